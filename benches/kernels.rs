@@ -1,7 +1,8 @@
-//! Kernels in the three dtypes, beside copying memory, in turns on one machine: `cargo bench --bench kernels [FILTER]`.
+//! Kernels in the three dtypes, compared with copying memory, alternating on one machine:
+//! `cargo bench --bench kernels [FILTER]`.
 //!
-//! Each row is one work; each column the least time of one candidate relative to the first. Other crates' are in
-//! `benches/crates`.
+//! Each row is a workload, each column the minimum time of one candidate relative to the first. Those of other crates
+//! are in `benches/crates`.
 
 #[path = "peers/sizes.rs"]
 mod sizes;
@@ -11,10 +12,11 @@ use std::{hint::black_box, time::Instant};
 use half::{bf16, f16};
 use precast::{__bench, DType, Tensor};
 
-/// A name and a thing to do.
+/// A named workload.
 type Candidate<'a> = (&'static str, Box<dyn FnMut() + 'a>);
 
-/// Runs the candidates in turns, and prints their least times relative to the first's, which it returns, in seconds.
+/// Runs the candidates alternately, prints their minimum times relative to the first, and returns the first's in
+/// seconds.
 fn compare(filter: &str, work: &str, mut candidates: Vec<Candidate>) -> Option<f64> {
     if !work.contains(filter) {
         return None;
@@ -25,7 +27,7 @@ fn compare(filter: &str, work: &str, mut candidates: Vec<Candidate>) -> Option<f
         (0..repeats).for_each(|_| run());
         start.elapsed().as_secs_f64() / repeats as f64
     };
-    // About two milliseconds a turn.
+    // About two milliseconds per turn.
     let repeats: Vec<usize> =
         candidates.iter_mut().map(|(_, run)| (2e-3 / time(run, 2).max(1e-9)).clamp(1.0, 1e5) as usize).collect();
     for _ in 0..25 {
@@ -41,7 +43,8 @@ fn compare(filter: &str, work: &str, mut candidates: Vec<Candidate>) -> Option<f
     Some(least[0])
 }
 
-/// The same work in f32, f16 and bf16, with how many multiplications and additions a second that is in f32.
+/// Compares the same workload in f32, f16 and bf16, and prints the f32 throughput from its number of multiplications
+/// and additions.
 fn dtypes<'a>(filter: &str, work: &str, flops: usize, [f32, f16, bf16]: [Box<dyn FnMut() + 'a>; 3]) {
     if let Some(seconds) = compare(filter, work, vec![("f32", f32), ("f16", f16), ("bf16", bf16)]) {
         println!("{:>44} {:.0} Gflop/s", "f32:", flops as f64 / seconds / 1e9);
@@ -95,7 +98,7 @@ fn products(filter: &str) {
 
 type Op = fn(&Tensor) -> precast::Result<Tensor>;
 
-/// Ops of whole tensors of 256K elements, beside copying as many f32: what any op must at least do.
+/// Measures ops on whole tensors of 256K elements, compared with copying as many f32, the lower bound of any op.
 fn functions(filter: &str) {
     let ops: [(&str, Op); 13] = [
         ("add", |x| x.add(x)),
@@ -130,7 +133,7 @@ fn functions(filter: &str) {
     }
 }
 
-/// Convolutions and their gradients in the three dtypes.
+/// Measures convolutions and their gradients in the three dtypes.
 fn convolutions(filter: &str) {
     let axis = |length, kernel, stride, padding| [length, kernel, stride, 1, padding];
     let one = axis(1, 1, 1, 0);

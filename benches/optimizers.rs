@@ -1,9 +1,11 @@
-//! Optimizer steps over 25 million parameters beside torch's fused ones, in turns: `cargo bench --bench optimizers`.
+//! Optimizer steps over 25 million parameters compared with torch's fused ones, alternating:
+//! `cargo bench --bench optimizers`.
 //!
-//! `-- --python PATH` names a Python that has torch; without one, only the times of precast are told. `update` is the update
-//! alone, `whole` is unscaling, the check for non-finite gradients, and the update. The figure is the median over the rounds
-//! of the ratio to what torch took in the same round, and beside it the ratio of the fastest of each. Times are those that one
-//! thread is at work, where the system tells (Linux). `-- --rounds N` and names of optimizers choose what runs.
+//! `-- --python PATH` names a Python with torch; without one, only the times of precast are printed. `update` is the
+//! update alone, `whole` is unscaling, the check for non-finite gradients, and the update. The figure is the median
+//! over the rounds of the ratio to torch's time in the same round, followed by the ratio of the fastest of each. Times
+//! are CPU times of one thread, where available (Linux). `-- --rounds N` and names of optimizers select the
+//! measurements.
 
 #[path = "peers/mod.rs"]
 mod peers;
@@ -16,7 +18,7 @@ use precast::{Grads, LossScale, Param, cell::Params, layers::CellList, prelude::
 const TENSORS: usize = 24;
 const SHAPE: [usize; 2] = [1024, 1024];
 const NAMES: [&str; 5] = ["sgd", "adam", "adamw", "adam 8-bit", "lion"];
-/// Ways to store the parameters low, for Adam and SGD; torch has no peer of them.
+/// Low-precision storage of the parameters, for Adam and SGD; torch has no counterpart.
 const STORED: [&str; 8] = [
     "adam f16 masters",
     "adam bf16 masters",
@@ -27,10 +29,10 @@ const STORED: [&str; 8] = [
     "sgd bf16 masters",
     "sgd bf16 low",
 ];
-/// Steps of a measurement.
+/// Number of steps per measurement.
 const REPEATS: usize = 6;
 
-/// The parameters, stored as the name says.
+/// Creates the parameters, stored as the name says.
 fn params(name: &str) -> Result<Params> {
     if !STORED.contains(&name) {
         return Ok((0..TENSORS).map(|_| Param::new(Tensor::full(&SHAPE, 0.5, DType::F32))).collect());
@@ -74,13 +76,13 @@ impl Bench {
             "adamw" => Box::new(Adam::decoupled(params, 1e-3)),
             _ => Box::new(Adam::new(params, 1e-3)),
         };
-        // Every other step multiplies the gradients again.
+        // Every other step scales the gradients back up.
         let mut bench = Bench { optimizer, grads, scales: [LossScale::fixed(2.0)?, LossScale::fixed(0.5)?] };
         bench.time("whole")?;
         Ok(bench)
     }
 
-    /// Seconds of a step.
+    /// Returns the seconds per step.
     fn time(&mut self, mode: &str) -> Result<f64> {
         let (start, busy) = (Instant::now(), busy());
         for i in 0..REPEATS {
@@ -98,7 +100,7 @@ impl Bench {
     }
 }
 
-/// Seconds that this thread has been at work. They are told in ticks of some milliseconds.
+/// Returns the CPU seconds of this thread, with a resolution of some milliseconds.
 fn busy() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split(' ').next()?.parse::<f64>().ok().map(|nanos| nanos / 1e9)
@@ -122,7 +124,7 @@ fn main() -> Result<()> {
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             for _ in 0..options.rounds {
                 if let Some(torch) = torch.as_mut().filter(|_| NAMES.contains(&name)) {
-                    // Those that torch lacks are held against its Adam.
+                    // Those that torch lacks are compared with its Adam.
                     let peer = if matches!(name, "sgd" | "adamw") { name } else { "adam" };
                     let line = format!("1 {REPEATS} {peer} {mode}");
                     theirs.push(torch.time(&line).expect("torch has it"));

@@ -1,7 +1,7 @@
-//! How long painting takes for each node, from a hundred to a million nodes: `cargo bench --bench paint [-- --svg FILE]`.
+//! Time of painting per node, from a hundred to a million nodes: `cargo bench --bench paint [-- --svg FILE]`.
 //!
-//! The graph is a chain of blocks, each a product, its activation, and a branch that is added to it. With `--svg`, the
-//! growth is drawn.
+//! The graph is a chain of blocks, each a product, its activation, and a branch added to it. With `--svg`, the growth
+//! is drawn.
 
 use std::{error::Error, hint::black_box, time::Instant};
 
@@ -14,10 +14,10 @@ use precast::{
 
 const SIZES: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];
 
-/// What is timed.
+/// Phases timed.
 const WORKS: [&str; 3] = ["build", "paint", "casts"];
 
-/// A chain of blocks; every other one has a sum, which is denied, in its branch.
+/// Builds a chain of blocks; every other one has a sum, which is on the deny list, in its branch.
 fn graph(nodes: usize) -> Result<TypeGraph> {
     let mut graph = TypeGraph::default();
     let mut add = |op: &str, inputs: &[Port]| {
@@ -35,7 +35,7 @@ fn graph(nodes: usize) -> Result<TypeGraph> {
     Ok(graph)
 }
 
-/// The least nanoseconds for each node of the works on a graph of this size.
+/// Returns the minimum nanoseconds per node of each phase on a graph of this size.
 fn measure(size: usize) -> Result<[f64; 3]> {
     let lists = GraphLists::of_pack(&Pack::named("tensorflow-2.21-fp16")?, DType::F16)?;
     let device = Device::any();
@@ -55,7 +55,7 @@ fn measure(size: usize) -> Result<[f64; 3]> {
     Ok(least)
 }
 
-/// A line for each work, over the nodes.
+/// Draws a line for each phase, over the nodes.
 fn draw(file: &str, figures: &[[f64; 3]]) -> std::result::Result<(), Box<dyn Error>> {
     const TEXT: (&str, u32) = ("sans-serif", 14);
     let colours = [RGBColor(0, 158, 115), RGBColor(0, 114, 178), RGBColor(213, 94, 0)];

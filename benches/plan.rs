@@ -1,11 +1,11 @@
-//! How long plan and apply take on trees of thousands of cells: `cargo bench --bench plan`.
+//! Time of plan and apply on trees of thousands of cells: `cargo bench --bench plan`.
 
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use precast::{policy::Rule, policy::Run, prelude::*};
 
-/// `cells` cells below a root: blocks of a container with three leaves, one of them on the black list.
+/// Builds `cells` cells below a root: blocks of a container with three leaves, one of them on the black list.
 fn net(cells: usize) -> Child {
     let mut rng = Rng::seed(1);
     let block = |rng: &mut Rng| -> Child {

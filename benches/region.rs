@@ -1,7 +1,7 @@
-//! What a region costs: on an op of four elements, to enter and to leave: `cargo bench --bench region`.
+//! Cost of a region: on an op of four elements, and of entering and leaving: `cargo bench --bench region`.
 //!
-//! Beside criterion's figures it prints the overhead: the op inside a region and the same op outside are timed in turn, so
-//! that both meet the same machine, and the median of the differences is what a region adds.
+//! In addition to criterion's figures it prints the overhead: the op inside a region and the same op outside are timed
+//! alternately on the same machine, and the median of the differences is the cost of a region.
 
 use std::{hint::black_box, time::Instant};
 
@@ -17,14 +17,14 @@ fn region(pack: &str) -> Autocast {
     Autocast::new(pack).unwrap().dtype(DType::Bf16)
 }
 
-/// Ops whose inputs need no cast, so that nothing but the asking is timed.
+/// Ops whose inputs need no cast, so that only the lookup is timed.
 fn cases() -> Vec<Case> {
     let x = Tensor::full(&[4], 1.5, DType::F32);
     let (a, b) = (x.clone(), Tensor::full(&[4], 0.5, DType::F32));
     let y = x.clone();
     let (m, n) = (Tensor::ones(&[2, 2], DType::Bf16), Tensor::ones(&[2, 2], DType::Bf16));
     vec![
-        // Nothing is computed: what is left is the dispatch itself.
+        // Nothing is computed: only the dispatch remains.
         ("reshape of f32 (unlisted)", Box::new(move || y.reshape(&[2, 2]).unwrap())),
         ("relu of f32 (unlisted)", Box::new(move || x.relu().unwrap())),
         ("add of f32 (unlisted)", Box::new(move || a.add(&b).unwrap())),
@@ -48,7 +48,7 @@ fn enter_and_leave(c: &mut Criterion) {
     c.bench_function("enter and leave a frame", |b| b.iter(|| drop(black_box(precision::enter(Frame::Off)))));
 }
 
-/// Nanoseconds for a call, over many.
+/// Returns the nanoseconds per call, averaged over many.
 fn time(op: &dyn Fn() -> Tensor) -> f64 {
     const CALLS: u32 = 2_000;
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The examples in the four systems' own documentation of mixed precision, each with the dtypes that it prints there.
+//! Examples from the mixed-precision documentation of four systems, each with the dtypes documented there.
 //!
 //! `cargo run --release --example autocast_region`
 
@@ -11,7 +11,7 @@ use precast::{
     prelude::*,
 };
 
-/// Prints a dtype, and checks that it is the one that the documentation names.
+/// Prints a dtype, and checks that it is the documented one.
 fn show(what: &str, x: &Tensor, documented: DType) {
     println!("  {what:<58} {}", x.dtype().long_name());
     assert_eq!(x.dtype(), documented, "{what}");
@@ -27,7 +27,7 @@ fn main() -> Result<()> {
     statistics()
 }
 
-/// `paddle.amp.auto_cast`, with its custom lists and levels.
+/// Runs the example of `paddle.amp.auto_cast`, with its custom lists and levels.
 fn paddle() -> Result<()> {
     println!("paddle.amp.auto_cast");
     let mut rng = Rng::seed(1);
@@ -51,7 +51,7 @@ fn paddle() -> Result<()> {
     Ok(())
 }
 
-/// `torch.autocast`: the example for a device, and the one with a region switched off inside.
+/// Runs the examples of `torch.autocast`: the one for a device, and the one with a nested disabled region.
 fn torch(pack: &str, low: DType) -> Result<()> {
     println!("torch.autocast, {pack}");
     let [a, b, c, d] = [1.0, 2.0, 3.0, 4.0].map(|x| Tensor::full(&[8, 8], x, DType::F32));
@@ -76,11 +76,11 @@ fn torch(pack: &str, low: DType) -> Result<()> {
     })
 }
 
-/// `mindspore.amp.auto_mixed_precision`: LeNet5 at every level, its input in f32.
+/// Runs the example of `mindspore.amp.auto_mixed_precision`: LeNet5 at every level, its input in f32.
 fn mindspore() -> Result<()> {
     println!("mindspore.amp.auto_mixed_precision");
     let picture = Tensor::ones(&[1, 1, 32, 32], DType::F32);
-    // At level auto the output may be low: here the last layer is a product.
+    // At level auto the output may be 16-bit: here the last layer is a product.
     for (level, documented) in [
         (Level::O0, DType::F32),
         (Level::O1, DType::F32),
@@ -98,7 +98,7 @@ fn mindspore() -> Result<()> {
     Ok(())
 }
 
-/// The lists that `enable_mixed_precision_graph_rewrite` describes.
+/// Shows the lists described by `enable_mixed_precision_graph_rewrite`.
 fn tensorflow() -> Result<()> {
     println!("tf.train.experimental.enable_mixed_precision_graph_rewrite");
     let region = Autocast::new("tensorflow-2.21-fp16")?;
@@ -129,7 +129,7 @@ fn tensorflow() -> Result<()> {
     })
 }
 
-/// A region belongs to its thread. `precision::carry` takes it to other threads.
+/// Shows that a region belongs to its thread, and that `precision::carry` takes it to other threads.
 fn threads() -> Result<()> {
     println!("threads");
     let x = Tensor::ones(&[2, 2], DType::F32);
@@ -146,7 +146,7 @@ fn threads() -> Result<()> {
     })
 }
 
-/// How often each op ran in each dtype.
+/// Counts how often each op ran in each dtype.
 fn statistics() -> Result<()> {
     println!("collect_op_stats");
     let x = Tensor::ones(&[4, 4], DType::F32);

@@ -1,5 +1,5 @@
-// A language model over characters: an LSTM of two layers, in f16, with accumulation, clipping, warm-up and a schedule. The run is
-// stopped in the middle and goes on from its checkpoint.
+// A language model over characters: an LSTM of two layers, in f16, with accumulation, clipping, warm-up and a schedule.
+// The run is stopped in the middle and resumed from its checkpoint.
 //
 // cargo run --release --example char_lstm
 
@@ -21,7 +21,7 @@ struct CharModel {
 }
 
 impl Forward for CharModel {
-    /// Characters `[batch, time]` to logits `[batch * time, 128]`.
+    /// Maps characters `[batch, time]` to logits `[batch * time, 128]`.
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let y = self.lstm.call(&self.embedding.call(x)?)?;
         self.head.call(&y.reshape(&[-1, 32])?)
@@ -50,7 +50,7 @@ impl Run {
         Ok(Run { net, optimizer, scale: LossScale::dynamic(), updates: 0 })
     }
 
-    /// Goes on to so many updates, and returns the last loss.
+    /// Trains up to the given number of updates, and returns the last loss.
     fn train_to(&mut self, updates: usize) -> Result<f64> {
         let mut last = f64::NAN;
         while self.updates < updates {
@@ -70,7 +70,7 @@ impl Run {
         Ok(last)
     }
 
-    /// The scaled gradients of one batch, and its loss.
+    /// Computes the scaled gradients of one batch, and its loss.
     fn gradients(&self, part: usize) -> Result<(precast::scale::ScaledGrads, f64)> {
         let text: Vec<i64> = TEXT.bytes().map(|byte| i64::from(byte.min(127))).collect();
         let starts =

@@ -1,4 +1,4 @@
-// Gradients are clipped between unscaling and the update: by the norm of all together, and each element by value.
+// Gradient clipping between unscaling and the update: by the norm of all together, and each element by value.
 //
 // cargo run --release --example clip_gradients
 
@@ -17,7 +17,7 @@ fn main() -> Result<()> {
     for batch in data::digits()?.shuffled_batches(32, 1, 0)? {
         let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
         last = loss.item()?;
-        // `grads.clip_norm` on gradients that are still scaled would not compile: they are another type.
+        // `grads.clip_norm` on still-scaled gradients would not compile, since they are another type.
         let mut scaled = scale.scale(&loss)?.backward()?;
         let mut grads = scaled.unscale(optimizer.params())?;
         let norm = grads.clip_norm(1.0)?; // the norm before; gradients that are not finite stay as they are

@@ -1,4 +1,4 @@
-// Steps are skipped: in which op did the first number appear that is not finite?
+// Finding the op that produced the first non-finite number of a skipped step.
 //
 // cargo run --release --example find_overflow
 
@@ -18,7 +18,7 @@ fn main() -> Result<()> {
     // MindSpore's manager begins at 2^24, which is too high for f16: the first steps find a lower scale.
     let mut scale = LossScale::new(LossScaleSpec::Dynamic(DynamicScale::mindspore_manager()))?;
     for batch in data::digits()?.batches(32)?.take(12) {
-        // Reads every number of every op, so do it where you want to know, not in every step of a long run.
+        // This reads every number of every op, so use it for diagnosis, not in every step of a long run.
         let (outcome, found) = net.find_non_finite(|net| {
             let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
             scale.step(&mut optimizer, &loss)

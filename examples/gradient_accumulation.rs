@@ -1,4 +1,4 @@
-// Gradients of four small batches are added before one update: one vote on the loss scale for all four.
+// Gradient accumulation: four small batches are added before one update, with one vote on the loss scale for all four.
 //
 // cargo run --release --example gradient_accumulation
 

@@ -4,8 +4,8 @@
 
 use precast::{Param, data, prelude::*, twice_differentiable};
 
-/// The Euclidean norm of all gradients of a loss, on the tape. They are computed of the scaled loss, so that none of them
-/// underflows in f16 on its way, and come back divided by the scale.
+/// Returns the Euclidean norm of all gradients of a loss, on the tape. They are computed from the scaled loss, so that
+/// none underflows in f16, and divided by the scale afterwards.
 fn norm_of_gradients(loss: &Tensor, scale: &LossScale, params: &[Param]) -> Result<Tensor> {
     let values: Vec<Tensor> = params.iter().map(Param::tensor).collect();
     let grads = scale.scale(loss)?.gradients_on_tape(&values.iter().collect::<Vec<_>>())?;
@@ -31,7 +31,7 @@ fn main() -> Result<()> {
             let penalty = norm_of_gradients(&loss, &scale, &params)?;
             Ok::<_, Error>((loss, penalty))
         })?;
-        // Scales the sum, walks back through the loss and through its gradients, unscales, checks and updates.
+        // Scales the sum, differentiates through the loss and its gradients, unscales, checks and updates.
         let outcome = scale.step(&mut optimizer, &loss.add(&(&penalty * 0.1)?)?)?;
         if step % 10 == 0 {
             println!("loss {:.3}, norm of its gradients {:.3}, {outcome:?}", loss.item()?, penalty.item()?);

@@ -1,5 +1,5 @@
-//! TensorFlow's example of `enable_mixed_precision_graph_rewrite`: two dense layers, ReLU and softmax, SGD and the mean squared
-//! error on targets that are numbers.
+//! TensorFlow's example of `enable_mixed_precision_graph_rewrite`: two dense layers, ReLU and softmax, SGD and the mean
+//! squared error on numeric targets.
 //!
 //! `cargo run --release --example graph_rewrite`
 
@@ -7,7 +7,7 @@ use precast::{Outcome, Reduction, no_grad, prelude::*, train::enable_mixed_preci
 
 fn main() -> Result<()> {
     let rng = &mut Rng::seed(1);
-    // 1024 inputs of 64 numbers, and the shares that a hidden linear map gives them.
+    // 1024 inputs of 64 numbers, with the shares that a hidden linear map assigns to them.
     let inputs: Vec<f32> = (0..1024 * 64).map(|_| rng.uniform(0.0, 1.0) as f32).collect();
     let map: Vec<f32> = (0..64 * 64).map(|_| rng.normal(0.0, 0.5) as f32).collect();
     let x = Tensor::from_vec(inputs, &[1024, 64])?;

@@ -1,5 +1,5 @@
-// Weights stored in bf16 without masters: rounded to the nearest, at random, and with Kahan's compensation. At a small learning
-// rate, the nearest loses updates. Adam keeps its averages in 8 bits.
+// Weights stored in bf16 without masters: rounded to nearest, stochastically, and with Kahan compensation. At a small
+// learning rate, rounding to nearest loses updates. Adam keeps its averages in 8 bits.
 //
 // cargo run --release --example low_storage
 

@@ -1,4 +1,4 @@
-//! The same program four times; the only thing that changes is `level:` in a YAML file.
+//! The same program at four levels; only `level:` in a YAML file changes.
 //!
 //! `cargo run --release --example o_levels`
 

@@ -1,4 +1,4 @@
-// AdamW with a schedule, and groups of parameters by path: no weight decay for biases, a smaller learning rate for the head.
+// AdamW with a schedule and parameter groups by path: no weight decay for biases, a smaller learning rate for the head.
 //
 // cargo run --release --example optimizers
 

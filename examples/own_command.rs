@@ -1,4 +1,4 @@
-// The command `precast` in a program of your own: it knows a network that is built here, and reads model files that name its
+// The command `precast` in a program of your own: it knows a network built here, and reads model files that name its
 // cells. Without arguments it prints a plan.
 //
 // cargo run --release --example own_command -- explain gated 1.gate --policy o2

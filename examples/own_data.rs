@@ -1,4 +1,5 @@
-//! A table of one's own: a network learns the period of a pendulum from a CSV file, and predicts those of another file.
+//! Training on your own table: a network learns the period of a pendulum from a CSV file, and predicts those of another
+//! file.
 //!
 //! `cargo run --release --example own_data`
 
@@ -10,7 +11,8 @@ use precast::{
     train::{AdamOptions, FitOptions, Method, fit},
 };
 
-/// 400 measurements: length in metres, mass in kilograms, which does not matter, and period in seconds, to a hundredth.
+/// Returns 400 measurements: length in metres, mass in kilograms, which does not matter, and period in seconds, to a
+/// hundredth.
 fn measurements() -> String {
     let rng = &mut Rng::seed(1);
     let mut table = "number,length,mass,period\n".to_string();
@@ -34,7 +36,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let data = csv.read()?;
     println!("{data:?}, inputs {:?}", data.input_names());
 
-    // Mean and deviation are those of the examples to train with, and go with the network.
+    // Mean and deviation are those of the training examples, and are kept with the network.
     let split = data.split(320, 0)?;
     let by = Standardization::of(&split.train)?;
     let split = Split { train: split.train.standardized(&by)?, test: split.test.standardized(&by)? };
@@ -49,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let score = history.score().expect("an epoch was finished");
     println!("{}: {score}", score.name());
 
-    // The columns may stand in any order, and the target need not be there.
+    // The columns may be in any order, and the target may be missing.
     let new = written("new.csv", "mass,length\n1.0,0.5\n1.0,1.0\n1.0,1.5\n")?;
     let csv = Csv { file: new.clone(), ..csv.found(&data) };
     for x in csv.read_inputs()?.standardized(&by)?.input_batches(32)? {

@@ -1,5 +1,5 @@
-//! Three ops of a user's own: one number in and out, two inputs with a number saved for the backward pass, and one that works
-//! on slices of f32 and so must run in f32. Their precision in regions, on lists, in a policy file and in a plan.
+//! Three user-defined ops: a unary one, a binary one that saves a number for the backward pass, and one that works on
+//! slices of f32 and so must run in f32. Shows their precision in regions, on lists, in a policy file and in a plan.
 //!
 //! `cargo run --release --example own_op`
 
@@ -27,7 +27,7 @@ impl CustomOp for Swish {
     }
 }
 
-/// `tanh(a) · b`: low where lists decide. The tanh is computed once, and saved.
+/// `tanh(a) · b`: runs in the low dtype when lists decide. The tanh is computed once, and saved.
 #[derive(Clone)]
 struct TanhGate;
 
@@ -49,7 +49,7 @@ impl CustomOp for TanhGate {
     }
 }
 
-/// Each row divided by its largest number, by a loop over slices of f32: f32 in every region.
+/// Divides each row by its largest number, in a loop over slices of f32: f32 in every region.
 #[derive(Clone)]
 struct RowScale;
 
@@ -67,7 +67,7 @@ impl CustomOp for RowScale {
     }
 }
 
-/// A network that uses two of them; a cell knows nothing of precision.
+/// A network that uses two of them. Its cells do not mention precision.
 #[derive(Cell, Debug)]
 struct Net {
     first: Child<Dense>,
@@ -89,7 +89,7 @@ fn main() -> Result<()> {
     println!("gradients of {} against central differences: off by {:.0e}", Swish::NAME, found.relative);
     assert!(found.relative < 1e-6);
 
-    // In a region: as it comes, low, and f32.
+    // In a region: as the input, low, and f32.
     let (x, low) = (Tensor::ones(&[2, 3], DType::F32), Tensor::ones(&[2, 3], DType::Bf16));
     let region = Autocast::new("torch-2.15-cpu")?.dtype(DType::Bf16);
     let ((), stats) = collect_op_stats(|| {
@@ -108,7 +108,7 @@ fn main() -> Result<()> {
         Ok(())
     })?;
 
-    // In a policy file. The names must be known when the file is read.
+    // In a policy file. The names must be registered before the file is read.
     Swish::register()?;
     let policy = "version: 1\nlevel: auto\ndtype: bfloat16\nops: { black: { add: [MySwish] } }\n";
     let policy = Policy::parse(policy, "policy.yaml")?;

@@ -1,4 +1,4 @@
-// Activations of the hidden blocks are not kept but computed again in the backward pass: less memory, the same bits.
+// Activation checkpointing: the hidden blocks are recomputed in the backward pass. Less memory, the same bits.
 //
 // cargo run --release --example recompute
 

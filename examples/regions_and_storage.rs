@@ -1,4 +1,4 @@
-// Regions of code inside of each other, and weights stored in bf16 with f32 masters, which are undone exactly.
+// Nested regions, and weights stored in bf16 with f32 masters, which are undone exactly.
 //
 // cargo run --release --example regions_and_storage
 
@@ -12,7 +12,7 @@ fn main() -> Result<()> {
 
     let logits = autocast(&region, || net.call(&x))?;
     let probabilities = autocast(&region, || {
-        // The softmax of logits in f32, inside of the bf16 region.
+        // Softmax of logits in f32, inside the bf16 region.
         autocast(Autocast::new("torch-2.15-cpu")?.enabled(false), || logits.cast(DType::F32).softmax(-1))
     })?;
     println!("logits {}, probabilities {}", logits.dtype(), probabilities.dtype());

@@ -1,4 +1,4 @@
-//! A network learns numbers: which share of 64 parts an input has, by the mean squared error, at three levels.
+//! Regression: a network learns the share of each of 64 parts in an input, by the mean squared error, at three levels.
 //!
 //! `cargo run --release --example regression`
 
@@ -10,7 +10,8 @@ use precast::{
     train::{FitOptions, History, fit},
 };
 
-/// 1024 inputs of 64 numbers from 0 to 1. The targets are shares: the softmax of a linear map that the network has to find.
+/// Returns 1024 inputs of 64 numbers from 0 to 1. The targets are shares: the softmax of a linear map that the network
+/// has to find.
 fn data() -> Result<Dataset> {
     let rng = &mut Rng::seed(1);
     let inputs: Vec<f32> = (0..1024 * 64).map(|_| rng.uniform(0.0, 1.0) as f32).collect();

@@ -1,4 +1,4 @@
-// A residual network with squeeze-and-excitation, wrapped by a policy in YAML, and trained on digits in f16.
+// A residual network with squeeze-and-excitation, wrapped by a YAML policy, and trained on digits in f16.
 //
 // cargo run --release --example resnet_se
 
@@ -17,7 +17,7 @@ rules:
   - {path: head, run: float32}
 ";
 
-/// Two convolutions with a skip connection; `squeeze` weighs the channels (Hu et al. 2018).
+/// Two convolutions with a skip connection; `squeeze` weights the channels (Hu et al. 2018).
 #[derive(Cell, Debug)]
 struct Block {
     convs: [Child<Conv2d>; 2],

@@ -1,4 +1,4 @@
-// A run that is stopped and goes on from its state has the bits of a run that was not stopped.
+// A run that is stopped and resumed from its state is bitwise identical to one that was not stopped.
 //
 // cargo run --release --example resume
 

@@ -1,10 +1,10 @@
-// Two losses of one network, with one loss scale: summed before the backward pass, or each with a backward pass of its own.
+// Two losses of one network with one loss scale: summed before the backward pass, or each with its own backward pass.
 //
 // cargo run --release --example several_losses
 
 use precast::{Reduction, data, prelude::*};
 
-/// Reads a digit, and draws it again.
+/// A network that classifies a digit and redraws it.
 #[derive(Cell, Debug)]
 struct ReadAndDraw {
     body: Child<Dense>,

@@ -1,5 +1,5 @@
-// Two networks, two losses, two optimizers, one loss scale. Each optimizer steps or is skipped by its own gradients; one
-// `update` at the end counts both votes.
+// Two networks, two losses, two optimizers, one loss scale. Each optimizer steps or is skipped by its own gradients;
+// one `update` at the end counts both votes.
 //
 // cargo run --release --example several_optimizers
 

@@ -1,5 +1,5 @@
-// A transformer encoder of torch, loaded from its state dict, gives torch's numbers; then it runs in bf16.
-// The two files were made by torch 2.15: `torch.nn.TransformerEncoder` with random weights, and a call of it.
+// A torch transformer encoder, loaded from its state dict, reproduces torch's numbers; then it runs in bf16. The two
+// files were made by torch 2.15: `torch.nn.TransformerEncoder` with random weights, and a call of it.
 //
 // cargo run --release --example torch_encoder
 

@@ -1,4 +1,4 @@
-// Products in bf16 whose gradients of weights are computed in f32, by a rule.
+// Products in bf16 with weight gradients in f32, by a rule.
 //
 // cargo run --release --example weight_grads
 

@@ -1,4 +1,4 @@
-//! A network of your own, a struct with a skip connection, is planned, wrapped, trained and unwrapped again.
+//! A user-defined network, a struct with a skip connection, is planned, wrapped, trained and unwrapped again.
 //!
 //! `cargo run --release --example wrap_a_struct`
 
@@ -71,7 +71,7 @@ fn main() -> Result<()> {
         classes: 10,
     });
 
-    // The default keeps BatchNorm in f32. These rules lower the norms of the second block too, but for the last one.
+    // The default keeps BatchNorm in f32. These rules lower all norms of the second block but the last.
     let policy = Policy::new(Level::O2, DType::Bf16)?
         .rule(Rule::path("blocks.1.bn2", Run::Full)?.because("its statistics feed the head"))?
         .rule(Rule::path("blocks.1.*", Run::Low)?.because("a try: how bad is a bf16 BatchNorm?"))?;

@@ -1,5 +1,5 @@
-//! What is done with the bytes of each kind of file: by the targets of `cargo fuzz` at length, by `tests/junk.rs` in short.
-//! Nothing may panic, and what is accepted must hold what its documentation promises.
+//! Handling of the bytes of each kind of file, shared by the targets of `cargo fuzz` and the short runs of
+//! `tests/junk.rs`. Nothing may panic, and whatever is accepted must hold the guarantees of its documentation.
 #![allow(dead_code, reason = "a target feeds one kind")]
 
 use precast::{
@@ -14,7 +14,7 @@ use precast::{
     prelude::*,
 };
 
-/// A policy file. What is read can be written, and means the same when it is read again.
+/// Checks a policy file: if it is read, it can be written, and means the same when read again.
 pub fn policy(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(policy) = Policy::parse(text, "fuzz.yaml") else { return };
@@ -29,7 +29,7 @@ pub fn policy(bytes: &[u8]) {
     });
 }
 
-/// An architecture file. What is read can be planned, written, and read again.
+/// Checks an architecture file: if it is read, it can be planned, written, and read again.
 pub fn model(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(model) = Model::parse(text, "fuzz.yaml", 0) else { return };
@@ -40,7 +40,7 @@ pub fn model(bytes: &[u8]) {
     assert_eq!(models::to_yaml(&again).expect("as before"), written);
 }
 
-/// A file of weights. A network takes all of it or nothing, and keeps its shapes and dtypes.
+/// Checks a weight file: a network takes all of it or nothing, and keeps its shapes and dtypes.
 pub fn weights(bytes: &[u8]) {
     let mut rng = Rng::seed(0);
     let net = Child::of(precast::sequential![Dense::new(3, 2, &mut rng), BatchNorm1d::new(2)]);
@@ -61,7 +61,7 @@ pub fn weights(bytes: &[u8]) {
     }
 }
 
-/// A file of weights of which only the header is read. What is opened can be planned, shown and converted.
+/// Checks a weight file read only to its header: if it is opened, it can be planned, shown and converted.
 pub fn stored(bytes: &[u8]) {
     let file = |name: &str| std::env::temp_dir().join(format!("precast-fuzz-{name}-{}", std::process::id()));
     let (from, to) = (file("from"), file("to"));
@@ -78,7 +78,7 @@ pub fn stored(bytes: &[u8]) {
     let _ = (std::fs::remove_file(from), std::fs::remove_file(to));
 }
 
-/// A file of digits, packed or plain.
+/// Checks a file of digits, packed or plain.
 pub fn digits(bytes: &[u8]) {
     let Ok(digits) = parse_digits(bytes, "fuzz.csv") else { return };
     assert!(!digits.is_empty() && digits.classes() <= 10 && digits.shape() == [1, 8, 8]);
@@ -87,7 +87,7 @@ pub fn digits(bytes: &[u8]) {
     }
 }
 
-/// A table, packed or plain, with and without a header, with targets of every kind.
+/// Checks a table, packed or plain, with and without a header, with targets of every kind.
 pub fn csv(bytes: &[u8]) {
     let csv = Csv::new("fuzz.csv");
     let plain = csv.clone().header(false);
@@ -107,7 +107,7 @@ pub fn csv(bytes: &[u8]) {
     }
 }
 
-/// A PNG image, in grey and in colour, at its size and resized.
+/// Checks a PNG image, in grey and in colour, at its size and resized.
 pub fn images(bytes: &[u8]) {
     let images = Images::new("fuzz");
     for images in [images.clone(), images.clone().grey(), images.resize(2, 3)] {
@@ -118,7 +118,7 @@ pub fn images(bytes: &[u8]) {
     }
 }
 
-/// An array of NumPy, or several in an archive.
+/// Checks a NumPy array, or several in an archive.
 pub fn npy(bytes: &[u8]) {
     for npy in [Npy::new("x.npy", "y.npy"), Npy::npz("fuzz.npz"), Npy::npz("fuzz.npz").targets("z")] {
         if let Ok(data) = npy.parse(bytes) {
@@ -127,7 +127,7 @@ pub fn npy(bytes: &[u8]) {
     }
 }
 
-/// What is true of all examples.
+/// Checks the invariants of all examples.
 fn holds(data: &Dataset) {
     assert!(!data.is_empty());
     let shape = |x: &Tensor| x.shape()[1..] == *data.shape();
@@ -136,7 +136,7 @@ fn holds(data: &Dataset) {
     assert_eq!(batches.iter().map(|x| x.shape()[0]).sum::<usize>(), data.len());
 }
 
-/// A file of speeds. Whatever numbers it holds, a plan can be made by them.
+/// Checks a file of speeds: whatever numbers it holds, a plan can be made from them.
 pub fn speeds(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(speeds) = Speeds::parse(text) else { return };
@@ -147,12 +147,12 @@ pub fn speeds(bytes: &[u8]) {
     });
 }
 
-/// No text from a file drives a terminal or begins a line of its own.
+/// Checks that no text from a file controls the terminal or begins a line of its own.
 fn one_line_each(shown: &str) {
     assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
 }
 
-/// A small network and a call of it in training.
+/// Returns a small network and the trace of a training call.
 fn small() -> &'static std::thread::LocalKey<(Child, Trace)> {
     thread_local! {
         static SMALL: (Child, Trace) = {

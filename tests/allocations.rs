@@ -1,4 +1,4 @@
-//! Memory over training steps: a step takes the buffers of the step before it.
+//! Memory over training steps: a step reuses the buffers of the previous one.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -12,18 +12,19 @@ use std::{
 
 use precast::{__bench, LossScale, MAX_KEPT_BYTES, Sgd, prelude::*, sequential, set_threads};
 
-/// Blocks of at least so many bytes are counted: of the tensors of a step only the logits are smaller. So are the map of ten
-/// parameters' gradients and the queue of the tape's nodes (at most 2,048 bytes), which are made anew in each step.
+/// Blocks of at least this many bytes are counted: among the tensors of a step only the logits are smaller, as are the
+/// map of ten parameters' gradients and the queue of the tape's nodes (at most 2,048 bytes), which each step makes
+/// anew.
 const LARGE: usize = 4096;
 
-/// What a step asks for.
+/// Memory requested by a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Asked {
-    /// Large blocks of numbers and lists: all tensors are among them.
+    /// Large blocks of numbers and lists, including all tensors.
     blocks: usize,
     bytes: usize,
-    /// Large blocks that are aligned to vectors, as no `Vec` of numbers is: where a product packs its operands. What the
-    /// library packs is kept from step to step; `matrixmultiply` takes memory for each product, and frees it.
+    /// Large blocks aligned to vectors, unlike any `Vec` of numbers: the packed operands of a product. Those packed by
+    /// the library are kept from step to step; `matrixmultiply` allocates and frees memory for each product.
     packed: usize,
 }
 
@@ -45,7 +46,7 @@ fn count(layout: Layout) {
     IN_USE.fetch_add(bytes, Relaxed);
 }
 
-// SAFETY: it is the system's allocator, which is told everything as it was asked.
+// SAFETY: it is the system's allocator, called with unchanged arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout);
@@ -69,7 +70,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// One test at a time counts.
+/// Locks, so that one test at a time counts.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,7 +123,7 @@ fn normed(rng: &mut Rng) -> Result<Child> {
 
 const NETS: [(&str, Net); 2] = [("LeNet5", lenet5), ("norms", normed)];
 
-/// A training step of a network on noise.
+/// Makes a training step of a network on noise.
 fn step_of(net: Net, level: Level, dtype: DType, optimizer: &str) -> Result<impl FnMut()> {
     const SAMPLES: usize = 32;
     let mut rng = Rng::seed(0);
@@ -145,16 +146,17 @@ fn step_of(net: Net, level: Level, dtype: DType, optimizer: &str) -> Result<impl
 
 const LEVELS: [(Level, DType); 3] = [(Level::O0, DType::F16), (Level::O1, DType::F16), (Level::O2, DType::Bf16)];
 
-/// Steps until the optimizer has its averages, and all that is kept lies where it will lie.
+/// Number of steps until the optimizer has its averages, and all kept memory has its final address.
 const FIRST: usize = 5;
 
-/// What the arena's own maps may differ by between steps: a B-tree's nodes (544 bytes) are split and joined as addresses fall.
+/// Tolerated difference of the arena's own maps between steps: a B-tree's nodes (544 bytes) are split and joined as
+/// addresses fall.
 const MAPS: usize = 8 * 544;
 
 #[test]
 fn a_step_allocates_no_tensor_after_the_first_ones() {
     let _turn = alone();
-    // Without vectors `matrixmultiply` multiplies.
+    // Without vectors, `matrixmultiply` multiplies.
     let packs_itself = __bench::vectors() != "no vectors";
     for (name, net) in NETS {
         for (level, dtype) in LEVELS {
@@ -184,7 +186,7 @@ fn memory_does_not_grow_over_steps() {
     }
 }
 
-/// So many that a leak of a byte a step would show.
+/// Enough steps to show a leak of one byte per step.
 #[test]
 fn memory_does_not_grow_over_ten_thousand_small_steps() {
     let _turn = alone();
@@ -207,7 +209,7 @@ fn memory_does_not_grow_over_ten_thousand_small_steps() {
     assert!(after <= before + MAPS, "{before} bytes before 10,000 steps, {after} after");
 }
 
-/// The width of vectors is read once in a process.
+/// The width of vectors is read once per process.
 #[test]
 fn it_is_so_at_every_width_of_vectors() {
     const THIS: &str = "it_is_so_at_every_width_of_vectors";
@@ -215,7 +217,7 @@ fn it_is_so_at_every_width_of_vectors() {
         let mut others = Command::new(env::current_exe().unwrap());
         let output = others.args(["--skip", THIS]).env("PRECAST_VECTORS", width).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout);
-        // One of them needs an allocator that says what it gives back.
+        // One of them needs an allocator that reports what it returns.
         let others = 5 + usize::from(cfg!(all(target_os = "linux", target_env = "gnu")));
         assert!(output.status.success() && text.contains(&format!("{others} passed")), "vectors of {width}: {text}");
     }
@@ -231,7 +233,7 @@ fn what_a_user_made_is_not_kept() {
     assert!(IN_USE.load(Relaxed) < before + 10_000);
 }
 
-/// Bytes of this process that are in memory.
+/// Returns the resident bytes of this process.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -239,7 +241,7 @@ fn resident() -> usize {
     line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
 }
 
-/// Whatever lies between in the heap of the allocator. Tests before this one may have left memory to be used again.
+/// Also memory in the middle of the allocator's heap. Tests before this one may have left memory to be reused.
 #[test]
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 fn what_is_not_kept_goes_back_to_the_system() {

@@ -1,4 +1,4 @@
-//! Regions: what is refused, how they nest and end, who inherits them, and what they cost in casts.
+//! Regions: refusals, nesting and ends, inheritance by threads, and the number of casts.
 
 use std::sync::Barrier;
 
@@ -22,7 +22,7 @@ fn square(dtype: DType) -> Tensor {
     Tensor::ones(&[2, 2], dtype)
 }
 
-/// In which dtype a matrix product runs here; `F32` where nothing is cast.
+/// Returns the dtype of a matrix product here; `F32` where nothing is cast.
 fn here() -> DType {
     let x = square(DType::F32);
     x.matmul(&x).unwrap().dtype()
@@ -32,7 +32,7 @@ fn refused(region: Autocast, kind: ErrorKind, words: &str) {
     let error = region.enter().unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(words), "{error}");
-    // A wrong region is refused also where it would do nothing, and nothing is left of it.
+    // An invalid region is refused even where it would do nothing, and leaves no trace.
     assert_eq!(region.enabled(false).enter().unwrap_err(), error);
     assert_eq!(precision::current(), None);
 }
@@ -68,7 +68,7 @@ fn wrong_names_are_refused_with_the_nearest() {
             "no op is called `not_an_op`; a custom op is known once it is registered",
         );
         refused(with(""), ErrorKind::List, "no op is called ``; a custom op is known once it is registered");
-        // A right one beside it does not help.
+        // A valid name next to it does not help.
         refused(with("exp").white(["exq"]), ErrorKind::List, "did you mean `exp`, as paddle calls Exp?");
     }
 }
@@ -89,7 +89,7 @@ fn a_regions_dtype_is_f16_or_bf16_and_one_of_the_pack() {
 fn an_op_cannot_be_white_and_black() {
     let both = |white: &str, black: &str| region(PADDLE).white([white]).black(["tanh", black]);
     refused(both("exp", "exp"), ErrorKind::List, "Exp is on the custom white and on the custom black list");
-    // Two names of one op are one op.
+    // Two names of one op are the same op.
     refused(both("matmul", "matmul_v2"), ErrorKind::List, "MatMul is on the custom white and on the custom black list");
     // Also where nothing would be cast.
     refused(both("exp", "exp").op_level("O0"), ErrorKind::List, "Exp is on");
@@ -142,7 +142,7 @@ fn every_way_out_restores_what_was_there() {
     assert_eq!((here(), precision::region()), (DType::F32, None));
 }
 
-/// torch keeps what it must restore in the region's object, so entering it twice leaves it switched on for good.
+/// torch keeps the state to restore in the region's object, so entering it twice leaves it switched on for good.
 #[test]
 fn one_region_can_be_entered_inside_itself() {
     fn descend(region: &Autocast, left: usize) -> Result<Vec<DType>> {
@@ -158,7 +158,7 @@ fn one_region_can_be_entered_inside_itself() {
     let same = region(CPU).dtype(DType::F16);
     assert_eq!(descend(&same, 3).unwrap(), [DType::F16; 8]);
     assert_eq!((here(), precision::region()), (DType::F32, None));
-    // And again, after it was left, by a copy as well.
+    // And again after it was left, also through a copy.
     assert_eq!(descend(&same.clone(), 0).unwrap(), [DType::F16; 2]);
     assert_eq!(here(), DType::F32);
 }
@@ -192,7 +192,7 @@ fn a_guard_dropped_out_of_order_leaves_the_regions_inside_it() {
     let inner = region(CPU).enabled(false).enter().unwrap();
     drop(middle);
     assert_eq!(here(), DType::F16, "the inner one ended with the one around it");
-    // Regions entered now stand where those two stood; the late guard must not end them.
+    // Regions entered now take the place of those two; the late guard must not end them.
     let newer = [DType::F16, DType::Bf16].map(|dtype| region(CPU).dtype(dtype).enter().unwrap());
     drop(inner);
     assert_eq!(here(), DType::Bf16);
@@ -230,7 +230,7 @@ fn a_region_can_be_carried_into_a_thread() {
     let outer = region(CPU).dtype(DType::F16).cache(false).enter().unwrap();
     let carried = precision::carry();
     let state = precision::region();
-    // What is entered later, and that the region was left, is no matter of what was taken along.
+    // A region entered later, or left, does not affect what was carried.
     let later = region(CPU).enabled(false).enter().unwrap();
     let inside = || {
         let carried = carried.clone();
@@ -246,7 +246,7 @@ fn a_region_can_be_carried_into_a_thread() {
     drop(later);
     drop(outer);
     assert_eq!(inside(), (DType::F16, state));
-    // Nothing taken along casts nothing, also where the other thread is in a region.
+    // Carrying nothing casts nothing, even if the other thread is in a region.
     let nothing = precision::carry();
     std::thread::spawn(move || {
         let _there = region(CPU).enter().unwrap();
@@ -268,7 +268,7 @@ fn a_region_that_is_off_hides_those_around_it() {
                 assert_eq!((here(), precision::region().unwrap().enabled), (DType::F32, false));
                 assert_eq!(x[1].matmul(&x[1])?.dtype(), DType::Bf16, "low inputs are not widened");
                 assert_eq!(x[0].matmul(&x[1]).unwrap_err().kind(), ErrorKind::DType, "and not narrowed");
-                // A region inside is on again, in the dtype of the one around it.
+                // A region inside is on again, in the dtype of the enclosing one.
                 let dtype = precision::region().unwrap().dtype;
                 assert_eq!(autocast(region(CPU), || Ok(here()))?, dtype);
                 Ok(())
@@ -298,17 +298,17 @@ fn f64_integers_and_booleans_are_never_cast() {
         });
         assert!(events.iter().all(|event| event.op != Op::Cast), "{pack}: {events:?}");
     }
-    // Beside an f32 input it stays what it is, and the product refuses the two as it does outside.
+    // With an f32 input it stays unchanged, and the product refuses the two as it does outside.
     let mixed = autocast(region(CPU), || wide.matmul(&square(DType::F32)));
     assert_eq!(mixed.unwrap_err().kind(), ErrorKind::DType);
 }
 
-/// How many casts to a dtype were done in the forward pass.
+/// Counts the casts to a dtype in the forward pass.
 fn casts(events: &[Event], to: DType) -> usize {
     events.iter().filter(|event| !event.backward && event.op == Op::Cast && event.output == to).count()
 }
 
-/// Three layers with one weight, each with an input of its own.
+/// Applies three layers that share one weight, each to its own input.
 fn three_uses(weight: &Param, inputs: &[Tensor; 3]) -> Result<Tensor> {
     let mut sum = Tensor::scalar(0.0, DType::F32);
     for x in inputs {
@@ -331,7 +331,7 @@ fn a_weight_is_cast_once_with_the_cache_and_each_time_without() {
         let gradient = loss.backward().unwrap().get(&weight).unwrap().to_f64();
         (loss.item().unwrap(), gradient, casts(&events, DType::Bf16))
     };
-    // Without first: the copies stay with the weight until it changes.
+    // Without the cache first: the copies stay with the weight until it changes.
     let (loss, gradient, anew) = run(false);
     assert_eq!(anew, 3 + 3, "an input and the weight for each");
     let (kept_loss, kept_gradient, kept) = run(true);
@@ -354,7 +354,7 @@ fn gradients_of_several_uses_are_summed_in_f32() {
     }
 }
 
-/// A region inside takes the setting of the one around it, unless it has its own.
+/// A nested region inherits the setting of the enclosing one, unless it sets its own.
 #[test]
 fn the_cache_is_as_around_unless_it_is_set() {
     let weight = Param::new(square(DType::F32));
@@ -374,7 +374,7 @@ fn the_cache_is_as_around_unless_it_is_set() {
     assert_eq!(count(Some(true), Some(false)), 3);
 }
 
-/// torch goes on reading the copy that was made before the update.
+/// torch keeps reading the copy made before the update.
 #[test]
 fn an_update_inside_a_region_is_seen() {
     for cache in [true, false] {
@@ -413,7 +413,7 @@ fn one_weight_in_regions_of_both_dtypes() {
         })
         .unwrap()
     });
-    // Twice the number nearest to 0.1 in 11 and in 8 bits.
+    // Twice the number nearest to 0.1 with 11 and with 8 bits.
     assert_eq!((f16.dtype(), f16.to_f64()[0]), (DType::F16, 0.199951171875));
     assert_eq!((bf16.dtype(), bf16.to_f64()[0]), (DType::Bf16, 0.2001953125));
     assert_eq!(again.to_f64(), f16.to_f64());
@@ -447,7 +447,7 @@ fn the_backward_pass_runs_in_the_dtypes_of_the_forward_pass() {
     }
 }
 
-/// The dtypes in which layers ran, in order.
+/// Returns the dtypes in which layers ran, in order.
 fn layers(events: &[Event]) -> Vec<DType> {
     events.iter().filter(|event| event.op == Op::Linear).map(|event| event.output).collect()
 }
@@ -468,7 +468,7 @@ fn what_cells_were_told_holds_inside_a_region() {
     assert_eq!(layers(&events), [DType::Bf16, DType::F32, DType::F16, DType::Bf16]);
     assert_eq!(y.dtype(), DType::Bf16);
 
-    // A network wrapped by a policy keeps it, and returns what the policy says.
+    // A network wrapped by a policy keeps it, and returns the dtype of the policy.
     let mut net = Child::of(sequential![layer(), Child::of(layer()).to_float(DType::F32).unwrap(), layer()]);
     let applied = auto_mixed_precision(&mut net, Level::O2, DType::F16).unwrap();
     let (y, events) = run(&net);
@@ -495,7 +495,7 @@ fn a_wrapped_function_always_runs_in_its_region() {
     let x = square(DType::F32);
     let dtype = || wrapped.call((&x, &x)).unwrap().dtype();
     assert_eq!(dtype(), DType::Bf16);
-    // Whatever surrounds the call, and whatever thread it is made on.
+    // Whatever encloses the call, and on any thread.
     let around = region("torch-2.15-cuda").dtype(DType::F16);
     autocast(&around, || {
         assert_eq!((here(), dtype(), here()), (DType::F16, DType::Bf16, DType::F16));
@@ -511,7 +511,7 @@ fn a_wrapped_function_always_runs_in_its_region() {
     assert_eq!(elsewhere, DType::Bf16);
     assert_eq!(here(), DType::F32);
 
-    // An error of the function leaves no region, and a wrong region is found when the function is wrapped.
+    // An error of the function leaves no region, and an invalid region is found when the function is wrapped.
     let wide = Tensor::ones(&[3, 3], DType::F32);
     assert_eq!(wrapped.call((&x, &wide)).unwrap_err().kind(), ErrorKind::Shape);
     assert_eq!(precision::current(), None);
@@ -524,7 +524,7 @@ fn a_wrapped_function_always_runs_in_its_region() {
     assert_eq!(six.call((&x, &x, -1, 0, 0, 0)).unwrap().dtype(), DType::F32);
 }
 
-/// As torch's `is_autocast_enabled` and `get_autocast_dtype` in the same nesting.
+/// Like torch's `is_autocast_enabled` and `get_autocast_dtype` in the same nesting.
 #[test]
 fn a_region_can_be_asked_for() {
     let state = || (regions::is_enabled(), regions::dtype());
@@ -563,7 +563,7 @@ fn a_dtype_is_fast_by_measured_speeds_where_there_are_any() {
     for dtype in [DType::F32, DType::F64, DType::I64, DType::Bool] {
         assert_eq!(of(dtype), (false, false, Evidence::Measured), "{dtype} is no low dtype");
     }
-    // Without speeds the processor counts: as the bench names what kernels use.
+    // Without speeds the processor decides, by the name of the kernels' vectors in the bench.
     let [f16, bf16] = DType::LOW.map(|dtype| Support::with(dtype, None));
     assert_eq!((f16.supported, f16.evidence), (true, Evidence::Processor));
     assert_eq!(f16, bf16);

@@ -1,5 +1,5 @@
-//! A run that goes on from a checkpoint has the bits of one that was not stopped; what is damaged or belongs to another run is
-//! refused, and nothing is changed then.
+//! A run resumed from a checkpoint is bitwise identical to one that was not stopped; a checkpoint that is damaged or
+//! belongs to another run is refused, and nothing is changed.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use precast::{
 mod folder;
 use folder::Folder;
 
-/// A network with running statistics, dropout and a parameter that is there twice.
+/// Makes a network with running statistics, dropout and a parameter used twice.
 fn net(seed: u64) -> Child {
     let rng = &mut Rng::seed(seed);
     let tied = Child::new(Dense::new(64, 64, rng));
@@ -29,7 +29,7 @@ fn net(seed: u64) -> Child {
     net
 }
 
-/// How a run is stored and stepped.
+/// Storage and stepping of a run.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     F32,
@@ -51,7 +51,7 @@ struct Run {
 }
 
 impl Run {
-    /// The seed says nothing where a checkpoint is restored.
+    /// Makes a run. The seed does not matter when a checkpoint is restored.
     fn new(way: Way, seed: u64) -> Run {
         let mut net = net(seed);
         let bf16 = || Decorate::new(DType::Bf16);
@@ -99,7 +99,7 @@ impl Run {
         Ok(())
     }
 
-    /// All bits of the parameters, the masters and the optimizer.
+    /// Returns all bits of the parameters, the masters and the optimizer.
     fn bits(&self) -> Vec<(String, Vec<u64>)> {
         let of = |name: String, x: &Tensor| (name, x.to_f64().into_iter().map(f64::to_bits).collect());
         let params = self.net.named_params();
@@ -169,7 +169,7 @@ fn another_run_is_refused_and_stays_as_it_was() {
     assert!(message.contains(words), "{message}");
     assert_eq!(stored.bits(), before);
 
-    // The optimizer is refused when the network was found to fit: parameters and dropout stay, too.
+    // The optimizer is refused after the network was found to fit: parameters and dropout stay unchanged, too.
     let mut eight = Run::new(Way::EightBit, 2);
     eight.train(1);
     let before = (eight.bits(), eight.net.at("3", |slot| slot.cell.counters()).unwrap());
@@ -211,8 +211,8 @@ fn a_damaged_file_is_refused() {
     for len in 0..whole.len() {
         assert!(read(&whole[..len]).is_err(), "cut at {len}");
     }
-    // The padding of the header and the names of its entries say nothing of the run: what is left out by a flipped bit there is
-    // found to be missing, or the file means the same.
+    // The padding of the header and the names of its entries carry no state of the run: an entry lost by a flipped bit
+    // is reported as missing, or the file means the same.
     let same = format!("{:?}", read(&whole).unwrap());
     for i in 0..whole.len() {
         for bit in [0, 3, 7] {
@@ -247,7 +247,8 @@ fn weights_alone_are_no_checkpoint_and_a_checkpoint_has_weights() {
     }
 }
 
-/// A run goes on in another dtype: its parameters and its optimizer are f32 in both, and the loss scale is that of the new one.
+/// A run continues in another dtype: its parameters and its optimizer are f32 in both, and the loss scale is that of
+/// the new one.
 #[test]
 fn a_run_goes_on_in_another_dtype() {
     let made = |dtype: Option<DType>| {
@@ -285,7 +286,7 @@ fn a_run_goes_on_in_another_dtype() {
             assert_eq!(weight(&other), weight(&net), "{from:?} to {to:?}");
             let means = |adam: &Adam| adam.state().tensors.iter().map(|(_, x)| x.to_f64()).collect::<Vec<_>>();
             assert_eq!(means(&its), means(&adam));
-            // One of the same kind goes on, one of another begins as it was made.
+            // A scale of the same kind continues, one of another kind starts fresh.
             let (was_scaled, is_scaled) = (from == Some(DType::F16), to == Some(DType::F16));
             assert_eq!(new, if was_scaled == is_scaled { scale } else { begun }, "{from:?} to {to:?}");
             step(&other, &mut its, &mut new);

@@ -1,4 +1,4 @@
-//! The command `precast`: what it prints, what it writes, and how it ends.
+//! The command `precast`: its output, its files, and its exit codes.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use command::{Folder, error, json, json_of, precast, precast_in, text};
 mod own_command {
     include!("../examples/own_command.rs");
 
-    /// What the program does with a command line.
+    /// Runs the program with a command line.
     pub fn run(args: &[String]) -> ExitCode {
         Cli::new().model("gated", gated).run(args)
     }
@@ -55,7 +55,7 @@ fn levels_are_listed_with_their_policies_and_lists() {
         assert!(shown.contains(level.meaning()));
     }
     assert_eq!(levels["levels"][2]["policies"][1], serde_json::json!({"name": "o2-bf16", "dtype": "bfloat16"}));
-    // The lists of `white_list` and `black_list`, not other ones.
+    // The lists of `white_list` and `black_list`, and no others.
     let cells = |i: usize| -> Vec<&str> {
         levels["lists"][i]["cells"].as_array().unwrap().iter().map(|cell| cell.as_str().unwrap()).collect()
     };
@@ -69,7 +69,7 @@ fn levels_are_listed_with_their_policies_and_lists() {
     }
 }
 
-/// The cells of the rows of the first table in a text, without its head.
+/// Returns the cells of the rows of the first table in a text, without its head.
 fn rows(text: &str) -> Vec<Vec<&str>> {
     let table = text.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
     table.skip(2).map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
@@ -85,14 +85,14 @@ fn an_op_is_shown_in_all_packs_side_by_side() {
         let row = rows.iter().find(|row| (row[0], row[1]) == (pack, level)).unwrap_or_else(|| panic!("{pack} {level}"));
         [row[2], row[3]]
     };
-    // What the systems do, by their own lists.
+    // The behaviour of the systems, by their own lists.
     assert_eq!(of("mindspore-2.10", "auto"), ["full", "full"]);
     assert_eq!(of("paddle-3.3", "O1"), ["full", "full"]);
     assert_eq!(of("paddle-3.3", "O2"), ["gray", "gray"]);
     assert_eq!(of("torch-2.15-cpu", "auto"), ["as_is", "as_is"]);
     assert_eq!(of("torch-2.15-cuda", "auto"), ["full", "full"]);
     assert_eq!(of("tensorflow-2.21-fp16", "auto"), ["infer", "-"]);
-    // Every pack has its rows, and JSON says the same.
+    // Every pack has its rows, and JSON has the same.
     let json = json_of(&["ops", "aten::softmax", "--format", "json"]);
     let decisions = json["ops"][0]["decisions"].as_array().unwrap();
     assert_eq!(decisions.len(), rows.iter().filter(|row| !row[0].is_empty()).count());
@@ -112,7 +112,7 @@ fn an_op_in_one_pack_is_named_as_its_users_name_it() {
     let levels: Vec<&str> = decisions.iter().map(|decision| decision["level"].as_str().unwrap()).collect();
     assert_eq!(levels, ["O1", "O2", "OD"]);
     assert!(decisions.iter().all(|d| d["float16"] == "low" && d["bfloat16"] == "low" && d["listed"] == true));
-    // Listed for one dtype only; and an op that is decided and not run.
+    // Listed for one dtype only; and an op that is decided but not run.
     let shown = text(precast(&["ops", "fused_attention", "-p", "paddle-3.3"]));
     assert!(shown.contains("kernel      no: "), "{shown}");
     let row = rows(&shown).into_iter().find(|row| row[1] == "O1").unwrap();
@@ -176,7 +176,7 @@ fn a_plan_is_a_tree_a_table_or_json() {
     }
 }
 
-/// A machine whose casts take ages.
+/// A machine with extremely slow casts.
 const SPEEDS: &str = r#"{
     "host": "a machine", "call": 100, "cache": 1e6, "byte": 0.1, "parallel": 1,
     "f32": {"product": {"multiply_add": 0.02, "element": 0.5}, "convolution": {"multiply_add": 0.03, "element": 1},
@@ -208,7 +208,7 @@ fn a_policy_that_prefers_speed_is_planned_for_a_machine() {
     let prediction = plan.prediction.unwrap();
     assert!(prediction.planned == prediction.full && prediction.planned.nanos < prediction.lowered.nanos);
     assert!(args(&policy, &["--format", "table"]).contains("| predicted |"));
-    // Others are predicted on demand, and decided as ever.
+    // Others are predicted on demand, and decided as always.
     let o2 = args("o2", &["--predict"]);
     assert!(o2.contains("15 cells (13 f16, 2 f32)") && o2.contains("all in f32") && !o2.contains("cost"), "{o2}");
     let explained = text(precast(&["explain", "lenet5_bn", ".", "-p", &policy, "--speeds", &speeds]));
@@ -237,7 +237,7 @@ fn a_policy_that_prefers_speed_is_planned_for_a_machine() {
     }
 }
 
-/// A cache that cannot be read is measured anew, and one that cannot be written is no error.
+/// An unreadable cache is measured again, and an unwritable one is not an error.
 #[test]
 #[cfg_attr(debug_assertions, ignore = "kernels without optimisation take long to measure")]
 fn speeds_are_measured_once_and_kept() {
@@ -283,7 +283,7 @@ fn two_policies_are_compared() {
     assert!(text(precast(&["diff", "lenet5", "-p", "o2", "-p", "o3"])).contains("no difference in 13 cells"));
 }
 
-/// Runs the example `own_command` in a process of its own, whose standard output is between two marks.
+/// Runs the example `own_command` in a separate process, with its standard output between two markers.
 #[test]
 #[ignore = "run by the tests of a program's own command"]
 fn the_own_command() {
@@ -294,7 +294,7 @@ fn the_own_command() {
     println!("-- end, {status:?}");
 }
 
-/// Standard output of the example with these arguments, its exit status, and standard error.
+/// Returns standard output of the example with these arguments, its exit status, and standard error.
 fn own(args: &[&str]) -> (String, String, String) {
     let mut program = Command::new(std::env::current_exe().unwrap());
     let program = program.args(["--exact", "the_own_command", "--ignored", "--nocapture"]);
@@ -323,7 +323,7 @@ fn a_program_of_its_own_has_the_command_with_its_networks_and_cells() {
     let (out, ..) = own(&["cells", "Gate"]);
     assert!(out.contains("Half of the features open or close the other half."), "{out}");
     assert!(out.contains("{kind: Gate, value: {kind: Identity}, gate: {kind: Identity}}"), "made up: {out}");
-    // Its help and its messages have its own name and its networks.
+    // Its help and its messages use its own name and its networks.
     let (help, ..) = own(&["--help"]);
     let name = std::env::current_exe().unwrap().file_stem().unwrap().to_string_lossy().into_owned();
     assert!(help.contains(&format!("Usage: {name} ")) && help.contains("models    gated lenet5"), "{help}");
@@ -342,7 +342,7 @@ fn kinds_are_listed_with_their_options_and_other_names() {
     let shown = text(precast(&["cells"]));
     let listed: Vec<String> =
         rows(&shown).iter().map(|row| row[0].to_string()).filter(|kind| !kind.is_empty()).collect();
-    // The example above has one of its own.
+    // The example above adds a kind of its own.
     let kinds = precast::layers::kinds().unwrap().into_iter().filter(|kind| *kind != "Gate");
     assert_eq!(listed, kinds.collect::<Vec<_>>());
     let row = |kind: &str| rows(&shown).into_iter().find(|row| row[0] == kind).unwrap()[2..].to_vec();
@@ -394,7 +394,7 @@ fn a_new_policy_plans_as_its_base_and_its_exceptions_count() {
             let plan = policy.plan(&net).unwrap();
             let expected = Policy::named(base).unwrap().plan(&net).unwrap();
             assert_eq!(plan.decisions, expected.decisions, "{base}");
-            // Each exception can be switched on by its `#`, and then changes the plan.
+            // Removing the `#` of each exception switches it on, and then changes the plan.
             let rules: Vec<usize> =
                 new.lines().enumerate().filter(|(_, line)| line.starts_with("  # {")).map(|(at, _)| at).collect();
             assert_eq!(rules.is_empty(), policy.level == Level::O0, "{base}: {new}");
@@ -418,14 +418,14 @@ fn a_new_policy_plans_as_its_base_and_its_exceptions_count() {
     );
     assert_eq!(text(precast(&["init", &single])).matches("(Dense) is the").count(), 1, "the first layer is the last");
 
-    // What it says of commands can be copied, and a name is quoted where it must be.
+    // The commands it prints can be copied, with names quoted where necessary.
     let spaced = folder.write("my net.yaml", &fs::read_to_string(&single).unwrap());
     let words = text(precast(&["init", &spaced]));
     assert!(words.contains(&format!("precast plan '{spaced}' --policy FILE")), "{words}");
     assert!(words.contains("\nname: 'my net-o2'\n"), "{words}");
     assert!(text(precast(&["init", "mlp"])).contains("\nname: mlp-o2\n"));
 
-    // A file is begun with as it is, however it is written, and is never replaced unasked.
+    // Any existing file is continued in its own style, and never replaced unasked.
     let braces = folder.write("braces.yaml", "{version: 1, level: O2, dtype: float16, rules: []}\n");
     assert!(
         text(precast(&["init", "lenet5_bn", "--policy", &braces])).contains("# { kind: 'BatchNorm2d', run: low }\n")
@@ -501,7 +501,7 @@ fn built_in_files_are_found_anywhere_and_files_of_that_name_come_first() {
     let folder = Folder::new("anywhere");
     let shown = text(precast_in(&folder.0, &["plan", "mlp", "--policy", "o1-bf16"]));
     assert!(shown.starts_with("model   mlp (built in)\npolicy  o1-bf16 (built in)\n"), "{shown}");
-    // A folder, such as one of results, is no model.
+    // A folder, such as one of results, is not a model.
     fs::create_dir(folder.0.join("lenet5")).unwrap();
     text(precast_in(&folder.0, &["plan", "lenet5", "--policy", "o1"]));
     folder.write("mlp", "version: 1\nnet: {kind: Dense, in_features: 64, out_features: 10}\n");
@@ -706,7 +706,7 @@ fn training_prints_a_plan_and_a_table_and_repeats_itself() {
     assert!(!shown.contains('\u{1b}') && !shown.contains('\r'), "no progress bar where nobody watches");
     let quiet = text(precast_in(&folder.0, &[&args[..], &["--quiet"]].concat()));
     assert!(quiet.starts_with("| run") && quiet.contains("1.00x"), "{quiet}");
-    // A second run gives the same but for the times: accuracy, loss, skipped steps, bytes, casts.
+    // A second run gives the same except for the times: accuracy, loss, skipped steps, bytes, casts.
     let untimed = |table: &str| -> Vec<String> {
         let fields = |row: &str| -> Vec<String> { row.split('|').map(|field| field.trim().to_string()).collect() };
         let (header, times) = (fields(table.lines().find(|row| row.contains("ms/step")).unwrap()), ["ms/step", "time"]);
@@ -729,7 +729,8 @@ fn lenet5_learns_the_digits_at_every_level() {
     let accuracy = |run: &Value| run["accuracy"].as_f64().unwrap();
     assert!(accuracy(&runs[0]) >= 0.97, "{}", accuracy(&runs[0]));
     for run in runs {
-        // A point is 6 of the 597 test digits, and as much as seeds differ. Low precision may be better by chance.
+        // A point is 6 of the 597 test digits, about the variation between seeds. Low precision may be better by
+        // chance.
         assert!(accuracy(run) >= accuracy(&runs[0]) - 0.01, "{run}");
     }
 }

@@ -1,4 +1,4 @@
-//! The command `precast` on weights of other tools: plan, explain, diff, convert and export.
+//! The command `precast` on weights from other tools: plan, explain, diff, convert and export.
 
 use std::{fs, path::Path};
 
@@ -9,10 +9,10 @@ use serde_json::Value;
 mod command;
 use command::{Folder, error, json, json_of, precast, precast_in, text};
 
-/// The state dict of an encoder of torch.
+/// State dict of a torch encoder.
 const ENCODER: &str = "docs/guide/torch-encoder.safetensors";
 
-/// A file with a layer, a norm and something that cannot be told.
+/// Writes a file with a layer, a norm and something unidentifiable.
 fn small(folder: &Folder) -> String {
     let of = |shape: &[usize], value: f64| Tensor::full(shape, value, DType::F32);
     let file = folder.0.join("small.safetensors");
@@ -38,7 +38,7 @@ fn cells_of_a_weight_file_are_planned_explained_and_compared() {
     let table = text(precast(&["plan", ENCODER, "--policy", "o2", "--format", "table"]));
     assert!(table.contains("| layers.1.self_attn.out_proj | Dense "), "{table}");
 
-    // JSON is a plan, with what was inferred beside it.
+    // JSON is a plan, along with the inferred parts.
     let json = json_of(&["plan", ENCODER, "--policy", "o2", "--format", "json"]);
     assert_eq!(json["inferred"], serde_json::json!({"tensors": 26, "unknown": []}));
     let plan: Plan = serde_json::from_value(json).unwrap();
@@ -101,7 +101,7 @@ fn a_conversion_is_reported_as_text_json_and_a_page() {
     let written = weights::read(folder.0.join("out.safetensors")).unwrap();
     assert_eq!((written["fc.weight"].dtype(), written["norm.weight"].dtype()), (DType::F16, DType::F32));
 
-    // What is there stays, until it is to be replaced.
+    // Existing files stay, unless replacing them is requested.
     let message = error(2, run(&["out.safetensors", "--policy", "o2-bf16"]));
     assert_eq!(message, "error: `out.safetensors` is there already; --force replaces it\n");
     let report = json(run(&["out.safetensors", "--policy", "o2-bf16", "--force", "--format", "json"]));
@@ -183,7 +183,7 @@ fn a_folder_that_cannot_be_written_says_so() {
 #[test]
 fn decisions_are_exported_with_what_cannot_be_said() {
     let of = |to: &str, policy: &str| text(precast(&["export", ENCODER, "--policy", policy, "--to", to]));
-    // The table of a Python file.
+    // Reads the table of a Python file.
     let table = |text: &str| -> Value {
         let table = text.split("json.loads(r\"\"\"").nth(1).unwrap().split("\"\"\")").next().unwrap();
         serde_json::from_str(table).unwrap()
@@ -214,7 +214,7 @@ fn decisions_are_exported_with_what_cannot_be_said() {
     let lines = deepspeed["_precast"]["cannot_say"].as_array().unwrap();
     let line = "5 of 6 cells of the class torch.nn.Linear run low: the class is left out";
     assert!(lines.iter().any(|met| met == line), "{lines:?}");
-    // Where all cells of a class run low, or none does, it is on the list or is not.
+    // A class is on the list if all its cells run low, and not if none does.
     for policy in ["o0", "o2"] {
         let all: Value = serde_json::from_str(&of("deepspeed", policy)).unwrap();
         let lines = all["_precast"]["cannot_say"].to_string();
@@ -222,7 +222,7 @@ fn decisions_are_exported_with_what_cannot_be_said() {
     }
     assert_eq!(serde_json::from_str::<Value>(&of("deepspeed", "o0")).unwrap()["torch_autocast"]["enabled"], false);
 
-    // Into a file, and of a network of this library.
+    // Into a file, and for a network of this library.
     let output = folder.0.join("precision.py");
     let args = ["export", "lenet5_bn", "--policy", "o2", "--to", "torch", "--output", output.to_str().unwrap()];
     let shown = text(precast(&args));
@@ -233,7 +233,7 @@ fn decisions_are_exported_with_what_cannot_be_said() {
     assert!(message.contains("unknown library `trch` (did you mean `torch`?); allowed: torch, keras"), "{message}");
 }
 
-/// A file with a header and 16 bytes of data, by hand.
+/// Writes a file with a given header and 16 bytes of data.
 fn by_hand(folder: &Folder, name: &str, header: &str) -> String {
     let bytes = [&(header.len() as u64).to_le_bytes()[..], header.as_bytes(), &[0; 16]].concat();
     folder.file(name, bytes).to_str().unwrap().to_string()
@@ -275,7 +275,7 @@ fn what_a_plan_keeps_is_told_by_every_command() {
     let kept: Vec<&Value> = tensors.iter().map(|tensor| &tensor["kept"]).collect();
     assert!(kept.contains(&&Value::Null) && kept.contains(&&"no weight of RotaryEmbedding".into()), "{kept:?}");
 
-    // A file for torch says which tensors are lowered.
+    // A file for torch lists the lowered tensors.
     let torch = text(run(&["export", "llama.safetensors", "--policy", "o2", "--to", "torch"]));
     let tables: Vec<Value> = (torch.split("json.loads(r\"\"\"").skip(1))
         .map(|table| serde_json::from_str(table.split("\"\"\")").next().unwrap()).unwrap())

@@ -1,4 +1,4 @@
-//! `precast graph`, and `plan`, `explain` and `diff` of level graph: what they print and write, and how they end.
+//! `precast graph`, and `plan`, `explain` and `diff` of level graph: output, files, and exit codes.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 mod command;
 use command::{Folder, error, json_of, precast, precast_in, text};
 
-/// The graph of a built-in model as it is, on its declared input.
+/// Traces a built-in model on its declared input.
 fn traced(name: &str) -> Graph {
     let Model { net, input, .. } = Model::named(name, 0).unwrap();
     let shape: Vec<usize> = [32].into_iter().chain(input.unwrap()).collect();

@@ -16,7 +16,7 @@ mod metrics;
 use command::{Folder, command, error, json, precast_in, text};
 use metrics::metrics;
 
-/// Two classes of points, which a line tells apart: those with x + y above 10.
+/// Returns two classes of points separated by a line: those with x + y above 10 and the others.
 fn table() -> String {
     let rows = (0..100).map(|i| {
         let (x, y) = (f64::from(i % 10) + 0.5, f64::from(i / 10) + 0.25);
@@ -84,7 +84,7 @@ fn a_table_of_ones_own_is_trained_compared_and_predicted() {
         assert!(folder.0.join("runs/o2").join(file).is_file(), "{file}");
     }
 
-    // Another level is one word, and the two are compared.
+    // Changing the level takes one word, and the two are compared.
     let said = text(precast_in(&folder.0, &["train", "run.yaml", "--policy", "o1-bf16", "--quiet"]));
     assert!(said.contains("| o1-bf16 |"), "{said}");
     let said = text(precast_in(&folder.0, &["runs"]));
@@ -94,7 +94,7 @@ fn a_table_of_ones_own_is_trained_compared_and_predicted() {
         report.contains("<td>o2</td>") && report.contains("<svg") && !report.contains("http://www.w3.org/1999/xhtml")
     );
 
-    // Rows whose class is known, in columns of another order and without the class.
+    // Rows of known class, with the columns in another order and without the class.
     folder.write("new.csv", "y,x\n9,9\n1,1\n8.5,7.5\n");
     let said = text(precast_in(&folder.0, &["predict", "runs/o2", "new.csv"]));
     let classes: Vec<&str> = said.lines().map(|line| line.split(',').next().unwrap()).collect();
@@ -146,7 +146,7 @@ fn slips_are_told_with_a_remedy() {
         (&["train", "run.yaml", "-p", "o1", "-p", "o2", "--output", "x"], "--output is the folder of one run"),
         (&["train", "run.yaml", "--examples", "5"], "a run file says `test`"),
         (&["train", "run.yaml", "--schedule", "step"], "schedule: {step: {every: 100, factor: 0.1}}"),
-        // That of the command line stands in no file.
+        // A policy from the command line has no place in a file.
         (&["train", "run.yaml", "-p", "o4"], "error: no policy is called `o4`"),
         (&["predict", "runs", "points.csv"], "there is no run in this folder"),
         (&["predict", "runs/o2", "nothing.csv"], "nothing.csv"),
@@ -184,7 +184,7 @@ fn a_loss_that_is_not_finite_at_the_end_is_a_failure() {
     assert!(message.contains("no step of epoch") || message.contains("stalled"), "{message}");
 }
 
-/// A network with a batch norm, and points of which one is beyond f16.
+/// Makes a network with a batch norm, and points, one of them beyond f16.
 fn folder_with_a_bad_row(test: &str) -> Folder {
     let run =
         RUN.replace("standardize: true\n", "").replace("points.csv", "bad.csv").replace("epochs: 30", "epochs: 4");
@@ -195,7 +195,7 @@ fn folder_with_a_bad_row(test: &str) -> Folder {
     folder
 }
 
-/// What a command that failed printed, and its message.
+/// Returns the output of a failed command, and its message.
 fn printed_and_error(output: std::process::Output) -> (String, String) {
     assert_eq!(output.status.code(), Some(1));
     (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
@@ -217,7 +217,7 @@ fn a_bad_row_costs_its_steps_and_nothing_else() {
         assert!((epoch["loss"].as_f64().unwrap() - mean).abs() < 1e-12, "{epoch}");
     }
     assert!(steps.iter().any(|step| step["outcome"]["skipped"]["cause"] == "loss"), "{steps:?}");
-    // Nothing of the skipped steps is in the weights.
+    // The weights contain nothing of the skipped steps.
     let said = text(precast_in(&folder.0, &["predict", "runs/o2", "points.csv"]));
     assert!(said.lines().count() == 101 && !said.contains("NaN"), "{said}");
 }
@@ -234,7 +234,7 @@ fn answers_that_are_not_finite_are_said_and_failures() {
     assert_eq!(message, "error: 1 of the answers is not finite\n");
 }
 
-/// 20 kills, or as many as `PRECAST_KILLS` says, at moments that differ: always there is a run to go on with, and it ends as the
+/// 20 kills, or as many as `PRECAST_KILLS` says, at varying moments: there is always a run to resume, and it ends like
 /// one that nobody killed.
 #[test]
 #[cfg(unix)]
@@ -267,7 +267,7 @@ fn a_run_that_is_killed_again_and_again_ends_as_one_that_is_not() {
             std::thread::sleep(Duration::from_millis(1));
         };
         match ended {
-            // The run was done before it could be killed: another one begins.
+            // The run finished before it could be killed: another one begins.
             Some(status) => {
                 let mut words = String::new();
                 std::io::Read::read_to_string(&mut child.stderr.take().unwrap(), &mut words).unwrap();
@@ -294,7 +294,7 @@ fn a_run_that_is_killed_again_and_again_ends_as_one_that_is_not() {
     }
 }
 
-/// As Ctrl-C does it.
+/// As by Ctrl-C.
 #[test]
 #[cfg(target_os = "linux")]
 fn an_interrupt_ends_the_run_after_the_step_with_a_checkpoint() {
@@ -319,7 +319,7 @@ fn an_interrupt_ends_the_run_after_the_step_with_a_checkpoint() {
     assert!(folder.0.join("runs/o2/report.html").is_file());
 }
 
-/// Relative paths start from the run file, also when the run goes on from its folder.
+/// Relative paths are resolved against the run file, even when the run is resumed from its folder.
 #[test]
 fn a_run_that_is_tested_on_another_file_goes_on() {
     let folder = folder("other", &format!("{RUN}test: other.csv\n"));
@@ -329,7 +329,7 @@ fn a_run_that_is_tested_on_another_file_goes_on() {
     text(precast_in(&folder.0, &["train", "--resume", "runs/o2", "--quiet"]));
 }
 
-/// z = x + 2 y, learnt from a table, is told under its name.
+/// z = x + 2 y, learnt from a table, is printed under its name.
 #[test]
 fn numbers_are_predicted_under_the_names_of_their_columns() {
     let run = RUN.replace("target: side", "target: [sum, difference]").replace("policy: o2", "policy: o0");
@@ -350,7 +350,7 @@ fn numbers_are_predicted_under_the_names_of_their_columns() {
     assert!((numbers[0] - 2.0).abs() < 0.1 && (numbers[1] - 0.25).abs() < 0.1, "{numbers:?}");
 }
 
-/// What a machine decided when the run began holds to the end.
+/// Decisions made for a machine when the run began hold to the end.
 #[test]
 fn a_policy_that_prefers_speed_is_settled_when_the_run_begins() {
     let folder = folder("speed", &RUN.replace("policy: o2", "policy: fast.yaml"));
@@ -367,7 +367,7 @@ fn a_policy_that_prefers_speed_is_settled_when_the_run_begins() {
     assert!(said.replace("runs/fast/policy", "policy").contains(plan.trim_end()), "{said}\n{plan}");
 }
 
-/// One optimizer, stored weights, standardized targets, a score and an export, as a user writes them.
+/// Optimizer options, stored weights, standardized targets, a score and an export, as a user writes them.
 #[test]
 fn options_of_the_run_file_reach_the_run() {
     let run = RUN
@@ -430,7 +430,7 @@ fn folders_of_images_by_class_are_predicted_and_scored() {
     assert_eq!(classes, [["bright"; 20], ["dark"; 20]].concat());
     let said = text(precast_in(&folder.0, &["predict", "runs/o0", "photos", "--score"]));
     assert_eq!(said.trim(), "accuracy: 100.00 %");
-    // Without folders of classes there is nothing to compare with.
+    // Without class folders there is nothing to compare with.
     let said = error(2, precast_in(&folder.0, &["predict", "runs/o0", "photos/dark", "--score"]));
     assert!(said.contains("a folder of its own"), "{said}");
     assert_eq!(text(precast_in(&folder.0, &["predict", "runs/o0", "photos/dark"])).lines().count(), 21);

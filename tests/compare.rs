@@ -1,4 +1,4 @@
-//! COMPARE.md: the last column of every table names tests that exist, and every file that it names does.
+//! COMPARE.md: the last column of every table names existing tests, and every file it names exists.
 
 use std::{
     fs,
@@ -9,12 +9,12 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// What stands between backticks.
+/// Iterates over the texts between backticks.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// The Rust source at a path: of a file, or of the files of a folder.
+/// Returns the Rust source at a path: of a file, or of the files of a folder.
 fn source(path: &str) -> String {
     let path = root().join(path);
     let files: Vec<PathBuf> = match path.is_dir() {
@@ -24,7 +24,7 @@ fn source(path: &str) -> String {
     files.iter().map(|file| fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))).collect()
 }
 
-/// Whether a source has a test of this name that is not ignored: a function with the attribute above it.
+/// Returns whether a source has a test of this name that is not ignored: a function with the attribute above it.
 fn has_test(source: &str, name: &str) -> bool {
     let lines: Vec<&str> = source.lines().map(str::trim).collect();
     let begins = format!("fn {name}(");
@@ -39,13 +39,13 @@ fn has_test(source: &str, name: &str) -> bool {
 /// One row of a table whose last column is called `test`.
 struct Row<'a> {
     line: usize,
-    /// What it says of the test.
+    /// Text of the test column.
     test: &'a str,
-    /// Where the text above the table says that its tests are.
+    /// Place of the tests, given in the text above the table.
     place: Option<&'a str>,
 }
 
-/// All such rows. `... are in `PATH`` says where the tests of the tables below are, up to the next heading.
+/// Returns all such rows. `... are in `PATH`` gives the place of the tests of the tables below, up to the next heading.
 fn rows(compare: &str) -> Vec<Row<'_>> {
     let (mut rows, mut place, mut is_table, mut said) = (vec![], None, false, "");
     for (i, line) in compare.lines().enumerate() {
@@ -54,7 +54,7 @@ fn rows(compare: &str) -> Vec<Row<'_>> {
         }
         if !line.starts_with('|') {
             is_table = false;
-            // The path may stand in the next line.
+            // The path may be on the next line.
             let path = match line.rsplit_once(" are in ") {
                 Some((_, path)) => quoted(path).next(),
                 None if said.ends_with(" are in") => quoted(line).next(),
@@ -82,7 +82,7 @@ fn every_row_names_tests_that_exist() {
     assert!(rows.len() > 170, "{} rows were found", rows.len());
     let mut wrong = vec![];
     for Row { line, test, place } in rows {
-        // What cannot be written needs no test, nor does what there is none of.
+        // Rows about forms that cannot be written, or about absent features, need no test.
         if matches!(test, "by its type" | "-") {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Mistakes that are compile errors: the messages say what to do.
+//! Mistakes that are compile errors: the messages give the remedy.
 
 #[test]
 fn mistakes_do_not_compile_and_say_why() {

@@ -1,5 +1,5 @@
-//! Weights of other tools: what their names tell, and what a conversion writes. Rounding is compared with the crate
-//! `half`, the files with the crate `safetensors`.
+//! Weights from other tools: the information in their names, and the output of a conversion. Rounding is compared with
+//! the crate `half`, the files with the crate `safetensors`.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -32,7 +32,7 @@ thread_local! {
 
 struct Measuring;
 
-// SAFETY: it is the system's allocator, which is told everything as it was asked.
+// SAFETY: it is the system's allocator, called with unchanged arguments.
 unsafe impl GlobalAlloc for Measuring {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(layout.size())));
@@ -49,21 +49,21 @@ unsafe impl GlobalAlloc for Measuring {
 #[global_allocator]
 static ALLOCATOR: Measuring = Measuring;
 
-/// The answer, and the largest block of memory that this thread asked for on the way.
+/// Returns the result of `f`, and the largest block of memory that this thread allocated meanwhile.
 fn largest_block<R>(f: impl FnOnce() -> R) -> (R, usize) {
     LARGEST.set(0);
     let answer = f();
     (answer, LARGEST.get())
 }
 
-/// A tensor of a file that is made.
+/// A tensor of a file to be made.
 type Made = (&'static str, Dtype, Vec<usize>, Vec<u8>);
 
 fn f32s(name: &'static str, shape: &[usize], values: &[f32]) -> Made {
     (name, Dtype::F32, shape.to_vec(), values.iter().flat_map(|x| x.to_le_bytes()).collect())
 }
 
-/// Numbers of many sizes, some of them beyond 16 bits.
+/// Returns numbers of many magnitudes, some of them beyond 16 bits.
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mut rng = Rng::seed(seed);
     let number = |rng: &mut Rng| (rng.bits() as i32 as f32 / 2e9) * 2f32.powi((rng.bits() % 36) as i32 - 26);
@@ -97,7 +97,7 @@ fn row<'a>(converted: &'a Converted, name: &str) -> &'a ConvertedTensor {
 #[test]
 fn each_tensor_has_the_dtype_of_its_cell_and_the_bits_of_one_rounding() {
     let folder = Folder::new("bits");
-    // More than a chunk of 4 MiB, and no multiple of anything.
+    // More than a chunk of 4 MiB, and not a multiple of anything.
     let weight = numbers(1_100_003, 1);
     let bias: Vec<f32> = numbers(17, 2);
     let tensors = vec![
@@ -142,7 +142,7 @@ fn each_tensor_has_the_dtype_of_its_cell_and_the_bits_of_one_rounding() {
             assert_eq!(met.dtype(), wanted, "{name}");
             assert!(met.data().starts_with(&expected), "{name}");
         }
-        // Each begins at a multiple of its element.
+        // Each is aligned to its element size.
         let starts = read.tensors().into_iter().map(|(name, view)| {
             let start = view.data().as_ptr() as usize - bytes.as_ptr() as usize;
             (name, start % (view.dtype().bitsize() / 8))
@@ -189,7 +189,7 @@ fn values_that_become_infinite_are_an_error_unless_they_are_allowed() {
         "{message}"
     );
     assert_eq!(folder.names(), ["in"], "nothing is left");
-    // The rule that the message names keeps the cell.
+    // The rule named by the message keeps the cell.
     let rules =
         "version: 1\nlevel: O2\ndtype: float16\nrules: [{ path: a.b, run: float32 }, { path: c, run: float32 }]\n";
     let converted = convert(&folder.at("in"), &folder.at("ruled"), rules, ConvertOptions::new()).unwrap();
@@ -223,7 +223,7 @@ fn tensors_are_widened_only_when_that_is_asked_for() {
     assert_eq!(read.tensor("fc.weight").unwrap().data(), expected);
 }
 
-/// A folder of Hugging Face with two shards and all that lies beside them.
+/// Writes a Hugging Face folder with two shards and all the usual other files.
 fn model_folder(folder: &Path) {
     fs::create_dir_all(folder.join("1_Pooling")).unwrap();
     let one = [f32s("embed_tokens.weight", &[5, 2], &[0.5; 10]), f32s("norm.weight", &[2], &[1.0; 2])];
@@ -284,7 +284,7 @@ fn a_folder_is_converted_with_all_that_belongs_to_it() {
     assert_eq!(StoredModel::open(&to).unwrap().bytes(), 36);
     assert_eq!(folder.names(), ["low", "model"], "nothing else is left");
 
-    // What is there is replaced on request, unless something would be lost.
+    // An existing folder is replaced on request, unless something would be lost.
     let again = |options| convert(&from, &to, "o2-bf16", options).map(drop).map_err(|error| error.to_string());
     assert!(again(ConvertOptions::new()).unwrap_err().ends_with("is there already"));
     let replace = ConvertOptions::new().replace(true);
@@ -317,7 +317,7 @@ fn the_model_that_is_read_is_never_written() {
     let other = folder.at("file");
     fs::write(&other, "x").unwrap();
     assert!(message(&model, &other).ends_with("a file; a folder is converted to a folder"));
-    // A folder that holds the model would be lost with it.
+    // A folder that contains the model would be lost with it.
     assert!(message(&model, &folder.0).contains("which would be lost"));
     #[cfg(unix)]
     {
@@ -328,7 +328,7 @@ fn the_model_that_is_read_is_never_written() {
     assert!(message(&single, &folder.at("no/such/file")).contains("no/such/file: "));
 }
 
-/// The files of a folder in the cache of Hugging Face are links.
+/// The files of a folder in the Hugging Face cache are links.
 #[test]
 #[cfg(unix)]
 fn links_to_files_are_followed() {
@@ -397,8 +397,7 @@ fn a_plan_of_another_model_and_a_checkpoint_are_refused() {
     assert_eq!(folder.names(), ["a", "b", "c"]);
 }
 
-/// Opens a file, and converts it if it can be opened. Neither panics, and no block of memory is much larger than the
-/// file.
+/// Opens a file, and converts it if that succeeds. Neither panics, and no block of memory is much larger than the file.
 fn feed(folder: &Folder, bytes: &[u8]) -> bool {
     fs::write(folder.at("in"), bytes).unwrap();
     let (opened, block) = largest_block(|| StoredModel::open(folder.at("in")).map(|model| model.outline()));
@@ -441,12 +440,12 @@ fn one_wrong_bit_in_the_header_panics_nowhere() {
         bytes[bit / 8] ^= 1 << (bit % 8);
         feed(&folder, &bytes)
     });
-    // A bit in a name makes another name, and one in a shape or an offset contradicts the others.
+    // A flipped bit in a name makes another name, and one in a shape or an offset contradicts the others.
     let (read, all) = (read.count(), header * 8);
     assert!(read > 0 && read < all / 2, "{read} of {all} were read");
 }
 
-/// `PRECAST_HEADERS=100000` for as many.
+/// `PRECAST_HEADERS=100000` sets the number.
 #[test]
 fn mutated_headers_panic_nowhere() {
     const WORDS: [&str; 14] = [
@@ -482,7 +481,7 @@ fn mutated_headers_panic_nowhere() {
             }
             header.push(b' ');
         }
-        // Now and then the length is wrong, too.
+        // Sometimes the length is wrong, too.
         let said = if rng.bits().is_multiple_of(8) { rng.bits() >> (rng.bits() % 64) } else { header.len() as u64 };
         feed(&folder, &[&said.to_le_bytes()[..], &header, &whole[8 + length..]].concat());
     }
@@ -503,7 +502,7 @@ struct Named {
 
 impl Forward for Named {}
 
-/// The weights of a network alone lead to the decisions that the network itself leads to.
+/// The weights of a network alone lead to the same decisions as the network itself.
 #[test]
 fn inferred_cells_are_decided_as_the_cells_themselves() {
     let folder = Folder::new("same");
@@ -528,7 +527,7 @@ fn inferred_cells_are_decided_as_the_cells_themselves() {
         for policy in ["o1", "o2", "o3-bf16"].map(|policy| Policy::named(policy).unwrap()) {
             let (plan, inferred) = (policy.plan(&net).unwrap(), policy.plan_outline(outline.clone()).unwrap());
             for decision in inferred.decisions.iter().filter(|decision| has_tensors(&decision.kind)) {
-                // What is a cell inside of attention in a file may be a parameter here.
+                // A cell inside attention in a file may be a parameter here.
                 let above = decision.path.match_indices('.').map(|(at, _)| &decision.path[..at]).rev();
                 let own = [decision.path.as_str()].into_iter().chain(above).find_map(|path| plan.decision(path).ok());
                 let own = own.unwrap();
@@ -552,7 +551,7 @@ fn state_dicts_of_torch_tell_their_layers() {
     assert!(outline.cells().iter().all(|cell| cell.kind != "Unknown"));
 }
 
-/// What each tensor of a file is stored as under a policy.
+/// Returns the storage dtype of each tensor of a file under a policy.
 fn stored_as(tensors: &[Made], policy: &str) -> (BTreeMap<String, String>, Converted) {
     let folder = Folder::new("stored-as");
     fs::write(folder.at("in"), file(tensors)).unwrap();
@@ -567,7 +566,7 @@ fn stored_as(tensors: &[Made], policy: &str) -> (BTreeMap<String, String>, Conve
     (converted.tensors.iter().map(|t| (t.name.clone(), t.after.to_string())).collect(), converted)
 }
 
-/// Numbers that are no weights keep their digits, whatever runs low around them.
+/// Numbers that are not weights keep their digits, even if everything around them runs low.
 #[test]
 fn weights_are_lowered_and_nothing_else() {
     let inv_freq: Vec<f32> = (0..16).map(|i| 10000f64.powf(-2.0 * f64::from(i) / 32.0) as f32).collect();
@@ -648,7 +647,7 @@ fn weights_are_lowered_and_nothing_else() {
     }
 }
 
-/// A tensor that is in 16 bits already is rounded to another dtype only if it is a weight.
+/// A tensor that is already 16-bit is rounded to another dtype only if it is a weight.
 #[test]
 fn other_tensors_in_16_bits_stay_too() {
     let half = |name: &'static str, shape: &[usize], x: f32| -> Made {
@@ -660,7 +659,7 @@ fn other_tensors_in_16_bits_stay_too() {
     assert_eq!([&met["fc.weight"], &met["fc.weight_scale"], &met["mask"]], ["f16", "bf16", "bf16"]);
 }
 
-/// A rule whose path matches no cell names tensors.
+/// A rule whose path matches no cell applies to tensors.
 #[test]
 fn a_rule_names_a_tensor() {
     let tensors = [
@@ -681,10 +680,10 @@ fn a_rule_names_a_tensor() {
     assert_eq!(dtypes("{ path: rotary_emb.inv_freq, run: low }"), ["f16", "f16", "f16", "f32", "f32"]);
     assert_eq!(dtypes("{ path: '*.table', run: low, expect: 2 }"), ["f32", "f16", "f16", "f16", "f16"]);
     assert_eq!(dtypes("{ path: fc.bias, run: float32 }"), ["f32", "f16", "f32", "f32", "f32"]);
-    // The exact path decides before the pattern.
+    // The exact path takes precedence over the pattern.
     let both = "{ path: '*.table', run: low }, { path: gate.table, run: float32 }";
     assert_eq!(dtypes(both), ["f32", "f16", "f16", "f16", "f32"]);
-    // A rule that names a cell is for the cell.
+    // A rule that names a cell applies to the cell.
     assert_eq!(dtypes("{ path: rotary_emb, run: low }"), ["f32", "f16", "f16", "f32", "f32"]);
 
     let folder = Folder::new("named");
@@ -709,7 +708,7 @@ fn a_rule_names_a_tensor() {
     assert_eq!(stored_as(&tensors, o0).0["fc.bias"], "f32");
 }
 
-/// Every parameter of our own layers that is trained is a weight, and no buffer is.
+/// Every trained parameter of our own layers is a weight, and no buffer is.
 #[test]
 fn the_weights_of_our_own_layers_are_known() {
     let folder = Folder::new("own-weights");

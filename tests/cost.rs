@@ -1,5 +1,5 @@
-//! `prefer: speed`: what is predicted, what stays f32 because of it, and what does not. All machines here are made up, so that
-//! every number can be reckoned by hand; what is measured of a real one is only said to be possible.
+//! `prefer: speed`: predictions, and the cells that stay f32 because of them or in spite of them. All machines here are
+//! made up, so that every number can be computed by hand; measurements of a real one are only checked for plausibility.
 
 #[path = "common/folder.rs"]
 mod folder;
@@ -18,7 +18,7 @@ use precast::{
     rewrite::{Cost, Predicted, Reason, Region},
 };
 
-/// A machine on which 16 bit is twice as fast as f32, but for casts, which take `cast` an element.
+/// Returns a machine on which 16 bit is twice as fast as f32, except for casts, which take `cast` per element.
 fn speeds(cast: f64) -> Speeds {
     let low = rates(Rate { multiply_add: 3.0, element: 6.0 }, cast);
     Speeds {
@@ -59,7 +59,7 @@ fn predictions_are_those_reckoned_by_hand() {
     let passes = |multiply_add: f64, element: f64| 10.0 + 2.0 / 3.0 * (64.0 * multiply_add + 60.0 * element);
     let full = passes(6.0, 12.0);
     assert_eq!(full, 746.0);
-    // The weight, the bias, what comes and what goes are cast, each with a call.
+    // The weight, the bias, the input and the output are cast, each with a call.
     let lowered = |cast: f64| passes(3.0, 6.0) + 4.0 * 10.0 + (32.0 + 4.0 + 16.0 + 8.0) * cast;
     assert_eq!(lowered(5.0), 378.0 + 340.0);
 
@@ -79,7 +79,7 @@ fn predictions_are_those_reckoned_by_hand() {
     assert_eq!(cheap.decisions[0].predicted, Some(Predicted { nanos: 718, kept: 32 }));
     assert_eq!(dear.decisions[0].predicted, Some(Predicted { nanos: 746, kept: 64 }));
 
-    // Where memory is preferred, the same is predicted and nothing else decided.
+    // With `prefer: memory`, the predictions are the same and no decision changes.
     let memory = Policy { prefer: Prefer::Memory, ..policy(Level::O2) };
     let lowered = plan(&memory, &net, &speeds(6.0), &[2, 8]);
     assert_eq!(lowered.prediction.as_ref().unwrap().planned.nanos, 778);
@@ -96,13 +96,13 @@ fn a_cell_that_is_called_twice_casts_its_parameters_once() {
     let plan = policy(Level::O2).plan_for(&net, &trace, &speeds(5.0)).unwrap();
     let copies = 2.0 * 10.0 + (32.0 + 4.0) * 5.0;
     let crossings = 2.0 * (2.0 * 10.0 + (16.0 + 8.0) * 5.0);
-    // Of each element two are read and one is written, in the backward pass, which is half of all.
+    // For each element two are read and one is written, in the backward pass, which is half of all.
     let sums = (32.0 + 4.0) * 1.5 * 6.0;
     let nanos = 2.0 * 378.0 + copies + crossings + sums;
     assert_eq!(plan.decisions[0].predicted, Some(Predicted { nanos: nanos as u64, kept: 2 * 32 }));
 }
 
-/// Of the three products of forward and backward pass, one runs in f32.
+/// One of the three products of forward and backward pass runs in f32.
 #[test]
 fn gradients_of_weights_in_f32_take_a_third_of_the_difference() {
     let net = Child::of(dense(8, 4));
@@ -112,7 +112,7 @@ fn gradients_of_weights_in_f32_take_a_third_of_the_difference() {
     let nanos = 718 + ((746.0 - 378.0) / 3.0f64).round() as u64;
     assert_eq!(found.decisions[0].predicted.unwrap().nanos, nanos);
     assert_eq!(found.prediction.as_ref().unwrap().planned.nanos, nanos);
-    // The rule forces it: time turns none of it.
+    // The rule forces it: time changes nothing.
     for cast in [0.0, 5.0, 1e6] {
         let net = Child::of(sequential![dense(8, 4), Tanh, LayerNorm::new(&[4]), dense(4, 2)]);
         let speed = Policy { prefer: Prefer::Speed, ..memory.clone() };
@@ -134,7 +134,7 @@ fn an_input_that_was_widened_is_kept_as_it_came() {
     assert_eq!(kept, [0, 16 * 2, 16 * 2]);
 }
 
-/// A recomputed cell runs forward twice, which is a third more, and keeps its input alone.
+/// A recomputed cell runs forward twice, which is a third more, and keeps only its input.
 #[test]
 fn recomputing_takes_time_for_memory() {
     let net = Child::of(sequential![dense(8, 4), sequential![dense(4, 6), Tanh, dense(6, 4)], dense(4, 2)]);
@@ -160,7 +160,7 @@ fn recomputing_takes_time_for_memory() {
     }
 }
 
-/// Ops of its own, and no cell inside.
+/// A cell with direct ops and no inner cell.
 #[derive(Cell, Debug)]
 struct Chain {}
 
@@ -181,9 +181,9 @@ fn ops_by_lists_are_predicted_one_after_the_other() {
     let black = white.clone().black_op("Softmax").unwrap();
     let (full, low) = (DType::F32, DType::F16);
     for (level, lists, dtypes) in [
-        // What a low op returns is f32 again, so that tanh, which is on no list, is.
+        // The result of a low op is f32 again, so tanh, which is on no list, is f32.
         (Level::O1, white, [low, full, full, full]),
-        // It takes its input as it comes.
+        // It takes its input unchanged.
         (Level::Auto, black, [low, low, full, full]),
     ] {
         let policy = Policy::with_lists(level, low, lists).unwrap();
@@ -197,12 +197,12 @@ fn ops_by_lists_are_predicted_one_after_the_other() {
     }
 }
 
-/// A machine on which every cast, however small, takes as long as a small product.
+/// Returns a machine on which every cast, however small, takes as long as a small product.
 fn slow_to_call() -> Speeds {
     Speeds { call: 1e5, ..speeds(1.0) }
 }
 
-/// A large product pays for its casts, a small one does not.
+/// Makes a network with a large product that pays for its casts, and a small one that does not.
 fn small_and_large() -> Child {
     let mut net = sequential![dense(2, 256), dense(256, 256), dense(256, 2)];
     net.push(Sequential::new(vec![Dense::new(2, 2, &mut Rng::seed(2)).into(), Tanh.into()]));
@@ -216,7 +216,7 @@ fn where_casts_are_slow_small_layers_stay_f32() {
     let runs: Vec<Region> = found.decisions.iter().map(|d| d.run).collect();
     let (full, low) = (Region::Fixed(DType::F32), Region::Fixed(DType::F16));
     assert_eq!(runs, [full, full, low, full, full, full, full]);
-    // The network is f32, so that what stays f32 needs no casts, and the large layer is an island in it.
+    // The network is f32, so that f32 cells need no casts, and the large layer is an island in it.
     assert!(matches!(found.decisions[0].because, Reason::Cost(cost) if cost.full < cost.lowered));
     assert_eq!(found.decisions[1].because.to_string(), "inside (root)");
     assert!(matches!(found.decisions[2].because, Reason::Cost(cost) if cost.lowered < cost.full));
@@ -229,7 +229,7 @@ fn where_casts_are_slow_small_layers_stay_f32() {
     // With fast casts all is low, and with casts that no layer pays for, nothing.
     assert!(plan(&policy(Level::O2), &net, &speeds(0.1), &[64, 2]).decisions.iter().all(|d| d.run == low));
     assert!(plan(&policy(Level::O2), &net, &speeds(1e6), &[64, 2]).decisions.iter().all(|d| d.run == full));
-    // A machine without 16-bit products keeps the products and lowers what only moves memory.
+    // A machine without 16-bit products keeps the products and lowers the ops that only move memory.
     let mut slow = speeds(0.1);
     slow.f16.product = Rate { multiply_add: 60.0, element: 12.0 };
     let found = plan(&policy(Level::O3), &Child::of(sequential![dense(64, 64), ReLU, Tanh, ReLU]), &slow, &[256, 64]);
@@ -261,7 +261,7 @@ fn who_is_forced_is_not_asked_what_it_costs() {
         }
         assert_eq!(found.decision("1").unwrap().run, full, "others stay f32");
     }
-    // `inherit` follows what surrounds it, which cost has decided.
+    // `inherit` follows the enclosing region, as decided by cost.
     let found = decided(&policy(Level::O2).rule(Rule::path("1", Run::Inherit).unwrap()).unwrap(), &net);
     assert_eq!((found.decisions[2].run, found.decisions[2].adapter.is_none()), (full, true));
 
@@ -272,7 +272,7 @@ fn who_is_forced_is_not_asked_what_it_costs() {
     assert!(matches!(found.decisions[2].overridden[..], [Reason::Listed(_)]), "{found}");
     assert_eq!(found.decisions[2].run, full);
 
-    // What a black list keeps in f32 is no matter of cost.
+    // Cost does not affect what a black list keeps in f32.
     let normed = Child::of(sequential![dense(2, 2), LayerNorm::new(&[2])]);
     let found = plan(&policy(Level::O2), &normed, &speeds(0.0), &[64, 2]);
     assert!(matches!(found.decisions[2].because, Reason::Listed(Entry { treatment: Treatment::Full, .. })), "{found}");
@@ -301,14 +301,14 @@ fn op_lists_are_weighed_against_f32() {
         let prediction = full.prediction.unwrap();
         assert_eq!(prediction.planned.nanos, prediction.full.nanos);
     }
-    // A list of one's own that a composite cell stands on does not force either.
+    // A user list with a composite cell does not force it either.
     let white = Policy::with_lists(Level::O1, DType::F16, Lists::new().white("Sequential")).unwrap();
     let white = Policy { prefer: Prefer::Speed, ..white };
     let found = plan(&white, &net, &speeds(1e6), &[64, 64]);
     assert!(found.decisions.iter().all(|d| d.run == Region::Fixed(DType::F32)), "{found}");
 }
 
-/// The choice is the best of all choices: every one of them is made by rules and its time computed.
+/// The choice is the best of all: each possible one is made by rules and its time computed.
 #[test]
 fn no_other_choice_takes_less() {
     let mut rng = Rng::seed(7);
@@ -352,10 +352,10 @@ fn a_plan_with_predictions_is_printed_and_stored() {
         "{shown}"
     );
     assert_eq!(end[4], "speeds of a machine");
-    // The parts are the whole, but for roundings.
+    // The parts add up to the whole, except for rounding.
     let sum: u64 = found.decisions.iter().map(|d| d.predicted.unwrap().nanos).sum();
     assert!(sum.abs_diff(found.prediction.as_ref().unwrap().planned.nanos) <= 7);
-    // Without predictions nothing of them is written.
+    // Without predictions, none are written.
     let plain = serde_json::to_string(&Policy::new(Level::O2, DType::F16).unwrap().plan(&net).unwrap()).unwrap();
     assert!(!plain.contains("predict") && !plain.contains("prefer"), "{plain}");
 }
@@ -412,7 +412,7 @@ fn a_trace_of_another_network_is_refused() {
     assert!(shorter.contains("the trace is of another network") && shorter.contains("`2`"), "{shorter}");
 }
 
-/// What was decided for a machine can be said by rules: the plan of these is the same, on whatever machine.
+/// The decisions for a machine can be expressed as rules, which give the same plan on any machine.
 #[test]
 fn a_settled_policy_plans_as_the_one_that_preferred_speed() {
     let rng = &mut Rng::seed(1);
@@ -430,7 +430,7 @@ fn a_settled_policy_plans_as_the_one_that_preferred_speed() {
             let wanted = policy.plan_for(&net, &trace, &speeds).unwrap();
             let settled = policy.settled(&net, &trace, &speeds).unwrap();
             assert_eq!(settled.prefer, Prefer::Memory);
-            // It can be written and read.
+            // It survives writing and reading.
             let settled = Policy::parse(&settled.to_yaml().unwrap(), "settled").unwrap();
             let plan = settled.plan(&net).unwrap();
             for (met, wanted) in plan.decisions.iter().zip(&wanted.decisions) {

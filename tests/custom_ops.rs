@@ -1,4 +1,4 @@
-//! Ops of a user's own: what they declare, which regions and lists they obey, who sees them, and what is refused.
+//! User-defined ops: their declarations, the regions and lists that apply, observers, and refusals.
 
 use precast::{
     Backward, CustomOp, ErrorKind, Op, autocast,
@@ -56,7 +56,7 @@ impl CustomOp for TanhGate {
     }
 }
 
-/// Reads its input as a slice of f32, and can read no other.
+/// An op that reads its input as a slice of f32, and can read nothing else.
 #[derive(Clone)]
 struct OnF32Slices;
 
@@ -74,7 +74,7 @@ impl CustomOp for OnF32Slices {
     }
 }
 
-/// The sum of its inputs; other precisions.
+/// Defines ops that sum their inputs, with various precisions.
 macro_rules! sums {
     ($($sum:ident $precision:expr;)*) => { $(
         #[derive(Clone)]
@@ -104,7 +104,7 @@ fn of(data: &[f64], dtype: DType) -> Tensor {
     Tensor::from_f64(data, &[data.len()], dtype).unwrap()
 }
 
-/// The dtypes that the op's kernel saw, and that of the result that came back.
+/// Returns the dtypes that the op's kernel saw, and that of the result.
 fn ran_in(op: &impl CustomOp, inputs: &[DType]) -> (Vec<DType>, DType) {
     let inputs: Vec<Tensor> = inputs.iter().map(|dtype| of(&[0.5, -1.0], *dtype)).collect();
     let (y, events) = observe::watch(|| op.apply(&inputs.iter().collect::<Vec<_>>()).unwrap());
@@ -160,7 +160,7 @@ fn without_a_region_nothing_is_cast_and_arithmetic_promotes() {
         assert_eq!(ran_in(&TanhGate, &[dtype; 2]), (vec![dtype; 2], dtype));
     }
     assert_eq!(ran_in(&PlainSum, &[F16, F32]), (vec![F32; 2], F32));
-    // An op that reads slices of f32 says so itself.
+    // An op that reads slices of f32 reports it itself.
     let error = OnF32Slices.apply(&[&of(&[1.0], F16)]).unwrap_err();
     assert_eq!((error.kind(), error.op()), (ErrorKind::DType, Some("OnF32Slices")));
     let _off = precision::enter(Frame::Off);
@@ -228,7 +228,7 @@ fn lists_in_code_name_it_once_it_is_registered() -> Result<()> {
         assert_eq!(ran_in(&ListedSum, &[F32; 2]), (vec![Bf16; 2], Bf16));
         Ok(())
     })?;
-    // A list wins over what the op declares, for the dtype that the op is fixed to, too.
+    // A list takes precedence over the op's declaration, even for the dtype that the op is fixed to.
     let op = HalfSum::register()?;
     autocast(Autocast::new("torch-2.15-cpu")?.black([op.name()]), || {
         assert_eq!(ran_in(&HalfSum, &[Bf16; 2]), (vec![F32; 2], F32));
@@ -236,7 +236,7 @@ fn lists_in_code_name_it_once_it_is_registered() -> Result<()> {
     })
 }
 
-/// A cell of the kind that users write.
+/// A typical user-written cell.
 #[derive(Cell, Debug)]
 struct SwishNet {
     first: Child<Dense>,
@@ -256,7 +256,7 @@ fn net() -> Child {
     Child::of(SwishNet { first, second, op: ScaledSwish { slope: 1.0 } })
 }
 
-/// What the op of the net ran in under a policy, and why, as the plan says.
+/// Returns the dtypes in which the op of the net ran under a policy, and the reason in the plan.
 fn planned(policy: &Policy) -> Result<(Vec<DType>, String)> {
     let mut net = net();
     let plan = policy.plan(&net)?;
@@ -322,7 +322,7 @@ fn it_is_one_entry_of_the_tape_and_of_the_statistics() -> Result<()> {
     // The tanh, and b: three numbers of four bytes each.
     assert_eq!(y.tape_bytes(), 2 * 3 * 4);
     assert!(!precast::no_grad(|| TanhGate.apply(&[&a, &b]))?.is_tracked());
-    // The backward pass is told which inputs want a gradient.
+    // The backward pass knows which inputs need a gradient.
     let grads = TanhGate.apply(&[&a.detach(), &b])?.sum_all()?.backward()?;
     assert!(grads.of(&a).is_none() && grads.of(&b).is_some());
     // The same on other threads.
@@ -335,7 +335,7 @@ fn it_is_one_entry_of_the_tape_and_of_the_statistics() -> Result<()> {
     Ok(())
 }
 
-/// The error of the backward pass of an op of two inputs that returns these gradients.
+/// Returns the error of the backward pass of a binary op that returns these gradients.
 macro_rules! wrong {
     ($wrong:ident |$back:ident| $grads:expr) => {{
         #[derive(Clone)]
@@ -363,7 +363,7 @@ fn a_backward_pass_of_wrong_gradients_is_refused_by_name() {
     assert_eq!(error.to_string(), "WrongShape: backward: the gradient of input 1 is f32 [], the input f32 [2]");
     let error = wrong!(WrongDtype | back | vec![Some(back.grad.cast(F16)), None]);
     assert_eq!(error.to_string(), "WrongDtype: backward: the gradient of input 0 is f16 [2], the input f32 [2]");
-    // An op inside that fails is named, and the op around it.
+    // A failing inner op is named, and the op around it.
     let error = wrong!(FailsInside | back | vec![Some(back.grad.matmul(back.grad)?), None]);
     let message = error.to_string();
     assert!(message.starts_with("MatMul: backward: in FailsInside: "), "{message}");
@@ -441,7 +441,7 @@ fn errors_of_the_forward_pass_and_of_run_name_it() -> Result<()> {
     assert!(error.starts_with("Add: in PlainSum: the shapes"), "{error}");
     let error = run(PlainSum::register()?, &[&of(&[1.0], F32)]).unwrap_err().to_string();
     assert_eq!(error, "PlainSum: a custom op needs the value that holds its options; call its `apply`");
-    // A panic inside leaves the thread as it was.
+    // A panic inside leaves the thread unchanged.
     #[derive(Clone)]
     struct Panics;
     impl CustomOp for Panics {
@@ -475,7 +475,7 @@ impl CustomOp for OwnProduct {
     }
 }
 
-/// A region that is entered between the forward and the backward pass does not reach the latter.
+/// A region entered between the forward and the backward pass does not affect the latter.
 #[test]
 fn a_backward_pass_inside_of_a_region_keeps_the_dtypes_of_the_forward_pass() {
     let a = Tensor::from_vec(vec![1.0f32 / 3.0, 2.0 / 3.0, 0.1, 0.7], &[2, 2]).unwrap().requires_grad();

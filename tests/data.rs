@@ -1,4 +1,4 @@
-//! The digits, and datasets cut into parts and batches.
+//! The digits, and datasets split into parts and batches.
 
 use std::{collections::BTreeMap, fs, io::Write};
 
@@ -11,7 +11,7 @@ use precast::{
 mod folder;
 use folder::Folder;
 
-/// The counts of digits as the UCI repository and scikit-learn's documentation state them.
+/// The digit counts published by the UCI repository and in scikit-learn's documentation.
 #[test]
 fn the_digits_are_the_published_ones() {
     let digits = digits().unwrap();
@@ -97,7 +97,7 @@ fn batches_hold_every_example_once() {
     assert_eq!(data.batches(usize::MAX).unwrap().count(), 1);
 }
 
-/// A bilinear resize reproduces every image that is linear in its coordinates, away from the continued edge.
+/// A bilinear resize reproduces every image that is linear in its coordinates, away from the extended edge.
 #[test]
 fn resize_is_bilinear_with_half_pixel_centres() {
     let plane = |y: f32, x: f32| 3.0 * y - 2.0 * x + 1.0;
@@ -186,7 +186,8 @@ fn what_is_no_file_of_digits_is_refused_with_its_line() {
     assert_eq!(nan.to_string(), "value 1 of example 1 is NaN; allowed: finite numbers");
 }
 
-/// Length first, then as much as is allowed: neither a file that is too long nor one without an end is read whole.
+/// The length is checked first, then reading is limited: neither a file that is too long nor an endless one is read
+/// whole.
 #[test]
 #[cfg(unix)]
 fn a_file_that_is_too_long_is_not_read() {
@@ -201,7 +202,7 @@ fn a_file_that_is_too_long_is_not_read() {
     }
 }
 
-/// A gzip file of zeros that unpacks to far more than any file of digits.
+/// A gzip file of zeros that decompresses to far more than any file of digits.
 #[test]
 fn a_file_that_unpacks_without_end_is_refused() {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());

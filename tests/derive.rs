@@ -1,4 +1,4 @@
-//! What a derived cell shows of itself, and what is written of it.
+//! Derived cells: their children, parameters and debug output.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,7 +21,7 @@ fn param() -> Param {
     Param::new(Tensor::ones(&[1], DType::F32))
 }
 
-/// The paths of parameters, and of cells in angle brackets, in the order of `visit`.
+/// Returns the paths of parameters, and of cells in angle brackets, in the order of `visit`.
 fn paths(net: impl Cell) -> Vec<String> {
     let mut net = Child::new(net);
     let mut all = vec![];
@@ -174,7 +174,7 @@ fn generic_cells() {
     assert_eq!(paths(generic).join(" "), "<first> <more.0.0> <more.1.0> <around> member.0");
 }
 
-/// Names of its own: a `Member` by hand.
+/// A `Member` written by hand, with names of its own.
 #[derive(Debug)]
 struct Suffixed(Vec<Param>);
 

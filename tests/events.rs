@@ -1,4 +1,4 @@
-//! The events of the feature `tracing`, as a subscriber receives them.
+//! Events of the feature `tracing`, as received by a subscriber.
 
 use std::{
     fmt::{Debug, Write},
@@ -17,11 +17,11 @@ use tracing::{
 mod folder;
 use folder::Folder;
 
-/// Collects events as lines: `INFO plan applied level=O2 ...`.
+/// A subscriber that collects events as lines: `INFO plan applied level=O2 ...`.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
-/// The text of one event, of which `message` is one field.
+/// The text of one event, including its field `message`.
 #[derive(Default)]
 struct Line {
     message: String,
@@ -59,7 +59,7 @@ impl Subscriber for Lines {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// What `f` returns, and the events of it.
+/// Returns the result of `f` along with its events.
 fn events<R>(f: impl FnOnce() -> Result<R>) -> (R, Vec<String>) {
     let lines = Lines::default();
     let result = tracing::subscriber::with_default(lines.clone(), f).unwrap();
@@ -112,7 +112,7 @@ fn a_storm_is_one_event_for_each_skipped_step_and_one_for_each_change_of_the_sca
     let weight = Param::new(Tensor::ones(&[1], DType::F32));
     let mut optimizer = Sgd::new([weight.clone()].into_iter().collect(), 0.1);
     let mut scale = LossScale::dynamic();
-    // The slope of a root at 0 is infinite, whatever the scale.
+    // The slope of a root at 0 is infinite at any scale.
     let storm = || {
         (0..1000).try_for_each(|_| {
             let w = weight.tensor();
@@ -141,7 +141,7 @@ fn files_are_reported_with_their_names() {
     fs::write(&policy, "version: 1\nlevel: O2\ndtype: bfloat16\n").unwrap();
     let (_, lines) = events(|| Policy::load(&policy));
     assert_eq!(lines, [format!("DEBUG policy read file={:?} level=O2 dtype=bf16", policy.display().to_string())]);
-    // What fails is an error of the caller's, and no event.
+    // Failures are errors for the caller, not events.
     fs::write(&file, "").unwrap();
     let (refused, lines) = events(|| Ok(weights::load(&net, &file)));
     assert!(refused.is_err() && lines.is_empty(), "{lines:?}");
@@ -183,7 +183,7 @@ fn epochs_and_stored_parameters_are_reported() {
     assert_eq!(lines, ["INFO parameters decorated dtype=f16 stored_low=2 kept=0 masters=true"]);
 }
 
-/// A backbone with a batch norm, and a head with dropout, at `0` and `1`.
+/// Makes a backbone with a batch norm, and a head with dropout, at `0` and `1`.
 fn with_modes() -> Child {
     let rng = &mut Rng::seed(1);
     let backbone = sequential![Dense::new(2, 4, rng), BatchNorm1d::new(4)];
@@ -191,7 +191,7 @@ fn with_modes() -> Child {
     Child::of(sequential![backbone, head])
 }
 
-/// The warnings of steps with one optimizer.
+/// Returns the warnings of steps with one optimizer.
 fn warnings(net: &Child, optimizer: &mut Sgd, steps: usize) -> Vec<String> {
     let x = Tensor::from_f64(&[1.0, 2.0, -1.0, 0.5], &[2, 2], DType::F32).unwrap();
     let step = |_| {
@@ -226,10 +226,10 @@ fn training_in_evaluation_is_warned_of_once() {
     net.set_train(true);
     let mut trained = optimizer(&net);
     assert_eq!(warnings(&net, &mut trained, 2), [""; 0]);
-    // Back in evaluation to look at it, and forgotten there.
+    // Back in evaluation to look at it, and left there by mistake.
     net.set_train(false);
     assert_eq!(warnings(&net, &mut trained, 2), told);
-    // Wrapped, and with activations that are computed again.
+    // Wrapped, and with recomputed activations.
     let mut lean = with_modes().recompute();
     let mut plain = with_modes();
     auto_mixed_precision(&mut plain, Level::O2, DType::Bf16).unwrap();
@@ -247,7 +247,7 @@ fn a_part_that_is_not_trained_may_be_in_evaluation() {
     net.walk_mut(&mut |path, slot| slot.cell.on_train(path.starts_with('1')));
     assert_eq!(warnings(&net, &mut of(&net, "1."), 1), [""; 0]);
     assert_eq!(warnings(&net, &mut of(&net, "0."), 1), ["WARN trained in evaluation cell=\"0.1\""]);
-    // Nor is what ran off the tape trained by.
+    // Nor does a pass off the tape count as training.
     let frozen = with_modes();
     let mut head = Child::of(sequential![Dense::new(1, 1, &mut Rng::seed(2))]);
     head.set_train(true);

@@ -1,4 +1,4 @@
-//! What the command does when files, disks and readers fail: nothing that was worked out is lost, and no status lies.
+//! The command under failing files, disks and readers: no completed work is lost, and exit statuses are truthful.
 
 use std::{fs, path::Path, process::Stdio};
 
@@ -54,7 +54,7 @@ fn a_folder_that_cannot_be_written_is_refused_before_training() {
     assert_eq!(fs::read_dir(folder.0.join("weights")).unwrap().count(), 1, "trying leaves nothing");
 }
 
-/// A file of metrics that is longer than a file may be, or than the disk has room for; all others fit.
+/// A file of metrics longer than a file may be, or than the disk has room for; all others fit.
 #[cfg(unix)]
 mod writes {
     use std::{
@@ -68,7 +68,7 @@ mod writes {
     const LONG: [&str; 9] = ["train", "mlp", "--epochs", "4", "--examples", "1200", "-p", "o0", "--quiet"];
     const OLD: &str = r#"{"runs": "of yesterday"}"#;
 
-    /// The file that cannot be written costs itself and nothing else, and what was there before it stays.
+    /// Checks that only the unwritable file is lost, and that its previous contents remain.
     fn check(out: &Path, output: Output, why: &str) {
         let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
         assert_eq!(output.status.code(), Some(1), "{stderr}");
@@ -80,7 +80,7 @@ mod writes {
         assert!(names().all(|name| !name.ends_with(".tmp")), "{:?}", names().collect::<Vec<_>>());
     }
 
-    /// A limit of 4 KiB for a file, which the shell sets for the command.
+    /// A limit of 4 KiB per file, set by the shell.
     #[test]
     fn that_fail_cost_the_file_and_nothing_else() {
         let folder = Folder::new("limited");
@@ -164,7 +164,7 @@ fn an_example_that_would_be_left_alone_joins_the_last_batch() {
     assert_eq!(metrics(&folder.0)["runs"][0]["steps"], 2);
     assert!(!text(train("66", &[])).contains("left over"));
     assert_eq!(metrics(&folder.0)["runs"][0]["steps"], 3);
-    // Where every batch is of one, nothing can be joined: a batch norm says so before the first step.
+    // With only single-example batches, nothing can be joined: a batch norm reports it before the first step.
     for (examples, more) in [("64", &["--batch", "1"][..]), ("1", &[])] {
         let message = error(2, train(examples, more));
         assert!(message.contains("cannot be trained with a single example: in cell `1`: "), "{message}");
@@ -236,7 +236,7 @@ mod paths {
         assert_eq!(written.len(), 4, "{written:?}");
     }
 
-    /// The names of runs come from the names of files, and stand in the picture.
+    /// The names of runs come from file names, and appear in the picture.
     #[test]
     fn the_picture_is_a_document_whatever_a_file_is_called() {
         let folder = Folder::new("svg");

@@ -1,4 +1,4 @@
-//! What regions can do, feature by feature: the rows of the table of four systems in COMPARE.md, which names these tests.
+//! Capabilities of regions, one by one: the rows of the table of four systems in COMPARE.md, which names these tests.
 
 use std::{collections::BTreeSet, fs, panic, path::Path};
 
@@ -19,7 +19,7 @@ fn ones(dtype: DType) -> Tensor {
     Tensor::ones(&[2, 2], dtype)
 }
 
-/// A region of a pack, as it comes.
+/// Runs in a region of a pack with its default settings.
 fn in_pack<R>(pack: &str, f: impl FnOnce() -> Result<R>) -> R {
     autocast(Autocast::new(pack).unwrap(), f).unwrap()
 }
@@ -32,7 +32,7 @@ fn product() -> DType {
     matmul().unwrap()
 }
 
-/// The packs that have lists for regions of code.
+/// Iterates over the packs that have lists for regions.
 fn with_regions() -> impl Iterator<Item = &'static str> {
     Pack::names().filter(|name| !Pack::named(name).unwrap().regions.is_empty())
 }
@@ -54,7 +54,7 @@ fn full_ops_run_in_f32() {
     for (pack, low) in [(TORCH_CUDA, DType::F16), (PADDLE, DType::Bf16), (MINDSPORE, DType::F16)] {
         assert_eq!(in_pack(pack, || ones(low).exp()).dtype(), DType::F32, "{pack}");
     }
-    // On a CPU torch takes exponentials as they come.
+    // On a CPU torch runs exponentials in the dtype of their input.
     assert_eq!(in_pack(TORCH_CPU, || ones(DType::F16).exp()).dtype(), DType::F16);
 }
 
@@ -74,7 +74,7 @@ fn promoted_ops_take_the_widest_input() {
 fn unlisted_ops_do_what_the_pack_says() {
     let mixed = |pack: &str| in_pack(pack, || ones(DType::F16).add(&ones(DType::F32))).dtype();
     assert_eq!((mixed(TORCH_CPU), mixed(PADDLE)), (DType::F32, DType::F32));
-    // Paddle's gray ops run in the region's dtype unless an input is f32, whatever 16 bits they get.
+    // Paddle's gray ops run in the region's dtype unless an input is f32, whatever 16-bit dtype they get.
     let paddle = Autocast::new(PADDLE).unwrap().dtype(DType::Bf16);
     assert_eq!(autocast(paddle, || ones(DType::F16).relu()).unwrap().dtype(), DType::Bf16);
     assert_eq!(in_pack(TORCH_CPU, || ones(DType::F16).relu()).dtype(), DType::F16);
@@ -114,7 +114,7 @@ fn an_explicit_dtype_wins_in_every_region() {
             }
         }
     }
-    // Sums of 16 bits are taken in f32 here, too: in f16 the sum of 4096 ones would stop at 2048.
+    // Sums of 16-bit numbers are accumulated in f32 here, too: in f16 the sum of 4096 ones would stop at 2048.
     assert_eq!(Tensor::ones(&[4096], DType::F32).sum_as(&[], false, DType::F16).unwrap().item().unwrap(), 4096.0);
     // The gradient arrives in the dtype of the input: d(sum of x²-norms)/dx = x / norm.
     let leaf = Tensor::from_vec(vec![3f32, 4.0], &[2]).unwrap().requires_grad();
@@ -171,7 +171,7 @@ fn an_inner_region_takes_the_dtype_of_the_outer() {
     assert_eq!(in_pack(TORCH_CPU, matmul), DType::Bf16, "alone it takes the pack's");
     let inside = || autocast(Autocast::new(TORCH_CPU)?, matmul);
     assert_eq!(autocast(&f16, inside).unwrap(), DType::F16);
-    // Also through one that is switched off.
+    // Also through a disabled one.
     assert_eq!(autocast(f16.enabled(false), inside).unwrap(), DType::F16);
 }
 
@@ -195,13 +195,13 @@ fn a_name_nobody_knows_is_an_error_that_suggests_one() {
         (ErrorKind::List, "no op is called `elementwise_ad` (did you mean `elementwise_add`, as paddle calls Add?)")
     );
     assert!(Autocast::new("torch-2.15").unwrap_err().to_string().contains("did you mean `torch-2.15-c"));
-    // Also where the region is switched off, so that it does not wait for the day on which it is switched on.
+    // Also for a disabled region, so that the error does not appear only once it is enabled.
     assert!(Autocast::new(PADDLE).unwrap().enabled(false).black(["nothing"]).enter().is_err());
 }
 
 #[test]
 fn an_op_on_both_custom_lists_is_an_error() {
-    // By whatever names: both are the product.
+    // Under either name: both are the product.
     let error = Autocast::new(PADDLE).unwrap().white(["matmul"]).black(["matmul_v2"]).enter().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::List);
     assert!(error.to_string().contains("MatMul is on the custom white and on the custom black list"), "{error}");
@@ -264,7 +264,7 @@ fn of_a_norm_the_first_input_decides() {
     assert_eq!(norm(&ones(DType::F32)).0, DType::F32);
 }
 
-/// How many casts to bf16 three uses of one parameter cost.
+/// Counts the casts to bf16 for three uses of one parameter.
 fn weight_casts(cache: bool) -> usize {
     let weight = Param::new(ones(DType::F32));
     let x = ones(DType::Bf16);
@@ -289,7 +289,7 @@ fn a_parameter_is_cast_once_until_it_changes() {
         assert_eq!(x.matmul(&weight.tensor())?.to_f64(), [2.0; 4]);
         weight.set(&Tensor::full(&[2, 2], 10.0, DType::F32))?;
         assert_eq!(x.matmul(&weight.tensor())?.to_f64(), [20.0; 4], "torch goes on with the old copy");
-        // Another dtype has a copy of its own; torch would multiply f16 by bf16.
+        // Another dtype has a separate copy; torch would multiply f16 by bf16.
         let inner = Autocast::new(TORCH_CPU)?.dtype(DType::F16);
         assert_eq!(autocast(inner, || x.matmul(&weight.tensor()))?.dtype(), DType::F16);
         Ok(())
@@ -303,7 +303,7 @@ fn a_thread_inherits_no_region_but_one_can_be_carried() {
     std::thread::scope(|threads| {
         assert_eq!(threads.spawn(product).join().unwrap(), DType::F32);
         assert_eq!(threads.spawn(|| carried.run(product)).join().unwrap(), DType::Bf16);
-        // Nothing stays behind on the thread that ran it.
+        // Nothing stays on the thread that ran it.
         let after = threads.spawn(|| (carried.run(product), product())).join().unwrap();
         assert_eq!(after, (DType::Bf16, DType::F32));
     });
@@ -318,7 +318,7 @@ fn backward_runs_in_the_dtypes_of_the_forward_pass() {
     let inside = in_pack(TORCH_CUDA, || loss.backward());
     for grads in [&outside, &inside] {
         assert_eq!(grads.of(&w).unwrap().dtype(), DType::F32);
-        // Twice a third as bfloat16 has it; float16 and float32 have others.
+        // Twice a third in bfloat16; it differs in float16 and float32.
         assert_eq!(grads.of(&w).unwrap().to_f64(), [2.0 * 0.333984375; 4]);
     }
     let (_, events) = watch(|| in_pack(TORCH_CUDA, || loss.backward()));
@@ -376,9 +376,9 @@ fn ops_are_counted_by_dtype() {
     };
     let (_, stats) = collect_op_stats(run).unwrap();
     let counted: Vec<(Op, usize, usize)> = stats.iter().map(|(op, calls)| (op, calls.f16, calls.f32)).collect();
-    // x is no parameter, so each of its two uses is cast; the backward pass is not counted.
+    // x is not a parameter, so each of its two uses is cast; the backward pass is not counted.
     assert_eq!(counted, [(Op::Cast, 2, 1), (Op::MatMul, 1, 0), (Op::Softmax, 0, 1), (Op::Sum, 0, 1)]);
-    // An op that fails is not counted, and afterwards nobody counts.
+    // A failing op is not counted, and afterwards counting has stopped.
     assert!(collect_op_stats(|| x.matmul(&Tensor::ones(&[3], DType::F32))).is_err());
     let caught = panic::catch_unwind(|| collect_op_stats(|| -> Result<()> { panic!("while counting") }));
     assert!(caught.is_err());
@@ -388,7 +388,7 @@ fn ops_are_counted_by_dtype() {
 
 #[test]
 fn a_composed_op_is_decided_once() {
-    // torch's CPU list lacks einsum, which is taken apart there, and the product inside is lowered; inputs of different
+    // torch's CPU list lacks einsum, which is decomposed there, and the product inside is lowered; inputs of different
     // dtypes then fail. Here it is one op.
     let (a, b) = (ones(DType::F32), ones(DType::Bf16));
     let (out, stats) =
@@ -406,7 +406,7 @@ fn a_cell_keeps_the_precision_asked_for_it() {
     assert_eq!(linear.output, DType::F32);
 }
 
-/// The rows of the tables in a text, without their heads: cells as they are written.
+/// Returns the rows of the tables in a text, without their heads, with cells as written.
 fn table_rows(text: &str) -> Vec<Vec<&str>> {
     let lines: Vec<&str> = text.lines().collect();
     let is_row = |line: &str| line.starts_with('|') && !line.starts_with("| ---");

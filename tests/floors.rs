@@ -1,5 +1,5 @@
-//! The invariants of ARCHITECTURE.md that a test can hold: imports run downwards and in no circle, no `unsafe` outside the
-//! kernels, YAML is parsed in one place only, and so are files written.
+//! The testable invariants of ARCHITECTURE.md: imports go downwards without cycles, `unsafe` occurs only in the
+//! kernels, and YAML parsing and file writing each have a single place.
 
 #[path = "floors/circles.rs"]
 mod circles;
@@ -12,7 +12,7 @@ use std::{
 
 use precast::Op;
 
-/// Modules by floor, as the table in ARCHITECTURE.md has them.
+/// Modules by floor, as in the table of ARCHITECTURE.md.
 const FLOORS: &[&[&str]] = &[
     &["error", "logging", "printable", "table", "dtype", "kernels"],
     &["catalogue"],
@@ -40,7 +40,7 @@ fn sources() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// The code of a source: comments and the contents of literals are blanks, so that every brace left is one of the code.
+/// Returns the code of a source, with comments and literal contents blanked, so that every remaining brace is code.
 fn code_of(source: &str) -> String {
     let text: Vec<char> = source.chars().collect();
     let starts = |at: usize, what: &str| what.chars().enumerate().all(|(i, c)| text.get(at + i) == Some(&c));
@@ -65,7 +65,7 @@ fn code_of(source: &str) -> String {
                 i
             }
             '"' => {
-                // The hashes of a raw string stand before the quote, with an `r` before them.
+                // The hashes of a raw string precede the quote, and an `r` precedes them.
                 let before: String = code.chars().rev().take_while(|c| *c == '#').collect();
                 let raw = code[..code.len() - before.len()].ends_with('r');
                 let mut i = at + 1;
@@ -74,7 +74,7 @@ fn code_of(source: &str) -> String {
                 }
                 i + 1
             }
-            // A lifetime has no second quote.
+            // A lifetime has no closing quote.
             '\'' if starts(at + 1, "\\") => (at + 3..text.len()).find(|&i| text[i] == '\'').unwrap_or(at) + 1,
             '\'' if text.get(at + 2) == Some(&'\'') => at + 3,
             c => {
@@ -90,7 +90,7 @@ fn code_of(source: &str) -> String {
     code
 }
 
-/// Code without the items that are compiled for tests only.
+/// Returns the code without the items compiled only for tests.
 fn without_tests(code: &str) -> String {
     let mut kept = String::new();
     let mut rest = code;
@@ -141,11 +141,12 @@ fn module_of(path: &Path) -> String {
     first.trim_end_matches(".rs").to_string()
 }
 
-/// The crate's own modules named in `crate::a::b`, `crate::{a, b::c}`, with items that lib.rs re-exports resolved by `exports`.
+/// Returns the crate's own modules named in `crate::a::b`, `crate::{a, b::c}`, with items re-exported by lib.rs
+/// resolved by `exports`.
 fn imports(code: &str, exports: &BTreeMap<String, String>) -> Vec<String> {
     let mut found = Vec::new();
     for (at, _) in code.match_indices("crate::") {
-        // `$crate::` stands in macros that expand in other modules and in other crates.
+        // `$crate::` occurs in macros that expand in other modules and in other crates.
         if code[..at].ends_with('$') {
             continue;
         }
@@ -181,7 +182,8 @@ fn imports(code: &str, exports: &BTreeMap<String, String>) -> Vec<String> {
     found
 }
 
-/// Item -> module, from the `pub use` lines of lib.rs; and macro -> module, of those that stand at the root of the crate.
+/// Maps items to modules, from the `pub use` lines of lib.rs, and macros to modules, for those at the root of the
+/// crate.
 fn exports() -> BTreeMap<String, String> {
     let lib = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/lib.rs")).unwrap();
     let mut exports = BTreeMap::new();
@@ -214,7 +216,7 @@ fn imports_run_downwards() {
             continue;
         }
         let here = floor(&module).unwrap_or_else(|| panic!("{} stands on no floor", path.display()));
-        // Tests under a file may look anywhere.
+        // Unit tests may import anything.
         for import in imports(&without_tests(&code_of(&source)), &exports) {
             seen += 1;
             match floor(&import) {
@@ -228,7 +230,7 @@ fn imports_run_downwards() {
     assert!(wrong.is_empty(), "imports that run upwards:\n{}", wrong.join("\n"));
 }
 
-/// Folders and files of `src` among whose files there are no circles.
+/// Folders and files of `src` whose files have no import cycles.
 const WITHOUT_CIRCLES: &[&str] = &["dtype", "kernels"];
 
 #[test]
@@ -249,7 +251,8 @@ fn files_import_each_other_in_no_circle() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
-/// What an unsafe function asks for and why each block is sound, clippy asks for (`[lints.clippy]` in Cargo.toml).
+/// Clippy (`[lints.clippy]` in Cargo.toml) requires the documentation of unsafe functions and the soundness comment of
+/// each block.
 #[test]
 fn unsafe_stands_in_kernels_only() {
     for (path, source) in sources().into_iter().filter(|(path, _)| module_of(path) != "kernels") {
@@ -269,13 +272,13 @@ fn yaml_is_parsed_in_one_place() {
     }
 }
 
-/// A file that is written in place is half a file after a crash or on a full disk.
+/// A file written in place is truncated after a crash or on a full disk.
 #[test]
 fn files_are_written_in_one_place() {
     for (path, source) in sources() {
         let code = without_tests(&code_of(&source));
         for word in ["fs::write", "fs::copy", "fs::rename", "File::create", "File::options", "OpenOptions"] {
-            // The lock of a run, and its metrics, which grow by lines.
+            // The lock of a run, and its metrics, which grow line by line.
             let grows = path.ends_with("train/folder.rs") && word == "File::options";
             let here = path.ends_with("io/files.rs") || grows;
             assert!(here || !code.contains(word), "{}: {word}", path.display());
@@ -283,7 +286,7 @@ fn files_are_written_in_one_place() {
     }
 }
 
-/// Ops that the sources of `folder` name in code: as `Op::Relu`, or in the row of a macro, as `relu Relu () |x| ...`.
+/// Returns the ops named in the code of `folder`: as `Op::Relu`, or in a macro row, as `relu Relu () |x| ...`.
 fn ops_named_in(folder: &str) -> BTreeSet<&'static str> {
     let names: BTreeSet<&'static str> = Op::ALL.iter().map(|op| op.name()).collect();
     let mut found = BTreeSet::new();

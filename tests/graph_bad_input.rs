@@ -1,4 +1,4 @@
-//! What painting makes of graphs that do not hold together, that are odd, and that are large.
+//! Painting of inconsistent, odd and large graphs.
 
 use precast::{
     DType, Result,
@@ -18,7 +18,7 @@ fn message(graph: &TypeGraph) -> String {
     painted(graph).unwrap_err().to_string()
 }
 
-/// Nodes by name, op and the nodes that they read, in any order.
+/// Builds a graph of nodes given by name, op and the nodes they read, in any order.
 fn graph(nodes: &[(&str, &str, &[&str])]) -> TypeGraph {
     let place = |name: &str| nodes.iter().position(|node| node.0 == name).unwrap();
     let mut graph = TypeGraph::default();
@@ -32,7 +32,7 @@ fn graph(nodes: &[(&str, &str, &[&str])]) -> TypeGraph {
     graph
 }
 
-/// A chain of these ops in turn.
+/// Builds a chain that cycles through these ops.
 fn chain(length: usize, ops: &[&str]) -> TypeGraph {
     let mut graph = TypeGraph::default();
     let mut last = None;
@@ -51,7 +51,7 @@ const ONLY_LOOPS: &str = "only a loop is a circle: a NextIteration that a Merge 
 
 #[test]
 fn a_circle_is_an_error_that_names_its_nodes() {
-    // `x` leads into the circle, and `d` hangs on it.
+    // `x` leads into the cycle, and `d` depends on it.
     let circle = graph(&[
         ("x", "Placeholder", &[]),
         ("a", "Add", &["x", "c"]),
@@ -72,7 +72,7 @@ fn a_circle_is_an_error_that_names_its_nodes() {
     // Through a NextIteration, but not into a Merge.
     let round = graph(&[("n", "NextIteration", &["r"]), ("r", "Relu", &["n"])]);
     assert!(message(&round).starts_with("a circle of nodes"), "{}", message(&round));
-    // Of a large circle some nodes are named.
+    // Only some nodes of a large cycle are named.
     let mut large = chain(100_000, &["Relu", "MatMul"]);
     large.nodes[0].inputs.push(Port { node: 99_999, port: 0 });
     large.nodes[0].in_types.push(0);
@@ -93,7 +93,7 @@ fn loops_are_circles_that_are_allowed() {
         ("y", "MatMul", &["exit", "exit"]),
     ]);
     assert!(is_low(&painted(&once).unwrap(), "next"));
-    // A loop in a loop: the body is a loop, too.
+    // A nested loop: the body is a loop, too.
     let nested = graph(&[
         ("x", "MatMul", &[]),
         ("outer", "Merge", &["x", "next_outer"]),
@@ -103,7 +103,7 @@ fn loops_are_circles_that_are_allowed() {
         ("next_outer", "NextIteration", &["body"]),
     ]);
     assert!(painted(&nested).is_ok());
-    // A NextIteration that feeds something else, beside its Merge.
+    // A NextIteration that feeds another node besides its Merge.
     once.nodes[7].inputs[0] = Port { node: 5, port: 0 };
     assert_eq!(message(&once), "`next` is a NextIteration and feeds `y`, a MatMul; it may feed only a Merge");
 }
@@ -129,7 +129,7 @@ fn ports_and_names_that_do_not_fit_are_errors() {
     }
 }
 
-/// An op that nobody knows is on no list: it stays f32 and ends every walk.
+/// An unknown op is on no list: it stays f32 and ends every walk.
 #[test]
 fn ops_that_nobody_knows_stay_f32() {
     let graph = graph(&[
@@ -146,7 +146,7 @@ fn ops_that_nobody_knows_stay_f32() {
     assert_eq!(painting.explain("odd").unwrap(), "odd is f32: on no list");
     assert_eq!(casts(&graph, &painting).len(), 2);
     assert!(painting.explain("od").unwrap_err().to_string().contains("did you mean `odd`"));
-    // Each of many unknown ones is asked for quickly.
+    // Each of many unknown ones is looked up quickly.
     let many: Vec<String> = (0..100_000).map(|i| format!("MatMull{i}")).collect();
     let ops: Vec<&str> = many.iter().map(String::as_str).collect();
     assert!(painted(&chain(100_000, &ops)).unwrap().vertices.iter().all(|vertex| vertex.low.is_none()));
@@ -157,7 +157,7 @@ fn graphs_of_little() {
     let empty = painted(&TypeGraph::default()).unwrap();
     assert!(empty.vertices.is_empty() && casts(&TypeGraph::default(), &empty).is_empty());
     assert!(empty.explain("x").unwrap_err().to_string().contains("no node is called `x`"));
-    // A node that nothing reads, and one without any type.
+    // An unread node, and one without any type.
     let mut lone = graph(&[("a", "MatMul", &[]), ("b", "Relu", &[]), ("c", "NoOp", &[])]);
     (lone.nodes[2].types, lone.nodes[2].out_types) = (vec![], vec![]);
     let painting = painted(&lone).unwrap();
@@ -176,7 +176,7 @@ fn large_graphs_are_painted() {
     }
     let all_between = chain(NODES + 1, &["MatMul", "Relu", "Relu", "Relu", "Tanh"]);
     assert!(painted(&all_between).unwrap().vertices.iter().all(|vertex| vertex.low.is_some()));
-    // One output that all others read, and one node that reads all others.
+    // One output read by all others, and one node that reads all others.
     let mut wide = TypeGraph::default();
     let x = wide.add("x", "MatMul", DType::F32, &[]).unwrap();
     let readers: Vec<Port> = (1..NODES).map(|i| wide.add(&format!("n{i}"), "Exp", DType::F32, &[x]).unwrap()).collect();
@@ -184,7 +184,7 @@ fn large_graphs_are_painted() {
     let painting = painted(&wide).unwrap();
     let casts = casts(&wide, &painting);
     assert!(casts.len() == 1 && casts[0].consumers.len() == NODES - 1 && !is_low(&painting, "all"));
-    // A variable that is handed on into loop after loop stays f32 all the way.
+    // A variable passed through loop after loop stays f32 all the way.
     let mut handed_on = TypeGraph::default();
     let variable = handed_on.add("v", "VariableV2", DType::F32, &[]).unwrap();
     let mut last = handed_on.add("identity", "Identity", DType::F32, &[variable]).unwrap();
@@ -196,7 +196,7 @@ fn large_graphs_are_painted() {
     assert_eq!(painting.vertices.iter().filter(|vertex| vertex.low.is_some()).count(), 1);
 }
 
-/// Elements that are written into a list and read from it one after the other.
+/// Elements written to a list and read from it, list after list.
 #[test]
 fn long_tensor_lists_are_painted_and_endless_ones_are_errors() {
     let lists = |length: usize| {
@@ -208,7 +208,7 @@ fn long_tensor_lists_are_painted_and_endless_ones_are_errors() {
             let own = graph.add(&format!("list{i}"), op, DType::F32, &[]).unwrap();
             let node = &mut graph.nodes[own.node];
             node.types.push(TypeAttr { name: "variant".into(), dtype: "variant".into(), fixed: true });
-            // The handle comes first and goes out first.
+            // The handle is the first input and the first output.
             node.out_types = vec![1, 0];
             (node.inputs, node.in_types) = match (i, op) {
                 (0, _) => (vec![element], vec![0]),

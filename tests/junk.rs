@@ -1,4 +1,4 @@
-//! Mutated files for every reader of files: the short form of `cargo xtask fuzz`, the same in every run.
+//! Mutated files for every file reader: the short form of `cargo xtask fuzz`, the same in every run.
 
 use std::{
     fs,
@@ -11,10 +11,10 @@ use precast::layers::Rng;
 #[path = "../fuzz/feed.rs"]
 mod feed;
 
-/// How many mutated files of each kind.
+/// Number of mutated files of each kind.
 const FILES: usize = 3000;
 
-/// The files in folders, with those in folders inside, sorted.
+/// Returns the files in folders and their subfolders, sorted.
 fn files(folders: &[&str]) -> Vec<Vec<u8>> {
     fn go(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display())) {
@@ -28,7 +28,7 @@ fn files(folders: &[&str]) -> Vec<Vec<u8>> {
     found.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// What files are spoilt with: what means something to some reader, and what means nothing to all.
+/// Words for mutations: some are meaningful to a reader, others to none.
 const WORDS: &[&str] = &[
     "\n",
     "  ",
@@ -80,7 +80,7 @@ fn below(rng: &mut Rng, limit: usize) -> usize {
     (rng.bits() % limit.max(1) as u64) as usize
 }
 
-/// One to four changes of one file.
+/// Makes one to four changes to one file.
 fn mutated(seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = seeds[below(rng, seeds.len())].clone();
     for _ in 0..1 + below(rng, 4) {
@@ -106,7 +106,7 @@ fn mutated(seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     bytes
 }
 
-/// Feeds the files as they are and mutated; of one that panics the bytes are shown.
+/// Feeds the files unchanged and mutated, and prints the bytes of one that panics.
 fn feed_all(seeds: &[Vec<u8>], files: usize, feed: fn(&[u8])) {
     let mut rng = Rng::seed(7);
     let mutants = (0..files).map(|_| mutated(seeds, &mut rng));
@@ -125,14 +125,15 @@ fn policies() {
 
 #[test]
 fn models() {
-    // A file may ask for 4 GiB of weights, which would take too long to draw: no number here has more than three digits.
+    // A file may ask for 4 GiB of weights, which would take too long to initialize: no number here has more than three
+    // digits.
     let feed = |bytes: &[u8]| {
         let mut numbers = bytes.split(|byte| !byte.is_ascii_hexdigit() && *byte != b'_');
         if numbers.all(|number| number.iter().filter(|byte| byte.is_ascii_digit()).count() <= 3) {
             feed::model(bytes);
         }
     };
-    // Of each that is read the weights are drawn, twice, so there are fewer.
+    // The weights of each readable model are initialized twice, so there are fewer.
     feed_all(&files(&["models", "fuzz/seeds/model"]), FILES / 3, feed);
 }
 
@@ -141,7 +142,7 @@ fn weights() {
     feed_all(&files(&["fuzz/seeds/weights"]), FILES, feed::weights);
 }
 
-/// Each seed cut short, and with one bit turned: all such files where there are fewer than a thousand, else a thousand.
+/// Returns each seed truncated, and with one bit flipped: all such files if fewer than a thousand, else a thousand.
 fn cut_and_turned(seeds: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let mut rng = Rng::seed(11);
     let mut files = Vec::new();

@@ -1,13 +1,13 @@
-//! Trees and tapes that are deeper, wider and longer than any that people write.
+//! Trees and tapes that are deeper, wider and longer than anyone writes.
 
 use precast::prelude::*;
 
-/// Deep recursion asks for stack: as much as a program gives to the thread that runs such a tree.
+/// Runs with the given stack size: deep recursion needs as much as a program gives to the thread that runs such a tree.
 fn with_stack(mib: usize, run: impl FnOnce() + Send + 'static) {
     std::thread::Builder::new().stack_size(mib << 20).spawn(run).unwrap().join().unwrap();
 }
 
-/// Plans the network, applies the plan, runs both passes and undoes it. `cells` is how many it has.
+/// Plans the network, applies the plan, runs both passes and undoes it. `cells` is the number of its cells.
 fn rewritten(net: &mut Child, cells: usize) {
     let x = Tensor::ones(&[1, 1], DType::F32).requires_grad();
     let before = net.call(&x).unwrap().to_f64();

@@ -1,4 +1,4 @@
-//! The semantics of levels, lists, rules and `to_float`, point by point, by what a traced run really does.
+//! The semantics of levels, lists, rules and `to_float`, point by point, checked on traced runs.
 
 use precast::{
     cell::Adapter,
@@ -9,7 +9,7 @@ use precast::{
     rewrite::{Reason, Region},
 };
 
-/// A block that calls listed and unlisted ops itself, beside a listed cell, a black cell and a nested container.
+/// A block that calls listed and unlisted ops itself, along with a listed cell, a black cell and a nested container.
 #[derive(Cell, Debug)]
 struct Block {
     fc: Child<Dense>,
@@ -65,7 +65,7 @@ fn input() -> Tensor {
     Tensor::from_f64(&[0.1, -0.7, 1.3, 2.9], &[1, 4], DType::F32).unwrap()
 }
 
-/// (path, op, output dtype) of every op but casts.
+/// Returns path, op and output dtype of every op except casts.
 fn ran(net: &Child<Block>) -> (Tensor, Vec<(String, String, DType)>) {
     let (y, trace) = net.trace(|net| net.call(&input()));
     let ops = trace.ops.into_iter().filter(|op| op.op != Op::Cast);
@@ -130,7 +130,7 @@ fn o1_lowers_listed_cells_and_directly_called_listed_ops() {
     assert_eq!(ran(&net).0.dtype(), DType::F32);
 }
 
-/// MatMul, ReLU, MatMul in one `forward`: in f32 between them nothing is ever computed, so nothing is cast.
+/// MatMul, ReLU, MatMul in one `forward`: nothing is computed in f32 between them, so nothing is cast.
 #[test]
 fn o1_keeps_the_low_value_within_a_chain() {
     let mut net = net();
@@ -138,7 +138,7 @@ fn o1_keeps_the_low_value_within_a_chain() {
     let x = input();
     let (_, trace) = net.trace(|net| net.call(&x).unwrap());
     let own: Vec<String> = trace.ops.iter().filter(|op| op.path.is_empty()).map(|op| op.op.to_string()).collect();
-    // x and w go low once each; only tanh, which is not listed, reads the chain's end in f32.
+    // x and w are lowered once each; only tanh, which is not listed, reads the end of the chain in f32.
     assert_eq!(own, ["Cast", "Cast", "MatMul", "Relu", "MatMul", "Cast", "Tanh"]);
 }
 
@@ -158,7 +158,7 @@ fn o2_is_one_low_region_with_f32_islands() {
     assert_eq!(island, Some(Adapter::Cast(cast)));
 }
 
-/// What each op of a run computed in, what it took and what the op after it got.
+/// Returns for each op of a run its dtype, that of its inputs, and that of its result as read by the next op.
 fn o2_with_black_ops(ops: &[&str]) -> (Tensor, Vec<String>, Child<Block>) {
     let mut net = net();
     let lists = ops.iter().fold(Lists::new().black("LayerNorm"), |lists, op| lists.black_op(op).unwrap());
@@ -176,7 +176,7 @@ fn a_black_op_at_o2_is_f32_and_returns_the_low_dtype() {
         custom_mixed_precision(&mut net, black, LOW).unwrap();
         (ran(&net).0, self::dtypes(&net))
     };
-    // The same ops in the same order; each Tanh in f32, everything else as it was.
+    // The same ops in the same order; each Tanh in f32, everything else unchanged.
     assert_eq!(dtypes.len(), without.len());
     for (with, without) in dtypes.iter().zip(&without) {
         let (place, _) = without.rsplit_once(':').unwrap();
@@ -186,7 +186,7 @@ fn a_black_op_at_o2_is_f32_and_returns_the_low_dtype() {
     assert!(dtypes.iter().any(|op| op.ends_with("Tanh:f32")) && without.iter().any(|op| op.ends_with("Tanh:bf16")));
     assert_eq!(y.dtype(), DType::F32, "O2 returns f32");
 
-    // Its result goes on low: one rounding of what f32 gives.
+    // Its result continues in the low dtype: the f32 result, rounded once.
     let x = Tensor::from_vec(vec![0.3f32, -1.7, 0.9], &[3]).unwrap();
     let mut activation = Child::new(Tanh);
     let black = Custom::Black(Lists::new().black_op("Tanh").unwrap());
@@ -195,7 +195,7 @@ fn a_black_op_at_o2_is_f32_and_returns_the_low_dtype() {
     let expected = low.cast(DType::F32).tanh().unwrap().cast(LOW).cast(DType::F32);
     assert_eq!(activation.call(&x).unwrap().to_f64(), expected.to_f64());
 
-    // The plan says so.
+    // The plan shows it.
     let plan = Policy::with_lists(Level::O2, LOW, Lists::new().black_op("Tanh").unwrap()).unwrap().plan(&net).unwrap();
     assert_eq!(plan.decision("").unwrap().run, Region::Except(LOW));
     assert!(matches!(plan.decision("").unwrap().adapter, Some(Adapter::CastOps(..))));
@@ -208,7 +208,7 @@ fn a_black_op_at_o2_is_f32_and_returns_the_low_dtype() {
     }
 }
 
-/// A black op is f32 in every region that O2 lowers; a `to_float` in code is about all ops of its cell.
+/// A black op is f32 in every region lowered by O2; a `to_float` in code applies to all ops of its cell.
 #[test]
 fn a_black_op_at_o2_beside_rules_and_to_float() {
     let net = |to_float: Option<DType>| {
@@ -242,7 +242,7 @@ fn gradients_flow_through_a_black_op_at_o2() {
     let (plain, black) = (gradient(&[]), gradient(&["Tanh"]));
     for (plain, black) in plain.iter().zip(&black) {
         assert_eq!((plain.dtype(), black.dtype()), (DType::F32, DType::F32));
-        // The same sum but for roundings to bf16, which has a step of 1/128 near 1.
+        // The same sum except for rounding to bf16, which has a step of 1/128 near 1.
         let largest = plain.to_f64().into_iter().fold(0.0, |most: f64, x| most.max(x.abs()));
         let apart = plain.to_f64().into_iter().zip(black.to_f64()).map(|(a, b)| (a - b).abs());
         assert!(apart.fold(0.0, f64::max) <= 0.05 * largest + 1e-6, "{plain:?} {black:?}");
@@ -282,7 +282,7 @@ fn auto_treats_every_op_by_its_list_and_wraps_no_cell() {
         dtypes,
         [
             "fc:Linear:bf16",
-            "norm:LayerNorm:bf16", // computed in f32 and rounded once, as every op
+            "norm:LayerNorm:bf16", // computed in f32 and rounded once, like every op
             ":MatMul:bf16",
             ":Relu:bf16", // on no list: as it comes
             ":MatMul:bf16",
@@ -312,7 +312,8 @@ fn auto_wraps_functions_too_and_the_innermost_wins() {
     assert_eq!(refused("mindspore-2.3", LOW).kind(), ErrorKind::Level);
 }
 
-/// `f(q, k, scale)` under the lists of several packs: torch on a CPU leaves a softmax as it comes, MindSpore widens it.
+/// `f(q, k, scale)` under the lists of several packs: torch on a CPU runs a softmax in the dtype of its input,
+/// MindSpore widens it.
 #[test]
 fn a_function_of_several_arguments_runs_by_the_lists_of_any_pack() {
     let x = Tensor::ones(&[2, 2], DType::F32);
@@ -347,11 +348,11 @@ fn an_inner_to_float_wins_over_an_outer_one() {
     net.cell_mut().norm.set_to_float(Some(DType::F32)).unwrap();
     let dtypes = dtypes(&net);
     assert!(dtypes.contains(&"fc:Linear:f16".to_string()) && dtypes.contains(&"norm:LayerNorm:f32".to_string()));
-    // Nothing surrounds a root that only to_float lowers, so it returns what it computed.
+    // A root lowered only by to_float has no enclosing region, so it returns its own dtype.
     assert_eq!(ran(&net).0.dtype(), DType::F16);
 }
 
-/// The numbered list at `Policy`: each source of a decision beats all that come after it.
+/// The numbered list at `Policy`: each source of a decision takes precedence over all later ones.
 #[test]
 fn precedence_is_the_numbered_list() {
     let policy = |rules: Vec<Rule>| {
@@ -412,11 +413,11 @@ fn a_rule_that_matches_nothing_is_an_error_with_the_nearest_name() {
     assert!(message.contains("did you mean `LayerNorm`"), "{message}");
     let message = error(Rule::kind("Dense", Run::Full).expect(3));
     assert!(message.contains("expects 3 cells and matches 2: fc, tail.0"), "{message}");
-    // Five are named, of however many.
+    // At most five are named.
     let message = error(Rule::path("**", Run::Full).unwrap().expect(1));
     assert!(message.ends_with("expects 1 cell and matches 6: (root), fc, norm, tail, tail.0, ..."), "{message}");
     assert!(!error(Rule::path("*", Run::Full).unwrap().expect(1)).contains("..."), "three");
-    // Other systems' names, and names of parameters.
+    // Names from other systems, and names of parameters.
     let message = error(Rule::kind("Linear", Run::Full));
     assert!(message.ends_with("matches no cell (what torch calls so is `Dense` here)"), "{message}");
     let message = error(Rule::path("fc.weight", Run::Full).unwrap());
@@ -433,7 +434,7 @@ fn a_kind_on_a_list_must_exist_somewhere() {
     let list = Lists::new().black("LayerNrom");
     let message = custom_mixed_precision(&mut net, Custom::Black(list), LOW).unwrap_err().to_string();
     assert!(message.contains("did you mean `LayerNorm`"), "{message}");
-    // A user's own kind is as good as the library's, and kinds match exactly.
+    // User-defined kinds work like the library's, and kinds match exactly.
     let applied = custom_mixed_precision(&mut net, Custom::Black(Lists::new().black("Block")), LOW).unwrap();
     assert!(matches!(applied.plan.decision("").unwrap().because, Reason::Listed(_)));
     assert!(dtypes(&net).iter().all(|op| op.ends_with(":f32")));
@@ -484,7 +485,7 @@ fn an_error_names_the_cell_and_leaves_no_region_behind() {
     assert_eq!(wrong.tanh().unwrap().dtype(), DType::F32);
 }
 
-/// The op table says for every op what the trace has, and the reason that the level, the lists and `to_float` give.
+/// The op table has the dtype of every op in the trace, and the reason given by the level, the lists and `to_float`.
 #[test]
 fn a_plan_tells_op_by_op_why() {
     let rows = |level: Level, to_float: Option<DType>| {
@@ -540,7 +541,7 @@ fn ops_of_another_network_are_refused() {
     assert_eq!(plan.ops(&trace).unwrap_err().kind(), ErrorKind::Path);
 }
 
-/// Whatever stands between, the cell that decided is named.
+/// The cell that decided is named, however deep it is.
 #[test]
 fn what_is_inside_names_the_cell_that_decided() {
     let leaf = || Dense::new(4, 4, &mut Rng::seed(1));
@@ -552,7 +553,7 @@ fn what_is_inside_names_the_cell_that_decided() {
     assert_eq!(inside, ["1.0", "1.1", "1.1.0", "1.1.1", "1.1.1.0"]);
 }
 
-/// Words of more than forty characters stand in a plan once.
+/// Reasons of more than forty characters appear once in a plan.
 #[test]
 fn long_reasons_are_said_once() {
     let net = Child::of(sequential![Tanh, Tanh, Tanh]);
@@ -568,7 +569,7 @@ fn long_reasons_are_said_once() {
         let expected = if once { (1, 2) } else { (3, 0) };
         assert_eq!((plan.matches(words).count(), plan.matches(", as above").count()), expected, "{plan}");
     }
-    // So are those of an entry of a list.
+    // The same for an entry of a list.
     let entry = Entry { because: Some(long.into()), ..Entry::new(Treatment::Full, Origin::Code) };
     let mut policy = Policy::new(Level::O2, LOW).unwrap();
     policy.lists.put_cell("Tanh".into(), entry);
@@ -582,7 +583,7 @@ fn plans_are_values() {
     let plan = |level| Policy::new(level, LOW).unwrap().plan(&net).unwrap();
     let text = serde_json::to_string(&plan(Level::O1)).unwrap();
     assert_eq!(serde_json::from_str::<precast::Plan>(&text).unwrap(), plan(Level::O1));
-    // What unlisted ops do is written where it is something.
+    // The treatment of unlisted ops is written only if it applies.
     let written = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap().get("unlisted").is_some();
     assert!(!written(&text));
     let other = precast::Plan { unlisted: Treatment::Full, ..plan(Level::O1) };
@@ -598,7 +599,7 @@ fn plans_are_values() {
     assert!(plan(Level::O2).explain("nrom").unwrap_err().to_string().contains("did you mean `norm`"));
 }
 
-/// What a f32 island keeps for the backward pass is what came in, in 16 bits: its widening is done again.
+/// An f32 island keeps its 16-bit input for the backward pass, and widens it again there.
 #[test]
 fn an_island_keeps_its_input_in_16_bits() {
     let kept = |level: Level| {
@@ -611,7 +612,8 @@ fn an_island_keeps_its_input_in_16_bits() {
     assert!(low as f64 <= 0.52 * full as f64, "{low} of {full} bytes");
 }
 
-/// The last layer of a regression: at O2 an f32 one returns what is rounded to the dtype around it, unless its rule says otherwise.
+/// The last layer of a regression: at O2 an f32 one returns a result rounded to the enclosing dtype, unless its rule
+/// says otherwise.
 #[test]
 fn outputs_stay_f32_where_a_rule_says_so() {
     let of = |run| {

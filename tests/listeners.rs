@@ -1,4 +1,4 @@
-//! Listeners of a program's own.
+//! User-defined listeners.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -8,7 +8,7 @@ use precast::{
     prelude::*,
 };
 
-/// Events in the words of this file.
+/// A listener that records events as short texts.
 #[derive(Default)]
 struct Log(Vec<String>);
 
@@ -42,7 +42,7 @@ impl Listener for Log {
     }
 }
 
-/// `2 x`, in bf16 by a plan.
+/// Makes a network that computes `2 x`, in bf16 by a plan.
 fn doubling() -> Child {
     let dense = Dense::new(1, 1, &mut Rng::seed(1));
     dense.weight.set(&Tensor::full(&[1, 1], 2.0, DType::F32)).unwrap();
@@ -93,7 +93,7 @@ impl OfParam for precast::Grads {
     }
 }
 
-/// Computes with what it hears.
+/// A listener that computes with the tensors of its events.
 #[derive(Default)]
 struct Computing(Vec<(DType, f64, bool)>);
 

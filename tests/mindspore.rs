@@ -1,7 +1,7 @@
-//! MindSpore 2.10's recorded behaviour against ours, case by case.
+//! MindSpore 2.10's recorded behaviour compared with ours, case by case.
 //!
-//! A folder may lack cases; a case that is present and not understood fails. `PRECAST_GOLDENS_VERBOSE=1` prints a line for
-//! each case.
+//! A folder may lack cases; a case that is present but not recognized fails. `PRECAST_GOLDENS_VERBOSE=1` prints a line
+//! for each case.
 
 #[path = "common/golden.rs"]
 mod common;
@@ -48,15 +48,15 @@ use networks::Kit;
 use precast::{DType, Op, Tensor};
 use tally::Tally;
 
-/// How one case came out.
+/// The outcome of one case.
 enum Verdict {
     Agree,
-    /// Names of the differences met.
+    /// Names of the differences found.
     OnPurpose(Vec<&'static str>),
     Fail(Vec<String>),
 }
 
-/// Judges one case as it went in one mode, and adds to `fused` the layers that were compared with the library's own.
+/// Judges one case in one mode, and adds to `fused` the number of layers compared with the library's own.
 fn judge(name: &str, key: &str, net: &golden::Net, record: &golden::Record, mode: Mode, fused: &mut usize) -> Verdict {
     let Some((lowering, low)) = lowering(key) else {
         return Verdict::Fail(vec!["the case is not understood".into()]);
@@ -84,7 +84,7 @@ fn judge(name: &str, key: &str, net: &golden::Net, record: &golden::Record, mode
         if names.is_empty() {
             failures.push(mismatch.to_string());
         }
-        // Values are off because of what other mismatches show, if there are any.
+        // Values differ because of the other mismatches, if there are any.
         if !is_value || met.is_empty() {
             met.extend(names);
         }
@@ -98,11 +98,10 @@ fn judge(name: &str, key: &str, net: &golden::Net, record: &golden::Record, mode
     }
 }
 
-/// Where the network of the library's own cells, which round product and bias together, is further from the one of single
-/// ops than 2 units in the last place of the coarsest dtype for each such cell.
-/// At level auto a product is on the white list and the addition of an f32 bias promotes, so single ops return f32 where the
-/// one op here returns what it rounds to: there, and only there, the dtype may be low.
-/// Tells how many there are, too.
+/// Counts and lists the deviations of the network of the library's own cells, which round product and bias together,
+/// from the one of single ops, beyond 2 units in the last place of the coarsest dtype for each such cell. At level auto
+/// a product is on the white list and the addition of an f32 bias promotes, so single ops return f32 where the one op
+/// here returns its rounded result: there, and only there, the dtype may be low.
 fn own_cells(case: &Case<'_>, unfused: &case::Ours) -> (usize, Vec<String>) {
     let library = match case.run(Kit::Library) {
         Ok(library) => library,
@@ -138,12 +137,12 @@ fn own_cells(case: &Case<'_>, unfused: &case::Ours) -> (usize, Vec<String>) {
     (cells, too_far)
 }
 
-/// The ops that take a bias and round product and bias together.
+/// Returns whether the op takes a bias and rounds product and bias together.
 fn rounds_with_bias(op: Op) -> bool {
     matches!(op, Op::Linear | Op::Conv2d | Op::Conv3d | Op::ConvTranspose2d | Op::ConvTranspose3d)
 }
 
-/// Of a network lowered twice: where it is not as if lowered by the second level alone.
+/// Lists the differences of a network lowered twice from one lowered only by the second level.
 fn second_alone(case: &Case<'_>) -> Vec<String> {
     if !matches!(case.lowering, Lowering::Twice(..)) {
         return vec![];
@@ -160,7 +159,7 @@ fn second_alone(case: &Case<'_>) -> Vec<String> {
     if same { vec![] } else { vec!["the second level does not simply replace the first".into()] }
 }
 
-/// A result of nested tuples, called typed, has every floating tensor cast, as the recorded one.
+/// A result of nested tuples, typed by the call, has every floating-point tensor cast, like the recorded one.
 #[test]
 fn nested_results_keep_their_nesting() {
     let Some(mut golden) = Golden::read() else { return };
@@ -178,8 +177,8 @@ fn nested_results_keep_their_nesting() {
     }
 }
 
-/// Also what the folder does not hold: every network at every level, in every way that is recorded for some network.
-/// Lowering never fails, and what comes out of O2 and O3 is f32.
+/// Includes combinations absent from the folder: every network at every level, in every mode recorded for some network.
+/// Lowering never fails, and the output of O2 and O3 is f32.
 #[test]
 fn every_network_runs_at_every_level() {
     let Some(golden) = Golden::read() else { return };
@@ -203,7 +202,7 @@ fn every_network_runs_at_every_level() {
                     Effect::AllBut(_) => true,
                     Effect::EachOp(lists) => lists.op(Op::MatMul, low).is_some(),
                 };
-                // Two dtypes in a product of which nothing was said: an error, as there.
+                // Two dtypes in a product without a policy: an error, as there.
                 if name == "mlp_f16_input" && !dense_is_lowered {
                     assert!(ours.outputs.is_err());
                     continue;
@@ -264,8 +263,8 @@ fn every_recorded_case() {
     count(&golden, Tally::new("mindspore", "golden"));
 }
 
-/// RNN, GRU and LSTM cells of several sizes, alone: where an f16 result of MindSpore's differs, it comes out here, too, with the
-/// roundings that are MindSpore's, down to those of a gate's split.
+/// Single RNN, GRU and LSTM cells of several sizes: MindSpore's f16 results are reproduced from its rounding, down to
+/// the splitting of gates.
 #[test]
 fn recurrent_cells_of_every_size() {
     count(&Golden::recurrent(), Tally::new("mindspore", "recurrent"));

@@ -1,5 +1,5 @@
-//! Ten training steps beside MindSpore 2.10 with its `DynamicLossScaler`: the library's own cells under its own policies.
-//! Recorded in `tests/goldens/mindspore/golden.json`.
+//! Ten training steps compared with MindSpore 2.10 with its `DynamicLossScaler`: the library's own cells under its own
+//! policies. Recorded in `tests/goldens/mindspore/golden.json`.
 
 use precast::{
     DType, LossScale, Outcome, Policy, Reduction, Result, Sgd, Tensor,
@@ -82,7 +82,7 @@ fn follow(name: &str, run: &Value) -> Result<()> {
 
         let grads = scale.scale(&loss)?.backward()?.unscale(&params)?;
         let theirs: Vec<Vec<f64>> = step["unscaled_grads"].as_array().unwrap().iter().map(numbers).collect();
-        // The gradient of a bias before a norm is zero but for rounding, so the largest of all is the measure.
+        // The gradient of a bias before a norm is zero except for rounding, so the largest of all is the reference.
         let largest = theirs.iter().flatten().filter(|g| g.is_finite()).fold(0.0, |m: f64, g| m.max(g.abs()));
         let order: Vec<&str> =
             run["param_order"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
@@ -93,7 +93,8 @@ fn follow(name: &str, run: &Value) -> Result<()> {
             assert_eq!((grad.dtype(), grad.len()), (DType::F32, theirs.len()), "{name}, {what}");
             let ours = grad.to_f64();
             let is_finite = |x: &f64| x.is_finite();
-            // At level auto a bias is added in f32 there; here a layer is one f16 op, and so is the gradient that overflows.
+            // At level auto a bias is added in f32 there; here a layer is one f16 op, and so is the gradient that
+            // overflows.
             if level == "auto" && path.ends_with("bias") && step["finite"] == false {
                 continue;
             }

@@ -1,7 +1,7 @@
-//! Mistakes that a user makes in code, and what each is told. The snapshot is the table: one mistake, one message.
+//! User mistakes in code, and their error messages. The snapshot is the table: one mistake, one message.
 //!
-//! Mistakes in files stand in `tests/policies/bad`, `tests/models.rs` and `tests/torch_weights.rs`; those of the command line in
-//! `tests/cli.rs`; those that do not compile in `tests/ui`.
+//! Mistakes in files are in `tests/policies/bad`, `tests/models.rs` and `tests/torch_weights.rs`; those of the command
+//! line in `tests/cli.rs`; those that do not compile in `tests/ui`.
 
 use std::fmt::Write;
 
@@ -17,10 +17,10 @@ use precast::{
     train::{FitOptions, Schedule, fit},
 };
 
-/// One mistake: what the user does, and the error that it gives.
+/// One mistake: a description, and the code that returns the error.
 type Mistake = (&'static str, fn() -> Result<()>);
 
-/// The result of a mistake that is no error.
+/// Discards the value of a mistake that is not an error.
 fn of<T>(result: Result<T>) -> Result<()> {
     result.map(drop)
 }
@@ -65,7 +65,7 @@ impl Forward for NotSaved {
     }
 }
 
-/// Whose forward is forgotten.
+/// A cell whose forward is missing.
 #[derive(Cell, Debug)]
 struct Nothing {
     fc: Child<Dense>,

@@ -1,4 +1,4 @@
-//! Architecture files: what is read, and how mistakes are told.
+//! Architecture files: accepted contents and error messages.
 
 use precast::{ErrorKind, io::models, prelude::*};
 
@@ -13,7 +13,7 @@ fn error(text: &str) -> String {
     error.to_string().lines().next().unwrap().to_string()
 }
 
-/// As for policies: the line of the mistake, with a caret under the place.
+/// As for policies: the line of the mistake, with a caret under the position.
 #[test]
 fn the_line_of_a_mistake_is_shown() {
     let error = models::parse("version: 1\nnet: {kind: Dens}\n", "net.yaml", 0).unwrap_err().to_string();
@@ -83,7 +83,7 @@ fn what_yaml_can_do_and_a_model_may_not_is_told_in_our_words() {
         let (open, close) = ("{kind: Sequential, cells: [".repeat(levels), "]}".repeat(levels));
         format!("version: 1\nnet: {open}{{kind: ReLU}}{close}\n")
     };
-    // On a stack as a main thread has it: without optimisation, these take more than the 2 MiB of a test.
+    // On a stack as large as a main thread's: without optimization, these take more than the 2 MiB of a test.
     let deep = std::thread::Builder::new().stack_size(8 << 20).spawn(move || {
         assert!(models::parse(&nested(31), "net.yaml", 0).is_ok());
         assert!(error(&nested(32)).ends_with("lists and maps are nested deeper than 64"));
@@ -110,7 +110,7 @@ fn hostile_files_are_refused_quickly() {
     assert!(error(&wide).contains("more than 65536 values"));
 }
 
-/// One `Sequential` in the other, so many.
+/// Nests `Sequential` cells to the given depth.
 fn nested(depth: usize) -> Child {
     (0..depth).fold(Child::of(ReLU), |inner, _| Child::of(Sequential::new(vec![inner])))
 }
@@ -132,7 +132,7 @@ fn around(depth: usize) -> Child {
     (0..depth).fold(Child::of(ReLU), |inner, _| Child::of(Around { inner }))
 }
 
-/// In a thread with the stack that threads have by default; without optimisation each level takes some 50 KiB, so with that
+/// In a thread with the default stack size for threads; without optimization each level takes some 50 KiB, so with that
 /// of a main thread.
 #[test]
 fn what_cannot_be_loaded_is_not_saved() {
@@ -152,7 +152,7 @@ fn limits_of_saving() {
         }
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "as it was");
     };
-    // As deep as can be is saved and loaded, one level more is refused, and so is what no stack could write.
+    // The maximum depth is saved and loaded, one level more is refused, and so is a depth that no stack could write.
     for net in [nested, around] {
         let written = |depth: usize| models::save(&net(depth), &path).is_ok();
         let deepest = (1..80).take_while(|&depth| written(depth)).last().expect("some depth is written");

@@ -1,4 +1,4 @@
-//! A step that is not taken changes nothing, and a step is taken only with numbers.
+//! A skipped step changes nothing, and a step is taken only with finite numbers.
 
 use precast::{
     CrossEntropy, Reduction,
@@ -10,7 +10,7 @@ use precast::{
     twice_differentiable,
 };
 
-/// Bits of everything that a network holds.
+/// Returns the bits of all state of a network.
 fn bits(net: &Child) -> Vec<(String, Vec<u64>)> {
     let bits = |x: Tensor| x.to_f64().into_iter().map(f64::to_bits).collect();
     net.named_params().into_iter().map(|(path, param)| (path, bits(param.value()))).collect()
@@ -21,7 +21,7 @@ fn buffer(net: &Child, path: &str) -> Vec<f64> {
     named.unwrap_or_else(|| panic!("no {path}")).1.value().to_f64()
 }
 
-/// A dense layer and a batch norm in a part of its own, and a layer behind.
+/// Makes a network of a dense layer and a batch norm in a nested part, followed by a layer.
 fn net() -> Child {
     let rng = &mut Rng::seed(2);
     let body = sequential![Dense::new(3, 8, rng), BatchNorm1d::new(8), ReLU];
@@ -34,7 +34,7 @@ fn examples(seed: u64) -> (Tensor, Tensor) {
     (Tensor::rand(&[4, 3], &mut Rng::seed(seed)).unwrap(), Tensor::from_vec(vec![0i64, 1, 0, 1], &[4]).unwrap())
 }
 
-/// Examples that no step can be taken with.
+/// Makes examples with which no step can be taken.
 fn bad(x: &Tensor) -> Tensor {
     x.clone().mul(&Tensor::scalar(f64::NAN, DType::F32)).unwrap()
 }
@@ -114,7 +114,7 @@ fn graphs_that_are_rewritten_store_with_their_step() {
         bits(&net)
     };
     assert_eq!(run(&[1, 2]), run(&[]));
-    // Also where the first examples are the bad ones, by which the graph is recorded.
+    // Also when the first examples, on which the graph is recorded, are the bad ones.
     assert_eq!(run(&[0]), run(&[]));
 }
 
@@ -164,7 +164,7 @@ fn a_loop_without_a_loss_scale_leaves_nothing_of_a_step_that_it_does_not_take() 
     for x in [bad(&examples(1).0), examples(1).0.mul(&Tensor::scalar(f64::INFINITY, DType::F32)).unwrap()] {
         let grads = loss(&net, &x).into_grads().unwrap();
         assert!(!all_finite(&grads, sgd.params()));
-        // Who updates all the same is stopped by the first number that cannot be stored.
+        // Updating regardless fails at the first number that cannot be stored.
         let error = sgd.update(&grads).unwrap_err().to_string();
         assert!(error.starts_with("`0.1.running_mean` would not be finite"), "{error}");
         drop(grads);
@@ -195,12 +195,12 @@ fn without_a_step_to_come_statistics_move_at_once_or_it_is_an_error() {
     let error = precast::no_grad(|| net.call(&bad(&examples(1).0))).unwrap_err().to_string();
     assert!(error.contains("`0.running_mean` would not be finite"), "{error}");
     assert_eq!(bits(&net), moved);
-    // A pass whose loss nobody steps by moves them, as everywhere.
+    // A pass whose loss is not used for a step moves them, as usual.
     drop(net.call(&examples(2).0).unwrap().sum_all().unwrap());
     assert_ne!(bits(&net), moved);
 }
 
-/// Passes its input on, and keeps the largest number it has seen, or what that is times a factor.
+/// A cell that returns its input, and keeps the largest number it has seen, or its multiple.
 #[derive(Cell, Debug)]
 struct Watch {
     gain: Param,
@@ -333,7 +333,7 @@ fn a_loss_that_is_not_finite_is_no_step_whatever_its_gradients() {
     }
 }
 
-/// Sequences of four classes, of which each fourth has no target that counts.
+/// Returns sequences of four classes, in which every fourth has no target that counts.
 fn language() -> Dataset {
     let (n, length) = (64, 4);
     let inputs = (0..n * length).map(|i| (i % 5) as i64).collect();
@@ -415,7 +415,7 @@ fn an_answer_that_is_not_finite_is_wrong_and_counted() {
     set(&mut net, [1.0, 0.0, 0.0, 1.0]);
     let score = Score::of(&net, &data, 4).unwrap();
     assert_eq!((score.accuracy(), score.not_finite(), score.to_string()), (Some(1.0), 0, "100.00 %".to_string()));
-    // 3e38 times 30 is infinite, times 1 to 5 not.
+    // 3e38 times 30 is infinite, times 1 to 5 is not.
     set(&mut net, [6e37, 0.0, 0.0, 1.0]);
     let score = Score::of(&net, &data, 3).unwrap();
     assert_eq!((score.accuracy(), score.not_finite()), (Some(0.25), 1));

@@ -1,4 +1,4 @@
-//! The packs that come with the library: their lists against the recorded ones, op by op, and that none changes after its
+//! The packs shipped with the library: their lists match the recorded ones, op by op, and none changes after its
 //! release.
 
 use std::{
@@ -59,21 +59,21 @@ fn a_released_pack_never_changes() {
     );
 }
 
-/// The names of one recorded list and what it says of them.
+/// Recorded lists: the treatment and the names.
 type Lists = Vec<(Treatment, Vec<String>)>;
 
-/// What a pack says beyond the recorded lists, and names on them that do nothing.
+/// Additions of a pack to the recorded lists, and names on them without effect.
 #[derive(Default)]
 struct Known {
-    /// Ops on no list of the system, each with the system's ops that it stands for: it is treated as those of them that are
-    /// listed, which are all on one list.
+    /// Ops on no list of the system, each with the system's ops that it corresponds to: it is treated like the listed
+    /// ones among them, which are all on one list.
     stands_for: &'static [(Op, &'static [&'static str])],
-    /// Names on a list that no op of the system goes by.
+    /// Names on a list that no op of the system has.
     inert: &'static [&'static str],
 }
 
 impl Known {
-    /// What is demanded of each op that stands for others.
+    /// Iterates over the required treatment of each op that corresponds to others.
     fn demands<'a>(&'a self, recorded: &'a Lists) -> impl Iterator<Item = (Op, Treatment)> + 'a {
         self.stands_for.iter().filter_map(|(op, pieces)| {
             let mut on = recorded.iter().filter(|(_, names)| names.iter().any(|name| pieces.contains(&name.as_str())));
@@ -84,8 +84,8 @@ impl Known {
     }
 }
 
-/// Compares the op lists of one level of a pack, for one low dtype, with the recorded ones: every recorded name is known and
-/// treated so, those that stand for others as these, and nothing else is listed.
+/// Compares the op lists of one level of a pack, for one low dtype, with the recorded ones: every recorded name is
+/// known and treated accordingly, as are the ops that correspond to others, and nothing else is listed.
 fn compare(pack: &Pack, level: &str, dtype: DType, recorded: &Lists, known: &Known) {
     let (lists, system) = (pack.region(Some(level)).unwrap(), pack.system.unwrap());
     let mut expected: BTreeMap<Op, Treatment> = BTreeMap::new();
@@ -162,7 +162,7 @@ fn mindspores_lists_are_told_op_for_op() {
 fn paddles_lists_are_told_op_for_op() {
     let Some(recorded) = common::golden("paddle/lists.json") else { return };
     let pack = Pack::named("paddle-3.3").unwrap();
-    // In pieces there (`eager_op_names` of the recorded ops tells them).
+    // Decomposed there (see `eager_op_names` of the recorded ops).
     let known = Known {
         stands_for: &[
             (Op::Conv1d, &["conv2d"]),
@@ -209,7 +209,7 @@ fn torchs_policies_are_told_op_for_op() {
         for (name, policy) in policies {
             let treatment = match policy.as_str().expect("a policy") {
                 "lower_precision_fp" => Treatment::Low,
-                // The two that look at the caller's `dtype=` are full: here that counts in every region anyway.
+                // The two that look at the caller's `dtype=` are full: here it applies in every region anyway.
                 "fp32" | "fp32_set_opt_dtype" | "fp32_append_dtype" => Treatment::Full,
                 "promote" => Treatment::Widest,
                 "banned" => Treatment::Banned,
@@ -218,7 +218,7 @@ fn torchs_policies_are_told_op_for_op() {
             };
             lists.entry(treatment).or_default().push(name.clone());
         }
-        // Made of others there.
+        // Composed of others there.
         let stands_for: &[(Op, &[&str])] = match device {
             "cpu" => &[
                 (Op::AffineGrid, &["aten::bmm"]),
@@ -242,7 +242,7 @@ fn torchs_policies_are_told_op_for_op() {
     }
 }
 
-/// The ops that are one here and of which TensorFlow has none of that name, with what each is made of there.
+/// Ops without a TensorFlow op of the same name, each with the TensorFlow ops it is composed of.
 const OURS: &[(Op, &str)] = &[
     (Op::Linear, "MatMul BiasAdd"),
     (Op::Ger, "Mul"),
@@ -330,8 +330,8 @@ const OURS: &[(Op, &str)] = &[
     (Op::GaussianNllLoss, "Log SquaredDifference RealDiv Mean"),
 ];
 
-/// The list on which the packs for graphs put an op that is made of these: an op that TensorFlow never paints keeps f32
-/// beside inferred and clear ones.
+/// Returns the list on which the packs for graphs put an op composed of these: an op that TensorFlow never paints keeps
+/// f32 among inferred and clear ones.
 fn list_of_pieces(pieces: &str, recorded: &Lists) -> Option<Treatment> {
     let on = |piece: &str| {
         recorded.iter().find(|(_, names)| names.iter().any(|name| name == piece)).map(|(treatment, _)| *treatment)
@@ -362,7 +362,7 @@ fn tensorflows_lists_are_told_op_for_op() {
             (Treatment::Clear, of("clear")),
         ];
         compare(&pack, "auto", pack.dtypes[0], &lists, &Known::default());
-        // Graphs go by the same lists, and ours by what they are made of.
+        // Graphs use the same lists, with our ops treated by their components.
         let (region, graph) = (pack.region(None).unwrap(), pack.lists(Level::Graph).unwrap());
         for op in Op::ALL {
             let ours = OURS.iter().find(|(own, _)| own == op);
@@ -374,7 +374,8 @@ fn tensorflows_lists_are_told_op_for_op() {
     }
 }
 
-/// What precast's own pack says of graphs beyond regions: of a product or a denied op, what regions say.
+/// The graph lists of precast's own pack differ from its region lists only as documented: a product or a denied op is
+/// treated the same.
 #[test]
 fn our_own_lists_for_graphs_follow_those_for_regions() {
     let pack = Pack::named(Pack::DEFAULT).unwrap();
@@ -391,7 +392,7 @@ fn our_own_lists_for_graphs_follow_those_for_regions() {
             }
         }
     }
-    // Every op that a network can be made of is on a list, but for those that the pack names in a comment.
+    // Every op that a network can be made of is on a list, except those that the pack names in a comment.
     let unlisted: Vec<&str> =
         Op::ALL.iter().filter(|op| op.has_kernel() && !graph.ops().contains_key(op)).map(|op| op.name()).collect();
     assert_eq!(
@@ -422,7 +423,7 @@ fn our_own_lists_for_graphs_follow_those_for_regions() {
     );
 }
 
-/// Under our own lists, a block of a transformer is low from its first product to its last, and its loss is f32.
+/// Under our own lists, a transformer block is low from its first product to its last, and its loss is f32.
 #[test]
 fn our_own_lists_make_a_block_low() {
     use precast::graph::{Device, GraphLists, Port, TypeGraph, casts, paint};
@@ -451,7 +452,7 @@ fn our_own_lists_make_a_block_low() {
     }
 }
 
-/// The lists that the oldest documents write out, copied by hand: see `note` in the file.
+/// Returns the lists written out in the oldest documents, copied by hand: see `note` in the file.
 fn written_out(pack: &str, list: &str, count: usize) -> Vec<String> {
     let all: Value = serde_json::from_str(include_str!("seeds/lists.json")).unwrap();
     let names = names(&all[pack][list]);
@@ -505,7 +506,7 @@ fn mindspore_2_3_is_its_documentation() {
         let entries = lists.cells().values().chain(lists.ops().values());
         assert!(entries.clone().count() > 0 && entries.clone().all(|entry| entry.treatment == treatment));
     }
-    // Level auto came later.
+    // Level auto was added later.
     assert_eq!(pack.lists(Level::Auto).unwrap_err().kind(), ErrorKind::Level);
     assert!(pack.regions.is_empty());
 }
@@ -515,13 +516,13 @@ fn paddle_2_3_is_its_documentation() {
     let pack = Pack::named("paddle-2.3").unwrap();
     let white = written_out("paddle-2.3", "white_list", 6);
     let mut black = written_out("paddle-2.3", "black_list", 13);
-    // The catalogue has no name of Paddle's for it.
+    // The catalogue has no op for this name of Paddle's.
     black.retain(|name| name != "cos_sim");
     black.push("CosineSimilarity".into());
     let of = |names: &[String]| names.iter().flat_map(|name| pack.op(name).unwrap()).collect::<BTreeSet<Op>>();
     let listed =
         |op_level, treatment| pack.region(Some(op_level)).unwrap().ops_with(treatment).collect::<BTreeSet<Op>>();
-    // Paddle runs a convolution in one dimension as one in two.
+    // Paddle runs a one-dimensional convolution as a two-dimensional one.
     let conv1d = BTreeSet::from([Op::Conv1d]);
     assert_eq!(listed("O1", Treatment::Low), &of(&white) | &conv1d);
     assert_eq!(listed("O1", Treatment::Full), of(&black));
@@ -532,7 +533,7 @@ fn paddle_2_3_is_its_documentation() {
     assert_eq!((o2.unlisted, o2.ops().len()), (Treatment::Low, listed("O2", Treatment::Full).len()));
 }
 
-/// The five results that the documentation of Paddle 2.3 prints.
+/// The five results printed in the documentation of Paddle 2.3.
 #[test]
 fn the_examples_of_paddle_2_3() {
     let o1 = || Autocast::new("paddle-2.3").unwrap();
@@ -546,7 +547,7 @@ fn the_examples_of_paddle_2_3() {
     assert_eq!(conv(o1().black(["conv2d"])), DType::F32);
     assert_eq!(sum(o1().white(["elementwise_add"])), DType::F16);
     assert_eq!(sum(o1().white(["elementwise_add"]).op_level("O2")), DType::F16);
-    // At O2 what is on no list is low, too, and batch norm is not.
+    // At O2 unlisted ops are low, too, and batch norm is not.
     assert_eq!(sum(o1().op_level("O2")), DType::F16);
     assert_eq!(sum(o1()), DType::F32);
     let norm = |op_level: &str| {

@@ -1,7 +1,7 @@
-//! PaddlePaddle 3.3's recorded behaviour against ours, case by case.
+//! PaddlePaddle 3.3's recorded behaviour compared with ours, case by case.
 //!
-//! A folder may lack cases; a case that is present and not understood fails. `PRECAST_GOLDENS_VERBOSE=1` prints a line for
-//! each case.
+//! A folder may lack cases; a case that is present but not recognized fails. `PRECAST_GOLDENS_VERBOSE=1` prints a line
+//! for each case.
 
 #[path = "common/golden.rs"]
 mod common;

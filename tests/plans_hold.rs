@@ -1,5 +1,5 @@
-//! A plan does not lie: what contradicts it is an error, when it is made, when it is applied, when the network is called, or
-//! when a traced run is held against it.
+//! Plans are truthful: a contradiction is an error, when the plan is made, when it is applied, when the network is
+//! called, or when a traced run is checked against it.
 
 #[path = "../benches/steps/nets.rs"]
 #[allow(dead_code)]
@@ -64,7 +64,7 @@ fn rule(path: &str, run: Run) -> Rule {
     Rule::path(path, run).unwrap()
 }
 
-/// The message of an error about a plan.
+/// Returns the message of an error about a plan.
 fn refused<T: std::fmt::Debug>(result: Result<T>) -> String {
     let error = result.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Plan, "{error}");
@@ -76,7 +76,7 @@ fn a_list_is_not_iterated_past_its_adapter() {
     let rng = &mut Rng::seed(1);
     let mut net = Child::new(Past { blocks: Child::new(CellList::new(vec![dense(rng), dense(rng)])) });
     let before = net.call(&x()).unwrap();
-    // The list has an adapter of its own, which the call goes past.
+    // The list has its own adapter, which the call bypasses.
     let applied = policy(Level::O3).rule(rule("blocks", Run::Full)).unwrap().apply(&mut net).unwrap();
     assert_eq!(
         refused(net.call(&x())),
@@ -85,7 +85,7 @@ fn a_list_is_not_iterated_past_its_adapter() {
     );
     applied.undo(&mut net).unwrap();
     assert_eq!(net.call(&x()).unwrap().to_f64(), before.to_f64());
-    // It has none here: the region around it is the one in which the plan says that its cells run.
+    // Here it has none: the enclosing region is the one that the plan gives its cells.
     policy(Level::O3).apply(&mut net).unwrap();
     let (result, trace) = net.trace(|net| net.call(&x()));
     result.unwrap();
@@ -155,7 +155,7 @@ fn to_float_after_the_plan_is_told() {
         refused(asked.plan.apply(&mut net))
             .contains("has the `to_float` none, and the plan was made when it had float32")
     );
-    // As it was when the plan was made.
+    // As when the plan was made.
     net.cell_mut().head.set_to_float(Some(DType::F32)).unwrap();
     net.call(&x()).unwrap();
     asked.undo(&mut net).unwrap();
@@ -203,7 +203,7 @@ fn a_trace_that_contradicts_the_plan_is_found() {
     assert!(error.to_string().starts_with("the trace is of another network"), "{error}");
 }
 
-/// Runs its cell past the slot, on purpose.
+/// A cell that bypasses the slot of its child on purpose.
 #[derive(Cell, Debug)]
 struct Bypass {
     inner: Child<Dense>,
@@ -226,15 +226,15 @@ fn weights_that_were_read_past_the_slot_are_found() {
          f32; `inner` (Dense) was not called, and its `bias` was read by the root cell (Bypass), which runs bf16; the plan \
          says f32"
     );
-    // Where both run alike, a cell may use the weights of another: tied ones, for instance.
+    // If both run alike, a cell may use the weights of another, such as tied ones.
     let low = policy(Level::O3).apply(&mut net).unwrap().plan;
     low.check(&run(&net)).unwrap();
-    // And past the slot of the root cell.
+    // And bypassing the slot of the root cell.
     let trace = net.trace(|net| Forward::forward(&**net.cell(), &x()).unwrap()).1;
     assert!(refused(low.check(&trace)).contains("was read by code outside of the network, which runs as is"));
 }
 
-/// Calls its cell, and reads its weights, too.
+/// A cell that calls its child, and reads its weights, too.
 #[derive(Cell, Debug)]
 struct Both {
     inner: Child<Dense>,
@@ -247,7 +247,7 @@ impl Forward for Both {
     }
 }
 
-/// A cell that was called ran as planned; what else is done with its weights is the business of who does it.
+/// A called cell ran as planned; other uses of its weights are not its concern.
 #[test]
 fn weights_of_a_called_cell_may_be_read_elsewhere() {
     let mut net = Child::new(Both { inner: Child::new(Dense::new(4, 4, &mut Rng::seed(1))) });
@@ -269,7 +269,7 @@ struct Hides {
 
 impl Forward for Hides {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        // A cell without parameters that code makes on the way runs as the cell around it.
+        // A parameterless cell made on the fly runs like the enclosing cell.
         self.holder.hidden.call(&Child::new(Tanh).call(&self.seen.call(x)?)?)
     }
 }
@@ -291,7 +291,7 @@ const UNKNOWN: &str = "a cell with parameters (Dense) is called that the applied
 #[test]
 fn a_cell_that_the_network_does_not_show_is_found() {
     let mut net = Hides::new();
-    // Where nothing is cast, the trace tells.
+    // If nothing is cast, the trace reveals it.
     let applied = policy(Level::O0).apply(&mut net).unwrap();
     let trace = net.trace(|net| net.call(&x()).unwrap()).1;
     assert_eq!(refused(applied.plan.check(&trace)), HIDDEN);
@@ -322,7 +322,7 @@ fn training_checks_its_first_step() {
     assert!(refused(fit(&mut net, &data, &options, &mut |_| {})).contains("was not called"));
 }
 
-/// Enters a region of its own.
+/// A cell that enters its own region.
 #[derive(Cell, Debug)]
 struct OwnRegion {
     fc: Child<Dense>,
@@ -343,7 +343,7 @@ fn a_region_that_code_enters_is_no_contradiction() {
     applied.plan.check(&trace).unwrap();
 }
 
-/// The networks of the benches at every level, forward and backward, with recomputation and without.
+/// The networks of the benches at every level, forward and backward, with and without recomputation.
 #[test]
 fn every_network_runs_as_planned() {
     for name in nets::NAMES {
@@ -382,19 +382,19 @@ fn a_rule_that_decides_nothing_is_told() {
         "in code: the rule for kind Dense decides nothing, because the first rule that matches a cell decides, and the rule for \
          path ** (in code) matches before it; put the narrower rule first"
     );
-    // The narrower one first, and an exception for one path, wherever it stands.
+    // The narrower one first, and an exception for one path, at any position.
     plan(vec![kind(Run::Full), rule("**", Run::Low)]).unwrap();
     plan(vec![rule("**", Run::Low), rule("0", Run::Full)]).unwrap();
     plan(vec![rule("0", Run::Full), rule("2", Run::Full), kind(Run::Low)]).unwrap();
     // One of the cells of the last rule is an exception, the other belongs to the first rule.
     assert!(plan(vec![rule("**", Run::Low), rule("0", Run::Full), kind(Run::Full)]).is_err());
-    // A rule that says something else.
+    // A rule about another property.
     let recompute = |path: &str| Rule { checkpoint: Some(true), run: None, ..rule(path, Run::Low) };
     plan(vec![rule("**", Run::Low), recompute("*")]).unwrap();
     assert!(plan(vec![recompute("**"), rule("1", Run::Low), recompute("*")]).is_err());
 }
 
-/// A map in which a key looks like the path of another cell.
+/// A map with a key that looks like the path of another cell.
 #[derive(Cell, Debug)]
 struct Maps {
     heads: std::collections::BTreeMap<String, Child>,

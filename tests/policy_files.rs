@@ -1,4 +1,4 @@
-//! Policy files: what the shipped ones mean, what the lists are, and how a broken file is answered.
+//! Policy files: the meaning of the shipped ones, the lists, and the messages for broken files.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ fn shipped(name: &str) -> Policy {
     Policy::load(folder("policies").join(format!("{name}.yaml"))).unwrap()
 }
 
-/// The name of a shipped policy helps where there is no file, and nowhere else.
+/// The name of a shipped policy is suggested if there is no such file, and only then.
 #[test]
 fn a_policy_that_comes_with_the_library_is_named_where_no_file_is() {
     let folder = Folder::new("named");
@@ -75,7 +75,7 @@ fn lists_are_fresh_copies_of_the_default_pack() {
     assert_eq!(policy::black_list(), of_pack(Level::O2));
 }
 
-/// The pack says name by name what MindSpore's own lists were recorded to be, and every name finds its op.
+/// The pack lists, name by name, what was recorded of MindSpore's own lists, and every name finds its op.
 #[test]
 fn the_mindspore_pack_is_mindspores_lists() {
     let Some(golden) = golden::golden("mindspore/golden.json") else { return };
@@ -142,7 +142,7 @@ fn assert_points_into(file: &str, message: &str) {
     assert!(message.lines().count() == 4 && message.ends_with('^'), "the line with a caret is missing: {message}");
 }
 
-/// One file for each way to get it wrong, and one snapshot for what is answered.
+/// One file for each possible mistake, and one snapshot for its message.
 #[test]
 fn every_broken_policy_is_answered_with_place_and_reason() {
     let mut files: Vec<PathBuf> =
@@ -162,7 +162,7 @@ fn every_broken_policy_is_answered_with_place_and_reason() {
     });
 }
 
-/// What a policy means: all of it but where each part was written.
+/// Returns the meaning of a policy: everything but its source positions.
 fn meaning(policy: &Policy) -> String {
     let cells = policy.lists.cells().iter().map(|(kind, entry)| (kind, entry.treatment));
     let ops = policy.lists.ops().iter().map(|(op, entry)| (op, entry.treatment));
@@ -185,7 +185,7 @@ fn meaning(policy: &Policy) -> String {
     )
 }
 
-/// A scaler can be required where one is needed: in float16 that something runs in.
+/// A scaler can be required where one is needed: for ops that run in float16.
 #[test]
 fn a_scaler_that_is_required_is_missed_in_lowered_float16_alone() {
     for (level, dtype, scaled, required) in (0..16).map(|n| (n & 1, n & 2, n & 4 != 0, n & 8 != 0)) {
@@ -255,7 +255,7 @@ fn a_full_policy_means_what_it_says() {
     black.put_cell("null".into(), Entry::new(Treatment::Full, at(19, 25)));
     black.put_cell("Norm".into(), Entry::new(Treatment::Full, at(19, 33)));
     put(&mut black, Op::Softmax, Treatment::Full, at(20, 23));
-    // In the language of MindSpore's pack `Gather` is our `Embedding`.
+    // In the vocabulary of MindSpore's pack, `Gather` is our `Embedding`.
     put(&mut black, Op::Embedding, Treatment::Full, at(20, 32));
     assert_eq!(policy.lists, black);
 
@@ -326,7 +326,7 @@ fn every_op_and_lists_from_code_can_be_written() {
     }
 }
 
-/// A level reads what it reads, in code as in files.
+/// A level reads the same keys in code as in files.
 #[test]
 fn what_a_level_does_not_read_is_refused_in_code() {
     for (level, lists, words) in [
@@ -356,7 +356,7 @@ fn what_a_level_does_not_read_is_refused_in_code() {
         let error = Policy::with_lists(level, DType::F16, lists.clone()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::List);
         assert!(error.to_string().contains(words), "{error}");
-        // The fields are open, so the same is asked when a network is planned and when a file is written.
+        // The fields are public, so the check is repeated when a network is planned and when a file is written.
         let policy = Policy { lists, ..Policy::new(level, DType::F16).unwrap() };
         let net = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
         assert_eq!(policy.plan(&net).unwrap_err(), error);
@@ -364,7 +364,7 @@ fn what_a_level_does_not_read_is_refused_in_code() {
     }
 }
 
-/// Level graph is for graphs: no plan, no rules, and its lists by a function of its own.
+/// Level graph is for graphs: no plan, no rules, and its lists by a separate function.
 #[test]
 fn level_graph_is_for_graphs() {
     let net = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
@@ -388,7 +388,7 @@ fn level_graph_is_for_graphs() {
     assert_eq!(leveled.plan(&wrapped).unwrap_err().kind(), ErrorKind::Level);
     let forced = Policy { graph_level: GraphLevel::ForceAll, ..Policy::new(Level::Graph, DType::Bf16).unwrap() };
     assert!(refused(forced).to_string().contains("only float16 can be forced"));
-    // The lists are the pack's with the changes, read as the level says.
+    // The lists are the pack's with the changes, read by the rules of the level.
     let text = "version: 1\nlevel: graph\ndtype: float16\npack: tensorflow-2.21-fp16\ngraph:\n  \
                 allow: { add: [Softmax], remove: [Conv2D] }\n  infer: { remove: [Softmax] }\n  level: LEVEL\n";
     let list = |level: &str, name: &str| {
@@ -424,7 +424,7 @@ fn what_a_file_has_no_words_for_is_not_written() {
     }
 }
 
-/// What is as usual is not written.
+/// Defaults are not written.
 #[test]
 fn a_file_says_no_more_than_it_has_to() {
     let text = Policy::new(Level::O2, DType::Bf16).unwrap().to_yaml().unwrap();
@@ -434,7 +434,7 @@ fn a_file_says_no_more_than_it_has_to() {
         ["version: 1", "pack: precast-1", "level: O2", "dtype: bfloat16", "loss_scale:", "  kind: none"],
         "{text}"
     );
-    // At level graph there are other lists, and they say what differs alone.
+    // At level graph the lists are others, and only the differences are written.
     let graph = Policy::new(Level::Graph, DType::Bf16).unwrap();
     let words = graph.to_yaml().unwrap();
     assert!(!words.contains("graph:") && words.contains("level: graph"), "{words}");
@@ -443,7 +443,7 @@ fn a_file_says_no_more_than_it_has_to() {
     assert!(words.contains("graph:\n  level: tensor_cores_only\nloss_scale:"), "{words}");
 }
 
-/// The words of other systems, in their place, and a dtype where `low` is meant.
+/// Terms from other systems at their place, and a dtype where `low` is meant.
 #[test]
 fn words_of_other_systems_are_known() {
     let head = "version: 1\nlevel: O2\ndtype: float16\n";
@@ -473,14 +473,14 @@ fn words_of_other_systems_are_known() {
     let rule = |run: &str| Policy::parse(&format!("{head}rules: [{{ path: fc, run: {run} }}]\n"), "p").unwrap();
     assert_eq!(rule("{ forward: low, weight_grad: low }").rules[0].run, Some(Run::Low));
     assert_eq!(rule("{ forward: low, weight_grad: float32 }").rules[0].run, Some(Run::LowForward));
-    // Two letters are no number of a level.
+    // Two letters are not the number of a level.
     let message = |level: &str| level.parse::<Level>().unwrap_err().to_string();
     assert!(message("2").contains("did you mean `O2`"), "{}", message("2"));
     assert!(message("02").contains("did you mean `O2`"), "{}", message("02"));
     assert!(!message("x").contains("did you mean"), "{}", message("x"));
 }
 
-/// `Exp` is listed for float16 only, so at bfloat16 it can be added.
+/// `Exp` is listed only for float16, so it can be added at bfloat16.
 #[test]
 fn an_entry_for_one_dtype_is_none_for_the_other() {
     let text = "version: 1\nlevel: auto\ndtype: bfloat16\nops: { black: { add: [Exp] } }\n";
@@ -571,7 +571,7 @@ fn bombs_are_refused() {
     }
 }
 
-/// Pieces that a careless or hostile hand may put into a file.
+/// Fragments that a careless or hostile author may put into a file.
 const PIECES: [&str; 24] = [
     "{", "}", "[", "]", ":", ": ", "- ", "\n", "\r", "\t", "  ", "&a ", "*a", "!t ", "\"", "'", "|", ">", "#", "<<: ",
     "\u{feff}", "\0", "\u{2028}", "é",
@@ -580,7 +580,7 @@ const PIECES: [&str; 24] = [
 proptest::proptest! {
     #![proptest_config(proptest::test_runner::Config { failure_persistence: None, ..proptest::test_runner::Config::with_cases(10_000) })]
 
-    /// A good file with a few cuts, doublings and insertions is read or refused with a place, and never panics.
+    /// A valid file with a few cuts, duplications and insertions is read or refused with a position, and never panics.
     #[test]
     fn mutated_files_never_panic(
         edits in proptest::collection::vec((0usize..3, 0usize..2000, 0usize..40, 0usize..PIECES.len()), 1..5)

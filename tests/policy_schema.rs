@@ -1,4 +1,4 @@
-//! `policies/schema.json`, by which editors complete and check policy files, says what the reader does.
+//! `policies/schema.json`, used by editors to complete and check policy files, agrees with the reader.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -17,7 +17,8 @@ fn schema() -> Value {
     serde_json::from_str(&text("policies/schema.json")).unwrap()
 }
 
-/// What is wrong with a value by a schema: the part of JSON Schema 2020-12 that ours uses, and a panic for any other.
+/// Returns a violation of a schema by a value: the part of JSON Schema 2020-12 that ours uses, and a panic for any
+/// other.
 fn fault(root: &Value, schema: &Value, value: &Value) -> Option<String> {
     let keywords = match schema {
         Value::Bool(true) => return None,
@@ -91,7 +92,7 @@ fn names(value: &Value) -> BTreeSet<String> {
     }
 }
 
-/// The `allowed:` of the message with which the reader refuses a text.
+/// Returns the `allowed:` part of the message with which the reader refuses a text.
 fn allowed(lines: &str) -> BTreeSet<String> {
     let head = "version: 1\nlevel: O2\ndtype: float16\n";
     let message = Policy::parse(&format!("{head}{lines}\n"), "p").expect_err(lines).to_string();
@@ -164,8 +165,8 @@ fn the_shipped_policies_satisfy_it_and_name_it() {
     }
 }
 
-/// Of what the reader refuses, the schema lets pass only what it cannot know: other files, other keys' numbers, and
-/// what YAML allows and we do not.
+/// The schema refuses the same values as the reader, except where it would have to know other files or other keys'
+/// numbers, and except for YAML forms that we do not allow.
 #[test]
 fn it_refuses_what_the_reader_refuses() {
     let schema = schema();
@@ -232,7 +233,7 @@ fn it_refuses_what_the_reader_refuses() {
         "ops-promote-at-O1",
         "ops-promote-at-O2",
         "ops-white-at-O2",
-        // numbers beside numbers
+        // combinations of numbers
         "scale-init-above-max",
         "scale-min-above-init",
         "scale-min-above-max",
@@ -241,7 +242,7 @@ fn it_refuses_what_the_reader_refuses() {
     assert_eq!(passed, blind.map(String::from).into());
 }
 
-/// In the words in which the library explains them.
+/// In the words used by the library's documentation.
 #[test]
 fn it_explains_every_level() {
     let words = schema()["properties"]["level"]["description"].as_str().unwrap().to_string();

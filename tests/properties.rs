@@ -1,6 +1,6 @@
-//! Laws of rewriting over random trees and random policies: the plan is what a second implementation of the precedence
-//! list says, and what a traced run executes, cell by cell; apply k times = apply once; undo restores structure, parameters
-//! and outputs bit for bit.
+//! Laws of rewriting over random trees and random policies: the plan agrees with a second implementation of the
+//! precedence list, and with the traced run, cell by cell; applying k times equals applying once; undo restores
+//! structure, parameters and outputs bit for bit.
 //!
 //! `PROPTEST_CASES=20000` tries more.
 
@@ -37,7 +37,7 @@ enum Tree {
         kind: usize,
         to_floats: Vec<Option<DType>>,
     },
-    /// A cell of two inputs, both the same tensor, inside a cell of one.
+    /// A cell with two inputs, both the same tensor, inside a cell with one.
     Twofold {
         inner: Option<DType>,
         to_float: Option<DType>,
@@ -73,7 +73,7 @@ impl Forward for Direct {
     }
 }
 
-/// A cell of two inputs and no single one.
+/// A cell with two inputs, which cannot be called with one.
 #[derive(Cell, Clone, Debug)]
 struct Blend {}
 
@@ -94,7 +94,7 @@ impl Forward for Twofold {
     }
 }
 
-/// Kinds of leaves, each with how many ops it runs.
+/// Kinds of leaves, each with the number of ops it runs.
 const KINDS: &[(&str, usize)] = &[
     ("Dense", 1),
     ("LayerNorm", 1),
@@ -109,7 +109,7 @@ const KINDS: &[(&str, usize)] = &[
     ("Direct", 3),
 ];
 
-/// One cell at `n` places.
+/// Makes one cell at `n` places.
 fn leaves(kind: usize, n: usize, rng: &mut Rng) -> Vec<Child> {
     fn places<C: Cell + Clone>(cell: C, n: usize) -> Vec<Child> {
         let child = Child::new(cell);
@@ -155,7 +155,7 @@ fn build(tree: &Tree, rng: &mut Rng) -> Child {
     child
 }
 
-/// Which cells a rule is for, as the test understands it.
+/// Cells selected by a rule, as understood by the test.
 #[derive(Clone, Debug, PartialEq)]
 enum Select {
     Path(String),
@@ -163,13 +163,13 @@ enum Select {
     Kind(String),
 }
 
-/// A policy, and its rules once more.
+/// A policy, with its rules in the form of the test.
 struct Known {
     policy: Policy,
     rules: Vec<(Select, Run)>,
 }
 
-/// A policy with rules that are sure to match something.
+/// Generates a policy with rules that are sure to match something.
 fn policies() -> impl Strategy<Value = (usize, bool, u8, Vec<(usize, u8, u8)>)> {
     (0..Level::OF_CELLS.len(), any::<bool>(), 0..9u8, proptest::collection::vec((any::<usize>(), 0..3u8, 0..4u8), 0..4))
 }
@@ -184,7 +184,7 @@ fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usiz
             Level::O2 => black.iter().fold(Lists::new(), |lists, kind| lists.black(*kind)),
             _ => Lists::new(),
         };
-        // White at auto, an op would hand a low result to a product that is on no list and refuses it.
+        // White at auto, an op would pass a low result to an unlisted product, which refuses it.
         let lists = ops.iter().fold(lists, |lists, op| match level {
             Level::O1 => lists.white_op(op).unwrap(),
             Level::O2 | Level::Auto => lists.black_op(op).unwrap(),
@@ -212,7 +212,7 @@ fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usiz
             1 => (Select::Everything, Rule::path("**", run).unwrap()),
             _ => (Select::Kind(kind.to_string()), Rule::kind(*kind, run)),
         };
-        // Two rules for one exact path are refused, and so is a rule that decides nothing; that is another test's matter.
+        // Two rules for one exact path are refused, and so is a rule that decides nothing; another test covers this.
         let Ok(with_rule) = policy.clone().rule(rule) else { continue };
         match (Policy { prefer: Prefer::Memory, ..with_rule.clone() }).plan(net) {
             Err(error) if error.to_string().contains("decides nothing") => {}
@@ -225,9 +225,9 @@ fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usiz
     Known { policy, rules: known }
 }
 
-/// What the precedence list says of each cell, in order of strength: `to_float` in code; a rule for the exact path; the
-/// first other rule that matches; the cell around, where one of these or a list decided it; the lists of the level; the
-/// level. And the adapter that follows.
+/// Returns the decision of the precedence list for each cell, in order of strength: `to_float` in code; a rule for the
+/// exact path; the first other matching rule; the enclosing cell, if one of these or a list decided it; the lists of
+/// the level; the level. Also returns the resulting adapter.
 fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adapter>)> {
     let Known { policy, rules } = known;
     let (level, low) = (policy.level, policy.dtype);
@@ -269,8 +269,8 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
         } else {
             (around.map_or(default, |(run, _)| run), false)
         };
-        // A region that is that of the cell around needs no adapter. What leaves has the dtype around; without a fixed one
-        // around f32, but for a root that was asked for a dtype at a level that promises none.
+        // A region equal to that of the enclosing cell needs no adapter. The output has the dtype of the enclosing
+        // region; if that is not fixed, f32, except for a root with a requested dtype at a level that promises none.
         let adapter = match run {
             _ if level == Level::O0 || run == surrounding => None,
             Region::AsIs => None,
@@ -297,7 +297,7 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
     said.into_iter().map(|(path, run, _, adapter)| (path, run, adapter)).collect()
 }
 
-/// What ops do by the lists of O1, O2 and level auto.
+/// Returns the treatment of ops by the lists of O1, O2 and level auto.
 fn rules_of_ops(policy: &Policy) -> std::sync::Arc<OpRules> {
     let low = policy.dtype;
     let counts =
@@ -352,7 +352,7 @@ proptest! {
         prop_assert_eq!(&adapters(&net), &applied.0);
         prop_assert_eq!(&bits(&net.call(&input()).unwrap()), &applied.2);
 
-        // Another policy replaces the first; its undo gives the first back, and the first's undo the network as written.
+        // Another policy replaces the first; its undo restores the first, and the first's undo the original network.
         let other = second.apply(&mut net).unwrap();
         let mut fresh = build(&tree, &mut Rng::seed(11));
         let _ = second.apply(&mut fresh).unwrap();
@@ -387,7 +387,7 @@ proptest! {
         prop_assert!(precast::precision::current().is_none(), "a region is left");
     }
 
-    /// The same laws with cost decisions, on machines of which nothing is known.
+    /// The same laws with cost decisions, on unknown machines.
     #[test]
     fn they_hold_where_speed_is_preferred(
         tree in trees(), policy_spec in policies(), (low, cast, call) in (0.1..3.0f64, 0.0..2.0f64, 0.0..20.0f64)
@@ -396,7 +396,7 @@ proptest! {
         let policy = Policy { prefer: Prefer::Speed, ..policy(&net, &policy_spec).policy };
         let written = (adapters(&net), parameters(&net), bits(&net.call(&input()).unwrap()));
         let (_, trace) = net.trace(|net| net.call(&input()));
-        // Nothing can be said of the time of a network without ops.
+        // The time of a network without ops cannot be predicted.
         if trace.ops.iter().all(|op| op.op == Op::Cast) {
             return Ok(());
         }
@@ -411,7 +411,7 @@ proptest! {
         applied.undo(&mut net).unwrap();
         prop_assert_eq!((adapters(&net), parameters(&net), bits(&net.call(&input()).unwrap())), written);
 
-        // Who is forced runs as without regard to time.
+        // Forced cells run as without `prefer: speed`.
         let plain = Policy { prefer: Prefer::Memory, ..policy }.plan(&net).unwrap();
         for (decision, plain) in plan.decisions.iter().zip(&plain.decisions) {
             let black = |entry: &Entry| entry.treatment == Treatment::Full;
@@ -422,14 +422,14 @@ proptest! {
     }
 }
 
-/// A machine that does everything in f32 in a nanosecond an element, and in 16 bit in `low`.
+/// Returns a machine that takes a nanosecond per element for everything in f32, and `low` in 16 bit.
 fn speeds(low: f64, cast: f64, call: f64) -> Speeds {
     let rates = |element, cast| rates(Rate { multiply_add: 0.0, element }, cast);
     let (host, f32, f16, bf16) = ("a machine".into(), rates(1.0, 0.0), rates(low, cast), rates(low, cast));
     Speeds { host, call, cache: 1e6, byte: 0.1, parallel: 1.0, f32, f16, bf16 }
 }
 
-/// Runs a network to which a plan was applied, and holds every op against the region of its cell. How many ops there were.
+/// Runs a network with an applied plan, and checks every op against the region of its cell. Returns the number of ops.
 fn holds(net: &Child, policy: &Policy, region: impl Fn(&str) -> Region) -> std::result::Result<usize, TestCaseError> {
     let (result, trace) = net.trace(|net| net.call(&input()));
     result.unwrap();
@@ -452,13 +452,13 @@ fn holds(net: &Child, policy: &Policy, region: impl Fn(&str) -> Region) -> std::
                 match policy.lists.op(op.op, low).map(|entry| entry.treatment) {
                     Some(Treatment::Low) => prop_assert_eq!(op.output, low),
                     Some(Treatment::Full) => prop_assert_eq!(op.output, DType::F32),
-                    // At O1 what a listed op returned is f32 again.
+                    // At O1 the result of a listed op is f32 again.
                     _ if policy.level == Level::O1 => prop_assert_eq!(op.output, DType::F32, "{}", op.path),
-                    // As it comes: what arrived is what leaves.
+                    // Unlisted: the output has the dtype of the input.
                     _ => prop_assert_eq!(op.inputs[0], op.output),
                 }
             }
-            // Nothing is lowered around it, so what arrives is f32.
+            // Nothing is lowered around it, so its inputs are f32.
             Region::AsIs => prop_assert_eq!(op.output, DType::F32, "{} under {:?}", op.path, region),
             other => panic!("a region that this test does not know: {other}"),
         }
@@ -466,7 +466,7 @@ fn holds(net: &Child, policy: &Policy, region: impl Fn(&str) -> Region) -> std::
     Ok(ran)
 }
 
-/// As many as take a second or two; `PROPTEST_CASES` overrides, as usual.
+/// Returns as many cases as take a second or two; `PROPTEST_CASES` overrides, as usual.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(2_000)
 }

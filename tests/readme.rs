@@ -1,4 +1,5 @@
-//! README.md shows what the program and the commands print. Its Rust is compiled as a doctest, and is `examples/quickstart.rs`.
+//! README.md shows the output of the program and the commands. Its Rust is compiled as a doctest, and is
+//! `examples/quickstart.rs`.
 
 use std::{
     fs,
@@ -48,7 +49,7 @@ fn block(document: &str, language: &str) -> String {
     found.next().unwrap_or_else(|| panic!("no block of {language}")).text
 }
 
-/// README.md, PERFORMANCE.md and so on, and the pages of the guide.
+/// Returns README.md, PERFORMANCE.md and so on, and the pages of the guide.
 fn documents() -> Vec<PathBuf> {
     let markdown = |folder: &Path| -> Vec<PathBuf> {
         let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -73,7 +74,7 @@ fn its_program_is_the_example() {
     assert_eq!(block(&read("README.md"), "rust").trim_end(), program.join("\n"));
 }
 
-/// Run by the test below in a process of its own, whose standard output is what the program prints.
+/// Run by the test below in a separate process, whose standard output is that of the program.
 #[test]
 #[ignore = "run by the_program_prints_what_it_shows"]
 fn the_program() {
@@ -91,7 +92,7 @@ fn the_program_prints_what_it_shows() {
     assert_eq!(block(&read("README.md"), "text"), printed);
 }
 
-/// In every document, what follows a line `$ precast ...` is what that command prints.
+/// In every document, the text after a line `$ precast ...` is the output of that command.
 #[test]
 fn commands_print_what_the_documents_show() {
     let mut compared = 0;
@@ -125,7 +126,7 @@ fn the_page_on_the_command_has_every_command() {
     assert!(missing.is_empty(), "docs/guide/the-command.md does not describe {missing:?}");
 }
 
-/// A policy that a document shows can be read, and so can a model and a run.
+/// A policy shown in a document can be read, and so can a model and a run.
 #[test]
 fn policies_in_the_documents_are_policies() {
     let documents = documents();
@@ -145,7 +146,7 @@ fn policies_in_the_documents_are_policies() {
     assert!(read_policies.count() >= 2);
 }
 
-/// What the tape keeps depends on shapes and dtypes alone, so it can be compared where times cannot.
+/// The bytes kept by the tape depend only on shapes and dtypes, so they can be compared where times cannot.
 #[test]
 fn half_precision_keeps_half_the_bytes() {
     let folder = command::Folder::new("readme");

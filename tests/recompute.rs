@@ -1,4 +1,5 @@
-//! Recomputed cells: outputs, gradients, dropout and running statistics as without, bit for bit, with less memory.
+//! Recomputed cells: outputs, gradients, dropout and running statistics are the same as without, bit for bit, with less
+//! memory.
 
 use std::ops::Range;
 
@@ -26,7 +27,7 @@ fn assert_same_option(a: Option<Tensor>, b: Option<Tensor>, what: &str) {
     }
 }
 
-/// Recomputes the cells at these depths. Returns how many there are.
+/// Recomputes the cells at these depths. Returns their number.
 fn recompute(net: &mut Child, depths: Range<usize>) -> usize {
     let mut count = 0;
     net.walk_mut(&mut |path, slot| {
@@ -37,7 +38,7 @@ fn recompute(net: &mut Child, depths: Range<usize>) -> usize {
     count
 }
 
-/// Two steps of gradient descent; after each, the loss, the gradients, and all parameters and buffers.
+/// Runs two steps of gradient descent; returns after each the loss, the gradients, and all parameters and buffers.
 fn two_steps(net: &Child, x: &Tensor, y: &Tensor) -> Vec<(Tensor, Grads, Vec<Tensor>)> {
     let mut optimizer = Sgd::new(net.params(), 0.01);
     let step = |_| {
@@ -49,7 +50,7 @@ fn two_steps(net: &Child, x: &Tensor, y: &Tensor) -> Vec<(Tensor, Grads, Vec<Ten
     (0..2).map(step).collect::<Result<Vec<_>>>().unwrap()
 }
 
-/// Trains two equal networks, of which one is recomputed, and compares all that comes out.
+/// Trains two equal networks, one of them recomputed, and compares all results.
 fn trains_alike(plain: &Child, lean: &Child, x: &Tensor, y: &Tensor, what: &str) {
     let (wanted, found) = (two_steps(plain, x, y), two_steps(lean, x, y));
     for (i, ((loss, grads, values), (lean_loss, lean_grads, lean_values))) in wanted.into_iter().zip(found).enumerate()
@@ -96,7 +97,8 @@ fn every_network_trains_alike_at_every_level() {
     }
 }
 
-/// A dropout, a batch norm that trains, a softmax and a custom cast: what torch and Transformer Engine get wrong.
+/// Makes a dropout, a batch norm that trains, a softmax and a custom cast: the cells that torch and Transformer Engine
+/// get wrong.
 fn block(seed: u64) -> Sequential {
     let rng = &mut Rng::seed(seed);
     sequential![
@@ -125,7 +127,7 @@ fn dropout_is_the_same_and_running_statistics_move_once() {
     assert!(!no_grad(|| lean.call(&x)).unwrap().is_tracked());
 }
 
-/// The backward pass runs in a region of another dtype, and long after the region of the forward pass was left.
+/// The backward pass runs in a region of another dtype, long after the region of the forward pass was left.
 #[test]
 fn the_precision_is_that_of_the_forward_pass() {
     let (plain, lean) = (Child::of(block(5)), Child::of(block(5)).recompute());
@@ -176,7 +178,7 @@ fn cells_with_several_inputs_and_outputs_are_recomputed() {
     }
 }
 
-/// A cell that stops a gradient, returns what it was given, reads a value to choose a branch, and holds a tensor.
+/// A cell that stops a gradient, returns its input, reads a value to choose a branch, and holds a tensor.
 #[derive(Cell, Debug)]
 struct Odd {
     inner: Child<Dense>,
@@ -201,7 +203,7 @@ fn odd_cells_are_recomputed() {
     for sign in [1.0, -1.0] {
         let back = |net: &Child<Odd>| {
             let x = random(&[2, 3], 5).mul(&Tensor::scalar(sign, DType::F32)).unwrap().requires_grad();
-            // The same tensor twice, off the tape first.
+            // The same tensor twice, first off the tape.
             let outputs = net.call_many(&[x.clone(), x.detach()]).unwrap();
             let loss = Tensor::stack(&outputs.iter().collect::<Vec<_>>(), 0).unwrap().sum_all().unwrap();
             let grads = loss.backward().unwrap();
@@ -212,7 +214,7 @@ fn odd_cells_are_recomputed() {
             assert_same(a, b, "output");
             assert_eq!(a.is_tracked(), b.is_tracked());
         });
-        // The input is used three times, twice inside of the cell: the sum has another order.
+        // The input is used three times, twice inside the cell: the order of the sum differs.
         for (a, b) in of_x.unwrap().to_f64().into_iter().zip(lean_of_x.unwrap().to_f64()) {
             assert!((a - b).abs() <= 2.0 * DType::F32.epsilon() * a.abs().max(1.0), "{a} against {b}");
         }
@@ -222,7 +224,7 @@ fn odd_cells_are_recomputed() {
     assert_eq!(lean.cell().seen.load(std::sync::atomic::Ordering::Relaxed), 2);
 }
 
-/// A cell of 16 bit that returns f32.
+/// A 16-bit cell that returns f32.
 #[derive(Cell, Debug)]
 struct Widening {
     inner: Child<Dense>,
@@ -241,7 +243,7 @@ fn a_widening_that_comes_out_is_cast_back_for_nothing() {
     let back = |net: &Child<Widening>| {
         let x = random(&[3, 5], 5).requires_grad();
         let y = net.call(&x).unwrap();
-        // Gradients meet at the 16-bit tensor, where each sum is rounded.
+        // Gradients accumulate at the 16-bit tensor, where each sum is rounded.
         let uses = (0..6).map(|seed| {
             let factor = random(&[3, 4], seed).cast(DType::Bf16);
             y.cast(DType::Bf16).mul(&factor).unwrap().cast(DType::F32).sum_all().unwrap()
@@ -265,7 +267,7 @@ fn errors_inside_name_the_cell() {
     assert!(plain.contains("`1`"), "{plain}");
 }
 
-/// Gradients of weights in f32, and the notice of f16 without a loss scale, are those of the first run, too.
+/// Gradients of weights in f32, and the warning about f16 without a loss scale, are those of the first run, too.
 #[test]
 fn what_else_a_plan_says_holds_in_the_second_run() {
     for level in ["O1", "O2"] {
@@ -347,11 +349,11 @@ fn an_exact_path_decides_about_recomputing_wherever_it_stands() {
     let others: Vec<String> = all.iter().filter(|path| *path != "4").cloned().collect();
     assert_eq!(again(&[many.clone(), kept.clone()]), others);
     assert_eq!(again(&[kept, many.clone()]), others);
-    // One that speaks of precision alone does not decide about this.
+    // A rule about precision alone does not decide about recomputation.
     assert_eq!(again(&[Rule::path("4", Run::Full).unwrap(), many]), all);
 }
 
-/// Bytes that the tape keeps of the bench networks: `cargo test --release --test recompute -- --nocapture bytes`.
+/// Bytes kept by the tape of the bench networks: `cargo test --release --test recompute -- --nocapture bytes`.
 #[test]
 fn bytes_kept_beside_o0() {
     for name in ["resnet18", "gpt"] {

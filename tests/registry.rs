@@ -1,4 +1,4 @@
-//! The kinds that files can name, and that each reads back as it was written.
+//! Kinds that files can name: each reads back as written.
 
 use precast::{
     io::{kinds, models},
@@ -81,7 +81,7 @@ fn every_kind_is_registered_once_and_covered_here() {
     assert_eq!(precast::layers::kinds().unwrap(), covered);
 }
 
-/// A cell without what stands in the maps inside of it.
+/// Returns a cell without the nested maps.
 fn outer(net: &str) -> String {
     let mut depth = 0;
     let outside = |c: &char| {
@@ -93,7 +93,7 @@ fn outer(net: &str) -> String {
     net.chars().filter(outside).collect()
 }
 
-/// `precast cells` shows what is found here.
+/// `precast cells` shows these results.
 #[test]
 fn every_kind_is_described() {
     for net in EVERY_KIND {
@@ -101,7 +101,7 @@ fn every_kind_is_described() {
         let info = kinds::describe(kind).unwrap();
         assert!(!info.about.is_empty() && !info.about.contains("[`"), "{kind}: {}", info.about);
         assert!(info.elsewhere.is_some(), "{kind} has no row in src/io/kinds/names.rs");
-        // A graph is not made up.
+        // No example is generated for a graph.
         let Some(example) = &info.example else {
             assert_eq!(kind, "GraphCell", "the documentation of {kind} has no `In files:`, and none could be made up");
             continue;
@@ -112,7 +112,7 @@ fn every_kind_is_described() {
             let name = &option.name;
             assert!(!option.takes.is_empty() && option.takes != "text", "{kind}: `{name}` takes {}", option.takes);
             assert_eq!(option.default.is_none(), option.required, "{kind}: the default of `{name}` is not known");
-            // The default changes nothing where it is written.
+            // Writing out the default changes nothing.
             if let Some(default) = option.default.as_ref().filter(|default| !default.is_null())
                 && !example.contains(&format!("{name}: "))
             {
@@ -120,7 +120,7 @@ fn every_kind_is_described() {
                 assert_eq!(models::to_yaml(&read(&written)).unwrap(), plain, "{written}");
             }
         }
-        // The options that the cell above has are among those found.
+        // The options of the cell above are among those found.
         for (name, _) in
             outer(net).split(", ").filter_map(|option| option.split_once(": ")).filter(|(name, _)| !name.contains('{'))
         {

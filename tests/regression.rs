@@ -1,5 +1,5 @@
-//! Targets that are numbers: they are split and shuffled as classes are, training follows closed forms, and what does not fit
-//! is refused.
+//! Numeric targets: they are split and shuffled as classes are, training follows closed forms, and mismatches are
+//! refused.
 
 use precast::{
     Child, DType, Error, ErrorKind, Policy, Result, Tensor,
@@ -11,17 +11,17 @@ use precast::{
     train::{FitOptions, History, Method, Score, SgdOptions, accuracy, fit, mean_squared_error},
 };
 
-/// Points of a sequence without pattern, from -1 to 1.
+/// Returns pseudo-random points from -1 to 1.
 fn points(n: usize) -> Vec<f32> {
     (1..=n).map(|i| (i as f32 * 0.618_034).fract() * 2.0 - 1.0).collect()
 }
 
-/// The same examples to train with and to test with.
+/// Returns the same examples for training and testing.
 fn both(data: Dataset) -> Split {
     Split { train: data.clone(), test: data }
 }
 
-/// Gradient descent with all examples in each step.
+/// Returns options for gradient descent with all examples in each step.
 fn descent(epochs: usize, lr: f64, momentum: f64) -> FitOptions {
     FitOptions {
         epochs,
@@ -44,7 +44,7 @@ fn close(met: f64, expected: f64, tolerance: f64) -> bool {
     (met - expected).abs() <= tolerance * expected.abs().max(1e-3)
 }
 
-/// The targets count the examples, so that each batch tells its order.
+/// The targets number the examples, so that each batch reveals its order.
 #[test]
 fn numbers_are_split_and_shuffled_as_classes_are() {
     for (n, size) in [(10, 3), (13, 4), (13, 5), (9, 4), (7, 1), (5, 8)] {
@@ -68,8 +68,8 @@ fn numbers_are_split_and_shuffled_as_classes_are() {
     assert_eq!(format!("{pairs:?}"), "Dataset(3 of shape [4] with targets of shape [3, 2])");
 }
 
-/// One weight w, all examples in each step: w - w* shrinks by the factor 1 - 2 lr mean(x²), where w* = sum(x y) / sum(x²), and
-/// the loss is that of w* plus mean(x²) (w - w*)².
+/// One weight w, all examples in each step: w - w* shrinks by the factor 1 - 2 lr mean(x²), where w* = sum(x y) /
+/// sum(x²), and the loss is that of w* plus mean(x²) (w - w*)².
 #[test]
 fn a_slope_is_learnt_as_its_closed_form_says() {
     let (x, noise) = (points(40), points(80));
@@ -100,7 +100,7 @@ fn a_slope_is_learnt_as_its_closed_form_says() {
     assert!(close(weights(&net)[0], error_after(30).0, 1e-5), "{} {}", weights(&net)[0], error_after(30).0);
 }
 
-/// The solution of a small system of linear equations, by elimination.
+/// Solves a small system of linear equations by elimination.
 fn solve<const N: usize>(mut a: [[f64; N]; N], mut b: [f64; N]) -> [f64; N] {
     for i in 0..N {
         for row in i + 1..N {
@@ -116,7 +116,7 @@ fn solve<const N: usize>(mut a: [[f64; N]; N], mut b: [f64; N]) -> [f64; N] {
     b
 }
 
-/// Three weights and a bias end at the solution of the normal equations.
+/// Three weights and a bias converge to the solution of the normal equations.
 #[test]
 fn a_plane_is_learnt_as_least_squares_say() {
     let n = 60;
@@ -159,7 +159,7 @@ net:
   - {kind: Dense, in_features: 32, out_features: 2}
 ";
 
-/// Half a wave of a sine and a parabola.
+/// Returns half a wave of a sine and a parabola.
 fn curve() -> Split {
     let x = points(600);
     let y = x.iter().flat_map(|x| [(3.0 * x).sin(), x * x]).collect();
@@ -201,7 +201,7 @@ fn a_run_is_shown_by_its_squared_error() {
     let epoch = serde_json::to_value(&history.epochs[0]).unwrap();
     assert_eq!(epoch["mean_squared_error"], score.mean_squared_error().unwrap());
     assert!(epoch.get("accuracy").is_none(), "{epoch}");
-    // One run of each kind in a table: a column that says neither.
+    // One run of each kind in a table: a column that fits both.
     let mut classes = history.clone();
     classes.epochs[0].score = Score::of_accuracy(0.5);
     let table = runs_table(&[("a", &history), ("b", &classes)].map(|(name, history)| TrainingRun { name, history }));

@@ -1,5 +1,4 @@
-//! Training runs with folders of their own: the bits of a run do not depend on how often it was stopped, and what does not
-//! belong together is refused.
+//! Training runs with folders: the bits of a run do not depend on how often it was stopped, and mismatches are refused.
 
 use std::{
     fs,
@@ -27,7 +26,7 @@ mod metrics;
 use folder::Folder;
 use metrics::metrics;
 
-/// A network with running statistics and dropout on the digits.
+/// A network with running statistics and dropout for the digits.
 const MODEL: &str = "
 version: 1
 input: [64]
@@ -88,8 +87,8 @@ fn a_run_that_is_stopped_at_any_step_ends_with_the_same_bits_and_metrics() {
     }
 }
 
-/// Fifty stops, each of a run of its own: in f32, bf16, f16 with a loss scale that overflows at first, and with bf16 weights
-/// that are rounded by chance or by Kahan's compensation.
+/// Fifty stops, each of a separate run: in f32, bf16, f16 with a loss scale that overflows at first, and with bf16
+/// weights rounded stochastically or with Kahan compensation.
 #[test]
 fn a_run_that_is_stopped_once_at_a_random_step_ends_with_the_same_bits() {
     let mut rng = ChaCha8Rng::seed_from_u64(20);
@@ -131,7 +130,7 @@ fn a_run_that_is_stopped_once_at_a_random_step_ends_with_the_same_bits() {
     }
 }
 
-/// Of 16-bit weights without masters the file of weights has the bits; the network predicts by them.
+/// Without masters, the weight file has the bits of the 16-bit weights, and the network predicts with them.
 #[test]
 fn parameters_are_stored_as_the_file_says() {
     use precast::io::weights;
@@ -168,7 +167,7 @@ fn parameters_are_stored_as_the_file_says() {
         assert_eq!(Some(right.count() as f64 / labels.len() as f64), best.accuracy(), "{storage}");
     }
 
-    // Without a policy that lowers, there is no low dtype but the one that is said.
+    // Without a policy that lowers, the only low dtype is an explicit one.
     let of = |policy: &str, storage: &str| {
         Run::begin(&file(policy, &format!(", storage: {storage}")), model(0), Folder::to_come("stored-or-not"))
     };
@@ -189,7 +188,7 @@ fn dense(inputs: usize, outputs: usize) -> Model {
     Model::new(Dense::new(inputs, outputs, &mut Rng::seed(0))).input([inputs])
 }
 
-/// Seconds since 1970, four a second: the first 50 are told from the rest, which f32 could not do.
+/// Seconds since 1970, four per second: the first 50 are distinguished from the rest, which f32 could not do.
 #[test]
 #[cfg(feature = "data")]
 fn numbers_keep_their_digits_until_they_are_standardized() {
@@ -224,14 +223,15 @@ fn numbers_keep_their_digits_until_they_are_standardized() {
                  `standardize: true` they stay apart";
     assert!(run.notes().len() == 1 && run.notes()[0].ends_with(words), "{:?}", run.notes());
     drop(run);
-    // What another file of tests has is told as well.
+    // Notes on a separate test file are reported as well.
     data.write("test.csv", "time,side\n1700001000,a\n1700001000.5,b\n");
     let to = Folder::to_come("seconds-test");
     let run = begin(&text(false, &format!(", test: {}", data.at("test.csv").display())), &to).unwrap();
     assert!(run.notes().len() == 2 && run.notes()[1].contains("test.csv: column 1"), "{:?}", run.notes());
 }
 
-/// The score is that of the targets in the file: of a constant prediction the variance, which f32 would change by thousands.
+/// The score is that of the targets in the file: for a constant prediction the variance, which f32 would change by
+/// thousands.
 #[test]
 #[cfg(feature = "data")]
 fn scores_are_of_the_targets_in_the_file() {
@@ -243,12 +243,12 @@ fn scores_are_of_the_targets_in_the_file() {
         let value = if name.ends_with("bias") { 1.7e9 } else { 0.0 };
         param.set(&precast::Tensor::full(&param.shape(), value, precast::DType::F32)).unwrap();
     }
-    // f32 has 1700000000.
+    // f32 represents 1700000000.
     let error = mean_squared_error(&net, &data, 2).unwrap();
     assert!((error - (100.0 + 400.0 + 900.0) / 3.0).abs() < 1e-6, "{error}");
 }
 
-/// Its network knows other pixels.
+/// Its network was trained on other pixels.
 #[test]
 #[cfg(feature = "data")]
 fn a_run_of_other_pixels_is_refused() {
@@ -276,7 +276,7 @@ fn a_run_of_other_pixels_is_refused() {
         go_on(&mut run);
         drop(run);
         Predictor::of_folder(&to, dense(inputs, 2)).unwrap();
-        // As it was written before.
+        // As written by an earlier version.
         let mut about: Value = serde_json::from_str(&fs::read_to_string(to.at("about.json")).unwrap()).unwrap();
         about.as_object_mut().unwrap().remove("pixels").unwrap();
         to.write("about.json", &about.to_string());
@@ -367,7 +367,7 @@ fn targets_are_standardized_for_training_alone() {
     );
 }
 
-/// Every number of the compute weights is that of the masters, rounded once, where the cell runs low.
+/// Every number of the compute weights is that of the masters, rounded once, if the cell runs low.
 #[test]
 fn weights_are_exported_as_masters_as_cells_compute_and_as_both() {
     use precast::{io::weights, rewrite::SaveMode};
@@ -402,7 +402,7 @@ fn weights_are_exported_as_masters_as_cells_compute_and_as_both() {
     let _ = weights::load_with(&net, to.join("both.safetensors"), &options).unwrap();
     assert_eq!(net.params().iter().next().unwrap().1.value().to_f64(), best["0.weight"].to_f64());
 
-    // What the dtype cannot hold is not written.
+    // Numbers beyond the range of the dtype are not written.
     let huge = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
     huge.cell().weight.set(&Tensor::full(&[1, 1], 1e6, DType::F32)).unwrap();
     let plan = Policy::named("o2").unwrap().plan(&huge).unwrap();
@@ -443,7 +443,7 @@ fn two_runs_never_share_a_folder() {
     assert!(Run::begin(&file("o1", ""), model(0), &to).is_err());
     Run::resume(&to, model(0)).unwrap();
 
-    // What is left of a run that was killed while it began is in nobody's way.
+    // The remains of a run killed while it began do not get in the way.
     let begun = Folder::to_come("begun");
     fs::create_dir_all(&begun).unwrap();
     for name in ["policy.yaml", "plan.txt", ".precast-1-2.tmp"] {
@@ -534,7 +534,7 @@ fn weights_and_files_that_changed_predict_nothing() {
     assert!(error.to_string().contains("the run is over, and its checkpoints are gone"), "{error}");
 }
 
-/// Rules know the file in which they were written, and the folder has a copy.
+/// Rules record the file they were written in, and the folder has a copy.
 #[test]
 fn a_run_under_a_policy_with_rules_goes_on() {
     let policies = Folder::to_come("policies");
@@ -549,7 +549,7 @@ fn a_run_under_a_policy_with_rules_goes_on() {
     assert_eq!(go_on(&mut Run::resume(&to, model(0)).unwrap()), Ended::Done);
 }
 
-/// What is allowed, and probably not meant, is said.
+/// Allowed but probably unintended settings are noted.
 #[test]
 fn notes_tell_of_classes_that_are_not_there_and_of_a_run_that_begins_again() {
     let to = Folder::to_come("notes");
@@ -603,7 +603,7 @@ fn a_damaged_checkpoint_gives_way_to_the_one_before_it_and_a_cut_line_to_nothing
     assert_eq!(Run::resume(&to, model(0)).unwrap_err().kind(), ErrorKind::Weights);
 }
 
-/// A learning rate of almost nothing: no score becomes better than the first.
+/// A tiny learning rate: no score is better than the first.
 #[test]
 fn patience_ends_a_run_that_does_not_become_better() {
     let to = Folder::to_come("patience");
@@ -668,7 +668,7 @@ fn model_and_data_that_do_not_go_together_are_refused_before_anything_is_written
     assert!(!to.exists());
 }
 
-/// Files with a mistake, and what is said of it.
+/// Files with a mistake, and the messages.
 #[test]
 fn mistakes_in_run_files_have_a_place_and_a_remedy() {
     let good = "version: 1\nmodel: mlp\npolicy: o2\ndata: digits\n";
@@ -753,7 +753,7 @@ fn what_is_written_is_read_again() {
     }
 }
 
-/// The names that the reader allows at a place, by the message about one that it does not know.
+/// Returns the names that the reader allows at a position, from its message about an unknown one.
 fn allowed(text: &str) -> Vec<String> {
     let message = RunFile::parse(text, "run.yaml").expect_err(text).to_string();
     let first = message.lines().next().unwrap();

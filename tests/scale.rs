@@ -1,4 +1,5 @@
-//! The loss scale: its bounds, its file form, and the training step. What other systems do is in tests/scalers.
+//! The loss scale: its bounds, its file form, and the training step. Comparisons with other systems are in
+//! tests/scalers.
 
 use precast::{
     Adam, DType, LossScale, Op, Optimizer, Outcome, Param, Result, Sgd, Tensor,
@@ -14,7 +15,7 @@ fn unbounded(init: f32, factor: f64, interval: u32) -> LossScaleSpec {
     LossScaleSpec::Dynamic(DynamicScale { init, growth, backoff, interval, max: f32::MAX, ..DynamicScale::default() })
 }
 
-/// What stands in place of TensorFlow's argument `loss_scale`.
+/// Accepted values in place of TensorFlow's argument `loss_scale`.
 #[test]
 fn a_loss_scale_is_given_as_a_word_a_number_or_itself() {
     fn of(given: impl IntoLossScale) -> Result<LossScale> {
@@ -28,7 +29,7 @@ fn a_loss_scale_is_given_as_a_word_a_number_or_itself() {
     }
     assert_eq!(of(1).unwrap().value(), 1.0);
     assert_eq!(of(0.1_f32 + 1.0).unwrap().value(), 1.1);
-    // What a loss scale of one's own may be, it may be here, and its state comes along.
+    // A user's own loss scale is accepted, along with its state.
     let mut own = LossScale::dynamic();
     own.adjust(false);
     assert_eq!(of(own.clone()).unwrap(), own);
@@ -99,7 +100,7 @@ impl Net {
         [("a".to_string(), self.a.clone()), ("b".to_string(), self.b.clone())].into_iter().collect()
     }
 
-    /// `a * x + b * y` in a dtype.
+    /// Computes `a * x + b * y` in a dtype.
     fn loss(&self, x: f64, y: f64, dtype: DType) -> Result<Tensor> {
         let times = |p: &Param, x: f64| p.tensor().cast(dtype).matmul(&Tensor::full(&[1, 1], x, dtype));
         times(&self.a, x)?.add(&times(&self.b, y)?)
@@ -124,7 +125,7 @@ fn a_step_divides_the_scale_out_of_the_gradients() {
     }
 }
 
-/// 2^-20 times 2^-6 is below half of f16's least number, 2^-24, and is lost without a scale.
+/// 2^-20 times 2^-6 is below half of f16's smallest number, 2^-24, and is lost without a scale.
 #[test]
 fn a_scale_saves_a_gradient_that_underflows_in_f16() {
     let small = |scale: &LossScale| -> Result<f64> {
@@ -176,7 +177,8 @@ fn scaled_gradients_say_their_scale_and_how_many_are_left() {
     assert_eq!((grads.scale(), grads.len(), grads.is_empty()), (8.0, 0, true));
 }
 
-/// Gradients of two losses are blamed on the scale where both losses are finite, and on the losses where one is not.
+/// Non-finite gradients of two losses are attributed to the scale if both losses are finite, and to the losses if one
+/// is not.
 #[test]
 fn a_sum_with_a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
     let w = Param::new(Tensor::scalar(1.0, DType::F32));
@@ -222,7 +224,7 @@ fn a_penalty_on_gradients_is_computed_without_the_scale() {
     }
 }
 
-/// A gradient of 65536 is infinite in f16. The penalty is infinite by the scale, and not by the network.
+/// A gradient of 65536 is infinite in f16. The penalty is infinite because of the scale, not because of the network.
 #[test]
 fn a_penalty_that_overflows_shrinks_the_scale() {
     let w = Param::new(Tensor::scalar(3.0, DType::F32));
@@ -242,7 +244,7 @@ fn a_penalty_that_overflows_shrinks_the_scale() {
     let Outcome::Skipped { cause: Cause::Overflow { scale: at, .. } } = step(&mut scale, 1.0) else { panic!() };
     assert_eq!((at, scale.value(), w.value().item().unwrap()), (65536.0, 32768.0, 3.0));
     assert_eq!(step(&mut scale, 1.0), Outcome::Stepped);
-    // A loss that is itself infinite is not blamed on the scale.
+    // A loss that is itself infinite is not attributed to the scale.
     let Outcome::Skipped { cause: Cause::Loss } = step(&mut scale, 1e5) else { panic!() };
     assert_eq!(scale.value(), 32768.0);
 }
@@ -260,7 +262,7 @@ fn overflow_skips_names_the_parameter_and_shrinks_the_scale() {
     assert_eq!((net.values(), scale.value()), ([1.0, 1.0], 16384.0));
     let outcome = scale.step(&mut optimizer, net.loss(0.25, 2.0, DType::F16).unwrap()).unwrap();
     assert_eq!((outcome, scale.value()), (Outcome::Stepped, 16384.0));
-    // Adam's first step is the learning rate against the sign of the gradient, whatever the scale was.
+    // Adam's first step is the learning rate against the sign of the gradient at any scale.
     for value in net.values() {
         assert!((value - 0.9).abs() < 1e-6, "{value}");
     }
@@ -279,7 +281,7 @@ fn the_norm_is_that_of_the_gradients_as_they_are_read() {
     assert_eq!([&net.a, &net.b].map(|p| grads.get(p).unwrap().item().unwrap()), [f64::INFINITY, 1024.0]);
 }
 
-/// As clipping of one's own may do.
+/// As custom clipping may do.
 #[test]
 fn a_gradient_that_was_replaced_is_looked_at_again() {
     for mut scale in [LossScale::none(), LossScale::fixed(8.0).unwrap(), LossScale::dynamic()] {
@@ -308,7 +310,7 @@ fn a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
 
 #[test]
 fn what_cannot_recover_is_called_stalled() {
-    // A loss that is not finite: no scale helps.
+    // A non-finite loss: no scale helps.
     let stalls = |mut scale: LossScale, x: f64| {
         let net = Net::new();
         let mut optimizer = Sgd::new(net.params(), 0.5);
@@ -343,7 +345,7 @@ fn what_cannot_recover_is_called_stalled() {
     scale.adjust(true);
     assert_eq!(scale.state().skipped, 0, "one finite step ends the row");
 
-    // A scale that still falls is waited for: 2^30 is 1 after thirty steps. One that cannot fall is not.
+    // A scale that can still fall is given time: 2^30 is 1 after thirty steps. One that cannot fall is not.
     for (backoff, stalled) in [(0.5, 31), (1.0, 20)] {
         let bounds = DynamicScale { init: 2f32.powi(30), max: f32::MAX, backoff, ..DynamicScale::default() };
         let mut scale = LossScale::new(LossScaleSpec::Dynamic(bounds)).unwrap();
@@ -384,7 +386,7 @@ fn what_trains_nothing_is_an_error_that_says_what_is_missing() {
     let weight = Param::new(Tensor::ones(&[2], DType::F32));
     let params = || -> Params { [("fc.weight".to_string(), weight.clone())].into_iter().collect() };
     let mut optimizer = Sgd::new(params(), 0.1);
-    // A loss that is a constant.
+    // A constant loss.
     let losses = [
         precast::no_grad(|| weight.tensor().sum_all()).unwrap(),
         weight.value().sum_all().unwrap(),
@@ -397,7 +399,7 @@ fn what_trains_nothing_is_an_error_that_says_what_is_missing() {
             assert!(error.to_string().contains("depends on no parameter: was it computed under `no_grad`"), "{error}");
         }
     }
-    // A loss of another network, and gradients that another optimizer took.
+    // A loss of another network, and gradients already taken by another optimizer.
     let other = Param::new(Tensor::ones(&[2], DType::F32));
     let loss = other.tensor().sum_all().unwrap();
     let named = "none of the optimizer's parameters, the first of which is `fc.weight`, has a gradient";

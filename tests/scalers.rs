@@ -1,7 +1,7 @@
-//! The loss scale beside those of other systems, by what was recorded of them, one file for each system; and under load.
+//! The loss scale compared with recordings of other systems, one file per system; and under load.
 //!
-//! A case is compared with what was recorded. Where COMPARE.md has a difference on purpose, the test computes by
-//! that rule what has to come out, in plain arithmetic, and compares with that.
+//! A case is compared with the recording. Where COMPARE.md lists an intentional difference, the test computes the
+//! required result by that rule, in plain arithmetic, and compares with that.
 
 #[path = "scalers/deepspeed.rs"]
 mod deepspeed;

@@ -1,4 +1,4 @@
-//! Gradients on the tape: what they are of, what they cost, and what refuses them. `gradients` checks every op.
+//! Gradients on the tape: their values, their cost, and refusals. `gradients` checks every op.
 
 use precast::{Backward, CustomOp, GridPadding, Interpolation, Reduction, gradcheck, prelude::*, twice_differentiable};
 
@@ -6,7 +6,7 @@ fn vector(x: &[f64]) -> Tensor {
     Tensor::from_vec(x.to_vec(), &[x.len()]).unwrap()
 }
 
-/// The one gradient of a scalar, on the tape.
+/// Returns the one gradient of a scalar, on the tape.
 fn slope(y: &Tensor, x: &Tensor) -> Tensor {
     y.gradients_on_tape(&[x]).unwrap().swap_remove(0).expect("it depends on x")
 }
@@ -29,7 +29,7 @@ fn derivatives_of_every_order_follow_from_each_other() {
     }
 }
 
-/// `d³/dx³` of a network of several ops, against central differences of the second derivative.
+/// `d³/dx³` of a network of several ops, compared with central differences of the second derivative.
 #[test]
 fn third_derivatives_of_formulas_and_products() {
     let weight = Tensor::from_vec(vec![0.3, -0.7, 0.5, 0.2, 0.9, -0.4], &[2, 3]).unwrap();
@@ -90,7 +90,7 @@ fn without_the_scope_it_is_an_error_that_says_what_to_do() {
         error.to_string(),
         "Sum: backward: its call was not kept; compute what is to be differentiated twice within `twice_differentiable`"
     );
-    // A gradient that was taken outside can be differentiated once.
+    // A gradient taken outside can be differentiated once.
     let y = twice_differentiable(|| x.exp()?.sum_all()).unwrap();
     let first = slope(&y, &x).sum_all().unwrap();
     first.backward().unwrap();
@@ -121,7 +121,7 @@ fn an_op_without_a_second_derivative_is_named() {
         "GridSampler2d: backward: has no second derivative; sampling by a grid has none, all other ops of the \
          catalogue have one"
     );
-    // What no gradient passes through does not matter.
+    // Paths without a gradient do not matter.
     let z = twice_differentiable(|| y.detach().add(&x.square()?.sum_all()?)).unwrap();
     assert_eq!(slope(&z, &x).to_f64(), [2.0, 2.0]);
 }
@@ -180,7 +180,7 @@ fn low_precision_rounds_as_the_forward_pass_does() {
     }
 }
 
-/// The smooth step `x² (3 - 2x)`; its gradient is written with ops in one of the two.
+/// The smooth step `x² (3 - 2x)`; in one of the two its gradient is written with ops.
 #[derive(Clone)]
 struct Step<const WRITTEN: bool>;
 

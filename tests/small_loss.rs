@@ -1,4 +1,4 @@
-//! A loss so small that its gradients underflow in f16: what a loss scale is for, and what happens without one.
+//! A loss so small that its gradients underflow in f16: the purpose of a loss scale, and the effect of its absence.
 
 use precast::{cell::CastOf, data::digits, observe, prelude::*, scale::Cause, sequential, train};
 
@@ -7,8 +7,8 @@ fn net() -> Child {
     sequential![Flatten::default(), Dense::new(64, 32, rng), ReLU, Dense::new(32, 10, rng)].into()
 }
 
-/// Trains on the digits with the loss times 1e-6 and the learning rate times 1e6. Returns the accuracy on others, and the share
-/// of gradients that were 0 in the first step.
+/// Trains on the digits with the loss times 1e-6 and the learning rate times 1e6. Returns the accuracy on others, and
+/// the share of gradients that were 0 in the first step.
 fn learn(seed: u64, level: Level, dtype: DType, mut scale: LossScale) -> Result<(f64, f64)> {
     let data = digits()?.split(1200, seed)?;
     let mut net = net();
@@ -50,7 +50,7 @@ fn with_a_scaler_f16_learns_as_f32_does_and_without_it_does_not() {
     assert!(bare < 0.3 && zeros > 0.9, "{bare}, {zeros}");
 }
 
-/// A network with one step of its loss.
+/// Makes a network, and one loss of it.
 fn one(dtype: DType, scaler: &str) -> (Child, Tensor) {
     let mut net = net();
     let text = format!("version: 1\nlevel: O2\ndtype: {dtype}\nscaler: {scaler}\n");
@@ -74,7 +74,7 @@ fn a_policy_can_require_a_scaler() {
     assert_eq!(before, after);
     // With any scale it is trained.
     assert_eq!(LossScale::fixed(1.0).unwrap().step(&mut optimizer, &loss).unwrap(), Outcome::Stepped);
-    // Another policy takes the requirement back, and so does undo.
+    // Another policy withdraws the requirement, and so does undo.
     let _applied = Policy::new(Level::O2, DType::F16).unwrap().apply(&mut net).unwrap();
     optimizer.update(&loss.backward().unwrap()).unwrap();
     let (mut net, loss) = one(DType::F16, "required");
@@ -85,7 +85,7 @@ fn a_policy_can_require_a_scaler() {
     Sgd::new(net.params(), 0.1).update(&loss.backward().unwrap()).unwrap();
 }
 
-/// What the child process of the next test runs; by itself it proves nothing.
+/// Body of the child process of the next test; by itself it proves nothing.
 #[test]
 fn trains_three_steps_without_a_scaler() {
     for dtype in [DType::F16, DType::Bf16] {
@@ -95,7 +95,7 @@ fn trains_three_steps_without_a_scaler() {
             optimizer.update(&loss.backward().unwrap()).unwrap();
         }
     }
-    // An f16 region of code, and weights that are stored in f16.
+    // An f16 region in code, and weights stored in f16.
     let net = net();
     let x = Tensor::ones(&[4, 8, 8], DType::F32);
     let region = Autocast::new("torch-2.15-cuda").unwrap().dtype(DType::F16);
@@ -106,7 +106,7 @@ fn trains_three_steps_without_a_scaler() {
     Sgd::new(net.params(), 0.1).update(&loss.backward().unwrap()).unwrap();
 }
 
-/// Without the feature `tracing`, whose events `tests/events.rs` has.
+/// Without the feature `tracing`, whose events are tested in `tests/events.rs`.
 #[test]
 #[cfg(not(feature = "tracing"))]
 fn it_is_told_once_for_each_optimizer() {
@@ -120,10 +120,10 @@ fn it_is_told_once_for_each_optimizer() {
     assert!(told.iter().all(|line| line.contains("gradients of `1` come through ops in float16")), "{said}");
 }
 
-/// The parameter in which a skipped step was first seen says little of where it began.
+/// The parameter in which a skipped step was first noticed hardly reveals its origin.
 #[test]
 fn the_op_in_which_an_overflow_began_is_found() {
-    // In the backward pass, where the scaled gradient of the mean does not fit.
+    // In the backward pass, where the scaled gradient of the mean overflows.
     let (net, _) = one(DType::F16, "advised");
     let mut optimizer = Sgd::new(net.params(), 0.1);
     let x = Tensor::ones(&[4, 8, 8], DType::F32);
@@ -135,7 +135,7 @@ fn the_op_in_which_an_overflow_began_is_found() {
     let found = found.unwrap();
     assert_eq!((found.op, found.backward, found.came_in), (Op::Cast, true, false), "{found}");
     assert_eq!(found.cast, Some((CastOf::Gradient, DType::F16)));
-    // In the forward pass of a cell: 300 * 300 is no f16.
+    // In the forward pass of a cell: 300 * 300 overflows f16.
     let make = || -> Child {
         let mut dense = Dense::new(1, 1, &mut Rng::seed(1));
         dense.bias = None;
@@ -175,7 +175,7 @@ fn the_op_in_which_an_overflow_began_is_found() {
     let input = found(&net, 1e5);
     assert_eq!(input.cast, Some((CastOf::CellInput, DType::F16)));
     assert!(input.to_string().ends_with("the input of the root cell is too large for float16"), "{input}");
-    // What comes in is told apart; outside of a search nothing is looked at.
+    // Inputs are distinguished; outside of a search nothing is examined.
     let came = found(&net, f64::NAN);
     assert!(came.came_in && came.cell.is_empty(), "{came}");
     let (_, events) = observe::watch(|| net.call(&Tensor::full(&[1, 1], 300.0, DType::F32)));

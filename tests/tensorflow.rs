@@ -1,5 +1,5 @@
-//! The painting of graphs against TensorFlow's: the graphs of its own tests and others, with the changed types and the casts
-//! that its rewrite gave.
+//! The painting of graphs compared with TensorFlow's: the graphs of its own tests and others, with the changed types
+//! and the casts that its rewrite produced.
 
 #[path = "common/golden.rs"]
 mod golden;
@@ -25,8 +25,8 @@ use precast::{
 use serde_json::{Value, json};
 use tally::Tally;
 
-/// What a rewrite changed: the new types by node and attribute, the casts by name with what they read, and the new inputs of
-/// nodes.
+/// Changes made by a rewrite: the new types by node and attribute, the casts by name with their inputs, and the new
+/// inputs of nodes.
 #[derive(Debug, Default, PartialEq)]
 struct Rewritten {
     types: BTreeMap<(String, String), String>,
@@ -42,7 +42,7 @@ fn texts(value: &Value) -> Vec<String> {
     value.as_array().map_or(vec![], |all| all.iter().map(text).collect())
 }
 
-/// `node` and `node:1`; `None` for an edge of control.
+/// Parses `node` and `node:1`; `None` for a control edge.
 fn port(input: &str) -> Option<(&str, usize)> {
     match input.rsplit_once(':') {
         _ if input.starts_with('^') => None,
@@ -51,10 +51,10 @@ fn port(input: &str) -> Option<(&str, usize)> {
     }
 }
 
-/// A recorded graph, with batch norms of the first version made into those of the second, as the rewrite does first.
+/// A recorded graph, with batch norms of the first version converted to the second, as the rewrite does first.
 struct Recorded {
     graph: TypeGraph,
-    /// The attributes that only the second version has: the rewrite reports them as changed, without painting them.
+    /// Attributes that only the second version has: the rewrite reports them as changed, without painting them.
     added: BTreeSet<(String, String)>,
 }
 
@@ -102,7 +102,7 @@ fn read(nodes: &[Value], preserved: &BTreeSet<String>) -> Recorded {
     Recorded { graph, added }
 }
 
-/// What the recorded machine can run, op by op. Another folder of cases, of the same machine, may lack the table.
+/// Capabilities of the recorded machine, op by op. Another folder of cases, of the same machine, may lack the table.
 static OP_SUPPORT: LazyLock<Value> = LazyLock::new(|| {
     golden("tensorflow/op_support.json").unwrap_or_else(|| {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens/tensorflow/op_support.json");
@@ -110,7 +110,7 @@ static OP_SUPPORT: LazyLock<Value> = LazyLock::new(|| {
     })
 });
 
-/// What the recorded machine can run in a low dtype.
+/// Returns the capabilities of the recorded machine in a low dtype.
 fn device(low: DType) -> Device {
     let ops = OP_SUPPORT["ops"].as_object().unwrap().iter().filter(|(_, op)| op["registered"] == true);
     let ops = ops.map(|(name, op)| {
@@ -126,14 +126,14 @@ fn device(low: DType) -> Device {
     Device::of(ops)
 }
 
-/// The lists of a recorded setting: `bf16`, `fp16`, `fp16_LEVEL`, `fp16_DENYLIST_ADD=Tanh,INFERLIST_REMOVE=Tanh`. `None` for
-/// one that is not known.
+/// Returns the lists of a recorded setting: `bf16`, `fp16`, `fp16_LEVEL`,
+/// `fp16_DENYLIST_ADD=Tanh,INFERLIST_REMOVE=Tanh`. `None` for an unknown one.
 fn lists(setting: &str) -> Option<GraphLists> {
     let (mode, rest) = setting.split_once('_').unwrap_or((setting, ""));
     let (pack, low) = if mode == "bf16" { ("bf16", DType::Bf16) } else { ("cpu", DType::F16) };
     let mut lists = GraphLists::of_pack(&Pack::named(&format!("tensorflow-2.21-{pack}")).unwrap(), low).unwrap();
     if rest.contains('=') {
-        // What is removed first can be added to another list.
+        // Names removed first can be added to another list.
         let mut changes: Vec<(&str, &str)> = rest.split(',').map(|change| change.split_once('=').unwrap()).collect();
         changes.sort_by_key(|(key, _)| !key.ends_with("_REMOVE"));
         for (key, op) in changes {
@@ -152,7 +152,7 @@ fn lists(setting: &str) -> Option<GraphLists> {
     Some(lists.level(level).unwrap())
 }
 
-/// Our rewrite in TensorFlow's words.
+/// Returns our rewrite in TensorFlow's terms.
 fn ours(recorded: &Recorded, nodes: &[Value], painting: &Painting) -> Rewritten {
     let graph = &recorded.graph;
     let mut said = Rewritten::default();
@@ -209,7 +209,7 @@ fn theirs(rewrite: &Value) -> Rewritten {
     said
 }
 
-/// Errors that say the same: TensorFlow's words, and the kind and the words of ours.
+/// Equivalent errors: TensorFlow's message, and the kind and the message of ours.
 const SAME_ERRORS: &[(&str, ErrorKind, &str)] = &[
     ("Failed to set type attribute", ErrorKind::Value, "would have to run low and has a port that is always f32"),
     ("Op lists have conflicting entries", ErrorKind::List, "list of ops, too"),
@@ -295,7 +295,7 @@ fn rewritten_graphs() {
     tally.close();
 }
 
-/// The types of the inputs and outputs of ops, by op, as other graphs were recorded.
+/// The types of the inputs and outputs of ops, by op, from other recorded graphs.
 struct Ports(HashMap<String, (Value, Value)>);
 
 impl Ports {
@@ -304,8 +304,9 @@ impl Ports {
         Ports(nodes.map(|n| (text(&n["op"]), (n["in_ports"].clone(), n["out_ports"].clone()))).collect())
     }
 
-    /// The nodes of a graph of the whole pipeline, for which ports were not recorded, with their ports, and the names of those
-    /// that are preserved: the ends of the graph. `None` where an op has more types than can be told apart.
+    /// Completes the nodes of a graph of the whole pipeline, for which ports were not recorded, with their ports, and
+    /// returns them with the names of the preserved ones, the ends of the graph. `None` if an op has more types than
+    /// can be distinguished.
     fn complete(&self, nodes: &[Value]) -> Option<(Vec<Value>, Value)> {
         let read: BTreeSet<String> = nodes
             .iter()
@@ -327,8 +328,8 @@ impl Ports {
         Some((completed, ends))
     }
 
-    /// An op with one type has it at all ports. One with `T` and an index type reads its indices last, as `Sum` and
-    /// `Transpose` do.
+    /// Infers the ports of an op: one type applies to all ports. An op with `T` and an index type reads its indices
+    /// last, as `Sum` and `Transpose` do.
     fn of_types(node: &Value, inputs: usize) -> Option<(Value, Value)> {
         let types: Vec<&String> = node["types"].as_object()?.keys().collect();
         let outs = if node["op"] == "_Retval" { json!([]) } else { json!([types.first()?]) };
@@ -340,7 +341,7 @@ impl Ports {
     }
 }
 
-/// The pack that has the lists of a recorded mode.
+/// Returns the pack with the lists of a recorded mode.
 fn pack_of(mode: &str) -> Option<(&'static str, DType)> {
     match mode {
         "CUDA (cuda>=9010,cudnn>=8000)" => Some(("tensorflow-2.21-fp16", DType::F16)),
@@ -353,8 +354,8 @@ fn pack_of(mode: &str) -> Option<(&'static str, DType)> {
     }
 }
 
-/// What is wrong with our lists beside recorded ones: every name of a list is on ours, and every op of ours that has a name in
-/// TensorFlow is named there.
+/// Returns a difference between our lists and recorded ones: every name on a list must be on ours, and every op of ours
+/// with a name in TensorFlow must be listed there.
 fn difference(ours: &GraphLists, theirs: &Value) -> Option<String> {
     let recorded = |list: GraphList| texts(&theirs[list.name()]);
     for list in GraphList::ALL {
@@ -371,7 +372,7 @@ fn difference(ours: &GraphLists, theirs: &Value) -> Option<String> {
     None
 }
 
-/// A variable of the environment as a policy says it: `DENYLIST_ADD=Tanh` is `deny: { add: [Tanh] }`.
+/// Converts an environment variable to a policy: `DENYLIST_ADD=Tanh` is `deny: { add: [Tanh] }`.
 fn policy_of(pack: &str, low: DType, setting: &str) -> Option<String> {
     let variables: Vec<(&str, &str)> = setting.split_whitespace().filter_map(|word| word.split_once('=')).collect();
     let mut lines: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -405,7 +406,7 @@ fn policy_of(pack: &str, low: DType, setting: &str) -> Option<String> {
     Some(format!("version: 1\nlevel: graph\ndtype: {}\npack: {pack}\n{graph}", low.long_name()))
 }
 
-/// A setting without the names that are of no op.
+/// Returns a setting without the names of unknown ops.
 fn of_known_ops(setting: &str) -> String {
     let is_known = |name: &&str| Op::named_in(System::TensorFlow, name).is_ok();
     let word = |(key, names): (&str, &str)| match key {
@@ -424,7 +425,7 @@ fn is_unknown(error: &Error) -> bool {
     error.kind() == ErrorKind::List && error.to_string().contains("no op is called")
 }
 
-/// The lists of every mode, and what each variable of the environment makes of them, as keys of a policy.
+/// The lists of every mode, and the effect on them of each environment variable, as keys of a policy.
 #[test]
 fn lists_and_what_the_environment_makes_of_them() {
     let Some(recorded) = golden("tensorflow/lists.json") else { return };
@@ -459,7 +460,7 @@ fn lists_and_what_the_environment_makes_of_them() {
         let status = theirs["status"].as_str().unwrap();
         match graph_lists(&policy) {
             Err(error) if status != "OK" && says_the_same(&error, status) => tally.agree(case),
-            // Without the names that nobody knows, what is left is refused as there.
+            // Without the unknown names, the rest is refused as there.
             Err(error) if status != "OK" => {
                 let rest = policy_of(pack, low, &of_known_ops(setting)).and_then(|policy| graph_lists(&policy).err());
                 match rest.filter(|rest| is_unknown(&error) && says_the_same(rest, status)) {
@@ -476,7 +477,7 @@ fn lists_and_what_the_environment_makes_of_them() {
             Err(error) => tally.fail(case, error),
             Ok(_) if status != "OK" => tally.fail(case, status),
             Ok(_) if theirs.get("allow").is_none() => tally.not_covered(case, "no lists were recorded"),
-            // The lists were recorded as they are before this level reads them.
+            // The lists were recorded before this level reads them.
             Ok(_) if setting.to_uppercase().starts_with("LEVEL=TREAT_INFER_AS_DENY") => {
                 tally.not_covered(case, "the recorded lists do not show what the level makes of them");
             }
@@ -504,7 +505,7 @@ fn lists_and_what_the_environment_makes_of_them() {
     tally.close();
 }
 
-/// TensorFlow takes names of no op, and ignores a level that it does not know.
+/// TensorFlow accepts names of no op, and ignores an unknown level.
 #[test]
 fn names_that_nobody_knows_are_errors() {
     for (setting, words) in [
@@ -518,14 +519,14 @@ fn names_that_nobody_knows_are_errors() {
     }
 }
 
-/// A change of a list is of an op, by whichever of its names.
+/// A change of a list applies to an op, under any of its names.
 #[test]
 fn changes_go_by_op() {
     let lists = lists("fp16_CLEARLIST_REMOVE=Snapshot").unwrap();
     assert_eq!([lists.list("Snapshot"), lists.list("Identity"), lists.list_of(Op::Identity)], [None; 3]);
 }
 
-/// The variables of the environment and the keys of a policy do the same to every graph that was recorded for both.
+/// The environment variables and the keys of a policy have the same effect on every graph recorded for both.
 #[test]
 fn policy_keys_are_the_environment() {
     for (variables, key) in [

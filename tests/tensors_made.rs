@@ -1,4 +1,4 @@
-//! Constructors of tensors, and options of layers in all the forms in which they may be written.
+//! Constructors of tensors, and options of layers in all accepted forms.
 
 use precast::{CrossEntropy, ErrorKind, prelude::*};
 
@@ -9,7 +9,7 @@ fn tensors_are_made_as_asked() {
     assert_eq!(numbers(Tensor::range(1.0, -2.0, -1.0)).2, [1.0, 0.0, -1.0]);
     assert_eq!(numbers(Tensor::range(3.0, 3.0, 1.0)).1, [0]);
     assert_eq!(numbers(Tensor::linspace(-1.0, 1.0, 3)).2, [-1.0, 0.0, 1.0]);
-    // The ends are exact, whatever the distance is rounded to.
+    // The ends are exact, however the step is rounded.
     assert_eq!(numbers(Tensor::linspace(0.0, 0.7, 8)).2[7], f64::from(0.7f32));
     assert_eq!(numbers(Tensor::linspace(5.0, 9.0, 1)).2, [5.0]);
     assert_eq!(numbers(Tensor::linspace(5.0, 9.0, 0)).1, [0]);
@@ -61,7 +61,7 @@ fn what_does_not_fit_into_memory_is_an_error() {
         assert!(error.to_string().ends_with("does not fit into memory"), "{error}");
     }
     assert_eq!(Tensor::try_full(&[2], 3.0, DType::I64).unwrap().to_f64(), [3.0; 2]);
-    // As many elements as fit nowhere are not those that were given.
+    // An element count that overflows does not match the given elements.
     assert!(Tensor::from_vec(vec![1f32], &[usize::MAX, 2]).is_err());
     for (start, end, step) in [(0.0, 1.0, 0.0), (0.0, 1.0, -1.0), (0.0, f64::INFINITY, 1.0), (f64::NAN, 1.0, 1.0)] {
         let error = Tensor::range(start, end, step).unwrap_err();
@@ -69,7 +69,7 @@ fn what_does_not_fit_into_memory_is_an_error() {
     }
 }
 
-/// What a file takes, code takes.
+/// Code accepts the same forms as files.
 #[test]
 fn options_per_axis_are_numbers_tuples_and_arrays() {
     let rng = &mut Rng::seed(0);

@@ -1,6 +1,6 @@
-//! torch 2.15's recorded behaviour against ours, case by case.
+//! torch 2.15's recorded behaviour compared with ours, case by case.
 //!
-//! A folder may lack cases; a case that is present and not understood fails.
+//! A folder may lack cases; a case that is present but not recognized fails.
 
 #[path = "common/golden.rs"]
 mod common;

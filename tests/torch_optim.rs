@@ -1,11 +1,11 @@
-//! Optimizers against trajectories of torch's, recorded by `peers/torch/optimizers.py`.
+//! Optimizers compared with trajectories of torch's, recorded by `peers/torch/optimizers.py`.
 
 use std::fs;
 
 use precast::{Adafactor, Adagrad, Adam, DType, Grads, Muon, Optimizer, Param, RmsProp, Sgd, Tensor, cell::Params};
 use serde_json::Value;
 
-/// Numbers from a linear congruential generator, as the recorder draws them.
+/// Numbers from a linear congruential generator, as drawn by the recorder.
 struct Draw(u64);
 
 impl Draw {
@@ -19,7 +19,7 @@ impl Draw {
     }
 }
 
-/// The optimizer of a case. An option that is not known here fails.
+/// Makes the optimizer of a case. An unknown option fails.
 fn optimizer(case: &Value, params: Params) -> Box<dyn Optimizer> {
     let kind = case["optimizer"].as_str().unwrap();
     let options = case["options"].as_object().unwrap();
@@ -79,8 +79,8 @@ fn optimizer(case: &Value, params: Params) -> Box<dyn Optimizer> {
     }
 }
 
-/// The largest difference from torch over a trajectory of 100 steps, in units of the dtype's epsilon times the larger of 1 and
-/// the largest number.
+/// Returns the largest difference from torch over a trajectory of 100 steps, in units of the dtype's epsilon times the
+/// larger of 1 and the largest number.
 fn difference(case: &Value, shapes: &[Vec<usize>], steps: &[u64], dtype: DType) -> f64 {
     let mut draw = Draw(1);
     let params: Vec<Param> = shapes.iter().map(|shape| Param::new(draw.tensor(shape, dtype, 1.0))).collect();
@@ -120,7 +120,7 @@ fn a_hundred_steps_are_those_of_torch() {
     for case in cases {
         let muon = case["optimizer"] == "Muon";
         let shapes = if muon { vec![shape("matrix")] } else { vec![shape("matrix"), shape("vector")] };
-        // 100 updates, each rounded: their sum is off by 100 halves of a unit at most, where all roundings go one way.
+        // 100 updates, each rounded: their sum is off by at most 100 half units, if all are rounded the same way.
         for dtype in [DType::F64, DType::F32] {
             let units = difference(case, &shapes, &steps, dtype);
             println!("{} {} {dtype}: {units:.1} units", case["optimizer"], case["options"]);

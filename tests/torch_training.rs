@@ -1,6 +1,7 @@
-//! Training under autocast beside torch 2.15 on a CPU: the same parameters and data, the same dtypes, losses, gradients,
-//! skipped steps, scales and final parameters. `train.json` holds runs of twenty steps from the same first parameters;
-//! `train_steps.json` has the parameters and gradients of each step, so that each can begin where torch's began.
+//! Training under autocast compared with torch 2.15 on a CPU: the same parameters and data, the same dtypes, losses,
+//! gradients, skipped steps, scales and final parameters. `train.json` has runs of twenty steps from the same initial
+//! parameters; `train_steps.json` has the parameters and gradients of each step, so that each can begin where torch's
+//! began.
 
 use precast::{
     Adam, Autocast, ConvOptions, DType, Grads, LossScale, Op, Optimizer, Outcome, Padding, Param, Result, Sgd, Tensor,
@@ -27,7 +28,7 @@ fn tensor(recorded: &Value) -> Tensor {
 struct Net {
     params: Params,
     forward: Forward,
-    /// The region that it runs in, if any.
+    /// Region that it runs in, if any.
     region: Option<Autocast>,
 }
 
@@ -44,13 +45,13 @@ fn net(model: &str, init: &Value, low: Option<DType>) -> Net {
     Net { params, forward, region }
 }
 
-/// Linear, ReLU, Linear, GELU, Linear.
+/// Computes Linear, ReLU, Linear, GELU, Linear.
 fn mlp(params: &[Tensor], x: &Tensor) -> Result<Tensor> {
     let [w1, b1, w2, b2, w3, b3] = params else { unreachable!("six parameters") };
     x.linear(w1, Some(b1))?.relu()?.linear(w2, Some(b2))?.gelu()?.linear(w3, Some(b3))
 }
 
-/// Convolution, BatchNorm in training, ReLU, MaxPool, Linear.
+/// Computes Convolution, BatchNorm in training, ReLU, MaxPool, Linear.
 fn cnn(params: &[Tensor], x: &Tensor) -> Result<Tensor> {
     let [conv, bias, gamma, beta, fc, fc_bias] = params else { unreachable!("six parameters") };
     let options = ConvOptions { padding: Padding::Explicit(vec![(1, 1)]), ..ConvOptions::default() };
@@ -59,7 +60,7 @@ fn cnn(params: &[Tensor], x: &Tensor) -> Result<Tensor> {
 }
 
 impl Net {
-    /// The logits and the loss, both computed in the region.
+    /// Computes the logits and the loss, both in the region.
     fn loss(&self, x: &Tensor, y: &Tensor) -> Result<(Tensor, Tensor)> {
         let run = || {
             let params: Vec<Tensor> = self.params.iter().map(|(_, param)| param.tensor()).collect();
@@ -77,13 +78,13 @@ impl Net {
         self.params.iter().flat_map(|(_, param)| param.value().to_f64()).collect()
     }
 
-    /// All gradients, in the order of the parameters.
+    /// Returns all gradients, in the order of the parameters.
     fn gathered(&self, grads: &Grads) -> Vec<f64> {
         self.params.iter().flat_map(|(_, param)| grads.get(param).unwrap().to_f64()).collect()
     }
 }
 
-/// The dtype of a mode's region.
+/// Returns the dtype of a mode's region.
 fn low(run: &Value) -> Option<DType> {
     match run["mode"].as_str().unwrap() {
         "fp32" => None,
@@ -93,8 +94,8 @@ fn low(run: &Value) -> Option<DType> {
     }
 }
 
-/// What one step may be off, relative to the largest number: one unit of what activations and gradients are rounded to. f32
-/// sums have another order; a low number that is rounded from one may be the neighbour.
+/// Returns the tolerance of one step, relative to the largest number: one unit of the rounding of activations and
+/// gradients. f32 sums have another order; a low number rounded from one may be the neighbour.
 fn unit(low: Option<DType>) -> f64 {
     low.map_or(16.0 * DType::F32.epsilon(), DType::epsilon)
 }
@@ -122,7 +123,7 @@ fn loss_scale(run: &Value) -> Result<LossScale> {
     }))
 }
 
-/// The eight examples of a step.
+/// Returns the eight examples of a step.
 fn batch(model: &Value, step: usize) -> Result<(Tensor, Tensor)> {
     let rows = (step % 4) * 8..(step % 4) * 8 + 8;
     let x = tensor(&model["x"]).slice(0, rows.clone())?;
@@ -139,7 +140,7 @@ fn difference(a: &[f64], b: &[f64]) -> Vec<f64> {
     a.iter().zip(b).map(|(a, b)| a - b).collect()
 }
 
-/// Gradients of a loss that is scaled by hand, to look at them.
+/// Returns gradients of a loss scaled by hand, for inspection.
 fn scaled(loss: &Tensor, scale: &LossScale) -> Result<Grads> {
     loss.mul(&Tensor::scalar(scale.value().into(), DType::F32))?.backward()
 }
@@ -152,14 +153,14 @@ fn largest(gradient: &Tensor) -> f64 {
     gradient.to_f64().into_iter().filter(|g| g.is_finite()).fold(0.0, |m, g| m.max(g.abs()))
 }
 
-/// From the same parameters each gradient agrees within two units at the size of the largest of its parameter; where
-/// torch's overflow, ours do.
+/// Checks that from the same parameters each gradient agrees within two units at the magnitude of the largest of its
+/// parameter, and that ours overflow where torch's do.
 fn gradients_agree(net: &Net, ours: &Grads, theirs: &[Tensor], low: Option<DType>, what: &str) {
     let of = |path: &str| net.params.iter().position(|(p, _)| p == path).map(|at| largest(&theirs[at]));
     for ((path, param), theirs) in net.params.iter().zip(theirs) {
         let tolerance = match path {
-            // The norm after this bias takes out its mean. So the gradient is zero but for rounding, of the same
-            // numbers as those that the gradient of the weight sums.
+            // The norm after this bias removes its mean. Its gradient is therefore zero except for rounding of the same
+            // numbers that the gradient of the weight sums.
             "conv.bias" => 0.5 * unit(low) * of("conv.weight").unwrap(),
             _ => 2.0 * unit(low) * largest(theirs),
         };
@@ -172,7 +173,7 @@ fn gradients_agree(net: &Net, ours: &Grads, theirs: &[Tensor], low: Option<DType
     }
 }
 
-/// The first forward pass: every op runs in the dtype in which torch ran it, and the logits are torch's.
+/// Checks the first forward pass: every op runs in the dtype in which torch ran it, and the logits are torch's.
 fn first_pass_agrees(net: &Net, run: &Value, x: &Tensor, y: &Tensor, what: &str) {
     let (result, events) = observe::watch(|| net.loss(x, y));
     let (logits, loss) = result.unwrap();
@@ -200,13 +201,13 @@ fn first_pass_agrees(net: &Net, run: &Value, x: &Tensor, y: &Tensor, what: &str)
     }
 }
 
-/// How far the parameters may be from torch's after some steps: each gradient is off by at most two units of the largest,
-/// and so is a step of SGD. Adam divides by the size of an element's own gradients, so its step is off by as much more as the
-/// largest gradient is larger than a usual one.
+/// Allowed distance of the parameters from torch's after some steps: each gradient is off by at most two units of the
+/// largest, and so is a step of SGD. Adam divides by the magnitude of an element's own gradients, so its step is off by
+/// more, by the ratio of the largest gradient to a typical one.
 struct Apart {
     adam: bool,
     unit: f64,
-    /// The norm of all parameters' differences.
+    /// Norm of all parameters' differences.
     most: f64,
 }
 
@@ -215,7 +216,7 @@ impl Apart {
         Apart { adam: run["opt"] == "adam", unit: unit(low(run)), most: 0.0 }
     }
 
-    /// A step of this length was taken, by these gradients.
+    /// Adds a step of this length, taken by these gradients.
     fn step(&mut self, length: f64, grads: &[f64]) {
         let largest = grads.iter().fold(0.0, |m: f64, g| m.max(g.abs()));
         let usual = norm(grads) / (grads.len() as f64).sqrt();
@@ -251,14 +252,14 @@ fn follow(name: &str, model: &Value, run: &Value) -> Result<()> {
             gradients_agree(&net, &raw, &theirs, low, &what("from the first parameters"));
         }
         let slopes: Vec<f64> = raw_numbers.iter().map(|g| g / f64::from(scale.value())).collect();
-        // What the loss itself may be off, and what it changes by from one place to the other.
+        // The error of the loss itself, and its change from one place to the other.
         let slope = if norm(&slopes).is_finite() { norm(&slopes) } else { 1.0 };
         let most = apart.unit * loss.item()?.abs().max(1.0) + slope * apart.most;
         close(loss.item()?, recorded["loss"].as_f64().unwrap(), most, &what("loss"));
         let before = net.values();
         let stepped = match run["clip"].as_f64() {
             None => scale.step(optimizer.as_mut(), &loss)? == Outcome::Stepped,
-            // Clipping needs the pieces of a step: it stands between taking the scale out and updating.
+            // Clipping needs the parts of a step: it comes between unscaling and updating.
             Some(most) => {
                 let mut grads = scale.scale(&loss)?.backward()?.unscale(&net.params)?;
                 let norm = grads.clip_norm(most)?;
@@ -281,8 +282,8 @@ fn follow(name: &str, model: &Value, run: &Value) -> Result<()> {
             assert_eq!(u64::from(state.counter), recorded["growth_tracker"].as_u64().unwrap(), "{}", what("counter"));
         }
     }
-    // The bias before a norm has no gradient but rounding, and Adam's steps have one length whatever the gradient is: where
-    // that bias goes is chance.
+    // The bias before a norm has no gradient except rounding, and Adam's steps have one length whatever the gradient
+    // is, so that bias moves at random.
     let counted = |(path, _): &(&str, &Param)| !(apart.adam && *path == "conv.bias");
     let ours: Vec<f64> = net.params.iter().filter(counted).flat_map(|(_, param)| param.value().to_f64()).collect();
     let end = |run: &Value| -> Vec<f64> {
@@ -292,7 +293,7 @@ fn follow(name: &str, model: &Value, run: &Value) -> Result<()> {
     let met = norm(&difference(&ours, &end(run)));
     println!("{run_name}: {met:.1e} apart, of {:.1e}", apart.most);
     assert!(met <= apart.most, "{run_name}: {met:e} apart, not {:e}", apart.most);
-    // Ours ends nearer to torch's run than torch's own run in f32 does, so the region was at work.
+    // Ours ends nearer to torch's run than torch's own f32 run does, so the region was active.
     let steps = |run: &Value| run["steps"].as_array().map(Vec::len);
     let alike =
         |other: &&Value| ["opt", "lr", "clip"].iter().all(|key| other[key] == run[key]) && steps(other) == steps(run);
@@ -315,14 +316,14 @@ fn twenty_steps_go_as_in_torch() {
     }
 }
 
-/// Eight hexadecimal digits for each number.
+/// Parses numbers of eight hexadecimal digits each.
 fn numbers(text: &Value) -> Vec<f32> {
     let digits = text.as_str().unwrap().as_bytes().chunks(8);
     let number = |digits| u32::from_str_radix(str::from_utf8(digits).unwrap(), 16).unwrap();
     digits.map(|digits| f32::from_bits(number(digits))).collect()
 }
 
-/// Numbers of all parameters, one after the other, as a tensor for each.
+/// Splits the concatenated numbers of all parameters into a tensor for each.
 fn for_each_parameter(params: &Params, all: &[f32]) -> Vec<Tensor> {
     let mut rest = all;
     let tensors = params.iter().map(|(_, param)| {
@@ -335,7 +336,8 @@ fn for_each_parameter(params: &Params, all: &[f32]) -> Vec<Tensor> {
     tensors
 }
 
-/// Each step from torch's parameters: the loss, the gradients, and what the optimizer makes of torch's gradients.
+/// Runs each step from torch's parameters, and checks the loss, the gradients, and the optimizer's result for torch's
+/// gradients.
 fn steps_from_the_recorded(name: &str, model: &Value, run: &Value) -> Result<()> {
     let low = low(run);
     let net = net(name, &model["init"], low);
@@ -355,7 +357,8 @@ fn steps_from_the_recorded(name: &str, model: &Value, run: &Value) -> Result<()>
         let mut grads = scaled(&loss, &scale)?;
         let theirs = for_each_parameter(&net.params, &numbers(&recorded["grads"]));
         gradients_agree(&net, &grads, &theirs, low, &what);
-        // From here on with torch's gradients: the state of the optimizer is torch's, but for the last digits of f32.
+        // From here on with torch's gradients: the state of the optimizer is torch's, except for the last digits of
+        // f32.
         for ((_, param), grad) in net.params.iter().zip(theirs) {
             grads.set(param, grad);
         }

@@ -1,4 +1,5 @@
-//! State dicts of torch 2.15, as `peers/torch/weights.py` wrote them, load into our layers, which then compute torch's outputs.
+//! State dicts of torch 2.15, written by `peers/torch/weights.py`, load into our layers, which then compute torch's
+//! outputs.
 
 use std::path::PathBuf;
 
@@ -93,7 +94,7 @@ fn fused_projections_of_attention() {
     let parts = ["attn.q_proj.bias", "attn.k_proj.bias", "attn.v_proj.bias"].map(String::from).to_vec();
     assert_eq!(report.split[0], ("attn.in_proj_bias".to_string(), parts));
     assert_eq!(report.loaded.len(), 10);
-    // The parts of a key that is left out by one's own split are missing.
+    // The parts of a key omitted by a user's split are missing.
     let two = LoadOptions::new().split("attn.in_proj_weight", ["attn.q_proj.weight", "attn.v_proj.weight"], 0);
     let message = weights::load_with(&net, file("attention"), &two).unwrap_err().to_string();
     assert!(message.contains("`attn.in_proj_weight` has the shape [24, 8]; its parts"), "{message}");
@@ -140,7 +141,7 @@ fn a_root_mean_square_norm() {
     assert_eq!(loaded(&net, "rms-norm", &LoadOptions::torch()).loaded, ["weight"]);
 }
 
-/// A layer of an encoder inside of another cell.
+/// An encoder layer inside another cell.
 #[derive(Cell, Debug)]
 struct Masked {
     layer: Child<TransformerEncoderLayer>,

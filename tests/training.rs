@@ -1,4 +1,4 @@
-//! Training runs: they learn, they repeat bit for bit, and their record says what happened.
+//! Training runs: they learn, they are reproducible bit for bit, and their record is correct.
 
 use precast::{
     Child, DType, ErrorKind, Outcome, Policy, Result, Tensor,
@@ -25,7 +25,7 @@ fn net() -> Child {
     models::parse(MLP, "small", 7).unwrap()
 }
 
-/// The network as one region of a dtype.
+/// Makes the network as one region of a dtype.
 fn lowered(dtype: DType) -> Child {
     net().to_float(dtype).unwrap()
 }
@@ -46,7 +46,7 @@ fn train(net: &mut Child, options: &FitOptions) -> Result<History> {
     fit(net, &data(), options, &mut |_| {})
 }
 
-/// The network's weights and buffers, bit for bit.
+/// Returns the network's weights and buffers, bit for bit.
 fn bits(net: &Child) -> Vec<(String, Vec<u64>)> {
     let bits = |x: Tensor| x.to_f64().iter().map(|x| x.to_bits()).collect();
     net.named_params().into_iter().map(|(path, param)| (path, bits(param.value()))).collect()
@@ -128,7 +128,7 @@ fn the_record_adds_up() {
 #[test]
 fn a_run_that_cannot_recover_ends_and_says_so() {
     let mut net = net();
-    // Pixels so large that sums of them are infinite: every loss is NaN.
+    // Pixels so large that their sums are infinite: every loss is NaN.
     let broken = Dataset::new(vec![f32::MAX; 64 * 40], &[64], vec![0; 40]).unwrap();
     let split = Split { train: broken, test: data().test };
     let before = bits(&net);

@@ -1,4 +1,4 @@
-//! Two types of one kind: a file could not tell which is meant. It is refused before any file names the kind.
+//! Two types of the same kind: a file could not distinguish them. This is refused before any file names the kind.
 
 use precast::{ErrorKind, io::models, prelude::*};
 

@@ -1,4 +1,4 @@
-//! Gradients of weights in f32 of products that run low: `run: { forward: low, weight_grad: float32 }`.
+//! Gradients of weights in f32 for products that run low: `run: { forward: low, weight_grad: float32 }`.
 
 use precast::{
     cell::Planned,
@@ -18,24 +18,24 @@ fn policy(level: &str, run: &str) -> Policy {
 
 const BOTH: &str = "{ forward: low, weight_grad: float32 }";
 
-/// The largest difference, beside the largest number.
+/// Returns the largest difference relative to the largest number.
 fn apart(a: &Tensor, b: &Tensor) -> f64 {
     let largest = b.to_f64().iter().fold(0.0f64, |m, x| m.max(x.abs()));
     a.to_f64().iter().zip(b.to_f64()).fold(0.0f64, |m, (a, b)| m.max((a - b).abs())) / largest
 }
 
-/// Output, gradient of the input, gradients of the parameters in order.
+/// Returns output, gradient of the input, and gradients of the parameters in order.
 fn run(net: &Child, x: &Tensor) -> (Tensor, Tensor, Vec<Tensor>) {
     let x = x.requires_grad();
     let y = net.call(&x).unwrap();
-    // A seed that is exact in bf16, as the gradient of the output is.
+    // A seed that is exact in bf16, like the gradient of the output.
     let seed = random(y.shape(), 7).cast(DType::Bf16).cast(y.dtype());
     let grads = y.backward_from(&seed).unwrap();
     let params = net.params().iter().map(|(_, param)| grads.get(param).unwrap()).collect();
     (y, grads.of(&x).unwrap(), params)
 }
 
-/// Each op with weights, wrapped as level O1 does: its input comes in f32.
+/// Each op with weights, wrapped as by level O1: its input is f32.
 #[test]
 fn they_are_computed_from_unrounded_activations() {
     type Make = fn(&mut Rng) -> Child;
@@ -58,7 +58,7 @@ fn they_are_computed_from_unrounded_activations() {
         let (y, of_x, low) = run(&net(Some("low")), &x);
         let (wide_y, wide_of_x, wide) = run(&net(Some(BOTH)), &x);
         assert_eq!((y.to_f64(), of_x.to_f64()), (wide_y.to_f64(), wide_of_x.to_f64()), "layer {i}");
-        // In f32 throughout, the gradient of the weight is that product of the input and the seed.
+        // In f32 throughout, the gradient of the weight is the product of the input and the seed.
         let (.., full) = run(&net(None), &x);
         for (which, ((low, wide), full)) in low.iter().zip(&wide).zip(&full).enumerate() {
             assert_eq!((wide.dtype(), wide.shape()), (DType::F32, full.shape()));
@@ -108,7 +108,7 @@ fn a_rule_inside_takes_it_back_and_undo_is_exact() {
     again.undo(&mut net).unwrap();
     applied.undo(&mut net).unwrap();
     net.walk(&mut |entry| assert_eq!(*entry.slot.planned, Planned::default()));
-    // Another way of writing it, and ways that mean nothing.
+    // Another way of writing it, and invalid ways.
     let refused = |run: &str| {
         let text = format!("version: 1\nlevel: O2\ndtype: bfloat16\nrules:\n  - kind: Dense\n    run: {run}\n");
         Policy::parse(&text, "p.yaml").unwrap_err().to_string()
@@ -139,7 +139,7 @@ fn a_rule_that_reaches_no_weights_is_told() {
     policy("O2", BOTH).plan(&Child::of(sequential![Tanh, Dense::new(4, 4, &mut Rng::seed(1))])).unwrap();
 }
 
-/// It is part of what a plan is predicted to take.
+/// It is part of the predicted time of a plan.
 #[test]
 fn its_cost_is_told() {
     let net = Child::of(Dense::new(256, 256, &mut Rng::seed(1)));
@@ -157,7 +157,7 @@ fn its_cost_is_told() {
 #[path = "common/speeds.rs"]
 mod common;
 
-/// Speeds of a machine on which bf16 is twice as fast.
+/// Returns the speeds of a machine on which bf16 is twice as fast.
 fn speeds() -> Speeds {
     let rate = |multiply_add| Rate { multiply_add, element: 0.1 };
     let (f32, low) = (common::rates(rate(0.02), 0.0), common::rates(rate(0.01), 0.001));

@@ -1,4 +1,4 @@
-//! Weight files: what is written is read back, and what does not fit is refused before anything is changed.
+//! Weight files: written files are read back, and mismatches are refused before anything is changed.
 
 use std::{fs, path::PathBuf};
 
@@ -22,13 +22,13 @@ fn net(seed: u64) -> Child {
     Child::of(sequential![Dense::new(2, 3, &mut rng), BatchNorm1d::new(3), Dense::new(3, 2, &mut rng)])
 }
 
-/// Every value of every parameter and buffer, bit for bit.
+/// Returns every value of every parameter and buffer, bit for bit.
 fn bits<C: ?Sized + precast::cell::AsCell>(net: &Child<C>) -> Vec<(String, Vec<u64>)> {
     let bits = |param: &Param| param.value().to_f64().into_iter().map(f64::to_bits).collect();
     net.named_params().iter().map(|(path, param)| (path.clone(), bits(param))).collect()
 }
 
-/// A safetensors file of f32 tensors, each filled with one number.
+/// Writes a safetensors file of f32 tensors, each filled with one number.
 fn write(file: &PathBuf, tensors: &[(&str, &[usize], f32)]) {
     let bytes: Vec<Vec<u8>> =
         tensors.iter().map(|(_, shape, x)| x.to_le_bytes().repeat(shape.iter().product())).collect();
@@ -105,7 +105,8 @@ fn adapters_change_neither_paths_nor_bytes() {
     assert_eq!(fs::read(folder.at("plain")).unwrap(), fs::read(folder.at("wrapped")).unwrap());
 }
 
-/// What cells compute with is written low where every cell that has it runs low, and is not written twice where it is low.
+/// Compute weights are written low if every cell that uses them runs low, and are not written twice if they are already
+/// low.
 #[test]
 fn compute_weights_are_low_where_all_their_cells_are() {
     let folder = Folder::new("compute");
@@ -195,7 +196,7 @@ fn what_does_not_fit_is_refused_and_nothing_is_changed() {
         refused(&[("weight", &[3, 2], 1.0), ("bias", &[4], 1.0)]),
         "`bias` has the shape [4]; the network's is [3]"
     );
-    // As many elements in another arrangement are not the same weight.
+    // The same number of elements in another arrangement is not the same weight.
     assert_eq!(
         refused(&[("weight", &[2, 3], 1.0), ("bias", &[3], 1.0)]),
         "`weight` has the shape [2, 3]; the network's is [3, 2]; `LoadOptions::transpose` swaps the axes"
@@ -231,7 +232,7 @@ fn another_dtype_is_cast_only_on_request() {
     weights::load_with(&net, &file, &cast).unwrap();
     assert_eq!(net.cell().weight.value().to_f64(), [1.0 + 2f64.powi(-22)]);
 
-    // Integers are no weights, whatever is asked for.
+    // Integers are not weights, whatever the options.
     store(Dtype::I64, [&1i64.to_le_bytes(), &1i64.to_le_bytes()]);
     assert!(weights::load_with(&net, &file, &cast).unwrap_err().to_string().contains("is int64"));
     store(Dtype::I32, [&1i32.to_le_bytes(), &1i32.to_le_bytes()]);
@@ -254,7 +255,7 @@ fn damaged_files_are_refused() {
         assert_eq!(bits(&net), before);
         error.to_string()
     };
-    // Cut anywhere, also inside the header; with a byte too many; with a header that claims to be huge.
+    // Truncated anywhere, even inside the header; with an extra byte; with a header that claims to be huge.
     for cut in 0..whole.len() {
         refused(&whole[..cut]);
     }
@@ -272,7 +273,7 @@ fn a_file_that_cannot_be_written_stays_as_it_was() {
     assert!(error.to_string().contains("folder.safetensors"));
 }
 
-/// The message of a load that is refused, without the name of the file. Nothing was changed.
+/// Returns the message of a refused load, without the name of the file. Nothing is changed.
 fn refused(net: &Child, file: &PathBuf, options: &LoadOptions) -> String {
     let before = bits(net);
     let error = weights::load_with(net, file, options).unwrap_err();
@@ -280,7 +281,7 @@ fn refused(net: &Child, file: &PathBuf, options: &LoadOptions) -> String {
     error.to_string().strip_prefix(&format!("{}: ", file.display())).expect("names the file").to_string()
 }
 
-/// Values of a parameter.
+/// Returns the values of a parameter.
 fn values(net: &Child, path: &str) -> Vec<f64> {
     net.named_params().into_iter().find(|(known, _)| known == path).expect(path).1.value().to_f64()
 }
@@ -290,7 +291,7 @@ fn all_differences_are_told_at_once() {
     let folder = Folder::new("all");
     let file = folder.at("w.safetensors");
     let (f16, f32) = (Tensor::ones(&[3], DType::F16), Tensor::ones(&[2, 3], DType::F32));
-    // Of the right ones only `1.weight` and `1.running_mean` are there.
+    // Of the expected ones only `1.weight` and `1.running_mean` are there.
     let (three, six) = (Tensor::ones(&[3], DType::F32), Tensor::ones(&[3, 3], DType::F32));
     let tensors = [
         ("0.bias", &f16),
@@ -317,7 +318,7 @@ fn all_differences_are_told_at_once() {
 fn options_fit_a_file_to_a_network_and_the_report_says_how() {
     let folder = Folder::new("options");
     let file = folder.at("w.safetensors");
-    // Two dense layers in one matrix `[in, out]`, which holds 1, 2, ..., under names of its own.
+    // Two dense layers in one matrix `[in, out]`, which holds 1, 2, ..., under other names.
     let both = Tensor::from_f64(&(1..=10).map(f64::from).collect::<Vec<_>>(), &[2, 5], DType::F16).unwrap();
     let bias = Tensor::full(&[3], 0.5, DType::F32);
     let tensors =
@@ -424,7 +425,7 @@ fn named_tensors_are_written_and_read() {
     }
     weights::write(&file, &read).unwrap();
     assert_eq!(weights::read(&file).unwrap().len(), read.len());
-    // What cannot be is refused, and the file stays.
+    // Impossible requests are refused, and the file stays.
     let x = Tensor::ones(&[1], DType::F32);
     let message = weights::write(&file, [("x", &x), ("x", &x)]).unwrap_err().to_string();
     assert!(message.ends_with("two tensors have the name `x`"), "{message}");
@@ -444,7 +445,7 @@ fn no_elements_are_split_and_transposed() {
     let empty = |shape: &[usize]| Tensor::zeros(shape, DType::F32);
     weights::write(&file, [("0.weight", empty(&[3, 0])), ("0.bias", empty(&[0]))]).unwrap();
     weights::load_with(&net, &file, &LoadOptions::new().transpose("0.weight")).unwrap();
-    // A file may claim any length beside an axis of none.
+    // A file may claim any length next to an axis of length 0.
     let view = |shape: &[usize]| TensorView::new(Dtype::F32, shape.to_vec(), &[]).unwrap();
     let views = [("0.weight", view(&[0, usize::MAX])), ("0.bias", view(&[0]))];
     fs::write(&file, safetensors::serialize(views, None).unwrap()).unwrap();
@@ -454,7 +455,7 @@ fn no_elements_are_split_and_transposed() {
     assert!(message.contains("has the shape [0, 18446744073709551615]"), "{message}");
 }
 
-/// A dense layer of one weight.
+/// Makes a dense layer of one weight.
 fn one_weight(storage: Option<Decorate>) -> Child<Dense> {
     let net = Child::new(DenseSpec::new(1, 1).bias(false).build(&mut Rng::seed(1)).unwrap());
     if let Some(storage) = storage {
@@ -468,7 +469,7 @@ fn a_number_that_would_become_infinite_is_refused_with_its_name() {
     let folder = Folder::new("beyond");
     let file = folder.at("a.safetensors");
     let (f16, bf16) = (|| Decorate::new(DType::F16), || Decorate::new(DType::Bf16));
-    // What the file has, how the parameter is stored, and which dtypes could hold the number.
+    // Dtype in the file, storage of the parameter, and dtypes that could represent the number.
     let cases = [
         (DType::F32, 1e6, Some(f16().masters(false)), "float16", "1000000", "bfloat16 and float32 can"),
         (DType::F32, 1e6, Some(f16()), "float16", "1000000", "bfloat16 and float32 can"),
@@ -489,12 +490,12 @@ fn a_number_that_would_become_infinite_is_refused_with_its_name() {
         let words = format!("`weight` holds numbers as large as {largest}, which {to} cannot; {can}");
         assert!(message.ends_with(&words), "{message}, not {words}");
         assert_eq!((bits(&net), net.cell().weight.master().map(|master| master.to_f64())), before, "nothing is lost");
-        // What is infinite in the file stays so.
+        // Infinity in the file stays infinite.
         weights::write(&file, [("weight", Tensor::full(&[1, 1], f64::INFINITY, dtype))]).unwrap();
         weights::load_with(&net, &file, &LoadOptions::new().cast(true)).unwrap();
         assert_eq!(net.cell().weight.value().to_f64(), [f64::INFINITY]);
     }
-    // A master takes f32 without `cast`, and a buffer is loaded as a parameter is.
+    // A master takes f32 without `cast`, and a buffer is loaded like a parameter.
     weights::write(&file, [("weight", Tensor::full(&[1, 1], 1e6, DType::F32))]).unwrap();
     assert!(weights::load(&one_weight(Some(f16())), &file).unwrap_err().to_string().contains("as large as 1000000"));
     let norm = Child::new(BatchNorm1d::new(1));

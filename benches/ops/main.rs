@@ -1,8 +1,8 @@
-//! Single ops beside torch's f32, in turns: `cargo bench --bench ops -- --python PATH`.
+//! Single ops compared with torch's f32, alternating: `cargo bench --bench ops -- --python PATH`.
 //!
-//! `--threads N`, `--rounds N` and the beginnings of names choose what runs. A ratio is the median over the rounds of our
-//! time by the time that torch's f32 took in the same round, and behind it the ratio of the fastest of each. Without a
-//! Python, our own f32 is 1.00. With `PRECAST_VECTORS=8` torch is kept to AVX2 as well.
+//! `--threads N`, `--rounds N` and prefixes of names select the measurements. A ratio is the median over the rounds of
+//! our time by the time of torch's f32 in the same round, followed by the ratio of the fastest of each. Without a
+//! Python, our own f32 is 1.00. With `PRECAST_VECTORS=8` torch is limited to AVX2 as well.
 
 #[path = "../peers/mod.rs"]
 mod peers;
@@ -14,10 +14,10 @@ use precast::{__bench, ConvOptions, Grads, cell::Params, prelude::*};
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
-/// An op with sizes, as torch's side knows it too.
+/// An op with sizes, under the name that torch's side uses too.
 type Work = (&'static str, &'static [usize]);
 
-/// What the targets name, and odd sizes beside them.
+/// Sizes from the performance targets, and odd ones.
 const WORKS: [Work; 42] = [
     ("matmul", &[256, 256, 256]),
     ("matmul", &[512, 512, 512]),
@@ -29,7 +29,7 @@ const WORKS: [Work; 42] = [
     ("linear", &[1, 4096, 4096]),
     ("linear", &[4, 4096, 4096]),
     ("linear", &[7, 1021, 1031]),
-    // Batch, channels, side, channels of the result, kernel, stride, padding: ResNet-18's, LeNet5's, odd ones.
+    // Batch, channels, side, output channels, kernel, stride, padding: ResNet-18's, LeNet5's, odd ones.
     ("conv", &[8, 3, 32, 32, 3, 1, 1]),
     ("conv", &[8, 32, 32, 32, 3, 1, 1]),
     ("conv", &[8, 32, 32, 64, 3, 2, 1]),
@@ -69,7 +69,7 @@ fn noise(shape: &[usize], dtype: DType) -> Result<Tensor> {
     Ok(Tensor::from_vec::<f32>(numbers, shape)?.cast(dtype))
 }
 
-/// The work as something to do again and again.
+/// Returns the work as a repeatable closure.
 fn ours((op, sizes): Work, dtype: DType) -> Result<Box<dyn FnMut() -> Result<()>>> {
     fn unary(x: Tensor, f: fn(&Tensor) -> Result<Tensor>) -> Box<dyn FnMut() -> Result<()>> {
         Box::new(move || f(&x).map(|y| drop(black_box(y))))
@@ -169,13 +169,13 @@ fn row(work: Work, name: &str, options: &Options, mut torch: Option<&mut Torch>)
     for dtype in DTYPES {
         runs.push(ours(work, dtype)?);
     }
-    // Some ten milliseconds a turn.
+    // Some ten milliseconds per turn.
     let repeats = (1e-2 / time(&mut runs[0], 2)?).clamp(1.0, 2000.0) as usize;
     for _ in 0..options.rounds {
         if let Some(torch) = &mut torch {
             let line = format!("{} {repeats} {name}", options.threads);
             base.push(torch.time(&line).map_err(Error::value)?);
-            // Cores that were idle or another process's are slow at first.
+            // Cores that were idle or used by another process are slow at first.
             time(&mut runs[0], repeats)?;
         }
         for (run, times) in runs.iter_mut().zip(&mut times) {

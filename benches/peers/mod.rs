@@ -1,4 +1,4 @@
-//! torch in a process of its own, which measures what it is asked for, so that the two libraries can take turns.
+//! torch in a separate process, which measures on request, so that the two libraries can alternate.
 
 mod times;
 
@@ -11,15 +11,15 @@ use std::{
 
 pub use times::{fastest, median};
 
-/// What the command line of a bench says.
+/// Command-line options of a bench.
 pub struct Options {
-    /// A Python that has torch.
+    /// Path of a Python with torch.
     pub python: Option<String>,
     pub threads: usize,
     pub rounds: usize,
-    /// How many times as large batches are.
+    /// Factor on the batch sizes.
     pub times: usize,
-    /// What to measure; everything when empty.
+    /// Names to measure; everything when empty.
     pub names: Vec<String>,
 }
 
@@ -42,7 +42,8 @@ impl Options {
     }
 }
 
-/// A script of this folder. Where vectors of precast are kept to AVX2, those of torch and its libraries are as well.
+/// Returns the command for a script of this folder. If precast's vectors are limited to AVX2, so are those of torch and
+/// its libraries.
 pub fn python(python: &str, script: &str) -> Command {
     let mut command = Command::new(python);
     command.arg(format!("{}/benches/peers/{script}", env!("CARGO_MANIFEST_DIR")));
@@ -54,7 +55,7 @@ pub fn python(python: &str, script: &str) -> Command {
     command
 }
 
-/// The process.
+/// A running torch process.
 pub struct Torch {
     process: Child,
     ask: ChildStdin,
@@ -63,7 +64,7 @@ pub struct Torch {
 }
 
 impl Torch {
-    /// Starts a script of this folder; with its first line, which is torch's version and vectors.
+    /// Starts a script of this folder, and returns it with its first line, which is torch's version and vectors.
     pub fn start(python: &str, script: &str, threads: usize) -> std::io::Result<(Torch, String)> {
         let mut process = self::python(python, script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let ask = process.stdin.take().expect("it is piped");
@@ -79,12 +80,12 @@ impl Torch {
         Ok(line.trim().to_string())
     }
 
-    /// The seconds that answer a line, or why there are none.
+    /// Returns the seconds with which it answers a line, or the reason for failure.
     pub fn time(&mut self, line: &str) -> Result<f64, String> {
         writeln!(self.ask, "{line}").map_err(|e| e.to_string())?;
         let line = self.line().map_err(|e| e.to_string())?;
         if self.threads > 1 {
-            // OpenMP's threads go on spinning for 200 ms after their work, on cores that are now ours.
+            // OpenMP's threads keep spinning for 200 ms after their work, on cores that we now use.
             thread::sleep(Duration::from_millis(250));
         }
         line.parse().map_err(|_| line)

@@ -1,7 +1,7 @@
-//! Sizes that several benches measure.
+//! Sizes shared by several benches.
 
-/// Rows of the left, terms of a sum, and columns of the right operand of matrix products, whether the right one lies
-/// transposed, and what to call that.
+/// Iterates over the sizes of matrix products (rows of the left operand, terms of a sum, columns of the right operand),
+/// whether the right operand is transposed, and a label.
 pub fn products() -> impl Iterator<Item = ((usize, usize, usize), bool, String)> {
     let square = [1, 2, 31, 64, 127, 256, 512, 1024].map(|n| ((n, n, n), false));
     let others = [

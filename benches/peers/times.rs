@@ -1,4 +1,4 @@
-//! What is told of several times.
+//! Summary statistics of several times.
 
 pub fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);

@@ -1,10 +1,11 @@
-//! Training steps of five networks beside torch's, in turns: `cargo bench --bench steps`.
+//! Training steps of five networks compared with torch's, alternating: `cargo bench --bench steps`.
 //!
-//! `-- --python PATH` names a Python that has torch, whose f32 step is then 1.00; without one, precast's own O0 is.
-//! `-- --threads N`, `-- --rounds N`, `-- --times N` (batches N times as large) and names of networks choose what runs. Times
-//! are the median over the rounds of the ratio to the step that torch did in the same round, and beside it the ratio of the
-//! fastest of each. `-- predict` holds what plans predict of forward and backward passes against what they take; `-- memory`
-//! tells the memory of each network. With `PRECAST_VECTORS=8` torch is kept to AVX2 as well.
+//! `-- --python PATH` names a Python with torch, whose f32 step is then 1.00; without one, it is precast's own O0. `--
+//! --threads N`, `-- --rounds N`, `-- --times N` (batches N times as large) and names of networks select the
+//! measurements. Times are the median over the rounds of the ratio to torch's step in the same round, followed by the
+//! ratio of the fastest of each. `-- predict` compares the predictions of plans for forward and backward passes with
+//! the measured times; `-- memory` prints the memory of each network. With `PRECAST_VECTORS=8` torch is limited to AVX2
+//! as well.
 
 mod memory;
 mod nets;
@@ -24,7 +25,7 @@ use precast::{
     rewrite::{Prediction, undo},
 };
 
-/// One column of the table: a level with a low dtype, or torch in a mode.
+/// A column of the table: a level with a low dtype, or torch in a mode.
 #[derive(Clone, Copy, PartialEq)]
 enum Column {
     Ours(Level, DType),
@@ -59,7 +60,7 @@ struct Trainer {
     task: Task,
     optimizer: Box<dyn Optimizer>,
     scale: LossScale,
-    /// Bytes that the tape keeps between the forward and the backward pass.
+    /// Bytes kept by the tape between the forward and the backward pass.
     kept: usize,
 }
 
@@ -71,7 +72,7 @@ impl Trainer {
         Ok(trainer)
     }
 
-    /// Before its first step.
+    /// Creates a trainer before its first step.
     fn untouched(name: &str, times: usize, level: Level, dtype: DType) -> Result<Self> {
         let mut task = task(name, times)?;
         let policy = Policy::new(level, dtype)?;
@@ -102,7 +103,7 @@ impl Trainer {
         self.scale.step(&mut *self.optimizer, loss)
     }
 
-    /// Seconds that a forward and a backward pass take after an update of the parameters.
+    /// Returns the seconds of a forward and a backward pass after a parameter update.
     fn time_passes(&mut self) -> Result<f64> {
         let _ = self.step()?;
         let (start, busy) = (Instant::now(), busy());
@@ -110,7 +111,7 @@ impl Trainer {
         Ok(busy.zip(self::busy()).map_or(start.elapsed().as_secs_f64(), |(before, after)| after - before))
     }
 
-    /// Lays a policy on the network, in place of what was there.
+    /// Applies a policy to the network, replacing the previous one.
     fn plan(&mut self, policy: &Policy, speeds: &Speeds) -> Result<Prediction> {
         undo(&mut self.task.net);
         let (called, trace) = self.task.net.trace(|net| net.call(&self.task.x)?.cross_entropy(&self.task.y));
@@ -121,7 +122,7 @@ impl Trainer {
         Ok(plan.prediction.expect("it was made for a machine"))
     }
 
-    /// Seconds per step.
+    /// Returns the seconds per step.
     fn time(&mut self, steps: usize) -> Result<f64> {
         let start = Instant::now();
         for _ in 0..steps {
@@ -131,8 +132,8 @@ impl Trainer {
     }
 }
 
-/// Seconds that this thread has been at work, where the system tells: what else the machine does is then left out. It is
-/// told in ticks of some milliseconds, so only sums of many mean something.
+/// Returns the CPU seconds of this thread, where available, which excludes other load on the machine. The resolution is
+/// some milliseconds, so only sums of many are meaningful.
 fn busy() -> Option<f64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split(' ').next()?.parse::<f64>().ok().map(|nanos| nanos / 1e9)
@@ -174,13 +175,13 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// One network under every level, with and without regard to time: milliseconds of a forward and a backward pass and bytes
-/// kept, predicted and met.
+/// Prints one network under every level, with and without `prefer: speed`: milliseconds of a forward and a backward
+/// pass and bytes kept, predicted and measured.
 fn predictions(name: &str, options: &Options, speeds: &Speeds) -> Result<()> {
     let mut rows = Vec::new();
     for column in COLUMNS {
         let Column::Ours(level, dtype) = column else { continue };
-        // What a plan predicts is of cells.
+        // Predictions of a plan are per cell.
         if level == Level::Graph {
             continue;
         }
@@ -209,7 +210,7 @@ fn predictions(name: &str, options: &Options, speeds: &Speeds) -> Result<()> {
     Ok(())
 }
 
-/// One network: every column in turn, round by round.
+/// Prints one network: every column in turn, round by round.
 fn row(name: &str, options: &Options, mut torch: Option<&mut Torch>) -> Result<()> {
     let mut trainers = Vec::new();
     for column in COLUMNS {
@@ -218,7 +219,7 @@ fn row(name: &str, options: &Options, mut torch: Option<&mut Torch>) -> Result<(
         }
     }
     let mut times: Vec<(Column, Vec<f64>, Option<String>)> = COLUMNS.map(|column| (column, Vec::new(), None)).into();
-    // One step before the others says how many make a measurement of some tenth of a second.
+    // A first step determines how many steps make a measurement of some tenth of a second.
     let steps = (0.1 / trainers[0].1.time(1)?).ceil().clamp(1.0, 20.0) as usize;
     for _ in 0..options.rounds {
         for (column, seconds, failure) in &mut times {
@@ -227,7 +228,7 @@ fn row(name: &str, options: &Options, mut torch: Option<&mut Torch>) -> Result<(
                     let (_, trainer) = trainers.iter_mut().find(|(c, _)| c == column).expect("one for each column");
                     Some(trainer.time(steps)?)
                 }
-                // torch's own 16 bit is slow; a step or two say how slow.
+                // torch's own 16-bit steps are slow; one or two suffice to measure them.
                 (Column::Torch(mode), Some(torch)) if failure.is_none() => {
                     let steps = if mode == "f32" { steps } else { steps.min(2) };
                     torch

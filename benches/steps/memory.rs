@@ -1,8 +1,9 @@
-//! Memory that training takes: the library's own count of what the tape keeps beside what the system says of a process.
+//! Memory of training: the library's own count of the tape compared with the system's figures for a process.
 //!
-//! Each network trains at each level in a process of its own, since a process's peak never falls. Before the whole batch
-//! come steps on one sample of it, which bring in what does not grow with the batch: code, gradients, the optimizer's state,
-//! low copies of the parameters. What the peak rises from there is the batch's: activations, and what is used beside them.
+//! Each network trains at each level in a separate process, since a process's peak never falls. Before the whole batch
+//! come steps on one of its samples, which allocate everything that does not grow with the batch: code, gradients, the
+//! optimizer's state, low-precision copies of the parameters. The rise of the peak from there is due to the batch:
+//! activations and temporaries.
 
 use std::{fs, process::Command};
 
@@ -20,17 +21,17 @@ const COLUMNS: [Column; 4] = [
     Column::Ours(Level::O2, DType::Bf16),
 ];
 
-/// The word by which the bench asks another process of itself for one line.
+/// Argument with which the bench asks a child process for one line.
 pub const ASKED: &str = "memory-of";
 
-/// Steps on one sample and on the whole batch: the first ones reserve what the later ones use again.
+/// Number of steps on one sample and on the whole batch: the first ones reserve memory that the later ones reuse.
 const STEPS: usize = 3;
 
-/// What one process says, in bytes: what the tape keeps of the whole batch (0 where nobody counts it), and resident memory with the
-/// network and its data, after steps on one sample, and at most with the whole batch.
+/// Figures of one process, in bytes: kept by the tape for the whole batch (0 if not counted), and resident memory with
+/// the network and its data, after steps on one sample, and at its peak with the whole batch.
 type Figures = [f64; 4];
 
-/// One network at every level.
+/// Prints one network at every level.
 pub fn row(name: &str, options: &Options) -> Result<()> {
     println!("\n{name}: MiB, in brackets relative to O0");
     println!(
@@ -61,7 +62,7 @@ pub fn row(name: &str, options: &Options) -> Result<()> {
         let numbers: Vec<f64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
         match Figures::try_from(numbers) {
             Ok(figures) => rows.push((column, figures)),
-            // A peer that cannot run is a row of the table.
+            // A peer that cannot run still gets a row of the table.
             Err(_) if failed && matches!(column, Column::Ours(..)) => return Err(Error::value(line)),
             Err(_) => println!("  {:8} {line}", column.name()),
         }
@@ -99,7 +100,7 @@ pub fn answer(name: &str, times: usize, column: &str) -> Result<()> {
     trainer.task.y = y.slice(0, 0..y.shape()[0] / samples)?;
     trainer.time(STEPS)?;
     let one = resident("VmRSS");
-    // The peak begins anew, so that one while the network was built counts for nothing.
+    // Resets the peak, so that the building of the network does not count.
     let _ = fs::write("/proc/self/clear_refs", "5");
     (trainer.task.x, trainer.task.y) = (x, y);
     let kept = trainer.loss()?.tape_bytes();
@@ -111,7 +112,7 @@ pub fn answer(name: &str, times: usize, column: &str) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of this process that lie in memory now (`VmRSS`) or did at most (`VmHWM`), where the system is Linux.
+/// Returns the current (`VmRSS`) or peak (`VmHWM`) resident bytes of this process, on Linux.
 fn resident(field: &str) -> Option<usize> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;

@@ -10,10 +10,10 @@ pub struct Task {
     pub adamw: bool,
 }
 
-/// All names, in the order of the table.
+/// All names, in table order.
 pub const NAMES: [&str; 5] = ["lenet5", "mlp", "resnet18", "lstm", "gpt"];
 
-/// A network and a batch `times` as large as the bench's.
+/// Builds a network and a batch `times` as large as the bench's.
 pub fn task(name: &str, times: usize) -> Result<Task> {
     let mut rng = Rng::seed(0);
     let r = &mut rng;
@@ -62,7 +62,7 @@ fn mlp(rng: &mut Rng) -> Child {
     sequential![Dense::new(784, 512, rng), ReLU, Dense::new(512, 512, rng), ReLU, Dense::new(512, 10, rng)].into()
 }
 
-/// Two convolutions with norms, and what came in added.
+/// Two convolutions with norms and a residual connection.
 #[derive(Cell, Debug)]
 struct Residual {
     conv1: Child<Conv2d>,
@@ -140,7 +140,7 @@ impl Forward for Lstm {
     }
 }
 
-/// One transformer block, norms first.
+/// One pre-norm transformer block.
 #[derive(Cell, Debug)]
 struct Block {
     norm1: Child<LayerNorm>,

@@ -11,15 +11,15 @@ use crate::{
     training::{self, Followed},
 };
 
-/// The largest error of a layer, in f32 epsilons of the largest number of a result or gradient.
+/// Bound on the error of a layer, in f32 epsilons of the largest number of a result or gradient.
 const LAYER_BOUND: f64 = 16.0;
-/// How far the losses of a training curve in f32 may be apart, relative to torch's.
+/// Bound on the difference of losses in an f32 training curve, relative to torch's.
 const CURVE_BOUND: f64 = 4e-6;
 
-/// How far the losses of a scaled run may be apart: in epsilons of the dtype, relative to torch's.
+/// Bound on the difference of losses in a scaled run, in epsilons of the dtype, relative to torch's.
 const SCALED_BOUND: f64 = 4.0;
 
-/// What came of them.
+/// Results of the comparisons.
 pub struct Beside {
     pub tables: Vec<(&'static str, String)>,
     pub failures: Vec<String>,

@@ -1,8 +1,8 @@
-//! How large errors may be, in the units of `units.rs`, and what is not compared, with the reason.
+//! Bounds on errors, in the units of `units.rs`, and exclusions from the comparison, with their reasons.
 
 use precast::{DType, Op};
 
-/// The bounds of a family: of f32 forward and backward, then of f16 and bf16 forward and backward.
+/// Bounds by family: for f32 forward and backward, then for f16 and bf16 forward and backward.
 const FAMILIES: &[(&str, [f64; 2], [f64; 2])] = &[
     ("elementwise", [4.0, 4.0], [0.505, 0.505]),
     ("activations", [6.0, 6.0], [0.505, 0.505]),
@@ -20,11 +20,11 @@ const FAMILIES: &[(&str, [f64; 2], [f64; 2])] = &[
     ("recurrent", [8.0, 8.0], [1.0, 2.0]),
 ];
 
-/// The bound of 16-bit gradients that read a number which was rounded to 16 bit: its half unit, and their own.
+/// Bound for 16-bit gradients that read a number rounded to 16 bits: half a unit for it, and their own.
 const KEPT_BOUND: f64 = 1.5;
 
-/// Ops whose gradient reads their 16-bit result, or, in attention, weights and gradients of scores in 16 bit, which its products
-/// multiply; torch's fused attention rounds them, too, and its plain one, which is measured here, does not.
+/// Ops whose gradient reads their 16-bit result, or, in attention, multiplies weights and gradients of scores in 16
+/// bits. torch's fused attention rounds them, too; its plain one, which is measured here, does not.
 const KEPT: &[Op] = &[
     Op::Exp,
     Op::Expm1,
@@ -40,7 +40,7 @@ const KEPT: &[Op] = &[
     Op::Tanh,
 ];
 
-/// Ops with bounds of their own: the dtype, forward or backward, the bound, and why.
+/// Ops with individual bounds: the dtype, the direction, the bound, and the reason.
 const OPS: &[(Op, DType, usize, f64, &str)] = &[
     (
         Op::HardSwish,
@@ -58,9 +58,9 @@ const OPS: &[(Op, DType, usize, f64, &str)] = &[
     ),
 ];
 
-/// Ops that choose among elements: where one is NaN, which of them gets the gradient is not compared. In torch it is the
-/// last NaN of a window, all of two, and for a maximum along axes the gradient itself is NaN; here it is the first NaN, or
-/// half for each.
+/// Ops that select elements: with NaN, the choice of the element that gets the gradient is not compared. In torch it is
+/// the last NaN of a window, all of two, and for a maximum along axes the gradient itself is NaN; here it is the first
+/// NaN, or half for each.
 const CHOOSING: &[Op] = &[
     Op::Max,
     Op::Min,
@@ -74,7 +74,7 @@ const CHOOSING: &[Op] = &[
     Op::AdaptiveMaxPool3d,
 ];
 
-/// Ops whose gradients are not compared among zeros, infinities, subnormal and the largest numbers, and why.
+/// Ops whose gradients are not compared among zeros, infinities, subnormal and the largest numbers, with the reason.
 pub const PLAIN_GRADIENTS: &[(Op, &str)] = &[
     (Op::Addcdiv, "as of a division"),
     (Op::Atan2, "the slopes at infinity are 0, their limits; torch has NaN"),
@@ -93,7 +93,7 @@ pub const PLAIN_GRADIENTS: &[(Op, &str)] = &[
     (Op::Softsign, "the slope at infinity is 0, its limit; torch has NaN"),
 ];
 
-/// Ops whose zeros may have another sign than torch's, and why.
+/// Ops whose zeros may differ in sign from torch's, with the reason.
 pub const SIGNS: &[(Op, &str)] = &[
     (Op::LogSigmoid, "what vanishes is negative, so -0; torch has 0"),
     (Op::Sign, "the sign of -0 is -0; torch has 0"),
@@ -101,7 +101,7 @@ pub const SIGNS: &[(Op, &str)] = &[
     (Op::TanhShrink, "x - tanh(x) of a subnormal number is 0 in f64 and has the sign of x here"),
 ];
 
-/// Ops whose results may be NaN, infinite or finite where the exact ones are not, and why.
+/// Ops whose results may be NaN, infinite or finite where the exact ones are not, with the reason.
 pub const OTHER_KINDS: &[(Op, &str)] = &[
     (Op::BceWithLogits, "an infinite logit on the right side costs nothing; torch has NaN"),
     (Op::Gelu, "0 at minus infinity, its limit; torch has NaN"),
@@ -120,11 +120,11 @@ pub const OTHER_KINDS: &[(Op, &str)] = &[
     (Op::Softsign, "-1 and 1 at infinity, its limits; torch has NaN"),
 ];
 
-/// As [`OTHER_KINDS`], of gradients.
+/// As [`OTHER_KINDS`], for gradients.
 pub const OTHER_SLOPES: &[(Op, &str)] =
     &[(Op::Acosh, "the slope is NaN where the value is; torch has 0 at minus infinity")];
 
-/// The largest error that is allowed: forward for direction 0, backward for 1.
+/// Returns the bound on errors: forward for direction 0, backward for 1.
 pub fn largest(family: &str, op: Op, dtype: DType, direction: usize) -> f64 {
     if let Some((.., bound, _)) = OPS.iter().find(|own| (own.0, own.1, own.2) == (op, dtype, direction)) {
         return *bound;
@@ -137,24 +137,24 @@ pub fn largest(family: &str, op: Op, dtype: DType, direction: usize) -> f64 {
     }
 }
 
-/// Whether something on the way is rounded to the dtype of the result.
+/// Returns whether an intermediate result is rounded to the dtype of the result.
 pub fn rounded_before(family: &str, op: Op, direction: usize) -> bool {
     // A recurrent layer rounds its state after each step.
     family == "recurrent" || (direction == 1 && KEPT.contains(&op))
 }
 
-/// Whether gradients of such inputs are compared.
+/// Returns whether gradients of such inputs are compared.
 pub fn compares_gradient(op: Op, any_special: bool, any_nan: bool) -> bool {
     let plain_only = PLAIN_GRADIENTS.iter().any(|(known, _)| *known == op);
     !(any_special && plain_only || any_nan && CHOOSING.contains(&op))
 }
 
-/// Whether zeros must have the sign of the exact ones.
+/// Returns whether zeros must have the sign of the exact ones.
 pub fn compares_signs(op: Op) -> bool {
     SIGNS.iter().all(|(known, _)| *known != op)
 }
 
-/// Whether numbers of another kind than the exact ones are allowed.
+/// Returns whether numbers of another kind than the exact ones are allowed.
 pub fn allows_other_kinds(op: Op, direction: usize) -> bool {
     [OTHER_KINDS, OTHER_SLOPES][direction].iter().any(|(known, _)| *known == op)
 }

@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 
 use crate::ops::Specials;
 
-/// Which numbers floating inputs hold.
+/// Kinds of numbers in floating-point inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// Uniform in the range that is asked for.
+    /// Uniform in the requested range.
     Plain,
-    /// Of magnitudes from far below to far above 1.
+    /// Magnitudes from far below to far above 1.
     Wide,
-    /// Plain ones, with zeros, infinities, NaN, subnormal and the largest numbers among them.
+    /// Plain ones mixed with zeros, infinities, NaN, subnormal and the largest numbers.
     Special,
 }
 
@@ -45,12 +45,12 @@ impl Draw {
         *choices.choose(&mut self.rng).expect("there are choices")
     }
 
-    /// A number of few digits, which every dtype holds to about as many.
+    /// Draws a number of few digits, which every dtype represents about equally well.
     pub fn number(&mut self, range: Range<f64>) -> f64 {
         (self.rng.random_range(range) * 64.0).round() / 64.0
     }
 
-    /// A shape of such a rank. One axis may be long enough for whole vectors and what is left of them.
+    /// Draws a shape of such a rank. One axis may be long enough for whole vectors and a remainder.
     pub fn shape(&mut self, rank: RangeInclusive<usize>) -> Vec<usize> {
         let mut shape: Vec<usize> = (0..self.size(rank)).map(|_| self.size(1..=5)).collect();
         if !shape.is_empty() && self.size(0..=2) == 0 {
@@ -60,40 +60,40 @@ impl Draw {
         shape
     }
 
-    /// An axis, counted from the front or from the back.
+    /// Draws an axis, counted from the front or from the back.
     pub fn axis(&mut self, rank: usize) -> isize {
         let axis = self.size(0..=rank - 1) as isize;
         if self.flag() { axis } else { axis - rank as isize }
     }
 
-    /// Some axes, or none, which stands for all.
+    /// Draws some axes, or none, which means all.
     pub fn axes(&mut self, rank: usize) -> Vec<isize> {
         (0..rank as isize).filter(|_| self.flag()).collect()
     }
 
-    /// A floating tensor of numbers between -3 and 3, or as `values` has it.
+    /// Draws a floating-point tensor of numbers between -3 and 3, or as `values` says.
     pub fn float(&mut self, shape: &[usize]) -> Result<Tensor> {
         self.between(shape, -3.0..3.0)
     }
 
-    /// A floating tensor of numbers in the range, or as `values` has it.
+    /// Draws a floating-point tensor of numbers in the range, or as `values` says.
     pub fn between(&mut self, shape: &[usize], range: Range<f64>) -> Result<Tensor> {
         let (dtype, values) = (self.dtype, self.values);
         self.viewed(shape, dtype, |draw| draw.element(values, range.clone()))
     }
 
-    /// A floating tensor of plain numbers in the range, whatever `values` says.
+    /// Draws a floating-point tensor of plain numbers in the range, whatever `values` says.
     pub fn plain(&mut self, shape: &[usize], range: Range<f64>) -> Result<Tensor> {
         let dtype = self.dtype;
         self.viewed(shape, dtype, |draw| draw.element(Values::Plain, range.clone()))
     }
 
-    /// Indices from 0 to `n - 1`.
+    /// Draws indices from 0 to `n - 1`.
     pub fn indices(&mut self, shape: &[usize], n: usize) -> Result<Tensor> {
         self.viewed(shape, DType::I64, |draw| draw.size(0..=n - 1) as f64)
     }
 
-    /// Different indices, as many as asked for, of 0 to `n - 1`.
+    /// Draws `count` distinct indices from 0 to `n - 1`.
     pub fn places(&mut self, count: usize, n: usize) -> Result<Tensor> {
         let chosen = rand::seq::index::sample(&mut self.rng, n, count);
         Tensor::from_vec(chosen.iter().map(|i| i as i64).collect(), &[count])
@@ -103,13 +103,13 @@ impl Draw {
         self.viewed(shape, DType::Bool, |draw| f64::from(u8::from(draw.flag())))
     }
 
-    /// Targets of 1 and -1.
+    /// Draws targets of 1 and -1.
     pub fn signs(&mut self, shape: &[usize]) -> Result<Tensor> {
         let dtype = self.dtype;
         self.viewed(shape, dtype, |draw| draw.one_of(&[-1.0, 1.0]))
     }
 
-    /// A tensor of single numbers: in a row, as the transpose of one, or as a part of one.
+    /// Makes a tensor of single numbers: contiguous, as the transpose of one, or as a part of one.
     fn viewed(&mut self, shape: &[usize], dtype: DType, mut number: impl FnMut(&mut Draw) -> f64) -> Result<Tensor> {
         let rank = shape.len();
         let mut filled = |draw: &mut Draw, shape: &[usize]| {
@@ -158,7 +158,7 @@ impl Draw {
     }
 }
 
-/// The least subnormal and the largest number of a dtype.
+/// Returns the smallest subnormal and the largest number of a dtype.
 pub fn limits(dtype: DType) -> (f64, f64) {
     match dtype {
         DType::F16 => ((-24f64).exp2(), 65504.0),
@@ -170,17 +170,17 @@ pub fn limits(dtype: DType) -> (f64, f64) {
 
 type Call = Box<dyn Fn(&[Tensor]) -> Result<Vec<Tensor>>>;
 
-/// A call of an op: its inputs, what else torch has to know, and the call itself.
+/// A call of an op: its inputs, the further arguments for torch, and the call itself.
 pub struct Case {
     pub inputs: Vec<Tensor>,
-    /// Inputs that take no part in the backward pass.
+    /// Inputs excluded from the backward pass.
     pub fixed: Vec<usize>,
     pub options: Map<String, Value>,
     pub call: Call,
 }
 
 impl Case {
-    /// A call with one result.
+    /// Creates a call with one result.
     pub fn new(inputs: Vec<Tensor>, call: impl Fn(&[Tensor]) -> Result<Tensor> + 'static) -> Case {
         Case::many(inputs, move |x| Ok(vec![call(x)?]))
     }

@@ -11,26 +11,26 @@ use crate::{
     units::{Measured, Scale, measure},
 };
 
-/// A call held against f64, and torch's own in the same dtype, where torch has a kernel for it.
+/// Errors of a call relative to f64, along with torch's own in the same dtype, if torch has a kernel for it.
 pub struct Held {
     pub family: &'static Family,
-    /// Forward, and backward.
+    /// Errors of forward and backward.
     pub ours: [Measured; 2],
     pub torch: Option<[Measured; 2]>,
     pub backward: bool,
     pub formula: bool,
-    /// The call, for people: shapes and options.
+    /// Display text of the call: shapes and options.
     pub call: String,
 }
 
-/// The seed of one case, which depends on nothing but its name.
+/// Returns the seed of one case, which depends only on its name.
 fn seed(root: u64, op: Op, dtype: DType, number: usize) -> u64 {
     let name = format!("{op} {dtype} {number}");
     // FNV-1a: short, and the same on every machine.
     name.bytes().fold(root ^ 0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Which numbers a case is made of: mostly plain ones.
+/// Returns the kind of numbers of a case: mostly plain ones.
 fn values(number: usize) -> Values {
     match number % 4 {
         2 => Values::Special,
@@ -39,7 +39,7 @@ fn values(number: usize) -> Values {
     }
 }
 
-/// Draws a case and holds it against torch.
+/// Draws a case and compares it with torch.
 pub fn hold(peer: &mut Peer, root: u64, op: Op, dtype: DType, number: usize) -> Result<Held, String> {
     let seed = seed(root, op, dtype, number);
     let mut draw = Draw::new(seed, dtype, values(number));
@@ -99,7 +99,7 @@ pub fn hold(peer: &mut Peer, root: u64, op: Op, dtype: DType, number: usize) -> 
         return Err(fail(format!("shapes: ours {shapes:?}, torch's {}", answer["shapes"])));
     }
 
-    // The exact numbers, the sizes of their terms, and torch's own numbers in the dtype.
+    // The exact numbers, the magnitudes of their terms, and torch's own numbers in the dtype.
     let gradients = back.as_ref().map_or(&[][..], |(_, grads)| grads);
     let all: Vec<&Tensor> = outputs.iter().chain(gradients).collect();
     let count = all.len();

@@ -1,4 +1,5 @@
-//! Layers with their options beside torch.nn: results, gradients of inputs and parameters, and running statistics.
+//! Layers with their options compared with torch.nn: results, gradients of inputs and parameters, and running
+//! statistics.
 
 use std::slice;
 
@@ -10,21 +11,21 @@ use crate::{
     peer::Peer,
 };
 
-/// A layer as an architecture file has it, and what goes in.
+/// A layer as described in an architecture file, with its inputs.
 pub struct Configuration {
     layer: Value,
     inputs: Vec<Vec<usize>>,
     training: bool,
 }
 
-/// The options with others on top.
+/// Overlays options on others.
 fn with(base: &Value, more: &Value) -> Value {
     let mut all = base.as_object().cloned().unwrap_or_default();
     all.extend(more.as_object().cloned().unwrap_or_default());
     Value::Object(all)
 }
 
-/// Every configuration that is compared.
+/// Returns every configuration that is compared.
 pub fn configurations() -> Vec<Configuration> {
     let mut all = Vec::new();
     let mut add = |layer: Value, inputs: &[&[usize]], training: bool| {
@@ -185,15 +186,15 @@ pub fn configurations() -> Vec<Configuration> {
     all
 }
 
-/// What came of a layer: the largest error, in units of f32's epsilon; of a result relative to its largest number, of
-/// gradients to the largest of all: that of a bias before a softmax is 0 but for rounding.
+/// Result of comparing a layer: the largest error, in units of f32's epsilon; for a result relative to its largest
+/// number, for gradients to the largest of all, since that of a bias before a softmax is 0 except for rounding.
 pub struct Compared {
     pub name: String,
     pub ours: f64,
     pub torch: f64,
 }
 
-/// A network read from its description, with parameters drawn anew so that no bias is 0 and no weight 1.
+/// Builds a network from its description, with redrawn parameters so that no bias is 0 and no weight 1.
 pub fn network(description: &Value, draw: &mut Draw) -> Result<Child> {
     let text = json!({"version": 1, "net": description}).to_string();
     let net = models::parse(&text, "peers", 0)?;
@@ -205,7 +206,7 @@ pub fn network(description: &Value, draw: &mut Draw) -> Result<Child> {
     Ok(net)
 }
 
-/// Names and numbers of the parameters and buffers of a network, as torch is told.
+/// Returns the names and numbers of a network's parameters and buffers, as sent to torch.
 pub fn parameters(net: &Child) -> (Vec<Value>, Vec<Vec<f64>>) {
     let params = net.named_params();
     let abouts = params.iter().map(|(path, p)| json!({"path": path, "shape": p.shape(), "trained": p.is_trained()}));
@@ -245,7 +246,7 @@ pub fn compare(peer: &mut Peer, seed: u64, configuration: &Configuration) -> std
     Ok(Compared { name, ours, torch })
 }
 
-/// Our results, the gradients of inputs and parameters, the buffers; what to ask torch, and the arrays that go with the question.
+/// Our results, the gradients of inputs and parameters, the buffers; the question for torch, and its arrays.
 type Ours = (Vec<Vec<f64>>, Value, Vec<Vec<f64>>);
 
 fn ours(seed: u64, configuration: &Configuration) -> Result<Ours> {

@@ -1,4 +1,5 @@
-//! Holds every op, layer, optimizer and scaled training step of precast against torch. `cargo xtask peers --python PATH`.
+//! Comparison of every op, layer, optimizer and scaled training step of precast with torch.
+//! `cargo xtask peers --python PATH`.
 
 mod beside;
 mod bounds;
@@ -22,7 +23,7 @@ const USAGE: &str = "cargo xtask peers --python PATH [--seed N] [--cases N] [--o
   --ops NAME,...  these ops only, and neither layers nor training
   --write         write peers/REPORT.md and peers/data";
 
-/// What the command line says.
+/// Command-line options.
 pub struct Options {
     pub python: String,
     pub seed: u64,

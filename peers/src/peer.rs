@@ -1,5 +1,5 @@
-//! torch, in a process of its own. Both sides write messages: a line of JSON with the lengths of the arrays that follow, and
-//! the arrays as little-endian f64, which holds every number of every dtype exactly.
+//! torch, in a separate process. Both sides write messages: a line of JSON with the lengths of the arrays that follow,
+//! and the arrays as little-endian f64, which represents every number of every dtype exactly.
 
 use std::{
     io::{BufRead, BufReader, BufWriter, Read, Write},
@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// The process, and what it said of itself.
+/// A running torch process, and its self-description.
 pub struct Peer {
     process: Child,
     ask: BufWriter<ChildStdin>,
@@ -74,13 +74,13 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // The end of its input is the end of its work.
+        // The process ends when its input ends.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// What torch is told of a tensor.
+/// Describes a tensor for torch.
 pub fn about(x: &precast::Tensor, wants_gradient: bool) -> Value {
     json!({"shape": x.shape(), "dtype": x.dtype().to_string(), "grad": wants_gradient})
 }

@@ -1,10 +1,10 @@
-//! The committed report: what was held against torch, and the largest errors.
+//! The committed report: the comparisons with torch, and the largest errors.
 
 use std::{fmt::Write as _, fs, io, path::Path};
 
 use crate::{Options, bounds};
 
-/// Writes the report, and the tables that it sums up.
+/// Writes the report, and the tables that it summarizes.
 pub fn write(options: &Options, torch: &str, tables: &[(&str, String)], failures: usize) -> io::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     fs::create_dir_all(folder.join("data"))?;
@@ -14,7 +14,7 @@ pub fn write(options: &Options, torch: &str, tables: &[(&str, String)], failures
     fs::write(folder.join("REPORT.md"), text(options, torch, tables, failures))
 }
 
-/// The cells of a table, without its first line.
+/// Returns the cells of a table, without its first line.
 fn rows(table: &str) -> Vec<Vec<&str>> {
     table.lines().skip(1).map(|line| line.split('\t').collect()).collect()
 }

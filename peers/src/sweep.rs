@@ -23,7 +23,7 @@ const DIRECTIONS: [&str; 2] = ["forward", "backward"];
 pub struct Row {
     family: &'static str,
     cases: usize,
-    /// Forward and backward, each with the call that the largest error is from.
+    /// Errors of forward and backward, each with the call that has the largest one.
     ours: [(Measured, String); 2],
     torch: Option<[Measured; 2]>,
     backward: bool,
@@ -31,9 +31,9 @@ pub struct Row {
     errors: Vec<String>,
 }
 
-/// What all cases came to.
+/// Results of all cases.
 pub struct Swept {
-    /// By the place of the op in `ops`, and of the dtype.
+    /// Rows by the index of the op in `ops`, and of the dtype.
     rows: BTreeMap<(usize, usize), Row>,
     ops: Vec<Op>,
     pub torch: String,
@@ -109,7 +109,7 @@ fn row(peer: &mut Peer, options: &Options, op: Op, dtype: DType) -> Row {
 }
 
 impl Swept {
-    /// What is larger than its bound, of another kind, or could not be run.
+    /// Returns the errors beyond their bounds, numbers of another kind, and calls that could not be run.
     pub fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
         for ((at, d), row) in &self.rows {
@@ -134,7 +134,7 @@ impl Swept {
         failures
     }
 
-    /// A line for each op and dtype: ours and torch's, forward and backward.
+    /// Formats a line for each op and dtype: ours and torch's, forward and backward.
     pub fn table(&self) -> String {
         let mut text = String::from(
             "family\top\tdtype\tcases\tforward\tbackward\ttorch_forward\ttorch_backward\tother_kind\treference\n",

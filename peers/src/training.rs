@@ -1,4 +1,5 @@
-//! Training beside torch, step by step: optimizers in f32, autocast with a loss scale, and a penalty on gradients.
+//! Training compared with torch, step by step: optimizers in f32, autocast with a loss scale, and a penalty on
+//! gradients.
 
 use precast::{
     Adam, Autocast, Child, DType, Error, LossScale, Optimizer, Outcome, Result, Sgd, Tensor, autocast,
@@ -17,13 +18,13 @@ const BATCHES: usize = 4;
 const EXAMPLES: usize = 8;
 const CLASSES: usize = 5;
 
-/// A run: a network, an optimizer, and how it is scaled.
+/// A run: a network, an optimizer, and its loss scaling.
 pub struct Run {
     network: &'static str,
     optimizer: Value,
     steps: usize,
     scaled: Option<Scaled>,
-    /// Whether the norm of all gradients is added to the loss.
+    /// `true` when the norm of all gradients is added to the loss.
     penalty: bool,
 }
 
@@ -32,7 +33,7 @@ struct Scaled {
     dtype: DType,
     init: f64,
     interval: u32,
-    /// Every so many steps the inputs are this much larger, so that gradients overflow.
+    /// Interval in steps at which the inputs are multiplied by the factor, so that gradients overflow.
     large: Option<(usize, f64)>,
 }
 
@@ -61,7 +62,7 @@ fn description(name: &str) -> (Value, Vec<usize>) {
     (json!({"kind": "Sequential", "cells": cells}), input)
 }
 
-/// The training curves in f32.
+/// Returns the training curves in f32.
 pub fn curves() -> Vec<Run> {
     let optimizers = [
         json!({"kind": "sgd", "lr": 0.02, "momentum": 0.9, "nesterov": false, "weight_decay": 0.0}),
@@ -76,7 +77,7 @@ pub fn curves() -> Vec<Run> {
     ["mlp", "normed", "cnn"].into_iter().flat_map(run).collect()
 }
 
-/// The runs with a loss scale under autocast.
+/// Returns the runs with a loss scale under autocast.
 pub fn scaled() -> Vec<Run> {
     let mut all = Vec::new();
     for network in ["mlp", "plain cnn"] {
@@ -84,7 +85,7 @@ pub fn scaled() -> Vec<Run> {
             for init in [1024.0, 65536.0 * 4096.0] {
                 for interval in [3, 8] {
                     for large in [None, Some((7, 40.0))] {
-                        // bf16 reaches as far as f32: only a scale near its end overflows.
+                        // bf16 has the range of f32: only a scale near its end overflows.
                         let init = if dtype == DType::Bf16 && init > 1024.0 { 124f64.exp2() } else { init };
                         let optimizer =
                             json!({"kind": "sgd", "lr": 0.02, "momentum": 0.0, "nesterov": false, "weight_decay": 0.0});
@@ -98,7 +99,7 @@ pub fn scaled() -> Vec<Run> {
     all
 }
 
-/// The runs in which the norm of all gradients is added to the loss: in f32, and under autocast with a loss scale.
+/// Returns the runs with the norm of all gradients added to the loss: in f32, and under autocast with a loss scale.
 pub fn penalized() -> Vec<Run> {
     let scaled = |dtype| Scaled { dtype, init: 1024.0, interval: 100, large: None };
     let mut all = Vec::new();
@@ -111,19 +112,19 @@ pub fn penalized() -> Vec<Run> {
     all
 }
 
-/// What came of a run.
+/// Result of a run.
 pub struct Followed {
     pub name: String,
-    /// The largest difference of two losses, relative to torch's.
+    /// Largest difference of two losses, relative to torch's.
     pub loss: f64,
     pub steps: usize,
-    /// How many steps torch skipped, and the first whose skip or scale is another here.
+    /// Number of steps skipped by torch, and the first whose skip or scale differs here.
     pub skipped: usize,
     pub parted: Option<usize>,
     pub dtype: Option<DType>,
 }
 
-/// The loss plus the norm of its gradients, which are taken of the scaled loss.
+/// Returns the loss plus the norm of its gradients, which are taken from the scaled loss.
 fn penalized_loss(loss: Tensor, scale: &LossScale, net: &Child) -> Result<Tensor> {
     let values: Vec<Tensor> = net.params().iter().map(|(_, param)| param.tensor()).collect();
     let mut sum = Tensor::zeros(&[], DType::F32);
@@ -187,7 +188,8 @@ impl Run {
         }
     }
 
-    /// Loss, scale after the step, and whether it was skipped, for each step; and what to ask torch.
+    /// Returns loss, scale after the step, and whether it was skipped, for each step, along with the question for
+    /// torch.
     #[allow(clippy::type_complexity)]
     fn ours(&self, seed: u64) -> Result<(Vec<(f64, f64, bool)>, Value, Vec<Vec<f64>>)> {
         let (description, input) = description(self.network);

@@ -1,13 +1,14 @@
-//! How far a number is from the exact one, in units in the last place.
+//! Error of a number relative to the exact one, in units in the last place.
 //!
-//! In f32 the unit of a result is the distance of neighbouring numbers at the exact result, or at the size of the terms that it
-//! is a sum of, whichever is larger: a sum that cancels is measured against its terms. In f16 and bf16 it is the distance of
-//! neighbouring numbers of the dtype at the exact result, and 16 such f32 units: what is computed in f32 and rounded once is half a
-//! unit away. A gradient for which something was kept in 16 bit is measured against the size of its terms in the dtype itself.
+//! In f32 the unit of a result is the spacing of numbers at the exact result, or at the magnitude of the terms it is
+//! the sum of, whichever is larger: a sum that cancels is measured against its terms. In f16 and bf16 it is the spacing
+//! of numbers of the dtype at the exact result, plus 16 such f32 units: a result computed in f32 and rounded once is
+//! half a unit away. A gradient that depends on a number kept in 16 bits is measured against the magnitude of its terms
+//! in the dtype itself.
 
 use precast::DType;
 
-/// The bits of the significand, and the exponents of the smallest and the largest normal numbers.
+/// Returns the number of significand bits, and the exponents of the smallest and the largest normal numbers.
 fn format(dtype: DType) -> (i32, i32, i32) {
     match dtype {
         DType::F16 => (11, -14, 15),
@@ -17,27 +18,27 @@ fn format(dtype: DType) -> (i32, i32, i32) {
     }
 }
 
-/// The distance of neighbouring numbers of a dtype at x.
+/// Returns the spacing of numbers of a dtype at x.
 pub fn unit(dtype: DType, x: f64) -> f64 {
     let (bits, least, largest) = format(dtype);
-    // The exponent as it is stored: subnormal f64 numbers are far below every other format.
+    // The biased exponent: subnormal f64 numbers are far below every other format.
     let exponent = ((x.abs().to_bits() >> 52) as i32 - 1023).clamp(least, largest);
     f64::from(exponent - bits + 1).exp2()
 }
 
-/// What the numbers of a tensor came to.
+/// Errors of the numbers of a tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// The largest error in units, of the numbers that are finite.
+    /// Largest error in units, of the finite numbers.
     pub units: f64,
-    /// How many numbers are NaN, infinite, or zero of a sign, where the exact one is not.
+    /// Number of elements that are NaN, infinite, or a zero of a sign, where the exact one is not.
     pub other_kind: usize,
-    /// The number that is worst, and the exact one.
+    /// The worst number, and the exact one.
     pub worst: Option<(f64, f64)>,
 }
 
 impl Measured {
-    /// The worse of two.
+    /// Returns the worse of two.
     pub fn join(self, other: Measured) -> Measured {
         let worse = (other.other_kind > 0, other.units) > (self.other_kind > 0, self.units);
         let worst = if worse { other.worst } else { self.worst };
@@ -45,18 +46,18 @@ impl Measured {
     }
 }
 
-/// How the numbers of a tensor are measured.
+/// Rules for measuring the numbers of a tensor.
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     pub dtype: DType,
-    /// Whether zeros must have the sign of the exact ones.
+    /// `true` when zeros must have the sign of the exact ones.
     pub signs_of_zeros: bool,
-    /// Whether something on the way was rounded to the dtype.
+    /// `true` when an intermediate result was rounded to the dtype.
     pub rounded_before: bool,
 }
 
 impl Scale {
-    /// The unit at an exact number that is a sum of terms of such a size.
+    /// Returns the unit at an exact number that is a sum of terms of magnitude `size`.
     fn unit(self, exact: f64, size: f64) -> f64 {
         let size = size.max(exact.abs());
         match self.dtype {
@@ -67,7 +68,7 @@ impl Scale {
     }
 }
 
-/// Compares numbers with exact ones; `sizes` are those of the terms.
+/// Compares numbers with exact ones; `sizes` are the magnitudes of the terms.
 pub fn measure(scale: Scale, ours: &[f64], exact: &[f64], sizes: &[f64]) -> Measured {
     let Scale { dtype, signs_of_zeros, .. } = scale;
     let infinite = f64::from(format(dtype).2 + 1).exp2();
@@ -84,7 +85,7 @@ pub fn measure(scale: Scale, ours: &[f64], exact: &[f64], sizes: &[f64]) -> Meas
         } else {
             ours != exact && !(ours.is_nan() && exact.is_nan())
         };
-        // Of terms that overflow in f32 the sum may overflow on its way, whatever it comes to.
+        // If the terms overflow in f32, their sum may overflow on the way, whatever its value.
         let may_overflow = size.is_finite() && size > f64::from(f32::MAX) && exact.abs() < size;
         if other_kind && !may_overflow {
             all = all.join(Measured { units: 0.0, other_kind: 1, worst });

@@ -1,4 +1,4 @@
-//! Reading files within limits, and replacing them in one step.
+//! Size-limited reading and atomic replacement of files.
 
 use std::{
     borrow::Cow,
@@ -17,34 +17,34 @@ use flate2::read::MultiGzDecoder;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The words for a pointer of Git LFS.
+/// Error text for a Git LFS pointer.
 pub(crate) const POINTER: &str = "a pointer of Git LFS in place of the file itself, which `git lfs pull` fetches";
 
-/// Says whether a file is a pointer that Git LFS leaves in place of a large file, by its first bytes, at least eight of them.
+/// Returns whether a file is a Git LFS pointer, judging by its first bytes (at least eight).
 pub(crate) fn is_pointer(bytes: &[u8]) -> bool {
     const FIRST: &[u8] = b"version https://git-lfs.github.com/spec/";
     bytes.len() >= 8 && bytes.iter().zip(FIRST).all(|(met, first)| met == first)
 }
 
-/// Refuses a pointer of Git LFS.
+/// Rejects a Git LFS pointer.
 pub(crate) fn not_a_pointer(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     if is_pointer(&bytes) { Err(io::Error::other(POINTER)) } else { Ok(bytes) }
 }
 
-/// The text of a file that is not longer than a limit.
+/// Reads a text file no longer than `limit`.
 ///
 /// # Errors
-/// As [`read_within`], and when it is not UTF-8.
+/// As [`read_within`], and when the file is not UTF-8.
 pub(crate) fn read_text(path: &Path, limit: usize) -> Result<String> {
     let bytes = read_within(path, limit)?;
     String::from_utf8(bytes).map_err(|_| Error::io(path, &io::Error::other("not a text in UTF-8")))
 }
 
-/// The bytes of a file that is not longer than a limit. A longer file is not read where its length is known. Of a pipe, whose
-/// length is not known, one byte more than the limit is read.
+/// Reads a file no longer than `limit` bytes. A longer file of known length is not read at all; from a pipe, whose
+/// length is unknown, at most one byte more than the limit is read.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] when it cannot be read, is longer, or is a pointer of Git LFS.
+/// [`ErrorKind::Io`] when the file cannot be read, is longer, or is a Git LFS pointer.
 pub(crate) fn read_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
         let too_long = || io::Error::other(format!("longer than {limit} bytes, the most that is read"));
@@ -60,10 +60,10 @@ pub(crate) fn read_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
     read().map_err(|e| Error::io(path, &e))
 }
 
-/// The bytes of a file that may be packed by gzip, unpacked and not longer than a limit.
+/// Returns the bytes of a file, decompressed if gzipped, limited to `limit`.
 ///
 /// # Errors
-/// [`ErrorKind::Data`] when they cannot be unpacked, or are more.
+/// [`ErrorKind::Data`] when decompression fails or exceeds the limit.
 pub(crate) fn unpacked(bytes: &[u8], limit: usize) -> Result<Cow<'_, [u8]>> {
     let mut unpacked = Cow::Borrowed(bytes);
     if let [0x1f, 0x8b, ..] = bytes {
@@ -78,29 +78,29 @@ pub(crate) fn unpacked(bytes: &[u8], limit: usize) -> Result<Cow<'_, [u8]>> {
     }
 }
 
-/// The bytes of a file.
+/// Reads a file.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] when it cannot be read, or is a pointer of Git LFS.
+/// [`ErrorKind::Io`] when it cannot be read or is a Git LFS pointer.
 pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).and_then(not_a_pointer).map_err(|e| Error::io(path, &e))
 }
 
-/// Writes a file in one step: a reader finds the whole old file or the whole new one, even after a crash. The bytes go into a
-/// new file in the same folder, which then takes the name and the permissions of the old one. Links are followed. Devices and
-/// pipes, such as `/dev/stdout`, cannot be replaced and are written to directly.
+/// Writes a file atomically: a reader finds the whole old file or the whole new one, even after a crash. The bytes go
+/// into a new file in the same folder, which then takes the name and the permissions of the old one. Links are
+/// followed. Devices and pipes, such as `/dev/stdout`, cannot be replaced and are written to directly.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] when the file cannot be written or is read-only. An older file then stays as it was.
+/// [`ErrorKind::Io`] when the file cannot be written or is read-only. An existing file is then unchanged.
 pub fn replace(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     let path = path.as_ref();
     replace_by(path, |file| file.write_all(bytes).map_err(|e| Error::io(path, &e)))
 }
 
-/// Checks that [`replace`] can write a file there. Nothing is changed.
+/// Checks that [`replace`] can write to a path, without changing anything.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] when the place is a folder or a read-only file, or no file can be made beside it.
+/// [`ErrorKind::Io`] when the path is a folder or a read-only file, or when no file can be created in its folder.
 pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let check = || match target(path)? {
@@ -116,11 +116,11 @@ pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
     check().map_err(|e| Error::io(path, &e))
 }
 
-/// As [`replace`], with what `write` writes into the new file. The file is replaced when `write` is done, and stays as it was
-/// when that fails.
+/// Replaces a file as [`replace`] does, with the contents that `write` produces. The file is replaced when `write`
+/// succeeds and unchanged when it fails.
 ///
 /// # Errors
-/// As [`replace`], and that of `write`.
+/// As [`replace`], and those of `write`.
 pub(crate) fn replace_by<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T>) -> Result<T> {
     let failed = |e: io::Error| Error::io(path, &e);
     match target(path).map_err(failed)? {
@@ -137,41 +137,42 @@ pub(crate) fn replace_by<T>(path: &Path, write: impl FnOnce(&mut File) -> Result
                 Ok(answer)
             })();
             whole.inspect_err(|_| {
-                // An error while removing the rest of the new file would hide why it could not be written.
+                // An error while removing the partial file would hide the original one.
                 let _ = fs::remove_file(&new);
             })
         }
     }
 }
 
-/// Bytes that are written and not yet on the disk at most; see [`write_behind`].
+/// Maximum number of bytes written but not yet synced to disk; see [`write_behind`].
 const UNSYNCED: usize = 64 << 20;
 
-/// Hands bytes over to the thread that writes them.
+/// Sender of bytes to the writing thread.
 pub(crate) struct Writer {
     full: SyncSender<Vec<u8>>,
     empty: Receiver<Vec<u8>>,
 }
 
 impl Writer {
-    /// Hands bytes over, and returns a buffer for the next. It waits while two others are not written yet.
+    /// Hands over a buffer and returns one for the next bytes. Blocks while two others are unwritten.
     ///
     /// # Errors
-    /// When writing has failed. [`write_behind`] says how, whatever is made of this error.
+    /// When writing has failed. [`write_behind`] reports the cause, even if this error is ignored.
     pub fn put(&mut self, bytes: Vec<u8>) -> Result<Vec<u8>> {
         self.full.send(bytes).map_err(|_| Error::new(ErrorKind::Io, "writing has failed"))?;
         Ok(self.empty.try_recv().unwrap_or_default())
     }
 }
 
-/// Writes to a file what `make` hands over, in a thread of its own: the disk keeps bytes while the next are made.
+/// Writes the buffers that `make` hands over to a file, in a separate thread, so that disk writes overlap with the
+/// making of the next buffer.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] with this path when the file cannot be written, else that of `make`.
 pub(crate) fn write_behind<T>(file: &mut File, path: &Path, make: impl FnOnce(&mut Writer) -> Result<T>) -> Result<T> {
     let ((full, to_write), (written, empty)) = (mpsc::sync_channel::<Vec<u8>>(2), mpsc::channel());
     let write = move || -> io::Result<()> {
-        // A pipe or a device keeps nothing.
+        // Pipes and devices have nothing to sync.
         let keeps = file.metadata()?.is_file();
         let mut unsynced = 0;
         for bytes in to_write {
@@ -181,7 +182,7 @@ pub(crate) fn write_behind<T>(file: &mut File, path: &Path, make: impl FnOnce(&m
                 file.sync_data()?;
                 unsynced = 0;
             }
-            // Behind the last there is nobody who takes it.
+            // After the last buffer the receiver is gone.
             let _ = written.send(bytes);
         }
         Ok(())
@@ -196,12 +197,11 @@ pub(crate) fn write_behind<T>(file: &mut File, path: &Path, make: impl FnOnce(&m
     })
 }
 
-/// Makes a folder in one step: `write` fills a new folder beside it, which then takes the name. Where there is a folder of
-/// that name, it is put aside before and removed behind; between these two steps there is none.
+/// Creates a folder atomically: `write` fills a new sibling folder, which then takes the name. An existing folder of
+/// that name is moved aside first and removed afterwards; between these two steps there is none.
 ///
 /// # Errors
-/// [`ErrorKind::Io`] when the folder cannot be made, and that of `write`. An older folder then stays as it
-/// was.
+/// [`ErrorKind::Io`] when the folder cannot be created, and those of `write`. An existing folder is then unchanged.
 pub(crate) fn replace_folder<T>(path: &Path, write: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let failed = |e: io::Error| Error::io(path, &e);
     let new = make_beside(path).map_err(failed)?;
@@ -226,12 +226,12 @@ pub(crate) fn replace_folder<T>(path: &Path, write: impl FnOnce(&Path) -> Result
         Ok(answer)
     });
     whole.inspect_err(|_| {
-        // An error while removing the rest of the new folder would hide why it could not be filled.
+        // An error while removing the partial folder would hide the original one.
         let _ = fs::remove_dir_all(&new);
     })
 }
 
-/// Makes the new name of a file last, where folders can be synced.
+/// Makes the new name of a file durable, where folders can be synced.
 fn sync_folder(file: &Path) -> io::Result<()> {
     match file.parent() {
         #[cfg(unix)]
@@ -240,11 +240,11 @@ fn sync_folder(file: &Path) -> io::Result<()> {
     }
 }
 
-/// What a path stands for.
+/// Kind of file a path refers to.
 enum Target {
-    /// A file that is there or is to be, links followed.
+    /// A regular file, existing or not, with links followed.
     File(PathBuf),
-    /// A terminal, a pipe, a device: it cannot be replaced.
+    /// A terminal, pipe or device, which cannot be replaced.
     Device,
 }
 
@@ -252,7 +252,7 @@ fn target(path: &Path) -> io::Result<Target> {
     match fs::metadata(path) {
         Ok(met) if met.is_file() || met.is_dir() => fs::canonicalize(path).map(Target::File),
         Ok(_) => Ok(Target::Device),
-        // A link is followed even if its target does not exist yet. A circle of links is an error of its own.
+        // A link is followed even if its target does not exist yet. A cycle of links is a separate error.
         Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
             Ok(to) => target(&path.parent().unwrap_or(Path::new("")).join(to)),
             Err(_) => Ok(Target::File(path.to_path_buf())),
@@ -261,10 +261,10 @@ fn target(path: &Path) -> io::Result<Target> {
     }
 }
 
-/// The permissions of the file that is to be replaced; the new file takes them over.
+/// Returns the permissions of the file to be replaced, for the new file to take over.
 ///
 /// # Errors
-/// When the file is read-only. The folder may allow to replace it all the same, but its owner did not mean that.
+/// When the file is read-only. The folder may permit replacing it, but that was not the owner's intent.
 fn permissions(path: &Path) -> io::Result<Option<fs::Permissions>> {
     match fs::metadata(path) {
         Ok(met) if met.is_file() && met.permissions().readonly() => {
@@ -275,12 +275,12 @@ fn permissions(path: &Path) -> io::Result<Option<fs::Permissions>> {
     }
 }
 
-/// A new file in the same folder, under a name that nobody else uses.
+/// Creates a new file in the same folder, under an unused name.
 fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
     beside(path, |new| File::create_new(new))
 }
 
-/// A new folder in the same folder, under a name that nobody else uses.
+/// Creates a new folder in the same folder, under an unused name.
 fn make_beside(path: &Path) -> io::Result<PathBuf> {
     beside(path, |new| fs::create_dir(new)).map(|((), new)| new)
 }
@@ -291,7 +291,7 @@ fn beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let new = path.with_file_name(format!(".precast-{}-{count}.tmp", std::process::id()));
         match make(&new) {
-            // An earlier process of the same number was killed and left it.
+            // Left behind by an earlier process with the same id that was killed.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             made => return made.map(|made| (made, new)),
         }
@@ -302,7 +302,7 @@ fn beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(
 mod tests {
     use super::*;
 
-    /// A folder of its own for one test, removed at the end.
+    /// Temporary folder of one test, removed on drop.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -334,7 +334,7 @@ mod tests {
         assert_eq!(read_text(&path, 3).unwrap(), "new");
         assert!(read_text(&path, 2).unwrap_err().to_string().contains("longer than 2 bytes"));
 
-        // A folder cannot be replaced by a file: the error names it, and nothing is left beside it.
+        // A folder cannot be replaced by a file: the error names it, and no temporary file is left.
         let folder = dir.0.join("folder");
         fs::create_dir_all(folder.join("inside")).unwrap();
         assert!(check_writable(&folder).unwrap_err().to_string().contains("folder"));
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(written.unwrap(), 100);
         let expected: Vec<u8> = (0..100u8).flat_map(|i| [i; 1000]).collect();
         assert_eq!(fs::read(&path).unwrap(), expected);
-        // The error of the one who makes the bytes, and that of the disk, which comes first.
+        // The error of the producer, then that of the disk, which takes precedence.
         let refused = write_behind(&mut File::open(&path).unwrap(), &path, |_| Err::<(), _>(Error::value("no more")));
         assert_eq!(refused.unwrap_err().to_string(), "no more");
         let read_only = write_behind(&mut File::open(&path).unwrap(), &path, |writer| {
@@ -398,7 +398,7 @@ mod tests {
         replace(&link, b"new").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
-        // Also to a file that is not there yet.
+        // Also to a file that does not exist yet.
         fs::remove_file(&file).unwrap();
         replace(&link, b"again").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());

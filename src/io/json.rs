@@ -1,4 +1,4 @@
-//! Reading JSON without two entries of one name, of which the last would win in silence.
+//! JSON reader that rejects duplicate keys, which serde_json resolves silently in favour of the last.
 
 use std::{collections::HashSet, fmt};
 
@@ -9,16 +9,16 @@ use serde::{
 
 use crate::printable::printable;
 
-/// Reads a value of JSON.
+/// Reads a JSON value.
 ///
 /// # Errors
-/// With line and column: for a text that is no JSON or another value, and for an object with two entries of one name.
+/// With line and column: for invalid JSON, a value of another type, and an object with duplicate keys.
 pub(crate) fn read<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
     serde_json::from_slice::<EachOnce>(text)?;
     serde_json::from_slice(text)
 }
 
-/// Any value whose objects have each entry once.
+/// Visitor that accepts any value whose objects have unique keys.
 struct EachOnce;
 
 impl<'de> Deserialize<'de> for EachOnce {

@@ -1,5 +1,5 @@
-//! Files: read within limits, written whole or not at all, architectures of networks and the kinds that they name, weights,
-//! and models as other tools store them.
+//! Files: limited reads, atomic writes, network architectures and the kinds they name, weights, and models as other
+//! tools store them.
 
 pub(crate) mod document;
 pub mod files;

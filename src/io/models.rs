@@ -16,12 +16,12 @@
 //! # Ok::<(), precast::Error>(())
 //! ```
 //!
-//! Each cell is a map of its `kind` and its options, which [`kinds`](crate::io::kinds) describes;
-//! `{to_float: float32, cell: {...}}` asks for a precision. The kinds are those of [`layers::kinds`](crate::layers::kinds), the
-//! program's own cells that are marked `#[cell(saved)]` among them. A file holds no weights: they are drawn from the seed, and
-//! [`weights`](crate::io::weights) saves and loads them. A file cannot say that two cells share a parameter. The key `input`
-//! gives the shape of one example, without the axis of the batch: `input: [1, 32, 32]`. Examples are f32; `input_dtype: int64` is
-//! for words and other indices.
+//! Each cell is a map of its `kind` and its options, described by [`kinds`](crate::io::kinds);
+//! `{to_float: float32, cell: {...}}` requests a precision. The kinds are those of
+//! [`layers::kinds`](crate::layers::kinds), including the program's own cells marked `#[cell(saved)]`. A file holds no
+//! weights: they are initialized from the seed, and [`weights`](crate::io::weights) saves and loads them. A file cannot
+//! express that two cells share a parameter. The key `input` gives the shape of one example, without the batch axis:
+//! `input: [1, 32, 32]`. Examples are f32; `input_dtype: int64` is for words and other indices.
 
 use std::path::Path;
 
@@ -41,17 +41,17 @@ use crate::{
     logging::event,
 };
 
-/// The version of the form that is written.
+/// Format version written.
 const VERSION: u32 = 1;
 
-/// The longest file that is read, and written.
+/// Maximum length of a file, read or written.
 const MAX_BYTES: usize = 1 << 20;
-/// How deep lists and maps may be nested.
+/// Maximum nesting depth of lists and maps.
 const MAX_DEPTH: usize = 64;
-/// How many values, lists and maps a file may have.
+/// Maximum number of values, lists and maps in a file.
 const MAX_NODES: usize = 65_536;
 
-/// The models that come with the library.
+/// Models shipped with the library.
 const EMBEDDED: [(&str, &str); 4] = [
     ("lenet5", include_str!("../../models/lenet5.yaml")),
     ("lenet5_8x8", include_str!("../../models/lenet5_8x8.yaml")),
@@ -59,13 +59,13 @@ const EMBEDDED: [(&str, &str); 4] = [
     ("mlp", include_str!("../../models/mlp.yaml")),
 ];
 
-/// A network with what an architecture file says beside it.
+/// A network with the other entries of its architecture file.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Model {
-    /// Its name, for people.
+    /// Human-readable name.
     pub name: Option<String>,
-    /// Shape of one example, without the axis of the batch.
+    /// Shape of one example, without the batch axis.
     pub input: Option<Vec<usize>>,
     /// Dtype of the examples: f32, or i64 for words and other indices.
     pub input_dtype: DType,
@@ -89,7 +89,7 @@ struct V1 {
     net: Child,
 }
 
-/// The dtypes of examples.
+/// Dtypes allowed for examples.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum InputDtype {
@@ -110,26 +110,26 @@ struct V1Ref<'a> {
 }
 
 impl Model {
-    /// A network that was built in code, without a name and without a shape of its input.
+    /// Creates a model from a network built in code, without a name or an input shape.
     pub fn new(net: impl Into<Child>) -> Self {
         Model { name: None, input: None, input_dtype: DType::F32, net: net.into() }
     }
 
-    /// The same with the shape of one example, without the axis of the batch: `[1, 32, 32]`.
+    /// Sets the shape of one example, without the batch axis: `[1, 32, 32]`.
     #[must_use]
     pub fn input(mut self, shape: impl Into<Vec<usize>>) -> Self {
         self.input = Some(shape.into());
         self
     }
 
-    /// The same with examples of words and other indices: i64, and not f32.
+    /// Sets the dtype of the examples to i64, for words and other indices.
     #[must_use]
     pub fn of_indices(mut self) -> Self {
         self.input_dtype = DType::I64;
         self
     }
 
-    /// A batch of this shape as the model takes it, to trace a call with: ones, or the index 0.
+    /// Returns a batch of the given shape and the model's input dtype for tracing: all ones, or all index 0.
     pub fn sample(&self, shape: &[usize]) -> Tensor {
         match self.input_dtype {
             DType::I64 => Tensor::zeros(shape, DType::I64),
@@ -137,7 +137,7 @@ impl Model {
         }
     }
 
-    /// Its architecture file, with all that [`Model::parse`] reads.
+    /// Returns the architecture file, with all entries that [`Model::parse`] reads.
     ///
     /// # Errors
     /// As [`to_yaml`].
@@ -146,21 +146,21 @@ impl Model {
         write(&self.net, Beside { name: self.name.as_deref(), input: self.input.as_deref(), input_dtype })
     }
 
-    /// The names of the models that come with the library.
+    /// Returns the names of the models shipped with the library.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.into_iter().map(|(name, _)| name)
     }
 
-    /// The text of a model that comes with the library.
+    /// Returns the text of a model shipped with the library.
     #[cfg(feature = "cli")]
     pub(crate) fn shipped_text(name: &str) -> Option<&'static str> {
         EMBEDDED.into_iter().find(|(known, _)| *known == name).map(|(_, text)| text)
     }
 
-    /// A model that comes with the library; its weights are drawn from the seed.
+    /// Builds a model shipped with the library, with weights initialized from the seed.
     ///
     /// # Errors
-    /// [`ErrorKind::Model`](crate::ErrorKind::Model) when there is none of that name, with the nearest and all names.
+    /// [`ErrorKind::Model`](crate::ErrorKind::Model) for an unknown name, with the nearest and all names.
     ///
     /// ```
     /// let lenet5 = precast::io::models::Model::named("lenet5", 0)?;
@@ -176,7 +176,7 @@ impl Model {
         Model::parse(text, &format!("models/{name}.yaml"), seed)
     }
 
-    /// As [`load`], with all that the file says.
+    /// Loads a file as [`load`] does, keeping all its entries.
     ///
     /// # Errors
     /// As [`load`].
@@ -188,7 +188,7 @@ impl Model {
         Ok(model)
     }
 
-    /// As [`parse`], with all that the file says.
+    /// Parses a text as [`parse`] does, keeping all its entries.
     ///
     /// # Errors
     /// As [`parse`].
@@ -213,7 +213,7 @@ impl Model {
     }
 }
 
-/// Reads a network from an architecture file; its weights are drawn from the seed, the same for the same seed.
+/// Reads a network from an architecture file. The weights are initialized from the seed, reproducibly.
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read or is longer than 1 MiB, else as [`parse`].
@@ -221,36 +221,38 @@ pub fn load(path: impl AsRef<Path>, seed: u64) -> Result<Child> {
     Model::load(path, seed).map(|model| model.net)
 }
 
-/// Reads a network from the text of an architecture file; `origin` is its name in errors.
+/// Reads a network from the text of an architecture file; `origin` names it in errors.
 ///
 /// # Errors
-/// [`ErrorKind::Model`](crate::ErrorKind::Model), with line and column, for a text that is no YAML, has anchors, aliases or tags, is longer
-/// than 1 MiB or nested deeper than 64, or whose parameters would have more than 2^30 numbers (4 GiB); for an unknown version, kind
-/// or option, and for options that do not go together.
+/// [`ErrorKind::Model`](crate::ErrorKind::Model), with line and column, for a text that is not YAML, has anchors,
+/// aliases or tags, is longer than 1 MiB or nested deeper than 64, or whose parameters would have more than 2^30
+/// numbers (4 GiB); for an unknown version, kind or option, and for incompatible options.
 pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Child> {
     Model::parse(text, origin, seed).map(|model| model.net)
 }
 
-/// The architecture file of a network.
+/// Returns the architecture file of a network.
 ///
 /// # Errors
-/// [`ErrorKind::Model`](crate::ErrorKind::Model) when a cell of the program's own is not saved, with its path; when two types have
-/// one kind; and for a network that is too large or nested too deep to be read again: the limits are those of [`parse`].
+/// [`ErrorKind::Model`](crate::ErrorKind::Model) when one of the program's own cells is not saved, with its path; when
+/// two types have the same kind; and for a network too large or nested too deep to be read back, by the limits of
+/// [`parse`].
 pub fn to_yaml<C: ?Sized + AsCell>(net: &Child<C>) -> Result<String> {
     write(net, Beside::default())
 }
 
-/// Writes the architecture file of a network, named after the file.
+/// Writes the architecture file of a network, using the file name as its name.
 ///
 /// # Errors
-/// As [`to_yaml`], and [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an older file then stays as it was.
+/// As [`to_yaml`], and [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an existing file is
+/// then unchanged.
 pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
     files::replace(path, write(net, Beside { name: name.as_deref(), ..Beside::default() })?.as_bytes())
 }
 
-/// What an architecture file says beside the network.
+/// Entries of an architecture file other than the network.
 #[derive(Default)]
 struct Beside<'a> {
     name: Option<&'a str>,
@@ -261,7 +263,7 @@ struct Beside<'a> {
 fn write<C: ?Sized + AsCell>(net: &Child<C>, Beside { name, input, input_dtype }: Beside<'_>) -> Result<String> {
     let mut deepest = 0;
     net.walk(&mut |cell| deepest = deepest.max(cell.depth));
-    // Each cell is a map inside the map of its parent, and writing recurses. The depth is checked before.
+    // Each cell is a map inside the map of its parent, and writing recurses, so the depth is checked first.
     if deepest >= MAX_DEPTH {
         return Err(Error::model(format!("{WRITTEN}: {}", too_deep())));
     }
@@ -277,7 +279,7 @@ fn write<C: ?Sized + AsCell>(net: &Child<C>, Beside { name, input, input_dtype }
     Ok(text)
 }
 
-/// How errors name the text that is written.
+/// Name of the written text in errors.
 const WRITTEN: &str = "the file of the network";
 
 fn not_too_long(text: &str, origin: &str) -> Result<()> {
@@ -291,7 +293,7 @@ fn too_deep() -> String {
     format!("lists and maps are nested deeper than {MAX_DEPTH}")
 }
 
-/// One document, within limits that are checked while it is parsed.
+/// Reads one document, with limits checked during parsing.
 fn read<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
     let options = serde_yaml::options! {
         budget: serde_yaml::budget! {
@@ -304,12 +306,12 @@ fn read<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
     serde_yaml::from_str_with_options(text, options).map_err(|e| in_our_words(&e, &Source::new(origin, text)))
 }
 
-/// What is wrong, with its place and the nearest allowed name.
+/// Converts a parser error, adding its place and the nearest allowed name.
 ///
-/// Cells are read through trait objects, which turn the errors inside into text. Each level has appended a place to that
+/// Cells are read through trait objects, which turn inner errors into text. Each level has appended a place to that
 /// text; the first one is the innermost.
 fn in_our_words(error: &serde_yaml::Error, source: &Source<'_>) -> Error {
-    // The whole file is parsed to read its head, before any cell. A file beyond a limit fails there.
+    // The whole file is parsed to read its head, before any cell. A file beyond a limit fails here.
     if let serde_yaml::Error::Budget { breach, location } = error.without_snippet() {
         return source.error(*location, Error::model(over_limit(breach)));
     }
@@ -353,7 +355,7 @@ fn in_our_words(error: &serde_yaml::Error, source: &Source<'_>) -> Error {
     }
 }
 
-/// Rewords the parser's errors, of which only the text is known.
+/// Rewords the parser's errors, available only as text.
 fn reworded(what: &str) -> String {
     if let Some(key) = what.strip_prefix("duplicate mapping key: ") {
         let key = key.split(',').next().unwrap_or(key);
@@ -378,7 +380,7 @@ fn reworded(what: &str) -> String {
 
 const ANCHORS: &str = "YAML anchors (`&`) and aliases (`*`) are not allowed here; put text with them in quotes";
 
-/// The limit that a file exceeds.
+/// Returns the limit that a file exceeds.
 fn over_limit(breach: &BudgetBreach) -> String {
     match breach {
         BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } => ANCHORS.to_string(),

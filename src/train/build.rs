@@ -1,4 +1,4 @@
-//! A network with its optimizer, loss and level, made in one call.
+//! Single-call construction of a network with its optimizer, loss and level.
 
 use std::ops::ControlFlow;
 
@@ -11,23 +11,23 @@ use crate::{
     policy::LossScaleSpec,
 };
 
-/// What [`build_train_network`] may be told besides the level: the further arguments of MindSpore's function of that name.
+/// Options of [`build_train_network`] besides the level: the further arguments of MindSpore's function of that name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BuildOptions {
-    /// The loss; none: the [usual](Loss::usual) one of the targets.
+    /// The loss. Default: the [usual](Loss::usual) one of the targets.
     pub loss: Option<Loss>,
-    /// The low dtype; f16.
+    /// The low dtype. Default: f16.
     pub dtype: DType,
-    /// At O2 and O3: whether batch norms, and what else the black list names, stay f32. None: as the level says, which is yes
-    /// at O2 and no at O3.
+    /// At O2 and O3: whether batch norms, and the other kinds on the black list, stay f32. Default: by level, true at
+    /// O2 and false at O3.
     pub keep_batchnorm_fp32: Option<bool>,
-    /// f32: nothing is lowered at O2 and O3. f16 or bf16: all is lowered in that dtype, at any level, but for what
-    /// `keep_batchnorm_fp32` keeps. None: as the level and the dtype say.
+    /// f32: nothing is lowered at O2 and O3. f16 or bf16: everything is lowered to that dtype, at any level, except the
+    /// cells kept by `keep_batchnorm_fp32`. Default: by level and dtype.
     pub cast_model_type: Option<DType>,
-    /// The loss scale. None: the [usual](LossScaleSpec::usual) one of the level and the dtype.
+    /// The loss scale. Default: the [usual](LossScaleSpec::usual) one of the level and the dtype.
     pub loss_scale_manager: Option<LossScaleSpec>,
-    /// How to train: epochs, batch, schedule, seed. The optimizer and its learning rate, the loss and the loss scale are those
-    /// above.
+    /// Training options: epochs, batch, schedule, seed. The optimizer with its learning rate, the loss and the loss
+    /// scale in it are ignored in favour of those above.
     pub fit: FitOptions,
 }
 
@@ -45,7 +45,7 @@ impl Default for BuildOptions {
 }
 
 impl BuildOptions {
-    /// The level and the dtype that the arguments come to.
+    /// Resolves the arguments to a level and a dtype.
     fn resolved(&self, level: Level) -> Result<(Level, DType)> {
         let whole = match (self.cast_model_type, level) {
             (Some(DType::F32), Level::O2 | Level::O3) => return Ok((Level::O0, self.dtype)),
@@ -68,7 +68,8 @@ impl BuildOptions {
     }
 }
 
-/// A network that is trained, evaluated and asked: what [`build_train_network`] makes. MindSpore calls it a `Model`.
+/// A network ready for training, evaluation and prediction, made by [`build_train_network`]. MindSpore calls it a
+/// `Model`.
 #[derive(Debug)]
 pub struct TrainNetwork {
     net: Child,
@@ -77,7 +78,7 @@ pub struct TrainNetwork {
     batch: usize,
 }
 
-/// Wraps a network by a level, and makes all that its training needs. The optimizer is made of the parameters of the wrapped
+/// Wraps a network by a level and prepares its training. The optimizer is made from the parameters of the wrapped
 /// network.
 ///
 /// ```
@@ -100,9 +101,9 @@ pub struct TrainNetwork {
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::Level`](crate::ErrorKind::Level) for a level that does not exist, [`ErrorKind::DType`](crate::ErrorKind::DType)
-/// for a dtype that is none of those named above, [`ErrorKind::Value`](crate::ErrorKind::Value) for an argument that says nothing
-/// at the level, and what planning and [`Fit::new`] report.
+/// [`ErrorKind::Level`](crate::ErrorKind::Level) for an unknown level, [`ErrorKind::DType`](crate::ErrorKind::DType)
+/// for a dtype other than those named above, [`ErrorKind::Value`](crate::ErrorKind::Value) for an argument without
+/// effect at the level, and the errors of planning and [`Fit::new`].
 pub fn build_train_network<O, L>(
     net: impl Into<Child>,
     optimizer: impl FnOnce(Params) -> O,
@@ -119,7 +120,7 @@ where
     wrapped(net.into(), |params| Box::new(optimizer(params)), policy, options)
 }
 
-/// Not generic in the level, of which the error type would be unknown.
+/// Returns the policy of a level. Not generic over the level, since its error type would be unknown.
 fn wrapping(level: Level, dtype: DType) -> Result<Policy> {
     Policy::new(level, dtype)
 }
@@ -147,8 +148,8 @@ fn wrapped(
 }
 
 impl TrainNetwork {
-    /// Trains for the epochs that are left, or until the observer breaks; a further call goes on. The observer sees each step
-    /// and each epoch: it is the place for callbacks.
+    /// Trains for the remaining epochs, or until the observer breaks; a further call continues. The observer receives
+    /// each step and each epoch, and is the place for callbacks.
     ///
     /// # Errors
     /// As [`fit`](super::fit).
@@ -161,7 +162,7 @@ impl TrainNetwork {
         Ok(self.fit.history())
     }
 
-    /// How well the network does on examples, as after training.
+    /// Scores the network on examples, in evaluation mode.
     ///
     /// # Errors
     /// As [`Score::of`].
@@ -170,31 +171,31 @@ impl TrainNetwork {
         Score::of(&self.net, data, self.batch)
     }
 
-    /// What the network returns for a batch of inputs, as after training and without gradients.
+    /// Returns the network's outputs for a batch of inputs, in evaluation mode and without gradients.
     ///
     /// # Errors
-    /// What the network reports.
+    /// Those of the network.
     pub fn predict(&mut self, x: &Tensor) -> Result<Tensor> {
         self.net.set_train(false);
         no_grad(|| self.net.call(x))
     }
 
-    /// The plan that was applied.
+    /// Returns the plan that was applied.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The network, wrapped by the plan.
+    /// Returns the network, wrapped by the plan.
     pub fn net(&self) -> &Child {
         &self.net
     }
 
-    /// The network, wrapped by the plan.
+    /// Returns the network, wrapped by the plan.
     pub fn into_net(self) -> Child {
         self.net
     }
 
-    /// The training, for a checkpoint of it: `model.fit().checkpoint(model.net())`.
+    /// Returns the training run, for checkpointing: `model.fit().checkpoint(model.net())`.
     pub fn fit(&self) -> &Fit {
         &self.fit
     }

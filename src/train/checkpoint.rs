@@ -1,4 +1,4 @@
-//! Checkpoints: all that a training run needs to go on with the same bits, in one file.
+//! Checkpoints: the complete state of a training run in one file, resumable bit for bit.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,11 +22,11 @@ use crate::{
     scale::ScaleState,
 };
 
-/// The state of a training run: parameters, buffers and masters of a network, what its cells count (the calls of dropout),
-/// optimizers, and the loss scale. A run that goes on from it has the bits of a run that was not stopped.
+/// The state of a training run: parameters, buffers and masters of a network, counters of its cells (the calls of
+/// dropout), optimizers, and the loss scale. A run resumed from it is bitwise identical to one that was not stopped.
 ///
-/// The file is one of safetensors, with a checksum. Parameters stand in it under their paths, those with an f32 master as the
-/// master, so [`weights::load_with`] reads them for another network or in another dtype:
+/// The file is a safetensors file with a checksum. Parameters are stored under their paths, those with an f32 master as
+/// the master, so [`weights::load_with`] reads them for another network or in another dtype:
 /// `LoadOptions::new().ignore("@optimizer.**").cast(true)`.
 ///
 /// ```
@@ -51,30 +51,30 @@ pub struct Checkpoint {
     tensors: BTreeMap<String, Tensor>,
 }
 
-/// The version of the head.
+/// Version of the head.
 const VERSION: u32 = 1;
-/// The entry of a file's metadata that has the head.
+/// Metadata entry that holds the head.
 const HEAD: &str = "precast_checkpoint";
 
-/// All but the tensors.
+/// Everything but the tensors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Head {
     version: u32,
     params: BTreeMap<String, Storage>,
-    /// What each cell counts, by path.
+    /// Counters of each cell, by path.
     counters: BTreeMap<String, Vec<u64>>,
     optimizers: Vec<Steps>,
     scale: ScaleState,
-    /// Of which kind the loss scale is. Older files do not say it.
+    /// Kind of the loss scale. Absent from older files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scale_kind: Option<ScaleKind>,
-    /// What the loop of the run counts.
+    /// Counters of the training loop.
     counts: BTreeMap<String, u64>,
     policy: Option<String>,
 }
 
-/// The kind of a loss scale.
+/// Kind of a loss scale.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ScaleKind {
@@ -93,13 +93,13 @@ impl ScaleKind {
     }
 }
 
-/// How a parameter is stored in the network.
+/// Storage of a parameter in the network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Storage {
     dtype: DType,
     has_master: bool,
-    /// The other paths of a tied parameter.
+    /// Other paths of a tied parameter.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     tied: Vec<String>,
 }
@@ -114,7 +114,7 @@ impl Storage {
     }
 }
 
-/// The state of an optimizer without its tensors, of which it has the names.
+/// State of an optimizer, with the names of its tensors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Steps {
@@ -123,14 +123,15 @@ struct Steps {
     tensors: Vec<String>,
 }
 
-/// The name under which a tensor of the i-th optimizer stands in the file. No path of a network begins with `@`, unless a key
+/// Returns the name in the file of a tensor of the i-th optimizer. No path of a network begins with `@`, unless a key
 /// of a map does.
 fn of_optimizer(i: usize, name: &str) -> String {
     format!("@optimizer.{i}.{name}")
 }
 
 impl Checkpoint {
-    /// The state of a run now. The optimizers are in the order in which [`restore`](Checkpoint::restore) is given them.
+    /// Captures the current state of a run, with the optimizers in the order later given to
+    /// [`restore`](Checkpoint::restore).
     pub fn of<C: ?Sized + AsCell>(net: &Child<C>, optimizers: &[&dyn Optimizer], scale: &LossScale) -> Self {
         let (mut params, mut tensors) = (BTreeMap::new(), BTreeMap::new());
         for Named { mut paths, param } in weights::by_param(net) {
@@ -152,19 +153,19 @@ impl Checkpoint {
         }
     }
 
-    /// Keeps a number of the run's own loop with it: a step, an epoch, the place in the data.
+    /// Stores a number of the training loop: a step, an epoch, the position in the data.
     #[must_use]
     pub fn counting(mut self, name: impl Into<String>, count: u64) -> Self {
         self.head.counts.insert(name.into(), count);
         self
     }
 
-    /// The number that was kept under a name.
+    /// Returns the number stored under a name.
     pub fn count(&self, name: &str) -> Option<u64> {
         self.head.counts.get(name).copied()
     }
 
-    /// Keeps the text of a policy with it.
+    /// Stores the text of a policy.
     ///
     /// # Errors
     /// As [`Policy::to_yaml`].
@@ -173,7 +174,7 @@ impl Checkpoint {
         Ok(self)
     }
 
-    /// The policy that was kept.
+    /// Returns the stored policy.
     ///
     /// # Errors
     /// As [`Policy::parse`], for a checkpoint of another version of the library.
@@ -181,10 +182,11 @@ impl Checkpoint {
         self.head.policy.as_ref().map(|text| Policy::parse(text, "the policy of the checkpoint")).transpose()
     }
 
-    /// Writes the file. An existing one is replaced in one step: whenever the machine stops, the old or the new one is there.
+    /// Writes the file. An existing one is replaced atomically: after a crash, the file is either the old or the new
+    /// one.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an older file then stays as it was.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an existing file is then unchanged.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let head = serde_json::to_string(&self.head).map_err(|e| Error::weights(e.to_string()))?;
         let tensors: Vec<(String, &Tensor)> =
@@ -195,8 +197,8 @@ impl Checkpoint {
     /// Reads a file.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, [`ErrorKind::Weights`](crate::ErrorKind::Weights) when it
-    /// is damaged or no checkpoint.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read,
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when it is damaged or not a checkpoint.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let (tensors, head) = weights::read_with_words(path, HEAD)?;
@@ -224,16 +226,16 @@ impl Checkpoint {
         checkpoint().map_err(|error| error.context(path.display()))
     }
 
-    /// Puts the state back into a network, optimizers and a loss scale that were made as those of the checkpoint.
+    /// Restores the state into a network, optimizers and a loss scale constructed like those of the checkpoint.
     ///
-    /// A run can be continued in another dtype, if its parameters are stored in the same way: parameters and optimizers know nothing
-    /// of a loss scale. A loss scale of another kind than that of the checkpoint (dynamic, fixed or none) is left as it was
-    /// made.
+    /// A run can be continued in another dtype if its parameters are stored the same way: parameters and optimizers are
+    /// independent of the loss scale. A loss scale of another kind than that of the checkpoint (dynamic, fixed or none)
+    /// is left unchanged.
     ///
     /// # Errors
-    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) with everything in which the network differs: parameters, their
-    /// shapes, how they are stored, cells that count; [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of
-    /// optimizers, and where one of them or the loss scale does not fit. Nothing is changed then.
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) with every difference in the network: parameters, their
+    /// shapes, their storage, cells with counters; [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of
+    /// optimizers, and when one of them or the loss scale does not fit. Nothing is changed on error.
     pub fn restore<C: ?Sized + AsCell>(
         &self,
         net: &mut Child<C>,
@@ -251,7 +253,7 @@ impl Checkpoint {
             param.check(value)?;
         }
         let loss_scale = self.scale_for(scale)?;
-        // Optimizers and counters are taken back where a later one is refused.
+        // Optimizers and counters are rolled back if a later one is rejected.
         let (mut before, counted) = (Vec::new(), counters(net));
         let mut restored = set_counters(net, &self.head.counters);
         for (i, optimizer) in optimizers.iter_mut().enumerate() {
@@ -272,7 +274,7 @@ impl Checkpoint {
         Ok(())
     }
 
-    /// The loss scale with the state of the checkpoint, if that is one of its kind, else as it is.
+    /// Returns the loss scale with the state of the checkpoint if it is of the same kind, else unchanged.
     fn scale_for(&self, given: &LossScale) -> Result<LossScale> {
         let (mut scale, here) = (given.clone(), ScaleKind::of(given));
         let same = match self.head.scale_kind {
@@ -300,7 +302,7 @@ impl Checkpoint {
         OptimizerState { optimizer, steps, tensors: tensors.into_iter().map(tensor).collect() }
     }
 
-    /// The value of each parameter, or everything in which the network differs.
+    /// Returns the value of each parameter, or every difference in the network.
     fn values<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<Vec<(Param, &Tensor)>> {
         let (mut values, mut differences, mut known) = (Vec::new(), Vec::new(), BTreeSet::new());
         for Named { mut paths, param } in weights::by_param(net) {
@@ -347,7 +349,7 @@ impl Checkpoint {
     }
 }
 
-/// What each cell counts, by path.
+/// Returns the counters of each cell, by path.
 fn counters<C: ?Sized + AsCell>(net: &Child<C>) -> BTreeMap<String, Vec<u64>> {
     let mut all = BTreeMap::new();
     net.walk(&mut |entry| {

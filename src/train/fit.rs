@@ -19,32 +19,33 @@ use crate::{
     scale::{Cause, LossScale, Outcome},
 };
 
-/// How to train.
+/// Options of a training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FitOptions {
-    /// Passes over the training data; 10.
+    /// Number of passes over the training data. Default: 10.
     pub epochs: usize,
-    /// Examples in a step, at least 1; 32. The last step of an epoch has the rest: fewer, or one more where a single example
-    /// would be left; see [`shuffled_batches`](super::data::Dataset::shuffled_batches).
+    /// Number of examples per step, at least 1. Default: 32. The last step of an epoch takes the rest: fewer, or one
+    /// more if a single example would be left; see [`shuffled_batches`](super::data::Dataset::shuffled_batches).
     pub batch: usize,
-    /// The learning rate; 0.05. Run files and the command take the [usual](Method::usual_lr) one of the optimizer.
+    /// Learning rate. Default: 0.05. Run files and the command default to the [usual](Method::usual_lr) one of the
+    /// optimizer.
     pub lr: f64,
-    /// How it changes during the epochs; not at all. It goes on with each step that updates the parameters; one that is
-    /// skipped does not count.
+    /// Learning-rate schedule. Default: constant. It advances with each step that updates the parameters; skipped steps
+    /// do not count.
     pub schedule: Schedule,
-    /// Steps of a linear warm-up before the schedule; 0.
+    /// Number of steps of a linear warm-up before the schedule. Default: 0.
     pub warm_up: usize,
-    /// Seed for the order of the examples in every epoch; 0.
+    /// Seed for the order of the examples in every epoch. Default: 0.
     pub seed: u64,
-    /// The optimizer; gradient descent with momentum 0.9.
+    /// The optimizer. Default: gradient descent with momentum 0.9.
     pub method: Method,
-    /// The loss; none: the [usual](Loss::usual) one of the targets.
+    /// The loss. Default: the [usual](Loss::usual) one of the targets.
     pub loss: Option<Loss>,
-    /// The loss scale; none.
+    /// The loss scale. Default: none.
     pub loss_scale: LossScaleSpec,
-    /// Whether to [find](Child::find_non_finite), for each skipped step, the op in which the first number appeared that is not
-    /// finite; no. Every number of every step is read for it.
+    /// `true` to [find](Child::find_non_finite), for each skipped step, the op that produced the first non-finite
+    /// number. Default: false. This reads every number of every step.
     pub find_non_finite: bool,
 }
 
@@ -68,13 +69,13 @@ impl Default for FitOptions {
 }
 
 impl FitOptions {
-    /// How many steps a run takes at most.
+    /// Returns the maximum number of steps of a run.
     pub fn steps(&self, examples: usize) -> usize {
         self.epochs.saturating_mul(batches_of_epoch(examples, self.batch))
     }
 }
 
-/// Progress of a training run, as its observer receives it.
+/// Progress of a training run, as passed to its observer.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -84,7 +85,7 @@ pub enum Event<'a> {
     Epoch(&'a Epoch),
 }
 
-/// Trains a network by a loss in f32, and measures its [`Score`] on the test examples after each epoch.
+/// Trains a network with the loss computed in f32, and measures its [`Score`] on the test examples after each epoch.
 ///
 /// | targets of the examples | the network returns | loss | score |
 /// | --- | --- | --- | --- |
@@ -92,10 +93,10 @@ pub enum Event<'a> {
 /// | [`Classes`](super::data::Targets::Classes) of a shape | `[n, ..., classes]` or `[n, classes, ...]` | the same | the same |
 /// | [`Numbers`](super::data::Targets::Numbers) of a shape | `[n, ...]` of that shape | mean squared error | mean squared error |
 ///
-/// Classes that are [ignored](super::data::IGNORED) count neither for the loss nor for the accuracy. Where the axis of the
-/// classes could be the last or the second, it is the last.
+/// [Ignored](super::data::IGNORED) classes count neither for the loss nor for the accuracy. If the class axis could be
+/// the last or the second, it is the last.
 ///
-/// [`FitOptions::loss`] is another [`Loss`].
+/// [`FitOptions::loss`] selects another [`Loss`].
 ///
 /// ```
 /// use precast::{data::Dataset, prelude::*, train::{FitOptions, fit}};
@@ -110,14 +111,14 @@ pub enum Event<'a> {
 /// # Ok::<(), precast::Error>(())
 /// ```
 ///
-/// The run ends early when it [stalls](crate::Outcome::Stalled); see [`History::stalled`]. The network is left in evaluation
-/// mode. The same network, data and options give the same weights, bit for bit.
+/// The run ends early when it [stalls](crate::Outcome::Stalled); see [`History::stalled`]. The network is left in
+/// evaluation mode. The same network, data and options give the same weights, bit for bit.
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range,
-/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or those to train with and those to test with
-/// have targets of two kinds, [`ErrorKind::Plan`](crate::ErrorKind::Plan) when the first step ran otherwise than the applied
-/// plan says (see [`Plan::check`](crate::rewrite::Plan::check)), and what the network reports.
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples or when training and test targets are of
+/// different kinds, [`ErrorKind::Plan`](crate::ErrorKind::Plan) when the first step deviated from the applied plan (see
+/// [`Plan::check`](crate::rewrite::Plan::check)), and the errors of the network.
 pub fn fit<C: ?Sized + AsCell>(
     net: &mut Child<C>,
     data: &Split,
@@ -131,8 +132,8 @@ pub fn fit<C: ?Sized + AsCell>(
     Ok(fit.history)
 }
 
-/// A training run that advances step by step, so that several runs can take turns, and one can be stopped and gone on with.
-/// [`fit`] does all epochs in one call.
+/// A training run that advances step by step, so that several runs can alternate, and a run can be stopped and resumed.
+/// [`fit`] runs all epochs in one call.
 ///
 /// ```
 /// use precast::{data, prelude::*, train::{Fit, FitOptions, History}};
@@ -158,28 +159,28 @@ pub struct Fit {
     scale: LossScale,
     optimizer: Box<dyn Optimizer>,
     place: Place,
-    /// The order of the examples in the epoch of the place; empty before its first step.
+    /// Order of the examples in the current epoch; empty before its first step.
     order: Vec<usize>,
-    /// By what the targets to train with were standardized, and those to test with were not.
+    /// Standardization of the training targets, if the test targets were not standardized.
     targets: Option<Standardization>,
-    /// Whether the first step of this process was checked against the applied plan.
+    /// `true` when the first step of this process was checked against the applied plan.
     checked: bool,
     history: History,
 }
 
-/// How far a run has come.
+/// Position within a run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     epoch: usize,
-    /// Steps of the epoch.
+    /// Steps in the epoch.
     step: usize,
-    /// Steps of the run, and those that updated the parameters.
+    /// Steps in the run, and those that updated the parameters.
     steps: usize,
     stepped: usize,
 }
 
 impl Fit {
-    /// A new run over all trained parameters of a network.
+    /// Creates a run over all trained parameters of a network.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range.
@@ -198,7 +199,7 @@ impl Fit {
         Fit::with_optimizer(optimizer, options)
     }
 
-    /// As [`Fit::new`], with an optimizer of one's own; [`FitOptions::method`] is not read.
+    /// Creates a run as [`Fit::new`] does, with the given optimizer; [`FitOptions::method`] is ignored.
     ///
     /// # Errors
     /// As [`Fit::new`].
@@ -221,13 +222,13 @@ impl Fit {
         Ok(Fit { options, scale, optimizer, place, order, targets: None, checked: false, history })
     }
 
-    /// A run that goes on from a checkpoint, for a network and options as those of the run that made it. With the history that
-    /// the run had then, the rest gets the same weights and the same history, but for times; without, the mean loss of the
-    /// first epoch is that of its last steps.
+    /// Resumes a run from a checkpoint, with the network and options of the original run. With the original run's
+    /// history, the rest produces the same weights and, except for times, the same history; without it, the mean loss
+    /// of the first epoch covers only its last steps.
     ///
     /// # Errors
-    /// As [`Fit::new`] and [`Checkpoint::restore`]; [`ErrorKind::Weights`](crate::ErrorKind::Weights) when the checkpoint was
-    /// not made by [`Fit::checkpoint`].
+    /// As [`Fit::new`] and [`Checkpoint::restore`]; [`ErrorKind::Weights`](crate::ErrorKind::Weights) when the
+    /// checkpoint was not made by [`Fit::checkpoint`].
     pub fn resume<C: ?Sized + AsCell>(
         net: &mut Child<C>,
         options: &FitOptions,
@@ -247,12 +248,13 @@ impl Fit {
         Ok(fit)
     }
 
-    /// The targets to train with were standardized, and those to test with were not: scores are in the units of the latter.
+    /// Declares that the training targets were standardized and the test targets were not; scores are in the units of
+    /// the latter.
     pub(super) fn with_targets(self, by: Option<Standardization>) -> Self {
         Fit { targets: by, ..self }
     }
 
-    /// All that the run needs to go on from here.
+    /// Returns a checkpoint from which the run can be resumed.
     pub fn checkpoint<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Checkpoint {
         let Place { epoch, step, steps, stepped } = self.place;
         Checkpoint::of(net, &[self.optimizer.as_ref()], &self.scale)
@@ -262,22 +264,23 @@ impl Fit {
             .counting(STEPPED, stepped as u64)
     }
 
-    /// What happened so far.
+    /// Returns the history so far.
     pub fn history(&self) -> &History {
         &self.history
     }
 
-    /// Steps that were done, those before a checkpoint included.
+    /// Returns the number of completed steps, including those before a checkpoint.
     pub fn steps_done(&self) -> usize {
         self.place.steps
     }
 
-    /// Whether every epoch was done, or the run has stalled.
+    /// Returns whether every epoch is complete, or the run has stalled.
     pub fn is_over(&self) -> bool {
         self.place.epoch >= self.options.epochs || self.history.stalled().is_some()
     }
 
-    /// Trains for the rest of the epoch; `net` is the network that the run was made for. A run that is over does nothing.
+    /// Trains for the rest of the epoch; `net` is the network that the run was made for. Does nothing if the run is
+    /// over.
     ///
     /// # Errors
     /// As [`fit`].
@@ -296,7 +299,7 @@ impl Fit {
         Ok(())
     }
 
-    /// Does the next step, or, after the last one of an epoch, measures the [`Score`]. Nothing is done when the run is over.
+    /// Runs the next step or, after the last step of an epoch, measures the [`Score`]. Does nothing if the run is over.
     ///
     /// # Errors
     /// As [`fit`].
@@ -328,7 +331,7 @@ impl Fit {
         Ok(self.history.steps.last().map(Event::Step))
     }
 
-    /// The record of the epoch that has ended, after which the next one begins.
+    /// Records the completed epoch and begins the next one.
     fn end_of_epoch(&mut self, score: Score) -> Epoch {
         let steps: Vec<&Step> = self.history.steps.iter().filter(|step| step.epoch == self.place.epoch).collect();
         let epoch = Epoch {
@@ -351,7 +354,7 @@ impl Fit {
         epoch
     }
 
-    /// A step on a batch, with the learning rate of the place.
+    /// Runs a step on a batch, with the current learning rate.
     fn step<C: ?Sized + AsCell>(&mut self, net: &Child<C>, batch: &Batch, examples: usize) -> Result<Step> {
         let total = self.options.steps(examples);
         let Fit { options, scale, optimizer, place, checked, history, .. } = self;
@@ -388,19 +391,19 @@ impl Fit {
     }
 }
 
-/// What a checkpoint counts.
+/// Names of the counters in a checkpoint.
 pub(super) const EPOCH: &str = "epoch";
 const STEP: &str = "step of the epoch";
 pub(super) const STEPS: &str = "steps";
 const STEPPED: &str = "updates";
 
-/// The mean loss of the steps that were taken; NaN where none was.
+/// Computes the mean loss of the steps taken; NaN if there was none.
 fn mean_of_taken(steps: &[&Step]) -> f64 {
     let taken = || steps.iter().filter(|step| !step.is_skipped());
     taken().map(|step| step.loss).sum::<f64>() / taken().count() as f64
 }
 
-/// Refuses data that a run cannot use.
+/// Rejects data that a run cannot use.
 fn check(data: &Split) -> Result<()> {
     if data.train.is_empty() || data.test.is_empty() {
         return Err(Error::data("a training run needs examples to train with and examples to test with"));
@@ -412,7 +415,7 @@ fn check(data: &Split) -> Result<()> {
     data.train.check_targets()
 }
 
-/// One step, and the bytes that its tape kept.
+/// Runs one step, and returns its result with the bytes kept by its tape.
 fn train_step<C: ?Sized + AsCell>(
     net: &Child<C>,
     Batch { x, y }: &Batch,

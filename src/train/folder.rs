@@ -1,4 +1,4 @@
-//! The folder of a training run: what is in it, and how it is written so that no stop of the machine spoils it.
+//! Contents and crash-safe layout of the run folder.
 
 use std::{
     collections::BTreeMap,
@@ -30,12 +30,12 @@ const BEST: &str = "best.safetensors";
 const LAST: &str = "last.safetensors";
 const LOCK: &str = ".lock";
 
-/// The folder of a run that nobody else writes to while this value lives.
+/// The folder of a run, locked against other writers while this value lives.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
     metrics: File,
-    /// Locked; the system unlocks it when the process ends in whatever way.
+    /// Lock on the folder. The system releases it whenever and however the process ends.
     _lock: File,
 }
 
@@ -45,11 +45,11 @@ pub(super) struct Folder {
 enum Line {
     Step(Step),
     Epoch(Epoch),
-    /// After the first step.
+    /// Written after the first step.
     Memory(Memory),
 }
 
-/// What a step keeps and does besides the loss.
+/// Memory kept and casts done by a step.
 #[derive(Serialize, Deserialize)]
 struct Memory {
     activation_bytes: usize,
@@ -57,7 +57,7 @@ struct Memory {
     casts_per_step: usize,
 }
 
-/// How the examples of a run were standardized: what `standardization.json` has.
+/// Standardization of a run's examples: the contents of `standardization.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Standardizations {
@@ -68,7 +68,7 @@ pub(super) struct Standardizations {
 }
 
 impl Standardizations {
-    /// Examples with their inputs standardized, in the shape that a model takes.
+    /// Standardizes the inputs of examples and reshapes them for a model.
     pub fn inputs_of(&self, data: Dataset, model_takes: Option<&[usize]>) -> Result<Dataset> {
         let data = match &self.inputs {
             Some(by) => data.standardized(by)?,
@@ -81,19 +81,19 @@ impl Standardizations {
     }
 }
 
-/// What a run was made with.
+/// Provenance of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct About {
     /// Version of the library.
     pub precast: String,
     /// Operating system and processor: `linux x86_64`.
     pub machine: String,
-    /// The model and the policy as they were named when the run began.
+    /// Model and policy as named when the run began.
     pub model: String,
     pub policy: String,
     pub train_examples: usize,
     pub test_examples: usize,
-    /// Shape of one example as the model takes it, and as the data has it.
+    /// Shape of one example as the model takes it, and as in the data.
     pub shape: Vec<usize>,
     pub data_shape: Vec<usize>,
     /// CRC-32 of the examples and their targets.
@@ -101,16 +101,16 @@ pub(crate) struct About {
     /// [`PIXELS`] of the version that began the run.
     #[serde(default)]
     pub pixels: u32,
-    /// CRC-32 of the files beside it that nobody may change, by name.
+    /// CRC-32 by name of the other files in the folder that must not change.
     #[serde(default)]
     pub checksums: BTreeMap<String, u32>,
 }
 
-/// The way in which images become numbers: 1 since grey is BT.601 and images that are made smaller are filtered.
+/// Version of the image-to-number conversion: 1 since grey is BT.601 and downscaled images are filtered.
 const PIXELS: u32 = 1;
 
 impl About {
-    /// Refuses a run that began with other pixels than those of its images now.
+    /// Rejects a run begun with a conversion of its images other than the current one.
     pub fn check_pixels(&self, data: &data::Source) -> Result<()> {
         let elements = |shape: &[usize]| shape.iter().product::<usize>();
         let smaller = match (&self.shape[..], &self.data_shape[..]) {
@@ -167,17 +167,17 @@ fn hash(data: &Dataset, hasher: &mut crc32fast::Hasher) {
 }
 
 impl Folder {
-    /// A new folder, or an empty one.
+    /// Creates the folder, or takes over an empty one.
     ///
     /// # Errors
-    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when it has files, [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be
-    /// made.
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when it has files, [`ErrorKind::Io`](crate::ErrorKind::Io) when it
+    /// cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
         let shown = path.display();
         fs::create_dir_all(path).map_err(|e| Error::io(path, &e).context("the folder cannot be made"))?;
         let entries =
             fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(|e| Error::io(path, &e))?;
-        // What a run writes before its run file is what is left of one that was killed while it began.
+        // Files written before the run file remain from a run killed while it began.
         let of_a_run = |entry: &fs::DirEntry| {
             let (name, empty) = (entry.file_name(), entry.metadata().is_ok_and(|met| met.len() == 0));
             match name.to_str() {
@@ -203,10 +203,10 @@ impl Folder {
         Folder::locked(path)
     }
 
-    /// The folder of a run that began.
+    /// Opens the folder of an existing run.
     ///
     /// # Errors
-    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when it has none, or another process trains in it.
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when it has none, or another process is training in it.
     pub fn open(path: &Path) -> Result<Self> {
         Folder::check(path)?;
         Folder::locked(path)
@@ -241,13 +241,13 @@ impl Folder {
         &self.path
     }
 
-    /// The run file of a folder. Its model and policy are the copies beside it.
+    /// Reads the run file of a folder. Its model and policy are the copies in the folder.
     pub fn run_file(path: &Path) -> Result<RunFile> {
         Folder::check(path)?;
         RunFile::load(path.join(RUN))
     }
 
-    /// Writes what the run is made of. The run file is the last one, so that a folder which has it has all.
+    /// Writes the files that define the run. The run file is last, so that a folder with a run file is complete.
     pub fn write_all(
         &self,
         file: &RunFile,
@@ -274,14 +274,14 @@ impl Folder {
         put(RUN, &RunFile { model, policy: POLICY.into(), ..file.clone() }.to_yaml()?)
     }
 
-    /// What the run began with.
+    /// Reads the provenance of the run.
     pub fn about(path: &Path) -> Result<About> {
         let file = path.join(ABOUT);
         let text = files::read_text(&file, 1 << 16)?;
         json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
     }
 
-    /// Refuses files that are not those with which the run began.
+    /// Rejects files that changed since the run began.
     pub fn check_files(path: &Path) -> Result<()> {
         for (name, kept) in Folder::about(path)?.checksums {
             let wrong = match fs::read(path.join(&name)) {
@@ -295,7 +295,7 @@ impl Folder {
         Ok(())
     }
 
-    /// How the examples of a run were standardized.
+    /// Reads the standardization of the run's examples.
     pub fn standardizations(path: &Path) -> Result<Standardizations> {
         let file = path.join(STANDARDIZATION);
         if !file.is_file() {
@@ -305,7 +305,7 @@ impl Folder {
         json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
     }
 
-    /// Refuses data that has changed since the run began.
+    /// Rejects data that changed since the run began.
     pub fn check_data(&self, now: &About) -> Result<()> {
         let then = Folder::about(&self.path)?;
         let of = |about: &About| (about.train_examples, about.test_examples, about.shape.clone(), about.data_checksum);
@@ -326,7 +326,7 @@ impl Folder {
         .context(self.path.display()))
     }
 
-    /// Adds a line to the metrics.
+    /// Appends a line to the metrics.
     pub fn note(&self, event: &Event<'_>) -> Result<()> {
         self.put_line(&match event {
             Event::Step(step) => Line::Step((*step).clone()),
@@ -334,7 +334,7 @@ impl Folder {
         })
     }
 
-    /// Adds a line to the metrics, after the first step.
+    /// Appends a line to the metrics, after the first step.
     pub fn note_memory(&self, history: &History) -> Result<()> {
         let History { tape_bytes, param_bytes, casts, .. } = *history;
         self.put_line(&Line::Memory(Memory {
@@ -349,7 +349,8 @@ impl Folder {
         (&self.metrics).write_all(line.as_bytes()).map_err(|e| Error::io(&self.path.join(METRICS), &e))
     }
 
-    /// The metrics up to so many steps and epochs; later ones, and a line that was cut, are taken off the file.
+    /// Reads the metrics up to the given number of steps and epochs. Later lines, and a truncated last line, are
+    /// removed from the file.
     pub fn history(&self, steps: u64, epochs: u64) -> Result<History> {
         let (history, text) = read_metrics(&self.path, steps, epochs)?;
         if (history.steps.len() as u64) < steps {
@@ -365,7 +366,7 @@ impl Folder {
         Ok(history)
     }
 
-    /// Writes a checkpoint, after the metrics that belong to it are on the disk, and removes the oldest ones.
+    /// Writes a checkpoint once its metrics are on disk, and removes the oldest checkpoints.
     pub fn save_checkpoint(&self, checkpoint: &Checkpoint, steps: usize, keep: usize) -> Result<()> {
         self.metrics.sync_data().map_err(|e| Error::io(&self.path.join(METRICS), &e))?;
         checkpoint.save(self.path.join(format!("checkpoint-{steps:09}.safetensors")))?;
@@ -376,10 +377,10 @@ impl Folder {
         Ok(())
     }
 
-    /// The last checkpoint that can be read, with a note on each that cannot; none where the run has made none yet.
+    /// Loads the last readable checkpoint, adding a note for each unreadable one; `None` if the run has made none yet.
     ///
     /// # Errors
-    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when there are some, and none of them can be read.
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when checkpoints exist but none can be read.
     pub fn last_checkpoint(&self, notes: &mut Vec<String>) -> Result<Option<Checkpoint>> {
         let mut first = None;
         for path in self.checkpoints()?.iter().rev() {
@@ -395,7 +396,7 @@ impl Folder {
         first.map_or(Ok(None), |error| Err(none_whole(error)))
     }
 
-    /// The files of the checkpoints, oldest first.
+    /// Lists the checkpoint files, oldest first.
     fn checkpoints(&self) -> Result<Vec<PathBuf>> {
         let entries = fs::read_dir(&self.path).map_err(|e| Error::io(&self.path, &e))?;
         let mut found = entries.map(|entry| entry.map(|e| e.path())).collect::<io::Result<Vec<_>>>();
@@ -414,29 +415,29 @@ impl Folder {
         weights::save_of_run(net, &self.path.join(BEST))
     }
 
-    /// Writes the weights at the end.
+    /// Writes the final weights.
     pub fn save_last(&self, net: &Child) -> Result<()> {
         weights::save_of_run(net, &self.path.join(LAST))
     }
 
-    /// Whether the run came to its end.
+    /// Returns whether the run is finished.
     pub fn is_over(&self) -> bool {
         self.path.join(LAST).is_file()
     }
 
-    /// The weights to predict with: the best ones.
+    /// Returns the path of the weights for prediction, which are the best ones.
     pub fn best(path: &Path) -> PathBuf {
         path.join(BEST)
     }
 }
 
-/// What the run of a folder began with.
+/// Reads the provenance of the run in a folder.
 #[cfg(feature = "cli")]
 pub(crate) fn about_of(path: &Path) -> Result<About> {
     Folder::about(path)
 }
 
-/// What happened in the run of a folder so far.
+/// Reads the history so far of the run in a folder.
 ///
 /// # Errors
 /// [`ErrorKind::Run`](crate::ErrorKind::Run) when there is no run or a line cannot be read.
@@ -446,7 +447,8 @@ pub(crate) fn history_of(path: &Path) -> Result<History> {
     read_metrics(path, u64::MAX, u64::MAX).map(|(history, _)| history)
 }
 
-/// The metrics up to so many steps and epochs, and the length of their text. A last line without its end was cut.
+/// Reads the metrics up to the given number of steps and epochs, and the length of their text. A last line without a
+/// line end was truncated.
 fn read_metrics(path: &Path, steps: u64, epochs: u64) -> Result<(History, usize)> {
     let file = path.join(METRICS);
     let text = files::read(&file)?;

@@ -12,11 +12,11 @@ use crate::{
     tensor::pass::{self, Evaluated},
 };
 
-/// Wraps an optimizer: its [steps](GraphRewrite::step) run the network and its loss as a graph in which f16 spreads as
-/// TensorFlow 2.21's lists say, with the loss scaled. The parameters stay f32, and so does the network where it is called
-/// outside of a step. `loss_scale` is `"dynamic"`, `"none"`, a number, or a [`LossScale`].
+/// Wraps an optimizer so that its [steps](GraphRewrite::step) run the network and its loss as a graph in which f16
+/// spreads by TensorFlow 2.21's lists, with the loss scaled. The parameters stay f32, and so does the network when
+/// called outside of a step. `loss_scale` is `"dynamic"`, `"none"`, a number, or a [`LossScale`].
 ///
-/// What it returns is no [`Optimizer`], so it cannot be wrapped again:
+/// The result is not an [`Optimizer`], so it cannot be wrapped again:
 ///
 /// ```compile_fail
 /// # use precast::{prelude::*, train::enable_mixed_precision_graph_rewrite};
@@ -25,7 +25,7 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// [`ErrorKind::Value`](crate::ErrorKind::Value) for what is no loss scale.
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) for an invalid loss scale.
 ///
 /// ```
 /// use precast::{Outcome, Reduction, layers::{Dense, ReLU, Rng, Softmax}, prelude::*, sequential};
@@ -64,20 +64,20 @@ pub struct GraphRewrite<O> {
     last_loss: Option<f64>,
 }
 
-/// The graph of one signature: of inputs of these dtypes and shapes, the first axis aside where it is the batch.
+/// The graph of one signature: dtypes and shapes of the inputs, except for the first axis where it is the batch.
 #[derive(Debug)]
 struct Traced {
     signature: Vec<(DType, Vec<usize>)>,
     graph: Graph,
-    /// The cells that ran in evaluation when it was recorded, where they behave otherwise in training.
+    /// Cells that were recorded in evaluation mode and behave differently in training.
     evaluated: Evaluated,
 }
 
 impl<O: Optimizer> GraphRewrite<O> {
-    /// As [`enable_mixed_precision_graph_rewrite`], by the lists of a policy of level graph.
+    /// Wraps an optimizer as [`enable_mixed_precision_graph_rewrite`] does, by the lists of a policy of level graph.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for what is no loss scale, and those of
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an invalid loss scale, and those of
     /// [`Policy::graph_lists`](crate::Policy::graph_lists).
     pub fn new(optimizer: O, loss_scale: impl IntoLossScale, policy: &Policy) -> Result<Self> {
         GraphRewrite::of(optimizer, loss_scale, policy.graph_lists()?)
@@ -88,13 +88,15 @@ impl<O: Optimizer> GraphRewrite<O> {
         Ok(GraphRewrite { optimizer, loss_scale, lists, traced: vec![], steps: 0, runs: 0, last_loss: None })
     }
 
-    /// One training step: runs `loss` of the inputs as a rewritten graph, and updates the parameters if every gradient is
-    /// finite. A step that is skipped leaves parameters, the optimizer's state and [`global_step`](GraphRewrite::global_step)
-    /// as they are, and running statistics of norms, too; it lowers a dynamic loss scale.
+    /// Runs one training step: evaluates `loss` on the inputs as a rewritten graph, and updates the parameters if every
+    /// gradient is finite. A skipped step leaves parameters, optimizer state,
+    /// [`global_step`](GraphRewrite::global_step) and running statistics of norms unchanged, and lowers a dynamic loss
+    /// scale.
     ///
-    /// `loss` is given the inputs, targets among them, and returns a scalar. It is called when inputs of other dtypes or
-    /// shapes come, and recorded; all other steps run the graph and do not call it. The graph trains or evaluates as the
-    /// network did when it was recorded. Call [`forget`](GraphRewrite::forget) after changing the network or the function.
+    /// `loss` receives the inputs, including targets, and returns a scalar. It is called and recorded for each new
+    /// combination of input dtypes and shapes; all other steps run the graph without calling it. The graph trains or
+    /// evaluates as the network did when recorded. Call [`forget`](GraphRewrite::forget) after changing the network or
+    /// the function.
     ///
     /// # Errors
     /// Those of [`Graph::trace`], [`Graph::rewrite`] and [`LossScale::step`];
@@ -135,44 +137,44 @@ impl<O: Optimizer> GraphRewrite<O> {
         let value = loss.item()?;
         let outcome = self.loss_scale.step(&mut self.optimizer, loss)?;
         self.last_loss = Some(value);
-        // A graph whose loss was refused is not kept.
+        // A graph whose loss was rejected is not kept.
         self.traced.extend(new);
         self.runs += 1;
         self.steps += u64::from(outcome == Outcome::Stepped);
         Ok(outcome)
     }
 
-    /// The loss of the last step, not scaled; `None` before the first one.
+    /// Returns the unscaled loss of the last step; `None` before the first one.
     pub fn last_loss(&self) -> Option<f64> {
         self.last_loss
     }
 
-    /// How many steps have updated the parameters.
+    /// Returns the number of steps that updated the parameters.
     pub fn global_step(&self) -> u64 {
         self.steps
     }
 
-    /// The loss scale.
+    /// Returns the loss scale.
     pub fn loss_scale(&self) -> &LossScale {
         &self.loss_scale
     }
 
-    /// The optimizer, to change its learning rate.
+    /// Returns the optimizer, for changing its learning rate.
     pub fn optimizer(&mut self) -> &mut O {
         &mut self.optimizer
     }
 
-    /// The graphs so far, one for each signature of inputs.
+    /// Iterates over the graphs so far, one per signature of inputs.
     pub fn graphs(&self) -> impl Iterator<Item = &Graph> {
         self.traced.iter().map(|traced| &traced.graph)
     }
 
-    /// Forgets the graphs: the next step records one again.
+    /// Drops all graphs, so that the next step records a new one.
     pub fn forget(&mut self) {
         self.traced.clear();
     }
 
-    /// The optimizer by itself, whose steps rewrite and scale nothing: TensorFlow's
+    /// Returns the wrapped optimizer, whose steps rewrite and scale nothing: TensorFlow's
     /// `disable_mixed_precision_graph_rewrite`.
     pub fn disable(self) -> O {
         self.optimizer

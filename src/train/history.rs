@@ -8,38 +8,37 @@ use crate::{
     scale::{Cause, Outcome},
 };
 
-/// What happened in a training run, step by step and epoch by epoch.
+/// Record of a training run, step by step and epoch by epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct History {
     /// Every step, in order.
     pub steps: Vec<Step>,
-    /// Every epoch that was finished, in order.
+    /// Every completed epoch, in order.
     pub epochs: Vec<Epoch>,
-    /// Most bytes that the tape kept for the backward pass of a step: its activations.
+    /// Peak size in bytes of the activations kept by a step's tape for the backward pass.
     pub tape_bytes: usize,
-    /// Bytes of the trained parameters, their masters included.
+    /// Size in bytes of the trained parameters, including their masters.
     pub param_bytes: usize,
-    /// Casts that changed a dtype in the first step, in the forward and the backward pass.
+    /// Number of casts that changed a dtype in the first step, in the forward and backward pass.
     pub casts: usize,
 }
 
 /// One training step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Step {
-    /// Its epoch, counted from 0.
+    /// Index of the epoch, from 0.
     pub epoch: usize,
-    /// The loss before scaling; NaN where no target of the batch counts. JSON has no number for one that is not finite, and says
-    /// null.
+    /// Loss before scaling; NaN where no target of the batch counts. JSON has no non-finite numbers; they are written
+    /// as null.
     #[serde(deserialize_with = "nan_for_null")]
     pub loss: f64,
-    /// The loss scale that it was multiplied by.
+    /// Loss scale applied.
     pub scale: f32,
-    /// Whether the parameters were updated.
+    /// Outcome of the step: whether the parameters were updated.
     pub outcome: Outcome,
     /// Wall-clock time of forward pass, backward pass and update.
     pub seconds: f64,
-    /// Of a skipped step, where the first number appeared that is not finite, if that was
-    /// [asked for](super::FitOptions::find_non_finite).
+    /// Origin of the first non-finite number in a skipped step, if [requested](super::FitOptions::find_non_finite).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub non_finite: Option<NonFinite>,
 }
@@ -47,66 +46,66 @@ pub struct Step {
 /// One pass over the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Epoch {
-    /// Which, counted from 0.
+    /// Index of the epoch, from 0.
     pub epoch: usize,
-    /// Mean loss of the steps that were taken; NaN where none was.
+    /// Mean loss of the steps taken; NaN if there was none.
     #[serde(deserialize_with = "nan_for_null")]
     pub loss: f64,
-    /// How well the network did on the test examples after it.
+    /// Score on the test examples after the epoch.
     #[serde(flatten)]
     pub score: Score,
-    /// Steps that changed nothing.
+    /// Number of skipped steps.
     pub skipped: usize,
-    /// Wall-clock time of its steps; the test is not counted.
+    /// Wall-clock time of its steps, excluding the test.
     pub seconds: f64,
 }
 
-/// Reads what JSON wrote for a number that is not finite.
+/// Deserializes null, the JSON form of a non-finite number, as NaN.
 pub(super) fn nan_for_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Option::<f64>::deserialize(deserializer).map(|number| number.unwrap_or(f64::NAN))
 }
 
 impl Step {
-    /// Whether the step changed nothing.
+    /// Returns whether the step changed nothing.
     pub fn is_skipped(&self) -> bool {
         self.outcome != Outcome::Stepped
     }
 
-    /// Whether there was a loss to be computed.
+    /// Returns whether there was a loss to compute.
     fn was_run(&self) -> bool {
         self.outcome != Outcome::Skipped { cause: Cause::NoTarget }
     }
 }
 
 impl History {
-    /// How many steps changed nothing.
+    /// Returns the number of skipped steps.
     pub fn skipped(&self) -> usize {
         self.steps.iter().filter(|step| step.is_skipped()).count()
     }
 
-    /// The step at which training stopped because it could not recover by itself.
+    /// Returns the step at which training stalled.
     pub fn stalled(&self) -> Option<&Step> {
         self.steps.last().filter(|step| matches!(step.outcome, Outcome::Stalled { .. }))
     }
 
-    /// How well the network did on the test examples after the last epoch.
+    /// Returns the score on the test examples after the last epoch.
     pub fn score(&self) -> Option<Score> {
         self.epochs.last().map(|epoch| epoch.score)
     }
 
-    /// Accuracy on the test examples after the last epoch, where their targets are classes.
+    /// Returns the accuracy on the test examples after the last epoch, if their targets are classes.
     pub fn accuracy(&self) -> Option<f64> {
         self.score().and_then(Score::accuracy)
     }
 
-    /// Median time of a step in seconds. The first step, which warms up, counts like any other.
+    /// Returns the median time of a step in seconds. The first step, which warms up, counts like any other.
     pub fn median_seconds(&self) -> Option<f64> {
         median(self.steps.iter().filter(|step| step.was_run()).map(|step| step.seconds))
     }
 
-    /// Time of a step relative to another run. For each epoch that both runs have, the median step time of this run is divided
-    /// by that of the other; the result is the median of these ratios. When the runs take turns by epoch, a slow phase of the
-    /// machine affects both and cancels out.
+    /// Returns the time of a step relative to another run. For each epoch that both runs have, the median step time of
+    /// this run is divided by that of the other; the result is the median of these ratios. When the runs alternate by
+    /// epoch, a slow phase of the machine affects both and cancels out.
     pub fn relative_time(&self, other: &History) -> Option<f64> {
         let of_epoch = |history: &History, epoch: usize| {
             let of_epoch = history.steps.iter().filter(|step| step.epoch == epoch && step.was_run());
@@ -117,7 +116,7 @@ impl History {
     }
 }
 
-/// The middle one, the upper of two.
+/// Returns the median, or the upper of the two middle values.
 fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     let mut numbers: Vec<f64> = numbers.collect();
     let middle = numbers.len() / 2;

@@ -11,21 +11,21 @@ use crate::{
     error::{Error, Result},
 };
 
-/// What a training run makes small. Every loss is a mean, and computed in f32 whatever the dtype of the outputs is: a 16-bit
-/// loss would overflow when it is scaled.
+/// The objective of a training run. Every loss is a mean, computed in f32 whatever the dtype of the outputs: a 16-bit
+/// loss would overflow when scaled.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Loss {
     /// The [cross entropy](Tensor::cross_entropy_with) of classes.
     CrossEntropy {
-        /// The part of each target that is spread evenly over all classes, from 0 to 1; 0.
+        /// Share of each target that is spread evenly over all classes, from 0 to 1. Default: 0.
         #[serde(default, skip_serializing_if = "is_zero")]
         label_smoothing: f64,
-        /// Targets of this class have no loss; [`IGNORED`].
+        /// Class whose targets have no loss. Default: [`IGNORED`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ignore_index: Option<i64>,
-        /// A factor for each class; all 1.
+        /// Weight of each class. Default: all 1.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         weight: Option<Vec<f32>>,
     },
@@ -35,11 +35,12 @@ pub enum Loss {
     L1 {},
     /// The [Huber loss](Tensor::huber_loss): squared below `delta`, linear above.
     Huber {
-        /// Where the line begins, above 0; 1.
+        /// Transition from squared to linear, above 0. Default: 1.
         #[serde(default = "one")]
         delta: f64,
     },
-    /// The [cross entropy of yes and no](Tensor::bce_with_logits): targets are numbers from 0 to 1, outputs are logits.
+    /// [Binary cross entropy with logits](Tensor::bce_with_logits): targets are numbers from 0 to 1, outputs are
+    /// logits.
     BceWithLogits {},
 }
 
@@ -52,12 +53,12 @@ fn one() -> f64 {
 }
 
 impl Loss {
-    /// The cross entropy without options.
+    /// Returns the cross entropy without options.
     pub fn cross_entropy() -> Self {
         Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None, weight: None }
     }
 
-    /// The usual one: cross entropy of classes, otherwise the mean squared error.
+    /// Returns the usual loss: cross entropy for classes, otherwise the mean squared error.
     pub fn usual(targets: &Targets) -> Self {
         match targets {
             Targets::Classes { .. } => Loss::cross_entropy(),
@@ -65,7 +66,7 @@ impl Loss {
         }
     }
 
-    /// Its name in files.
+    /// Returns the name in files.
     pub fn name(&self) -> &'static str {
         match self {
             Loss::CrossEntropy { .. } => "cross_entropy",
@@ -76,7 +77,7 @@ impl Loss {
         }
     }
 
-    /// Checks the options, and that the targets are of the kind which the loss compares with.
+    /// Checks the options and the kind of the targets.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an option outside its range,
@@ -113,7 +114,7 @@ impl Loss {
         }
     }
 
-    /// Whether a target of a batch counts. Where none does, all being ignored or of the weight 0, there is no loss.
+    /// Returns whether any target of a batch counts. If all are ignored or of weight 0, there is no loss.
     pub fn counts(&self, targets: &Tensor) -> bool {
         let Loss::CrossEntropy { ignore_index, weight, .. } = self else { return true };
         let ignored = ignore_index.unwrap_or(IGNORED);
@@ -121,17 +122,17 @@ impl Loss {
             (Some(weight), Ok(class)) => weight.get(class).copied(),
             _ => None,
         };
-        // Others than classes are refused by the loss.
+        // The loss rejects targets other than classes.
         let Ok(classes) = targets.to_vec::<i64>() else { return true };
         classes.is_empty() || classes.iter().any(|&class| class != ignored && weight_of(class) != Some(0.0))
     }
 
-    /// The loss of the outputs of a network: a scalar, f32 unless the outputs are f64. Of classes, targets `[n, ...]` go with
-    /// outputs that have one axis more, for the classes, last or second.
+    /// Computes the loss of the outputs of a network: a scalar, f32 unless the outputs are f64. For class targets
+    /// `[n, ...]` the outputs have one more axis for the classes, last or second.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when outputs and targets do not go together, and what the ops of the
-    /// loss report.
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes of outputs and targets do not match, and the
+    /// errors of the loss's ops.
     pub fn of(&self, outputs: &Tensor, targets: &Tensor) -> Result<Tensor> {
         let wide = if outputs.dtype().is_low() { outputs.cast(DType::F32) } else { outputs.clone() };
         match self {

@@ -1,4 +1,4 @@
-//! The optimizer of a run as a file says it: its name and its options.
+//! Optimizers in run files: name and options.
 
 use std::str::FromStr;
 
@@ -11,8 +11,7 @@ use crate::{
     optim::{Adafactor, Adagrad, Adam, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd, beside},
 };
 
-/// Which optimizer, with its options. They have the names of the methods that set them in code, and what is left out is as
-/// usual.
+/// An optimizer with its options. They are named after the builder methods, and default to the usual values.
 ///
 /// ```
 /// use precast::train::{AdamWOptions, Method};
@@ -45,12 +44,12 @@ pub enum Method {
     Lamb(LambOptions),
     /// [`Adafactor`].
     Adafactor(AdafactorOptions),
-    /// [`Muon`] for the matrices that are no tables of embeddings, and AdamW for the other parameters, with one learning
-    /// rate. So updates are those of [`Muon::match_adam`].
+    /// [`Muon`] for the matrices other than embedding tables and AdamW for the other parameters, with one learning
+    /// rate. Updates therefore use [`Muon::match_adam`].
     Muon(MuonOptions),
 }
 
-/// The options of an optimizer, and the usual value of each.
+/// Defines the options of an optimizer with their default values.
 macro_rules! options {
     ($(#[$doc:meta])* $name:ident { $($(#[$of:meta])* $field:ident: $ty:ty = $usual:expr,)* }) => {
         $(#[$doc])*
@@ -71,13 +70,13 @@ macro_rules! options {
 options! {
     /// Options of [`Method::Sgd`].
     SgdOptions {
-        /// [`Sgd::momentum`]; 0.9.
+        /// Momentum factor; see [`Sgd::momentum`]. Default: 0.9.
         momentum: f64 = 0.9,
-        /// [`Sgd::dampening`]; 0.
+        /// Dampening of the momentum; see [`Sgd::dampening`]. Default: 0.
         dampening: f64 = 0.0,
-        /// Whether [`Sgd::nesterov`]; no.
+        /// `true` for Nesterov momentum; see [`Sgd::nesterov`]. Default: false.
         nesterov: bool = false,
-        /// [`Sgd::weight_decay`]; 0.
+        /// Weight decay; see [`Sgd::weight_decay`]. Default: 0.
         weight_decay: f64 = 0.0,
     }
 }
@@ -85,15 +84,15 @@ options! {
 options! {
     /// Options of [`Method::Adam`].
     AdamOptions {
-        /// [`Adam::betas`]; 0.9 and 0.999.
+        /// Decay rates of the running averages; see [`Adam::betas`]. Default: 0.9 and 0.999.
         betas: (f64, f64) = (0.9, 0.999),
-        /// [`Adam::eps`]; 1e-8.
+        /// Term added to the denominator; see [`Adam::eps`]. Default: 1e-8.
         eps: f64 = 1e-8,
-        /// [`Adam::weight_decay`], which acts through the gradient; 0.
+        /// Weight decay added to the gradient; see [`Adam::weight_decay`]. Default: 0.
         weight_decay: f64 = 0.0,
-        /// Whether [`Adam::amsgrad`]; no.
+        /// `true` for AMSGrad; see [`Adam::amsgrad`]. Default: false.
         amsgrad: bool = false,
-        /// Whether [`Adam::state_8bit`]; no.
+        /// `true` for 8-bit state; see [`Adam::state_8bit`]. Default: false.
         state_8bit: bool = false,
     }
 }
@@ -101,15 +100,15 @@ options! {
 options! {
     /// Options of [`Method::AdamW`].
     AdamWOptions {
-        /// [`Adam::betas`]; 0.9 and 0.999.
+        /// Decay rates of the running averages; see [`Adam::betas`]. Default: 0.9 and 0.999.
         betas: (f64, f64) = (0.9, 0.999),
-        /// [`Adam::eps`]; 1e-8.
+        /// Term added to the denominator; see [`Adam::eps`]. Default: 1e-8.
         eps: f64 = 1e-8,
-        /// [`Adam::weight_decay`], which acts on the weights; 0.01.
+        /// Decoupled weight decay; see [`Adam::weight_decay`]. Default: 0.01.
         weight_decay: f64 = 0.01,
-        /// Whether [`Adam::amsgrad`]; no.
+        /// `true` for AMSGrad; see [`Adam::amsgrad`]. Default: false.
         amsgrad: bool = false,
-        /// Whether [`Adam::state_8bit`]; no.
+        /// `true` for 8-bit state; see [`Adam::state_8bit`]. Default: false.
         state_8bit: bool = false,
     }
 }
@@ -117,13 +116,13 @@ options! {
 options! {
     /// Options of [`Method::Adagrad`].
     AdagradOptions {
-        /// [`Adagrad::lr_decay`]; 0.
+        /// Decay of the learning rate; see [`Adagrad::lr_decay`]. Default: 0.
         lr_decay: f64 = 0.0,
-        /// [`Adagrad::initial_sum`]; 0.
+        /// Initial sum of squares; see [`Adagrad::initial_sum`]. Default: 0.
         initial_sum: f64 = 0.0,
-        /// [`Adagrad::eps`]; 1e-10.
+        /// Term added to the denominator; see [`Adagrad::eps`]. Default: 1e-10.
         eps: f64 = 1e-10,
-        /// [`Adagrad::weight_decay`]; 0.
+        /// Weight decay; see [`Adagrad::weight_decay`]. Default: 0.
         weight_decay: f64 = 0.0,
     }
 }
@@ -131,15 +130,15 @@ options! {
 options! {
     /// Options of [`Method::RmsProp`].
     RmsPropOptions {
-        /// [`RmsProp::alpha`]; 0.99.
+        /// Decay rate of the mean square; see [`RmsProp::alpha`]. Default: 0.99.
         alpha: f64 = 0.99,
-        /// [`RmsProp::eps`]; 1e-8.
+        /// Term added to the denominator; see [`RmsProp::eps`]. Default: 1e-8.
         eps: f64 = 1e-8,
-        /// [`RmsProp::momentum`]; 0.
+        /// Momentum factor; see [`RmsProp::momentum`]. Default: 0.
         momentum: f64 = 0.0,
-        /// Whether [`RmsProp::centered`]; no.
+        /// `true` for the centered variant; see [`RmsProp::centered`]. Default: false.
         centered: bool = false,
-        /// [`RmsProp::weight_decay`]; 0.
+        /// Weight decay; see [`RmsProp::weight_decay`]. Default: 0.
         weight_decay: f64 = 0.0,
     }
 }
@@ -147,11 +146,11 @@ options! {
 options! {
     /// Options of [`Method::Lion`].
     LionOptions {
-        /// [`Lion::betas`]; 0.9 and 0.99.
+        /// Decay rates; see [`Lion::betas`]. Default: 0.9 and 0.99.
         betas: (f64, f64) = (0.9, 0.99),
-        /// [`Lion::weight_decay`]; 0.
+        /// Weight decay; see [`Lion::weight_decay`]. Default: 0.
         weight_decay: f64 = 0.0,
-        /// Whether [`Lion::state_8bit`]; no.
+        /// `true` for 8-bit state; see [`Lion::state_8bit`]. Default: false.
         state_8bit: bool = false,
     }
 }
@@ -159,11 +158,11 @@ options! {
 options! {
     /// Options of [`Method::Lamb`].
     LambOptions {
-        /// [`Lamb::betas`]; 0.9 and 0.999.
+        /// Decay rates of the running averages; see [`Lamb::betas`]. Default: 0.9 and 0.999.
         betas: (f64, f64) = (0.9, 0.999),
-        /// [`Lamb::eps`]; 1e-6.
+        /// Term added to the denominator; see [`Lamb::eps`]. Default: 1e-6.
         eps: f64 = 1e-6,
-        /// [`Lamb::weight_decay`]; 0.
+        /// Weight decay; see [`Lamb::weight_decay`]. Default: 0.
         weight_decay: f64 = 0.0,
     }
 }
@@ -171,13 +170,13 @@ options! {
 options! {
     /// Options of [`Method::Adafactor`].
     AdafactorOptions {
-        /// [`Adafactor::beta2_decay`]; -0.8.
+        /// Exponent of the decay rate; see [`Adafactor::beta2_decay`]. Default: -0.8.
         beta2_decay: f64 = -0.8,
-        /// [`Adafactor::eps`]; the epsilon of f32 and 1e-3.
+        /// Regularization terms; see [`Adafactor::eps`]. Default: the epsilon of f32 and 1e-3.
         eps: (f64, f64) = (f32::EPSILON as f64, 1e-3),
-        /// [`Adafactor::threshold`]; 1.
+        /// Clipping threshold; see [`Adafactor::threshold`]. Default: 1.
         threshold: f64 = 1.0,
-        /// [`Adafactor::weight_decay`]; 0.
+        /// Weight decay; see [`Adafactor::weight_decay`]. Default: 0.
         weight_decay: f64 = 0.0,
     }
 }
@@ -185,17 +184,17 @@ options! {
 options! {
     /// Options of [`Method::Muon`].
     MuonOptions {
-        /// [`Muon::momentum`]; 0.95.
+        /// Momentum factor; see [`Muon::momentum`]. Default: 0.95.
         momentum: f64 = 0.95,
-        /// [`Muon::nesterov`]; yes.
+        /// `true` for Nesterov momentum; see [`Muon::nesterov`]. Default: true.
         nesterov: bool = true,
-        /// [`Muon::rounds`]; 5.
+        /// Number of Newton-Schulz iterations; see [`Muon::rounds`]. Default: 5.
         rounds: usize = 5,
-        /// [`Muon::eps`]; 1e-7.
+        /// Lower bound of the norm; see [`Muon::eps`]. Default: 1e-7.
         eps: f64 = 1e-7,
-        /// [`Muon::weight_decay`]; 0.1.
+        /// Weight decay; see [`Muon::weight_decay`]. Default: 0.1.
         weight_decay: f64 = 0.1,
-        /// How AdamW trains the parameters that are no such matrices.
+        /// Options of AdamW for the other parameters.
         others: AdamWOptions = AdamWOptions::default(),
     }
 }
@@ -210,7 +209,7 @@ impl AdamWOptions {
 }
 
 impl Default for Method {
-    /// Gradient descent with momentum.
+    /// Returns gradient descent with momentum.
     fn default() -> Self {
         Method::Sgd(SgdOptions::default())
     }
@@ -219,7 +218,7 @@ impl Default for Method {
 impl FromStr for Method {
     type Err = Error;
 
-    /// The optimizer of a name, with its usual options.
+    /// Parses the name of an optimizer, with default options.
     fn from_str(name: &str) -> Result<Self> {
         let all = Method::all();
         let names = || all.iter().map(Method::name);
@@ -231,7 +230,7 @@ impl FromStr for Method {
 }
 
 impl Method {
-    /// Each of them with its usual options.
+    /// Returns every optimizer with its default options.
     pub fn all() -> [Method; 9] {
         [
             Method::default(),
@@ -246,7 +245,7 @@ impl Method {
         ]
     }
 
-    /// Its name in files.
+    /// Returns the name in files.
     pub fn name(&self) -> &'static str {
         match self {
             Method::Sgd(_) => "sgd",
@@ -261,7 +260,7 @@ impl Method {
         }
     }
 
-    /// The learning rate that is usual for it.
+    /// Returns the usual learning rate.
     pub fn usual_lr(&self) -> f64 {
         match self {
             Method::Sgd(_) => 0.03,
@@ -274,12 +273,12 @@ impl Method {
     /// Checks the options.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for one outside its range.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an option outside its range.
     pub fn check(&self) -> Result<()> {
         self.optimizer(Params::default(), 0.0, &|_| false).check()
     }
 
-    /// The optimizer for some parameters; `is_table` tells those of embeddings.
+    /// Creates the optimizer for some parameters; `is_table` identifies embedding tables.
     pub(super) fn optimizer(&self, params: Params, lr: f64, is_table: &dyn Fn(&Param) -> bool) -> Box<dyn Optimizer> {
         match self {
             Method::Sgd(SgdOptions { momentum, dampening, nesterov, weight_decay }) => {
@@ -336,7 +335,7 @@ mod tests {
 
     type Build<'a> = &'a dyn Fn(Params) -> Box<dyn Optimizer>;
 
-    /// Some parameters after twenty steps of an optimizer: after fewer, `amsgrad` changes nothing.
+    /// Trains some parameters for twenty steps of an optimizer: after fewer, `amsgrad` changes nothing.
     fn trained(make: Build) -> Vec<Vec<f64>> {
         let of = |shape: &[usize]| {
             let n = shape.iter().product::<usize>();
@@ -382,7 +381,7 @@ mod tests {
         }
     }
 
-    /// Each with no option as usual, as a run file has it, and as code does.
+    /// Each with every option non-default, as a run file sets it, and as code does.
     #[test]
     fn options_reach_the_optimizer() {
         let lr = 0.01;

@@ -1,4 +1,4 @@
-//! What the network of a run says of new examples.
+//! Predictions of a trained run for new examples.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ use crate::{
     rewrite::SaveMode,
 };
 
-/// The network of a [`Run`](super::Run) with its best weights, wrapped by the run's policy, and what is needed to read examples
-/// as the run read them.
+/// The network of a [`Run`](super::Run) with its best weights, wrapped by the run's policy, along with the settings for
+/// reading examples as the run did.
 #[derive(Debug)]
 pub struct Predictor {
     net: Child,
@@ -25,38 +25,38 @@ pub struct Predictor {
     file: RunFile,
     input: Option<Vec<usize>>,
     standardizations: Standardizations,
-    /// Shape of an example as the run read it.
+    /// Shape of an example as read by the run.
     data_shape: Vec<usize>,
 }
 
-/// What a network says of an example.
+/// Prediction for one example.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Prediction {
-    /// The most probable class, its name where it has one, and its probability.
+    /// The most probable class, with its name and its probability.
     Class {
-        /// Its index.
+        /// Index of the class.
         index: usize,
-        /// Its name; else its index as text.
+        /// Name of the class, or its index as text.
         name: String,
-        /// From 0 to 1.
+        /// Probability from 0 to 1.
         probability: f32,
     },
-    /// The most probable class at each place, and what they spell where there is a vocabulary.
+    /// The most probable class at each position, and the decoded text if there is a vocabulary.
     Sequence {
-        /// The classes.
+        /// Class at each position.
         indices: Vec<i64>,
-        /// As text.
+        /// Decoded text.
         text: Option<String>,
     },
-    /// Numbers, in the units of the data; of a run with the loss `bce_with_logits` probabilities.
+    /// Numbers, in the units of the data; probabilities for a run with the loss `bce_with_logits`.
     Numbers(Vec<f32>),
-    /// No class: the highest output is not finite, at one place of a sequence at least.
+    /// No class, because the highest output is not finite, at one position of a sequence at least.
     NotFinite,
 }
 
 impl Prediction {
-    /// Whether the outputs that it was made of are finite.
+    /// Returns whether the outputs it was made of are finite.
     pub fn is_finite(&self) -> bool {
         match self {
             Prediction::Numbers(numbers) => numbers.iter().all(|number| number.is_finite()),
@@ -67,13 +67,14 @@ impl Prediction {
 }
 
 impl Predictor {
-    /// Reads the folder of a run; `model` is that of [`RunFile::read_model`] of the folder's run file, or the one that was built
+    /// Reads the folder of a run; `model` is that of [`RunFile::read_model`] of the folder's run file, or the one built
     /// in code.
     ///
     /// # Errors
-    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when there is no run in the folder, no epoch of it was done, its model or
-    /// standardization was changed, or an earlier version read its images as other pixels; [`ErrorKind::Weights`](crate::ErrorKind::Weights) when the weights are damaged; what reading
-    /// its files reports.
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when the folder has no run, no epoch is complete, the model or the
+    /// standardization has changed, or an earlier version converted its images differently;
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when the weights are damaged; and the errors of reading its
+    /// files.
     pub fn of_folder(folder: impl AsRef<Path>, model: Model) -> Result<Self> {
         let folder = folder.as_ref();
         let file = RunFile::of_folder(folder)?;
@@ -86,7 +87,7 @@ impl Predictor {
         let about = Folder::about(folder)?;
         about.check_pixels(&file.data).map_err(|error| error.context(folder.display()))?;
         weights::check_of_run(&best)?;
-        // The weights lie in the file as they were stored.
+        // The weights in the file are in their storage dtypes.
         let (plan, _) = file.wrap(&mut net, &file.read_policy()?)?;
         let _ = weights::load(&net, &best)?;
         net.set_train(false);
@@ -94,11 +95,11 @@ impl Predictor {
         Ok(Predictor { net, plan, file, input, standardizations, data_shape: about.data_shape })
     }
 
-    /// Predicts for the examples of a file, which is read as the data of the run was; targets in it are not looked at.
+    /// Predicts for the examples of a file, read like the data of the run; any targets in it are ignored.
     ///
     /// # Errors
-    /// As the reader of the data; [`ErrorKind::Data`](crate::ErrorKind::Data) when the examples are of another shape, and what
-    /// the network reports.
+    /// As the reader of the data; [`ErrorKind::Data`](crate::ErrorKind::Data) when the examples are of another shape,
+    /// and the errors of the network.
     pub fn predict(&self, file: impl AsRef<Path>) -> Result<Vec<Prediction>> {
         let file = file.as_ref();
         let examples = self.file.data.read_inputs(file)?;
@@ -106,7 +107,7 @@ impl Predictor {
         self.predict_all(examples)
     }
 
-    /// How well the network does on the examples of a file, which has the targets that those of the run had.
+    /// Scores the network on the examples of a file, with targets like those of the run.
     ///
     /// # Errors
     /// As [`Predictor::predict`] and [`Score::of`]; [`ErrorKind::Data`](crate::ErrorKind::Data) when the file has no targets.
@@ -118,7 +119,7 @@ impl Predictor {
         Score::of_standardized(&self.net, &examples, self.file.options.batch, self.standardizations.targets.as_ref())
     }
 
-    /// Writes the weights as masters, in the dtypes in which the cells run, or both: see [`Plan::save_weights`].
+    /// Writes the weights as masters, in the dtypes in which the cells run, or both; see [`Plan::save_weights`].
     ///
     /// # Errors
     /// As [`Plan::save_weights`].
@@ -134,7 +135,7 @@ impl Predictor {
         Err(Error::data(format!("examples of shape {met:?}, and the run was trained with {trained:?}")))
     }
 
-    /// Predicts for examples as the run read them, before they are standardized.
+    /// Predicts for examples as read by the run, before standardization.
     ///
     /// # Errors
     /// As [`Predictor::predict`].
@@ -149,7 +150,7 @@ impl Predictor {
         Ok(predictions)
     }
 
-    /// The predictions of a batch.
+    /// Appends the predictions of a batch.
     fn put(
         &self,
         outputs: &Tensor,

@@ -1,4 +1,4 @@
-//! A training run with a folder of its own: it can be interrupted at any step and gone on with.
+//! Training runs with a folder, which can be interrupted at any step and resumed.
 
 use std::{fmt, ops::ControlFlow, path::Path};
 
@@ -17,8 +17,8 @@ use crate::{
     rewrite::{Decorated, check_run},
 };
 
-/// A training run in a folder. The folder has all that the run was made of, what happened so far, and checkpoints; so the run
-/// ends with the same weights and the same metrics, but for times, however often it was interrupted.
+/// A training run in a folder. The folder holds the inputs of the run, its history, and checkpoints, so that the run
+/// ends with the same weights and, except for times, the same metrics however often it was interrupted.
 ///
 /// | file | what |
 /// | --- | --- |
@@ -64,15 +64,15 @@ pub struct Run {
     notes: Vec<String>,
 }
 
-/// How a run ended.
+/// Reason for the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
-    /// Every epoch was done.
+    /// All epochs are complete.
     Done,
-    /// The score did not become better for as many epochs as the run has [patience](RunFile::patience).
+    /// The score did not improve for as many epochs as the run has [patience](RunFile::patience).
     NoBetter,
-    /// The run cannot recover by itself: see [`Outcome::Stalled`](crate::Outcome::Stalled).
+    /// The run cannot recover by itself; see [`Outcome::Stalled`](crate::Outcome::Stalled).
     Stalled,
     /// The observer stopped it. It can be resumed.
     Interrupted,
@@ -90,16 +90,17 @@ impl fmt::Display for Ended {
 }
 
 impl Run {
-    /// Begins a run in a folder that is new or empty. `model` is that of [`RunFile::read_model`], or one that was built in code
-    /// from the seed of the file.
+    /// Begins a run in a new or empty folder. `model` is that of [`RunFile::read_model`], or one built in code from the
+    /// seed of the file.
     ///
-    /// A policy that [prefers speed](Prefer::Speed) is [settled](Policy::settled) for this machine, which is measured if that
-    /// was never done: the folder has the policy with rules for what was decided, and so the run can go on elsewhere.
+    /// A policy that [prefers speed](Prefer::Speed) is [settled](Policy::settled) for this machine, which is measured
+    /// first if necessary: the folder gets the policy with rules for each decision, so that the run can be resumed
+    /// elsewhere.
     ///
     /// # Errors
-    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when the folder has files already, or another process trains in it; what
-    /// reading the policy and the data reports; [`ErrorKind::Data`](crate::ErrorKind::Data) when the data and the model do
-    /// not go together. Nothing is written then.
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when the folder has files already, or another process is training in
+    /// it; the errors of reading the policy and the data; [`ErrorKind::Data`](crate::ErrorKind::Data) when the data
+    /// does not fit the model. Nothing is written on error.
     pub fn begin(file: &RunFile, mut model: Model, folder: impl AsRef<Path>) -> Result<Self> {
         let policy = file.read_policy()?;
         let Read { data, shape, file: found, standardizations, notes: of_data } =
@@ -110,7 +111,7 @@ impl Run {
         notes.extend(note);
         notes.extend(of_data);
         let fit = Fit::new(&net, &options)?.with_targets(standardizations.targets.clone());
-        // What is usual for the data is written down, so that predictions need no data.
+        // The defaults derived from the data are written down, so that predictions need no data.
         let found = RunFile { options: FitOptions { loss: options.loss.clone(), ..found.options }, ..found };
         let folder = Folder::create(folder.as_ref())?;
         let plan_text = match &storage {
@@ -122,13 +123,13 @@ impl Run {
         Ok(Run { file: found, policy, plan, storage, net, data, fit, folder, standardizations, notes })
     }
 
-    /// Goes on with the run of a folder, from its last checkpoint. `model` is that of [`RunFile::read_model`] of the
-    /// [folder's](RunFile::of_folder) run file, or the one that was built in code.
+    /// Resumes the run of a folder from its last checkpoint. `model` is that of [`RunFile::read_model`] of the
+    /// [folder's](RunFile::of_folder) run file, or the one built in code.
     ///
     /// # Errors
-    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when the folder has no run, when another process trains in it, and when the
-    /// policy, the model or the data is not that with which the run began; [`ErrorKind::Weights`](crate::ErrorKind::Weights) when no
-    /// checkpoint can be read or it does not fit the network.
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when the folder has no run, when another process is training in it,
+    /// and when the policy, the model or the data has changed since the run began;
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when no checkpoint can be read or it does not fit the network.
     pub fn resume(folder: impl AsRef<Path>, model: Model) -> Result<Self> {
         let folder = Folder::open(folder.as_ref())?;
         Folder::check_files(folder.path())?;
@@ -148,7 +149,7 @@ impl Run {
                         "`run.yaml` is not the one of the checkpoint, but for its data; a change makes a new run";
                     return Err(Error::run(words).context(folder.path().display()));
                 }
-                // Texts are compared: rules know the file in which they were written, which is another one now.
+                // Texts are compared, because rules record the file they were written in, which now differs.
                 if checkpoint.policy()?.map(|kept| kept.to_yaml()).transpose()?.is_some_and(|kept| kept != policy_text)
                 {
                     let words = "`policy.yaml` is not the policy of the checkpoint; a run keeps its policy to the end";
@@ -162,7 +163,7 @@ impl Run {
                 let words = "the run is over, and its checkpoints are gone; more of it needs a new run";
                 return Err(Error::run(words).context(folder.path().display()));
             }
-            // It was stopped before its first checkpoint.
+            // Stopped before its first checkpoint.
             None => {
                 notes.push("there is no checkpoint, so the run begins again".into());
                 folder.history(0, 0)?;
@@ -173,8 +174,8 @@ impl Run {
         Ok(Run { file, policy, plan, storage, net, data, fit, folder, standardizations, notes })
     }
 
-    /// Trains until the run ends or the observer breaks. Steps and epochs are written to `metrics.jsonl` before the observer
-    /// sees them, and a checkpoint before this returns, errors of the disk excepted.
+    /// Trains until the run ends or the observer breaks. Steps and epochs are written to `metrics.jsonl` before the
+    /// observer receives them, and a checkpoint before this returns, disk errors excepted.
     ///
     /// # Errors
     /// As [`fit`](super::fit), and [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be written.
@@ -218,7 +219,7 @@ impl Run {
         self.folder.save_checkpoint(&checkpoint, self.fit.steps_done(), self.file.checkpoint.keep)
     }
 
-    /// Whether the last epochs, as many as the patience is, were no better than the best before them.
+    /// Returns whether the last epochs, as many as the patience, were no better than the best before them.
     fn is_out_of_patience(&self) -> bool {
         let epochs = self.history().epochs.len();
         match (self.file.patience, best_epoch(self.history())) {
@@ -227,77 +228,77 @@ impl Run {
         }
     }
 
-    /// What people should know of how the run began: a checkpoint that was damaged, outputs that stand for no class, numbers of
-    /// the data that became one.
+    /// Returns human-readable notes about the beginning of the run: a damaged checkpoint, outputs without a class,
+    /// distinct numbers of the data that became equal.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The run file, complete.
+    /// Returns the complete run file.
     pub fn file(&self) -> &RunFile {
         &self.file
     }
 
-    /// The plan that was applied.
+    /// Returns the plan that was applied.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// The policy.
+    /// Returns the policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// The network, wrapped by the plan.
+    /// Returns the network, wrapped by the plan.
     pub fn net(&self) -> &Child {
         &self.net
     }
 
-    /// The examples, in the shape that the network takes.
+    /// Returns the examples, in the shape that the network takes.
     pub fn data(&self) -> &Split {
         &self.data
     }
 
-    /// How the numbers of the examples were brought to mean 0 and variance 1, if they were.
+    /// Returns the standardization of the inputs, if any.
     pub fn standardization(&self) -> Option<&Standardization> {
         self.standardizations.inputs.as_ref()
     }
 
-    /// How the targets to train with were brought to mean 0 and variance 1, if they were.
+    /// Returns the standardization of the training targets, if any.
     pub fn target_standardization(&self) -> Option<&Standardization> {
         self.standardizations.targets.as_ref()
     }
 
-    /// How each parameter is stored, if some are stored low.
+    /// Returns the storage of each parameter, if some are stored in low precision.
     pub fn storage(&self) -> Option<&Decorated> {
         self.storage.as_ref()
     }
 
-    /// What happened so far.
+    /// Returns the history so far.
     pub fn history(&self) -> &History {
         self.fit.history()
     }
 
-    /// The epoch with the best score, from 0, and that score.
+    /// Returns the epoch with the best score, from 0, and that score.
     pub fn best(&self) -> Option<(usize, Score)> {
         best_epoch(self.history()).map(|epoch| (epoch, self.history().epochs[epoch].score))
     }
 
-    /// Most steps that the run takes.
+    /// Returns the maximum number of steps of the run.
     pub fn steps(&self) -> usize {
         self.file.options.steps(self.data.train.len())
     }
 
-    /// Its folder.
+    /// Returns its folder.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// What a checkpoint counts besides steps: the checksum of the run file.
+/// Counter in checkpoints with the checksum of the run file.
 const RUN_FILE: &str = "checksum of the run file";
 
-/// The epoch with the best score, from 0; the first of several.
+/// Returns the epoch with the best score, from 0; the first of several.
 fn best_epoch(history: &History) -> Option<usize> {
     let mut best: Option<usize> = None;
     for (i, epoch) in history.epochs.iter().enumerate() {
@@ -308,14 +309,14 @@ fn best_epoch(history: &History) -> Option<usize> {
     best
 }
 
-/// A network that is ready to be trained.
+/// A network ready to be trained.
 struct Prepared {
     net: Child,
     plan: Plan,
     storage: Option<Decorated>,
-    /// With the loss of the data and the loss scale of the policy.
+    /// Options with the loss of the data and the loss scale of the policy.
     options: FitOptions,
-    /// What was met when the network was called on two examples.
+    /// Notes from calling the network on two examples.
     notes: Vec<String>,
 }
 
@@ -334,7 +335,7 @@ fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Resu
         let words = "level O0 lowers nothing, so parameters are stored in float32";
         notes.push(format!("`storage: {}`: {words}; with a `dtype` they are stored low", file.storage.name()));
     }
-    // The check has made low copies of the parameters. The first step makes them anew, as every other one does.
+    // The check made low-precision copies of the parameters. The first step makes new ones, like every other step.
     for (_, param) in net.params().iter() {
         param.set(&param.full())?;
     }
@@ -342,7 +343,8 @@ fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Resu
     Ok(Prepared { net, plan, storage, options, notes })
 }
 
-/// A policy that prefers speed becomes one with rules, by a step of training that changes nothing; with a note on it.
+/// Settles a policy that prefers speed into one with rules, by a training step that changes nothing, and returns it
+/// with a note.
 fn settled(policy: Policy, net: &mut Child, data: &Split, batch: usize) -> Result<(Policy, Option<String>)> {
     if policy.prefer == Prefer::Memory {
         return Ok((policy, None));
@@ -360,14 +362,14 @@ fn settled(policy: Policy, net: &mut Child, data: &Split, batch: usize) -> Resul
     before.restore(net, &mut [], &mut none)?;
     called.map_err(|e| e.context("the model on a batch to train with"))?;
     let settled = policy.settled(net, &trace, &speeds)?;
-    // Its rules stand in the file that the folder gets.
+    // Its rules refer to the file that the folder gets.
     let settled = Policy::parse(&settled.to_yaml()?, POLICY)?;
     let cells = settled.rules.len() - policy.rules.len();
     let note = format!("`prefer: speed` is settled for {}: {cells} rules were added to `policy.yaml`", speeds.host);
     Ok((settled, Some(note)))
 }
 
-/// Calls the network on two examples, and says what is allowed but probably not meant.
+/// Calls the network on two examples, and returns notes on allowed but probably unintended results.
 fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
     let Some(batch) = data.test.batches(2)?.next() else { return Ok(Vec::new()) };
     let (result, trace) = net.trace(|net| no_grad(|| net.call(&batch.x)));
@@ -390,7 +392,7 @@ fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
 }
 
 impl RunFile {
-    /// The run file of a [`Run`]'s folder.
+    /// Reads the run file of a [`Run`]'s folder.
     ///
     /// # Errors
     /// As [`RunFile::load`]; [`ErrorKind::Run`](crate::ErrorKind::Run) when the folder has none.
@@ -398,7 +400,7 @@ impl RunFile {
         Folder::run_file(folder.as_ref())
     }
 
-    /// The model, its weights drawn from the seed.
+    /// Reads the model, with weights initialized from the seed.
     ///
     /// # Errors
     /// As [`Model::load`] and [`Model::named`].
@@ -410,8 +412,8 @@ impl RunFile {
         }
     }
 
-    /// Checks what can be told without the model and the data: that there is such a policy, and that parameters can be stored so
-    /// under it.
+    /// Checks everything that needs neither model nor data: that the policy exists, and that it allows the storage of
+    /// the parameters.
     #[cfg(feature = "cli")]
     pub(crate) fn check_policy(&self) -> Result<Policy> {
         let policy = self.read_policy()?;
@@ -419,7 +421,7 @@ impl RunFile {
         Ok(policy)
     }
 
-    /// Stores the parameters of a network as the file says, and wraps it by the policy.
+    /// Stores the parameters of a network as the file says, and wraps the network by the policy.
     pub(super) fn wrap(&self, net: &mut Child, policy: &Policy) -> Result<(Plan, Option<Decorated>)> {
         if policy.level == Level::Graph {
             let words =
@@ -432,14 +434,14 @@ impl RunFile {
         Ok((plan, storage))
     }
 
-    /// The checksum of all that decides on the course of the run but its data, which has its own.
+    /// Computes the checksum of everything that determines the run except its data, which has a checksum of its own.
     fn fingerprint(&self) -> Result<u32> {
         let (data, test) = (super::data::Source::Digits, Test::Share(0.5));
         let text = RunFile { data, test, model: String::new(), policy: String::new(), ..self.clone() }.to_yaml()?;
         Ok(crc32fast::hash(text.as_bytes()))
     }
 
-    /// The policy.
+    /// Reads the policy.
     ///
     /// # Errors
     /// As [`Policy::load`] and [`Policy::named`].
@@ -451,7 +453,7 @@ impl RunFile {
         }
     }
 
-    /// Reads the data, for a model that takes examples of a shape.
+    /// Reads the data for a model whose examples have the shape `input`.
     fn read_data(&self, input: Option<&[usize]>) -> Result<Read> {
         let all = self.data.read(&self.folder).map_err(|error| self.not_there("data", error))?;
         let shape = all.shape().to_vec();
@@ -510,23 +512,23 @@ impl RunFile {
 
 /// The data of a run.
 struct Read {
-    /// The examples as the model takes them. Targets are standardized of those to train with alone.
+    /// Examples as the model takes them. Only the training targets are standardized.
     data: Split,
-    /// The shape of one as it was read.
+    /// Shape of one example as read.
     shape: Vec<usize>,
-    /// The run file with absolute paths and all that the data said of itself.
+    /// Run file with absolute paths and all settings found in the data.
     file: RunFile,
     standardizations: Standardizations,
-    /// What people should know of how it was read.
+    /// Human-readable notes about the reading.
     notes: Vec<String>,
 }
 
-/// Whether a word can only be a file, and no name of what is built in.
+/// Returns whether a word can only be a file, not the name of a built-in.
 fn is_path(word: &str) -> bool {
     word.contains(['/', '\\']) || word.ends_with(".yaml") || word.ends_with(".yml")
 }
 
-/// A path from the root of the file system.
+/// Makes a path absolute.
 fn absolute(path: &Path) -> Result<std::path::PathBuf> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     std::path::absolute(path).map_err(|e| Error::io(path, &e))

@@ -1,4 +1,4 @@
-//! Run files: a network, data, a policy and how to train, as YAML.
+//! Run files: a network, data, a policy and training options, as YAML.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// A training run as a file says it. The keys are those of the fields.
+/// A training run as described in a file. The keys are those of the fields.
 ///
 /// ```
 /// use precast::train::RunFile;
@@ -39,55 +39,55 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct RunFile {
-    /// Name of the run, and of its folder; none: that of the policy.
+    /// Name of the run and of its folder. Default: that of the policy.
     pub name: Option<String>,
     /// An architecture file, or the name of a built-in model.
     pub model: String,
     /// A policy file, or the name of a built-in policy.
     pub policy: String,
-    /// Where the examples come from.
+    /// Source of the examples.
     pub data: data::Source,
-    /// The examples to test with.
+    /// Test examples.
     pub test: Test,
-    /// Whether each number of the examples is brought to mean 0 and variance 1, by those of the training examples; no.
+    /// `true` to standardize the inputs to mean 0 and variance 1, by the training examples. Default: false.
     pub standardize: bool,
-    /// Whether so are the numbers to be learnt; no. Scores and predictions are in the units of the data all the same, the loss
-    /// is not.
+    /// `true` to standardize numeric targets too. Default: false. Scores and predictions stay in the units of the data;
+    /// the loss does not.
     pub standardize_targets: bool,
-    /// How parameters are stored; in f32.
+    /// Storage of the parameters. Default: f32.
     pub storage: Storage,
-    /// How to train. The loss scale is that of the policy.
+    /// Training options. The loss scale is that of the policy.
     pub options: FitOptions,
-    /// How checkpoints are kept.
+    /// Retention of checkpoints.
     pub checkpoint: Keep,
-    /// The run ends after so many epochs without a better score; none: it does not.
+    /// Number of epochs without a better score after which the run ends. Default: unlimited.
     pub patience: Option<usize>,
-    /// The folder from which relative paths start.
+    /// Base folder of relative paths.
     pub folder: PathBuf,
-    /// Where some of this stands.
+    /// Source positions of some values.
     pub(crate) written: Written,
 }
 
-/// The examples to test with.
+/// Test examples of a run.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Test {
-    /// A part of all examples, above 0 and below 1, chosen by the seed.
+    /// A share of all examples, above 0 and below 1, chosen by the seed.
     Share(f64),
-    /// So many of all examples, chosen by the seed.
+    /// This many of all examples, chosen by the seed.
     Count(usize),
-    /// Another file of the same form.
+    /// Another file of the same format.
     File(PathBuf),
 }
 
-/// How checkpoints are kept. There is one after each epoch, and one where a run is interrupted.
+/// Retention of checkpoints. One is written after each epoch and when a run is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keep {
-    /// One after so many steps, too; none.
+    /// Number of steps between additional checkpoints. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<usize>,
-    /// So many of the last are kept, at least 1; 2.
+    /// Number of latest checkpoints kept, at least 1. Default: 2.
     pub keep: usize,
 }
 
@@ -107,7 +107,7 @@ impl Serialize for Test {
     }
 }
 
-/// What may stand under `test`.
+/// Accepted values of `test`.
 const TEST: &str = "a share above 0 and below 1, a number of examples from 1, or a file";
 
 impl<'de> Deserialize<'de> for Test {
@@ -190,7 +190,7 @@ struct RunV1 {
 impl Document for RunV1 {
     const WHAT: &'static str = "run";
     const KIND: ErrorKind = ErrorKind::Run;
-    /// That of a run's folder has the names of all columns and classes of its data.
+    /// Large enough for the file in a run's folder, which has the names of all columns and classes of its data.
     const MAX_BYTES: usize = 64 << 20;
     const MAX_NODES: usize = 1 << 22;
     const REQUIRED: &'static [&'static str] = &["version", "model", "policy", "data"];
@@ -253,10 +253,10 @@ impl Document for RunV1 {
 }
 
 impl RunFile {
-    /// Reads a run file. Relative paths in it start from its folder.
+    /// Reads a run file. Relative paths in it are resolved against its folder.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] when it cannot be read; [`ErrorKind::Run`] with `file:line:column` for what stands in it.
+    /// [`ErrorKind::Io`] when it cannot be read; [`ErrorKind::Run`] with `file:line:column` for errors in its contents.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let text = document::load::<RunV1>(path, |_| String::new())?;
@@ -264,7 +264,8 @@ impl RunFile {
         Ok(RunFile { folder: path.parent().unwrap_or(Path::new("")).to_path_buf(), ..run })
     }
 
-    /// Reads the text of a run file; `name` stands for the file in messages. Relative paths start from the working directory.
+    /// Parses the text of a run file; `name` names the file in messages. Relative paths are resolved against the
+    /// working directory.
     ///
     /// # Errors
     /// As [`RunFile::load`].
@@ -376,7 +377,7 @@ impl RunFile {
         })
     }
 
-    /// The text of a run file of the same meaning, from which every option can be read.
+    /// Returns the text of an equivalent run file with every option written out.
     ///
     /// # Errors
     /// [`ErrorKind::Run`] when it cannot be written.
@@ -411,7 +412,7 @@ impl RunFile {
         serde_yaml::to_string(&written).map_err(|error| Error::run(format!("the run cannot be written: {error}")))
     }
 
-    /// Writes a run file, in one step.
+    /// Writes a run file atomically.
     ///
     /// # Errors
     /// As [`RunFile::to_yaml`], and [`ErrorKind::Io`] when it cannot be written.
@@ -421,7 +422,7 @@ impl RunFile {
 }
 
 impl data::Source {
-    /// The same source, its relative paths starting from a folder.
+    /// Returns the same source with its relative paths resolved against a folder.
     pub(super) fn starting_from(&self, folder: &Path) -> Self {
         match self.clone() {
             #[cfg(feature = "data")]
@@ -437,7 +438,7 @@ impl data::Source {
         }
     }
 
-    /// Whether images become grey or are resized.
+    /// Returns whether images are converted to grey or resized.
     pub(super) fn may_change_pixels(&self) -> bool {
         match self {
             #[cfg(feature = "data")]
@@ -446,7 +447,7 @@ impl data::Source {
         }
     }
 
-    /// The names of the classes, where they are known.
+    /// Returns the names of the classes, if known.
     pub(super) fn class_names(&self) -> &[String] {
         match self {
             #[cfg(feature = "data")]
@@ -457,7 +458,7 @@ impl data::Source {
         }
     }
 
-    /// The examples of another file, read as those of this source, with their targets.
+    /// Reads the examples of another file like those of this source, with their targets.
     pub(super) fn read_like(&self, file: &Path) -> Result<data::Dataset> {
         let file = file.to_path_buf();
         match self.clone() {
@@ -474,7 +475,7 @@ impl data::Source {
     }
 }
 
-/// Whether a name can be that of a folder on any system.
+/// Returns whether a name is valid for a folder on any system.
 pub(super) fn is_file_name(name: &str) -> bool {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '+' | '=');
     (1..=100).contains(&name.chars().count()) && name.chars().all(plain) && !name.starts_with('.')

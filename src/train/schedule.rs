@@ -1,41 +1,41 @@
-//! How the learning rate changes during a run.
+//! Learning-rate schedules.
 
 use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
-/// How the learning rate changes from step to step.
+/// Learning-rate schedule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Schedule {
-    /// It does not change.
+    /// Constant learning rate.
     #[default]
     Constant,
-    /// It falls from its full value to nearly 0 along half a cosine wave: `(1 + cos(pi * step / steps)) / 2` of it.
+    /// Decay from the full rate to nearly 0 along half a cosine wave, by the factor `(1 + cos(pi * step / steps)) / 2`.
     /// (Loshchilov and Hutter 2017, "SGDR", equation 5, without restarts.)
     Cosine,
-    /// It is multiplied by a factor after every so many steps, as `torch.optim.lr_scheduler.StepLR` does.
+    /// Multiplication by a factor after every given number of steps, as by `torch.optim.lr_scheduler.StepLR`.
     Step {
-        /// Steps, at least 1.
+        /// Number of steps, at least 1.
         every: usize,
         /// The factor.
         factor: f64,
     },
-    /// It rises from 1/25 of its full value to all of it in the first three tenths of the run, and falls to 1/250000 of it in
-    /// the rest, each along half a cosine wave. (Smith and Topin 2018, "Super-convergence", in the form and with the defaults
-    /// of `torch.optim.lr_scheduler.OneCycleLR`; the full value is its `max_lr`.)
+    /// Rise from 1/25 of the full rate to all of it in the first three tenths of the run, then decay to 1/250000 of it,
+    /// each along half a cosine wave. (Smith and Topin 2018, "Super-convergence", in the form and with the defaults of
+    /// `torch.optim.lr_scheduler.OneCycleLR`; the full rate is its `max_lr`.)
     #[serde(rename = "one-cycle")]
     OneCycle,
 }
 
-/// From one number to another along half a cosine wave.
+/// Interpolates between two numbers along half a cosine wave.
 fn half_wave(from: f64, to: f64, part: f64) -> f64 {
     to + (from - to) / 2.0 * (1.0 + (PI * part).cos())
 }
 
 impl Schedule {
-    /// What the learning rate is multiplied by at a step, counted from 0, of so many.
+    /// Returns the factor of the learning rate at a step, counted from 0, of `steps`.
     pub fn factor(self, step: usize, steps: usize) -> f64 {
         let (at, all) = (step as f64, steps.max(1) as f64);
         match self {
@@ -53,9 +53,9 @@ impl Schedule {
         }
     }
 
-    /// As [`factor`](Schedule::factor), after a linear warm-up (which [`OneCycle`](Schedule::OneCycle) has already): at step i of the first `warm_up` steps the factor is
-    /// `(i + 1) / warm_up`, and the schedule has the steps after these. (Goyal et al. 2017, "Accurate, large minibatch SGD",
-    /// 2.2.)
+    /// Returns the [`factor`](Schedule::factor) with a linear warm-up, which [`OneCycle`](Schedule::OneCycle) has
+    /// already: at step i of the first `warm_up` steps the factor is `(i + 1) / warm_up`, and the schedule covers the
+    /// remaining steps. (Goyal et al. 2017, "Accurate, large minibatch SGD", 2.2.)
     ///
     /// ```
     /// use precast::train::Schedule;

@@ -1,4 +1,4 @@
-//! How well a network does on examples.
+//! Scores of a network on examples.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::{
     no_grad,
 };
 
-/// A measure of how well a network does on examples, the one that fits their targets.
+/// The quality of a network on examples, in the measure that fits their targets.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     #[serde(flatten)]
@@ -39,17 +39,17 @@ impl From<Measure> for Score {
 }
 
 impl Score {
-    /// An [`accuracy`], from 0 to 1.
+    /// Creates a score from an [`accuracy`], from 0 to 1.
     pub fn of_accuracy(share: f64) -> Self {
         Measure::Accuracy(share).into()
     }
 
-    /// A [`mean_squared_error`].
+    /// Creates a score from a [`mean_squared_error`].
     pub fn of_squared_error(error: f64) -> Self {
         Measure::MeanSquaredError(error).into()
     }
 
-    /// The score of a network, which is called in its current mode with `batch` examples at a time.
+    /// Scores a network, called in its current mode with `batch` examples at a time.
     ///
     /// # Errors
     /// As [`accuracy`] and [`mean_squared_error`].
@@ -57,7 +57,7 @@ impl Score {
         Score::of_standardized(net, data, batch, None)
     }
 
-    /// The score of a network that was trained with standardized targets, on targets that are not.
+    /// Scores a network trained with standardized targets, on targets that are not standardized.
     pub(super) fn of_standardized<C: ?Sized + AsCell>(
         net: &Child<C>,
         data: &Dataset,
@@ -70,13 +70,13 @@ impl Score {
         }
     }
 
-    /// The number of answers that are not finite: of classes those whose highest output is not, of numbers each one. Such a
-    /// class counts as wrong.
+    /// Returns the number of non-finite answers: for classes, those whose highest output is not finite; for numbers,
+    /// each non-finite one. Such a class counts as wrong.
     pub fn not_finite(self) -> usize {
         self.not_finite
     }
 
-    /// What is measured, in words.
+    /// Returns the name of the measure, in words.
     pub fn name(self) -> &'static str {
         match self.measure {
             Measure::Accuracy(_) => "accuracy",
@@ -84,7 +84,8 @@ impl Score {
         }
     }
 
-    /// Whether it is better than another of the same measure: a higher accuracy, a lower error. NaN is never better.
+    /// Returns whether it is better than another of the same measure: a higher accuracy, a lower error. NaN is never
+    /// better.
     pub fn is_better_than(self, other: Score) -> bool {
         match (self.measure, other.measure) {
             (Measure::Accuracy(this), Measure::Accuracy(other)) => this > other || (other.is_nan() && !this.is_nan()),
@@ -95,18 +96,18 @@ impl Score {
         }
     }
 
-    /// The accuracy, if it is one.
+    /// Returns the accuracy, if it is one.
     pub fn accuracy(self) -> Option<f64> {
         if let Measure::Accuracy(share) = self.measure { Some(share) } else { None }
     }
 
-    /// The mean squared error, if it is one.
+    /// Returns the mean squared error, if it is one.
     pub fn mean_squared_error(self) -> Option<f64> {
         if let Measure::MeanSquaredError(error) = self.measure { Some(error) } else { None }
     }
 }
 
-/// `97.31 %` for an accuracy, `1.234e-3` for an error; answers that are not finite are counted behind it.
+/// Formats an accuracy as `97.31 %` and an error as `1.234e-3`, followed by the number of non-finite answers, if any.
 impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.measure {
@@ -120,14 +121,14 @@ impl fmt::Display for Score {
     }
 }
 
-/// Share of the targets whose class has the highest output, from 0 to 1; those that are [`IGNORED`] do not count. An answer is
-/// wrong where the highest output is not finite; [`Score::of`] counts these. The outputs are those that [`fit`](super::fit)
-/// takes. The network is called in its current mode.
+/// Computes the share of targets whose class has the highest output, from 0 to 1; [`IGNORED`] targets do not count. An
+/// answer is wrong if the highest output is not finite; [`Score::of`] counts these. The outputs are those accepted by
+/// [`fit`](super::fit). The network is called in its current mode.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the outputs are of another shape,
-/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or their targets are no classes or all
-/// ignored, and what the network reports.
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or their targets are not classes or all
+/// ignored, and the errors of the network.
 pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
     share_of_right(net, data, batch).map(|score| score.accuracy().unwrap_or(f64::NAN))
 }
@@ -163,18 +164,18 @@ fn share_of_right<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usi
     Ok(Score { not_finite, ..Score::of_accuracy(right as f64 / counted as f64) })
 }
 
-/// The class with the highest output at each place, in row-major order; `None` where that output is not finite. Outputs of
-/// minus infinity are those of classes that are masked.
+/// Returns the class with the highest output at each position, in row-major order; `None` if that output is not finite.
+/// Outputs of minus infinity mark masked classes.
 pub(super) fn answers(outputs: &Tensor, axis: isize) -> Result<Vec<Option<i64>>> {
     let highest = outputs.max(&[axis], false)?.to_f64();
     let classes = outputs.argmax(axis, false)?.to_vec::<i64>()?;
     Ok(classes.into_iter().zip(highest).map(|(class, highest)| highest.is_finite().then_some(class)).collect())
 }
 
-/// The outputs of a network for classes, with the axis of the classes second, as [`Tensor::cross_entropy`] takes them.
+/// Moves the class axis of a network's outputs to the second place, as [`Tensor::cross_entropy`] takes them.
 ///
-/// Targets are `[n, ...]`. The outputs have one axis more, for the classes. It is the last one, as a `Dense` at the end
-/// makes it, or the second, as a convolution makes it. Where both could be, it is the last.
+/// Targets are `[n, ...]`. The outputs have one more axis for the classes: the last one, as from a final `Dense`, or
+/// the second, as from a convolution. If both are possible, it is the last.
 ///
 /// # Errors
 /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for outputs of another shape.
@@ -199,18 +200,18 @@ pub(super) fn class_logits(outputs: &Tensor, targets: &Tensor) -> Result<Tensor>
     }))
 }
 
-/// Mean of the squares of `output - target` over all numbers of all examples, computed in f64. The network is called in
-/// its current mode.
+/// Computes the mean of the squares of `output - target` over all numbers of all examples, in f64. The network is
+/// called in its current mode.
 ///
 /// # Errors
-/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the outputs have not the shape of the targets,
-/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples or their targets are no numbers, and what the
-/// network reports.
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the outputs do not have the shape of the targets,
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples or their targets are not numbers, and the
+/// errors of the network.
 pub fn mean_squared_error<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
     squared_error(net, data, batch, None).map(|score| score.mean_squared_error().unwrap_or(f64::NAN))
 }
 
-/// The mean squared error of outputs that are to be brought to the units of the targets, by the way these were standardized.
+/// Computes the mean squared error of outputs after undoing the standardization of the targets.
 fn squared_error<C: ?Sized + AsCell>(
     net: &Child<C>,
     data: &Dataset,

@@ -1,4 +1,4 @@
-//! How a run stores the parameters of its network.
+//! Parameter storage of a run.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,8 @@ use crate::{
     rewrite::{Decorate, Decorated, decorate},
 };
 
-/// How the parameters of a network are stored while it is trained. Low storage is that of [`decorate`], so the kinds of cells
-/// that the pack keeps in f32 stay so.
+/// Storage of a network's parameters during training. Low-precision storage is that of [`decorate`], so the kinds of
+/// cells that the pack keeps in f32 stay f32.
 ///
 /// ```
 /// use precast::{DType, train::{LowStorage, RunFile, Storage}};
@@ -29,33 +29,33 @@ use crate::{
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 #[non_exhaustive]
 pub enum Storage {
-    /// As the network was built, in f32.
+    /// f32, as the network was built.
     #[default]
     Float32,
-    /// Low, each with an f32 [master](Decorate::masters) that the optimizer updates.
+    /// Low precision, each with an f32 [master](Decorate::masters) that the optimizer updates.
     Masters(LowStorage),
-    /// Low and without masters: an update of less than half a unit in the last place is lost.
+    /// Low precision without masters: an update of less than half a unit in the last place is lost.
     Low(LowStorage),
-    /// bf16 with [`Decorate::stochastic_rounding`], by the seed of the run.
+    /// bf16 with [`Decorate::stochastic_rounding`], seeded by the run.
     StochasticRounding(LowStorage),
     /// bf16 with [`Decorate::kahan`].
     Kahan(LowStorage),
 }
 
-/// What is stored low.
+/// Parameters stored in low precision.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LowStorage {
-    /// The dtype; that of the policy, unless its level is O0, which lowers nothing.
+    /// Storage dtype. Default: that of the policy, unless its level is O0, which lowers nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dtype: Option<DType>,
-    /// Paths of cells or parameters that stay as they are: see [`Decorate::exclude_path`].
+    /// Paths of cells or parameters left unchanged; see [`Decorate::exclude_path`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
 }
 
 impl Storage {
-    /// What is stored low, if anything is.
+    /// Returns the parameters stored in low precision, if any.
     fn low(&self) -> Option<&LowStorage> {
         match self {
             Storage::Float32 => None,
@@ -65,11 +65,11 @@ impl Storage {
         }
     }
 
-    /// Checks what can be told without a network.
+    /// Checks everything that does not need a network.
     ///
     /// # Errors
-    /// As [`decorate`], for a dtype that no low storage has; [`ErrorKind::Policy`](crate::ErrorKind::Policy) for a pattern that
-    /// is malformed.
+    /// As [`decorate`], for a dtype not available as low storage; [`ErrorKind::Policy`](crate::ErrorKind::Policy) for a
+    /// malformed pattern.
     pub fn check(&self) -> Result<()> {
         let Some(LowStorage { dtype, exclude }) = self.low() else { return Ok(()) };
         if let Some(dtype) = dtype.filter(|dtype| !self.allowed().contains(dtype)) {
@@ -80,7 +80,7 @@ impl Storage {
         exclude.iter().try_for_each(|path| path.parse::<Pattern>().map(drop))
     }
 
-    /// Its name in files.
+    /// Returns the name in files.
     pub fn name(&self) -> &'static str {
         match self {
             Storage::Float32 => "float32",
@@ -91,10 +91,10 @@ impl Storage {
         }
     }
 
-    /// The dtype of what is stored low under a policy; none where nothing is.
+    /// Returns the dtype of low-precision storage under a policy; `None` if there is none.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a policy whose low dtype the storage cannot have.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a policy whose low dtype the storage does not support.
     pub(super) fn dtype(&self, policy: &Policy) -> Result<Option<DType>> {
         let Some(low) = self.low() else { return Ok(None) };
         let dtype = low.dtype.or((policy.level != Level::O0).then_some(policy.dtype));
@@ -108,7 +108,7 @@ impl Storage {
         }
     }
 
-    /// The dtypes of what is stored low.
+    /// Returns the dtypes allowed for low-precision storage.
     fn allowed(&self) -> &'static [DType] {
         match self {
             Storage::StochasticRounding(_) | Storage::Kahan(_) => &[DType::Bf16],
@@ -116,7 +116,7 @@ impl Storage {
         }
     }
 
-    /// Stores the parameters of a network so. A policy that lowers nothing says no dtype.
+    /// Applies the storage to the parameters of a network. A policy that lowers nothing gives no dtype.
     ///
     /// # Errors
     /// As [`Storage::dtype`] and [`decorate`].

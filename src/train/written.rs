@@ -1,5 +1,4 @@
-//! Where the values of a run file stand that only the beginning of a run shows to be wrong, such as the name of a file that is
-//! not there.
+//! Source positions of run-file values validated when a run starts, such as the name of a missing file.
 
 use std::sync::Arc;
 
@@ -9,11 +8,11 @@ use crate::{
     io::document::{Place, Source},
 };
 
-/// The text of a run file and some places in it. A run is the same wherever it is written, so any two are equal.
+/// The text of a run file and some positions in it. A run is the same wherever it is written, so any two are equal.
 #[derive(Clone, Debug)]
 pub(crate) struct Written(Arc<(String, String, Places)>);
 
-/// Values as they were read, and where they stand.
+/// Values as read, with their positions.
 #[derive(Debug)]
 pub(super) struct Places {
     pub model: (String, Place),
@@ -35,7 +34,7 @@ impl Written {
 }
 
 impl RunFile {
-    /// An error about the value of a key, with its place if the value is still the one that was read.
+    /// Adds the position of a key's value to an error, if the value is still the one that was read.
     pub(super) fn wrong(&self, key: &str, error: Error) -> Error {
         fn place<T: PartialEq>((read, place): &(T, Place), now: &T) -> Option<Place> {
             (read == now).then_some(*place)
@@ -54,7 +53,8 @@ impl RunFile {
         }
     }
 
-    /// As [`wrong`](RunFile::wrong) where a file cannot be opened. What is wrong in a file has its place there.
+    /// Adds a position as [`wrong`](RunFile::wrong) does, for a file that cannot be opened. Errors within a file have
+    /// their position there.
     pub(super) fn not_there(&self, key: &str, error: Error) -> Error {
         if error.kind() == ErrorKind::Io { self.wrong(key, error) } else { error }
     }

@@ -1,4 +1,4 @@
-//! The command `precast` as tests run it.
+//! The command `precast`, as run by tests.
 #![allow(dead_code, reason = "no target uses all of it")]
 
 use std::{
@@ -13,10 +13,10 @@ use serde_json::Value;
 mod folder;
 pub use folder::Folder;
 
-/// The command, to be run in a folder.
+/// Creates the command, to be run in a folder.
 pub fn command(folder: &Path, args: &[impl AsRef<OsStr>]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_precast"));
-    // What is measured of the machine is kept where tests keep things, not in the user's cache.
+    // Measurements of the machine are cached with the tests' files, not in the user's cache.
     command.args(args).current_dir(folder).env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
     command
 }
@@ -25,12 +25,12 @@ pub fn precast_in(folder: &Path, args: &[&str]) -> Output {
     command(folder, args).output().unwrap()
 }
 
-/// Runs in the root of the package.
+/// Runs the command in the root of the package.
 pub fn precast(args: &[&str]) -> Output {
     precast_in(Path::new(env!("CARGO_MANIFEST_DIR")), args)
 }
 
-/// Standard output of a run that must succeed and be silent on standard error.
+/// Returns standard output of a run that must succeed with nothing on standard error.
 pub fn text(output: Output) -> String {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success() && stderr.is_empty(), "{}: {stderr}", output.status);
@@ -41,12 +41,12 @@ pub fn json(output: Output) -> Value {
     serde_json::from_str(&text(output)).unwrap()
 }
 
-/// The JSON of a run in the root of the package.
+/// Returns the JSON of a run in the root of the package.
 pub fn json_of(args: &[&str]) -> Value {
     json(precast(args))
 }
 
-/// The message of a run that must end with this status, having written nothing to standard output.
+/// Returns the message of a run that must end with this status and empty standard output.
 pub fn error(code: i32, output: Output) -> String {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(code), "{stderr}");

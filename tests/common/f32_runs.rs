@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What they returned, by the name of the case: at O0, and at levels that lower nothing in this network.
+/// Returns the recorded results, by the name of the case: at O0, and at levels that lower nothing in this network.
 pub fn f32_runs(net: &Value) -> Vec<(&str, &Value)> {
     let is_f32 =
         |op: &Value| (2..4).all(|i| op[i].as_array().is_some_and(|all| all.iter().all(|dtype| dtype == "f32")));

@@ -1,4 +1,4 @@
-//! A folder of its own for one test.
+//! A temporary folder for one test.
 #![allow(dead_code, reason = "no target uses all of it")]
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Made empty, and removed at the end.
+/// A folder that starts empty, and is removed on drop.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
@@ -18,19 +18,19 @@ impl Folder {
         Folder(folder)
     }
 
-    /// As [`new`](Folder::new), but not there yet.
+    /// Reserves a folder as [`new`](Folder::new) does, without creating it.
     pub fn to_come(test: &str) -> Self {
         let folder = Folder::new(test);
         fs::remove_dir(&folder.0).unwrap();
         folder
     }
 
-    /// The path of a file or a folder inside.
+    /// Returns the path of a file or a folder inside.
     pub fn at(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Writes a file, with the folders in which it lies.
+    /// Writes a file, creating its parent folders.
     pub fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.at(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -38,7 +38,7 @@ impl Folder {
         path
     }
 
-    /// Writes a file; returns its path as the argument of a command.
+    /// Writes a file, and returns its path as the argument of a command.
     pub fn write(&self, name: &str, text: &str) -> String {
         self.file(name, text).to_str().unwrap().to_string()
     }
@@ -68,7 +68,7 @@ impl Drop for Folder {
     }
 }
 
-/// What is in a folder, sorted.
+/// Returns the names in a folder, sorted.
 pub fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = entries.collect();

@@ -7,9 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// A recorded JSON file of `tests/goldens`, or of the folder that `PRECAST_GOLDENS` names, which holds other cases. `None`
-/// where that folder lacks the file and has others, and in the published package, which has no recordings. Anywhere else a
-/// file that is not there fails.
+/// Reads a recorded JSON file of `tests/goldens`, or of the folder named by `PRECAST_GOLDENS`, which holds other cases.
+/// `None` if that folder lacks the file but has others, and in the published package, which has no recordings.
+/// Otherwise a missing file fails.
 pub fn golden(file: &str) -> Option<serde_json::Value> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let elsewhere = env::var_os("PRECAST_GOLDENS").map(PathBuf::from);
@@ -34,7 +34,7 @@ pub fn golden(file: &str) -> Option<serde_json::Value> {
     }
 }
 
-/// A file of `tests/goldens-extra`, which `PRECAST_GOLDENS` does not change. `None` in the published package.
+/// Reads a file of `tests/goldens-extra`, which `PRECAST_GOLDENS` does not affect. `None` in the published package.
 pub fn recorded_beside(file: &str) -> Option<serde_json::Value> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let path = root.join("tests/goldens-extra").join(file);
@@ -45,19 +45,20 @@ pub fn recorded_beside(file: &str) -> Option<serde_json::Value> {
     }
 }
 
-/// Says that a case is not in the folder that `PRECAST_GOLDENS` names. Among our own recordings it must be.
+/// Reports a case missing from the folder named by `PRECAST_GOLDENS`. Our own recordings must have it.
 #[track_caller]
 pub fn left_out(case: &str) {
     assert!(env::var_os("PRECAST_GOLDENS").is_some(), "not in tests/goldens: {case}");
     say_left_out(case);
 }
 
-/// Straight to the stream, which the harness does not catch.
+/// Writes directly to the stream, which the harness does not capture.
 fn say_left_out(what: &str) {
     let _ = writeln!(std::io::stdout(), "left out, for it is not here: {what}");
 }
 
-/// Whether a folder has a file that `tests/goldens` has, too: then others may be left out. A folder that is not there has none.
+/// Returns whether a folder has any of the files in `tests/goldens`, so that others may be left out. A missing folder
+/// has none.
 fn has_recordings(folder: &Path) -> bool {
     fn files(folder: &Path) -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -1,10 +1,10 @@
-//! The metrics of a run, as tests compare them.
+//! The metrics of a run, as compared by tests.
 
 use std::{fs, path::Path};
 
 use serde_json::Value;
 
-/// The metrics of a run without its times.
+/// Returns the metrics of a run without its times.
 pub fn metrics(folder: &Path) -> Vec<Value> {
     let text = fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
     let line = |line| {

@@ -2,7 +2,7 @@
 
 use precast::cost::{Rate, Rates};
 
-/// One rate for every kind of op, and one for casts.
+/// Returns one rate for every kind of op, and one for casts.
 pub fn rates(rate: Rate, cast: f64) -> Rates {
     Rates {
         product: rate,

@@ -1,8 +1,8 @@
-//! How the cases of one recorded file came out, held against what is expected of each.
+//! Outcomes of the cases of one recorded file, compared with the expected ones.
 //!
-//! `tests/verdicts/SYSTEM-FILE.txt` holds the expected verdict of every case: those that differ on purpose and those that
-//! are not covered stand there by name, all others agree. A case that changes sides fails. `PRECAST_VERDICTS=write` writes
-//! the file anew; read the difference before you commit it. Another folder of cases (`PRECAST_GOLDENS`) has no such file.
+//! `tests/verdicts/SYSTEM-FILE.txt` holds the expected verdict of every case: intentional differences and uncovered
+//! cases are listed by name, all others agree. A case that changes its verdict fails. `PRECAST_VERDICTS=write` rewrites
+//! the file; review the difference before committing it. Another folder of cases (`PRECAST_GOLDENS`) has no such file.
 #![allow(dead_code, reason = "no target uses all of it")]
 
 use std::{
@@ -12,7 +12,8 @@ use std::{
     path::Path,
 };
 
-/// The row of a difference in COMPARE.md: it begins with the name of the difference, or its test is called so.
+/// Returns the row of a difference in COMPARE.md, which begins with the name of the difference or whose test has that
+/// name.
 pub fn row_of<'a>(compare: &'a str, difference: &str) -> Option<&'a str> {
     let begins = format!("| {difference} |");
     let letters = difference.to_lowercase().replace([' ', '-'], "_");
@@ -31,7 +32,7 @@ pub struct Tally {
     agree: usize,
     /// Cases by the differences that explain them.
     on_purpose: BTreeMap<String, BTreeSet<String>>,
-    /// Cases by the reason why nothing is compared, each with how many values it stands for.
+    /// Cases by the reason for not comparing them, each with the number of values it represents.
     not_covered: BTreeMap<String, BTreeMap<String, usize>>,
     failures: Vec<String>,
 }
@@ -49,7 +50,7 @@ impl Tally {
         }
     }
 
-    /// A case's name; the second case of one name is `NAME #2`.
+    /// Returns the name of a case; the second case with a name becomes `NAME #2`.
     fn unique(&mut self, case: impl Into<String>) -> String {
         let case = case.into().replace('\n', " ");
         let times = self.seen.entry(case.clone()).or_default();
@@ -57,30 +58,30 @@ impl Tally {
         if *times == 1 { case } else { format!("{case} #{times}") }
     }
 
-    /// The recorded behaviour and ours are the same.
+    /// Counts a case in which the recorded behaviour and ours are the same.
     pub fn agree(&mut self, case: impl Into<String>) {
         self.unique(case);
         self.agree += 1;
     }
 
-    /// A difference that stands in COMPARE.md, by its name there. The caller has computed what our rule demands, and has
-    /// seen that it is what we do.
+    /// Counts a case with a difference listed in COMPARE.md, by its name there. The caller has computed the result
+    /// required by our rule, and verified that it is ours.
     pub fn on_purpose(&mut self, case: impl Into<String>, difference: &str) {
         self.on_purpose_for(case, &[difference]);
     }
 
-    /// As [`on_purpose`](Self::on_purpose), for a case in which several differences meet.
+    /// Counts a case as [`on_purpose`](Self::on_purpose) does, for several combined differences.
     pub fn on_purpose_for(&mut self, case: impl Into<String>, differences: &[&str]) {
         let case = self.unique(case);
         self.on_purpose.entry(differences.join("; ")).or_default().insert(case);
     }
 
-    /// Understood, and of something that this library does not do or cannot compare; why, in words.
+    /// Counts a recognized case about something that this library does not do or cannot compare, with the reason.
     pub fn not_covered(&mut self, case: impl Into<String>, why: &str) {
         self.not_covered_values(case, 1, why);
     }
 
-    /// As [`not_covered`](Self::not_covered), for a case that stands for several recorded values.
+    /// Counts a case as [`not_covered`](Self::not_covered) does, for one that represents several recorded values.
     pub fn not_covered_values(&mut self, case: impl Into<String>, values: usize, why: &str) {
         let case = self.unique(case);
         self.not_covered.entry(why.to_string()).or_default().insert(case, values);
@@ -91,8 +92,8 @@ impl Tally {
         self.failures.push(format!("{case}: {why}"));
     }
 
-    /// Prints the line of the file. Panics when a case failed, when one changed sides, and when a difference has no row in
-    /// COMPARE.md.
+    /// Prints the line of the file. Panics when a case failed, when one changed its verdict, and when a difference has
+    /// no row in COMPARE.md.
     pub fn close(self) {
         let differ: usize = self.on_purpose.values().map(BTreeSet::len).sum();
         let not_covered: usize = self.not_covered.values().flat_map(BTreeMap::values).sum();
@@ -102,7 +103,7 @@ impl Tally {
         for (why, cases) in &self.not_covered {
             println!("  {:4} not covered: {why}", cases.values().sum::<usize>());
         }
-        // Straight to the stream, which the harness does not catch: the line shows in every run.
+        // Directly to the stream, which the harness does not capture, so that the line appears in every run.
         let _ = writeln!(
             std::io::stdout(),
             "goldens {} {}: {} agree, {differ} differ on purpose, {} fail, {not_covered} not covered",
@@ -116,7 +117,7 @@ impl Tally {
         self.check_verdicts();
     }
 
-    /// Each difference has a row in COMPARE.md.
+    /// Checks that each difference has a row in COMPARE.md.
     fn check_differences(&self) {
         let compare = fs::read_to_string(root().join("COMPARE.md")).unwrap();
         for difference in self.on_purpose.keys().flat_map(|names| names.split("; ")) {
@@ -157,7 +158,7 @@ impl Tally {
         }
     }
 
-    /// The text of the file of verdicts.
+    /// Returns the text of the file of verdicts.
     fn verdicts(&self) -> String {
         let mut text = format!("{} cases agree: all that are not listed here.\n", self.agree);
         for (difference, cases) in &self.on_purpose {
@@ -179,7 +180,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The lines of a file of verdicts, each with the verdict it stands under.
+/// Returns the lines of a file of verdicts, each with its verdict.
 fn by_case(verdicts: &str) -> BTreeSet<String> {
     let mut under = "";
     let mut lines = BTreeSet::new();

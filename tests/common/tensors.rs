@@ -3,7 +3,7 @@
 
 use precast::prelude::*;
 
-/// Normally distributed numbers in f32.
+/// Returns normally distributed f32 numbers.
 pub fn random(shape: &[usize], seed: u64) -> Tensor {
     let mut rng = Rng::seed(seed);
     let count = shape.iter().product();

@@ -1,4 +1,4 @@
-//! Weight files of networks that are stored low.
+//! Weight files of networks stored in low precision.
 
 use std::{fs, path::Path};
 
@@ -21,7 +21,7 @@ fn cast() -> LoadOptions {
     LoadOptions::new().cast(true)
 }
 
-/// A network stored low, and the bits that it has without.
+/// Trains a network stored in low precision, and returns it with the bits of its full values.
 fn trained(how: Decorate) -> (Child, Vec<(String, DType, Vec<u64>)>) {
     let net = net(1);
     let full = bits(&net);
@@ -37,7 +37,7 @@ fn a_file_loses_nothing_unless_asked_to() {
         let (trained, full) = trained(how);
         weights::save(&trained, file).unwrap();
         assert!(dtypes(file).iter().all(|(_, dtype)| *dtype == Dtype::F32));
-        // Into an f32 network, and into one that is stored low and has masters, without a cast: nothing is rounded away.
+        // Into an f32 network, and into one stored low with masters, without a cast: nothing is lost to rounding.
         let (fresh, other) = (net(2), net(3));
         weights::load(&fresh, file).unwrap();
         assert_eq!(bits(&fresh), full);
@@ -55,7 +55,7 @@ fn saved_low_a_file_is_half_as_large_and_says_what_it_lost() {
     let file = &folder.at("net.safetensors");
     let (a, full) = trained(low(DType::F16).save_dtype(DType::F16));
     weights::save(&a, file).unwrap();
-    // The kept norms, too.
+    // Including the kept norms.
     assert!(dtypes(file).iter().all(|(_, dtype)| *dtype == Dtype::F16));
     let b = net(2);
     let message = weights::load(&b, file).unwrap_err().to_string();
@@ -66,7 +66,7 @@ fn saved_low_a_file_is_half_as_large_and_says_what_it_lost() {
         let expected: Vec<f64> = numbers.into_iter().map(|x| rounded(f64::from_bits(x), DType::F16)).collect();
         let loaded = param(&b, &path);
         assert_eq!(loaded.value().to_f64(), expected, "{path}");
-        // The file knows no more than the low numbers, so the masters are these.
+        // The file has only the low numbers, so they become the masters.
         assert!(loaded.master().is_none_or(|master| master.to_f64() == expected));
     }
 }
@@ -80,7 +80,7 @@ fn a_run_goes_on_from_a_file_as_if_it_had_not_been_stopped() {
         decorate(&net, low(DType::Bf16)).unwrap();
         net
     };
-    // Steps of a quarter of a unit in the last place, which only the masters add up.
+    // Steps of a quarter of a unit in the last place, which accumulate only in the masters.
     let steps = |net: &Child, count| {
         let mut optimizer = Sgd::new(net.params(), DType::Bf16.epsilon() / 4.0);
         for _ in 0..count {
@@ -104,7 +104,7 @@ fn a_run_goes_on_from_a_file_as_if_it_had_not_been_stopped() {
 
 #[test]
 fn the_master_is_rounded_once_to_the_dtype_of_the_file() {
-    // Between two f16 numbers, a little above the middle; in bf16 it is the lower one, from which no f16 could tell.
+    // Between two f16 numbers, a little above the middle; in bf16 it becomes the lower one, which loses the f16 digits.
     let number = 1.0 + 2f64.powi(-11) + 2f64.powi(-20);
     for (saved, expected) in
         [(DType::F16, 1.0 + 2f64.powi(-10)), (DType::Bf16, 1.0), (DType::F32, number), (DType::F64, number)]
@@ -116,7 +116,7 @@ fn the_master_is_rounded_once_to_the_dtype_of_the_file() {
         param(&net, "1.running_mean").set(&Tensor::full(&[1], number, DType::F32)).unwrap();
         let decorated = decorate(&net, low(DType::Bf16).save_dtype(saved)).unwrap();
         weights::save(&net, file).unwrap();
-        // Every parameter, also those that are stored in f32.
+        // Every parameter, including those stored in f32.
         let name = format!("{saved}").to_uppercase();
         assert!(dtypes(file).iter().all(|(_, dtype)| dtype.to_string() == name), "{:?}", dtypes(file));
         let read = Child::of(sequential![Dense::new(1, 1, &mut Rng::seed(2)), BatchNorm1d::new(1)]);
@@ -124,7 +124,7 @@ fn the_master_is_rounded_once_to_the_dtype_of_the_file() {
         for path in ["0.bias", "1.running_mean"] {
             assert_eq!(param(&read, path).value().item().unwrap(), expected, "{path} {saved}");
         }
-        // What is saved is not changed by it, and undoing forgets the dtype of the file.
+        // It does not change the current values, and undoing forgets the dtype of the file.
         decorated.undo().unwrap();
         weights::save(&net, file).unwrap();
         assert!(dtypes(file).iter().all(|(_, dtype)| *dtype == Dtype::F32));

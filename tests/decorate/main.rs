@@ -1,4 +1,4 @@
-//! Parameters stored low: what is stored how, what training makes of it, what files hold, and that it is undone exactly.
+//! Parameters in low-precision storage: storage dtypes, training, files, and exact undo.
 
 mod files;
 mod storage;
@@ -10,7 +10,8 @@ use precast::{cell::AsCell, layers::Init, prelude::*, rewrite::Decorate};
 mod folder;
 use folder::Folder;
 
-/// Layers that are stored low, norms that the pack keeps in f32 for one dtype or for both, and buffers.
+/// Makes a network with layers that are stored low, norms that the pack keeps in f32 for one dtype or for both, and
+/// buffers.
 fn net(seed: u64) -> Child {
     let mut rng = Rng::seed(seed);
     Child::of(sequential![
@@ -25,17 +26,17 @@ fn net(seed: u64) -> Child {
     ])
 }
 
-/// A batch for [`net`].
+/// Makes a batch for [`net`].
 fn input(seed: u64) -> Tensor {
     Init::Uniform { bound: 1.0 }.sample(&[4, 1, 6, 6], &mut Rng::seed(seed)).unwrap()
 }
 
-/// Paddle's lists of what stays f32: batch norms, and for f16 layer and instance norms.
+/// Returns Paddle's lists of kinds kept in f32: batch norms, and for f16 layer and instance norms.
 fn low(dtype: DType) -> Decorate {
     Decorate::new(dtype).pack("paddle-3.3").unwrap()
 }
 
-/// Dtype and bits of every parameter and buffer.
+/// Returns dtype and bits of every parameter and buffer.
 fn bits<C: ?Sized + AsCell>(net: &Child<C>) -> Vec<(String, DType, Vec<u64>)> {
     net.named_params().into_iter().map(|(path, param)| (path, param.dtype(), bits_of(&param.value()))).collect()
 }
@@ -48,7 +49,7 @@ fn param<C: ?Sized + AsCell>(net: &Child<C>, path: &str) -> Param {
     net.named_params().into_iter().find(|(p, _)| p == path).unwrap_or_else(|| panic!("no `{path}`")).1
 }
 
-/// The nearest number of a low dtype, by the `half` crate.
+/// Rounds to the nearest number of a low dtype, by the `half` crate.
 fn rounded(x: f64, dtype: DType) -> f64 {
     match dtype {
         DType::F16 => half::f16::from_f32(x as f32).to_f64(),

@@ -1,4 +1,4 @@
-//! What is stored how, and back.
+//! Storage dtypes, and their undo.
 
 use precast::{cell::Params, io::models::Model, prelude::*, rewrite::KeptBecause};
 
@@ -54,7 +54,7 @@ fn norms_keep_their_running_statistics_with_them() {
     assert_eq!(paths(DType::F16), [batch_norm.as_slice(), &["5.weight", "5.bias"]].concat());
 }
 
-/// A floating and an integer buffer, a parameter in f64, and a weight of its own.
+/// A cell with a floating-point and an integer buffer, an f64 parameter, and a weight of its own.
 #[derive(Cell, Debug)]
 struct Mixed {
     positions: Param,
@@ -105,7 +105,7 @@ fn floating_buffers_are_stored_low_and_f64_and_integers_never() {
          half       f16 -> bf16\n\
          4 parameters and buffers, 2 stored in bf16, 2 kept"
     );
-    // What was f16 by hand is f16 again.
+    // Parameters already in f16 are f16 again.
     decorated.undo().unwrap();
     assert_eq!(bits(&net), before);
 }
@@ -116,7 +116,7 @@ fn what_was_done_is_printed_parameter_by_parameter() {
     let net = Child::of(sequential![Dense::new(2, 2, &mut rng), BatchNorm1d::new(2), Dense::new(2, 2, &mut rng)]);
     decorate(&net, low(DType::F16)).unwrap();
     let how = low(DType::Bf16).masters(false).exclude_path("2").unwrap().exclude_kind("ReLU").save_dtype(DType::F32);
-    // It has no such cell; the decoration before is still in force.
+    // There is no such cell; the earlier decoration stays in force.
     assert!(decorate(&net, how).is_err());
     let how = low(DType::Bf16).masters(false).exclude_path("2").unwrap().save_dtype(DType::F32);
     assert_eq!(
@@ -142,7 +142,7 @@ fn a_parameter_stays_the_same_one() {
     for ((_, before), (path, now)) in handles.iter().zip(net.named_params()) {
         assert!(before.is_same(&now), "{path}");
     }
-    // A gradient reaches the handle that was taken before.
+    // A gradient reaches a handle taken earlier.
     let early = &handles.iter().find(|(path, _)| path == "7.weight").unwrap().1;
     let x = Tensor::ones(&[1, 8], DType::F16);
     let grads =
@@ -214,7 +214,7 @@ fn decorating_again_is_as_if_only_the_last_had_been() {
                 net.named_params().iter().map(|(_, param)| param.master().map(|master| bits_of(&master))).collect()
             };
             assert_eq!(masters(&twice), masters(&once));
-            // The early one takes all of it back, and there is nothing left for the late one.
+            // The earlier one takes back everything, and nothing is left for the later one.
             early.undo().unwrap();
             assert_eq!(bits(&twice), made);
             late.undo().unwrap();
@@ -252,7 +252,7 @@ fn a_value_set_by_hand_keeps_value_and_master_together() {
     assert_eq!(bias.value().to_f64(), [rounded(0.3, DType::Bf16); 2]);
     let message = bias.set(&Tensor::ones(&[2], DType::F16)).unwrap_err().to_string();
     assert_eq!(message, "a bf16 parameter cannot take an f16 value; cast it first");
-    // Without a master there is no place for the bits of an f32.
+    // Without a master, the f32 bits have nowhere to go.
     decorate(&net, low(DType::Bf16).masters(false)).unwrap();
     let message = bias.set(&weight.value()).unwrap_err().to_string();
     assert_eq!(message, "a bf16 parameter cannot take an f32 value; cast it first");
@@ -276,7 +276,7 @@ fn an_error_changes_nothing() {
             ErrorKind::Path,
             "the exclusion of kind Dence matches no cell (did you mean `Dense`?)",
         ),
-        // A kind of the library that this network has not.
+        // A kind of the library that this network lacks.
         (
             bf16().exclude_kind("LSTMCell"),
             ErrorKind::Path,
@@ -288,7 +288,7 @@ fn an_error_changes_nothing() {
             ErrorKind::Path,
             "the exclusion of path 1.running_men matches no cell and no parameter (did you mean `1.running_mean`?)",
         ),
-        // The first of two is all right.
+        // The first of the two is fine.
         (
             bf16().exclude_path("0").unwrap().exclude_path("8").unwrap(),
             ErrorKind::Path,

@@ -1,4 +1,4 @@
-//! What optimizers, loss scales and policies make of low parameters.
+//! Optimizers, loss scales and policies on low-precision parameters.
 
 use precast::{
     Grads,
@@ -12,7 +12,7 @@ use precast::{
 
 use super::{bits, bits_of, input, low, net, param, rounded};
 
-/// A network of one number, 1, stored low.
+/// Makes a parameter with the single number 1, stored low.
 fn one(how: Decorate) -> Param {
     let net = Child::of(sequential![PReLU::new(1)]);
     let weight = param(&net, "0.weight");
@@ -31,8 +31,9 @@ fn grads(param: &Param, grad: &Tensor) -> Grads {
     grads
 }
 
-/// Updates of an eighth of the spacing below 1. The master is 1 less k/8 of it, and the low number the nearest, at a tie the
-/// even one: 1 up to k = 4, then one spacing less, from k = 12 two. Without a master each update is rounded away.
+/// Updates of an eighth of the spacing below 1. The master is 1 less k/8 of it, and the low number the nearest, at a
+/// tie the even one: 1 up to k = 4, then one spacing less, from k = 12 two. Without a master each update is rounded
+/// away.
 #[test]
 fn masters_add_up_updates_that_the_low_number_loses() {
     for dtype in DType::LOW {
@@ -53,7 +54,7 @@ fn masters_add_up_updates_that_the_low_number_loses() {
     }
 }
 
-/// Adam moves by the learning rate when all gradients are alike (Kingma and Ba, section 2.1).
+/// Adam moves by the learning rate when all gradients are equal (Kingma and Ba, section 2.1).
 #[test]
 fn adam_moves_a_master_and_not_a_low_number() {
     for dtype in DType::LOW {
@@ -89,7 +90,7 @@ fn training_masters_is_training_in_f32_bit_for_bit() {
             for step in 0..30 {
                 let (mut a, mut b) = (Grads::default(), Grads::default());
                 for ((_, full), (_, stored)) in full.params().iter().zip(stored.params().iter()) {
-                    // Gradients as they come from the backward pass are low; unscaled ones are f32.
+                    // Gradients straight from the backward pass are low; unscaled ones are f32.
                     let grad = Init::Normal { std: 1.0 }.sample(&full.shape(), &mut rng).unwrap();
                     let grad = if step % 2 == 0 { grad.cast(stored.dtype()) } else { grad };
                     a.set(full, grad.clone());
@@ -108,7 +109,7 @@ fn training_masters_is_training_in_f32_bit_for_bit() {
             }
             decorated.undo().unwrap();
             assert_eq!(bits(&stored), bits(&full));
-            // The optimizer goes on where it was.
+            // The optimizer continues from its state.
             let grad = Tensor::ones(&[3], DType::F32);
             of_full.update(&grads(&param(&full, "7.bias"), &grad)).unwrap();
             of_stored.update(&grads(&param(&stored, "7.bias"), &grad)).unwrap();
@@ -117,8 +118,8 @@ fn training_masters_is_training_in_f32_bit_for_bit() {
     }
 }
 
-/// Each weight is read low at its only place in a low region, whether it is stored so or cast, and its gradient is rounded
-/// to the same low dtype, whether it is kept so or widened. So a decorated network is trained like any other at O3.
+/// Each weight is read low at its only place in a low region, whether stored low or cast, and its gradient is rounded
+/// to the same low dtype, whether kept or widened. A decorated network therefore trains like any other at O3.
 #[test]
 fn a_decorated_network_trains_as_a_cast_one_does() {
     for dtype in DType::LOW {
@@ -163,7 +164,7 @@ fn a_decorated_network_runs_under_every_policy_and_under_none() {
                         assert_eq!(grad.dtype(), param.dtype(), "{path}");
                     }
                     if !training {
-                        // A handful of roundings to the coarser of the two dtypes.
+                        // A few roundings to the coarser of the two dtypes.
                         let allowed = 8.0 * stored.epsilon().max(region.epsilon());
                         for (y, reference) in y.to_f64().iter().zip(reference.to_f64()) {
                             assert!((y - reference).abs() <= allowed, "{stored} at {level}, {region}: {y} {reference}");
@@ -178,7 +179,7 @@ fn a_decorated_network_runs_under_every_policy_and_under_none() {
     }
 }
 
-/// Paddle's own pair: parameters by `decorate`, ops by `auto_cast` at the same level.
+/// Paddle's combination: parameters by `decorate`, ops by `auto_cast` at the same level.
 #[test]
 fn a_decorated_network_runs_in_the_regions_of_every_pack() {
     for pack in Pack::names().map(|name| Pack::named(name).unwrap()) {
@@ -191,7 +192,7 @@ fn a_decorated_network_runs_in_the_regions_of_every_pack() {
             let region = Autocast::new(&pack.name).unwrap().dtype(dtype).op_level(&**op_level);
             for training in [false, true] {
                 net.set_train(training);
-                // Ops that mix no dtypes and are on no list meet inputs of the network's dtype.
+                // Unlisted ops that refuse mixed dtypes get inputs of the network's dtype.
                 let y = autocast(&region, || net.call(&input(1).cast(dtype)));
                 let y = y.unwrap_or_else(|e| panic!("{place}: {e}"));
                 let grads = y.cast(DType::F32).sum(&[], false).unwrap().backward().unwrap();
@@ -208,7 +209,7 @@ fn a_decorated_network_runs_in_the_regions_of_every_pack() {
     }
 }
 
-/// What a pack is not made for, a network is not stored in by its lists.
+/// A network is not stored in a dtype for which the pack has no lists.
 #[test]
 fn a_pack_for_the_other_dtype_is_refused() {
     let net = net(1);
@@ -240,7 +241,7 @@ fn a_low_parameter_is_not_cast_in_a_region_of_its_dtype() {
     let mut net = Child::of(sequential![Dense::new(4, 8, &mut rng), Tanh, Dense::new(8, 2, &mut rng)]);
     auto_mixed_precision(&mut net, Level::O3, DType::Bf16).unwrap();
     let mut optimizer = Sgd::new(net.params(), 0.1);
-    // The input; and two weights and two biases, anew after each update.
+    // The input; and two weights and two biases, again after each update.
     for (is_stored, expected) in [(false, 5), (true, 1)] {
         if is_stored {
             decorate(&net, low(DType::Bf16)).unwrap();
@@ -253,7 +254,7 @@ fn a_low_parameter_is_not_cast_in_a_region_of_its_dtype() {
     }
 }
 
-/// A pack that keeps no norms: the running statistics are stored low and move in their masters, as f32 ones do.
+/// A pack that keeps no norms: the running statistics are stored low and move in their masters, like f32 ones.
 #[test]
 fn running_statistics_that_are_stored_low_move_in_their_masters() {
     let statistics = |how: Option<Decorate>| {
@@ -299,7 +300,7 @@ fn running_statistics_move_in_f32() {
     assert!(mean.to_f64().iter().any(|&x| x != rounded(x, DType::F16)), "it has more bits than an f16");
 }
 
-/// Ones added in bf16 get no further than 256, in f16 than 2048. The sums are numbers of their dtype.
+/// A sum of ones in bf16 stops at 256, in f16 at 2048. The results are numbers of their dtype.
 #[test]
 fn gradients_of_a_low_parameter_that_is_read_often_are_summed_in_f32() {
     for (dtype, reads) in [(DType::Bf16, 600), (DType::F16, 3000)] {
@@ -334,7 +335,7 @@ fn an_overflow_of_f16_gradients_is_found_and_nothing_changes() {
     let weight = one(low(DType::F16));
     let mut optimizer = Sgd::new(of(&[&weight]), 0.5);
     let mut scale = LossScale::dynamic();
-    // The gradient 2 times the scale 65536 is no f16.
+    // The gradient 2 times the scale 65536 overflows f16.
     let loss =
         |weight: &Param| weight.tensor().cast(DType::F32).mul(&Tensor::full(&[1], 2.0, DType::F32))?.sum(&[], false);
     let outcome = scale.step(&mut optimizer, loss(&weight).unwrap()).unwrap();

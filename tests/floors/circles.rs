@@ -1,15 +1,15 @@
-//! Circles between files: a file must not import, over any number of others, itself.
+//! Import cycles between files: a file must not import itself, directly or through others.
 //!
-//! A file imports another where a path in its code, in a `use` or elsewhere, leads to an item of the other. `mod name;` alone
-//! imports nothing. A child that uses an item of its parent module, which itself uses the child, is a circle like any other:
-//! what both need stands in a file of its own.
+//! A file imports another if a path in its code, in a `use` or elsewhere, leads to an item of the other. `mod name;`
+//! alone imports nothing. A child that uses an item of its parent module, which itself uses the child, is a cycle like
+//! any other; the shared item belongs in a separate file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The path of a module from the root of the crate: `kernels::gemm::pack`.
+/// Path of a module from the root of the crate: `kernels::gemm::pack`.
 pub type Module = Vec<String>;
 
-/// The circles among modules, each as a chain `a -> b -> a`. Sources are without comments, literals and tests.
+/// Returns the cycles among modules, each as a chain `a -> b -> a`. Sources are without comments, literals and tests.
 pub fn circles(sources: &[(Module, String)]) -> Vec<String> {
     let modules: BTreeSet<&[String]> = sources.iter().map(|(module, _)| &module[..]).collect();
     let graph: BTreeMap<&[String], BTreeSet<&[String]>> =
@@ -22,13 +22,13 @@ pub fn circles(sources: &[(Module, String)]) -> Vec<String> {
     found
 }
 
-/// How many imports there are.
+/// Counts the imports.
 pub fn count(sources: &[(Module, String)]) -> usize {
     let modules: BTreeSet<&[String]> = sources.iter().map(|(module, _)| &module[..]).collect();
     sources.iter().map(|(module, code)| imports(code, module, &modules).len()).sum()
 }
 
-/// A depth-first search; `chain` is the way to `module`.
+/// Searches depth-first; `chain` is the path to `module`.
 fn search<'a>(
     graph: &BTreeMap<&'a [String], BTreeSet<&'a [String]>>,
     module: &'a [String],
@@ -49,7 +49,7 @@ fn search<'a>(
     }
 }
 
-/// The modules with a file of their own to which the paths in a module's code lead.
+/// Returns the modules with separate files to which the paths in a module's code lead.
 fn imports<'a>(code: &str, here: &[String], modules: &BTreeSet<&'a [String]>) -> BTreeSet<&'a [String]> {
     let mut found = BTreeSet::new();
     for (path, inline) in paths(code) {
@@ -58,7 +58,7 @@ fn imports<'a>(code: &str, here: &[String], modules: &BTreeSet<&'a [String]>) ->
             "crate" => Vec::new(),
             "self" => here.to_vec(),
             "super" => {
-                // Out of modules that are written in this file, and then out of this one.
+                // Out of modules written in this file, and then out of this one.
                 let up = rest.iter().take_while(|name| *name == "super").count();
                 rest = &rest[up - 1..];
                 match up.checked_sub(inline) {
@@ -83,12 +83,12 @@ fn imports<'a>(code: &str, here: &[String], modules: &BTreeSet<&'a [String]>) ->
     found
 }
 
-/// All paths of two names or more, those of a `use` with braces one by one, each with how many modules around it are written
-/// in the same file.
+/// Returns all paths of two names or more, those of a `use` with braces one by one, each with the number of enclosing
+/// modules in the same file.
 fn paths(code: &str) -> Vec<(Vec<String>, usize)> {
     let mut tokens = tokens(code).into_iter().peekable();
     let mut found = Vec::new();
-    // Of each open brace: the path before it where it is that of a `use`, and whether it is that of a module.
+    // For each open brace: the path before it if it belongs to a `use`, and whether it belongs to a module.
     let mut braces: Vec<(Option<Vec<String>>, bool)> = Vec::new();
     let mut path: Vec<String> = Vec::new();
     let mut before = String::new();
@@ -103,7 +103,7 @@ fn paths(code: &str) -> Vec<(Vec<String>, usize)> {
             }
             "}" => drop(braces.pop()),
             name if name.starts_with(|c: char| c.is_alphabetic() || c == '_') => {
-                // `$crate` is a path of wherever the macro is used.
+                // `$crate` is a path at the place where the macro is used.
                 if before != "$" {
                     path.push(name.to_string());
                 }
@@ -128,7 +128,7 @@ fn paths(code: &str) -> Vec<(Vec<String>, usize)> {
     found
 }
 
-/// Names, `::`, and single characters.
+/// Splits code into names, `::`, and single characters.
 fn tokens(code: &str) -> Vec<String> {
     let mut tokens: Vec<String> = Vec::new();
     let mut last = ' ';
@@ -156,7 +156,7 @@ fn circles_are_found_and_nothing_else() {
     assert_eq!(find(&[&three[..], &[("a::d", "use crate::a::b::Z;")]].concat()), ["a::b -> a::c -> a::d -> a::b"]);
     assert!(find(&[&three[..], &[("a::d", "mod e { use super::super::x; use super::f; }")]].concat()).is_empty());
     assert_eq!(find(&[("a", "use crate::b::*;"), ("b", "crate::a::f::<u8>();")]), ["a -> b -> a"]);
-    // A parent and its child, which use each other.
+    // A parent and its child that use each other.
     let parent = ("a", "mod b; pub use b::f; pub const X: u32 = 1;");
     assert_eq!(find(&[parent, ("a::b", "pub fn f() -> u32 { super::X }")]), ["a -> a::b -> a"]);
     assert!(find(&[parent, ("a::b", "mod e { const X: u32 = super::X; }")]).is_empty());

@@ -1,4 +1,4 @@
-//! What `gradcheck::gradients` and `gradcheck::low_gradients` measure, and what they refuse.
+//! The measurements of `gradcheck::gradients` and `gradcheck::low_gradients`, and their refusals.
 
 use precast::{
     DType::{self, Bf16, F16, F32, F64},
@@ -22,7 +22,7 @@ fn a_wrong_gradient_is_measured() -> Result<()> {
     let found = gradcheck::gradients(&[of(&[0.3, -1.0])], doubled)?;
     assert!((found.relative - 0.5).abs() < 1e-6, "{found:?}");
     assert!((found.found - 2.0 * found.expected).abs() < 1e-6 && found.input == 0, "{found:?}");
-    // A gradient that is a tenth too large in 16 bit.
+    // A gradient that is an eighth too large in 16 bit.
     let off = |x: &[Tensor]| if x[0].dtype().is_low() { &x[0] * 1.125 } else { &x[0] * 1.0 };
     let found = gradcheck::low_gradients(&[of(&[0.3, -1.0])], F16, off)?;
     assert!((found.relative - 128.0).abs() < 1.0, "an eighth in epsilons of 2^-10: {found:?}");
@@ -87,7 +87,7 @@ fn gradients_are_checked_where_nothing_is_recorded() -> Result<()> {
     })
 }
 
-/// An input that the result does not depend on has no gradient, and none is missing.
+/// An input that does not affect the result has no gradient, and none is missing.
 #[test]
 fn an_unused_input_is_none_of_the_matter() -> Result<()> {
     let inputs = [of(&[0.5, 2.0]), of(&[3.0])];

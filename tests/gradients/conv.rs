@@ -7,7 +7,7 @@ use crate::{
     row::{Case, Row, check_all},
 };
 
-/// What is put around, or cut off.
+/// Draws padding or cropping.
 pub fn padding(d: &mut Draw, axes: usize, most: usize) -> Padding {
     match d.number(0..=3) {
         0 => Padding::Valid,
@@ -17,7 +17,7 @@ pub fn padding(d: &mut Draw, axes: usize, most: usize) -> Padding {
     }
 }
 
-/// Three axes have more places than one, so their sizes are smaller.
+/// Returns the maximum size along an axis, smaller for more axes.
 fn most(axes: usize) -> usize {
     if axes == 3 { 2 } else { 3 }
 }
@@ -65,7 +65,7 @@ fn transposed(op: Op, axes: usize) -> Row {
             dilation: numbers(d, axes, 1, 2),
             groups,
         };
-        // At least two places along each axis, of which a padding of one on either side leaves some.
+        // At least two positions along each axis, so that some remain after a padding of one on either side.
         let x = [vec![d.samples(2), ins], numbers(d, axes, 2, most(axes))].concat();
         let weight = [vec![ins, outs / groups], kernel].concat();
         let mut inputs = vec![d.tensor(&x, -1.0..1.0), d.tensor(&weight, -1.0..1.0)];

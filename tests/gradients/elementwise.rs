@@ -6,13 +6,13 @@ use precast::{DType, Op, Result, Tensor};
 
 use crate::row::{Case, ONCE, Row, check_all};
 
-/// A function, the range in which it is checked, and what it avoids there: its kinks.
+/// Makes a row for a function, the range in which it is checked, and the kinks to avoid there.
 fn smooth(op: Op, f: fn(&Tensor) -> Result<Tensor>, range: Range<f64>, kinks: &'static [f64]) -> Row {
     keeps_output(op, f, range, kinks, 0.0)
 }
 
-/// As [`smooth`]; the backward pass reads the rounded result. It is off by `u` relatively, half an epsilon, and the slope,
-/// `s(y)`, by `u |y s'(y)|`; `most` is the largest `|y s'(y) / s(y)|` in the range.
+/// Makes a row as [`smooth`] does, for a backward pass that reads the rounded result. It is off by `u` relatively, half
+/// an epsilon, and the slope, `s(y)`, by `u |y s'(y)|`; `most` is the largest `|y s'(y) / s(y)|` in the range.
 fn keeps_output(op: Op, f: fn(&Tensor) -> Result<Tensor>, range: Range<f64>, kinks: &'static [f64], most: f64) -> Row {
     Row::new(op, move |d| {
         let shape = d.shape(0..=4);
@@ -42,7 +42,7 @@ pub fn rows() -> Vec<Row> {
         smooth(Op::HardSigmoid, |x| x.hard_sigmoid(), -5.0..5.0, &[-3.0, 3.0]),
         smooth(Op::HardSwish, |x| x.hard_swish(), -5.0..5.0, &[-3.0, 3.0]),
         smooth(Op::HardTanh, |x| x.hard_tanh(), -3.0..3.0, &[-1.0, 1.0]),
-        // y (1 - y): y (1 - 2y) / (y (1 - y)) is below 1 in size where y is below 2/3.
+        // y (1 - y): |y (1 - 2y) / (y (1 - y))| is below 1 where y is below 2/3.
         keeps_output(Op::Sigmoid, |x| x.sigmoid(), -6.0..0.6, &[], 1.0),
         // 1 - y²: 2 y² / (1 - y²) is 1 where y² is 1/3.
         keeps_output(Op::Tanh, |x| x.tanh(), -0.65..0.65, &[], 1.0),
@@ -58,7 +58,7 @@ pub fn rows() -> Vec<Row> {
         smooth(Op::Reciprocal, |x| x.reciprocal(), 0.2..5.0, &[]),
         smooth(Op::Square, |x| x.square(), -3.0..3.0, &[]),
         smooth(Op::Abs, |x| x.abs(), -3.0..3.0, &[0.0]),
-        // Between their steps the slope is 0, and that is their gradient.
+        // Between their steps the slope is 0, and so is their gradient.
         smooth(Op::Sign, |x| x.sign(), -3.0..3.0, &[0.0]),
         smooth(Op::Floor, |x| x.floor(), -2.0..2.0, STEPS),
         smooth(Op::Ceil, |x| x.ceil(), -2.0..2.0, STEPS),
@@ -99,7 +99,7 @@ pub fn rows() -> Vec<Row> {
     }));
     rows.push(Row::new(Op::MaskedFill, |d| {
         let shape = d.shape(0..=4);
-        // The mask stretches to the shape: leading axes dropped, others 1 long.
+        // The mask broadcasts to the shape: leading axes dropped, others of length 1.
         let from = d.number(0..=shape.len());
         let mask: Vec<usize> = shape[from..].iter().map(|&len| if d.flag() { 1 } else { len }).collect();
         Case::new([d.tensor(&shape, -2.0..2.0), d.mask(&mask)], |x| x[0].masked_fill(&x[1], 0.5))
@@ -126,7 +126,7 @@ fn gradients() {
     check_all(rows());
 }
 
-/// A cast's gradient is cast back, and nothing else happens to it.
+/// A cast's gradient is cast back, and otherwise unchanged.
 #[test]
 fn the_gradient_of_a_cast_is_cast_back() {
     let floats = [DType::F64, DType::F32, DType::F16, DType::Bf16];

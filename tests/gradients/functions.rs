@@ -1,5 +1,5 @@
-//! Functions that are written with several ops of the catalogue. Each of these rounds, and their roundings meet in
-//! differences, so in 16 bit there is no bound but that of each op, which the table holds. Gradients shall be there.
+//! Functions composed of several ops of the catalogue. Each op rounds, and the errors meet in differences, so in 16 bit
+//! the only bounds are those of each op, which the table holds. Gradients must be present.
 
 use precast::{DType, Reduction, Result, Tensor, gradcheck};
 

@@ -1,4 +1,4 @@
-//! Ops that read and write at indices, and order.
+//! Ops that read and write at indices, and sorting.
 
 use precast::{Op, Result, Tensor};
 
@@ -9,7 +9,7 @@ use crate::{
 
 const WIDE: std::ops::Range<f64> = -2.0..2.0;
 
-/// A tensor's shape, an axis, and the shape of an index that fits along that axis.
+/// Draws a tensor's shape, an axis, and the shape of an index that fits along that axis.
 fn along(d: &mut Draw) -> (Vec<usize>, usize, Vec<usize>) {
     let (shape, axis) = d.shape_and_axis(4);
     let mut index: Vec<usize> = shape.iter().map(|&len| d.number(len.min(1)..=len)).collect();
@@ -17,7 +17,7 @@ fn along(d: &mut Draw) -> (Vec<usize>, usize, Vec<usize>) {
     (shape, axis, index)
 }
 
-/// An op that puts values of the index's shape along an axis.
+/// Makes a row for an op that puts values of the index's shape along an axis.
 fn put(op: Op, f: fn(&Tensor, isize, &Tensor, &Tensor) -> Result<Tensor>) -> Row {
     Row::new(op, move |d| {
         let (shape, axis, index) = along(d);
@@ -27,7 +27,7 @@ fn put(op: Op, f: fn(&Tensor, isize, &Tensor, &Tensor) -> Result<Tensor>) -> Row
     })
 }
 
-/// An op that puts whole slices along an axis.
+/// Makes a row for an op that puts whole slices along an axis.
 fn put_slices(op: Op, f: fn(&Tensor, isize, &Tensor, &Tensor) -> Result<Tensor>) -> Row {
     Row::new(op, move |d| {
         let (shape, axis) = d.shape_and_axis(4);

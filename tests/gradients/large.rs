@@ -8,10 +8,10 @@ use crate::{
     row::{Case, ONCE, check_case, check_tall},
 };
 
-/// Less than three blocks of 64 rows, some whole ones, and many with a rest.
+/// Less than three blocks of 64 rows, only whole ones, and many with a remainder.
 const ROWS: [usize; 3] = [130, 256, 600];
 
-/// Checks the case that is drawn for each number of rows.
+/// Checks the case drawn for each number of rows.
 fn at_each(name: &str, case: impl Fn(&mut Draw, usize) -> Case) {
     for (number, rows) in ROWS.into_iter().enumerate() {
         check_case(&format!("{name}, {rows} rows"), &case(&mut Draw::new(4 + number), rows));
@@ -54,7 +54,7 @@ fn norms() {
 
 #[test]
 fn softmaxes() {
-    // What is kept rounded makes them off by more, as in the table.
+    // Rounded intermediate results make them less accurate, as in the table.
     type Along = fn(&Tensor, isize) -> Result<Tensor>;
     let both: [(&str, Along, f64); 2] = [("softmax", Tensor::softmax, 1.0), ("log_softmax", Tensor::log_softmax, 0.5)];
     for (name, f, kept) in both {
@@ -85,7 +85,7 @@ fn cross_entropy_with_every_option() {
     });
 }
 
-/// Parameters that all rows share: their gradients are sums over the rows.
+/// Parameters shared by all rows: their gradients are sums over the rows.
 #[test]
 fn shared_parameters() {
     at_each("linear", |d, n| {

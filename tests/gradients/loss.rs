@@ -11,7 +11,7 @@ use crate::{
 
 type Loss = fn(&Tensor, &Tensor, Reduction) -> Result<Tensor>;
 
-/// How losses become one. There is no mean of none.
+/// Draws a reduction. An empty mean does not exist.
 fn reduction(d: &mut Draw) -> Reduction {
     match d.form {
         Form::Empty => d.pick(&[Reduction::Sum, Reduction::None]),
@@ -19,7 +19,7 @@ fn reduction(d: &mut Draw) -> Reduction {
     }
 }
 
-/// A loss of two tensors of one shape, whose ranges keep them off its kinks.
+/// Makes a row for a loss of two tensors of the same shape, with ranges away from its kinks.
 fn pair(op: Op, f: Loss, x: Range<f64>, target: Range<f64>) -> Row {
     Row::new(op, move |d| {
         let (shape, reduction) = (d.shape(0..=4), reduction(d));
@@ -28,13 +28,14 @@ fn pair(op: Op, f: Loss, x: Range<f64>, target: Range<f64>) -> Row {
     })
 }
 
-/// `[samples, classes, ...]`, or one sample's `[classes]`: its shape, the shape of class indices, and how many classes.
+/// Draws `[samples, classes, ...]`, or one sample's `[classes]`: its shape, the shape of class indices, and the number
+/// of classes.
 fn classes(d: &mut Draw) -> (Vec<usize>, Vec<usize>, usize) {
     let count = d.size(1..=5);
     if d.form == Form::Scalar {
         return (vec![3], vec![], 3);
     }
-    // Many samples are many differences to compute.
+    // Many samples make many differences to compute.
     let most = if let Form::Tall(_) = d.form { 0 } else { 2 };
     let (samples, rank) = (d.samples(4), d.number(0..=most));
     let inner = d.sizes(rank, 1..=3);
@@ -47,7 +48,7 @@ fn cross_entropy(d: &mut Draw, soft: bool) -> Case {
     let target = if soft { d.tensor(&shape, 0.0..1.0) } else { d.indices(count, &samples) };
     let options = CrossEntropy {
         reduction: reduction(d),
-        // Of the classes the first is ignored, but not where no sample would be left for the mean.
+        // The first class is ignored, unless no sample would be left for the mean.
         ignore_index: (!soft && d.flag() && target.to_f64().iter().any(|&class| class > 0.0)).then_some(0),
         label_smoothing: if d.flag() { 0.2 } else { 0.0 },
         weight: d.flag().then(|| d.tensor(&[count], 0.5..2.0)),
@@ -55,7 +56,7 @@ fn cross_entropy(d: &mut Draw, soft: bool) -> Case {
     Case::new([x, target], move |x| x[0].cross_entropy_with(&x[1], &options))
 }
 
-/// `[samples, classes]`, all scores at least 0.1 apart from each other and from a margin of 1.
+/// Draws `[samples, classes]`, all scores at least 0.1 apart from each other and from a margin of 1.
 fn scores(d: &mut Draw) -> (Tensor, [usize; 2]) {
     let [samples, classes] = [d.samples(30), d.size(1..=5)];
     let turn = d.number(0..=4);
@@ -110,14 +111,14 @@ pub fn rows() -> Vec<Row> {
         Row::new(Op::CosineEmbeddingLoss, |d| {
             let (shape, reduction) = (vec![d.samples(20), d.size(1..=20)], reduction(d));
             let inputs = [d.tensor(&shape, -2.0..-0.5), d.tensor(&shape, 0.5..2.0), d.signs(&shape[..1])];
-            // The cosine is above -1, so the margin is always left behind.
+            // The cosine is above -1, so the margin is always exceeded.
             Case::new(inputs, move |x| x[0].cosine_embedding_loss(&x[1], &x[2], -1.5, reduction))
         }),
         Row::new(Op::TripletMarginLoss, |d| {
             let (mut shape, reduction) = (d.shape(0..=3), reduction(d));
             shape.push(d.size(1..=4));
             let p = d.pick(&[1.0, 2.0, 3.0]);
-            // Apart from each other, for there is no slope where a distance is 0.
+            // Apart from each other, since there is no slope at a distance of 0.
             let inputs = [d.tensor(&shape, -0.2..0.2), d.tensor(&shape, 0.5..2.0), d.tensor(&shape, -2.0..-0.5)];
             Case::new(inputs, move |x| x[0].triplet_margin_loss(&x[1], &x[2], 9.0, p, reduction))
         }),

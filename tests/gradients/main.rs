@@ -1,5 +1,5 @@
-//! Gradients of every op: a table with a row for each op that has a kernel, against central differences in f64, in f32
-//! against f64, and in 16 bit against f32; and what checking gradients refuses.
+//! Gradients of every op: a table with a row for each op that has a kernel, compared with central differences in f64,
+//! in f32 with f64, and in 16 bit with f32; and refusals of the checks.
 
 mod contract;
 mod conv;
@@ -44,7 +44,7 @@ fn all_rows() -> Vec<row::Row> {
     families.into_iter().flatten().collect()
 }
 
-/// The table is whole: an op with a kernel has a row, and no row is of another op.
+/// The table is complete: an op with a kernel has a row, and every row is for such an op.
 #[test]
 fn every_op_with_a_kernel_has_a_row() {
     let rows: BTreeSet<Op> = all_rows().iter().map(|row| row.op).collect();

@@ -1,4 +1,4 @@
-//! Normalisations.
+//! Normalizations.
 
 use precast::{Op, Tensor};
 
@@ -9,20 +9,20 @@ use crate::{
 
 const EPS: f64 = 0.1;
 
-/// `[n, c, ...]`, with c channels in groups. The samples can be none.
+/// Draws `[n, c, ...]`, with c channels in groups. The number of samples can be 0.
 fn channels(d: &mut Draw, groups: usize) -> (Vec<usize>, usize) {
     let (n, c, rank) = (d.samples(3), groups * d.size(1..=3), d.number(0..=2));
     ([vec![n, c], d.sizes(rank, 1..=3)].concat(), c)
 }
 
-/// The input, and of gamma and beta those that are asked for.
+/// Draws the input, and gamma and beta as requested.
 fn inputs(d: &mut Draw, x: &[usize], params: &[usize], which: [bool; 2]) -> Vec<Tensor> {
     let mut inputs = vec![d.tensor(x, -1.0..1.0)];
     inputs.extend(which.into_iter().filter(|&with| with).map(|_| d.tensor(params, 0.2..1.0)));
     inputs
 }
 
-/// Gamma and beta among the inputs behind the first ones.
+/// Returns gamma and beta from the inputs after the first ones.
 fn params(x: &[Tensor], which: [bool; 2]) -> [Option<&Tensor>; 2] {
     match which {
         [true, true] => [x.first(), x.get(1)],
@@ -34,8 +34,8 @@ fn params(x: &[Tensor], which: [bool; 2]) -> [Option<&Tensor>; 2] {
 
 const WHICH: [[bool; 2]; 4] = [[true, true], [true, false], [false, true], [false, false]];
 
-/// How many epsilons of f32 are lost where two numbers are normalized: both become 1 and -1, whatever they are, so the terms
-/// of their gradients cancel but for what `EPS` leaves.
+/// Number of f32 epsilons lost when two numbers are normalized: they become 1 and -1, whatever they are, so the terms
+/// of their gradients cancel except for the part left by `EPS`.
 const OF_TWO: f64 = 256.0;
 
 pub fn rows() -> Vec<Row> {
@@ -95,7 +95,7 @@ pub fn rows() -> Vec<Row> {
     ]
 }
 
-/// A shape whose last axis has elements.
+/// Draws a shape whose last axis is not empty.
 fn leading_and_full(d: &mut Draw) -> Vec<usize> {
     let mut shape = d.shape(0..=3);
     shape.push(d.size(1..=4));

@@ -16,7 +16,8 @@ fn pair(op: Op, f: Two, a: Range<f64>, b: Range<f64>) -> Row {
     })
 }
 
-/// Two tensors no element of which is near one of the other, so that no step and no rounding changes which is larger.
+/// Makes a row for two tensors without elements near each other, so that neither a step nor rounding changes which is
+/// larger.
 fn ordered(op: Op, f: Two) -> Row {
     Row::new(op, move |d| {
         let [left, right] = d.broadcast();
@@ -56,7 +57,7 @@ pub fn rows() -> Vec<Row> {
         pair(Op::Hypot, Tensor::hypot, WIDE, 0.3..2.0),
         pair(Op::Lerp, |a, b| a.lerp(b, 0.25), WIDE, WIDE).named("near"),
         pair(Op::Lerp, |a, b| a.lerp(b, 1.5), WIDE, WIDE).named("far"),
-        // The quotient stays away from whole numbers, where the remainder jumps.
+        // The quotient stays away from integers, where the remainder jumps.
         pair(Op::Fmod, Tensor::fmod, 2.1..2.9, 0.95..1.02),
         pair(Op::Remainder, Tensor::remainder, -2.9..-2.1, 0.95..1.02),
         comparison(Op::Equal, Tensor::eq),

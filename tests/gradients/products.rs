@@ -1,4 +1,4 @@
-//! Products of vectors, matrices and batches of them, and sums of products by Einstein's convention.
+//! Products of vectors, matrices and batches of them, and sums of products in Einstein notation.
 
 use precast::{Op, Result, Tensor};
 
@@ -11,7 +11,7 @@ fn of(d: &mut Draw, shapes: &[&[usize]]) -> Vec<Tensor> {
     shapes.iter().map(|shape| d.tensor(shape, -1.0..1.0)).collect()
 }
 
-/// Rows, inner length and columns of a product. Without elements it has no rows, or sums of no terms.
+/// Draws rows, inner length and columns of a product. Without elements it has no rows, or empty sums.
 fn sizes(d: &mut Draw) -> [usize; 3] {
     let [m, k, n] = [d.size(1..=4), d.size(1..=5), d.size(1..=4)];
     match (d.form, d.flag()) {
@@ -166,8 +166,8 @@ pub fn rows() -> Vec<Row> {
     ]
 }
 
-/// Any equation of up to three operands and four letters: a letter can stand twice in one operand, and sums run over the
-/// letters that the result lacks.
+/// Draws an equation of up to three operands and four letters: a letter can occur twice in one operand, and sums run
+/// over the letters missing from the result.
 fn einsum(d: &mut Draw) -> Case {
     let mut lens = d.sizes(4, 1..=3);
     lens[0] = d.samples(3);

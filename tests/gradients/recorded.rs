@@ -2,7 +2,7 @@
 
 use precast::{DType, Op, Result, Tensor, graph::Graph};
 
-/// Compares a call with its graph, which has been a file, in f32 and in bf16.
+/// Compares a call with its graph, after a round trip through a file, in f32 and in bf16.
 pub fn same_in_a_graph(op: Op, inputs: &[Tensor], call: &dyn Fn(&[Tensor]) -> Result<Tensor>) -> Result<(), String> {
     for dtype in [DType::F32, DType::Bf16] {
         let leaf = |x: &Tensor| if x.dtype().is_float() { x.cast(dtype).requires_grad() } else { x.clone() };

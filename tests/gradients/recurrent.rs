@@ -24,7 +24,7 @@ fn states(kind: Kind) -> usize {
     if kind == Lstm { 2 } else { 1 }
 }
 
-/// Both weights, the states, and in most cases biases, behind an x of such a shape; `batch` is that of the states.
+/// Draws both weights, the states, and in most cases biases, after an x of such a shape; `batch` is that of the states.
 fn inputs(d: &mut Draw, kind: Kind, x: &[usize], batch: &[usize], with_states: bool) -> Vec<Tensor> {
     let (width, hidden) = (x[x.len() - 1], d.size(1..=4));
     let rows = gates(kind) * hidden;
@@ -50,13 +50,13 @@ fn layer_of(kind: Kind, x: &[Tensor], states: usize, low: DType) -> Layer<'_> {
     Layer { kind, ih: w.ih, hh: w.hh, biases: w.biases, low }
 }
 
-/// The state that is given, whose c is exact in 16 bit.
+/// Returns the given state, whose c is exact in 16 bit.
 fn state_of(kind: Kind, given: &[Tensor]) -> State {
     State { h: given[0].clone(), c: (kind == Lstm).then(|| (given[1].clone(), given[1].detach())) }
 }
 
-/// Compared with the formula that rounds what the op rounds. A number on the border of two roundings may be rounded the
-/// other way there: an epsilon of one of the numbers that are kept.
+/// Compares with the formula that rounds where the op rounds. A number on the border of two roundings may be rounded
+/// the other way: an epsilon of one of the kept numbers.
 fn rounded(case: Case, formula: impl Fn(&[Tensor], DType) -> Result<Tensor> + 'static) -> Case {
     case.low(ONCE + 1.0).reference(formula)
 }
@@ -87,8 +87,8 @@ fn cell(op: Op, kind: Kind) -> Row {
     })
 }
 
-/// A whole sequence: all outputs and the last c, or the last state alone. Of both, outputs and the last h, the gradient would
-/// be a sum that is rounded before the op sees it.
+/// Makes a row for a whole sequence: all outputs and the last c, or only the last state. With both the outputs and the
+/// last h, the gradient would be a sum that is rounded before the op sees it.
 fn layer(kind: Kind) -> Row {
     Row::new(Op::FusedRnn, move |d| {
         let (batch, time, width) = (d.samples(3), d.size(1..=4), d.size(1..=4));
@@ -124,7 +124,7 @@ fn layer(kind: Kind) -> Row {
     })
 }
 
-/// Queries, keys and values of some leading axes, a mask, and which keys a query sees.
+/// Draws queries, keys and values with leading axes, a mask, and the keys visible to each query.
 fn attention(d: &mut Draw) -> Case {
     let [l, s, width, out] = [(); 4].map(|()| d.size(1..=4));
     let [a, b] = [d.size(1..=2), d.samples(3)];

@@ -1,4 +1,4 @@
-//! Reductions along axes, running sums and products, softmax and its kin.
+//! Reductions along axes, running sums and products, and softmax with its relatives.
 
 use precast::{DType, Op, Result, Tensor};
 
@@ -10,7 +10,7 @@ use crate::{
 type Reduce = fn(&Tensor, &[isize], bool) -> Result<Tensor>;
 type Along = fn(&Tensor, isize) -> Result<Tensor>;
 
-/// A shape, and axes to reduce: some that are not empty, counted from either end. Of none, all are reduced.
+/// Draws a shape, and axes to reduce: some that are not empty, counted from either end. An empty list reduces all.
 fn shape_and_axes(d: &mut Draw) -> (Vec<usize>, Vec<isize>) {
     if d.form == Form::Scalar {
         return (vec![], vec![]);
@@ -25,7 +25,8 @@ fn shape_and_axes(d: &mut Draw) -> (Vec<usize>, Vec<isize>) {
     (shape, axes.into_iter().map(|axis| axis as isize - back).collect())
 }
 
-/// A reduction over any axes of numbers between -2 and 2, not near 0. What it keeps rounded makes it off by `kept`.
+/// Makes a row for a reduction over any axes of numbers between -2 and 2, not near 0. Its rounded intermediate results
+/// make it off by `kept`.
 fn reduce(op: Op, f: Reduce, kept: f64) -> Row {
     Row::new(op, move |d| {
         let (shape, axes) = shape_and_axes(d);
@@ -42,7 +43,7 @@ fn extreme(op: Op, f: Reduce) -> Row {
     })
 }
 
-/// Numbers of which the products are neither large nor small.
+/// Makes a row for numbers with products of moderate magnitude.
 fn product(op: Op, f: Reduce) -> Row {
     Row::new(op, move |d| {
         let (shape, axes) = shape_and_axes(d);
@@ -82,14 +83,14 @@ pub fn rows() -> Vec<Row> {
         reduce(Op::Norm, |x, axes, keep| x.norm(1.5, axes, keep), 0.0).named("1.5"),
         Row::new(Op::Norm, |d| {
             let (shape, axes) = shape_and_axes(d);
-            // Positive, for two of one size and different signs are both the largest.
+            // Positive, since two of the same magnitude and different signs are both the largest.
             let x = d.apart(&shape).add(&Tensor::scalar(20.0, DType::F64)).expect("floating");
             Case::new([x], move |x| x[0].norm(f64::INFINITY, &axes, false))
         })
         .named("infinity"),
         Row::new(Op::Std, |d| {
             let (mut shape, axis) = d.shape_and_axis(4);
-            // Two numbers at least, and spread out, for the slope is infinite where all are alike.
+            // At least two numbers, and spread out, since the slope is infinite where all are equal.
             shape[axis] = shape[axis].max(2);
             let (keep_dims, len) = (d.flag(), shape[axis]);
             let mut along = vec![1; shape.len()];
@@ -102,7 +103,8 @@ pub fn rows() -> Vec<Row> {
         }),
         along(Op::CumSum, Tensor::cumsum, -2.0..2.0, 0.0),
         along(Op::CumProd, Tensor::cumprod, 0.7..1.4, 0.0),
-        // The rounded probabilities are kept: y is off by half an epsilon, and so, at most, is the mean of the gradient.
+        // The rounded probabilities are kept: y is off by half an epsilon, and so, at most, is the mean of the
+        // gradient.
         along(Op::Softmax, Tensor::softmax, -3.0..3.0, 1.0),
         // The rounded logarithm is kept: half an epsilon of y, times exp(y), is below half of one.
         along(Op::LogSoftmax, Tensor::log_softmax, -3.0..3.0, 0.5),

@@ -1,10 +1,10 @@
-//! Recurrent steps and attention as formulas in f64 that round to 16 bit what the ops round: the state after each step, what
-//! they keep for the backward pass, and the gradients of gates and scores, which products read. Everything else is exact, so a 16-bit gradient is
-//! off by its own rounding.
+//! Recurrent steps and attention as formulas in f64 that round to 16 bit where the ops round: the state after each
+//! step, the numbers kept for the backward pass, and the gradients of gates and scores, which products read. Everything
+//! else is exact, so a 16-bit gradient is off by its own rounding.
 
 use precast::{DType, DType::F64, Result, Tensor};
 
-/// Which step follows from the gates.
+/// Step computed from the gates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     Tanh,
@@ -13,7 +13,7 @@ pub enum Kind {
     Lstm,
 }
 
-/// The inputs of a layer: `ih` and `hh` are `[gates * hidden, ...]`.
+/// Inputs of a layer: `ih` and `hh` are `[gates * hidden, ...]`.
 pub struct Layer<'a> {
     pub kind: Kind,
     pub ih: &'a Tensor,
@@ -22,36 +22,36 @@ pub struct Layer<'a> {
     pub low: DType,
 }
 
-/// A state, and its value in which nothing but h is rounded.
+/// A state, and its value with only h rounded.
 #[derive(Clone)]
 pub struct State {
     pub h: Tensor,
-    /// Of an LSTM: with the rounded value that is kept, and the unrounded one.
+    /// Cell state of an LSTM: with the rounded value that is kept, and the unrounded one.
     pub c: Option<(Tensor, Tensor)>,
 }
 
-/// The expression with another value: gradients flow as before.
+/// Returns the expression with another value: gradients flow as before.
 fn valued(expression: &Tensor, value: &Tensor) -> Result<Tensor> {
     value.detach().sub(&expression.detach())?.add(expression)
 }
 
-/// A function of x that has such a value and slope.
+/// Returns a function of x with the given value and slope.
 fn function(x: &Tensor, value: &Tensor, slope: &Tensor) -> Result<Tensor> {
     valued(&x.mul(&slope.detach())?, value)
 }
 
-/// As a kernel rounds what it computed in f32.
+/// Rounds like a kernel that computed in f32.
 fn rounded(x: &Tensor, low: DType) -> Tensor {
     x.detach().cast(DType::F32).cast(low).cast(F64)
 }
 
-/// x itself, whose gradient is rounded.
+/// Returns x itself, with its gradient rounded.
 fn with_rounded_gradient(x: &Tensor, low: DType) -> Result<Tensor> {
     valued(&x.cast(low).cast(F64), x)
 }
 
-/// Attention whose backward pass reads rounded weights and rounded gradients of the products of queries and keys. The inputs are queries, keys, values,
-/// and perhaps a mask.
+/// Computes attention whose backward pass reads rounded weights and rounded gradients of the products of queries and
+/// keys. The inputs are queries, keys, values, and an optional mask.
 pub fn attention(x: &[Tensor], causal: bool, scale: f64, low: DType) -> Result<Tensor> {
     let products = with_rounded_gradient(&x[0].matmul_ext(&x[1].transpose(-1, -2)?)?, low)?;
     let mut scores = (products * scale)?;
@@ -83,7 +83,8 @@ impl Layer<'_> {
         with_rounded_gradient(x, self.low)
     }
 
-    /// tanh or sigmoid of x, kept rounded: its value, and the function whose slope is that of the rounded value.
+    /// Computes tanh or sigmoid of x, kept rounded: its value, and the function whose slope is that of the rounded
+    /// value.
     fn kept_tanh(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
         let value = x.detach().tanh()?;
         let kept = self.rounded(&value);
@@ -98,7 +99,7 @@ impl Layer<'_> {
         Ok((value, function(x, &kept, &slope)?))
     }
 
-    /// One step from a state.
+    /// Computes one step from a state.
     pub fn step(&self, x: &Tensor, state: &State) -> Result<State> {
         let (of_input, of_state) = match self.biases {
             Some((a, b)) => (Some(a), Some(b)),
@@ -111,7 +112,7 @@ impl Layer<'_> {
         let sum = |n: usize| gate(&i, n)?.add(&gate(&s, n)?);
         match self.kind {
             Kind::Tanh => {
-                // The rounded output is what is kept.
+                // The rounded output is kept.
                 Ok(State { h: self.kept_tanh(&sum(0)?)?.1, c: None })
             }
             Kind::Relu => {
@@ -146,7 +147,7 @@ impl Layer<'_> {
         }
     }
 
-    /// All steps of `[batch, time, inputs]`: the outputs in the order of time, and the last state.
+    /// Computes all steps of `[batch, time, inputs]`: the outputs in time order, and the last state.
     pub fn sequence(&self, x: &Tensor, first: State, reverse: bool) -> Result<(Tensor, State)> {
         let (time, mut state) = (x.shape()[1], first);
         let mut outputs = Vec::new();

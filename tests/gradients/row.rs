@@ -1,4 +1,4 @@
-//! A row of the table, and what is checked of it.
+//! A row of the table, and its checks.
 
 use std::collections::BTreeSet;
 
@@ -12,21 +12,21 @@ use crate::{
     recorded::same_in_a_graph,
 };
 
-/// What a central difference may be off, relative to the largest gradient: its step is 1e-5, so the next term of the
+/// Tolerance of a central difference, relative to the largest gradient: its step is 1e-5, so the next term of the
 /// series is 1e-10 times a third derivative, and rounding in f64 is 1e-11 times the result.
 const SLOPE: f64 = 1e-6;
 
-/// What results and gradients in f32 are off those in f64, in epsilons of f32 and relative to the largest: each of some
-/// roundings is half of one, and the terms of a sum cancel in part.
+/// Tolerance of f32 results and gradients relative to those in f64, in epsilons of f32 and relative to the largest:
+/// each of some roundings is half of one, and the terms of a sum cancel in part.
 const SINGLE: f64 = 64.0;
 
-/// What a 16-bit gradient is off, in epsilons: computed in f32 and rounded once, half of one. What is above the half is what
-/// f32 loses, which is 2^-13 of an epsilon of f16 for each rounding.
+/// Tolerance of a 16-bit gradient, in epsilons: computed in f32 and rounded once, half of one. The part above the half
+/// is the loss in f32, which is 2^-13 of an epsilon of f16 for each rounding.
 pub const ONCE: f64 = 0.505;
 
 type Call = dyn Fn(&[Tensor]) -> Result<Tensor>;
 
-/// A call of an op on inputs that lie in memory in some way.
+/// A call of an op on inputs in some memory layout.
 pub type Run<'a> = dyn Fn(&[Tensor]) -> Result<Tensor> + 'a;
 
 /// The inputs of a call, and the call with its options.
@@ -35,16 +35,16 @@ pub struct Case {
     call: Box<Call>,
     /// See [`SLOPE`].
     slope: f64,
-    /// Whether the result is the exact one, rounded once.
+    /// `true` when the result is the exact one, rounded once.
     once: bool,
     /// See [`SINGLE`].
     single: f64,
-    /// How many epsilons of the 16-bit dtype its gradients may be off.
+    /// Tolerance of its 16-bit gradients, in epsilons of the dtype.
     low: f64,
     reference: Option<Box<Reference>>,
 }
 
-/// A formula in f64 that rounds to the 16-bit dtype where the op says that it does.
+/// A formula in f64 that rounds to the 16-bit dtype where the op documents it.
 type Reference = dyn Fn(&[Tensor], DType) -> Result<Tensor>;
 
 impl Case {
@@ -60,36 +60,36 @@ impl Case {
         }
     }
 
-    /// The bound of the 16-bit gradients where more is rounded than the gradients. Say what where it is used.
+    /// Sets the bound of the 16-bit gradients if more than the gradients is rounded. Document it at the call.
     pub fn low(mut self, epsilons: f64) -> Self {
         self.low = epsilons;
         self
     }
 
-    /// How many epsilons of f32 its results and gradients in f32 may be off. Say why where it is used.
+    /// Sets the tolerance of f32 results and gradients, in epsilons of f32. Give the reason at the call.
     pub fn single(mut self, epsilons: f64) -> Self {
         self.single = epsilons;
         self
     }
 
-    /// What the 16-bit gradients are compared with, where the op rounds more than its result and its gradients.
+    /// Sets the reference for 16-bit gradients, if the op rounds more than its result and its gradients.
     pub fn reference(mut self, formula: impl Fn(&[Tensor], DType) -> Result<Tensor> + 'static) -> Self {
         self.once = false;
         self.reference_of_gradients(formula)
     }
 
-    /// The same where the op rounds more in its backward pass only.
+    /// Sets the reference if the op rounds more only in its backward pass.
     pub fn reference_of_gradients(mut self, formula: impl Fn(&[Tensor], DType) -> Result<Tensor> + 'static) -> Self {
         self.reference = Some(Box::new(formula));
         self
     }
 
-    /// Runs the op on views that a layout makes of the inputs.
+    /// Runs the op on views of the inputs in a layout.
     fn run(&self, layout: Layout, inputs: &[Tensor]) -> Result<Tensor> {
         (self.call)(&layout.views(inputs)?)
     }
 
-    /// As [`run`](Case::run); in f32 the reference, in f64, where there is one.
+    /// Runs the op as [`run`](Case::run) does; in f32 it runs the f64 reference, if there is one.
     fn run_to_compare(&self, layout: Layout, inputs: &[Tensor], low: DType) -> Result<Tensor> {
         let views = layout.views(inputs)?;
         match &self.reference {
@@ -101,29 +101,29 @@ impl Case {
         }
     }
 
-    /// The bound of the central differences, where the op itself rounds.
+    /// Sets the bound of the central differences, if the op itself rounds.
     pub fn slope(mut self, relative: f64) -> Self {
         self.slope = relative;
         self
     }
 }
 
-/// How an op is called, and what is to be expected of its gradients.
+/// An op's call, and the expectations on its gradients.
 pub struct Row {
     pub op: Op,
-    /// Which of the op's functions, where there are several.
+    /// Name of the function, if the op has several.
     name: &'static str,
     pub has_gradient: bool,
     draw: Box<dyn Fn(&mut Draw) -> Case>,
 }
 
 impl Row {
-    /// An op whose gradients reach every floating input.
+    /// Creates a row for an op whose gradients reach every floating-point input.
     pub fn new(op: Op, draw: impl Fn(&mut Draw) -> Case + 'static) -> Self {
         Row { op, name: "", has_gradient: true, draw: Box::new(draw) }
     }
 
-    /// An op without a gradient: its result is of whole numbers or truth values.
+    /// Creates a row for an op without a gradient: its result consists of integers or booleans.
     pub fn without_gradient(op: Op, draw: impl Fn(&mut Draw) -> Case + 'static) -> Self {
         Row { has_gradient: false, ..Row::new(op, draw) }
     }
@@ -133,7 +133,7 @@ impl Row {
         self
     }
 
-    /// What is wrong in one case, if anything.
+    /// Returns a failure in one case, if any.
     fn failure(&self, number: usize, draw: &mut Draw) -> Option<String> {
         self.failure_of(number, draw, |case, layout| {
             let check = if self.has_gradient { slopes } else { no_slope };
@@ -144,7 +144,7 @@ impl Row {
         })
     }
 
-    /// What `check` finds wrong in one case, given the inputs, the call, and the bound of central differences.
+    /// Returns a failure of `check` in one case, given the inputs, the call, and the bound of central differences.
     pub fn failure_in(
         &self,
         number: usize,
@@ -176,11 +176,11 @@ impl Row {
     }
 }
 
-/// Distinct inputs of an op, by their shapes. How they lie in memory goes round with the cases.
+/// Number of distinct inputs of an op, by their shapes. Memory layouts cycle with the cases.
 const FORMS: usize = 20;
 
-/// Those of which the first input has more than one element, whatever its shape: two places along each axis, two halves,
-/// three coordinates, two numbers that have a deviation, a matrix of six.
+/// Ops whose first input always has more than one element, whatever its shape: two positions along each axis, two
+/// halves, three coordinates, two numbers that have a deviation, a matrix of six.
 const NEVER_ONE: &[Op] = &[
     Op::ConvTranspose1d,
     Op::ConvTranspose2d,
@@ -192,7 +192,8 @@ const NEVER_ONE: &[Op] = &[
     Op::RotaryEmbedding,
 ];
 
-/// What the inputs in the rows of one op lack: many shapes, no elements, one element, no axes, shapes that broadcast.
+/// Returns what the inputs in the rows of one op lack: many shapes, no elements, one element, no axes, shapes that
+/// broadcast.
 pub fn lacks(rows: &[&Row]) -> Option<String> {
     let op = rows[0].op;
     let cases: Vec<Case> =
@@ -215,13 +216,13 @@ pub fn lacks(rows: &[&Row]) -> Option<String> {
     (!wrong.is_empty()).then(|| format!("{op} with {} forms: {}", forms.len(), wrong.join("; ")))
 }
 
-/// Whether the call runs when a number stands for each of its tensors.
+/// Returns whether the call accepts a scalar for each of its tensors.
 fn takes_scalars(case: &Case) -> bool {
     let inputs: Vec<Tensor> = case.inputs.iter().map(|x| Tensor::full(&[], 0.5, x.dtype())).collect();
     (case.call)(&inputs).is_ok()
 }
 
-/// Whether the call takes a second input of one element where it was given one of the shape of the first.
+/// Returns whether the call accepts a second input of one element in place of one with the shape of the first.
 fn broadcasts(case: &Case) -> bool {
     let [first, second, ..] = &case.inputs[..] else { return false };
     let mut inputs = case.inputs.clone();
@@ -239,7 +240,7 @@ pub fn check_all(rows: Vec<Row>) {
     check(&rows, (0..CASES).map(|case| (case, Draw::new(case))));
 }
 
-/// Checks every row with inputs of so many samples, in each layout.
+/// Checks every row with inputs of this many samples, in each layout.
 #[track_caller]
 pub fn check_tall(rows: Vec<Row>, tall: [usize; 3]) {
     check(&rows, (CASES..).zip(tall).map(|(case, samples)| (case, Draw::tall(case, samples))));
@@ -253,7 +254,7 @@ fn check(rows: &[Row], draws: impl Iterator<Item = (usize, Draw)> + Clone) {
     assert!(failures.is_empty(), "{} cases fail:\n{}", failures.len(), failures.join("\n"));
 }
 
-/// Checks one case that is no row's.
+/// Checks a single case without a row.
 #[track_caller]
 pub fn check_case(name: &str, case: &Case) {
     if let Err(words) = slopes(case, Layout::Plain) {
@@ -261,7 +262,7 @@ pub fn check_case(name: &str, case: &Case) {
     }
 }
 
-/// The gradients of a case against central differences, and those in 16 bit against those in f32.
+/// Checks the gradients of a case with central differences, and those in 16 bit with those in f32.
 fn slopes(case: &Case, layout: Layout) -> Result<(), String> {
     let inputs = layout.bases(&case.inputs);
     every_input_is_reached(case, &inputs, layout)?;
@@ -283,7 +284,8 @@ fn slopes(case: &Case, layout: Layout) -> Result<(), String> {
     Ok(())
 }
 
-/// Results and gradients in f32, which those in 16 bit are rounded from, are those in f64 of the same numbers.
+/// Checks that results and gradients in f32, from which those in 16 bit are rounded, match those in f64 of the same
+/// numbers.
 fn close_in_f32(case: &Case, inputs: &[Tensor], layout: Layout) -> Result<(), String> {
     let run = |to: DType| {
         let cast = |x: &Tensor| if x.dtype().is_float() { x.cast(F32).cast(to) } else { x.clone() };
@@ -302,20 +304,20 @@ fn close_in_f32(case: &Case, inputs: &[Tensor], layout: Layout) -> Result<(), St
     if found.relative > case.single { Err(format!("in f32 {found:?}")) } else { Ok(()) }
 }
 
-/// The result in 16 bit is that in f32 of the same numbers, rounded once.
+/// Checks that the result in 16 bit is that in f32 of the same numbers, rounded once.
 fn rounds_once(case: &Case, inputs: &[Tensor], layout: Layout, low: DType) -> Result<(), String> {
     let run = |to: DType| {
         let cast = |x: &Tensor| if x.dtype().is_float() { x.cast(low).cast(F64).cast(to) } else { x.clone() };
         case.run(layout, &inputs.iter().map(cast).collect::<Vec<_>>()).map_err(|e| e.to_string())
     };
     let (found, wide) = (run(low)?, run(F32)?);
-    // An op that widens on purpose says so by its dtype.
+    // An op that widens on purpose shows it by its dtype.
     let expected = wide.cast(F64).cast(F32).cast(found.dtype());
     let bits = |x: &Tensor| x.to_f64().into_iter().map(f64::to_bits).collect::<Vec<_>>();
     if bits(&found) == bits(&expected) { Ok(()) } else { Err(format!("{low} result {found:?} is not {expected:?}")) }
 }
 
-/// Inputs without elements have no slope to compare; their gradients shall be there all the same.
+/// Checks inputs without elements, which have no slope to compare but must get gradients all the same.
 fn every_input_is_reached(case: &Case, inputs: &[Tensor], layout: Layout) -> Result<(), String> {
     for dtype in [F64, DType::F16, DType::Bf16] {
         let leaf = |x: &Tensor| if x.dtype().is_float() { x.cast(dtype).requires_grad() } else { x.clone() };
@@ -335,7 +337,7 @@ fn every_input_is_reached(case: &Case, inputs: &[Tensor], layout: Layout) -> Res
     Ok(())
 }
 
-/// No gradient leaves a result of whole numbers or truth values.
+/// Checks that a result of integers or booleans has no gradient.
 fn no_slope(case: &Case, layout: Layout) -> Result<(), String> {
     let tracked = |x: Tensor| if x.dtype().is_float() { x.requires_grad() } else { x };
     let inputs: Vec<Tensor> = layout.bases(&case.inputs).into_iter().map(tracked).collect();
@@ -346,19 +348,19 @@ fn no_slope(case: &Case, layout: Layout) -> Result<(), String> {
     }
 }
 
-/// How the inputs of a case lie in memory.
+/// Memory layout of the inputs of a case.
 #[derive(Clone, Copy, Debug)]
 enum Layout {
-    /// One element after the other.
+    /// Contiguous.
     Plain,
-    /// The first and the last axis exchanged.
+    /// First and last axis exchanged in memory.
     Transposed,
     /// A part of each row of a longer tensor, which is NaN elsewhere.
     Strided,
 }
 
 impl Layout {
-    /// Tensors of less than two axes have nothing to exchange; they are strided instead.
+    /// Returns the layout for a rank: tensors of less than two axes have nothing to exchange, and are strided instead.
     fn for_rank(self, rank: usize) -> Layout {
         match (self, rank) {
             (_, 0) => Layout::Plain,
@@ -375,7 +377,7 @@ impl Layout {
         bases.iter().map(|base| self.view(base)).collect()
     }
 
-    /// The tensor of which [`view`](Layout::view) makes this one.
+    /// Returns the tensor from which [`view`](Layout::view) makes this one.
     fn base(self, x: &Tensor) -> Tensor {
         let (data, shape) = match self.for_rank(x.rank()) {
             Layout::Plain => return x.clone(),

@@ -1,4 +1,4 @@
-//! Pools, resampling, and reading at places of a grid.
+//! Pools, resampling, and grid sampling.
 
 use precast::{GridPadding, Interpolation, Op, PoolOptions, Resize, Result, Tensor};
 
@@ -62,7 +62,7 @@ fn grid_sample(op: Op, axes: usize, mode: Interpolation) -> Row {
     })
 }
 
-/// Coordinates inside and outside of a picture, all of them at least 0.05 elements away from where the slope jumps: an
+/// Draws coordinates inside and outside of an image, at least 0.05 elements away from the jumps of the slope: at an
 /// element, and halfway between two.
 fn places(d: &mut Draw, grid: &[usize], lens: &[usize], corners: bool) -> Tensor {
     let kinks: Vec<f64> = (-8..=16).map(|i| f64::from(i) / 2.0).collect();

@@ -1,5 +1,5 @@
-//! Second derivatives of every op, against central differences of its gradients in f64; and gradients on the tape,
-//! against those of the ordinary backward pass, bit for bit.
+//! Second derivatives of every op, compared with central differences of its gradients in f64; and gradients on the
+//! tape, compared with those of the ordinary backward pass, bit for bit.
 
 use precast::{DType, ErrorKind, Op, Result, Tensor, gradcheck, twice_differentiable};
 
@@ -8,13 +8,13 @@ use crate::{
     row::{Row, Run},
 };
 
-/// The ops with a gradient and without a second derivative.
+/// Ops with a gradient but without a second derivative.
 const NONE: [Op; 2] = [Op::GridSampler2d, Op::GridSampler3d];
 
-/// Cases of each row, of all layouts.
+/// Number of cases of each row, in all layouts.
 const SOME: usize = 12;
 
-/// The loss of a call, a sum with fixed factors, which can be differentiated twice; and its variables.
+/// Returns the loss of a call, a sum with fixed factors, which can be differentiated twice, with its variables.
 fn loss(inputs: &[Tensor], call: &Run, dtype: DType) -> Result<(Tensor, Vec<Tensor>)> {
     let leaf = |x: &Tensor| if x.dtype().is_float() { x.cast(dtype).requires_grad() } else { x.clone() };
     let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();

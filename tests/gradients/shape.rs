@@ -1,4 +1,4 @@
-//! Ops that move elements, take a part of them, or put tensors together.
+//! Ops that move elements, take a part of them, or join tensors.
 
 use precast::{Op, Tensor};
 
@@ -94,7 +94,7 @@ pub fn rows() -> Vec<Row> {
         Row::new(Op::Split, |d| {
             let (shape, axis) = d.shape_and_axis(4);
             let (count, chosen) = (shape[axis], d.number(0..=shape[axis] - 1));
-            // One part of several: nothing flows to the others.
+            // One part of several: the others get no gradient.
             Case::new([d.tensor(&shape, WIDE)], move |x| Ok(x[0].chunk(count, axis as isize)?[chosen].clone()))
         })
         .named("chunk"),

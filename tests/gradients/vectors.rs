@@ -7,7 +7,7 @@ use crate::{
     row::{Case, Row, check_all},
 };
 
-/// Two shapes of as many axes that broadcast but for one axis, which is 3 in both, and that axis.
+/// Draws two shapes of equal rank that broadcast except for one axis, which has length 3 in both, and that axis.
 fn beside(d: &mut Draw) -> ([Vec<usize>; 2], isize) {
     let mut shapes: [Vec<usize>; 2] = d.broadcast();
     let rank = shapes[0].len().max(shapes[1].len());
@@ -19,7 +19,7 @@ fn beside(d: &mut Draw) -> ([Vec<usize>; 2], isize) {
     (shapes, axis as isize - if d.flag() { rank as isize + 1 } else { 0 })
 }
 
-/// Two sets that lie apart, for at a distance of 0 there is no slope.
+/// Draws two sets that are apart, since there is no slope at a distance of 0.
 fn apart(d: &mut Draw, a: &[usize], b: &[usize]) -> [Tensor; 2] {
     [d.tensor(a, 0.2..2.0), d.tensor(b, -2.0..-0.2)]
 }
@@ -65,7 +65,7 @@ pub fn rows() -> Vec<Row> {
         }),
         Row::new(Op::Renorm, |d| {
             let (shape, axis) = d.shape_and_axis(4);
-            // All slices far above the largest norm, or far below it. One of a single element above it has no slope.
+            // All slices far above the largest norm, or far below it. A single element above it has no slope.
             let single = shape.iter().product::<usize>() == shape[axis];
             let (p, most) = (d.pick(&[1.0, 2.0]), if single { 1e3 } else { d.pick(&[0.1, 1e3]) });
             Case::new([d.tensor(&shape, 0.2..2.0)], move |x| x[0].renorm(p, axis as isize, most))

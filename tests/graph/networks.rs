@@ -11,7 +11,7 @@ use super::{
     tensors::{assert_same, bits, random},
 };
 
-/// Outputs and gradients of all parameters, of a call in which the outputs are summed with fixed weights.
+/// Returns outputs and gradients of all parameters, for the sum of the outputs with fixed weights.
 fn call(net: &Child, inputs: &[Tensor]) -> (Vec<Tensor>, Grads) {
     let outputs = net.call_many(inputs).unwrap();
     let weights = random(outputs[0].shape(), 99).cast(outputs[0].dtype());
@@ -38,7 +38,7 @@ fn same_as_its_graph(net: &Child, graph: &Graph, inputs: &[Tensor], what: &str) 
     }
 }
 
-/// One example more or less.
+/// Returns inputs with another batch size.
 fn other_batch(inputs: &[Tensor], size: usize) -> Vec<Tensor> {
     let batch = inputs[0].shape()[0];
     let resized = |(i, x): (usize, &Tensor)| {
@@ -107,7 +107,7 @@ fn every_layer_is_its_graph() {
             };
             assert_eq!(graph.only_batch(), None, "{what}\n{graph}");
             for size in [inputs[0].shape()[0], 3, 7] {
-                // A dropout of a second call drops other elements.
+                // A second call of dropout drops other elements.
                 let mut fresh_seed = None;
                 if kind == "Dropout" && training {
                     fresh_seed = Some(Graph::trace(&net, &inputs).unwrap());
@@ -187,7 +187,7 @@ fn a_graph_cell_trains_as_its_network() {
     assert_same(&plain.call(&x).unwrap(), &graph.call(&x).unwrap(), "in evaluation");
 }
 
-/// Tracing changes nothing: no running statistics, no dropout that is drawn next.
+/// Tracing changes nothing: neither running statistics nor the next dropout.
 #[test]
 fn tracing_leaves_the_network_as_it_was() {
     let r = &mut Rng::seed(3);
@@ -202,7 +202,7 @@ fn tracing_leaves_the_network_as_it_was() {
     assert_same(&graph.run(std::slice::from_ref(&x)).unwrap()[0], &first, "the first call");
 }
 
-/// What is traced once runs on batches of any size, also where the code computes with the size.
+/// A traced graph runs on batches of any size, even where the code computes with the size.
 #[test]
 fn lengths_that_follow_from_the_batch_are_symbols() {
     let graph = Graph::trace_fn(&Default::default(), &[random(&[4, 6], 1)], |x| {
@@ -219,7 +219,7 @@ fn lengths_that_follow_from_the_batch_are_symbols() {
     assert_same(&graph.run(&[x]).unwrap()[0], &wanted, "a batch of five");
 }
 
-/// A gradient that the code stops is stopped in the graph.
+/// A gradient stopped by the code is stopped in the graph.
 #[test]
 fn stopped_gradients_stay_stopped() {
     let x = random(&[3], 1).requires_grad();

@@ -28,7 +28,7 @@ fn values(net: &Child) -> Vec<Vec<u64>> {
     net.named_params().iter().map(|(_, param)| bits(&param.value())).collect()
 }
 
-/// A step is the rewritten graph, the scaled loss and the optimizer, put together by hand.
+/// A step equals the rewritten graph, the scaled loss and the optimizer, combined by hand.
 #[test]
 fn a_step_is_its_parts() {
     let (net, by_hand) = (regression(), regression());
@@ -60,7 +60,7 @@ fn a_step_that_is_not_finite_changes_nothing_but_the_scale() {
     let outcome = optimizer.step(&net, &batch(6, 1), loss).unwrap();
     assert!(matches!(outcome, Outcome::Skipped { .. }), "{outcome:?}");
     assert_eq!((values(&net), optimizer.global_step(), optimizer.loss_scale().value()), (before, 0, 5e8));
-    // It falls until a step fits, and that one counts.
+    // The scale falls until a step fits, and that one counts.
     let outcomes: Vec<Outcome> = (0..40).map(|step| optimizer.step(&net, &batch(6, step), loss).unwrap()).collect();
     let stepped = outcomes.iter().filter(|outcome| **outcome == Outcome::Stepped).count();
     assert!(stepped > 20, "{outcomes:?}");
@@ -79,7 +79,7 @@ fn a_graph_is_recorded_once_for_each_signature() {
     for (step, size) in [6, 6, 5, 6, 1].into_iter().enumerate() {
         assert_eq!(optimizer.step(&net, &batch(size, step as u64), counted).unwrap(), Outcome::Stepped);
     }
-    // Twice, to learn what depends on the batch.
+    // Twice, to detect the dependence on the batch.
     assert_eq!((calls.get(), optimizer.graphs().count()), (2, 1));
     optimizer.forget();
     let _ = optimizer.step(&net, &batch(6, 1), counted).unwrap();
@@ -106,7 +106,7 @@ fn what_cannot_be_rewritten_is_refused_and_loses_nothing() {
     applied.undo(&mut net).unwrap();
     let not_a_scalar = |net: &Child, given: &[Tensor]| net.call(&given[0]);
     assert_eq!(optimizer.step(&net, &batch(6, 1), not_a_scalar).unwrap_err().kind(), ErrorKind::Shape);
-    // What was refused is not kept.
+    // A refused graph is not kept.
     assert_eq!((values(&net), optimizer.graphs().count()), (before, 0));
     assert_eq!((optimizer.step(&net, &batch(6, 1), loss).unwrap(), optimizer.global_step()), (Outcome::Stepped, 1));
     assert!(optimizer.last_loss().is_some_and(f64::is_finite));

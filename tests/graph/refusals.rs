@@ -1,4 +1,4 @@
-//! What cannot be traced, run or read, and what is said of it.
+//! Refusals to trace, run or read, and their messages.
 
 use precast::{
     Backward, CustomOp, ErrorKind,
@@ -14,7 +14,7 @@ fn small() -> Child {
     Child::of(Sequential::new(vec![Dense::new(4, 8, r).into(), ReLU.into(), Dense::new(8, 2, r).into()]))
 }
 
-/// A cell that looks at a number and chooses.
+/// A cell that branches on a number.
 #[derive(Cell, Debug)]
 struct Chooses;
 
@@ -34,7 +34,7 @@ fn control_flow_that_depends_on_data_is_refused_where_it_is() {
     assert!(message.starts_with("the code in cell `1` reads the value of `sum_1`"), "{message}");
 }
 
-/// Another number of examples takes another way through the code.
+/// Another number of examples takes another branch of the code.
 #[test]
 fn a_graph_for_one_size_says_why() {
     let f = |x: &[Tensor]| Ok(vec![if x[0].shape()[0] == 2 { x[0].relu()? } else { x[0].relu()?.neg()? }]);
@@ -71,7 +71,7 @@ fn what_is_low_already_is_not_rewritten() {
     let mut low = rewrite(&mut net, &x, &policy).unwrap();
     let message = rewrite(&mut low, &x, &policy).unwrap_err().to_string();
     assert!(message.contains("is a rewritten graph already"), "{message}");
-    // A policy of another level has no lists.
+    // A policy of another level has no such lists.
     let error = rewrite(&mut net, &x, &Policy::named("o2").unwrap()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Level);
 }
@@ -120,7 +120,7 @@ fn outputs_that_are_inputs_and_empty_functions_are_graphs() {
     assert_eq!(Graph::from_json(&nothing.to_json().unwrap()).unwrap().nodes().len(), 0);
 }
 
-/// Halves, and has an option that is code.
+/// An op that halves its input, with a function as its option.
 #[derive(Clone)]
 struct Halves(fn(f64) -> f64);
 
@@ -136,7 +136,7 @@ impl CustomOp for Halves {
     }
 }
 
-/// A custom op runs in a graph, stays f32 in a rewritten one, and is in no file.
+/// A custom op runs in a graph, stays f32 in a rewritten one, and cannot be written to a file.
 #[test]
 fn a_custom_op_runs_and_is_not_written() {
     let net = small();
@@ -170,7 +170,7 @@ fn a_batch_norm_in_a_graph_refuses_what_its_layer_refuses() {
     assert!(low.named_params().iter().all(|(_, param)| param.value().all_finite()));
 }
 
-/// A parameter that is no parameter of the graph would be frozen in it.
+/// A parameter not registered with the graph would be frozen in it.
 #[test]
 fn a_captured_parameter_is_refused() {
     let captured = Param::new(random(&[3], 1));
@@ -182,7 +182,7 @@ fn a_captured_parameter_is_refused() {
     assert!(graph.named_params()[0].1.is_same(&captured));
 }
 
-/// A file that promises more than its nodes give is an error where it runs, not a panic.
+/// A file whose nodes do not provide the declared outputs is an error at run time, not a panic.
 #[test]
 fn a_file_that_promises_too_much_is_refused_when_it_runs() {
     let x = random(&[2, 3], 1);

@@ -1,4 +1,4 @@
-//! Rewritten networks: their casts, their parameters, files, and what they learn.
+//! Rewritten networks: casts, parameters, files, and learning.
 
 use precast::{
     graph::{Graph, GraphCell, rewrite},
@@ -36,7 +36,8 @@ fn a_rewritten_network_has_the_parameters_of_the_original_and_stays_f32_at_its_e
     assert_ne!(bits(&y), bits(&wanted));
 }
 
-/// Casts of activations in a step: a graph lowers once at its entrance and widens once at its end; O1 does so at each layer.
+/// Casts of activations in a step: a graph lowers once at its entry and widens once at its end; O1 does so at each
+/// layer.
 #[test]
 fn a_graph_casts_less_than_o1() {
     for name in ["lenet5", "mlp", "gpt"] {
@@ -44,12 +45,12 @@ fn a_graph_casts_less_than_o1() {
         let x = [x.slice(0, 0..2).unwrap()];
         let graph = rewrite(&mut net, &x, &Policy::named("graph").unwrap()).unwrap();
         let of_graph = graph.trace(|net| net.call_many(&x).unwrap()).1.casts();
-        // Low copies of parameters are kept, so a network of its own is counted.
+        // Low copies of parameters are kept, so a separate network is counted.
         let mut net = nets::task(name, 1).unwrap().net;
         let _applied = Policy::new(Level::O1, DType::F16).unwrap().apply(&mut net).unwrap();
         let of_o1 = net.trace(|net| net.call_many(&x).unwrap()).1.casts();
         println!("casts of a forward pass of {name}: graph {of_graph}, O1 {of_o1}");
-        // The layers of the mlp have nothing between them that O1 would not lower.
+        // O1 lowers everything between the layers of the mlp, too.
         let fewer = of_graph < of_o1 || (name == "mlp" && of_graph == of_o1);
         assert!(fewer, "{name}: {of_graph} casts, at O1 {of_o1}");
     }
@@ -80,11 +81,11 @@ fn casts_that_cancel_can_be_taken_out() {
     let graph = Graph::trace(&net, std::slice::from_ref(&x)).unwrap();
     let fewer = graph.with_fewer_casts();
     assert!(fewer.casts() < graph.casts(), "{} of {}", fewer.casts(), graph.casts());
-    // Nothing but widenings that nobody reads was taken out here: the values are the same.
+    // Only unread widenings were removed here: the values are the same.
     assert_eq!(bits(&fewer.run(std::slice::from_ref(&x)).unwrap()[0]), bits(&net.call(&x).unwrap()));
 }
 
-/// A transformer block on the rows of a digit.
+/// A transformer block over the rows of a digit.
 #[derive(Cell, Debug)]
 struct Rows {
     embed: Child<Dense>,
@@ -118,8 +119,8 @@ fn transformer(seed: u64) -> Child {
     })
 }
 
-/// A rewritten network learns what the network in f32 learns: the mean accuracy of two seeds is within a point. Two runs that
-/// differ in roundings alone are half a point apart.
+/// A rewritten network learns as well as the f32 network: the mean accuracy of two seeds is within a point. Two runs
+/// that differ only in rounding are half a point apart.
 #[test]
 fn rewritten_networks_learn() {
     let data = precast::data::digits().unwrap().split(1000, 1).unwrap();
@@ -173,7 +174,7 @@ fn drawings_show_cells_casts_and_reasons() {
     let _ = GraphCell::trace(&mut lenet5().0, std::slice::from_ref(&x)).unwrap();
 }
 
-/// A graph runs in the dtypes that it was traced with, whatever stands around it.
+/// A graph runs in the dtypes it was traced with, whatever encloses it.
 #[test]
 fn a_graph_cell_in_a_tree_at_o2() {
     let x = Tensor::randn(&[2, 4], &mut Rng::seed(3)).unwrap();
@@ -189,7 +190,7 @@ fn a_graph_cell_in_a_tree_at_o2() {
     };
     assert_eq!(ran("0"), [(Op::Linear, DType::F32), (Op::Relu, DType::F32)]);
     assert_eq!(ran("1"), [(Op::Linear, DType::F16)]);
-    // What the plan casts is what goes into the graph: a number beyond f16 is infinite there.
+    // The plan's casts apply to the inputs of the graph: a number beyond f16 is infinite there.
     let beyond = x.mul(&Tensor::scalar(1e6, DType::F32)).unwrap();
     assert!(net.call(&beyond).unwrap().to_f64().iter().any(|y| !y.is_finite()));
 }

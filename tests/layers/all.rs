@@ -1,10 +1,10 @@
-//! What all cells have in common.
+//! Properties shared by all cells.
 
 use precast::{Grads, prelude::*};
 
 use super::{random, tensor, values};
 
-/// `sum(y * r)` for fixed random r, and its gradients.
+/// Returns `sum(y * r)` for fixed random r, and its gradients.
 fn loss(net: &Child, inputs: &[Tensor]) -> (f64, Grads) {
     let y = net.call_many(inputs).unwrap().remove(0);
     let r = random(y.shape(), 99);
@@ -12,7 +12,7 @@ fn loss(net: &Child, inputs: &[Tensor]) -> (f64, Grads) {
     (value, y.backward_from(&r).unwrap())
 }
 
-/// Every parameter's gradient, against the slope of the loss along it.
+/// The gradient of every parameter, compared with the slope of the loss along it.
 #[test]
 fn every_parameter_gets_its_gradient() {
     let mut rng = Rng::seed(4);
@@ -31,7 +31,7 @@ fn every_parameter_gets_its_gradient() {
         (RNN::new(3, 2, &mut rng).into(), vec![random(&[2, 4, 3], 8)]),
         (GRU::new(3, 2, &mut rng).into(), vec![random(&[2, 4, 3], 8)]),
         (LSTM::new(3, 2, &mut rng).into(), vec![random(&[2, 4, 3], 8)]),
-        // A bias of the keys moves all scores of a query alike: without one.
+        // A bias of the keys moves all scores of a query alike, so it is omitted.
         (
             MultiheadAttentionSpec::new(4, 2).bias(false).build(&mut rng).unwrap().into(),
             vec![random(&[2, 3, 4], 8), random(&[2, 5, 4], 9), random(&[2, 5, 4], 10)],
@@ -75,7 +75,7 @@ fn every_parameter_gets_its_gradient() {
         for (path, param) in net.params().iter() {
             let grad = grads.get(param).unwrap_or_else(|| panic!("{kind} {path}: no gradient"));
             assert_eq!(grad.shape(), param.shape());
-            // Along r the slope is <gradient, r>; the loss is near linear in a step of 1/64, which f32 keeps exactly.
+            // Along r the slope is <gradient, r>; the loss is nearly linear in a step of 1/64, which is exact in f32.
             let (old, direction) = (param.value(), random(&param.shape(), 77));
             let slope: f64 = grad.to_f64().iter().zip(direction.to_f64()).map(|(g, d)| g * d).sum();
             let moved = |step: f64| {
@@ -103,7 +103,7 @@ fn initial_weights_lie_within_their_bounds() {
     // fan-in 8 / 2 * 5 * 5 = 100
     let spec = Conv2dSpec::new(8, 8, 5).groups(2);
     bounded(spec.clone().build(&mut rng).unwrap().into(), "weight", 0.1);
-    // fan-in of a transpose as torch counts it: out_channels / groups * kernel = 4 * 4
+    // fan-in of a transpose as in torch: out_channels / groups * kernel = 4 * 4
     bounded(Conv1dTranspose::new(16, 4, 4, &mut rng).into(), "weight", 0.25);
     bounded(LSTMCell::new(3, 16, &mut rng).into(), "weight_ih", 0.25);
     bounded(LSTMCell::new(3, 16, &mut rng).into(), "bias_hh", 0.25);
@@ -140,7 +140,7 @@ fn options_that_do_not_go_together_are_refused() {
     for (error, message) in messages {
         assert_eq!(error.to_string(), message);
     }
-    // What `new` cannot refuse is refused when it runs.
+    // Options that `new` cannot refuse are refused at run time.
     let cells: [(Child, &[usize]); 4] = [
         (Conv1d::new(1, 1, 0, rng).into(), &[1, 1, 3]),
         (GroupNorm::new(3, 4).into(), &[2, 4, 3]),

@@ -1,10 +1,10 @@
-//! Attention by its formula.
+//! Attention compared with its formula.
 
 use precast::prelude::*;
 
 use super::{assert_close, random, values};
 
-/// Each head with the rows of the projections that are its own, one sample at a time.
+/// Each head with its own rows of the projections, one sample at a time.
 #[test]
 fn attention_follows_its_formula() {
     let (features, heads, l, s) = (6, 3, 4, 5);

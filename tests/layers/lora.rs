@@ -1,4 +1,4 @@
-//! Low-rank adapters: what is trained, what is merged, and in which dtype each part runs.
+//! Low-rank adapters: training, merging, and the dtype of each part.
 
 use precast::{io::models, observe, policy::Policy, prelude::*};
 
@@ -71,7 +71,7 @@ fn the_base_runs_low_and_the_adapter_in_f32() {
     assert_eq!(products, [full, full, low, full, full, low]);
 }
 
-/// The base takes 2 bytes a weight, without a master, and goes on being what is adapted.
+/// The base takes 2 bytes per weight, without a master, and remains the adapted layer.
 #[test]
 fn the_base_is_stored_low() {
     let (_, net) = adapted();
@@ -83,7 +83,7 @@ fn the_base_is_stored_low() {
     assert_eq!(merged.weight.dtype(), DType::F32);
     // b is 0.
     assert_eq!(merged.weight.value().to_f64(), net.cell().base.cell().weight.value().to_f64());
-    // A layer that is stored low with masters is adapted as its masters are.
+    // A layer stored low with masters is adapted by its masters.
     let dense = Child::new(Dense::new(6, 4, &mut Rng::seed(1)));
     let values = dense.cell().weight.value().to_f64();
     decorate(&dense, Decorate::new(DType::Bf16)).unwrap();
@@ -120,7 +120,7 @@ fn options_out_of_range_are_refused() {
     assert_eq!(message, "in the root cell: rank is 0: 1 or more is allowed");
 }
 
-/// Adapters in attention, as large models are tuned: all else is frozen, stored in bf16 and run in bf16.
+/// Adapters in attention, as for tuning large models: everything else is frozen, stored in bf16 and run in bf16.
 #[test]
 fn adapters_in_attention_are_trained_beside_a_frozen_low_base() {
     let rng = &mut Rng::seed(1);
@@ -167,7 +167,7 @@ fn adapters_in_attention_are_trained_beside_a_frozen_low_base() {
         let full = wanted.contains(path) || path.starts_with("norm");
         assert_eq!(*dtype, if full { DType::F32 } else { DType::Bf16 }, "{path}");
     }
-    // The options of the layer do not say what was put into it.
+    // The options of the layer do not describe what was inserted into it.
     let message = models::to_yaml(&net.erase()).unwrap_err().to_string();
     let words = "`self_attn.q_proj` of the TransformerEncoderLayer is a LoRA";
     assert!(message.contains(words), "{message}");

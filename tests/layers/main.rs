@@ -1,4 +1,4 @@
-//! Each cell against a closed form or a direct loop, and what all cells have in common.
+//! Each cell compared with a closed form or a direct loop, and properties shared by all cells.
 
 mod all;
 mod attention;
@@ -15,7 +15,7 @@ mod without_parameters;
 
 use precast::prelude::*;
 
-/// Numbers between -1 and 1, different for each seed.
+/// Returns numbers between -1 and 1, different for each seed.
 fn random(shape: &[usize], seed: u64) -> Tensor {
     let mut rng = Rng::seed(seed);
     let data: Vec<f32> = (0..shape.iter().product()).map(|_| rng.uniform(-1.0, 1.0) as f32).collect();
@@ -44,7 +44,7 @@ fn values(net: &Child, path: &str) -> Vec<f64> {
     param(net, path).value().to_f64()
 }
 
-/// Every index of a shape, in row-major order.
+/// Returns every index of a shape, in row-major order.
 fn indices(shape: &[usize]) -> Vec<Vec<usize>> {
     (0..shape.iter().product())
         .map(|mut flat: usize| {

@@ -1,4 +1,4 @@
-//! Normalisation by the sample and by the batch.
+//! Normalization by sample and by batch.
 
 use precast::{
     cell::{Adapter, Cast},
@@ -7,7 +7,7 @@ use precast::{
 
 use super::{assert_close, indices, param, random, tensor, values};
 
-/// The elements of each group to mean 0 and variance 1, then times `weight[c]` plus `bias[c]`.
+/// Normalizes the elements of each group to mean 0 and variance 1, then multiplies by `weight[c]` and adds `bias[c]`.
 fn normalised(
     x: &Tensor,
     eps: f64,
@@ -26,7 +26,7 @@ fn normalised(
     (0..data.len()).map(one).collect()
 }
 
-/// Gives weight and bias values that differ from channel to channel.
+/// Sets weight and bias to values that differ between channels.
 fn spread_affine(net: &Child) -> (Vec<f64>, Vec<f64>) {
     let shape = param(net, "weight").shape();
     param(net, "weight").set(&random(&shape, 11)).unwrap();
@@ -72,7 +72,7 @@ fn batch_norm_trains_on_the_batch_and_evaluates_on_the_running_statistics() {
     let (w, b) = spread_affine(&net);
     let x = random(&[2, 3, 2, 2], 1);
 
-    // Evaluation: mean 0 and variance 1 to begin with.
+    // Evaluation: mean 0 and variance 1 initially.
     let scale = 1.0 / (1.0f64 + 1e-5).sqrt();
     let channel = |i: usize| i / 4 % 3;
     let expected: Vec<f64> =
@@ -83,7 +83,7 @@ fn batch_norm_trains_on_the_batch_and_evaluates_on_the_running_statistics() {
     net.set_train(true);
     let expected = normalised(&x, 1e-5, |i| vec![i[1]], |i| (w[i[1]], b[i[1]]));
     assert_close(&net.call(&x).unwrap(), &expected, 1e-5);
-    // A quarter of the batch's mean and unbiased variance (8 values a channel), three quarters of 0 and 1.
+    // A quarter of the batch's mean and unbiased variance (8 values per channel), three quarters of 0 and 1.
     let data = x.to_f64();
     let of_channel = |c: usize| -> Vec<f64> { (0..24).filter(|&i| channel(i) == c).map(|i| data[i]).collect() };
     let mean: Vec<f64> = (0..3).map(|c| of_channel(c).iter().sum::<f64>() / 8.0).collect();
@@ -91,7 +91,7 @@ fn batch_norm_trains_on_the_batch_and_evaluates_on_the_running_statistics() {
     assert_close(&param(&net, "running_mean").value(), &mean.iter().map(|m| m / 4.0).collect::<Vec<_>>(), 1e-6);
     assert_close(&param(&net, "running_var").value(), &(0..3).map(|c| 0.75 + var(c) / 4.0).collect::<Vec<_>>(), 1e-6);
 
-    // Back in evaluation the buffers rest.
+    // Back in evaluation, the buffers do not change.
     let moved = values(&net, "running_mean");
     net.set_train(false);
     net.call(&x).unwrap();

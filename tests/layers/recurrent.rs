@@ -1,4 +1,4 @@
-//! Recurrent cells beside a scalar loop and MindSpore.
+//! Recurrent cells compared with a scalar loop and with MindSpore.
 
 use precast::prelude::*;
 
@@ -26,7 +26,7 @@ impl Weights {
         Weights { ih: get("weight_ih"), hh: get("weight_hh"), bias_ih: get("bias_ih"), bias_hh: get("bias_hh") }
     }
 
-    /// What row `i` of the gates gets from the input and from the state.
+    /// Returns the contributions of the input and of the state to row `i` of the gates.
     fn row(&self, i: usize, x: &[f64], h: &[f64]) -> (f64, f64) {
         let dot = |w: &[f64], x: &[f64]| -> f64 { (0..x.len()).map(|j| w[i * x.len() + j] * x[j]).sum() };
         (dot(&self.ih, x) + self.bias_ih[i], dot(&self.hh, h) + self.bias_hh[i])
@@ -80,7 +80,7 @@ fn recurrent_cells_follow_a_scalar_loop() {
     assert_close(&h1, &each(&|n, k| next(n, k).0), 1e-6);
     assert_close(&c1, &each(&|n, k| next(n, k).1), 1e-6);
 
-    // Behind `dyn Cell`, and one sample without a batch.
+    // Through `dyn Cell`, and one sample without a batch.
     let many = lstm.erase().call_many(&[x.clone(), h.clone(), c]).unwrap();
     assert_eq!((many[0].to_f64(), many[1].to_f64()), (h1.to_f64(), c1.to_f64()));
     let many = gru.clone().erase().call_many(&[x.clone(), h.clone()]).unwrap();
@@ -145,7 +145,7 @@ fn a_step_does_not_slip_past_the_adapter() {
 fn wrong_inputs_of_recurrent_cells_are_named() {
     let gru = Child::new(GRUCell::new(3, 2, &mut Rng::seed(0)));
     let (x, h) = (random(&[4, 3], 1), random(&[4, 2], 2));
-    // A state of batch 1 would broadcast, and be wrong in silence.
+    // A state of batch 1 would broadcast, and silently be wrong.
     let error = gru.step(&x, &random(&[1, 2], 2)).unwrap_err().to_string();
     assert!(error.contains("an input of shape [4, 3] goes with a state of shape [4, 2], got [1, 2]"), "{error}");
     let error = gru.step(&random(&[4, 5], 1), &h).unwrap_err().to_string();

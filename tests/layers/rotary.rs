@@ -1,4 +1,4 @@
-//! Rotary embedding by its formula, and what it is for: products depend on distances.
+//! Rotary embedding compared with its formula, and its purpose: products depend on distances.
 
 use precast::prelude::*;
 
@@ -28,7 +28,7 @@ fn pairs_are_rotated_by_angles_that_grow_with_the_position() {
         let y = rotary.rotate(&x, offset).unwrap();
         assert_eq!((y.shape(), y.dtype()), (&shape[..], DType::F32));
         assert_close(&y, &expected, 1e-6);
-        // A rotation keeps lengths.
+        // A rotation preserves lengths.
         let norms = |x: &Tensor| x.mul(x).unwrap().sum(&[-1], false).unwrap();
         assert_close(&norms(&y), &norms(&x).to_f64(), 1e-6);
         if offset == 0 {
@@ -56,7 +56,7 @@ fn products_depend_on_distances_alone() {
     }
 }
 
-/// In a region of 16 bits the rotation is f32, rounded once.
+/// In a 16-bit region the rotation is computed in f32 and rounded once.
 #[test]
 fn it_is_f32_inside_of_any_region() {
     for low in DType::LOW {

@@ -1,4 +1,4 @@
-//! What holds of every slot, whichever cell sits in it.
+//! Properties of every slot, whatever its cell.
 
 use precast::{
     cell::{Adapter, Cast},
@@ -49,7 +49,7 @@ fn a_call_goes_through_the_adapter_and_a_cell_alone_has_none() {
     };
     let plain = of(&|| net.call(&x));
     auto_mixed_precision(&mut net, Level::O3, DType::Bf16).unwrap();
-    // The cell itself does not offer `forward`; who insists gets it by the trait.
+    // The cell itself does not offer `forward`; it remains available through the trait.
     let (called, past) = (of(&|| net.call(&x)), of(&|| Forward::forward(&**net.cell(), &x)));
     assert!(called.contains(&DType::Bf16) && past == plain, "{called:?} {past:?}");
 }

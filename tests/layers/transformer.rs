@@ -1,4 +1,4 @@
-//! Transformer layers: masks, stacks, refusals, and training in 16 bits. Their numbers beside torch's are in
+//! Transformer layers: masks, stacks, refusals, and training in 16 bits. Comparisons with torch's numbers are in
 //! `tests/torch_weights.rs`.
 
 use precast::{observe, prelude::*};
@@ -13,7 +13,7 @@ fn decoder() -> TransformerDecoderLayerSpec {
     TransformerDecoderLayerSpec::new(8, 2).dim_feedforward(12)
 }
 
-/// Whether query i may see key j.
+/// Returns a mask in which query i sees keys up to i.
 fn causal_mask(len: usize) -> Tensor {
     Tensor::from_vec((0..len * len).map(|at| at % len <= at / len).collect(), &[len, len]).unwrap()
 }
@@ -34,7 +34,7 @@ fn causal_is_a_mask() {
     let causal = Child::new(decoder().causal(true).build(&mut Rng::seed(1)).unwrap());
     let masked = plain.decode(&x, &memory, Some(&mask), None).unwrap().to_f64();
     assert_eq!(causal.decode(&x, &memory, None, None).unwrap().to_f64(), masked);
-    // What is masked in the memory makes no difference.
+    // Masked positions of the memory make no difference.
     let seen = Tensor::from_vec(vec![true, true, false], &[1, 1, 1, 3]).unwrap();
     let two = memory.slice(1, 0..2).unwrap();
     let inputs = [x.clone(), memory, mask.clone(), seen];
@@ -62,7 +62,7 @@ fn a_stack_runs_its_layers_one_after_the_other() {
     assert_eq!(stack.erase().call_many(&[x, memory, mask]).unwrap()[0].to_f64(), expected);
 }
 
-/// Each layer of a stack has weights of its own, and every part is a cell that a policy sees under torch's name.
+/// Each layer of a stack has its own weights, and every part is a cell that a policy sees under torch's name.
 #[test]
 fn the_parts_have_torchs_names() {
     let rng = &mut Rng::seed(1);
@@ -117,7 +117,7 @@ fn dropout_is_behind_each_part_and_between_the_dense_layers() {
     }
 }
 
-/// Which of three features has the largest mean over a sequence.
+/// A classifier for the feature, of three, with the largest mean over a sequence.
 #[derive(Cell, Debug)]
 struct Classifier {
     encoder: Child<TransformerEncoder>,

@@ -1,4 +1,4 @@
-//! Products, convolutions and tables, by their definitions.
+//! Products, convolutions and tables, compared with their definitions.
 
 use precast::{Padding, prelude::*};
 
@@ -25,7 +25,7 @@ fn at(data: &[f64], shape: &[usize], index: &[usize]) -> f64 {
     data[shape.iter().zip(index).fold(0, |flat, (n, i)| flat * n + i)]
 }
 
-/// A convolution straight from its definition; the padding is what stands before each axis.
+/// Computes a convolution straight from its definition, with the padding before each axis.
 #[allow(clippy::too_many_arguments)]
 fn convolve(
     x: &Tensor,
@@ -69,7 +69,7 @@ fn convolutions_follow_their_definition() {
     let expected = convolve(&x, &weight_of(&net), &values(&net, "bias"), &[5], &[1], &[0], &[1], 1);
     assert_close(&net.call(&x).unwrap(), &expected, 1e-6);
 
-    // Same padding with stride 2: ceil(5 / 2) = 3 and ceil(4 / 2) = 2; the odd one of padding goes to the end.
+    // Same padding with stride 2: ceil(5 / 2) = 3 and ceil(4 / 2) = 2; odd padding goes to the end.
     let spec = Conv2dSpec::new(1, 2, [3, 3]).stride(2).padding(Padding::Same);
     let net = Child::of(spec.build(&mut rng).unwrap());
     let x = random(&[1, 1, 5, 4], 2);
@@ -94,7 +94,7 @@ fn convolutions_follow_their_definition() {
     assert_close(&net.call(&x).unwrap(), &expected, 1e-6);
 }
 
-/// `<conv(x), y> = <x, conv_transpose(y)>` when the two have one weight and no bias.
+/// `<conv(x), y> = <x, conv_transpose(y)>` when both share one weight and have no bias.
 #[test]
 fn transposed_convolutions_are_the_adjoint() {
     fn dot(a: &Tensor, b: &Tensor) -> f64 {

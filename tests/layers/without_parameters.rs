@@ -34,7 +34,7 @@ fn activations_are_their_formulas() {
         let y = cell.call(&tensor(&points, &[1, 7])).unwrap();
         assert_close(&y, &points.map(&formula), 1e-6);
     }
-    // One slope for each channel, which is axis 1.
+    // One slope per channel, which is axis 1.
     let cell = Child::of(PReLU::new(2));
     param(&cell, "weight").set(&tensor(&[0.5, -1.0], &[2])).unwrap();
     let y = cell.call(&tensor(&[-2.0, 4.0, -2.0, 4.0], &[1, 2, 2])).unwrap();
@@ -95,7 +95,7 @@ fn dropout_repeats_itself_for_a_seed_and_rests_in_evaluation() {
     assert_eq!((run(&b), run(&b)), (first.clone(), second));
     assert_ne!(run(&other), first);
 
-    // Kept elements are divided by 0.75; of 10,000 about 2,500 are dropped, give or take five deviations of 43.
+    // Kept elements are divided by 0.75; of 10,000 about 2,500 are dropped, within five standard deviations of 43.
     let kept = f64::from((1.0f64 / 0.75) as f32);
     assert!(first.iter().all(|&y| y == 0.0 || (y - kept).abs() < 1e-6));
     let dropped = first.iter().filter(|&&y| y == 0.0).count();

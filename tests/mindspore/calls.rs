@@ -1,5 +1,5 @@
-//! Every op of the recorded networks that computes something is called through here. So a run can be [watched](watched),
-//! each op beside the same op in f64, and [repeated](repeated) in dtypes that were recorded.
+//! Wrapper around every op of the recorded networks that computes something, so that a run can be [watched](watched),
+//! comparing each op with the same op in f64, and [repeated](repeated) in recorded dtypes.
 
 use std::cell::RefCell;
 
@@ -15,31 +15,32 @@ use crate::exact;
 /// One call of an op.
 pub struct Call {
     pub op: Op,
-    /// Dtypes of the inputs as the network hands them over.
+    /// Dtypes of the inputs as passed by the network.
     pub arriving: Vec<DType>,
-    /// As the kernel saw them, after casts.
+    /// Dtypes seen by the kernel, after casts.
     pub inside: Vec<DType>,
-    /// Dtype of what the network gets back.
+    /// Dtype of the result returned to the network.
     pub returned: DType,
-    /// How the result is too far from the exact one, if it is.
+    /// Description of an excessive distance from the exact result, if any.
     pub too_far: Option<String>,
 }
 
-/// How the ops of a run are repeated.
+/// Instructions for repeating the ops of a run.
 #[derive(Clone)]
 pub struct Script {
-    /// The dtype each op computes in, in order; an op with none is left out and hands on its first input.
+    /// Dtype that each op computes in, in order; an op with none is skipped and returns its first input.
     pub inside: Vec<Option<DType>>,
-    /// The dtype that each split moves elements in, in order. One that is lowered by itself rounds what it is given.
+    /// Dtype in which each split moves elements, in order. One that is lowered by itself rounds its input.
     pub splits: Vec<DType>,
-    /// Whether kernels that round after every step there do so here.
+    /// `true` when kernels that round after every step there do so here.
     pub stepwise: bool,
-    /// Draws the last digits of f32 results, which differ by the order of sums and by approximations.
+    /// Seed for the last digits of f32 results, which vary with the order of sums and with approximations.
     pub digits: Option<u64>,
 }
 
-/// How far an f32 function of MindSpore was met to be off, of the largest magnitude: its sigmoid. The order of a sum of `n`
-/// terms can move it by `n / 2^24` of its largest magnitude; the sums of the networks that differ have up to 12 terms.
+/// Largest observed error of an f32 function of MindSpore, relative to the largest magnitude: its sigmoid. The order of
+/// a sum of `n` terms can move it by `n / 2^24` of its largest magnitude; the sums of the networks that differ have up
+/// to 12 terms.
 const F32_ERROR: f64 = 7e-7;
 
 enum Mode {
@@ -53,7 +54,7 @@ thread_local! {
     static MODE: RefCell<Mode> = const { RefCell::new(Mode::Plain) };
 }
 
-/// Puts the plain mode back, also when a run fails or panics.
+/// Guard that restores the plain mode, even if a run fails or panics.
 struct Restore;
 
 impl Drop for Restore {
@@ -62,7 +63,7 @@ impl Drop for Restore {
     }
 }
 
-/// Runs `f` and tells every call, each held against the exact result.
+/// Runs `f` and returns every call, each compared with the exact result.
 pub fn watched<R>(f: impl FnOnce() -> R) -> (R, Vec<Call>) {
     let _restore = Restore;
     MODE.set(Mode::Watched(vec![]));
@@ -73,15 +74,15 @@ pub fn watched<R>(f: impl FnOnce() -> R) -> (R, Vec<Call>) {
     }
 }
 
-/// Runs `f` with every op as the script has it.
+/// Runs `f` with every op as specified by the script.
 pub fn repeated<R>(script: &Script, f: impl FnOnce() -> R) -> R {
     let _restore = Restore;
     MODE.set(Mode::Repeated { script: script.clone(), at: 0, split: 0 });
     f()
 }
 
-/// Runs `f` as a graph that leaves out roundings between ops, drawn at random: in a low region, an op rounds its
-/// parameters, and its first input and its result or not.
+/// Runs `f` as a graph that omits roundings between ops, drawn at random: in a low region, an op always rounds its
+/// parameters, and randomly its first input and its result.
 pub fn merged<R>(seed: u64, f: impl FnOnce() -> R) -> R {
     let _restore = Restore;
     MODE.set(Mode::Merged(Box::new(Rng::seed(seed))));
@@ -97,7 +98,7 @@ pub fn op<const N: usize>(inputs: [&Tensor; N], op: impl Fn([&Tensor; N]) -> Res
     in_steps(inputs, &op, |_, inputs| op(inputs))
 }
 
-/// Calls an op whose low kernel in MindSpore takes these steps, rounding after each.
+/// Calls an op whose low-precision kernel in MindSpore takes these steps, rounding after each.
 pub fn in_steps<const N: usize>(
     inputs: [&Tensor; N],
     op: impl Fn([&Tensor; N]) -> Result<Tensor>,
@@ -134,7 +135,7 @@ pub fn in_steps<const N: usize>(
             let y = y?;
             let event = events.iter().rfind(|event| event.op != Op::Cast).expect("an op ran").clone();
             let too_far = exact::too_far(&event, inputs, &op, &y)?;
-            // A number takes the dtype of the tensor beside it.
+            // A number takes the dtype of the tensor it is combined with.
             let mut arriving: Vec<DType> = inputs.iter().map(|x| x.dtype()).collect();
             arriving.resize(event.inputs.len(), arriving[0]);
             let call = Call { op: event.op, arriving, inside: event.inputs, returned: y.dtype(), too_far };
@@ -173,13 +174,13 @@ pub fn in_steps<const N: usize>(
     }
 }
 
-/// Calls an op that only moves elements. It computes nothing, so a script has no say in it.
+/// Calls an op that only moves elements. It computes nothing, so a script does not affect it.
 pub fn place<R>(x: &Tensor, op: impl Fn(&Tensor) -> Result<R>) -> Result<R> {
     let _off = is_repeated().then(|| precision::enter(Frame::Off));
     op(x)
 }
 
-/// Splits into `n` pieces along the second axis, in the dtype that was recorded for it.
+/// Splits into `n` pieces along the second axis, in the dtype recorded for it.
 pub fn chunks(x: &Tensor, n: usize) -> Result<Vec<Tensor>> {
     let recorded = MODE.with_borrow_mut(|mode| match mode {
         Mode::Repeated { script, split, .. } => {
@@ -192,7 +193,7 @@ pub fn chunks(x: &Tensor, n: usize) -> Result<Vec<Tensor>> {
     place(rounded.as_ref().unwrap_or(x), |x| x.chunk(n, 1))
 }
 
-/// An f32 result with other last digits.
+/// Returns an f32 result with other last digits.
 fn redrawn(y: &Tensor, seed: u64) -> Result<Tensor> {
     if y.dtype() != DType::F32 {
         return Ok(y.clone());

@@ -1,4 +1,4 @@
-//! One recorded case, run here: the network built, its recorded values set, lowered, called and traced.
+//! A recorded case, run here: the network is built, gets its recorded values, and is lowered, called and traced.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{
     networks::{Kit, build},
 };
 
-/// A case of the file, as it went in one mode.
+/// A case of the file, in one mode.
 pub struct Case<'a> {
     pub name: &'a str,
     pub net: &'a Net,
@@ -26,34 +26,34 @@ pub struct Case<'a> {
     pub low: DType,
 }
 
-/// What the network did here.
+/// Results of the network here.
 pub struct Ours {
     pub plan: Plan,
-    /// The names of the parameters, once the network is lowered.
+    /// Names of the parameters, once the network is lowered.
     pub param_names: Vec<String>,
     pub outputs: Result<Vec<Tensor>>,
     pub trace: Trace,
 }
 
-/// What a lowering comes down to.
+/// Effect of a lowering.
 pub enum Effect {
     /// Nothing is lowered.
     Nothing,
-    /// What is on this list is lowered: O1 and a white list.
+    /// The cells on this list are lowered: O1 and a white list.
     Listed(Lists),
-    /// All is lowered but what is on this list: O2, O3 and a black list.
+    /// Everything but the cells on this list is lowered: O2, O3 and a black list.
     AllBut(Lists),
     /// Every op is treated by its list: level auto.
     EachOp(Lists),
 }
 
 impl Case<'_> {
-    /// What was recorded of the call in this mode.
+    /// Returns the recording of the call in this mode.
     pub fn recorded_run(&self) -> Option<&Run> {
         self.record.run(self.mode)
     }
 
-    /// The lowering that is in force at the end: of two, the second.
+    /// Returns the effective lowering: of two, the second.
     pub fn in_force(&self) -> Lowering {
         match &self.lowering {
             Lowering::Twice(_, last) => Lowering::Level(*last),
@@ -74,32 +74,32 @@ impl Case<'_> {
         }
     }
 
-    /// The original cell at a path.
+    /// Returns the original cell at a path.
     pub fn original(&self, path: &str) -> Option<&CellRow> {
         self.net.original_cells.iter().find(|row| row.path == path)
     }
 
-    /// The path under which MindSpore's log shows a cell: of a shared one, the first.
+    /// Returns the path under which MindSpore's log shows a cell: the first one of a shared cell.
     pub fn first_path(&self, path: &str) -> String {
         self.original(path).and_then(|row| row.same_object_as.clone()).unwrap_or_else(|| path.into())
     }
 
-    /// The original cells at a path and above it, the root first.
+    /// Iterates over the original cells at a path and above it, the root first.
     pub fn around(&self, path: &str) -> impl Iterator<Item = &CellRow> {
         let holds = move |outer: &str| outer.is_empty() || path == outer || path.starts_with(&format!("{outer}."));
         self.net.original_cells.iter().filter(move |row| holds(&row.path))
     }
 
-    /// The tensors the network is called with; keyword arguments come last.
+    /// Returns the tensors the network is called with; keyword arguments come last.
     pub fn inputs(&self) -> Vec<Tensor> {
         let given = self.net.inputs.iter().chain(self.net.kwargs.values());
         given.flat_map(|value| value.leaves()).map(|array| array.tensor()).collect()
     }
 
-    /// Builds, lowers and runs.
+    /// Builds, lowers and runs the network.
     ///
     /// # Errors
-    /// Why the case is not understood, or what lowering reported.
+    /// When the case is not recognized, and the errors of lowering.
     pub fn run(&self, kit: Kit) -> Result<Ours> {
         self.run_as(kit, &self.lowering)
     }
@@ -112,7 +112,7 @@ impl Case<'_> {
         Ok(Ours { plan, param_names, outputs, trace })
     }
 
-    /// The network with the recorded parameters: every one is set, and every other is tied to one that is.
+    /// Returns the network with the recorded parameters: each is either set, or tied to one that is.
     pub fn network(&self, kit: Kit) -> Result<Child> {
         let net = build(self.name, kit).ok_or_else(|| Error::path(format!("no network is called `{}`", self.name)))?;
         let params: BTreeMap<String, Param> = net.named_params().into_iter().collect();
@@ -132,7 +132,7 @@ impl Case<'_> {
     }
 }
 
-/// What the library calls a parameter of MindSpore, where the network has no parameter of MindSpore's name.
+/// Returns the library's name for a parameter of MindSpore, if the network does not use MindSpore's.
 fn name_here(name: &str, params: &BTreeMap<String, Param>) -> String {
     if params.contains_key(name) {
         return name.into();
@@ -148,7 +148,7 @@ fn name_here(name: &str, params: &BTreeMap<String, Param>) -> String {
     precast::cell::join(cell.trim_end_matches(".bn2d"), leaf)
 }
 
-/// A policy with MindSpore's own lists.
+/// Returns a policy with MindSpore's own lists.
 ///
 /// # Errors
 /// As [`Policy::from_pack`].
@@ -170,7 +170,7 @@ fn lower(net: &mut Child, lowering: &Lowering, low: DType, kit: Kit) -> Result<P
     Ok(applied.plan)
 }
 
-/// A custom list, white or black, as the file writes it: classes of cells, and ops as `ops.MatMul`.
+/// Parses a custom list, white or black, as in the file: classes of cells, and ops as `ops.MatMul`.
 fn list(names: &[String], white: bool, kit: Kit) -> Result<Lists> {
     names.iter().try_fold(Lists::new(), |lists, name| {
         let kind = if kit == Kit::Library && name == "SequentialCell" { "Sequential" } else { name };

@@ -1,27 +1,26 @@
-//! What stands in the recording against what ran here.
+//! Comparison of the recording with the run here.
 //!
 //! The correspondence:
-//! - a cell's flag (`to_float`) is the dtype of its region here; a cell without flag has none, or runs under op lists
-//!   (O1), or, being white-listed, is one low region that returns f32. `_OutputTo16(t)` and `_OutputTo32` around a cell
-//!   are the outward cast of its adapter; the same wrapper twice casts once. A flag that the user set has no wrapper in
-//!   MindSpore (the next op casts), so at such a cell only the flag is compared.
+//! - a cell's flag (`to_float`) is the dtype of its region here; a cell without a flag has none, or runs under op lists
+//!   (O1), or, if white-listed, is one low region that returns f32. `_OutputTo16(t)` and `_OutputTo32` around a cell
+//!   are the outward cast of its adapter; the same wrapper twice casts once. A flag set by the user has no wrapper in
+//!   MindSpore (the next op casts), so for such a cell only the flag is compared.
 //! - an op is compared by path, name, the dtype it computed in and the dtype it returned, in order. `Cast` and `typeof`
 //!   compute nothing; a `MatMul` with `transpose_b` is `Transpose`, `MatMul` here; a `Split` is one op for each piece
-//!   here; of several outputs the first is compared, and of an integer result nothing is said on the dtype inside. A
-//!   shared cell goes by its first path. An op that only moves elements may come before the cast in PyNative and after it
-//!   in a graph: the same numbers, so its dtype is not compared.
+//!   here; with several outputs the first is compared, and for an integer result the dtype inside is not. A shared cell
+//!   has its first path. An op that only moves elements may come before the cast in PyNative and after it in a graph:
+//!   the numbers are the same, so its dtype is not compared.
 //! - the names of the cells in a SequentialCell that is itself the root are lost when O1 regenerates it; there, ops are
 //!   compared without paths.
-//! - in a graph, equal ops of a path are merged and the order is another, so the two are compared as sets. `+` is one
-//!   function for the whole graph, and every `Add` is shown in the cell that came to it first: there, its path is not
-//!   compared.
+//! - in a graph, equal ops of a path are merged and reordered, so the two are compared as sets. `+` is one function for
+//!   the whole graph, and every `Add` is shown in the cell that reached it first, so its path is not compared.
 //! - int32 is i64 here.
 //!
-//! PyNative's values are the reference. What was computed in low precision must be the same number, bit for bit. Of what
-//! was computed in f32, sums may be taken in another order and functions approximated by other polynomials (MindSpore's
-//! f32 sigmoid is off by 7e-7): 2 units in the last place for each op that sums or approximates, of the largest magnitude
-//! of the result, at least 1, for a sigmoid's small result comes from larger numbers. The graph's values count only
-//! where there are no others, for a graph leaves out roundings.
+//! PyNative's values are the reference. Numbers computed in low precision must be equal, bit for bit. For those
+//! computed in f32, sums may be taken in another order and functions approximated by other polynomials (MindSpore's f32
+//! sigmoid is off by 7e-7): 2 units in the last place for each op that sums or approximates, relative to the largest
+//! magnitude of the result, at least 1, since a sigmoid's small result comes from larger numbers. The graph's values
+//! count only where there are no others, since a graph omits roundings.
 
 use std::fmt;
 
@@ -32,7 +31,7 @@ use crate::{
     golden::{Array, Mode, OpRow, Raised, Run, dtype},
 };
 
-/// One point in which the two do not agree.
+/// A point of disagreement.
 #[derive(Debug)]
 pub enum Mismatch {
     Cell {
@@ -48,12 +47,12 @@ pub enum Mismatch {
         theirs: Dtypes,
         ours: Dtypes,
     },
-    /// An op that ran in MindSpore only.
+    /// An op that ran only in MindSpore.
     Missing {
         path: String,
         name: String,
     },
-    /// An op that ran here only.
+    /// An op that ran only here.
     Extra {
         path: String,
         op: Op,
@@ -111,7 +110,7 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Every point in which the recording and the run do not agree.
+/// Returns every point in which the recording and the run disagree.
 pub fn compare(case: &Case<'_>, ours: Result<&Ours, Error>) -> Vec<Mismatch> {
     let mut found = Vec::new();
     let ours = match (ours, &case.record.convert_error) {
@@ -149,7 +148,7 @@ pub fn compare(case: &Case<'_>, ours: Result<&Ours, Error>) -> Vec<Mismatch> {
     found
 }
 
-/// Both refuse; the kinds of error that say the same agree.
+/// Compares refusals by both; equivalent kinds of error agree.
 fn other_fault(raised: &Raised, ours: &Error) -> Option<Mismatch> {
     let same: &[ErrorKind] = match raised.kind.as_str() {
         "TypeError" => &[ErrorKind::DType],
@@ -213,7 +212,7 @@ fn compare_cells(case: &Case<'_>, ours: &Ours, found: &mut Vec<Mismatch>) {
     }
 }
 
-/// Whether a cell or one around it is white-listed.
+/// Returns whether a cell or an enclosing one is white-listed.
 pub fn in_white_cell(case: &Case<'_>, path: &str) -> bool {
     match case.effect() {
         Effect::Listed(list) => case.around(path).any(|row| list.cells().contains_key(&row.class)),
@@ -238,19 +237,19 @@ impl Dtypes {
     }
 }
 
-/// Whether an op computes nothing but places.
+/// Returns whether an op only moves elements.
 fn moves(op: Op) -> bool {
     matches!(op, Op::Reshape | Op::Unsqueeze | Op::Squeeze | Op::Flatten)
 }
 
-/// The path under which an op is compared.
+/// Returns the path under which an op is compared.
 fn path_of(case: &Case<'_>, path: &str) -> String {
     let names_lost = matches!(case.effect(), Effect::Listed(_))
         && case.original("").is_some_and(|root| root.class == "SequentialCell");
     if names_lost { String::new() } else { case.first_path(path) }
 }
 
-/// Whether an op computes nothing that depends on the dtype it runs in.
+/// Returns whether an op computes nothing that depends on the dtype it runs in.
 pub fn places(op: Op) -> bool {
     moves(op)
         || matches!(op, Op::Cast | Op::Transpose | Op::Split | Op::Embedding | Op::ArgMax | Op::MaxPool2d | Op::Dropout)
@@ -262,7 +261,7 @@ pub struct OurOp {
     pub dtypes: Dtypes,
 }
 
-/// The recorded ops that compute something or move elements.
+/// Returns the recorded ops that compute something or move elements.
 pub fn their_ops(run: &Run) -> Option<Vec<OpRow>> {
     Some(run.ops()?.into_iter().filter(|row| !matches!(row.name.as_str(), "Cast" | "typeof")).collect())
 }
@@ -283,13 +282,13 @@ pub fn their_dtypes(row: &OpRow) -> Dtypes {
     Dtypes::of(inputs, result)
 }
 
-/// Whether a recorded op and one of ours are the same op in the same cell.
+/// Returns whether a recorded op and one of ours are the same op in the same cell.
 fn same_op(case: &Case<'_>, row: &OpRow, op: &OurOp) -> bool {
     path_of(case, &row.path) == op.path && op.op.names(System::MindSpore).any(|name| name == row.name)
 }
 
-/// Recorded ops and ours, each beside its counterpart: the longest common subsequence, so that one op more or less shows as
-/// that and not as a shift of all after it. A `Split` is one op for each piece here, and stands once.
+/// Aligns recorded ops with ours: the longest common subsequence, so that a missing or extra op appears as such and not
+/// as a shift of all later ones. A `Split`, which is one op for each piece here, appears once.
 pub fn aligned<'a>(
     case: &Case<'_>,
     theirs: &'a [OpRow],
@@ -388,19 +387,19 @@ fn compare_outputs(case: &Case<'_>, theirs: &[&Array], outputs: &[Tensor], ours:
     }
 }
 
-/// The largest difference; NaN agrees with NaN, and infinities of one sign with each other.
+/// Returns the largest difference; NaN agrees with NaN, and infinities of the same sign with each other.
 pub fn largest_difference(theirs: &[f64], ours: &[f64]) -> f64 {
     let same = |(a, b): (&f64, &f64)| a == b || (a.is_nan() && b.is_nan());
     let off = |(a, b): (&f64, &f64)| if same((a, b)) { 0.0 } else { (a - b).abs() };
     theirs.iter().zip(ours).map(off).fold(0.0, |worst: f64, off| if off.is_nan() { off } else { worst.max(off) })
 }
 
-/// The largest magnitude, at least 1.
+/// Returns the largest magnitude, at least 1.
 pub fn magnitude(x: &Tensor) -> f64 {
     x.to_f64().iter().fold(1.0, |m, x| m.max(x.abs()))
 }
 
-/// How far a leaf may be off: nothing where it is low throughout; else by the order of sums and the approximation of
+/// Returns the tolerance of a leaf: none if it is low throughout; else by the order of sums and the approximation of
 /// functions in f32.
 pub fn allowed(theirs: &Tensor, ours: &Ours, low: DType) -> f64 {
     if theirs.cast(low).to_f64() == theirs.to_f64() {

@@ -1,7 +1,6 @@
-//! The differences from MindSpore that are meant, each with the cases it is met in and what it may touch there.
+//! The intentional differences from MindSpore, each with the cases it occurs in and the results it may affect.
 //!
-//! Everything a difference does not touch is still compared. Each has its reason in COMPARE.md and a test of its own in
-//! `on_purpose.rs`.
+//! Everything else is still compared. Each has its reason in COMPARE.md and a test in `on_purpose.rs`.
 
 use precast::{DType, Level, Op, Tensor, catalogue::System};
 
@@ -13,11 +12,11 @@ use crate::{
 };
 
 pub struct Difference {
-    /// As in COMPARE.md.
+    /// Name in COMPARE.md.
     pub name: &'static str,
-    /// Whether a case has what the difference is about.
+    /// Returns whether the difference applies to a case.
     pub met: fn(&Case<'_>) -> bool,
-    /// Whether it explains one disagreement there.
+    /// Returns whether it explains a disagreement.
     pub explains: fn(&Case<'_>, &Mismatch) -> bool,
 }
 
@@ -37,7 +36,8 @@ pub const DIFFERENCES: &[Difference] = &[
         explains: |case, mismatch| match mismatch {
             // An f32 layer in an f16 one: its result is rounded there.
             Mismatch::Value { .. } => has_nested_flags(case) && comes_out(case, mismatch),
-            // At level auto an op on no list takes what comes, and there that is still what the cell before computed in.
+            // At level auto an unlisted op takes its inputs unchanged, which there still have the dtype of the previous
+            // cell.
             Mismatch::Op { path, op, theirs, ours, .. } => {
                 is_unlisted(case, *op)
                     && ours.inside == DType::F32
@@ -62,7 +62,7 @@ pub const DIFFERENCES: &[Difference] = &[
     Difference {
         name: "a second level replaces the first",
         met: |case| matches!(case.lowering, Lowering::Twice(a, b) if a != Level::O0 && b != Level::O0),
-        // That all is as after the second level alone is checked for every such case.
+        // Agreement with the second level alone is checked for every such case.
         explains: |case, mismatch| match mismatch {
             Mismatch::Cell { .. } | Mismatch::Op { .. } => true,
             Mismatch::TheyFail { kind, .. } => kind == "NameError",
@@ -93,7 +93,7 @@ pub const DIFFERENCES: &[Difference] = &[
             Mismatch::Extra { path, .. } => {
                 case.net.original_cells.iter().any(|row| row.same_object_as.as_ref() == Some(path))
             }
-            // The recorded values come out when the op that ran here only is left out.
+            // The recorded values are reproduced when the op that ran only here is skipped.
             _ => comes_out(case, mismatch),
         },
     },
@@ -220,7 +220,7 @@ pub const DIFFERENCES: &[Difference] = &[
     },
 ];
 
-/// The white list of level auto, name by name.
+/// Returns the white list of level auto, name by name.
 fn auto_white_names() -> Vec<String> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/policies/packs/mindspore-2.10.yaml");
     let pack: serde_json::Value = serde_yaml::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
@@ -236,12 +236,12 @@ fn is_alias(row: &CellRow) -> bool {
     row.same_object_as.is_some()
 }
 
-/// The dtype the user asked for at a path.
+/// Returns the dtype requested by the user at a path.
 fn flag(case: &Case<'_>, path: &str) -> Option<DType> {
     case.original(path)?.flag.as_deref().map(dtype)
 }
 
-/// Whether a cell was asked to run in another dtype than the one around it, which was asked, too.
+/// Returns whether a cell was requested to run in another dtype than an enclosing one, also requested.
 fn has_nested_flags(case: &Case<'_>) -> bool {
     let differs = |row: &&CellRow| {
         let outer = parent(&row.path).and_then(|path| case.original(path)).and_then(|outer| outer.flag.as_ref());
@@ -266,12 +266,12 @@ fn root_is_listed(case: &Case<'_>) -> bool {
     case.original("").is_some_and(|root| listed(&root.class))
 }
 
-/// Whether ops go by lists, and this one is on none.
+/// Returns whether ops are treated by lists, and this one is unlisted.
 fn is_unlisted(case: &Case<'_>, op: Op) -> bool {
     matches!(case.effect(), Effect::EachOp(lists) if lists.op(op, case.low).is_none())
 }
 
-/// The cell that ran before an op's own, as recorded.
+/// Returns the cell that ran before the cell of an op, as recorded.
 fn cell_before(case: &Case<'_>, path: &str, op: Op) -> Option<String> {
     let rows = case.recorded_run()?.ops()?;
     let at =
@@ -279,12 +279,12 @@ fn cell_before(case: &Case<'_>, path: &str, op: Op) -> Option<String> {
     rows[..at].iter().rev().map(|row| &row.path).find(|before| *before != path).cloned()
 }
 
-/// The cells that run nothing but other cells.
+/// Returns whether a cell only runs other cells.
 fn is_container(row: &CellRow) -> bool {
     matches!(row.class.as_str(), "SequentialCell" | "CellList")
 }
 
-/// The classes of the recorded networks that inherit from a listed one.
+/// Returns whether a class of the recorded networks inherits from a listed one.
 fn is_subclass(row: &CellRow) -> bool {
     matches!(row.class.as_str(), "MyDense" | "MyBN")
 }
@@ -293,13 +293,13 @@ fn has_subclass(case: &Case<'_>) -> bool {
     case.net.original_cells.iter().any(is_subclass)
 }
 
-/// Whether a white cell of the network computes with Python operators.
+/// Returns whether a white cell of the network computes with Python operators.
 fn calls_operators(case: &Case<'_>) -> bool {
     let operators = ["RNNCell", "GRUCell", "LSTMCell"];
     case.net.original_cells.iter().any(|row| operators.contains(&row.class.as_str()) && in_white_cell(case, &row.path))
 }
 
-/// Whether an input reaches an f32 island, or the result, without an op in between.
+/// Returns whether an input reaches an f32 island, or the result, without an op in between.
 fn reads_raw_input(case: &Case<'_>) -> bool {
     let Some(run) = &case.record.pynative else { return false };
     let wide = |arriving: &[String]| arriving.iter().any(|code| code == "f32");
@@ -311,17 +311,17 @@ fn reads_raw_input(case: &Case<'_>) -> bool {
     to_an_island || returned
 }
 
-/// A value that comes out as recorded when every op runs in its recorded dtype, which is not always ours.
+/// Returns whether a value is reproduced when every op runs in its recorded dtype, which is not always ours.
 fn comes_out(case: &Case<'_>, mismatch: &Mismatch) -> bool {
     matches!(mismatch, Mismatch::Value { leaf, .. } if reproduces(case, *leaf).is_some())
 }
 
-/// A value that comes out as recorded in this way and not in a simpler one.
+/// Returns whether a value is reproduced in this way and not in a simpler one.
 fn comes_out_by(how: How, case: &Case<'_>, mismatch: &Mismatch) -> bool {
     matches!(mismatch, Mismatch::Value { leaf, .. } if reproduces(case, *leaf) == Some(how))
 }
 
-/// MindSpore's refusal to multiply matrices of different dtypes.
+/// Returns whether this is MindSpore's refusal to multiply matrices of different dtypes.
 fn is_mixed_dtypes(mismatch: &Mismatch) -> bool {
     let refusal = |message: &str| message.contains("should be same") || message.contains("must be same");
     matches!(mismatch, Mismatch::TheyFail { message, .. } if refusal(message))

@@ -1,6 +1,6 @@
-//! How far an op's result may be from the exact one.
+//! Tolerance of an op's result relative to the exact one.
 //!
-//! The exact result is that of the same op in f64, on the inputs as the kernel saw them. A kernel computes in f32 and
+//! The exact result is that of the same op in f64, on the inputs as seen by the kernel. A kernel computes in f32 and
 //! rounds once, so its result may be off by half a unit in the last place of the dtype it returns, and by the error of
 //! f32: for a sum of `n` terms `n / 2^24` of the sum of their magnitudes, for an approximated function 4 units.
 
@@ -10,12 +10,12 @@ use precast::{
     precision::{self, Frame},
 };
 
-/// Whether an f32 result is the one nearest to the exact one.
+/// Returns whether an f32 result is the one nearest to the exact one.
 pub fn rounds_once(op: Op) -> bool {
     matches!(op, Op::Add | Op::Sub | Op::Mul | Op::BiasAdd | Op::Abs | Op::Relu | Op::Prelu | Op::Neg | Op::Sqrt)
 }
 
-/// How many terms a sum of the op has; of a function, how many units it may be off.
+/// Returns the number of terms in a sum of the op, or the error of a function in units.
 fn terms(op: Op, inputs: &[&Tensor]) -> usize {
     let [first, ref others @ ..] = *inputs else { return 0 };
     let weight = |axis: usize| others.first().map_or(1, |w| w.len() / w.shape()[axis].max(1));
@@ -50,7 +50,7 @@ fn is_sum(op: Op) -> bool {
     )
 }
 
-/// One unit in the last place at a number.
+/// Returns one unit in the last place at a number.
 pub fn unit(dtype: DType, x: f64) -> f64 {
     let smallest_normal = if dtype == DType::F16 { -14 } else { -126 };
     let exponent = if x == 0.0 { smallest_normal } else { (x.abs().log2().floor() as i32).max(smallest_normal) };
@@ -61,7 +61,7 @@ fn largest(y: &Tensor) -> f64 {
     y.to_f64().iter().fold(0.0, |m: f64, y| m.max(y.abs()))
 }
 
-/// Says where a result is further from the exact one than it may be.
+/// Describes where a result exceeds its tolerance.
 pub fn too_far<const N: usize>(
     event: &Event,
     inputs: [&Tensor; N],

@@ -1,4 +1,4 @@
-//! What MindSpore did, as it was recorded: `mindspore/golden.json`.
+//! MindSpore's recorded behaviour: `mindspore/golden.json`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub struct Golden {
     pub nets: BTreeMap<String, Net>,
 }
 
-/// One network: what it was given, and what it did in each case.
+/// One network: its inputs, and its results in each case.
 #[derive(Deserialize)]
 pub struct Net {
     pub params: BTreeMap<String, Array>,
@@ -24,7 +24,7 @@ pub struct Net {
     pub cases: BTreeMap<String, Record>,
 }
 
-/// A result or an input: a tensor, a list of them, or a value of Python's, of which the type is told.
+/// A result or an input: a tensor, a list of them, or a Python value, recorded by its type.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -40,7 +40,7 @@ pub struct Array {
     data: Vec<Number>,
 }
 
-/// A number of 9 significant digits, or the name of one that JSON cannot write.
+/// A number of 9 significant digits, or the name of one that JSON cannot represent.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Number {
@@ -48,7 +48,7 @@ enum Number {
     Named(String),
 }
 
-/// What was recorded of one way to lower a network. COMPARE.md names what is not read.
+/// The recording of one lowering of a network. COMPARE.md names the parts that are not read.
 #[derive(Default, Deserialize)]
 pub struct Record {
     pub convert_error: Option<Raised>,
@@ -56,9 +56,9 @@ pub struct Record {
     pub cells: Vec<CellRow>,
     #[serde(default)]
     pub param_dtypes: Vec<String>,
-    /// Written down for networks with less than 12 parameters.
+    /// Recorded for networks with less than 12 parameters.
     pub param_names: Option<Vec<String>>,
-    /// The level that the network remembers, which is empty after O0 and after custom lists.
+    /// Level remembered by the network, which is empty after O0 and after custom lists.
     #[serde(rename = "_amp_level")]
     pub level: Option<String>,
     pub pynative: Option<Run>,
@@ -83,7 +83,7 @@ pub struct CellRow {
     pub same_object_as: Option<String>,
 }
 
-/// The two ways in which MindSpore runs a network.
+/// MindSpore's two execution modes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
     /// Op by op.
@@ -102,40 +102,40 @@ pub struct Run {
     ops: Option<Vec<Vec<serde_json::Value>>>,
 }
 
-/// One call of a cell: its path, and the dtypes that arrived and left.
+/// One call of a cell: its path, and the dtypes of its inputs and outputs.
 pub struct CellCall<'a> {
     pub path: String,
-    /// Whether it is a wrapper around the cell of this path.
+    /// `true` for a wrapper around the cell of this path.
     pub wrapper: bool,
     pub arriving: &'a [String],
     pub results: Option<&'a [String]>,
 }
 
-/// One op that ran: where, which, its dtypes.
+/// One op that ran: its path, name and dtypes.
 pub struct OpRow {
     pub path: String,
     pub name: String,
     pub inputs: Vec<String>,
     pub outputs: Vec<String>,
-    /// The inputs are listed before the implicit cast; the output dtype tells what was computed in.
+    /// `true` when the inputs are listed before the implicit cast; the output dtype reveals that of the computation.
     pub before_cast: bool,
 }
 
 impl Golden {
-    /// The file, unless the folder has none.
+    /// Reads the file, if the folder has it.
     pub fn read() -> Option<Golden> {
         let json = crate::common::golden("mindspore/golden.json")?;
         Some(serde_json::from_value(json).unwrap_or_else(|e| panic!("mindspore/golden.json: {e}")))
     }
 
-    /// Recurrent cells of several sizes, which were recorded later.
+    /// Reads the recurrent cells of several sizes, which were recorded later.
     pub fn recurrent() -> Golden {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens-extra/mindspore/recurrent.json");
         serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap_or_else(|e| panic!("{file}: {e}"))
     }
 }
 
-/// The dtype of a code in the file; MindSpore's int32 is i64 here.
+/// Returns the dtype of a code in the file; MindSpore's int32 is i64 here.
 pub fn dtype(code: &str) -> DType {
     match code {
         "f64" => DType::F64,
@@ -149,7 +149,7 @@ pub fn dtype(code: &str) -> DType {
 }
 
 impl Array {
-    /// The numbers.
+    /// Returns the numbers.
     pub fn numbers(&self) -> Vec<f64> {
         let number = |x: &Number| match x {
             Number::Finite(x) => *x,
@@ -158,14 +158,14 @@ impl Array {
         self.data.iter().map(number).collect()
     }
 
-    /// As a tensor of the recorded dtype: the printed digits determine every f32 and f16 number.
+    /// Returns a tensor of the recorded dtype: the printed digits determine every f32 and f16 number.
     pub fn tensor(&self) -> Tensor {
         Tensor::from_f64(&self.numbers(), &self.shape, dtype(&self.dtype)).expect("the shape fits the data")
     }
 }
 
 impl Value {
-    /// The tensors in order.
+    /// Returns the tensors in order.
     pub fn leaves(&self) -> Vec<&Array> {
         match self {
             Value::Tensor(array) => vec![array],
@@ -174,7 +174,7 @@ impl Value {
         }
     }
 
-    /// How the tensors are nested: `(_ (_ _))`.
+    /// Formats the nesting of the tensors: `(_ (_ _))`.
     pub fn nesting(&self) -> String {
         match self {
             Value::Tensor(_) => "_".into(),
@@ -185,7 +185,7 @@ impl Value {
 }
 
 impl Run {
-    /// The ops in order, where they were recorded.
+    /// Returns the ops in order, if recorded.
     pub fn ops(&self) -> Option<Vec<OpRow>> {
         let strings = |v: &serde_json::Value| -> Vec<String> {
             serde_json::from_value(v.clone()).unwrap_or_else(|e| panic!("an op row is not understood: {e}: {v}"))
@@ -203,7 +203,7 @@ impl Run {
         Some(self.ops.as_ref()?.iter().map(row).collect())
     }
 
-    /// The cells called, in order.
+    /// Iterates over the called cells, in order.
     pub fn calls(&self) -> impl Iterator<Item = CellCall<'_>> {
         self.cells.iter().map(|(path, arriving, results)| CellCall {
             path: path_of(path),
@@ -214,7 +214,7 @@ impl Run {
     }
 }
 
-/// The path of a cell here: the root's is empty, and a wrapper is no cell of its own.
+/// Returns the path of a cell here: the root's is empty, and a wrapper has no path of its own.
 fn path_of(recorded: &str) -> String {
     let path = recorded.split(':').next().unwrap_or_default();
     let parts = path.split('.').filter(|part| !matches!(*part, "<root>" | "_backbone"));
@@ -222,7 +222,7 @@ fn path_of(recorded: &str) -> String {
 }
 
 impl Record {
-    /// The call that was recorded in a mode.
+    /// Returns the call recorded in a mode.
     pub fn run(&self, mode: Mode) -> Option<&Run> {
         match mode {
             Mode::PyNative => self.pynative.as_ref(),
@@ -230,8 +230,8 @@ impl Record {
         }
     }
 
-    /// The mode to compare with, and a second one if both were recorded. Where lowering failed there is none, and either
-    /// will do.
+    /// Returns the mode to compare with, and a second one if both were recorded. If lowering failed there is none, and
+    /// either will do.
     pub fn modes(&self) -> (Mode, Option<Mode>) {
         match (&self.pynative, &self.graph) {
             (Some(_), Some(_)) => (Mode::PyNative, Some(Mode::Graph)),
@@ -240,8 +240,8 @@ impl Record {
         }
     }
 
-    /// The cells with wrappers folded into the cell they wrap. A level on top of another turns the first one's wrappers
-    /// into cells with the wrapped cell as `_backbone`.
+    /// Returns the cells with wrappers folded into the cell they wrap. A level on top of another turns the first one's
+    /// wrappers into cells with the wrapped cell as `_backbone`.
     pub fn seats(&self) -> Vec<CellRow> {
         let mut outer: Vec<String> = Vec::new();
         let mut seats = Vec::new();
@@ -259,7 +259,7 @@ impl Record {
     }
 }
 
-/// How a network was lowered: the name of a case, `O2/f16`, `custom_white[Dense]/f16` or `twice[O1,O2]/f16`.
+/// Lowering of a network, parsed from the name of a case: `O2/f16`, `custom_white[Dense]/f16` or `twice[O1,O2]/f16`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Lowering {
     Level(Level),
@@ -268,7 +268,7 @@ pub enum Lowering {
     Twice(Level, Level),
 }
 
-/// Reads the name of a case; `None` when it is not understood.
+/// Parses the name of a case; `None` if it is not recognized.
 pub fn lowering(case: &str) -> Option<(Lowering, DType)> {
     let (what, low) = case.rsplit_once('/')?;
     let low = match low {

@@ -1,5 +1,5 @@
-//! Cases that were not recorded, with MindSpore's numbers worked out by plain loops: a transposed convolution and a group
-//! norm at level auto. The reader must explain them by name.
+//! Unrecorded cases, with MindSpore's numbers computed by plain loops: a transposed convolution and a group norm at
+//! level auto. The reader must explain them by name.
 
 use precast::{DType, Tensor};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ fn numbers(net: &Net, name: &str) -> Vec<f64> {
     net.params[name].tensor().to_f64()
 }
 
-/// What level auto would have been recorded as: no cell is wrapped.
+/// Makes the recording expected at level auto: no cell is wrapped.
 fn record(net: &Net, shape: &[usize], out: Vec<f64>, cells: Value, ops: Value) -> Record {
     let rows: Vec<Value> =
         net.original_cells.iter().map(|row| json!({"path": row.path, "class": row.class, "flag": null})).collect();
@@ -36,7 +36,7 @@ fn explained_by(name: &str, net: &Net, record: &Record, difference: &str) {
     }
 }
 
-/// The convolution runs in f16, the norm in f32 on parameters that were rounded to f16.
+/// The convolution runs in f16, the norm in f32 on parameters rounded to f16.
 #[test]
 fn a_group_norm_at_level_auto() {
     let Some(mut golden) = Golden::read() else { return };
@@ -70,7 +70,7 @@ fn a_group_norm_at_level_auto() {
     explained_by("groupnorm", &net, &record, "a norm reads its parameters as they are");
 }
 
-/// The 1-d layer calls an op that is on no list and stays f32; the 2-d layer runs in f16, its bias in f32.
+/// The 1-d layer calls an unlisted op and stays f32; the 2-d layer runs in f16, its bias in f32.
 #[test]
 fn transposed_convolutions_at_level_auto() {
     let Some(mut golden) = Golden::read() else { return };

@@ -1,5 +1,5 @@
-//! What was recorded besides networks: the lists, the errors of arguments and the order in which they are looked at, and
-//! how cells are lowered for training.
+//! Recordings other than networks: the lists, the errors of arguments and the order of their checks, and the lowering
+//! of cells for training.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::{
     tally::Tally,
 };
 
-/// Recordings of loss scalers, by name. They have a summary of their own, in tests/scalers/mindspore.rs.
+/// Recordings of loss scalers, by name. They have a separate summary in tests/scalers/mindspore.rs.
 const SCALERS: &[&str] = &[
     "DynamicLossScaleManager_traces",
     "DynamicLossScaleUpdateCell_traces",
@@ -34,7 +34,7 @@ const SCALERS: &[&str] = &[
     "unscale_with_None",
 ];
 
-/// Whether a call makes a loss scaler or a manager, which tests/scalers/mindspore.rs does, too.
+/// Returns whether a call makes a loss scaler or a manager, which tests/scalers/mindspore.rs covers, too.
 fn makes_a_scaler(call: &str) -> bool {
     call.contains("LossScale") && !call.starts_with("build_")
 }
@@ -59,7 +59,8 @@ fn names(list: &Value) -> Vec<&str> {
     list.as_array().into_iter().flatten().map(|name| name.as_str().expect("a name")).collect()
 }
 
-/// Every entry of every list is one case; and an op is on a list of ours only where one of its names is on MindSpore's.
+/// Judges every entry of every list as one case, and checks that an op is on one of our lists only if one of its names
+/// is on MindSpore's.
 fn lists(recorded: &Value, tally: &mut Tally) {
     let pack = Pack::named("mindspore-2.10").expect("a shipped pack");
     let [o1, o2, auto] = [Level::O1, Level::O2, Level::Auto].map(|level| pack.lists(level).expect("lists"));
@@ -120,15 +121,15 @@ fn lists(recorded: &Value, tally: &mut Tally) {
     }
 }
 
-/// What a call of MindSpore's is here.
+/// Counterpart here of a call in MindSpore.
 enum Here {
-    /// A call: whether it works, or the kind of its error.
+    /// A call: success, or the kind of its error.
     Call(Result<(), ErrorKind>),
-    /// Nothing that could be compared, and why. MindSpore refuses the call.
+    /// Nothing comparable, with the reason. MindSpore refuses the call.
     Nothing(&'static str),
 }
 
-// Why a call that MindSpore refuses cannot be written here.
+// Reasons why a call refused by MindSpore cannot be written here.
 const NO_NETWORK: &str = "what is lowered is a network, by its type";
 const NO_LEVEL: &str = "a level is a word or a `Level`, by its type";
 const NO_DTYPE: &str = "a dtype is a `DType`, by its type";
@@ -137,7 +138,7 @@ const ONE_LIST: &str = "there is exactly one list, white or black, by its type";
 const NO_OPTION: &str = "options are fields, each of its own type";
 const NO_BOOST: &str = "there is no boost level";
 
-/// The differences on purpose among calls that MindSpore refuses and we take: what its message says, and the name in
+/// The intentional differences among calls that MindSpore refuses and we accept: text of its message, and the name in
 /// COMPARE.md.
 const TAKEN: &[(&str, &str)] = &[
     (
@@ -168,7 +169,7 @@ fn errors(recorded: &Value, tally: &mut Tally) {
             }
             Some(Here::Call(ours)) => ours,
         };
-        // What Python tells by the type of an exception is told by a kind here; both are about a value that does not fit.
+        // The type of an exception in Python corresponds to a kind of error here; both are about an unsuitable value.
         let same = match (theirs, &ours) {
             (None, Ok(())) => true,
             (Some("ValueError"), Err(kind)) => {
@@ -181,7 +182,7 @@ fn errors(recorded: &Value, tally: &mut Tally) {
                 };
                 *kind == about
             }
-            // A list that holds what it cannot hold is a type there, because classes are.
+            // A wrong element in a list is a type error there, because classes are types.
             (Some("TypeError"), Err(kind)) => *kind == ErrorKind::List,
             _ => false,
         };
@@ -198,7 +199,7 @@ fn said<T>(result: precast::Result<T>) -> Option<Here> {
     Some(Here::Call(result.map(drop).map_err(|error| error.kind())))
 }
 
-/// A dtype as a call names it; int32 and int8 are i64 here.
+/// Parses a dtype in a call; int32 and int8 are i64 here.
 fn dtype(name: &str) -> Option<DType> {
     Some(match name.to_lowercase().as_str() {
         "float16" => DType::F16,
@@ -210,7 +211,7 @@ fn dtype(name: &str) -> Option<DType> {
     })
 }
 
-/// The call of ours that a recorded one is.
+/// Returns our counterpart of a recorded call.
 fn here(call: &str) -> Option<Here> {
     let (function, arguments) = call.split_once('(')?;
     let arguments = arguments.strip_suffix(')');
@@ -227,7 +228,7 @@ fn here(call: &str) -> Option<Here> {
     }
 }
 
-/// `auto_mixed_precision(network, level, dtype)`.
+/// Runs `auto_mixed_precision(network, level, dtype)`.
 fn auto(arguments: &[&str]) -> Option<Here> {
     let (network, level, low) = match *arguments {
         [network] => (network, "\"O0\"", "float16"),
@@ -248,7 +249,7 @@ fn auto(arguments: &[&str]) -> Option<Here> {
             let mut net = build("mlp_bn1d", Kit::Library)?;
             said(Policy::new(level, dtype(low)?).and_then(|policy| policy.apply(&mut net)))
         }
-        // A region of code is what a wrapped function is there.
+        // A wrapped function there corresponds to a region here.
         ("fn" | "lambda", "auto") => {
             let region = precast::Autocast::new("mindspore-2.10").ok()?.op_level("auto").dtype(dtype(low)?);
             said(precast::autocast(region, || Ok(Tensor::ones(&[1], DType::F32))))
@@ -260,7 +261,7 @@ fn auto(arguments: &[&str]) -> Option<Here> {
     }
 }
 
-/// `custom_mixed_precision(network, white_list=.., black_list=.., dtype=..)`.
+/// Runs `custom_mixed_precision(network, white_list=.., black_list=.., dtype=..)`.
 fn custom(call: &str) -> Option<Here> {
     use Here::Nothing;
     let lower = |list, dtype| {
@@ -278,7 +279,7 @@ fn custom(call: &str) -> Option<Here> {
         "custom(cell, black=[Dense])" => lower(black("Dense"), DType::F16),
         "custom(cell, both None/[])" => lower(Custom::Black(Lists::new()), DType::F16),
         "custom(cell, white=[Dense], dtype=float32)" => lower(white("Dense"), DType::F32),
-        // A list that is none, and a dtype that is none: the dtype is looked at first.
+        // An invalid list and an invalid dtype: the dtype is checked first.
         "custom(cell, bad list, bad dtype)" => lower(black_op(), DType::I64),
         "custom(5)" | "custom(5, both)" | "custom(fn, white=[])" => Some(Nothing(NO_NETWORK)),
         "custom(cell)" | "custom(cell, both)" | "custom(cell, both, bad dtype)" | "custom(cell,[Dense]) positional" => {
@@ -303,7 +304,7 @@ fn to_float(argument: &str) -> Option<Here> {
     said(build("mlp_bn1d", Kit::Library)?.to_float(dtype))
 }
 
-/// What `loss_scale_manager` may be.
+/// Parses a `loss_scale_manager` argument.
 fn manager(argument: &str) -> Option<LossScaleSpec> {
     Some(match argument {
         "None" => LossScaleSpec::None,
@@ -348,8 +349,8 @@ fn a_network_is_trained_in_either_low_dtype() {
     }
 }
 
-/// How `build_train_network` lowers a network before it wraps it for training: the flags and wrappers of its cells. The
-/// root's `_OutputTo32` is not there; the loss casts instead.
+/// Judges the lowering by `build_train_network` before it wraps a network for training: the flags and wrappers of its
+/// cells. The root's `_OutputTo32` is absent; the loss casts instead.
 fn structures(recorded: &Value, tally: &mut Tally) {
     for (arguments, structure) in recorded.as_object().into_iter().flatten() {
         let case = format!("build_train_network_structure_mlp {arguments}");

@@ -6,12 +6,12 @@ use crate::calls::{op, place};
 use crate::steps;
 use crate::unfused::{self, Same, param};
 
-/// Which layers a network is built from.
+/// Kit of layers of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kit {
-    /// MindSpore's, op by op.
+    /// MindSpore's layers, op by op.
     Unfused,
-    /// The library's own, product and bias with one rounding.
+    /// The library's own layers, product and bias with one rounding.
     Library,
 }
 
@@ -21,7 +21,7 @@ fn rng() -> Rng {
     Rng::seed(0)
 }
 
-/// A cell at several places: the clones share its parameters.
+/// Puts a cell at several places: the clones share its parameters.
 fn places<C: Cell + Clone, const N: usize>(cell: C) -> [Child; N] {
     let child = Child::new(cell);
     std::array::from_fn(|_| child.clone().erase())
@@ -34,7 +34,7 @@ impl Kit {
         only
     }
 
-    /// One layer at `N` places.
+    /// Makes one layer at `N` places.
     fn tied_dense<const N: usize>(self, inputs: usize, outputs: usize) -> [Child; N] {
         match self {
             Unfused => places(unfused::Dense::new(inputs, outputs)),
@@ -42,7 +42,7 @@ impl Kit {
         }
     }
 
-    /// A 2-d convolution without bias.
+    /// Makes a 2-d convolution without bias.
     fn conv2d(self, inputs: usize, outputs: usize, kernel: usize, same: bool) -> Child {
         match self {
             Unfused => unfused::Conv2dBare { weight: param(&[outputs, inputs, kernel, kernel]), same }.into(),
@@ -71,7 +71,7 @@ impl Kit {
         }
     }
 
-    /// Without bias.
+    /// Makes a 1-d transposed convolution without bias.
     fn conv1d_transpose(self, inputs: usize, outputs: usize, kernel: usize) -> Child {
         match self {
             Unfused => unfused::Conv1dTranspose { weight: param(&[inputs, outputs, 1, kernel]) }.into(),
@@ -96,7 +96,7 @@ impl Kit {
         only
     }
 
-    /// One norm at `N` places.
+    /// Makes one norm at `N` places.
     fn tied_batch_norm1d<const N: usize>(self, channels: usize) -> [Child; N] {
         match self {
             Unfused => places(unfused::BatchNorm1d::new(channels)),
@@ -203,7 +203,7 @@ impl Kit {
     }
 }
 
-/// A network of children and own parameters, of one input (`|net, x|`) or several (`|net, [x, h]|`).
+/// Defines a network of children and own parameters, with one input (`|net, x|`) or several (`|net, [x, h]|`).
 macro_rules! network {
     ($(#[$meta:meta])* $name:ident { $($child:ident),* $(; $param:ident)? } |$net:ident, $x:ident| $body:expr) => {
         network!(@struct $(#[$meta])* $name { $($child),* $(; $param)? });
@@ -277,7 +277,7 @@ network! { RnnGruNet { rnn, gru, fc } many |net, inputs| {
 } }
 
 network! {
-    /// A cell alone.
+    /// A single cell.
     RecurrentNet { cell } many |net, inputs| net.cell.call_many(inputs)
 }
 
@@ -364,7 +364,7 @@ network! { OpsNet2 { ; w } many |net, inputs| {
 } }
 
 network! {
-    /// The scale is an optional third input; its nested result is also had [typed](TupleNet::run).
+    /// The scale is an optional third input; its nested result is also available [typed](TupleNet::run).
     TupleNet { fc } many |net, inputs| {
         let (y, (i, n, z)) = net.run(&inputs[0], &inputs[1], inputs.get(2))?;
         Ok(vec![y, i, n, z])
@@ -376,7 +376,7 @@ impl TupleNet {
         TupleNet { fc: kit.dense(4, 3) }
     }
 
-    /// A tensor beside a tuple of an index, the integer input, and the same cast.
+    /// Returns a tensor and a tuple of an index, the integer input, and the same cast.
     #[allow(clippy::type_complexity)]
     pub fn run(&self, x: &Tensor, n: &Tensor, scale: Option<&Tensor>) -> Result<(Tensor, (Tensor, Tensor, Tensor))> {
         let y = self.fc.call(x)?;
@@ -398,7 +398,7 @@ network! { ConstNet { fc } many |net, inputs| {
 } }
 
 network! {
-    /// The second ReLU stands in an `if` in MindSpore's source, which keeps casts from being merged there.
+    /// The second ReLU is inside an `if` in MindSpore's source, which prevents casts from being merged there.
     IfNet { fc1, fc2 } |net, x| net.fc2.call(&relu(&relu(&net.fc1.call(x)?)?)?)
 }
 
@@ -431,7 +431,7 @@ network! { InnerAdd { leaf; w } |net, x| {
 
 network! { TFMixed { a, b, ln } |net, x| net.ln.call(&net.b.call(&net.a.call(x)?)?) }
 
-/// The network of a name, without `to_float` unless the name asks for it; `None` when there is no such network.
+/// Builds the network of a name, without `to_float` unless the name requests it; `None` if there is no such network.
 pub fn build(name: &str, kit: Kit) -> Option<Child> {
     if let Some(place) = name.strip_prefix("tofloat_").and_then(|rest| rest.rsplit_once('_'))
         && let Some(net) = with_to_float(place, kit)
@@ -556,7 +556,7 @@ pub fn build(name: &str, kit: Kit) -> Option<Child> {
     })
 }
 
-/// `<class of the cell>_<inputs>_<hidden>`.
+/// Builds `<class of the cell>_<inputs>_<hidden>`.
 fn recurrent(name: &str, kit: Kit) -> Option<Child> {
     let (kind, sizes) = name.split_once('_')?;
     let (inputs, hidden) = sizes.split_once('_')?;
@@ -569,7 +569,7 @@ fn recurrent(name: &str, kit: Kit) -> Option<Child> {
     })
 }
 
-/// `tofloat_<place>_<dtype>`: a request at the first layer, a container, the norm inside it, or the root.
+/// Builds `tofloat_<place>_<dtype>`: a request at the first layer, a container, the norm inside it, or the root.
 fn with_to_float((place, dtype): (&str, &str), kit: Kit) -> Option<Child> {
     let dtype = match dtype {
         "fp16" => DType::F16,

@@ -1,4 +1,4 @@
-//! One test for each difference from MindSpore that is meant: what happens here, against the same computed by hand with
+//! One test for each intentional difference from MindSpore: our result, compared with the same computed by hand with
 //! explicit casts, outside every region.
 
 use precast::{
@@ -21,7 +21,7 @@ use crate::{
 
 const LOW: DType = DType::F16;
 
-/// A recorded network with weights of its own.
+/// Makes a recorded network with other weights.
 fn network(name: &str) -> Child {
     let net = build(name, Kit::Unfused).expect("a network of this name");
     fill(&net);
@@ -49,7 +49,7 @@ fn param(net: &Child, name: &str) -> Tensor {
     params.iter().find(|(path, _)| path == name).unwrap_or_else(|| panic!("no parameter `{name}`")).1.value()
 }
 
-/// `x · wᵀ + b` with all of it in one dtype.
+/// Computes `x · wᵀ + b` entirely in one dtype.
 fn dense(net: &Child, path: &str, x: &Tensor, dtype: DType) -> Tensor {
     let of = |leaf| param(net, &precast::cell::join(path, leaf)).cast(dtype);
     x.cast(dtype).matmul(&of("weight").t().unwrap()).unwrap().bias_add(&of("bias")).unwrap()
@@ -61,7 +61,7 @@ fn norm(net: &Child, path: &str, x: &Tensor, dtype: DType) -> Tensor {
     x.cast(dtype).batch_norm(&mean, &variance, Some(&of("gamma")), Some(&of("beta")), 1e-5).unwrap()
 }
 
-/// Dtype and every bit.
+/// Asserts the same dtype and bits.
 fn same(a: &Tensor, b: &Tensor) {
     assert_eq!((a.dtype(), a.shape()), (b.dtype(), b.shape()));
     let bits = |x: &Tensor| x.to_f64().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
@@ -74,7 +74,7 @@ fn lowered(name: &str, level: Level, dtype: DType) -> Child {
     net
 }
 
-/// MindSpore erases the request at O2 and O3, so that nobody can keep a layer in f32.
+/// MindSpore erases the request at O2 and O3, so that no layer can be kept in f32.
 #[test]
 fn to_float_is_honoured_at_every_level() {
     let net = lowered("tofloat_leaf_fp32", Level::O2, LOW);
@@ -95,15 +95,15 @@ fn a_to_float_cell_returns_the_dtype_of_its_surroundings() {
     let h = norm(&net, "blk.1", &dense(&net, "blk.0", &h, DType::F32), DType::F32).relu().unwrap();
     same(&net.call(&x).unwrap(), &dense(&net, "fc2", &h, DType::F32));
 
-    // At level auto no op raises; there the ReLU, on no list, goes on in f16.
+    // At level auto no op raises; there the unlisted ReLU continues in f16.
     let net = lowered("tofloat_bn_fp16", Level::Auto, DType::Bf16);
     let (_, trace) = net.trace(|net| net.call(&x).unwrap());
     let ran = |path: &str, op: Op| trace.ops.iter().find(|ran| ran.path == path && ran.op == op).unwrap().output;
     assert_eq!((ran("blk.1", Op::BatchNorm), ran("blk.2", Op::Relu)), (LOW, DType::F32));
 }
 
-/// MindSpore compares the lists with the cells inside a network only, so that a layer alone behaves unlike the same layer
-/// in a container.
+/// MindSpore compares the lists only with the cells inside a network, so that a layer alone behaves unlike the same
+/// layer in a container.
 #[test]
 fn a_listed_root_is_treated_by_the_list() {
     let x = input(&[2, 4]);
@@ -160,7 +160,7 @@ fn a_repeated_cell_is_run_each_time() {
     same(&net.call(&x).unwrap(), &y.cast(DType::F32));
 }
 
-/// A recurrent cell of a network whose weights are really f16, run outside every region.
+/// Runs a recurrent cell with real f16 weights outside every region.
 fn by_hand_in_f16<C: Cell>(net: &Child, path: &str, make: fn([Param; 4]) -> C, inputs: &[Tensor]) -> Vec<Tensor> {
     let weights = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];
     let cell = make(weights.map(|leaf| Param::buffer(param(net, &precast::cell::join(path, leaf)).cast(LOW))));
@@ -232,7 +232,7 @@ fn a_white_cell_is_one_low_region() {
     same(&ours[1], &b[0].cast(DType::F32));
 }
 
-/// To MindSpore a SequentialCell on the white list means nothing.
+/// MindSpore ignores a SequentialCell on the white list.
 #[test]
 fn a_listed_container_is_one_low_region() {
     let mut net = network("root_sequential");
@@ -258,22 +258,22 @@ fn a_listed_op_is_lowered_wherever_it_runs() {
     same(&net.call(&x).unwrap(), &h.cast(LOW).relu().unwrap().cast(DType::F32));
 }
 
-/// MindSpore's black list holds for subclasses, its white list does not. Here no kind is another.
+/// MindSpore's black list applies to subclasses, its white list does not. Here kinds match exactly.
 #[test]
 fn kinds_match_exactly() {
     let net = lowered("subclasses", Level::O2, LOW);
     let x = input(&[2, 4]);
     let h = norm(&net, "bn", &dense(&net, "d", &x, LOW), LOW).relu().unwrap();
     same(&net.call(&x).unwrap(), &h.cast(DType::F32));
-    // Who means his own kind lists it.
+    // A user's own kind can be listed explicitly.
     let mut net = network("subclasses");
     let _applied = custom_mixed_precision(&mut net, Custom::Black(Lists::new().black("MyBN")), LOW).unwrap();
     let h = norm(&net, "bn", &dense(&net, "d", &x, LOW), DType::F32).cast(LOW).relu().unwrap();
     same(&net.call(&x).unwrap(), &h.cast(DType::F32));
 }
 
-/// MindSpore's graph mode rounds the inputs of a low network (0.1 becomes 0.0999755859375 in the identity), its PyNative
-/// mode only where an op reads them. Here what arrives in a region is of its dtype.
+/// MindSpore's graph mode rounds the inputs of a low network (0.1 becomes 0.0999755859375 in the identity), its
+/// PyNative mode only where an op reads them. Here the inputs of a region have its dtype.
 #[test]
 fn inputs_are_cast_at_the_border_of_a_region() {
     let net = lowered("identity", Level::O2, LOW);
@@ -287,8 +287,8 @@ fn inputs_are_cast_at_the_border_of_a_region() {
     same(&outer.call(&x).unwrap(), &hand.cast(LOW).cast(DType::F32));
 }
 
-/// MindSpore's layers of norms cast gamma and beta to the dtype of their input: recorded for the second layer norm of a
-/// transformer block at O2, whose kernel is f32 and whose parameters went through f16.
+/// MindSpore's norm layers cast gamma and beta to the dtype of their input: recorded for the second layer norm of a
+/// transformer block at O2, whose kernel is f32 and whose parameters were rounded to f16.
 #[test]
 fn a_norm_reads_its_parameters_as_they_are() {
     let net = lowered("groupnorm", Level::Auto, LOW);
@@ -310,7 +310,7 @@ fn a_norm_reads_its_parameters_as_they_are() {
     assert_eq!((ours.dtype(), rounded.count()), (DType::F32, 8));
 }
 
-/// A graph of MindSpore hands an f16 result on in f32 where it can.
+/// A MindSpore graph passes an f16 result on in f32 where it can.
 #[test]
 fn every_op_rounds_its_result() {
     let net = lowered("tofloat_root_fp16", Level::O1, LOW);
@@ -340,8 +340,8 @@ fn an_op_rounds_once() {
     stepwise.iter().zip(recorded).for_each(|(stepwise, recorded)| assert!((stepwise - recorded).abs() < 1e-9));
 }
 
-/// MindSpore's f32 exponential is good to about 7e-7, and recorded f32 sums have another order. Where a low op reads such
-/// a result, it may round to the neighbouring number. Recorded: conv3d at O0.
+/// MindSpore's f32 exponential is accurate to about 7e-7, and recorded f32 sums have another order. If a low op reads
+/// such a result, it may round to the neighbouring number. Recorded: conv3d at O0.
 #[test]
 fn f32_results_have_their_own_last_digits() {
     let recorded = 0.583341718;
@@ -350,13 +350,13 @@ fn f32_results_have_their_own_last_digits() {
     let ours = x.sigmoid().unwrap().item().unwrap();
     assert!((ours - exact).abs() <= 2f64.powi(-24), "{ours} {exact}");
     assert!((recorded - exact) > 5e-7);
-    // The numbers above and below are f16 neighbours apart as soon as a rounding point lies between them.
+    // The numbers above and below are f16 neighbours as soon as a rounding point is between them.
     let rounding_point = 0.58349609375 - 2f64.powi(-12);
     let low = |x: f64| Tensor::scalar(x, DType::F32).cast(LOW).item().unwrap();
     assert_ne!(low(rounding_point + 3e-7), low(rounding_point - 3e-7));
 }
 
-/// In MindSpore's graph mode a parameter handed to `ops.matmul` or to the function behind nn.RNNCell stays f32, and the
+/// In MindSpore's graph mode a parameter passed to `ops.matmul` or to the function behind nn.RNNCell stays f32, and the
 /// product of two dtypes raises a TypeError. Its PyNative mode works as here.
 #[test]
 fn helper_functions_belong_to_the_region_they_are_called_in() {
@@ -368,7 +368,7 @@ fn helper_functions_belong_to_the_region_they_are_called_in() {
     }
 }
 
-/// Round to nearest even at 8 significant bits, straight from the definition.
+/// Rounds to nearest even at 8 significant bits, straight from the definition.
 fn to_bf16(x: f64) -> f64 {
     if x == 0.0 {
         return x;
@@ -377,8 +377,8 @@ fn to_bf16(x: f64) -> f64 {
     (x / unit).round_ties_even() * unit
 }
 
-/// MindSpore's auto list has `Conv2DTranspose`, the op of a 2-d layer, and not `Conv2DBackpropInput`, which computes the same
-/// in a 1-d layer; so there one layer is lowered and the other is not.
+/// MindSpore's auto list has `Conv2DTranspose`, the op of a 2-d layer, but not `Conv2DBackpropInput`, which computes
+/// the same in a 1-d layer, so only one of the layers is lowered there.
 #[test]
 fn one_op_under_two_names_is_treated_alike() {
     assert_eq!(Op::named("Conv2DTranspose").unwrap(), Op::named("Conv2DBackpropInput").unwrap());
@@ -396,7 +396,7 @@ fn one_op_under_two_names_is_treated_alike() {
     same(&y, &h.relu().unwrap());
 }
 
-/// `x · wᵀ + b` on plain numbers, the product and the sum each rounded.
+/// Computes `x · wᵀ + b` on plain numbers, rounding both the product and the sum.
 fn plain_dense(net: &Child, path: &str, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
     let weight = param(net, &format!("{path}.weight"));
     let (w, b) = (weight.to_f64(), param(net, &format!("{path}.bias")).to_f64());
@@ -406,7 +406,7 @@ fn plain_dense(net: &Child, path: &str, rows: &[Vec<f64>]) -> Vec<Vec<f64>> {
     rows.iter().map(out).collect()
 }
 
-/// MindSpore has no bf16 kernels for the CPU. A whole network against plain loops over f64 numbers.
+/// MindSpore has no bf16 kernels for the CPU. A whole network is compared with plain loops over f64 numbers.
 #[test]
 fn bf16_runs_on_the_cpu() {
     let net = lowered("mlp_bn1d", Level::O2, DType::Bf16);

@@ -1,7 +1,7 @@
-//! The recorded run repeated here: our kernels, each op in the dtype that was recorded for it.
+//! The recorded run repeated here: our kernels, each op in the dtype recorded for it.
 //!
-//! When the recorded numbers come out, they differ from ours by dtypes and by where kernels round, and by nothing else. The
-//! dtypes are then explained one by one, and ours are what our rule demands.
+//! If the recorded numbers are reproduced, they differ from ours only by dtypes and by the places where kernels round.
+//! The dtypes are then explained one by one, and ours are those required by our rule.
 
 use precast::{
     DType, Result, Tensor,
@@ -17,21 +17,21 @@ use crate::{
     networks::Kit,
 };
 
-/// How many times digits and roundings are drawn.
+/// Number of times that digits and roundings are drawn.
 const DRAWS: u64 = 100;
 
-/// How a recorded result was had again.
+/// Way in which a recorded result was reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum How {
-    /// With the recorded dtypes alone.
+    /// With only the recorded dtypes.
     Dtypes,
-    /// With f16 kernels that round after every step, besides.
+    /// Also with f16 kernels that round after every step.
     Steps,
-    /// With other last digits of f32 results, besides: each recorded number lies between those that were drawn.
+    /// Also with other last digits of f32 results: each recorded number is between those that were drawn.
     Digits,
 }
 
-/// How the recorded numbers of a leaf come out, if they do.
+/// Returns how the recorded numbers of a leaf are reproduced, if they are.
 pub fn reproduces(case: &Case<'_>, leaf: usize) -> Option<How> {
     let run = case.record.pynative.as_ref()?;
     let recorded = run.out.as_ref()?.leaves().get(leaf)?.tensor();
@@ -53,7 +53,7 @@ pub fn reproduces(case: &Case<'_>, leaf: usize) -> Option<How> {
     in_reach(&recorded, drawn).then_some(How::Digits)
 }
 
-/// Whether a leaf of a graph lies between what comes out when roundings between ops are left out at random.
+/// Returns whether a leaf of a graph is within the range of results with roundings between ops omitted at random.
 pub fn merges(case: &Case<'_>, leaf: usize) -> bool {
     let graph = case.record.graph.as_ref().filter(|_| case.mode == Mode::Graph);
     let Some(recorded) = graph.and_then(|run| Some(run.out.as_ref()?.leaves().get(leaf)?.tensor())) else {
@@ -65,7 +65,7 @@ pub fn merges(case: &Case<'_>, leaf: usize) -> bool {
     })
 }
 
-/// Whether each recorded number lies between those that were drawn.
+/// Returns whether each recorded number is between those that were drawn.
 fn in_reach(recorded: &Tensor, drawn: impl Fn(u64) -> Option<Tensor>) -> bool {
     let recorded = recorded.to_f64();
     let mut reach = vec![(f64::INFINITY, f64::NEG_INFINITY); recorded.len()];
@@ -78,7 +78,7 @@ fn in_reach(recorded: &Tensor, drawn: impl Fn(u64) -> Option<Tensor>) -> bool {
     recorded.iter().zip(reach).all(|(y, (low, high))| (low..=high).contains(y))
 }
 
-/// The dtype that was recorded for each op that runs here; an op that did not run there has none.
+/// Returns the dtype recorded for each op that runs here; an op that did not run there has none.
 fn script(case: &Case<'_>, run: &Run, stepwise: bool, digits: Option<u64>) -> Result<Script> {
     let missing = || Error::value("the ops were not recorded");
     let theirs = their_ops(run).ok_or_else(missing)?;
@@ -93,13 +93,13 @@ fn script(case: &Case<'_>, run: &Run, stepwise: bool, digits: Option<u64>) -> Re
     Ok(Script { inside, splits, stepwise, digits })
 }
 
-/// The network as written, with the recorded dtypes at the borders of cells and in ops.
+/// Runs the original network, with the recorded dtypes at the borders of cells and in ops.
 fn repeated(case: &Case<'_>, run: &Run, script: &Script) -> Result<Vec<Tensor>> {
     let mut net = case.network(Kit::Unfused)?;
     net.walk_mut(&mut |path, slot| {
         let path = case.first_path(path);
         let calls: Vec<_> = run.calls().filter(|call| call.path == path).collect();
-        // What a wrapper returns it has cast, whatever the cell inside returned.
+        // A wrapper casts its result, whatever the inner cell returned.
         let wrapped = calls.iter().any(|call| call.wrapper);
         let arriving = calls.iter().flat_map(|call| call.arriving);
         let returned = calls.iter().filter(|call| call.wrapper == wrapped).flat_map(|call| call.results).flatten();
@@ -110,7 +110,7 @@ fn repeated(case: &Case<'_>, run: &Run, script: &Script) -> Result<Vec<Tensor>> 
     calls::repeated(script, || net.call_many(&case.inputs()))
 }
 
-/// The low dtype that all of them are, else f32, which loses nothing.
+/// Returns the low dtype shared by all, else f32, which loses nothing.
 fn the_low_one<'a>(codes: impl Iterator<Item = &'a String>) -> DType {
     let mut floats = codes.map(|code| dtype(code)).filter(|d| d.is_float());
     let first = floats.next().filter(|d| d.is_low() && floats.all(|other| other == *d));

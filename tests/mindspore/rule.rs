@@ -1,7 +1,8 @@
-//! What our rule demands of a network, computed here from the recorded cells and the lists: the region of each cell, the
-//! adapter in its slot, and the dtypes of each op. Nothing of `rewrite` and `precision` is asked.
+//! Requirements of our rule on a network, computed here from the recorded cells and the lists: the region of each cell,
+//! the adapter in its slot, and the dtypes of each op. This does not use `rewrite` and `precision`.
 //!
-//! `to_float` wins, then the cell around that was decided by more than the level's default, then the lists, then the level.
+//! `to_float` wins, then the enclosing cell if more than the level's default decided it, then the lists, then the
+//! level.
 
 use precast::{
     DType, Op,
@@ -24,7 +25,7 @@ struct Place {
     decided: bool,
 }
 
-/// The cell around, of which nothing is left of the path at the root.
+/// Returns the enclosing cell, whose path is empty at the root.
 fn parent(path: &str) -> Option<&str> {
     if path.is_empty() { None } else { Some(path.rsplit_once('.').map_or("", |(parent, _)| parent)) }
 }
@@ -56,8 +57,8 @@ fn place(case: &Case<'_>, effect: &Effect, row: &CellRow) -> Place {
     around.unwrap_or(Place { run: of_level, decided: false })
 }
 
-/// What goes into the slot: of a fixed region its dtype inside, and outside that of the cell around; the root of O2 and O3
-/// returns f32, a root that was asked returns what it computed. Op lists stand at the root.
+/// Returns the contents of the slot: for a fixed region its dtype inside, and that of the enclosing cell outside; the
+/// root of O2 and O3 returns f32, a root with a request returns its own dtype. Op lists are at the root.
 fn adapter(effect: &Effect, row: &CellRow, run: Region, around: Region) -> Option<Result<Cast, Region>> {
     match (effect, run) {
         (Effect::Nothing, _) => None,
@@ -75,11 +76,11 @@ fn adapter(effect: &Effect, row: &CellRow, run: Region, around: Region) -> Optio
     }
 }
 
-/// Where the network is not as our rule demands. `calls` are the calls of a watched run of the same network.
+/// Lists where the network violates our rule. `calls` are the calls of a watched run of the same network.
 pub fn broken(case: &Case<'_>, ours: &Ours, calls: &[Call]) -> Vec<String> {
     let effect = case.effect();
     let mut wrong = vec![];
-    // A network lowered once or twice, whatever the second level was: an adapter that a first one left would be seen.
+    // A network lowered once or twice, whatever the second level: an adapter left by the first one would be seen.
     for row in &case.net.original_cells {
         let Ok(decision) = ours.plan.decision(&row.path) else {
             wrong.push(format!("the plan has no cell `{}`", row.path));
@@ -126,11 +127,12 @@ pub fn broken(case: &Case<'_>, ours: &Ours, calls: &[Call]) -> Vec<String> {
     wrong
 }
 
-/// The dtypes in which an op computes, and the one it returns.
+/// Returns the dtypes in which an op computes, and the one it returns.
 fn demanded(effect: &Effect, region: Region, call: &Call) -> (Vec<DType>, DType) {
     let all = |to: DType| call.arriving.iter().map(|d| if d.is_castable() { to } else { *d }).collect::<Vec<_>>();
     let widest = || call.arriving.iter().copied().filter(|d| d.is_castable()).reduce(DType::promote);
-    // What no list decides is arithmetic: mixed inputs meet in the widest, and only a norm keeps each as it is.
+    // Everything not decided by a list is arithmetic: mixed inputs are promoted to the widest, and only a norm keeps
+    // each unchanged.
     let arithmetic = || match call.op {
         Op::BatchNorm | Op::LayerNorm | Op::GroupNorm => call.arriving.clone(),
         _ => widest().map_or(call.arriving.clone(), all),
@@ -149,7 +151,8 @@ fn demanded(effect: &Effect, region: Region, call: &Call) -> (Vec<DType>, DType)
     (inside, if back { DType::F32 } else { computed })
 }
 
-/// Of a root that is one fixed region, or that nothing low leaves, the dtype of every floating output is known.
+/// Checks the dtype of every floating-point output, which is known for a root that is one fixed region or that nothing
+/// low leaves.
 fn wrong_outputs(case: &Case<'_>, effect: &Effect, ours: &Ours) -> Vec<String> {
     let Ok(outputs) = &ours.outputs else { return vec![] };
     let Some(root) = case.original("") else { return vec![] };

@@ -1,5 +1,6 @@
-//! Functions whose f16 kernels in MindSpore round after every step (they are written with f16 arithmetic), where ours
-//! round once. A [repeated](crate::calls::repeated) run goes in MindSpore's steps, so that its numbers come out bit for bit.
+//! Functions whose f16 kernels in MindSpore round after every step (they are written in f16 arithmetic), where ours
+//! round once. A [repeated](crate::calls::repeated) run takes MindSpore's steps, which reproduces its numbers bit for
+//! bit.
 
 use precast::{DType, Result, Tensor};
 
@@ -9,7 +10,7 @@ pub fn sigmoid(x: &Tensor) -> Result<Tensor> {
     calls::in_steps([x], |[x]| x.sigmoid(), |_, [x]| (x.neg()?.exp()? + 1.0)?.reciprocal())
 }
 
-/// Over the last axis.
+/// Computes softmax over the last axis.
 pub fn softmax(x: &Tensor) -> Result<Tensor> {
     calls::in_steps(
         [x],
@@ -21,12 +22,13 @@ pub fn softmax(x: &Tensor) -> Result<Tensor> {
     )
 }
 
-/// A norm's parameter as its kernel gets it: MindSpore's layers of norms round it to the dtype of their input first.
+/// Returns a norm's parameter as its kernel gets it: MindSpore's norm layers round it to the dtype of their input
+/// first.
 fn read(w: &Tensor, x: &Tensor) -> Tensor {
     if calls::is_repeated() { w.cast(x.dtype()) } else { w.clone() }
 }
 
-/// Over the last axis. Mean and variance are taken in f32.
+/// Normalizes over the last axis. Mean and variance are computed in f32.
 pub fn layer_norm(x: &Tensor, gamma: &Tensor, beta: &Tensor, eps: f64) -> Result<Tensor> {
     calls::in_steps(
         [x, &read(gamma, x), &read(beta, x)],
@@ -41,7 +43,7 @@ pub fn layer_norm(x: &Tensor, gamma: &Tensor, beta: &Tensor, eps: f64) -> Result
     )
 }
 
-/// Over the channels of each group. Mean and variance are taken in f64.
+/// Normalizes over the channels of each group. Mean and variance are computed in f64.
 pub fn group_norm(x: &Tensor, groups: usize, gamma: &Tensor, beta: &Tensor, eps: f64) -> Result<Tensor> {
     calls::in_steps(
         [x, &read(gamma, x), &read(beta, x)],

@@ -1,7 +1,7 @@
 //! MindSpore's layers op by op, each op rounding its own result, with MindSpore's parameter names.
 //!
-//! The library's cells of the same kinds do product and bias in one op with one rounding. They are not
-//! written to files, so they may carry the kinds of others.
+//! The library's cells of the same kinds compute product and bias in one op with one rounding. These are not written to
+//! files, so they may share the kinds of others.
 
 use precast::{
     Cell, ConvOptions, ConvTransposeOptions, DType, Padding, Param, Tensor,
@@ -15,12 +15,12 @@ use crate::{
     steps,
 };
 
-/// A parameter of zeros; the recorded values are set later.
+/// Makes a parameter of zeros; the recorded values are set later.
 pub fn param(shape: &[usize]) -> Param {
     Param::new(Tensor::zeros(shape, DType::F32))
 }
 
-/// A cell of one input: its kind, fields (children, parameters, plain data) and body.
+/// Defines a cell with one input: its kind, fields (children, parameters, plain data) and body.
 macro_rules! layer {
     ($(#[$meta:meta])* $name:ident as $kind:literal {
         $(children $child:ident: $member:ty;)? $(params $($param:ident),+;)? $(data $($data:ident: $type:ty),+;)?
@@ -56,7 +56,7 @@ macro_rules! layer {
     };
 }
 
-/// `x · wᵀ`: MindSpore's `MatMul` with `transpose_b`.
+/// Computes `x · wᵀ`: MindSpore's `MatMul` with `transpose_b`.
 fn matmul_t(x: &Tensor, weight: &Param) -> Result<Tensor> {
     op([x, &place(&weight.tensor(), |w| w.t())?], |[x, w]| x.matmul(w))
 }
@@ -78,7 +78,7 @@ fn tanh(x: &Tensor) -> Result<Tensor> {
 }
 
 layer! {
-    /// Inputs of more than two axes are flattened and brought back.
+    /// Inputs of more than two axes are flattened and reshaped back.
     Dense as "Dense" { children activation: Option<Child<Sigmoid>>; params weight, bias; } |cell, x| {
         let last = x.shape()[x.rank() - 1] as isize;
         let rows = if x.rank() > 2 { place(x, |x| x.reshape(&[-1, last]))? } else { x.clone() };
@@ -102,7 +102,8 @@ impl Dense {
     }
 }
 
-/// `pad_mode='same'` is the default in MindSpore; 'pad' with padding 0 is `valid`.
+/// Returns the options for a padding; `pad_mode='same'` is the default in MindSpore, and 'pad' with padding 0 is
+/// `valid`.
 fn options(same: bool) -> ConvOptions {
     ConvOptions { padding: if same { Padding::Same } else { Padding::Valid }, ..ConvOptions::default() }
 }
@@ -201,7 +202,7 @@ layer! { Gelu as "GELU" { } |_cell, x| op([x], |[x]| x.gelu_tanh()) }
 layer! { PReLU as "PReLU" { params w; } |cell, x| op([x, &cell.w.tensor()], |[x, w]| x.prelu(w)) }
 
 layer! {
-    /// A subclass of `nn.Dense` in MindSpore; here a kind of its own, with the same body.
+    /// A subclass of `nn.Dense` in MindSpore; here a separate kind with the same body.
     MyDense as "MyDense" { children inner: Same<Dense>; } |cell, x| cell.inner.0.forward(x)
 }
 
@@ -210,7 +211,7 @@ layer! {
     MyBN as "MyBN" { children inner: Same<BatchNorm1d>; } |cell, x| cell.inner.0.forward(x)
 }
 
-/// A cell that lends another its body and parameters, as a base class does: it is no child.
+/// A cell that provides another with its body and parameters, like a base class: it is not a child.
 #[derive(Clone, Debug)]
 pub struct Same<C>(pub C);
 
@@ -223,7 +224,7 @@ impl<C: Cell> Member for Same<C> {
     }
 }
 
-/// `x · wᵀ + b`.
+/// Computes `x · wᵀ + b`.
 fn gates(x: &Tensor, weight: &Param, bias: &Param) -> Result<Tensor> {
     add(&matmul_t(x, weight)?, &bias.tensor())
 }

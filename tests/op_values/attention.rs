@@ -8,7 +8,8 @@ use crate::{
     values::{assert_near, places},
 };
 
-/// By the definition, for one leading axis: each query's weights are the exponentials of its seen scores, over their sum.
+/// Computes attention by the definition, for one leading axis: each query's weights are the exponentials of its visible
+/// scores, over their sum.
 fn attention_by_definition(
     q: &Tensor,
     k: &Tensor,
@@ -30,7 +31,7 @@ fn attention_by_definition(
         .collect()
 }
 
-/// Queries, keys, values, and a mask in which some rows are all false.
+/// Draws queries, keys, values, and a mask in which some rows are all false.
 fn draw(r: &Random) -> ([Tensor; 3], Tensor) {
     let [b, l, s, d, e] = [r.size(1, 3), r.size(1, 4), r.size(1, 5), r.size(1, 4), r.size(1, 4)];
     let qkv = [&[b, l, d], &[b, s, d], &[b, s, e]].map(|shape| r.between(-2.0, 2.0, shape));
@@ -67,7 +68,7 @@ fn it_is_one_op_that_keeps_its_inputs() {
     let (y, events) = precast::observe::watch(|| q.scaled_dot_product_attention(&k, &v, None, true, None).unwrap());
     assert_eq!(events.iter().map(|event| event.op).collect::<Vec<_>>(), [Op::ScaledDotProductAttention]);
     assert_eq!(y.tape_bytes(), 3 * 2 * 8 * 4 * 2);
-    // Scores beyond the range of f16 are no matter.
+    // Scores beyond the range of f16 do no harm.
     let large = Tensor::full(&[1, 2, 64], 200.0, DType::F16);
     let y = large.scaled_dot_product_attention(&large, &large, None, false, Some(1.0)).unwrap();
     assert_eq!(y.to_f64(), [200.0; 128]);
@@ -95,7 +96,7 @@ fn edges_and_refusals() {
     refused(run(&Tensor::arange(6).reshape(&[2, 3]).unwrap(), &k, &v, None), Dtype, &["i64"]);
 }
 
-/// More queries than are computed together, on one thread and several, against the formula written with other ops.
+/// More queries than are computed together, on one thread and several, compared with the formula composed of other ops.
 #[test]
 fn many_queries_are_many_blocks() {
     let r = Random::new(2);
@@ -134,7 +135,7 @@ fn many_queries_are_many_blocks() {
     precast::set_threads(0);
 }
 
-/// The gradients of scores are up to 76,800 here, and fit into f16 only when they are scaled.
+/// The gradients of scores are up to 76,800 here, and fit into f16 only after scaling.
 #[test]
 fn gradients_in_f16_are_scaled_before_they_are_rounded() {
     let of = |shape: &[usize], f: &dyn Fn(usize) -> f64| {

@@ -1,4 +1,4 @@
-//! The layer ops at their edges: empty tensors work, and nothing that can be handed in panics.
+//! The layer ops at their edges: empty tensors work, and no input panics.
 
 use crate::random::{Random, bits};
 use precast::{
@@ -10,7 +10,7 @@ fn zeros(shape: &[usize]) -> Tensor {
     Tensor::zeros(shape, DType::F32)
 }
 
-/// Asserts that it is refused, with an error of this kind that has these words in it.
+/// Asserts that it is refused, with an error of this kind that contains these words.
 #[track_caller]
 pub fn refused<T: std::fmt::Debug>(result: Result<T>, kind: ErrorKind, words: &[&str]) {
     let error = match result {
@@ -47,7 +47,7 @@ fn errors_name_the_op_and_both_shapes() {
     refused(ids.slice(0, 2..3).unwrap().embedding(&x), Value, &["index -1", "0..2"]);
     refused(x.embedding(&x), Dtype, &["i64", "f32"]);
     refused(x.gather(0, &ids), Shape, &["[3]", "[2, 3]"]);
-    // Integers are not floating tensors, and are not silently made so.
+    // Integers are not floating-point tensors, and are not converted silently.
     refused(x.matmul(&Tensor::zeros(&[3, 1], DType::I64)), Dtype, &["f32, i64"]);
     refused(x.matmul(&Tensor::zeros(&[3, 1], DType::F16)), Dtype, &["f32, f16"]);
     refused(Tensor::zeros(&[1, 1, 4], DType::I64).max_pool1d(2, 2), Dtype, &["i64"]);
@@ -117,7 +117,7 @@ fn places_work_for_every_dtype() {
 
 #[test]
 fn a_view_is_no_copy() {
-    // A slice of a transpose reads the right elements, and so does an op that wants them in row-major order.
+    // A slice of a transpose reads the right elements, and so does an op that needs them in row-major order.
     let x = Random::new(4).tensor(&[3, 4, 5]);
     let view = x.permute(&[2, 0, 1]).unwrap().slice(0, 1..4).unwrap();
     let copy = Tensor::from_vec(view.to_vec::<f64>().unwrap(), view.shape()).unwrap();
@@ -126,7 +126,7 @@ fn a_view_is_no_copy() {
     assert_eq!(bits(&view.max_pool1d(2, 1).unwrap()), bits(&copy.max_pool1d(2, 1).unwrap()));
 }
 
-/// Numbers that people hand in by mistake: nothing, too much, far too much.
+/// Numbers passed by mistake: zero, too large, far too large.
 #[test]
 fn nothing_panics() {
     let odd = [0, 1, 2, 3, 5, 1 << 33, usize::MAX];
@@ -145,7 +145,7 @@ fn nothing_panics() {
         };
         let any = |r: &Random| odd[r.size(0, odd.len() - 1)];
         let few = |r: &Random| (0..r.size(0, 3)).map(|_| any(r)).collect::<Vec<_>>();
-        // Most often numbers for which a result is small enough to make.
+        // Mostly numbers for which a result is small enough to make.
         let small = |r: &Random| if r.flag() { r.sizes(r.size(1, 2), 0, 3) } else { vec![1] };
         let (x, w, v) = (tensor(r.size(0, 5)), tensor(r.size(0, 5)), tensor(r.size(0, 2)));
         let axis = r.size(0, 9) as isize - 5;

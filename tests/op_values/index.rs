@@ -1,4 +1,4 @@
-//! Putting elements at indices, and in order.
+//! Writing of elements at indices, and sorting.
 
 use precast::{DType, ErrorKind, Tensor};
 
@@ -12,7 +12,7 @@ fn dot(a: &Tensor, b: &Tensor) -> f64 {
     a.to_f64().iter().zip(b.to_f64()).map(|(a, b)| a * b).sum()
 }
 
-/// A tensor, an axis, an index that fits it along the axis, and values of the index's shape.
+/// Draws a tensor, an axis, an index that fits it along the axis, and values of the index's shape.
 fn along(r: &Random) -> (Tensor, usize, Tensor, Tensor) {
     let shape = r.sizes(r.size(1, 3), 1, 4);
     let axis = r.size(0, shape.len() - 1);
@@ -32,7 +32,7 @@ fn scatter_add_is_the_adjoint_of_gather() {
         let sum = x.scatter_add(at - x.rank() as isize, &index, &src).unwrap();
         assert_near("sum", &sum.to_f64(), &x.add(&scattered).unwrap().to_f64(), 1e-14);
     });
-    // Ones onto one place: an f16 sum would stop at 2048.
+    // Ones added at one position: an f16 sum would stop at 2048.
     let (index, ones) = (Tensor::zeros(&[4096], DType::I64), Tensor::ones(&[4096], DType::F16));
     let sums = Tensor::ones(&[2], DType::F16).scatter_add(0, &index, &ones).unwrap();
     assert_eq!(sums.to_f64(), [4096.0, 1.0], "4097 is no f16 and rounds to even");
@@ -68,7 +68,7 @@ fn order_follows_the_definition() {
         let shape = r.sizes(r.size(1, 3), 0, 5);
         let axis = r.size(0, shape.len() - 1);
         let (n, at) = (shape[axis], axis as isize);
-        // Whole numbers, so that there are ties.
+        // Integers, so that there are ties.
         let x = r.between(-2.0, 2.0, &shape).round().unwrap();
         for descending in [false, true] {
             let (values, indices) = x.sort(at, descending).unwrap();
@@ -83,7 +83,7 @@ fn order_follows_the_definition() {
                 let (i, j) = (number(&indices, &before), number(&indices, &place));
                 assert!(if descending { a > b } else { a < b } || a == b && i < j, "{a} at {i}, then {b} at {j}");
             }
-            // Every place once: n different ones of each lane.
+            // Every position once: n distinct ones in each lane.
             assert_eq!(
                 indices.sort(at, false).unwrap().0.sum_all().unwrap().item().unwrap() as usize,
                 x.len() * n.saturating_sub(1) / 2

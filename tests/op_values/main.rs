@@ -1,4 +1,4 @@
-//! The layer ops: products, convolutions, pools, norms, places and indexing.
+//! The layer ops: products, convolutions, pools, norms, shapes and indexing.
 
 mod attention;
 mod errors;

@@ -1,4 +1,4 @@
-//! Matrix products with a sum, products with vectors, and sums of products by Einstein's convention.
+//! Matrix products with a sum, products with vectors, and sums of products in Einstein notation.
 
 use precast::{DType, ErrorKind, Tensor};
 
@@ -60,7 +60,7 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(v.cast(DType::F16).dot(&v).unwrap().dtype(), DType::F32, "the dot product promotes");
 }
 
-/// The sum over all places of all letters, by the definition.
+/// Computes the sum over all positions of all letters, by the definition.
 fn einsum_by_definition(operands: &[(&str, &Tensor)], output: &str) -> (Vec<usize>, Vec<f64>) {
     let mut letters: Vec<(char, usize)> = vec![];
     for (labels, x) in operands {
@@ -139,7 +139,7 @@ fn einsum_rounds_once_and_is_one_op() {
     assert_eq!(bits(&y), bits(&want.cast(DType::Bf16)));
     let ops: Vec<_> = events.iter().map(|event| (event.op, event.output)).collect();
     assert_eq!(ops, [(precast::Op::Einsum, DType::Bf16)]);
-    // A widening that waited until somebody reads it is seen, though it is done for the ops inside.
+    // A deferred widening is seen, though it is done for the ops inside.
     let widened = xs[0].cast(DType::F32);
     let events = precast::observe::watch(|| Tensor::einsum("ij->j", &[&widened]).unwrap()).1;
     assert_eq!(events.iter().map(|e| e.op).collect::<Vec<_>>(), [precast::Op::Cast, precast::Op::Einsum]);

@@ -14,7 +14,7 @@ impl Random {
         Random(RefCell::new(ChaCha8Rng::seed_from_u64(seed)))
     }
 
-    /// A number from `low` to `high`, both possible.
+    /// Draws a number from `low` to `high`, inclusive.
     pub fn size(&self, low: usize, high: usize) -> usize {
         self.0.borrow_mut().random_range(low..=high)
     }
@@ -27,7 +27,7 @@ impl Random {
         self.0.borrow_mut().random()
     }
 
-    /// Numbers between -1 and 1.
+    /// Draws numbers between -1 and 1.
     pub fn tensor(&self, shape: &[usize]) -> Tensor {
         self.between(-1.0, 1.0, shape)
     }
@@ -48,7 +48,7 @@ pub fn many(f: impl Fn(&Random)) {
     (0..24).for_each(|seed| f(&Random::new(seed)));
 }
 
-/// Exact values, NaN equal to itself.
+/// Returns exact values, with NaN equal to itself.
 pub fn bits(x: &Tensor) -> Vec<u64> {
     x.to_f64().into_iter().map(f64::to_bits).collect()
 }

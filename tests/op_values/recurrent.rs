@@ -1,4 +1,4 @@
-//! Recurrent layers: against torch, and against a loop of single steps.
+//! Recurrent layers, compared with torch, and with a loop of single steps.
 
 use precast::{
     DType::{self, Bf16, F16, F32, F64},
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{errors::refused, goldens::golden};
 
-/// The numbers of `goldens/torch/recurrent.json`, which says how they are made: exact in every dtype.
+/// Returns the numbers of `goldens/torch/recurrent.json`, which documents their formula: exact in every dtype.
 fn pattern(len: usize, seed: usize) -> Vec<f64> {
     (0..len).map(|i| ((i * (37 + 2 * seed) + seed * 101) % 257) as f64).map(|x| (x - 128.0) / 512.0).collect()
 }
@@ -18,7 +18,7 @@ fn fill(shape: &[usize], seed: usize, dtype: DType) -> Tensor {
     Tensor::from_f64(&pattern(shape.iter().product(), seed), shape, dtype).unwrap()
 }
 
-/// A recurrent layer, written with ops on tensors of any dtype: `weights` are four for each layer and direction.
+/// A recurrent layer, composed of ops on tensors of any dtype: `weights` are four for each layer and direction.
 struct Network {
     kind: String,
     layers: usize,
@@ -27,7 +27,7 @@ struct Network {
 }
 
 impl Network {
-    /// The output, and the last states.
+    /// Returns the output, and the last states.
     fn run(&self, x: &Tensor, states: &[Tensor], weights: &[Tensor]) -> Result<Vec<Tensor>> {
         let mut y = x.clone();
         let mut last: Vec<Vec<Tensor>> = vec![Vec::new(); if self.kind == "LSTM" { 2 } else { 1 }];
@@ -59,13 +59,13 @@ impl Network {
     }
 }
 
-/// A recorded tensor: its elements, or its products with three patterns.
+/// Compares with a recorded tensor: its elements, or its products with three patterns.
 fn close(what: &str, ours: &Tensor, recorded: &Value, tolerance: f64) {
     let ours = ours.to_f64();
     let dot = |seed: usize| ours.iter().zip(pattern(ours.len(), seed)).map(|(x, p)| x * p).sum();
     let numbers = |json: &Value| -> Vec<f64> { serde_json::from_value(json.clone()).unwrap() };
     let (ours, theirs, size) = match recorded.get("dots") {
-        // Of so many terms, rounding errors add up as their square root.
+        // Over many terms, rounding errors grow as the square root of their number.
         Some(dots) => ((21..24).map(dot).collect(), numbers(dots), (ours.len() as f64).sqrt()),
         None => (ours, numbers(recorded), 1.0),
     };
@@ -111,7 +111,7 @@ fn results_and_gradients_are_torchs() {
             };
             let net = Network { kind: kind.clone(), layers, directions, bias };
             let results = net.run(&x, &states, &weights).unwrap();
-            // Results are rounded, the state at each step; gradients flow through as many.
+            // Results are rounded, the state at each step; gradients pass through as many roundings.
             let tolerance = match dtype {
                 F64 => 1e-12,
                 F32 => 2e-6,
@@ -138,7 +138,7 @@ fn results_and_gradients_are_torchs() {
     }
 }
 
-/// The cells hold their weights as torch does, under its names, and give its results.
+/// The cells hold their weights under torch's names and layout, and give its results.
 #[test]
 fn cells_have_torchs_parameters_and_results() {
     let Some(file) = golden("torch/recurrent.json") else { return };
@@ -176,7 +176,8 @@ fn cells_have_torchs_parameters_and_results() {
     }
 }
 
-/// Rounded alike: after each step the state h, but of c and the gates nothing in a sequence, and c once a step in a loop.
+/// Rounding is the same: after each step the state h is rounded; c and the gates are not in a sequence, and c is once
+/// per step in a loop.
 #[test]
 fn a_sequence_is_a_loop_of_steps() {
     let (batch, time, inputs, hidden) = (3, 6, 5, 67);
@@ -224,7 +225,7 @@ fn an_empty_batch_and_one_of_everything_work() {
     let grads = y.sum(&[], false).unwrap().backward().unwrap();
     let zeros = |grad: Tensor| grad.to_f64().iter().all(|&g| g == 0.0);
     assert!(lstm.params().iter().all(|(_, param)| grads.get(param).is_some_and(zeros)));
-    // No features: the biases alone.
+    // No features: only the biases.
     let gru = Child::new(GRU::new(0, 2, &mut rng));
     assert_eq!(gru.call(&Tensor::zeros(&[2, 3, 0], F32)).unwrap().shape(), [2, 3, 2]);
     let rnn = Child::new(RNN::new(1, 1, &mut rng));
@@ -275,7 +276,7 @@ fn wrong_inputs_are_named() {
     refused(x.cast(F16).lstm(&w, None, false), Dtype, &["f16", "f32"]);
     let (none, empty) = (zeros(&[0, 0]), zeros(&[0, 3]));
     refused(x.lstm(&RecurrentWeights { ih: &empty, hh: &none, biases: None }, None, false), Shape, &["[0, 0]"]);
-    // A shape of no elements, whose states would fill any memory.
+    // A shape without elements, whose states would exceed any memory.
     let (huge, nothing) = (zeros(&[1 << 32, 1 << 25, 0]), zeros(&[8, 0]));
     let bare = RecurrentWeights { ih: &nothing, hh: &hh, biases: None };
     let first = zeros(&[1, 2]);
@@ -296,7 +297,7 @@ fn wrong_inputs_are_named() {
     refused(relu.build(&mut rng), Value, &["relu", "RNN"]);
 }
 
-/// Level O1 lowers the layers, O2 runs them low, and the result comes back in f32 from one op a layer.
+/// Level O1 lowers the layers, O2 runs them low, and one op per layer returns the result in f32.
 #[test]
 fn levels_lower_the_layer() {
     for level in [Level::O1, Level::O2, Level::Auto] {

@@ -1,4 +1,4 @@
-//! Reading between elements: `interpolate` and `grid_sample`.
+//! Sampling between elements: `interpolate` and `grid_sample`.
 
 use precast::{DType, ErrorKind, GridPadding, Interpolation, Resize, Tensor};
 
@@ -8,8 +8,8 @@ use crate::{
     values::{assert_near, places},
 };
 
-/// What stands at a place of a picture, by the definition: every element, weighted by its distance along each axis.
-/// Outside there is nothing.
+/// Returns the value at a position of an image, by the definition: every element, weighted by its distance along each
+/// axis. Outside the value is 0.
 fn read(x: &[f64], shape: &[usize], place: &[f64], nearest: bool) -> f64 {
     let weight = |distance: f64| if nearest { f64::from(distance == 0.0) } else { (1.0 - distance.abs()).max(0.0) };
     let place: Vec<f64> = place.iter().map(|p| if nearest { p.round_ties_even() } else { *p }).collect();
@@ -17,7 +17,7 @@ fn read(x: &[f64], shape: &[usize], place: &[f64], nearest: bool) -> f64 {
     places(shape).zip(x).map(|(at, x)| near(&at) * x).sum()
 }
 
-/// `n * c` pictures, each read at the places.
+/// Samples `n * c` images, each at the positions.
 fn read_all(x: &Tensor, at: impl Fn(usize) -> Vec<Vec<f64>>, nearest: bool) -> Vec<f64> {
     let (data, spatial, channels) = (x.to_f64(), &x.shape()[2..], x.shape()[1]);
     let len: usize = spatial.iter().product();
@@ -49,7 +49,7 @@ fn interpolation_follows_the_definition() {
                     assert_near(&format!("{name} {from:?} {size:?}"), &got.to_f64(), &want, 1e-13);
                 };
                 let last = |i: usize| (from[i] - 1) as f64;
-                // An axis whose length stays is copied, whatever the scale.
+                // An axis whose length does not change is copied, whatever the scale.
                 let centre = |i: usize, p: usize| match to[i] == from[i] {
                     true => p as f64,
                     false => ((p as f64 + 0.5) * ratios[i] - 0.5).clamp(0.0, last(i)),
@@ -58,7 +58,7 @@ fn interpolation_follows_the_definition() {
                 let corner =
                     |i: usize, p: usize| if to[i] == 1 { 0.0 } else { p as f64 * last(i) / (to[i] - 1) as f64 };
                 near("corners", run(Interpolation::Linear, true), want(&corner));
-                // A little more, for the quotient of two whole numbers may round down.
+                // Slightly more, since the quotient of two integers may round down.
                 let below = |i: usize, p: usize| (p as f64 * ratios[i] + 1e-9).floor().min(last(i));
                 near("nearest", run(Interpolation::Nearest, false), want(&below));
             }
@@ -83,7 +83,7 @@ fn a_scale_that_leaves_the_length_copies_a_linear_axis() -> precast::Result<()> 
     Ok(())
 }
 
-/// A picture or volume, and a grid that also leaves it.
+/// Draws an image or volume, and a grid that also leaves it.
 fn draw(r: &Random, axes: usize) -> [Tensor; 2] {
     let n = r.size(1, 2);
     let x = r.tensor(&[vec![n, r.size(1, 2)], r.sizes(axes, 1, 4)].concat());

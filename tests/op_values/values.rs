@@ -1,4 +1,4 @@
-//! Values of the layer ops: against loops written from the definitions, against recorded values, and at the edges.
+//! Values of the layer ops: compared with loops written from the definitions, with recorded values, and at the edges.
 
 #[path = "../common/f32_runs.rs"]
 mod f32_runs;
@@ -10,7 +10,7 @@ use crate::{
 use f32_runs::f32_runs;
 use precast::{ConvOptions, ConvTransposeOptions, DType, Padding, PoolOptions, Result, Tensor};
 
-/// Equal up to a tolerance relative to the expected number, or absolute below 1.
+/// Asserts equality up to a tolerance relative to the expected number, or absolute below 1.
 pub fn assert_near(name: &str, got: &[f64], want: &[f64], tolerance: f64) {
     assert_eq!(got.len(), want.len(), "{name}");
     for (i, (got, want)) in got.iter().zip(want).enumerate() {
@@ -18,7 +18,7 @@ pub fn assert_near(name: &str, got: &[f64], want: &[f64], tolerance: f64) {
     }
 }
 
-/// Row-major places of a shape.
+/// Iterates over the row-major positions of a shape.
 pub fn places(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
     (0..shape.iter().product()).map(|mut i| {
         let mut place = vec![0; shape.len()];
@@ -30,13 +30,14 @@ pub fn places(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
     })
 }
 
-/// The element at a place, or `None` outside.
+/// Returns the element at a position, or `None` outside.
 fn at(x: &[f64], shape: &[usize], place: &[isize]) -> Option<f64> {
     let inside = shape.iter().zip(place).all(|(&len, &i)| i >= 0 && (i as usize) < len);
     inside.then(|| x[place.iter().zip(shape).fold(0, |offset, (&i, len)| offset * len + i as usize)])
 }
 
-/// A convolution by its definition: `y[n, o, p] = sum over c, k of x[n, c, p * stride + k * dilation - before] * w[o, c, k]`.
+/// Computes a convolution by its definition:
+/// `y[n, o, p] = sum over c, k of x[n, c, p * stride + k * dilation - before] * w[o, c, k]`.
 fn conv_by_definition(x: &Tensor, w: &Tensor, options: &ConvOptions, before: &[usize], output: &[usize]) -> Vec<f64> {
     let (xs, ws) = (x.to_f64(), w.to_f64());
     let (n, outs, ins) = (x.shape()[0], w.shape()[0], w.shape()[1]);
@@ -97,7 +98,7 @@ fn convolutions_follow_the_definition() {
         assert_eq!(y.shape()[2..], output);
         assert_near(&format!("{options:?}"), &y.to_f64(), &want, 1e-12);
 
-        // `Same`: the length is ceil(input / stride), the odd element of padding lies behind.
+        // `Same`: the length is ceil(input / stride), and an odd element of padding goes to the end.
         let same = ConvOptions { padding: Padding::Same, ..options };
         let output: Vec<usize> = (0..axes).map(|i| input[i].div_ceil(same.stride[i])).collect();
         let total = |i: usize| ((output[i] - 1) * same.stride[i] + reach[i]).saturating_sub(input[i]);
@@ -177,7 +178,7 @@ fn pools_follow_the_definition() {
                 let padded = input[i] + before + after;
                 let starts = (0..padded).step_by(stride[i]);
                 let whole = starts.clone().filter(|start| start + kernel[i] <= padded).count();
-                // With `ceil`, the elements that no whole window reaches get one, unless all of it is padding.
+                // With `ceil`, the elements not reached by a whole window get one, unless all of it is padding.
                 let reached = (whole - 1) * stride[i] + kernel[i] == padded;
                 whole + usize::from(ceil && !reached && whole * stride[i] < input[i] + before)
             })
@@ -243,7 +244,7 @@ fn a_pool_keeps_one_byte_for_each_output() {
     assert_eq!(x.max_pool2d(17, 17).unwrap().tape_bytes(), 8 * 2);
 }
 
-/// `(x - mean) / sqrt(var + eps) * gamma + beta` over the elements that `row` puts together.
+/// Computes `(x - mean) / sqrt(var + eps) * gamma + beta` over the elements grouped by `row`.
 fn norm_by_definition(
     x: &Tensor,
     eps: f64,
@@ -362,7 +363,7 @@ fn sixteen_bit_products_accumulate_in_f32() {
         let y = image.conv1d(&Tensor::ones(&[1, 4096, 1], low), None, &ConvOptions::default()).unwrap();
         assert_eq!(y.to_f64(), [4096.0]);
         assert_eq!(Tensor::ones(&[1, 1, 4096], low).avg_pool1d(4096, 4096).unwrap().to_f64(), [1.0]);
-        // The gradient of a row that was picked 4096 times.
+        // The gradient of a row picked 4096 times.
         let table = Tensor::ones(&[1, 1], low).requires_grad();
         let picked = Tensor::zeros(&[4096], DType::I64).embedding(&table).unwrap();
         let grads = picked.backward_from(&Tensor::ones(&[4096, 1], low)).unwrap();

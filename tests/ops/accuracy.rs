@@ -1,5 +1,5 @@
-//! How near f32 results are to the exact ones, held to the table in `src/kernels/elementwise/math.rs`; and the inverse hyperbolic
-//! functions in f64 against numbers of 60 digits.
+//! Accuracy of f32 results, checked by the table in `src/kernels/elementwise/math.rs`; and the inverse hyperbolic
+//! functions in f64, compared with numbers of 60 digits.
 
 use precast::{Result, Tensor};
 
@@ -8,7 +8,7 @@ type Op = fn(&Tensor) -> Result<Tensor>;
 /// A row of the table, the op, and the exact function.
 type Row = (&'static str, Op, fn(f64) -> f64);
 
-/// Every so many bit patterns of f32 are drawn: odd, so that all exponents and all last bits occur.
+/// Stride of the sampled bit patterns of f32: odd, so that all exponents and all last bits occur.
 const STEP: usize = if cfg!(miri) {
     16_777_259
 } else if cfg!(debug_assertions) {
@@ -17,16 +17,16 @@ const STEP: usize = if cfg!(miri) {
     8_191
 };
 
-/// The units in the last place that the table allows.
+/// Returns the units in the last place allowed by the table.
 fn allowed(name: &str) -> f64 {
     let (name, range) = name.split_once(' ').map_or((name, String::new()), |(name, rest)| (name, format!(" {rest}")));
     let row = format!("//! | `{name}`{range} | ");
     let row = include_str!("../../src/kernels/elementwise/math.rs").lines().find_map(|line| line.strip_prefix(&row));
-    // Rounding to the nearest f32 is half a unit; the reference in f64 has an error of its own, of about 2^-27 of that.
+    // Rounding to the nearest f32 is half a unit; the f64 reference has an error of about 2^-27 of that.
     row.and_then(|row| row.trim_end_matches(" |").parse::<f64>().ok()).expect("a row of the table") + 1e-6
 }
 
-/// The distance in units of the last place that the f32 nearest to `exact` has.
+/// Returns the distance in units in the last place of the f32 nearest to `exact`.
 fn units(got: f32, exact: f64) -> f64 {
     let near = exact as f32;
     if got.is_nan() || exact.is_nan() || got.is_infinite() || near.is_infinite() {
@@ -40,9 +40,10 @@ fn units(got: f32, exact: f64) -> f64 {
     (f64::from(got) - exact).abs() / 2f64.powi(exponent - 150)
 }
 
-/// The largest error of a function over a sample, and where.
+/// Returns the largest error of a function over a sample, and its position.
 fn largest_error(f: impl Fn(&Tensor) -> Result<Tensor>, exact: impl Fn(f64) -> f64) -> (f64, f32) {
-    // Signaling NaN are left out: an operation may answer them with NaN where it has a number for quiet ones (pow(NaN, 0)).
+    // Signaling NaN are left out: an operation may return NaN for them where it has a number for quiet ones (pow(NaN,
+    // 0)).
     let x: Vec<f32> = (0..=u32::MAX).step_by(STEP).map(f32::from_bits).filter(|x| !x.is_nan()).collect();
     let edges = [0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX, f32::MIN, 0.5, 2.0];
     let nearly =
@@ -53,20 +54,20 @@ fn largest_error(f: impl Fn(&Tensor) -> Result<Tensor>, exact: impl Fn(f64) -> f
     errors.fold((0.0, 0.0), |worst, error| if error.0 > worst.0 { error } else { worst })
 }
 
-/// `ln(a + sqrt(a² + 1))` with a = |x|, as the logarithm of 1 and the rest.
+/// Computes `ln(a + sqrt(a² + 1))` with a = |x|, as the logarithm of 1 plus the rest.
 fn asinh(x: f64) -> f64 {
     let a = x.abs();
     let rest = if a.is_infinite() { a } else { a + a * (a / (1.0 + a.hypot(1.0))) };
     rest.ln_1p().copysign(x)
 }
 
-/// `ln(x + sqrt(x² - 1))`, as [`asinh`].
+/// Computes `ln(x + sqrt(x² - 1))`, like [`asinh`].
 fn acosh(x: f64) -> f64 {
     let t = x - 1.0;
     if x < 1.0 { f64::NAN } else { (t + (t * (t + 2.0)).sqrt()).ln_1p() }
 }
 
-/// `ln((1 + a) / (1 - a)) / 2` with a = |x|, as [`asinh`].
+/// Computes `ln((1 + a) / (1 - a)) / 2` with a = |x|, like [`asinh`].
 fn atanh(x: f64) -> f64 {
     let a = x.abs();
     (0.5 * (2.0 * a / (1.0 - a)).ln_1p()).copysign(x)
@@ -76,7 +77,7 @@ fn softplus(x: f64) -> f64 {
     x.max(0.0) + (-x.abs()).exp().ln_1p()
 }
 
-/// The least finite number for minus infinity, by which the functions below have their limit 0 there.
+/// Replaces minus infinity by the least finite number, at which the functions below have their limit 0.
 fn raised(x: f64) -> f64 {
     if x < f64::MIN { f64::MIN } else { x }
 }
@@ -89,7 +90,7 @@ fn mish(x: f64) -> f64 {
     raised(x) * softplus(x).tanh()
 }
 
-/// By halving the interval in which the error function, or what it lacks to 1, reaches the given one.
+/// Computes the inverse by bisection of the error function, or of its complement.
 fn erfinv(x: f64) -> f64 {
     let a = x.abs();
     if a.is_nan() || a >= 1.0 {
@@ -108,7 +109,7 @@ fn erfinv(x: f64) -> f64 {
     low.copysign(x)
 }
 
-/// `x - tanh(x)`, near 0 by the first terms of its series.
+/// Computes `x - tanh(x)`, near 0 by the first terms of its series.
 fn tanh_shrink(x: f64) -> f64 {
     if x.abs() > 0.02 {
         return x - x.tanh();
@@ -256,7 +257,7 @@ fn inverse_hyperbolic_functions_keep_their_digits_in_f64() {
         let x: Vec<f64> = known.iter().map(|(x, _)| *x).collect();
         let y = f(&Tensor::from_vec(x, &[known.len()]).unwrap()).unwrap().to_f64();
         for ((x, want), got) in known.iter().zip(y) {
-            // Numbers of one sign are as far apart as their bits.
+            // The distance of numbers of the same sign is that of their bits.
             let apart = got.to_bits().abs_diff(want.to_bits());
             assert!(got.is_nan() && want.is_nan() || apart <= 2, "{name}({x:e}) is {got:e}, not {want:e}");
         }

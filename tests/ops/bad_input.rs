@@ -1,4 +1,4 @@
-//! Shapes, dtypes and numbers that people hand in by mistake: errors, forward and backward, and no panic.
+//! Shapes, dtypes and numbers passed by mistake: errors, forward and backward, and no panic.
 
 use precast::{DType, Interpolation, Reduction, Resize, Result, Tensor};
 
@@ -20,7 +20,7 @@ fn nothing_panics() {
             if dtype.is_float() { x.requires_grad() } else { x }
         };
         let (x, y, z) = (tensor(&mut draw, 5), tensor(&mut draw, 3), tensor(&mut draw, 2));
-        // Shapes that fit, as often.
+        // Matching shapes, equally often.
         let y = if draw.size(0..=1) == 0 { x.clone() } else { y };
         let z = if draw.size(0..=1) == 0 { x.clone() } else { z };
         let index = z.cast(DType::I64);
@@ -94,7 +94,7 @@ fn nothing_panics() {
         ];
         for result in results {
             match result {
-                // An op without a gradient has nothing to go back to.
+                // An op without a gradient has no backward pass.
                 Ok(y) if y.dtype().is_float() && y.is_tracked() => {
                     fine += 1;
                     y.backward_from(&Tensor::ones(y.shape(), y.dtype())).unwrap();

@@ -1,4 +1,4 @@
-//! Values of the elementwise ops: closed forms, tables, one rounding, NaN and infinity, and what is refused.
+//! Values of the elementwise ops: closed forms, tables, one rounding, NaN and infinity, and refusals.
 
 use half::{bf16, f16};
 use precast::{DType, ErrorKind, Result, Tensor, TensorElement};
@@ -72,7 +72,7 @@ fn close(name: &str, got: &[f64], want: &[f64], relative: f64) {
     }
 }
 
-/// All patterns of 16 bits; some of them under Miri, which would take hours.
+/// Iterates over all patterns of 16 bits; only some of them under Miri, which would take hours.
 fn patterns() -> impl Iterator<Item = u16> + Clone {
     (0..=u16::MAX).step_by(if cfg!(miri) { 301 } else { 1 })
 }
@@ -96,7 +96,7 @@ fn every_16_bit_input_gives_the_f32_result_rounded_once() {
 
 #[test]
 fn f16_results_are_the_exact_ones_but_for_a_last_bit() {
-    // In f64 the formulas are the same, but not their rounding errors: what cancels or overflows in f32 shows here.
+    // The formulas are the same in f64, but not their rounding errors: cancellation or overflow in f32 shows here.
     let all: Vec<f16> = patterns().map(f16::from_bits).collect();
     let (x, wide) = (of(&all), of(&all.iter().map(|x| x.to_f64()).collect::<Vec<_>>()));
     // The two zeros are neighbours, and so one apart.
@@ -306,7 +306,7 @@ fn dropout_keeps_the_mean_and_repeats_itself() -> Result<()> {
     assert_eq!(x.dropout(p, 5)?.to_f64(), y.to_f64());
     assert_ne!(x.dropout(p, 6)?.to_f64(), y.to_f64());
     assert_eq!(x.dropout(0.0, 5)?.to_f64(), x.to_f64());
-    // As torch: everything is dropped, and so is its gradient.
+    // As in torch: everything is dropped, including its gradient.
     let nothing = x.dropout(1.0, 5)?;
     assert_eq!(nothing.to_f64(), vec![0.0; n]);
     assert_eq!(nothing.sum_all()?.backward()?.of(&x).unwrap().to_f64(), vec![0.0; n]);

@@ -1,5 +1,5 @@
-//! NaN, infinities, zeros of both signs and the largest and smallest numbers, in all functions of two numbers and in all
-//! reductions: against IEEE arithmetic in f64, rounded to the dtype.
+//! NaN, infinities, zeros of both signs and the largest and smallest numbers, in all binary functions and all
+//! reductions: compared with IEEE arithmetic in f64, rounded to the dtype.
 
 use precast::{ConvOptions, DType, Padding, Result, Tensor};
 
@@ -10,8 +10,8 @@ fn tensor(x: &[f64], dtype: DType) -> Tensor {
     Tensor::from_vec(x.to_vec(), &[x.len()]).unwrap().cast(dtype)
 }
 
-/// Whether a result is the exact one rounded once, but for a few units in the last place where the exact one is not 0, NaN or
-/// infinite: then it must be that, with its sign.
+/// Returns whether a result is the exact one rounded once, within a few units in the last place; 0, NaN and infinity
+/// must be exact, including the sign.
 fn same(got: f64, exact: f64, dtype: DType) -> bool {
     let want = tensor(&[exact], dtype).item().unwrap();
     let subnormal = tensor(&[f64::MIN_POSITIVE * dtype.epsilon()], dtype).item().unwrap();
@@ -24,7 +24,7 @@ fn same(got: f64, exact: f64, dtype: DType) -> bool {
 
 const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::Bf16];
 
-/// Numbers at the borders of a dtype.
+/// Returns numbers at the borders of a dtype.
 fn borders(dtype: DType) -> Vec<f64> {
     let largest = match dtype {
         DType::F16 => 65504.0,
@@ -49,7 +49,7 @@ fn functions_of_two_numbers_meet_nan_infinity_and_zero_as_ieee_does() {
         ("atan2", |a, b| a.atan2(b), f64::atan2),
         ("hypot", |a, b| a.hypot(b), f64::hypot),
         ("fmod", |a, b| a.fmod(b), |a, b| a % b),
-        // Python's: of the sign of b, and what is no remainder of a finite division is NaN.
+        // Python's: with the sign of b, and NaN if it is not the remainder of a finite division.
         (
             "remainder",
             |a, b| a.remainder(b),
@@ -95,7 +95,7 @@ fn functions_of_two_numbers_meet_nan_infinity_and_zero_as_ieee_does() {
     }
 }
 
-/// The lanes that are reduced: short ones, and long ones with one number that is not finite at each kind of place.
+/// Returns the lanes to reduce: short ones, and long ones with one non-finite number at each kind of position.
 fn lanes() -> Vec<Vec<f64>> {
     let mut lanes: Vec<Vec<f64>> = vec![
         vec![1.0, INF, 2.0],
@@ -191,7 +191,7 @@ fn reductions_meet_nan_and_infinity_as_ieee_does() {
             |x| x.log_softmax(0),
             |x| {
                 let all = logsumexp(x);
-                // Of minus infinity alone there is no distribution.
+                // Minus infinity alone has no distribution.
                 x.iter().map(|x| if all.is_infinite() { NAN } else { x - all }).collect()
             },
         ),
@@ -211,7 +211,7 @@ fn reductions_meet_nan_and_infinity_as_ieee_does() {
                 let (got, exact) = (f(&x).unwrap(), exact(&lane));
                 assert_eq!(got.len(), exact.len(), "{name}");
                 for (got, exact) in got.to_f64().into_iter().zip(exact) {
-                    // Long sums of 16-bit numbers are exact; a sum of f32 may lose as many units as it is deep.
+                    // Long sums of 16-bit numbers are exact; a sum of f32 may lose as many units as its depth.
                     let near = exact.is_finite() && (got - exact).abs() <= 8.0 * dtype.epsilon() * exact.abs() + 1e-6;
                     assert!(near || same(got, exact, dtype), "{name} of {lane:?} in {dtype} is {got}, not {exact}");
                 }
@@ -220,8 +220,8 @@ fn reductions_meet_nan_and_infinity_as_ieee_does() {
     }
 }
 
-/// What each function does with the two zeros, as bits: by IEEE 754 (section 6.3, 9.2.1), where it says something, else as
-/// torch 2.15 does.
+/// The result of each function at the two zeros, as bits: by IEEE 754 (section 6.3, 9.2.1), where specified, else as in
+/// torch 2.15.
 #[test]
 fn zeros_keep_their_sign() {
     type Row = (&'static str, fn(&Tensor) -> Result<Tensor>, [f64; 2]);
@@ -274,7 +274,7 @@ fn zeros_keep_their_sign() {
             let got = f(&tensor(&[0.0, -0.0], dtype)).unwrap().to_f64();
             assert_eq!(got.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), want.map(f64::to_bits), "{name} {dtype}");
         }
-        // What becomes 0 by rounding towards it, or by being too small, keeps its sign, too.
+        // Results that are 0 by rounding or underflow keep their sign, too.
         let bits = |x: Result<Tensor>| x.unwrap().to_f64().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         let small = tensor(&[-0.3, 0.3], dtype);
         for rounded in [small.trunc(), small.round()] {

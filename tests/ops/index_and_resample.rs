@@ -1,4 +1,4 @@
-//! Elements put, masked, padded, rearranged and resampled: definitions, refusals.
+//! Elements written, masked, padded, rearranged and resampled: definitions, refusals.
 
 use precast::{DType, ErrorKind, GridPadding, Interpolation, Resize, Result, Tensor};
 
@@ -58,7 +58,7 @@ fn borders_pixels_and_windows() -> Result<()> {
     assert_eq!(shuffled.pixel_unshuffle(2)?.to_f64(), pixels.to_f64());
     let most = x.adaptive_max_pool2d(&[1])?;
     assert_eq!(most.to_f64(), x.max(&[2, 3], false)?.to_f64());
-    // The identity reads a picture where it stands.
+    // The identity reads each pixel at its own position.
     let identity = Tensor::from_vec(vec![1f64, 0., 0., 0., 1., 0.], &[1, 2, 3])?.broadcast_to(&[2, 2, 3])?;
     for corners in [false, true] {
         let grid = identity.affine_grid(x.shape(), corners)?;
@@ -68,8 +68,9 @@ fn borders_pixels_and_windows() -> Result<()> {
     Ok(())
 }
 
-/// Keys' kernel in the form of a polynomial through four points: for a = -3/4, `p(t)` of the values before, at, after and
-/// beyond is `v1 + a t ((v0 - v2) ...)`; here written as the Hermite cubic with the slopes -a (v2 - v0) and -a (v3 - v1).
+/// Keys' kernel in the form of a polynomial through four points: for a = -3/4, `p(t)` of the values before, at, after
+/// and beyond is `v1 + a t ((v0 - v2) ...)`; here written as the Hermite cubic with the slopes -a (v2 - v0) and -a (v3
+/// - v1).
 #[test]
 fn a_cubic_is_the_hermite_polynomial_of_its_neighbours() -> Result<()> {
     let mut draw = Draw::new(5);

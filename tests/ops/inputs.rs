@@ -14,12 +14,12 @@ impl Draw {
         Draw(ChaCha8Rng::seed_from_u64(seed))
     }
 
-    /// A whole number.
+    /// Draws an integer.
     pub fn size(&mut self, range: RangeInclusive<usize>) -> usize {
         self.0.random_range(range)
     }
 
-    /// An f64 tensor of numbers in the range.
+    /// Draws an f64 tensor of numbers in the range.
     pub fn tensor(&mut self, shape: &[usize], range: Range<f64>) -> Tensor {
         let data: Vec<f64> = (0..shape.iter().product()).map(|_| self.0.random_range(range.clone())).collect();
         Tensor::from_vec(data, shape).expect("as many numbers as the shape has")

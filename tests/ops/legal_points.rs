@@ -1,14 +1,14 @@
-//! Gradients where a formula divides 0 by 0 or overflows on its way, though the op has a value: what torch 2.15 gives (in
-//! f64; in f32 where the point is far out for that), or a finite number where torch has none and COMPARE.md says so.
+//! Gradients where a formula divides 0 by 0 or overflows on the way, though the op has a value: those of torch 2.15 (in
+//! f64; in f32 for points too far out), or a finite number where torch has none, as documented in COMPARE.md.
 
 use precast::{DType, Reduction, Result, Tensor};
 
 type Call = fn(&[Tensor]) -> Result<Tensor>;
 
-/// What is met, the vectors that go in, the op, and the gradient of each of them.
+/// Description, input vectors, op, and the gradient of each input.
 type Case<'a> = (&'a str, &'a [&'a [f64]], Call, &'a [&'a [f64]]);
 
-/// The gradients of the sum of an op's output.
+/// Returns the gradients of the sum of an op's output.
 fn gradients(name: &str, dtype: DType, inputs: &[&[f64]], f: Call) -> Vec<Vec<f64>> {
     let leaf = |x: &&[f64]| Tensor::from_vec(x.to_vec(), &[x.len()]).unwrap().cast(dtype).requires_grad();
     let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
@@ -127,7 +127,7 @@ fn gradients_at_legal_points_are_torchs() {
     }
 }
 
-/// Numbers of the dtype of another tensor.
+/// Makes a tensor of numbers in the dtype of another.
 fn tensor(x: &[f64], like: &Tensor) -> Tensor {
     Tensor::from_vec(x.to_vec(), &[x.len()]).unwrap().cast(like.dtype())
 }
@@ -186,15 +186,15 @@ fn large_gradients_of_small_lengths_are_torchs() {
     }
 }
 
-/// The distance of two points as one of a matrix of distances.
+/// Returns the distance of two points as an element of a matrix of distances.
 fn distances(x: &[Tensor], p: f64) -> Result<Tensor> {
     x[0].unsqueeze(0)?.cdist(&x[1].unsqueeze(0)?, p)
 }
 
 #[test]
 fn gradients_are_finite_where_squares_overflow_or_vanish() {
-    // In f32 and bf16 the square of 1e30 is infinite and that of 1e-30 is 0. By torch, but for gelu_tanh (NaN there) and
-    // atan2 (0 there).
+    // In f32 and bf16 the square of 1e30 is infinite and that of 1e-30 is 0. Values from torch, except for gelu_tanh
+    // (NaN there) and atan2 (0 there).
     let cases: &[Case] = &[
         ("gelu_tanh", &[&[1e30, -1e30]], |x| x[0].gelu_tanh(), &[&[1.0, 0.0]]),
         ("gelu", &[&[1e30, -1e30]], |x| x[0].gelu(), &[&[1.0, 0.0]]),
@@ -239,19 +239,19 @@ fn a_constant_feature_does_not_spoil_a_step() -> Result<()> {
 
 #[test]
 fn gradients_are_numbers_where_torch_has_none() {
-    // At a corner the subgradient 0.
+    // At a corner the subgradient is 0.
     assert_eq!(gradients("hypot", DType::F32, &[&[0.0], &[0.0]], |x| x[0].hypot(&x[1])), [[0.0], [0.0]]);
     // t ln(t) counts as 0 where t is, and so does its slope.
     assert_eq!(gradients("kl_div", DType::F32, &[&[-1.0], &[0.0]], |x| x[0].kl_div(&x[1], NONE)), [[0.0], [0.0]]);
     // ln(1 + exp(800)) is 800, though exp(800) is infinite.
     let margin: Call = |x| x[0].soft_margin_loss(&tensor(&[1.0, -1.0], &x[0]), NONE);
     assert_eq!(gradients("soft_margin_loss", DType::F64, &[&[800.0, 800.0]], margin), [[0.0, 1.0]]);
-    // A variance that counts as eps has no influence.
+    // A variance clamped to eps has no influence.
     let likelihood: Call = |x| x[0].gaussian_nll_loss(&tensor(&[1.0], &x[0]), &x[1], 1e-6, NONE);
     assert_eq!(gradients("gaussian_nll_loss", DType::F32, &[&[1.0], &[0.0]], likelihood), [[0.0], [0.0]]);
 }
 
-/// COMPARE.md, numbers beside torch: where an input is NaN.
+/// COMPARE.md, differences from torch in numbers: where an input is NaN.
 #[test]
 fn slopes_at_nan() {
     for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16] {
@@ -276,7 +276,7 @@ fn slopes_at_nan() {
     }
 }
 
-/// COMPARE.md, numbers beside torch: slopes at infinity and at -0.
+/// COMPARE.md, differences from torch in numbers: slopes at infinity and at -0.
 #[test]
 fn slopes_at_the_ends_of_the_range() {
     for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16] {
@@ -285,10 +285,10 @@ fn slopes_at_the_ends_of_the_range() {
     }
 }
 
-/// As in torch 2.15: a gradient that overflowed on its way reaches no number on which the result does not depend.
+/// As in torch 2.15: a gradient that overflowed on its way reaches no input on which the result does not depend.
 #[test]
 fn where_a_function_is_constant_no_gradient_passes() {
-    // The points, and whether each of their numbers gets the gradient.
+    // The points, and a flag for each number that gets the gradient.
     type Flat<'a> = (&'a str, &'a [&'a [f64]], Call, &'a [&'a [bool]]);
     let (y, n) = (true, false);
     let cases: &[Flat] = &[

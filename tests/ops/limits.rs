@@ -1,5 +1,5 @@
-//! Functions and losses at infinity, which f16 reaches from finite numbers, at the largest numbers and at -0: values and slopes
-//! from closed forms.
+//! Functions and losses at infinity, which f16 reaches from finite numbers, at the largest numbers and at -0: values
+//! and slopes from closed forms.
 
 use precast::{CrossEntropy, DType, Reduction, Result, Tensor};
 
@@ -17,7 +17,8 @@ fn largest(dtype: DType) -> f64 {
     }
 }
 
-/// Whether a number is the wanted one rounded, but for a few units in the last place, and with its sign where it is 0.
+/// Returns whether a number is the wanted one, rounded, within a few units in the last place, and with its sign if it
+/// is 0.
 fn same(got: f64, want: f64, dtype: DType) -> bool {
     let want = Tensor::from_f64(&[want], &[1], dtype).unwrap().item().unwrap();
     let least = if dtype == DType::F64 { f64::MIN_POSITIVE } else { f64::from(f32::MIN_POSITIVE) } * 1e-6;
@@ -28,8 +29,8 @@ fn same(got: f64, want: f64, dtype: DType) -> bool {
 
 type One = fn(&Tensor) -> Result<Tensor>;
 
-/// A function, and its values and slopes at minus infinity, infinity, -m, m and -0 where m is the largest number; NaN where it
-/// has none.
+/// A function, and its values and slopes at minus infinity, infinity, -m, m and -0, where m is the largest number; NaN
+/// where undefined.
 type Row = (&'static str, One, fn(f64) -> [[f64; 2]; 5]);
 
 const HALF_PI: f64 = std::f64::consts::FRAC_PI_2;
@@ -38,7 +39,7 @@ const BELL: f64 = std::f64::consts::FRAC_2_SQRT_PI;
 const SELU: [f64; 2] = [1.050_700_987_355_480_5, 1.050_700_987_355_480_5 * 1.673_263_242_354_377_2];
 const NO: [f64; 2] = [NAN, NAN];
 
-/// Of the linear units whose slope at 0 is given.
+/// Returns the values and slopes of a linear unit with the given slope at 0.
 const fn unit(m: f64, slope: f64) -> [[f64; 2]; 5] {
     [[-0.0, 0.0], [INF, 1.0], [-0.0, 0.0], [m, 1.0], [-0.0, slope]]
 }
@@ -115,7 +116,7 @@ const ROWS: &[Row] = &[
     ("erfinv", |x| x.erfinv(), |_| [NO, NO, NO, NO, [-0.0, 1.0 / BELL]]),
 ];
 
-/// Enough copies of these numbers that vectors are used, and the slopes of a function there.
+/// Returns values and slopes of a function at these numbers, repeated often enough to use vectors.
 fn met(f: One, points: &[f64], dtype: DType) -> [Vec<f64>; 2] {
     let long = points.repeat(20);
     let x = Tensor::from_f64(&long, &[long.len()], dtype).unwrap().requires_grad();
@@ -148,7 +149,7 @@ fn functions_of_one_number_have_their_limits() {
     }
 }
 
-/// Each function of one number of the catalogue stands in the table above, or is no function with limits.
+/// Each unary function of the catalogue is in the table above, or has no limits.
 #[test]
 fn the_table_of_limits_is_complete() {
     let others = ["cast", "dropout", "pow", "is_finite", "logical_not", "cumsum"];
@@ -164,7 +165,7 @@ fn the_table_of_limits_is_complete() {
 
 type Two = fn(&Tensor, &Tensor) -> Result<Tensor>;
 
-/// A function of two numbers, the numbers, its value, and its slopes.
+/// A binary function, its inputs, its value, and its slopes.
 type Pair = (&'static str, Two, [f64; 2], f64, [f64; 2]);
 
 #[test]
@@ -233,7 +234,7 @@ fn functions_and_losses_of_two_numbers_have_their_limits() {
             );
             let grads = y.sum_all().unwrap().backward().unwrap();
             for (x, want) in [a, b].iter().zip(slopes) {
-                // Of which sign a slope of 0 is, does not matter.
+                // The sign of a zero slope does not matter.
                 let got = grads.of(x).map_or(0.0, |grad| grad.item().unwrap());
                 let right = same(got, *want, dtype) || got == *want;
                 assert!(right, "slopes of {name}{point:?} in {dtype}: {got}, right {want}");

@@ -1,11 +1,11 @@
-//! Sums and products of a million terms, one after the other or at places that an index names: within a millionth of the closed
-//! form, whatever the op.
+//! Sums and products of a million terms, sequentially or at indexed positions: within a millionth of the closed form,
+//! for any op.
 
 use precast::{DType, GridPadding, Interpolation, Resize, Result, Tensor};
 
 const N: usize = 1_000_000;
 
-/// So many times the f32 nearest to a tenth.
+/// Returns N times the f32 nearest to a tenth.
 fn tenths() -> Tensor {
     Tensor::full(&[N], 0.1, DType::F32)
 }
@@ -21,7 +21,7 @@ fn at(x: &Tensor, i: usize) -> f64 {
     x.reshape(&[x.len()]).unwrap().slice(0, i..i + 1).unwrap().item().unwrap()
 }
 
-/// The gradient of the sum of `f` of a leaf, each element times a tenth.
+/// Returns the gradient of the sum of `f` of a leaf, with each element multiplied by a tenth.
 fn gradient(leaf: &Tensor, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Tensor {
     let leaf = leaf.requires_grad();
     let y = f(&leaf).unwrap();
@@ -51,10 +51,10 @@ fn running_sums_and_products() -> Result<()> {
     let backward = gradient(&y, |y| y.cumprod(0));
     near("gradient of cumprod", at(&backward, 0), TENTH * (grown.powi(N as i32) - 1.0) / (grown - 1.0));
     near("gradient of cumprod", at(&backward, N - 1), TENTH * grown.powi(N as i32 - 1));
-    // Beyond the whole numbers of f32.
+    // Beyond the exact integers of f32.
     let many = 20_000_000;
     near("cumsum of ones", at(&Tensor::ones(&[many], DType::F32).cumsum(0)?, many - 1), many as f64);
-    // Along another axis than the last, on lanes that threads share.
+    // Along an axis other than the last, on lanes shared by threads.
     let wide = Tensor::full(&[N, 3], 0.1, DType::F32).cumsum(0)?;
     near("cumsum of columns", at(&wide, 3 * N - 1), TENTH * N as f64);
     Ok(())
@@ -80,7 +80,7 @@ fn sums_by_scattering() -> Result<()> {
     near("scatter_add", at(&none.scatter_add(0, &index, &x)?, 0), right);
     near("index_put", at(&none.index_put(&index, &x, true)?, 0), right);
     assert_eq!(at(&none.scatter_add(0, &index, &x)?, 1), 0.0);
-    // What is there before takes part, and so does a place with one term beside that with many.
+    // Existing values take part, and so does a position with one term next to that with many.
     let rows = Tensor::full(&[2, 2], 7.0, DType::F32);
     let mut places = vec![0i64; N / 2];
     places[N / 4] = 1;
@@ -127,7 +127,7 @@ fn gradients_of_sampling_and_of_pools() -> Result<()> {
             right,
         );
     }
-    // The weights of the two ends sum to those of all places.
+    // The weights of the two ends sum to those of all positions.
     let ends = gradient(&Tensor::ones(&[1, 1, 2], DType::F32), |x| x.interpolate(&longer, Interpolation::Linear, true));
     near("linear between two", at(&ends, 0), right / 2.0);
 
@@ -139,7 +139,7 @@ fn gradients_of_sampling_and_of_pools() -> Result<()> {
             right,
         );
     }
-    // Each channel of a picture that rises by 1 from left to right adds a half to the slope by x.
+    // Each channel of an image that rises by 1 from left to right adds a half to the slope by x.
     let rising = Tensor::full(&[1, N, 1, 2], 0.0, DType::F32).add(&Tensor::from_vec(vec![0f32, 1.], &[2])?)?;
     let place = Tensor::zeros(&[1, 1, 1, 2], DType::F32);
     let slope = gradient(&place, |grid| rising.grid_sample(grid, Interpolation::Linear, GridPadding::Zeros, true));

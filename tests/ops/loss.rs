@@ -10,12 +10,12 @@ fn indices(data: &[i64], shape: &[usize]) -> Tensor {
     Tensor::from_vec(data.to_vec(), shape).unwrap()
 }
 
-/// Logits for 2 samples, 3 classes and 4 places, and a class for each sample and place.
+/// Returns logits for 2 samples, 3 classes and 4 positions, and a class for each sample and position.
 fn problem() -> (Vec<f64>, Vec<i64>) {
     ((0..24).map(|i| (i as f64 * 1.3).sin() * 4.0).collect(), (0..8).map(|i| i * 5 % 3).collect())
 }
 
-/// The definition: for each sample, minus the sum over classes of target * weight * log probability.
+/// Computes the definition: for each sample, minus the sum over classes of target * weight * log probability.
 fn by_definition(logits: &[f64], target: impl Fn(usize, usize) -> f64, weight: &[f64]) -> Vec<f64> {
     let logit = |sample: usize, class: usize| logits[sample / 4 * 12 + class * 4 + sample % 4];
     let loss = |sample: usize| -> f64 {

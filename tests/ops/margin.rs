@@ -20,7 +20,7 @@ fn close(got: &Tensor, want: &[f64]) {
     assert!(got.iter().zip(want).all(|(a, b)| (a - b).abs() <= 1e-12 * b.abs().max(1.0)), "{got:?} {want:?}");
 }
 
-/// 1 or -1 for each place.
+/// Draws 1 or -1 for each position.
 fn signs(draw: &mut Draw, shape: &[usize]) -> Tensor {
     let n = shape.iter().product();
     indices(&(0..n).map(|_| draw.size(0..=1) as i64 * 2 - 1).collect::<Vec<_>>(), shape)
@@ -34,7 +34,7 @@ fn pairs_follow_their_definitions() -> Result<()> {
     close(&x.huber_loss(&t, 1.0, Sum)?, &[x.smooth_l1_loss(&t, 1.0, Sum)?.item()?]);
     let p = of(&[0.25, 0.5, 1.0, 0.0], &[4]);
     let y = of(&[1.0, 0.0, 1.0, 1.0], &[4]);
-    // The logarithm of 0 counts as -100, and so does its slope's divisor.
+    // The logarithm of 0 is clamped to -100, and so is the divisor of its slope.
     close(&p.binary_cross_entropy(&y, None)?, &[4f64.ln(), 2f64.ln(), 0.0, 100.0]);
     let logits = of(&[0.3, -1.2, 2.0, 0.7], &[4]);
     let by_logits = logits.bce_with_logits(&y, Mean)?.item()?;

@@ -1,10 +1,11 @@
-//! Convolutions without channels, without images and without room: sums of nothing are 0, and what has no length is refused.
+//! Convolutions without channels, without images and without room: empty sums are 0, and results without a length are
+//! refused.
 
 use precast::{ConvOptions, ConvTransposeOptions, DType, ErrorKind, Result, Tensor};
 
 const FLOATS: [DType; 4] = [DType::F64, DType::F32, DType::F16, DType::Bf16];
 
-/// A convolution or its transpose over as many axes as the input has, of ones with a bias of 2.
+/// Runs a convolution or its transpose over as many axes as the input has, of ones with a bias of 2.
 fn run(transpose: bool, inputs: &[Tensor]) -> Result<Tensor> {
     let ([x, weight, rest @ ..], o, t) = (inputs, ConvOptions::default(), ConvTransposeOptions::default()) else {
         panic!("input and weight")
@@ -22,7 +23,7 @@ fn run(transpose: bool, inputs: &[Tensor]) -> Result<Tensor> {
 
 #[test]
 fn convolutions_of_no_channels_and_no_images() {
-    // Images, channels in, channels out.
+    // Images, input channels, output channels.
     let sizes = [(2, 0, 3), (2, 3, 0), (0, 2, 3), (2, 0, 0), (0, 0, 0), (1, 0, 40), (1, 40, 0)];
     let axes = if cfg!(miri) { 1..=1 } else { 1..=3 };
     for (n, from, to) in sizes {
@@ -39,7 +40,7 @@ fn convolutions_of_no_channels_and_no_images() {
                     let y = run(transpose, &inputs).unwrap_or_else(|e| panic!("{what}: {e}"));
                     let length = if transpose { 5usize } else { 3 };
                     assert_eq!(y.shape(), [&[n, to], &vec![length; axes][..]].concat(), "{what}");
-                    // No product is added up: the bias is all there is.
+                    // No products are summed: only the bias remains.
                     let alone = if with_bias { 2.0 } else { 0.0 };
                     assert!(y.to_f64().iter().all(|&y| y == alone), "{what}");
                     let grads = y.backward_from(&Tensor::ones(y.shape(), dtype)).unwrap();

@@ -1,4 +1,4 @@
-//! Products over chosen axes and of many factors: definitions, refusals.
+//! Products over selected axes and of many factors: definitions, refusals.
 
 use precast::{DType, ErrorKind, Result, Tensor};
 

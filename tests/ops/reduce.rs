@@ -7,7 +7,7 @@ fn of<T: TensorElement>(data: &[T], shape: &[usize]) -> Tensor {
     Tensor::from_vec(data.to_vec(), shape).unwrap()
 }
 
-/// The gradient of the sum of `f(x)`.
+/// Returns the gradient of the sum of `f(x)`.
 fn slope(x: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) -> Result<Vec<f64>> {
     let x = x.requires_grad();
     let grads = f(&x)?.sum_all()?.backward()?;
@@ -51,7 +51,7 @@ fn known_values() -> Result<()> {
     {
         assert!((y.norm(p, &[], false)?.item()? - norm).abs() < 1e-13, "{p}");
     }
-    // 1e30 cubed is no f32; the norm is one.
+    // 1e30 cubed overflows f32; the norm does not.
     assert!((of(&[1e30f32; 8], &[8]).norm(3.0, &[], false)?.item()? / 2e30 - 1.0).abs() < 1e-6);
     let ties = of(&[2i64, 5, 5, 1, 1, 3], &[2, 3]);
     assert_eq!(ties.argmax(1, false)?.to_vec::<i64>()?, [1, 2]);
@@ -63,7 +63,7 @@ fn known_values() -> Result<()> {
 
 #[test]
 fn sums_of_16_bit_numbers_are_kept_in_f32_and_rounded_once() -> Result<()> {
-    // Added up in f16, a sum of ones stays at 2048.
+    // Accumulated in f16, a sum of ones stays at 2048.
     let many = if cfg!(miri) { 4_000 } else { 40_000 };
     assert_eq!(Tensor::ones(&[many], DType::F16).sum_all()?.item()?, many as f64);
     assert_eq!(Tensor::full(&[5 * many / 2], 1.5, DType::F16).mean_all()?.item()?, 1.5);
@@ -131,7 +131,7 @@ fn softmax_is_a_distribution_for_any_input() -> Result<()> {
     for axis in [0, 1, -1] {
         let sums = x.softmax(axis)?.sum(&[axis], false)?.to_f64();
         assert!(sums.iter().all(|sum| (sum - 1.0).abs() < 1e-15), "{sums:?}");
-        // A shift by a whole number is exact here, so nothing at all may change.
+        // A shift by an integer is exact here, so nothing may change.
         assert_eq!((&x + 4096.0)?.softmax(axis)?.to_f64(), x.softmax(axis)?.to_f64());
         assert_eq!((&x + 4096.0)?.log_softmax(axis)?.to_f64(), x.log_softmax(axis)?.to_f64());
     }

@@ -1,11 +1,11 @@
-//! Lengths, deviations and what is divided by them, of numbers whose squares leave the range of their type: right where the
-//! result is in range.
+//! Norms, deviations and quotients by them, for numbers whose squares leave the range of their type: correct whenever
+//! the result is in range.
 
 use precast::{Adafactor, DType, Lamb, Muon, Optimizer, Param, Reduction, Result, Tensor, cell::Params};
 
 type Call = fn(&Tensor) -> Result<Tensor>;
 
-/// Dtypes, and a power of ten whose square is infinite there, or 0 if it is divided by.
+/// Dtypes, each with a power of ten whose square is infinite there, or 0 if divided by it.
 const SIZES: [(DType, f64); 6] = [
     (DType::F32, 1e20),
     (DType::F32, 1e-25),
@@ -24,7 +24,7 @@ fn near(name: &str, got: &[f64], want: &[f64], dtype: DType) {
     }
 }
 
-/// The value of a function, and the gradient of the sum of it times 1, 2, 3, ...
+/// Returns the value of a function, and the gradient of the sum of it times 1, 2, 3, ...
 fn both(x: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) -> [Vec<f64>; 2] {
     let x = x.requires_grad();
     let y = f(&x).unwrap();
@@ -35,7 +35,8 @@ fn both(x: &Tensor, f: impl Fn(&Tensor) -> Result<Tensor>) -> [Vec<f64>; 2] {
 
 const NUMBERS: [f64; 12] = [3.0, -4.0, 1.0, 2.5, 0.5, -1.0, -2.0, 1.5, 2.0, 3.5, -0.5, 1.0];
 
-/// Of functions f with `f(s x) = s^k f(x)`, the value and gradient at large and small numbers follow from those at usual ones in f64.
+/// For functions f with `f(s x) = s^k f(x)`, the value and gradient at large and small numbers follow from those at
+/// usual ones in f64.
 #[test]
 fn powers_of_ten_can_be_taken_out() {
     let functions: &[(&str, i32, Call)] = &[
@@ -67,7 +68,7 @@ fn powers_of_ten_can_be_taken_out() {
         let usual = Tensor::from_f64(&NUMBERS, &[3, 4], DType::F64).unwrap();
         for (dtype, size) in SIZES {
             let x = usual.mul(&Tensor::scalar(size, DType::F64)).unwrap().cast(dtype);
-            // The numbers as they were rounded.
+            // The numbers after rounding.
             let rounded: Vec<f64> = x.to_f64().iter().map(|x| x / size).collect();
             let [value, gradient] = both(&Tensor::from_f64(&rounded, &[3, 4], DType::F64).unwrap(), f);
             let [got_value, got_gradient] = both(&x, f);
@@ -101,7 +102,7 @@ fn the_norm_of_two_numbers() -> Result<()> {
     Ok(())
 }
 
-/// A norm beyond the largest number is infinite, and its gradient and what is divided by it are in range.
+/// A norm beyond the largest number is infinite, while its gradient and quotients by it are in range.
 #[test]
 fn gradients_of_a_norm_out_of_range() -> Result<()> {
     for p in [2.0, 3.0] {
@@ -139,7 +140,7 @@ fn a_norm_is_not_rounded_before_it_divides() -> Result<()> {
 
 #[test]
 fn deviations_of_large_numbers_that_differ_little() -> Result<()> {
-    // Means of 3e38 do not overflow, and differences near the least number are deviations all the same.
+    // Means of 3e38 do not overflow, and differences near the smallest number still count as deviations.
     let x = Tensor::full(&[1, 4], 3e38, DType::F32);
     assert_eq!(x.std(&[1], 0, false)?.to_f64(), [0.0]);
     near("layer_norm", &x.layer_norm(&[4], None, None, 1e-5)?.to_f64(), &[0.0; 4], DType::F32);
@@ -184,7 +185,7 @@ fn losses_of_large_and_small_differences() -> Result<()> {
             let cosine = anchor.cosine_embedding_loss(&apart, &one, 0.0, NONE)?;
             near("cosine_embedding", &cosine.to_f64(), &[1.0 - (9.0 - 32.0) / 5.0 / 73f64.sqrt()], dtype);
         }
-        // d² / (2 beta) with a beta of the size of d.
+        // d² / (2 beta) with a beta of the magnitude of d.
         let smooth = anchor.smooth_l1_loss(&alike, 8.0 * size, NONE)?;
         near("smooth_l1", &smooth.to_f64(), &[9.0 / 16.0 * size, size], dtype);
         if size > 1.0 {
@@ -198,7 +199,7 @@ fn losses_of_large_and_small_differences() -> Result<()> {
 
 #[test]
 fn second_derivatives_of_large_and_small_numbers() -> Result<()> {
-    // Of the norm: (1 - n nᵀ) / |x| with n = x / |x|; the gradient of the first slope is its first row.
+    // For the norm: (1 - n nᵀ) / |x| with n = x / |x|; the gradient of the first slope is its first row.
     let functions: &[(&str, Call)] = &[
         ("norm", |x| x.norm(2.0, &[], false)),
         ("std", |x| x.std(&[], 0, false)),
@@ -211,7 +212,7 @@ fn second_derivatives_of_large_and_small_numbers() -> Result<()> {
             let x: Vec<f64> = NUMBERS[..4].iter().map(|x| x * size).collect();
             let x = Tensor::from_f64(&x, &[4], dtype)?.requires_grad();
             let slopes = precast::twice_differentiable(|| f(&x)?.gradients_on_tape(&[&x]))?;
-            // Times the size of x, so that it is in range.
+            // Multiplied by the magnitude of x, so that it is in range.
             let scaled = (slopes[0].clone().unwrap() * size)?.slice(0, 0..1)?.sum_all()?;
             Ok(scaled.backward()?.of(&x).unwrap().to_f64().into_iter().map(|x| x * size).collect())
         };
@@ -261,10 +262,10 @@ fn norms_in_optimizers() -> Result<()> {
         let lamb = stepped(dtype, &[size; 2], &[1.0; 2], |params| Box::new(Lamb::new(params, 0.125).eps(0.0)))?;
         near("lamb", &lamb, &[0.875 * size; 2], dtype);
         if size > 1.0 {
-            // The same, by the root of the mean square.
+            // The same, by the root mean square.
             let adafactor = stepped(dtype, &[size; 2], &[1.0; 2], |params| Box::new(Adafactor::new(params, 0.125)))?;
             near("adafactor", &adafactor, &[0.875 * size; 2], dtype);
-            // The length of a gradient does not count.
+            // The length of a gradient does not matter.
             let muon = |size: f64| {
                 stepped(dtype, &[0.0; 2], &[3.0 * size, 4.0 * size], |params| Box::new(Muon::new(params, 1.0)))
             };

@@ -1,5 +1,5 @@
-//! Transposed, strided and broadcast inputs of every op with a kernel: the same bits as of their contiguous copies, forward
-//! and backward.
+//! Transposed, strided and broadcast inputs of every op with a kernel: the same bits as for their contiguous copies,
+//! forward and backward.
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use precast::{
     Result, Tensor, observe,
 };
 
-/// What an input holds, and its shape.
+/// Contents of an input; paired with its shape.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Numbers of the dtype that is tested.
+    /// Numbers of the tested dtype.
     Float,
     /// 0 and 1.
     Index,
@@ -24,7 +24,7 @@ type Inputs = &'static [(Kind, &'static [usize])];
 type Outputs = Result<Vec<Tensor>>;
 type Call = fn(&[Tensor]) -> Outputs;
 
-/// Inputs for the ops that take tensors only; every op runs on some of them.
+/// Inputs for the ops that take only tensors; every op runs on some of them.
 const TENSORS_ONLY: &[Inputs] = &[
     &[(Float, &[3, 4])],
     &[(Float, &[4, 4])],
@@ -68,7 +68,7 @@ macro_rules! calls {
     };
 }
 
-/// The ops that take more than tensors.
+/// Ops with arguments other than tensors.
 const WITH_OPTIONS: &[(&str, Inputs, Call)] = calls! {
     "adaptive_avg_pool1d" [Float [2, 3, 4]] |x| x[0].adaptive_avg_pool1d(&[2]);
     "adaptive_avg_pool2d" [Float [2, 3, 4, 5]] |x| x[0].adaptive_avg_pool2d(&[2, 3]);
@@ -196,7 +196,7 @@ const WITH_OPTIONS: &[(&str, Inputs, Call)] = calls! {
         |x| x[4].gru_cell(&weights(x), &x[5]);
 };
 
-/// Those that return two tensors.
+/// Ops that return two tensors.
 const OF_TWO: &[(&str, Inputs, Call)] = &[
     ("topk", &[(Float, &[3, 4])], |x| x[0].topk(2, -1, true).map(two)),
     ("sort", &[(Float, &[3, 4])], |x| x[0].sort(0, true).map(two)),
@@ -213,23 +213,23 @@ const OF_TWO: &[(&str, Inputs, Call)] = &[
     ),
 ];
 
-/// 1 and -1 of 1 and 0.
+/// Maps 1 and 0 to 1 and -1.
 fn signs(index: &Tensor) -> Tensor {
     (&(index * 2.0).unwrap() - 1.0).unwrap()
 }
 
-/// How an input is laid out.
+/// Memory layout of an input.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Layout {
-    /// The axes in reverse order in memory.
+    /// Axes in reverse order in memory.
     Transposed,
-    /// A part of a larger tensor.
+    /// Part of a larger tensor.
     Strided,
-    /// The first along axis 0, repeated by a stride of 0.
+    /// First element along axis 0, repeated by a stride of 0.
     Broadcast,
 }
 
-/// Numbers between 0.1 and 0.9, all different; the same for the same shape.
+/// Returns numbers between 0.1 and 0.9, all different; the same for the same shape.
 fn filled(kind: Kind, dtype: DType, shape: &[usize]) -> Tensor {
     let len: usize = shape.iter().product();
     let numbers = (0..len).map(|i| 0.1 + 0.8 * ((i * 29 + 7) % 61) as f64 / 61.0);
@@ -256,7 +256,7 @@ fn laid_out(layout: Layout, kind: Kind, dtype: DType, shape: &[usize]) -> Tensor
     }
 }
 
-/// A tensor of its own with the same numbers.
+/// Returns a contiguous copy.
 fn copied(x: &Tensor) -> Tensor {
     let shape = x.shape();
     match x.dtype() {
@@ -270,13 +270,13 @@ fn copied(x: &Tensor) -> Tensor {
     .unwrap()
 }
 
-/// Outputs, and the gradients of all inputs that have one.
+/// Returns the outputs, and the gradients of all inputs that have one.
 fn run(call: &dyn Fn(&[Tensor]) -> Outputs, inputs: &[Tensor]) -> Outputs {
     let leaf = |x: &Tensor| if x.dtype().is_float() { x.requires_grad() } else { x.clone() };
     let leaves: Vec<Tensor> = inputs.iter().map(leaf).collect();
     let mut all = call(&leaves)?;
     for y in all.clone().iter().filter(|y| y.dtype().is_float() && y.is_tracked()) {
-        // Another number for each output, in a layout of its own.
+        // Another number for each output, in another layout.
         let seed = filled(Float, y.dtype(), &y.shape().iter().rev().copied().collect::<Vec<_>>());
         let grads = y.backward_from(&seed.permute(&(0..y.rank()).rev().collect::<Vec<_>>())?)?;
         all.extend(leaves.iter().filter_map(|leaf| grads.of(leaf)));
@@ -285,11 +285,11 @@ fn run(call: &dyn Fn(&[Tensor]) -> Outputs, inputs: &[Tensor]) -> Outputs {
 }
 
 fn bits(x: &Tensor) -> Vec<u64> {
-    // Which of two NaN a product is, the compiler may choose.
+    // The compiler may choose which of two NaN a product returns.
     x.to_f64().iter().map(|x| if x.is_nan() { f64::NAN.to_bits() } else { x.to_bits() }).collect()
 }
 
-/// Holds one call against itself on copies; whether it runs on such inputs at all.
+/// Compares one call with itself on copies; returns whether it runs on such inputs at all.
 fn check(name: &str, call: &dyn Fn(&[Tensor]) -> Outputs, inputs: Inputs) -> bool {
     for dtype in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
         for layout in [Layout::Transposed, Layout::Strided, Layout::Broadcast] {

@@ -1,13 +1,13 @@
-//! What the rounding of weights costs where updates are small: digits, learnt slowly by a network of bf16 weights.
+//! The cost of rounding weights when updates are small: digits, learnt slowly by a network with bf16 weights.
 
 use precast::{data, prelude::*, rewrite::Decorate, train::accuracy};
 
 const SEEDS: u64 = 3;
 
 struct Learnt {
-    /// The share of the digits that are read rightly, the mean of several seeds.
+    /// Share of the digits classified correctly, averaged over several seeds.
     accuracy: f64,
-    /// The share of the updates of the last step that were lost.
+    /// Share of the updates of the last step that were lost.
     lost: f64,
 }
 
@@ -49,7 +49,7 @@ fn at_a_small_learning_rate_nearest_rounding_falls_behind_and_the_others_keep_up
     {
         println!("{name:10} {:.2} % right, {:.1} % of the updates lost", 100.0 * accuracy, 100.0 * lost);
     }
-    // The step has to be small for that: most updates are less than half a unit of bf16.
+    // The step must be small for that: most updates are less than half a unit of bf16.
     assert!(nearest.lost > 0.7, "{}", nearest.lost);
     assert!(exact.accuracy - nearest.accuracy > 0.01, "{} {}", exact.accuracy, nearest.accuracy);
     for other in [stochastic, kahan] {

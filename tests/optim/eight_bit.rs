@@ -6,7 +6,8 @@ use super::noise;
 
 const SHAPE: [usize; 2] = [70, 65];
 
-/// A hundred noisy steps down a bowl: how far apart the weights end from those of an f32 state, relative to how far they came.
+/// Runs a hundred noisy steps down a bowl, and returns the distance of the final weights from those of an f32 state,
+/// relative to the distance travelled.
 fn apart(make: impl Fn(Params, bool) -> Box<dyn Optimizer>) -> f64 {
     let (start, towards) = (noise(&SHAPE, 1), noise(&SHAPE, 2));
     let run = |eight_bit| {
@@ -37,7 +38,7 @@ fn a_hundred_steps_are_near_those_of_an_f32_state() {
         let lion = precast::Lion::new(params, 0.005);
         Box::new(if eight_bit { lion.state_8bit() } else { lion })
     };
-    // The sign of a small average turns sooner than its size matters to Adam.
+    // The sign of a small average changes before its magnitude matters to Adam.
     for (error, bound) in [(apart(adam), 0.06), (apart(lion), 0.15)] {
         assert!(error > 0.0 && error < bound, "{error}");
     }
@@ -57,7 +58,7 @@ fn a_state_in_8_bits_has_a_quarter_of_the_bytes() {
         adam.update(&grads).unwrap();
         adam.state().tensors.iter().map(|(_, tensor)| tensor.len() * tensor.dtype().bytes()).sum::<usize>()
     };
-    // A byte for each number, and four for 256.
+    // One byte per number, and four per 256.
     assert_eq!(bytes(false, &[64, 64]), 2 * 4096 * 4);
     assert_eq!(bytes(true, &[64, 64]), 2 * (4096 + 4 * 16));
     assert_eq!(bytes(true, &[63, 65]), 2 * 4095 * 4, "fewer than 4096 stay f32");

@@ -1,4 +1,4 @@
-//! Optimizers against the published formulas, written out once more in f64 for one number.
+//! Optimizers compared with the published formulas, written out again in f64 for one number.
 
 use precast::{
     Adafactor, Adagrad, Adam, DType, Lamb, Lion, Muon, Optimizer, Param, RmsProp, Sgd, Tensor, cell::Params,
@@ -128,7 +128,7 @@ fn lamb_follows_its_formula() {
     }
 }
 
-/// By the whole formula, for elements that differ and more of them than one part of a sum has.
+/// Compared with the whole formula, for distinct elements and more of them than one part of a sum has.
 #[test]
 fn lamb_divides_the_norms_of_the_whole_parameter() {
     let (start, grad) = (super::noise(&[300, 70], 1), super::noise(&[300, 70], 2));
@@ -136,7 +136,7 @@ fn lamb_divides_the_norms_of_the_whole_parameter() {
     let mut grads = precast::Grads::default();
     grads.set(&param, grad.clone());
     Lamb::new([param.clone()].into_iter().collect(), 0.1).weight_decay(0.5).update(&grads).unwrap();
-    // At the first update the averages without their bias are the gradient and its square.
+    // At the first update the bias-corrected averages are the gradient and its square.
     let (start, grad) = (start.to_f64(), grad.to_f64());
     let r: Vec<f64> = start.iter().zip(&grad).map(|(p, g)| g / (g.abs() + 1e-6) + 0.5 * p).collect();
     let norm = |x: &[f64]| x.iter().map(|x| x * x).sum::<f64>().sqrt();
@@ -159,7 +159,8 @@ fn muon_makes_an_update_nearly_orthogonal() {
         let size = (shape[0] as f64 / shape[1] as f64).max(1.0).sqrt();
         let x = param.value();
         let gram = if shape[0] > shape[1] { x.t().unwrap().matmul(&x) } else { x.matmul(&x.t().unwrap()) };
-        // The singular values end between 0.68 and 1.13 (Jordan et al.); the mean of the diagonal is that of their squares.
+        // The singular values end between 0.68 and 1.13 (Jordan et al.); the mean of the diagonal is that of their
+        // squares.
         let short = shape[0].min(shape[1]);
         let diagonal = gram.unwrap().to_f64().into_iter().step_by(short + 1).sum::<f64>() / short as f64;
         assert!((0.4..1.3).contains(&(diagonal / size / size)), "{shape:?}: {diagonal}");
@@ -243,7 +244,7 @@ fn a_gradient_of_another_shape_is_refused_before_anything_changes() {
 
 #[test]
 fn an_f16_parameter_is_updated_in_f32_and_rounded_once() {
-    // A tenth of f16's epsilon vanishes in the value, but adds up in the f32 velocity, which is then seen whole.
+    // A tenth of f16's epsilon vanishes in the value, but accumulates in the f32 velocity, which then becomes visible.
     let param = Param::new(Tensor::full(&[1], 1.0, DType::F16));
     let mut optimizer = Sgd::new([param.clone()].into_iter().collect(), 1.0).momentum(1.0);
     let g = 2f64.powi(-10) / 10.0;

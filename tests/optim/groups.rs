@@ -1,4 +1,4 @@
-//! Groups of parameters.
+//! Parameter groups.
 
 use precast::prelude::*;
 
@@ -28,7 +28,7 @@ fn a_group_is_as_an_optimizer_of_its_own() {
         Adam::decoupled(of(|path| path == "0.weight"), 0.1),
         Adam::decoupled(of(|path| path == "0.bias"), 0.05).weight_decay(0.0),
         Adam::decoupled(of(|path| path == "1.weight"), 0.025),
-        // Of two groups that say the same, the last holds.
+        // Of two groups for the same parameter, the last applies.
         Adam::decoupled(of(|path| path == "1.bias"), 0.025).weight_decay(0.0),
     ];
     for _ in 0..3 {
@@ -38,7 +38,7 @@ fn a_group_is_as_an_optimizer_of_its_own() {
     for ((path, a), (_, b)) in together.params().iter().zip(apart.params().iter()) {
         assert_eq!(bits(&a.value()), bits(&b.value()), "{path}");
     }
-    // The factor is one of the present learning rate.
+    // The factor applies to the current learning rate.
     one.set_lr(0.0);
     let before = together.params();
     let before: Vec<_> = before.iter().map(|(_, param)| bits(&param.value())).collect();

@@ -1,4 +1,4 @@
-//! Optimizers: formulas, groups, state, and what the storage of a parameter does to an update.
+//! Optimizers: formulas, groups, state, and the effect of a parameter's storage on an update.
 
 mod accuracy;
 mod eight_bit;
@@ -12,7 +12,7 @@ use precast::{
     Adafactor, Adagrad, Adam, DType, Grads, Lamb, Lion, Muon, Optimizer, Param, RmsProp, Sgd, Tensor, cell::Params,
 };
 
-/// Gradients of a sequence of steps that has both signs and different sizes.
+/// Returns the gradient of a step, with both signs and various magnitudes.
 fn gradient(step: usize) -> f64 {
     [0.5, -1.25, 3.0, 0.0625, -0.75, 2.0, -4.0, 0.3][step % 8]
 }
@@ -23,7 +23,7 @@ fn grads_of(param: &Param, value: f64) -> Grads {
     grads
 }
 
-/// Numbers of both signs below 1, which differ from seed to seed.
+/// Returns numbers of both signs below 1 in magnitude, which differ between seeds.
 fn noise(shape: &[usize], seed: u64) -> Tensor {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let number = |_| {
@@ -40,7 +40,7 @@ fn bits(x: &Tensor) -> Vec<u64> {
 
 type Make = fn(Params) -> Box<dyn Optimizer>;
 
-/// Every optimizer, with those of its options that change what it keeps.
+/// Every optimizer, with the options that change its state.
 const ALL: &[(&str, Make)] = &[
     ("sgd", |params| Box::new(Sgd::new(params, 0.01))),
     ("sgd with momentum", |params| Box::new(Sgd::new(params, 0.01).momentum(0.9).weight_decay(0.01))),

@@ -1,11 +1,11 @@
-//! Updates that leave the range of a 16-bit parameter: the numbers that would become infinite keep their old values, and the
-//! error names the parameter.
+//! Updates that leave the range of a 16-bit parameter: numbers that would become infinite keep their old values, and
+//! the error names the parameter.
 
 use precast::{ErrorKind, Grads, Param, prelude::*, rewrite::Decorate};
 
 use super::ALL;
 
-/// Every way to store a parameter low, with the largest number of its dtype.
+/// Returns every kind of low-precision storage, with the largest number of its dtype.
 fn ways() -> [(Decorate, f64); 6] {
     let (f16, bf16) = (|| Decorate::new(DType::F16), || Decorate::new(DType::Bf16));
     let (of_f16, of_bf16) = (65504.0, half::bf16::MAX.to_f64());
@@ -41,7 +41,7 @@ fn numbers(param: &Param) -> (Vec<f64>, Option<Vec<f64>>) {
 fn a_number_that_would_become_infinite_stays_and_all_others_are_updated() {
     for held in [false, true] {
         for (how, most) in ways() {
-            // Half the largest number is added to the largest, to 1, taken from the largest, and from the least.
+            // Half the largest number is added to the largest, to 1, subtracted from the largest, and from the least.
             let (old, step) = ([most, 1.0, most, -most], most / 2.0);
             let (net, weight) = stored(&old, &[2, 2], how.clone());
             let tape = held.then(|| weight.tensor());
@@ -57,7 +57,7 @@ fn a_number_that_would_become_infinite_stays_and_all_others_are_updated() {
             let (value, master) = numbers(&weight);
             let nearest = |x: f64| Tensor::scalar(x, DType::F64).cast(weight.dtype()).to_f64()[0];
             let right = [most, nearest(1.0 + step), nearest(most - step), -most];
-            // What stochastic rounding makes of a number between two is one of them.
+            // Stochastic rounding of a number between two gives one of them.
             let near = |(met, right): (&f64, &f64)| (met - right).abs() <= right.abs() * weight.dtype().epsilon();
             assert!(value.iter().zip(&right).all(near), "{how:?}: {value:?}, {right:?}");
             assert_eq!((value[0], value[3]), (right[0], right[3]), "{how:?}");
@@ -70,7 +70,7 @@ fn a_number_that_would_become_infinite_stays_and_all_others_are_updated() {
     }
 }
 
-/// A master that is no number of the low dtype keeps its digits.
+/// A master that is not a number of the low dtype keeps its digits.
 #[test]
 fn the_old_master_stays_exactly() {
     let (net, weight) = stored(&[65519.0, 0.1], &[1, 2], Decorate::new(DType::F16));
@@ -85,7 +85,8 @@ fn the_old_master_stays_exactly() {
     assert_eq!(master(&weight)[0], 65500.0);
 }
 
-/// With every optimizer, over more than one block of elements: nothing becomes infinite, and the error counts what would.
+/// With every optimizer, over more than one block of elements: nothing becomes infinite, and the error counts the
+/// elements that would.
 #[test]
 fn every_optimizer_refuses_to_make_a_weight_infinite() {
     let shape = [96, 96];
@@ -107,7 +108,7 @@ fn every_optimizer_refuses_to_make_a_weight_infinite() {
     }
 }
 
-/// Numbers that are infinite already do not become so.
+/// Numbers that are already infinite do not count.
 #[test]
 fn what_is_infinite_already_is_no_error() {
     for (how, _) in ways() {
@@ -135,7 +136,7 @@ fn several_parameters_are_named_and_lost_updates_are_counted_without_those_that_
     let lines = ["- `0.weight`: 4 of its numbers", "- `0.bias`: 2 of", "- `1.weight`: 4 of", "- `1.bias`: 2 of"];
     assert!(lines.iter().all(|line| message.contains(line)), "{message}");
     assert!(sgd.lost_updates().iter().all(|lost| (lost.updates, lost.lost) == (0, 0)), "{:?}", sgd.lost_updates());
-    // A step of training hands the error on, and the run may go on.
+    // A training step passes the error on, and the run may continue.
     let scale = &mut LossScale::none();
     let (_, weight) = net.params().into_iter().next().unwrap();
     let loss = weight.tensor().cast(DType::F32).mean_all().unwrap();

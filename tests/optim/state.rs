@@ -1,4 +1,4 @@
-//! States that are saved and restored.
+//! Saved and restored states.
 
 use precast::{Grads, cell::Params, optim::OptimizerState, prelude::*, rewrite::Decorate};
 
@@ -52,7 +52,7 @@ fn values(params: &Params) -> Vec<Vec<u64>> {
     params.iter().map(|(_, param)| bits(&param.value())).collect()
 }
 
-/// Trains for so many steps, goes on with a fresh optimizer from the saved state, and is compared with a run without a break.
+/// Trains for some steps, continues with a new optimizer from the saved state, and compares with an uninterrupted run.
 fn resumes(name: &str, make: Make, storage: Storage) {
     let stored = || {
         let net = net();
@@ -87,7 +87,7 @@ fn a_run_goes_on_from_a_state_with_the_same_bits() {
     }
 }
 
-/// The state is not the whole of it: without it the run would be another.
+/// The state matters: without it the run would differ.
 #[test]
 fn without_its_state_a_run_is_another() {
     let (a, b) = (net(), net());

@@ -1,4 +1,4 @@
-//! What the storage of a parameter does to an update.
+//! The effect of a parameter's storage on an update.
 
 use precast::{Grads, Param, prelude::*, rewrite::Decorate};
 
@@ -47,13 +47,13 @@ fn small_updates_are_lost_by_nearest_rounding_alone() {
     assert!(lost[0].share() == 1.0 && lost[0].is_high());
 
     let (mean, lost) = run(bf16().stochastic_rounding(1));
-    // Each update is up one unit with the probability 0.1: five standard deviations of the mean of 4096 sums of 100.
+    // Each update goes up one unit with probability 0.1: five standard deviations of the mean of 4096 sums of 100.
     let deviation = DType::Bf16.epsilon() * (100.0 * 0.1 * 0.9 / 4096.0f64).sqrt();
     assert!((mean - right).abs() < 5.0 * deviation, "{mean} {right}");
     assert!((lost[0].share() - 0.9).abs() < 0.05 && !lost[0].is_high(), "{lost:?}");
 
     let (mean, lost) = run(bf16().kahan());
-    // The sum is kept in 16 bits, the value is the nearest bf16 to it.
+    // The sum is kept in 16 bits, and the value is the nearest bf16.
     assert!((mean - right).abs() <= DType::Bf16.epsilon() / 2.0, "{mean} {right}");
     assert_eq!(lost[0].lost, 0);
 
@@ -73,7 +73,7 @@ fn nothing_is_counted_unless_asked_and_zero_updates_are_none() {
     assert_eq!((sgd.lost_updates()[0].updates, sgd.lost_updates()[0].share()), (0, 0.0));
 }
 
-/// With a master, training is f32 training, bit for bit, and the value is the master rounded.
+/// With a master, training is f32 training, bit for bit, and the value is the rounded master.
 #[test]
 fn masters_are_trained_as_f32() {
     for (name, make) in ALL {
@@ -92,7 +92,7 @@ fn masters_are_trained_as_f32() {
     }
 }
 
-/// A 16-bit gradient is widened when it is read.
+/// A 16-bit gradient is widened when read.
 #[test]
 fn a_gradient_of_another_width_is_read_as_its_widening() {
     for (name, make) in ALL {
@@ -107,7 +107,7 @@ fn a_gradient_of_another_width_is_read_as_its_widening() {
     }
 }
 
-/// What reads the old value, such as a tape, goes on reading it.
+/// Readers of the old value, such as a tape, keep reading it.
 #[test]
 fn a_value_that_somebody_holds_is_not_changed_in_place() {
     for how in

@@ -1,4 +1,4 @@
-//! A call of `auto_cast` as Python writes it: what Paddle makes of it, and what our rule finds wrong with it.
+//! A call of `auto_cast` in Python syntax: Paddle's interpretation, and its faults by our rule.
 
 use precast::{DType, ErrorKind, Op};
 
@@ -8,18 +8,18 @@ use super::{
     rule::{LEVELS, Region, is_known},
 };
 
-/// The differences on purpose, as COMPARE.md names them.
+/// The intentional differences, as named in COMPARE.md.
 const EXACT: &str = "names are exact";
 const CHECKED: &str = "a region is checked also where it does nothing";
 const O2_ALONE: &str = "`use_promote` is O2's";
 
-/// The arguments in the order in which they may be given without keywords.
+/// Arguments in positional order.
 const PARAMETERS: [&str; 6] = ["enable", "custom_white_list", "custom_black_list", "level", "dtype", "use_promote"];
 
 /// Level, whether anything is cast, and the low dtype.
 pub type State = (String, bool, DType);
 
-/// A value as Python writes it.
+/// A value in Python syntax.
 #[derive(Clone, Debug, PartialEq)]
 enum Value<'a> {
     None,
@@ -27,7 +27,7 @@ enum Value<'a> {
     Word(&'a str),
     /// A list, tuple or set, or the keys of a dict.
     List(Vec<Value<'a>>),
-    /// A dtype that is one of Paddle's objects.
+    /// A dtype object of Paddle.
     Object(DType),
     /// Numbers and bytes.
     Other(&'a str),
@@ -37,7 +37,7 @@ impl<'a> Value<'a> {
     fn read(text: &'a str) -> Self {
         let text = text.trim();
         let collection = text.trim_start_matches("frozenset").trim_start_matches("set");
-        // Objects of the older class, `VarType`, are refused as numbers are.
+        // Objects of the older class, `VarType`, are refused like numbers.
         let is_dtype = is_object(text) && !text.contains("VarType") && text.parse::<f64>().is_err();
         match text {
             "None" => Value::None,
@@ -60,7 +60,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether Python takes it for true.
+    /// Returns whether it is truthy in Python.
     fn is_true(&self) -> bool {
         match self {
             Value::None => false,
@@ -73,7 +73,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The parts between commas that no bracket holds.
+/// Splits at the commas outside of brackets.
 fn split(inside: &str) -> Vec<&str> {
     let (mut depth, mut start, mut parts) = (0, 0, vec![]);
     for (at, c) in inside.char_indices() {
@@ -91,7 +91,7 @@ fn split(inside: &str) -> Vec<&str> {
     parts.into_iter().map(str::trim).filter(|part| !part.is_empty()).collect()
 }
 
-/// A call that Python makes, or refuses because of a keyword that there is not.
+/// A call that Python makes, or refuses because of an unknown keyword.
 pub struct Call<'a> {
     arguments: Vec<(&'a str, Value<'a>)>,
     has_unknown: bool,
@@ -117,20 +117,20 @@ impl<'a> Call<'a> {
         self.arguments.iter().find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
-    /// Whether there is no such call here: a keyword, or a value of another type.
+    /// Returns whether the call cannot be written here: a keyword, or a value of another type.
     pub fn has_no_form(&self) -> bool {
         let names = |items: &[Value<'_>]| items.iter().all(|item| item.word().is_some());
         let has_form = |(key, value): &(&str, Value<'_>)| match *key {
             "enable" | "use_promote" => matches!(value, Value::Bool(_)),
             "level" => value.word().is_some(),
             "dtype" => matches!(value, Value::Word(_) | Value::Object(_)),
-            // No list is none.
+            // None is an absent list.
             _ => matches!(value, Value::None) || matches!(value, Value::List(items) if names(items)),
         };
         self.has_unknown || !self.arguments.iter().all(has_form)
     }
 
-    /// The state that Paddle has in such a region, or the class of its error. On a CPU it warns and does nothing.
+    /// Returns the state of Paddle in such a region, or the class of its error. On a CPU it warns and does nothing.
     pub fn by_paddle(&self, place: &str) -> Result<State, &'static str> {
         if self.has_unknown {
             return Err("TypeError");
@@ -157,7 +157,7 @@ impl<'a> Call<'a> {
         let is_on = self.get("enable").is_none_or(Value::is_true);
         match low {
             None if is_on => return Err("ValueError"),
-            // A dtype for which there are no lists.
+            // A dtype without lists.
             None if level != "O0" => return Err("KeyError"),
             _ => {}
         }
@@ -168,7 +168,7 @@ impl<'a> Call<'a> {
         Ok((if casts { level } else { "O0".into() }, casts, low.unwrap_or(DType::F16)))
     }
 
-    /// The class of Paddle's error at its lists, which it reads by elements, or a word by letters.
+    /// Returns the class of Paddle's error for its lists, which it iterates by elements, or a word by letters.
     fn lists_by_paddle(&self) -> Result<(), &'static str> {
         let given = ["custom_white_list", "custom_black_list"].map(|key| self.get(key).filter(|list| list.is_true()));
         let mut elements: [Vec<Value<'_>>; 2] = Default::default();
@@ -187,7 +187,7 @@ impl<'a> Call<'a> {
         if elements.iter().flatten().all(is_word) { Ok(()) } else { Err("TypeError") }
     }
 
-    /// The names of a list.
+    /// Returns the names on a list.
     fn names(&self, key: &str) -> Vec<&'a str> {
         match self.get(key) {
             Some(Value::List(items)) => items.iter().filter_map(Value::word).collect(),
@@ -199,8 +199,8 @@ impl<'a> Call<'a> {
         self.get("level").and_then(Value::word).unwrap_or("O1")
     }
 
-    /// What the call says, whether it makes sense or not: an object of Paddle's is a dtype of ours, a word must be written as in
-    /// our files.
+    /// Converts the call, valid or not: a Paddle object becomes a dtype of ours, a word must be written as in our
+    /// files.
     pub fn region(&self) -> precast::Result<Region> {
         let names = |key| self.names(key).into_iter().map(String::from).collect();
         let dtype = match self.get("dtype") {
@@ -218,17 +218,17 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// Whether the dtype is an object. Of the older class, too, some print themselves so.
+    /// Returns whether the dtype is an object. Some of the older class are printed in this form, too.
     pub fn names_an_object(&self) -> bool {
         matches!(self.get("dtype"), Some(Value::Object(_)))
     }
 
-    /// Whether the dtype has its short name, which Paddle has none of.
+    /// Returns whether the dtype has its short name, which Paddle lacks.
     pub fn says_dtype_shortly(&self) -> bool {
         self.get("dtype").and_then(Value::word).is_some_and(|word| ["f16", "bf16"].contains(&word))
     }
 
-    /// What is wrong with the call by our rule, each with the difference that it is where Paddle takes it.
+    /// Returns the faults of the call by our rule, each with the difference it represents if Paddle accepts it.
     pub fn faults(&self) -> Vec<(ErrorKind, &'static str)> {
         let mut faults = vec![];
         let level = self.level();

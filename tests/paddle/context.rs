@@ -1,4 +1,4 @@
-//! `paddle.amp.auto_cast` itself: its arguments, what it says of wrong ones, nesting, and how it ends.
+//! `paddle.amp.auto_cast` itself: its arguments, errors for wrong ones, nesting, and exit.
 
 use precast::{Autocast, DType, ErrorKind, Tensor, autocast, precision};
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use super::{
     verdict::{self, Judged, Verdict, count, each},
 };
 
-/// The differences on purpose, as COMPARE.md names them.
+/// The intentional differences, as named in COMPARE.md.
 const BY_TYPE: &str = "wrong forms do not compile";
 const NOTHING_LEFT: &str = "a region leaves nothing behind";
 const SHORT: &str = "a dtype has a short name, too";
@@ -31,7 +31,7 @@ struct Case {
     _warnings: Vec<String>,
 }
 
-/// The state here; outside of regions nothing is cast.
+/// Returns the state here; outside of regions nothing is cast.
 fn state() -> State {
     match (precision::current(), precision::region()) {
         (Some(precision::Frame::Lists(rules)), Some(region)) => {
@@ -42,25 +42,25 @@ fn state() -> State {
     }
 }
 
-/// The state that a region shall have, if nothing is wrong with it.
+/// Returns the expected state of a region without faults.
 fn demanded(region: &Region) -> State {
     let casts = region.enabled && region.level != "O0";
     (if casts { region.level.clone() } else { "O0".into() }, casts, region.low())
 }
 
-/// What tells two states apart: where nothing is cast the dtype means nothing.
+/// Returns the part of a state that matters: if nothing is cast the dtype does not.
 fn meaning((level, casts, dtype): &State) -> (&str, Option<DType>) {
     (level, casts.then_some(*dtype))
 }
 
-/// `["AmpLevel.O1", true, "float16"]`
+/// Parses `["AmpLevel.O1", true, "float16"]`.
 fn stated(value: &Value) -> Option<State> {
     let level = value[0].as_str()?.rsplit('.').next()?;
     Some((level.into(), value[1].as_bool()?, dtype(value[2].as_str()?)?))
 }
 
-/// `["O1", "bfloat16", false, 10, 53]`: level and dtype, which means nothing at O0; then the use of promotion and the lengths
-/// of the lists.
+/// Parses `["O1", "bfloat16", false, 10, 53]`: level and dtype, which is ignored at O0; then the use of promotion and
+/// the lengths of the lists.
 fn nested(value: &Value) -> Option<(String, Option<DType>)> {
     let level = value[0].as_str()?.rsplit('.').next()?.to_string();
     let dtype = dtype(value[1].as_str()?)?;
@@ -77,7 +77,7 @@ fn region(level: &str, dtype: DType) -> Autocast {
     Region { level: level.into(), dtype: Some(dtype), ..Region::default() }.autocast()
 }
 
-/// The recorded script of nested regions: the state at each of its places, by name.
+/// Runs the recorded script of nested regions, and returns the state at each of its points, by name.
 fn nesting() -> Vec<(&'static str, (String, Option<DType>))> {
     let mut met = vec![("outside", here())];
     let exp_is_low = || Tensor::ones(&[2], DType::F32).exp().unwrap().dtype().is_low();
@@ -159,14 +159,14 @@ impl Case {
         }
     }
 
-    /// The kind that Paddle's error is of, in our words.
+    /// Returns the kind of Paddle's error, in our terms.
     fn their_fault(&self) -> Option<ErrorKind> {
         let message = self.message.as_deref().unwrap_or_default();
         match self.error.as_deref()? {
             "ValueError" if message.starts_with("level should be") => Some(ErrorKind::Level),
             "ValueError" if message.contains("dtype should be") => Some(ErrorKind::DType),
             "ValueError" if message.starts_with("Custom white list overlap") => Some(ErrorKind::List),
-            // A dtype for which there are no lists.
+            // A dtype without lists.
             "KeyError" => Some(ErrorKind::DType),
             _ => None,
         }
@@ -191,7 +191,7 @@ impl Case {
         }
         let faults = call.faults();
         let ours = call.region().and_then(|region| Ok((autocast(region.autocast(), || Ok(state()))?, region)));
-        // In whatever the two differ, what is done here is what our rule demands.
+        // Whatever the difference, our result is the one required by our rule.
         let ours = match ours {
             Ok((ours, region)) if faults.is_empty() && ours == demanded(&region) => Some(ours),
             Err(error) if faults.iter().any(|(kind, _)| *kind == error.kind()) => None,
@@ -216,7 +216,7 @@ impl Case {
         let theirs = self.result.as_ref().and_then(Value::as_object).ok_or("not understood")?;
         let ours = nesting();
         for (place, state) in theirs {
-            // Paddle keeps the dtype of the last region for good, and its scaler reads it.
+            // Paddle keeps the dtype of the last region permanently, and its scaler reads it.
             if place == "amp_global dtype after (never restored)" {
                 if precision::region().is_some() || state.as_str().and_then(dtype).is_none_or(|left| left == DType::F32)
                 {
@@ -230,7 +230,7 @@ impl Case {
                 ours => return Err(format!("at `{place}` ours {ours:?}, theirs {state:?}")),
             }
         }
-        // The one entry that Paddle keeps is named; the others are the same.
+        // The entry that Paddle keeps is named; the others are the same.
         Ok(match theirs.contains_key("amp_global dtype after (never restored)") {
             true => Verdict::on_purpose(NOTHING_LEFT),
             false => Verdict::Agree,
@@ -238,7 +238,7 @@ impl Case {
     }
 }
 
-/// Judges what a file of calls holds.
+/// Judges the calls in a file.
 pub fn judge(golden: &Value) -> Vec<verdict::Case> {
     each(golden, "cases", |case: Case| {
         let mut judged = case.judge();

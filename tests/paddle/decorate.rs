@@ -1,4 +1,5 @@
-//! `paddle.amp.decorate` against `rewrite::decorate`: in which dtype each parameter is stored and saved, and the misuse.
+//! `paddle.amp.decorate` compared with `rewrite::decorate`: the stored and the saved dtype of each parameter, and
+//! misuse.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +24,7 @@ use super::{
     verdict::{self, Judged, Verdict, count, each},
 };
 
-/// One call and what it left.
+/// One call and its result.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -31,7 +32,7 @@ struct Case {
     level: String,
     dtype: String,
     options: Options,
-    /// Whether the optimizer keeps masters.
+    /// `true` when the optimizer keeps masters.
     multi_precision: bool,
     use_master_grad: bool,
     n_master_grad_params: usize,
@@ -53,7 +54,7 @@ struct Options {
     excluded_layers: Option<String>,
 }
 
-/// The differences on purpose, as COMPARE.md names them.
+/// The intentional differences, as named in COMPARE.md.
 const INSIDE: &str = "an excluded kind takes what is inside with it";
 const NOTHING: &str = "what matches nothing is an error";
 const IN_F32: &str = "gradients of a low parameter that is read often are summed in f32";
@@ -62,7 +63,7 @@ pub fn paddle(low: DType) -> Decorate {
     Decorate::new(low).pack("paddle-3.3").unwrap()
 }
 
-/// The kinds of cells whose own parameters Paddle keeps in f32, with the low dtype for which it does.
+/// Kinds of cells whose own parameters Paddle keeps in f32, with the low dtype for which it does.
 const STAYS: &[(&str, Option<DType>)] = &[
     ("BatchNorm1d", None),
     ("BatchNorm2d", None),
@@ -72,19 +73,19 @@ const STAYS: &[(&str, Option<DType>)] = &[
     ("InstanceNorm2d", Some(DType::F16)),
 ];
 
-/// What a call asks of a network, in our words.
+/// A call's request for a network, in our terms.
 struct Asked {
     low: DType,
-    /// What was excluded, by path and by kind.
+    /// Exclusions, by path and by kind.
     paths: Vec<String>,
     kinds: Vec<String>,
     how: Decorate,
 }
 
 impl Asked {
-    /// The dtype in which our rule stores a parameter: an excluded cell keeps all that is inside it, and a parameter is kept
-    /// where any of its places is. `by_its_layer` leaves the last two out, as Paddle does: an excluded kind keeps a parameter of
-    /// its own layer, and one place where it is not is enough to lower it.
+    /// Returns the dtype in which our rule stores a parameter: an excluded cell keeps everything inside it, and a
+    /// parameter is kept if any of its places is. `by_its_layer` omits the last two, as Paddle does: an excluded kind
+    /// keeps a parameter only for its own layer, and one place where it is not kept is enough to lower it.
     fn stores(&self, net: &Child, param: &Param, made: DType, by_its_layer: bool) -> DType {
         if made != DType::F32 {
             return made;
@@ -123,7 +124,7 @@ impl Case {
         format!("{} {} {} {}", self.net, self.level, self.dtype, said.join(" ")).trim_end().into()
     }
 
-    /// The call that says the same here. O1 of Paddle changes nothing, and is no call.
+    /// Returns the equivalent call here. O1 of Paddle changes nothing, and has none.
     fn asked(&self, net: &Child) -> Result<Option<Asked>, String> {
         match self.level.as_str() {
             "O1" => return Ok(None),
@@ -151,7 +152,7 @@ impl Case {
         Ok(Some(Asked { low, paths, kinds, how }))
     }
 
-    /// The parameters, the layers, the weight file and the masters; then the gradients.
+    /// Judges the parameters, the layers, the weight file and the masters; then the gradients.
     fn judge(&self) -> [Judged; 2] {
         let failed = |why: String| [Err(why.clone()), Err(why)];
         let Some(net) = network(&self.net) else { return failed("the network is not understood".into()) };
@@ -171,7 +172,7 @@ impl Case {
                 }
             }
         }
-        // In whatever the two differ, what is done here is what our rule demands.
+        // Whatever the difference, our result is the one required by our rule.
         for ((path, param), made) in named.iter().zip(made) {
             let demanded = asked.as_ref().map_or(made, |asked| asked.stores(&net, param, made, false));
             if param.dtype() != demanded {
@@ -194,7 +195,7 @@ impl Case {
         }
     }
 
-    /// Every parameter and buffer as it was recorded, or as Paddle's rule for excluded kinds has it.
+    /// Compares every parameter and buffer with the recording, or with Paddle's rule for excluded kinds.
     fn stored(&self, net: &Child, named: &Named, asked: Option<&Asked>) -> Judged {
         let (mut seen, mut verdict): (Vec<&Param>, _) = (vec![], Verdict::Agree);
         for (theirs, recorded) in self.params.iter().chain(&self.buffers) {
@@ -217,7 +218,7 @@ impl Case {
         }
     }
 
-    /// An excluded class that the network lacks is an error here; Paddle decorates as if nothing had been said of it.
+    /// Judges an excluded class that the network lacks: an error here, while Paddle ignores it.
     fn matches_nothing(&self, net: &Child, named: &Named, asked: &Asked, error: &Error) -> Judged {
         let mut kinds = vec![];
         net.walk(&mut |entry| kinds.push(entry.slot.cell.kind()));
@@ -233,7 +234,7 @@ impl Case {
         Ok(Verdict::on_purpose(NOTHING))
     }
 
-    /// Layers whose floating parameters of their own are stored in another dtype than the layer says.
+    /// Checks for layers whose own floating-point parameters are stored in another dtype than the layer reports.
     fn layers(&self, net: &Child) -> Result<(), String> {
         for (layer, recorded) in self.layer_dtype.iter().filter(|(_, recorded)| *recorded != "None") {
             let layer = if layer == "<self>" { "" } else { layer };
@@ -254,7 +255,7 @@ impl Case {
         Ok(())
     }
 
-    /// Dtypes in a weight file. A tied parameter stands there once, under the first of its paths.
+    /// Checks the dtypes in a weight file. A tied parameter appears there once, under the first of its paths.
     fn saved(&self, net: &Child, named: &Named) -> Result<(), String> {
         if self.state_dict.is_empty() {
             return Ok(());
@@ -271,7 +272,7 @@ impl Case {
         Ok(())
     }
 
-    /// Masters behind every low parameter or behind none.
+    /// Checks that either every low parameter has a master or none has.
     fn masters(&self, net: &Child) -> Result<(), String> {
         let params = net.params();
         let mut low = params.iter().filter(|(_, param)| param.dtype().is_low());
@@ -281,8 +282,8 @@ impl Case {
         }
     }
 
-    /// The dtype in which gradients reach the optimizer: with `master_grad` f32, else that of the parameter. By our rule a
-    /// backward pass gives the parameter's dtype, and unscaling f32.
+    /// Judges the dtype in which gradients reach the optimizer: with `master_grad` f32, else that of the parameter. By
+    /// our rule a backward pass gives the parameter's dtype, and unscaling f32.
     fn gradients(&self, net: &Child, named: &Named) -> Judged {
         let mut distinct: Vec<&Param> = vec![];
         for theirs in self.params.keys() {
@@ -327,7 +328,7 @@ fn named(dtype: &str) -> Result<DType, String> {
     super::names::dtype(dtype).ok_or_else(|| format!("the dtype `{dtype}` is not understood"))
 }
 
-/// The dtype of each entry of a network's weight file.
+/// Returns the dtype of each entry of a network's weight file.
 pub fn saved(net: &Child) -> BTreeMap<String, String> {
     static FILES: AtomicUsize = AtomicUsize::new(0);
     let number = FILES.fetch_add(1, Ordering::Relaxed);
@@ -339,7 +340,7 @@ pub fn saved(net: &Child) -> BTreeMap<String, String> {
     stored.iter().map(|(path, view)| (path.to_string(), view.dtype().to_string())).collect()
 }
 
-/// Judges what a file of calls holds.
+/// Judges the calls in a file.
 pub fn judge(golden: &Value) -> Vec<verdict::Case> {
     let mut judged = each(golden, "cases", |case: Case| {
         let [stored, gradients] = case.judge();

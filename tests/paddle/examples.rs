@@ -1,4 +1,4 @@
-//! The examples of Paddle's documentation, and inputs of other dtypes than f32 and the low one.
+//! The examples of Paddle's documentation, and inputs of dtypes other than f32 and the low one.
 
 use precast::{DType, Tensor, autocast};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ const INTEGERS: &str = "integers may be added to floats";
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Example {
-    /// `eager_cpu`, where regions do nothing, or `pir`.
+    /// Either `eager_cpu`, where regions do nothing, or `pir`.
     mode: String,
     dtype: String,
     example: String,
@@ -31,7 +31,7 @@ struct Example {
     amp_dest: Option<String>,
 }
 
-/// Inputs of other dtypes than f32 and the low one.
+/// Inputs of dtypes other than f32 and the low one.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Odd {
@@ -65,7 +65,7 @@ impl Keywords {
         })
     }
 
-    /// As they are written in a call.
+    /// Returns the call as written.
     fn name(&self) -> String {
         let promote = (self.use_promote == Some(false)).then(|| "no promotion".to_string());
         let off = (self.enable == Some(false)).then(|| "off".to_string());
@@ -81,7 +81,8 @@ impl Example {
         format!("example {} {} {} {}", self.mode, self.dtype, self.example, self.kwargs.name()).trim_end().into()
     }
 
-    /// `documented`: what Paddle's documentation says of the five examples in its default dtype.
+    /// Judges an example. `documented` is the dtype given by Paddle's documentation for the five examples in its
+    /// default dtype.
     fn judge(&self, documented: Option<DType>) -> Judged {
         let mut region = self.kwargs.region().ok_or("not understood")?;
         if self.dtype != DEFAULT {
@@ -136,14 +137,15 @@ impl Odd {
             (None, Ok(_)) if self.result.starts_with("TypeError: ") && mixes_integers => {
                 Ok(Verdict::on_purpose(INTEGERS))
             }
-            // Paddle casts one of the two, and writes down a graph that cannot run.
+            // Paddle casts one of the two, and writes a graph that cannot run.
             (Some(_), Err(_)) if dtypes.contains(&DType::F64) => Ok(Verdict::on_purpose(NO_MIXED_PRODUCTS)),
             (_, ours) => Err(format!("ours {ours:?}, theirs {}", self.result)),
         }
     }
 }
 
-/// The dtypes that Paddle's documentation gives for its examples in the default dtype, in the order of the examples of a mode.
+/// Returns the dtypes documented by Paddle for its examples in the default dtype, in the order of the examples of a
+/// mode.
 fn documented(golden: &Value) -> Vec<Option<DType>> {
     let said = golden.get("documented_seed_result").and_then(Value::as_array);
     said.into_iter().flatten().map(|name| dtype(name.as_str()?)).collect()
@@ -159,7 +161,7 @@ pub fn judge(golden: &Value) -> Vec<Case> {
         let alone = serde_json::json!({ "seed_examples": [value] });
         judged.extend(each(&alone, "seed_examples", |example: Example| {
             let is_sibling = |other: &&Value| of_default(other, &example.mode);
-            // Only where all of them are recorded is it known which is which.
+            // They can be identified only if all of them are recorded.
             let complete = examples.iter().filter(is_sibling).count() == documented.len();
             let place = examples[..i].iter().filter(is_sibling).count();
             let said = (complete && of_default(value, &example.mode)).then(|| documented[place]).flatten();

@@ -1,4 +1,4 @@
-//! The recorded functions of Paddle: their inputs, and what one writes for them here.
+//! The recorded functions of Paddle: their inputs, and their equivalents here.
 
 use precast::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, DType, Interpolation, Op, Reduction, Resize, Result, Tensor,
@@ -6,7 +6,7 @@ use precast::{
 
 /// An input of a function.
 pub enum Input {
-    /// Floating, in the dtype that the case says.
+    /// Floating-point, in the dtype given by the case.
     Given(&'static [usize]),
     /// Always f32: the parameters of a norm.
     Full(&'static [usize]),
@@ -17,22 +17,22 @@ pub enum Input {
 
 pub type Run = fn(&[Tensor]) -> Result<Tensor>;
 
-/// What one writes for a function of Paddle's.
+/// Equivalent here of a Paddle function.
 pub enum Written {
     /// The same ops.
     Ops(Run),
     /// Other ops than Paddle's, or another number of them.
     Whole(Run),
-    /// As [`Whole`](Written::Whole), several of them: each with what it reads, an input of the function or, counted on from
-    /// these, the result of an earlier one.
+    /// Several ops, like [`Whole`](Written::Whole): each with its inputs, which are inputs of the function or, numbered
+    /// after these, results of earlier ops.
     Steps(&'static [(Op, &'static [usize])], Run),
-    /// This one op where Paddle takes several; and the same ops as Paddle's, one by one.
+    /// This one op where Paddle uses several, along with the same ops as Paddle's, one by one.
     Instead(Op, Run, Run),
-    /// This op where Paddle draws the line between its ops elsewhere, and takes the one that goes by this name on its lists.
+    /// This op, where Paddle splits its ops differently and uses the one with this name on its lists.
     Twin(Op, Run, &'static str),
-    /// There is no kernel: what a region does with the inputs of the op is compared, whose result is of their dtype.
+    /// An op without a kernel: the effect of a region on its inputs is compared, and the result has their dtype.
     Decided(Op),
-    /// There is no kernel, and the result is of this dtype.
+    /// An op without a kernel, whose result has this dtype.
     Tells(Op, DType),
 }
 
@@ -79,22 +79,22 @@ fn each() -> CrossEntropy {
     CrossEntropy { reduction: EACH, ..CrossEntropy::default() }
 }
 
-/// The ops of attention over `[batch, sequence, heads, size]`, one by one.
+/// Computes attention over `[batch, sequence, heads, size]`, op by op.
 fn attention(x: &[Tensor]) -> Result<Tensor> {
     let (q, k, v) = (x[0].transpose(1, 2)?, x[1].permute(&[0, 2, 3, 1])?, x[2].transpose(1, 2)?);
     let scores = (q * 0.35355339)?.matmul_ext(&k)?;
     scores.softmax(-1)?.matmul_ext(&v)?.transpose(1, 2)
 }
 
-/// The product of two vectors by the root of the product of their squared lengths, op by op.
+/// Divides the product of two vectors by the root of the product of their squared lengths, op by op.
 fn similarity(x: &[Tensor]) -> Result<Tensor> {
     let product = |i: usize, j: usize| x[i].mul(&x[j])?.sum(&[1], false);
     let (both, first, second) = (product(0, 1)?, product(0, 0)?, product(1, 1)?);
     both.div(&first.mul(&second)?.clamp(1e-16, f64::INFINITY)?.sqrt()?)
 }
 
-/// The squares of what lies off the mean, summed and divided by one less than their number, op by op; at the end in the dtype
-/// of the input again.
+/// Computes the sum of the squared deviations from the mean, divided by one less than their number, op by op; at the
+/// end in the dtype of the input again.
 fn variance(x: &[Tensor]) -> Result<Tensor> {
     let off = x[0].sub(&x[0].mean(&[], true)?)?;
     let sum = off.powf(2.0)?.sum(&[], false)?;
@@ -278,7 +278,7 @@ pub const FORMS: &[Form] = &[
         TWO,
         Instead(Op::CosineSimilarity, |x| x[0].cosine_similarity(&x[1], 1, 1e-8), similarity),
     ),
-    // pools and pictures
+    // pools and images
     form("F.max_pool2d", PICTURE, Ops(|x| x[0].max_pool2d(2, 2))),
     form("F.max_pool2d_mask", PICTURE, Decided(Op::MaxPool2dWithIndex)),
     form("F.avg_pool2d", PICTURE, Ops(|x| x[0].avg_pool2d(2, 2))),
@@ -312,7 +312,7 @@ pub const FORMS: &[Form] = &[
     }),
     form("F.bce_with_logits", TWO, Whole(|x| x[0].bce_with_logits(&x[1], MEAN))),
     form("F.kl_div", TWO, Instead(Op::KlDiv, |x| x[0].kl_div(&x[1], MEAN), |x| x[0].kl_div(&x[1], EACH)?.mean_all())),
-    // places
+    // moving elements
     form("reshape", ONE, Ops(|x| x[0].reshape(&[2, 8]))),
     form("transpose", ONE, Ops(|x| x[0].transpose(0, 1))),
     form("flatten", ONE, Ops(|x| x[0].flatten(0))),

@@ -1,6 +1,6 @@
-//! Cases beside those of `tests/goldens`, of forms that recordings may hold, in `tests/goldens-extra/paddle`. Arguments of every type
-//! were recorded; parameters listed under several names, `var` and `std` of low inputs, and classes that a network lacks were
-//! worked out by hand from Paddle's rule.
+//! Additional cases in `tests/goldens-extra/paddle`, of forms that recordings may contain. Arguments of every type were
+//! recorded; parameters listed under several names, `var` and `std` of low inputs, and classes that a network lacks
+//! were derived by hand from Paddle's rule.
 
 use std::fs;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use precast::DType;
 
-/// Whatever cases another folder has, these are compared, too.
+/// Compares these cases in addition to those of any other folder.
 fn judged(file: &str, verdicts: &str, judge: fn(&Value) -> Vec<Case>) {
     let path = format!("{}/tests/goldens-extra/paddle/{file}.json", env!("CARGO_MANIFEST_DIR"));
     let made_up = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
@@ -56,7 +56,7 @@ fn dtypes_are_read_in_every_printed_form() {
     }
 }
 
-/// A case that is not understood fails, and alone.
+/// An unrecognized case fails, without affecting others.
 #[test]
 fn what_is_not_understood_fails() {
     let case = |json: &str| serde_json::from_str::<Value>(json).unwrap();

@@ -1,4 +1,4 @@
-//! Calls of `paddle.amp.decorate` that are refused or do something of their own, and calls on a machine without accelerator.
+//! Calls of `paddle.amp.decorate` that are refused or have side effects, and calls on a machine without accelerator.
 
 use precast::{
     Grads,
@@ -13,13 +13,13 @@ use super::{
     verdict::{Judged, Verdict},
 };
 
-/// The differences on purpose, as COMPARE.md names them.
+/// The intentional differences, as named in COMPARE.md.
 const NO_OTHER_FORM: &str = "wrong forms do not compile";
 const PATHS: &str = "layers are excluded by path, too";
 const LAST_IN_FORCE: &str = "decorating again is as if only the last had been";
 const ANYWHERE: &str = "decorating works on every device";
 
-/// A call that was refused, or that does something of its own.
+/// A call that was refused, or that has a side effect.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Misuse {
@@ -29,8 +29,8 @@ pub struct Misuse {
     result: Option<String>,
 }
 
-/// Forms that there are none of here: one network, one dtype type, no level and no optimizer are taken. The beginning
-/// of a case, the error, and its first words.
+/// Forms that do not exist here: one network, one dtype type, no level and no optimizer are accepted. The prefix of a
+/// case, the error, and its first words.
 const REFUSED_FORMS: &[(&str, &str, &str)] = &[
     ("level ", "ValueError", "level should be O1 or O2"),
     ("dtype paddle.float16 object", "ValueError", "dtype only support"),
@@ -42,7 +42,7 @@ const REFUSED_FORMS: &[(&str, &str, &str)] = &[
     ("excluded_layers tuple", "TypeError", "excluded_layers must be"),
 ];
 
-/// Forms that Paddle takes, and what it returns.
+/// Forms that Paddle accepts, and their results.
 const TAKEN_FORMS: &[(&str, &str)] = &[
     ("models=[]", "[]"),
     ("models=None level O1 (no validation)", "None"),
@@ -61,7 +61,7 @@ pub struct OnCpu {
     multi_precision: bool,
 }
 
-/// Dtypes of a LeNet after being decorated in turn.
+/// Returns the dtypes of a LeNet after being decorated in turn.
 fn dtypes(ways: impl IntoIterator<Item = Decorate>) -> Result<Vec<&'static str>> {
     let net = network("LeNet").unwrap();
     for how in ways {
@@ -74,12 +74,12 @@ fn dtypes(ways: impl IntoIterator<Item = Decorate>) -> Result<Vec<&'static str>>
 }
 
 impl Misuse {
-    /// Whether Paddle raised this error, with these first words.
+    /// Returns whether Paddle raised this error, with these first words.
     fn raised(&self, error: &str, words: &str) -> bool {
         self.error.as_deref() == Some(error) && self.message.as_deref().is_some_and(|said| said.starts_with(words))
     }
 
-    /// Whether the wrong form does not compile here, and Paddle did with it what was recorded of its kind.
+    /// Returns whether the wrong form does not compile here, and Paddle handled it as recorded for its kind.
     fn has_no_form(&self) -> bool {
         let refused =
             |&(case, error, words): &(&str, &str, &str)| self.case.starts_with(case) && self.raised(error, words);
@@ -145,7 +145,8 @@ impl Misuse {
     }
 }
 
-/// Whether a plain call gives every low parameter a master, and had none before; every optimizer updates it.
+/// Returns whether a plain call gives every low parameter a master, which it lacked before, and every optimizer updates
+/// it.
 fn masters_appear() -> bool {
     let net = network("LeNet").unwrap();
     let having = |net: &Child| net.params().iter().filter(|(_, param)| param.master().is_some()).count();
@@ -168,7 +169,7 @@ fn masters_appear() -> bool {
 }
 
 impl OnCpu {
-    /// Here a call means the same on every machine: O1 is no call, O2 stores low.
+    /// Judges a call, which has the same meaning on every machine here: O1 is no call, O2 stores low.
     pub fn judge(&self) -> Judged {
         let untouched = self.params == ["float32"] && !self.multi_precision;
         match self.level.as_str() {

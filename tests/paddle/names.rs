@@ -2,20 +2,20 @@
 
 use precast::{DType, Op, Result, catalogue::System};
 
-/// The dtype of a name of Paddle's, or of the printed form of one of its dtype objects: `float16`, `'float16'`,
+/// Parses Paddle's name of a dtype, or the printed form of one of its dtype objects: `float16`, `'float16'`,
 /// `paddle.float16`, `DataType.FLOAT16`, `<VarType.FP16: 4>`, or the bare number of one. An integer is an integer here.
 pub fn dtype(printed: &str) -> Option<DType> {
     let printed = printed.trim().trim_matches(['\'', '"', '<', '>']);
     let name = printed.split(':').next()?.rsplit('.').next()?.trim().to_lowercase();
     Some(match name.as_str() {
         "float16" | "fp16" | "half" => DType::F16,
-        // `uint16` is how Paddle's checks call bf16.
+        // `uint16` is the name of bf16 in Paddle's checks.
         "bfloat16" | "bf16" | "uint16" => DType::Bf16,
         "float32" | "fp32" | "float" => DType::F32,
         "float64" | "fp64" | "double" => DType::F64,
         "int64" | "int32" | "int16" | "int8" | "uint8" => DType::I64,
         "bool" => DType::Bool,
-        // `VarType` and `DataType` share no number of a floating dtype.
+        // `VarType` and `DataType` share no number of a floating-point dtype.
         "4" | "15" => DType::F16,
         "22" | "16" => DType::Bf16,
         "5" | "10" => DType::F32,
@@ -24,12 +24,12 @@ pub fn dtype(printed: &str) -> Option<DType> {
     })
 }
 
-/// Whether a dtype is written as an object of Paddle's, not as a word between quotes.
+/// Returns whether a dtype is written as a Paddle object, not as a quoted word.
 pub fn is_object(printed: &str) -> bool {
     !printed.trim().starts_with(['\'', '"'])
 }
 
-/// Paddle's lists go by the names that ops have had since its first version; its graphs say others.
+/// Paddle's lists use the original names of ops; its graphs use others.
 const RENAMED: &[(&str, &str)] = &[
     ("add", "elementwise_add"),
     ("amax", "reduce_amax"),
@@ -71,11 +71,11 @@ const RENAMED: &[(&str, &str)] = &[
     ("unsqueeze", "unsqueeze2"),
 ];
 
-/// What stands in a graph beside the ops of a function: casts, constants, numbers of elements, and lists of tensors.
+/// Entries of a graph other than the ops of a function: casts, constants, numbers of elements, and lists of tensors.
 pub const BESIDE: &[&str] =
     &["assign", "builtin.combine", "builtin.split", "cast", "full", "full_int_array", "full_like", "numel"];
 
-/// The ops that Paddle's name may stand for.
+/// Returns the ops that Paddle's name may mean.
 pub fn named(name: &str) -> Result<Vec<Op>> {
     if name == "scale" {
         // Multiplies by a number and adds one: three functions here.
@@ -84,12 +84,12 @@ pub fn named(name: &str) -> Result<Vec<Op>> {
     Op::named(&format!("{}:{}", System::Paddle, listed(name)))
 }
 
-/// The name by which Paddle's lists go for an op of its graphs.
+/// Returns the name on Paddle's lists for an op of its graphs.
 pub fn listed(name: &str) -> &str {
     RENAMED.iter().find(|(renamed, _)| *renamed == name).map_or(name, |(_, listed)| listed)
 }
 
-/// What ops here are called on Paddle's lists, where it is not their own name in small letters.
+/// Names on Paddle's lists for ops here, if they are not the op's own name in lower case.
 const CALLED: &[(Op, &[&str])] = &[
     (Op::AdaptiveAvgPool2d, &["pool2d"]),
     (Op::Add, &["elementwise_add"]),
@@ -151,7 +151,7 @@ const CALLED: &[(Op, &[&str])] = &[
     (Op::Unsqueeze, &["unsqueeze2"]),
 ];
 
-/// Ops here that Paddle runs in pieces: these of them stand on lists.
+/// Ops here that Paddle decomposes: these parts are on lists.
 const IN_PIECES: &[(Op, &[&str])] = &[
     (Op::Conv1d, &["conv2d"]),
     (Op::CosineSimilarity, &["reduce_sum"]),
@@ -166,7 +166,7 @@ fn row(table: &'static [(Op, &[&str])], op: Op) -> Option<&'static [&'static str
     table.iter().find(|(known, _)| *known == op).map(|(_, names)| *names)
 }
 
-/// `LeakyRelu` is `leaky_relu`.
+/// Converts `LeakyRelu` to `leaky_relu`.
 fn in_small_letters(op: Op) -> String {
     let mut small = String::new();
     for c in op.name().chars() {
@@ -178,20 +178,20 @@ fn in_small_letters(op: Op) -> String {
     small
 }
 
-/// Whether a custom list means an op here by this name: one that Paddle's lists or graphs have for it, or its own in
-/// small letters, unless that is another op of Paddle's, as `mul` is.
+/// Returns whether a custom list means an op here by this name: one used for it by Paddle's lists or graphs, or its own
+/// in lower case, unless that is another op of Paddle's, as `mul` is.
 pub fn is_called(op: Op, name: &str) -> bool {
     let called = row(CALLED, op).unwrap_or_default();
     let is_anothers = || CALLED.iter().any(|(_, names)| names.contains(&name));
     called.contains(&name) || called.contains(&listed(name)) || in_small_letters(op) == name && !is_anothers()
 }
 
-/// Whether an op here stands where this name stands on one of Paddle's own lists.
+/// Returns whether an op here is covered by this name on one of Paddle's own lists.
 pub fn stands_at(op: Op, name: &str) -> bool {
     row(IN_PIECES, op).map_or_else(|| is_called(op, name), |pieces| pieces.contains(&name))
 }
 
-/// Names of Paddle's graphs that no list of Paddle's heeds, and that mean no op here.
+/// Names of Paddle's graphs that have no effect on its lists, and that mean no op here.
 pub const OF_GRAPHS_ALONE: &[&str] = &[
     "batch_norm_",
     "bicubic_interp",
@@ -208,7 +208,7 @@ pub const OF_GRAPHS_ALONE: &[&str] = &[
     "reduce_any",
 ];
 
-/// Whether the tables here have the name.
+/// Returns whether the tables here have the name.
 pub fn is_in_a_table(name: &str) -> bool {
     let renamed = RENAMED.iter().any(|(renamed, listed)| [*renamed, *listed].contains(&name));
     renamed || CALLED.iter().any(|(_, names)| names.contains(&name))

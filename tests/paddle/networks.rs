@@ -1,11 +1,11 @@
-//! The networks that Paddle decorated: the layers that have parameters, under the same paths. They are never run.
+//! The networks that Paddle decorated: the layers with parameters, under the same paths. They are never run.
 
 use precast::{
     cell::{Member, Node, NodeMut},
     prelude::*,
 };
 
-/// The network of this name.
+/// Builds the network of this name.
 pub fn network(name: &str) -> Option<Child> {
     let mut rng = Rng::seed(1);
     Some(match name {
@@ -17,7 +17,7 @@ pub fn network(name: &str) -> Option<Child> {
     })
 }
 
-/// The kind that a layer class of Paddle is here.
+/// Returns the kind here of a Paddle layer class.
 pub fn kind(class: &str) -> &str {
     match class {
         "Linear" => "Dense",
@@ -33,7 +33,7 @@ pub fn kind(class: &str) -> &str {
     }
 }
 
-/// The path that a parameter of Paddle has here.
+/// Returns the path here of a Paddle parameter.
 fn path(theirs: &str) -> String {
     let Some((layer, name)) = theirs.rsplit_once('.') else { return theirs.to_string() };
     let name = match name {
@@ -58,8 +58,8 @@ impl Named {
         self.0.iter()
     }
 
-    /// The parameter that Paddle calls so. A recurrent layer of Paddle's holds its weights under names of its own, and again
-    /// where the cell inside it has them; it may or may not say that they are the cell's.
+    /// Returns the parameter with Paddle's name. A recurrent layer of Paddle's holds its weights under separate names,
+    /// and again under those of the cell inside it; the recording may or may not identify them.
     pub fn find(&self, theirs: &str) -> Option<&Param> {
         let path = path(theirs);
         let at = |path: &str| self.0.iter().find(|(known, _)| known == path).map(|(_, param)| param);
@@ -69,7 +69,7 @@ impl Named {
         })
     }
 
-    /// All paths of a parameter.
+    /// Iterates over all paths of a parameter.
     pub fn paths(&self, param: &Param) -> impl Iterator<Item = &str> {
         self.0.iter().filter(|(_, known)| known.is_same(param)).map(|(path, _)| path.as_str())
     }
@@ -122,7 +122,7 @@ impl ResBlock {
 
 impl Forward for ResBlock {}
 
-/// Parameters and buffers that a cell has of its own, under names that are no Rust names.
+/// Own parameters and buffers of a cell, under names that are not Rust identifiers.
 #[derive(Clone, Debug)]
 struct Own(Vec<(&'static str, Param)>);
 
@@ -180,7 +180,7 @@ struct Lstm {
     layers: Layers,
 }
 
-/// Cells that are named by their place alone.
+/// Cells that are named only by their position.
 #[derive(Debug)]
 struct Layers(Sequential);
 

@@ -1,4 +1,4 @@
-//! One test for each difference on purpose from Paddle's regions; the reasons stand in COMPARE.md.
+//! One test for each intentional difference from Paddle's regions; the reasons are in COMPARE.md.
 
 use precast::{Autocast, ConvOptions, DType, ErrorKind, Op, Result, Tensor, autocast, observe, precision};
 
@@ -19,7 +19,7 @@ fn dtype(level: &str, f: impl FnOnce() -> Result<Tensor>) -> DType {
 #[test]
 fn what_is_one_op_here_is_one_op() {
     let one = Tensor::ones(&[1, 1], DType::F32);
-    // The sum of 1 and this lies between two numbers of bf16, which are 1/128 apart; it is nearer to the upper one.
+    // The sum of 1 and this is between two numbers of bf16, which are 1/128 apart; it is nearer to the upper one.
     let bias = Tensor::full(&[1], 0.75 / 128.0, DType::F32);
     for level in LEVELS {
         let whole = autocast(region(level), || one.linear(&one, Some(&bias))).unwrap();
@@ -39,7 +39,7 @@ fn what_is_one_op_here_is_one_op() {
     }
 }
 
-/// Paddle's variance is nine ops, the last of which casts back to the dtype of the input.
+/// Paddle's variance is nine ops, ending with a cast back to the dtype of the input.
 #[test]
 fn a_variance_is_one_op_too() {
     let low = square(DType::Bf16);
@@ -49,7 +49,7 @@ fn a_variance_is_one_op_too() {
     }
 }
 
-/// At each level the parameters of a norm that runs low stay f32, also where a custom list says that it shall.
+/// At each level the parameters of a norm that runs low stay f32, even if a custom list asks for the low dtype.
 #[test]
 fn a_listed_norm_keeps_its_parameters() {
     let (x, of) = (square(DType::F32), Tensor::ones(&[2], DType::F32));
@@ -105,7 +105,7 @@ fn no_dtype_is_refused_that_an_op_can_run_in() {
 
 #[test]
 fn every_op_goes_by_the_lists_and_by_them_alone() {
-    // A graph of Paddle's runs batch norms in the dtype of their input, whatever was listed and switched off.
+    // A Paddle graph runs batch norms in the dtype of their input, whatever was listed or disabled.
     let x = Tensor::ones(&[2, 1, 2, 2], DType::F32);
     let of = Tensor::ones(&[1], DType::F32);
     let norm = || x.batch_norm(&of, &of, Some(&of), Some(&of), 1e-5);
@@ -122,7 +122,7 @@ fn every_op_goes_by_the_lists_and_by_them_alone() {
 #[test]
 fn a_name_on_a_custom_list_is_heeded() {
     let x = square(DType::F32);
-    // Paddle's own lists say `matmul_v2` and `elementwise_add`; the names of its functions do nothing there.
+    // Paddle's own lists have `matmul_v2` and `elementwise_add`; the names of its functions have no effect there.
     for name in ["matmul", "matmul_v2", "paddle:matmul", "MatMul"] {
         let product = autocast(region("O1").black([name]), || Ok(x.matmul(&x)?.dtype()));
         assert_eq!(product.unwrap(), DType::F32, "{name}");
@@ -131,7 +131,7 @@ fn a_name_on_a_custom_list_is_heeded() {
         let sum = autocast(region("O1").white([name]), || Ok(x.add(&x)?.dtype()));
         assert_eq!(sum.unwrap(), DType::Bf16, "{name}");
     }
-    // What no op is called does nothing there, too.
+    // Unknown names have no effect there, either.
     for name in ["not_an_op", "e", "mat mul"] {
         assert_eq!(region("O1").white([name]).enter().unwrap_err().kind(), ErrorKind::List);
     }
@@ -204,7 +204,7 @@ fn a_region_can_be_entered_any_number_of_times() {
     }
 }
 
-/// Paddle's own default is f16 wherever a region stands.
+/// Paddle's own default is f16 for any region.
 #[test]
 fn a_region_that_names_no_dtype_takes_that_around_it() {
     let x = square(DType::F32);

@@ -1,4 +1,4 @@
-//! `paddle.amp.auto_cast`: what each function returns under each level, and in which dtype its ops ran.
+//! `paddle.amp.auto_cast`: the result of each function under each level, and the dtypes in which its ops ran.
 
 use precast::{DType, ErrorKind, Op, Result, Tensor, autocast, observe, precision};
 use serde::Deserialize;
@@ -12,7 +12,7 @@ use super::{
     verdict::{self, Judged, Verdict, count, each},
 };
 
-/// The differences on purpose, as COMPARE.md names them.
+/// The intentional differences, as named in COMPARE.md.
 const ONE_OP: &str = "what is one op here is one op";
 const TWINS: &str = "ops under two names are treated alike";
 const NUMBERS: &str = "arithmetic with a number is arithmetic";
@@ -30,15 +30,15 @@ struct Case {
     dtype: String,
     inputs: String,
     use_promote: Option<bool>,
-    /// An entry of a custom list, which list, and what Python calls the list; all of them are one here.
+    /// An entry of a custom list, the list, and its Python type; all types are equivalent here.
     list_entry: Option<String>,
     list: Option<String>,
     list_type: Option<String>,
-    /// The dtype of the result, and the ops with the dtypes of theirs, casts and constants among them.
+    /// Dtype of the result, and the ops with their dtypes, including casts and constants.
     out: Option<String>,
     #[serde(default)]
     ops: Vec<String>,
-    /// `no_kernel`: the machine could not run `op` on an `input` that had been cast to `amp_dest`. Or Python's words.
+    /// Either `no_kernel`: the machine could not run `op` on an `input` cast to `amp_dest`; or Python's message.
     error: Option<String>,
     op: Option<String>,
     amp_dest: Option<String>,
@@ -56,7 +56,7 @@ pub struct Ran {
     output: DType,
 }
 
-/// What came out, and the ops in order.
+/// The result, and the ops in order.
 #[derive(Debug)]
 pub struct Outcome {
     pub out: DType,
@@ -109,7 +109,7 @@ fn decided(op: Op, gives: Option<DType>, x: &[Tensor]) -> Result<Outcome> {
 }
 
 impl Written {
-    /// What one writes here.
+    /// Runs the usual equivalent here.
     pub fn usual(&self, x: &[Tensor]) -> Result<Outcome> {
         match *self {
             Written::Ops(run) | Written::Whole(run) | Written::Steps(_, run) => ran(run, x),
@@ -119,7 +119,7 @@ impl Written {
         }
     }
 
-    /// Whether what ran is what our rule demands: of every op the dtypes that its kernel saw, and what it returned.
+    /// Checks that the run follows our rule: for every op the dtypes that its kernel saw, and the dtype it returned.
     pub fn holds(&self, region: &Region, x: &[Tensor], ours: &Outcome) -> Result<(), String> {
         let one = match *self {
             Written::Instead(op, ..) | Written::Twin(op, ..) | Written::Decided(op) | Written::Tells(op, _) => Some(op),
@@ -139,7 +139,7 @@ impl Written {
                     Some((op, reads)) if *op == ran.op => reads.iter().map(|at| known[*at]).collect(),
                     step => return Err(format!("{step:?} is to run, not {}", ran.op)),
                 },
-                // What comes after the first op reads what that returned.
+                // Ops after the first read the result of the first.
                 _ if i > 0 => vec![known[given + i - 1]],
                 _ => known.clone(),
             };
@@ -188,7 +188,7 @@ impl Case {
         }
     }
 
-    /// Whether Python refused one of the given dtypes, or that they differ, before anything ran.
+    /// Returns whether Python refused one of the given dtypes, or a mix of them, before anything ran.
     fn refuses_a_dtype(&self, given: &[DType]) -> bool {
         let Some(words) = self.error.as_deref().and_then(|error| error.strip_prefix("TypeError: ")) else {
             return false;
@@ -200,7 +200,7 @@ impl Case {
         }
     }
 
-    /// The recorded ops of the function, and the dtype to which an input of each was cast before it.
+    /// Returns the recorded ops of the function, and the dtype to which an input of each was cast.
     fn theirs(&self) -> Vec<(&str, Option<DType>, Option<DType>)> {
         let mut cast = None;
         let mut ops = vec![];
@@ -215,7 +215,7 @@ impl Case {
         ops
     }
 
-    /// Whether op for op the names and dtypes are Paddle's. `Err` says what is not understood.
+    /// Returns whether the names and dtypes are Paddle's, op by op. `Err` describes an unrecognized part.
     fn is_the_same(&self, ours: &Outcome) -> Result<bool, String> {
         let is_named = |ran: &Ran, name: &str| -> Result<bool, String> {
             Ok(named(name).map_err(|error| error.to_string())?.contains(&ran.op))
@@ -234,7 +234,7 @@ impl Case {
         }
         for (ran, (name, result, cast)) in ours.ops.iter().zip(theirs) {
             let output = result.is_none_or(|result| result == ran.output);
-            // Of an op that returns integers or booleans, only its inputs tell in which dtype it ran.
+            // For an op that returns integers or booleans, only its inputs reveal the dtype in which it ran.
             let input = ran.output.is_float() || cast.is_none_or(|cast| ran.inputs.contains(&cast));
             if !is_named(ran, name)? || !output || !input {
                 return Ok(false);
@@ -243,8 +243,8 @@ impl Case {
         Ok(true)
     }
 
-    /// Whether the result has Paddle's dtype; where Paddle could not compute it, whether an op ran in the dtype that stopped
-    /// it.
+    /// Returns whether the result has Paddle's dtype; if Paddle could not compute it, whether an op ran in the dtype
+    /// that stopped it.
     fn has_the_same_result(&self, ours: &Outcome) -> bool {
         match self.no_kernel() {
             Some((_, low)) => ours.ops.iter().any(|ran| ran.inputs.contains(&low)),
@@ -259,7 +259,7 @@ impl Case {
         }
     }
 
-    /// Whether Paddle's rule and its lists, with this name of an op, explain what was recorded.
+    /// Returns whether Paddle's rule and its lists, with this name of an op, explain the recording.
     fn is_explained_by(&self, name: &str, region: &Region, lists: &Lists, dtypes: &[DType]) -> bool {
         let seen = region.paddles(lists, name, dtypes);
         match self.no_kernel() {
@@ -271,13 +271,13 @@ impl Case {
         }
     }
 
-    /// The names in graphs of the ops that Paddle ran, or could not run.
+    /// Returns the names in graphs of the ops that Paddle ran, or could not run.
     fn ran(&self) -> Vec<&str> {
         let ran = self.theirs().into_iter().map(|(name, ..)| name);
         ran.chain(self.no_kernel().map(|(name, _)| name)).collect()
     }
 
-    /// Whether one of Paddle's ops goes by this name on its lists.
+    /// Returns whether one of Paddle's ops has this name on its lists.
     fn has_an_op_listed_as(&self, entry: &str) -> bool {
         self.ran().into_iter().any(|name| listed(name) == entry)
     }
@@ -296,7 +296,7 @@ impl Case {
             };
         }
         let ours = ours.map_err(words)?;
-        // In whatever the two differ, what is done here is what our rule demands.
+        // Whatever the difference, our result is the one required by our rule.
         form.written.holds(&region, &x, &ours)?;
         let dtypes: Vec<DType> = x.iter().map(Tensor::dtype).collect();
         if self.refuses_a_dtype(&dtypes) {
@@ -306,7 +306,7 @@ impl Case {
             return Err(not_understood());
         }
         let agrees = self.agrees(form, &ours)?;
-        // Whatever one writes usually, Paddle's own ops run in Paddle's dtypes.
+        // Whatever the usual equivalent, Paddle's own ops run in Paddle's dtypes.
         let same = match &form.written {
             Written::Instead(_, _, pieces) => {
                 let pieces = autocast(region.autocast(), || ran(*pieces, &x)).map_err(words)?;
@@ -323,7 +323,7 @@ impl Case {
             _ => {}
         }
         if let Some(entry) = &self.list_entry {
-            // Paddle has no op of that name here, and does as if it had not been listed.
+            // Paddle has no op of that name here, and ignores the entry.
             let plain = Region { white: vec![], black: vec![], ..region };
             let unlisted = autocast(plain.autocast(), || form.written.usual(&x)).map_err(words)?;
             if self.agrees(form, &unlisted)? && !self.has_an_op_listed_as(entry) {
@@ -331,11 +331,11 @@ impl Case {
             }
         }
         match self.api.as_str() {
-            // In a graph it is passed by, as if it ran outside.
+            // In a graph it is bypassed, as if it ran outside.
             "F.batch_norm" if self.agrees(form, &form.written.usual(&x).map_err(words)?)? => {
                 Ok(Verdict::on_purpose(EVERY_OP))
             }
-            // It widens low inputs itself, before the lists are asked.
+            // It widens low inputs itself, before the lists are consulted.
             "median" if self.theirs().iter().all(|op| op.1 == Some(DType::F32)) => Ok(Verdict::on_purpose(EVERY_OP)),
             _ => {
                 Err(format!("ours {ours:?}, theirs {:?} {:?} {:?} {:?}", self.out, self.ops, self.error, self.amp_dest))
@@ -343,7 +343,7 @@ impl Case {
         }
     }
 
-    /// A short name of the case, which says nothing of its outcome.
+    /// Returns a short name of the case that does not reveal its outcome.
     fn name(&self) -> String {
         let promote = if self.use_promote == Some(false) { " without promotion" } else { "" };
         let custom = match (&self.list, &self.list_entry, &self.list_type) {
@@ -354,7 +354,7 @@ impl Case {
     }
 }
 
-/// Judges what a file of cases holds.
+/// Judges the cases in a file.
 pub fn judge(golden: &Value) -> Vec<verdict::Case> {
     let lists = Lists::recorded();
     let apis = golden.get("eager_op_names").and_then(Value::as_object);
@@ -371,7 +371,7 @@ pub fn judge(golden: &Value) -> Vec<verdict::Case> {
     judged
 }
 
-/// What has a kernel here is run, and not only decided. `LogicalAnd` has one of booleans alone.
+/// An op with a kernel here is run, and not only decided. `LogicalAnd` has one only for booleans.
 #[test]
 fn what_is_only_decided_has_no_kernel() {
     for form in FORMS {

@@ -1,6 +1,6 @@
-//! What a region demands of an op, worked out from the words of COMPARE.md and from lists alone: nothing here asks the
-//! code under test which dtype it would take, which op a name means, or what stands on a list. One rule serves twice:
-//! with the names of our ops it says what precast shall do, with those of Paddle's it says what Paddle does.
+//! Requirements of a region on an op, derived only from the text of COMPARE.md and from lists: nothing here asks the
+//! code under test for a dtype, the op of a name, or the contents of a list. One rule serves twice: with the names of
+//! our ops it gives the required behaviour of precast, with those of Paddle's it gives Paddle's behaviour.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ static AUTOCAST: LazyLock<Autocast> = LazyLock::new(|| Autocast::new("paddle-3.3
 pub struct Region {
     pub enabled: bool,
     pub level: String,
-    /// `None`: not named.
+    /// Dtype; `None` if not given.
     pub dtype: Option<DType>,
     pub promote: bool,
     pub white: Vec<String>,
@@ -35,7 +35,7 @@ impl Default for Region {
 
 pub const LEVELS: [&str; 4] = ["O0", "OD", "O1", "O2"];
 
-/// The list that an op stands on.
+/// List of an op.
 #[derive(Clone, Copy, PartialEq)]
 enum Listed {
     White,
@@ -60,13 +60,13 @@ const REFUSE: &[Op] = &[
     Op::Prelu,
 ];
 
-/// Ops that return the dtype of what they normalise, whatever their parameters are.
+/// Ops that return the dtype of the normalized input, whatever their parameters are.
 const NORMS: &[Op] = &[Op::BatchNorm, Op::LayerNorm, Op::GroupNorm, Op::InstanceNorm];
 
-/// Norms of Paddle's of which the first input decides, and goes low alone.
+/// Norms of Paddle's in which the first input decides, and is lowered alone.
 const FIRST_DECIDES: &[&str] = &["batch_norm", "layer_norm", "moving_average_abs_max_scale", "sync_batch_norm"];
 
-/// Arithmetic, in which integers become floats where they meet any.
+/// Arithmetic, in which integers become floats when combined with any.
 const ARITHMETIC: &[Op] = &[Op::Add, Op::Sub, Op::Mul, Op::Div, Op::Maximum, Op::Minimum, Op::Pow, Op::Atan2];
 
 /// Ops that return booleans.
@@ -76,7 +76,7 @@ fn is_cast(dtype: DType) -> bool {
     matches!(dtype, DType::F32 | DType::F16 | DType::Bf16)
 }
 
-/// The narrowest floating dtype that holds the numbers of both.
+/// Returns the narrowest floating-point dtype that holds the numbers of both.
 fn wider(a: DType, b: DType) -> DType {
     match (a, b) {
         (a, b) if a == b => a,
@@ -86,26 +86,26 @@ fn wider(a: DType, b: DType) -> DType {
     }
 }
 
-/// The widest of the floating dtypes, if there are any.
+/// Returns the widest of the floating-point dtypes, if there are any.
 pub fn widest(inputs: &[DType]) -> Option<DType> {
     inputs.iter().copied().filter(|dtype| matches!(dtype, DType::F64) || is_cast(*dtype)).reduce(wider)
 }
 
 impl Region {
-    /// The same region here.
+    /// Returns the same region here.
     pub fn autocast(&self) -> Autocast {
         let region = AUTOCAST.clone().enabled(self.enabled).op_level(&self.level).use_promote(self.promote);
         let region = self.dtype.into_iter().fold(region, Autocast::dtype);
         region.white(&self.white).black(&self.black)
     }
 
-    /// The low dtype: f16 where none is named.
+    /// Returns the low dtype: f16 by default.
     pub fn low(&self) -> DType {
         self.dtype.unwrap_or(DType::F16)
     }
 
-    /// Whether a custom list names what no op here is called: an error of the kind `List`, whatever else is said.
-    /// `ran`: ops that Paddle ran.
+    /// Returns whether a custom list has a name of no op here: an error of the kind `List`, whatever else is given.
+    /// `ran` are the ops that Paddle ran.
     pub fn names_an_unknown(&self, ran: &[&str]) -> bool {
         self.white.iter().chain(&self.black).any(|name| !is_known(name, ran))
     }
@@ -114,8 +114,8 @@ impl Region {
         !self.enabled || self.level == "O0"
     }
 
-    /// The dtypes of the inputs of an op on this list, as its kernel sees them. `first`: the first input decides, and goes low
-    /// alone.
+    /// Returns the dtypes of the inputs of an op on this list, as seen by its kernel. `first` is whether the first
+    /// input decides, and is lowered alone.
     fn cast(&self, list: Listed, first: bool, inputs: &[DType]) -> Vec<DType> {
         let promotes = self.level != "O2" || self.promote;
         let deciding = if first { &inputs[..1] } else { inputs };
@@ -133,7 +133,7 @@ impl Region {
         inputs.iter().enumerate().map(cast).collect()
     }
 
-    /// The inputs of an op of ours as its kernel sees them, or the kind of error.
+    /// Returns the dtypes of the inputs of our op as seen by its kernel, or the kind of error.
     pub fn ours(&self, op: Op, inputs: &[DType]) -> Result<Vec<DType>, ErrorKind> {
         if !LEVELS.contains(&self.level.as_str()) {
             return Err(ErrorKind::Level);
@@ -162,7 +162,7 @@ impl Region {
         Ok(cast.into_iter().map(|dtype| if meets(dtype) { widest } else { dtype }).collect())
     }
 
-    /// The inputs of an op of Paddle's, by the name in a graph, after its casts.
+    /// Returns the dtypes of the inputs of a Paddle op, by its name in a graph, after its casts.
     pub fn paddles(&self, lists: &Lists, name: &str, inputs: &[DType]) -> Vec<DType> {
         let name = listed(name);
         let is_named = |names: &[String]| names.iter().any(|entry| entry == name);
@@ -178,7 +178,7 @@ impl Region {
     }
 }
 
-/// The dtype that an op of ours returns for inputs that its kernel sees.
+/// Returns the dtype of the result of our op for inputs as seen by its kernel.
 pub fn gives(op: Op, inputs: &[DType]) -> DType {
     match op {
         op if QUESTIONS.contains(&op) => DType::Bool,
@@ -188,19 +188,19 @@ pub fn gives(op: Op, inputs: &[DType]) -> DType {
     }
 }
 
-/// Whether an op here must be called so: the name stands on one of Paddle's lists, in a table of these tests, or among
-/// the ops that Paddle `ran`. Of other names the catalogue says whether they are known.
+/// Returns whether an op here must have this name: it is on one of Paddle's lists, in a table of these tests, or among
+/// the ops that Paddle `ran`. For other names the catalogue decides.
 pub fn is_known(name: &str, ran: &[&str]) -> bool {
     let is_listed = || LISTS.0.values().flatten().any(|list| list.contains(name));
     let must_be = !OF_GRAPHS_ALONE.contains(&name) && (is_listed() || is_in_a_table(name) || ran.contains(&name));
     must_be || Op::named_in(System::Paddle, name).is_ok()
 }
 
-/// Paddle's lists as they were recorded, by level and low dtype.
+/// Paddle's recorded lists, by level and low dtype.
 pub struct Lists(BTreeMap<(String, &'static str), [BTreeSet<String>; 2]>);
 
 impl Lists {
-    /// The recorded lists of this repository: they are Paddle's, whatever cases are judged by them.
+    /// Reads the recorded lists of this repository: they are Paddle's, whatever cases they are used for.
     pub fn recorded() -> Self {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens/paddle/lists.json");
         let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! What comes of a case, and of each case of a file.
+//! Outcomes of cases, and of the cases of a file.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -8,9 +8,9 @@ use super::tally::Tally;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     Agree,
-    /// Differences, as COMPARE.md names them.
+    /// Differences, as named in COMPARE.md.
     OnPurpose(Vec<&'static str>),
-    /// Why nothing is compared.
+    /// Reason for comparing nothing.
     NotCovered(&'static str),
 }
 
@@ -20,13 +20,13 @@ impl Verdict {
     }
 }
 
-/// `Err`: it fails, or is not understood; why.
+/// Result of judging; `Err` is the reason why it fails or is not recognized.
 pub type Judged = Result<Verdict, String>;
 
-/// A case's name and what came of it.
+/// A case's name and its outcome.
 pub type Case = (String, Judged);
 
-/// The cases under a key, each read by itself: one that is not understood fails alone.
+/// Judges the cases under a key, each parsed separately: an unrecognized one fails alone.
 pub fn each<T: DeserializeOwned>(golden: &Value, key: &str, judge: impl Fn(T) -> Vec<Case>) -> Vec<Case> {
     let cases = golden.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     let judged = |case: &Value| match serde_json::from_value(case.clone()) {

@@ -1,4 +1,4 @@
-//! What a dataset keeps, and how it is standardized.
+//! State of a dataset, and its standardization.
 
 use precast::{
     DType, ErrorKind,
@@ -27,7 +27,7 @@ fn indices_and_classes_of_a_shape_keep_their_dtype_and_shape() {
 }
 
 proptest! {
-    /// Whatever the sizes: each example is in one batch, once, with its target.
+    /// For any sizes, each example is in one batch, once, with its target.
     #[test]
     fn batches_hold_every_example_once(examples in 1usize..40, size in 1usize..12, seed in 0u64..9) {
         let data = words(examples);

@@ -1,10 +1,10 @@
-//! Numbers that f32 does not hold: kept until they are standardized, and told where they become one.
+//! Numbers that f32 cannot represent: kept until they are standardized, and reported where they become equal.
 
 use precast::data::{Csv, Dataset, Npy, Split, Standardization, Targets};
 
 use crate::{Folder, inputs, npy::npy, targets};
 
-/// Seconds since 1970, one after another; f32 has every 128th.
+/// Consecutive seconds since 1970. f32 represents every 128th.
 const SECONDS: i64 = 1_700_000_000;
 
 fn seconds(csv: Csv, rows: i64) -> Dataset {
@@ -12,7 +12,7 @@ fn seconds(csv: Csv, rows: i64) -> Dataset {
     csv.parse(format!("time,y\n{rows}").as_bytes()).unwrap()
 }
 
-/// The deviation of 0, 1, .. n - 1 is the root of (n² - 1) / 12.
+/// Returns the deviation of 0, 1, .. n - 1, the root of (n² - 1) / 12.
 fn deviation(n: f64) -> f64 {
     ((n * n - 1.0) / 12.0).sqrt()
 }
@@ -30,7 +30,7 @@ fn mean_and_deviation_are_those_of_the_file() {
     for (i, x) in inputs(&data.standardized(&by).unwrap()).into_iter().enumerate() {
         assert!((x - (i as f64 - 199.5) / deviation(400.0)).abs() < 1e-6, "{i} {x}");
     }
-    // So do parts of it, in another order, and other shapes.
+    // The same for parts of it, in another order, and for other shapes.
     let Split { train, test } = data.split(300, 5).unwrap();
     let standardized = |data: &Dataset| inputs(&data.clone().reshape(&[1, 1, 1]).unwrap().standardized(&by).unwrap());
     let mut all = [standardized(&train), standardized(&test)].concat();
@@ -45,7 +45,7 @@ fn arrays_of_f64_and_of_large_integers_are_so_too() {
     let right = 125f64.sqrt();
     let x = Npy::new("x.npy", "").parse(&f64s("(4, 1)", &[0, 1, 2, 3].map(ten))).unwrap();
     assert!((Standardization::of(&x).unwrap().deviation[0] - right).abs() < 1e-9);
-    // By columns, where the first axis runs fastest: f32 holds the second column.
+    // By columns, with the first axis fastest: f32 represents the second column.
     let both = [ten(0), ten(1), ten(2), ten(3), 1.0, 2.0, 3.0, 4.0].map(f64::to_le_bytes).concat();
     let fortran = npy("<f8", "True", "(4, 2)", &both);
     let by = Standardization::of(&Npy::new("x.npy", "").parse(&fortran).unwrap()).unwrap();
@@ -86,7 +86,7 @@ fn targets_are_so_too() {
     }
 }
 
-/// Batches are those of before: f32.
+/// Batches are f32, as before.
 #[test]
 fn inputs_are_f32_all_the_same() {
     let data = Csv::new("t.csv").target("y").parse(b"a,b,y\n0.1,1,5.5\n16777217,2,0.1\n").unwrap();
@@ -104,7 +104,7 @@ fn numbers_that_become_one_are_told_with_file_column_and_example() {
         ["t.csv: column 2 (`time`): 1700000000 and 1700000001 become one number in float32; with `standardize: true` \
           they stay apart"]
     );
-    // The spread is too large for a standardization to help.
+    // The range is too large for standardization to help.
     let notes = note("a,b\n1,0.25\n1.0000000001,0.5\n-1,0.1\n");
     assert_eq!(notes.len(), 1);
     assert!(notes[0].contains("(`a`): 1 and 1.0000000001 become one") && notes[0].contains("either"), "{notes:?}");
@@ -120,7 +120,7 @@ fn numbers_that_become_one_are_told_with_file_column_and_example() {
     assert!(x.standardized(&Standardization::of(&x).unwrap()).unwrap().notes().is_empty());
 }
 
-/// f64 does not hold them either.
+/// f64 cannot represent them either.
 #[test]
 fn integers_beyond_2_to_53_that_become_one_are_told() {
     let note = |text: &str| Csv::new("t.csv").parse(text.as_bytes()).unwrap().notes();
@@ -135,7 +135,7 @@ fn integers_beyond_2_to_53_that_become_one_are_told() {
     let large = [1u64 << 60, (1 << 60) + 1].map(u64::to_le_bytes).concat();
     let x = Npy::new("x.npy", "").parse(&npy("<u8", "False", "(2, 1)", &large)).unwrap();
     assert!(x.notes()[0].contains("1152921504606846976 and 1152921504606846977"), "{:?}", x.notes());
-    // Inputs of i64 are indices, and stay as they are.
+    // Inputs of i64 are indices, and unchanged.
     let large = [(1i64 << 60) + 1, 1 << 60].map(i64::to_le_bytes).concat();
     let x = Npy::new("x.npy", "").parse(&npy("<i8", "False", "(2, 1)", &large)).unwrap();
     let kept = x.input_batches(2).unwrap().next().unwrap().to_vec::<i64>().unwrap();

@@ -1,4 +1,4 @@
-//! Tables as other programs and countries write them.
+//! Table formats of other programs and countries.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ fn decimal_commas_and_thousands_are_read() {
     assert_eq!(inputs(&parse(swiss, "a\n1'234.5\n1\u{2019}234\n")), [1234.5, 1234.0]);
 }
 
-/// Whole numbers are classes, and those with thousands are not.
+/// Integers are classes, except those with thousands separators.
 #[test]
 fn targets_with_thousands_are_numbers() {
     let csv = || file().thousands('.').decimal(',').target(1).header(false).delimiter(';');
@@ -41,7 +41,7 @@ fn targets_with_thousands_are_numbers() {
     assert!(matches!(parse(csv(), "60,24;1\n63,54;1\n").targets(), Targets::Numbers { .. }));
 }
 
-/// Prices are no classes in silence; what is a class is said to be one.
+/// Prices do not silently become classes; explicit classes do.
 #[test]
 fn targets_that_look_like_numbers_are_refused() {
     let told = |cells: &[&str]| error(file().delimiter(';').target("y"), &format!("x;y\n1;{}\n", cells.join("\n1;")));
@@ -85,7 +85,7 @@ fn an_index_is_named_to_be_left_out_or_read() {
 fn a_header_of_numbers_is_one_where_it_is_named() {
     let told = error(file(), "0,1\n5,6\n");
     assert!(told.starts_with("table.csv:1: the header has numbers and no names") && told.contains("`header: false`"));
-    // As pandas writes an array.
+    // As written by pandas for an array.
     let text = "0,1,2\n5,6,0\n7,8,1\n";
     for csv in [file().target("2"), file().target("2").columns([1, 2]), file().target(3).columns(["0", "1"])] {
         let data = parse(csv.clone(), text);

@@ -6,7 +6,7 @@ use precast::data::{Images, Targets};
 
 use crate::{Folder, inputs};
 
-/// An image of 8 bits as PNG: rows of samples, by the colour type of the standard (0 grey, 2 rgb, 6 rgb and alpha).
+/// Returns an 8-bit image as PNG: rows of samples, by the colour type of the standard (0 grey, 2 rgb, 6 rgb and alpha).
 pub fn png(width: usize, height: usize, color: u8, samples: &[u8]) -> Vec<u8> {
     png_of_bits(8, width, height, color, samples)
 }
@@ -15,7 +15,7 @@ fn png_of_bits(bits: u8, width: usize, height: usize, color: u8, samples: &[u8])
     file(bits, width, height, color, &[], samples)
 }
 
-/// A palette is red, green and blue of each colour, for the colour type 3.
+/// Returns a PNG file. A palette is red, green and blue of each colour, for the colour type 3.
 fn file(bits: u8, width: usize, height: usize, color: u8, palette: &[u8], samples: &[u8]) -> Vec<u8> {
     let row = samples.len() / height;
     let rows: Vec<u8> = samples.chunks(row).flat_map(|row| [&[0], row].concat()).collect();
@@ -39,7 +39,7 @@ fn file(bits: u8, width: usize, height: usize, color: u8, palette: &[u8], sample
     file
 }
 
-/// What 8 bits mean, as numbers from 0 to 1.
+/// Converts 8-bit samples to numbers from 0 to 1.
 fn parts(samples: &[u8]) -> Vec<f64> {
     samples.iter().map(|&x| f64::from(f32::from(x) / 255.0)).collect()
 }
@@ -58,7 +58,7 @@ fn folders_are_classes_and_pixels_are_numbers_from_0_to_1() {
         (data.shape(), data.labels(), data.class_names().concat()),
         (&[1, 1, 2][..], &[0, 1, 1][..], "catdog".into())
     );
-    // By class, then by name. The luma of pure red is 0.299 of the brightest.
+    // By class, then by name. The luma of pure red is 0.299 of the maximum.
     let grey = inputs(&data);
     assert!((grey[0] - 0.299).abs() < 1e-7, "{grey:?}");
     assert_eq!(grey[2..], parts(&[51, 102, 0, 255]));
@@ -116,7 +116,7 @@ fn samples_of_1_and_of_16_bits_are_numbers_from_0_to_1() {
     assert!((deep[0] - 0.2).abs() < 1e-7 && deep[1] == 1.0, "{deep:?}");
 }
 
-/// The decoder would panic on the others.
+/// The decoder would panic on other lengths.
 #[test]
 fn a_palette_has_three_bytes_for_each_colour() {
     let colours = [255, 0, 51, 0, 102, 153, 1, 2, 3];

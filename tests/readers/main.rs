@@ -1,5 +1,4 @@
-//! Readers of examples: small files whose contents are known, files of other programs, and every mistake with its
-//! message.
+//! Readers of examples: small files with known contents, files from other programs, and every mistake with its message.
 
 mod csv;
 mod dataset;
@@ -24,12 +23,12 @@ fn files() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/readers/files"))
 }
 
-/// The inputs of all examples, one after another.
+/// Returns the inputs of all examples, concatenated.
 fn inputs(data: &Dataset) -> Vec<f64> {
     data.input_batches(7).unwrap().flat_map(|x| x.to_f64()).collect()
 }
 
-/// The targets of all examples, one after another.
+/// Returns the targets of all examples, concatenated.
 fn targets(data: &Dataset) -> Vec<f64> {
     data.batches(7).unwrap().flat_map(|batch| batch.y.to_f64()).collect()
 }

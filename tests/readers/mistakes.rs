@@ -1,4 +1,4 @@
-//! Mistakes in files of data and in the options of their readers, and what each is told. The snapshot is the table: one
+//! Mistakes in data files and in the options of their readers, with their messages. The snapshot is the table: one
 //! mistake, one message.
 
 use std::{fmt::Write as _, io::Write as _};
@@ -259,7 +259,7 @@ fn every_mistake_is_told() {
     insta::assert_snapshot!(table);
 }
 
-/// Neither a file that is too long nor one that unpacks to too much is held in memory.
+/// Neither a file that is too long nor one that decompresses to too much is held in memory.
 #[test]
 fn what_is_too_long_is_not_read() {
     let folder = Folder::new("long");

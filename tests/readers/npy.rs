@@ -1,5 +1,5 @@
-//! Arrays of NumPy. The files in `files` were written by NumPy 2.4: `arange(24).reshape(4, 3, 2)` in both orders and in
-//! archives, packed and not, with classes 2, 0, 1, 2 and with half numbers.
+//! NumPy arrays. The files in `files` were written by NumPy 2.4: `arange(24).reshape(4, 3, 2)` in both orders and in
+//! archives, compressed and not, with classes 2, 0, 1, 2 and with half-precision numbers.
 
 use precast::{
     DType,
@@ -8,7 +8,7 @@ use precast::{
 
 use crate::{Folder, files, inputs};
 
-/// A `.npy` file of version 1, by the description of the format.
+/// Returns a `.npy` file of version 1, by the specification of the format.
 pub fn npy(dtype: &str, fortran_order: &str, shape: &str, data: &[u8]) -> Vec<u8> {
     let header = format!("{{'descr': '{dtype}', 'fortran_order': {fortran_order}, 'shape': {shape}, }}\n");
     [&b"\x93NUMPY\x01\x00"[..], &(header.len() as u16).to_le_bytes(), header.as_bytes(), data].concat()
@@ -37,7 +37,7 @@ fn archives_are_packed_or_not() {
     assert_eq!((&shape[..], values.len()), (&[3, 2][..], 24));
 }
 
-/// `[n]` numbers as targets are what a network with one output returns.
+/// `[n]` numbers as targets match the output of a network with one output.
 #[test]
 fn two_files_are_inputs_and_targets() {
     let folder = Folder::new("npy");
@@ -81,7 +81,7 @@ fn headers_of_versions_2_and_3_are_read() {
     }
 }
 
-/// As NumPy 2.4 reads them: `numpy.load` of files with these headers.
+/// As read by NumPy 2.4: `numpy.load` of files with these headers.
 #[test]
 fn headers_of_python_2_are_read() {
     let read = |version: u8, header: &str| {

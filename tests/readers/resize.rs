@@ -1,10 +1,10 @@
-//! Images made smaller and larger, and grey ones.
+//! Downscaled, upscaled and grey images.
 
 use precast::data::{Dataset, Images};
 
 use crate::{images::png, inputs};
 
-/// White where x is a multiple of 8.
+/// Returns an image that is white where x is a multiple of 8.
 fn lines() -> Vec<f32> {
     (0..64 * 64).map(|i| if i % 64 % 8 == 0 { 1.0 } else { 0.0 }).collect()
 }
@@ -14,8 +14,8 @@ fn resized(image: Vec<f32>, from: [usize; 2], to: [usize; 2]) -> Vec<f64> {
     inputs(&data.resize(to[0], to[1]).unwrap())
 }
 
-/// By the definition: the triangle around the centre of a new pixel, which reaches `from / to` pixels to each side, over all
-/// pixels there are.
+/// Filters by the definition: the triangle around the centre of a new pixel, which extends `from / to` pixels to each
+/// side, over all existing pixels.
 fn filtered(image: &[f32], [h, w]: [usize; 2], [height, width]: [usize; 2]) -> Vec<f64> {
     let weights = |from: usize, to: usize, i: usize| -> Vec<f64> {
         let scale = from as f64 / to as f64;
@@ -126,7 +126,7 @@ fn white_stays_white_and_black_stays_black() {
     }
 }
 
-/// Where only one axis is smaller, the other stays as it is.
+/// If only one axis becomes smaller, the other is unchanged.
 #[test]
 fn an_axis_that_stays_is_not_touched() {
     let met = resized(vec![0.0, 0.25, 0.5, 1.0, 0.75, 0.5], [2, 3], [1, 3]);
@@ -146,7 +146,7 @@ fn grey_is_bt_601() {
         assert!((met - right).abs() < 1e-4 && (met - pillow).abs() <= 0.5 + 1e-2, "{met} {right}");
     }
     assert_eq!(met[4..], [255.0, 0.0]);
-    // Grey in colour is the same grey.
+    // Grey converted to colour is the same grey.
     for level in 0..=255u8 {
         let read =
             |color, samples: &[u8]| inputs(&Images::new("").grey().parse(&png(1, 1, color, samples), "a").unwrap());

@@ -1,4 +1,4 @@
-//! Sources as files say them.
+//! Data sources in files.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use precast::data::{Addition, Csv, Images, Npy, Source, Text, digits};
 
 use crate::{Folder, inputs};
 
-/// As files are read: a plain `y` is a text and no boolean.
+/// Parses a source as in files: a plain `y` is a text, not a boolean.
 fn read(yaml: &str) -> Result<Source, serde_yaml::Error> {
     serde_yaml::from_str_with_options(yaml, serde_yaml::options! { strict_booleans: true })
 }

@@ -20,7 +20,7 @@ fn the_target_at_each_place_is_the_token_that_follows() {
     let data = text().length(3).parse(b"\x00\x01\x02\x03\x04\x05\xff\x07").unwrap();
     assert_eq!((inputs(&data), targets(&data)), (vec![0., 1., 2., 3., 4., 5.], vec![1., 2., 3., 4., 5., 255.]));
     assert_eq!((data.classes(), data.class_names()[65].as_str(), data.class_names()[10].as_str()), (256, "A", "\\n"));
-    // Every place where a window and one more token fit.
+    // Every position where a window and one more token fit.
     let data = text().length(3).stride(1).parse(&[9; 8]).unwrap();
     assert_eq!((data.len(), data.shape()), (5, &[3][..]));
     assert_eq!(text().length(3).stride(5).parse(&[9; 8]).unwrap().len(), 1);
@@ -44,7 +44,7 @@ fn characters_are_numbered_in_their_order_or_in_the_one_given() {
     let json = serde_json::to_string(&vocabulary).unwrap();
     assert_eq!(json, r#"{"chars":"abä"}"#);
     assert_eq!(serde_json::from_str::<Vocabulary>(&json).unwrap(), vocabulary);
-    // A mark of the order of bytes is no character.
+    // A byte order mark is not a character.
     assert_eq!(chars.parse("\u{feff}aba".as_bytes()).unwrap().classes(), 2);
 }
 
@@ -75,7 +75,7 @@ fn sums(data: &Dataset) -> Vec<(String, String)> {
         .map(|(input, labels)| {
             let question = labels.iter().take_while(|label| **label == IGNORED).count();
             let (text, answer) = (decode(input), decode(&labels[question..]));
-            // The input is the question, then the answer but its last digit.
+            // The input is the question, then the answer without its last digit.
             let (asked, begun) = text.split_once('=').unwrap();
             assert_eq!((asked.len(), begun), (question, &answer[..answer.len() - 1]));
             (asked.to_string(), answer)
@@ -110,7 +110,7 @@ fn the_parts_of_a_split_have_no_question_in_common() {
     assert!(questions(&split.train).is_disjoint(&questions(&split.test)));
 }
 
-/// Outputs `[n, length, classes]` of the cell inside, as `[n, classes, length]`.
+/// A cell that returns the inner outputs `[n, length, classes]` as `[n, classes, length]`.
 #[derive(Cell, Debug)]
 struct ClassesSecond {
     inside: Child,
@@ -122,7 +122,7 @@ impl Forward for ClassesSecond {
     }
 }
 
-/// A network that gives each token logits for the next.
+/// Makes a network that gives each token logits for the next.
 fn bigrams(tokens: usize) -> Child {
     let rng = &mut Rng::seed(1);
     Child::of(sequential![Embedding::new(tokens, 8, rng), Dense::new(8, tokens, rng)])

@@ -1,8 +1,8 @@
-//! Numbers that stand for all bits of some tensors: of results, and of the gradients that come back.
+//! Digests of all bits of some tensors: of results, and of the gradients that come back.
 
 use precast::Tensor;
 
-/// What a work printed: its results, and the gradients apart from them, if there are any.
+/// Digests of a workload: its results, and separately the gradients, if there are any.
 #[derive(Default)]
 pub struct Digests {
     pub results: Digest,
@@ -19,7 +19,7 @@ impl Digests {
     }
 }
 
-/// FNV-1a, by words of 64 bits in the place of bytes.
+/// FNV-1a, on words of 64 bits instead of bytes.
 pub struct Digest(u64);
 
 impl Default for Digest {
@@ -34,7 +34,7 @@ impl Digest {
         self.0 = (self.0 ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(23);
     }
 
-    /// Dtype, shape and every bit: f64 holds each number of the other dtypes.
+    /// Adds dtype, shape and every bit: f64 represents each number of the other dtypes.
     fn tensor(&mut self, x: &Tensor) {
         self.text(x.dtype().name());
         x.shape().iter().for_each(|len| self.add(*len as u64));

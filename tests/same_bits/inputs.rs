@@ -1,8 +1,8 @@
-//! Inputs of work: the same in every process.
+//! Inputs of workloads: the same in every process.
 
 use precast::{DType, Tensor};
 
-/// Draws tensors, and remembers those that get gradients.
+/// A generator of tensors that remembers those that get gradients.
 pub struct Draw {
     state: u64,
     pub dtype: DType,
@@ -14,8 +14,8 @@ impl Draw {
         Draw { state: 0, dtype, leaves: vec![] }
     }
 
-    /// Numbers from 0 on and below 1 (G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators",
-    /// 2014): the library's own take longer than most of the work.
+    /// Draws numbers from 0 (inclusive) to 1 (exclusive) (G. L. Steele, D. Lea, C. H. Flood, "Fast splittable
+    /// pseudorandom number generators", 2014): the library's own take longer than most of the work.
     fn numbers<T>(&mut self, shape: &[usize], of: impl Fn(f64) -> T) -> Vec<T> {
         let next = |_| {
             self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -34,17 +34,17 @@ impl Draw {
         leaf
     }
 
-    /// On both sides of 0, with the variance 1.
+    /// Draws numbers on both sides of 0, with variance 1.
     pub fn noise(&mut self, shape: &[usize]) -> Tensor {
         self.leaf(shape, |x| (x - 0.5) * 12f64.sqrt())
     }
 
-    /// Between 0 and 1, and neither.
+    /// Draws numbers strictly between 0 and 1.
     pub fn unit(&mut self, shape: &[usize]) -> Tensor {
         self.leaf(shape, |x| 0.05 + 0.9 * x)
     }
 
-    /// Whole numbers below `end`.
+    /// Draws integers below `end`.
     pub fn index(&mut self, end: usize, shape: &[usize]) -> Tensor {
         Tensor::from_vec(self.numbers(shape, |x| (x * end as f64) as i64), shape).unwrap()
     }

@@ -1,7 +1,7 @@
-//! Results are the same bits with any number of threads, and, but for sums that are listed, with vectors of any width.
+//! Results are bitwise identical with any number of threads, and, except for listed sums, with vectors of any width.
 //!
-//! The width is read once in a process. So the test runs itself, once for each width, in a process that does all the work
-//! with 1, 2 and 5 threads and prints a digest of every result; what is printed is then compared.
+//! The width is read once per process. The test therefore runs itself, once for each width, in a process that does all
+//! the work with 1, 2 and 5 threads and prints a digest of every result; these are then compared.
 
 mod digest;
 mod inputs;
@@ -26,14 +26,15 @@ use digest::Digests;
 const THREADS: [usize; 3] = [1, 2, 5];
 const WIDTHS: [&str; 3] = ["16", "8", "1"];
 
-/// Tells the process that it is to print digests.
+/// Environment variable that makes the process print digests.
 const ASKED: &str = "PRECAST_PRINT_DIGESTS";
 
 const FEW_ROWS: &str = "products of rows with at most eight rows, or with one, add up the lanes of vectors";
 const FEW_CHANNELS: &str = "weight gradients of few channels add up the lanes of vectors; without vectors, the input's \
     gradient is a sum over the taps of products, and the weight's one over images";
 
-/// Work whose sums take another order with other vectors (ARCHITECTURE.md), and why. It is compared across threads only.
+/// Workloads whose sums depend on the vector width (ARCHITECTURE.md), with the reason. They are compared across threads
+/// only.
 const SUMMED_BY_WIDTH: &[(&str, &str)] = &[
     ("linear of few rows", FEW_ROWS),
     ("matmul of few rows, gradients", FEW_ROWS),
@@ -65,7 +66,7 @@ const SUMMED_BY_WIDTH: &[(&str, &str)] = &[
     ("step of lstm, gradients", "a dense layer of four samples"),
 ];
 
-/// Work that one thread does, whatever the number of threads: loops over elements that no kernel shares.
+/// Workloads of a single thread, whatever the number of threads: loops over elements that no kernel shares.
 const ALONE: &[&str] = &[
     "CrossEntropy",
     "Equal",
@@ -106,7 +107,7 @@ const ALONE: &[&str] = &[
     "topk, sort",
 ];
 
-/// What prints digests: for each work, in each dtype, with each number of threads.
+/// Prints digests: for each workload, in each dtype, with each number of threads.
 fn print_digests() {
     let mut seen = BTreeSet::new();
     for threads in THREADS {
@@ -133,11 +134,11 @@ fn print_digests() {
     assert!(forgotten.is_empty(), "no work calls {forgotten:?}");
 }
 
-/// What a process did whose vectors are at most so wide.
+/// Results of a process with vectors of at most this width.
 struct Done {
-    /// By work and number of threads.
+    /// Digests by workload and number of threads.
     digests: BTreeMap<(String, usize), String>,
-    /// Work that several threads did.
+    /// Workloads shared by several threads.
     shared: BTreeSet<String>,
 }
 
@@ -164,7 +165,7 @@ fn no_bit_depends_on_the_machine() {
     if env::var_os(ASKED).is_some() {
         return print_digests();
     }
-    // At the same time, since one thread leaves cores idle.
+    // Concurrently, since one thread leaves cores idle.
     let by_width = thread::scope(|scope| {
         let running = WIDTHS.map(|width| scope.spawn(move || done(width)));
         running.map(|done| done.join().unwrap())
@@ -190,7 +191,7 @@ fn no_bit_depends_on_the_machine() {
         }
     }
     let is = |name: &str, work: &str| name.strip_suffix(work).is_some_and(|before| before.ends_with(' '));
-    // Products of f64, and all without vectors, are those of a crate that has one thread.
+    // Products of f64, and all without vectors, are those of a single-threaded crate.
     if has_vectors() {
         let done = names.iter().filter(|name| !name.starts_with("f64 ") && !name.ends_with(", gradients"));
         for name in done {
@@ -227,7 +228,7 @@ fn has_sixteen_lanes() -> bool {
     false
 }
 
-/// Optimizers are found in their source: each that is there, and each of its options, has work of its name.
+/// Optimizers are found in their source: each of them, and each of their options, has a workload of that name.
 #[test]
 fn no_option_of_an_optimizer_is_forgotten() {
     let mut names = Vec::new();

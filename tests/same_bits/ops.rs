@@ -7,7 +7,7 @@ use precast::{
 
 use crate::{digest::Digests, inputs::Draw, steps::Print};
 
-/// Sizes of most inputs: no power of two, and of more elements than one thread is given.
+/// Sizes of most inputs: not powers of two, and with more elements than one thread is given.
 const ROWS: usize = 193;
 const COLUMNS: usize = 302;
 
@@ -33,7 +33,8 @@ pub fn all(dtype: DType, print: &mut Print) {
     }
 }
 
-/// An op whose arguments are so many tensors of one size, if it is one: on numbers between 0 and 1, and on any.
+/// Draws inputs for an op whose arguments are `inputs` tensors of the same size, if it is one: numbers between 0 and 1,
+/// and any.
 fn by_catalogue(op: Op, inputs: usize, dtype: DType) -> Option<(Draw, Vec<Tensor>)> {
     let mut draw = Draw::new(dtype);
     let results = [Draw::unit, Draw::noise].map(|numbers| {
@@ -44,7 +45,7 @@ fn by_catalogue(op: Op, inputs: usize, dtype: DType) -> Option<(Draw, Vec<Tensor
     (!results.is_empty()).then_some((draw, results))
 }
 
-/// The results, and the gradients that noise in their place sends back.
+/// Digests the results, and the gradients obtained from noise in their place.
 fn digest_all(draw: &Draw, results: &[Tensor], digest: &mut Digests) {
     for result in results {
         digest.result(result);
@@ -57,7 +58,7 @@ fn digest_all(draw: &Draw, results: &[Tensor], digest: &mut Digests) {
 }
 
 const BOTH: [usize; 2] = [ROWS, COLUMNS];
-/// Where each element is multiplied once.
+/// Size where each element is multiplied once.
 const TALL: [usize; 2] = [911, COLUMNS];
 const WORKS: [&[(&str, Work)]; 7] = [REDUCTIONS, NORMS, LOSSES, PRODUCTS, POOLS, PLACES, ELEMENTS];
 
@@ -329,7 +330,7 @@ const PLACES: &[(&str, Work)] = &[
         ])
     }),
     ("casts", |d| {
-        // A cast is little work, which is not split where there are fewer elements.
+        // A cast is little work, which is split only for more elements.
         let x = d.noise(&[2 * ROWS, COLUMNS]);
         Ok([DType::F32, DType::F16, DType::Bf16, DType::F64].map(|to| x.cast(to)).to_vec())
     }),

@@ -8,7 +8,7 @@ use crate::{
     nets::{self, Task},
 };
 
-/// Hands over each work and its name.
+/// A callback that receives each workload and its name.
 pub type Print<'a> = dyn FnMut(&str, &dyn Fn(&mut Digests)) + 'a;
 
 pub fn all(print: &mut Print) {
@@ -20,7 +20,7 @@ pub fn all(print: &mut Print) {
     }
 }
 
-/// A step of a network on a few samples: the loss, and all parameters after it.
+/// Digests a step of a network on a few samples: the loss, and all parameters after it.
 fn step(name: &str, level: Level, dtype: DType, digest: &mut Digests) {
     let Task { mut net, x, y, adamw } = nets::task(name, 1).unwrap();
     let samples = x.shape()[0];
@@ -39,12 +39,12 @@ fn step(name: &str, level: Level, dtype: DType, digest: &mut Digests) {
     net.named_params().iter().for_each(|(_, param)| digest.gradient(&param.value()));
 }
 
-/// Samples of a step.
+/// Number of samples per step.
 const SAMPLES: usize = 4;
 
 type Make = fn(Params) -> Box<dyn Optimizer>;
 
-/// Every optimizer with every option: its name holds the options' names.
+/// Every optimizer with every option: its name contains the options' names.
 const OPTIMIZERS: &[(&str, Make)] = &[
     ("Sgd", |params| Box::new(Sgd::new(params, 0.1))),
     ("Sgd weight_decay", |params| Box::new(Sgd::new(params, 0.1).weight_decay(0.01))),
@@ -75,7 +75,7 @@ const OPTIMIZERS: &[(&str, Make)] = &[
     }),
 ];
 
-/// Every optimizer on parameters of every dtype, and on parameters that are stored low in every way.
+/// Runs every optimizer on parameters of every dtype, and on parameters in every kind of low-precision storage.
 pub fn optimizers(print: &mut Print) {
     for (name, make) in OPTIMIZERS {
         for dtype in [DType::F32, DType::F16, DType::Bf16, DType::F64] {
@@ -105,7 +105,7 @@ pub fn optimizers(print: &mut Print) {
     }
 }
 
-/// Three steps towards other numbers.
+/// Digests three steps towards other numbers.
 fn updates(make: Make, param: &Param, draw: &mut Draw, digest: &mut Digests) {
     let mut optimizer = make([("w".to_string(), param.clone())].into_iter().collect());
     let towards = draw.noise(&[700, 301]).detach().cast(param.dtype());

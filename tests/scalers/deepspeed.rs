@@ -1,4 +1,4 @@
-//! DeepSpeed's rule, as its documentation and its source say it, beside the scale that has its numbers.
+//! DeepSpeed's rule, from its documentation and source, compared with a scale that has its numbers.
 
 use precast::{
     LossScale,
@@ -71,7 +71,7 @@ fn random_sequences_are_those_of_deepspeeds_rule() {
             theirs.update_scale(overflow);
             let said = (consecutive, hysteresis, window, sequence, step);
             assert_eq!(ours.value(), theirs.scale, "consecutive, hysteresis, window, sequence, step: {said:?}");
-            // What is spared is what was used up, in DeepSpeed's words.
+            // `spared` is what has been used up, in DeepSpeed's terms.
             assert_eq!(ours.state().spared, hysteresis - theirs.left, "{said:?}");
         }
     }

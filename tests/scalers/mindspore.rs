@@ -20,7 +20,7 @@ use crate::{
     tally::Tally,
 };
 
-// The differences on purpose, as COMPARE.md names them.
+// The intentional differences, as named in COMPARE.md.
 const SOUND: &str = "a dynamic scale has sound numbers";
 const ANY_FIXED: &str = "a fixed scale is any positive number";
 const FINITE: &str = "a scale is a finite number";
@@ -43,7 +43,8 @@ fn vector(x: &[f64], dtype: DType) -> Tensor {
     Tensor::from_f64(x, &[x.len()], dtype).expect("a vector")
 }
 
-/// A dynamic scale of these numbers, or `None` where our rule refuses them and so do we; the case is then counted.
+/// Makes a dynamic scale of these numbers, or returns `None` if both our rule and our code refuse them; the case is
+/// then counted.
 fn sound(tally: &mut Tally, case: &str, init: f64, numbers: DynamicScale) -> Option<(LossScale, Model)> {
     let is_sound = is_sound(&numbers);
     match (LossScale::new(LossScaleSpec::Dynamic(numbers.clone())), is_sound) {
@@ -55,14 +56,14 @@ fn sound(tally: &mut Tally, case: &str, init: f64, numbers: DynamicScale) -> Opt
     None
 }
 
-/// A step of a recorded trace: whether it was finite, and the scale and the finite steps after it.
+/// A step of a recorded trace: whether it was finite, and the scale and the number of finite steps after it.
 struct Step {
     finite: bool,
     scale: f64,
     counter: u32,
 }
 
-/// Follows a trace by `adjust`, and by the model.
+/// Follows a trace with `adjust`, and with the model.
 fn follow(tally: &mut Tally, case: &str, init: f64, numbers: DynamicScale, steps: Option<Vec<Step>>) {
     let Some(steps) = steps else { return tally.fail(case, "a trace that is not understood") };
     let Some((mut scale, mut model)) = sound(tally, case, init, numbers) else { return };
@@ -88,7 +89,7 @@ fn flags(recorded: &Value) -> Option<Vec<bool>> {
     recorded.as_array()?.iter().map(|flag| Some(flag.as_u64()? == 1)).collect()
 }
 
-/// `DynamicLossScaler.adjust`.
+/// Judges a trace of `DynamicLossScaler.adjust`.
 fn scaler_trace(tally: &mut Tally, trace: &Value) {
     let factors = || {
         let (init, window) = (number(&trace["scale_value"])?, trace["scale_window"].as_u64()? as u32);
@@ -108,7 +109,8 @@ fn scaler_trace(tally: &mut Tally, trace: &Value) {
     follow(tally, &case, init, DynamicScale::mindspore(init as f32, factor, window), steps());
 }
 
-/// `DynamicLossScaleManager.update_loss_scale`, and `DynamicLossScaleUpdateCell`, which computes in f32.
+/// Judges a trace of `DynamicLossScaleManager.update_loss_scale`, or of `DynamicLossScaleUpdateCell`, which computes in
+/// f32.
 fn manager_trace(tally: &mut Tally, class: &str, trace: &Value) {
     let after = trace.as_object().and_then(|all| all.iter().find(|(key, _)| key.starts_with("after[")));
     let factors = || Some((number(&trace["init"])?, number(&trace["factor"])?, trace["window"].as_u64()? as u32));
@@ -140,7 +142,7 @@ fn manager_trace(tally: &mut Tally, class: &str, trace: &Value) {
     follow(tally, &case, init, numbers, steps());
 }
 
-/// Overflows without end: the manager raises after a thousand of them, here steps are stalled.
+/// Judges endless overflows: the manager raises after a thousand of them, here steps are stalled.
 fn stalls(tally: &mut Tally, case: &str, numbers: DynamicScale, times: usize, recorded: &Value) {
     let floor = numbers.min;
     let Some((mut scale, mut model)) = sound(tally, case, numbers.init.into(), numbers) else { return };
@@ -161,13 +163,13 @@ fn stalls(tally: &mut Tally, case: &str, numbers: DynamicScale, times: usize, re
     let rows = recorded.as_array().cloned().unwrap_or_default();
     let same = |row: &Value, at: usize| number(&row[0]) == Some(seen[at].0) && row[4].as_u64() == Some(seen[at].1);
     let first = rows.iter().take_while(|row| row.is_array()).enumerate().all(|(i, row)| same(row, i));
-    // After what was left out, rows name their iteration.
+    // After the omitted part, rows name their iteration.
     let mut last = rows.iter().skip_while(|row| row.is_array()).filter(|row| row.is_array());
     let last = last.all(|row| row[2].as_u64().map_or(row[0] == "RuntimeError", |next| same(row, next as usize - 2)));
     if first && last { tally.on_purpose(case, STALLED) } else { tally.fail(case, format!("ours {seen:?}")) }
 }
 
-/// A step with an infinite gradient.
+/// Runs a step with an infinite gradient.
 fn overflow(scale: &mut LossScale, sgd: &mut Sgd, param: &Param) -> Result<Outcome> {
     let mut grads = Grads::default();
     grads.set(param, Tensor::full(&[1], f64::INFINITY, DType::F32));
@@ -177,7 +179,7 @@ fn overflow(scale: &mut LossScale, sgd: &mut Sgd, param: &Param) -> Result<Outco
     outcome
 }
 
-/// `scale` and `unscale` of tensors of both dtypes.
+/// Judges `scale` and `unscale` of tensors of both dtypes.
 fn scale_unscale(tally: &mut Tally, recorded: &Value) {
     let read = |key: &str| recorded[key].as_array()?.iter().map(number).collect::<Option<Vec<f64>>>();
     let given = || Some((number(&recorded["scale_value"])?, dtype(recorded["in_dtype"].as_str()?)?, read("in")?));
@@ -212,7 +214,7 @@ fn judge(tally: &mut Tally, case: String, ours: &Numbers, demanded: &Numbers, th
     }
 }
 
-/// What `all_finite` was given, by its name in the record: gradients of one parameter each.
+/// Returns the gradients passed to `all_finite`, by the recorded name: one parameter each.
 fn finite_case(name: &str) -> Option<Vec<Tensor>> {
     let f32s = |x: &[f64]| vector(x, DType::F32);
     Some(match name {
@@ -232,12 +234,12 @@ fn finite_case(name: &str) -> Option<Vec<Tensor>> {
     })
 }
 
-/// The exception that was recorded.
+/// Returns the recorded exception.
 fn raised(recorded: &Value) -> Option<&str> {
     recorded.get("error").or(recorded.get("type")).and_then(Value::as_str)
 }
 
-/// A form that does not compile. MindSpore refuses it by its type, but some calls take a bool for a number.
+/// Judges a form that does not compile. MindSpore refuses it by its type, but some calls accept a bool as a number.
 fn wrong_form(tally: &mut Tally, case: &str, recorded: &Value) {
     let has_bool = case.contains("True") || case.contains("False");
     match raised(recorded) {
@@ -267,7 +269,7 @@ fn finite(tally: &mut Tally, name: &str, recorded: &Value) {
     }
 }
 
-/// The call of a constructor that was recorded.
+/// Judges a recorded constructor call.
 fn constructor(tally: &mut Tally, call: &str, outcome: &Value) {
     let Some((class, arguments)) = call.strip_suffix(')').and_then(|call| call.split_once('(')) else {
         return tally.fail(call, "a call that is not understood");
@@ -289,7 +291,7 @@ fn constructor(tally: &mut Tally, call: &str, outcome: &Value) {
             let managed = class == "DynamicLossScaleManager";
             let usual = DynamicScale::mindspore_manager();
             let init = float(0, managed.then_some(usual.init.into()));
-            // A scaler's factor is a whole number, as that of `DynamicScale::mindspore`.
+            // A scaler's factor is an integer, like that of `DynamicScale::mindspore`.
             let factor = if managed { float(1, Some(usual.growth)) } else { whole(1, None).map(f64::from) };
             let window = whole(2, managed.then_some(usual.interval));
             let (Some(init), Some(growth), Some(interval)) = (init, factor, window) else {
@@ -310,7 +312,7 @@ fn constructor(tally: &mut Tally, call: &str, outcome: &Value) {
         (_, ours) if ours.is_ok() != demanded => tally.fail(call, format!("{ours:?}")),
         (_, Err(error)) if error.kind() != ErrorKind::Value => tally.fail(call, error),
         (true, Ok(scale)) if arguments.get(1) == Some(&"False") => {
-            // Steps whose gradients overflow were asked for.
+            // A number of overflowing steps was requested.
             let param = Param::new(Tensor::ones(&[1], DType::F32));
             let outcome = overflow(&mut scale.clone(), &mut Sgd::new(params(&[&param]), 0.1), &param);
             match (outcome, param.value().to_f64()[..] == [1.0]) {
@@ -328,7 +330,7 @@ fn constructor(tally: &mut Tally, call: &str, outcome: &Value) {
     }
 }
 
-/// `scale` and `unscale` of what is no floating tensor.
+/// Judges `scale` and `unscale` of values that are not floating-point tensors.
 fn odd(tally: &mut Tally, key: &str, recorded: &Value) {
     let scale = LossScale::fixed(4.0).expect("a sound scale");
     let [a, b] = [1.0, 2.0].map(|x| Param::new(Tensor::full(&[1], x, DType::F32)));
@@ -363,7 +365,7 @@ fn odd(tally: &mut Tally, key: &str, recorded: &Value) {
     }
 }
 
-/// MindSpore's `build_train_network` refuses a scale that skips steps on a CPU. O2 has one by itself.
+/// MindSpore's `build_train_network` refuses a scale that skips steps on a CPU. O2 has one by default.
 #[test]
 fn a_trained_network_has_its_loss_scale_on_a_cpu() {
     let manager = DynamicScale::mindspore_manager();
@@ -388,7 +390,7 @@ fn the_loss_scalers_of_mindspore() {
     let Some(recorded) = golden("mindspore/golden.json") else { return };
     let mut tally = Tally::new("mindspore", "scaler");
     let empty = vec![];
-    // What else lies under `misc` is read by tests/mindspore/misc.rs.
+    // The rest of `misc` is read by tests/mindspore/misc.rs.
     for (key, value) in recorded["misc"].as_object().into_iter().flatten() {
         let list = value.as_array().unwrap_or(&empty);
         match &key[..] {

@@ -1,11 +1,11 @@
-//! What a dynamic scale does, in plain arithmetic.
+//! A model of a dynamic scale, in plain arithmetic.
 
 use precast::{
     LossScale,
     policy::{DynamicScale, Forgive},
 };
 
-/// A dynamic scale and the counts of its state.
+/// A dynamic scale and the counters of its state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     pub numbers: DynamicScale,
@@ -20,12 +20,12 @@ impl Model {
         Model { scale: numbers.init, numbers, counter: 0, spared: 0, skipped: 0 }
     }
 
-    /// A step whose gradients were finite, or not.
+    /// Counts a step with finite or non-finite gradients.
     pub fn adjust(&mut self, finite: bool) {
         let Model { numbers: n, scale, counter, spared, skipped } = self;
         if !finite {
             (*counter, *spared, *skipped) = (0, *spared + 1, *skipped + 1);
-            // What is spared counts up to the step that shrinks, and stays there until it is forgiven.
+            // `spared` counts up to the step that shrinks, and stays there until it is forgiven.
             if *spared >= n.hysteresis {
                 *scale = ((f64::from(*scale) * n.backoff) as f32).max(n.min);
                 *spared = if n.forgive == Forgive::Shrink { 0 } else { n.hysteresis - 1 };
@@ -43,7 +43,7 @@ impl Model {
         }
     }
 
-    /// Whether a scale is in the same state.
+    /// Returns whether a scale is in the same state.
     pub fn is(&self, scale: &LossScale) -> bool {
         let state = scale.state();
         (self.scale, self.counter, self.spared, self.skipped)
@@ -51,7 +51,7 @@ impl Model {
     }
 }
 
-/// Whether our rule takes these numbers.
+/// Returns whether our rule accepts these numbers.
 pub fn is_sound(n: &DynamicScale) -> bool {
     let normal = |x: f32| x.is_normal() && x > 0.0;
     normal(n.min)

@@ -1,15 +1,15 @@
-//! Recorded numbers, and numbers that are equal as results are.
+//! Recorded numbers, and their comparison.
 
 use half::{bf16, f16};
 use precast::{DType, Tensor};
 use serde_json::Value;
 
-/// A recorded text.
+/// Reads a recorded text.
 pub fn text(value: &Value) -> String {
     value.as_str().unwrap_or_else(|| panic!("a text, got {value}")).to_string()
 }
 
-/// A recorded number; those that are not finite are words.
+/// Reads a recorded number; non-finite ones are words.
 pub fn number(value: &Value) -> Option<f64> {
     match value.as_str() {
         Some(word) => word.parse().ok(),
@@ -17,7 +17,7 @@ pub fn number(value: &Value) -> Option<f64> {
     }
 }
 
-/// A number that equals itself also where it is NaN.
+/// A number for which NaN equals itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Number(pub f64);
 
@@ -44,7 +44,7 @@ impl Numbers {
     }
 }
 
-/// A dtype by its short name or torch's long one.
+/// Parses the short name of a dtype, or torch's long one.
 pub fn dtype(name: &str) -> Option<DType> {
     Some(match name.strip_prefix("torch.").unwrap_or(name) {
         "f16" | "float16" => DType::F16,
@@ -56,7 +56,7 @@ pub fn dtype(name: &str) -> Option<DType> {
     })
 }
 
-/// The nearest number of a dtype.
+/// Rounds to the nearest number of a dtype.
 pub fn round(x: f64, dtype: DType) -> f64 {
     match dtype {
         DType::F64 => x,

@@ -15,7 +15,7 @@ use crate::{
     tally::Tally,
 };
 
-// The differences on purpose, as COMPARE.md names them.
+// The intentional differences, as named in COMPARE.md.
 const SOUND: &str = "a dynamic scale has sound numbers";
 const FACTOR: &str = "a factor of 1 is taken";
 const NORMAL: &str = "a scale is a positive normal number";
@@ -31,12 +31,12 @@ const NEVER: &str = "a gradient that is not finite is never applied";
 const REGION: &str = "a region leaves the loss scale alone";
 const DEVICE: &str = "a loss scale works on every device";
 
-/// A number of a configuration, or the usual one. Ratios are f32 there.
+/// Returns a number of a configuration, or the default one. Ratios are f32 there.
 fn or(config: &Value, key: &str, usual: f64) -> Option<f64> {
     config.get(key).map_or(Some(usual), |x| Some(f64::from(number(x)? as f32)))
 }
 
-/// The numbers that a scaler is made with.
+/// Returns the numbers that a scaler is made with.
 fn dynamic(config: &Value) -> Option<DynamicScale> {
     let usual = DynamicScale::paddle();
     let count = |key: &str, usual: u32| Some(or(config, key, usual.into())?.max(0.0) as u32);
@@ -58,7 +58,7 @@ fn spec(config: &Value) -> Option<LossScaleSpec> {
     }
 }
 
-/// One number that is trained from 1, by an optimizer of its own.
+/// One number, trained from 1 by its own optimizer.
 struct Side {
     param: Param,
     optimizer: Box<dyn Optimizer>,
@@ -81,7 +81,7 @@ impl Side {
         self.param.value().item().expect("one number") as f32
     }
 
-    /// The unscaled gradients of a loss with this gradient.
+    /// Returns the unscaled gradients of a loss with this gradient.
     fn unscale(&self, scale: &LossScale, grad: f32) -> Result<Grads> {
         let mut grads = Grads::default();
         grads.set(&self.param, Tensor::full(&[1], (grad * scale.value()).into(), DType::F32));
@@ -122,7 +122,7 @@ fn trace(tally: &mut Tally, recorded: &Value) {
     }
 }
 
-/// The differences that a trace meets. Where there is one, our rule says what has to come out.
+/// Returns the differences in a trace. Where there is one, our rule determines the expected result.
 fn follow(
     mut scale: LossScale,
     mut side: Side,
@@ -182,7 +182,7 @@ fn follow(
             let counts = (Some(state.counter.into()), Some(state.spared.into()), Some(!finite));
             let recorded = (step["incr_count"].as_u64(), step["decr_count"].as_u64(), step["found_inf"].as_bool());
             let same = (before, scale.value()) == (read("scale_before").unwrap_or(f32::NAN), scale_after);
-            // Adam's corrections of 1 - 0.999^t are of f32 there, and lose digits.
+            // Adam's corrections of 1 - 0.999^t are f32 there, and lose digits.
             let near = (param - theirs).abs() <= if lr.is_some() { 0.0 } else { 1e-5 };
             if !same || !near || !again && updates && counts != recorded {
                 return Err(format!("step {i}: ours {state:?} {counts:?} {param}, Paddle's {step}"));
@@ -203,7 +203,7 @@ fn defaults(tally: &mut Tally, class: &str, recorded: &Value) {
     if same { tally.agree(case) } else { tally.fail(case, recorded) }
 }
 
-/// The constructor with a dict of Python's, such as `{'incr_ratio': 1.0}`.
+/// Judges the constructor with a Python dict, such as `{'incr_ratio': 1.0}`.
 fn constructor(tally: &mut Tally, case: &str, given: &str, refused: bool) {
     let json = given.replace('\'', "\"").replace("nan", "\"nan\"").replace("False", "false").replace("True", "true");
     let Some((config, numbers)) = serde_json::from_str(&json).ok().and_then(|c: Value| Some((c.clone(), dynamic(&c)?)))
@@ -226,7 +226,7 @@ fn constructor(tally: &mut Tally, case: &str, given: &str, refused: bool) {
     }
 }
 
-/// A scaler of the recorded calls, which begins at 8, grows after 3 steps and shrinks after 2.
+/// Makes a scaler for the recorded calls, which begins at 8, grows after 3 steps and shrinks after 2.
 fn scaler() -> LossScale {
     let numbers = DynamicScale { init: 8.0, interval: 3, hysteresis: 2, ..DynamicScale::paddle() };
     LossScale::new(LossScaleSpec::Dynamic(numbers)).expect("sound numbers")
@@ -236,7 +236,8 @@ fn sgd() -> Side {
     Side::new("SGD", 0.125).expect("a known optimizer")
 }
 
-/// Two optimizers, of which one has an infinite gradient: both numbers, the count of finite steps and that of others.
+/// Runs two optimizers, one with an infinite gradient: returns both numbers, the count of finite steps and that of
+/// others.
 fn two(grads: [f32; 2], unscale_first: bool) -> Result<([f32; 2], u32, u32)> {
     let (mut scale, mut sides) = (scaler(), [sgd(), sgd()]);
     if unscale_first {
@@ -255,7 +256,7 @@ fn two(grads: [f32; 2], unscale_first: bool) -> Result<([f32; 2], u32, u32)> {
     Ok((sides.map(|side| side.value()), state.counter, state.spared))
 }
 
-/// `result`: `ok`, or the name of the error that was raised. `value`: what came of it.
+/// Judges a call. `result` is `ok` or the name of the raised error, `value` the outcome.
 fn judge(case: &str, result: &str, value: &str) -> Result<Vec<&'static str>, String> {
     let is_ok = result == "ok";
     let inf = f32::INFINITY;
@@ -397,7 +398,7 @@ fn misuse(tally: &mut Tally, recorded: &Value) {
     }
 }
 
-/// On a machine without accelerator Paddle's scaler is off.
+/// Judges a machine without accelerator, on which Paddle's scaler is off.
 fn on_cpu(tally: &mut Tally, recorded: &Value) {
     let scaled = LossScale::dynamic().scale(Tensor::scalar(3.0, DType::F32)).and_then(|scaled| scaled.item());
     match scaled == Ok(3.0 * 65536.0) && recorded["is_enable"] == false && recorded["scale(3.0)"] == 3.0 {

@@ -1,4 +1,5 @@
-//! Random sequences of calls beside a model of them: a loss scale, two optimizers, and everything that can go wrong.
+//! Random sequences of calls compared with a model of them: a loss scale, two optimizers, and everything that can go
+//! wrong.
 //!
 //! `PROPTEST_CASES=1000000` tries more.
 
@@ -14,10 +15,10 @@ use proptest::prelude::{
 
 use crate::model::Model;
 
-/// So small that no weight overflows; a power of two, by which is multiplied without loss.
+/// So small that no weight overflows; a power of two, so that multiplication is exact.
 const LR: f32 = 1.0 / 1024.0;
 
-/// A call, of the first or the second optimizer.
+/// A call, for the first or the second optimizer.
 #[derive(Clone, Debug)]
 enum Call {
     /// A backward pass whose gradient is this number times the scale.
@@ -25,16 +26,16 @@ enum Call {
     /// A backward pass of a loss that is NaN.
     BadLoss(usize),
     Accumulate(usize, f32),
-    /// The gradient is unscaled where it was not yet, and replaced by this number, as clipping does.
+    /// Unscales the gradient if necessary, and replaces it by this number, as clipping does.
     Replace(usize, f32),
     Apply(usize),
     Update,
     SetScale(f32),
-    /// The state is written and read; then so many steps in a row were skipped.
+    /// The state is written and read; then this many steps in a row were skipped.
     Restore(u32),
 }
 
-/// Gradients as a loop holds them: scaled ones with their scale and whether the loss was finite, and unscaled ones.
+/// Gradients as held by a loop: scaled ones with their scale and whether the loss was finite, and unscaled ones.
 #[derive(Clone, Debug, Default)]
 struct Held {
     scaled: Option<(Option<f32>, f32, bool)>,
@@ -44,7 +45,7 @@ struct Held {
 #[derive(Clone, Debug)]
 struct Unscaled {
     grad: f32,
-    /// Whether it was not finite when it was unscaled.
+    /// `true` when it was not finite when unscaled.
     bad: bool,
     cause: Cause,
 }
@@ -61,10 +62,10 @@ impl Held {
     }
 }
 
-/// What has to happen. `None` is an error.
+/// Expected outcome. `None` is an error.
 #[derive(Clone, Debug)]
 struct Expected {
-    /// Without its numbers where the scale is not dynamic.
+    /// Without its numbers if the scale is not dynamic.
     model: Model,
     spec: LossScaleSpec,
     applied: [bool; 2],

@@ -1,4 +1,4 @@
-//! Storms of overflows: what a step that is skipped leaves as it was, and how training goes on afterwards.
+//! Storms of overflows: the state preserved by a skipped step, and training afterwards.
 
 use precast::{
     Adam, DType, LossScale, Optimizer, Outcome, Param, Result, Sgd, Tensor,
@@ -14,11 +14,11 @@ struct Training {
     weights: Param,
     optimizer: Box<dyn Optimizer>,
     scale: LossScale,
-    /// The dtype of the product.
+    /// Dtype of the product.
     dtype: DType,
 }
 
-/// What a step of a storm is like.
+/// Kind of step in a storm.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
     Good,
@@ -71,7 +71,7 @@ impl Training {
         self.scale.step(&mut *self.optimizer, &loss)
     }
 
-    /// Steps of a storm leave the weights as they are, bit for bit.
+    /// Runs the steps of a storm, which leave the weights unchanged, bit for bit.
     fn run(&mut self, steps: impl IntoIterator<Item = Step>) {
         for (i, step) in steps.into_iter().enumerate() {
             let before = self.bits();
@@ -94,8 +94,8 @@ impl Training {
     }
 }
 
-/// A run with a storm ends with the weights of the run without it, bit for bit: so nothing of the optimizer's state was
-/// changed either. Scales are powers of two, by which f32 gradients are multiplied without loss.
+/// Checks that a run with a storm ends with the weights of the run without it, bit for bit, so that the optimizer's
+/// state is unchanged as well. Scales are powers of two, so that scaling f32 gradients is exact.
 fn leaves_no_trace(steps: &[Step]) {
     for optimizer in OPTIMIZERS {
         for scale in scales() {
@@ -150,7 +150,8 @@ fn a_scale_falls_to_its_floor_and_grows_to_its_ceiling() {
     assert_eq!((seen[44], seen[45], seen[59], seen[62]), (2048.0, max, max, max / 8.0));
 }
 
-/// In f16 gradients depend on the scale. After a storm that brought it to its floor, the loss is that of a run without.
+/// In f16 gradients depend on the scale. After a storm that brought it to its floor, the loss matches that of a run
+/// without.
 #[test]
 fn training_in_f16_recovers_from_a_storm() {
     let numbers = DynamicScale { init: 16_777_216.0, interval: 20, ..DynamicScale::default() };

@@ -1,4 +1,4 @@
-//! TensorFlow's loss scales: traces of `DynamicLossScale` and of optimizers that scale their loss, and what is refused.
+//! TensorFlow's loss scales: traces of `DynamicLossScale` and of optimizers that scale their loss, and refusals.
 
 use precast::{
     DType, Error, ErrorKind, Grads, LossScale, Outcome, Param, Result, Sgd, Tensor,
@@ -19,7 +19,7 @@ const NONE: &str = "no loss scale may be asked for";
 const WIDE: &str = "a low loss is scaled in f32";
 const BY_TYPE: &str = "wrong forms do not compile";
 
-/// A recorded number; those that are not finite are words.
+/// Reads a recorded number; non-finite ones are words.
 fn number(value: &Value) -> Option<f32> {
     match value.as_str() {
         Some(word) => word.parse().ok(),
@@ -27,7 +27,7 @@ fn number(value: &Value) -> Option<f32> {
     }
 }
 
-/// A recorded gradient: a word, or a number.
+/// Reads a recorded gradient: a word, or a number.
 fn gradient(value: &Value) -> Option<f32> {
     match value.as_str() {
         Some("ok") => Some(1.0),
@@ -37,17 +37,17 @@ fn gradient(value: &Value) -> Option<f32> {
     }
 }
 
-/// The words of a trace, which name it.
+/// Returns the words of a trace that serve as its name.
 fn words(trace: &[Value], key: &str) -> String {
     trace.iter().map(|step| step[key].as_str().unwrap_or("number")).collect::<Vec<_>>().join(" ")
 }
 
-/// Equal, both NaN, or apart by a rounding or two.
+/// Returns whether both are equal, both NaN, or within a rounding or two.
 fn same(a: f32, b: f32) -> bool {
     a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-6 * a.abs().max(b.abs())
 }
 
-/// The numbers of a `DynamicLossScale`; those that are not recorded are the usual ones.
+/// Returns the numbers of a `DynamicLossScale`; unrecorded ones are the defaults.
 fn dynamic(config: &Value) -> DynamicScale {
     let or = |key: &str, usual: f32| config.get(key).and_then(number).unwrap_or(usual);
     let multiplier = f64::from(or("multiplier", 2.0));
@@ -56,13 +56,13 @@ fn dynamic(config: &Value) -> DynamicScale {
     DynamicScale { init, growth: multiplier, backoff: 1.0 / multiplier, interval, ..DynamicScale::tensorflow() }
 }
 
-/// Whether our rule takes these numbers.
+/// Returns whether our rule accepts these numbers.
 fn is_sound(d: &DynamicScale) -> bool {
     d.init.is_finite() && d.init >= 1.0 && d.growth.is_finite() && d.growth >= 1.0 && d.interval >= 1
 }
 
-/// A dynamic scale of recorded numbers, with which TensorFlow went through a trace. `None` where it is refused, as our
-/// rule demands; the case is then counted.
+/// Makes a dynamic scale of recorded numbers, with which TensorFlow went through a trace. `None` if it is refused, as
+/// our rule demands; the case is then counted.
 fn sound(tally: &mut Tally, case: &str, numbers: DynamicScale, trace: &[Value]) -> Option<LossScale> {
     let is_sound = is_sound(&numbers);
     match (LossScale::new(LossScaleSpec::Dynamic(numbers)), is_sound) {
@@ -103,7 +103,7 @@ fn dynamic_trace(tally: &mut Tally, recorded: &Value) {
     tally.agree(case);
 }
 
-/// What `all_finite` says of these gradients.
+/// Returns the result of `all_finite` for these gradients.
 fn is_finite(grads: &[Option<f32>]) -> bool {
     let params: Vec<Param> = grads.iter().map(|_| Param::new(Tensor::ones(&[1], DType::F32))).collect();
     let mut all = Grads::default();
@@ -113,7 +113,7 @@ fn is_finite(grads: &[Option<f32>]) -> bool {
     all_finite(&all, &params.into_iter().collect())
 }
 
-/// What a step leaves behind.
+/// State after a step.
 #[derive(Clone, Copy, Debug)]
 struct State {
     scale_before: f32,
@@ -121,11 +121,11 @@ struct State {
     scale: f32,
     good_steps: u32,
     var: f32,
-    /// Updates so far.
+    /// Number of updates so far.
     global_step: u64,
 }
 
-/// One number that is trained by gradient descent from 1, with a loss scale.
+/// One number, trained by gradient descent from 1, with a loss scale.
 struct Run {
     var: Param,
     optimizer: Sgd,
@@ -140,7 +140,7 @@ impl Run {
         Run { var, optimizer, scale, global_step: 0 }
     }
 
-    /// A finite loss of this gradient. The slope of a root at 0 is infinite, and 0 times that is NaN.
+    /// Makes a finite loss of this gradient. The slope of a root at 0 is infinite, and 0 times that is NaN.
     fn loss(&self, grad: f32) -> Result<Tensor> {
         let var = self.var.tensor();
         let root = var.sub(&var.detach())?.sqrt()?;
@@ -166,7 +166,7 @@ impl Run {
     }
 }
 
-/// Where a state is not as recorded, among the numbers that are; each with its recorded name.
+/// Returns the first deviation of a state from the recorded numbers, each under its recorded name.
 fn differs(ours: State, recorded: &Value) -> Option<String> {
     let numbers = [
         ("scale_before", ours.scale_before),
@@ -192,19 +192,19 @@ fn differs(ours: State, recorded: &Value) -> Option<String> {
     numbers.iter().find_map(number).or_else(|| counts.iter().find_map(count))
 }
 
-/// What our rule makes of a variable, in plain arithmetic; the recorded optimizer applies what is not finite under a fixed
+/// The variable by our rule, in plain arithmetic; the recorded optimizer applies non-finite gradients under a fixed
 /// scale, and flushes the inverse of a large scale to 0.
 struct Rule {
     lr: f32,
     is_fixed: bool,
     var: f32,
     global_step: u64,
-    /// The differences that were met so far.
+    /// Differences found so far.
     differences: Vec<&'static str>,
 }
 
 impl Rule {
-    /// What was recorded of a step, with the numbers that our rule demands in place of those that depend on a difference.
+    /// Returns the recording of a step, with our rule's numbers in place of those affected by a difference.
     fn step(&mut self, grad: f32, scale: f32, recorded: &Value) -> Value {
         let mut meet = |met: bool, difference| {
             if met && !self.differences.contains(&difference) {
@@ -226,7 +226,7 @@ impl Rule {
     }
 }
 
-/// The learning rate of `GradientDescent(0.125)`.
+/// Returns the learning rate in `GradientDescent(0.125)`.
 fn learning_rate(optimizer: &str) -> Option<f64> {
     optimizer.strip_prefix("GradientDescent(")?.strip_suffix(')')?.parse().ok()
 }
@@ -280,7 +280,7 @@ fn optimizer_trace(tally: &mut Tally, recorded: &Value) {
     }
 }
 
-/// A trace in which nothing may differ.
+/// Judges a trace in which nothing may differ.
 fn same_trace(tally: &mut Tally, case: String, mut run: Run, trace: &[Value]) {
     for (i, step) in trace.iter().enumerate() {
         let Some(grad) = gradient(&step["grad"]) else {
@@ -295,12 +295,12 @@ fn same_trace(tally: &mut Tally, case: String, mut run: Run, trace: &[Value]) {
     tally.agree(case);
 }
 
-/// The recorded trace of a graph names no numbers; they are those of the first eager one.
+/// Judges the recorded trace of a graph, which has no numbers; they are those of the first eager one.
 fn graph_trace(tally: &mut Tally, recorded: &Value) {
     let trace = list(&recorded["trace"]);
     let numbers = DynamicScale { init: 8.0, interval: 2, max: f32::MAX, ..DynamicScale::default() };
     let run = Run::new(0.125, LossScale::new(LossScaleSpec::Dynamic(numbers)).unwrap());
-    // What TensorFlow keeps in a checkpoint is kept.
+    // The state includes everything that TensorFlow keeps in a checkpoint.
     let state = serde_json::to_value(run.scale.state()).unwrap();
     for variable in list(&recorded["variables"]) {
         let (case, kept) = match variable.as_str() {
@@ -315,12 +315,12 @@ fn graph_trace(tally: &mut Tally, recorded: &Value) {
     }
 }
 
-/// The items of a list; a folder may lack it.
+/// Returns the items of a list, which a folder may lack.
 fn list(value: &Value) -> &[Value] {
     value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
-/// Keras 3's own loss scale follows the rule too, but has no floor.
+/// Judges Keras 3's own loss scale, which follows the rule too, but has no floor.
 fn keras(tally: &mut Tally, recorded: &Value) {
     let usual = "dynamic".into_loss_scale().unwrap();
     let LossScaleSpec::Dynamic(usual) = usual.spec() else { panic!("{usual:?}") };
@@ -348,7 +348,7 @@ fn keras(tally: &mut Tally, recorded: &Value) {
     }
 }
 
-/// `'dynamic'`, `8.0`, `None` or another word, as it stands in for `loss_scale`. `None` for what is no such thing.
+/// Converts `'dynamic'`, `8.0`, `None` or another word, as accepted for `loss_scale`. `None` for anything else.
 fn identifier(written: &str) -> Option<Result<LossScale>> {
     let unquoted = |quote| written.strip_prefix(quote)?.strip_suffix(quote);
     if let Some(word) = unquoted('"').or_else(|| unquoted('\'')) {
@@ -360,7 +360,7 @@ fn identifier(written: &str) -> Option<Result<LossScale>> {
     }
 }
 
-/// A loss scale as TensorFlow prints it.
+/// Returns a loss scale as printed by TensorFlow.
 fn printed(case: &Value) -> Option<String> {
     let result = case.get("result")?.to_string();
     let scales = ["FixedLossScale(", "DynamicLossScale(current_loss_scale="];
@@ -369,7 +369,7 @@ fn printed(case: &Value) -> Option<String> {
     Some(format!("{kind}{number}"))
 }
 
-/// Ours, in the same form.
+/// Formats ours in the same way.
 fn shown(scale: &LossScale) -> String {
     match scale.spec() {
         LossScaleSpec::Dynamic(_) => format!("DynamicLossScale(current_loss_scale={}", scale.value()),
@@ -383,7 +383,7 @@ fn shown(scale: &LossScale) -> String {
 enum Call<'a> {
     /// `FixedLossScale(...)`: `LossScale::fixed`.
     Fixed(&'a str),
-    /// The argument `loss_scale` of others: `IntoLossScale`.
+    /// The argument `loss_scale` of other calls: `IntoLossScale`.
     Given(&'a str),
 }
 
@@ -396,7 +396,7 @@ fn call(case: &str) -> Option<Call<'_>> {
     given.or_else(|| case.strip_prefix("loss_scale=")).map(|argument| Call::Given(argument.trim()))
 }
 
-/// Forms that do not compile, by what TensorFlow was recorded to say: its message, or what it made of them.
+/// Forms that do not compile, by the recorded outcome in TensorFlow: its message, or its result.
 const WRONG_FORMS: &[(&str, &str)] = &[
     ("LossScaleOptimizer(1)", "\"opt\" must be an instance of"),
     ("LossScaleOptimizer(LossScaleOptimizer)", "MixedPrecisionLossScaleOptimizer"),
@@ -465,7 +465,7 @@ fn error_or_state(tally: &mut Tally, recorded: &Value) {
     };
     let (ours, difference) = match call(&case) {
         None => return tally.fail(case, "a case that is not known"),
-        // TensorFlow takes a bool for the number 1 or 0, and 0 is too small.
+        // TensorFlow takes a bool as the number 1 or 0, and 0 is too small.
         Some(Call::Fixed(argument) | Call::Given(argument))
             if argument.starts_with("True") || argument.starts_with("False") =>
         {
@@ -481,7 +481,7 @@ fn error_or_state(tally: &mut Tally, recorded: &Value) {
                 (LossScale::fixed(x), Some((Some(format!("FixedLossScale({x}")), ANY_FIXED)))
             }
             Ok(x) => (LossScale::fixed(x), None),
-            // A word: none is a number here either.
+            // A word is not a number here either.
             Err(_) => (argument.trim_matches(['"', '\'']).into_loss_scale(), None),
         },
         Some(Call::Given("None")) => (LossScale::none().into_loss_scale(), Some((Some("none".into()), NONE))),
@@ -492,7 +492,7 @@ fn error_or_state(tally: &mut Tally, recorded: &Value) {
                 (ours, finite.then_some((None, FINITE)))
             }
             None if argument.starts_with("DynamicLossScale") => ("dynamic".into_loss_scale(), None),
-            // A list, an object of NumPy's or of another class.
+            // A list, a NumPy object or one of another class.
             None if raised == Some("ValueError") => return tally.on_purpose(case, BY_TYPE),
             None => return tally.fail(case, "an argument that is not known"),
         },
@@ -503,18 +503,18 @@ fn error_or_state(tally: &mut Tally, recorded: &Value) {
         Err(error) => return tally.fail(case, error),
     };
     match difference {
-        // One of the two refuses, and ours is what our rule says.
+        // One of the two refuses, and ours follows our rule.
         Some((rule, difference)) if rule == ours && ours.is_some() != theirs.is_some() => {
             tally.on_purpose(case, difference);
         }
-        // Both refuse, or both take it.
+        // Both refuse, or both accept it.
         Some((rule, _)) if rule == ours && ours == theirs => tally.agree(case),
         None if ours == theirs => tally.agree(case),
         _ => tally.fail(case, format!("ours {ours:?}, TensorFlow's {theirs:?}")),
     }
 }
 
-/// An f16 loss times 2^17, in f32.
+/// Computes an f16 loss times 2^17, in f32.
 fn low_loss() -> Result<()> {
     let var = Param::new(Tensor::ones(&[1], DType::F16));
     let scaled = LossScale::fixed(131_072.0)?.scale(&var.tensor().sum_all()?)?;
@@ -524,7 +524,7 @@ fn low_loss() -> Result<()> {
     }
 }
 
-/// The numbers of the word `dynamic`, and of TensorFlow's constructor.
+/// Judges the default numbers of the word `dynamic`, and of TensorFlow's constructor.
 fn usual_numbers(tally: &mut Tally, case: &str, theirs: &[f64]) {
     let usual = "dynamic".into_loss_scale().unwrap();
     let LossScaleSpec::Dynamic(d) = usual.spec() else { panic!("{usual:?}") };

@@ -1,7 +1,7 @@
 //! The recorded events of `torch.amp.GradScaler`, one by one.
 //!
-//! Each event is done twice: by the library, and by the rule, which is plain arithmetic. Both must say the same.
-//! What torch said is the same, too, or the rule names the differences that the trace has met.
+//! Each event is run twice: by the library, and by the rule, which is plain arithmetic. Both must agree. torch's result
+//! must agree too, unless the rule names the differences in the trace.
 
 use precast::{
     DType, Error, Grads, LossScale, Outcome, Param, Result, Sgd, Tensor,
@@ -19,7 +19,7 @@ use crate::{
     torch_rule::Rule,
 };
 
-/// The specification of ours that a constructor asks for.
+/// Returns our specification for a constructor.
 fn spec(settings: &Settings) -> Result<LossScaleSpec> {
     if !settings.enabled {
         return Ok(LossScaleSpec::None);
@@ -35,18 +35,18 @@ fn spec(settings: &Settings) -> Result<LossScaleSpec> {
     }))
 }
 
-/// An optimizer of ours, and the gradients that a training loop holds for it.
+/// One of our optimizers, with the gradients that a training loop holds for it.
 #[derive(Debug)]
 struct Side {
     params: Vec<Param>,
     all: Params,
     sgd: Sgd,
     dtype: DType,
-    /// Gradients that were injected before any loss was scaled.
+    /// Gradients injected before any loss was scaled.
     raw: Option<Grads>,
     scaled: Option<ScaledGrads>,
     unscaled: Option<Grads>,
-    /// Whether the unscaled gradients were applied.
+    /// `true` when the unscaled gradients were applied.
     used: bool,
 }
 
@@ -73,7 +73,7 @@ impl Side {
 /// A training loop with the library.
 struct Ours {
     scale: LossScale,
-    /// Whether a loss was scaled: before that, gradients have no scale.
+    /// `true` once a loss was scaled: before that, gradients have no scale.
     has_scaled: bool,
     sides: Vec<Side>,
 }
@@ -156,7 +156,7 @@ impl Ours {
             Event::Update => self.scale.update().map(|()| (vec![], None)),
             Event::SetScale(x) => {
                 self.scale.set_scale(*x as f32)?;
-                // What was applied is forgotten: the step is not counted.
+                // The application is forgotten: the step is not counted.
                 self.scale.restore(self.scale.state())?;
                 none
             }
@@ -195,7 +195,7 @@ impl Ours {
                 Ok((vec![Numbers::new(DType::F64, numbers)], None))
             }
             Event::Load(loaded, _) => {
-                // A state that lacks a number cannot be read.
+                // An incomplete state cannot be read.
                 let (settings, tracker) = match loaded {
                     Some(loaded) => loaded,
                     None => {
@@ -216,7 +216,7 @@ impl Ours {
             Event::Pickle => {
                 let copy = self.copy()?;
                 assert_eq!((copy.state(), copy.spec()), (self.scale.state(), self.scale.spec()));
-                // In the middle of a step, the state is read and the step goes on.
+                // In the middle of a step, the state is read and the step continues.
                 if self.stages().iter().all(|stage| *stage == Stage::Ready) {
                     self.scale = copy;
                 }
@@ -226,7 +226,7 @@ impl Ours {
         }
     }
 
-    /// A loss is scaled: gradients that were there before have its scale.
+    /// Begins scaling: existing gradients then have its scale.
     fn begin_scaling(&mut self) {
         self.has_scaled = true;
         for side in &mut self.sides {
@@ -244,7 +244,7 @@ impl Ours {
         Ok(())
     }
 
-    /// A new scale with the state of this one, by way of a text.
+    /// Makes a new scale with the state of this one, through text.
     fn copy(&self) -> Result<LossScale> {
         let state = serde_json::to_string(&self.scale.state()).map_err(refused)?;
         let mut copy = LossScale::new(self.scale.spec().clone())?;
@@ -252,7 +252,7 @@ impl Ours {
         Ok(copy)
     }
 
-    /// Whether an optimizer was applied, as a copy of the scale and an optimizer that changes nothing find out.
+    /// Determines whether each optimizer was applied, with a copy of the scale and an optimizer that changes nothing.
     fn stages(&self) -> Vec<Stage> {
         let stage = |side: &Side| {
             let nothing = |param: &Param| Some(vec![0.0; param.value().len()]);
@@ -307,7 +307,7 @@ fn no_such_form() -> Error {
     Error::value("there is no such call")
 }
 
-/// Whether two are the same but for roundings: the norm by which is clipped is of f32 at torch, and of f64 here.
+/// Returns whether two are the same except for rounding: the norm for clipping is f32 in torch, and f64 here.
 fn near(a: &Seen, b: &Seen) -> bool {
     let near = |a: &Numbers, b: &Numbers| {
         let close =
@@ -326,11 +326,12 @@ fn near(a: &Seen, b: &Seen) -> bool {
 
 const DEVICE: &str = "a loss scale works on every device";
 
-/// The settings of a scaler as torch makes it, and those that were asked for, if it is off because the machine lacks its device.
+/// Returns the effective settings of a torch scaler, and those requested, if it is off because the machine lacks its
+/// device.
 fn on_this_machine(recorded: &Value, asked: Settings) -> (Settings, Option<Settings>) {
     let device = [&recorded["config"]["device"], &recorded["device"]].into_iter().find_map(Value::as_str);
     let warned = recorded.to_string().contains("CUDA is not available");
-    // One that is off has no stages.
+    // A disabled scaler has no stages.
     let events = recorded["events"].as_array().map(Vec::as_slice).unwrap_or_default();
     let is_off = !events.is_empty() && events.iter().all(|step| step.get("stage").is_none());
     let lacks = asked.enabled && (warned || is_off || device.is_some_and(|device| !device.starts_with("cpu")));
@@ -351,7 +352,7 @@ fn trace(tally: &mut Tally, name: &str, recorded: &Value) {
     let raised = recorded.get("constructor_error").is_some();
     let constructor = format!("{name} constructor");
     if let Some(asked) = lacks_device {
-        // It is off there, whatever its numbers are.
+        // It is disabled there, whatever its numbers.
         let made = spec(&asked).and_then(LossScale::new).is_ok_and(|scale| *scale.spec() != LossScaleSpec::None);
         match (made, Rule::new(&asked, &optimizers)) {
             (true, Ok(_)) => tally.on_purpose(constructor.clone(), DEVICE),
@@ -426,8 +427,8 @@ fn the_grad_scaler_of_torch() {
     judge(&recorded, Tally::new("torch", "scaler"));
 }
 
-/// Real backward passes of one and of several losses, scalers for a device that the machine lacks, and losses of every form,
-/// recorded by `peers/torch/scaler.py`.
+/// Real backward passes of one and of several losses, scalers for a device that the machine lacks, and losses of every
+/// form, recorded by `peers/torch/scaler.py`.
 #[test]
 fn backward_passes_of_torch() {
     let Some(recorded) = recorded_beside("torch/grad_scaler.json") else { return };

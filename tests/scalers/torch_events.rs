@@ -1,11 +1,11 @@
-//! The events of a recorded `torch.amp.GradScaler`, and what was seen after each.
+//! Events of a recorded `torch.amp.GradScaler`, and the observations after each.
 
 use precast::{DType, Tensor};
 use serde_json::Value;
 
 use crate::numbers::{Number, Numbers, dtype, number};
 
-/// Numbers of a scaler, as its constructor and its state have them.
+/// Numbers of a scaler, as in its constructor and its state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     pub init: f64,
@@ -15,7 +15,7 @@ pub struct Settings {
     pub enabled: bool,
 }
 
-/// The parameters of an optimizer, which is plain gradient descent.
+/// Parameters of an optimizer, which is plain gradient descent.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     pub params: Vec<Vec<f64>>,
@@ -26,17 +26,17 @@ pub struct Recorded {
 /// Gradients of the parameters of an optimizer; `None` where there is none.
 pub type Given = Vec<Option<Vec<f64>>>;
 
-/// What is called. Optimizers go by their number; a gradient that is not there is `None`.
+/// A call. Optimizers are given by number; a missing gradient is `None`.
 #[derive(Clone, Debug)]
 pub enum Event {
     Scale(Vec<Loss>),
-    /// Losses are scaled and walked back from: what is added to the gradients of each optimizer.
+    /// Losses are scaled and differentiated: the additions to the gradients of each optimizer.
     Backward(Vec<(usize, Given)>),
     Grads(usize, Given),
     AddGrads(usize, Given),
-    /// The places of the elements, and the dense gradient: elements at one place are added.
+    /// Positions of the elements, and the dense gradient: elements at the same position are added.
     Sparse(usize, Vec<f64>, Given),
-    /// Whether gradients stay, as zeros.
+    /// The flag is whether gradients stay, as zeros.
     ZeroGrad(usize, bool),
     Unscale(usize),
     Clip(usize, f64),
@@ -46,21 +46,21 @@ pub enum Event {
     SetScale(f64),
     GetScale,
     IsEnabled,
-    /// A number of the constructor, by its name.
+    /// Reads a number of the constructor, by its name.
     Get(String),
     Set(String, f64),
     State,
-    /// Settings and tracker; `None` for a state that lacks some, and how many it has.
+    /// Settings and tracker; `None` for an incomplete state, with the number of its entries.
     Load(Option<(Settings, i64)>, usize),
-    /// The state goes to a new scaler.
+    /// Transfers the state to a new scaler.
     Reload,
-    /// The whole scaler is written and read.
+    /// Writes and reads the whole scaler.
     Pickle,
-    /// A call that has no counterpart, because it does not compile; and the error that it is for torch. Empty: any.
+    /// A call without a counterpart, because it does not compile, with torch's error. Empty: any.
     NoSuchForm(&'static str),
 }
 
-/// A loss: one number without axes, unless it is said otherwise.
+/// A loss: by default, one number without axes.
 #[derive(Clone, Debug)]
 pub struct Loss {
     pub values: Vec<f64>,
@@ -69,7 +69,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// Whether our rule takes it.
+    /// Returns whether our rule accepts it.
     pub fn is_scalar(&self) -> bool {
         self.dtype.is_float() && self.values.len() == 1
     }
@@ -80,7 +80,7 @@ impl Loss {
     }
 }
 
-/// What an optimizer has done since the last update.
+/// Progress of an optimizer since the last update.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Stage {
     Ready,
@@ -88,18 +88,18 @@ pub enum Stage {
     Stepped,
 }
 
-/// What is seen after an event.
+/// Observations after an event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Seen {
     pub failed: bool,
     pub returns: Vec<Numbers>,
     pub scale: Number,
     pub tracker: i64,
-    /// Updates by each optimizer.
+    /// Number of updates by each optimizer.
     pub stepped: Vec<usize>,
     pub params: Vec<Vec<Numbers>>,
     pub grads: Vec<Vec<Option<Numbers>>>,
-    /// torch has no stages where it does not scale.
+    /// torch has no stages when it does not scale.
     pub stages: Vec<Stage>,
 }
 
@@ -124,7 +124,7 @@ fn numbers(list: &Value) -> Option<Vec<f64>> {
     list.as_array()?.iter().map(number).collect()
 }
 
-/// All numbers of nested lists.
+/// Returns all numbers of nested lists.
 fn flat(list: &Value) -> Option<Vec<f64>> {
     match list.as_array() {
         Some(items) => Some(items.iter().map(flat).collect::<Option<Vec<_>>>()?.concat()),
@@ -132,10 +132,10 @@ fn flat(list: &Value) -> Option<Vec<f64>> {
     }
 }
 
-/// Words in the names of events that walk back from losses.
+/// Words in the names of events that differentiate losses.
 const BACKWARD: [&str; 3] = ["backward", "loss", "penalty"];
 
-/// What is called at a step. `before`: the step before it.
+/// Returns the call of a step. `before` is the previous step.
 pub fn event(step: &Value, before: Option<&Value>) -> Option<Event> {
     let event = step["event"].as_array()?;
     let which = || Some(event.get(1)?.as_u64()? as usize);
@@ -206,7 +206,7 @@ pub fn event(step: &Value, before: Option<&Value>) -> Option<Event> {
         "update_tensor2" | "update_tensor_grad" => Event::NoSuchForm("AssertionError"),
         name => match name.strip_prefix("get_") {
             Some(name) => Event::Get(name.into()),
-            // Whatever hands gradients over: that nothing else changes is compared.
+            // Any other source of gradients: only they may change.
             None => Event::Backward(added(step, before).filter(|reached| !reached.is_empty())?),
         },
     })
@@ -216,7 +216,7 @@ fn grads_of(list: &Value) -> Option<Given> {
     list.as_array()?.iter().map(|g| Some(if g.is_null() { None } else { Some(numbers(g)?) })).collect()
 }
 
-/// What a backward pass has added to the gradients of each optimizer that it reached.
+/// Returns the additions of a backward pass to the gradients of each optimizer that it reached.
 fn added(step: &Value, before: Option<&Value>) -> Option<Vec<(usize, Given)>> {
     let read = |grad: &Value| if grad.is_null() { Some(None) } else { Some(Some(numbers(&grad["v"])?)) };
     let mut reached = vec![];
@@ -251,7 +251,7 @@ fn dense(places: &[f64], values: &[f64], len: usize) -> Option<Vec<f64>> {
     Some(sums.into_iter().map(f64::from).collect())
 }
 
-/// The tensors of a result, whatever holds them.
+/// Returns the tensors of a result, in any container.
 fn leaves(value: &Value) -> Option<Vec<Numbers>> {
     match value {
         Value::Array(items) => Some(items.iter().map(leaves).collect::<Option<Vec<_>>>()?.concat()),
@@ -263,7 +263,7 @@ fn leaves(value: &Value) -> Option<Vec<Numbers>> {
     }
 }
 
-/// What torch showed after an event.
+/// Returns torch's observations after an event.
 pub fn seen(event: &Event, recorded: &Value) -> Option<Seen> {
     let array = |value: &Value| Some(Numbers::new(dtype(value["dtype"].as_str()?)?, numbers(&value["v"])?));
     let tensor = |value: &Value, len: usize| match value["sparse"].as_bool() {

@@ -1,4 +1,4 @@
-//! What our rule makes of torch's events, in plain arithmetic, and where torch does something else.
+//! Our rule for torch's events, in plain arithmetic, with torch's deviations.
 
 use precast::DType;
 
@@ -7,7 +7,7 @@ use crate::{
     torch_events::{Event, Loss, Recorded, Seen, Settings, Stage},
 };
 
-// The differences on purpose, as COMPARE.md names them.
+// The intentional differences, as named in COMPARE.md.
 const SOUND: &str = "a dynamic scale has sound numbers";
 const FACTOR: &str = "a factor of 1 is taken";
 const NORMAL: &str = "a scale is a positive normal number";
@@ -32,15 +32,15 @@ const BEGINNING: &str = "a scale is there from the beginning";
 const FLOATING: &str = "a loss is a floating number";
 const LOSS: &str = "a low loss is scaled in f32";
 
-/// The gradients that a loop holds for an optimizer.
+/// Gradients held by a loop for an optimizer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Held {
     Nothing,
     /// From before any loss was scaled.
     Raw,
-    /// Times this scale.
+    /// Multiplied by this scale.
     Scaled(f32),
-    /// Unscaled; and whether they were applied.
+    /// Unscaled; with the flag of their application.
     Unscaled {
         used: bool,
     },
@@ -53,9 +53,9 @@ struct Side {
     params: Vec<Vec<f64>>,
     grads: Vec<Option<Vec<f64>>>,
     held: Held,
-    /// Whether a gradient was not finite when it was unscaled.
+    /// `true` when a gradient was not finite when unscaled.
     bad: bool,
-    /// Whether it was applied since the last update, and had a gradient then that was not finite.
+    /// `true` when it was applied since the last update, with a gradient that was not finite.
     applied: bool,
     overflowed: bool,
 }
@@ -66,10 +66,10 @@ pub struct Rule {
     scale: f32,
     counter: i64,
     has_scaled: bool,
-    /// Whether torch has made its scale, which the first `scale` does.
+    /// `true` once torch has made its scale, in the first `scale`.
     is_made: bool,
     sides: Vec<Side>,
-    /// The differences that were met so far.
+    /// Differences found so far.
     pub differences: Vec<&'static str>,
 }
 
@@ -77,14 +77,14 @@ fn is_normal(x: f32) -> bool {
     x.is_normal() && x > 0.0
 }
 
-/// Whether our rule takes these numbers.
+/// Returns whether our rule accepts these numbers.
 fn is_sound(s: &Settings) -> bool {
     let factors = s.growth.is_finite() && s.growth >= 1.0 && s.backoff > 0.0 && s.backoff <= 1.0;
     !s.enabled || is_normal(s.init as f32) && factors && s.interval >= 1
 }
 
 impl Side {
-    /// In which gradients are read once they are unscaled.
+    /// Returns the dtype in which unscaled gradients are read.
     fn wide(&self) -> DType {
         if self.dtype == DType::F64 { DType::F64 } else { DType::F32 }
     }
@@ -109,7 +109,7 @@ fn all_finite(grads: &[Option<Vec<f64>>]) -> bool {
 }
 
 impl Rule {
-    /// The rule at the beginning of a trace, or why its numbers are refused.
+    /// Creates the rule at the beginning of a trace, or returns the reason for refusing its numbers.
     pub fn new(settings: &Settings, optimizers: &[Recorded]) -> Result<Rule, &'static str> {
         if !is_sound(settings) {
             return Err(SOUND);
@@ -132,7 +132,7 @@ impl Rule {
         })
     }
 
-    /// Scaled gradients are read without their scale, and low ones in f32.
+    /// Converts a recording: scaled gradients are read without their scale, and low ones in f32.
     pub fn as_read(&self, recorded: &mut Seen) {
         for (side, grads) in self.sides.iter().zip(&mut recorded.grads) {
             if let Held::Scaled(scale) = side.held {
@@ -186,7 +186,7 @@ impl Rule {
         }
     }
 
-    /// What an event returns; `None` where it is an error.
+    /// Returns the result of an event; `None` for an error.
     fn does(&mut self, event: &Event, stepped: &mut [usize]) -> Option<Vec<Numbers>> {
         let one = |x: f64| Some(vec![Numbers::new(DType::F64, [x])]);
         let done = Some(vec![]);
@@ -194,7 +194,8 @@ impl Rule {
             Event::Scale(losses) => {
                 let taken = losses.iter().all(Loss::is_scalar);
                 self.meet(!taken, FLOATING);
-                // Without axes the dtype of the scale decides there, with axes that of the loss; and nothing where it is off.
+                // Without axes the dtype of the scale decides there, with axes that of the loss; and neither if it is
+                // disabled.
                 let stays_low = |loss: &Loss| loss.dtype.is_low() && (loss.has_axes || !self.settings.enabled);
                 let low = losses.iter().any(stays_low);
                 self.meet(low, LOSS);
@@ -317,14 +318,14 @@ impl Rule {
                 done
             }
             Event::NoSuchForm(_) => {
-                // One that is off looks at nothing.
+                // A disabled one checks nothing.
                 self.meet(!self.settings.enabled, FORMS);
                 None
             }
         }
     }
 
-    /// A loss is scaled: gradients that were there before have its scale.
+    /// Begins scaling: existing gradients then have its scale.
     fn begin_scaling(&mut self) {
         (self.has_scaled, self.is_made) = (true, true);
         for side in self.sides.iter_mut().filter(|side| side.held == Held::Raw) {
@@ -367,7 +368,7 @@ impl Rule {
                 let (bad, theirs_bad) = (!all_finite(&unscaled), !all_finite(&side.grads));
                 let (low, applied) = (side.is_low(), side.applied);
                 (side.grads, side.held, side.bad) = (unscaled, Held::Unscaled { used: false }, bad);
-                // New gradients before the update: torch refuses to unscale them, and does not in `step`.
+                // New gradients before the update: torch refuses to unscale them, but not in `step`.
                 self.meet(applied, STAGE);
                 self.meet(low, LOW);
                 self.meet(bad != theirs_bad, PRODUCT);
@@ -399,7 +400,7 @@ impl Rule {
                 let once = used && !self.sides[which].applied && self.scale != 1.0;
                 self.meet(once, ONCE);
             }
-            // Here and there an error, but torch counts the optimizer as unscaled.
+            // An error in both, but torch counts the optimizer as unscaled.
             Held::Nothing | Held::Scaled(_) if !has_grads => {
                 self.meet(self.settings.enabled, NOTHING);
                 self.meet(!self.settings.enabled, EMPTY);
@@ -456,7 +457,7 @@ impl Rule {
         true
     }
 
-    /// Other numbers, or an error that changes nothing.
+    /// Adopts other numbers, or fails without changing anything.
     fn take_on(&mut self, settings: Settings, scale: f32, counter: i64) -> Option<Vec<Numbers>> {
         let good = is_sound(&settings) && is_normal(scale) && (0..settings.interval).contains(&counter);
         self.meet(!good, SOUND);
@@ -470,7 +471,7 @@ impl Rule {
         good.then_some(vec![])
     }
 
-    /// A new step begins.
+    /// Begins a new step.
     fn forget(&mut self) {
         // torch would unscale them again.
         let pending = self.sides.iter().any(|side| !side.applied && side.held == (Held::Unscaled { used: false }));

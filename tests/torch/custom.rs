@@ -1,4 +1,4 @@
-//! An op of a user's, as torch's probes of `custom_fwd` have it: what its forward and its backward pass meet.
+//! A user-defined op, as in torch's probes of `custom_fwd`: the dtypes in its forward and its backward pass.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use precast::{
 };
 use serde_json::{Map, Value, json};
 
-/// A product that notes what it meets; with the dtype f32 of its own, or as its inputs come.
+/// A product that records its inputs, either declared f32 or in the dtype of its inputs.
 #[derive(Clone, Default)]
 struct Product<const IN_F32: bool>(Arc<Mutex<Map<String, Value>>>);
 
@@ -45,8 +45,8 @@ impl<const IN_F32: bool> CustomOp for Product<IN_F32> {
     }
 }
 
-/// What the passes meet of inputs of this dtype, in a region or in none, and the dtypes of the result and of the
-/// gradients.
+/// Returns the dtypes seen by the passes for inputs of this dtype, in a region or outside, and the dtypes of the result
+/// and of the gradients.
 pub fn product<const IN_F32: bool>(region: Option<Autocast>, inputs: DType) -> Result<Value> {
     let op = Product::<IN_F32>::default();
     let [p, q] = [0, 1].map(|_| Tensor::ones(&[4, 4], inputs).requires_grad());
@@ -60,7 +60,7 @@ pub fn product<const IN_F32: bool>(region: Option<Autocast>, inputs: DType) -> R
     Ok(json!(*op.0.lock().unwrap()))
 }
 
-/// What is met by our rule where all is in one dtype.
+/// Returns the expected dtypes by our rule if everything is in one dtype.
 pub fn all_in(dtype: &str) -> Value {
     json!({
         "fwd_enabled": false, "fwd_in": [dtype, dtype], "fwd_mm": dtype, "y": dtype,
@@ -68,7 +68,7 @@ pub fn all_in(dtype: &str) -> Value {
     })
 }
 
-/// What torch meets of f32 inputs where the region is on inside.
+/// Returns torch's dtypes for f32 inputs if the region is on inside.
 pub fn in_a_region(low: &str) -> Value {
     json!({
         "fwd_enabled": true, "fwd_dtype": low, "fwd_in": ["f32", "f32"], "fwd_mm": low, "y": low,

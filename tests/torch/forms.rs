@@ -1,4 +1,4 @@
-//! The recorded forms of ops: the shapes of their floating arguments, and what one writes for them here.
+//! The recorded forms of ops: the shapes of their floating-point arguments, and their equivalents here.
 
 use precast::{
     Child, ConvOptions, ConvTransposeOptions, DType, GridPadding, Interpolation, Op, Padding, RecurrentWeights,
@@ -6,15 +6,15 @@ use precast::{
     layers::{BatchNorm1d, Dense, GroupNorm, LayerNorm, MultiheadAttention, PReLU, Rng},
 };
 
-/// What one writes for a form.
+/// Equivalent here of a form.
 pub enum Written {
     One(fn(&[Tensor]) -> Result<Tensor>),
     Many(fn(&[Tensor]) -> Result<Vec<Tensor>>),
     /// The first of several results there.
     First(fn(&[Tensor]) -> Result<Tensor>),
-    /// There is no kernel: what becomes of the op's inputs is compared.
+    /// An op without a kernel: the effect on its inputs is compared.
     Decided(Op),
-    /// Understood, and nothing here is like it; why.
+    /// A recognized form without an equivalent here, with the reason.
     Nothing(&'static str),
 }
 
@@ -22,7 +22,7 @@ use Written::{Decided, First, Many, Nothing, One};
 
 pub struct Form {
     pub name: &'static str,
-    /// The shapes of the floating arguments.
+    /// Shapes of the floating-point arguments.
     pub shapes: &'static [&'static [usize]],
     pub written: Written,
 }
@@ -83,7 +83,7 @@ fn rnn_cell(x: &[Tensor], relu: bool) -> Result<Tensor> {
     x[0].rnn_cell(&weights(&x[2], &x[3], (&x[4], &x[5])), &x[1], relu)
 }
 
-/// Weights of a layer of 4 units with 4 inputs, in f32.
+/// Makes the f32 weights of a layer of 4 units with 4 inputs.
 fn layer<R>(gates: usize, f: impl FnOnce(&RecurrentWeights<'_>) -> Result<R>) -> Result<R> {
     let weight = Tensor::full(&[gates * 4, 4], 0.5, DType::F32);
     let bias = Tensor::full(&[gates * 4], 0.5, DType::F32);
@@ -100,7 +100,7 @@ fn gru(x: &[Tensor]) -> Result<Vec<Tensor>> {
 
 pub type Pieces = fn(&[Tensor]) -> Result<Vec<Tensor>>;
 
-/// What torch makes a cell of that is on no list: written op by op.
+/// Returns torch's decomposition of an unlisted cell, op by op.
 pub fn in_pieces(form: &str) -> Option<Pieces> {
     Some(match form {
         "lstm_cell" => |x| {
@@ -120,7 +120,7 @@ pub fn in_pieces(form: &str) -> Option<Pieces> {
         },
         "rnn_tanh_cell" | "rnn_relu_cell" => |x| {
             let (input, hidden) = (x[0].linear(&x[2], Some(&x[4]))?, x[1].linear(&x[3], Some(&x[5]))?);
-            // torch adds in place, to what the state brings.
+            // torch adds in place, to the contribution of the state.
             Ok(vec![hidden.add(&input)?.cast(hidden.dtype())])
         },
         _ => return None,
@@ -336,7 +336,7 @@ pub const FORMS: &[Form] = &[
     one!("multilabel_margin_loss", M, |x| x[0].multilabel_margin_loss(&Tensor::zeros(SQUARE, DType::I64), MEAN)),
     one!("multilabel_soft_margin_loss", MM, |x| x[0].multilabel_soft_margin_loss(&x[1], MEAN)),
     form("ctc_loss", &[&[6, 1, 4]], Decided(Op::CtcLoss)),
-    // putting together and picking
+    // joining and picking
     one!("cat", MM, |x| Tensor::concat(&[&x[0], &x[1]], 0)),
     one!("stack", MM, |x| Tensor::stack(&[&x[0], &x[1]], 0)),
     one!("hstack", MM, |x| Tensor::concat(&[&x[0], &x[1]], 1)),
@@ -371,11 +371,11 @@ pub const FORMS: &[Form] = &[
     one!("addcdiv", MMM, |x| x[0].addcdiv(&x[1], &x[2], 1.0)),
     one!("lerp", MM, |x| x[0].lerp(&x[1], 0.5)),
     one!("cross", &[&[4, 3], &[4, 3]], |x| x[0].cross(&x[1], -1)),
-    // Whether all are equal: a tensor of one truth value here, a bool there.
+    // Equality of all elements: a tensor of one truth value here, a bool there.
     one!("equal", MM, |x| x[0].eq(&x[1])),
     one!("allclose", MM, |x| x[0].sub(&x[1])?.abs()?.lt(&Tensor::scalar(1e-5, DType::F64))),
     one!("clamp", M, |x| x[0].clamp(0.0, 1.0)),
-    // pictures
+    // images
     one!("grid_sample", &[&[1, 2, 4, 4], &[1, 3, 3, 2]], |x| {
         x[0].grid_sample(&x[1], Interpolation::Linear, GridPadding::Zeros, false)
     }),
@@ -417,7 +417,7 @@ pub const FORMS: &[Form] = &[
     form("linalg_lu", M, Nothing(NO_OP)),
     one!("linalg_norm", M, |x| x[0].norm(2.0, &[], false)),
     form("linalg_matrix_sqrth", M, Decided(Op::MatrixSqrt)),
-    // in place, and into a tensor that is given
+    // in place, and into a given tensor
     form("addmm_ (in-place)", MMM, Nothing(IN_PLACE)),
     form("exp_ (in-place)", M, Nothing(IN_PLACE)),
     form("add_ (in-place)", MM, Nothing(IN_PLACE)),

@@ -10,22 +10,22 @@ use crate::{
     tally::Tally,
 };
 
-/// A script being run: its variables, and what torch did at each step.
+/// A running script: its variables, and torch's result at each step.
 struct Script<'a> {
     name: &'a str,
     steps: std::iter::Enumerate<std::iter::Zip<Iter<'a, Value>, Iter<'a, Value>>>,
     variables: BTreeMap<String, Tensor>,
-    /// Whether the innermost region is one that is refused here. The script goes on in a region that is off, as torch's is.
+    /// `true` when the innermost region is refused here. The script continues in a disabled region, as in torch.
     refused: bool,
     tally: &'a mut Tally,
 }
 
-/// The region that `enter` opens. No dtype and no cache means those around it.
+/// Parses the region that `enter` opens. A missing dtype or cache is inherited.
 fn region(arguments: &Value) -> Option<Result<Autocast>> {
     let mut region = Autocast::new("torch-2.15-cpu").ok()?;
     for (name, value) in arguments.as_object()? {
         region = match name.as_str() {
-            // Not said.
+            // Not given.
             _ if value.is_null() => region,
             "device_type" if value == "cpu" => region,
             "dtype" => match value.as_str()?.parse() {
@@ -44,7 +44,7 @@ fn dtype(name: &Value) -> Option<DType> {
     name.as_str()?.parse().ok()
 }
 
-/// A step with what torch did at it.
+/// A step with torch's result.
 #[derive(Clone, Copy)]
 struct Step<'a> {
     at: usize,
@@ -52,13 +52,13 @@ struct Step<'a> {
     theirs: &'a Value,
 }
 
-/// How a block of a script ended.
+/// End of a block of a script.
 enum Ended<'a> {
     /// At the step that closes it.
     Closed(Step<'a>),
     /// With the script.
     Over,
-    /// At a step that is not understood.
+    /// At an unrecognized step.
     Parted,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Script<'a> {
         self.tally.fail(self.case(step), why);
     }
 
-    /// Judges a step that has no result but the state it leaves.
+    /// Judges a step that has no result except the state it leaves.
     fn judge_state(&mut self, step: Step<'_>) {
         match self.other_state(step.theirs) {
             None => self.tally.agree(self.case(step)),
@@ -81,12 +81,12 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Where the state is not the recorded one.
+    /// Returns the deviation from the recorded state, if any.
     fn other_state(&self, theirs: &Value) -> Option<String> {
         let outside = precision::AutocastState { enabled: false, dtype: DType::Bf16, cache: true };
         let ours = precision::region().unwrap_or(outside);
         let state = &theirs["state"];
-        // Of a region that is refused here there is no dtype.
+        // A region refused here has no dtype.
         let same = state["enabled"] == ours.enabled
             && (self.refused || dtype(&state["dtype"]) == Some(ours.dtype))
             && state["cache_enabled"] == ours.cache;
@@ -126,7 +126,8 @@ impl<'a> Script<'a> {
             self.fail(step, "the arguments are not understood");
             return Ended::Parted;
         };
-        // torch switches a region of such a dtype off, and warns if it was on; so it does with one inside that names none.
+        // torch disables a region of such a dtype, with a warning if it was enabled, and likewise an inner one without
+        // a dtype.
         let named = step.said[1].get("dtype").filter(|named| !named.is_null());
         let refused = match named {
             Some(named) => !dtype(named).is_some_and(DType::is_low),
@@ -246,7 +247,7 @@ fn every_script() {
     judge(&golden, Tally::new("torch", "nested"));
 }
 
-/// Ops that make tensors out of nothing, and every op on integers, f64 and low numbers, recorded by `peers/torch/regions.py`.
+/// Ops that create tensors, and every op on integers, f64 and low numbers, recorded by `peers/torch/regions.py`.
 #[test]
 fn every_script_of_other_ops() {
     let golden = include_str!("../goldens-extra/torch/nested.json");

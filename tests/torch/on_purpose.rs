@@ -1,4 +1,4 @@
-//! One test for each difference on purpose from torch; the reasons stand in COMPARE.md.
+//! One test for each intentional difference from torch; the reasons are in COMPARE.md.
 
 use precast::{
     Autocast, ConvTransposeOptions, DType, ErrorKind, Op, RecurrentWeights, Reduction, Result, Tensor, autocast,
@@ -7,8 +7,8 @@ use precast::{
 
 use crate::{rounding::patterns, values};
 
-/// torch's transposed convolution rounds each product of an input and a place of the kernel, and then each sum of them:
-/// taken here step by step, which gives its numbers bit for bit. Ours is the nearest to the exact result.
+/// torch's transposed convolution rounds each product of an input and an element of the kernel, and then each sum of
+/// them: repeated here step by step, which gives its numbers bit for bit. Ours is the nearest to the exact result.
 #[test]
 fn an_op_rounds_once() {
     let Some(recorded) = values::Recorded::read() else { return };
@@ -23,15 +23,15 @@ fn an_op_rounds_once() {
         let steps = steps_of_a_transposed_convolution(&x, &w).unwrap();
         assert_ne!(patterns(&steps), patterns(&ours));
         if let Some(theirs) = recorded.output("conv_transpose2d", mode) {
-            // On a machine with bf16 instructions a library beside torch runs it, which rounds once, too.
+            // On a machine with bf16 instructions a library used by torch runs it, which rounds once, too.
             let same = [&steps, &ours].iter().any(|y| patterns(y) == patterns(&theirs));
             assert!(same, "{mode}: {theirs:?}");
         }
     }
 }
 
-/// Rounded to the inputs' dtype after each step: the products summed over input channels, and each addition into a place
-/// of the output.
+/// Rounds to the inputs' dtype after each step: the products summed over input channels, and each addition into an
+/// element of the output.
 fn steps_of_a_transposed_convolution(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     let (height, width) = (w.shape()[2], w.shape()[3]);
     let mut sum: Option<Tensor> = None;
@@ -62,7 +62,8 @@ fn a_number_takes_the_tensors_dtype() {
     }
 }
 
-/// A low result may be the neighbour only where the exact one lies, but for what f32 arithmetic is off, in their middle.
+/// A low result may be the neighbour only if the exact one is, within the error of f32 arithmetic, midway between the
+/// two.
 #[test]
 fn f32_results_have_their_own_last_digits() {
     let Some(recorded) = values::Recorded::read() else { return };
@@ -70,8 +71,8 @@ fn f32_results_have_their_own_last_digits() {
     let (Some(a), Some(b)) = (recorded.input("a"), recorded.input("b")) else { return };
     let product = a.cast(DType::Bf16).matmul(&b.cast(DType::Bf16)).unwrap();
     let exact = product.cast(DType::F64).gelu().unwrap();
-    // GELU is `x / 2 (1 + erf(x / sqrt 2))`; where erf nears -1, that sum loses what f32 does not hold. Here it is computed
-    // by the complement: the nearest to the exact one everywhere.
+    // GELU is `x / 2 (1 + erf(x / sqrt 2))`; where erf nears -1, that sum cancels beyond the precision of f32. Here it
+    // is computed by the complement: the nearest to the exact one everywhere.
     let ours = product.gelu().unwrap();
     assert_eq!(patterns(&ours), patterns(&exact.cast(DType::Bf16)));
     for ((x, theirs), exact) in product.to_f64().into_iter().zip(theirs.to_f64()).zip(exact.to_f64()) {
@@ -90,7 +91,7 @@ fn ramp(shape: &[usize], dtype: DType) -> Tensor {
     Tensor::from_f64(&(1..=n).map(|i| i as f64 / n as f64).collect::<Vec<_>>(), shape, dtype).unwrap()
 }
 
-/// torch takes the low dtype of the region for the first candidate, and refuses the other 16-bit format unless an f32
+/// torch takes the low dtype of the region as the first candidate, and refuses the other 16-bit format unless an f32
 /// came before it.
 #[test]
 fn promotion_looks_at_no_order() {
@@ -104,7 +105,7 @@ fn promotion_looks_at_no_order() {
     }
 }
 
-/// Those of which torch says "not implemented" in 16 bit: computed in f32, rounded once.
+/// Ops for which torch reports "not implemented" in 16 bit: computed in f32, rounded once.
 #[test]
 fn no_op_lacks_a_16_bit_kernel() {
     let classes = Tensor::arange(4);
@@ -140,7 +141,7 @@ fn a_region_and_promotion_settle_mixed_inputs() {
     }
     assert_eq!(half.lerp(&wide, 0.5).unwrap().dtype(), DType::F32);
     assert_eq!(half.index_add(0, &Tensor::arange(4), &wide).unwrap().dtype(), DType::F32);
-    // A norm returns the dtype of what it normalises, whatever its parameters are.
+    // A norm returns the dtype of its normalized input, whatever its parameters are.
     let weight = ramp(&[4], DType::F32);
     assert_eq!(half.layer_norm(&[4], Some(&weight), None, 1e-5).unwrap().dtype(), DType::F16);
     assert_eq!(half.cast(DType::F64).layer_norm(&[4], Some(&weight), None, 1e-5).unwrap().dtype(), DType::F64);
@@ -166,8 +167,8 @@ fn a_tensor_without_axes_is_a_tensor() {
     assert_eq!((&x * 2.0).unwrap().dtype(), DType::Bf16, "a number is no tensor");
 }
 
-/// The rows of CUDA were recorded on a device that only pretends to compute. What torch's own kernels refuse on a CPU is
-/// refused here.
+/// The rows of CUDA were recorded on a device that only pretends to compute. Inputs refused by torch's own kernels on a
+/// CPU are refused here.
 #[test]
 fn dtypes_and_numbers_are_checked() {
     let [wide, half] = [DType::F32, DType::F16].map(|dtype| ramp(&[4, 4], dtype));
@@ -184,7 +185,7 @@ fn dtypes_and_numbers_are_checked() {
     }
 }
 
-/// torch takes an einsum without a sum for a multiplication, which is on no list.
+/// torch treats an einsum without a sum as a multiplication, which is on no list.
 #[test]
 fn einsum_is_one_op() {
     let x = ramp(&[2, 2], DType::F32);
@@ -196,7 +197,7 @@ fn einsum_is_one_op() {
     assert!(Tensor::einsum("ij,ij->ij", &[&x, &half]).is_err() && Tensor::einsum("ij,jk->ik", &[&x, &half]).is_err());
 }
 
-/// On a CPU torch lists `conv2d`, and not the `convolution` that it is made of.
+/// On a CPU torch lists `conv2d`, but not the `convolution` it is made of.
 #[test]
 fn one_op_under_two_names_is_treated_alike() {
     let rules = cpu(DType::Bf16).rules(DType::Bf16).unwrap();
@@ -217,8 +218,8 @@ fn a_recurrent_layer_is_one_op() {
                 precision::resolve(precision::current().as_ref(), Op::FusedRnn, &[input, DType::F32, DType::F32])
             });
             assert_eq!(casts.unwrap().after(&[input, DType::F32, DType::F32]), [low; 3]);
-            // A cell is on no list of a CPU: its products run low, and the rest promotes. Outside a region it is one op,
-            // which has one dtype in and out and refuses mixed ones as a product does.
+            // A cell is on no list of a CPU: its products run low, and the rest promotes. Outside a region it is one
+            // op, with one dtype in and out, which refuses mixed ones as a product does.
             let (x, gates) = (ramp(&[2, 4], input), ramp(&[16, 4], input));
             let cell = |h: &Tensor| {
                 let weights = RecurrentWeights { ih: &gates, hh: &gates, biases: None };

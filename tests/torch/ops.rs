@@ -1,7 +1,7 @@
-//! Forms of ops, with inputs of every dtype, in regions and outside: the dtype that comes out.
+//! Forms of ops, with inputs of every dtype, in regions and outside: the dtype of the result.
 //!
-//! Of every row our answer must be the one that our rule demands (`rule.rs`), whether torch agrees or not. Where it does
-//! not, the difference must be one that stands in COMPARE.md and that the row shows.
+//! For every row our answer must be the one required by our rule (`rule.rs`), whether torch agrees or not. If it does
+//! not, the difference must be listed in COMPARE.md and visible in the row.
 
 use precast::{Autocast, DType, ErrorKind, Tensor, autocast, precision};
 use serde_json::Value;
@@ -14,31 +14,31 @@ use crate::{
 
 /// One recorded row.
 struct Row<'a> {
-    /// What the row is called among the verdicts.
+    /// Name of the row among the verdicts.
     name: String,
     form: &'a Form,
-    /// The dtypes of the floating arguments.
+    /// Dtypes of the floating-point arguments.
     inputs: Vec<DType>,
     region: Region,
-    /// The dtypes that came out, or what was said instead.
+    /// Dtypes of the results, or the error.
     theirs: Result<Vec<String>, Said>,
 }
 
-/// What an error of torch's says.
+/// Meaning of a torch error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     /// Dtypes that may not be mixed.
     Mixed,
-    /// That a list of ops to promote met the other 16-bit format.
+    /// A list of ops to promote contained the other 16-bit format.
     Order,
-    /// That there is no kernel for a dtype, here or in a library beside torch.
+    /// There is no kernel for a dtype, in torch or in a library it uses.
     NoKernel,
-    /// That a library beside torch cannot run a recurrent layer on this machine.
+    /// A library used by torch cannot run a recurrent layer on this machine.
     NoLayer,
-    /// A number that does not fit.
+    /// A number out of range.
     Number,
     Banned,
-    /// That what needs numbers, or a driver, was not run.
+    /// An op that needs numbers, or a driver, was not run.
     NotRun,
 }
 
@@ -77,13 +77,13 @@ fn said(message: &str) -> Option<Said> {
     WORDS.iter().find(|(words, _)| message.contains(words)).map(|(_, said)| *said)
 }
 
-/// `f32`, or `f32+f16` for alternating arguments.
+/// Parses `f32`, or `f32+f16` for alternating arguments.
 fn inputs(form: &Form, name: &str) -> Option<Vec<DType>> {
     let dtypes: Vec<DType> = name.split('+').map(str::parse).collect::<Result<_, _>>().ok()?;
     Some((0..form.shapes.len()).map(|i| dtypes[i % dtypes.len()]).collect())
 }
 
-/// The leaves of `"f32"` or `["f32", ["f32", "i64"]]`.
+/// Returns the leaves of `"f32"` or `["f32", ["f32", "i64"]]`.
 fn leaves(out: &Value) -> Option<Vec<String>> {
     match out.as_array() {
         Some(items) => items.iter().map(leaves).collect::<Option<Vec<_>>>().map(|items| items.concat()),
@@ -108,7 +108,8 @@ fn row(device: &'static str, record: &Value) -> Option<Row<'static>> {
     Some(Row { name, form, inputs: inputs(form, dtypes)?, region: Region { device, low }, theirs })
 }
 
-/// Whether a recorded dtype is ours. A complex number has the precision of its parts; of bf16 parts there is none there.
+/// Returns whether a recorded dtype is ours. A complex number has the precision of its parts; torch has none with bf16
+/// parts.
 fn same(ours: DType, theirs: &str) -> bool {
     match theirs {
         "c32" => ours == DType::F16,
@@ -119,14 +120,14 @@ fn same(ours: DType, theirs: &str) -> bool {
     }
 }
 
-/// Numbers between 0.1 and 0.9, so that every function has a value.
+/// Makes numbers between 0.1 and 0.9, so that every function has a value.
 fn tensor(shape: &[usize], dtype: DType) -> Tensor {
     let n = shape.iter().product::<usize>();
     let data: Vec<f64> = (0..n).map(|i| 0.1 + 0.8 * (i as f64 * 0.618_034).fract()).collect();
     Tensor::from_f64(&data, shape, dtype).unwrap()
 }
 
-/// How a row came out.
+/// The outcome of a row.
 enum Verdict {
     Agree,
     OnPurpose(&'static str),
@@ -149,7 +150,7 @@ impl Row<'_> {
         })
     }
 
-    /// What comes out of an op written as the ops that torch makes it of.
+    /// Returns the result of an op composed of the ops that torch uses for it.
     fn in_pieces(&self, regions: &[Autocast; 2]) -> Option<Answer> {
         let f = in_pieces(self.form.name)?;
         Some(self.in_region(regions, |x| Ok(f(x)?.iter().map(Tensor::dtype).collect())))
@@ -164,7 +165,7 @@ impl Row<'_> {
         result.map_err(|error: precast::Error| error.kind())
     }
 
-    /// What our rule demands, worked out in this test.
+    /// Returns the answer required by our rule, derived in this test.
     fn demanded(&self) -> Answer {
         match self.form.written {
             Written::Decided(_) => decides(self.form.name, self.region, &self.inputs),
@@ -172,7 +173,7 @@ impl Row<'_> {
         }
     }
 
-    /// Whether dtypes meet, those of the arguments or of parameters.
+    /// Returns whether dtypes are mixed, in the arguments or with parameters.
     fn is_mixed(&self) -> bool {
         let met = rule::meeting(self.form.name, &self.inputs);
         met.iter().any(|dtype| *dtype != met[0])
@@ -195,7 +196,7 @@ impl Row<'_> {
             (Ok(after), _) if self.is_decided() && after.iter().any(|dtype| *dtype != after[0]) => {
                 NotCovered("no kernel says what becomes of dtypes that the region leaves mixed")
             }
-            // `nuclear_norm` is on a list of CUDA's; what torch runs is `linalg_matrix_norm`, which is on none.
+            // `nuclear_norm` is on a list of CUDA's; torch actually runs `linalg_matrix_norm`, which is on none.
             (Ok(after), Err(Said::NoKernel))
                 if self.is_decided()
                     && (after.iter().any(|dtype| dtype.is_low()) || self.form.name == "nuclear_norm") =>
@@ -222,7 +223,7 @@ impl Row<'_> {
     fn same(&self, ours: &[DType], theirs: &[String]) -> bool {
         match self.form.written {
             Written::First(_) => same(ours[0], &theirs[0]),
-            // One dtype goes in, and it is that of all that comes out.
+            // A single input dtype is also that of all results.
             Written::Decided(_) => {
                 ours.iter().all(|dtype| *dtype == ours[0]) && theirs.iter().all(|t| same(ours[0], t))
             }
@@ -230,15 +231,14 @@ impl Row<'_> {
         }
     }
 
-    /// The difference that explains why torch does something else, by its name in COMPARE.md. Ours is what our rule
-    /// demands.
+    /// Returns the difference that explains torch's deviation, by its name in COMPARE.md. Ours follows our rule.
     fn difference(&self, ours: &Answer, regions: &[Autocast; 2]) -> Option<&'static str> {
         let form = self.form.name;
         let met = rule::meeting(form, &self.inputs);
         let widest = met.iter().copied().reduce(wider)?;
         match (ours, &self.theirs) {
             (Ok(_), Err(Said::Order)) if self.policy() == Policy::Widest => Some("promotion looks at no order"),
-            // Ours has run.
+            // Ours ran.
             (Ok(_), Err(Said::NoKernel)) if !self.is_decided() && self.inputs.iter().any(|dtype| dtype.is_low()) => {
                 Some("no op lacks a 16-bit kernel")
             }
@@ -271,7 +271,7 @@ impl Row<'_> {
         }
     }
 
-    /// Whether torch does what its ops do one by one.
+    /// Returns whether torch's result is that of its ops one by one.
     fn pieces_are(&self, theirs: &Result<Vec<String>, Said>, regions: &[Autocast; 2]) -> bool {
         match (self.in_pieces(regions), theirs) {
             (Some(Ok(ours)), Ok(theirs)) => self.same(&ours, theirs),
@@ -310,7 +310,7 @@ fn every_row(file: &'static str, device: &'static str) {
     tally.close();
 }
 
-/// What has a kernel here is run, and not only decided.
+/// An op with a kernel here is run, and not only decided.
 #[test]
 fn what_is_only_decided_has_no_kernel() {
     for form in FORMS {

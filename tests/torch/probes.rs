@@ -1,4 +1,4 @@
-//! What was asked of torch's regions one by one: ways in and out, threads, low copies of weights, gradients.
+//! Individual probes of torch's regions: entry and exit, threads, low copies of weights, gradients.
 
 use precast::{
     Autocast, DType, Error, ErrorKind, Op, Param, Reduction, Result, Tensor, autocast, no_grad, observe, precision,
@@ -12,13 +12,13 @@ use crate::{
     tally::Tally,
 };
 
-/// What becomes of a probe here.
+/// Our answer to a probe.
 enum Answer {
-    /// This is the answer here, and torch's.
+    /// The answer here equals torch's.
     Same(fn() -> Result<Value>),
-    /// These are parts of torch's answer; the others are of what there is none of here, and why.
+    /// These are parts of torch's answer; the others concern features that do not exist here, with the reason.
     Part(fn() -> Result<Value>, &'static str),
-    /// The answer here is this one, on purpose; and what shows the difference in torch's.
+    /// The answer here differs on purpose; with the expected one, and a check that torch's shows the difference.
     Differs(&'static str, fn() -> Result<Value>, fn() -> Value, fn(&Value) -> bool),
 }
 
@@ -115,7 +115,7 @@ const fn left_behind(ours: fn() -> Result<Value>, wanted: fn() -> Value) -> Answ
     Differs("a region leaves nothing behind", ours, wanted, |theirs| theirs["after_enabled"] == true)
 }
 
-/// What is asked of things that there are none of here, and why there are none.
+/// Probes of features that do not exist here, with the reason.
 const NOT_COVERED: &[(&str, &[&str])] = &[
     ("what Rust's types rule out", &["decorator_noncallable", "device_type_not_str", "custom_fwd_device_type_not_str"]),
     (
@@ -132,8 +132,7 @@ const NOT_COVERED: &[(&str, &[&str])] = &[
     (EIGHT_BIT, &["float8_input_mm", "float8_input_cat"]),
 ];
 
-/// Why a probe is not covered that only another folder has, where its name is not known: by the beginning of that name.
-/// It is printed.
+/// Reasons for not covering probes found only in another folder, by the prefix of their names. They are printed.
 const ELSEWHERE: &[(&str, &[&str])] = &[
     ("there are no complex numbers, elsewhere", &["complex_"]),
     ("there is no 8-bit float, elsewhere", &["float8_"]),
@@ -144,7 +143,7 @@ const ELSEWHERE: &[(&str, &[&str])] = &[
     ("asked here with other arguments", &["custom_bwd", "custom_fwd", "decorator_"]),
 ];
 
-/// Why a probe is not covered.
+/// Returns the reason for not covering a probe.
 fn not_covered(name: &str) -> Option<&'static str> {
     let known = NOT_COVERED.iter().find(|(_, names)| names.contains(&name)).map(|(why, _)| *why);
     let elsewhere = || {
@@ -167,7 +166,7 @@ fn linear(x: &Tensor, w: &Tensor) -> Result<Tensor> {
     x.linear(w, None)
 }
 
-/// The dtype of a product of two f32 matrices here and now.
+/// Returns the dtype of a product of two f32 matrices in the current region.
 fn product_here() -> Result<&'static str> {
     Ok(ones().matmul(&ones())?.dtype().name())
 }
@@ -176,7 +175,7 @@ fn in_region<R>(low: DType, f: impl FnOnce() -> Result<R>) -> Result<R> {
     autocast(cpu().dtype(low), f)
 }
 
-/// One region entered inside itself, with a product on the way in and on the way out.
+/// Enters one region inside itself, with a product on the way in and on the way out.
 fn inside_itself(products: usize) -> Result<Value> {
     fn deeper(region: &Autocast, seen: &mut Vec<&'static str>, products: usize) -> Result<()> {
         autocast(region, || {
@@ -205,7 +204,7 @@ fn after_an_error() -> Result<Value> {
     Ok(json!([precision::region().is_some(), in_default()?]))
 }
 
-/// The low dtype of a region that names none.
+/// Returns the low dtype of a region without an explicit one.
 fn in_default() -> Result<&'static str> {
     autocast(cpu(), product_here)
 }
@@ -230,7 +229,7 @@ fn torchs(dtype: DType) -> String {
     format!("torch.{}", dtype.long_name())
 }
 
-/// The casts of the forward pass: of three uses of a new weight in a region.
+/// Counts the casts of the forward pass for three uses of a new weight in a region.
 fn casts(region: Autocast, f: impl Fn(&Tensor, &Param) -> Result<Tensor>) -> Result<Value> {
     let weight = Param::new(ones());
     counted(|| autocast(region, || (0..3).try_for_each(|_| f(&ones(), &weight).map(|_| ()))))
@@ -244,7 +243,7 @@ fn counted(f: impl FnOnce() -> Result<()>) -> Result<Value> {
     Ok(json!({"to_copy_count": dtypes.len(), "dtypes": dtypes}))
 }
 
-/// Two regions one after the other, which use one weight.
+/// Runs two consecutive regions that use the same weight.
 fn two_regions() -> Result<Value> {
     let weight = Param::new(ones());
     counted(|| (0..2).try_for_each(|_| autocast(cpu(), || linear(&ones(), &weight.tensor())).map(|_| ())))
@@ -286,7 +285,7 @@ fn numbers_and_scalars() -> Result<Value> {
     }))
 }
 
-/// The dtype of a region that names none, and whether it keeps low copies.
+/// Returns the dtype of a region without an explicit one, and whether it keeps low copies.
 fn defaults() -> Result<Value> {
     let of = |pack: &str| {
         autocast(Autocast::new(pack)?, || {
@@ -297,7 +296,7 @@ fn defaults() -> Result<Value> {
     Ok(json!({"cpu": of("torch-2.15-cpu")?, "cuda": of("torch-2.15-cuda")?}))
 }
 
-/// A low copy that was made without gradients does not stand in the way of later ones.
+/// Checks that a low copy made without gradients does not affect later ones.
 fn no_grad_first() -> Result<Value> {
     let weight = Param::new(ones());
     autocast(cpu(), || {
@@ -309,12 +308,12 @@ fn no_grad_first() -> Result<Value> {
     })
 }
 
-/// The dtypes of a product, an activation and a loss, and of the gradients that arrive at each.
+/// Returns the dtypes of a product, an activation and a loss, and of the gradients that arrive at each.
 fn grad_dtypes() -> Result<Value> {
     let (weight, x) = (Param::new(ones()), ones().requires_grad());
     let (y, z, loss) = in_region(DType::Bf16, || {
         let y = linear(&x, &weight.tensor())?;
-        // Leaves in the middle, so that their gradients can be seen.
+        // Leaves in the middle, so that their gradients are visible.
         let z = y.detach().requires_grad();
         Ok((y, z.clone(), z.relu()?.mse_loss(&ones(), Reduction::Mean)?))
     })?;
@@ -328,7 +327,7 @@ fn grad_dtypes() -> Result<Value> {
     }))
 }
 
-/// What a product reads, which is what it keeps for its backward pass.
+/// Returns the inputs of a product, which it keeps for its backward pass.
 fn inputs_of_a_product() -> Result<Value> {
     let weight = Param::new(ones());
     let (result, events) = observe::watch(|| in_region(DType::Bf16, || linear(&ones(), &weight.tensor())));
@@ -347,7 +346,7 @@ fn product_of_integers() -> Result<Value> {
     Ok(x.matmul(&x).map_or_else(|error| json!(format!("{:?}", error.kind())), |y| json!(y.dtype().name())))
 }
 
-/// A region of a dtype that is not low: `dtype_int8_disables` and the like.
+/// Enters a region of a dtype that is not low: `dtype_int8_disables` and the like.
 fn refused(name: &str) -> Option<Result<(), Error>> {
     let named = name.strip_prefix("dtype_")?.strip_suffix("_disables")?;
     let region = || autocast(cpu().dtype(named.parse()?), || Ok(()));

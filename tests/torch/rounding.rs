@@ -1,4 +1,4 @@
-//! Conversions between dtypes: torch's, ours, and one rounding worked out on the bits.
+//! Conversions between dtypes: torch's, ours, and one rounding computed on the bits.
 
 use half::{bf16, f16};
 use precast::{DType, Tensor, TensorElement};
@@ -9,9 +9,9 @@ use crate::tally::Tally;
 /// A binary floating-point format of IEEE 754's kind: sign, exponent, fraction.
 #[derive(Clone, Copy)]
 pub struct Format {
-    /// Bits of the fraction.
+    /// Number of fraction bits.
     pub fraction: u32,
-    /// Bits of the exponent.
+    /// Number of exponent bits.
     pub exponent: u32,
 }
 
@@ -37,11 +37,11 @@ impl Format {
         bits & (self.sign() - 1) > self.infinity()
     }
 
-    /// The pattern of the nearest number of another format, the even one of two equally near. A NaN keeps its sign and the
-    /// leading bits of its fraction, of which the first is set: it is quiet. A bf16 is the first half of an f32, and stays
-    /// what it is.
+    /// Returns the pattern of the nearest number of another format, the even one at a tie. A NaN keeps its sign and the
+    /// leading bits of its fraction, with the first one set, so it is quiet. A bf16 is the first half of an f32, and
+    /// unchanged.
     ///
-    /// Worked out on integers alone, so that it shares nothing with what it is held against.
+    /// Computed only on integers, so that it is independent of the code under test.
     pub fn round(self, bits: u64, to: Format) -> u64 {
         let magnitude = bits & (self.sign() - 1);
         let sign = if bits & self.sign() == 0 { 0 } else { to.sign() };
@@ -85,7 +85,7 @@ impl Format {
     }
 }
 
-/// Our conversion of patterns.
+/// Converts patterns with the library.
 fn ours(bits: &[u64], from: DType, to: DType) -> Vec<u64> {
     fn tensor<T: TensorElement>(bits: &[u64], number: impl Fn(u64) -> T) -> Tensor {
         Tensor::from_vec(bits.iter().map(|&bits| number(bits)).collect(), &[bits.len()]).unwrap()
@@ -100,7 +100,7 @@ fn ours(bits: &[u64], from: DType, to: DType) -> Vec<u64> {
     patterns(&x.cast(to))
 }
 
-/// The patterns of a floating tensor's elements.
+/// Returns the bit patterns of a floating-point tensor's elements.
 pub fn patterns(x: &Tensor) -> Vec<u64> {
     fn read<T: TensorElement>(x: &Tensor, pattern: impl Fn(T) -> u64) -> Vec<u64> {
         x.to_vec::<T>().unwrap().into_iter().map(pattern).collect()
@@ -124,7 +124,7 @@ pub fn format(dtype: DType) -> Format {
     }
 }
 
-/// The columns of the file: the name of each, the column that was converted, and from what to what.
+/// Columns of the file: the name of each, the column that was converted, and the source and target dtype.
 const COLUMNS: [(&str, &str, DType, DType); 6] = [
     ("to_f16", "f32", DType::F32, DType::F16),
     ("f16_back", "to_f16", DType::F16, DType::F32),
@@ -140,7 +140,7 @@ fn numbers(column: &Value) -> Vec<u64> {
 
 pub const EIGHT_BIT: &str = "there is no 8-bit float";
 
-/// Of 16-bit formats there are two here; a conversion to 8 bit has nothing to be held against.
+/// Returns whether a column is 8-bit, for which there is nothing to compare with; there are two 16-bit formats here.
 fn is_eight_bit(column: &str) -> bool {
     column.contains("f8_")
 }
@@ -207,8 +207,8 @@ fn every_recorded_pattern() {
     tally.close();
 }
 
-/// The bits of every NaN of f32 that differs in what a narrow format keeps: torch gives 0xffff for all in bf16, and 0x7fc0
-/// where the tensor has no axes.
+/// The bits of every f32 NaN that differs in the part kept by a narrow format: torch gives 0xffff for all in bf16, and
+/// 0x7fc0 if the tensor has no axes.
 #[test]
 fn a_nan_keeps_its_sign_and_its_leading_bits() {
     let fractions = (1..1 << 13).map(|leading: u32| leading << 10 | leading & 0x3ff).chain([1, 0x40_0000, 0x7f_ffff]);
@@ -220,7 +220,7 @@ fn a_nan_keeps_its_sign_and_its_leading_bits() {
         };
         let numbers: Vec<f32> = all.iter().map(|&bits| f32::from_bits(bits)).collect();
         let together = Tensor::from_vec(numbers.clone(), &[all.len()]).unwrap();
-        // Whole vectors, what is left of them, one by one, and read with strides.
+        // Whole vectors, their remainder, one by one, and read with strides.
         let strided = together.reshape(&[2, -1]).unwrap().t().unwrap().cast(low).t().unwrap().reshape(&[-1]).unwrap();
         let alone: Vec<u64> =
             numbers.iter().flat_map(|&x| patterns(&Tensor::from_vec(vec![x], &[]).unwrap().cast(low))).collect();
@@ -234,8 +234,8 @@ fn a_nan_keeps_its_sign_and_its_leading_bits() {
 
 #[test]
 fn f64_is_rounded_once() {
-    // Just above the middle of two neighbours, by less than f32 can hold: torch goes by f32, meets the middle, and rounds
-    // to the even one below.
+    // Just above the middle of two neighbours, by less than f32 can represent: torch converts through f32, hits the
+    // middle, and rounds to the even one below.
     for (to, fraction) in [(DType::F16, 10), (DType::Bf16, 7)] {
         let x = 1.0 + 2f64.powi(-fraction - 1) + 2f64.powi(-40);
         let above = Tensor::scalar(x, DType::F64).cast(to);
@@ -250,7 +250,7 @@ fn f64_is_rounded_once() {
     }
 }
 
-/// Widening is exact, and what was widened narrows to itself.
+/// Widening is exact, and a widened number narrows to itself.
 #[test]
 fn every_16_bit_number_goes_there_and_back() {
     let all: Vec<u64> = (0..1 << 16).collect();
@@ -262,7 +262,7 @@ fn every_16_bit_number_goes_there_and_back() {
                 assert_eq!(wide_bits, want, "{bits:#x} of {low} to {wide}: {wide_bits:#x}, {want:#x}");
             }
             for (&bits, back) in all.iter().zip(ours(&widened, wide, low)) {
-                // A NaN that signalled is quiet now: narrowing makes it so.
+                // A signalling NaN is now quiet, since narrowing makes it so.
                 let quiet = if format(low).is_nan(bits) { 1 << (format(low).fraction - 1) } else { 0 };
                 assert_eq!(back, bits | quiet, "{bits:#x} of {low} to {wide} and back: {back:#x}");
             }

@@ -1,8 +1,8 @@
-//! What our rule demands of a form: the dtypes that come out, or the kind of error.
+//! Requirements of our rule on a form: the dtypes of the results, or the kind of error.
 //!
-//! It is written from COMPARE.md and from torch's recorded lists, and shares nothing with `precision::resolve`, the packs
-//! and the catalogue of ops: a list that is swapped there, or an op that mixes dtypes otherwise, is another answer than this
-//! one.
+//! It is written from COMPARE.md and torch's recorded lists, and is independent of `precision::resolve`, the packs and
+//! the catalogue of ops: a list swapped there, or an op that mixes dtypes differently, leads to another answer than
+//! this one.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use DType::{Bf16, Bool, F16, F32, F64, I64};
 
-/// The dtypes that come out, or what kind of error.
+/// The dtypes of the results, or the kind of error.
 pub type Answer = Result<Vec<DType>, ErrorKind>;
 
 /// torch's policies of each device by the name of the op, without overloads.
@@ -20,7 +20,7 @@ static POLICIES: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(recorded).expect("the recorded policies")
 });
 
-/// Ops on no list of torch's that run as the listed op does that they are made of; here each is one op.
+/// Unlisted ops of torch that run like the listed op they are made of; here each is one op.
 const MADE_OF: &[(&str, &str, Policy)] = &[
     ("cpu", "affine_grid_generator", Policy::Low),
     ("cpu", "einsum", Policy::Low),
@@ -34,7 +34,7 @@ const MADE_OF: &[(&str, &str, Policy)] = &[
     ("cuda", "square", Policy::Full),
 ];
 
-/// What a region does to the inputs of an op.
+/// Effect of a region on the inputs of an op.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
     AsTheyCome,
@@ -67,18 +67,18 @@ fn policy(device: &str, op: &str) -> Policy {
     BY_NAME.get(&(device, op)).copied().unwrap_or(Policy::AsTheyCome)
 }
 
-/// What becomes of floating inputs whose dtypes differ after the region has cast.
+/// Treatment of floating-point inputs whose dtypes differ after the region has cast.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Mixing {
-    /// As arithmetic: all become the widest.
+    /// Like arithmetic: all become the widest.
     Promote,
-    /// As matrix products: an error.
+    /// Like matrix products: an error.
     Refuse,
-    /// As norms: the first input's dtype is the result's.
+    /// Like norms: the result has the first input's dtype.
     First,
 }
 
-/// The narrowest dtype that holds the numbers of both.
+/// Returns the narrowest dtype that holds the numbers of both.
 pub fn wider(a: DType, b: DType) -> DType {
     match (a, b) {
         (a, b) if a == b => a,
@@ -88,7 +88,7 @@ pub fn wider(a: DType, b: DType) -> DType {
     }
 }
 
-/// No region: `low` is `None`.
+/// A region; outside of any, `low` is `None`.
 #[derive(Clone, Copy)]
 pub struct Region {
     pub device: &'static str,
@@ -103,7 +103,7 @@ impl Region {
         }
     }
 
-    /// The dtypes of an op's inputs after the region has cast. f64 is never cast.
+    /// Returns the dtypes of an op's inputs after the region has cast. f64 is never cast.
     fn cast(self, op: &str, x: &[DType]) -> Answer {
         let castable = |dtype: DType| matches!(dtype, F32 | F16 | Bf16);
         let to = match self.policy(op) {
@@ -116,7 +116,7 @@ impl Region {
         Ok(x.iter().map(|dtype| if castable(*dtype) { to.unwrap_or(*dtype) } else { *dtype }).collect())
     }
 
-    /// The dtype of one op's result.
+    /// Returns the dtype of one op's result.
     fn op(self, op: &str, mixing: Mixing, x: &[DType]) -> Result<DType, ErrorKind> {
         let x = self.cast(op, x)?;
         match mixing {
@@ -128,7 +128,7 @@ impl Region {
     }
 }
 
-/// The op of a form, where it is not called as the form is.
+/// Ops of forms with a different name.
 const CALLED: &[(&str, &str)] = &[
     ("__matmul__", "matmul"),
     ("linear_nobias", "linear"),
@@ -182,12 +182,12 @@ const CALLED: &[(&str, &str)] = &[
     ("constant_pad", "constant_pad_nd"),
 ];
 
-/// torch's names for whole recurrent layers; each device has its own, and here they are one op.
+/// Returns torch's name for whole recurrent layers; each device has its own, and here they are one op.
 fn whole_layer(device: &str) -> &'static str {
     if device == "cpu" { "mkldnn_rnn_layer" } else { "_cudnn_rnn" }
 }
 
-/// Forms of several inputs that refuse mixed dtypes: products, and what is made of products.
+/// Forms of several inputs that refuse mixed dtypes: products, and forms made of products.
 const REFUSE: &[&str] = &[
     "matmul",
     "mm",
@@ -219,13 +219,13 @@ const REFUSE: &[&str] = &[
     "prelu",
 ];
 
-/// Norms, which return the dtype of what they normalise.
+/// Norms, which return the dtype of their normalized input.
 const FIRST: &[&str] = &["layer_norm", "rms_norm", "group_norm", "batch_norm"];
 
 /// Forms whose result is a truth value, whatever the inputs are.
 const TRUTH: &[&str] = &["eq", "lt", "equal", "allclose"];
 
-/// The op that a form is here.
+/// Returns the op of a form.
 pub fn op_of(form: &str, device: &str) -> &'static str {
     match form {
         "nn.LSTM(f32 params)" | "nn.GRU(f32 params)" => whole_layer(device),
@@ -236,7 +236,7 @@ pub fn op_of(form: &str, device: &str) -> &'static str {
     }
 }
 
-/// The dtypes of what a form reads beside its arguments: parameters and other tensors.
+/// Returns the dtypes of the further inputs of a form: parameters and other tensors.
 fn beside(form: &str) -> &'static [DType] {
     match form {
         "nn.Linear(f32 params)" | "nn.LayerNorm(f32 params)" | "nn.BatchNorm1d(f32 params)" => &[F32, F32],
@@ -249,16 +249,16 @@ fn beside(form: &str) -> &'static [DType] {
     }
 }
 
-/// The dtypes of all that meets in a form.
+/// Returns all dtypes combined in a form.
 pub fn meeting(form: &str, inputs: &[DType]) -> Vec<DType> {
     match form {
-        // Of each argument the product with a parameter.
+        // For each argument the product with a parameter.
         "nn.MultiheadAttention(f32 params)" => [inputs, &[F32]].concat(),
         _ => [inputs, beside(form)].concat(),
     }
 }
 
-/// What our rule demands of a form that has a kernel.
+/// Returns the requirement of our rule on a form with a kernel.
 pub fn demands(form: &str, region: Region, inputs: &[DType]) -> Answer {
     use Mixing::{First, Promote, Refuse};
     let x = meeting(form, inputs);
@@ -270,7 +270,7 @@ pub fn demands(form: &str, region: Region, inputs: &[DType]) -> Answer {
     };
     let result = || region.op(op, mixing, &x);
     match form {
-        // Several ops, one after the other.
+        // Several ops in sequence.
         "nn.MultiheadAttention(f32 params)" => {
             let projected =
                 inputs.iter().map(|x| region.op("linear", Refuse, &[*x, F32, F32])).collect::<Result<Vec<_>, _>>()?;
@@ -284,15 +284,15 @@ pub fn demands(form: &str, region: Region, inputs: &[DType]) -> Answer {
             Ok(vec![region.op("div", Promote, &[x[0], region.op("pow", First, &[squares])?])?])
         }
         "multilabel_soft_margin_loss" => Ok(vec![region.op("sum", First, &[result()?])?]),
-        // What the caller said of the result.
+        // Dtype of the result given by the caller.
         "to_f32" | "creation_rand" | "softmax_dtype_f32" => Ok(vec![F32]),
         "softmax_dtype_f16" | "sum_dtype_f16" | "prod_dtype_f16" => Ok(vec![F16]),
-        // A number that does not fit.
+        // A number out of range.
         "masked_fill" if result()? == F16 => Err(ErrorKind::Value),
-        // What is no number of the inputs' kind.
+        // Results of another kind than the inputs.
         "argmax" => result().map(|_| vec![I64]),
         "topk" | "sort" => Ok(vec![result()?, I64]),
-        // On a CPU these cells are on no list, so a region runs them as the ops that they are made of.
+        // On a CPU these cells are on no list, so a region runs them as the ops they are made of.
         "lstm_cell" if region.low.is_some() && region.device == "cpu" => {
             let (input, hidden) =
                 (region.op("linear", Refuse, &[x[0], x[3], x[5]])?, region.op("linear", Refuse, &[x[1], x[4], x[6]])?);
@@ -322,7 +322,7 @@ pub fn demands(form: &str, region: Region, inputs: &[DType]) -> Answer {
     }
 }
 
-/// What our rule demands of an op that is only decided: the dtypes of its inputs after the casts.
+/// Returns the requirement of our rule on an op that is only decided: the dtypes of its inputs after the casts.
 pub fn decides(form: &str, region: Region, inputs: &[DType]) -> Answer {
     region.cast(op_of(form, region.device), inputs)
 }

@@ -1,4 +1,4 @@
-//! The ops of scripts of nested regions: their arguments, what one writes for them here, and what our rule demands.
+//! The ops of scripts of nested regions: their arguments, their equivalents here, and the requirements of our rule.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::{
     rule::{self, Answer, Region},
 };
 
-/// f32 `a`, `b`, `c`, `d`, f16 `h`, bf16 `g`, f64 `z`, a trained f32 `w`, all 8 x 8, and 8 classes `i`.
+/// Returns f32 `a`, `b`, `c`, `d`, f16 `h`, bf16 `g`, f64 `z`, a trained f32 `w`, all 8 x 8, and 8 classes `i`.
 pub fn variables() -> BTreeMap<String, Tensor> {
     let matrix = |dtype| {
         let data: Vec<f64> = (0..64).map(|i| (i as f64 * 0.618_034).fract()).collect();
@@ -23,7 +23,7 @@ pub fn variables() -> BTreeMap<String, Tensor> {
     matrices.chain([("w".into(), weight), ("i".into(), Tensor::arange(8))]).collect()
 }
 
-/// What an op is called with: variables, a dtype by its name or keyword, and plain values.
+/// Arguments of an op: variables, a dtype by its name or keyword, and plain values.
 #[derive(Default)]
 pub struct Arguments {
     pub names: Vec<String>,
@@ -33,7 +33,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// `None` where a variable is not there, or a keyword is not known.
+    /// Parses arguments; `None` for a missing variable or an unknown keyword.
     pub fn read(given: &[Value], variables: &BTreeMap<String, Tensor>) -> Option<Arguments> {
         let mut arguments = Arguments::default();
         for value in given {
@@ -59,7 +59,7 @@ impl Arguments {
         Some(arguments)
     }
 
-    /// A list of lengths, or lengths one by one; else 8 x 8.
+    /// Returns the shape given as a list of lengths, or as separate lengths; else 8 x 8.
     fn shape(&self) -> Vec<usize> {
         let length = |value: &Value| value.as_u64().map(|length| length as usize);
         match self.values.iter().find_map(Value::as_array) {
@@ -69,13 +69,13 @@ impl Arguments {
         }
     }
 
-    /// The number of elements of a row.
+    /// Returns the number of elements of a row.
     fn count(&self) -> usize {
         self.values.first().and_then(Value::as_u64).map_or(8, |count| count as usize)
     }
 }
 
-/// What makes a tensor out of nothing. A script may say a size behind the name.
+/// Ops that create tensors. A script may append a size to the name.
 const MAKERS: &[&str] = &[
     "randint",
     "randperm",
@@ -97,7 +97,7 @@ fn maker(name: &str) -> Option<&'static str> {
     MAKERS.iter().copied().find(|maker| name.starts_with(maker))
 }
 
-/// The dtype of what is made: that which is said; else integers of integers, and f32 of all other numbers.
+/// Returns the dtype of a created tensor: the given one; else integer for integers, and f32 for all other numbers.
 fn dtype_of_made(maker: &str, a: &Arguments) -> DType {
     let mut values = a.values.iter().filter(|value| !value.is_array());
     match maker {
@@ -110,7 +110,7 @@ fn dtype_of_made(maker: &str, a: &Arguments) -> DType {
     }
 }
 
-/// Makes a tensor out of nothing.
+/// Creates a tensor.
 fn made(maker: &str, a: &Arguments) -> Result<Tensor> {
     let (dtype, mut rng) = (dtype_of_made(maker, a), Rng::seed(0));
     match maker {
@@ -126,7 +126,7 @@ fn made(maker: &str, a: &Arguments) -> Result<Tensor> {
     .map(|tensor| tensor.cast(dtype))
 }
 
-/// A tensor of the shape and dtype of another.
+/// Creates a tensor with the shape and dtype of another.
 fn like(name: &str, x: &Tensor, dtype: DType) -> Option<Tensor> {
     let value = match name {
         "zeros_like" | "empty_like" => 0.0,
@@ -137,7 +137,7 @@ fn like(name: &str, x: &Tensor, dtype: DType) -> Option<Tensor> {
     Some(Tensor::full(x.shape(), value, dtype))
 }
 
-/// The name of the form, of which a script says a short one.
+/// Returns the name of the form, which a script may abbreviate.
 fn form(name: &str) -> &str {
     match name {
         "bce" => "binary_cross_entropy_with_logits",
@@ -148,7 +148,7 @@ fn form(name: &str) -> &str {
     }
 }
 
-/// What one writes for an op of the scripts; `None` when it is not understood.
+/// Runs the equivalent of an op of the scripts; `None` if it is not recognized.
 pub fn run(name: &str, a: &Arguments) -> Option<Result<Tensor>> {
     let x = &a.x[..];
     match (name, x) {
@@ -180,14 +180,14 @@ fn target(name: &str, a: &Arguments) -> Option<DType> {
     a.dtype.or_else(|| name.strip_prefix("to_")?.parse().ok())
 }
 
-/// Why an op is not covered, if it is not.
+/// Returns the reason for not covering an op, if any.
 pub fn not_covered(name: &str) -> Option<&'static str> {
     let in_place =
         name.contains("inplace") || name.contains("in-place") || name.ends_with('_') || name.contains("out=");
     in_place.then_some(IN_PLACE)
 }
 
-/// Ops that integers have here: arithmetic, sums, and what moves elements.
+/// Ops that support integers here: arithmetic, sums, and moving of elements.
 const OF_INTEGERS: &[&str] = &[
     "add",
     "sub",
@@ -208,7 +208,7 @@ const OF_INTEGERS: &[&str] = &[
 ];
 const COMPARISONS: &[&str] = &["eq", "lt", "equal"];
 
-/// What our rule demands of an op of the scripts.
+/// Returns the requirement of our rule on an op of the scripts.
 pub fn demanded(name: &str, a: &Arguments) -> Answer {
     let region = precision::region().filter(|region| region.enabled);
     let region = Region { device: "cpu", low: region.map(|region| region.dtype) };
@@ -218,7 +218,7 @@ pub fn demanded(name: &str, a: &Arguments) -> Answer {
         return Ok(target(name, a).into_iter().collect());
     }
     match (&floats[..], &all[..]) {
-        // What is made has the dtype that was said, whatever region it is in.
+        // A created tensor has the given dtype, in any region.
         ([], []) => Ok(maker(name).map(|maker| dtype_of_made(maker, a)).into_iter().collect()),
         (_, [first, ..]) if name.ends_with("_like") => Ok(vec![a.dtype.unwrap_or(*first)]),
         ([], _) if COMPARISONS.contains(&name) => Ok(vec![DType::Bool]),

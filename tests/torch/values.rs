@@ -1,4 +1,4 @@
-//! Numbers: op outputs under autocast, bit for bit.
+//! Values: op outputs under autocast, bit for bit.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ fn tensor(array: &Value) -> Tensor {
     .unwrap()
 }
 
-/// A recorded case, as written here: the tensors that arrive at an op, and the op.
+/// A recorded case, as written here: the input tensors of an op, and the op.
 struct Case {
     name: &'static str,
     arriving: fn(&Inputs) -> Result<Vec<Tensor>>,
@@ -133,7 +133,7 @@ fn padded() -> ConvOptions {
     ConvOptions { padding: Padding::Explicit(vec![(1, 1), (1, 1)]), ..ConvOptions::default() }
 }
 
-/// As in `torch.autocast("cpu")`, or in no region.
+/// Runs in `torch.autocast("cpu")`'s region, or in none.
 fn region<R>(low: Option<DType>, f: impl FnOnce() -> Result<R>) -> Result<R> {
     match low {
         None => f(),
@@ -141,22 +141,22 @@ fn region<R>(low: Option<DType>, f: impl FnOnce() -> Result<R>) -> Result<R> {
     }
 }
 
-/// How ours and torch's numbers of one case are alike.
+/// Likeness of our and torch's numbers of one case.
 enum Likeness {
-    /// Low results bit for bit; f32 ones but for the order of their sums.
+    /// Low results bit for bit; f32 ones except for the order of their sums.
     Same,
     Differ(&'static str),
     Unlike(String),
 }
 
-/// What f32 arithmetic may be off, in units of the largest number: sums have another order, functions other last digits.
+/// Error of f32 arithmetic, in units of the largest number: sums have another order, functions other last digits.
 const F32_NOISE: f64 = 16.0 * f32::EPSILON as f64;
 
 fn largest(numbers: &[f64]) -> f64 {
     numbers.iter().fold(0.0, |m, x| m.max(x.abs()))
 }
 
-/// The distance of neighbours in a low dtype at such a number.
+/// Returns the spacing of a low dtype at such a number.
 fn spacing(x: f64, dtype: DType) -> f64 {
     let normal = if dtype == DType::F16 { 2f64.powi(-14) } else { f32::MIN_POSITIVE as f64 };
     2f64.powi(x.abs().max(normal).log2().floor() as i32) * dtype.epsilon()
@@ -191,7 +191,7 @@ fn compare(case: &Case, inputs: &Inputs, low: Option<DType>, theirs: &Tensor) ->
             return Ok(Likeness::Differ("a number takes the tensor's dtype"));
         }
     }
-    // What the op gives of the same arriving tensors in f64.
+    // Result of the op for the same input tensors in f64.
     let exact: Vec<Tensor> = arriving.iter().map(|x| x.cast(ours.dtype()).cast(DType::F64)).collect();
     let exact = (case.op)(&exact)?.to_f64();
     let (dtype, noise) = (ours.dtype(), F32_NOISE * largest(&exact));
@@ -206,7 +206,7 @@ fn compare(case: &Case, inputs: &Inputs, low: Option<DType>, theirs: &Tensor) ->
     })
 }
 
-/// The case with numbers that multiply a tensor kept in f32, as torch keeps them, if there are any.
+/// Runs the case with scalar factors kept in f32, as torch keeps them, if there are any.
 fn numbers_stay_wide(case: &Case, inputs: &Inputs, low: DType) -> Result<Option<Tensor>> {
     let times = |x: &Tensor, number: f64| -> Result<Tensor> { Ok((x.cast(DType::F32) * number)?.cast(low)) };
     region(Some(low), || match case.name {
@@ -225,14 +225,14 @@ fn mode(name: &str) -> Option<Option<DType>> {
     }
 }
 
-/// The file.
+/// The recorded file.
 pub struct Recorded {
     inputs: Inputs,
     results: Value,
 }
 
 impl Recorded {
-    /// Unless the folder has none.
+    /// Reads the file, unless the folder lacks it.
     pub fn read() -> Option<Recorded> {
         let mut golden = crate::common::golden("torch/values.json")?;
         let inputs = golden["inputs"].as_object().into_iter().flatten();
@@ -240,12 +240,12 @@ impl Recorded {
         Some(Recorded { inputs, results: golden["results"].take() })
     }
 
-    /// An input, unless it is not recorded.
+    /// Returns an input, unless it is not recorded.
     pub fn input(&self, name: &str) -> Option<&Tensor> {
         self.inputs.0.get(name)
     }
 
-    /// What torch gave, unless it is not recorded.
+    /// Returns torch's result, unless it is not recorded.
     pub fn output(&self, case: &str, mode: &str) -> Option<Tensor> {
         let output = self.results.get(case)?.get(mode)?.get("out")?;
         Some(tensor(output))
@@ -266,7 +266,7 @@ fn every_recorded_number() {
             for (which, output) in output.as_object().into_iter().flatten() {
                 let named = match &which[..] {
                     "out" => format!("{name} {mode_name}"),
-                    // Where it differs from the usual one: torch's own kernels, not those of the library beside it.
+                    // If it differs from the usual one: torch's own kernels, not those of the library it uses.
                     "out_mkldnn_off" => format!("{name} {mode_name} without oneDNN"),
                     _ => {
                         tally.fail(format!("{name} {mode_name} {which}"), "not understood");

@@ -1,4 +1,4 @@
-//! A cell outside of a slot, or inside of something that the tree does not know, would be seen by no plan.
+//! A cell outside of a slot, or inside a type unknown to the tree, would be missing from every plan.
 
 use precast::prelude::*;
 use std::{

@@ -1,4 +1,4 @@
-//! A cell is a struct that owns what it holds.
+//! A cell is a struct that owns its contents.
 
 use precast::prelude::*;
 

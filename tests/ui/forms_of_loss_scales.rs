@@ -1,4 +1,4 @@
-//! Forms that other systems refuse when they run, or take for something else.
+//! Forms that other systems refuse at run time, or misinterpret.
 
 use precast::{
     policy::DynamicScale,

@@ -1,4 +1,4 @@
-//! A file names one type by each kind.
+//! A file identifies one type by each kind.
 
 use precast::prelude::*;
 

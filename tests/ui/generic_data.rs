@@ -1,4 +1,4 @@
-//! A type parameter may be anything, a cell among it.
+//! A type parameter may be anything, including a cell.
 
 use precast::prelude::*;
 

@@ -1,4 +1,4 @@
-//! The mark of plain data hides neither a slot nor a parameter.
+//! Marking a field as plain data hides neither a slot nor a parameter.
 
 use precast::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A plan and an error show cells.
+//! Plans and errors show cells.
 
 use precast::prelude::*;
 

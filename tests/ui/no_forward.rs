@@ -1,4 +1,4 @@
-//! The derive writes the walk over the children; what the cell computes is not written.
+//! The derive generates the walk over the children, but not the computation of the cell.
 
 use precast::prelude::*;
 

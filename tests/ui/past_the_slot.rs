@@ -1,4 +1,4 @@
-//! A slot does not deref to its cell, so that nobody slips past the adapter by a slip of the pen.
+//! A slot does not deref to its cell, so that its adapter is not bypassed.
 
 use precast::prelude::*;
 

@@ -1,4 +1,4 @@
-//! What files name must be written and read.
+//! Types named in files must be serializable.
 
 use precast::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Gradients that are still scaled are not read, clipped or applied: it would be a mistake by a factor of the loss scale.
+//! Gradients that are still scaled cannot be read, clipped or applied: they are off by the factor of the loss scale.
 
 use precast::prelude::*;
 

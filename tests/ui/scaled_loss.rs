@@ -1,4 +1,4 @@
-//! A scaled loss is no loss: it would be scaled twice.
+//! A scaled loss is not a loss: it would be scaled twice.
 
 use precast::prelude::*;
 

@@ -1,4 +1,4 @@
-//! Unscaling takes gradients out, so it needs them as its own.
+//! Unscaling consumes the gradients, so it must own them.
 
 use precast::{Grads, prelude::*};
 

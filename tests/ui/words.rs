@@ -1,4 +1,4 @@
-//! The words of `#[cell(..)]`.
+//! Words accepted in `#[cell(..)]`.
 
 use precast::prelude::*;
 

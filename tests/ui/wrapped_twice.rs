@@ -1,4 +1,4 @@
-//! A wrapped optimizer is no optimizer: its loss would be scaled twice.
+//! A wrapped optimizer is not an optimizer: its loss would be scaled twice.
 
 use precast::{prelude::*, train::enable_mixed_precision_graph_rewrite};
 

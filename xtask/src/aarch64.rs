@@ -1,4 +1,4 @@
-//! The tests on an emulated aarch64 machine, whose vectors are those of NEON.
+//! The tests on an emulated aarch64 machine with NEON vectors.
 
 use std::{fs, path::Path, process::Stdio};
 
@@ -16,7 +16,7 @@ const RUNNER: &str = "qemu-aarch64 -L /usr/aarch64-linux-gnu";
 
 const KERNELS: &str = "--kernels";
 
-/// What starts a program of its own, which only the emulator could run: targets in tests/, and a unit test.
+/// Tests that start a separate program, which only the emulator could run: targets in tests/, and a unit test.
 const START_PROGRAMS: &[&str] = &[
     "allocations",
     "cli",
@@ -30,7 +30,8 @@ const START_PROGRAMS: &[&str] = &[
     "small_loss",
 ];
 const SKIPPED: &str = "simd::tests::vectors_are_at_most_as_wide_as_the_environment_says";
-/// Tests of kernels that multiply pairs of bf16, for which NEON has no instruction: its twin in software takes qemu minutes.
+/// Tests of kernels that multiply pairs of bf16, for which NEON has no instruction: its software twin takes qemu
+/// minutes.
 const ONLY_IN_ALL: [&str; 2] =
     ["pairs_have_the_bits_of_single_terms", "products_of_pairs_have_the_bits_of_the_other_kernels"];
 
@@ -55,7 +56,7 @@ pub fn run(words: &[String]) -> Result {
         ("PROPTEST_CASES", "16"),
         ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
         ("CARGO_PROFILE_RELEASE_LTO", "off"),
-        // Their overflow is checked by the same tests on other machines.
+        // Overflow is checked by the same tests on other machines.
         ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "false"),
         ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "false"),
     ];
@@ -78,7 +79,7 @@ pub fn run(words: &[String]) -> Result {
     }
 }
 
-/// The targets in tests/ that start no program.
+/// Returns the targets in tests/ that start no program.
 fn targets() -> Result<Vec<String>> {
     let folder = shell::root().join("tests");
     let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -90,7 +91,7 @@ fn targets() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// What this machine lacks, and how it is installed.
+/// Returns a missing prerequisite of this machine, with instructions to install it.
 fn missing() -> Option<String> {
     let runs = |name, arguments: &[&str]| {
         let status = program(name, arguments, &[]).stdout(Stdio::null()).stderr(Stdio::null()).status();

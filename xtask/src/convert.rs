@@ -1,4 +1,4 @@
-//! `cargo xtask convert`: the time and the memory that a conversion takes, beside a copy of the same file.
+//! `cargo xtask convert`: time and memory of a conversion, compared with a copy of the same file.
 
 use std::{
     fs::{self, File},
@@ -11,10 +11,10 @@ use std::{
 
 use crate::shell::{self, Result};
 
-/// What it does, in a line.
+/// One-line description.
 pub const ABOUT: &str = "[--gib N]: time and memory of `precast convert` beside `cp`, on a file of 2 GiB";
 
-/// How often each is run, in turn.
+/// Number of runs of each, alternating.
 const ROUNDS: usize = 3;
 
 pub fn run(words: &[String]) -> Result {
@@ -56,7 +56,7 @@ fn measure(folder: &Path, gib: usize) -> Result {
     Ok(())
 }
 
-/// A file with matrices of 64 MiB, of which one in 16 belongs to a norm and stays.
+/// Writes a file with matrices of 64 MiB, one in 16 belonging to a norm and left unconverted.
 fn make(path: &Path, gib: usize) -> io::Result<()> {
     const ELEMENTS: usize = 16 << 20;
     let count = gib * 16;
@@ -70,7 +70,7 @@ fn make(path: &Path, gib: usize) -> io::Result<()> {
     let mut file = File::create(path)?;
     file.write_all(&(header.len() as u64).to_le_bytes())?;
     file.write_all(header.as_bytes())?;
-    // Numbers as weights are: of both signs, and of sizes between 2^-20 and 1.
+    // Numbers like those of weights: of both signs, with magnitudes between 2^-20 and 1.
     let mut state = 1u64;
     let numbers = (0..ELEMENTS).map(|_| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -84,7 +84,7 @@ fn make(path: &Path, gib: usize) -> io::Result<()> {
     file.sync_all()
 }
 
-/// The seconds that a command takes, and the most MiB that it has in memory, as Linux tells it.
+/// Returns the seconds and the peak MiB of a command, as reported by Linux.
 fn timed(command: &mut Command) -> Result<(f64, f64)> {
     let shown = format!("{command:?}");
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! A copy of the repository, so that mistakes are never made in the repository itself.
+//! Copies of the repository, so that mutations never touch the repository itself.
 
 use std::{
     collections::HashSet,
@@ -9,16 +9,16 @@ use std::{
 
 use crate::shell::{Result, program, root};
 
-/// A copy of the repository in which mistakes are made.
+/// A copy of the repository for mutations.
 pub struct Tree {
-    /// The copy.
+    /// Folder of the copy.
     pub path: PathBuf,
-    /// What is built from it.
+    /// Build output of the copy.
     pub build: PathBuf,
 }
 
 impl Tree {
-    /// The files as they lie here, or those of another revision, under a folder of `target`.
+    /// Copies the working files, or those of another revision, to a folder under `target`.
     pub fn copied(folder: &str, revision: Option<&str>) -> Result<Tree> {
         if let Some(revision) = revision {
             let commit = format!("{revision}^{{commit}}");
@@ -43,7 +43,7 @@ impl Tree {
                     let blob = program("git", &["show", &format!("{revision}:{file}")], &[]).output();
                     blob.map_err(|e| format!("git: {e}"))?.stdout
                 }
-                // A file that was deleted and not committed is still listed.
+                // A file that was deleted but not committed is still listed.
                 None => match fs::read(root().join(file)) {
                     Ok(content) => content,
                     Err(_) => continue,
@@ -81,7 +81,7 @@ fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Leaves an unchanged file alone, so that its modification time causes no rebuild.
+/// Writes a file unless unchanged, so that its modification time causes no rebuild.
 fn write_if_changed(path: &Path, content: &[u8]) -> Result {
     let failed = |e: std::io::Error| format!("{}: {e}", path.display());
     if fs::read(path).is_ok_and(|there| there == content) {

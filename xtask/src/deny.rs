@@ -28,7 +28,7 @@ pub fn run(words: &[String]) -> Result {
         );
     }
     shell::run("cargo", &["deny", "--locked", "check", "licenses", "bans", "sources"], &[])?;
-    // The advisories lie in a repository, which a machine without a network cannot fetch.
+    // The advisories are in a repository, which a machine without a network cannot fetch.
     if !works(&["deny", "fetch", "db"]) {
         return missing("advisories were not checked: the advisory database cannot be fetched here");
     }

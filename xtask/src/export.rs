@@ -1,8 +1,8 @@
-//! `cargo xtask export`: what `precast export` writes, run by the libraries for which it is written.
+//! `cargo xtask export`: the output of `precast export`, run by the libraries it is written for.
 
 use crate::shell::{self, Result};
 
-/// What it does, in a line.
+/// One-line description.
 pub const ABOUT: &str = "--python PATH: what `precast export` writes, run by torch, Keras, torchao and DeepSpeed";
 
 pub fn run(words: &[String]) -> Result {
@@ -12,6 +12,6 @@ pub fn run(words: &[String]) -> Result {
         _ => return Err(format!("met `{}`; allowed: --python PATH", words.join(" "))),
     };
     shell::check_python(python, "torch")?;
-    // The command that the script runs.
+    // The command run by the script.
     shell::run(python, &["peers/exported.py", "cargo", "run", "--quiet", "--release", "--"], &[])
 }

@@ -1,10 +1,10 @@
-//! `cargo xtask fuzz [TARGET] [--seconds N]`: hands mutated files to the readers of files, target by target.
+//! `cargo xtask fuzz [TARGET] [--seconds N]`: feeds mutated files to the file readers, target by target.
 
 use std::{fs, process::Stdio};
 
 use crate::shell::{self, Result};
 
-/// The kinds of files: a target in `fuzz/targets`, seeds of its own in `fuzz/seeds`, and the shipped files of its kind.
+/// Kinds of files: a target in `fuzz/targets`, its own seeds in `fuzz/seeds`, and the shipped files of its kind.
 const TARGETS: &[(&str, &[&str])] = &[
     ("policy", &["policies", "tests/policies"]),
     ("model", &["models"]),
@@ -19,7 +19,7 @@ const TARGETS: &[(&str, &[&str])] = &[
 
 const SECONDS: u32 = 60;
 
-/// What it does, in a line.
+/// One-line description.
 pub const ABOUT: &str = "[TARGET] [--seconds N]: mutated files for every reader of files";
 
 pub fn run(words: &[String]) -> Result {
@@ -37,14 +37,14 @@ pub fn run(words: &[String]) -> Result {
     Ok(())
 }
 
-/// The target, if one is named, and the seconds for each.
+/// Parses the target, if one is named, and the seconds for each.
 fn read(words: &[String]) -> Result<(Option<&str>, u32)> {
     let (mut target, mut seconds) = (None, SECONDS);
     let mut words = words.iter().map(String::as_str);
     while let Some(word) = words.next() {
         if word == "--seconds" {
             let number = words.next().unwrap_or("nothing");
-            // By 0 libFuzzer means for ever.
+            // libFuzzer takes 0 to mean forever.
             seconds = match number.parse() {
                 Ok(seconds @ 1..) => seconds,
                 _ => return Err(format!("--seconds takes a whole number from 1, met `{number}`")),
@@ -59,7 +59,7 @@ fn read(words: &[String]) -> Result<(Option<&str>, u32)> {
     Ok((target, seconds))
 }
 
-/// Says what is missing, and how to get it.
+/// Reports a missing tool, with instructions to install it.
 fn check_tools() -> Result {
     let tools: [(&[&str], &str); 2] = [
         (&["+nightly", "--version"], "there is no nightly toolchain: `rustup toolchain install nightly`"),

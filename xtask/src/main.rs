@@ -24,7 +24,7 @@ use std::{
 
 use shell::Result;
 
-/// A named command: what it is called, what it does in a line, and how it is run with the words behind its name.
+/// A named command: its name, a one-line description, and its function, called with the arguments after the name.
 struct Command {
     name: &'static str,
     about: &'static str,
@@ -47,7 +47,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "tsan", about: sanitizers::TSAN, run: sanitizers::tsan },
 ];
 
-/// Prints, whether or not somebody reads.
+/// Prints text, ignoring a closed pipe.
 fn say(text: &str) {
     let _ = writeln!(io::stdout(), "{text}");
 }

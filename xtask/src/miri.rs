@@ -55,7 +55,7 @@ mod tests {
 
     use super::*;
 
-    /// A filter that chooses no test would check nothing, and succeed.
+    /// A filter that matches no test would check nothing, and succeed.
     #[test]
     fn every_filter_chooses_tests() {
         for (folder, filters) in [("src", [UNITS, ALL_UNITS].concat()), ("tests/ops", [OPS, ALL_OPS].concat())] {
@@ -66,7 +66,7 @@ mod tests {
         }
     }
 
-    /// The tests of a module and of those below it, as `module::name`.
+    /// Returns the tests of a module and of its submodules, as `module::name`.
     fn tests_in(folder: &Path, module: &str) -> Vec<String> {
         let mut found = vec![];
         for path in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {

@@ -1,7 +1,8 @@
-//! `cargo xtask mutants [FOLDER ...]`: cargo-mutants on the code that decides precision. It replaces bodies of functions,
-//! operators and match arms, one at a time; the tests have to notice. What survives is listed in `target/mutants/FOLDER`.
-//! The tests next to a folder come first, for they catch most; what they miss is then tried by all that decide precision.
-//! Those that no test can notice stand in `survivors.txt` with their reasons.
+//! `cargo xtask mutants [FOLDER ...]`: cargo-mutants on the code that decides precision. It replaces bodies of
+//! functions, operators and match arms, one at a time; the tests must notice. Survivors are listed in
+//! `target/mutants/FOLDER`. The tests next to a folder come first, since they catch most; all tests that decide
+//! precision then run on the mutants they miss. Those that no test can notice are listed in `survivors.txt` with their
+//! reasons.
 
 use std::{fs, path::Path};
 
@@ -10,10 +11,10 @@ use crate::{
     shell::{Result, program},
 };
 
-/// What it does, in a line.
+/// One-line description.
 pub const ABOUT: &str = "[FOLDER ...] [--shard K/N]: cargo-mutants on precision, rewrite, policy and scale";
 
-/// The folders of `src` that decide precision, without the numerics, and the targets next to them.
+/// Folders of `src` that decide precision, without the numerics, and the test targets next to them.
 const FOLDERS: &[(&str, &[&str])] = &[
     ("precision", &["autocast", "custom_ops", "features", "levels", "torch", "paddle", "weight_grads"]),
     ("rewrite", &["levels", "decorate", "features", "mindspore", "packs"]),
@@ -21,7 +22,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("scale", &["scale", "scalers", "training", "optim"]),
 ];
 
-/// All tests of that code: recordings of other systems among them, but none of the kernels.
+/// All tests of that code, including recordings of other systems but not the kernels.
 const TESTS: &[&str] = &[
     "autocast",
     "checkpoint",
@@ -57,7 +58,8 @@ const TESTS: &[&str] = &[
     "weights",
 ];
 
-/// Mutants that no test can notice: a reason, and under it the mutants, as cargo-mutants names them but for line and column.
+/// Mutants that no test can notice: a reason, followed by the mutants as cargo-mutants names them, without line and
+/// column.
 const SURVIVORS: &str = include_str!("survivors.txt");
 
 pub fn run(words: &[String]) -> Result {
@@ -98,7 +100,8 @@ pub fn run(words: &[String]) -> Result {
     if new.is_empty() { Ok(()) } else { Err(format!("not noticed:\n{}", new.join("\n"))) }
 }
 
-/// Those of the missed mutants that `survivors.txt` does not explain. Names say no line, so a name counts as often as it is listed.
+/// Returns the missed mutants that `survivors.txt` does not explain. Names have no line, so a name counts as often as
+/// it is listed.
 fn unexplained(missed: &str) -> Vec<&str> {
     let mut known: Vec<&str> = survivors().map(|(_, name)| name).collect();
     let mut explained = |name: &str| {
@@ -108,24 +111,24 @@ fn unexplained(missed: &str) -> Vec<&str> {
     missed.lines().filter(|name| !explained(name)).collect()
 }
 
-/// The reason and the name of each mutant that no test can notice.
+/// Iterates over the reason and the name of each mutant that no test can notice.
 fn survivors() -> impl Iterator<Item = (&'static str, &'static str)> {
     let mut reason = "";
     SURVIVORS.lines().filter(|line| !line.starts_with('#')).filter_map(move |line| {
         let name = line.strip_prefix("  ");
-        // An empty line ends what a reason is for.
+        // An empty line ends the mutants of a reason.
         reason = if name.is_none() { line } else { reason };
         Some((reason, name?))
     })
 }
 
-/// `src/a.rs:12:9: replace ...` as `src/a.rs: replace ...`.
+/// Strips the place: `src/a.rs:12:9: replace ...` becomes `src/a.rs: replace ...`.
 fn placeless(name: &str) -> String {
     let (place, what) = name.split_once(": ").unwrap_or((name, ""));
     format!("{}: {what}", place.split(':').next().unwrap_or(place))
 }
 
-/// Runs those mutants of a folder that are `chosen`, and returns the names of those that no test noticed.
+/// Runs the `chosen` mutants of a folder, and returns the names of those that no test noticed.
 fn mutants(tree: &Tree, folder: &str, found: &Path, targets: &[&str], chosen: &[String]) -> Result<String> {
     let [copy, build, output] = [&tree.path, &tree.build, found].map(|path| path.display().to_string());
     let files = format!("src/{folder}/**");
@@ -134,7 +137,7 @@ fn mutants(tree: &Tree, folder: &str, found: &Path, targets: &[&str], chosen: &[
     arguments.extend(chosen.iter().map(String::as_str));
     arguments.extend(["--", "--lib"]);
     targets.iter().for_each(|target| arguments.extend(["--test", target]));
-    // What is slow without optimisation, and decides nothing.
+    // Skips tests that are slow without optimization and decide nothing.
     arguments.extend(["--", "--skip", "kernels::", "--skip", "bytes_kept_beside_o0"]);
     // Without optimisation, since building takes most of the time.
     let variables = [
@@ -147,7 +150,7 @@ fn mutants(tree: &Tree, folder: &str, found: &Path, targets: &[&str], chosen: &[
     let mut command = program("cargo", &arguments, &variables);
     ["PRECAST_GOLDENS", "PRECAST_VERDICTS"].iter().for_each(|name| _ = command.env_remove(name));
     let status = command.status().map_err(|error| format!("cargo: {error}"))?;
-    // Some were not noticed, or took too long: that is a result, too.
+    // Some were not noticed or timed out, which is a result, too.
     if !matches!(status.code(), Some(0 | 2 | 3)) {
         return Err(format!("cargo mutants ended with {status}"));
     }
@@ -155,7 +158,7 @@ fn mutants(tree: &Tree, folder: &str, found: &Path, targets: &[&str], chosen: &[
     fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))
 }
 
-/// A regular expression for this text and no other.
+/// Returns a regular expression that matches exactly this text.
 fn exactly(text: &str) -> String {
     let escape = |c: char| r"\.+*?()|[]{}^$#&-~".contains(c).then_some('\\');
     format!("^{}$", text.chars().flat_map(|c| escape(c).into_iter().chain([c])).collect::<String>())

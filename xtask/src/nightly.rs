@@ -4,13 +4,13 @@ use std::process::Stdio;
 
 use crate::shell::{Result, program};
 
-/// The option that allows a tool to be missing: the command then prints that nothing was checked, and succeeds.
+/// Option that allows a tool to be missing: the command then prints that nothing was checked, and succeeds.
 pub const IF_PRESENT: &str = "--if-present";
 
-/// Whether a component of the nightly toolchain is installed. `probe` is a program that succeeds only with it.
+/// Returns whether a component of the nightly toolchain is installed. `probe` is a program that succeeds only with it.
 ///
 /// # Errors
-/// If it is not installed and the words of the command lack `--if-present`, or if a word is not among the `allowed`.
+/// If it is not installed and the arguments lack `--if-present`, or if an argument is not among the `allowed`.
 pub fn has(component: &str, probe: (&str, &[&str]), words: &[String], allowed: &[&str]) -> Result<bool> {
     if let Some(unknown) = words.iter().find(|word| !allowed.contains(&word.as_str())) {
         return Err(format!("`{unknown}` is not understood; allowed: {}", allowed.join(", ")));

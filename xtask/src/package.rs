@@ -8,7 +8,7 @@ use std::{
 
 use crate::shell::{self, Result, program};
 
-/// What it does, in a line.
+/// One-line description.
 pub const ABOUT: &str = "[--check]: the crate as it would be published, unpacked and tested";
 
 pub fn run(words: &[String]) -> Result {
@@ -17,7 +17,7 @@ pub fn run(words: &[String]) -> Result {
         [word] if word == "--check" => true,
         _ => return Err(format!("met `{}`; allowed: --check, or nothing", words.join(" "))),
     };
-    // What is not committed is packaged as well: CI checks a change before it lands.
+    // Uncommitted files are packaged as well: CI checks a change before it lands.
     let both = ["--package", "precast", "--package", "precast-derive"];
     let package = ["package", "--quiet", "--locked", "--allow-dirty", "--no-verify"];
     shell::run("cargo", &[&package[..], &both].concat(), &[])?;
@@ -30,8 +30,8 @@ pub fn run(words: &[String]) -> Result {
     }
     fs::create_dir_all(&folder).map_err(failed)?;
     let (precast, derive) = (unpacked(&made, "precast", &folder)?, unpacked(&made, "precast-derive", &folder)?);
-    // The derive is that of this package, wherever the registry stands. So the lock file cannot be the packaged one; offline,
-    // all other versions stay.
+    // The derive is that of this package, wherever the registry is. The lock file therefore cannot be the packaged one;
+    // offline, all other versions are kept.
     let patch = format!("patch.crates-io.precast-derive.path={:?}", derive.display().to_string());
     let arguments: &[&str] = match only_check {
         true => &["check", "--quiet", "--release", "--offline", "--all-features", "--all-targets", "--config", &patch],
@@ -48,7 +48,7 @@ fn unpacked(made: &Path, package: &str, folder: &Path) -> Result<PathBuf> {
     Ok(folder.join(name))
 }
 
-/// `precast-0.1.0`, of the file that was written last.
+/// Returns the name of the newest crate file, such as `precast-0.1.0`.
 fn newest(folder: &Path, package: &str) -> Result<String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let crates = entries.flatten().filter_map(|entry| {
@@ -61,7 +61,7 @@ fn newest(folder: &Path, package: &str) -> Result<String> {
     Ok(newest.1)
 }
 
-/// Runs cargo in the unpacked package, which shares the dependencies that were built here.
+/// Runs cargo in the unpacked package, sharing the dependencies built here.
 fn cargo(folder: &Path, target: &Path, arguments: &[&str]) -> Result {
     eprintln!("$ cargo {} (in {})", arguments.join(" "), folder.display());
     let mut command = program("cargo", arguments, &[]);

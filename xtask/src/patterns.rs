@@ -1,11 +1,11 @@
-//! `cargo xtask patterns`: the tests that walk through all 2^32 numbers of f32.
+//! `cargo xtask patterns`: the tests that cover all 2^32 numbers of f32.
 
 use crate::shell::{self, Result};
 
-/// What it does, in a line.
+/// One-line description.
 pub const ABOUT: &str = "tests that walk through all 2^32 numbers of f32: casts to 16 bit, functions";
 
-/// Those that are ignored in an ordinary run.
+/// Tests that are ignored in an ordinary run.
 const TESTS: [&str; 2] = ["every_f32_number_rounds_once", "errors_are_small_over_all_f32"];
 
 pub fn run(words: &[String]) -> Result {
@@ -22,7 +22,7 @@ mod tests {
 
     use super::*;
 
-    /// Cargo runs no test for a name that is none, and succeeds.
+    /// Cargo runs no test for an unknown name, and succeeds.
     #[test]
     fn the_tests_are_there() {
         let files = ["src/kernels/elementwise/math.rs", "tests/torch/rounding.rs"];

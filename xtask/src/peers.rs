@@ -1,14 +1,14 @@
-//! `cargo xtask peers`: every op, layer and training step beside torch. The program is the package `peers`.
+//! `cargo xtask peers`: every op, layer and training step compared with torch. The program is the package `peers`.
 
 use crate::shell::{self, Result};
 
-/// What it does, in a line.
+/// One-line description.
 pub const ABOUT: &str = "--python PATH: every op, layer and training step beside torch";
 
 const USAGE: &str = "allowed: --python PATH, --seed N, --cases N, --ops NAME,... and --write";
 
 pub fn run(words: &[String]) -> Result {
-    // The program is built for minutes, so what can be wrong is told before.
+    // The build takes minutes, so errors in the arguments are reported first.
     let mut python = None;
     let mut left = words.iter().map(String::as_str);
     while let Some(word) = left.next() {

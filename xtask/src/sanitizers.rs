@@ -1,4 +1,4 @@
-//! The library's tests under the compiler's sanitizers: of addresses, and of threads.
+//! The library's tests under the address and thread sanitizers.
 
 use std::{env, path::PathBuf};
 
@@ -27,7 +27,7 @@ fn sanitize(sanitizer: &str, words: &[String]) -> Result {
     if !nightly::has("rust-src", probe, words, &[IF_PRESENT])? {
         return Ok(());
     }
-    // A target folder of its own, so that other builds are kept.
+    // A separate target folder preserves other builds.
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| shell::root().join("target"), PathBuf::from);
     let target = target.join(sanitizer).display().to_string();
     let variables = [

@@ -1,4 +1,4 @@
-//! Running other programs from the root of the repository.
+//! Running of other programs from the root of the repository.
 
 use std::{
     path::{Path, PathBuf},
@@ -8,12 +8,13 @@ use std::{
 /// The result of a named command; the error says why it failed.
 pub type Result<T = ()> = std::result::Result<T, String>;
 
-/// The root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
 }
 
-/// A program that runs in the root, with variables of the environment: `program("cargo", &["test"], &[("RUSTFLAGS", "...")])`.
+/// Creates a command that runs in the root, with environment variables:
+/// `program("cargo", &["test"], &[("RUSTFLAGS", "...")])`.
 pub fn program(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(name);
     command.current_dir(root()).args(arguments).envs(variables.iter().copied());
@@ -24,7 +25,7 @@ pub fn program(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Co
     command
 }
 
-/// Checks that a program is a Python that has some modules.
+/// Checks that a program is a Python with the given modules.
 pub fn check_python(python: &str, modules: &str) -> Result {
     let asked = program(python, &["-c", &format!("import {modules}")], &[]).output();
     match asked.map_err(|error| format!("--python {python}: {error}"))? {
@@ -37,7 +38,7 @@ pub fn check_python(python: &str, modules: &str) -> Result {
     }
 }
 
-/// Runs a program, shows its output, and fails where it fails.
+/// Runs a program with its output shown, and fails if it fails.
 pub fn run(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result {
     let variables_shown = variables.iter().map(|(name, value)| format!("{name}={value}"));
     let shown: Vec<String> =

@@ -1,4 +1,4 @@
-//! Casts beside half's of slices, ndarray's `mapv` and candle.
+//! Casts compared with half's slice casts, ndarray's `mapv` and candle.
 
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use ndarray::Array1;
@@ -10,7 +10,7 @@ use crate::{
     run, try_run,
 };
 
-/// In the caches, and beyond them.
+/// Lengths within the caches, and beyond them.
 const LENGTHS: [usize; 2] = [64 << 10, 32 << 20];
 
 pub fn rows(options: &Options) {
@@ -41,7 +41,7 @@ pub fn rows(options: &Options) {
     }
 }
 
-/// A cast of a slice to memory that is there.
+/// Makes a `Run` of a cast from a slice into existing memory.
 fn into<A: 'static, B: Copy + 'static>(x: Vec<A>, mut y: Vec<B>, cast: fn(&[A], &mut [B]), wide: fn(B) -> f32) -> Run {
     Box::new(move |tell| {
         cast(&x, &mut y);
@@ -49,7 +49,7 @@ fn into<A: 'static, B: Copy + 'static>(x: Vec<A>, mut y: Vec<B>, cast: fn(&[A], 
     })
 }
 
-/// `sides` are precast, half and ndarray.
+/// Prints one row; `sides` returns precast, half and ndarray.
 fn row(options: &Options, from: DType, to: DType, len: usize, sides: impl FnOnce() -> [Run; 3]) {
     let name = format!("cast {from} to {to} {len}");
     if !options.wants(&name) {
@@ -58,6 +58,6 @@ fn row(options: &Options, from: DType, to: DType, len: usize, sides: impl FnOnce
     let x = candle(&[len], from);
     let candle = try_run(move || x.to_dtype(candle_dtype(to)), read_candle);
     let [precast, half, ndarray] = sides();
-    // Each is rounded once, so nothing may differ.
+    // Each is rounded once, so the results must be identical.
     options.row(&name, 0.0, precast, vec![Some(half), Some(ndarray), Some(candle)]);
 }

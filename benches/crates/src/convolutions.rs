@@ -1,4 +1,4 @@
-//! Convolutions beside candle.
+//! Convolutions compared with candle.
 
 use precast::{ConvOptions, Padding};
 
@@ -8,7 +8,7 @@ use crate::{
     try_run,
 };
 
-/// Batch, channels, side, channels of the result, kernel, stride, padding: ResNet-18's, LeNet5's, an odd one.
+/// Batch, channels, side, output channels, kernel, stride, padding: ResNet-18's, LeNet5's, an odd one.
 const SIZES: [[usize; 7]; 7] = [
     [8, 32, 32, 32, 3, 1, 1],
     [8, 64, 16, 64, 3, 1, 1],

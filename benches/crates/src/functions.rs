@@ -1,4 +1,4 @@
-//! Functions of whole tensors beside ndarray and candle.
+//! Functions of whole tensors compared with ndarray and candle.
 
 use half::{bf16, f16};
 use ndarray::{Array2, Axis};
@@ -15,7 +15,7 @@ type Ours = fn(&[Tensor; 3]) -> precast::Result<Tensor>;
 type Candle = fn(&[candle_core::Tensor; 3]) -> candle_core::Result<candle_core::Tensor>;
 
 const SIDE: usize = 512;
-/// Of a matrix, and of a weight and a bias for each of its columns.
+/// Shapes of a matrix, and of a weight and a bias for each of its columns.
 const SHAPES: [&[usize]; 3] = [&[SIDE, SIDE], &[SIDE], &[SIDE]];
 
 const FUNCTIONS: [(&str, Ours, Candle); 7] = [
@@ -55,7 +55,7 @@ pub fn rows(options: &Options) {
     }
 }
 
-/// ndarray has no error function, and no rows of softmax or norms.
+/// Runs the function in ndarray, which has no error function, and no softmax or norms over rows.
 fn by_ndarray<T: Float + 'static>(function: &str, x: Vec<T>) -> Option<Run> {
     let x = Array2::from_shape_vec((SIDE, SIDE), x).expect("as many as the shape has");
     let read = |x: &T| x.to_f32().expect("it is a float");

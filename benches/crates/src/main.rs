@@ -1,11 +1,12 @@
-//! precast beside other crates that do the same work, in turns on one thread:
-//! `cargo run --release --manifest-path benches/crates/Cargo.toml [--rounds N] [NAMES]`, NAMES being the beginnings of rows.
+//! precast compared with other crates on the same work, alternating on one thread:
+//! `cargo run --release --manifest-path benches/crates/Cargo.toml [--rounds N] [NAMES]`, with NAMES the prefixes of
+//! rows.
 //!
-//! A ratio is the median over the rounds of precast's time by the time that the peer took in the same round, and behind it
-//! the ratio of the fastest of each: below 1.00, precast is faster. What each peer computes is held against what precast does;
-//! `off` by more than the dtype explains is told in place of a time, and so is why a peer does not do the work. precast and
-//! candle make a new tensor for each result, ndarray a new array; matrixmultiply, gemm and half write to memory that is there,
-//! and so does precast for casts, since a tensor is not widened before somebody reads it.
+//! A ratio is the median over the rounds of precast's time by the peer's time in the same round, followed by the ratio
+//! of the fastest of each: below 1.00, precast is faster. The results of each peer are compared with precast's; a
+//! difference larger than the dtype explains is reported as `off` in place of a time, and so is the reason why a peer
+//! cannot do the work. precast and candle make a new tensor for each result, ndarray a new array; matrixmultiply, gemm
+//! and half write to existing memory, and so does precast for casts, since a tensor is not widened before it is read.
 //!
 //! `PRECAST_VECTORS=8` keeps precast to AVX2, but no peer.
 
@@ -23,10 +24,10 @@ use std::{env, process, time::Instant};
 
 use times::{fastest, median};
 
-/// Does the work once; with its numbers if asked for them.
+/// Does the work once, and returns its numbers if requested.
 type Run = Box<dyn FnMut(bool) -> Result<Option<Vec<f32>>, String>>;
 
-/// A `Run` of a function that makes something, and one that reads it.
+/// Makes a `Run` of a function that produces a result, and one that reads it.
 fn run<T>(call: impl Fn() -> T + 'static, numbers: impl Fn(T) -> Vec<f32> + 'static) -> Run {
     Box::new(move |tell| {
         let made = std::hint::black_box(call());
@@ -34,7 +35,7 @@ fn run<T>(call: impl Fn() -> T + 'static, numbers: impl Fn(T) -> Vec<f32> + 'sta
     })
 }
 
-/// As [`run`], where calls may fail.
+/// Makes a `Run` as [`run`] does, of calls that may fail.
 fn try_run<T, E: ToString>(
     call: impl Fn() -> Result<T, E> + 'static,
     numbers: impl Fn(T) -> Result<Vec<f32>, E> + 'static,
@@ -45,7 +46,7 @@ fn try_run<T, E: ToString>(
     })
 }
 
-/// What the command line says.
+/// Command-line options.
 struct Options {
     rounds: usize,
     names: Vec<String>,
@@ -56,15 +57,15 @@ impl Options {
         self.names.is_empty() || self.names.iter().any(|wanted| name.starts_with(wanted.as_str()))
     }
 
-    /// Prints the heads of the columns.
+    /// Prints the column headers.
     fn head(&self, family: &str, peers: &[&str]) {
         print!("\n{family:<40} {:>10}", "precast");
         peers.iter().for_each(|peer| print!("  {peer:>14}"));
         println!();
     }
 
-    /// One row: precast's time, and its ratio to that of each peer that does the work. `tolerance` is relative to the largest
-    /// number of the result.
+    /// Prints one row: precast's time, and its ratio to that of each peer that does the work. `tolerance` is relative
+    /// to the largest number of the result.
     fn row(&self, name: &str, tolerance: f32, mut ours: Run, peers: Vec<Option<Run>>) {
         let expected = ours(true).expect("precast does the work").expect("it was asked for");
         let repeats = repeats(&mut ours);
@@ -110,12 +111,12 @@ struct Peer {
     times: Vec<f64>,
 }
 
-/// How many calls take some five milliseconds.
+/// Returns the number of calls that take some five milliseconds.
 fn repeats(run: &mut Run) -> usize {
     (5e-3 / time(run, 1)).clamp(1.0, 2000.0) as usize
 }
 
-/// Seconds a call, after one that nobody times.
+/// Returns the seconds per call, after an untimed one.
 fn time(run: &mut Run, repeats: usize) -> f64 {
     let mut go = || run(false).expect("it was done before");
     go();
@@ -126,7 +127,7 @@ fn time(run: &mut Run, repeats: usize) -> f64 {
     start.elapsed().as_secs_f64() / repeats as f64
 }
 
-/// The largest difference relative to the largest number; infinite for other lengths and NaN.
+/// Returns the largest difference relative to the largest number; infinite for different lengths and NaN.
 fn difference(expected: &[f32], numbers: &[f32]) -> f32 {
     if expected.len() != numbers.len() {
         return f32::INFINITY;
@@ -137,7 +138,7 @@ fn difference(expected: &[f32], numbers: &[f32]) -> f32 {
 }
 
 fn main() {
-    // candle and its crates ask the environment, which must not be changed in a process that may have threads.
+    // candle and its crates read the environment, which must not be changed in a process that may have threads.
     let alone = ["RAYON_NUM_THREADS", "CANDLE_NUM_THREADS"];
     if alone.iter().any(|name| env::var(name).as_deref() != Ok("1")) {
         let this = env::current_exe().expect("this program has a path");

@@ -1,4 +1,4 @@
-//! The same numbers as every crate's tensors.
+//! The same numbers as tensors of every crate.
 
 use candle_core::Device;
 use half::{bf16, f16};
@@ -7,7 +7,7 @@ use precast::{DType, Tensor};
 /// Tolerances relative to the largest number: some roundings of each.
 pub const DTYPES: [(DType, f32); 3] = [(DType::F32, 1e-4), (DType::F16, 5e-3), (DType::Bf16, 3e-2)];
 
-/// Numbers of which no two rows of a matrix are alike.
+/// Returns numbers that differ between any two rows of a matrix.
 pub fn numbers(len: usize) -> Vec<f32> {
     (0..len).map(|i| ((i * 7919 % 10_007) as f32 - 5003.0) / 3000.0).collect()
 }

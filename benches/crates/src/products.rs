@@ -1,4 +1,4 @@
-//! Matrix products beside matrixmultiply, gemm and candle.
+//! Matrix products compared with matrixmultiply, gemm and candle.
 
 use gemm::Parallelism;
 use half::f16;
@@ -11,7 +11,7 @@ use crate::{
     try_run,
 };
 
-/// Rows of the left, terms of a sum, columns of the right operand.
+/// Sizes m, k and n: rows of the left operand, terms of a sum, columns of the right operand.
 type Sizes = (usize, usize, usize);
 
 pub fn rows(options: &Options) {
@@ -35,7 +35,7 @@ pub fn rows(options: &Options) {
     }
 }
 
-/// The steps between rows and between columns of the right operand.
+/// Returns the row and column strides of the right operand.
 fn steps((_, k, n): Sizes, transposed: bool) -> (isize, isize) {
     if transposed { (1, k as isize) } else { (n as isize, 1) }
 }

@@ -1,11 +1,11 @@
-//! Functions of one number, of two, and of three.
+//! Functions of one, two and three numbers.
 
 use precast::{DType, Op, Result, Tensor};
 
 use super::{plain, stretching};
 use crate::draw::{Case, Draw};
 
-/// Functions that are measured by their results.
+/// Draws functions measured by their results.
 pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let shape = d.shape(0..=3);
     let case = match op {
@@ -102,7 +102,7 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             Case::new(inputs, move |x| x[0].masked_fill(&x[1], value)).option("value", value)
         }
         Op::Dropout => {
-            // The mask is what the same seed makes of ones: torch has its own random numbers.
+            // The mask is that of ones with the same seed: torch has its own random numbers.
             let (p, seed) = (d.number(0.0..0.9), d.size(0..=1000) as u64);
             let ones = Tensor::ones(&shape, DType::F32);
             let kept = ones.dropout(p, seed)?.gt(&Tensor::scalar(0.0, DType::F32))?;
@@ -117,7 +117,7 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     Ok(Some(case))
 }
 
-/// Activations, and other functions whose slopes are differences.
+/// Draws activations, and other functions whose slopes are differences.
 pub fn activations(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let shape = d.shape(0..=3);
     let case = match op {
@@ -146,7 +146,7 @@ pub fn activations(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     Ok(Some(case))
 }
 
-/// Sums of two terms that may cancel.
+/// Draws sums of two terms that may cancel.
 pub fn sums(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let shape = d.shape(0..=3);
     let case = match op {

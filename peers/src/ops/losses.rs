@@ -5,7 +5,7 @@ use precast::{CrossEntropy, Op, Reduction, Result, Tensor};
 use super::reduction;
 use crate::draw::{Case, Draw};
 
-/// A loss of two tensors of one shape.
+/// Computes a loss of two tensors of the same shape.
 fn pair(op: Op, x: &[Tensor], reduction: Reduction, number: f64) -> Result<Tensor> {
     let (a, b) = (&x[0], &x[1]);
     match op {

@@ -1,4 +1,4 @@
-//! One random call of each op that has a kernel, by family. An op that no family knows is an error.
+//! One random call of each op that has a kernel, by family. An op without a family is an error.
 
 mod elementwise;
 mod losses;
@@ -13,33 +13,32 @@ use precast::{Op, Reduction, Result, Tensor};
 
 use crate::draw::{Case, Draw};
 
-/// Ops that are drawn alike, measured alike and held to the same bounds.
+/// Ops that are drawn and measured alike, with the same bounds.
 #[derive(Debug)]
 pub struct Family {
     pub name: &'static str,
     pub terms: Terms,
     pub special: Specials,
-    /// A random call, `None` where the op is of another family.
+    /// Draws a random call; `None` for an op of another family.
     draw: fn(Op, &mut Draw) -> Result<Option<Case>>,
 }
 
-/// What an error is measured against beside the result itself: where terms cancel, the sum of their absolute values.
+/// Reference magnitude of an error other than the result itself: where terms cancel, the sum of their absolute values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Terms {
-    /// The result stands for itself. A gradient that is summed over a stretched axis is measured against the sum of the
-    /// absolute terms.
+    /// The result itself. A gradient summed over a broadcast axis is measured against the sum of the absolute terms.
     Elementwise,
-    /// The op is a sum of products: it is computed again from the absolute values of its inputs.
+    /// The op is a sum of products, recomputed from the absolute values of its inputs.
     Products,
-    /// As elementwise, but a gradient is measured against the one that comes in: slopes that are nearly 0 are differences.
+    /// As elementwise, but a gradient is measured against the incoming one: slopes that are nearly 0 are differences.
     Activation,
-    /// By how much the result moves when each input and each number on the way moves by a relative amount, up or down at
-    /// random: what rounding them would do.
+    /// The change of the result when each input and each intermediate number changes by a relative amount, up or down
+    /// at random, as rounding would do.
     Condition,
 }
 
 impl Terms {
-    /// As torch's side is told.
+    /// Returns the name sent to torch's side.
     pub fn name(self) -> &'static str {
         match self {
             Terms::Elementwise => "elementwise",
@@ -50,12 +49,12 @@ impl Terms {
     }
 }
 
-/// Which numbers may stand among the inputs.
+/// Special numbers allowed among the inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Specials {
     /// Zeros, infinities, NaN, subnormal and the largest numbers.
     All,
-    /// As `All`, but no number so large that a product of three of them overflows in f32.
+    /// As `All`, without numbers so large that a product of three of them overflows in f32.
     Summed,
     /// As `Summed`, but finite.
     Finite,
@@ -69,10 +68,10 @@ const FAMILIES: &[Family] = &[
     Family { name: "sums of two", terms: Terms::Condition, special: Specials::Summed, draw: elementwise::sums },
     Family { name: "products", terms: Terms::Products, special: Specials::Summed, draw: products::draw },
     Family { name: "places", terms: Terms::Products, special: Specials::Summed, draw: places::draw },
-    // What an infinite weight makes of padding depends on whether the padding is multiplied.
+    // The effect of an infinite weight on padding depends on whether the padding is multiplied.
     Family { name: "convolutions", terms: Terms::Products, special: Specials::Finite, draw: windows::convolutions },
     Family { name: "pools", terms: Terms::Products, special: Specials::Summed, draw: windows::pools },
-    // In which order three factors are multiplied decides where one overflows, vanishes, or meets a zero.
+    // The order in which three factors are multiplied decides where one overflows, vanishes, or meets a zero.
     Family { name: "three factors", terms: Terms::Products, special: Specials::None, draw: products::three },
     Family { name: "sampling", terms: Terms::Condition, special: Specials::None, draw: windows::sampled },
     Family { name: "sums", terms: Terms::Products, special: Specials::Summed, draw: reductions::sums },
@@ -82,10 +81,10 @@ const FAMILIES: &[Family] = &[
     Family { name: "recurrent", terms: Terms::Condition, special: Specials::None, draw: recurrent::draw },
 ];
 
-/// A random call of an op, and its family.
+/// Draws a call of an op, and returns it with its family.
 ///
 /// # Errors
-/// That the op is in no family, or what the library says of the call.
+/// When the op is in no family, or the library rejects the call.
 pub fn case(op: Op, draw: &mut Draw) -> std::result::Result<(Case, &'static Family), String> {
     for family in FAMILIES {
         draw.specials = family.special;
@@ -96,17 +95,17 @@ pub fn case(op: Op, draw: &mut Draw) -> std::result::Result<(Case, &'static Fami
     Err(format!("{op} has a kernel and is in no table of peers/src/ops"))
 }
 
-/// An op that takes tensors alone.
+/// Makes a call of an op that takes only tensors.
 fn plain(op: Op, inputs: Vec<Tensor>) -> Result<Option<Case>> {
     Ok(Some(Case::new(inputs, move |x| precast::run(op, &x.iter().collect::<Vec<_>>()))))
 }
 
-/// How losses are reduced, with torch's word for it.
+/// Draws a loss reduction, with torch's name for it.
 fn reduction(draw: &mut Draw) -> (Reduction, &'static str) {
     draw.one_of(&[(Reduction::Mean, "mean"), (Reduction::Sum, "sum"), (Reduction::None, "none")])
 }
 
-/// A shape that stretches to another, and perhaps lacks its first axes.
+/// Draws a shape that broadcasts to another, possibly without its first axes.
 fn stretching(draw: &mut Draw, shape: &[usize]) -> Vec<usize> {
     let from = draw.size(0..=shape.len());
     let from = if draw.flag() { 0 } else { from };

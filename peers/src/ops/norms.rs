@@ -6,13 +6,13 @@ use crate::draw::{Case, Draw};
 
 const EPS: f64 = 1e-5;
 
-/// The weight and the bias behind the first inputs, if they are there.
+/// Returns the optional weight and bias after the first inputs.
 fn affine(x: &[Tensor], first: usize) -> (Option<&Tensor>, Option<&Tensor>) {
     (x.get(first), x.get(first + 1))
 }
 
 pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
-    // Rows enough for several blocks, and features for several vectors, now and then.
+    // Sometimes enough rows for several blocks, and enough features for several vectors.
     let (rows, features) = (d.one_of(&[1, 3, 7, 130]), d.one_of(&[2, 5, 16, 33, 100]));
     let shift = d.one_of(&[0.0, 0.0, 20.0]);
     let range = -3.0 + shift..3.0 + shift;

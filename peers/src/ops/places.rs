@@ -1,4 +1,4 @@
-//! Elements picked, put, moved and put together: what is moved stays exact, what meets is summed.
+//! Gathering, scattering, moving and concatenation of elements: moved elements stay exact, colliding ones are summed.
 
 use precast::{Op, Result, Tensor};
 use serde_json::json;
@@ -87,7 +87,7 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             Case::new(vec![d.indices(&ids, rows)?, d.float(&[rows, len])?], |x| x[0].embedding(&x[1]))
         }
         Op::ScatterAdd | Op::Scatter => {
-            // Places without a repetition: which of several stays is torch's secret.
+            // Without duplicate indices: the one that wins is unspecified in torch.
             let count = if op == Op::Scatter { d.size(1..=len) } else { d.size(1..=6) };
             let index = match op {
                 Op::Scatter => {

@@ -64,7 +64,7 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     Ok(Some(case))
 }
 
-/// Products of three tensors.
+/// Draws products of three tensors.
 pub fn three(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let [m, n, k] = [d.size(1..=9), d.size(1..=20), d.one_of(&[1, 2, 3, 8, 17, 33])];
     match op {

@@ -1,11 +1,11 @@
-//! Sums, and what else becomes of the elements along axes.
+//! Sums and other reductions along axes.
 
 use precast::{Op, Result, Tensor};
 
 use super::plain;
 use crate::draw::{Case, Draw};
 
-/// Plain sums of the elements.
+/// Draws plain sums of the elements.
 pub fn sums(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let shape = d.shape(1..=4);
     let (axes, axis, keep) = (d.axes(shape.len()), d.axis(shape.len()), d.flag());
@@ -42,7 +42,7 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             Case::new(vec![x], move |x| x[0].cumprod(axis)).option("axis", axis)
         }
         Op::Var | Op::Std => {
-            // One element has no variance of a sample.
+            // A single element has no sample variance.
             let correction = d.size(0..=1);
             let mut shape = vec![d.size(1..=5), d.size(2..=80)];
             if d.flag() {

@@ -1,4 +1,4 @@
-//! Convolutions, pools, and pictures read between their elements.
+//! Convolutions, pools, and images sampled between their pixels.
 
 use precast::{
     ConvOptions, ConvTransposeOptions, GridPadding, Interpolation, Op, Padding, PoolOptions, Resize, Result, Tensor,
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::draw::{Case, Draw};
 
-/// How many spatial axes the op has.
+/// Returns the number of spatial axes of the op.
 fn axes(op: Op) -> usize {
     match op.name() {
         name if name.contains("1d") || name.contains("1D") => 1,
@@ -149,7 +149,7 @@ pub fn pools(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     Ok(Some(case))
 }
 
-/// Ops that read a picture between its elements.
+/// Draws ops that sample an image between its pixels.
 pub fn sampled(op: Op, d: &mut Draw) -> Result<Option<Case>> {
     let case = match op {
         Op::Interpolate => {

@@ -1,7 +1,7 @@
-//! Kinds of cells, as architecture files name them: what torch and MindSpore call them, and their options.
+//! Kinds of cells in architecture files, with their names in torch and MindSpore and their options.
 //!
-//! Options, their defaults and what they take are found by reading and writing cells of the kind. They are said nowhere
-//! else.
+//! Options, their defaults and accepted values are found by reading and writing cells of the kind; they are not listed
+//! anywhere else.
 
 mod names;
 
@@ -23,20 +23,20 @@ use crate::{
     layers::{Rng, with_all_written},
 };
 
-/// A kind of cell, as architecture files write it.
+/// A kind of cell in architecture files.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct KindInfo {
-    /// The kind.
+    /// Name of the kind.
     pub kind: &'static str,
     /// The first paragraph of the documentation of its type.
     pub about: String,
-    /// What torch and MindSpore call it; `None` for a kind of a program's own.
+    /// Names in torch and MindSpore; `None` for a program's own kind.
     pub elsewhere: Option<Names>,
     /// A cell of this kind in an architecture file: `{kind: Dense, in_features: 64, out_features: 10}`. `None` when the
-    /// documentation has none, and none could be made up.
+    /// documentation has none and none could be generated.
     pub example: Option<String>,
-    /// The options, in the order of their declaration.
+    /// The options, in declaration order.
     pub options: Vec<OptionInfo>,
 }
 
@@ -46,19 +46,19 @@ pub struct KindInfo {
 pub struct OptionInfo {
     /// The key in an architecture file.
     pub name: String,
-    /// What may stand there, in words.
+    /// Accepted values, in words.
     pub takes: String,
-    /// Whether it has to stand there.
+    /// `true` when the key must be present.
     pub required: bool,
-    /// What it is where it does not stand there, as a file would write it; `null` for something that follows from other
-    /// options. `None` for a required one, and where the type of a program's own does not tell.
+    /// Default value as a file would write it; `null` if it follows from other options. `None` for a required option,
+    /// and when it cannot be determined for a user-defined type.
     pub default: Option<Value>,
 }
 
-/// Describes a kind that files can name: one of [`kinds`](crate::layers::kinds), or what torch or MindSpore call it.
+/// Describes a kind that files can name: one of [`kinds`](crate::layers::kinds), or its name in torch or MindSpore.
 ///
-/// The example is what stands in the documentation of the type between backticks, behind `In files:`. Where nothing
-/// stands there, one is made up, if that is possible.
+/// The example is the text between backticks after `In files:` in the documentation of the type. Without one, an
+/// example is generated where possible.
 ///
 /// # Errors
 /// As [`named`].
@@ -95,7 +95,7 @@ pub fn describe(name: &str) -> Result<KindInfo> {
     Ok(KindInfo { kind, about: about(documentation, kind), elsewhere: names::elsewhere(kind), example, options })
 }
 
-/// The fields of a cell in a file, in order; the first is its kind.
+/// Fields of a cell in a file, in order. The first is its kind.
 struct Fields(Vec<(String, Value)>);
 
 impl Serialize for Fields {
@@ -133,7 +133,7 @@ impl Fields {
         Fields(vec![("kind".into(), kind.into())])
     }
 
-    /// These fields with another value for one, or with one more.
+    /// Returns these fields with one value replaced or added.
     fn with(&self, name: &str, value: Value) -> Self {
         let mut fields = self.0.clone();
         match fields.iter_mut().find(|(known, _)| known == name) {
@@ -151,7 +151,7 @@ impl Fields {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 
-    /// The cell, or why there is none, without a place.
+    /// Reads the cell, or returns the reason for failure, without a place.
     fn read(&self) -> Result<Child, String> {
         let read = Rng::seed(0).reading(|| serde_json::from_str(&serde_json::to_string(self)?));
         read.map_err(|error: serde_json::Error| {
@@ -176,7 +176,7 @@ impl Fields {
             .collect()
     }
 
-    /// What an option takes, as the reader says that meets something else.
+    /// Returns the values an option takes, from the reader's error on a wrong one.
     fn takes(&self, name: &str) -> String {
         let met = match self.with(name, WRONG.into()).read() {
             Ok(_) => return "text".into(),
@@ -191,7 +191,7 @@ impl Fields {
             "a sequence" => "a list".into(),
             "" => NOT_KNOWN.into(),
             other => match other.strip_prefix("struct ") {
-                // The layers of a stack have one type of options.
+                // All layers of a stack share one type of options.
                 Some("TransformerLayerSpec") => "a map with the options of TransformerEncoderLayer".into(),
                 Some(name) => format!("a map with the options of {}", name.strip_suffix("Spec").unwrap_or(name)),
                 None => other.to_string(),
@@ -200,13 +200,13 @@ impl Fields {
     }
 }
 
-/// Where the type of a program's own does not tell.
+/// Placeholder for a user-defined type.
 const NOT_KNOWN: &str = "(not known)";
 
-/// What no option is called, and what no option takes but one that takes any text.
+/// A name that no option has, and a value accepted only by options that take any text.
 const WRONG: &str = "?";
 
-/// The options that a kind names when it meets one that it does not know.
+/// Returns the options that a kind lists when it meets an unknown one.
 fn names_of_options(kind: &str) -> Vec<String> {
     match Fields::of_kind(kind).with(WRONG, Value::Null).read() {
         Err(words) if words.starts_with("unknown field") => {
@@ -217,7 +217,7 @@ fn names_of_options(kind: &str) -> Vec<String> {
     }
 }
 
-/// All fields of a cell, those that have their default value among them.
+/// Returns all fields of a cell, including those at their default value.
 fn all_fields(cell: &Child) -> Option<Fields> {
     serde_json::from_str(&with_all_written(|| serde_json::to_string(cell)).ok()?).ok()
 }
@@ -226,7 +226,8 @@ fn read_yaml(cell: &str) -> Result<Child> {
     models::parse(&format!("version: 1\nnet: {cell}\n"), "example", 0)
 }
 
-/// The example in the documentation of a type. One for all kinds of a generic type has the name of another kind.
+/// Returns the example in the documentation of a type, with the name of this kind. Kinds of a generic type share one
+/// example.
 fn example_in(documentation: &str, kind: &str) -> Option<String> {
     let example = documentation.split("In files:").nth(1)?.split('`').nth(1)?;
     let example = example.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -234,7 +235,7 @@ fn example_in(documentation: &str, kind: &str) -> Option<String> {
     Some(format!("{{kind: {kind}{options}"))
 }
 
-/// A cell with values for what has to be there: for each option the first of a few that the kind takes.
+/// Makes a cell with values for the required options: for each the first of a few that the kind takes.
 fn made_up(kind: &str) -> Option<(Fields, String)> {
     let cell = || serde_json::json!({"kind": "Identity"});
     let values =
@@ -250,7 +251,7 @@ fn made_up(kind: &str) -> Option<(Fields, String)> {
             Err(words) => words,
         };
         let name = missing_field(&words)?;
-        // A field of the wrong type is met before one that is missing.
+        // A field of the wrong type is reported before a missing one.
         let fits = |value: &Value| match fields.with(name, value.clone()).read() {
             Ok(_) => true,
             Err(words) => missing_field(&words).is_some_and(|next| next != name),
@@ -260,7 +261,7 @@ fn made_up(kind: &str) -> Option<(Fields, String)> {
     }
 }
 
-/// What a slot for one kind takes: the options in the documentation of that kind, and a list of them.
+/// Values for a slot that takes one kind: the examples in the documentation of that kind, and a list of them.
 fn options_of_all_kinds() -> impl Iterator<Item = Value> {
     let of = |kind: &'static str| {
         let example = example_in(documentation(kind)?, kind)?;
@@ -272,12 +273,12 @@ fn options_of_all_kinds() -> impl Iterator<Item = Value> {
     crate::layers::kinds().unwrap_or_default().into_iter().filter_map(of).flatten()
 }
 
-/// The option that a reader says is missing.
+/// Returns the option that a reader reports as missing.
 fn missing_field(words: &str) -> Option<&str> {
     words.strip_prefix("missing field `")?.split('`').next()
 }
 
-/// A value on one line of YAML.
+/// Formats a value on one line of YAML.
 pub(crate) fn in_yaml(value: &Value) -> String {
     let list = |items: Vec<String>| items.join(", ");
     match value {
@@ -295,13 +296,13 @@ pub(crate) fn in_yaml(value: &Value) -> String {
     }
 }
 
-/// The first paragraph of a documentation, on one line and without its links. Where one type has several kinds, it is
-/// about this one.
+/// Returns the first paragraph of a documentation, on one line and without links, worded for this kind where one type
+/// has several.
 fn about(documentation: &str, kind: &str) -> String {
     let lines =
         documentation.lines().map(str::trim).skip_while(|line| line.is_empty()).take_while(|line| !line.is_empty());
     let text = lines.collect::<Vec<_>>().join(" ");
-    // What files say is shown as the example.
+    // The part about files is shown as the example.
     let text = text.split("In files:").next().unwrap_or_default();
     let mut plain = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! What torch and MindSpore call the cells of this library.
+//! Names in torch and MindSpore of this library's cells.
 
 use serde::Serialize;
 
@@ -7,17 +7,17 @@ use crate::{
     layers::kinds,
 };
 
-/// What others call a kind of cell; empty where they have none.
+/// Names of a kind of cell in other frameworks; empty where there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Names {
-    /// In `torch.nn`.
+    /// Names in `torch.nn`.
     pub torch: &'static [&'static str],
-    /// In `mindspore.nn`.
+    /// Names in `mindspore.nn`.
     pub mindspore: &'static [&'static str],
 }
 
-/// A row for each kind: its name here; in torch; in MindSpore.
+/// One row per kind: its name here, in torch, in MindSpore.
 const NAMES: &[(&str, Names)] = &[
     row("AdaptiveAvgPool1d", &["AdaptiveAvgPool1d"], &["AdaptiveAvgPool1d"]),
     row("AdaptiveAvgPool2d", &["AdaptiveAvgPool2d"], &["AdaptiveAvgPool2d"]),
@@ -89,12 +89,12 @@ const fn row(
     (kind, Names { torch, mindspore })
 }
 
-/// What others call a kind; `None` for one of a program's own.
+/// Returns the names of a kind in other frameworks; `None` for a program's own kind.
 pub(crate) fn elsewhere(kind: &str) -> Option<Names> {
     NAMES.iter().find(|(here, _)| *here == kind).map(|(_, names)| *names)
 }
 
-/// Every name of a cell that others use, with what they are and the kind here.
+/// Iterates over all foreign names of cells, each with its framework and the kind here.
 fn foreign() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     NAMES.iter().flat_map(|(kind, names)| {
         let torch = names.torch.iter().map(|name| (*name, "torch", *kind));
@@ -102,17 +102,17 @@ fn foreign() -> impl Iterator<Item = (&'static str, &'static str, &'static str)>
     })
 }
 
-/// The kind that torch or MindSpore call so, and who does: `Linear` and `nn.Linear` are `Dense`.
+/// Returns the kind for a name in torch or MindSpore, and the framework: `Linear` and `nn.Linear` are `Dense`.
 pub(crate) fn named_elsewhere(name: &str) -> Option<(&'static str, &'static str)> {
     let last = name.rsplit('.').next().unwrap_or(name);
     foreign().find(|(other, ..)| *other == last).map(|(_, who, kind)| (kind, who))
 }
 
-/// The kind of a name: one of [`layers::kinds`](crate::layers::kinds), or what torch or MindSpore call it, as `Linear`
-/// or `nn.Linear`.
+/// Returns the kind for a name: one of [`layers::kinds`](crate::layers::kinds), or the name in torch or MindSpore, such
+/// as `Linear` or `nn.Linear`.
 ///
 /// # Errors
-/// [`ErrorKind::Model`](crate::ErrorKind::Model) when there is none, with the nearest.
+/// [`ErrorKind::Model`](crate::ErrorKind::Model) for an unknown name, with the nearest one.
 ///
 /// ```
 /// use precast::io::kinds::named;
@@ -131,7 +131,7 @@ pub fn named(name: &str) -> Result<&'static str> {
     Err(Error::model(unknown(name, &here)))
 }
 
-/// What is said of a name that no kind has.
+/// Returns the error text for an unknown name.
 pub(crate) fn unknown(name: &str, here: &[&'static str]) -> String {
     let all: Vec<(&str, &str, &str)> = here.iter().map(|kind| (*kind, "", *kind)).chain(foreign()).collect();
     let near = match nearest(name, &all, |(name, ..)| name) {

@@ -1,4 +1,4 @@
-//! Writing a stored model again with other dtypes, a part of one tensor at a time.
+//! Conversion of a stored model to other dtypes, one chunk of a tensor at a time.
 
 use std::{
     borrow::Cow,
@@ -22,12 +22,12 @@ use crate::{
     logging::event,
 };
 
-/// Bytes of a tensor that are in memory at a time. A multiple of the size of every element.
+/// Bytes of a tensor held in memory at a time. A multiple of every element size.
 const CHUNK: usize = 4 << 20;
-/// How many tensors an error names.
+/// Maximum number of tensors named in an error.
 const NAMED: usize = 8;
 
-/// What [`Plan::convert`](crate::Plan::convert) may do beside storing tensors in 16 bits.
+/// Options of [`Plan::convert`](crate::Plan::convert) besides storing tensors in 16 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "options do nothing until something is converted with them"]
 pub struct ConvertOptions {
@@ -37,79 +37,80 @@ pub struct ConvertOptions {
 }
 
 impl ConvertOptions {
-    /// Tensors are narrowed and never widened, no finite value becomes infinite, and nothing that is there is replaced.
+    /// Creates the default options: tensors are narrowed and never widened, no finite value becomes infinite, and
+    /// nothing existing is replaced.
     pub fn new() -> Self {
         ConvertOptions::default()
     }
 
-    /// Whether 16-bit tensors of cells that do not run low are stored in f32.
+    /// Sets whether 16-bit tensors of cells that do not run in low precision are stored in f32.
     pub fn widen(mut self, widen: bool) -> Self {
         self.widen = widen;
         self
     }
 
-    /// Whether finite values may become infinite.
+    /// Sets whether finite values may become infinite.
     pub fn allow_overflow(mut self, allow: bool) -> Self {
         self.overflow = allow;
         self
     }
 
-    /// Whether a file or a folder that is there is replaced. A folder is replaced only if it has no file that the new
-    /// one has not.
+    /// Sets whether an existing file or folder is replaced. A folder is replaced only if the new one contains all its
+    /// files.
     pub fn replace(mut self, replace: bool) -> Self {
         self.replace = replace;
         self
     }
 }
 
-/// What a conversion did.
+/// Result of a conversion.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Converted {
-    /// Every tensor, file by file, in the order in which they are written.
+    /// Every tensor, file by file, in the order written.
     pub tensors: Vec<ConvertedTensor>,
-    /// Bytes of all tensors before.
+    /// Total bytes of all tensors before.
     pub bytes_before: u64,
-    /// Bytes of all tensors after.
+    /// Total bytes of all tensors after.
     pub bytes_after: u64,
-    /// The other files of a folder that were copied.
+    /// Other files of a folder that were copied.
     #[serde(serialize_with = "as_text")]
     pub copied: Vec<PathBuf>,
-    /// The other files of a folder that were not: weights in other formats, and files of more than 64 MiB.
+    /// Other files of a folder that were not copied: weights in other formats, and files of more than 64 MiB.
     #[serde(serialize_with = "as_text")]
     pub left_out: Vec<PathBuf>,
 }
 
-/// What was done to one tensor.
+/// Result for one tensor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ConvertedTensor {
-    /// Its name.
+    /// Name of the tensor.
     pub name: String,
-    /// Its shape.
+    /// Shape of the tensor.
     pub shape: Vec<usize>,
-    /// Its dtype before: `f32`, or as the file writes a dtype that this library has not.
+    /// Dtype before: `f32`, or the file's own name for a dtype this library lacks.
     pub before: Cow<'static, str>,
-    /// Its dtype after.
+    /// Dtype after.
     pub after: Cow<'static, str>,
-    /// Why it stays as it is although its cell runs low: it is not known as a weight.
+    /// Reason for keeping the tensor as it is although its cell runs in low precision: it is not known as a weight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
-    /// The largest size of a value before, of f32, f16 and bf16. NaN is ignored. What is infinite is no JSON number,
-    /// and `null` there.
+    /// Largest absolute value before, for f32, f16 and bf16. NaN is ignored. Infinity is not a JSON number and becomes
+    /// `null`.
     pub largest: Option<f32>,
-    /// Finite values that became infinite.
+    /// Number of finite values that became infinite.
     pub to_infinity: u64,
-    /// Values other than 0 that became 0.
+    /// Number of nonzero values that became 0.
     pub to_zero: u64,
-    /// Values that lost digits because they became subnormal.
+    /// Number of values that lost digits because they became subnormal.
     pub to_subnormal: u64,
-    /// The largest error relative to the value, of values that are finite before and after; 1 where a value became 0.
+    /// Largest relative error of values that are finite before and after; 1 where a value became 0.
     pub relative_error: f32,
 }
 
 impl ConvertedTensor {
-    /// Whether its dtype changed.
+    /// Returns whether the dtype changed.
     pub fn changed(&self) -> bool {
         self.before != self.after
     }
@@ -119,28 +120,28 @@ fn as_text<S: Serializer>(paths: &[PathBuf], serializer: S) -> Result<S::Ok, S::
     serializer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }
 
-/// The form in which a tensor is stored from now on.
+/// Form in which a tensor is stored by the conversion.
 pub(crate) enum Target {
-    /// As it is.
+    /// Unchanged.
     Same,
-    /// As it is, for this reason, although its cell runs low.
+    /// Unchanged for this reason, although its cell runs in low precision.
     Kept(String),
     In(DType),
 }
 
 type TargetOf<'a> = &'a dyn Fn(&StoredTensor) -> Result<Target>;
 
-/// A conversion that goes on.
+/// A conversion in progress.
 struct Run<'a> {
     progress: &'a mut dyn FnMut(u64),
-    /// Why tensors of cells that run low stay as they are, by name.
+    /// Reasons for keeping tensors of low-precision cells unchanged, by name.
     kept: BTreeMap<String, String>,
     done: Vec<ConvertedTensor>,
 }
 
 impl StoredModel {
-    /// Writes the model to a file, or to a folder if it is a folder. `target_of` is asked for each tensor;
-    /// `progress` is told of the bytes that were read since it was called before.
+    /// Writes the model to a file, or to a folder if it is a folder. `target_of` is called for each tensor; `progress`
+    /// receives the number of bytes read since its previous call.
     pub(crate) fn convert(
         &self,
         to: &Path,
@@ -198,12 +199,12 @@ impl StoredModel {
         Ok(Converted { tensors, bytes_before, bytes_after, copied, left_out })
     }
 
-    /// Refuses to write over the model itself, and over what is there without being asked to.
+    /// Refuses to overwrite the model itself, or anything existing unless requested.
     fn check_target(&self, to: &Path, options: ConvertOptions) -> Result<()> {
         let refused = |words: &str| Err(Error::io(to, &io::Error::other(words)));
         let real = |path: &Path| fs::canonicalize(path).map_err(|e| Error::io(path, &e));
         let from = real(&self.path)?;
-        // A path without a folder lies in the current one.
+        // A bare file name is in the current folder.
         let above = to.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         if to.exists() && real(to)? == from {
             return refused("it is the model that is read, and is never replaced");
@@ -220,7 +221,7 @@ impl StoredModel {
     }
 }
 
-/// The header of the new file: wide tensors first, so that each begins at a multiple of its element.
+/// Returns the header of the new file: wide tensors first, so that each is aligned to its element size.
 fn targets(file: &WeightFile, target_of: TargetOf<'_>, kept: &mut BTreeMap<String, String>) -> Result<Header> {
     let mut tensors = Vec::new();
     for tensor in &file.header.tensors {
@@ -237,13 +238,13 @@ fn targets(file: &WeightFile, target_of: TargetOf<'_>, kept: &mut BTreeMap<Strin
     }
     tensors.sort_by_key(|tensor| std::cmp::Reverse(tensor.dtype.bitsize()));
     let mut metadata = file.header.metadata.clone();
-    // The checksum of a run's weights is that of the tensors as they were.
+    // The checksum of a run's weights covers the unconverted tensors.
     metadata.retain(|entry, _| entry != CHECKSUM && entry != OF_RUN);
     metadata.entry(FORMAT.0.into()).or_insert_with(|| FORMAT.1.into());
     Ok(Header { metadata, tensors })
 }
 
-/// The castable dtype that most numbers have.
+/// Returns the castable dtype with the most elements.
 fn most<'a>(tensors: impl Iterator<Item = &'a StoredTensor>) -> Option<DType> {
     let mut counts = BTreeMap::<DType, u64>::new();
     for tensor in tensors {
@@ -254,7 +255,7 @@ fn most<'a>(tensors: impl Iterator<Item = &'a StoredTensor>) -> Option<DType> {
     counts.into_iter().max_by_key(|(_, count)| *count).map(|(dtype, _)| dtype)
 }
 
-/// Refuses to replace a folder with a file that the new one has not.
+/// Refuses to replace a folder that contains a file missing from the new one.
 fn check_replaced(folder: &Path, new: &[&Path]) -> Result<()> {
     let there = folder::within(folder)?;
     match there.iter().find(|(path, _)| !new.contains(&path.as_path())) {
@@ -266,7 +267,7 @@ fn check_replaced(folder: &Path, new: &[&Path]) -> Result<()> {
     }
 }
 
-/// Copies a file, and makes the folder in which it lies.
+/// Copies a file, creating its parent folder.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     if let Some(above) = to.parent() {
         fs::create_dir_all(above).map_err(|e| Error::io(above, &e))?;
@@ -324,7 +325,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Refuses infinities that were finite: a network returns NaN with them. All are found before one is told.
+    /// Rejects infinities that were finite, with which a network returns NaN. All are found before the first is
+    /// reported.
     fn check_overflow(&self, options: ConvertOptions) -> Result<()> {
         let over: Vec<&ConvertedTensor> = self.done.iter().filter(|tensor| tensor.to_infinity > 0).collect();
         let Some(first) = over.first().filter(|_| !options.overflow) else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! A folder of Hugging Face: which files hold the weights, and what lies beside them.
+//! Hugging Face folders: the weight files and the files next to them.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -20,26 +20,26 @@ use crate::{
 const WEIGHTS: &str = "model.safetensors";
 const INDEX: &str = ".safetensors.index.json";
 const CONFIG: &str = "config.json";
-/// The longest index: that of a model of 100,000 tensors has some 10 MB.
+/// Maximum length of an index. That of a model of 100,000 tensors has some 10 MB.
 const MAX_INDEX_BYTES: usize = 100_000_000;
 const MAX_CONFIG_BYTES: usize = 1 << 24;
-/// Files beside the weights that are longer than this are not copied.
+/// Maximum length of other files that are copied along with the weights.
 const MAX_COPIED_BYTES: u64 = 64 << 20;
-/// How deep folders inside of the folder are looked into.
+/// Maximum depth of nested folders searched.
 const MAX_DEPTH: usize = 4;
-/// How the names of weight files of other formats end.
+/// Extensions of weight files, including other formats.
 const OTHER_WEIGHTS: [&str; 9] = ["safetensors", "bin", "pt", "pth", "ckpt", "h5", "msgpack", "onnx", "gguf"];
 
-/// What a folder has beside weights.
+/// Contents of a folder other than weights.
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    /// The name of the index, and what it says.
+    /// Name and contents of the index.
     index: Option<(String, Index)>,
     config: Option<Value>,
 }
 
-/// Which tensor lies in which file.
+/// Map from tensors to files.
 #[derive(Clone, Debug, Deserialize)]
 struct Index {
     weight_map: BTreeMap<String, String>,
@@ -49,14 +49,14 @@ struct Index {
 
 /// Files of a folder that hold no weights of the model.
 pub(super) struct Beside {
-    /// Those that are copied, as paths inside the folder.
+    /// Files to copy, as paths inside the folder.
     pub copied: Vec<PathBuf>,
-    /// Those that are not.
+    /// Files not copied.
     pub left_out: Vec<PathBuf>,
 }
 
 impl Folder {
-    /// The folder, and the names of the files with its weights.
+    /// Reads the folder, and returns it with the names of its weight files.
     pub fn read(path: &Path) -> Result<(Self, Vec<String>)> {
         let entries = fs::read_dir(path).map_err(|e| Error::io(path, &e))?;
         let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
@@ -102,7 +102,7 @@ impl Folder {
         }
     }
 
-    /// Checks that each file has the tensors that the index says.
+    /// Checks that each file has the tensors listed in the index.
     pub fn check_index(&self, files: &[WeightFile]) -> Result<()> {
         let Some((name, index)) = &self.index else { return Ok(()) };
         let of = |file: &WeightFile| file.header.tensors.iter().map(|t| t.name.clone()).collect::<HashSet<String>>();
@@ -130,7 +130,7 @@ impl Folder {
         self.index.as_ref().map(|(name, _)| name.as_str())
     }
 
-    /// The index for weights that take so many bytes, with its name.
+    /// Returns the index for weights of `bytes` bytes, with its name.
     pub fn index(&self, bytes: u64) -> Result<Option<(String, Vec<u8>)>> {
         let Some((name, Index { weight_map, others })) = &self.index else { return Ok(None) };
         let mut index = others.clone();
@@ -142,7 +142,8 @@ impl Folder {
         Ok(Some((name.clone(), pretty(&index)?)))
     }
 
-    /// `config.json` with its dtype kept true, where it names one: that of most numbers. `None` where nothing changes.
+    /// Returns `config.json` with its dtype, if it names one, set to the one with the most elements. `None` if nothing
+    /// changes.
     pub fn config(&self, dtype: Option<DType>) -> Result<Option<Vec<u8>>> {
         let (Some(config), Some(dtype)) = (&self.config, dtype) else { return Ok(None) };
         let mut changed = config.clone();
@@ -150,7 +151,7 @@ impl Folder {
         if changed == *config { Ok(None) } else { pretty(&changed).map(Some) }
     }
 
-    /// The files beside the weights, which are those of `weights`.
+    /// Returns the files other than the weights.
     pub fn beside(&self, weights: &[WeightFile]) -> Result<Beside> {
         let ours = |path: &Path| {
             let name = path.to_string_lossy();
@@ -169,14 +170,14 @@ impl Folder {
     }
 }
 
-/// The files in a folder, as paths inside of it, with their lengths; sorted. What is neither file nor folder has no
-/// length, and neither has a folder that is a link, hidden or too deep: it is not looked into.
+/// Lists the files in a folder as relative paths with their lengths, sorted. The length is `None` for special files and
+/// for folders that are not searched: links, hidden ones, and those nested too deep.
 pub(super) fn within(folder: &Path) -> Result<Vec<(PathBuf, Option<u64>)>> {
     fn go(folder: &Path, inside: &Path, depth: usize, found: &mut Vec<(PathBuf, Option<u64>)>) -> std::io::Result<()> {
         for entry in fs::read_dir(folder.join(inside))? {
             let entry = entry?;
             let path = inside.join(entry.file_name());
-            // Files of the cache of Hugging Face are links.
+            // Files of the Hugging Face cache are links.
             match fs::metadata(entry.path()) {
                 Ok(met) if met.is_file() => found.push((path, Some(met.len()))),
                 Ok(_) if entry.file_type()?.is_dir() && depth < MAX_DEPTH && !is_hidden(&path) => {
@@ -193,7 +194,7 @@ pub(super) fn within(folder: &Path) -> Result<Vec<(PathBuf, Option<u64>)>> {
     Ok(found)
 }
 
-/// Says whether a file is named as those of `torch.save` are.
+/// Returns whether a file is named like those of `torch.save`.
 fn is_of_torch(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|end| ["bin", "pt", "pth", "ckpt"].iter().any(|of_torch| end == *of_torch))
 }
@@ -202,7 +203,7 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 
-/// Refuses what is not the name of a file in the folder, such as `../x`.
+/// Rejects anything but the name of a file in the folder, such as `../x`.
 fn check_name(name: &str, index: &Path) -> Result<()> {
     let mut parts = Path::new(name).components();
     let plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name);
@@ -215,7 +216,7 @@ fn check_name(name: &str, index: &Path) -> Result<()> {
     }
 }
 
-/// Sets each entry that says how the weights are stored: that of the model, and those of its parts.
+/// Sets each entry for the storage dtype: that of the model, and those of its parts.
 fn set_dtype(config: &mut Value, dtype: DType) {
     let Value::Object(entries) = config else { return };
     for (key, value) in entries {
@@ -241,7 +242,7 @@ fn json<T: for<'de> Deserialize<'de>>(path: &Path, limit: usize) -> Result<T> {
     read_json(text.as_bytes()).map_err(|e| Error::weights(e.to_string()).context(path.display()))
 }
 
-/// As transformers write it: two blanks, keys sorted.
+/// Formats JSON as transformers does: indented by two spaces, keys sorted.
 fn pretty(value: &impl serde::Serialize) -> Result<Vec<u8>> {
     let mut text = serde_json::to_vec_pretty(value).map_err(|e| Error::weights(e.to_string()))?;
     text.push(b'\n');

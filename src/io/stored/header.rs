@@ -1,4 +1,4 @@
-//! The header of a safetensors file, read and written without the data behind it.
+//! The header of a safetensors file, read and written without the data after it.
 
 use std::{
     borrow::Cow,
@@ -21,27 +21,27 @@ use crate::{
     },
 };
 
-/// The longest header, which is that of the format.
+/// Maximum length of a header, as in the format.
 const MAX_BYTES: u64 = 100_000_000;
-/// Bytes of the length before the header.
+/// Size in bytes of the length field before the header.
 const LENGTH: u64 = 8;
-/// The data begins at a multiple of this.
+/// Alignment of the data section.
 const ALIGNMENT: usize = 8;
 
-/// What a safetensors file says of its tensors.
+/// Description of the tensors in a safetensors file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Header {
     pub metadata: BTreeMap<String, String>,
-    /// In the order of the data.
+    /// Tensors in data order.
     pub tensors: Vec<StoredTensor>,
 }
 
 impl Header {
-    /// The header of a file. No more of the file is read, and no more is allocated than the file is long.
+    /// Reads the header of a file. Nothing else is read, and no more is allocated than the file is long.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read,
-    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when it is no whole safetensors file.
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when it is not a complete safetensors file.
     pub fn read(path: &Path) -> Result<Self> {
         let failed = |e: io::Error| Error::io(path, &e);
         let mut file = File::open(path).map_err(failed)?;
@@ -59,7 +59,8 @@ impl Header {
         .map_err(|e| if e.kind() == crate::ErrorKind::Io { e } else { e.context(path.display()) })
     }
 
-    /// The header of a file of this length, whose first bytes are `start`; `read` reads that many bytes more.
+    /// Parses the header of a file of length `file_bytes` that starts with `start`; `read` returns the given number of
+    /// further bytes.
     fn parse(start: &[u8], file_bytes: u64, read: impl FnOnce(u64) -> Result<Vec<u8>>) -> Result<Self> {
         check_is_safetensors(start)?;
         let Ok(length) = start.try_into().map(u64::from_le_bytes) else {
@@ -92,7 +93,7 @@ impl Header {
         Ok(Header { metadata, tensors })
     }
 
-    /// The header with the length before it, for tensors that lie one behind the other.
+    /// Encodes the header, preceded by its length, for contiguous tensors.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         let json = serde_json::to_string(self).map_err(|e| Error::weights(e.to_string()))?;
         let length = json.len().next_multiple_of(ALIGNMENT);
@@ -130,7 +131,7 @@ impl Serialize for Header {
 }
 
 impl StoredTensor {
-    /// The dtype: `f32` for those of this library, else as the file writes it, as `F8_E4M3`.
+    /// Returns the dtype: `f32` and the like for those of this library, else the file's own name, such as `F8_E4M3`.
     pub fn dtype(&self) -> Cow<'static, str> {
         match DType::ALL.into_iter().find(|dtype| dtype_in_file(*dtype) == self.dtype) {
             Some(dtype) => dtype.name().into(),
@@ -138,18 +139,18 @@ impl StoredTensor {
         }
     }
 
-    /// The dtype, where a policy may cast it: f32, f16 and bf16.
+    /// Returns the dtype if a policy may cast it: f32, f16 and bf16.
     pub(crate) fn castable(&self) -> Option<DType> {
         DType::ALL.into_iter().find(|dtype| dtype.is_castable() && dtype_in_file(*dtype) == self.dtype)
     }
 
-    /// Whether its numbers are floating-point numbers of any dtype.
+    /// Returns whether the elements are floating-point numbers of any dtype.
     pub(super) fn is_float(&self) -> bool {
         use Dtype::*;
         !matches!(self.dtype, BOOL | U8 | I8 | U16 | I16 | U32 | I32 | U64 | I64)
     }
 
-    /// As it lies in a file when it is stored in another dtype.
+    /// Returns this tensor as described after storing it in another dtype.
     pub(super) fn stored_as(&self, dtype: DType) -> StoredTensor {
         let elements = self.bytes * 8 / self.dtype.bitsize() as u64;
         let bytes = elements * dtype.bytes() as u64;

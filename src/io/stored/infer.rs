@@ -1,24 +1,24 @@
-//! The tree of cells that the names and the shapes of tensors tell.
+//! Inference of the tree of cells from the names and shapes of tensors.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
 use super::{StoredTensor, known::is_weight};
 use crate::cell::{Outline, OutlinedCell, join};
 
-/// The kind of a cell that has no tensors of its own.
+/// Kind of a cell without tensors of its own.
 pub const CONTAINER: &str = "Container";
-/// The kind of a cell whose tensors do not tell what it is.
+/// Kind of a cell that its tensors do not identify.
 pub const UNKNOWN: &str = "Unknown";
 
-/// How many cells stand above each other at most. What a longer name has behind is the name of the tensor.
+/// Maximum nesting depth of cells. The rest of a longer name is the name of the tensor.
 const MAX_DEPTH: usize = 64;
 
-/// The path of the cell to which the tensor of a name belongs, and the tensor's name in it.
+/// Splits the name of a tensor into the path of its cell and its name within the cell.
 pub(crate) fn cell_of(name: &str) -> (&str, &str) {
     let mut end = 0;
     for (depth, (at, _)) in name.match_indices('.').enumerate() {
         let start = if end == 0 { 0 } else { end + 1 };
-        // A cell has a name.
+        // A cell's name is not empty.
         if at == start || depth == MAX_DEPTH {
             break;
         }
@@ -27,14 +27,14 @@ pub(crate) fn cell_of(name: &str) -> (&str, &str) {
     if end == 0 { ("", name) } else { (&name[..end], &name[end + 1..]) }
 }
 
-/// One cell while the tree grows.
+/// A cell of the tree under construction.
 #[derive(Default)]
 struct Growing<'a> {
     own: BTreeMap<&'a str, &'a StoredTensor>,
     inside: BTreeMap<Segment<'a>, Growing<'a>>,
 }
 
-/// A segment of a path. Numbers come first, in their order.
+/// A segment of a path. Numbers sort first, numerically.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Segment<'a>(u64, &'a str);
 
@@ -44,7 +44,7 @@ impl<'a> From<&'a str> for Segment<'a> {
     }
 }
 
-/// The outline of a model with these tensors; `architecture` is the kind of the root.
+/// Returns the outline of a model with these tensors; `architecture` is the kind of the root.
 pub(super) fn outline<'a>(tensors: impl Iterator<Item = &'a StoredTensor>, architecture: Option<&str>) -> Outline {
     let mut root = Growing::default();
     let (mut rank, mut names) = (None, Vec::new());
@@ -84,14 +84,14 @@ fn list(cell: &Growing<'_>, path: &str, depth: usize, rank: usize, cells: &mut V
     }
 }
 
-/// The tensors of a cell that are not known as weights.
+/// Returns the tensors of a cell that are not known as weights.
 fn keeps(cell: &Growing<'_>, path: &str, kind: &str) -> Vec<String> {
     let castable = cell.own.iter().filter(|(_, tensor)| tensor.castable().is_some());
     let others = castable.filter(|(own, tensor)| !is_weight(path, kind, own, tensor.shape.len()));
     others.map(|(own, _)| own.to_string()).collect()
 }
 
-/// The kind of a cell. `rank` is the number of axes that the convolutions of the model slide along.
+/// Returns the kind of a cell. `rank` is the number of spatial axes of the model's convolutions.
 fn kind(cell: &Growing<'_>, path: &str, rank: usize) -> &'static str {
     let floats = || cell.own.iter().filter(|(_, tensor)| tensor.is_float());
     let shape = |names: &[&str]| floats().find(|(name, _)| names.contains(name)).map(|(_, tensor)| &tensor.shape[..]);
@@ -113,7 +113,7 @@ fn kind(cell: &Growing<'_>, path: &str, rank: usize) -> &'static str {
         Some([_, _]) if bias.is_none() && is_embedding(&last) => "Embedding",
         Some([_, _]) => "Dense",
         Some([out, inside, window @ ..]) if window.len() <= 3 => {
-            // A transposed convolution has the axes of its inputs first.
+            // A transposed convolution has its input channels on the first axis.
             let by_bias = matches!(bias, Some([len]) if len != out && *inside > 0 && len.is_multiple_of(*inside));
             let by_name = ["transpose", "deconv"].iter().any(|word| last.contains(word));
             let kinds = match by_bias || by_name {
@@ -128,7 +128,7 @@ fn kind(cell: &Growing<'_>, path: &str, rank: usize) -> &'static str {
     }
 }
 
-/// A recurrent layer, or a cell of one: its gates are the rows of `weight_ih` for each of the state.
+/// Recognizes a recurrent layer or cell: the rows of `weight_ih` are the gates for each element of the state.
 fn recurrent<'a>(shape: impl Fn(&[&str]) -> Option<&'a [usize]>) -> Option<&'static str> {
     let kinds = |layer: bool| if layer { ["RNN", "GRU", "LSTM"] } else { ["RNNCell", "GRUCell", "LSTMCell"] };
     let (layer, of) = match shape(&["weight_ih_l0"]) {
@@ -148,7 +148,7 @@ fn recurrent<'a>(shape: impl Fn(&[&str]) -> Option<&'a [usize]>) -> Option<&'sta
     }
 }
 
-/// Whether a matrix under this name is a table that is read.
+/// Returns whether a matrix of this name is an embedding table.
 fn is_embedding(name: &str) -> bool {
     let ends = ["embed", "embeds", "embedding", "embeddings", "emb"];
     let names = ["wte", "wpe", "shared", "relative_attention_bias"];
@@ -156,13 +156,13 @@ fn is_embedding(name: &str) -> bool {
     begins || names.contains(&name) || ends.iter().any(|end| name.ends_with(end))
 }
 
-/// A cell with a weight of one axis; `bias` says whether its bias, if it has one, is as long.
+/// Returns the kind of a cell with a one-dimensional weight; `bias` is whether its bias, if any, has the same length.
 fn norm(name: &str, bias: Option<bool>) -> &'static str {
     let named = name.contains("norm") || name == "ln" || name.starts_with("ln_") || name.ends_with("_ln");
     match bias {
         Some(true) if name.contains("group") || name == "gn" => "GroupNorm",
         Some(true) if name.contains("instance") => "InstanceNorm2d",
-        // Layers of torch with a weight and a bias of one axis are norms, whatever their name.
+        // Layers of torch with a one-dimensional weight and bias are norms, whatever their name.
         Some(true) => "LayerNorm",
         None if named => "RmsNorm",
         None if name.contains("prelu") => "PReLU",
@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// A tensor of f32 by name and shape.
+    /// An f32 tensor by name and shape.
     type Named<'a> = (&'a str, &'a [usize]);
 
     fn outline_of(tensors: &[Named<'_>]) -> Vec<(String, String)> {
@@ -188,7 +188,7 @@ mod tests {
         outline(tensors.iter(), None).cells.into_iter().map(|cell| (cell.path, cell.kind.into_owned())).collect()
     }
 
-    /// Shapes as the layers of torch have them.
+    /// Shapes as in the layers of torch.
     #[test]
     fn each_layer_of_torch_is_known_by_its_tensors() {
         let rows: &[(&str, &[Named<'_>])] = &[

@@ -1,7 +1,7 @@
-//! Which tensors of a cell are weights, which may be stored low. All others keep their digits: tables of frequencies, scales
-//! of quantised weights, running statistics, decay factors, schedules, masks.
+//! Tensors of a cell that are known as weights and may be stored in low precision. All others keep their digits:
+//! frequency tables, scales of quantised weights, running statistics, decay factors, schedules, masks.
 
-/// A name of weights in a cell, with the fewest and the most axes that they have.
+/// Name of a weight in a cell, with the fewest and the most axes it has.
 pub(crate) type Known = (&'static str, usize, usize);
 
 const MOST: usize = 9;
@@ -22,8 +22,9 @@ const ATTENTION: &[Known] = &[
     ("bias_v", 3, 3),
 ];
 const ADAPTER: &[Known] = &[("a", 2, 2), ("b", 2, 2)];
-/// A kind that is not listed. A `weight` of one axis may weigh classes of a loss, and a `bias` of more axes is the mask of
-/// GPT-2. `original` is what torch's parametrizations call a weight; the rest are the matrices of all experts of a layer.
+/// Kinds not listed. A one-dimensional `weight` may be the class weights of a loss, and a `bias` of more axes is the
+/// mask of GPT-2. `original` is the name of a weight under torch's parametrizations; the rest are the matrices of all
+/// experts of a layer.
 const UNLISTED: &[Known] = &[
     ("weight", 2, MOST),
     ("bias", 1, 1),
@@ -38,7 +39,7 @@ const UNLISTED: &[Known] = &[
     ("down_proj_bias", 2, 2),
 ];
 
-/// The weights of a cell of a kind.
+/// Returns the weights of a cell of a kind.
 pub(crate) fn weights_of(path: &str, kind: &str) -> &'static [Known] {
     if is_average(path) {
         return &[];
@@ -56,13 +57,13 @@ pub(crate) fn weights_of(path: &str, kind: &str) -> &'static [Known] {
     }
 }
 
-/// Says whether a tensor of a cell, by its own name and the number of its axes, is known as a weight.
+/// Returns whether a tensor of a cell, given its own name and its number of axes, is known as a weight.
 pub(crate) fn is_weight(path: &str, kind: &str, own: &str, axes: usize) -> bool {
     let name = without_layer(own);
     weights_of(path, kind).iter().any(|&(known, least, most)| known == name && (least..=most).contains(&axes))
 }
 
-/// Says whether a cell belongs to a copy of the network that is the moving average of its weights.
+/// Returns whether a cell belongs to a moving-average copy of the network.
 pub(crate) fn is_average(path: &str) -> bool {
     path.split('.').any(|segment| {
         let segment = segment.to_ascii_lowercase();
@@ -70,7 +71,7 @@ pub(crate) fn is_average(path: &str) -> bool {
     })
 }
 
-/// The name of a weight of a recurrent layer without `_l0` or `_l0_reverse`.
+/// Strips `_l0` or `_l0_reverse` from the name of a recurrent layer's weight.
 fn without_layer(own: &str) -> &str {
     let name = own.strip_suffix("_reverse").unwrap_or(own);
     match name.rsplit_once("_l") {

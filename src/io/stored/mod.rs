@@ -1,8 +1,8 @@
 //! Models as other tools store them: a safetensors file, or a folder of Hugging Face.
 //!
-//! [`StoredModel::open`] reads the headers alone. [`StoredModel::outline`] infers the tree of cells from the names and
-//! the shapes of the tensors, so that a policy can [plan](crate::Policy::plan_outline) a model that was never written
-//! in cells. [`Plan::convert`](crate::Plan::convert) writes it with each tensor in the dtype that the plan has for its
+//! [`StoredModel::open`] reads only the headers. [`StoredModel::outline`] infers the tree of cells from the names and
+//! shapes of the tensors, so that a policy can [plan](crate::Policy::plan_outline) a model that was never written as
+//! cells. [`Plan::convert`](crate::Plan::convert) writes it with each tensor in the dtype that the plan assigns to its
 //! cell.
 
 mod convert;
@@ -32,46 +32,46 @@ use crate::{
     logging::event,
 };
 
-/// A model as it is stored: a safetensors file, or a folder with such files. Its headers were read, its data was not.
+/// A stored model: a safetensors file, or a folder of such files. Only its headers have been read.
 #[derive(Clone, Debug)]
 pub struct StoredModel {
     path: PathBuf,
     files: Vec<WeightFile>,
-    /// What a folder has beside weights.
+    /// Contents of a folder other than weights.
     folder: Option<Folder>,
 }
 
 /// One safetensors file of a model.
 #[derive(Clone, Debug)]
 struct WeightFile {
-    /// Its name in the folder.
+    /// Name in the folder.
     name: String,
     path: PathBuf,
     header: Header,
 }
 
-/// A tensor as the header of its file describes it.
+/// Description of a tensor in the header of its file.
 #[derive(Clone, Debug)]
 pub struct StoredTensor {
-    /// Its name in the file.
+    /// Name in the file.
     pub name: String,
-    /// Its shape.
+    /// Shape of the tensor.
     pub shape: Vec<usize>,
-    /// How many bytes it takes.
+    /// Size in bytes.
     pub bytes: u64,
     dtype: Dtype,
-    /// Where it begins in its file.
+    /// Offset in its file.
     start: u64,
 }
 
 impl StoredModel {
-    /// Reads the headers of a safetensors file, or of those of a folder: `model.safetensors`, or the files that
-    /// `model.safetensors.index.json` names. The `config.json` of the folder says what the model is.
+    /// Reads the headers of a safetensors file, or of those in a folder: `model.safetensors`, or the files named by
+    /// `model.safetensors.index.json`. The folder's `config.json` gives the architecture.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read.
     /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) for a damaged file, a folder without weights, and an index
-    /// that names a file that is not there, a tensor that is not in its file, or a file outside of the folder.
+    /// that names a missing file, a tensor missing from its file, or a file outside of the folder.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let read = |name: String, path: PathBuf| -> Result<WeightFile> {
@@ -93,33 +93,33 @@ impl StoredModel {
         Ok(model)
     }
 
-    /// Where it lies.
+    /// Returns the path of the file or folder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Every tensor, file by file, in the order of the data.
+    /// Iterates over all tensors, file by file, in data order.
     pub fn tensors(&self) -> impl Iterator<Item = &StoredTensor> {
         self.files.iter().flat_map(|file| &file.header.tensors)
     }
 
-    /// How many bytes all tensors take.
+    /// Returns the total size of all tensors in bytes.
     pub fn bytes(&self) -> u64 {
         self.tensors().map(|tensor| tensor.bytes).sum()
     }
 
-    /// What `config.json` calls the model, as `BertModel`, if there is one and it says so.
+    /// Returns the model's architecture, such as `BertModel`, if `config.json` names it.
     pub fn architecture(&self) -> Option<&str> {
         self.folder.as_ref().and_then(Folder::architecture)
     }
 
-    /// The tree of cells as the names and the shapes of the tensors tell it.
+    /// Infers the tree of cells from the names and shapes of the tensors.
     ///
-    /// A cell stands for each name in front of a dot. Its kind is what its own tensors say: a `weight` of two axes is a
-    /// `Dense`, or an `Embedding` where the name says so; of three to five axes a convolution; of one axis a norm;
+    /// Each dotted prefix of a name is a cell. Its kind follows from its own tensors: a `weight` of two axes is a
+    /// `Dense`, or an `Embedding` if the name says so; of three to five axes a convolution; of one axis a norm;
     /// `running_mean` a batch norm; `weight_ih_l0` an `LSTM`, a `GRU` or an `RNN`. A cell without tensors of its own is
-    /// a [`CONTAINER`], and what cannot be told is [`UNKNOWN`]. Cells without tensors, such as activations, are not
-    /// there. The kind of the root is the [architecture](StoredModel::architecture), where it is known.
+    /// a [`CONTAINER`], and one that cannot be identified is [`UNKNOWN`]. Cells without any tensors, such as
+    /// activations, are absent. The kind of the root is the [architecture](StoredModel::architecture), if known.
     ///
     /// ```
     /// use precast::{io::{stored::StoredModel, weights}, prelude::*};
@@ -142,7 +142,7 @@ impl StoredModel {
         infer::outline(self.tensors(), self.architecture())
     }
 
-    /// Refuses checkpoints of this library, whose checksum is that of the tensors as they are.
+    /// Rejects checkpoints of this library, whose checksum covers the unconverted tensors.
     fn check_is_no_checkpoint(&self) -> Result<()> {
         let is =
             |metadata: &BTreeMap<String, String>| metadata.contains_key(CHECKSUM) && !metadata.contains_key(OF_RUN);

@@ -16,28 +16,28 @@ use crate::{
     logging::event,
 };
 
-/// The metadata entry that says which paths share a parameter.
+/// Metadata entry that lists the paths sharing a parameter.
 const TIED: &str = "tied";
-/// The metadata entry of weights that a training run wrote.
+/// Metadata entry of weights written by a training run.
 pub(crate) const OF_RUN: &str = "precast_run";
 
-/// The metadata entry of the checksum, where a file has words of its own.
+/// Metadata entry of the checksum, in files with a metadata entry of their own.
 pub(crate) const CHECKSUM: &str = "crc32";
 
-/// The metadata entry by which other libraries know that the tensors are those of a framework; some refuse files without it.
+/// Metadata entry that marks the framework of the tensors; some libraries reject files without it.
 pub(crate) const FORMAT: (&str, &str) = ("format", "pt");
 
-/// What a file has beside tensors.
+/// Contents of a file other than tensors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct File {
-    /// Under which name the tensor of each other name stands.
+    /// Map from each tied name to the name under which its tensor is stored.
     pub tied: BTreeMap<String, String>,
-    /// An entry of the metadata. A file that has one has a checksum of it and of all tensors, too.
+    /// Optional metadata entry. A file with one also has a checksum of it and all tensors.
     pub words: Option<(&'static str, String)>,
 }
 
 impl File {
-    /// Writes a file in one step.
+    /// Writes a file atomically.
     ///
     /// # Errors
     /// As [`weights::write`](super::write).
@@ -49,7 +49,7 @@ impl File {
     }
 }
 
-/// The checksum of words and tensors, these in the order of their names.
+/// Computes the checksum of the metadata text and the tensors in name order.
 fn checksum<'a>(words: &str, tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize], &'a [u8])>) -> String {
     let mut sum = crc32fast::Hasher::new();
     sum.update(words.as_bytes());
@@ -60,14 +60,14 @@ fn checksum<'a>(words: &str, tensors: impl Iterator<Item = (&'a str, Dtype, &'a 
     format!("{:08x}", sum.finalize())
 }
 
-/// The bytes of a file.
+/// Encodes a file.
 fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], file: &File) -> Result<Vec<u8>> {
     let File { tied, words } = file;
     let mut names = HashSet::new();
     if let Some((twice, _)) = tensors.iter().find(|(name, _)| !names.insert(name)) {
         return Err(Error::weights(format!("two tensors have the name `{twice}`")));
     }
-    // The format's own entry. A file with such a tensor could not be read.
+    // `__metadata__` is reserved by the format. A file with a tensor of that name could not be read.
     if names.contains(&"__metadata__".to_string()) {
         return Err(Error::weights("no tensor can have the name `__metadata__`, which is the file's own"));
     }
@@ -92,7 +92,7 @@ fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], file: &File) -> Result<Vec
     }
     let unordered: HashMap<_, _> = metadata.clone().into_iter().collect();
     let mut bytes = safetensors::serialize(views, Some(unordered)).map_err(|e| failed(&e))?;
-    // Entries of the metadata are written in any order. In theirs by name the same file has the same bytes.
+    // Metadata entries are written in arbitrary order. Sorted by name, equal files have equal bytes.
     const BEFORE: &[u8] = br#"{"__metadata__":"#;
     let ordered = serde_json::to_string(&metadata).map_err(|e| failed(&e))?;
     if bytes.get(8..).is_some_and(|header| header.starts_with(BEFORE)) {
@@ -101,10 +101,10 @@ fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], file: &File) -> Result<Vec
     Ok(bytes)
 }
 
-/// The words that a file has in an entry of its metadata, if it has that entry.
+/// Returns the text of a metadata entry, if the file has it.
 ///
 /// # Errors
-/// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when the checksum is not that of words and tensors.
+/// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when the checksum does not match the text and the tensors.
 pub(super) fn words(bytes: &[u8], entry: &str, tensors: &BTreeMap<String, Stored<'_>>) -> Result<Option<String>> {
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(&e))?;
     let Some(metadata) = header.metadata() else { return Ok(None) };
@@ -116,11 +116,11 @@ pub(super) fn words(bytes: &[u8], entry: &str, tensors: &BTreeMap<String, Stored
     }
 }
 
-/// The words for the archives and pickles of `torch.save`.
+/// Error text for the archives and pickles of `torch.save`.
 pub(crate) const OF_TORCH: &str =
     "a file of `torch.save`; write the state dict as safetensors, as the guide page on weights of torch shows";
 
-/// Refuses the archives and pickles of `torch.save`, and pointers of Git LFS, by their first bytes, at least eight of them.
+/// Rejects archives and pickles of `torch.save` and Git LFS pointers by their first bytes (at least eight).
 pub(crate) fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
     if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"\x80\x02") {
         return Err(Error::weights(OF_TORCH));
@@ -131,7 +131,7 @@ pub(crate) fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a header in which two tensors have one name, of which the last would be read.
+/// Rejects a header with duplicate tensor names (only the last would be read).
 fn check_names(header: &[u8]) -> Result<()> {
     let read: serde_json::Result<serde::de::IgnoredAny> = json::read(header);
     read.map(drop).map_err(|e| Error::weights(format!("not a whole safetensors file: its header: {e}")))
@@ -141,7 +141,7 @@ fn damaged(error: &safetensors::SafeTensorError) -> Error {
     Error::weights(format!("not a whole safetensors file: {error}"))
 }
 
-/// A tensor as it stands in a file, or a part of one.
+/// A tensor as stored in a file, or a part of one.
 #[derive(Clone)]
 pub(super) struct Stored<'a> {
     dtype: Dtype,
@@ -150,11 +150,11 @@ pub(super) struct Stored<'a> {
     data: Cow<'a, [u8]>,
 }
 
-/// The tensors of a file by name, and the name of the tensor for each other name under which it is tied.
+/// The tensors of a file by name, and a map from each tied name to the stored one.
 type Tensors<'a> = (BTreeMap<String, Stored<'a>>, BTreeMap<String, String>);
 
 impl<'a> Stored<'a> {
-    /// All tensors of a file.
+    /// Reads all tensors of a file.
     pub fn all(bytes: &'a [u8]) -> Result<Tensors<'a>> {
         check_is_safetensors(bytes)?;
         let damaged = |e| damaged(&e);
@@ -174,22 +174,22 @@ impl<'a> Stored<'a> {
         Ok((all, tied))
     }
 
-    /// Whether both are the same numbers.
+    /// Returns whether both hold the same numbers.
     pub fn is_same(&self, other: &Stored<'_>) -> bool {
         (self.dtype, &self.shape, &self.data) == (other.dtype, &other.shape, &other.data)
     }
 
-    /// The matrix with its axes swapped.
+    /// Transposes the matrix.
     ///
     /// # Errors
-    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when it is no matrix.
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when it is not a matrix.
     pub fn transposed(self) -> Result<Stored<'a>> {
         let &[rows, columns] = &self.shape[..] else {
             return Err(Error::weights(format!("has the shape {:?}; only a matrix is transposed", self.shape)));
         };
         let size = self.element_size()?;
         let mut data = Vec::with_capacity(self.data.len());
-        // Of no elements, the other axis may be of any length.
+        // Without elements, the other axis may have any length.
         for column in (0..columns).take(self.data.len()) {
             for row in 0..rows {
                 let at = (row * columns + column) * size;
@@ -199,10 +199,10 @@ impl<'a> Stored<'a> {
         Ok(Stored { dtype: self.dtype, shape: vec![columns, rows], data: Cow::Owned(data) })
     }
 
-    /// Its parts of these lengths along an axis. The lengths add up to that of the axis.
+    /// Splits the tensor into parts of these lengths along an axis. The lengths must add up to that of the axis.
     pub fn parts(&self, axis: usize, lens: &[usize]) -> Result<Vec<Stored<'static>>> {
         let size = self.element_size()?;
-        // Bytes of one step along the axis, and of all; 0 where there are no elements.
+        // Bytes of one step along the axis, and of all; 0 without elements.
         let step: usize =
             if self.data.is_empty() { 0 } else { self.shape[axis + 1..].iter().product::<usize>() * size };
         let whole = step * self.shape[axis];
@@ -220,7 +220,7 @@ impl<'a> Stored<'a> {
         Ok(parts)
     }
 
-    /// Bytes of one element; 1 where there is none.
+    /// Returns the size of one element in bytes; 1 without elements.
     fn element_size(&self) -> Result<usize> {
         if self.data.is_empty() {
             return Ok(1);
@@ -233,7 +233,7 @@ impl<'a> Stored<'a> {
         Error::weights(format!("is {}; float64, float32, float16, bfloat16, int64 and bool are read", self.dtype))
     }
 
-    /// As a tensor in its own dtype.
+    /// Converts it to a tensor of its own dtype.
     pub fn tensor(&self) -> Result<Tensor> {
         macro_rules! tensor {
             ($($dtype:ident: $t:ty),*) => {
@@ -263,7 +263,7 @@ pub(crate) fn dtype_in_file(dtype: DType) -> Dtype {
     }
 }
 
-/// The elements in row-major order, little-endian.
+/// Returns the elements in row-major order, little-endian.
 fn bytes_of(value: &Tensor) -> Vec<u8> {
     macro_rules! bytes {
         ($($dtype:ident: $t:ty),*) => {

@@ -1,4 +1,4 @@
-//! Fitting the tensors of a file to the parameters of a network: the value of each, or all differences.
+//! Matching of a file's tensors to the parameters of a network: the value of each, or all differences.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,19 +10,19 @@ use crate::{
     tensor::Beyond,
 };
 
-/// To how many names a near one is looked for: each is compared with all others.
+/// Maximum number of names for which a similar one is sought, since each is compared with all others.
 const HINTS: usize = 32;
 
 /// A tensor for a path of the network.
 struct Found<'a> {
     /// Its name in the file.
     name: &'a str,
-    /// Whether it stands there under another name, to which this one is tied.
+    /// `true` when the tensor is stored under another name, to which this one is tied.
     tied: bool,
     stored: Stored<'a>,
 }
 
-/// The new value of each parameter. All errors are found here, before any parameter is set.
+/// Computes the new value of each parameter. All errors are found here, before any parameter is set.
 pub(super) fn fit(bytes: &[u8], params: &[Named], options: &LoadOptions) -> Result<(Vec<(Param, Tensor)>, Loaded)> {
     let (stored, tied) = Stored::all(bytes)?;
     let by_path: HashMap<&str, &Named> =
@@ -35,7 +35,7 @@ pub(super) fn fit(bytes: &[u8], params: &[Named], options: &LoadOptions) -> Resu
     for (name, tensor) in &stored {
         fit.place(name, name, tensor, &mut loaded);
     }
-    // A name that is tied to another counts where the file does not store it itself.
+    // A tied name counts only if the file does not store it itself.
     for (alias, name) in &tied {
         if let Some((name, tensor)) = stored.get_key_value(name)
             && !stored.contains_key(alias)
@@ -107,7 +107,7 @@ pub(super) fn fit(bytes: &[u8], params: &[Named], options: &LoadOptions) -> Resu
     }
 }
 
-/// What to do where every name that the network does not have begins with one part that the network's names lack.
+/// Suggests renaming when all names unknown to the network share a prefix that the network's names lack.
 fn prefix(left_over: &[(&String, &str)], missing: &[&str]) -> Option<String> {
     let (first, rest) = left_over.first()?.0.split_once('.')?;
     let begins = |path: &str| path.strip_prefix(first).and_then(|rest| rest.strip_prefix('.')).map(String::from);
@@ -121,15 +121,15 @@ fn prefix(left_over: &[(&String, &str)], missing: &[&str]) -> Option<String> {
 struct Fit<'a> {
     by_path: HashMap<&'a str, &'a Named>,
     rules: Rules,
-    /// By the path for which they are meant, which the network may not have.
+    /// Found tensors by target path, which the network may not have.
     found: BTreeMap<String, Vec<Found<'a>>>,
-    /// Paths whose values are there but could not be cut out.
+    /// Paths whose values exist but could not be split off.
     failed: BTreeSet<String>,
     wrong: Vec<String>,
 }
 
 impl<'a> Fit<'a> {
-    /// Finds the path, or the paths, for a tensor that has this name in the file, or is tied to it.
+    /// Finds the path or paths for a tensor that has this name in the file, or is tied to it.
     fn place(&mut self, name: &'a str, alias: &str, stored: &Stored<'a>, loaded: &mut Loaded) {
         if self.rules.ignores(alias) {
             loaded.ignored.push(alias.to_string());
@@ -157,7 +157,7 @@ impl<'a> Fit<'a> {
         }
     }
 
-    /// The parts of a tensor, each as long as the network's parameter.
+    /// Splits a tensor into parts as long as the network's parameters.
     fn split(&mut self, stored: &Stored<'_>, parts: &[String], axis: usize) -> Result<Vec<Stored<'static>>> {
         let mut lens = Vec::new();
         for part in parts {
@@ -183,7 +183,7 @@ impl<'a> Fit<'a> {
     }
 }
 
-/// A stored tensor as the value of a parameter, and whether it was cast.
+/// Converts a stored tensor to the value of a parameter; the flag is whether it was cast.
 fn value_of(stored: &Stored<'_>, param: &Param, transposed: bool, may_cast: bool) -> Result<(Tensor, bool)> {
     let stored = if transposed { stored.clone().transposed()? } else { stored.clone() };
     let now = param.value();
@@ -203,7 +203,7 @@ fn value_of(stored: &Stored<'_>, param: &Param, transposed: bool, may_cast: bool
     let floating = from.is_float() && to.is_float();
     let same = from == to || from == full;
     if same || (floating && may_cast) {
-        // The master, and the value that is rounded from it, must hold each number.
+        // Every number must fit both the master and the value rounded from it.
         let refused = |beyond: Beyond| Error::weights(format!("{beyond}; {}", beyond.way_out()));
         let value = if same {
             value
@@ -219,7 +219,7 @@ fn value_of(stored: &Stored<'_>, param: &Param, transposed: bool, may_cast: bool
     }
 }
 
-/// A name in the file, with the path for which it is meant where that is another.
+/// Formats a name in the file, with its target path if that differs.
 fn both(name: &str, path: &str) -> String {
     match name == path {
         true => printable(name).into_owned(),
@@ -227,7 +227,7 @@ fn both(name: &str, path: &str) -> String {
     }
 }
 
-/// ` (did you mean ...?)` for a name that differs by what stands before it, or for a near one.
+/// Returns ` (did you mean ...?)` for a name that differs only in its prefix, or for a similar one.
 fn same_end_or_near(met: &str, all: &[&str]) -> String {
     let ends = |long: &str, short: &str| long.strip_suffix(short).is_some_and(|before| before.ends_with('.'));
     match all.iter().find(|name| ends(name, met) || ends(met, name)).or_else(|| nearest(met, all, |name| name)) {

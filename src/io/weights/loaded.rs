@@ -1,27 +1,27 @@
-//! What loading did.
+//! The report of a load.
 
 use std::fmt;
 
 use crate::printable::printable;
 
-/// What [`load_with`](super::load_with) did with each tensor of the file and each parameter of the network. `Display`
+/// Report of [`load_with`](super::load_with) on each tensor of the file and each parameter of the network. `Display`
 /// lists it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loaded {
-    /// Paths of the parameters and buffers that were read, in the order of the network.
+    /// Paths of the parameters and buffers that were read, in network order.
     pub loaded: Vec<String>,
-    /// Paths of those that are not in the file and stay as they were.
+    /// Paths of those missing from the file and left unchanged.
     pub left: Vec<String>,
-    /// Names in the file that were not read, in alphabetical order, as are the following.
+    /// Names in the file that were not read, in alphabetical order, like the following.
     pub ignored: Vec<String>,
-    /// Names in the file with the new names.
+    /// Names in the file with their new names.
     pub renamed: Vec<(String, String)>,
     /// Names in the file with the paths of their parts.
     pub split: Vec<(String, Vec<String>)>,
-    /// Paths of the matrices whose axes were swapped, in the order of the network.
+    /// Paths of the transposed matrices, in network order.
     pub transposed: Vec<String>,
-    /// Paths of the parameters that were rounded or widened, in the order of the network.
+    /// Paths of the parameters that were rounded or widened, in network order.
     pub cast: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ impl fmt::Display for Loaded {
     }
 }
 
-/// Names with commas between them, on lines of a readable length.
+/// Joins names with commas, wrapped to readable lines.
 fn lines(names: &[String]) -> Vec<String> {
     const WIDTH: usize = 100;
     let mut lines: Vec<String> = Vec::new();

@@ -1,14 +1,13 @@
 //! Weight files: parameters and buffers by path, in the safetensors format.
 //!
-//! A parameter is stored under its path, in its own dtype. A parameter with an f32 [master](Param::master) is stored as the
-//! master, so that a run continues from the file as if it had not been stopped. [`decorate`](crate::rewrite::decorate) may ask
-//! for another dtype; the parameter is then rounded to it, once. A parameter under several paths (tied weights) is stored
-//! once, under the first path; the metadata entry `tied` is a JSON map of each other path to the first. Loading takes it from
-//! any of its paths that the file has. Adapters change neither paths nor values, so applying a policy does not change what is
-//! saved.
+//! A parameter is stored under its path, in its own dtype. A parameter with an f32 [master](Param::master) is stored as
+//! the master, so that a run resumed from the file continues exactly. [`decorate`](crate::rewrite::decorate) may
+//! request another dtype; the parameter is then rounded to it, once. A parameter under several paths (tied weights) is
+//! stored once, under the first path; the metadata entry `tied` is a JSON map of each other path to the first. Loading
+//! accepts any of its paths. Adapters change neither paths nor values, so applying a policy does not change the file.
 //!
-//! [`load`] wants the file and the network to agree in every name, shape and dtype. [`load_with`] takes [`LoadOptions`] for
-//! files that other programs wrote.
+//! [`load`] requires file and network to agree in every name, shape and dtype. [`load_with`] takes [`LoadOptions`] for
+//! files written by other programs.
 
 mod file;
 mod fit;
@@ -30,13 +29,13 @@ use crate::{
     printable::printable,
 };
 
-/// Writes every parameter and buffer of a network. An existing file is replaced in one step.
+/// Writes every parameter and buffer of a network. An existing file is replaced atomically.
 ///
 /// # Errors
-/// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when two parameters have one path,
-/// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite in the dtype that
-/// [`Decorate::save_dtype`](crate::rewrite::Decorate::save_dtype) asks for,
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an older file then stays as it was.
+/// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when two parameters have the same path,
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite in the dtype requested by
+/// [`Decorate::save_dtype`](crate::rewrite::Decorate::save_dtype), [`ErrorKind::Io`](crate::ErrorKind::Io) when the
+/// file cannot be written; an existing file is then unchanged.
 ///
 /// ```
 /// use precast::{prelude::*, io::weights};
@@ -52,12 +51,12 @@ pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Resul
     save_with_words(net, path.as_ref(), None)
 }
 
-/// As [`save`], for a training run: the file has a checksum.
+/// Saves a network as [`save`] does, for a training run: the file has a checksum.
 pub(crate) fn save_of_run(net: &Child, path: &Path) -> Result<()> {
     save_with_words(net, path, Some((OF_RUN, "weights".into())))
 }
 
-/// Refuses weights that [`save_of_run`] wrote and that are damaged.
+/// Rejects damaged weights written by [`save_of_run`].
 pub(crate) fn check_of_run(path: &Path) -> Result<()> {
     read_with_words(path, OF_RUN).map(drop)
 }
@@ -82,11 +81,11 @@ fn save_with_words<C: ?Sized + AsCell>(
     File { tied, words }.write(path, &tensors)
 }
 
-/// Writes named tensors. An existing file is replaced in one step.
+/// Writes named tensors. An existing file is replaced atomically.
 ///
 /// # Errors
-/// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when two tensors have one name,
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an older file then stays as it was.
+/// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when two tensors have the same name,
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an existing file is then unchanged.
 ///
 /// ```
 /// use precast::{prelude::*, io::weights};
@@ -107,7 +106,7 @@ pub fn write<N: Into<String>, T: Borrow<Tensor>>(
     File::default().write(path.as_ref(), &tensors)
 }
 
-/// Reads the tensors of any safetensors file, by name. Tied weights are there once, under the name that has them.
+/// Reads the tensors of any safetensors file, by name. Tied weights appear once, under their stored name.
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read, [`ErrorKind::Weights`](crate::ErrorKind::Weights)
@@ -116,10 +115,10 @@ pub fn read(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
     read_with_words(path.as_ref(), "").map(|(tensors, _)| tensors)
 }
 
-/// As [`read`], with the words in an entry of the metadata, where the file has it.
+/// Reads tensors as [`read`] does, with the text of a metadata entry, if the file has it.
 ///
 /// # Errors
-/// As [`read`], and when the checksum of a file with such words does not fit.
+/// As [`read`], and when the checksum of a file with such an entry does not match.
 pub(crate) fn read_with_words(path: &Path, entry: &str) -> Result<(BTreeMap<String, Tensor>, Option<String>)> {
     let bytes = files::read(path)?;
     let read = file::Stored::all(&bytes).and_then(|(stored, _)| {
@@ -135,7 +134,7 @@ pub(crate) fn read_with_words(path: &Path, entry: &str) -> Result<(BTreeMap<Stri
     Ok(read)
 }
 
-/// Reads every parameter and buffer of a network; names, shapes and dtypes must be the same.
+/// Reads every parameter and buffer of a network. Names, shapes and dtypes must match.
 ///
 /// # Errors
 /// As [`load_with`].
@@ -143,13 +142,14 @@ pub fn load<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Resul
     load_with(net, path, &LoadOptions::new())
 }
 
-/// Reads every parameter and buffer of a network, and reports what was done.
+/// Reads every parameter and buffer of a network by the given options, and returns a report.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read. [`ErrorKind::Weights`](crate::ErrorKind::Weights), naming the file: no or a damaged
-/// safetensors file, or everything in which file, options and network differ, each with its name. These are a parameter
-/// that is missing, a tensor that the network does not have, a shape, a dtype that may not be cast, a finite number that would
-/// become infinite in the dtype of its parameter, and a pattern of the options that matches nothing. On any error the network is as it was.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read.
+/// [`ErrorKind::Weights`](crate::ErrorKind::Weights), naming the file, when it is not a valid safetensors file, or
+/// listing every difference between file, options and network, each with its name: a missing parameter, a tensor
+/// unknown to the network, a shape, a dtype that may not be cast, a finite number that would become infinite in the
+/// dtype of its parameter, and a pattern of the options that matches nothing. On any error the network is unchanged.
 pub fn load_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, options: &LoadOptions) -> Result<Loaded> {
     let path = path.as_ref();
     let bytes = files::read(path)?;
@@ -158,7 +158,7 @@ pub fn load_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, opt
     Ok(loaded)
 }
 
-/// As [`load_with`], from the bytes of a file.
+/// Loads weights as [`load_with`] does, from the bytes of a file.
 ///
 /// # Errors
 /// As [`load_with`], without the name of a file.
@@ -169,13 +169,13 @@ pub fn load_bytes<C: ?Sized + AsCell>(net: &Child<C>, bytes: &[u8], options: &Lo
     Ok(loaded)
 }
 
-/// A parameter with all its paths, in the order of the walk.
+/// A parameter with all its paths, in walk order.
 pub(crate) struct Named {
     pub paths: Vec<String>,
     pub param: Param,
 }
 
-/// Parameters in the order of their first paths, each once.
+/// Returns the parameters in the order of their first paths, each once.
 pub(crate) fn by_param<C: ?Sized + AsCell>(net: &Child<C>) -> Vec<Named> {
     let named = net.named_params();
     let mut all: Vec<Named> = Vec::new();

@@ -1,4 +1,4 @@
-//! What loading may do beside reading exactly the tensors that the network has.
+//! Options for loading tensors that do not match the network exactly.
 
 use std::collections::HashSet;
 
@@ -7,11 +7,11 @@ use crate::{
     error::{Error, Result, did_you_mean},
 };
 
-/// What [`load_with`](super::load_with) may do beside reading exactly the tensors that the network has.
+/// Options of [`load_with`](super::load_with) for files that do not match the network exactly.
 ///
-/// Patterns are those of policies: `*` stands for one segment of a name, `**` for any number ([`Pattern`]). Names in the file
-/// are first [ignored](LoadOptions::ignore), then [renamed](LoadOptions::rename), then [split](LoadOptions::split). What comes
-/// out are paths of the network. A pattern that matches nothing is an error when the file is loaded, as is a malformed one.
+/// Patterns are those of policies: `*` matches one segment of a name, `**` any number ([`Pattern`]). Names in the file
+/// are first [ignored](LoadOptions::ignore), then [renamed](LoadOptions::rename), then [split](LoadOptions::split),
+/// which yields paths of the network. A pattern that is malformed or matches nothing is an error at load time.
 ///
 /// ```
 /// use precast::{io::weights::{self, LoadOptions}, prelude::*};
@@ -36,16 +36,16 @@ pub struct LoadOptions {
     rules: Vec<Rule<String>>,
 }
 
-/// One option, with its patterns as text or read.
+/// One option, with its patterns as text or parsed.
 #[derive(Clone, Debug)]
 struct Rule<P> {
     what: What,
     from: P,
     /// The new name, or the parts.
     to: Vec<P>,
-    /// Along which a tensor is split.
+    /// Axis along which a tensor is split.
     axis: usize,
-    /// Whether it comes from a preset: it may match nothing, and gives way to a network that has such a path itself.
+    /// `true` for a rule of a preset, which may match nothing and gives way to a network that has such a path itself.
     preset: bool,
 }
 
@@ -69,29 +69,29 @@ impl What {
         }
     }
 
-    /// Whether it is about names in the file, and not about paths of the network.
+    /// Returns whether it applies to names in the file rather than paths of the network.
     fn is_of_file(self) -> bool {
         matches!(self, What::Ignore | What::Rename | What::Split)
     }
 }
 
 impl LoadOptions {
-    /// Nothing is allowed: names, shapes and dtypes must be the same.
+    /// Creates strict options: names, shapes and dtypes must match.
     pub fn new() -> Self {
         LoadOptions::default()
     }
 
-    /// For a state dict of torch, as `safetensors.torch.save_file` writes it.
+    /// Creates options for a state dict of torch, as written by `safetensors.torch.save_file`.
     ///
     /// - `num_batches_tracked` of batch norm is ignored;
     /// - `in_proj_weight` and `in_proj_bias` of `nn.MultiheadAttention` are split into `q_proj`, `k_proj` and `v_proj`;
-    /// - `gamma` and `beta`, as old models call them, are `weight` and `bias`;
-    /// - `weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0` and `bias_hh_l0` of `nn.RNN`, `nn.GRU` and `nn.LSTM` are those of a cell
-    ///   that does one step, such as an [`LSTMCell`](crate::layers::LSTMCell);
-    /// - `module.` of `nn.DataParallel` and `_orig_mod.` of `torch.compile` are taken off.
+    /// - `gamma` and `beta`, the names in old models, become `weight` and `bias`;
+    /// - `weight_ih_l0`, `weight_hh_l0`, `bias_ih_l0` and `bias_hh_l0` of `nn.RNN`, `nn.GRU` and `nn.LSTM` become those
+    ///   of a single-step cell, such as an [`LSTMCell`](crate::layers::LSTMCell);
+    /// - the prefixes `module.` of `nn.DataParallel` and `_orig_mod.` of `torch.compile` are removed.
     ///
-    /// Each of these is done only to names that are no paths of the network: an [`LSTM`](crate::layers::LSTM) has torch's names
-    /// itself. Rules of one's own come first.
+    /// Each rule applies only to names that are not paths of the network: an [`LSTM`](crate::layers::LSTM) uses torch's
+    /// names itself. User rules take precedence.
     pub fn torch() -> Self {
         let mut options = LoadOptions::new().ignore("**.num_batches_tracked");
         for prefix in ["module", "_orig_mod"] {
@@ -111,29 +111,30 @@ impl LoadOptions {
         options
     }
 
-    /// Whether floating tensors of another dtype are rounded or widened to the parameter's dtype. Without it, another dtype is
-    /// an error; only a parameter with a [master](crate::Param::master) takes f32 as well.
+    /// Sets whether floating-point tensors of another dtype are rounded or widened to the parameter's dtype. Default:
+    /// false, which makes another dtype an error, except that a parameter with a [master](crate::Param::master) also
+    /// takes f32.
     #[must_use]
     pub fn cast(mut self, cast: bool) -> Self {
         self.cast = cast;
         self
     }
 
-    /// Tensors of the file that are not read.
+    /// Skips tensors of the file.
     #[must_use]
     pub fn ignore(self, names: impl Into<String>) -> Self {
         self.and(What::Ignore, names, vec![], 0)
     }
 
-    /// Tensors of the file that have another name in the network. Both are patterns with the same wildcards in the same order:
-    /// what a wildcard stands for in the first is put into its place in the second. Several are done one after the other.
+    /// Renames tensors of the file. Both patterns have the same wildcards in the same order: the text matched by each
+    /// in the first replaces it in the second. Several renames apply one after the other.
     #[must_use]
     pub fn rename(self, in_file: impl Into<String>, in_network: impl Into<String>) -> Self {
         self.and(What::Rename, in_file, vec![in_network.into()], 0)
     }
 
-    /// Tensors of the file, by their new names, that are several parameters one behind the other along an axis. How long each
-    /// part is, the network says. The patterns of the parts have the same wildcards as that of the whole.
+    /// Splits tensors of the file, by their new names, into several parameters concatenated along an axis. The network
+    /// determines the length of each part. The patterns of the parts have the same wildcards as that of the whole.
     ///
     /// ```
     /// use precast::io::weights::LoadOptions;
@@ -150,13 +151,14 @@ impl LoadOptions {
         self.and(What::Split, whole, parts.into_iter().map(Into::into).collect(), axis)
     }
 
-    /// Parameters and buffers of the network that may be missing in the file. They stay as they are; `**` stands for all.
+    /// Allows parameters and buffers of the network to be missing from the file and keep their values; `**` matches
+    /// all.
     #[must_use]
     pub fn partial(self, paths: impl Into<String>) -> Self {
         self.and(What::Partial, paths, vec![], 0)
     }
 
-    /// Matrices of the network whose axes the file has in the other order.
+    /// Transposes matrices of the network that the file stores with swapped axes.
     #[must_use]
     pub fn transpose(self, paths: impl Into<String>) -> Self {
         self.and(What::Transpose, paths, vec![], 0)
@@ -167,7 +169,7 @@ impl LoadOptions {
         self
     }
 
-    /// The options with their patterns read, for a network with these paths.
+    /// Parses the patterns of the options, for a network with these paths.
     ///
     /// # Errors
     /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) with every pattern that is malformed.
@@ -201,15 +203,16 @@ impl Rule<String> {
     }
 }
 
-/// The options with their patterns read, each with whether it has matched.
+/// Options with parsed patterns, each with a flag for whether it has matched.
 pub(super) struct Rules {
     rules: Vec<(Rule<Pattern>, bool)>,
-    /// Of the network. A preset leaves names alone that are among them.
+    /// Paths of the network, which a preset leaves alone.
     paths: HashSet<String>,
 }
 
 impl Rules {
-    /// The rules of one kind that match, with what their wildcards stand for. They are noted as used as they are taken.
+    /// Iterates over the matching rules of one kind, with the texts matched by their wildcards. Rules are marked as
+    /// used when yielded.
     fn matching<'a>(
         &'a mut self,
         what: What,
@@ -236,7 +239,7 @@ impl Rules {
         self.matching(What::Transpose, path).count() > 0
     }
 
-    /// The name in the network.
+    /// Returns the name in the network.
     pub fn renamed(&mut self, name: &str) -> String {
         let mut name = name.to_string();
         for (rule, used) in self.rules.iter_mut().filter(|(rule, _)| rule.what == What::Rename) {
@@ -251,13 +254,13 @@ impl Rules {
         name
     }
 
-    /// The paths of the parts and the axis, where the tensor of this name is split.
+    /// Returns the paths of the parts and the axis, if the tensor of this name is split.
     pub fn split(&mut self, name: &str) -> Option<(Vec<String>, usize)> {
         let (rule, captures) = self.matching(What::Split, name).next()?;
         Some((rule.to.iter().map(|part| part.filled(&captures)).collect(), rule.axis))
     }
 
-    /// What is to be said of the patterns that have matched nothing.
+    /// Returns the errors for patterns that matched nothing.
     pub fn unused<'a>(&self, names: &[&'a str], paths: &[&'a str]) -> Vec<String> {
         let unused = self.rules.iter().filter(|(rule, used)| !used && !rule.preset);
         let say = |(rule, _): &(Rule<Pattern>, bool)| {

@@ -1,4 +1,4 @@
-//! Sums in digits, made up: a task for language models whose answers are known.
+//! Synthetic sums in digits: a task for language models with known answers.
 
 use std::collections::HashSet;
 
@@ -10,8 +10,8 @@ use super::{Dataset, IGNORED, Inputs, MOST_TOKENS, Targets, Vocabulary};
 use crate::error::{Error, Result};
 
 /// Sums such as `012+345=0357`, as indices of characters. An input is a sum without its last digit, and the target at
-/// each place is the character that follows: [`IGNORED`] within the question, then the answer. No question occurs
-/// twice, so the parts of a split have none in common.
+/// each position is the next character: [`IGNORED`] within the question, then the answer. No question occurs twice, so
+/// the parts of a split are disjoint.
 ///
 /// ```
 /// use precast::data::{Addition, IGNORED};
@@ -25,18 +25,18 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Addition {
-    /// Digits of each of the two numbers, 1 to 9.
+    /// Number of digits of each operand, 1 to 9.
     pub digits: usize,
-    /// How many sums; 10,000, or all of them where there are fewer.
+    /// Number of sums. Default: 10,000, or all of them if there are fewer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub examples: Option<usize>,
-    /// Seed of the sums that are drawn; 0.
+    /// Seed for drawing the sums. Default: 0.
     #[serde(default)]
     pub seed: u64,
 }
 
 impl Addition {
-    /// Sums of two numbers of so many digits.
+    /// Creates sums of two numbers with this many digits.
     pub fn new(digits: usize) -> Self {
         Addition { digits, examples: None, seed: 0 }
     }
@@ -51,22 +51,22 @@ impl Addition {
         Addition { seed, ..self }
     }
 
-    /// The ten digits, the plus and the equals sign.
+    /// Returns the vocabulary: the ten digits, the plus and the equals sign.
     pub fn vocabulary() -> Vocabulary {
         Vocabulary::Chars("0123456789+=".into())
     }
 
-    /// The sums, in an order that follows from the seed.
+    /// Generates the sums, in an order determined by the seed.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for numbers of other than 1 to 9 digits, and for no examples, more
-    /// than there are sums, or so many that they have more than 2^27 characters.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number of digits outside 1 to 9, and for a number of
+    /// examples that is zero, exceeds the number of sums, or yields more than 2^27 characters.
     pub fn read(&self) -> Result<Dataset> {
         if !(1..=9).contains(&self.digits) {
             return Err(Error::value(format!("sums of numbers with {} digits; allowed: 1 to 9", self.digits)));
         }
         let (digits, numbers) = (self.digits, 10u64.pow(self.digits as u32));
-        // `aa+bb=cc`, where the answer has a digit more.
+        // `aa+bb=cc`, where the answer has one more digit.
         let length = 3 * digits + 2;
         let sums = numbers * numbers;
         let most = sums.min((MOST_TOKENS / length) as u64);
@@ -96,5 +96,5 @@ impl Addition {
     }
 }
 
-/// How many sums there are unless it is said.
+/// Default number of sums.
 const USUAL: u64 = 10_000;

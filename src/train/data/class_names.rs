@@ -7,17 +7,18 @@ use crate::{
     printable::printable,
 };
 
-/// The names of classes with their indices.
+/// Names of classes with their indices.
 pub(super) struct ClassNames {
     names: Vec<String>,
     indices: HashMap<String, i64>,
 }
 
 impl ClassNames {
-    /// The names that are given; if none are, those that were met, sorted: as integers, if all are, else as text.
+    /// Creates the names from those given or, without any, from those met, sorted: as integers if all are, else as
+    /// text.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a name that is given twice.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a duplicate given name.
     pub(super) fn new(given: &[String], met: BTreeSet<String>) -> Result<Self> {
         let mut names = given.to_vec();
         if names.is_empty() {
@@ -38,10 +39,10 @@ impl ClassNames {
         Ok(ClassNames { names, indices })
     }
 
-    /// The index of a class.
+    /// Returns the index of a class.
     ///
     /// # Errors
-    /// Words on a name that is none of a class.
+    /// Error text for a name that is not a class.
     pub(super) fn index(&self, name: &str) -> Result<i64, String> {
         self.indices.get(name).copied().ok_or_else(|| {
             let near = did_you_mean_or_some(name, self.names.iter().map(String::as_str));
@@ -49,7 +50,7 @@ impl ClassNames {
         })
     }
 
-    /// The names in the order of their indices.
+    /// Returns the names in the order of their indices.
     pub(super) fn into_vec(self) -> Vec<String> {
         self.names
     }

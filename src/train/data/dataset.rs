@@ -1,4 +1,4 @@
-//! Examples with what is to be learnt of them.
+//! Examples with their targets.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The class of a place that counts neither for the loss nor for the accuracy, as in torch.
+/// Class of a position that counts neither for the loss nor for the accuracy, as in torch.
 pub const IGNORED: i64 = -100;
 
 /// Examples of one shape: f32 numbers, or i64 indices such as the words of a sentence. Each has its target: classes,
@@ -26,50 +26,50 @@ pub struct Dataset {
     len: usize,
     inputs: Inputs,
     targets: Targets,
-    /// What f32 does not hold of numbers that a reader found.
+    /// Digits of the numbers read from a file that f32 cannot represent.
     pub(super) wide: Parts<Wide>,
     names: Arc<Names>,
     pub(super) read: Arc<Read>,
 }
 
-/// What is known of all examples, and kept by every part of them.
+/// Names shared by all examples, and kept by every subset.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Names {
     classes: Vec<String>,
     inputs: Vec<String>,
 }
 
-/// The examples, one after another.
+/// Inputs of the examples, concatenated.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Inputs {
-    /// Finite numbers. Of a file with more digits they are rounded; [`Standardization`](super::Standardization) reads all
-    /// digits.
+    /// Finite numbers. Those of a file with more digits are rounded; [`Standardization`](super::Standardization) reads
+    /// all digits.
     Numbers(Vec<f32>),
     /// Indices from 0: of words, of characters.
     Indices(Vec<i64>),
 }
 
-/// What is to be learnt of each example.
+/// Targets of the examples.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Targets {
     /// Classes: classification.
     Classes {
-        /// Shape of the target of one example; empty for a single class, `[length]` for one at each place of a
+        /// Shape of the target of one example; empty for a single class, `[length]` for one at each position of a
         /// sequence.
         shape: Vec<usize>,
-        /// The classes, one after another: from 0, or [`IGNORED`].
+        /// The classes, concatenated: from 0, or [`IGNORED`].
         values: Vec<i64>,
     },
     /// Numbers: regression.
     Numbers {
         /// Shape of the target of one example; empty for a single number.
         shape: Vec<usize>,
-        /// The targets, one after another.
+        /// The targets, concatenated.
         values: Vec<f32>,
     },
-    /// Nothing, as of examples for predictions.
+    /// No targets, as for predictions.
     None,
 }
 
@@ -82,27 +82,28 @@ pub struct Split {
     pub test: Dataset,
 }
 
-/// Some examples as tensors.
+/// A batch of examples as tensors.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// The examples: f32 or i64 `[n, ...]`.
+    /// Inputs: f32 or i64 `[n, ...]`.
     pub x: Tensor,
-    /// Their targets: classes are i64 `[n, ...]`, `[n]` where an example has one; numbers are f32 `[n, ...]`.
+    /// Targets: classes are i64 `[n, ...]`, `[n]` for one per example; numbers are f32 `[n, ...]`.
     pub y: Tensor,
 }
 
 impl Dataset {
-    /// Examples of the given shape, one after another, with a class for each.
+    /// Creates examples of the given shape from concatenated values, with a class for each.
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the values are not one example for each label, one of them
-    /// is not finite, or a class is negative.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the number of values does not match the labels, a value is not
+    /// finite, or a class is negative.
     pub fn new(values: Vec<f32>, shape: &[usize], labels: Vec<i64>) -> Result<Self> {
         Dataset::of(Inputs::Numbers(values), shape, Targets::Classes { shape: vec![], values: labels })
     }
 
-    /// Examples of the given shape, one after another, with targets that are numbers: a tensor of `target_shape` for
-    /// each example. It is the shape that a network returns for one example, `[1]` for a last `Dense` with one output.
+    /// Creates examples of the given shape from concatenated values, with numeric targets: a tensor of `target_shape`
+    /// for each example. This is the shape of a network's output for one example, `[1]` for a final `Dense` with one
+    /// output.
     ///
     /// ```
     /// # use precast::data::Dataset;
@@ -114,14 +115,14 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the values are not one example for each target, a value or a
-    /// target is not finite, or the targets are not of their shape.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the number of values does not match the targets, a value or a
+    /// target is not finite, or the targets do not have their shape.
     pub fn regression(values: Vec<f32>, shape: &[usize], targets: Vec<f32>, target_shape: &[usize]) -> Result<Self> {
         let targets = Targets::Numbers { shape: target_shape.to_vec(), values: targets };
         Dataset::of(Inputs::Numbers(values), shape, targets)
     }
 
-    /// Examples of numbers or of indices, with any targets.
+    /// Creates examples of numbers or indices, with any targets.
     ///
     /// ```
     /// # use precast::data::{Dataset, IGNORED, Inputs, Targets};
@@ -134,10 +135,9 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are not as many inputs as targets, either is not of its
-    /// shape, a number is not finite, an index is negative, or a class is negative and not [`IGNORED`]; where an
-    /// example has a single class, that is never ignored. [`ErrorKind::Data`](crate::ErrorKind::Data), too, for
-    /// examples of no elements without targets, which nothing counts.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are not as many inputs as targets, either does not have
+    /// its shape, a number is not finite, an index is negative, or a class is negative and not [`IGNORED`]; a single
+    /// class per example may not be ignored. Also for examples without elements and targets, whose number is undefined.
     pub fn of(inputs: Inputs, shape: &[usize], targets: Targets) -> Result<Self> {
         let len = match &targets {
             Targets::Classes { shape, values } => count(values.len(), shape, "classes are no targets")?,
@@ -172,7 +172,7 @@ impl Dataset {
         Ok(Dataset { shape: shape.to_vec(), len, inputs, targets, wide, names, read })
     }
 
-    /// The same examples with names for their classes, in the order of the indices.
+    /// Sets the names of the classes, in the order of their indices.
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are fewer names than classes.
@@ -184,20 +184,20 @@ impl Dataset {
         Ok(self)
     }
 
-    /// The same examples with names for the elements of an input.
+    /// Sets the names of the elements of an input.
     #[cfg(feature = "data")]
     pub(super) fn with_input_names(mut self, names: Vec<String>) -> Self {
         Arc::make_mut(&mut self.names).inputs = names;
         self
     }
 
-    /// The same images, each of another shape.
+    /// Replaces the images, each with the new shape.
     pub(super) fn with_images(self, pixels: Vec<f32>, shape: Vec<usize>) -> Self {
         let wide = Parts { inputs: Wide::default(), ..self.wide };
         Dataset { shape, inputs: Inputs::Numbers(pixels), wide, ..self }
     }
 
-    /// The same examples with other numbers as inputs.
+    /// Returns the same examples with other numbers as inputs.
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) as [`of`](Dataset::of).
@@ -209,7 +209,7 @@ impl Dataset {
         Ok(Dataset { shape, len: self.len, inputs: Inputs::Numbers(values), targets, wide, names, read })
     }
 
-    /// The same examples with as many other targets.
+    /// Returns the same examples with as many other targets.
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) as [`of`](Dataset::of).
@@ -219,38 +219,38 @@ impl Dataset {
         Ok(Dataset { wide, names: self.names.clone(), read: self.read.clone(), ..new })
     }
 
-    /// The same examples without targets.
+    /// Removes the targets.
     pub fn without_targets(self) -> Self {
         let wide = Parts { targets: Wide::default(), ..self.wide };
         Dataset { targets: Targets::None, wide, ..self }
     }
 
-    /// How many examples.
+    /// Returns the number of examples.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no examples.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Shape of one example.
+    /// Returns the shape of one example.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// The examples, in order.
+    /// Returns the inputs of the examples, in order.
     pub fn inputs(&self) -> &Inputs {
         &self.inputs
     }
 
-    /// What is to be learnt of the examples, in order.
+    /// Returns the targets of the examples, in order.
     pub fn targets(&self) -> &Targets {
         &self.targets
     }
 
-    /// The classes, in order; none where the targets are no classes.
+    /// Returns the classes, in order; empty if the targets are not classes.
     pub fn labels(&self) -> &[i64] {
         match &self.targets {
             Targets::Classes { values, .. } => values,
@@ -258,23 +258,23 @@ impl Dataset {
         }
     }
 
-    /// How many classes: as many as have names, or one more than the highest label.
+    /// Returns the number of classes: that of the class names, or one more than the highest label.
     pub fn classes(&self) -> usize {
         let counted = self.labels().iter().max().map_or(0, |&label| (label + 1).max(0) as usize);
         counted.max(self.names.classes.len())
     }
 
-    /// The names of the classes, in the order of their indices; empty where they have none.
+    /// Returns the names of the classes, in the order of their indices; empty if unnamed.
     pub fn class_names(&self) -> &[String] {
         &self.names.classes
     }
 
-    /// The names of the elements of an input, such as the columns of a table; empty where they have none.
+    /// Returns the names of the elements of an input, such as the columns of a table; empty if unnamed.
     pub fn input_names(&self) -> &[String] {
         &self.names.inputs
     }
 
-    /// The same examples in another shape, such as `[64]` instead of `[1, 8, 8]`.
+    /// Reshapes each example, such as to `[64]` from `[1, 8, 8]`.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the number of elements differs.
@@ -294,9 +294,8 @@ impl Dataset {
         Ok(self.parts(&self.order(seed, 0), train))
     }
 
-    /// Splits without shuffling: the first `train` examples are for training, the rest for testing. Windows of a text
-    /// that overlap, and measurements that follow each other in time, would tell of the test examples if they were
-    /// shuffled.
+    /// Splits without shuffling: the first `train` examples are for training, the rest for testing. Use this for
+    /// overlapping windows of a text and for time series, where shuffling would leak test examples.
     ///
     /// # Errors
     /// As [`split`](Dataset::split).
@@ -318,31 +317,31 @@ impl Dataset {
         Split { train: self.take(train), test: self.take(test) }
     }
 
-    /// All examples in batches of `size`, in order; the last batch may be smaller.
+    /// Returns all examples in batches of `size`, in order; the last batch may be smaller.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for batches of no examples,
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the examples have no targets; see
-    /// [`input_batches`](Dataset::input_batches).
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a batch size of 0, [`ErrorKind::Data`](crate::ErrorKind::Data)
+    /// when the examples have no targets; see [`input_batches`](Dataset::input_batches).
     pub fn batches(&self, size: usize) -> Result<impl Iterator<Item = Batch>> {
         self.check_targets()?;
         check_batch(size)?;
         Ok(self.in_batches((0..self.len).collect(), size, self.len.div_ceil(size)))
     }
 
-    /// The inputs of all examples in batches of `size`, in order, f32 or i64 `[n, ...]`; the last may be smaller.
+    /// Returns the inputs of all examples in batches of `size`, in order, f32 or i64 `[n, ...]`; the last may be
+    /// smaller.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for batches of no examples.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a batch size of 0.
     pub fn input_batches(&self, size: usize) -> Result<impl Iterator<Item = Tensor>> {
         check_batch(size)?;
         let all: Vec<usize> = (0..self.len).collect();
         Ok((0..self.len.div_ceil(size)).map(move |i| self.x(&all[i * size..all.len().min((i + 1) * size)])))
     }
 
-    /// The batches of an epoch of training: in an order that follows from the seed and the epoch alone. When one
-    /// example is left at the end, the last batch takes it in and is larger by one: a batch norm cannot be trained by a
-    /// single example, and its gradient would weigh as much as that of a whole batch.
+    /// Returns the batches of a training epoch, in an order determined by the seed and the epoch. A single example left
+    /// at the end joins the last batch: a batch norm cannot be trained on a single example, and its gradient would
+    /// weigh as much as that of a whole batch.
     ///
     /// # Errors
     /// As [`batches`](Dataset::batches).
@@ -359,7 +358,7 @@ impl Dataset {
         }
     }
 
-    /// So many batches of `size`, the last of what is left.
+    /// Returns `batches` batches of `size`, the last with the rest.
     fn in_batches(&self, order: Vec<usize>, size: usize, batches: usize) -> impl Iterator<Item = Batch> {
         (0..batches).map(move |i| {
             let to = if i + 1 == batches { order.len() } else { (i + 1) * size };
@@ -367,13 +366,13 @@ impl Dataset {
         })
     }
 
-    /// The batch of an epoch of training at a place from 0, in the [`order`](Dataset::order) of that epoch.
+    /// Returns the batch at a position from 0 of a training epoch, in the [`order`](Dataset::order) of that epoch.
     pub(in crate::train) fn batch(&self, order: &[usize], size: usize, place: usize) -> Batch {
         let last = place + 1 >= batches_of_epoch(order.len(), size);
         self.some(&order[place * size..if last { order.len() } else { (place + 1) * size }])
     }
 
-    /// A batch of some examples, which have targets.
+    /// Makes a batch of some examples, which have targets.
     fn some(&self, part: &[usize]) -> Batch {
         let y = match self.targets.take(part) {
             Targets::Classes { shape, values } => tensor(values, part.len(), &shape),
@@ -383,7 +382,7 @@ impl Dataset {
         Batch { x: self.x(part), y }
     }
 
-    /// The inputs of some examples.
+    /// Returns the inputs of some examples.
     fn x(&self, part: &[usize]) -> Tensor {
         match self.inputs.take(elements_in_memory(&self.shape), part) {
             Inputs::Numbers(values) => tensor(values, part.len(), &self.shape),
@@ -391,7 +390,7 @@ impl Dataset {
         }
     }
 
-    /// The order of the examples in an epoch.
+    /// Returns the order of the examples in an epoch.
     pub(in crate::train) fn order(&self, seed: u64, stream: u64) -> Vec<usize> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         rng.set_stream(stream);
@@ -414,7 +413,7 @@ impl Dataset {
 }
 
 impl Inputs {
-    /// How many elements all examples have together.
+    /// Returns the number of elements of all examples together.
     fn len(&self) -> usize {
         match self {
             Inputs::Numbers(values) => values.len(),
@@ -422,7 +421,7 @@ impl Inputs {
         }
     }
 
-    /// Some examples, of `each` elements.
+    /// Returns some examples of `each` elements.
     fn take(&self, each: usize, order: &[usize]) -> Inputs {
         match self {
             Inputs::Numbers(values) => Inputs::Numbers(rows(values, each, order)),
@@ -432,7 +431,7 @@ impl Inputs {
 }
 
 impl Targets {
-    /// The targets of some examples.
+    /// Returns the targets of some examples.
     fn take(&self, order: &[usize]) -> Targets {
         match self {
             Targets::Classes { shape, values } => {
@@ -446,7 +445,7 @@ impl Targets {
     }
 }
 
-/// Some of the rows of `each` elements.
+/// Returns some of the rows of `each` elements.
 fn rows<T: Copy>(values: &[T], each: usize, order: &[usize]) -> Vec<T> {
     order.iter().flat_map(|&i| &values[i * each..(i + 1) * each]).copied().collect()
 }
@@ -469,30 +468,30 @@ impl std::fmt::Debug for Dataset {
     }
 }
 
-/// Refuses batches of no examples.
+/// Rejects a batch size of 0.
 pub(in crate::train) fn check_batch(size: usize) -> Result<()> {
     if size > 0 { Ok(()) } else { Err(Error::value("a batch of 0 examples; allowed: at least 1")) }
 }
 
-/// How many batches [`Dataset::shuffled_batches`] makes of so many examples: one for each `size` of them, and one of
-/// what is left, unless that is a single example.
+/// Returns the number of batches that [`Dataset::shuffled_batches`] makes of `examples`: one for each `size` of them,
+/// and one for the rest, unless that is a single example.
 pub fn batches_of_epoch(examples: usize, size: usize) -> usize {
     let size = size.max(1);
     let one_is_left = size > 1 && examples > size && examples % size == 1;
     examples.div_ceil(size) - usize::from(one_is_left)
 }
 
-/// Elements of one example; `None` when there are more than can be counted.
+/// Returns the number of elements of one example; `None` on overflow.
 fn elements(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis))
 }
 
-/// Elements of one example that is in memory.
+/// Returns the number of elements of one example in memory.
 pub(super) fn elements_in_memory(shape: &[usize]) -> usize {
     shape.iter().product()
 }
 
-/// How many tensors of a shape so many values make.
+/// Returns the number of tensors of a shape in `values` values.
 fn count(values: usize, shape: &[usize], are_none: &str) -> Result<usize> {
     match elements(shape) {
         Some(each) if each > 0 && values.is_multiple_of(each) => Ok(values / each),
@@ -500,7 +499,7 @@ fn count(values: usize, shape: &[usize], are_none: &str) -> Result<usize> {
     }
 }
 
-/// Checks the numbers of `n` examples.
+/// Checks that the numbers of `n` examples are finite.
 fn all_finite(what: &str, values: &[f32], n: usize) -> Result<()> {
     let Some(i) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
     let (example, place, value) = (i / (values.len() / n), i % (values.len() / n), values[i]);

@@ -1,4 +1,4 @@
-//! The handwritten digits that come with the library.
+//! The handwritten digits shipped with the library.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use crate::{
     printable::printable,
 };
 
-/// 1,797 handwritten digits of 13 writers, `[1, 8, 8]` with pixels from 0 to 1: the test set of the UCI "Optical
-/// Recognition of Handwritten Digits", as scikit-learn distributes it. See `data/README.md`.
+/// Returns 1,797 handwritten digits of 13 writers, `[1, 8, 8]` with pixels from 0 to 1: the test set of the UCI
+/// "Optical Recognition of Handwritten Digits", as distributed by scikit-learn. See `data/README.md`.
 ///
 /// # Errors
-/// As [`read_digits`]; none for the copy that the library carries.
+/// As [`read_digits`]; none for the embedded copy.
 ///
 /// ```
 /// let split = precast::data::digits()?.split(1500, 0)?;
@@ -28,16 +28,16 @@ pub fn digits() -> Result<Dataset> {
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read or is longer than 32 MiB,
-/// [`ErrorKind::Data`](crate::ErrorKind::Data) with file and line when it does not hold digits, or unpacks to more.
+/// [`ErrorKind::Data`](crate::ErrorKind::Data) with file and line when it does not hold digits or decompresses to more.
 pub fn read_digits(file: impl AsRef<Path>) -> Result<Dataset> {
     let file = file.as_ref();
     parse_digits(&files::read_within(file, MOST_BYTES)?, &file.display().to_string())
 }
 
-/// Enough for a hundred times as many digits; what unpacks to more is no file of digits.
+/// Enough for a hundred times as many digits; a file that decompresses to more is not one of digits.
 const MOST_BYTES: usize = 32 << 20;
 
-/// As [`read_digits`], from the bytes of a file; `origin` is its name in errors.
+/// Parses the bytes of a file as [`read_digits`] does; `origin` names it in errors.
 ///
 /// # Errors
 /// [`ErrorKind::Data`](crate::ErrorKind::Data), as [`read_digits`].
@@ -66,7 +66,7 @@ pub fn parse_digits(bytes: &[u8], origin: &str) -> Result<Dataset> {
     Dataset::new(values, &[1, 8, 8], labels)
 }
 
-/// One field of a row: a number from 0 to 16.
+/// Parses one field of a row: a number from 0 to 16.
 fn number((column, field): (usize, &str)) -> Result<f32> {
     let value = field.trim().parse::<f32>().ok().filter(|value| (0.0..=16.0).contains(value));
     value.ok_or_else(|| Error::data(format!("column {}: `{field}` is no number from 0 to 16", column + 1)))

@@ -1,18 +1,19 @@
-//! Examples in the shape that a network takes.
+//! Conversion of examples to the shape that a network takes.
 
 use super::Dataset;
 use crate::error::{Error, Result};
 
-/// Most memory that resized images may take: 1 GiB.
+/// Maximum memory of resized images: 1 GiB.
 const MOST_BYTES: u128 = 1 << 30;
 
 impl Dataset {
-    /// The same examples in the shape that a network takes. Where the number of elements is that of the examples, they are only
-    /// arranged anew: images of 8 by 8 as `[64]`. Images `[channels, height, width]`, and those of one channel in any form, are
-    /// [resized](Dataset::resize) to a shape with the same channels.
+    /// Converts the examples to the shape that a network takes. With an equal number of elements they are only
+    /// reshaped: images of 8 by 8 as `[64]`. Images `[channels, height, width]`, and single-channel ones in any form,
+    /// are [resized](Dataset::resize) to a shape with the same channels.
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with both shapes when it cannot be done, or would take more than 1 GiB.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with both shapes when the conversion is impossible or would take
+    /// more than 1 GiB.
     pub fn fitted(self, shape: &[usize]) -> Result<Self> {
         let elements = |shape: &[usize]| shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis));
         if elements(shape) == elements(self.shape()) {

@@ -21,31 +21,32 @@ use crate::{
     printable::printable,
 };
 
-/// PNG images in a folder that has a folder for each class. What is hidden, with a name that begins with a dot, is
-/// passed over; anything else that is no folder of a class, or no PNG file in one, is an error.
+/// PNG images in a folder with a subfolder for each class. Hidden entries, whose names begin with a dot, are skipped;
+/// anything else that is not a class folder, or not a PNG file in one, is an error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Images {
-    /// The folder; the names of the folders inside are the classes.
+    /// The folder. The names of its subfolders are the classes.
     pub folder: PathBuf,
-    /// What the images are converted to, without transparency; rgb.
+    /// Pixel format to which images are converted, without transparency. Default: rgb.
     #[serde(default)]
     pub pixels: PixelFormat,
-    /// Height and width to which each image is [resized](Dataset::resize), bilinearly; filtered if it is made smaller.
-    /// Unless they are said, all images must be of one size.
+    /// Height and width to which each image is [resized](Dataset::resize), bilinearly and with filtering when
+    /// downscaled. By default, all images must have the same size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resize: Option<[usize; 2]>,
-    /// The names of the classes in the order of their indices; those of the folders, sorted.
+    /// Names of the classes in the order of their indices. Default: those of the subfolders, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_names: Vec<String>,
 }
 
-/// The channels of an image.
+/// Pixel format of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum PixelFormat {
-    /// One, of colours their luma by ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B, as in Pillow: `[1, height, width]`.
+    /// One channel, for colours their luma by ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B, as in Pillow:
+    /// `[1, height, width]`.
     Grey,
     /// Red, green and blue: `[3, height, width]`.
     #[default]
@@ -53,17 +54,17 @@ pub enum PixelFormat {
 }
 
 impl Images {
-    /// The images of a folder, in colour.
+    /// Creates a reader for the images of a folder, in colour.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Images { folder: folder.into(), pixels: PixelFormat::Rgb, resize: None, class_names: Vec::new() }
     }
 
-    /// Images are converted to grey.
+    /// Converts images to grey.
     pub fn grey(self) -> Self {
         Images { pixels: PixelFormat::Grey, ..self }
     }
 
-    /// Images are converted to red, green and blue.
+    /// Converts images to red, green and blue.
     pub fn rgb(self) -> Self {
         Images { pixels: PixelFormat::Rgb, ..self }
     }
@@ -78,14 +79,14 @@ impl Images {
         Images { class_names: names.into_iter().map(Into::into).collect(), ..self }
     }
 
-    /// The images as examples of shape `[channels, height, width]`, with values from 0 to 1. They are sorted by class
-    /// and name.
+    /// Reads the images as examples of shape `[channels, height, width]`, with values from 0 to 1, sorted by class and
+    /// name.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a folder or a file cannot be read,
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with the file for one that is no PNG image, is broken, has a side of
-    /// more than 4096 pixels or is of another size than the first; when there are no images or all are more than 1 GiB;
-    /// and for a folder that is none of [`class_names`](Images::class_names).
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with the file for one that is not a PNG image, is broken, has a side
+    /// of more than 4096 pixels or differs in size from the first; when there are no images or all are more than 1 GiB;
+    /// and for a folder not among the [`class_names`](Images::class_names).
     pub fn read(&self) -> Result<Dataset> {
         let mut folders = Vec::new();
         for path in entries(&self.folder)? {
@@ -114,8 +115,8 @@ impl Images {
         pixels.dataset(&self.folder, targets)?.with_class_names(names.into_vec())
     }
 
-    /// The images in the folder itself, or the one image that it names, sorted by name and without targets. A folder that
-    /// has a folder for each class is read as [`read`](Images::read) does.
+    /// Reads the images directly in the folder, or the one image that it names, sorted by name and without targets. A
+    /// folder with a subfolder for each class is read as by [`read`](Images::read).
     ///
     /// # Errors
     /// As [`read`](Images::read).
@@ -129,7 +130,7 @@ impl Images {
         pixels.dataset(&self.folder, Targets::None)
     }
 
-    /// One image from the bytes of its file, without a target; `origin` is its name in errors.
+    /// Parses one image from the bytes of its file, without a target; `origin` names it in errors.
     ///
     /// # Errors
     /// As [`read`](Images::read).
@@ -139,14 +140,14 @@ impl Images {
         pixels.dataset(Path::new(origin), Targets::None)
     }
 
-    /// These options with the names of the classes that were found. `dataset` is what [`read`](Images::read) returned,
-    /// or a part.
+    /// Returns these options with the class names that were found. `dataset` is the result of [`read`](Images::read),
+    /// or a part of it.
     pub fn found(&self, dataset: &Dataset) -> Images {
         self.clone().class_names(dataset.class_names())
     }
 }
 
-/// What lies in a folder and is not hidden, sorted by name.
+/// Lists the visible entries of a folder, sorted by name.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let list = || -> std::io::Result<Vec<PathBuf>> {
         let mut paths = Vec::new();
@@ -162,10 +163,10 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     list().map_err(|error| Error::io(folder, &error))
 }
 
-/// The length of a palette (the chunk `PLTE`) that is no multiple of three. `png` 0.18.1 panics on it
+/// Returns the length of a palette (the chunk `PLTE`) that is not a multiple of three. `png` 0.18.1 panics on it
 /// (<https://github.com/image-rs/image-png/issues/694>).
 fn broken_palette(bytes: &[u8]) -> Option<u32> {
-    // After the signature each chunk is its length, its kind, as many bytes, and a checksum.
+    // After the signature, each chunk is its length, its kind, as many bytes, and a checksum.
     let mut rest = bytes.get(8..)?;
     while let Some((length, after)) = rest.split_first_chunk() {
         let length = u32::from_be_bytes(*length);
@@ -177,7 +178,7 @@ fn broken_palette(bytes: &[u8]) -> Option<u32> {
     None
 }
 
-/// Says whether bytes are the beginning of a text.
+/// Returns whether bytes are the beginning of a text.
 fn is_text(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true)
 }
@@ -252,26 +253,25 @@ impl Image {
     }
 }
 
-/// The luma of red, green and blue. In f64 the weights add up to 1, so grey stays as it is.
+/// Computes the luma of red, green and blue. In f64 the weights add up to 1, so grey is unchanged.
 fn luma(pixel: &[f32]) -> f32 {
     let terms = pixel.iter().zip([0.299, 0.587, 0.114]);
     terms.map(|(&sample, weight)| weight * f64::from(sample)).sum::<f64>() as f32
 }
 
-/// The longest file of an image that is read: 64 MiB.
+/// Maximum length of an image file: 64 MiB.
 const MOST_FILE_BYTES: usize = 64 << 20;
 
-/// The most memory that one image takes while it is unpacked: 256 MiB, as one of 4096 x 4096 with four channels of 16
-/// bits does.
+/// Maximum memory for decoding one image: 256 MiB, as for 4096 x 4096 with four channels of 16 bits.
 const MOST_IMAGE_BYTES: usize = 256 << 20;
 
-/// The most values of all images: 1 GiB.
+/// Maximum number of values of all images: 1 GiB.
 const MOST_VALUES: usize = (1 << 30) / size_of::<f32>();
 
-/// The pixels of images of one size, one after another.
+/// Pixels of images of one size, concatenated.
 struct Pixels<'a> {
     options: &'a Images,
-    /// Height and width, and the file that has them, once there is an image.
+    /// Height and width, and the first file that has them, once there is an image.
     size: Option<([usize; 2], PathBuf)>,
     values: Vec<f32>,
 }

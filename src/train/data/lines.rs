@@ -1,19 +1,19 @@
 //! Lines of text files. A line ends in LF, in CR LF, or in CR alone.
 
-/// Number of the line that begins or goes on behind a text, counted from 1.
+/// Returns the number of the line on which the text after `text` begins or continues, counted from 1.
 pub(super) fn line_behind(text: &[u8]) -> usize {
     let carriage = |(i, byte): (usize, &u8)| *byte == b'\r' && text.get(i + 1) != Some(&b'\n');
     let ends = |(i, byte): (usize, &u8)| *byte == b'\n' || carriage((i, byte));
     1 + text.iter().enumerate().filter(|&place| ends(place)).count()
 }
 
-/// Line and column of what follows a text, both counted from 1.
+/// Returns line and column of the position after a text, both counted from 1.
 pub(super) fn end_of(text: &str) -> String {
     let last = text.rsplit(['\n', '\r']).next().unwrap_or_default();
     format!("{}:{}", line_behind(text.as_bytes()), 1 + last.chars().count())
 }
 
-/// The lines of a text, without their ends.
+/// Iterates over the lines of a text, without their ends.
 pub(super) fn lines(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         if text.is_empty() {

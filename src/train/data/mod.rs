@@ -1,5 +1,5 @@
-//! Examples to train with: a [`Dataset`] from memory, the [`digits`] that come with the library, and readers of files.
-//! A [`Source`] says in a file which of them is meant.
+//! Training examples: a [`Dataset`] from memory, the [`digits`] shipped with the library, and file readers. A
+//! [`Source`] selects one of them in a file.
 //!
 //! | reader | what it reads | feature |
 //! | --- | --- | --- |
@@ -48,8 +48,8 @@ pub use source::Source;
 pub use standardization::Standardization;
 pub use text::{Text, Tokens, Vocabulary};
 
-/// The longest file that is read: 1 GiB.
+/// Maximum length of a file: 1 GiB.
 const MOST_BYTES: usize = 1 << 30;
 
-/// The most tokens that all examples of a text have together: 1 GiB of indices.
+/// Maximum number of tokens in all examples of a text: 1 GiB of indices.
 const MOST_TOKENS: usize = 1 << 27;

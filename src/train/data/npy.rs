@@ -1,4 +1,4 @@
-//! Arrays of NumPy.
+//! NumPy arrays.
 
 use std::{
     borrow::Cow,
@@ -23,7 +23,7 @@ use crate::{
     printable::printable,
 };
 
-/// Arrays of NumPy: two `.npy` files, or two entries of one `.npz` file. The first axis counts the examples.
+/// NumPy arrays: two `.npy` files, or two entries of one `.npz` file. The first axis counts the examples.
 ///
 /// | dtype | inputs | targets |
 /// | --- | --- | --- |
@@ -31,28 +31,28 @@ use crate::{
 /// | `int32`, `int64` | indices | classes |
 /// | other integers, `bool` | numbers, as they are: `uint8` from 0 to 255 | classes |
 ///
-/// Numbers that f32 does not hold keep their digits until they are [standardized](Dataset::standardized); see
+/// Numbers that f32 cannot represent keep their digits until they are [standardized](Dataset::standardized); see
 /// [`Dataset::notes`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Npy {
-    /// An `.npz` file. Without it, inputs and targets are files of their own.
+    /// An `.npz` file. Without it, inputs and targets are separate files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<PathBuf>,
-    /// The inputs: a `.npy` file, or the name of an entry of the `.npz` file.
+    /// Inputs: a `.npy` file, or the name of an entry of the `.npz` file.
     pub inputs: PathBuf,
-    /// The targets, in the same way. Without it, examples have no targets.
+    /// Targets, in the same way. Without them, examples have no targets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub targets: Option<PathBuf>,
 }
 
 impl Npy {
-    /// Two `.npy` files.
+    /// Creates a reader for two `.npy` files.
     pub fn new(inputs: impl Into<PathBuf>, targets: impl Into<PathBuf>) -> Self {
         Npy { file: None, inputs: inputs.into(), targets: Some(targets.into()) }
     }
 
-    /// An `.npz` file, with entries `x` and `y` unless others are said.
+    /// Creates a reader for an `.npz` file, with the default entries `x` and `y`.
     pub fn npz(file: impl Into<PathBuf>) -> Self {
         Npy { file: Some(file.into()), ..Npy::new("x", "y") }
     }
@@ -67,13 +67,13 @@ impl Npy {
         Npy { targets: Some(targets.into()), ..self }
     }
 
-    /// The arrays as examples.
+    /// Reads the arrays as examples.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or is longer than 1 GiB,
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with file or entry for what is no array of NumPy, is of another
-    /// dtype, or has not as many bytes as its header says; for arrays of different lengths, numbers that are not
-    /// finite or beyond the range of f32, and negative indices or classes.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) with file or entry for one that is not a NumPy array, has another
+    /// dtype, or whose length differs from its header; for arrays of different lengths, numbers that are not finite or
+    /// beyond the range of f32, and negative indices or classes.
     pub fn read(&self) -> Result<Dataset> {
         let inputs = self.array(&self.inputs)?;
         let Some(name) = &self.targets else { return dataset(inputs, None) };
@@ -81,7 +81,7 @@ impl Npy {
         dataset(inputs, Some(targets))
     }
 
-    /// As [`read`](Npy::read), without targets, which may be missing.
+    /// Reads inputs as [`read`](Npy::read) does, without targets, which may be missing.
     ///
     /// # Errors
     /// As [`read`](Npy::read).
@@ -89,8 +89,8 @@ impl Npy {
         dataset(self.array(&self.inputs)?, None)
     }
 
-    /// From the bytes of an `.npz` file, or of a `.npy` file of inputs; then there are no targets. The names of both
-    /// files are used in errors alone.
+    /// Parses the bytes of an `.npz` file, or of a `.npy` file of inputs without targets. The names of both files are
+    /// used only in errors.
     ///
     /// # Errors
     /// As [`read`](Npy::read).
@@ -101,7 +101,7 @@ impl Npy {
         dataset(inputs, targets.transpose()?)
     }
 
-    /// An array by its file, or by its entry.
+    /// Reads an array from its file or entry.
     fn array(&self, name: &Path) -> Result<NpyArray> {
         match &self.file {
             None => parsed(files::read_within(name, MOST_BYTES)?, shown(name)),
@@ -109,7 +109,7 @@ impl Npy {
         }
     }
 
-    /// The same with files that start from a folder.
+    /// Returns the same reader with files resolved against a folder.
     pub(in crate::train) fn starting_from(&self, folder: &Path) -> Npy {
         match &self.file {
             Some(file) => Npy { file: Some(folder.join(file)), ..self.clone() },
@@ -120,7 +120,7 @@ impl Npy {
         }
     }
 
-    /// The same with another file of inputs.
+    /// Returns the same reader with another file of inputs.
     pub(super) fn of_inputs(&self, file: &Path) -> Npy {
         match self.file {
             Some(_) => Npy { file: Some(file.into()), ..self.clone() },
@@ -129,21 +129,21 @@ impl Npy {
     }
 }
 
-/// A file or an entry, for people.
+/// Formats a file or an entry for display.
 fn shown(name: &Path) -> String {
     printable(&name.display().to_string()).into_owned()
 }
 
-/// An array with the file or the entry from which it came.
+/// An array with the file or the entry it came from.
 struct NpyArray {
     origin: String,
     header: Header,
-    /// As many bytes as the header says.
+    /// Data of the length given by the header.
     data: Vec<u8>,
 }
 
 impl NpyArray {
-    /// How many examples there are, and the shape of one.
+    /// Returns the number of examples and the shape of one.
     fn examples(&self) -> Result<(usize, &[usize])> {
         match &self.header.shape[..] {
             [] => Err(self.refused("a single number; the first axis counts the examples")),
@@ -156,7 +156,7 @@ impl NpyArray {
         Error::data(format!("{}: {words}", self.origin))
     }
 
-    /// The bits of each element, as they would be in 64 bits, a sign continued.
+    /// Iterates over the bits of each element, sign-extended to 64 bits.
     fn bits(&self) -> impl Iterator<Item = u64> {
         let Dtype { kind, bytes, big_endian } = self.header.dtype;
         self.data.chunks_exact(bytes).map(move |element| {
@@ -170,7 +170,8 @@ impl NpyArray {
         })
     }
 
-    /// The numbers, what f32 does not hold of them, and notes on what f64 does not. `what` is the word for one of an example.
+    /// Returns the numbers, the digits that f32 cannot represent, and notes on those that f64 cannot. `what` is the
+    /// word for one of an example.
     fn numbers(&self, what: &str) -> Result<(Vec<f32>, Wide, Vec<String>)> {
         let Dtype { kind, bytes, .. } = self.header.dtype;
         if bytes <= 2 || (kind, bytes) == ('f', 4) {
@@ -205,7 +206,7 @@ impl NpyArray {
         Ok(numbers.into_parts(&self.origin, column))
     }
 
-    /// Refuses a finite number that f32 has no finite one for.
+    /// Rejects a finite number that overflows f32.
     fn in_range(&self, x: f64, what: &str, i: usize, each: usize) -> Result<f64> {
         if x.is_finite() && (x as f32).is_infinite() {
             let place = format!("{what} {} of example {} is {x:e}", i % each.max(1), i / each.max(1));
@@ -214,7 +215,7 @@ impl NpyArray {
         Ok(x)
     }
 
-    /// The elements of an array of integers.
+    /// Returns the elements of an integer array.
     fn integers(&self) -> Result<Vec<i64>> {
         let signed = self.header.dtype.kind == 'i';
         let integer = |bits: u64| match i64::try_from(bits) {
@@ -224,7 +225,7 @@ impl NpyArray {
         self.last_axis_fastest(self.bits().map(integer).collect::<Result<_>>()?)
     }
 
-    /// Elements in the order in which the last axis runs fastest.
+    /// Reorders elements to row-major order.
     fn last_axis_fastest<T: Copy>(&self, values: Vec<T>) -> Result<Vec<T>> {
         if !self.header.fortran_order {
             return Ok(values);
@@ -278,7 +279,7 @@ fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
     Ok(data.with_origin(wide, HowRead { origins, notes }))
 }
 
-/// An array in an `.npz` file, a zip archive of `.npy` files.
+/// Reads an array from an `.npz` file, a zip archive of `.npy` files.
 fn entry(bytes: &[u8], file: &Path, name: &Path) -> Result<NpyArray> {
     let file = shown(file);
     let failed = |error: String| Error::data(format!("{file}: {error}"));
@@ -302,7 +303,7 @@ fn entry(bytes: &[u8], file: &Path, name: &Path) -> Result<NpyArray> {
     parsed(array, origin)
 }
 
-/// An array from the bytes of a `.npy` file.
+/// Parses an array from the bytes of a `.npy` file.
 fn parsed(mut bytes: Vec<u8>, origin: String) -> Result<NpyArray> {
     let failed = |words: String| Error::data(format!("{origin}: {words}"));
     let (header, data) = split(&bytes).map_err(failed)?;
@@ -318,10 +319,10 @@ fn parsed(mut bytes: Vec<u8>, origin: String) -> Result<NpyArray> {
     Ok(NpyArray { origin, header, data })
 }
 
-/// The longest header, as NumPy has it.
+/// Maximum length of a header, as in NumPy.
 const MOST_HEADER_BYTES: usize = 10_000;
 
-/// The header of a `.npy` file, and what follows.
+/// Splits a `.npy` file into its header and the data.
 fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
     let cut = || "the file ends within its header".to_string();
     let Some(rest) = bytes.strip_prefix(b"\x93NUMPY") else { return Err("not an array of NumPy".into()) };

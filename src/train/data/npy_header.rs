@@ -1,8 +1,8 @@
-//! What the header of a `.npy` file says.
+//! The header of a `.npy` file.
 
 use crate::printable::printable;
 
-/// What a header says: a dictionary in Python with these three keys.
+/// Parsed header: a Python dictionary with these three keys.
 pub(super) struct Header {
     pub dtype: Dtype,
     pub fortran_order: bool,
@@ -43,7 +43,7 @@ impl Header {
     }
 }
 
-/// The rest of a header.
+/// Remaining text of a header.
 struct Words<'a>(&'a str);
 
 impl<'a> Words<'a> {
@@ -52,7 +52,7 @@ impl<'a> Words<'a> {
         Some(())
     }
 
-    /// A text in quotes, of Python 2 with a `u` before it.
+    /// Parses quoted text, with the prefix `u` in Python 2.
     fn text(&mut self) -> Option<&'a str> {
         let rest = self.0.trim_start();
         let rest = rest.strip_prefix('u').unwrap_or(rest);
@@ -70,7 +70,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// A word of letters and digits.
+    /// Parses a word of letters and digits.
     fn name(&mut self) -> Option<&'a str> {
         let rest = self.0.trim_start();
         let (name, rest) = rest.split_at(rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len()));
@@ -78,7 +78,7 @@ impl<'a> Words<'a> {
         (!name.is_empty()).then_some(name)
     }
 
-    /// `(3, 4)`, `(3,)` or `()`; Python 2 wrote `(3L, 4L)` on Windows.
+    /// Parses `(3, 4)`, `(3,)` or `()`; Python 2 wrote `(3L, 4L)` on Windows.
     fn lengths(&mut self) -> Option<Vec<usize>> {
         let mut lengths = Vec::new();
         self.mark('(')?;
@@ -95,7 +95,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The dtype of an array: its kind and its size, and which byte of an element comes first.
+/// Dtype of an array: kind, size and byte order.
 #[derive(Clone, Copy)]
 pub(super) struct Dtype {
     pub kind: char,
@@ -104,7 +104,7 @@ pub(super) struct Dtype {
 }
 
 impl Dtype {
-    /// As NumPy writes it: `<f4`, `|u1`.
+    /// Parses NumPy's notation: `<f4`, `|u1`.
     fn of(text: &str) -> Result<Dtype, String> {
         let (big_endian, rest) = match text.strip_prefix('>') {
             Some(rest) => (true, rest),
@@ -120,7 +120,7 @@ impl Dtype {
         })
     }
 
-    /// Whether inputs of it are indices.
+    /// Returns whether inputs of this dtype are indices.
     pub fn is_index(self) -> bool {
         self.kind == 'i' && self.bytes >= 4
     }

@@ -1,30 +1,30 @@
-//! Numbers of files: in f32 where that is exact, and in f64 until they are standardized.
+//! Numbers from files: f32 where exact, and f64 until they are standardized.
 
 #[cfg(feature = "data")]
 use std::collections::BTreeMap;
 
-/// The numbers of a file as they are read, one example after another. Each is kept in f32, and those of a column of which
-/// one needs more digits in f64, too.
+/// Numbers of a file as they are read, one example after another. All are kept in f32, and columns that need more
+/// digits in f64, too.
 #[cfg(feature = "data")]
 pub(super) struct Numbers {
     each: usize,
     values: Vec<f32>,
     columns: Vec<Vec<f64>>,
-    /// Integers that f64 may round, by their column.
+    /// Integers that f64 may round, by column.
     large: BTreeMap<usize, Vec<i128>>,
 }
 
 #[cfg(feature = "data")]
 impl Numbers {
-    /// The first integer that f64 does not tell from its neighbour.
+    /// First integer that f64 cannot distinguish from its neighbour.
     pub const LARGE: f64 = 9007199254740992.0;
 
-    /// None yet, of examples of so many columns.
+    /// Creates an empty collection for examples of `each` columns.
     pub fn new(each: usize) -> Self {
         Numbers { each: each.max(1), values: Vec::new(), columns: Vec::new(), large: BTreeMap::new() }
     }
 
-    /// Adds a number; its column is known by how many there are before.
+    /// Appends a number; its column follows from the count so far.
     pub fn push(&mut self, x: f64) {
         let (rounded, column) = (x as f32, self.values.len() % self.each);
         if x.is_finite() && f64::from(rounded) != x || self.columns.get(column).is_some_and(|wide| !wide.is_empty()) {
@@ -40,7 +40,7 @@ impl Numbers {
         self.values.push(rounded);
     }
 
-    /// Adds an integer.
+    /// Appends an integer.
     pub fn push_integer(&mut self, x: i128) {
         if (x as f64).abs() >= Self::LARGE {
             self.large.entry(self.values.len() % self.each).or_default().push(x);
@@ -48,13 +48,13 @@ impl Numbers {
         self.push(x as f64);
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
 
-    /// The numbers in f32, what f32 does not hold of them, and notes on what f64 does not hold. `name` is that of a column for
-    /// people, in the file `origin`.
+    /// Returns the numbers in f32, the digits that f32 cannot represent, and notes on those that f64 cannot. `name` is
+    /// the display name of a column, in the file `origin`.
     pub fn into_parts(self, origin: &str, name: impl Fn(usize) -> String) -> (Vec<f32>, Wide, Vec<String>) {
         let mut notes = Vec::new();
         for (column, mut integers) in self.large {
@@ -75,23 +75,23 @@ impl Numbers {
     }
 }
 
-/// The columns of some numbers that f32 does not hold, in f64. A column is a place within an example.
+/// Columns that f32 cannot represent, in f64. A column is a position within an example.
 #[derive(Clone, Default, PartialEq)]
 pub(super) struct Wide {
-    /// By their places; empty where f32 holds all.
+    /// Columns by position; empty if f32 is exact for all.
     columns: Vec<Option<Column>>,
 }
 
 #[derive(Clone, PartialEq)]
 struct Column {
-    /// For people.
+    /// Display name.
     name: String,
-    /// One for each example.
+    /// One number per example.
     numbers: Vec<f64>,
 }
 
 impl Wide {
-    /// Those of some examples.
+    /// Returns the columns of some examples.
     pub fn take(&self, order: &[usize]) -> Wide {
         let taken = |column: &Column| Column {
             name: column.name.clone(),
@@ -100,7 +100,7 @@ impl Wide {
         Wide { columns: self.columns.iter().map(|column| column.as_ref().map(taken)).collect() }
     }
 
-    /// The numbers of which `values` are the rounded ones, as the file has them.
+    /// Returns the numbers of the file whose rounded form is `values`.
     pub fn exact<'a>(&'a self, values: &'a [f32], each: usize) -> impl Iterator<Item = f64> + 'a {
         let example = move |(row, example): (usize, &'a [f32])| {
             example.iter().enumerate().map(move |(place, &rounded)| match self.columns.get(place) {
@@ -111,7 +111,8 @@ impl Wide {
         values.chunks(each.max(1)).enumerate().flat_map(example)
     }
 
-    /// A note on different numbers of one column that are the same in f32, with an example and the option that helps.
+    /// Returns a note on distinct numbers of one column that are equal in f32, with an example and the option that
+    /// helps.
     pub fn note(&self, origin: &str, option: &str) -> Option<String> {
         let mut met = self.columns.iter().flatten().filter_map(|column| Some((column, column.one_in_f32()?)));
         let (column, [a, b]) = met.next()?;
@@ -134,8 +135,8 @@ impl Wide {
 }
 
 impl Column {
-    /// Two different numbers that are one in f32, such that stay apart when they are standardized if there are any. What f64
-    /// rounded, as 0.1 + 0.2 beside 0.3, is no difference unless it stays apart.
+    /// Returns two distinct numbers that are equal in f32, preferably two that differ after standardization. Rounding
+    /// errors of f64, as in 0.1 + 0.2 and 0.3, do not count unless they differ after it.
     fn one_in_f32(&self) -> Option<[f64; 2]> {
         let mut sorted = self.numbers.clone();
         sorted.sort_unstable_by(f64::total_cmp);
@@ -157,7 +158,7 @@ impl Column {
     }
 }
 
-/// Whether two numbers differ by what sums in f64 are rounded; integers do not.
+/// Returns whether two numbers differ only by the rounding error of f64 sums; integers do not.
 fn is_rounding(pair: &[f64; 2]) -> bool {
     let [a, b] = *pair;
     (a.fract(), b.fract()) != (0.0, 0.0) && (a - b).abs() < 1e-12 * a.abs().max(b.abs())
@@ -168,7 +169,7 @@ fn is_apart(pair: &[f64; 2], mean: f64, deviation: f64) -> bool {
     a != b
 }
 
-/// A number with all its digits, without many zeros.
+/// Formats a number with all its digits, without many zeros.
 fn shown(x: f64) -> String {
     if x == 0.0 || (1e-5..1e17).contains(&x.abs()) { x.to_string() } else { format!("{x:e}") }
 }

@@ -1,18 +1,18 @@
-//! Images at another size.
+//! Resizing of images.
 
 use super::{Dataset, Inputs};
 use crate::error::{Error, Result};
 
-/// Longest side of a resized image.
+/// Maximum side of a resized image, in pixels.
 pub(super) const MOST_PIXELS: usize = 4096;
 
 impl Dataset {
-    /// The same images, `[..., height, width]`, at another size, bilinearly: pixels are weighed by a triangle around the centre
-    /// of the new one. Centres lie at half-integer positions (`align_corners = false`).
+    /// Resizes images `[..., height, width]` bilinearly: pixels are weighted by a triangle around the centre of the new
+    /// one. Centres are at half-integer positions (`align_corners = false`).
     ///
-    /// The triangle reaches one pixel of the larger of both images to each side. So an image that is made larger is
-    /// interpolated between the four nearest pixels, and its edge is continued; one that is made smaller is filtered: every
-    /// pixel counts, as in Pillow and in torch with `antialias=True`.
+    /// The triangle extends one pixel of the smaller image to each side. Upscaling therefore interpolates between the
+    /// four nearest pixels and extends the edge; downscaling filters: every pixel counts, as in Pillow and in torch
+    /// with `antialias=True`.
     ///
     /// ```
     /// # use precast::data::Dataset;
@@ -24,7 +24,7 @@ impl Dataset {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless the examples have two axes of at least one pixel, as has
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless the examples have two axes of at least one pixel, as must
     /// the new size.
     pub fn resize(self, height: usize, width: usize) -> Result<Self> {
         let [outer @ .., h, w] = self.shape() else {
@@ -51,15 +51,15 @@ impl Dataset {
     }
 }
 
-/// Appends images at another size, `(height, width)`; see [`Dataset::resize`].
+/// Appends resized images, with sizes `(height, width)`; see [`Dataset::resize`].
 pub(super) fn resize(images: &[f32], from: (usize, usize), to: (usize, usize), out: &mut Vec<f32>) {
     if to.0 >= from.0 && to.1 >= from.1 { interpolate(images, from, to, out) } else { filter(images, from, to, out) }
 }
 
-/// Images made smaller along an axis at least.
+/// Downscales images along at least one axis.
 fn filter(images: &[f32], (h, w): (usize, usize), (height, width): (usize, usize), out: &mut Vec<f32>) {
     let (rows, columns) = (triangles(h, height), triangles(w, width));
-    // Sums of weights are 1 but for roundings of f64, so white stays 1 in f32.
+    // Weights add up to 1 within f64 rounding, so white stays 1 in f32.
     let mut narrow = vec![0f64; h * width];
     for image in images.chunks_exact(h * w) {
         for (row, to) in image.chunks_exact(w).zip(narrow.chunks_exact_mut(width)) {
@@ -74,8 +74,8 @@ fn filter(images: &[f32], (h, w): (usize, usize), (height, width): (usize, usize
     }
 }
 
-/// For each of `to` pixels along an axis of `from`: the first pixel that counts, and the weights of it and its followers, which
-/// add up to 1.
+/// Returns for each of `to` pixels along an axis of `from` the first contributing pixel, and the weights of it and its
+/// successors, which add up to 1.
 fn triangles(from: usize, to: usize) -> Vec<(usize, Vec<f64>)> {
     let scale = from as f64 / to as f64;
     let reach = scale.max(1.0);
@@ -90,10 +90,10 @@ fn triangles(from: usize, to: usize) -> Vec<(usize, Vec<f64>)> {
     (0..to).map(triangle).collect()
 }
 
-/// Images made larger: between the four nearest pixels.
+/// Upscales images by interpolating between the four nearest pixels.
 fn interpolate(images: &[f32], (h, w): (usize, usize), (height, width): (usize, usize), out: &mut Vec<f32>) {
     let (rows, columns) = (neighbours(h, height), neighbours(w, width));
-    // Two products and a sum could exceed the larger pixel by a rounding, and so white, which is 1.
+    // Two products and a sum could exceed the larger pixel by a rounding, and so exceed white, which is 1.
     let between = |start: f32, end: f32, at: f32| start + (end - start) * at;
     for image in images.chunks_exact(h * w) {
         for &(top, bottom, down) in &rows {
@@ -105,7 +105,7 @@ fn interpolate(images: &[f32], (h, w): (usize, usize), (height, width): (usize, 
     }
 }
 
-/// For each of `to` pixels along an axis of `from`: its two neighbours, and how far it lies towards the second.
+/// Returns for each of `to` pixels along an axis of `from` its two neighbours and the fraction towards the second.
 fn neighbours(from: usize, to: usize) -> Vec<(usize, usize, f32)> {
     let last = from - 1;
     let place = |i: usize| {

@@ -1,4 +1,4 @@
-//! Where the examples of a run come from, as a file says it.
+//! Data sources of a run, as described in a file.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use super::{Addition, Dataset, Text, Vocabulary, digits, read_digits};
 use super::{Csv, Images, Npy};
 use crate::error::{Error, Result};
 
-/// Where examples come from: `digits`, or a reader with its options, such as `csv: {file: iris.csv, target: species}`.
+/// Source of examples: `digits`, or a reader with its options, such as `csv: {file: iris.csv, target: species}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Source {
-    /// The handwritten digits that come with the library; see [`digits`].
+    /// The handwritten digits shipped with the library; see [`digits`].
     Digits,
     /// A table in a text file.
     #[cfg(feature = "data")]
@@ -22,17 +22,17 @@ pub enum Source {
     /// Images, a folder for each class.
     #[cfg(feature = "data")]
     Images(Images),
-    /// Arrays of NumPy.
+    /// NumPy arrays.
     #[cfg(feature = "data")]
     Npy(Npy),
     /// Text, to be continued by a language model.
     Text(Text),
-    /// Sums in digits, made up.
+    /// Synthetic sums in digits.
     Addition(Addition),
 }
 
 impl Source {
-    /// The examples with their targets. Relative paths start from `folder`.
+    /// Reads the examples with their targets. Relative paths are resolved against `folder`.
     ///
     /// # Errors
     /// As the reader's `read`.
@@ -50,9 +50,9 @@ impl Source {
         }
     }
 
-    /// This source with what its files said of themselves: which columns are inputs, the names of the classes, the
-    /// characters of the vocabulary. A run keeps it, so that [`read_inputs`](Source::read_inputs) reads other files as
-    /// this one was read. `dataset` is what [`read`](Source::read) returned, or a part of it.
+    /// Returns this source with the settings found in its files: the input columns, the names of the classes, the
+    /// characters of the vocabulary. A run keeps it, so that [`read_inputs`](Source::read_inputs) reads other files
+    /// like this one. `dataset` is the result of [`read`](Source::read), or a part of it.
     pub fn found(&self, dataset: &Dataset) -> Source {
         match self {
             #[cfg(feature = "data")]
@@ -64,9 +64,9 @@ impl Source {
         }
     }
 
-    /// Examples without targets, for predictions, from another file of the same form: a CSV with or without its target
-    /// columns, an image or a folder of images, the array of the inputs, a text. Their order is that of the file;
-    /// images are sorted by name.
+    /// Reads examples without targets, for predictions, from another file of the same format: a CSV with or without its
+    /// target columns, an image or a folder of images, the array of the inputs, a text. They are in the order of the
+    /// file; images are sorted by name.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for sums, which have no file; else as the reader's
@@ -85,8 +85,8 @@ impl Source {
         }
     }
 
-    /// What the indices mean that are inputs and classes: of sums, of a text of bytes, and of a text of characters
-    /// whose characters are known; see [`found`](Source::found).
+    /// Returns the vocabulary of the indices used as inputs and classes: for sums, for a text of bytes, and for a text
+    /// of characters that are known; see [`found`](Source::found).
     pub fn vocabulary(&self) -> Option<Vocabulary> {
         match self {
             Source::Text(text) => text.vocabulary(),

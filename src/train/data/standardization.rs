@@ -1,13 +1,13 @@
-//! Inputs and targets with mean 0 and variance 1.
+//! Standardization of inputs and targets to mean 0 and variance 1.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Dataset, Targets};
 use crate::error::{Error, Result};
 
-/// Mean and standard deviation of the inputs of a dataset, or of its targets, by which these and others are
-/// [standardized](Dataset::standardized). Both are of the numbers as their file has them, in f64, and so is what is subtracted
-/// and divided; the results are f32.
+/// Mean and standard deviation of the inputs or the targets of a dataset, for [standardizing](Dataset::standardized) it
+/// and others. Both are computed in f64 from the numbers as in their file, as are the subtraction and the division; the
+/// results are f32.
 ///
 /// | examples | one mean and one deviation for each |
 /// | --- | --- |
@@ -26,14 +26,14 @@ use crate::error::{Error, Result};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Standardization {
-    /// What is subtracted.
+    /// Mean to subtract.
     pub mean: Vec<f64>,
-    /// What is divided by then: the square root of the mean square; 1 where all values are the same.
+    /// Divisor after that: the root mean square; 1 where all values are equal.
     pub deviation: Vec<f64>,
 }
 
 impl Standardization {
-    /// That of the inputs of a dataset.
+    /// Computes the standardization of a dataset's inputs.
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or inputs are indices.
@@ -44,16 +44,16 @@ impl Standardization {
         Standardization::of_numbers(|| data.exact_inputs().into_iter().flatten(), data.shape())
     }
 
-    /// That of the targets of a dataset, which are numbers.
+    /// Computes the standardization of a dataset's numeric targets.
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or targets are no numbers.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or the targets are not numbers.
     pub fn of_targets(data: &Dataset) -> Result<Self> {
         let Targets::Numbers { shape, .. } = data.targets() else { return Err(Error::data(NO_NUMBERS)) };
         Standardization::of_numbers(|| data.exact_targets().into_iter().flatten(), shape)
     }
 
-    /// Brings numbers that were standardized back; `shape` is that of one example.
+    /// Reverts the standardization of numbers; `shape` is that of one example.
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) for another number of features.
@@ -66,7 +66,7 @@ impl Standardization {
         Ok(())
     }
 
-    /// The features of examples of a shape, of which there are as many as means.
+    /// Returns the features of examples of a shape, which must be as many as there are means.
     fn features(&self, shape: &[usize]) -> Result<Features> {
         let (features, met) = (Features::of(shape), (self.mean.len(), self.deviation.len()));
         if met == (features.count, features.count) {
@@ -87,7 +87,7 @@ impl Standardization {
         Ok(numbers.enumerate().map(one).collect())
     }
 
-    /// `numbers` gives them as often as it is called.
+    /// Computes the standardization of the numbers that each call of `numbers` yields.
     fn of_numbers<I: Iterator<Item = f64>>(numbers: impl Fn() -> I, shape: &[usize]) -> Result<Self> {
         let features = Features::of(shape);
         let count = (numbers().count() / features.count.max(1)) as f64;
@@ -99,7 +99,7 @@ impl Standardization {
         each().for_each(|(feature, x)| mean[feature] += x / count);
         each().for_each(|(feature, x)| deviation[feature] += (x - mean[feature]).powi(2) / count);
         deviation.iter_mut().for_each(|x| *x = x.sqrt());
-        // Of a constant, sums leave what rounding made of it.
+        // For a constant, the sums leave only rounding errors.
         let mut first = vec![None; features.count];
         let mut constant = vec![true; features.count];
         each().for_each(|(feature, x)| constant[feature] &= *first[feature].get_or_insert(x) == x);
@@ -113,10 +113,10 @@ impl Standardization {
 const INDICES: &str = "inputs that are indices have no mean";
 const NO_NUMBERS: &str = "targets that are classes have no mean; whole numbers are read as numbers with `as: numbers`";
 
-/// Which feature an element of the inputs belongs to.
+/// Map from the elements of an input to features.
 struct Features {
     count: usize,
-    /// Elements of one feature that lie together.
+    /// Number of contiguous elements of one feature.
     together: usize,
 }
 
@@ -135,17 +135,17 @@ impl Features {
 }
 
 impl Dataset {
-    /// The same examples, each input minus the mean of its feature, divided by its deviation.
+    /// Returns the examples with each input minus the mean of its feature, divided by its deviation.
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when inputs are indices, have another number of features, or become
-    /// numbers that are not finite.
+    /// non-finite.
     pub fn standardized(&self, by: &Standardization) -> Result<Dataset> {
         let numbers = self.exact_inputs().ok_or_else(|| Error::data(INDICES))?;
         self.with_inputs(by.standardized(numbers, self.shape())?)
     }
 
-    /// The same examples, each number of the targets minus the mean of its feature, divided by its deviation.
+    /// Returns the examples with each numeric target minus the mean of its feature, divided by its deviation.
     ///
     /// # Errors
     /// As [`standardized`](Dataset::standardized), for targets.

@@ -1,4 +1,4 @@
-//! Text, to be continued by a language model.
+//! Text for language models.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -14,24 +14,23 @@ use crate::{
     printable::printable,
 };
 
-/// A text, cut into windows of tokens: inputs are i64 `[length]`, and the target at each place is the token that
-/// follows.
+/// A text cut into windows of tokens: inputs are i64 `[length]`, and the target at each position is the next token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Text {
     /// The file.
     pub file: PathBuf,
-    /// What a token is; a byte.
+    /// Kind of token. Default: bytes.
     #[serde(default)]
     pub tokens: Tokens,
-    /// Tokens in an example; 64.
+    /// Number of tokens in an example. Default: 64.
     #[serde(default = "usual_length")]
     pub length: usize,
-    /// Tokens between the beginnings of two examples; as many as an example has.
+    /// Number of tokens between the starts of two examples. Default: the length of an example.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stride: Option<usize>,
-    /// All characters that may occur, in the order of their indices, where tokens are characters; those in the file,
-    /// sorted.
+    /// All characters that may occur, in the order of their indices, for tokens that are characters. Default: those in
+    /// the file, sorted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub characters: Option<String>,
 }
@@ -40,7 +39,7 @@ fn usual_length() -> usize {
     64
 }
 
-/// What a token of a text is.
+/// Kind of token of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -48,11 +47,11 @@ pub enum Tokens {
     /// A byte: 256 tokens, for any file.
     #[default]
     Bytes,
-    /// A character of a text in UTF-8.
+    /// A character of a UTF-8 text.
     Chars,
 }
 
-/// What the indices of a language model mean.
+/// Meaning of the indices of a language model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -64,17 +63,17 @@ pub enum Vocabulary {
 }
 
 impl Text {
-    /// A text of bytes, in windows of 64.
+    /// Creates a reader for a text of bytes, in windows of 64.
     pub fn new(file: impl Into<PathBuf>) -> Self {
         Text { file: file.into(), tokens: Tokens::Bytes, length: usual_length(), stride: None, characters: None }
     }
 
-    /// Tokens are bytes.
+    /// Uses bytes as tokens.
     pub fn bytes(self) -> Self {
         Text { tokens: Tokens::Bytes, ..self }
     }
 
-    /// Tokens are characters.
+    /// Uses characters as tokens.
     pub fn chars(self) -> Self {
         Text { tokens: Tokens::Chars, ..self }
     }
@@ -94,7 +93,7 @@ impl Text {
         Text { characters: Some(characters.into()), ..self }
     }
 
-    /// The vocabulary, where it is known without reading the file.
+    /// Returns the vocabulary, if it is known without reading the file.
     pub fn vocabulary(&self) -> Option<Vocabulary> {
         match self.tokens {
             Tokens::Bytes => Some(Vocabulary::Bytes),
@@ -102,8 +101,8 @@ impl Text {
         }
     }
 
-    /// The windows of the text, each with the tokens that follow. What is left at the end is left out. The names of the
-    /// classes are the tokens.
+    /// Reads the windows of the text, each with its next tokens. An incomplete window at the end is dropped. The names
+    /// of the classes are the tokens.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read or is longer than 1 GiB, and as
@@ -112,7 +111,7 @@ impl Text {
         self.parse(&files::read_within(&self.file, MOST_BYTES)?)
     }
 
-    /// As [`read`](Text::read), from the bytes of the file.
+    /// Parses the bytes of the file as [`read`](Text::read) does.
     ///
     /// ```
     /// # use precast::data::Text;
@@ -125,10 +124,10 @@ impl Text {
     /// ```
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a length or a stride of 0, or a character that is given twice,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a length or a stride of 0, or a duplicate given character,
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the text is shorter than an example and one token; when all
-    /// examples have more than 2^27 tokens; and, where tokens are characters, with file, line and column for what is
-    /// not UTF-8 or not among the characters.
+    /// examples have more than 2^27 tokens; and, for tokens that are characters, with file, line and column for invalid
+    /// UTF-8 or an unknown character.
     pub fn parse(&self, bytes: &[u8]) -> Result<Dataset> {
         let (tokens, vocabulary) = self.tokens_of(bytes)?;
         if tokens.len() <= self.length {
@@ -145,8 +144,8 @@ impl Text {
         Dataset::of(inputs, &[self.length], targets)?.with_class_names(vocabulary.tokens())
     }
 
-    /// As [`read`](Text::read), without targets. A text that is shorter than an example is one example of its own
-    /// length.
+    /// Reads inputs as [`read`](Text::read) does, without targets. A text shorter than an example becomes one example
+    /// of its own length.
     ///
     /// # Errors
     /// As [`read`](Text::read).
@@ -159,8 +158,8 @@ impl Text {
         Dataset::of(Inputs::Indices(self.windows(&tokens, length)?), &[length], Targets::None)
     }
 
-    /// These options with the characters that were found in the file. `dataset` is what [`read`](Text::read) returned,
-    /// or a part.
+    /// Returns these options with the characters found in the file. `dataset` is the result of [`read`](Text::read), or
+    /// a part of it.
     pub fn found(&self, dataset: &Dataset) -> Text {
         match self.tokens {
             Tokens::Bytes => self.clone(),
@@ -168,12 +167,12 @@ impl Text {
         }
     }
 
-    /// The file, as errors name it.
+    /// Returns the file, as named in errors.
     fn origin(&self) -> String {
         printable(&self.file.display().to_string()).into_owned()
     }
 
-    /// The indices of all tokens of a file, and what they mean.
+    /// Returns the indices of all tokens of a file, and their vocabulary.
     fn tokens_of(&self, bytes: &[u8]) -> Result<(Vec<i64>, Vocabulary)> {
         if self.length == 0 || self.stride == Some(0) {
             return Err(Error::value("examples of 0 tokens, or beginning every 0 tokens; allowed: at least 1"));
@@ -192,7 +191,7 @@ impl Text {
         Ok((vocabulary.indices(text, &format!("{origin}:"))?, vocabulary))
     }
 
-    /// The tokens of each example, one after another.
+    /// Returns the tokens of each example, concatenated.
     fn windows(&self, tokens: &[i64], length: usize) -> Result<Vec<i64>> {
         let stride = self.stride.unwrap_or(length);
         let examples = (tokens.len() - length) / stride + 1;
@@ -207,7 +206,7 @@ impl Text {
 }
 
 impl Vocabulary {
-    /// How many tokens there are.
+    /// Returns the number of tokens.
     pub fn size(&self) -> usize {
         match self {
             Vocabulary::Bytes => 256,
@@ -215,16 +214,16 @@ impl Vocabulary {
         }
     }
 
-    /// The indices of a text.
+    /// Encodes a text as indices.
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) with line and column for a character that is not in the vocabulary,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a vocabulary that has a character twice.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a vocabulary with a duplicate character.
     pub fn encode(&self, text: &str) -> Result<Vec<i64>> {
         self.indices(text, "")
     }
 
-    /// As [`encode`](Vocabulary::encode); `origin` stands before the line in errors.
+    /// Encodes a text as [`encode`](Vocabulary::encode) does; `origin` precedes the line in errors.
     fn indices(&self, text: &str, origin: &str) -> Result<Vec<i64>> {
         let Vocabulary::Chars(characters) = self else { return Ok(text.bytes().map(i64::from).collect()) };
         let mut indices = HashMap::new();
@@ -242,7 +241,7 @@ impl Vocabulary {
         text.char_indices().map(index).collect()
     }
 
-    /// The text of indices; bytes that are no UTF-8 become `U+FFFD`.
+    /// Decodes indices to text; invalid UTF-8 becomes `U+FFFD`.
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) for an index that the vocabulary does not have.
@@ -265,7 +264,7 @@ impl Vocabulary {
         }
     }
 
-    /// The tokens, in the order of their indices; bytes that are no letters are escaped, as `\x0a`.
+    /// Returns the tokens, in the order of their indices; bytes other than letters are escaped, as `\x0a`.
     pub(super) fn tokens(&self) -> Vec<String> {
         match self {
             Vocabulary::Bytes => (0..=255u8).map(|byte| byte.escape_ascii().to_string()).collect(),

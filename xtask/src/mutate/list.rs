@@ -1,16 +1,16 @@
-//! Some seventy mistakes that somebody could make, each as a change of the source in one place or two.
+//! Some seventy plausible mistakes, each a change of the source in one place or two.
 
-/// A mistake: in `file` the first text of each change, which stands there once, becomes the second.
+/// A mistake: in `file` the first text of each change, which occurs there once, is replaced by the second.
 pub struct Mutation {
-    /// What is wrong then, in a few words.
+    /// Short description of the mistake.
     pub name: &'static str,
     pub file: &'static str,
     pub changes: &'static [(&'static str, &'static str)],
-    /// Test targets that are likely to notice, run first; `lib` is the tests inside of the library.
+    /// Test targets likely to notice, run first; `lib` is the tests inside the library.
     pub first: &'static [&'static str],
 }
 
-/// A row of the table.
+/// Makes a row of the table.
 const fn mutation(
     name: &'static str,
     file: &'static str,
@@ -21,7 +21,7 @@ const fn mutation(
 }
 
 pub const MUTATIONS: &[Mutation] = &[
-    // What dtype an op runs in.
+    // Dtype of an op.
     mutation(
         "f16 and bf16 meet in f16",
         "src/dtype.rs",
@@ -112,7 +112,7 @@ pub const MUTATIONS: &[Mutation] = &[
         &[("self.dtype.or(inherited).unwrap_or(self.pack.dtypes[0])", "self.dtype.unwrap_or(self.pack.dtypes[0])")],
         &["autocast", "features"],
     ),
-    // Regions that end.
+    // Ends of regions.
     mutation(
         "a region stays after a panic",
         "src/tensor/context/region.rs",
@@ -389,7 +389,7 @@ pub const MUTATIONS: &[Mutation] = &[
         &[("count as f64 / (count - 1) as f64", "1.0 + 0.0 * count as f64")],
         &["layers", "mindspore"],
     ),
-    // Weights of other tools.
+    // Weights from other tools.
     mutation(
         "a conversion does not count what becomes infinite",
         "src/kernels/counted.rs",

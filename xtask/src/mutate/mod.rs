@@ -1,4 +1,5 @@
-//! `cargo xtask mutate`: makes each of some seventy mistakes in a copy of the source, and runs the tests, which have to fail.
+//! `cargo xtask mutate`: makes each of some seventy mistakes in a copy of the source, and runs the tests, which must
+//! fail.
 
 mod list;
 
@@ -17,7 +18,7 @@ use crate::{
     shell::{Result, program},
 };
 
-/// A suite that runs longer than this is taken to hang.
+/// Time after which a suite is considered hung.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 
 const USAGE: &str = "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]
@@ -27,24 +28,24 @@ const USAGE: &str = "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]
   --at REVISION   the source and the tests of another revision
   --trust         do not run the suite on the unchanged source first";
 
-/// What it does, in a line.
+/// One-line description.
 pub const ABOUT: &str =
     "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]: some seventy mistakes that the tests have to notice";
 
-/// The result of the tests on a mutation.
+/// Result of the tests on a mutation.
 enum Verdict {
-    /// A test failed: which.
+    /// A test failed; its name.
     Caught(String),
     Survived,
-    /// The tests crashed or did not end: where. That may be the mistake, or the machine.
+    /// The tests crashed or did not end; the place. The cause may be the mistake, or the machine.
     Ended(String),
-    /// The text to be changed is not in the file.
+    /// The text to change is not in the file.
     Misplaced(String),
     /// The changed source does not compile.
     Invalid(String),
 }
 
-/// The options of the command line.
+/// Command-line options.
 #[derive(Default)]
 struct Options {
     list: bool,
@@ -102,7 +103,7 @@ pub fn run(words: &[String]) -> Result {
     if missed.is_empty() { Ok(()) } else { Err(format!("not caught: {}", missed.join("; "))) }
 }
 
-/// What this machine lacks to run the code in which a mistake is made.
+/// Returns a missing prerequisite of this machine for running the mutated code.
 fn lacking(mutation: &Mutation) -> Option<&'static str> {
     #[cfg(target_arch = "x86_64")]
     let has_avx512 = std::is_x86_feature_detected!("avx512f");
@@ -163,7 +164,7 @@ impl Tree {
         Ok(found.unwrap_or(Verdict::Survived))
     }
 
-    /// What fails first, of the whole suite, or of some targets, with or without the unit tests of kernels.
+    /// Returns the first failure of the whole suite, or of some targets, with or without the unit tests of kernels.
     fn failure(&self, targets: Option<(&[&str], bool)>) -> Result<Option<Verdict>> {
         let mut arguments = vec!["test", "--no-fail-fast"];
         match targets {
@@ -204,7 +205,7 @@ impl Tree {
     }
 
     fn cargo(&self, arguments: &[&str]) -> Result<Ran> {
-        // Without optimisation, since building takes most of the time.
+        // Without optimization, since building takes most of the time.
         let variables = [("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_INCREMENTAL", "1"), ("CARGO_TERM_COLOR", "never")];
         let mut command = program("cargo", arguments, &variables);
         command.current_dir(&self.path).env("CARGO_TARGET_DIR", &self.build);
@@ -213,7 +214,7 @@ impl Tree {
     }
 }
 
-/// A file with a mistake in it.
+/// Returns a file with a mistake in it.
 fn changed(right: &str, mutation: &Mutation) -> Result<String> {
     mutation.changes.iter().try_fold(right.to_string(), |text, (from, to)| match text.matches(from).count() {
         1 => Ok(text.replacen(from, to, 1)),
@@ -227,7 +228,7 @@ struct Ran {
     text: String,
 }
 
-/// Runs a program until a test fails, or until patience ends.
+/// Runs a program until a test fails or time runs out.
 fn patient(mut command: Command, log: &Path) -> Result<Ran> {
     let failed = |e: std::io::Error| format!("{}: {e}", log.display());
     if let Some(folder) = log.parent() {
@@ -236,7 +237,7 @@ fn patient(mut command: Command, log: &Path) -> Result<Ran> {
     let file = fs::File::create(log).map_err(failed)?;
     let both = file.try_clone().map_err(failed)?;
     command.stdin(Stdio::null()).stdout(file).stderr(both);
-    // A group of its own, so that the tests end with cargo.
+    // A separate process group, so that the tests end with cargo.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let mut child = command.spawn().map_err(|e| format!("cargo: {e}"))?;
@@ -255,7 +256,7 @@ fn patient(mut command: Command, log: &Path) -> Result<Ran> {
     Ok(Ran { passed, text: String::from_utf8_lossy(&fs::read(log).map_err(failed)?).into_owned() })
 }
 
-/// Ends a program and those that it started.
+/// Ends a program and its children.
 fn end(child: &mut Child) {
     #[cfg(unix)]
     let _ = Command::new("kill").args(["--", &format!("-{}", child.id())]).status();

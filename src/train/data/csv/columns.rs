@@ -1,4 +1,4 @@
-//! Columns as the options of a table name them.
+//! Columns in the options of a table.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "the name of a column, or its number, counted from 1")]
 pub enum Column {
-    /// By number, counted from 1.
+    /// Number of the column, counted from 1.
     Number(usize),
-    /// By name.
+    /// Name of the column.
     Name(String),
 }
 

@@ -1,11 +1,11 @@
-//! What the names of columns tell: which are none, and which are the numbers of an example.
+//! Checks on column names: missing names, and headers that are really an example.
 
 use std::collections::HashMap;
 
 use super::{Csv, columns::Column, table::Table};
 use crate::{error::Result, printable::printable};
 
-/// The names of the columns, which are all different.
+/// Column names, all distinct.
 pub(super) struct Header {
     line: usize,
     names: Vec<String>,
@@ -13,8 +13,10 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// Creates a header of distinct names.
+    ///
     /// # Errors
-    /// Words on two columns of one name.
+    /// Error text for two columns with the same name.
     pub fn of(line: usize, names: Vec<String>) -> Result<Self, String> {
         let mut places = HashMap::new();
         for (i, name) in names.iter().enumerate() {
@@ -30,20 +32,20 @@ impl Header {
         &self.names
     }
 
-    /// Where the column of a name is.
+    /// Returns the index of the column with a name.
     pub fn place(&self, name: &str) -> Option<usize> {
         self.places.get(name).copied()
     }
 }
 
-/// Whether a name is that of an index column: pandas writes none, and reads that as `Unnamed: 0`.
+/// Returns whether a name is that of an index column: pandas writes an empty one, and reads it as `Unnamed: 0`.
 fn is_unnamed(name: &str) -> bool {
     name.is_empty() || name.starts_with("Unnamed: ")
 }
 
 impl Table<'_> {
-    /// Refuses a header that is a row of numbers: unless one of its names is used, or a column of numbers has a name that is
-    /// none, it is the first example of a file without a header.
+    /// Rejects a header that is a row of numbers: unless one of its names is used, or a numeric column has a
+    /// non-numeric name, it is the first example of a file without a header.
     pub fn check_header(&self, csv: &Csv) -> Result<()> {
         let Some(header) = &self.header else { return Ok(()) };
         let all = || [&csv.target, &csv.columns, &csv.ignore].into_iter().flat_map(|columns| &columns.0);
@@ -67,8 +69,8 @@ impl Table<'_> {
         Err(self.at(header.line, format!("{words}; {cure}")))
     }
 
-    /// Refuses an input without a name that nobody chose, such as the index that pandas writes: in a sorted table, it would tell
-    /// the target.
+    /// Rejects an unnamed input that was not chosen explicitly, such as the index written by pandas: in a sorted table,
+    /// it would reveal the target.
     pub fn check_inputs_are_named(&self, inputs: &[usize]) -> Result<()> {
         let Some(header) = &self.header else { return Ok(()) };
         let Some(&place) = inputs.iter().find(|&&place| is_unnamed(&header.names[place])) else { return Ok(()) };
@@ -82,7 +84,7 @@ impl Table<'_> {
         Err(self.at(header.line, format!("column {} (`{name}`) {is}; {cure}", place + 1)))
     }
 
-    /// Whether a column has 0, 1, 2 and so on.
+    /// Returns whether a column counts 0, 1, 2 and so on.
     fn counts(&self, place: usize) -> Result<bool> {
         for (i, row) in self.rows().enumerate() {
             let row = row?;

@@ -19,39 +19,39 @@ use super::{
 };
 use crate::{error::Result, io::files, printable::printable};
 
-/// A table in a text file, packed by gzip or not: a row for each example, numbers in all columns but those of classes.
+/// A table in a text file, gzipped or not: one row per example, with numbers in all columns but those of classes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Csv {
     /// The file.
     pub file: PathBuf,
-    /// The columns of the targets: one of classes, or one or several of numbers. Without any, examples have no targets.
+    /// Target columns: one of classes, or one or several of numbers. Without any, examples have no targets.
     #[serde(default, skip_serializing_if = "Columns::is_empty")]
     pub target: Columns,
-    /// Whether targets are classes or numbers. Unless it is said, text and integers are classes, and numbers with a
-    /// decimal point or an exponent are numbers, as are the targets of several columns.
+    /// Kind of the targets, classes or numbers. By default, text and integers are classes, and numbers with a decimal
+    /// point or an exponent are numbers, as are the targets of several columns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub r#as: Option<TargetKind>,
-    /// Whether the first row has the names of the columns; yes.
+    /// `true` when the first row has the names of the columns. Default: true.
     #[serde(default = "yes")]
     pub header: bool,
-    /// The columns of the inputs, in this order; all but the targets and those that are ignored.
+    /// Input columns, in this order. Default: all but the targets and the ignored ones.
     #[serde(default, skip_serializing_if = "Columns::is_empty")]
     pub columns: Columns,
     /// Columns that are neither inputs nor targets.
     #[serde(default, skip_serializing_if = "Columns::is_empty")]
     pub ignore: Columns,
-    /// The names of the classes in the order of their indices; those in the file, sorted.
+    /// Names of the classes in the order of their indices. Default: those in the file, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_names: Vec<String>,
-    /// What separates the fields of a row, a character of ASCII; a comma.
+    /// Field separator, an ASCII character. Default: a comma.
     #[serde(default = "comma")]
     pub delimiter: char,
-    /// What separates the fraction of a number, a point or a comma; a point.
+    /// Decimal separator, a point or a comma. Default: a point.
     #[serde(default = "point", skip_serializing_if = "is_point")]
     pub decimal: char,
-    /// What separates thousands in numbers: a comma, a point, a space (also one without a break), an apostrophe or an
-    /// underscore; nothing.
+    /// Thousands separator: a comma, a point, a space (also a no-break space), an apostrophe or an underscore. Default:
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thousands: Option<char>,
 }
@@ -72,19 +72,19 @@ fn is_point(decimal: &char) -> bool {
     *decimal == point()
 }
 
-/// What the values of a target column are.
+/// Kind of the values of a target column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum TargetKind {
-    /// Classes: a class for each different text.
+    /// Classes: one for each distinct text.
     Classes,
     /// Numbers.
     Numbers,
 }
 
 impl Csv {
-    /// A file with a header, whose columns are all inputs.
+    /// Creates a reader for a file with a header, whose columns are all inputs.
     pub fn new(file: impl Into<PathBuf>) -> Self {
         let (target, columns, ignore) = (Columns::default(), Columns::default(), Columns::default());
         let (r#as, class_names) = (None, Vec::new());
@@ -97,12 +97,12 @@ impl Csv {
         Csv { target: target.into(), ..self }
     }
 
-    /// Targets are classes.
+    /// Treats targets as classes.
     pub fn classes(self) -> Self {
         Csv { r#as: Some(TargetKind::Classes), ..self }
     }
 
-    /// Targets are numbers.
+    /// Treats targets as numbers.
     pub fn numbers(self) -> Self {
         Csv { r#as: Some(TargetKind::Numbers), ..self }
     }
@@ -150,7 +150,7 @@ impl Csv {
         Csv { thousands: Some(thousands), ..self }
     }
 
-    /// The rows as examples of shape `[columns]`. A class is an index; numbers are of shape `[targets]`.
+    /// Reads the rows as examples of shape `[columns]`. A class is an index; numbers are of shape `[targets]`.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read or is longer than 1 GiB, and as
@@ -159,7 +159,7 @@ impl Csv {
         self.parse(&files::read_within(&self.file, MOST_BYTES)?)
     }
 
-    /// As [`read`](Csv::read), from the bytes of the file.
+    /// Parses the bytes of the file as [`read`](Csv::read) does.
     ///
     /// ```
     /// # use precast::data::Csv;
@@ -172,17 +172,17 @@ impl Csv {
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) with file and line for a row of another length than the first, an
-    /// empty cell, a cell that is no finite number of f32 where one is wanted, a class that is none of
+    /// empty cell, a cell that is not a finite f32 number where one is expected, a class not among the
     /// [`class_names`](Csv::class_names), targets that look like numbers with a decimal comma or with thousands, two
-    /// columns of one name, an input without a name, a header that looks like a row of numbers and of which no column
-    /// is named, a column that is not there or has two uses, and a file that is empty, not UTF-8 or unpacks to more
-    /// than 1 GiB; [`ErrorKind::Value`](crate::ErrorKind::Value) for a character that is no delimiter or does not
-    /// separate parts of numbers, and classes in several columns.
+    /// columns with the same name, an input without a name, a header that looks like a row of numbers and is never
+    /// referred to by name, a column that is missing or has two uses, and a file that is empty, not UTF-8 or
+    /// decompresses to more than 1 GiB; [`ErrorKind::Value`](crate::ErrorKind::Value) for an invalid delimiter or
+    /// separator in numbers, and classes in several columns.
     pub fn parse(&self, bytes: &[u8]) -> Result<Dataset> {
         self.dataset(bytes, true)
     }
 
-    /// As [`read`](Csv::read), without targets. Their columns, and those that are ignored, may be missing.
+    /// Reads inputs as [`read`](Csv::read) does, without targets. Target and ignored columns may be missing.
     ///
     /// # Errors
     /// As [`read`](Csv::read).
@@ -205,9 +205,9 @@ impl Csv {
         Ok(data.with_origin(Parts { inputs: inputs_wide, targets: found.wide }, Read { origins, notes }))
     }
 
-    /// These options with what the file said of itself: the names of its input columns and of its classes. So they read
-    /// another file as this one was read, whatever the order of its columns. `dataset` is what [`read`](Csv::read)
-    /// returned, or a part.
+    /// Returns these options with the settings found in the file: the names of its input columns and of its classes.
+    /// They read another file like this one, whatever the order of its columns. `dataset` is the result of
+    /// [`read`](Csv::read), or a part of it.
     pub fn found(&self, dataset: &Dataset) -> Csv {
         let mut found = self.clone();
         if !dataset.input_names().is_empty() {
@@ -222,7 +222,7 @@ impl Csv {
         found
     }
 
-    /// The file, as errors name it.
+    /// Returns the file, as named in errors.
     fn origin(&self) -> String {
         printable(&self.file.display().to_string()).into_owned()
     }

@@ -1,24 +1,26 @@
-//! Numbers as tables write them: a decimal comma, separated thousands.
+//! Number formats of tables: a decimal comma, separated thousands.
 
 use std::borrow::Cow;
 
 use crate::error::{Error, Result};
 
-/// What separates the fraction and the thousands of numbers.
+/// Decimal and thousands separators of numbers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct NumberFormat {
     decimal: char,
     thousands: Option<char>,
 }
 
-/// What may separate thousands, with the word for several of it. A space is also one without a break, an apostrophe a
+/// Allowed thousands separators, with the plural word for each. A space includes the no-break space, an apostrophe the
 /// typographic one.
 const THOUSANDS: [(char, &str); 5] =
     [(',', "commas"), ('.', "points"), (' ', "spaces"), ('\'', "apostrophes"), ('_', "underscores")];
 
 impl NumberFormat {
+    /// Creates a format from its separators.
+    ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for another character than those allowed, and for one in both roles.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a character that is not allowed, and for one in both roles.
     pub fn new(decimal: char, thousands: Option<char>) -> Result<Self> {
         if !matches!(decimal, '.' | ',') {
             let met = decimal.escape_debug();
@@ -37,17 +39,17 @@ impl NumberFormat {
         Ok(NumberFormat { decimal, thousands })
     }
 
-    /// The number of a cell.
+    /// Parses the number in a cell.
     pub fn number(self, cell: &str) -> Option<f64> {
         self.plain(cell)?.parse().ok()
     }
 
-    /// The integer of a cell.
+    /// Parses the integer in a cell.
     pub fn integer(self, cell: &str) -> Option<i128> {
         self.plain(cell)?.parse().ok()
     }
 
-    /// A cell in the format of Rust, if it may be a number in this one.
+    /// Converts a cell to Rust's number format, if it may be a number in this one.
     fn plain(self, cell: &str) -> Option<Cow<'_, str>> {
         let (whole, fraction) = match cell.split_once(self.decimal) {
             Some((whole, fraction)) => (whole, Some(fraction)),
@@ -62,8 +64,8 @@ impl NumberFormat {
         }
     }
 
-    /// What stands before the fraction, without what separates thousands; `None` where that does not leave three digits each
-    /// time, or two but for the last, as in India.
+    /// Removes the thousands separators from the integer part; `None` if they do not leave groups of three digits, or
+    /// of two except for the last, as in India.
     fn without_thousands(self, whole: &str) -> Option<Cow<'_, str>> {
         if self.decimal != '.' && self.thousands != Some('.') && whole.contains('.') {
             return None;
@@ -86,7 +88,7 @@ impl NumberFormat {
         Some(format!("{}{exponent}", digits.replace(separates, "")).into())
     }
 
-    /// The formats in which all cells are numbers, if they are none in this one, of those that differ least from it.
+    /// Returns the formats closest to this one in which all cells are numbers, if this one does not fit.
     pub fn others(self, cells: &[impl AsRef<str>]) -> Vec<NumberFormat> {
         let may_be_number = |cell: &str| cell.starts_with(|c: char| c.is_ascii_digit() || "+-.,".contains(c));
         if !cells.iter().all(|cell| may_be_number(cell.as_ref())) {
@@ -108,7 +110,7 @@ impl NumberFormat {
         usize::from(self.decimal != other.decimal) + usize::from(self.thousands != other.thousands)
     }
 
-    /// How numbers of another format differ from those of this one, with the options that read them.
+    /// Describes how numbers of another format differ from those of this one, with the options that read them.
     pub fn told_apart(self, other: NumberFormat) -> String {
         let mark = if other.decimal == ',' { "comma" } else { "point" };
         let decimal = (self.decimal != other.decimal)

@@ -1,4 +1,4 @@
-//! The rows of a table, and what its columns are for.
+//! The rows of a table and the roles of its columns.
 
 use ::csv::{ReaderBuilder, StringRecord, Trim};
 
@@ -17,25 +17,25 @@ use crate::{
     },
 };
 
-/// The text of a file, and what its first row says.
+/// The text of a file, with its parsed header.
 pub(super) struct Table<'a> {
     origin: &'a str,
     text: &'a str,
     delimiter: u8,
     pub(super) format: NumberFormat,
-    /// The names of the columns, if it has a header.
+    /// Names of the columns, if there is a header.
     pub(super) header: Option<Header>,
-    /// How many columns each row has.
+    /// Number of columns of each row.
     width: usize,
 }
 
-/// Which columns are read, counted from 0.
+/// Columns to read, counted from 0.
 pub(super) struct Uses {
     pub inputs: Vec<usize>,
     pub targets: Vec<usize>,
 }
 
-/// A row with the line at which it begins, counted from 1.
+/// A row with its line number, counted from 1.
 pub(super) struct Row {
     pub line: usize,
     pub fields: StringRecord,
@@ -80,7 +80,7 @@ impl<'a> Table<'a> {
         self.origin
     }
 
-    /// Refuses a quote that is not closed: all that follows it would be one cell.
+    /// Rejects an unclosed quote, which would make one cell of the rest of the file.
     fn check_quotes(&self) -> Result<()> {
         let odd = |text: &str| text.bytes().filter(|byte| *byte == b'"').count() % 2 == 1;
         if !odd(self.text) {
@@ -94,7 +94,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// All rows, the header among them. Lines that are empty are none.
+    /// Iterates over all rows, including the header. Empty lines are skipped.
     fn all_rows(&self) -> impl Iterator<Item = Result<Row>> {
         let mut reader = ReaderBuilder::new();
         reader.delimiter(self.delimiter).has_headers(false).flexible(true).trim(Trim::All);
@@ -102,7 +102,8 @@ impl<'a> Table<'a> {
         let (mut line, mut seen) = (1, 0);
         reader.from_reader(text).into_records().map(move |fields| {
             let fields = fields.map_err(|error| Error::data(format!("{}: {error}", self.origin)))?;
-            // The position is that of the end of the row before, so line ends may follow. The reader counts no CR alone.
+            // The position is that of the end of the row before, so line ends may follow. The reader does not count a
+            // lone CR.
             let end = fields.position().map_or(0, |place| place.byte() as usize);
             let empty = text.iter().skip(end).take_while(|byte| b"\r\n".contains(byte)).count();
             line += line_behind(text.get(seen..end + empty).unwrap_or_default()) - 1;
@@ -111,7 +112,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The rows of examples, all of the length of the first row.
+    /// Iterates over the rows of examples, all as long as the first row.
     pub fn rows(&self) -> impl Iterator<Item = Result<Row>> {
         self.all_rows().skip(usize::from(self.header.is_some())).map(|row| {
             let row = row?;
@@ -132,14 +133,14 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// The delimiter that a header of one column seems to have.
+    /// Suggests a delimiter for a header with only one column.
     fn delimiter_hint(&self) -> String {
         let Some([name]) = self.header.as_ref().map(Header::names) else { return String::new() };
         let Some(met) = [';', '\t', '|', ','].into_iter().find(|&met| name.contains(met)) else { return String::new() };
         format!("; the header has one column; `delimiter: \"{}\"` makes several of it", met.escape_debug())
     }
 
-    /// A column with its name, for people.
+    /// Formats a column with its name, for display.
     pub fn shown(&self, place: usize) -> String {
         match self.header.as_ref().and_then(|header| header.names().get(place)) {
             Some(name) => format!("column {} (`{}`)", place + 1, printable(name)),
@@ -147,13 +148,13 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The names of some columns; none without a header.
+    /// Returns the names of some columns; empty without a header.
     pub fn names(&self, places: &[usize]) -> Vec<String> {
         let Some(header) = &self.header else { return Vec::new() };
         places.iter().map(|&place| header.names()[place].clone()).collect()
     }
 
-    /// Where a column is.
+    /// Returns the index of a column.
     fn place(&self, column: &Column) -> Result<usize> {
         let unknown = |words: String| Err(Error::data(format!("{}: {words}", self.origin)));
         match column {
@@ -177,7 +178,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Which columns are inputs and which are targets. Targets and ignored columns may be missing where none are
+    /// Determines the input and the target columns. Targets and ignored columns may be missing if no targets are
     /// needed.
     pub fn uses(&self, csv: &Csv, targets_needed: bool) -> Result<Uses> {
         let mut uses: Vec<Option<&str>> = vec![None; self.width];
@@ -210,7 +211,7 @@ impl<'a> Table<'a> {
         Ok(Uses { inputs, targets })
     }
 
-    /// The cell of a row in a column.
+    /// Returns the cell of a row in a column.
     pub fn cell<'r>(&self, row: &'r Row, place: usize) -> Result<&'r str> {
         match row.fields.get(place).unwrap_or_default() {
             "" => Err(self.at(row.line, format!("{}: the cell is empty", self.shown(place)))),
@@ -218,7 +219,8 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The numbers in some columns, row after row, what f32 does not hold of them, and notes on what f64 does not.
+    /// Returns the numbers in some columns, row by row, the digits that f32 cannot represent, and notes on those that
+    /// f64 cannot.
     pub fn numbers(&self, places: &[usize]) -> Result<(Vec<f32>, Wide, Vec<String>)> {
         let mut numbers = Numbers::new(places.len());
         for row in self.rows() {
@@ -242,7 +244,7 @@ impl<'a> Table<'a> {
         Ok(numbers.into_parts(self.origin, |i| self.shown(places[i])))
     }
 
-    /// The number of a cell; an integer that f64 may round, too.
+    /// Parses the number in a cell, along with an integer that f64 may round.
     fn number(&self, cell: &str) -> Result<(f64, Option<i128>), String> {
         let number = self.format.number(cell).ok_or("is no number")?;
         if !number.is_finite() && !cell.bytes().any(|byte| byte.is_ascii_digit()) {
@@ -255,7 +257,7 @@ impl<'a> Table<'a> {
         Ok((number, large))
     }
 
-    /// The options that would read a cell of a column, if it looks like a number in another format.
+    /// Suggests options that would read a cell of a column, if it looks like a number in another format.
     fn hint(&self, place: usize, cell: &str) -> String {
         if self.format.number(cell).is_some() {
             return String::new();
@@ -269,7 +271,8 @@ impl<'a> Table<'a> {
         format!("; it looks like one with {}", formats.join(", or with "))
     }
 
-    /// How a cell looks like a number in other formats, in words: in those of the whole column, if there are such.
+    /// Describes the other formats in which a cell looks like a number, in words: those of the whole column, if there
+    /// are any.
     pub fn formats(&self, place: usize, cell: &str) -> Vec<String> {
         let column = self.rows().map_while(Result::ok).map(|row| row.fields.get(place).unwrap_or_default().to_string());
         let mut formats = self.format.others(&[cell]);

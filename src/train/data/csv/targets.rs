@@ -1,4 +1,4 @@
-//! What is to be learnt of each row: classes or numbers.
+//! Targets of the rows: classes or numbers.
 
 use std::collections::BTreeSet;
 
@@ -13,16 +13,16 @@ use crate::{
 pub(super) struct Found {
     pub targets: Targets,
     pub class_names: Vec<String>,
-    /// What f32 does not hold of numbers.
+    /// Digits of the numbers that f32 cannot represent.
     pub wide: Wide,
     pub notes: Vec<String>,
 }
 
-/// As many rows of which each has a class of its own are numbers or names.
+/// Number of rows from which distinct classes in all of them suggest numbers or names instead.
 const MANY: usize = 10;
 
 impl Table<'_> {
-    /// The targets in some columns.
+    /// Reads the targets in some columns.
     pub fn targets(&self, csv: &Csv, places: &[usize]) -> Result<Found> {
         let mut found =
             Found { targets: Targets::None, class_names: Vec::new(), wide: Wide::default(), notes: Vec::new() };
@@ -55,7 +55,8 @@ impl Table<'_> {
         Ok(found)
     }
 
-    /// Text and integers are classes, numbers with a fraction, an exponent or thousands are numbers.
+    /// Determines the kind of a target column: text and integers are classes; numbers with a fraction, an exponent or
+    /// thousands are numbers.
     fn kind(&self, place: usize) -> Result<TargetKind> {
         let (mut number, mut text) = (None, None);
         let (mut texts, mut formatted, mut looks_so) = (0, 0, None);
@@ -73,7 +74,7 @@ impl Table<'_> {
                 number.get_or_insert_with(|| (row.line, cell.to_string()));
             }
         }
-        // Words among numbers are often those for a missing one.
+        // Words among numbers often mark missing values.
         if let Some((line, cell)) = looks_so.filter(|_| 2 * formatted > texts) {
             let formats = self.formats(place, &cell).join(", or with ");
             let words = format!("`{}` looks like a number with {formats}", printable(&cell));
@@ -93,7 +94,7 @@ impl Table<'_> {
         }
     }
 
-    /// The class of each row, and the names of the classes: those given, or those met.
+    /// Returns the class of each row, and the class names: those given, or those found.
     fn classes(&self, place: usize, given: &[String]) -> Result<(Vec<i64>, Vec<String>)> {
         let mut met = BTreeSet::new();
         if given.is_empty() {
