@@ -100,7 +100,6 @@ pub mod cell;
 pub mod cli;
 pub mod cost;
 mod dtype;
-pub mod error;
 pub mod gradcheck;
 pub mod graph;
 pub mod guide;
@@ -115,11 +114,9 @@ pub mod optim;
 pub mod policy;
 pub mod precision;
 pub mod prelude;
-mod printable;
 pub mod report;
 pub mod rewrite;
 pub mod scale;
-mod table;
 mod tensor;
 pub mod train;
 
@@ -129,7 +126,6 @@ pub use catalogue::{Op, Precision};
 pub use cell::derived as __derive;
 pub use cell::{Cell, Child, Forward};
 pub use dtype::{DType, Element};
-pub use error::{Error, ErrorKind, Result};
 #[doc(hidden)]
 pub use kernels::bench as __bench;
 pub use kernels::{memory::MAX_KEPT_BYTES, threads::set_threads};
@@ -139,6 +135,9 @@ pub use ops::{
 };
 pub use optim::{Adafactor, Adagrad, Adam, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd};
 pub use policy::{Level, Policy};
+#[doc(inline)]
+pub use precast_policy::{Error, ErrorKind, Result, error};
+pub(crate) use precast_policy::{printable, table};
 pub use rewrite::Plan;
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Backward, Grads, Param, Tensor, TensorElement, no_grad};

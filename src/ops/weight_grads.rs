@@ -6,23 +6,6 @@ use crate::{
     tensor::{Backward, Forward, Written},
 };
 
-impl Op {
-    /// Whether its second input is a weight and its third, if there is one, a bias, and its gradients are computed from the
-    /// first two inputs.
-    pub(crate) fn has_weight(self) -> bool {
-        matches!(
-            self,
-            Op::Linear
-                | Op::Conv1d
-                | Op::Conv2d
-                | Op::Conv3d
-                | Op::ConvTranspose1d
-                | Op::ConvTranspose2d
-                | Op::ConvTranspose3d
-        )
-    }
-}
-
 /// Whether this is a product that was lowered, of weights that are f32.
 pub(super) fn apply(op: Op, given: &[&Tensor], inputs: &[Tensor]) -> bool {
     op.has_weight() && inputs[0].dtype().is_low() && given[1..].iter().all(|weight| weight.dtype() == DType::F32)

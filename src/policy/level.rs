@@ -1,6 +1,6 @@
 //! The optimisation levels.
 
-use std::{convert::Infallible, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -91,12 +91,5 @@ impl TryFrom<&str> for Level {
     type Error = Error;
     fn try_from(text: &str) -> Result<Self> {
         text.parse()
-    }
-}
-
-impl From<Infallible> for Error {
-    /// Lets functions take a [`Level`] or its name alike.
-    fn from(never: Infallible) -> Self {
-        match never {}
     }
 }

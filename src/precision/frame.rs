@@ -163,6 +163,6 @@ fn declared(op: Custom) -> Treatment {
         Precision::Low => Treatment::Low,
         Precision::Full => Treatment::Full,
         Precision::Widest => Treatment::Widest,
-        Precision::Fixed(_) | Precision::AsIs => Treatment::AsIs,
+        _ => Treatment::AsIs,
     }
 }

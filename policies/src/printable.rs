@@ -6,8 +6,8 @@ use std::borrow::Cow;
 /// characters are escaped, a line end as `\n`, an escape as `\u{1b}`.
 ///
 /// ```
-/// assert_eq!(precast::report::printable("a\n\u{1b}[2Jb"), r"a\n\u{1b}[2Jb");
-/// assert_eq!(precast::report::printable("größer <b>"), "größer <b>");
+/// assert_eq!(precast_policy::printable("a\n\u{1b}[2Jb"), r"a\n\u{1b}[2Jb");
+/// assert_eq!(precast_policy::printable("größer <b>"), "größer <b>");
 /// ```
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
@@ -37,7 +37,8 @@ fn is_unsafe(c: char) -> bool {
 }
 
 /// A number for people: in the digits of f32 where it is one, with an exponent where it would take many digits.
-pub(crate) fn number(x: impl Into<f64>) -> String {
+#[doc(hidden)]
+pub fn number(x: impl Into<f64>) -> String {
     let x = x.into();
     let narrow = x as f32;
     let size = narrow.abs();

@@ -6,16 +6,18 @@
 //! - [`Family`](super::Family): what kind of work it is, for the cost model;
 //! - the method of `Tensor` that runs it, and its arguments in their order: tensors (`x`), tensors that may be left out
 //!   (`bias?`), all tensors that are left (`tensors..`), and with a colon the attributes with their types (`axis: isize`).
-//!   With these [`run_with`](crate::run_with) calls it. Four recurrent ops and the cast are called by hand there; their
+//!   With these precast's `run_with` calls it. Four recurrent ops and the cast are called by hand there; their
 //!   row has a semicolon;
 //! - its names in four systems, separated by spaces; `""` is none. torch's names are those of `aten`, without the
 //!   overload.
 //!
 //! A row of `decided_only` has names and nothing else: lists name the op, and this library cannot run it.
 //!
-//! The table is handed to a macro, which takes from it what it needs: the enum here, the calls in `ops/run.rs`.
+//! The table is handed to a macro, which takes from it what it needs: the enum here, the calls in `src/ops/run.rs` of precast.
 
-macro_rules! op_table {
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __op_table {
     ($use:ident) => { $use! {
     kernels {
         Cast Keeps Elementwise cast(x; dtype) ["Cast", "cast", "to _to_copy", "Cast"];
@@ -450,4 +452,4 @@ macro_rules! op_table {
     } };
 }
 
-pub(crate) use op_table;
+pub(super) use __op_table as op_table;

@@ -1,6 +1,6 @@
 //! The one error of the library. Its message says where, what was met, and what is allowed.
 
-use std::{collections::HashSet, fmt};
+use std::{collections::HashSet, convert::Infallible, fmt};
 
 use crate::printable::{printable, printable_lines};
 
@@ -109,7 +109,8 @@ impl Error {
     }
 
     /// As [`io`](Error::io), with more words.
-    pub(crate) fn io_with(file: &std::path::Path, error: &std::io::Error, more: &str) -> Self {
+    #[doc(hidden)]
+    pub fn io_with(file: &std::path::Path, error: &std::io::Error, more: &str) -> Self {
         Error::new(ErrorKind::Io, format!("{}: {error}{more}", printable(&file.display().to_string())))
     }
 
@@ -129,13 +130,15 @@ impl Error {
     }
 
     /// Names the op, unless an inner one is named already.
-    pub(crate) fn in_op(mut self, op: &'static str) -> Self {
+    #[doc(hidden)]
+    pub fn in_op(mut self, op: &'static str) -> Self {
         self.0.op.get_or_insert(op);
         self
     }
 
     /// Says that it happened in the backward pass of an op, or of several.
-    pub(crate) fn in_backward(self, op: Option<&'static str>) -> Self {
+    #[doc(hidden)]
+    pub fn in_backward(self, op: Option<&'static str>) -> Self {
         match op {
             Some(op) => self.in_op(op).context("backward"),
             None => self,
@@ -143,18 +146,21 @@ impl Error {
     }
 
     /// Names the op around the one that is named already; the op itself, if none is.
-    pub(crate) fn within(self, op: &'static str) -> Self {
+    #[doc(hidden)]
+    pub fn within(self, op: &'static str) -> Self {
         if self.0.op.is_some() { self.context(format_args!("in {op}")) } else { self.in_op(op) }
     }
 
     /// Notes the slot being run, unless an inner one is noted already.
-    pub(crate) fn in_slot(mut self, slot: usize) -> Self {
+    #[doc(hidden)]
+    pub fn in_slot(mut self, slot: usize) -> Self {
         self.0.slot.get_or_insert(slot);
         self
     }
 
     /// Turns the noted slot into the path of its cell.
-    pub(crate) fn resolve_cell(mut self, path_of: impl FnOnce(usize) -> Option<String>) -> Self {
+    #[doc(hidden)]
+    pub fn resolve_cell(mut self, path_of: impl FnOnce(usize) -> Option<String>) -> Self {
         if let (Some(slot), None) = (self.0.slot, &self.0.cell) {
             self.0.cell = path_of(slot);
         }
@@ -162,7 +168,8 @@ impl Error {
     }
 
     /// Puts words before the message: `file: message`.
-    pub(crate) fn context(mut self, words: impl fmt::Display) -> Self {
+    #[doc(hidden)]
+    pub fn context(mut self, words: impl fmt::Display) -> Self {
         self.0.message = format!("{}: {}", printable(&words.to_string()), self.0.message);
         self
     }
@@ -191,14 +198,23 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
+impl From<Infallible> for Error {
+    /// Lets functions take a value or its name alike, as a level.
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
 /// ` (did you mean ...?)` for the nearest of the allowed names, or nothing when none is near.
-pub(crate) fn did_you_mean<'a>(met: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
+#[doc(hidden)]
+pub fn did_you_mean<'a>(met: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
     let allowed: Vec<&str> = allowed.into_iter().collect();
     nearest(met, &allowed, |name| name).map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
 }
 
 /// As [`did_you_mean`]; when none is near, ` (there are ...)` with some of those allowed.
-pub(crate) fn did_you_mean_or_some<'a>(met: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
+#[doc(hidden)]
+pub fn did_you_mean_or_some<'a>(met: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 6;
     let mut met_before = HashSet::new();
     let names: Vec<&str> = allowed.into_iter().filter(|name| !name.is_empty() && met_before.insert(*name)).collect();
@@ -215,7 +231,8 @@ pub(crate) fn did_you_mean_or_some<'a>(met: &str, allowed: impl IntoIterator<Ite
 }
 
 /// The one of `all` whose name is nearest to the one met, or begins with it, the first of several; `None` when none is near.
-pub(crate) fn nearest<'a, T>(met: &str, all: &'a [T], name: impl Fn(&'a T) -> &'a str) -> Option<&'a T> {
+#[doc(hidden)]
+pub fn nearest<'a, T>(met: &str, all: &'a [T], name: impl Fn(&'a T) -> &'a str) -> Option<&'a T> {
     let met_lower = met.to_lowercase();
     // In a name of two letters one other letter makes another name.
     let limit = |name: &str| name.len().max(met.len()) / 3;
@@ -233,7 +250,8 @@ pub(crate) fn nearest<'a, T>(met: &str, all: &'a [T], name: impl Fn(&'a T) -> &'
 }
 
 /// The one of `all` that is called `text`; else `unknown` (`unknown level`), what was met, what is near and what is allowed.
-pub(crate) fn by_name<T: Copy, const N: usize>(
+#[doc(hidden)]
+pub fn by_name<T: Copy, const N: usize>(
     text: &str,
     all: [T; N],
     name: fn(T) -> &'static str,

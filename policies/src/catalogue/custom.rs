@@ -20,7 +20,7 @@ use crate::{
     printable::printable,
 };
 
-/// The precision that a [`CustomOp`](crate::CustomOp) declares: what is done with its inputs where a region casts and no list
+/// The precision that a `CustomOp` declares: what is done with its inputs where a region casts and no list
 /// names the op.
 ///
 /// As for every op, only inputs of f32, f16 and bf16 are cast, and nothing is cast where no region is entered.
@@ -54,7 +54,7 @@ impl fmt::Display for Precision {
     }
 }
 
-/// A registered [`CustomOp`](crate::CustomOp). Two are equal when they have the same name: no name is registered twice.
+/// A registered `CustomOp`. Two are equal when they have the same name: no name is registered twice.
 #[derive(Clone, Copy)]
 pub struct Custom(&'static Registered);
 
@@ -79,7 +79,8 @@ impl Custom {
     }
 
     /// The custom op of a name.
-    pub(crate) fn named(name: &str) -> Option<Custom> {
+    #[doc(hidden)]
+    pub fn named(name: &str) -> Option<Custom> {
         REGISTERED.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(name).copied()
     }
 
@@ -94,7 +95,8 @@ impl Custom {
     /// [`ErrorKind::List`](crate::ErrorKind::List) for a name that another op has, in this library or in one of the four
     /// systems, or that cannot stand in a list; [`ErrorKind::DType`](crate::ErrorKind::DType) for a fixed precision that is
     /// not f32, f16 or bf16.
-    pub(crate) fn register<T: 'static>(name: &'static str, precision: Precision) -> Result<Custom> {
+    #[doc(hidden)]
+    pub fn register<T: 'static>(name: &'static str, precision: Precision) -> Result<Custom> {
         let of = TypeId::of::<T>();
         if let Some(op) = Custom::named(name).filter(|op| op.0.of == of) {
             return Ok(op);

@@ -4,7 +4,8 @@ use super::{Custom, System, table::op_table};
 
 /// How an op treats floating inputs of different dtypes when no policy has spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mixing {
+#[doc(hidden)]
+pub enum Mixing {
     /// All are promoted to the widest, as arithmetic does.
     Promotes,
     /// An error: silently widening a matrix product would hide that a cast was forgotten.
@@ -15,7 +16,8 @@ pub(crate) enum Mixing {
 
 /// What kind of work an op is: which of a machine's rates it goes by, and how many multiplications it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Family {
+#[doc(hidden)]
+pub enum Family {
     /// Another shape for the same elements; nothing is moved.
     View,
     /// A matrix product of the first two inputs, to which a third may be added.
@@ -65,7 +67,7 @@ macro_rules! op_enum {
         pub enum Op {
             $($(#[$doc])* $op,)*
             $($(#[$without_doc])* $without,)*
-            /// An op of a user: see [`CustomOp`](crate::CustomOp).
+            /// An op of a user: see `CustomOp` of precast.
             Custom(Custom),
         }
 
@@ -92,7 +94,8 @@ macro_rules! op_enum {
                 columns[system as usize].split_whitespace()
             }
 
-            pub(crate) fn mixing(self) -> Mixing {
+            #[doc(hidden)]
+pub fn mixing(self) -> Mixing {
                 match self {
                     $(Op::$op => Mixing::$mixing,)*
                     $(Op::$without => Mixing::Keeps,)*
@@ -102,7 +105,8 @@ macro_rules! op_enum {
             }
 
             /// `None` for an op that this library cannot run.
-            pub(crate) fn family(self) -> Option<Family> {
+            #[doc(hidden)]
+pub fn family(self) -> Option<Family> {
                 match self {
                     $(Op::$op => Some(Family::$family),)*
                     $(Op::$without => None,)*
@@ -115,6 +119,22 @@ macro_rules! op_enum {
 op_table!(op_enum);
 
 impl Op {
+    /// Whether its second input is a weight and its third, if there is one, a bias, and its gradients are computed from the
+    /// first two inputs.
+    #[doc(hidden)]
+    pub fn has_weight(self) -> bool {
+        matches!(
+            self,
+            Op::Linear
+                | Op::Conv1d
+                | Op::Conv2d
+                | Op::Conv3d
+                | Op::ConvTranspose1d
+                | Op::ConvTranspose2d
+                | Op::ConvTranspose3d
+        )
+    }
+
     /// Whether this library can run it. Of an op without a kernel it says the precision only.
     pub fn has_kernel(self) -> bool {
         self.family().is_some()

@@ -2,7 +2,8 @@
 
 /// Rows under a header. A column is as wide as the cell with most characters; numbers, in the columns for which `right` holds,
 /// are aligned to the right.
-pub(crate) fn table<R>(header: &[&str], rows: impl IntoIterator<Item = R>, right: impl Fn(usize) -> bool) -> String
+#[doc(hidden)]
+pub fn table<R>(header: &[&str], rows: impl IntoIterator<Item = R>, right: impl Fn(usize) -> bool) -> String
 where
     R: IntoIterator<Item = String>,
 {
