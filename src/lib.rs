@@ -111,7 +111,6 @@ mod logging;
 pub mod observe;
 mod ops;
 pub mod optim;
-pub mod policy;
 pub mod precision;
 pub mod prelude;
 pub mod report;
@@ -134,9 +133,8 @@ pub use ops::{
     RecurrentWeights, Reduction, Resize, run, run_with, twice_differentiable,
 };
 pub use optim::{Adafactor, Adagrad, Adam, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd};
-pub use policy::{Level, Policy};
 #[doc(inline)]
-pub use precast_policy::{Error, ErrorKind, Result, error};
+pub use precast_policy::{Error, ErrorKind, Level, Policy, Result, error, host, policy};
 pub(crate) use precast_policy::{printable, table};
 pub use rewrite::Plan;
 pub use scale::{LossScale, Outcome};

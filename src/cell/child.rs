@@ -1,11 +1,11 @@
 //! The slot in which a cell sits inside its parent, and the adapter that a plan puts there.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    AsCell, Cell, Forward, InSlot, SavedCell,
+    Adapter, AsCell, Cast, Cell, Forward, InSlot, Planned, SavedCell,
     file::read_slot,
     in_slot::PastItsSlot,
     recompute::recomputed,
@@ -16,51 +16,9 @@ use crate::{
     DType, Tensor,
     error::{Error, Result},
     observe::{self, CellCall},
-    precision::{self, Frame, OpRules},
+    precision::{self, Frame},
     tensor::pass,
 };
-
-/// Casts what goes into a cell and what comes out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Cast {
-    /// The dtype of the region inside: inputs are cast to it, and so are the inputs of every op.
-    pub inward: DType,
-    /// The dtype in which outputs leave: that of the surrounding region.
-    pub outward: DType,
-}
-
-impl fmt::Display for Cast {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "runs {}, returns {}", self.inward, self.outward)
-    }
-}
-
-/// What a plan puts into a slot.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Adapter {
-    /// The cell is one region of a fixed dtype.
-    Cast(Cast),
-    /// The cell runs under op lists; nothing is cast at its border.
-    Ops(Arc<OpRules>),
-    /// The cell is one region of a dtype in which some ops run otherwise, as their lists say: level O2 with ops on its
-    /// black list.
-    CastOps(Cast, Arc<OpRules>),
-}
-
-/// All that a plan decides for a slot.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Planned {
-    /// The adapter.
-    pub adapter: Option<Adapter>,
-    /// Whether the activations of the cell are [recomputed](Child::recompute).
-    pub recompute: bool,
-    /// Whether gradients of weights are computed in f32 from here on inwards, where that changes; see
-    /// [`Run::LowForward`](crate::policy::Run::LowForward).
-    pub wide_weight_grads: Option<bool>,
-}
 
 /// The slot of a cell in a tree: the cell, the user's `to_float`, and the adapter that a plan put there.
 ///
@@ -356,12 +314,7 @@ impl<C: ?Sized + AsCell> Child<C> {
             }
             Ok::<O, Error>(outputs)
         };
-        let (frame, cast) = match adapter {
-            None => (None, None),
-            Some(Adapter::Ops(rules)) => (Some(Frame::Lists(rules)), None),
-            Some(Adapter::Cast(cast)) => (Some(Frame::Fixed(cast.inward)), Some(cast)),
-            Some(Adapter::CastOps(cast, rules)) => (Some(Frame::Lists(rules)), Some(cast)),
-        };
+        let (frame, cast) = (adapter.as_ref().map(Adapter::frame), adapter.as_ref().and_then(Adapter::cast));
         let to = |what: observe::Cast, dtype: Option<DType>| {
             move |x: Tensor| match dtype {
                 Some(dtype) if x.dtype().is_castable() => x.cast_as(what, dtype),

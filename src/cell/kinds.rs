@@ -52,6 +52,6 @@ pub(crate) fn documentation(kind: &str) -> Option<&'static str> {
 }
 
 /// As [`kinds`], with those that are not saved: what a policy may name.
-pub(crate) fn known_kinds<'a>() -> impl Iterator<Item = &'a str> {
+pub(crate) fn known_kinds() -> impl Iterator<Item = &'static str> {
     inventory::iter::<Registered>().map(|of| of.kind)
 }

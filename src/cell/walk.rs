@@ -1,13 +1,9 @@
 //! Walking a tree of cells in a fixed order: a cell, then its children as they are listed.
 
-use std::borrow::Cow;
+pub use precast_policy::path::join;
 
-use super::{AsCell, Cell, Child, Params, Slot, SlotMut};
-use crate::{
-    Param,
-    error::{Error, Result, did_you_mean_or_some},
-    printable::printable,
-};
+use super::{AsCell, Cell, Child, Params, Slot, SlotMut, no_such_path};
+use crate::{Param, error::Result};
 
 /// What a cell shows of itself: a child in its slot, or a parameter.
 #[derive(Debug)]
@@ -36,19 +32,6 @@ pub struct Entry<'a> {
     pub depth: usize,
     /// The cell in its slot.
     pub slot: Slot<'a>,
-}
-
-/// The cell at a path, as messages call it.
-pub(crate) fn named(path: &str) -> Cow<'static, str> {
-    match path {
-        "" => "the root cell".into(),
-        path => format!("`{}`", printable(path)).into(),
-    }
-}
-
-/// `parent.name`, or `name` below the root.
-pub fn join(parent: &str, name: &str) -> String {
-    if parent.is_empty() { name.to_string() } else { format!("{parent}.{name}") }
 }
 
 impl<C: ?Sized + AsCell> Child<C> {
@@ -130,14 +113,6 @@ impl<C: ?Sized + AsCell> Child<C> {
         });
         found
     }
-}
-
-/// The error for a path at which no cell stands.
-pub(crate) fn no_such_path<'a>(path: &str, paths: impl IntoIterator<Item = &'a str>) -> Error {
-    if path == "(root)" {
-        return Error::path("the path of the root cell is empty; a pattern of a rule for it is `**`");
-    }
-    Error::path(format!("no cell stands at `{path}`{}", did_you_mean_or_some(path, paths)))
 }
 
 /// Runs `f` with `name` appended to the path, and takes it off again.

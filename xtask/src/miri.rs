@@ -14,11 +14,7 @@ const OPS: &[&str] = &["elementwise::operators", "index_and_resample::what_is_pu
 
 /// Floors 0 to 2 of ARCHITECTURE.md, the fast ones first, the writing of files, and all ops. They take hours.
 const ALL_UNITS: &[&str] = &[
-    "error::",
-    "printable::",
-    "table::",
     "io::files::",
-    "dtype::",
     "catalogue::",
     "precision::",
     "observe::",
