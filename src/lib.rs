@@ -58,6 +58,9 @@
 //! [`layers`] (layers); [`policy`] (what you want), [`rewrite`] (what will happen and why); [`scale`], [`optim`] and
 //! [`train`].
 //!
+//! [`policy`], the plans of [`rewrite`] and all that they name are those of the package `precast-policy`, which knows no tensor.
+//! A library with tensors of its own depends on that alone, and implements the traits of [`host`].
+//!
 //! # Features
 //!
 //! | feature | default | what it adds |

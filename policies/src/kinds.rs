@@ -1,6 +1,8 @@
-//! What torch and MindSpore call the cells of this library.
+//! What other libraries call the kinds of cells that the packs list by the names of precast.
 
 use serde::Serialize;
+
+use crate::catalogue::System;
 
 /// What others call a kind of cell; empty where they have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -104,4 +106,79 @@ pub fn foreign() -> impl Iterator<Item = (&'static str, &'static str, &'static s
 pub fn named_elsewhere(name: &str) -> Option<(&'static str, &'static str)> {
     let last = name.rsplit('.').next().unwrap_or(name);
     foreign().find(|(other, ..)| *other == last).map(|(_, who, kind)| (kind, who))
+}
+
+/// burn's modules with the kinds that they are here. A norm and a pool of burn's may have several.
+const BURN: &[(&str, &[&str])] = &[
+    ("AdaptiveAvgPool1d", &["AdaptiveAvgPool1d"]),
+    ("AdaptiveAvgPool2d", &["AdaptiveAvgPool2d"]),
+    ("AvgPool1d", &["AvgPool1d"]),
+    ("AvgPool2d", &["AvgPool2d"]),
+    ("BatchNorm", &["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"]),
+    ("Conv1d", &["Conv1d"]),
+    ("Conv2d", &["Conv2d"]),
+    ("Conv3d", &["Conv3d"]),
+    ("ConvTranspose1d", &["Conv1dTranspose"]),
+    ("ConvTranspose2d", &["Conv2dTranspose"]),
+    ("ConvTranspose3d", &["Conv3dTranspose"]),
+    ("Dropout", &["Dropout"]),
+    ("Embedding", &["Embedding"]),
+    ("Gelu", &["GELU"]),
+    ("GroupNorm", &["GroupNorm"]),
+    ("Gru", &["GRU"]),
+    ("HardSigmoid", &["HSigmoid"]),
+    ("HardSwish", &["HSwish"]),
+    ("InstanceNorm", &["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]),
+    ("LayerNorm", &["LayerNorm"]),
+    ("LeakyRelu", &["LeakyReLU"]),
+    ("Linear", &["Dense"]),
+    ("Lstm", &["LSTM"]),
+    ("MaxPool1d", &["MaxPool1d"]),
+    ("MaxPool2d", &["MaxPool2d"]),
+    ("MultiHeadAttention", &["MultiheadAttention"]),
+    ("PRelu", &["PReLU"]),
+    ("Relu", &["ReLU"]),
+    ("RmsNorm", &["RmsNorm"]),
+    ("RotaryEncoding", &["RotaryEmbedding"]),
+    ("Sigmoid", &["Sigmoid"]),
+    ("Softplus", &["Softplus"]),
+    ("Tanh", &["Tanh"]),
+    ("TransformerDecoder", &["TransformerDecoder"]),
+    ("TransformerDecoderLayer", &["TransformerDecoderLayer"]),
+    ("TransformerEncoder", &["TransformerEncoder"]),
+    ("TransformerEncoderLayer", &["TransformerEncoderLayer"]),
+];
+
+/// The kinds of a system whose names are known here, each with the kinds that it is by the names of precast. None for a
+/// system that has ops alone.
+pub fn of(system: System) -> Vec<(&'static str, Vec<&'static str>)> {
+    let named = |names: fn(&Names) -> &'static [&'static str]| {
+        let rows = NAMES.iter().flat_map(move |(here, all)| names(all).iter().map(move |there| (*there, vec![*here])));
+        rows.collect()
+    };
+    match system {
+        System::Torch => named(|names| names.torch),
+        System::MindSpore => named(|names| names.mindspore),
+        System::Burn => BURN.iter().map(|(there, here)| (*there, here.to_vec())).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a table says that a kind is here is a kind here.
+    #[test]
+    fn kinds_of_other_systems_are_kinds_here() {
+        for system in System::ALL {
+            for (there, here) in of(*system) {
+                assert!(!here.is_empty(), "{system} {there}");
+                here.iter()
+                    .for_each(|kind| assert!(elsewhere(kind).is_some(), "{system} {there}: no kind is called {kind}"));
+            }
+        }
+        assert_eq!(of(System::Torch).iter().find(|(there, _)| *there == "Linear").unwrap().1, ["Dense"]);
+        assert!(of(System::Onnx).is_empty());
+    }
 }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::{
     DType,
+    catalogue::System,
     error::{Error, Result},
     host::Outlined,
     path::named,
@@ -34,6 +35,8 @@ pub struct Outline {
     pub(crate) tensors: Vec<String>,
     /// Kinds that lists may name though no cell here is of them.
     pub(crate) kinds: Vec<Cow<'static, str>>,
+    /// Whose names the kinds have.
+    pub(crate) system: Option<System>,
 }
 
 /// What a plan has to know of one cell.
@@ -118,7 +121,7 @@ impl Outline {
     /// The cells of a walk, which knows their depths.
     #[doc(hidden)]
     pub fn walked(cells: Vec<OutlinedCell>) -> Self {
-        Outline { cells, tensors: Vec::new(), kinds: Vec::new() }
+        Outline { cells, tensors: Vec::new(), kinds: Vec::new(), system: None }
     }
 
     /// Adds names of tensors of a stored model that can be stored low, which rules may name, too.
@@ -131,6 +134,22 @@ impl Outline {
     /// a slip of the pen.
     pub fn kinds<S: Into<Cow<'static, str>>>(mut self, kinds: impl IntoIterator<Item = S>) -> Self {
         self.kinds.extend(kinds.into_iter().map(Into::into));
+        self
+    }
+
+    /// Says that kinds have their names in a system. A list of a pack then also counts for a kind that it has by another name:
+    /// an entry of `Dense` for burn's `Linear`. Lists may name kinds of the system as `burn::Linear`, too.
+    ///
+    /// ```
+    /// use precast_policy::{Outline, OutlinedCell, Policy, catalogue::System};
+    /// let net = [OutlinedCell::new("", "Model"), OutlinedCell::new("fc", "Linear").matrices()];
+    /// let net = Outline::new(net)?.system(System::Burn);
+    /// let plan = Policy::named("o1")?.plan(&net)?;
+    /// assert_eq!(plan.decision("fc")?.because.to_string(), "white list, precast-1");
+    /// # Ok::<(), precast_policy::Error>(())
+    /// ```
+    pub fn system(mut self, system: System) -> Self {
+        self.system = Some(system);
         self
     }
 

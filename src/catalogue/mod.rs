@@ -8,4 +8,4 @@ pub use attributes::{Attribute, Attributes};
 pub(crate) use precast_policy::__op_table as op_table;
 pub(crate) use precast_policy::catalogue::Family;
 #[doc(inline)]
-pub use precast_policy::catalogue::{Custom, Op, Precision, System};
+pub use precast_policy::catalogue::{Custom, Foreign, Op, Precision, System};

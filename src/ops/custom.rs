@@ -57,7 +57,7 @@ use crate::{
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub trait CustomOp: Clone + Send + Sync + 'static {
-    /// The name of the op: of letters, digits and `_`. No other op has it, here or in one of the four systems.
+    /// The name of the op: of letters, digits and `_`. No other op has it, here or in a system whose ops the [catalogue](crate::catalogue) has.
     const NAME: &'static str;
 
     /// What is done with the inputs where a region casts and no list names the op.

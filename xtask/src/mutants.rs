@@ -172,7 +172,9 @@ mod tests {
 
     #[test]
     fn a_survivor_is_explained_as_often_as_it_is_listed() {
-        let of = |line: usize| format!("policies/src/policy/loss_scale.rs:{line}:9: replace > with >= in LossScaleSpec::fault");
+        let of = |line: usize| {
+            format!("policies/src/policy/loss_scale.rs:{line}:9: replace > with >= in LossScaleSpec::fault")
+        };
         let (known, other) = (of(207), of(219));
         assert_eq!(unexplained(&known), Vec::<&str>::new());
         assert_eq!(unexplained(&format!("{known}\n{other}")), [other]);

@@ -92,8 +92,8 @@ impl Custom {
     /// Registers the op of a type; a type that is registered already gives the same again.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) for a name that another op has, in this library or in one of the four
-    /// systems, or that cannot stand in a list; [`ErrorKind::DType`](crate::ErrorKind::DType) for a fixed precision that is
+    /// [`ErrorKind::List`](crate::ErrorKind::List) for a name that another op has, in this library or in a
+    /// system that is not open, or that cannot stand in a list; [`ErrorKind::DType`](crate::ErrorKind::DType) for a fixed precision that is
     /// not f32, f16 or bf16.
     #[doc(hidden)]
     pub fn register<T: 'static>(name: &'static str, precision: Precision) -> Result<Custom> {
@@ -130,7 +130,7 @@ fn check_name(name: &str) -> Result<()> {
     let own = Op::ALL.iter().find(|op| op.name() == name).map(|op| format!("an op of this library, {op}"));
     let theirs = || {
         let known = |system: &System| Op::ALL.iter().find(|op| op.names(*system).any(|known| known == name));
-        System::ALL.into_iter().find_map(|system| Some(format!("{}, as {system} calls it", known(&system)?)))
+        System::listed().find_map(|system| Some(format!("{}, as {system} calls it", known(&system)?)))
     };
     match own.or_else(theirs) {
         None => Ok(()),

@@ -3,98 +3,32 @@
 //! The catalogue says what an op *is*. Which precision it runs in is decided by lists, and those are data (`policies/packs/`).
 
 mod custom;
+mod foreign;
+mod further;
 mod op;
+mod system;
 mod table;
 
-use std::{collections::HashSet, fmt, str::FromStr, sync::LazyLock};
+use std::{collections::HashSet, fmt, sync::LazyLock};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use custom::{Custom, Precision};
+pub use foreign::Foreign;
 pub use op::Op;
 #[doc(hidden)]
 pub use op::{Family, Mixing};
 
-use crate::error::{Error, Result, by_name, did_you_mean, nearest};
+pub use system::System;
 
-/// A system whose names of ops the catalogue knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum System {
-    /// MindSpore's primitives: `Conv2D`.
-    #[serde(rename = "mindspore")]
-    MindSpore,
-    /// Paddle's ops under the names its lists use: `elementwise_add`.
-    #[serde(rename = "paddle")]
-    Paddle,
-    /// torch's `aten` ops: `conv2d`, also written `aten::conv2d` or with an overload, `conv2d.padding`.
-    #[serde(rename = "torch")]
-    Torch,
-    /// TensorFlow's graph ops: `Conv2D`.
-    #[serde(rename = "tensorflow")]
-    TensorFlow,
-}
-
-impl System {
-    /// All systems, in the order of the catalogue's columns.
-    pub const ALL: [System; 4] = [System::MindSpore, System::Paddle, System::Torch, System::TensorFlow];
-
-    /// The name as in files: `torch`.
-    pub fn name(self) -> &'static str {
-        match self {
-            System::MindSpore => "mindspore",
-            System::Paddle => "paddle",
-            System::Torch => "torch",
-            System::TensorFlow => "tensorflow",
-        }
-    }
-
-    /// The system that a name is said to be of, and the rest of it: `paddle:mul`, `aten::mul`, `torch.mul`.
-    fn of_prefix(name: &str) -> Result<Option<(System, &str)>> {
-        let alias = |prefix: &str| match prefix {
-            "aten" => Some(System::Torch),
-            "tf" => Some(System::TensorFlow),
-            prefix => System::ALL.into_iter().find(|system| system.name() == prefix),
-        };
-        if let Some((prefix, rest)) = name.split_once(':') {
-            let system = alias(prefix).map_or_else(|| prefix.parse(), Ok)?;
-            return Ok(Some((system, rest.trim_start_matches(':'))));
-        }
-        // Of a dot in a name only a system's own is a prefix: `conv2d.padding` has an overload.
-        Ok(name.split_once('.').and_then(|(prefix, rest)| Some((alias(prefix)?, rest))))
-    }
-
-    /// A name of this system without what may stand around it.
-    fn bare(self, name: &str) -> &str {
-        if self != System::Torch {
-            return name;
-        }
-        let name = name.strip_prefix("aten::").unwrap_or(name);
-        name.split_once('.').map_or(name, |(name, _overload)| name)
-    }
-
-    fn ops(self, name: &str) -> Vec<Op> {
-        let name = self.bare(name);
-        Op::ALL.iter().copied().filter(|op| op.names(self).any(|known| known == name)).collect()
-    }
-}
-
-impl fmt::Display for System {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for System {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        by_name(text, System::ALL, System::name, "no system is called").map_err(Error::list)
-    }
-}
+use crate::error::{Error, Result, did_you_mean, nearest};
 
 impl Op {
-    /// The ops of a name: of this library (`Relu`), of one of the four systems (`ReLU`, `relu`), or of one of them said
-    /// outright (`paddle:mul`, `aten::mul`, `torch.mul`).
+    /// The ops of a name: of this library (`Relu`), of MindSpore, Paddle, torch or TensorFlow (`ReLU`, `relu`), or of a
+    /// [system] said outright (`paddle:mul`, `aten::mul`, `torch.mul`, `onnx::Conv`). An [open](System::is_open)
+    /// system may have any op: `burn::float_cumsum`.
+    ///
+    /// [system]: System
     ///
     /// # Errors
     /// [`ErrorKind::List`](crate::ErrorKind::List) when no op has that name, with the nearest one and whose it is; and when
@@ -116,17 +50,14 @@ impl Op {
 
     /// `speaker` is whose names are suggested first.
     fn find(name: &str, speaker: Option<System>) -> Result<Vec<Op>> {
-        if let Some((system, name)) = System::of_prefix(name)? {
-            return Op::in_system(system, name);
-        }
         if let Some(op) = Op::by_own_name(name) {
             return Ok(vec![op]);
         }
-        let mut hits: Vec<(System, Vec<Op>)> = System::ALL
-            .into_iter()
-            .map(|system| (system, system.ops(name)))
-            .filter(|(_, ops)| !ops.is_empty())
-            .collect();
+        if let Some((system, name)) = System::of_prefix(name)? {
+            return Op::in_system(system, name);
+        }
+        let mut hits: Vec<(System, Vec<Op>)> =
+            System::listed().map(|system| (system, system.ops(name))).filter(|(_, ops)| !ops.is_empty()).collect();
         let Some((_, ops)) = hits.first().cloned() else { return Err(unknown(name, speaker)) };
         if hits.iter().any(|(_, others)| !others.iter().any(|op| ops.contains(op))) {
             hits.dedup_by(|a, b| a.1 == b.1);
@@ -146,25 +77,27 @@ impl Op {
     #[doc(hidden)]
     pub fn known_as(name: &str, system: Option<System>) -> Vec<Op> {
         static NAMES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
-            let names =
-                |op: &'static Op| System::ALL.into_iter().flat_map(|system| op.names(system)).chain([op.name()]);
+            let names = |op: &'static Op| System::ALL.iter().flat_map(|system| op.names(*system)).chain([op.name()]);
             Op::ALL.iter().flat_map(names).collect()
         });
         if !NAMES.contains(name) && !name.contains([':', '.']) {
             return Custom::named(name).map(Op::Custom).into_iter().collect();
         }
-        let found = match system {
-            Some(system) => Op::named_in(system, name),
-            None => Op::named(name),
+        let found = match (system, System::of_prefix(name)) {
+            // To look for a name is not to make one known.
+            (_, Ok(Some((open, name)))) if open.is_open() => return open.ops(name),
+            (Some(system), _) => Op::named_in(system, name),
+            (None, _) => Op::named(name),
         };
         found.unwrap_or_default()
     }
 
-    /// The op that this library, or a `CustomOp`, calls so.
+    /// The op that this library, or a `CustomOp`, calls so, and the foreign one that was met before.
     #[doc(hidden)]
     pub fn by_own_name(name: &str) -> Option<Op> {
         let in_table = Op::ALL.iter().copied().find(|op| op.name() == name);
-        in_table.or_else(|| Custom::named(name).map(Op::Custom))
+        let custom = || Custom::named(name).map(Op::Custom);
+        in_table.or_else(custom).or_else(|| Foreign::known(name).map(Op::Foreign))
     }
 
     /// The ops that a name means to somebody who speaks the names of `system`: its own name first, else as
@@ -190,6 +123,7 @@ impl Op {
     /// The ops that a system calls so.
     fn in_system(system: System, name: &str) -> Result<Vec<Op>> {
         match system.ops(name) {
+            ops if ops.is_empty() && system.is_open() => Ok(vec![Op::Foreign(Foreign::of(system.name(), name)?)]),
             ops if ops.is_empty() => {
                 let near = did_you_mean(name, Op::ALL.iter().flat_map(|op| op.names(system)));
                 Err(Error::list(format!("no op of {system} is called `{name}`{near}")))
@@ -208,7 +142,7 @@ impl Op {
             };
             ops.is_ok_and(|ops| ops == [self])
         };
-        let others = System::ALL.into_iter().flat_map(|system| self.names(system));
+        let others = System::ALL.iter().flat_map(|system| self.names(*system));
         match std::iter::once(self.name()).chain(others).find(|name| means_this(name)) {
             Some(name) => name.into(),
             None => self.name().into(),
@@ -220,7 +154,7 @@ impl Op {
 fn unknown(name: &str, speaker: Option<System>) -> Error {
     let own = Op::ALL.iter().map(|op| (op.name(), None, *op));
     let custom = Custom::names().into_iter().filter_map(|name| Some((name, None, Op::Custom(Custom::named(name)?))));
-    let theirs = System::ALL.into_iter().flat_map(|system| {
+    let theirs = System::listed().flat_map(|system| {
         Op::ALL.iter().flat_map(move |op| op.names(system).map(move |name| (name, Some(system), *op)))
     });
     let mut all: Vec<(&str, Option<System>, Op)> = own.chain(custom).chain(theirs).collect();
@@ -250,7 +184,11 @@ impl<'de> Deserialize<'de> for Op {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         let unknown = || format!("no op is called `{name}`; a custom op is known once it is registered");
-        Op::by_own_name(&name).ok_or_else(|| serde::de::Error::custom(unknown()))
+        let foreign = || {
+            let (library, own) = name.split_once("::")?;
+            Foreign::of(library, own).ok().map(Op::Foreign)
+        };
+        Op::by_own_name(&name).or_else(foreign).ok_or_else(|| serde::de::Error::custom(unknown()))
     }
 }
 
@@ -263,7 +201,7 @@ mod tests {
     fn every_op_can_be_named_alone() {
         for op in Op::ALL {
             assert_eq!(Op::named(&op.unambiguous_name(None)).unwrap(), [*op]);
-            for system in System::ALL {
+            for &system in System::ALL {
                 let name = op.unambiguous_name(Some(system));
                 assert_eq!(Op::named_in(system, &name).unwrap(), [*op], "{system} {name}");
             }
@@ -273,7 +211,7 @@ mod tests {
     #[test]
     fn no_row_names_an_op_twice_in_one_system() {
         for op in Op::ALL {
-            for system in System::ALL {
+            for &system in System::ALL {
                 let names: Vec<&str> = op.names(system).collect();
                 let mut unique = names.clone();
                 unique.sort_unstable();

@@ -1,6 +1,6 @@
 //! The ops themselves, and what the row of each says of it.
 
-use super::{Custom, System, table::op_table};
+use super::{Custom, Foreign, System, table::op_table};
 
 /// How an op treats floating inputs of different dtypes when no policy has spoken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +69,12 @@ macro_rules! op_enum {
             $($(#[$without_doc])* $without,)*
             /// An op of a user: see `CustomOp` of precast.
             Custom(Custom),
+            /// An op of another library: see [`Op::foreign`] and [`System::is_open`].
+            Foreign(Foreign),
         }
 
         impl Op {
-            /// Every op of the catalogue; [custom](Op::Custom) ops are not among them.
+            /// Every op of the catalogue; [custom](Op::Custom) and [foreign](Op::Foreign) ops are not among them.
             pub const ALL: &[Op] = &[$(Op::$op,)* $(Op::$without,)*];
 
             /// The name in this library.
@@ -81,17 +83,23 @@ macro_rules! op_enum {
                     $(Op::$op => stringify!($op),)*
                     $(Op::$without => stringify!($without),)*
                     Op::Custom(op) => op.name(),
+                    Op::Foreign(op) => op.name(),
                 }
             }
 
             /// The names that a system has for this op; empty when it has none.
             pub fn names(self, system: System) -> impl Iterator<Item = &'static str> + Clone {
-                let columns: [&'static str; 4] = match self {
-                    $(Op::$op => [$($names),*],)*
-                    $(Op::$without => [$($without_names),*],)*
-                    Op::Custom(_) => [""; 4],
+                let columns: &'static [&'static str] = match self {
+                    $(Op::$op => &[$($names),*],)*
+                    $(Op::$without => &[$($without_names),*],)*
+                    Op::Custom(_) | Op::Foreign(_) => &[],
                 };
-                columns[system as usize].split_whitespace()
+                let here = columns.get(system as usize).copied().unwrap_or_default().split_whitespace();
+                let own = match self {
+                    Op::Foreign(op) => Some(op.parts()).filter(|(library, _)| *library == system.name()),
+                    _ => None,
+                };
+                here.chain(system.further_names(self).iter().copied()).chain(own.map(|(_, name)| name))
             }
 
             #[doc(hidden)]
@@ -99,6 +107,7 @@ pub fn mixing(self) -> Mixing {
                 match self {
                     $(Op::$op => Mixing::$mixing,)*
                     $(Op::$without => Mixing::Keeps,)*
+                    Op::Foreign(_) => Mixing::Keeps,
                     // So a backward pass of a few lines returns gradients of the right dtype.
                     Op::Custom(_) => Mixing::Promotes,
                 }
@@ -110,6 +119,7 @@ pub fn family(self) -> Option<Family> {
                 match self {
                     $(Op::$op => Some(Family::$family),)*
                     $(Op::$without => None,)*
+                    Op::Foreign(_) => None,
                     Op::Custom(_) => Some(Family::Function),
                 }
             }

@@ -9,7 +9,7 @@
 //!   With these precast's `run_with` calls it. Four recurrent ops and the cast are called by hand there; their
 //!   row has a semicolon;
 //! - its names in four systems, separated by spaces; `""` is none. torch's names are those of `aten`, without the
-//!   overload.
+//!   overload. Names in further systems stand in `further.rs`.
 //!
 //! A row of `decided_only` has names and nothing else: lists name the op, and this library cannot run it.
 //!

@@ -6,8 +6,10 @@ use super::{Reason, Recompute, Region, RuleRef};
 use crate::{
     DType, Policy,
     adapter::{Adapter, Cast},
+    catalogue::System,
     error::{Error, Result},
-    policy::{Level, Run},
+    kinds,
+    policy::{Entry, Level, Run},
     precision::{OpRules, Treatment},
 };
 
@@ -71,6 +73,8 @@ pub(super) struct Prepared<'a> {
     rules: Vec<Option<Arc<RuleRef>>>,
     /// What ops do where the level treats some of them by lists.
     ops: Option<Arc<OpRules>>,
+    /// Whose names kinds of cells have, and those of its kinds that lists may have by other names.
+    kinds: Option<(System, Vec<(&'static str, Vec<&'static str>)>)>,
 }
 
 impl Surroundings {
@@ -92,7 +96,7 @@ impl Surroundings {
 }
 
 impl<'a> Prepared<'a> {
-    pub fn new(policy: &'a Policy) -> Result<Self> {
+    pub fn new(policy: &'a Policy, system: Option<System>) -> Result<Self> {
         policy.check()?;
         if policy.level == Level::Graph {
             let words =
@@ -103,6 +107,7 @@ impl<'a> Prepared<'a> {
             policy,
             rules: policy.rules.iter().map(|rule| RuleRef::of(rule).map(Arc::new)).collect(),
             ops: policy.op_rules().map(Arc::new),
+            kinds: system.map(|system| (system, kinds::of(system))),
         })
     }
 
@@ -196,7 +201,7 @@ impl<'a> Prepared<'a> {
             Claim { run, because: Reason::Rule(reason.clone()), choice, wide_weight_grads }
         }));
         claims.extend(inside);
-        if let Some(entry) = policy.lists.cell(facts.kind, policy.dtype) {
+        if let Some(entry) = self.listed(facts.kind) {
             // A policy that was checked lists cells as low or full only.
             let (run, choice) = match entry.treatment {
                 Treatment::Low => (self.low(), Choice::Free),
@@ -205,6 +210,16 @@ impl<'a> Prepared<'a> {
             claims.push(Claim { run, because: Reason::Listed(entry.clone()), choice, wide_weight_grads: false });
         }
         claims
+    }
+
+    /// The entry of a kind in the lists, by its own name, by that with its system, or by what it is called here.
+    fn listed(&self, kind: &str) -> Option<&Entry> {
+        let entry = |name: &str| self.policy.lists.cell(name, self.policy.dtype);
+        entry(kind).or_else(|| {
+            let (system, kinds) = self.kinds.as_ref()?;
+            let here = || kinds.iter().find(|(there, _)| *there == kind).into_iter().flat_map(|(_, here)| here);
+            entry(&format!("{system}::{kind}")).or_else(|| here().find_map(|name| entry(name)))
+        })
     }
 
     /// What the level does with a cell to which nothing else applies.

@@ -16,9 +16,10 @@ use super::{
 };
 use crate::{
     DType, Op, Policy,
+    catalogue::System,
     error::{Error, Result, did_you_mean},
     host::{Outlined, Stored, Timed, Wrap},
-    kinds::named_elsewhere,
+    kinds::{self, named_elsewhere},
     outline::{Outline, OutlinedCell},
     path::{join, no_such_path, shown},
     policy::{Entry, Level, Origin, Prefer, Rule, Run, Scaler, Select},
@@ -128,7 +129,7 @@ impl Policy {
                          leave `prefer: speed` out";
             return Err(Error::policy(words));
         }
-        let prepared = Prepared::new(self)?;
+        let prepared = Prepared::new(self, outline.system)?;
         let (decisions, _, tensors) = self.decisions(&prepared, outline)?;
         Ok(Plan { tensors, ..self.planned(&prepared, decisions, None) })
     }
@@ -145,8 +146,8 @@ impl Policy {
     /// As [`plan`](Policy::plan); [`ErrorKind::Path`](crate::ErrorKind::Path) for the trace of another network,
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for one without ops, and for speeds that are not finite and positive.
     pub fn plan_for<N: ?Sized + Timed>(&self, net: &N, trace: &N::Trace, speeds: &N::Speeds) -> Result<Plan> {
-        let prepared = Prepared::new(self)?;
         let outline = net.outline();
+        let prepared = Prepared::new(self, outline.system)?;
         let (plain, choices, _) = self.decisions(&prepared, outline.clone())?;
         let costs = net.costs(trace, speeds, prepared.ops())?;
         let choices = (self.prefer == Prefer::Speed).then_some(&choices[..]);
@@ -219,7 +220,7 @@ impl Policy {
         order.check()?;
         check_paths(&decisions)?;
         check_weight_grads(&self.rules, &decisions)?;
-        check_kinds(self, &decisions, &outline.kinds)?;
+        check_kinds(self, &decisions, &outline.kinds, outline.system)?;
         Ok((decisions, choices, tensors))
     }
 }
@@ -436,13 +437,27 @@ fn other_name(select: &Select, decisions: &[Decision]) -> Option<String> {
     })
 }
 
-/// A kind that a user put on a list must exist: in the library, in the program, or in the network at hand.
-fn check_kinds(policy: &Policy, decisions: &[Decision], kinds: &[Cow<'static, str>]) -> Result<()> {
+/// A kind that a user put on a list must exist: in the library, in the program, in the network at hand, or in another library
+/// that is said outright, `burn::Linear`.
+fn check_kinds(
+    policy: &Policy,
+    decisions: &[Decision],
+    kinds: &[Cow<'static, str>],
+    system: Option<System>,
+) -> Result<()> {
     let by_hand = |(_, entry): &(&String, &Entry)| !matches!(entry.origin, Origin::Pack(_));
-    for (kind, Entry { origin, .. }) in policy.lists.cells().iter().filter(by_hand) {
-        let known = || kinds.iter().chain(decisions.iter().map(|d| &d.kind)).map(AsRef::as_ref);
-        if !known().any(|known| known == kind.as_str()) {
-            let near = did_you_mean(kind, known());
+    let mut by_hand = policy.lists.cells().iter().filter(by_hand).peekable();
+    if by_hand.peek().is_none() {
+        return Ok(());
+    }
+    let of_system: Vec<&str> =
+        system.map(kinds::of).into_iter().flatten().flat_map(|(there, here)| [vec![there], here].concat()).collect();
+    for (kind, Entry { origin, .. }) in by_hand {
+        let met = kinds.iter().chain(decisions.iter().map(|d| &d.kind)).map(AsRef::as_ref);
+        let known: Vec<&str> = met.chain(of_system.iter().copied()).collect();
+        let open = kind.split_once("::").and_then(|(prefix, _)| prefix.parse().ok()).is_some_and(System::is_open);
+        if !open && !known.contains(&kind.as_str()) {
+            let near = did_you_mean(kind, known);
             return Err(Error::list(format!("{origin}: no cell is of the kind `{kind}`{near}")));
         }
     }
