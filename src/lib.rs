@@ -29,7 +29,7 @@
 //!     head: Child::new(Dense::new(72, 10, &mut rng)),
 //! });
 //!
-//! let policy = Policy::load("policies/o2.yaml")?;
+//! let policy = Policy::named("o2")?; // or Policy::load("my.yaml")?
 //! let plan = policy.plan(&net)?;
 //! println!("{plan}"); // the tree, each cell with its reason
 //! assert_eq!(plan.decision("norm")?.because.to_string(), "black list, precast-1");

@@ -149,9 +149,11 @@ const BURN: &[(&str, &[&str])] = &[
     ("TransformerEncoderLayer", &["TransformerEncoderLayer"]),
 ];
 
-/// The kinds of a system whose names are known here, each with the kinds that it is by the names of precast. None for a
-/// system that has ops alone.
-pub fn of(system: System) -> Vec<(&'static str, Vec<&'static str>)> {
+/// A kind by its name in a system, with the kinds that it is by the names of precast.
+pub type Named = (&'static str, Vec<&'static str>);
+
+/// The kinds of a system whose names are known here. None for a system that has ops alone.
+pub fn of(system: System) -> Vec<Named> {
     let named = |names: fn(&Names) -> &'static [&'static str]| {
         let rows = NAMES.iter().flat_map(move |(here, all)| names(all).iter().map(move |there| (*there, vec![*here])));
         rows.collect()

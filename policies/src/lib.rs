@@ -28,7 +28,7 @@
 //! let plan = Policy::parse(text, "burn.yaml")?.plan(&net)?;
 //! println!("{plan}");
 //! assert_eq!(plan.decision("conv")?.run.dtype(), Some(DType::F16));
-//! assert_eq!(plan.decision("norm")?.because.to_string(), "black list, precast-1"); // the pack's entry of BatchNorm2d and its kin
+//! assert_eq!(plan.decision("norm")?.because.to_string(), "black list, precast-1"); // as BatchNorm2d
 //! assert_eq!(plan.decision("gate")?.because.to_string(), "black list, burn.yaml:6:25");
 //! assert_eq!(plan.explain("head")?.decision.effect(), "runs f32");
 //! # Ok(())

@@ -1,6 +1,6 @@
 //! Events for subscribers of the crate `tracing`.
 
-/// Sends an event of a level (`INFO`), where the feature `tracing` of the crate that calls it is on; otherwise nothing is evaluated.
+/// Sends an event of a level (`INFO`), where the feature `tracing` of the calling crate is on; otherwise nothing is evaluated.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __event {

@@ -9,8 +9,8 @@ use crate::{
     printable::number,
 };
 
-/// A loss scale without tensors: the number by which a loss is multiplied before the backward pass, so that small gradients do not
-/// underflow in 16 bits. The gradients are divided by it, and the step is skipped when one of them is not finite.
+/// A loss scale without tensors: the number by which a loss is multiplied before the backward pass, so that small gradients
+/// do not underflow in 16 bits. The gradients are divided by it, and the step is skipped when one of them is not finite.
 ///
 /// The rule of the dynamic scale is in [`adjust`](ScaleMachine::adjust); [`DynamicScale`] has the numbers of other
 /// systems.

@@ -1,5 +1,5 @@
-//! From a plan to a rewritten network: apply and undo. What is decided, and why, is the package `precast-policy`'s; what a plan is
-//! predicted to take, by the [speeds](crate::cost::Speeds) of a machine.
+//! From a policy to a rewritten network: apply and undo what the package `precast-policy` decides; what a plan is predicted to
+//! take, by the [speeds](crate::cost::Speeds) of a machine.
 //! Beside it, [`decorate`]: parameters themselves stored in 16 bit; [`Plan::convert`]: weights of other tools stored so; and
 //! [`Plan::export`]: a plan in the words of other libraries.
 

@@ -21,8 +21,8 @@ use crate::{error::Result, policy::LossScaleSpec};
 /// optimizer, and [`update`](LossScale::update) once a step. Gradients that are still scaled are another type than
 /// gradients.
 ///
-/// The rule of the dynamic scale is in [`ScaleMachine::adjust`], which knows no tensor; [`DynamicScale`](crate::policy::DynamicScale) has the numbers of other
-/// systems.
+/// The rule of the dynamic scale is in [`ScaleMachine::adjust`], which knows no tensor;
+/// [`DynamicScale`](crate::policy::DynamicScale) has the numbers of other systems.
 ///
 /// ```
 /// use precast::{DType, LossScale, Outcome, Param, Sgd, Tensor};

@@ -18,7 +18,6 @@ pub use foreign::Foreign;
 pub use op::Op;
 #[doc(hidden)]
 pub use op::{Family, Mixing};
-
 pub use system::System;
 
 use crate::error::{Error, Result, did_you_mean, nearest};

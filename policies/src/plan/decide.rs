@@ -8,7 +8,7 @@ use crate::{
     adapter::{Adapter, Cast},
     catalogue::System,
     error::{Error, Result},
-    kinds,
+    kinds::{self, Named},
     policy::{Entry, Level, Run},
     precision::{OpRules, Treatment},
 };
@@ -74,7 +74,7 @@ pub(super) struct Prepared<'a> {
     /// What ops do where the level treats some of them by lists.
     ops: Option<Arc<OpRules>>,
     /// Whose names kinds of cells have, and those of its kinds that lists may have by other names.
-    kinds: Option<(System, Vec<(&'static str, Vec<&'static str>)>)>,
+    kinds: Option<(System, Vec<Named>)>,
 }
 
 impl Surroundings {
