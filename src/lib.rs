@@ -29,7 +29,7 @@
 //!     head: Child::new(Dense::new(72, 10, &mut rng)),
 //! });
 //!
-//! let policy = Policy::load("policies/o2.yaml")?;
+//! let policy = Policy::named("o2")?; // or Policy::load("my.yaml")?
 //! let plan = policy.plan(&net)?;
 //! println!("{plan}"); // the tree, each cell with its reason
 //! assert_eq!(plan.decision("norm")?.because.to_string(), "black list, precast-1");
@@ -57,6 +57,9 @@
 //! Suggested reading order: [`Tensor`] and [`Op`]; [`precision`] (the effect of a region on an op); [`cell`] (trees)
 //! and [`layers`]; [`policy`] (the requested precision), [`rewrite`] (the resulting plan and its reasons); [`scale`],
 //! [`optim`] and [`train`].
+//!
+//! [`policy`], the plans of [`rewrite`] and all that they name are those of the package `precast-policy`, which knows no tensor.
+//! A library with tensors of its own depends on that alone, and implements the traits of [`host`].
 //!
 //! # Features
 //!
@@ -100,7 +103,6 @@ pub mod cell;
 pub mod cli;
 pub mod cost;
 mod dtype;
-pub mod error;
 pub mod gradcheck;
 pub mod graph;
 pub mod guide;
@@ -112,14 +114,11 @@ mod logging;
 pub mod observe;
 mod ops;
 pub mod optim;
-pub mod policy;
 pub mod precision;
 pub mod prelude;
-mod printable;
 pub mod report;
 pub mod rewrite;
 pub mod scale;
-mod table;
 mod tensor;
 pub mod train;
 
@@ -129,7 +128,6 @@ pub use catalogue::{Op, Precision};
 pub use cell::derived as __derive;
 pub use cell::{Cell, Child, Forward};
 pub use dtype::{DType, Element};
-pub use error::{Error, ErrorKind, Result};
 #[doc(hidden)]
 pub use kernels::bench as __bench;
 pub use kernels::{memory::MAX_KEPT_BYTES, threads::set_threads};
@@ -138,7 +136,9 @@ pub use ops::{
     RecurrentWeights, Reduction, Resize, run, run_with, twice_differentiable,
 };
 pub use optim::{Adafactor, Adagrad, Adam, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd};
-pub use policy::{Level, Policy};
+#[doc(inline)]
+pub use precast_policy::{Error, ErrorKind, Level, Policy, Result, error, host, policy};
+pub(crate) use precast_policy::{printable, table};
 pub use rewrite::Plan;
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Backward, Grads, Param, Tensor, TensorElement, no_grad};

@@ -217,7 +217,7 @@ fn lists_in_code_name_it_once_it_is_registered() -> Result<()> {
 
     let op = ListedSum::register()?;
     assert_eq!((op.name(), op.has_kernel(), ListedSum::register()?), ("ListedSum", true, op));
-    assert_eq!(System::ALL.map(|system| op.names(system).count()), [0; 4]);
+    assert!(System::ALL.iter().all(|system| op.names(*system).count() == 0));
     assert_eq!(Op::named("ListedSum")?, [op]);
     assert_eq!(Op::named_in(System::Torch, "ListedSum")?, [op]);
     assert!(Op::named("ListedSun").unwrap_err().to_string().ends_with("(did you mean `ListedSum`?)"));

@@ -100,8 +100,8 @@ fn every_kind_is_described() {
         let kind = read(net).slot().cell.kind();
         let info = kinds::describe(kind).unwrap();
         assert!(!info.about.is_empty() && !info.about.contains("[`"), "{kind}: {}", info.about);
-        assert!(info.elsewhere.is_some(), "{kind} has no row in src/io/kinds/names.rs");
-        // No example is generated for a graph.
+        assert!(info.elsewhere.is_some(), "{kind} has no row in policies/src/kinds.rs");
+        // A graph is not made up.
         let Some(example) = &info.example else {
             assert_eq!(kind, "GraphCell", "the documentation of {kind} has no `In files:`, and none could be made up");
             continue;

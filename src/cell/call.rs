@@ -83,12 +83,8 @@ impl<C: ?Sized + AsCell> Child<C> {
     }
 
     fn border(&self) -> Border {
-        let (frame, cast) = match self.in_force() {
-            None => (None, None),
-            Some(Adapter::Ops(rules)) => (Some(Frame::Lists(rules)), None),
-            Some(Adapter::Cast(cast)) => (Some(Frame::Fixed(cast.inward)), Some(cast)),
-            Some(Adapter::CastOps(cast, rules)) => (Some(Frame::Lists(rules)), Some(cast)),
-        };
+        let adapter = self.in_force();
+        let (frame, cast) = (adapter.as_ref().map(Adapter::frame), adapter.as_ref().and_then(Adapter::cast));
         // In a region of one dtype, each op casts its inputs itself, so it still has the original input for the
         // gradient of a weight.
         let wide = self.planned.wide_weight_grads == Some(true);

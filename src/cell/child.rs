@@ -1,60 +1,17 @@
 //! The slot that holds a cell inside its parent, and the adapter that a plan puts there.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{
-    AsCell, Cell, Forward, InSlot, SavedCell, file::read_slot, in_slot::PastItsSlot, saved::note_not_written,
-    site::Site,
+    Adapter, AsCell, Cell, Forward, InSlot, Planned, SavedCell, file::read_slot, in_slot::PastItsSlot,
+    saved::note_not_written, site::Site,
 };
 use crate::{
     DType, Tensor,
     error::{Error, Result},
-    precision::OpRules,
 };
-
-/// The casts at the border of a cell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Cast {
-    /// The dtype of the region inside: inputs are cast to it, and so are the inputs of every op.
-    pub inward: DType,
-    /// The dtype in which outputs leave: that of the surrounding region.
-    pub outward: DType,
-}
-
-impl fmt::Display for Cast {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "runs {}, returns {}", self.inward, self.outward)
-    }
-}
-
-/// The adapter that a plan puts into a slot.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Adapter {
-    /// The cell is one region of a fixed dtype.
-    Cast(Cast),
-    /// The cell runs under op lists; nothing is cast at its border.
-    Ops(Arc<OpRules>),
-    /// The cell is one region of a dtype in which the lists give some ops another one: level O2 with ops on its black
-    /// list.
-    CastOps(Cast, Arc<OpRules>),
-}
-
-/// Everything a plan decides for a slot.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Planned {
-    /// The adapter.
-    pub adapter: Option<Adapter>,
-    /// `true` when the activations of the cell are [recomputed](Child::recompute).
-    pub recompute: bool,
-    /// Weight gradients in f32 from this cell inwards, on or off; `None` where nothing changes. See
-    /// [`Run::LowForward`](crate::policy::Run::LowForward).
-    pub wide_weight_grads: Option<bool>,
-}
 
 /// The slot of a cell in a tree: the cell, the user's `to_float`, and the adapter that a plan put there.
 ///

@@ -51,7 +51,7 @@ pub(crate) fn documentation(kind: &str) -> Option<&'static str> {
     Some(found.documentation)
 }
 
-/// Returns the kinds that a policy may name: those of [`kinds`], and those that are not saved.
-pub(crate) fn known_kinds<'a>() -> impl Iterator<Item = &'a str> {
+/// As [`kinds`], with those that are not saved: what a policy may name.
+pub(crate) fn known_kinds() -> impl Iterator<Item = &'static str> {
     inventory::iter::<Registered>().map(|of| of.kind)
 }

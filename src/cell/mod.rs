@@ -12,7 +12,6 @@ mod kinds;
 mod member;
 mod outline;
 mod params;
-mod pattern;
 mod recompute;
 mod saved;
 mod site;
@@ -21,15 +20,13 @@ mod walk;
 
 use std::{any::Any, fmt::Debug};
 
-pub use child::{Adapter, Cast, Castable, Child, Planned, Slot, SlotMut};
+pub use child::{Castable, Child, Slot, SlotMut};
 pub use evaluation::ran_in_evaluation;
 pub use in_slot::InSlot;
 pub use kinds::kinds;
 pub(crate) use kinds::{documentation, known_kinds};
 pub use member::Member;
-pub use outline::{Outline, OutlinedCell};
 pub use params::Params;
-pub use pattern::Pattern;
 /// Derives [`Cell`](trait@Cell) for a struct: its kind, which is the name of the type, and the walk over its fields.
 ///
 /// ```
@@ -90,13 +87,14 @@ pub use pattern::Pattern;
 /// }
 /// ```
 pub use precast_derive::Cell;
+pub(crate) use precast_policy::path::{named, no_such_path};
+#[doc(inline)]
+pub use precast_policy::{Adapter, Cast, Outline, OutlinedCell, Planned, policy::Pattern};
 pub use saved::SavedCell;
 pub(crate) use saved::writing;
 pub(crate) use site::{HOLD_IT, Site};
 pub use trace::{CastOf, NonFinite, Trace, TracedOp};
-pub(crate) use trace::{CellCall, ParamRead};
 pub use walk::{Entry, Node, NodeMut, join};
-pub(crate) use walk::{named, no_such_path};
 
 use crate::{
     Tensor,

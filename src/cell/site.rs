@@ -5,8 +5,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use super::walk::{below, named};
 use super::{AsCell, Cell, Child, Node, NodeMut, SlotMut};
+use super::{named, walk::below};
 use crate::{
     DType,
     error::{Error, Result},

@@ -5,9 +5,10 @@ use std::{
     fmt,
 };
 
+use precast_policy::host::{CalledCell, RanOp, ReadParam, Recorded};
 use serde::{Deserialize, Serialize};
 
-use super::{AsCell, Child, Node, named};
+use super::{AsCell, Child, HOLD_IT, Node, named};
 use crate::{
     DType, Op,
     observe::{self, Sizes},
@@ -56,6 +57,27 @@ pub(crate) struct ParamRead {
 }
 
 /// Every op call of a run, in order.
+///
+/// A plan [checks](crate::Plan::check) that the network ran as it says, and [says](crate::Plan::ops) what each op did, and why:
+///
+/// ```
+/// use precast::{prelude::*, sequential};
+/// let rng = &mut Rng::seed(1);
+/// let mut net = Child::new(sequential![Dense::new(4, 4, rng), Tanh, Dense::new(4, 1, rng)]);
+/// let plan = Policy::new("O2", DType::Bf16)?.plan(&net)?;
+/// let run = |net: &Child<_>| net.trace(|net| net.call(&Tensor::ones(&[2, 4], DType::F32))).1;
+///
+/// let error = plan.check(&run(&net)).unwrap_err(); // it was not applied
+/// assert!(error.to_string().starts_with("Linear of `0` (Dense) ran in f32; the plan says bf16"), "{error}");
+/// plan.apply(&mut net)?;
+/// plan.check(&run(&net))?;
+///
+/// let plan = Policy::new("auto", DType::Bf16)?.apply(&mut net)?.plan;
+/// let ops = plan.ops(&run(&net))?;
+/// assert_eq!(ops.rows[0].output, DType::Bf16);
+/// assert!(ops.rows[0].because.to_string().starts_with("low list of ops, precast-1"));
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
     /// The calls.
@@ -63,6 +85,31 @@ pub struct Trace {
     pub(crate) cells: Vec<CellCall>,
     /// Reads of parameters, each listed once.
     pub(crate) reads: Vec<ParamRead>,
+}
+
+impl Recorded for Trace {
+    fn ran_ops(&self) -> impl Iterator<Item = RanOp<'_>> {
+        self.ops.iter().map(|ran| {
+            let TracedOp { path, op, inputs, output, backward, by_cell, sizes: _ } = ran;
+            RanOp { path, op: *op, inputs, output: *output, backward: *backward, by_cell: *by_cell }
+        })
+    }
+
+    fn called_cells(&self) -> impl Iterator<Item = CalledCell<'_>> {
+        self.cells.iter().map(|call| CalledCell {
+            path: call.path.as_deref(),
+            kind: call.kind,
+            has_params: call.has_params,
+        })
+    }
+
+    fn read_params(&self) -> impl Iterator<Item = ReadParam<'_>> {
+        self.reads.iter().map(|read| ReadParam { by: read.by.as_deref(), owners: &read.owners })
+    }
+
+    fn show_it(&self) -> &'static str {
+        HOLD_IT
+    }
 }
 
 impl Trace {

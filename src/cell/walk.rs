@@ -1,13 +1,9 @@
 //! Walks over a tree of cells in a fixed order: a cell, then its children in the order of its `visit`.
 
-use std::borrow::Cow;
+pub use precast_policy::path::join;
 
-use super::{AsCell, Cell, Child, Params, Slot, SlotMut};
-use crate::{
-    Param,
-    error::{Error, Result, did_you_mean_or_some},
-    printable::printable,
-};
+use super::{AsCell, Cell, Child, Params, Slot, SlotMut, no_such_path};
+use crate::{Param, error::Result};
 
 /// A child in its slot, or a parameter, as passed to visitors.
 #[derive(Debug)]
@@ -36,19 +32,6 @@ pub struct Entry<'a> {
     pub depth: usize,
     /// The cell in its slot.
     pub slot: Slot<'a>,
-}
-
-/// Formats a path for use in messages.
-pub(crate) fn named(path: &str) -> Cow<'static, str> {
-    match path {
-        "" => "the root cell".into(),
-        path => format!("`{}`", printable(path)).into(),
-    }
-}
-
-/// Returns `parent.name`, or `name` below the root.
-pub fn join(parent: &str, name: &str) -> String {
-    if parent.is_empty() { name.to_string() } else { format!("{parent}.{name}") }
 }
 
 impl<C: ?Sized + AsCell> Child<C> {
@@ -133,15 +116,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     }
 }
 
-/// Creates the error for a path without a cell.
-pub(crate) fn no_such_path<'a>(path: &str, paths: impl IntoIterator<Item = &'a str>) -> Error {
-    if path == "(root)" {
-        return Error::path("the path of the root cell is empty; a pattern of a rule for it is `**`");
-    }
-    Error::path(format!("no cell stands at `{path}`{}", did_you_mean_or_some(path, paths)))
-}
-
-/// Runs `f` with `name` appended to the path, then removes it again.
+/// Runs `f` with `name` appended to the path, and takes it off again.
 pub(super) fn below(path: &mut String, name: &str, f: impl FnOnce(&mut String)) {
     let len = path.len();
     if len > 0 {

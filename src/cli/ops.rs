@@ -113,7 +113,7 @@ fn show_pack(pack: &Pack, format: Format) -> Result {
 }
 
 fn names(op: Op) -> BTreeMap<System, Vec<&'static str>> {
-    System::ALL.into_iter().map(|system| (system, op.names(system).collect())).collect()
+    System::ALL.iter().filter(|system| !system.is_open()).map(|&system| (system, op.names(system).collect())).collect()
 }
 
 /// Returns every set of op lists of a pack, by the level that reads it, with the treatment of its other ops: the levels

@@ -1,7 +1,12 @@
 //! `precast show` and `precast schema`: the files that come with the command, unchanged.
 
 use super::{Failure, Result, print, print_as_it_is, table::table};
-use crate::{Policy, error::did_you_mean, io::models::Model, policy::Pack};
+use crate::{
+    Policy,
+    error::did_you_mean,
+    io::models::Model,
+    policy::{Pack, SCHEMA},
+};
 
 /// Print a file that comes with precast, unchanged: a policy, a pack of lists, a model, a run, or the schema of
 /// policies
@@ -18,7 +23,6 @@ pub(super) struct Args {
     name: Option<String>,
 }
 
-const SCHEMA: &str = include_str!("../../policies/schema.json");
 const RUN_SCHEMA: &str = include_str!("../../docs/run-schema.json");
 const RUN: &str = include_str!("../../examples/run.yaml");
 

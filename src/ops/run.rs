@@ -157,6 +157,7 @@ macro_rules! calls {
                 $(Op::$op => Some(call!($method $arguments)),)*
                 $(Op::$without => None,)*
                 Op::Custom(_) => Some(Call::Custom),
+                _ => None,
             }
         }
     };

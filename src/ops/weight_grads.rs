@@ -6,24 +6,7 @@ use crate::{
     tensor::{Backward, Forward, Written},
 };
 
-impl Op {
-    /// Returns whether its second input is a weight and its third, if present, a bias, with gradients computed from the
-    /// first two inputs.
-    pub(crate) fn has_weight(self) -> bool {
-        matches!(
-            self,
-            Op::Linear
-                | Op::Conv1d
-                | Op::Conv2d
-                | Op::Conv3d
-                | Op::ConvTranspose1d
-                | Op::ConvTranspose2d
-                | Op::ConvTranspose3d
-        )
-    }
-}
-
-/// Returns whether this is a lowered product of f32 weights.
+/// Whether this is a product that was lowered, of weights that are f32.
 pub(super) fn apply(op: Op, given: &[&Tensor], inputs: &[Tensor]) -> bool {
     op.has_weight() && inputs[0].dtype().is_low() && given[1..].iter().all(|weight| weight.dtype() == DType::F32)
 }

@@ -1,11 +1,10 @@
-//! What precision the code being run now is in: frames, the stack of them, and the pure rule that turns a frame into casts.
+//! What precision the code being run now is in: the stack of frames. The frames and the pure rule that turns one into casts are
+//! those of the package `precast-policy`.
 //!
 //! This floor knows dtypes and op names, never a tensor.
 
-mod frame;
-mod resolve;
+#[doc(inline)]
+pub use precast_policy::precision::{Casts, Frame, OpRules, Treatment, resolve};
 
 pub use crate::tensor::context::{AutocastState, Carried, Scope, carry, current, enter, region};
 pub(crate) use crate::tensor::context::{adapter, enter_region};
-pub use frame::{Frame, OpRules, Treatment};
-pub use resolve::{Casts, resolve};

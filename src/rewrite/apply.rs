@@ -1,5 +1,7 @@
 //! Putting a plan's adapters into the slots of a network, and taking them out again.
 
+use precast_policy::host::Wrap;
+
 use super::{Decision, Plan, Reason};
 use crate::{
     Autocast, DType, Policy,
@@ -22,105 +24,98 @@ pub struct Applied {
     required: Vec<bool>,
 }
 
-impl Plan {
-    /// Puts the plan's adapters into the slots: sets those it has, clears the others. Applying it again changes nothing.
-    ///
-    /// Parameters, their paths and the cells themselves are untouched.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network has other cells than the one that was planned,
-    /// [`ErrorKind::Plan`](crate::ErrorKind::Plan) when a [`to_float`](Child::to_float) was asked for or taken back since;
-    /// nothing is changed then.
-    pub fn apply<C: ?Sized + AsCell>(&self, net: &mut Child<C>) -> Result<Applied> {
-        self.check_fits(net, |_, _| true)?;
-        self.check_requests(net)?;
-        Ok(self.clone().put(net))
-    }
+impl<C: ?Sized + AsCell> Wrap for Child<C> {
+    type Applied = Applied;
 
-    /// [`apply`](Plan::apply) to the network that was planned, as it was then.
-    fn put<C: ?Sized + AsCell>(self, net: &mut Child<C>) -> Applied {
-        let mut before = Vec::with_capacity(self.decisions.len());
-        let mut changed = 0;
-        let mut decisions = self.decisions.iter();
-        net.walk_mut(&mut |_, slot| {
-            let wanted = decisions.next().map_or_else(Planned::default, Decision::planned);
-            let met = slot.replace_planned(wanted.clone(), None);
-            changed += usize::from(met.0 != wanted);
-            before.push(met);
-        });
-        net.number_adapters();
-        event!(
-            INFO,
-            level = %self.policy.level,
-            dtype = %self.policy.dtype,
-            cells = self.decisions.len(),
-            wrapped = self.decisions.iter().filter(|decision| decision.adapter.is_some()).count(),
-            changed,
-            "plan applied"
-        );
-        let scaler = self.policy.scaler == Scaler::Required;
-        let required = net.named_params().iter().map(|(_, param)| param.require_scaler(scaler)).collect();
-        Applied { plan: self, changed, before, required }
+    /// Puts the plan's adapters into the slots: sets those it has, clears the others.
+    fn wrap(&mut self, plan: Plan) -> Result<Applied> {
+        check_fits(&plan, self, |_, _| true)?;
+        check_requests(&plan, self)?;
+        Ok(put(plan, self))
     }
+}
 
-    /// Checks that code asks for what it asked for when the plan was made.
-    fn check_requests<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<()> {
-        let (mut decisions, mut error) = (self.decisions.iter(), None);
-        net.walk(&mut |entry| {
-            let known = decisions.next().and_then(|decision| match decision.because {
-                Reason::ToFloat(dtype) => Some(dtype),
-                _ => None,
-            });
-            let asked = entry.slot.to_float;
-            if asked != known && error.is_none() {
-                let says = |dtype: Option<DType>| dtype.map_or("none", DType::long_name);
-                let (asked, known) = (says(asked), says(known));
-                error = Some(Error::plan(format!(
-                    "{} has the `to_float` {asked}, and the plan was made when it had {known}; make the plan again",
-                    named(entry.path)
-                )));
-            }
-        });
-        error.map_or(Ok(()), Err)
-    }
+/// Applies a plan to the network that was planned, as it was then.
+fn put<C: ?Sized + AsCell>(plan: Plan, net: &mut Child<C>) -> Applied {
+    let mut before = Vec::with_capacity(plan.decisions.len());
+    let mut changed = 0;
+    let mut decisions = plan.decisions.iter();
+    net.walk_mut(&mut |_, slot| {
+        let wanted = decisions.next().map_or_else(Planned::default, Decision::planned);
+        let met = slot.replace_planned(wanted.clone(), None);
+        changed += usize::from(met.0 != wanted);
+        before.push(met);
+    });
+    net.number_adapters();
+    event!(
+        INFO,
+        level = %plan.policy.level,
+        dtype = %plan.policy.dtype,
+        cells = plan.decisions.len(),
+        wrapped = plan.decisions.iter().filter(|decision| decision.adapter.is_some()).count(),
+        changed,
+        "plan applied"
+    );
+    let scaler = plan.policy.scaler == Scaler::Required;
+    let required = net.named_params().iter().map(|(_, param)| param.require_scaler(scaler)).collect();
+    Applied { plan, changed, before, required }
+}
 
-    /// Checks that the network has the cells of the plan, and that each slot is as `holds` wants it.
-    fn check_fits<C: ?Sized + AsCell>(
-        &self,
-        net: &Child<C>,
-        holds: impl Fn(&Slot<'_>, &Decision) -> bool,
-    ) -> Result<()> {
-        let mut decisions = self.decisions.iter();
-        let (mut misfit, mut changed) = (None, None);
-        net.walk(&mut |entry| {
-            let kind = entry.slot.cell.kind();
-            let planned = decisions.next();
-            match planned.filter(|planned| planned.path == entry.path && planned.kind == kind) {
-                Some(planned) if changed.is_some() || holds(&entry.slot, planned) => {}
-                Some(_) => changed = Some(entry.path.to_string()),
-                None if misfit.is_some() => {}
-                None => {
-                    let planned =
-                        planned.map_or("no further cell".into(), |d| format!("{} ({})", named(&d.path), d.kind));
-                    misfit =
-                        Some(format!("the plan has {planned} where the network has {} ({kind})", named(entry.path)));
-                }
-            }
+/// Checks that code asks for what it asked for when the plan was made.
+fn check_requests<C: ?Sized + AsCell>(plan: &Plan, net: &Child<C>) -> Result<()> {
+    let (mut decisions, mut error) = (plan.decisions.iter(), None);
+    net.walk(&mut |entry| {
+        let known = decisions.next().and_then(|decision| match decision.because {
+            Reason::ToFloat(dtype) => Some(dtype),
+            _ => None,
         });
-        if let (None, Some(left)) = (&misfit, decisions.next()) {
-            misfit = Some(format!("the plan has `{}` ({}) and the network has no such cell", left.path, left.kind));
+        let asked = entry.slot.to_float;
+        if asked != known && error.is_none() {
+            let says = |dtype: Option<DType>| dtype.map_or("none", DType::long_name);
+            let (asked, known) = (says(asked), says(known));
+            error = Some(Error::plan(format!(
+                "{} has the `to_float` {asked}, and the plan was made when it had {known}; make the plan again",
+                named(entry.path)
+            )));
         }
-        match (misfit, changed) {
-            (None, None) => Ok(()),
-            (Some(what), _) => Err(Error::path(format!(
-                "the plan was made for another network, or for this one before it changed: {what}"
-            ))),
-            (None, Some(path)) => Err(Error::path(format!(
-                "the slot of {} does not hold what this plan put there: something else was applied since; undo that first, or \
+    });
+    error.map_or(Ok(()), Err)
+}
+
+/// Checks that the network has the cells of the plan, and that each slot is as `holds` wants it.
+fn check_fits<C: ?Sized + AsCell>(
+    plan: &Plan,
+    net: &Child<C>,
+    holds: impl Fn(&Slot<'_>, &Decision) -> bool,
+) -> Result<()> {
+    let mut decisions = plan.decisions.iter();
+    let (mut misfit, mut changed) = (None, None);
+    net.walk(&mut |entry| {
+        let kind = entry.slot.cell.kind();
+        let planned = decisions.next();
+        match planned.filter(|planned| planned.path == entry.path && planned.kind == kind) {
+            Some(planned) if changed.is_some() || holds(&entry.slot, planned) => {}
+            Some(_) => changed = Some(entry.path.to_string()),
+            None if misfit.is_some() => {}
+            None => {
+                let planned = planned.map_or("no further cell".into(), |d| format!("{} ({})", named(&d.path), d.kind));
+                misfit = Some(format!("the plan has {planned} where the network has {} ({kind})", named(entry.path)));
+            }
+        }
+    });
+    if let (None, Some(left)) = (&misfit, decisions.next()) {
+        misfit = Some(format!("the plan has `{}` ({}) and the network has no such cell", left.path, left.kind));
+    }
+    match (misfit, changed) {
+        (None, None) => Ok(()),
+        (Some(what), _) => Err(Error::path(format!(
+            "the plan was made for another network, or for this one before it changed: {what}"
+        ))),
+        (None, Some(path)) => Err(Error::path(format!(
+            "the slot of {} does not hold what this plan put there: something else was applied since; undo that first, or \
                  clear every slot with `rewrite::undo`",
-                named(&path)
-            ))),
-        }
+            named(&path)
+        ))),
     }
 }
 
@@ -131,7 +126,7 @@ impl Applied {
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network's cells are not those it was applied to, or their slots
     /// do not hold what was put there, because something else was applied since; then nothing was changed.
     pub fn undo<C: ?Sized + AsCell>(self, net: &mut Child<C>) -> Result<()> {
-        self.plan.check_fits(net, |slot, decision| *slot.planned == decision.planned())?;
+        check_fits(&self.plan, net, |slot, decision| *slot.planned == decision.planned())?;
         let mut before = self.before.into_iter();
         net.walk_mut(&mut |_, slot| {
             let (planned, site) = before.next().unwrap_or_default();
@@ -152,16 +147,6 @@ pub fn undo<C: ?Sized + AsCell>(net: &mut Child<C>) {
         slot.replace_planned(Planned::default(), None);
     });
     net.named_params().iter().for_each(|(_, param)| _ = param.require_scaler(false));
-}
-
-impl Policy {
-    /// [Plans](Policy::plan) and applies.
-    ///
-    /// # Errors
-    /// As [`Policy::plan`]; the network is then unchanged.
-    pub fn apply<C: ?Sized + AsCell>(&self, net: &mut Child<C>) -> Result<Applied> {
-        Ok(self.plan(net)?.put(net))
-    }
 }
 
 /// Wraps a network by a level with the default lists: plan and apply in one call.

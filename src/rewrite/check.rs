@@ -1,63 +1,24 @@
-//! Whether a network ran as its plan says.
+//! Whether a network ran as what stands in its slots says.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
-use super::{Plan, Region};
+use precast_policy::plan::{Claim, check_claims};
+
+use super::Region;
 use crate::{
-    DType,
-    cell::{Adapter, AsCell, CellCall, Child, HOLD_IT, ParamRead, Trace, TracedOp, named, no_such_path},
-    error::{Error, Result},
-    precision::{Frame, OpRules, resolve},
-    printable::printable,
+    cell::{AsCell, Child, Trace},
+    error::Result,
+    precision::OpRules,
 };
 
-impl Plan {
-    /// Checks a traced run of the network to which the plan is applied: that every op of a forward pass ran in the
-    /// precision that the plan says of its cell, that all cells with parameters that ran are in the plan, and that no
-    /// cell's parameters were read by code that runs in another precision while the cell itself was not called.
-    ///
-    /// Ops outside of every cell are not part of the plan, and neither are those in a region that code enters inside of
-    /// a cell, such as [`autocast`](crate::autocast()).
-    ///
-    /// ```
-    /// use precast::{prelude::*, sequential};
-    /// let rng = &mut Rng::seed(1);
-    /// let mut net = Child::new(sequential![Dense::new(4, 4, rng), Tanh, Dense::new(4, 1, rng)]);
-    /// let plan = Policy::new("O2", DType::Bf16)?.plan(&net)?;
-    /// let run = |net: &Child<_>| net.trace(|net| net.call(&Tensor::ones(&[2, 4], DType::F32))).1;
-    ///
-    /// let error = plan.check(&run(&net)).unwrap_err(); // it was not applied
-    /// assert!(error.to_string().starts_with("Linear of `0` (Dense) ran in f32; the plan says bf16"), "{error}");
-    /// plan.apply(&mut net)?;
-    /// plan.check(&run(&net))?;
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`ErrorKind::Plan`](crate::ErrorKind::Plan) for a run that contradicts the plan, and
-    /// [`ErrorKind::Path`](crate::ErrorKind::Path) for one of another network.
-    pub fn check(&self, trace: &Trace) -> Result<()> {
-        let rules = self.decisions.iter().find_map(|decision| rules(decision.adapter.as_ref()));
-        let claims = self.decisions.iter().map(|decision| Claim {
-            path: &decision.path,
-            kind: &decision.kind,
-            region: decision.run,
-            rules: rules.clone(),
-        });
-        check(claims, trace)
-    }
-}
-
-/// As [`Plan::check`], of all that stands in the slots of a network, by whatever it was put there.
+/// As [`Plan::check`](super::Plan::check), of all that stands in the slots of a network, by whatever it was put there.
 pub(crate) fn check_run<C: ?Sized + AsCell>(net: &Child<C>, trace: &Trace) -> Result<()> {
     let (mut cells, mut above) = (Vec::new(), Vec::<(Region, Option<Arc<OpRules>>)>::new());
     net.walk(&mut |entry| {
         above.truncate(entry.depth);
         let around = above.last().cloned().unwrap_or((Region::AsIs, None));
         let here = match (entry.slot.adapter, entry.slot.to_float) {
-            (Some(Adapter::Cast(cast)), _) => (Region::Fixed(cast.inward), None),
-            (Some(Adapter::Ops(rules)), _) => (Region::Lists(rules.low), Some(rules.clone())),
-            (Some(Adapter::CastOps(cast, rules)), _) => (Region::Except(cast.inward), Some(rules.clone())),
+            (Some(adapter), _) => (adapter.region(), adapter.rules().cloned()),
             (None, Some(dtype)) => (Region::Fixed(dtype), None),
             (None, None) => around,
         };
@@ -66,156 +27,5 @@ pub(crate) fn check_run<C: ?Sized + AsCell>(net: &Child<C>, trace: &Trace) -> Re
     });
     let claims =
         cells.iter().map(|(path, kind, (region, rules))| Claim { path, kind, region: *region, rules: rules.clone() });
-    check(claims, trace)
-}
-
-fn rules(adapter: Option<&Adapter>) -> Option<Arc<OpRules>> {
-    match adapter? {
-        Adapter::Ops(rules) | Adapter::CastOps(_, rules) => Some(rules.clone()),
-        Adapter::Cast(_) => None,
-    }
-}
-
-/// What is said of one cell.
-struct Claim<'a> {
-    path: &'a str,
-    kind: &'a str,
-    region: Region,
-    rules: Option<Arc<OpRules>>,
-}
-
-impl Claim<'_> {
-    fn frame(&self) -> Option<Frame> {
-        match self.region {
-            Region::AsIs => None,
-            Region::Fixed(dtype) => Some(Frame::Fixed(dtype)),
-            Region::Lists(_) | Region::Except(_) => self.rules.clone().map(Frame::Lists),
-        }
-    }
-
-    fn name(&self) -> String {
-        format!("{} ({})", named(self.path), printable(self.kind))
-    }
-}
-
-/// How many contradictions a message shows.
-const SHOWN: usize = 3;
-
-fn check<'a>(claims: impl Iterator<Item = Claim<'a>>, trace: &Trace) -> Result<()> {
-    let mut paths = Vec::new();
-    let claims: HashMap<&str, Claim<'_>> =
-        claims.inspect(|claim| paths.push(claim.path)).map(|claim| (claim.path, claim)).collect();
-    let claim = |path: &str| {
-        claims
-            .get(path)
-            .ok_or_else(|| no_such_path(path, paths.iter().copied()).context("the trace is of another network"))
-    };
-    let (mut found, mut as_planned, mut otherwise) = (Vec::<String>::new(), false, false);
-    for call in &trace.cells {
-        found.extend(cell(call, claim)?);
-    }
-    for run in trace.ops.iter().filter(|run| run.by_cell && !run.backward) {
-        let claim = claim(&run.path)?;
-        let wrong = op(run, claim);
-        as_planned |= wrong.is_none() && claim.region.lowers();
-        otherwise |= wrong.is_some();
-        found.extend(wrong);
-    }
-    for read in &trace.reads {
-        found.extend(param(read, trace, &claim)?);
-    }
-    let mut shown: Vec<&str> = Vec::new();
-    for words in &found {
-        if !shown.contains(&words.as_str()) {
-            shown.push(words);
-        }
-    }
-    let more = match shown.len().saturating_sub(SHOWN) {
-        0 => String::new(),
-        more => format!("; and {more} more"),
-    };
-    shown.truncate(SHOWN);
-    let more = match otherwise && !as_planned {
-        false => more,
-        true => format!("{more} (no op ran as planned: is the plan applied to this network?)"),
-    };
-    match shown.is_empty() {
-        true => Ok(()),
-        false => Err(Error::plan(format!("{}{more}", shown.join("; ")))),
-    }
-}
-
-/// A called cell must be one that was planned.
-fn cell<'a, 'b: 'a>(call: &CellCall, claim: impl Fn(&str) -> Result<&'a Claim<'b>>) -> Result<Option<String>> {
-    let Some(path) = &call.path else {
-        let words = format!(
-            "a cell with parameters ({}) ran that the network does not show, so no plan, optimizer or weight file knows it: \
-             {HOLD_IT}",
-            call.kind
-        );
-        return Ok(call.has_params.then_some(words));
-    };
-    let claim = claim(path)?;
-    match claim.kind == call.kind {
-        true => Ok(None),
-        false => Err(Error::path(format!(
-            "the trace is of another network: as {} it has a {}, this one a {}",
-            named(path),
-            call.kind,
-            claim.kind
-        ))),
-    }
-}
-
-/// An op must have run on what the precision of its cell makes of its inputs.
-fn op(run: &TracedOp, claim: &Claim<'_>) -> Option<String> {
-    let frame = claim.frame()?;
-    match resolve(Some(&frame), run.op, &run.inputs) {
-        Ok(casts) if casts.after(&run.inputs) == run.inputs => None,
-        casts => {
-            let dtypes = |of: &[DType]| {
-                let mut names: Vec<&str> = of.iter().map(|dtype| dtype.name()).collect();
-                if names.iter().all(|name| *name == names[0]) {
-                    names.truncate(1);
-                }
-                names.join(", ")
-            };
-            let wanted = match (claim.region, casts) {
-                (Region::Fixed(dtype), _) => dtype.to_string(),
-                (_, Ok(casts)) => dtypes(&casts.after(&run.inputs)),
-                (_, Err(_)) => "that it is refused".into(),
-            };
-            Some(format!("{} of {} ran in {}; the plan says {wanted}", run.op, claim.name(), dtypes(&run.inputs)))
-        }
-    }
-}
-
-/// A parameter is read by its cell, or else where the precision is that of its cell.
-fn param<'a, 'b: 'a>(
-    read: &ParamRead,
-    trace: &Trace,
-    claim: &impl Fn(&str) -> Result<&'a Claim<'b>>,
-) -> Result<Option<String>> {
-    let was_called = |path: &str| trace.cells.iter().any(|call| call.path.as_deref() == Some(path));
-    if read.owners.iter().any(|(path, _)| read.by.as_ref() == Some(path) || was_called(path)) {
-        return Ok(None);
-    }
-    let reader = read.by.as_deref().map(claim).transpose()?;
-    let region = reader.map_or(Region::AsIs, |reader| reader.region);
-    let mut owners = Vec::new();
-    for (path, name) in &read.owners {
-        owners.push((claim(path)?, name));
-    }
-    if owners.iter().any(|(owner, _)| owner.region == region) {
-        return Ok(None);
-    }
-    Ok(owners.first().map(|(owner, name)| {
-        let by = reader.map_or("code outside of the network".into(), Claim::name);
-        format!(
-            "{} was not called, and its `{}` was read by {by}, which runs {region}; the plan says {}",
-            owner.name(),
-            printable(name),
-            owner.region
-        )
-    }))
+    check_claims(claims, trace)
 }

@@ -2,7 +2,6 @@
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
-use super::display::shown;
 use crate::{
     DType, Param,
     cell::{AsCell, Child, Node, join},
@@ -12,6 +11,7 @@ use crate::{
     printable::printable,
     tensor::{Beyond, Rounding},
 };
+use precast_policy::path::shown;
 
 /// How [`decorate`] stores the parameters of a network.
 #[derive(Clone, Debug)]

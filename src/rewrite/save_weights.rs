@@ -7,6 +7,8 @@ use std::{
     str::FromStr,
 };
 
+use precast_policy::host::Stored;
+
 use super::{Decision, Plan};
 use crate::{
     DType, Tensor,
@@ -20,7 +22,24 @@ use crate::{
     tensor::Beyond,
 };
 
-/// Which weights of a network a file has.
+/// Which weights of a network a file has; see [`Plan::save_weights`].
+///
+/// ```
+/// use precast::{io::weights, prelude::*, rewrite::SaveMode};
+/// # let file = std::env::temp_dir().join(format!("precast-doc-save-mode-{}.safetensors", std::process::id()));
+/// let rng = &mut Rng::seed(1);
+/// let net = Child::new(sequential![Dense::new(2, 3, rng), LayerNorm::new(&[3])]);
+/// let plan = Policy::named("o2-bf16")?.plan(&net)?;
+/// plan.save_weights(&net, &file, SaveMode::Compute)?;
+/// let written = weights::read(&file)?;
+/// assert_eq!((written["0.weight"].dtype(), written["1.weight"].dtype()), (DType::Bf16, DType::F32));
+///
+/// plan.save_weights(&net, &file, SaveMode::Both)?;
+/// let names: Vec<String> = weights::read(&file)?.into_keys().collect();
+/// assert_eq!(names, ["0.bias", "0.weight", "1.bias", "1.weight", "@compute.0.bias", "@compute.0.weight"]);
+/// # std::fs::remove_file(file).unwrap();
+/// # Ok::<(), precast::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SaveMode {
@@ -63,40 +82,14 @@ impl FromStr for SaveMode {
     }
 }
 
-impl Plan {
-    /// Writes every parameter and buffer of a network as safetensors, in the dtypes of the mode. Ops that go by lists read
-    /// weights of any dtype, so those of cells with op lists stay as they are. An existing file is replaced in one step.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the plan is of another network;
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite;
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written. An older file then stays as it was.
-    ///
-    /// ```
-    /// use precast::{io::weights, prelude::*, rewrite::SaveMode};
-    /// # let file = std::env::temp_dir().join(format!("precast-doc-save-mode-{}.safetensors", std::process::id()));
-    /// let rng = &mut Rng::seed(1);
-    /// let net = Child::new(sequential![Dense::new(2, 3, rng), LayerNorm::new(&[3])]);
-    /// let plan = Policy::named("o2-bf16")?.plan(&net)?;
-    /// plan.save_weights(&net, &file, SaveMode::Compute)?;
-    /// let written = weights::read(&file)?;
-    /// assert_eq!((written["0.weight"].dtype(), written["1.weight"].dtype()), (DType::Bf16, DType::F32));
-    ///
-    /// plan.save_weights(&net, &file, SaveMode::Both)?;
-    /// let names: Vec<String> = weights::read(&file)?.into_keys().collect();
-    /// assert_eq!(names, ["0.bias", "0.weight", "1.bias", "1.weight", "@compute.0.bias", "@compute.0.weight"]);
-    /// # std::fs::remove_file(file).unwrap();
-    /// # Ok::<(), precast::Error>(())
-    /// ```
-    pub fn save_weights<C: ?Sized + AsCell>(
-        &self,
-        net: &Child<C>,
-        path: impl AsRef<Path>,
-        mode: SaveMode,
-    ) -> Result<()> {
-        let runs: HashMap<&str, &Decision> = self.decisions.iter().map(|d| (d.path.as_str(), d)).collect();
+impl<C: ?Sized + AsCell> Stored for Child<C> {
+    type Options = SaveMode;
+    type Written = ();
+
+    fn store(&self, plan: &Plan, to: &Path, mode: SaveMode, _progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let runs: HashMap<&str, &Decision> = plan.decisions.iter().map(|d| (d.path.as_str(), d)).collect();
         let (mut tied, mut tensors) = (BTreeMap::new(), Vec::new());
-        for Named { paths, param } in by_param(net) {
+        for Named { paths, param } in by_param(self) {
             // Where one of its cells needs all digits, a tied parameter keeps them.
             let mut low = None;
             for (i, path) in paths.iter().enumerate() {
@@ -122,7 +115,7 @@ impl Plan {
                 }
             }
         }
-        File { tied, words: None }.write(path.as_ref(), &tensors)
+        File { tied, words: None }.write(to, &tensors)
     }
 }
 

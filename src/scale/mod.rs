@@ -1,22 +1,17 @@
-//! Loss scaling: the state machine, a training step that uses it, and the parts of that step for custom training loops.
+//! Loss scaling: a training step, and its parts for a training loop of your own.
 
 mod given;
 mod scaled;
 mod step;
 
-use serde::{Deserialize, Serialize};
-
 pub use given::IntoLossScale;
+#[doc(inline)]
+pub use precast_policy::scale::{ScaleMachine, ScaleState};
 pub use scaled::{ScaledGrads, ScaledLoss};
 use step::Votes;
 pub use step::{Cause, Outcome, all_finite};
 
-use crate::{
-    error::{Error, Result},
-    logging::event,
-    policy::{DynamicScale, Forgive, LossScaleSpec},
-    printable::number,
-};
+use crate::{error::Result, policy::LossScaleSpec};
 
 /// A loss scale: multiplies the loss before the backward pass, so that small gradients do not underflow in 16 bits, and
 /// divides the gradients by the same number afterwards.
@@ -26,8 +21,8 @@ use crate::{
 /// optimizer, and [`update`](LossScale::update) once per step. Gradients that are still scaled have a type of their
 /// own.
 ///
-/// [`adjust`](LossScale::adjust) documents the rule of the dynamic scale; [`DynamicScale`] has the parameters of other
-/// systems.
+/// The rule of the dynamic scale is in [`ScaleMachine::adjust`], which knows no tensor;
+/// [`DynamicScale`](crate::policy::DynamicScale) has the numbers of other systems.
 ///
 /// ```
 /// use precast::{DType, LossScale, Outcome, Param, Sgd, Tensor};
@@ -47,24 +42,14 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossScale {
-    spec: LossScaleSpec,
-    state: ScaleState,
+    machine: ScaleMachine,
     votes: Votes,
 }
 
-/// The state of a [`LossScale`], for checkpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ScaleState {
-    /// The current factor of the loss.
-    pub scale: f32,
-    /// Finite steps since the scale last changed, or was last due to grow.
-    pub counter: u32,
-    /// Consecutive skipped steps.
-    pub skipped: u32,
-    /// Non-finite steps that have not yet shrunk the scale; see [`DynamicScale::hysteresis`].
-    #[serde(default)]
-    pub spared: u32,
+impl From<ScaleMachine> for LossScale {
+    fn from(machine: ScaleMachine) -> Self {
+        LossScale { machine, votes: Votes::default() }
+    }
 }
 
 impl LossScale {
@@ -73,14 +58,13 @@ impl LossScale {
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number outside its range.
     pub fn new(spec: LossScaleSpec) -> Result<Self> {
-        spec.check()?;
-        Ok(LossScale::start(spec))
+        ScaleMachine::new(spec).map(LossScale::from)
     }
 
     /// Creates a scale that starts at 65536, doubles after 2000 finite steps and halves after a non-finite one, between
     /// 1 and 2^24.
     pub fn dynamic() -> Self {
-        LossScale::start(LossScaleSpec::Dynamic(DynamicScale::default()))
+        ScaleMachine::dynamic().into()
     }
 
     /// Creates a scale that never changes: static loss scaling.
@@ -88,37 +72,27 @@ impl LossScale {
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless the scale is finite and above 0.
     pub fn fixed(scale: f32) -> Result<Self> {
-        LossScale::new(LossScaleSpec::Fixed { scale })
+        ScaleMachine::fixed(scale).map(LossScale::from)
     }
 
     /// Creates a loss scale that scales nothing. A step with non-finite gradients is still skipped.
     pub fn none() -> Self {
-        LossScale::start(LossScaleSpec::None)
-    }
-
-    fn start(spec: LossScaleSpec) -> Self {
-        let scale = match &spec {
-            LossScaleSpec::None => 1.0,
-            LossScaleSpec::Fixed { scale } => *scale,
-            LossScaleSpec::Dynamic(dynamic) => dynamic.init,
-        };
-        let state = ScaleState { scale, counter: 0, skipped: 0, spared: 0 };
-        LossScale { spec, state, votes: Votes::default() }
+        ScaleMachine::none().into()
     }
 
     /// Returns the current factor of the loss.
     pub fn value(&self) -> f32 {
-        self.state.scale
+        self.machine.value()
     }
 
     /// Returns the specification it was created from.
     pub fn spec(&self) -> &LossScaleSpec {
-        &self.spec
+        self.machine.spec()
     }
 
     /// Returns the current state, for a checkpoint.
     pub fn state(&self) -> ScaleState {
-        self.state
+        self.machine.state()
     }
 
     /// Sets the scale of the next step manually. The count of finite steps is kept.
@@ -127,21 +101,7 @@ impl LossScale {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a scale outside the range of a dynamic scale; for one that is
     /// not a positive normal float32; and if there is no loss scale.
     pub fn set_scale(&mut self, scale: f32) -> Result<()> {
-        let spec = match &self.spec {
-            LossScaleSpec::None => return Err(Error::value("a loss scale of kind none has no scale to be set")),
-            LossScaleSpec::Fixed { .. } => LossScaleSpec::Fixed { scale },
-            spec => spec.clone(),
-        };
-        let (least, most) = match &spec {
-            LossScaleSpec::Dynamic(d) => (d.min, d.max),
-            _ => (f32::MIN_POSITIVE, f32::MAX),
-        };
-        if !(least..=most).contains(&scale) {
-            let (scale, least, most) = (number(scale), number(least), number(most));
-            return Err(Error::value(format!("the loss scale cannot be set to {scale}; allowed: {least} to {most}")));
-        }
-        (self.spec, self.state.scale) = (spec, scale);
-        Ok(())
+        self.machine.set_scale(scale)
     }
 
     /// Continues from a state taken between two steps, of a loss scale of the same kind. A fixed scale takes its value
@@ -153,92 +113,15 @@ impl LossScale {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a state that this scale cannot reach, such as a scale above
     /// its maximum.
     pub fn restore(&mut self, state: ScaleState) -> Result<()> {
-        let ScaleState { scale, counter, spared, .. } = state;
-        let (least, most, interval, hysteresis) = match &self.spec {
-            LossScaleSpec::Dynamic(d) => (d.min, d.max, d.interval, d.hysteresis),
-            LossScaleSpec::Fixed { .. } => (f32::MIN_POSITIVE, f32::MAX, 1, 1),
-            LossScaleSpec::None => (1.0, 1.0, 1, 1),
-        };
-        if matches!(self.spec, LossScaleSpec::None) && (scale, counter, spared) != (1.0, 0, 0) {
-            return Err(Error::value(format!(
-                "a loss scale of {} cannot be restored; allowed: 1 to 1, as the state has a loss scale and this run has none: use \
-                 the kind of loss scale that the state is of, as `LossScale::dynamic()`, or, in a dtype that needs none, \
-                 leave the state out",
-                number(scale)
-            )));
-        }
-        if matches!(self.spec, LossScaleSpec::Fixed { .. }) && (counter, spared) != (0, 0) {
-            return Err(Error::value(format!(
-                "a dynamic loss scale of {} cannot be restored where the scale is fixed: use `LossScale::dynamic()`, or \
-                 leave the state out",
-                number(scale)
-            )));
-        }
-        if !(least..=most).contains(&scale) {
-            return Err(Error::value(format!(
-                "a loss scale of {} cannot be restored; allowed: {} to {}",
-                number(scale),
-                number(least),
-                number(most)
-            )));
-        }
-        for (name, met, limit) in [("counter", counter, interval), ("`spared`", spared, hysteresis)] {
-            if met >= limit {
-                return Err(Error::value(format!(
-                    "a loss scale's {name} of {met} cannot be restored; allowed: below {limit}"
-                )));
-            }
-        }
-        if let LossScaleSpec::Fixed { scale: fixed } = &mut self.spec {
-            // It may have been set manually since.
-            *fixed = scale;
-        }
-        (self.state, self.votes) = (state, Votes::default());
+        self.machine.restore(state)?;
+        self.votes = Votes::default();
         Ok(())
     }
 
-    /// Sets the scale of the next step; `finite` is `true` when all gradients of this step were finite. Called by
-    /// [`update`](LossScale::update), or directly by a loop that checks its own gradients.
-    ///
-    /// A dynamic scale is computed in f64 and rounded to f32. After `interval` consecutive finite steps it is
-    /// multiplied by `growth`, unless the product is above `max`. After [`hysteresis`](DynamicScale::hysteresis)
-    /// non-finite steps (default: one) it is multiplied by `backoff`, with `min` as lower bound. The count of finite
-    /// steps restarts in all of these cases, even if the scale could not grow. (PyTorch 2.15, `_amp_update_scale_`;
-    /// MindSpore 2.10, `mindspore.amp.DynamicLossScaler.adjust`, is the same.)
+    /// Sets the scale of the next step; `finite` says whether all gradients of this step were finite.
+    /// [`update`](LossScale::update) calls it; a loop that checks its gradients by itself may do so, too. The rule is that of
+    /// [`ScaleMachine::adjust`].
     pub fn adjust(&mut self, finite: bool) {
-        let state = &mut self.state;
-        state.skipped = if finite { 0 } else { state.skipped.saturating_add(1) };
-        let LossScaleSpec::Dynamic(d) = &self.spec else { return };
-        // Each product is exact or nearly so in f64 and rounded once to f32.
-        let times = |factor: f64| (f64::from(state.scale) * factor) as f32;
-        if finite {
-            state.counter += 1;
-            let grows = state.counter >= d.interval;
-            if grows {
-                state.counter = 0;
-                let grown = times(d.growth);
-                if grown <= d.max && grown != state.scale {
-                    event!(DEBUG, from = state.scale, to = grown, "loss scale grows");
-                    state.scale = grown;
-                }
-            }
-            if grows || d.forgive != Forgive::Growth {
-                state.spared = 0;
-            }
-            return;
-        }
-        state.counter = 0;
-        if state.spared + 1 < d.hysteresis {
-            state.spared += 1;
-            return;
-        }
-        if d.forgive == Forgive::Shrink {
-            state.spared = 0;
-        }
-        let shrunk = times(d.backoff).max(d.min);
-        if shrunk != state.scale {
-            event!(DEBUG, from = state.scale, to = shrunk, "loss scale shrinks");
-            state.scale = shrunk;
-        }
+        self.machine.adjust(finite);
     }
 }

@@ -57,7 +57,7 @@ impl LossScale {
         let _off = precision::enter(Frame::Off);
         let finite = loss.item()?.is_finite();
         let loss = if loss.dtype().is_low() { loss.cast(DType::F32) } else { loss };
-        let scaled = match self.spec {
+        let scaled = match self.spec() {
             LossScaleSpec::None => loss,
             _ => loss.mul(&Tensor::scalar(f64::from(self.value()), loss.dtype()))?,
         };
@@ -84,7 +84,7 @@ impl LossScale {
 
     /// Returns the current scaling of a loss, with whether the loss was finite before it.
     fn scaling(&self, finite_loss: bool) -> Scaling {
-        Scaling { scale: self.value(), by_scaler: self.spec != LossScaleSpec::None, finite_loss }
+        Scaling { scale: self.value(), by_scaler: *self.spec() != LossScaleSpec::None, finite_loss }
     }
 }
 

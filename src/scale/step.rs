@@ -10,15 +10,14 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{LossScale, number};
+use super::LossScale;
 use crate::{
     Grads, Tensor,
     cell::Params,
     error::{Error, Result},
     logging::event,
     optim::Optimizer,
-    policy::LossScaleSpec,
-    printable::printable,
+    printable::{number, printable},
     tensor::{LeafId, Scaling, Unscaled, first_non_finite, pass::Pass},
 };
 
@@ -224,7 +223,7 @@ impl LossScale {
         if !matches!(self.votes.worst, Some(Cause::Overflow { .. })) {
             self.votes.worst = Some(cause.clone());
         }
-        let skipped = self.state.skipped.saturating_add(1);
+        let skipped = self.state().skipped.saturating_add(1);
         Ok(if skipped >= PATIENCE && !self.shrinks_after(&cause) {
             event!(ERROR, %cause, skipped, scale = unscaled.scaling.scale, "training has stalled");
             Outcome::Stalled { cause, skipped }
@@ -264,17 +263,14 @@ impl LossScale {
         match votes.worst {
             None => self.adjust(true),
             Some(Cause::Overflow { .. }) => self.adjust(false),
-            Some(_) => self.state.skipped = self.state.skipped.saturating_add(1),
+            Some(_) => self.machine.skip(),
         }
         Ok(())
     }
 
     /// Returns whether a skipped step lowers the scale, now or after more of them.
     fn shrinks_after(&self, cause: &Cause) -> bool {
-        match (&self.spec, cause) {
-            (LossScaleSpec::Dynamic(d), Cause::Overflow { .. }) => d.backoff < 1.0 && self.value() > d.min,
-            _ => false,
-        }
+        matches!(cause, Cause::Overflow { .. }) && self.machine.can_shrink()
     }
 }
 

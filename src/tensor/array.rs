@@ -5,7 +5,7 @@ use ndarray::{ArrayD, ArrayViewD};
 
 use crate::{
     DType,
-    dtype::Element,
+    dtype::{self, Element},
     error::{Error, Result},
     kernels::{
         cast::{Convert, converted},
@@ -233,6 +233,7 @@ impl Array {
             DType::Bf16 => go::<A, bf16>(a),
             DType::I64 => go::<A, i64>(a),
             DType::Bool => go::<A, bool>(a),
+            other => dtype::unknown(other),
         })
     }
 

@@ -11,12 +11,13 @@ use crate::{
     shell::{Result, program},
 };
 
-/// One-line description.
-pub const ABOUT: &str = "[FOLDER ...] [--shard K/N]: cargo-mutants on precision, rewrite, policy and scale";
+/// What it does, in a line.
+pub const ABOUT: &str = "[FOLDER ...] [--shard K/N]: cargo-mutants on precision, plan, rewrite, policy and scale";
 
-/// Folders of `src` that decide precision, without the numerics, and the test targets next to them.
+/// The rooms that decide precision, in the library and in the policies, without the numerics, and the targets next to them.
 const FOLDERS: &[(&str, &[&str])] = &[
     ("precision", &["autocast", "custom_ops", "features", "levels", "torch", "paddle", "weight_grads"]),
+    ("plan", &["levels", "features", "mindspore", "packs", "outside"]),
     ("rewrite", &["levels", "decorate", "features", "mindspore", "packs"]),
     ("policy", &["policy_files", "policy_schema", "packs", "levels", "cost"]),
     ("scale", &["scale", "scalers", "training", "optim"]),
@@ -72,7 +73,7 @@ pub fn run(words: &[String]) -> Result {
             None if word == "--shard" => shard = Some(words.next().ok_or("--shard needs K/N, as in 0/4")?),
             None => {
                 let names: Vec<&str> = FOLDERS.iter().map(|(folder, _)| *folder).collect();
-                return Err(format!("`{word}` is no folder of src; allowed: {}", names.join(", ")));
+                return Err(format!("`{word}` is no room that decides precision; allowed: {}", names.join(", ")));
             }
         }
     }
@@ -131,8 +132,11 @@ fn placeless(name: &str) -> String {
 /// Runs the `chosen` mutants of a folder, and returns the names of those that no test noticed.
 fn mutants(tree: &Tree, folder: &str, found: &Path, targets: &[&str], chosen: &[String]) -> Result<String> {
     let [copy, build, output] = [&tree.path, &tree.build, found].map(|path| path.display().to_string());
-    let files = format!("src/{folder}/**");
-    let mut arguments = vec!["mutants", "--dir", &copy, "--in-place", "--output", &output, "--file", &files];
+    let files = ["src", "policies/src"].map(|code| [format!("{code}/{folder}/**"), format!("{code}/{folder}.rs")]);
+    let mut arguments = vec!["mutants", "--dir", &copy, "--in-place", "--output", &output];
+    files.as_flattened().iter().for_each(|files| arguments.extend(["--file", files]));
+    // The tests of the library run the policies, too.
+    arguments.extend(["--test-package", "precast,precast-policy"]);
     arguments.extend(["--no-shuffle", "--minimum-test-timeout", "300", "--colors", "never"]);
     arguments.extend(chosen.iter().map(String::as_str));
     arguments.extend(["--", "--lib"]);
@@ -171,11 +175,13 @@ mod tests {
 
     #[test]
     fn a_survivor_is_explained_as_often_as_it_is_listed() {
-        let of = |line: usize| format!("src/policy/loss_scale.rs:{line}:9: replace > with >= in LossScaleSpec::fault");
+        let of = |line: usize| {
+            format!("policies/src/policy/loss_scale.rs:{line}:9: replace > with >= in LossScaleSpec::fault")
+        };
         let (known, other) = (of(207), of(219));
         assert_eq!(unexplained(&known), Vec::<&str>::new());
         assert_eq!(unexplained(&format!("{known}\n{other}")), [other]);
-        let unknown = "src/policy/loss_scale.rs:1:1: replace > with == in LossScaleSpec::fault";
+        let unknown = "policies/src/policy/loss_scale.rs:1:1: replace > with == in LossScaleSpec::fault";
         assert_eq!(unexplained(unknown), [unknown]);
     }
 

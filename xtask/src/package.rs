@@ -1,4 +1,4 @@
-//! `cargo xtask package [--check]`: packages precast and its derive as they would be published, unpacks both, and tests precast
+//! `cargo xtask package [--check]`: packages precast, its policies and its derive as they would be published, unpacks them, and tests precast
 //! there.
 
 use std::{
@@ -17,10 +17,10 @@ pub fn run(words: &[String]) -> Result {
         [word] if word == "--check" => true,
         _ => return Err(format!("met `{}`; allowed: --check, or nothing", words.join(" "))),
     };
-    // Uncommitted files are packaged as well: CI checks a change before it lands.
-    let both = ["--package", "precast", "--package", "precast-derive"];
+    // What is not committed is packaged as well: CI checks a change before it lands.
+    let all = ["--package", "precast", "--package", "precast-policy", "--package", "precast-derive"];
     let package = ["package", "--quiet", "--locked", "--allow-dirty", "--no-verify"];
-    shell::run("cargo", &[&package[..], &both].concat(), &[])?;
+    shell::run("cargo", &[&package[..], &all].concat(), &[])?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| shell::root().join("target"), PathBuf::from);
     let made = target.join("package");
     let folder = made.join("unpacked");
@@ -29,15 +29,20 @@ pub fn run(words: &[String]) -> Result {
         fs::remove_dir_all(&folder).map_err(failed)?;
     }
     fs::create_dir_all(&folder).map_err(failed)?;
-    let (precast, derive) = (unpacked(&made, "precast", &folder)?, unpacked(&made, "precast-derive", &folder)?);
-    // The derive is that of this package, wherever the registry is. The lock file therefore cannot be the packaged one;
-    // offline, all other versions are kept.
-    let patch = format!("patch.crates-io.precast-derive.path={:?}", derive.display().to_string());
-    let arguments: &[&str] = match only_check {
-        true => &["check", "--quiet", "--release", "--offline", "--all-features", "--all-targets", "--config", &patch],
-        false => &["test", "--release", "--offline", "--all-features", "--config", &patch],
+    let precast = unpacked(&made, "precast", &folder)?;
+    // The derive and the policies are those of these packages, wherever the registry stands. So the lock file cannot be the
+    // packaged one; offline, all other versions stay.
+    let patch = |package: &str| -> Result<String> {
+        let here = unpacked(&made, package, &folder)?.display().to_string();
+        Ok(format!("patch.crates-io.{package}.path={here:?}"))
     };
-    cargo(&precast, &target, arguments)
+    let (derive, policies) = (patch("precast-derive")?, patch("precast-policy")?);
+    let what: &[&str] = match only_check {
+        true => &["check", "--quiet", "--all-targets"],
+        false => &["test"],
+    };
+    let how = ["--release", "--offline", "--all-features", "--config", &derive, "--config", &policies];
+    cargo(&precast, &target, &[what, &how].concat())
 }
 
 /// Unpacks the newest crate file of a package into a folder, and returns the folder of the package.

@@ -7,8 +7,10 @@ mod names;
 
 use std::fmt;
 
+#[cfg(test)]
+pub(crate) use names::elsewhere;
 pub use names::{Names, named};
-pub(crate) use names::{elsewhere, named_elsewhere, unknown};
+pub(crate) use names::{named_elsewhere, unknown};
 use serde::{
     Deserialize, Serialize, Serializer,
     de::{Deserializer, MapAccess, Visitor},

@@ -27,7 +27,26 @@ const CHUNK: usize = 4 << 20;
 /// Maximum number of tensors named in an error.
 const NAMED: usize = 8;
 
-/// Options of [`Plan::convert`](crate::Plan::convert) besides storing tensors in 16 bits.
+/// What [`Plan::convert`](crate::Plan::convert) may do beside storing tensors in 16 bits.
+///
+/// ```
+/// use precast::{io::{stored::{ConvertOptions, StoredModel}, weights}, prelude::*};
+/// # let folder = std::env::temp_dir().join(format!("precast-doc-convert-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).unwrap();
+/// # let (from, to) = (folder.join("f32.safetensors"), folder.join("f16.safetensors"));
+/// let of = |shape: &[usize]| Tensor::full(shape, 0.1, DType::F32);
+/// weights::write(&from, [("fc.weight", of(&[2, 3])), ("norm.weight", of(&[3])), ("norm.bias", of(&[3]))])?;
+///
+/// let model = StoredModel::open(&from)?;
+/// let plan = Policy::named("o2")?.plan_outline(model.outline())?;
+/// let converted = plan.convert(&model, &to, ConvertOptions::new(), &mut |_bytes| ())?;
+/// assert_eq!((converted.bytes_before, converted.bytes_after), (48, 36));
+///
+/// let written = weights::read(&to)?;
+/// assert_eq!((written["fc.weight"].dtype(), written["norm.weight"].dtype()), (DType::F16, DType::F32));
+/// # std::fs::remove_dir_all(folder).unwrap();
+/// # Ok::<(), precast::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "options do nothing until something is converted with them"]
 pub struct ConvertOptions {

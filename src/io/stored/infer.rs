@@ -2,32 +2,15 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::{StoredTensor, known::is_weight};
-use crate::cell::{Outline, OutlinedCell, join};
+use super::{StoredTensor, cell_of, is_weight};
+use crate::cell::{Outline, OutlinedCell, join, known_kinds};
 
 /// Kind of a cell without tensors of its own.
 pub const CONTAINER: &str = "Container";
 /// Kind of a cell that its tensors do not identify.
 pub const UNKNOWN: &str = "Unknown";
 
-/// Maximum nesting depth of cells. The rest of a longer name is the name of the tensor.
-const MAX_DEPTH: usize = 64;
-
-/// Splits the name of a tensor into the path of its cell and its name within the cell.
-pub(crate) fn cell_of(name: &str) -> (&str, &str) {
-    let mut end = 0;
-    for (depth, (at, _)) in name.match_indices('.').enumerate() {
-        let start = if end == 0 { 0 } else { end + 1 };
-        // A cell's name is not empty.
-        if at == start || depth == MAX_DEPTH {
-            break;
-        }
-        end = at;
-    }
-    if end == 0 { ("", name) } else { (&name[..end], &name[end + 1..]) }
-}
-
-/// A cell of the tree under construction.
+/// One cell while the tree grows.
 #[derive(Default)]
 struct Growing<'a> {
     own: BTreeMap<&'a str, &'a StoredTensor>,
@@ -64,21 +47,16 @@ pub(super) fn outline<'a>(tensors: impl Iterator<Item = &'a StoredTensor>, archi
         cells[0].kind = Cow::Owned(architecture.to_string());
         cells[0].keeps = keeps(&root, "", architecture);
     }
-    Outline { cells, tensors: names }
+    Outline::walked(cells).tensors(names).kinds(known_kinds())
 }
 
 fn list(cell: &Growing<'_>, path: &str, depth: usize, rank: usize, cells: &mut Vec<OutlinedCell>) {
     let has_matrices = cell.own.values().any(|tensor| tensor.is_float() && tensor.shape.len() > 1);
     let kind = kind(cell, path, rank);
     let keeps = keeps(cell, path, kind);
-    cells.push(OutlinedCell {
-        path: path.to_string(),
-        depth,
-        kind: Cow::Borrowed(kind),
-        to_float: None,
-        has_matrices,
-        keeps,
-    });
+    let mut outlined = OutlinedCell::new(path, kind);
+    (outlined.depth, outlined.has_matrices, outlined.keeps) = (depth, has_matrices, keeps);
+    cells.push(outlined);
     for (Segment(_, name), inside) in &cell.inside {
         list(inside, &join(path, name), depth + 1, rank, cells);
     }
@@ -172,6 +150,7 @@ fn norm(name: &str, bias: Option<bool>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use precast_policy::weights::MAX_DEPTH;
     use safetensors::Dtype;
 
     use super::*;
@@ -185,7 +164,7 @@ mod tests {
             StoredTensor { name: name.to_string(), shape: shape.to_vec(), bytes: 0, dtype, start: 0 }
         };
         let tensors: Vec<StoredTensor> = tensors.iter().map(stored).collect();
-        outline(tensors.iter(), None).cells.into_iter().map(|cell| (cell.path, cell.kind.into_owned())).collect()
+        outline(tensors.iter(), None).cells().iter().map(|cell| (cell.path.clone(), cell.kind.to_string())).collect()
     }
 
     /// Shapes as in the layers of torch.

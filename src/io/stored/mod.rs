@@ -9,7 +9,6 @@ mod convert;
 mod folder;
 mod header;
 mod infer;
-mod known;
 
 use std::{
     collections::BTreeMap,
@@ -20,9 +19,8 @@ pub(crate) use convert::Target;
 pub use convert::{ConvertOptions, Converted, ConvertedTensor};
 use folder::Folder;
 use header::Header;
-pub(crate) use infer::cell_of;
 pub use infer::{CONTAINER, UNKNOWN};
-pub(crate) use known::{is_average, is_weight, weights_of};
+pub(crate) use precast_policy::weights::{cell_of, is_average, is_weight};
 use safetensors::Dtype;
 
 use crate::{

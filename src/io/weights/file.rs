@@ -11,6 +11,7 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
 use crate::{
     DType, Tensor,
+    dtype::unknown,
     error::{Error, Result},
     io::{files, json},
     logging::event,
@@ -260,6 +261,7 @@ pub(crate) fn dtype_in_file(dtype: DType) -> Dtype {
         DType::Bf16 => Dtype::BF16,
         DType::I64 => Dtype::I64,
         DType::Bool => Dtype::BOOL,
+        other => unknown(other),
     }
 }
 
@@ -270,6 +272,7 @@ fn bytes_of(value: &Tensor) -> Vec<u8> {
             match value.dtype() {
                 $(DType::$dtype => value.to_buffer::<$t>().iter().copied().flat_map(<$t>::to_le_bytes).collect(),)*
                 DType::Bool => value.to_buffer::<bool>().iter().copied().map(u8::from).collect(),
+                other => unknown(other),
             }
         };
     }

@@ -24,19 +24,19 @@ pub const MUTATIONS: &[Mutation] = &[
     // Dtype of an op.
     mutation(
         "f16 and bf16 meet in f16",
-        "src/dtype.rs",
+        "policies/src/dtype.rs",
         &[("std::cmp::Ordering::Equal => DType::F32,", "std::cmp::Ordering::Equal => DType::F16,")],
         &["lib", "torch"],
     ),
     mutation(
         "list full runs low",
-        "src/precision/resolve.rs",
+        "policies/src/precision/resolve.rs",
         &[("Treatment::Full => DType::F32,", "Treatment::Full => rules.low,")],
         &["lib", "torch"],
     ),
     mutation(
         "gray looks at no input",
-        "src/precision/resolve.rs",
+        "policies/src/precision/resolve.rs",
         &[(
             "if deciding.contains(&DType::F32) { DType::F32 } else { rules.low }",
             "if deciding.is_empty() { DType::F32 } else { rules.low }",
@@ -45,19 +45,19 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "a norm's parameters go low with its input",
-        "src/precision/resolve.rs",
+        "policies/src/precision/resolve.rs",
         &[("if by_first && to == rules.low { inputs.len().min(1) } else { inputs.len() }", "inputs.len()")],
         &["lib", "paddle"],
     ),
     mutation(
         "a banned op is let through",
-        "src/precision/resolve.rs",
+        "policies/src/precision/resolve.rs",
         &[("Treatment::AsIs => return Ok(()),", "Treatment::AsIs | Treatment::Banned => return Ok(()),")],
         &["lib", "features"],
     ),
     mutation(
         "a region casts f64",
-        "src/precision/resolve.rs",
+        "policies/src/precision/resolve.rs",
         &[(
             "cast_all(&mut casts, inputs, *dtype, DType::is_castable)",
             "cast_all(&mut casts, inputs, *dtype, DType::is_float)",
@@ -66,19 +66,19 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "results of listed ops stay low at O1",
-        "src/precision/resolve.rs",
+        "policies/src/precision/resolve.rs",
         &[("casts.output = rules.back;", "casts.output = None;")],
         &["lib", "levels", "mindspore"],
     ),
     mutation(
         "a three-dimensional convolution promotes mixed inputs",
-        "src/catalogue/table.rs",
+        "policies/src/catalogue/table.rs",
         &[("Conv3d Refuses Convolution", "Conv3d Promotes Convolution")],
         &["torch"],
     ),
     mutation(
         "two lists of a pack are swapped",
-        "src/policy/pack_file.rs",
+        "policies/src/policy/pack_file.rs",
         &[(
             "(Treatment::Low, &self.low),\n            (Treatment::Full, &self.full),\n            (Treatment::Widest",
             "(Treatment::Full, &self.low),\n            (Treatment::Low, &self.full),\n            (Treatment::Widest",
@@ -87,13 +87,13 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "ops that promote run in f32",
-        "src/policy/pack_file.rs",
+        "policies/src/policy/pack_file.rs",
         &[("(Treatment::Widest, &self.widest)", "(Treatment::Full, &self.widest)")],
         &["packs", "torch"],
     ),
     mutation(
         "ops that a file adds to the white list are dropped",
-        "src/policy/v1.rs",
+        "policies/src/policy/v1.rs",
         &[(
             "added.into_iter().for_each(|(op, origin)| _ = lists.put_op(op, Entry::new(treatment, origin)));",
             "let _ = (added, treatment);",
@@ -154,43 +154,43 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "a black cell is lowered",
-        "src/rewrite/decide.rs",
+        "policies/src/plan/decide.rs",
         &[("_ => (Region::Fixed(DType::F32), Choice::Forced),", "_ => (self.low(), Choice::Forced),")],
         &["levels", "properties", "mindspore"],
     ),
     mutation(
         "a black op at O2 keeps its f32",
-        "src/policy/mod.rs",
+        "policies/src/policy/mod.rs",
         &[("back: Some(self.dtype), unlisted", "back: None, unlisted")],
         &["levels", "properties"],
     ),
     mutation(
         "an exact path is no stronger than a rule",
-        "src/rewrite/decide.rs",
+        "policies/src/plan/decide.rs",
         &[("let rules = exact.chain(others);", "let rules = others.chain(exact);")],
         &["levels", "properties", "policy_files"],
     ),
     mutation(
         "the last rule wins",
-        "src/rewrite/decide.rs",
+        "policies/src/plan/decide.rs",
         &[("matching.iter().filter_map(|&i|", "matching.iter().rev().filter_map(|&i|")],
         &["levels", "properties", "policy_files"],
     ),
     mutation(
         "a list is stronger than what stands around a cell",
-        "src/rewrite/decide.rs",
+        "policies/src/plan/decide.rs",
         &[("claims.extend(inside);", "claims.extend(inside.filter(|_| policy.level != Level::O2));")],
         &["levels", "properties"],
     ),
     mutation(
         "O1 lowers neighbours of listed cells",
-        "src/rewrite/decide.rs",
+        "policies/src/plan/decide.rs",
         &[("if bare_root { inward } else { DType::F32 }", "if bare_root { inward } else { inward }")],
         &["levels", "mindspore"],
     ),
     mutation(
         "a pattern matches the beginning of a name",
-        "src/cell/pattern.rs",
+        "policies/src/policy/pattern.rs",
         &[("Segment::Exactly(name) => name == part", "Segment::Exactly(name) => part.starts_with(name.as_str())")],
         &["lib", "policy_files"],
     ),
@@ -288,7 +288,7 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "finite steps before an overflow still count",
-        "src/scale/mod.rs",
+        "policies/src/scale.rs",
         &[("        state.counter = 0;\n        if state.spared", "        if state.spared")],
         &["scalers"],
     ),
@@ -312,7 +312,7 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "steps that were spared are forgiven by every finite step",
-        "src/scale/mod.rs",
+        "policies/src/scale.rs",
         &[("if grows || d.forgive != Forgive::Growth {", "{")],
         &["scalers"],
     ),

@@ -1,0 +1,152 @@
+//! Errors that point into a file: `file:line:column: message`, then the line with a caret under the place.
+
+use std::{borrow::Cow, fmt::Write as _, sync::Arc};
+
+use serde_yaml::{Location, granit_parser::Marker};
+
+use crate::{error::Error, printable::printable};
+
+/// A text and the name it is known by.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Source<'a> {
+    pub name: Arc<str>,
+    pub text: &'a str,
+}
+
+/// A place in a text, both numbers from 1; the column counts characters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[doc(hidden)]
+pub struct Place {
+    pub line: usize,
+    pub column: usize,
+}
+
+impl From<Location> for Place {
+    /// The start, for a location that the parser does not know.
+    fn from(location: Location) -> Self {
+        Place { line: location.line().max(1) as usize, column: location.column().max(1) as usize }
+    }
+}
+
+impl From<&Marker> for Place {
+    fn from(marker: &Marker) -> Self {
+        Place { line: marker.line().max(1), column: marker.col() + 1 }
+    }
+}
+
+impl Place {
+    pub const START: Place = Place { line: 1, column: 1 };
+
+    /// The place of a byte of a text.
+    pub fn of_byte(text: &[u8], byte: usize) -> Self {
+        let before = String::from_utf8_lossy(&text[..byte]);
+        let line = before.matches('\n').count() + 1;
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        Place { line, column }
+    }
+}
+
+/// How many characters of a line are shown, and of a message.
+const SHOWN: usize = 100;
+const LONGEST: usize = 400;
+
+impl<'a> Source<'a> {
+    /// A text, without the mark of its byte order, under a name.
+    pub fn new(name: &str, text: &'a str) -> Self {
+        Source { name: name.into(), text: text.strip_prefix('\u{feff}').unwrap_or(text) }
+    }
+}
+
+impl Source<'_> {
+    /// The same error with its place before it and the line behind it.
+    pub fn error(&self, place: impl Into<Place>, error: Error) -> Error {
+        let Place { line, column } = place.into();
+        let met = self.line(line);
+        // Of a very long line only the surroundings of the place are shown.
+        let skip = if column > SHOWN { column - SHOWN / 2 } else { 0 };
+        let shown: String = met.chars().skip(skip).take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let margin = " ".repeat(line.to_string().len());
+        let caret = " ".repeat(column - 1 - skip);
+        let mut text = format!("{}:{line}:{column}: ", printable(&self.name));
+        text.push_str(&shortened(&printable(&error.to_string())));
+        let shown = shown.trim_end();
+        write!(text, "\n{margin} |\n{line} | {shown}\n{margin} | {caret}^").expect("writing to a string");
+        Error::new(error.kind(), text)
+    }
+
+    /// Where the text begins, behind comments.
+    pub fn first(&self) -> Place {
+        let says = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
+        let line = self.text.lines().position(says).unwrap_or(0) + 1;
+        Place { line, column: 1 }
+    }
+
+    /// What stands on the line before a place.
+    pub fn before(&self, place: Place) -> String {
+        self.line(place.line).chars().take(place.column - 1).collect()
+    }
+
+    /// Where a word stands on the line of a place, behind it; the place itself where it does not.
+    pub fn place_after(&self, place: Place, word: &str) -> Place {
+        let line: String = self.line(place.line).chars().skip(place.column - 1).collect();
+        match line.find(word) {
+            Some(at) => Place { column: place.column + line[..at].chars().count(), ..place },
+            None => place,
+        }
+    }
+
+    /// What stands at a place, up to what ends a value on its line.
+    pub fn value_at(&self, place: Place) -> String {
+        let line = self.line(place.line);
+        let rest: String = line.chars().skip(place.column - 1).collect();
+        let rest = rest.split(" #").next().unwrap_or("");
+        let end = rest.find([',', ']', '}']).unwrap_or(rest.len());
+        rest[..end].trim_matches([' ', ':']).chars().take(40).collect()
+    }
+
+    /// A line, from 1, by the line breaks of YAML.
+    fn line(&self, number: usize) -> String {
+        let text = self.text.replace("\r\n", "\n").replace('\r', "\n");
+        text.split('\n').nth(number - 1).unwrap_or("").to_string()
+    }
+}
+
+/// Cuts a message at a readable length. It quotes the file, so it may be long.
+fn shortened(message: &str) -> Cow<'_, str> {
+    match message.char_indices().nth(LONGEST) {
+        Some((cut, _)) => format!("{} ...", &message[..cut]).into(),
+        None => message.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caret_stands_under_the_place() {
+        let source = Source { name: "p.yaml".into(), text: "version: 1\r\nlevel: O4\r\n" };
+        let error = source.error(Place { line: 2, column: 8 }, Error::level("unknown level `O4`"));
+        assert_eq!(error.to_string(), "p.yaml:2:8: unknown level `O4`\n  |\n2 | level: O4\n  |        ^");
+        assert_eq!(error.kind(), crate::ErrorKind::Level);
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_the_place() {
+        let text = format!("{}X{}", "a".repeat(5000), "b".repeat(5000));
+        let message = Source { name: "p".into(), text: &text }
+            .error(Place { line: 1, column: 5001 }, Error::policy("here"))
+            .to_string();
+        let lines: Vec<&str> = message.lines().collect();
+        assert!(lines[2].len() < 120, "{message}");
+        assert_eq!(lines[2].find('X'), lines[3].find('^'), "{message}");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        let source = Source { name: "p".into(), text: "\u{1b}[31mred" };
+        let message = source.error(Place::START, Error::policy("met `\u{1b}[31m`")).to_string();
+        assert!(!message.contains('\u{1b}'), "{message:?}");
+    }
+}

@@ -1,0 +1,337 @@
+//! Reading files within limits, and replacing them in one step.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read as _, Write as _},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use crate::error::{Error, Result};
+
+/// The words for a pointer of Git LFS.
+#[doc(hidden)]
+pub const POINTER: &str = "a pointer of Git LFS in place of the file itself, which `git lfs pull` fetches";
+
+/// Says whether a file is a pointer that Git LFS leaves in place of a large file, by its first bytes, at least eight of them.
+#[doc(hidden)]
+pub fn is_pointer(bytes: &[u8]) -> bool {
+    const FIRST: &[u8] = b"version https://git-lfs.github.com/spec/";
+    bytes.len() >= 8 && bytes.iter().zip(FIRST).all(|(met, first)| met == first)
+}
+
+/// Refuses a pointer of Git LFS.
+#[doc(hidden)]
+pub fn not_a_pointer(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    if is_pointer(&bytes) { Err(io::Error::other(POINTER)) } else { Ok(bytes) }
+}
+
+/// The text of a file that is not longer than a limit.
+///
+/// # Errors
+/// As [`read_within`], and when it is not UTF-8.
+#[doc(hidden)]
+pub fn read_text(path: &Path, limit: usize) -> Result<String> {
+    let bytes = read_within(path, limit)?;
+    String::from_utf8(bytes).map_err(|_| Error::io(path, &io::Error::other("not a text in UTF-8")))
+}
+
+/// The bytes of a file that is not longer than a limit. A longer file is not read where its length is known. Of a pipe, whose
+/// length is not known, one byte more than the limit is read.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, is longer, or is a pointer of Git LFS.
+#[doc(hidden)]
+pub fn read_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
+    let read = || -> io::Result<Vec<u8>> {
+        let too_long = || io::Error::other(format!("longer than {limit} bytes, the most that is read"));
+        let file = File::open(path)?;
+        let met = file.metadata()?;
+        if met.is_file() && met.len() > limit as u64 {
+            return Err(too_long());
+        }
+        let mut bytes = Vec::new();
+        file.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+        if bytes.len() > limit { Err(too_long()) } else { not_a_pointer(bytes) }
+    };
+    read().map_err(|e| Error::io(path, &e))
+}
+
+/// The bytes of a file.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, or is a pointer of Git LFS.
+#[doc(hidden)]
+pub fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).and_then(not_a_pointer).map_err(|e| Error::io(path, &e))
+}
+
+/// Writes a file in one step: a reader finds the whole old file or the whole new one, even after a crash. The bytes go into a
+/// new file in the same folder, which then takes the name and the permissions of the old one. Links are followed. Devices and
+/// pipes, such as `/dev/stdout`, cannot be replaced and are written to directly.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written or is read-only. An older file then stays as it was.
+pub fn replace(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
+    let path = path.as_ref();
+    replace_by(path, |file| file.write_all(bytes).map_err(|e| Error::io(path, &e)))
+}
+
+/// Checks that [`replace`] can write a file there. Nothing is changed.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the place is a folder or a read-only file, or no file can be made beside it.
+pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let check = || match target(path)? {
+        Target::Device => File::options().write(true).open(path).map(drop),
+        Target::File(path) if path.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Target::File(path) => {
+            permissions(&path)?;
+            let (file, new) = create_beside(&path)?;
+            drop(file);
+            fs::remove_file(new)
+        }
+    };
+    check().map_err(|e| Error::io(path, &e))
+}
+
+/// As [`replace`], with what `write` writes into the new file. The file is replaced when `write` is done, and stays as it was
+/// when that fails.
+///
+/// # Errors
+/// As [`replace`], and that of `write`.
+#[doc(hidden)]
+pub fn replace_by<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T>) -> Result<T> {
+    let failed = |e: io::Error| Error::io(path, &e);
+    match target(path).map_err(failed)? {
+        Target::Device => write(&mut File::options().write(true).open(path).map_err(failed)?),
+        Target::File(path) => {
+            let permissions = permissions(&path).map_err(failed)?;
+            let (mut file, new) = create_beside(&path).map_err(failed)?;
+            let whole = (|| {
+                permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions)).map_err(failed)?;
+                let answer = write(&mut file)?;
+                file.sync_all().map_err(failed)?;
+                drop(file);
+                fs::rename(&new, &path).and_then(|()| sync_folder(&path)).map_err(failed)?;
+                Ok(answer)
+            })();
+            whole.inspect_err(|_| {
+                // An error while removing the rest of the new file would hide why it could not be written.
+                let _ = fs::remove_file(&new);
+            })
+        }
+    }
+}
+
+/// Makes a folder in one step: `write` fills a new folder beside it, which then takes the name. Where there is a folder of
+/// that name, it is put aside before and removed behind; between these two steps there is none.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the folder cannot be made, and that of `write`. An older folder then stays as it
+/// was.
+#[doc(hidden)]
+pub fn replace_folder<T>(path: &Path, write: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
+    let failed = |e: io::Error| Error::io(path, &e);
+    let new = make_beside(path).map_err(failed)?;
+    let whole = write(&new).and_then(|answer| {
+        sync_folder(&new.join("a file")).map_err(failed)?;
+        let old = match path.exists() {
+            true => {
+                let old = make_beside(path).map_err(failed)?;
+                fs::remove_dir(&old).and_then(|()| fs::rename(path, &old)).map_err(failed)?;
+                Some(old)
+            }
+            false => None,
+        };
+        if let Err(error) = fs::rename(&new, path) {
+            if let Some(old) = &old {
+                let _ = fs::rename(old, path);
+            }
+            return Err(failed(error));
+        }
+        sync_folder(path).map_err(failed)?;
+        old.map_or(Ok(()), fs::remove_dir_all).map_err(failed)?;
+        Ok(answer)
+    });
+    whole.inspect_err(|_| {
+        // An error while removing the rest of the new folder would hide why it could not be filled.
+        let _ = fs::remove_dir_all(&new);
+    })
+}
+
+/// Makes the new name of a file last, where folders can be synced.
+fn sync_folder(file: &Path) -> io::Result<()> {
+    match file.parent() {
+        #[cfg(unix)]
+        Some(folder) => File::open(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })?.sync_all(),
+        _ => Ok(()),
+    }
+}
+
+/// What a path stands for.
+enum Target {
+    /// A file that is there or is to be, links followed.
+    File(PathBuf),
+    /// A terminal, a pipe, a device: it cannot be replaced.
+    Device,
+}
+
+fn target(path: &Path) -> io::Result<Target> {
+    match fs::metadata(path) {
+        Ok(met) if met.is_file() || met.is_dir() => fs::canonicalize(path).map(Target::File),
+        Ok(_) => Ok(Target::Device),
+        // A link is followed even if its target does not exist yet. A circle of links is an error of its own.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
+            Ok(to) => target(&path.parent().unwrap_or(Path::new("")).join(to)),
+            Err(_) => Ok(Target::File(path.to_path_buf())),
+        },
+        Err(error) => Err(error),
+    }
+}
+
+/// The permissions of the file that is to be replaced; the new file takes them over.
+///
+/// # Errors
+/// When the file is read-only. The folder may allow to replace it all the same, but its owner did not mean that.
+fn permissions(path: &Path) -> io::Result<Option<fs::Permissions>> {
+    match fs::metadata(path) {
+        Ok(met) if met.is_file() && met.permissions().readonly() => {
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, "the file is read-only"))
+        }
+        Ok(met) if met.is_file() => Ok(Some(met.permissions())),
+        _ => Ok(None),
+    }
+}
+
+/// A new file in the same folder, under a name that nobody else uses.
+fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
+    beside(path, |new| File::create_new(new))
+}
+
+/// A new folder in the same folder, under a name that nobody else uses.
+fn make_beside(path: &Path) -> io::Result<PathBuf> {
+    beside(path, |new| fs::create_dir(new)).map(|((), new)| new)
+}
+
+fn beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let new = path.with_file_name(format!(".precast-{}-{count}.tmp", std::process::id()));
+        match make(&new) {
+            // An earlier process of the same number was killed and left it.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+            made => return made.map(|made| (made, new)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder of its own for one test, removed at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(test: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("precast-files-{test}-{}", std::process::id()));
+            fs::create_dir_all(&folder).unwrap();
+            Folder(folder)
+        }
+
+        fn len(&self) -> usize {
+            fs::read_dir(&self.0).unwrap().count()
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_or_not_at_all() {
+        let dir = Folder::new("replace");
+        let path = dir.0.join("a.txt");
+        check_writable(&path).unwrap();
+        assert_eq!(dir.len(), 0, "trying leaves nothing");
+        replace(&path, b"old").unwrap();
+        replace(&path, b"new").unwrap();
+        assert_eq!(read_text(&path, 3).unwrap(), "new");
+        assert!(read_text(&path, 2).unwrap_err().to_string().contains("longer than 2 bytes"));
+
+        // A folder cannot be replaced by a file: the error names it, and nothing is left beside it.
+        let folder = dir.0.join("folder");
+        fs::create_dir_all(folder.join("inside")).unwrap();
+        assert!(check_writable(&folder).unwrap_err().to_string().contains("folder"));
+        assert!(replace(&folder, b"x").unwrap_err().to_string().contains("folder"));
+        assert_eq!(dir.len(), 2);
+        let nowhere = dir.0.join("no/such/folder/a.txt");
+        assert!(check_writable(&nowhere).is_err() && replace(&nowhere, b"x").is_err());
+    }
+
+    /// As on a full disk: some bytes are written, then no more.
+    #[test]
+    fn a_write_that_fails_half_way_leaves_the_old_file_and_nothing_else() {
+        let dir = Folder::new("full");
+        let path = dir.0.join("metrics.json");
+        replace(&path, b"{\"whole\": true}").unwrap();
+        let error = replace_by(&path, |file| {
+            file.write_all(b"{\"who").unwrap();
+            Err::<(), _>(Error::io(&path, &io::ErrorKind::StorageFull.into()))
+        });
+        let message = error.unwrap_err().to_string();
+        assert!(message.starts_with(&path.display().to_string()), "{message}");
+        assert_eq!(read_text(&path, 100).unwrap(), "{\"whole\": true}");
+        assert_eq!(dir.len(), 1);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_are_followed_and_devices_stay_what_they_are() {
+        let dir = Folder::new("links");
+        let (file, link) = (dir.0.join("file"), dir.0.join("link"));
+        fs::write(&file, "old").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        replace(&link, b"new").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
+        // Also to a file that is not there yet.
+        fs::remove_file(&file).unwrap();
+        replace(&link, b"again").unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&file).unwrap(), "again");
+        check_writable("/dev/null").unwrap();
+        replace("/dev/null", b"gone").unwrap();
+        assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn permissions_stay_and_a_read_only_file_is_not_replaced() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = Folder::new("permissions");
+        let path = dir.0.join("a.txt");
+        replace(&path, b"old").unwrap();
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        replace(&path, b"new").unwrap();
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o444)).unwrap();
+        for error in [check_writable(&path).unwrap_err(), replace(&path, b"newer").unwrap_err()] {
+            assert!(error.to_string().ends_with("the file is read-only"), "{error}");
+        }
+        assert_eq!((read_text(&path, 10).unwrap().as_str(), mode(), dir.len()), ("new", 0o444, 1));
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn of_an_endless_file_no_more_than_the_limit_is_read() {
+        let message = read_within(Path::new("/dev/zero"), 1000).unwrap_err().to_string();
+        assert_eq!(message, "/dev/zero: longer than 1000 bytes, the most that is read");
+    }
+}

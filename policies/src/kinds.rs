@@ -1,0 +1,186 @@
+//! What other libraries call the kinds of cells that the packs list by the names of precast.
+
+use serde::Serialize;
+
+use crate::catalogue::System;
+
+/// What others call a kind of cell; empty where they have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Names {
+    /// In `torch.nn`.
+    pub torch: &'static [&'static str],
+    /// In `mindspore.nn`.
+    pub mindspore: &'static [&'static str],
+}
+
+/// A row for each kind: its name here; in torch; in MindSpore.
+const NAMES: &[(&str, Names)] = &[
+    row("AdaptiveAvgPool1d", &["AdaptiveAvgPool1d"], &["AdaptiveAvgPool1d"]),
+    row("AdaptiveAvgPool2d", &["AdaptiveAvgPool2d"], &["AdaptiveAvgPool2d"]),
+    row("AdaptiveAvgPool3d", &["AdaptiveAvgPool3d"], &["AdaptiveAvgPool3d"]),
+    row("AvgPool1d", &["AvgPool1d"], &["AvgPool1d"]),
+    row("AvgPool2d", &["AvgPool2d"], &["AvgPool2d"]),
+    row("AvgPool3d", &["AvgPool3d"], &["AvgPool3d"]),
+    row("BatchNorm1d", &["BatchNorm1d"], &["BatchNorm1d"]),
+    row("BatchNorm2d", &["BatchNorm2d"], &["BatchNorm2d"]),
+    row("BatchNorm3d", &["BatchNorm3d"], &["BatchNorm3d"]),
+    row("CellList", &["ModuleList"], &["CellList"]),
+    row("Conv1d", &["Conv1d"], &["Conv1d"]),
+    row("Conv1dTranspose", &["ConvTranspose1d"], &["Conv1dTranspose"]),
+    row("Conv2d", &["Conv2d"], &["Conv2d"]),
+    row("Conv2dTranspose", &["ConvTranspose2d"], &["Conv2dTranspose"]),
+    row("Conv3d", &["Conv3d"], &["Conv3d"]),
+    row("Conv3dTranspose", &["ConvTranspose3d"], &["Conv3dTranspose"]),
+    row("Dense", &["Linear"], &["Dense"]),
+    row("Dropout", &["Dropout"], &["Dropout"]),
+    row("ELU", &["ELU"], &["ELU"]),
+    row("Embedding", &["Embedding"], &["Embedding"]),
+    row("Flatten", &["Flatten"], &["Flatten"]),
+    row("GELU", &["GELU"], &["GELU"]),
+    row("GRU", &["GRU"], &["GRU"]),
+    row("GRUCell", &["GRUCell"], &["GRUCell"]),
+    row("GraphCell", &[], &[]),
+    row("GroupNorm", &["GroupNorm"], &["GroupNorm"]),
+    row("HSigmoid", &["Hardsigmoid"], &["HSigmoid"]),
+    row("HSwish", &["Hardswish"], &["HSwish"]),
+    row("HardTanh", &["Hardtanh"], &["Hardtanh"]),
+    row("Identity", &["Identity"], &["Identity"]),
+    row("InstanceNorm1d", &["InstanceNorm1d"], &["InstanceNorm1d"]),
+    row("InstanceNorm2d", &["InstanceNorm2d"], &["InstanceNorm2d"]),
+    row("InstanceNorm3d", &["InstanceNorm3d"], &["InstanceNorm3d"]),
+    row("LSTM", &["LSTM"], &["LSTM"]),
+    row("LSTMCell", &["LSTMCell"], &["LSTMCell"]),
+    row("LayerNorm", &["LayerNorm"], &["LayerNorm"]),
+    row("LeakyReLU", &["LeakyReLU"], &["LeakyReLU"]),
+    row("LoRA", &[], &[]),
+    row("LogSoftmax", &["LogSoftmax"], &["LogSoftmax"]),
+    row("MaxPool1d", &["MaxPool1d"], &["MaxPool1d"]),
+    row("MaxPool2d", &["MaxPool2d"], &["MaxPool2d"]),
+    row("MaxPool3d", &["MaxPool3d"], &["MaxPool3d"]),
+    row("MultiheadAttention", &["MultiheadAttention"], &["MultiheadAttention"]),
+    row("PReLU", &["PReLU"], &["PReLU"]),
+    row("RNN", &["RNN"], &["RNN"]),
+    row("RNNCell", &["RNNCell"], &["RNNCell"]),
+    row("ReLU", &["ReLU"], &["ReLU"]),
+    row("ReLU6", &["ReLU6"], &["ReLU6"]),
+    row("RmsNorm", &["RMSNorm"], &[]),
+    row("RotaryEmbedding", &[], &[]),
+    row("Sequential", &["Sequential"], &["SequentialCell"]),
+    row("SiLU", &["SiLU"], &["SiLU"]),
+    row("Sigmoid", &["Sigmoid"], &["Sigmoid"]),
+    row("Softmax", &["Softmax"], &["Softmax"]),
+    row("Softplus", &["Softplus"], &[]),
+    row("Tanh", &["Tanh"], &["Tanh"]),
+    row("TransformerDecoder", &["TransformerDecoder"], &["TransformerDecoder"]),
+    row("TransformerDecoderLayer", &["TransformerDecoderLayer"], &["TransformerDecoderLayer"]),
+    row("TransformerEncoder", &["TransformerEncoder"], &["TransformerEncoder"]),
+    row("TransformerEncoderLayer", &["TransformerEncoderLayer"], &["TransformerEncoderLayer"]),
+];
+
+const fn row(
+    kind: &'static str,
+    torch: &'static [&'static str],
+    mindspore: &'static [&'static str],
+) -> (&'static str, Names) {
+    (kind, Names { torch, mindspore })
+}
+
+/// What others call a kind; `None` for one of a program's own.
+#[doc(hidden)]
+pub fn elsewhere(kind: &str) -> Option<Names> {
+    NAMES.iter().find(|(here, _)| *here == kind).map(|(_, names)| *names)
+}
+
+/// Every name of a cell that others use, with what they are and the kind here.
+#[doc(hidden)]
+pub fn foreign() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
+    NAMES.iter().flat_map(|(kind, names)| {
+        let torch = names.torch.iter().map(|name| (*name, "torch", *kind));
+        torch.chain(names.mindspore.iter().map(|name| (*name, "MindSpore", *kind)))
+    })
+}
+
+/// The kind that torch or MindSpore call so, and who does: `Linear` and `nn.Linear` are `Dense`.
+#[doc(hidden)]
+pub fn named_elsewhere(name: &str) -> Option<(&'static str, &'static str)> {
+    let last = name.rsplit('.').next().unwrap_or(name);
+    foreign().find(|(other, ..)| *other == last).map(|(_, who, kind)| (kind, who))
+}
+
+/// burn's modules with the kinds that they are here. A norm and a pool of burn's may have several.
+const BURN: &[(&str, &[&str])] = &[
+    ("AdaptiveAvgPool1d", &["AdaptiveAvgPool1d"]),
+    ("AdaptiveAvgPool2d", &["AdaptiveAvgPool2d"]),
+    ("AvgPool1d", &["AvgPool1d"]),
+    ("AvgPool2d", &["AvgPool2d"]),
+    ("BatchNorm", &["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"]),
+    ("Conv1d", &["Conv1d"]),
+    ("Conv2d", &["Conv2d"]),
+    ("Conv3d", &["Conv3d"]),
+    ("ConvTranspose1d", &["Conv1dTranspose"]),
+    ("ConvTranspose2d", &["Conv2dTranspose"]),
+    ("ConvTranspose3d", &["Conv3dTranspose"]),
+    ("Dropout", &["Dropout"]),
+    ("Embedding", &["Embedding"]),
+    ("Gelu", &["GELU"]),
+    ("GroupNorm", &["GroupNorm"]),
+    ("Gru", &["GRU"]),
+    ("HardSigmoid", &["HSigmoid"]),
+    ("HardSwish", &["HSwish"]),
+    ("InstanceNorm", &["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]),
+    ("LayerNorm", &["LayerNorm"]),
+    ("LeakyRelu", &["LeakyReLU"]),
+    ("Linear", &["Dense"]),
+    ("Lstm", &["LSTM"]),
+    ("MaxPool1d", &["MaxPool1d"]),
+    ("MaxPool2d", &["MaxPool2d"]),
+    ("MultiHeadAttention", &["MultiheadAttention"]),
+    ("PRelu", &["PReLU"]),
+    ("Relu", &["ReLU"]),
+    ("RmsNorm", &["RmsNorm"]),
+    ("RotaryEncoding", &["RotaryEmbedding"]),
+    ("Sigmoid", &["Sigmoid"]),
+    ("Softplus", &["Softplus"]),
+    ("Tanh", &["Tanh"]),
+    ("TransformerDecoder", &["TransformerDecoder"]),
+    ("TransformerDecoderLayer", &["TransformerDecoderLayer"]),
+    ("TransformerEncoder", &["TransformerEncoder"]),
+    ("TransformerEncoderLayer", &["TransformerEncoderLayer"]),
+];
+
+/// A kind by its name in a system, with the kinds that it is by the names of precast.
+pub type Named = (&'static str, Vec<&'static str>);
+
+/// The kinds of a system whose names are known here. None for a system that has ops alone.
+pub fn of(system: System) -> Vec<Named> {
+    let named = |names: fn(&Names) -> &'static [&'static str]| {
+        let rows = NAMES.iter().flat_map(move |(here, all)| names(all).iter().map(move |there| (*there, vec![*here])));
+        rows.collect()
+    };
+    match system {
+        System::Torch => named(|names| names.torch),
+        System::MindSpore => named(|names| names.mindspore),
+        System::Burn => BURN.iter().map(|(there, here)| (*there, here.to_vec())).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a table says that a kind is here is a kind here.
+    #[test]
+    fn kinds_of_other_systems_are_kinds_here() {
+        for system in System::ALL {
+            for (there, here) in of(*system) {
+                assert!(!here.is_empty(), "{system} {there}");
+                here.iter()
+                    .for_each(|kind| assert!(elsewhere(kind).is_some(), "{system} {there}: no kind is called {kind}"));
+            }
+        }
+        assert_eq!(of(System::Torch).iter().find(|(there, _)| *there == "Linear").unwrap().1, ["Dense"]);
+        assert!(of(System::Onnx).is_empty());
+    }
+}

@@ -1,0 +1,196 @@
+//! A tree of cells without the cells: what a plan is made of.
+
+use std::borrow::Cow;
+
+use crate::{
+    DType,
+    catalogue::System,
+    error::{Error, Result},
+    host::Outlined,
+    path::named,
+    printable::printable,
+};
+
+/// A tree of cells without the cells: where each stands, and of which kind it is. That is all that a
+/// [plan](crate::Policy::plan) is made of, so that a network of any library can have one.
+///
+/// ```
+/// use precast_policy::{Outline, OutlinedCell, Policy};
+/// let net = Outline::new([
+///     OutlinedCell::new("", "Model"),
+///     OutlinedCell::new("conv", "Conv2d").matrices(),
+///     OutlinedCell::new("head", "Linear").matrices(),
+///     OutlinedCell::new("head.norm", "LayerNorm"),
+/// ])?;
+/// let plan = Policy::named("o2")?.plan(&net)?;
+/// assert_eq!(plan.decision("conv")?.run.to_string(), "f16");
+/// assert_eq!(plan.decision("head.norm")?.because.to_string(), "black list, precast-1");
+/// # Ok::<(), precast_policy::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outline {
+    /// The cells in the order of a walk, the root first.
+    pub(crate) cells: Vec<OutlinedCell>,
+    /// The names of tensors of a stored model that can be stored low, which rules may name, too.
+    pub(crate) tensors: Vec<String>,
+    /// Kinds that lists may name though no cell here is of them.
+    pub(crate) kinds: Vec<Cow<'static, str>>,
+    /// Whose names the kinds have.
+    pub(crate) system: Option<System>,
+}
+
+/// What a plan has to know of one cell.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct OutlinedCell {
+    /// Path from the root, whose own path is empty.
+    pub path: String,
+    /// How many cells stand above it.
+    pub depth: usize,
+    /// Its kind.
+    pub kind: Cow<'static, str>,
+    /// The dtype that the user asked for in code.
+    pub to_float: Option<DType>,
+    /// Whether it has weights of its own, which biases and the parameters of norms are not.
+    pub has_matrices: bool,
+    /// Tensors of a stored cell, by their names in it, that could be stored low and are not known as weights of its kind.
+    pub keeps: Vec<String>,
+}
+
+impl OutlinedCell {
+    /// A cell of a kind at a path, without weights. Its depth is found by [`Outline::new`].
+    pub fn new(path: impl Into<String>, kind: impl Into<Cow<'static, str>>) -> Self {
+        let (path, kind) = (path.into(), kind.into());
+        OutlinedCell { path, depth: 0, kind, to_float: None, has_matrices: false, keeps: Vec::new() }
+    }
+
+    /// Says that it has weights of its own: parameters of two axes or more that are trained.
+    pub fn matrices(mut self) -> Self {
+        self.has_matrices = true;
+        self
+    }
+
+    /// Says in which dtype code asked to run it.
+    pub fn to_float(mut self, dtype: DType) -> Self {
+        self.to_float = Some(dtype);
+        self
+    }
+}
+
+impl Outline {
+    /// A tree of these cells: the root, whose path is empty, and behind each cell all that stand in it. A cell stands in the
+    /// nearest cell before it whose path is the beginning of its own, up to a dot; so a name may have a dot in it, as
+    /// `layers.3`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the first cell is not the root, when a second one is, and when a cell
+    /// comes behind others that do not stand in its parent.
+    pub fn new(cells: impl IntoIterator<Item = OutlinedCell>) -> Result<Self> {
+        let mut cells: Vec<OutlinedCell> = cells.into_iter().collect();
+        let is_in = |path: &str, parent: &str| {
+            parent.is_empty() || path.strip_prefix(parent).is_some_and(|rest| rest.starts_with('.'))
+        };
+        let (mut open, mut closed) = (Vec::<String>::new(), Vec::<String>::new());
+        for (i, cell) in cells.iter_mut().enumerate() {
+            if (i == 0) != cell.path.is_empty() {
+                let met = named(&cell.path);
+                return Err(Error::path(format!(
+                    "cell {} of an outline is {met}; the root, whose path is empty, is the first, and no other is",
+                    i + 1
+                )));
+            }
+            while open.last().is_some_and(|parent| !is_in(&cell.path, parent)) {
+                closed.extend(open.pop());
+            }
+            // Of those that are closed, the longest that begins this path would be nearer than what is open.
+            let nearest = open.last().map_or(0, String::len);
+            if let Some(parent) = closed.iter().find(|path| path.len() > nearest && is_in(&cell.path, path)) {
+                return Err(Error::path(format!(
+                    "`{}` stands in `{}`, and a cell comes between them in the outline that does not; the cells of a tree come \
+                     behind their parent",
+                    printable(&cell.path),
+                    printable(parent)
+                )));
+            }
+            cell.depth = open.len();
+            open.push(cell.path.clone());
+        }
+        Ok(Outline::walked(cells))
+    }
+
+    /// The cells of a walk, which knows their depths.
+    #[doc(hidden)]
+    pub fn walked(cells: Vec<OutlinedCell>) -> Self {
+        Outline { cells, tensors: Vec::new(), kinds: Vec::new(), system: None }
+    }
+
+    /// Adds names of tensors of a stored model that can be stored low, which rules may name, too.
+    pub fn tensors<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
+        self.tensors.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds kinds that a list may name though no cell here is of them: those of the library. Any other name is taken for
+    /// a slip of the pen.
+    pub fn kinds<S: Into<Cow<'static, str>>>(mut self, kinds: impl IntoIterator<Item = S>) -> Self {
+        self.kinds.extend(kinds.into_iter().map(Into::into));
+        self
+    }
+
+    /// Says that kinds have their names in a system. A list of a pack then also counts for a kind that it has by another name:
+    /// an entry of `Dense` for burn's `Linear`. Lists may name kinds of the system as `burn::Linear`, too.
+    ///
+    /// ```
+    /// use precast_policy::{Outline, OutlinedCell, Policy, catalogue::System};
+    /// let net = [OutlinedCell::new("", "Model"), OutlinedCell::new("fc", "Linear").matrices()];
+    /// let net = Outline::new(net)?.system(System::Burn);
+    /// let plan = Policy::named("o1")?.plan(&net)?;
+    /// assert_eq!(plan.decision("fc")?.because.to_string(), "white list, precast-1");
+    /// # Ok::<(), precast_policy::Error>(())
+    /// ```
+    pub fn system(mut self, system: System) -> Self {
+        self.system = Some(system);
+        self
+    }
+
+    /// The cells in the order of a walk, the root first.
+    pub fn cells(&self) -> &[OutlinedCell] {
+        &self.cells
+    }
+}
+
+impl Outlined for Outline {
+    fn outline(&self) -> Outline {
+        self.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outline(paths: &[&str]) -> Result<Vec<usize>> {
+        let outline = Outline::new(paths.iter().map(|path| OutlinedCell::new(*path, "Mine")))?;
+        Ok(outline.cells().iter().map(|cell| cell.depth).collect())
+    }
+
+    #[test]
+    fn depths_follow_from_paths() {
+        assert_eq!(
+            outline(&["", "a", "a.b", "a.b.c", "ab", "layers.0", "layers.0.fc", "layers.1"]).unwrap(),
+            [0, 1, 2, 3, 1, 1, 2, 1]
+        );
+    }
+
+    #[test]
+    fn what_is_no_tree_is_refused() {
+        for (paths, words) in [
+            (&["a"][..], "cell 1 of an outline is `a`; the root"),
+            (&["", "a", ""], "cell 3 of an outline is the root cell; the root"),
+            (&["", "a", "b", "a.c"], "`a.c` stands in `a`, and a cell comes between them"),
+        ] {
+            let message = outline(paths).unwrap_err().to_string();
+            assert!(message.starts_with(words), "{message}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Plans for people: the tree with reasons, and the explanation of one cell.
+
+use std::{collections::HashSet, fmt, sync::Arc};
+
+use serde::Serialize;
+
+use super::{Cost, Decision, Plan, Predicted, Prediction, Reason, Recompute, Region, Summary};
+use crate::{
+    adapter::Adapter,
+    error::Result,
+    path::shown,
+    policy::{Entry, Prefer, Scaler, color},
+    printable::printable,
+};
+
+/// `41230` nanoseconds as `41.2 us`.
+#[doc(hidden)]
+pub fn time(nanos: u64) -> String {
+    match nanos as f64 {
+        // What would be rounded to a thousand has the next unit.
+        n if n < 999_950.0 => format!("{:.1} us", n / 1e3),
+        n if n < 999_995_000.0 => format!("{:.2} ms", n / 1e6),
+        n => format!("{:.2} s", n / 1e9),
+    }
+}
+
+/// `1 cell`, `2 cells`.
+#[doc(hidden)]
+pub fn cells(count: usize) -> String {
+    if count == 1 { "1 cell".into() } else { format!("{count} cells") }
+}
+
+/// `1536` as `1.5 KiB`.
+#[doc(hidden)]
+pub fn bytes(bytes: u64) -> String {
+    match bytes as f64 {
+        b if b < 1024.0 => format!("{b} B"),
+        b if b < 1023.95 * 1024.0 => format!("{:.1} KiB", b / 1024.0),
+        b => format!("{:.1} MiB", b / 1024.0 / 1024.0),
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(name) = &self.name {
+            write!(f, "{}: ", printable(name))?;
+        }
+        write!(f, "level {}, {}", self.level, self.dtype.long_name())?;
+        match &self.pack {
+            Some(pack) => write!(f, ", lists of {}", printable(pack))?,
+            None => f.write_str(", lists of your own")?,
+        }
+        if self.prefer == Prefer::Speed {
+            f.write_str(", prefers speed")?;
+        }
+        if self.scaler == Scaler::Required { f.write_str(", scaler required") } else { Ok(()) }
+    }
+}
+
+/// Words of a rule or a list that are longer are shown once in a plan.
+const LONG: usize = 40;
+
+impl Reason {
+    /// Why the rule or the list was written.
+    fn words(&self) -> Option<&str> {
+        match self {
+            Reason::Rule(rule) => rule.because.as_deref(),
+            Reason::Listed(entry) => entry.because.as_deref(),
+            _ => None,
+        }
+    }
+}
+
+/// The reason of a cell in a plan. Long words that stand at an earlier cell are not said again.
+#[doc(hidden)]
+pub fn said_once(because: &Reason, said: &mut HashSet<String>) -> String {
+    let whole = because.to_string();
+    let words = because.words().map(printable).filter(|words| words.chars().count() > LONG);
+    match words {
+        Some(words) if !said.insert(whole.clone()) => whole.replace(&format!(": {words}"), ", as above"),
+        _ => whole,
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::ToFloat(dtype) => write!(f, "to_float({dtype})"),
+            Reason::Rule(rule) => {
+                write!(f, "rule {} (run: {}), {}", rule.select, rule.run, rule.origin)?;
+                match &rule.because {
+                    Some(because) => write!(f, ": {}", printable(because)),
+                    None => Ok(()),
+                }
+            }
+            Reason::Inside(owner) => write!(f, "inside {}", shown(owner)),
+            Reason::Listed(Entry { treatment, because, origin, .. }) => {
+                write!(f, "{} list, {origin}", color(*treatment))?;
+                because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))
+            }
+            Reason::Level(level) => write!(f, "level {level}"),
+            Reason::Cost(Cost { region, lowered, full }) => {
+                let (lowered, full) = (time(*lowered), time(*full));
+                write!(f, "cost: {region} would take {lowered}, f32 {full}")
+            }
+        }
+    }
+}
+
+impl Decision {
+    /// What happens to the cell, in a few words: `runs f16, returns f32`.
+    pub fn effect(&self) -> String {
+        let precision = match (&self.adapter, self.run) {
+            (Some(Adapter::Cast(cast) | Adapter::CastOps(cast, _)), _) if cast.inward != cast.outward => {
+                cast.to_string()
+            }
+            (_, Region::AsIs) => "runs as is".to_string(),
+            (_, Region::Lists(dtype)) => format!("ops by list, low is {dtype}"),
+            (_, run @ (Region::Fixed(_) | Region::Except(_))) => format!("runs {run}"),
+        };
+        let grads = if self.wide_weight_grads && self.run.lowers() { ", weight gradients f32" } else { "" };
+        let again = if self.recompute.is_some() { ", recomputed" } else { "" };
+        let keeps = match &self.keeps[..] {
+            [] => String::new(),
+            some @ ([_] | [_, _]) => format!(", keeps {}", printable(&some.join(" and "))),
+            more => format!(", keeps {} tensors", more.len()),
+        };
+        format!("{precision}{grads}{again}{keeps}")
+    }
+}
+
+impl fmt::Display for Plan {
+    /// The tree of cells: name, kind, what happens, why. Cells that get an adapter are marked with `*`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.policy)?;
+        let rows: Vec<(String, &Decision)> = self.branches().into_iter().zip(&self.decisions).collect();
+        let width = |of: &dyn Fn(&(String, &Decision)) -> usize| rows.iter().map(of).max().unwrap_or(0);
+        let names = width(&|(name, _)| name.chars().count());
+        let kinds = width(&|(_, d)| printable(&d.kind).chars().count());
+        let effects = width(&|(_, d)| d.effect().chars().count());
+        let times = width(&|(_, d)| d.predicted.map_or(0, |p| time(p.nanos).len()));
+        let sizes = width(&|(_, d)| d.predicted.map_or(0, |p| bytes(p.kept).len()));
+        let mut said = HashSet::new();
+        for (name, decision) in &rows {
+            let mark = if decision.adapter.is_some() { '*' } else { ' ' };
+            let (kind, effect) = (printable(&decision.kind), decision.effect());
+            write!(f, "{name:names$}  {kind:kinds$} {mark} {effect:effects$}  ")?;
+            if let Some(Predicted { nanos, kept }) = decision.predicted {
+                write!(f, "{:>times$}  {:>sizes$}  ", time(nanos), bytes(kept))?;
+            }
+            writeln!(f, "{}", said_once(&decision.because, &mut said))?;
+        }
+        for (name, rule) in &self.tensors {
+            let stored =
+                if rule.stores_low() { format!("stored {}", self.policy.dtype) } else { "stays as it is".into() };
+            writeln!(f, "tensor {}  {stored}  {}", printable(name), Reason::Rule(Arc::new(rule.clone())))?;
+        }
+        let counts: Vec<String> = self.counts().into_iter().map(|(run, n)| format!("{n} {run}")).collect();
+        write!(f, "{} ({}), {} wrapped", cells(self.decisions.len()), counts.join(", "), self.wrapped())?;
+        match &self.prediction {
+            None => Ok(()),
+            Some(prediction) => write!(f, "\n{prediction}"),
+        }
+    }
+}
+
+impl fmt::Display for Prediction {
+    /// A line for what each choice takes, the machine last.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines =
+            vec![("this plan", self.planned), ("as the level lowers", self.lowered), ("all in f32", self.full)];
+        if self.planned == self.lowered {
+            lines.remove(1);
+        }
+        for (what, Predicted { nanos, kept }) in lines {
+            writeln!(f, "predicted {:>9}, {:>9} kept  {what}", time(nanos), bytes(kept))?;
+        }
+        write!(f, "speeds of {}", printable(&self.host))
+    }
+}
+
+impl Plan {
+    /// The left column of the tree: `├─ name` with the trunk of every open branch above it.
+    fn branches(&self) -> Vec<String> {
+        // A path's name below its parent may itself hold dots (`layers.3`), so parents are found by prefix.
+        let mut open: Vec<usize> = Vec::new();
+        let parents: Vec<Option<usize>> = (0..self.decisions.len())
+            .map(|i| {
+                let is_below = |&p: &usize| {
+                    let (parent, path) = (&self.decisions[p].path, &self.decisions[i].path);
+                    parent.is_empty() || path.strip_prefix(parent.as_str()).is_some_and(|rest| rest.starts_with('.'))
+                };
+                while open.last().is_some_and(|p| !is_below(p)) {
+                    open.pop();
+                }
+                let parent = open.last().copied();
+                open.push(i);
+                parent
+            })
+            .collect();
+        let mut last_child = vec![None; self.decisions.len()];
+        for (i, parent) in parents.iter().enumerate() {
+            if let Some(parent) = parent {
+                last_child[*parent] = Some(i);
+            }
+        }
+        let is_last = |i: usize| parents[i].is_none_or(|p| last_child[p] == Some(i));
+        (0..self.decisions.len())
+            .map(|i| {
+                let Some(parent) = parents[i] else { return shown("").to_string() };
+                let prefix = &self.decisions[parent].path;
+                let name = self.decisions[i].path[prefix.len()..].trim_start_matches('.');
+                let mut trunk = Vec::new();
+                let mut up = parent;
+                while let Some(above) = parents[up] {
+                    trunk.push(if is_last(up) { "   " } else { "│  " });
+                    up = above;
+                }
+                let trunk: String = trunk.into_iter().rev().collect();
+                format!("{trunk}{}{}", if is_last(i) { "└─ " } else { "├─ " }, printable(name))
+            })
+            .collect()
+    }
+
+    /// Why the cell at a path runs as it does: what decided, and what was overridden.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when no cell stands there, with the nearest path.
+    pub fn explain(&self, path: &str) -> Result<Explanation> {
+        let decision = self.decision(path)?.clone();
+        Ok(Explanation { policy: self.policy.clone(), decision })
+    }
+}
+
+/// Why one cell runs as it does.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The policy of the plan.
+    pub policy: Summary,
+    /// The decision.
+    pub decision: Decision,
+}
+
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Decision { path, kind, adapter, recompute, because, overridden, predicted, .. } = &self.decision;
+        writeln!(f, "{} ({})", shown(path), printable(kind))?;
+        writeln!(f, "  under    {}", self.policy)?;
+        writeln!(f, "  effect   {}", self.decision.effect())?;
+        match adapter {
+            None => writeln!(f, "  wrapped  no: the precision does not change at its border")?,
+            Some(Adapter::Ops(rules)) => {
+                let ops: Vec<&str> = rules.ops.keys().map(|op| op.name()).collect();
+                writeln!(f, "  wrapped  yes: listed ops are cast one by one: {}", ops.join(", "))?;
+            }
+            Some(Adapter::Cast(cast)) => {
+                writeln!(f, "  wrapped  yes: inputs are cast to {}, outputs to {}", cast.inward, cast.outward)?;
+            }
+            Some(Adapter::CastOps(cast, rules)) => {
+                let ops: Vec<&str> = rules.ops.keys().map(|op| op.name()).collect();
+                let (inward, outward) = (cast.inward, cast.outward);
+                writeln!(
+                    f,
+                    "  wrapped  yes: inputs are cast to {inward}, outputs to {outward}; in f32: {}",
+                    ops.join(", ")
+                )?;
+            }
+        }
+        if let Some(Recompute { select, because, origin }) = recompute {
+            write!(f, "  again    its ops run again in the backward pass: rule {select}, {origin}")?;
+            because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))?;
+            writeln!(f)?;
+        }
+        if let Some(Predicted { nanos, kept }) = predicted {
+            writeln!(f, "  takes    {}, {} kept, forward and backward, as predicted", time(*nanos), bytes(*kept))?;
+        }
+        write!(f, "  because  {because}")?;
+        if let Reason::Level(level) = because {
+            write!(f, ": {}", level.meaning())?;
+        }
+        for reason in overridden {
+            write!(f, "\n  over     {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_times_are_written_for_people() {
+        assert_eq!(
+            [0, 1023, 1024, 1536, 1_048_524, 1_048_525, 1 << 20, 3 << 19].map(bytes),
+            ["0 B", "1023 B", "1.0 KiB", "1.5 KiB", "1023.9 KiB", "1.0 MiB", "1.0 MiB", "1.5 MiB"]
+        );
+        assert_eq!(
+            [0, 41_230, 999_949, 999_950, 999_994_999, 999_995_000, 1_234_000_000].map(time),
+            ["0.0 us", "41.2 us", "999.9 us", "1.00 ms", "999.99 ms", "1.00 s", "1.23 s"]
+        );
+    }
+}

@@ -1,0 +1,207 @@
+//! The decisions of a plan in the words of other libraries, with what these cannot say.
+
+mod deepspeed;
+mod json;
+mod keras;
+mod torch;
+mod torchao;
+
+use std::{fmt, str::FromStr};
+
+use json::Json;
+
+use super::{Decision, Plan, Region};
+use crate::{
+    error::{Error, Result, by_name},
+    printable::printable,
+};
+
+/// Another library's way to say in which precision a layer runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Exporter {
+    /// A Python file for torch: a table of modules by path, and a function that puts hooks with casts on them.
+    Torch,
+    /// A Python file for Keras: a `DTypePolicyMap`.
+    Keras,
+    /// A Python file for torchao: a `FqnToConfig`, which names the linear layers that are lowered.
+    Torchao,
+    /// A piece of a JSON configuration of DeepSpeed: its `torch_autocast`.
+    DeepSpeed,
+}
+
+/// The decisions of a plan for another library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Exported {
+    /// The text of the file. It says itself what it cannot say.
+    pub text: String,
+    /// What the plan says and the file cannot, a sentence each.
+    pub cannot_say: Vec<String>,
+}
+
+impl Exporter {
+    /// All of them.
+    pub const ALL: [Exporter; 4] = [Exporter::Torch, Exporter::Keras, Exporter::Torchao, Exporter::DeepSpeed];
+
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Exporter::Torch => "torch",
+            Exporter::Keras => "keras",
+            Exporter::Torchao => "torchao",
+            Exporter::DeepSpeed => "deepspeed",
+        }
+    }
+}
+
+impl fmt::Display for Exporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Exporter {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        by_name(text, Exporter::ALL, Exporter::name, "unknown library").map_err(Error::value)
+    }
+}
+
+impl Plan {
+    /// The same decisions for another library. The paths of the cells must be those of its modules.
+    ///
+    /// ```
+    /// use precast_policy::{Outline, OutlinedCell, Policy, plan::Exporter};
+    /// let net = Outline::new([OutlinedCell::new("", "Sequential"), OutlinedCell::new("0", "Dense").matrices()])?;
+    /// let exported = Policy::named("o2")?.plan(&net)?.export(Exporter::DeepSpeed);
+    /// assert!(exported.text.contains(r#""lower_precision_safe_modules": ["#));
+    /// # Ok::<(), precast_policy::Error>(())
+    /// ```
+    pub fn export(&self, to: Exporter) -> Exported {
+        let mut cannot_say = match to {
+            Exporter::Torch => torch::cannot_say(),
+            Exporter::Keras => keras::cannot_say(),
+            Exporter::Torchao => torchao::cannot_say(self),
+            Exporter::DeepSpeed => deepspeed::cannot_say(self),
+        };
+        cannot_say.extend(self.said_by_nobody());
+        let text = match to {
+            Exporter::Torch => torch::text(self, &cannot_say),
+            Exporter::Keras => keras::text(self, &cannot_say),
+            Exporter::Torchao => torchao::text(self, &cannot_say),
+            Exporter::DeepSpeed => deepspeed::text(self, &cannot_say),
+        };
+        Exported { text, cannot_say }
+    }
+
+    /// What none of these libraries has a word for.
+    fn said_by_nobody(&self) -> Vec<String> {
+        let count = |what: &dyn Fn(&Decision) -> bool| self.decisions.iter().filter(|d| what(d)).count();
+        let by_lists = count(&|d| matches!(d.run, Region::Lists(_) | Region::Except(_)));
+        let rows = [
+            (by_lists, "whose ops go by lists: each op runs in the dtype of its inputs"),
+            (count(&|d| d.recompute.is_some()), "that are recomputed: recompute them by the means of the library"),
+            (
+                count(&|d| d.wide_weight_grads),
+                "whose gradients of weights are float32: they have the dtype of the weights",
+            ),
+        ];
+        let rows = rows.into_iter().filter(|(count, _)| *count > 0);
+        rows.map(|(count, what)| format!("{} {what}", super::display::cells(count))).collect()
+    }
+
+    /// The head of a Python file.
+    fn python_head(&self, library: &str, use_it: &str, cannot_say: &[String]) -> String {
+        let mut head =
+            format!("# {}, for {library}, by precast.\n#\n# {use_it}\n", printable(&self.policy.to_string()));
+        if !cannot_say.is_empty() {
+            head += "#\n# What this file cannot say:\n";
+            cannot_say.iter().for_each(|line| head += &format!("# - {}\n", printable(line)));
+        }
+        head
+    }
+}
+
+impl Decision {
+    fn runs_low(&self) -> bool {
+        self.run.dtype().is_some_and(crate::DType::is_low)
+    }
+}
+
+/// A value as a text of JSON in Python: no character of it ends the string.
+fn json_in_python(value: &Json) -> String {
+    let json = value.pretty();
+    // Two quotes stand together in JSON only where a string is empty, and a third never follows.
+    let plain: String = json
+        .chars()
+        .map(|c| match c {
+            c if c.is_ascii() => c.to_string(),
+            c => c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+        })
+        .collect();
+    format!("json.loads(r\"\"\"\n{plain}\n\"\"\")")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        DType, Level, Outline, OutlinedCell, Policy,
+        policy::{Rule, Run},
+    };
+
+    /// A network of three dense layers, a norm and two cells of its own.
+    fn plan(policy: &Policy) -> Plan {
+        let kinds = ["Mine", "Dense", "Dense", "Dense", "LayerNorm", "Mine"];
+        let path = |i| if i == 0 { String::new() } else { format!("c{i}") };
+        let cells = kinds.iter().enumerate().map(|(i, kind)| OutlinedCell::new(path(i), *kind));
+        policy.plan(&Outline::new(cells).unwrap()).unwrap()
+    }
+
+    /// What a file cannot say is counted of the plan, and is said where there is something.
+    #[test]
+    fn what_a_file_cannot_say_is_counted() {
+        let lines = |policy: &Policy, to: Exporter| plan(policy).export(to).cannot_say;
+        let o2 = Policy::new(Level::O2, DType::F16).unwrap();
+        let of_low = |path: &str| o2.clone().rule(Rule::path(path, Run::Full).unwrap()).unwrap();
+        let usual = |to: Exporter| lines(&Policy::new(Level::O0, DType::F16).unwrap(), to);
+        // Those that are always said, and those that these policies add.
+        let added = |policy: &Policy, to: Exporter| {
+            let usual = usual(to);
+            lines(policy, to).into_iter().filter(|line| !usual.contains(line)).collect::<Vec<String>>()
+        };
+        assert_eq!(added(&o2, Exporter::DeepSpeed), ["cells that run low and are of no class in torch.nn: 2"]);
+        assert_eq!(
+            added(&of_low("c1"), Exporter::DeepSpeed),
+            [
+                "2 of 3 cells of the class torch.nn.Linear run low: the class is left out",
+                "cells that run low and are of no class in torch.nn: 2"
+            ]
+        );
+        assert_eq!(added(&o2, Exporter::Torchao), ["cells that run low and are no linear layers: 2"]);
+        assert_eq!(added(&of_low("c1"), Exporter::Torchao), ["cells that run low and are no linear layers: 2"]);
+        assert_eq!(added(&of_low("c5"), Exporter::Torchao), ["cells that run low and are no linear layers: 1"]);
+        for to in [Exporter::Torch, Exporter::Keras] {
+            assert_eq!(added(&o2, to), Vec::<String>::new());
+        }
+        for to in Exporter::ALL {
+            // Two things about the library, and nothing about cells, of which none runs low.
+            assert!(usual(to).len() == 2 && usual(to).iter().all(|line| !line.contains("run low and")), "{to:?}");
+        }
+    }
+
+    /// A name has any character; in the file each of them is ASCII and none ends the string.
+    #[test]
+    fn names_are_ascii_in_python() {
+        let text = json_in_python(&Json::list(["caf\u{e9}", "\u{1d11e}", "\"\"\"", "\u{202e}"]));
+        assert!(text.is_ascii(), "{text}");
+        // The UTF-16 of the clef by the Unicode standard.
+        assert!(text.contains(r#""caf\u00e9""#) && text.contains(r#""\ud834\udd1e""#), "{text}");
+        let json = text.strip_prefix("json.loads(r\"\"\"").and_then(|text| text.strip_suffix("\"\"\")")).unwrap();
+        assert!(!json.contains("\"\"\""), "{json}");
+        let read: Vec<String> = serde_json::from_str(json).unwrap();
+        assert_eq!(read, ["caf\u{e9}", "\u{1d11e}", "\"\"\"", "\u{202e}"]);
+    }
+}

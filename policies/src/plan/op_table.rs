@@ -1,0 +1,137 @@
+//! A plan op by op: what a traced call ran, in which dtypes, and why.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Decision, Plan, Reason, Region};
+use crate::{
+    DType, Op, Precision, error::Result, host::Recorded, path::shown, policy::Entry, precision::Treatment,
+    printable::printable,
+};
+
+/// The ops of a traced call, each with where it ran, its dtypes, and why. `println!("{table}")` is aligned text.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpsTable {
+    /// One row for each op of a cell, in the order in which they ran first. An op that met other dtypes in a later call
+    /// has another row.
+    pub rows: Vec<OpRow>,
+}
+
+/// An op of one cell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpRow {
+    /// Path of the innermost cell it ran in; the root's is empty.
+    pub path: String,
+    /// The op.
+    pub op: Op,
+    /// Dtypes of the inputs as the kernel saw them, after casts.
+    pub inputs: Vec<DType>,
+    /// Dtype of the kernel's result. What a listed op returns at O1 is this cast back to f32, at O2 to the low dtype.
+    pub output: DType,
+    /// How often it ran so.
+    pub calls: usize,
+    /// What decided.
+    pub because: OpReason,
+}
+
+/// Why an op ran in its dtypes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OpReason {
+    /// It is on a list of ops.
+    Listed(Entry),
+    /// Ops go by lists here, and it is on none; what those do.
+    Unlisted(Treatment),
+    /// It is a custom op that is on no list; what it declares.
+    Declared(Precision),
+    /// Every op runs in the dtype of the region of the cell at this path.
+    Region(Arc<str>),
+    /// Nothing is cast here.
+    AsIs,
+}
+
+impl Plan {
+    /// What the ops of a traced forward call did under this plan. Casts and ops of a backward pass are left out.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when an op ran in a cell that the plan does not have.
+    pub fn ops(&self, trace: &impl Recorded) -> Result<OpsTable> {
+        let mut rows: Vec<OpRow> = Vec::new();
+        for ran in trace.ran_ops().filter(|ran| ran.op != Op::Cast && !ran.backward) {
+            let same = |row: &&mut OpRow| {
+                (&*row.path, row.op, &*row.inputs, row.output) == (ran.path, ran.op, ran.inputs, ran.output)
+            };
+            match rows.iter_mut().find(same) {
+                Some(row) => row.calls += 1,
+                None => rows.push(OpRow {
+                    path: ran.path.to_string(),
+                    op: ran.op,
+                    inputs: ran.inputs.to_vec(),
+                    output: ran.output,
+                    calls: 1,
+                    because: self.why(self.decision(ran.path)?, ran.op),
+                }),
+            }
+        }
+        Ok(OpsTable { rows })
+    }
+
+    fn why(&self, decision: &Decision, op: Op) -> OpReason {
+        let declared = if let Op::Custom(op) = op { Some(op.precision()) } else { None };
+        match (decision.run, declared) {
+            (Region::AsIs, _) => OpReason::AsIs,
+            (Region::Lists(_), _) => match (self.listed.get(&op), declared) {
+                (Some(entry), _) => OpReason::Listed(entry.clone()),
+                (None, Some(precision)) => OpReason::Declared(precision),
+                (None, None) => OpReason::Unlisted(self.unlisted),
+            },
+            (Region::Except(_), _) if self.listed.contains_key(&op) => OpReason::Listed(self.listed[&op].clone()),
+            (Region::Fixed(_) | Region::Except(_), Some(precision @ Precision::Fixed(_))) => {
+                OpReason::Declared(precision)
+            }
+            (Region::Fixed(_) | Region::Except(_), _) => OpReason::Region(match &decision.because {
+                Reason::Inside(owner) => owner.clone(),
+                Reason::Level(_) => "".into(),
+                _ => decision.path.as_str().into(),
+            }),
+        }
+    }
+}
+
+impl fmt::Display for OpReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpReason::Listed(Entry { treatment, because, origin, .. }) => {
+                write!(f, "{treatment} list of ops, {origin}")?;
+                because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))
+            }
+            OpReason::Unlisted(treatment) => write!(f, "on no list: {}", treatment.meaning()),
+            OpReason::Declared(precision) => write!(f, "custom op, on no list: declares {precision}"),
+            OpReason::Region(path) => write!(f, "region of {}", shown(path)),
+            OpReason::AsIs => f.write_str("nothing is cast"),
+        }
+    }
+}
+
+impl fmt::Display for OpsTable {
+    /// A line for each row: path, op, how often, dtypes, why. Of equal dtypes in a row of inputs one is shown.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let header = ["path", "op", "calls", "dtypes", "because"].map(String::from);
+        let rows = self.rows.iter().map(|row| {
+            let mut inputs: Vec<&str> = row.inputs.iter().map(|dtype| dtype.name()).collect();
+            inputs.dedup();
+            let dtypes = format!("{} -> {}", inputs.join(", "), row.output);
+            [shown(&row.path).into_owned(), row.op.to_string(), row.calls.to_string(), dtypes, row.because.to_string()]
+        });
+        let lines: Vec<[String; 5]> = std::iter::once(header).chain(rows).collect();
+        let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+        let [paths, ops, calls, dtypes] = [0, 1, 2, 3].map(width);
+        for (i, [path, op, called, dtype, because]) in lines.iter().enumerate() {
+            let end = if i + 1 == lines.len() { "" } else { "\n" };
+            write!(f, "{path:paths$}  {op:ops$}  {called:>calls$}  {dtype:dtypes$}  {because}{end}")?;
+        }
+        Ok(())
+    }
+}

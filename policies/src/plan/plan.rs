@@ -1,0 +1,465 @@
+//! The plan: what a policy decides for one network, before anything is changed.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+    path::Path,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Decision, Prediction, RuleRef,
+    decide::{Choice, Facts, Prepared, Surroundings, decide},
+    display::cells,
+    predict::Tree,
+};
+use crate::{
+    DType, Op, Policy,
+    catalogue::System,
+    error::{Error, Result, did_you_mean},
+    host::{Outlined, Stored, Timed, Wrap},
+    kinds::{self, named_elsewhere},
+    outline::{Outline, OutlinedCell},
+    path::{join, no_such_path, shown},
+    policy::{Entry, Level, Origin, Prefer, Rule, Run, Scaler, Select},
+    precision::Treatment,
+    printable::printable,
+};
+
+/// What each cell of one network will run in, and why. A value: printing, comparing and storing it changes nothing.
+///
+/// `println!("{plan}")` is the tree of cells with reasons.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    /// The policy it was made from.
+    pub policy: Summary,
+    /// One decision for each cell, the root first, in the order of the [outline](crate::Outline).
+    pub decisions: Vec<Decision>,
+    /// The ops that are treated by a list, where a level treats ops so.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub listed: BTreeMap<Op, Entry>,
+    /// What every other op does where ops go by lists.
+    #[serde(default = "as_is", skip_serializing_if = "is_as_is")]
+    pub unlisted: Treatment,
+    /// The tensors of a stored model that rules name, with these rules. A rule whose path matches no cell is for tensors:
+    /// `run: low` stores them low, whatever they are, and `run: float32` leaves them as they are.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tensors: BTreeMap<String, RuleRef>,
+    /// What it is predicted to take, of a plan made [for a machine](Policy::plan_for).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prediction: Option<Prediction>,
+}
+
+fn as_is() -> Treatment {
+    Treatment::AsIs
+}
+
+fn is_as_is(treatment: &Treatment) -> bool {
+    *treatment == Treatment::AsIs
+}
+
+/// What a plan remembers of its policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// Name of the policy, if it has one.
+    pub name: Option<String>,
+    /// The pack of lists, if they are from one.
+    pub pack: Option<String>,
+    /// The level.
+    pub level: Level,
+    /// The low dtype.
+    pub dtype: DType,
+    /// Whether cells are lowered that are faster in f32.
+    #[serde(default, skip_serializing_if = "Prefer::is_memory")]
+    pub prefer: Prefer,
+    /// What happens when the network is trained in f16 without a loss scale.
+    #[serde(default, skip_serializing_if = "Scaler::is_advised")]
+    pub scaler: Scaler,
+}
+
+impl From<&Policy> for Summary {
+    fn from(policy: &Policy) -> Self {
+        let Policy { name, pack, level, dtype, prefer, scaler, .. } = policy;
+        Summary {
+            name: name.clone(),
+            pack: pack.clone(),
+            level: *level,
+            dtype: *dtype,
+            prefer: *prefer,
+            scaler: *scaler,
+        }
+    }
+}
+
+impl Policy {
+    /// Decides for every cell of a network. Nothing is changed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a low dtype that is not f16 or bf16,
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when a rule matches no cell, or not as many as it expects, or decides
+    /// nothing because rules before it match the same cells, and when the policy prefers speed: that needs [`plan_for`](Policy::plan_for),
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when a list was given a kind that neither the network nor the library has,
+    /// or an entry that the level does not read.
+    pub fn plan<N: ?Sized + Outlined>(&self, net: &N) -> Result<Plan> {
+        match self.prefer {
+            Prefer::Memory => self.plan_outline(net.outline()),
+            Prefer::Speed => Err(Error::policy(
+                "the policy prefers speed, so a plan must know how large everything is and how fast the machine is: trace one \
+                 call, `net.trace(|net| net.call(&x))`, and plan by `policy.plan_for(&net, &trace, &Speeds::here())`",
+            )),
+        }
+    }
+
+    /// Decides for every cell of a tree of which only the paths and the kinds are known.
+    ///
+    /// # Errors
+    /// As [`plan`](Policy::plan).
+    ///
+    /// ```
+    /// use precast_policy::{Outline, OutlinedCell, Policy};
+    /// let net = Outline::new([OutlinedCell::new("", "Sequential"), OutlinedCell::new("0", "Dense").matrices()])?;
+    /// let policy = Policy::named("o2")?;
+    /// assert_eq!(policy.plan_outline(net.clone())?, policy.plan(&net)?);
+    /// # Ok::<(), precast_policy::Error>(())
+    /// ```
+    pub fn plan_outline(&self, outline: Outline) -> Result<Plan> {
+        if self.prefer == Prefer::Speed {
+            let words = "the policy prefers speed, which is decided by a call of the network, and there is only its outline; \
+                         leave `prefer: speed` out";
+            return Err(Error::policy(words));
+        }
+        let prepared = Prepared::new(self, outline.system)?;
+        let (decisions, _, tensors) = self.decisions(&prepared, outline)?;
+        Ok(Plan { tensors, ..self.planned(&prepared, decisions, None) })
+    }
+
+    /// Decides for every cell of a network, and predicts what each takes: a traced call says how large everything is, the
+    /// speeds say how fast the machine is. Where the policy [prefers speed](Prefer::Speed), a cell that only the level or a list
+    /// would lower stays f32 if that is predicted to take less time. Nothing is changed, and nothing is measured here: the
+    /// same values give the same plan.
+    ///
+    /// What is predicted is what was traced, with the backward pass where gradients are wanted. Ops of the traced call outside
+    /// the network count as the root's.
+    ///
+    /// # Errors
+    /// As [`plan`](Policy::plan); [`ErrorKind::Path`](crate::ErrorKind::Path) for the trace of another network,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for one without ops, and for speeds that are not finite and positive.
+    pub fn plan_for<N: ?Sized + Timed>(&self, net: &N, trace: &N::Trace, speeds: &N::Speeds) -> Result<Plan> {
+        let outline = net.outline();
+        let prepared = Prepared::new(self, outline.system)?;
+        let (plain, choices, _) = self.decisions(&prepared, outline.clone())?;
+        let costs = net.costs(trace, speeds, prepared.ops())?;
+        let choices = (self.prefer == Prefer::Speed).then_some(&choices[..]);
+        let (decisions, prediction) = Tree::new(&*costs, outline.cells()).decide(&prepared, plain, choices);
+        Ok(self.planned(&prepared, decisions, Some(prediction)))
+    }
+
+    /// [Plans](Policy::plan) and [applies](Plan::apply).
+    ///
+    /// # Errors
+    /// As [`Policy::plan`]; the network is then unchanged.
+    pub fn apply<N: ?Sized + Wrap>(&self, net: &mut N) -> Result<N::Applied> {
+        let plan = self.plan(net)?;
+        net.wrap(plan)
+    }
+
+    fn planned(&self, prepared: &Prepared<'_>, decisions: Vec<Decision>, prediction: Option<Prediction>) -> Plan {
+        let policy = Summary::from(self);
+        let entry = |op: &Op| Some((*op, self.lists.op(*op, self.dtype)?.clone()));
+        let (listed, unlisted) = match prepared.ops() {
+            None => (BTreeMap::new(), Treatment::AsIs),
+            Some(rules) => (rules.ops.keys().filter_map(entry).collect(), rules.unlisted),
+        };
+        Plan { policy, decisions, listed, unlisted, tensors: BTreeMap::new(), prediction }
+    }
+
+    /// The decisions by all but time, whether `prefer: speed` may choose otherwise, and the tensors that rules name.
+    fn decisions(&self, prepared: &Prepared<'_>, outline: Outline) -> Result<Decided> {
+        let (mut hits, mut matching) = (vec![0; self.rules.len()], Vec::new());
+        let mut order = Order::new(&self.rules);
+        let (mut decisions, mut choices) = (Vec::new(), Vec::new());
+        // Surroundings for the children of each cell on the way down to the current one.
+        let mut above: Vec<Surroundings> = vec![Surroundings::of_root()];
+        for OutlinedCell { path, depth, kind, to_float, has_matrices, keeps } in outline.cells {
+            above.truncate(depth + 1);
+            let around = &above[depth];
+            let facts = Facts { path: &path, kind: &kind, to_float, is_root: depth == 0 };
+            matching.clear();
+            matching.extend((0..hits.len()).filter(|&i| self.rules[i].select.matches(facts.path, facts.kind)));
+            matching.iter().for_each(|&i| hits[i] += 1);
+            order.note(&matching);
+            let verdict = decide(prepared, &facts, &matching, around);
+            let inside = around.inside(&verdict, &path);
+            let adapter = prepared.adapter(&facts, around, &verdict);
+            choices.push(verdict.choice);
+            let low = verdict.run.dtype().is_some_and(DType::is_low);
+            decisions.push(Decision {
+                path,
+                kind,
+                run: verdict.run,
+                adapter,
+                recompute: prepared.recompute(&matching),
+                wide_weight_grads: verdict.wide_weight_grads && has_matrices,
+                turns_weight_grads: Some(verdict.wide_weight_grads).filter(|wide| *wide != around.wide_weight_grads),
+                keeps: if low { keeps } else { Vec::new() },
+                because: verdict.because,
+                overridden: verdict.overridden,
+                predicted: None,
+            });
+            above.push(inside);
+        }
+        let tensors = named_tensors(&self.rules, &hits, &outline.tensors);
+        for (rule, hits) in self.rules.iter().zip(hits) {
+            check_hits(rule, hits, &decisions, &outline.tensors)?;
+        }
+        for decision in &mut decisions {
+            let path = &decision.path;
+            decision.keeps.retain(|own| tensors.get(&join(path, own)).is_none_or(|rule| !rule.stores_low()));
+        }
+        order.check()?;
+        check_paths(&decisions)?;
+        check_weight_grads(&self.rules, &decisions)?;
+        check_kinds(self, &decisions, &outline.kinds, outline.system)?;
+        Ok((decisions, choices, tensors))
+    }
+}
+
+/// Decisions, whether each may be another where that is faster, and the tensors that rules name.
+type Decided = (Vec<Decision>, Vec<Choice>, BTreeMap<String, RuleRef>);
+
+/// The tensors that are named by rules whose paths match no cell, each with its rule: that of its exact path, or the first.
+fn named_tensors(rules: &[Rule], hits: &[usize], tensors: &[String]) -> BTreeMap<String, RuleRef> {
+    let mut named = BTreeMap::new();
+    let of_tensors = || rules.iter().zip(hits).filter(|(_, hits)| **hits == 0).map(|(rule, _)| rule);
+    let exact = of_tensors().filter(|rule| rule.select.is_exact_path());
+    for rule in exact.chain(of_tensors().filter(|rule| !rule.select.is_exact_path())) {
+        let Some(of_rule) = RuleRef::of(rule) else { continue };
+        for name in tensors.iter().filter(|name| rule.names_tensor(name)) {
+            named.entry(name.clone()).or_insert_with(|| of_rule.clone());
+        }
+    }
+    named
+}
+
+impl Plan {
+    /// The decision for the cell at a path; the root's path is empty.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when no cell stands there, with the nearest path.
+    pub fn decision(&self, path: &str) -> Result<&Decision> {
+        let found = self.decisions.iter().find(|d| d.path == path);
+        found.ok_or_else(|| no_such_path(path, self.decisions.iter().map(|d| d.path.as_str())))
+    }
+
+    /// Makes a network run as the plan says. In a network of precast, that puts the plan's adapters into the slots: sets those
+    /// it has, clears the others. Applying it again changes nothing. Parameters, their paths and the cells themselves are
+    /// untouched.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network has other cells than the one that was planned,
+    /// [`ErrorKind::Plan`](crate::ErrorKind::Plan) when a `to_float` was asked for or taken back since; nothing is changed then.
+    pub fn apply<N: ?Sized + Wrap>(&self, net: &mut N) -> Result<N::Applied> {
+        net.wrap(self.clone())
+    }
+
+    /// Writes a stored model with each weight in the dtype in which its cell runs. `progress` is called with the number of
+    /// bytes that were read since the last call.
+    ///
+    /// In precast, a weight of a cell that runs low is stored low; a tensor of any other cell stays as it is, or is stored in
+    /// f32 if the options widen. Integers, f64 and 8-bit numbers stay as they are.
+    ///
+    /// Which tensors are weights is known by the kind of the cell and their names. All others of a cell that runs low stay
+    /// as they are, and say so: tables of frequencies, scales of quantised weights, running statistics and averages, decay
+    /// factors, schedules, masks. A rule of the policy whose path is the name of a tensor decides for it: [`Plan::tensors`].
+    ///
+    /// A file is written as a file, a folder as a folder, each in one step. Of a folder, the index and the dtype in
+    /// `config.json` are kept true, and other small files are copied. No more than a few MiB are in memory.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the plan is of another model.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when finite values would become infinite, unless the options allow it.
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) for a checkpoint.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or written, and when something is there already,
+    /// unless the options replace it. On any error, what was there stays as it was.
+    pub fn convert<S: ?Sized + Stored>(
+        &self,
+        model: &S,
+        to: impl AsRef<Path>,
+        options: S::Options,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<S::Written> {
+        model.store(self, to.as_ref(), options, progress)
+    }
+
+    /// Writes the weights of a network. In precast, these are every parameter and buffer, as safetensors, in the dtypes of
+    /// the mode. Ops that go by lists read weights of any dtype, so those of cells with op lists stay as they are. An existing
+    /// file is replaced in one step.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the plan is of another network;
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite;
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written. An older file then stays as it was.
+    pub fn save_weights<S: ?Sized + Stored>(
+        &self,
+        net: &S,
+        to: impl AsRef<Path>,
+        mode: S::Options,
+    ) -> Result<S::Written> {
+        net.store(self, to.as_ref(), mode, &mut |_| ())
+    }
+
+    /// How many cells run in each precision.
+    pub fn counts(&self) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        for decision in &self.decisions {
+            *counts.entry(decision.run.to_string()).or_default() += 1;
+        }
+        counts
+    }
+
+    /// How many slots get an adapter.
+    pub fn wrapped(&self) -> usize {
+        self.decisions.iter().filter(|d| d.adapter.is_some()).count()
+    }
+}
+
+/// Which rules decide something, and which rule came before those that do not.
+struct Order<'a> {
+    rules: &'a [Rule],
+    decides: Vec<bool>,
+    /// A rule that decided where the rule of this number would have, and was written before it.
+    before: Vec<Option<usize>>,
+}
+
+impl<'a> Order<'a> {
+    fn new(rules: &'a [Rule]) -> Self {
+        Order { rules, decides: vec![false; rules.len()], before: vec![None; rules.len()] }
+    }
+
+    /// Notes which of the rules of these numbers, which match one cell, decide.
+    fn note(&mut self, matching: &[usize]) {
+        let says: [fn(&Rule) -> bool; 2] = [|rule| rule.run.is_some(), |rule| rule.checkpoint.is_some()];
+        for says in says {
+            let speaking = || matching.iter().copied().filter(|&i| says(&self.rules[i]));
+            let exact = speaking().find(|&i| self.rules[i].select.is_exact_path());
+            let Some(first) = exact.or_else(|| speaking().next()) else { continue };
+            let later: Vec<usize> = speaking().filter(|&i| i > first).collect();
+            self.decides[first] = true;
+            // A rule for one path is an exception from those for many, wherever it stands.
+            if exact.is_none() {
+                later.into_iter().for_each(|i| self.before[i] = Some(first));
+            }
+        }
+    }
+
+    /// A rule that never decides, because rules before it do, is a mistake.
+    fn check(&self) -> Result<()> {
+        for (i, rule) in self.rules.iter().enumerate() {
+            if let (false, Some(before)) = (self.decides[i], self.before[i]) {
+                let before = &self.rules[before];
+                return Err(Error::policy(format!(
+                    "{}: the rule for {} decides nothing, because the first rule that matches a cell decides, and the rule for \
+                     {} ({}) matches before it; put the narrower rule first",
+                    rule.origin, rule.select, before.select, before.origin
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A rule that matches nothing, or not as much as it expects, is a mistake. One that matches no cell is for tensors.
+fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision], tensors: &[String]) -> Result<()> {
+    let named = || tensors.iter().filter(|name| hits == 0 && rule.names_tensor(name));
+    let hits = hits + named().count();
+    match rule.expect {
+        Some(expected) if expected != hits => {
+            let paths = decisions.iter().filter(|d| rule.select.matches(&d.path, &d.kind)).map(|d| shown(&d.path));
+            let paths = paths.chain(named().map(|name| printable(name)));
+            let some: Vec<_> = paths.take(5).collect();
+            let more = if hits > some.len() { ", ..." } else { "" };
+            Err(Error::policy(format!(
+                "{}: the rule for {} expects {} and matches {hits}: {}{more}",
+                rule.origin,
+                rule.select,
+                cells(expected),
+                some.join(", ")
+            )))
+        }
+        None if hits == 0 => {
+            let (paths, kinds) = (decisions.iter().map(|d| d.path.as_str()), decisions.iter().map(|d| d.kind.as_ref()));
+            let paths = paths.chain(tensors.iter().map(String::as_str));
+            let near = other_name(&rule.select, decisions).unwrap_or_else(|| rule.select.nearest(paths, kinds));
+            Err(Error::policy(format!("{}: the rule for {} matches no cell{near}", rule.origin, rule.select)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Rules about gradients of weights must reach some.
+fn check_weight_grads(rules: &[Rule], decisions: &[Decision]) -> Result<()> {
+    let rule = rules.iter().find(|rule| rule.run == Some(Run::LowForward) && rule.expect != Some(0));
+    match rule.filter(|_| decisions.iter().all(|decision| !decision.wide_weight_grads)) {
+        Some(Rule { origin, select, .. }) => Err(Error::policy(format!(
+            "{origin}: the rule for {select} asks for gradients of weights in float32, and decides for no dense layer and no \
+             convolution"
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Each cell has a path of its own.
+fn check_paths(decisions: &[Decision]) -> Result<()> {
+    let mut paths = HashSet::new();
+    match decisions.iter().find(|decision| !paths.insert(decision.path.as_str())) {
+        None => Ok(()),
+        Some(Decision { path, .. }) => Err(Error::path(format!(
+            "two cells stand at `{}`: a key of a map of cells has no dot in it, and is not empty",
+            printable(path)
+        ))),
+    }
+}
+
+/// What is meant by a selection that matches nothing: a kind under another system's name, or a parameter.
+fn other_name(select: &Select, decisions: &[Decision]) -> Option<String> {
+    let select = match select {
+        Select::Kind(kind) => {
+            let (here, who) = named_elsewhere(kind)?;
+            return Some(format!(" (what {who} calls so is `{here}` here)"));
+        }
+        Select::Path(pattern) => pattern.to_string(),
+    };
+    let is_cell = |path: &str| decisions.iter().any(|decision| decision.path == path);
+    let (cell, last) = select.rsplit_once('.').filter(|(cell, _)| is_cell(cell))?;
+    matches!(last, "weight" | "bias").then(|| {
+        format!(" (`{}` is a parameter of the cell `{}`, and a rule names cells)", printable(last), printable(cell))
+    })
+}
+
+/// A kind that a user put on a list must exist: in the library, in the program, in the network at hand, or in another library
+/// that is said outright, `burn::Linear`.
+fn check_kinds(
+    policy: &Policy,
+    decisions: &[Decision],
+    kinds: &[Cow<'static, str>],
+    system: Option<System>,
+) -> Result<()> {
+    let by_hand = |(_, entry): &(&String, &Entry)| !matches!(entry.origin, Origin::Pack(_));
+    let mut by_hand = policy.lists.cells().iter().filter(by_hand).peekable();
+    if by_hand.peek().is_none() {
+        return Ok(());
+    }
+    let of_system: Vec<&str> =
+        system.map(kinds::of).into_iter().flatten().flat_map(|(there, here)| [vec![there], here].concat()).collect();
+    for (kind, Entry { origin, .. }) in by_hand {
+        let met = kinds.iter().chain(decisions.iter().map(|d| &d.kind)).map(AsRef::as_ref);
+        let known: Vec<&str> = met.chain(of_system.iter().copied()).collect();
+        let open = kind.split_once("::").and_then(|(prefix, _)| prefix.parse().ok()).is_some_and(System::is_open);
+        if !open && !known.contains(&kind.as_str()) {
+            let near = did_you_mean(kind, known);
+            return Err(Error::list(format!("{origin}: no cell is of the kind `{kind}`{near}")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! What a user wants of precision, as data: a level, a low dtype, a pack of lists, and rules by path or kind.
+//!
+//! This room knows kinds, paths and names, never a tensor.
+
+mod embedded;
+mod file;
+mod graph;
+mod graph_lists;
+mod level;
+mod lists;
+mod loss_scale;
+mod loss_scale_v1;
+mod pack;
+mod pack_file;
+mod pattern;
+mod prefer;
+mod rule;
+mod scaler;
+mod shipped;
+mod v1;
+
+pub use graph::{GraphLevel, GraphList};
+pub use graph_lists::GraphLists;
+pub use level::Level;
+pub(crate) use lists::color;
+pub use lists::{Entry, Lists, Origin};
+pub use loss_scale::{DynamicScale, Forgive, LossScaleSpec};
+pub use pack::Pack;
+pub use pattern::Pattern;
+pub use prefer::Prefer;
+pub use rule::{Rule, Run, Select};
+pub use scaler::Scaler;
+
+use crate::{
+    DType,
+    error::{Error, Result},
+    precision::{OpRules, Treatment},
+};
+
+/// What precision a network shall run in. For one network it gives a [`Plan`](crate::Plan).
+///
+/// Which cell runs in which dtype is decided by this numbered list; the first that speaks wins:
+/// 1. `to_float` set in code on the cell;
+/// 2. a rule with the exact path of the cell;
+/// 3. the first rule in order whose pattern or kind matches the cell;
+/// 4. the region of the nearest cell above that 1, 2, 3 or a list has decided;
+/// 5. the list of cells: a level has one, white at O1 and black at O2;
+/// 6. the level's default.
+///
+/// O0 lowers nothing: there only 1 speaks, and rules are reported as overridden. With [`Prefer::Speed`], a cell that 5 or 6
+/// would lower stays f32 where that takes less time.
+///
+/// Listed ops are treated one by one. At O1 and level auto that is so in cells that only 6 decides: white ops run low and
+/// return f32 at O1, each op goes by its entry at auto. At O2 black ops run in f32 and return the low dtype, in every cell
+/// that 2, 3 or 6 makes low. In a cell with `to_float` every op runs in its dtype.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// Name, for people; the file's `name:`.
+    pub name: Option<String>,
+    /// Whose lists these are, as `mindspore-2.10`; `None` for lists given in code.
+    pub pack: Option<String>,
+    /// How much of the network is lowered.
+    pub level: Level,
+    /// The low dtype: f16 or bf16.
+    pub dtype: DType,
+    /// Whether cells are lowered that are faster in f32.
+    pub prefer: Prefer,
+    /// Rules by path or kind, in order.
+    pub rules: Vec<Rule>,
+    /// The lists of the level. What the level does not read is refused: O0 and O3 read none, O1 what runs low, O2 what stays
+    /// f32, auto what ops do, graph the four lists of a rewrite.
+    pub lists: Lists,
+    /// How much these say at level graph, which alone reads it.
+    pub graph_level: GraphLevel,
+    /// The loss scale to train with.
+    pub loss_scale: LossScaleSpec,
+    /// What happens when the network is trained in f16 without a loss scale.
+    pub scaler: Scaler,
+}
+
+impl Policy {
+    /// A level and a low dtype with the lists of [`Pack::DEFAULT`] and the [usual](LossScaleSpec::usual) loss scale. The
+    /// level is a [`Level`] or its name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 (also at O0, which lowers nothing),
+    /// and then [`ErrorKind::Level`](crate::ErrorKind::Level) when no level has that name.
+    ///
+    /// ```
+    /// use precast_policy::{DType, Level, Policy};
+    /// let policy = Policy::new(Level::O2, DType::F16)?;
+    /// assert!(policy.lists.cells().contains_key("LayerNorm"));
+    /// assert_eq!(Policy::new("O2", DType::F16)?, policy);
+    /// # Ok::<(), precast_policy::Error>(())
+    /// ```
+    pub fn new<L>(level: L, dtype: DType) -> Result<Self>
+    where
+        L: TryInto<Level>,
+        Error: From<L::Error>,
+    {
+        check_low(dtype)?;
+        Policy::from_pack(level, dtype, Pack::named(Pack::DEFAULT)?)
+    }
+
+    /// A level and a low dtype with the given lists.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 (also at O0, which lowers nothing);
+    /// [`ErrorKind::List`](crate::ErrorKind::List) for an entry that the level does not read.
+    pub fn with_lists(level: Level, dtype: DType, lists: Lists) -> Result<Self> {
+        check_low(dtype)?;
+        level.check_lists(&lists)?;
+        let loss_scale = LossScaleSpec::usual(level, dtype);
+        let (pack, prefer, rules, graph_level) = (None, Prefer::Memory, Vec::new(), GraphLevel::Usual);
+        let (name, scaler) = (None, Scaler::Advised);
+        Ok(Policy { name, pack, level, dtype, prefer, rules, lists, graph_level, loss_scale, scaler })
+    }
+
+    /// A level and a low dtype with the lists of a pack.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 and the pack is made for it;
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for a level that the pack has no lists for.
+    ///
+    /// ```
+    /// use precast_policy::{DType, Level, Policy, policy::Pack};
+    /// let policy = Policy::from_pack(Level::Auto, DType::Bf16, Pack::named("torch-2.15-cpu")?)?;
+    /// assert_eq!(policy.pack.as_deref(), Some("torch-2.15-cpu"));
+    /// # Ok::<(), precast_policy::Error>(())
+    /// ```
+    pub fn from_pack<L>(level: L, dtype: DType, pack: Pack) -> Result<Self>
+    where
+        L: TryInto<Level>,
+        Error: From<L::Error>,
+    {
+        check_low(dtype)?;
+        let level = level.try_into()?;
+        pack.check_dtype(dtype)?;
+        let policy = Policy::with_lists(level, dtype, pack.lists(level)?)?;
+        Ok(Policy { pack: Some(pack.name.to_string()), ..policy })
+    }
+
+    /// Checks what the type cannot hold: the fields are open to code.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_low(self.dtype)?;
+        self.level.check_lists(&self.lists)?;
+        let unscaled = self.loss_scale == LossScaleSpec::None && self.dtype == DType::F16 && self.level != Level::O0;
+        if self.scaler == Scaler::Required && unscaled {
+            let words = "`scaler: required` in float16, and the loss scale is of kind none; allowed: fixed, dynamic";
+            return Err(Error::policy(words));
+        }
+        match self.level {
+            Level::Graph if !self.rules.is_empty() => Err(Error::policy(NO_RULES)),
+            Level::Graph if !self.prefer.is_memory() => Err(Error::policy(NO_PREFERENCE)),
+            Level::Graph => self.graph_level.check(self.dtype),
+            level if self.graph_level != GraphLevel::Usual => {
+                Err(Error::level(format!("level {level} does not read the level of a graph; level graph does")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What ops do in the regions that the level makes, where it treats any op by a list.
+    pub(crate) fn op_rules(&self) -> Option<OpRules> {
+        let rules = self.lists.rules(self.dtype);
+        match self.level {
+            _ if self.lists.ops().is_empty() => None,
+            Level::O0 | Level::O3 | Level::Graph => None,
+            Level::O1 => Some(OpRules { back: Some(DType::F32), ..rules }),
+            Level::O2 => Some(OpRules { back: Some(self.dtype), unlisted: Treatment::Low, ..rules }),
+            Level::Auto => Some(rules),
+        }
+    }
+
+    /// Adds a rule after the others.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when an earlier rule has the same path or kind: this one would
+    /// never decide.
+    pub fn rule(mut self, rule: Rule) -> Result<Self> {
+        if let Some(earlier) = self.rules.iter().find(|earlier| earlier.select == rule.select) {
+            let (select, origin) = (&rule.select, &earlier.origin);
+            return Err(Error::policy(format!("the {select} has a rule already ({origin}), and the first wins")));
+        }
+        self.rules.push(rule);
+        Ok(self)
+    }
+}
+
+const NO_RULES: &str = "level graph reads no rules, as a graph has no cells; it reads the lists of ops under `graph`";
+const NO_PREFERENCE: &str =
+    "level graph does not read `prefer`: what its lists say runs low, whether it is faster or not";
+
+/// The JSON schema of policy files, by which editors complete and check them.
+pub const SCHEMA: &str = include_str!("../../schema.json");
+
+/// The white list of [`Pack::DEFAULT`]: the cells and ops that run low at O1.
+pub fn white_list() -> Lists {
+    default_lists(Level::O1)
+}
+
+/// The black list of [`Pack::DEFAULT`]: the cells and ops that stay f32 at O2.
+pub fn black_list() -> Lists {
+    default_lists(Level::O2)
+}
+
+fn default_lists(level: Level) -> Lists {
+    Pack::named(Pack::DEFAULT).and_then(|pack| pack.lists(level)).expect("a test reads every embedded pack")
+}
+
+/// The check that comes before every other.
+#[doc(hidden)]
+pub fn check_low(dtype: DType) -> Result<()> {
+    if dtype.is_low() {
+        return Ok(());
+    }
+    Err(Error::dtype(format!("the low dtype is float16 or bfloat16, got {}", dtype.long_name())))
+}

@@ -1,0 +1,202 @@
+//! Packs: the lists of one system at one version, as data.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
+
+use super::{Level, Lists, embedded::embedded, pack_file};
+use crate::{
+    DType, Op,
+    catalogue::System,
+    error::{Error, Result, did_you_mean},
+};
+
+/// The packs that come with the library.
+const EMBEDDED: [(&str, &str); 11] = embedded!(
+    "packs/",
+    "precast-1",
+    "mindspore-2.10",
+    "mindspore-2.4",
+    "mindspore-2.3",
+    "paddle-3.3",
+    "paddle-2.3",
+    "torch-2.15-cpu",
+    "torch-2.15-cuda",
+    "tensorflow-2.21-fp16",
+    "tensorflow-2.21-bf16",
+    "tensorflow-2.21-cpu",
+);
+
+/// A named, versioned set of lists for cells and ops. A released pack never changes: new lists are a new version.
+///
+/// ```
+/// use precast_policy::{Level, Op, policy::Pack, precision::Treatment};
+/// let pack = Pack::named("mindspore-2.10")?;
+/// let o1 = pack.lists(Level::O1)?;
+/// assert!(o1.cells().contains_key("Dense") && o1.ops().contains_key(&Op::MatMul));
+/// assert_eq!(pack.lists(Level::Auto)?.ops()[&Op::Softmax].treatment, Treatment::Full);
+/// # Ok::<(), precast_policy::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Pack {
+    /// Name with version, as `mindspore-2.10`.
+    pub name: Arc<str>,
+    /// The system and version whose behaviour it records, for people.
+    pub source: String,
+    /// Whose names of ops its users speak; `None` for this library's.
+    pub system: Option<System>,
+    /// The low dtypes it is made for; the first is what a region takes that names none.
+    pub dtypes: Vec<DType>,
+    /// The lists of a network's levels O1 and O2, where it has them.
+    pub levels: BTreeMap<Level, Lists>,
+    /// The kinds of cells whose parameters stay f32 when a network is stored low.
+    pub stays_f32: Lists,
+    /// The op lists of code that runs under lists, by op level. The first are the usual ones, and those of a network's level
+    /// auto. Empty for a system that has no such regions.
+    pub regions: Vec<(Arc<str>, Lists)>,
+    /// The lists of level graph: what the first region says of products and of what stays f32, and what the pack says of
+    /// graphs alone. `None` for a pack that says nothing of graphs.
+    pub graph: Option<Lists>,
+}
+
+impl Pack {
+    /// The pack of a [`Policy`](super::Policy) that names none.
+    pub const DEFAULT: &str = "precast-1";
+
+    /// The names of the packs that come with the library.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.into_iter().map(|(name, _)| name)
+    }
+
+    /// The text of a pack that comes with the library.
+    #[doc(hidden)]
+    pub fn shipped_text(name: &str) -> Option<&'static str> {
+        EMBEDDED.into_iter().find(|(known, _)| *known == name).map(|(_, text)| text)
+    }
+
+    /// A pack that comes with the library.
+    ///
+    /// # Errors
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when there is none of that name, with the nearest and all names.
+    pub fn named(name: &str) -> Result<Self> {
+        Pack::shared(name).map(Arc::unwrap_or_clone)
+    }
+
+    /// As [`named`](Pack::named), without a copy: each pack is read once in the life of a program.
+    #[doc(hidden)]
+    pub fn shared(name: &str) -> Result<Arc<Self>> {
+        static READ: [OnceLock<Arc<Pack>>; EMBEDDED.len()] = [const { OnceLock::new() }; EMBEDDED.len()];
+        let at = super::embedded::position(&EMBEDDED, name, name, "no pack is called").map_err(Error::list)?;
+        if let Some(pack) = READ[at].get() {
+            return Ok(pack.clone());
+        }
+        let pack = Arc::new(pack_file::parse(EMBEDDED[at].1, &format!("policies/packs/{name}.yaml"))?);
+        Ok(READ[at].get_or_init(|| pack).clone())
+    }
+
+    /// The lists of a level of a network; at O0 and O3, which read none, empty ones.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when the pack has no lists for the level, with the levels it serves.
+    pub fn lists(&self, level: Level) -> Result<Lists> {
+        self.find(level).ok_or_else(|| {
+            let served = Level::ALL.into_iter().filter(|level| self.find(*level).is_some()).map(Level::name);
+            let served = served.collect::<Vec<_>>().join(", ");
+            Error::level(format!("the pack {} has no lists for level {level}; its levels: {served}", self.name))
+        })
+    }
+
+    fn find(&self, level: Level) -> Option<Lists> {
+        match level {
+            Level::O0 | Level::O3 => Some(Lists::named(self.name.clone())),
+            Level::Auto => self.regions.first().map(|(_, lists)| lists.clone()),
+            Level::Graph => self.graph.clone(),
+            level => self.levels.get(&level).cloned(),
+        }
+    }
+
+    /// The lists of a region of code, of the usual op level unless one is named.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when the pack has no such op level, with those it has.
+    pub fn region(&self, op_level: Option<&str>) -> Result<&Lists> {
+        let Some((_, usual)) = self.regions.first() else {
+            let words = format!("the pack {} has no lists for regions of code, as {} has none", self.name, self.source);
+            return Err(Error::level(words));
+        };
+        let Some(wanted) = op_level else { return Ok(usual) };
+        self.regions.iter().find(|(known, _)| **known == *wanted).map(|(_, lists)| lists).ok_or_else(|| {
+            let own = self.regions.iter().map(|(known, _)| &**known);
+            let levels: Vec<&str> = std::iter::once("O0").chain(own).collect();
+            let near = did_you_mean(wanted, levels.iter().copied());
+            let levels = levels.join(", ");
+            Error::level(format!("the pack {} has no op level `{wanted}`{near}; it has: {levels}", self.name))
+        })
+    }
+
+    /// Whether it is made for a low dtype.
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when it is not, with those it is made for.
+    pub fn check_dtype(&self, dtype: DType) -> Result<()> {
+        if self.dtypes.contains(&dtype) {
+            return Ok(());
+        }
+        let dtypes: Vec<&str> = self.dtypes.iter().map(|dtype| dtype.long_name()).collect();
+        let words = format!("the pack {} is for {}, not for {}", self.name, dtypes.join(" and "), dtype.long_name());
+        Err(Error::dtype(words))
+    }
+
+    /// Whether the parameters of a kind of cell stay f32 when a network is stored in this low dtype.
+    pub fn keeps_f32(&self, kind: &str, dtype: DType) -> bool {
+        self.stays_f32.cell(kind, dtype).is_some()
+    }
+
+    /// The ops of a name, as the users of this pack's system mean it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when no op has that name.
+    pub fn op(&self, name: &str) -> Result<Vec<Op>> {
+        match self.system {
+            Some(system) => Op::named_in(system, name),
+            None => Op::named(name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_embedded_packs_are_read_under_their_own_names() {
+        for name in Pack::names() {
+            let pack = Pack::named(name).unwrap();
+            assert_eq!(&*pack.name, name);
+        }
+        assert!(Pack::names().any(|name| name == Pack::DEFAULT));
+    }
+
+    #[test]
+    fn a_near_name_is_suggested() {
+        let message = Pack::named("mindspore-2.1").unwrap_err().to_string();
+        assert!(message.contains("did you mean `mindspore-2.10`"), "{message}");
+    }
+
+    #[test]
+    fn a_pack_says_which_levels_it_serves() {
+        let refused = |name, level| Pack::named(name).unwrap().lists(level).unwrap_err().to_string();
+        assert_eq!(
+            refused("mindspore-2.3", Level::Auto),
+            "the pack mindspore-2.3 has no lists for level auto; its levels: O0, O1, O2, O3"
+        );
+        assert_eq!(
+            refused("torch-2.15-cpu", Level::O2),
+            "the pack torch-2.15-cpu has no lists for level O2; its levels: O0, O3, auto"
+        );
+        let message = Pack::named("mindspore-2.3").unwrap().region(None).unwrap_err().to_string();
+        assert_eq!(message, "the pack mindspore-2.3 has no lists for regions of code, as MindSpore 2.3 has none");
+    }
+}

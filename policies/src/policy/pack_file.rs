@@ -1,0 +1,364 @@
+//! Version 1 of pack files: the document as written, and its meaning.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
+use serde_yaml::Spanned;
+
+use super::{Entry, GraphList, Level, Lists, Origin, Pack, lists::Listed};
+use crate::{
+    DType, Op,
+    catalogue::System,
+    document::{self, Document, Source},
+    error::{Error, ErrorKind, Result},
+    precision::Treatment,
+};
+
+/// Reads a pack file. Every op must be in the catalogue; kinds of cells are open, since users have their own.
+pub(super) fn parse(text: &str, name: &str) -> Result<Pack> {
+    let source = Source::new(name, text);
+    let read: PackV1 = document::read(&source)?;
+    let name: Arc<str> = read.name.as_str().into();
+    let mut pack = Pack {
+        source: read.source,
+        system: read.system,
+        dtypes: read.dtypes,
+        levels: BTreeMap::new(),
+        stays_f32: Lists::named(name.clone()),
+        regions: Vec::new(),
+        graph: None,
+        name,
+    };
+    let named = |op_level: &str| {
+        let own = pack.name.clone();
+        let mut lists = Lists::named(if op_level == "auto" { own } else { format!("{own} {op_level}").into() });
+        lists.eligible.clone_from(&read.eligible);
+        lists
+    };
+    let writer = Writer { source: &source, pack: &pack };
+
+    let mut levels = BTreeMap::new();
+    for (level, written) in [(Level::O1, &read.levels.o1), (Level::O2, &read.levels.o2)] {
+        let Some(written) = written else { continue };
+        let mut lists = named("auto");
+        for (treatment, entries) in written.cells.lists() {
+            check_reads(&source, level, Listed::Cells, treatment, entries)?;
+            writer.put_cells(&mut lists, treatment, entries)?;
+        }
+        for (treatment, entries) in written.ops.lists() {
+            check_reads(&source, level, Listed::Ops, treatment, entries)?;
+            writer.put_ops(&mut lists, treatment, entries, Treatment::name)?;
+        }
+        levels.insert(level, lists);
+    }
+    let mut stays_f32 = pack.stays_f32.clone();
+    writer.put_cells(&mut stays_f32, Treatment::Full, &read.stays_f32)?;
+    let mut regions = Vec::new();
+    for region in &read.regions {
+        let mut lists = named(&region.op_level);
+        lists.unlisted = region.unlisted;
+        lists.unlisted_unpromoted = region.unlisted_unpromoted;
+        for entry in unique(&source, &region.by_first)? {
+            lists.by_first.extend(writer.ops(entry)?);
+        }
+        for (treatment, entries) in region.lists() {
+            writer.put_ops(&mut lists, treatment, entries, Treatment::name)?;
+        }
+        regions.push((region.op_level.as_str().into(), lists));
+    }
+    let graph = read.graph.as_ref().map(|written| -> Result<Lists> {
+        let mut own = named("auto");
+        for (list, entries) in written.lists() {
+            let name = |treatment| GraphList::of(treatment).map_or("", GraphList::name);
+            writer.put_ops(&mut own, list.treatment(), entries, name)?;
+        }
+        let mut lists = named("auto");
+        let of_region = regions.first().into_iter().flat_map(|(_, region): &(Arc<str>, Lists)| region.ops());
+        let of_graph = of_region.filter(|(_, entry)| GraphList::of(entry.treatment).is_some());
+        for (op, entry) in of_graph.chain(own.ops()) {
+            lists.put_op(*op, entry.clone());
+        }
+        Ok(lists)
+    });
+    let graph = graph.transpose()?;
+    if pack.dtypes.is_empty() || (levels.is_empty() && regions.is_empty()) {
+        let words = format!("{}: a pack needs at least one low dtype, and a level or a region", source.name);
+        return Err(Error::list(words));
+    }
+    pack = Pack { levels, stays_f32, regions, graph, ..pack };
+    Ok(pack)
+}
+
+/// An error at the first entry of a list that the level does not read.
+fn check_reads(
+    source: &Source<'_>,
+    level: Level,
+    listed: Listed,
+    treatment: Treatment,
+    entries: &[Spanned<EntryV1>],
+) -> Result<()> {
+    match entries.first() {
+        None => Ok(()),
+        Some(entry) => level.check_reads(listed, treatment).map_err(|error| source.error(entry.referenced, error)),
+    }
+}
+
+/// Turns written entries into entries of lists.
+struct Writer<'a> {
+    source: &'a Source<'a>,
+    pack: &'a Pack,
+}
+
+impl Writer<'_> {
+    fn entry(&self, treatment: Treatment, written: &EntryV1) -> Entry {
+        let because = written.because.as_deref().map(Arc::from);
+        Entry { treatment, only: written.dtype, because, origin: Origin::Pack(self.pack.name.clone()) }
+    }
+
+    /// The ops of a name: one op may go by several names of a system, and one name may mean several ops.
+    fn ops(&self, entry: &Spanned<EntryV1>) -> Result<Vec<Op>> {
+        self.pack.op(&entry.value.name).map_err(|error| self.source.error(entry.referenced, error))
+    }
+
+    fn put_cells(&self, lists: &mut Lists, treatment: Treatment, entries: &[Spanned<EntryV1>]) -> Result<()> {
+        for kind in unique(self.source, entries)? {
+            lists.put_cell(kind.value.name.clone(), self.entry(treatment, &kind.value));
+        }
+        Ok(())
+    }
+
+    /// `names` are those of the lists.
+    fn put_ops(
+        &self,
+        lists: &mut Lists,
+        treatment: Treatment,
+        entries: &[Spanned<EntryV1>],
+        names: fn(Treatment) -> &'static str,
+    ) -> Result<()> {
+        for written in unique(self.source, entries)? {
+            for op in self.ops(written)? {
+                let earlier = lists.put_op(op, self.entry(treatment, &written.value));
+                if let Some(earlier) = earlier.filter(|earlier| earlier.treatment != treatment) {
+                    let words = format!("{op} stands on the list `{}` already", names(earlier.treatment));
+                    return Err(self.source.error(written.referenced, Error::list(words)));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The entries, when no name stands twice.
+fn unique<'a>(source: &Source<'_>, entries: &'a [Spanned<EntryV1>]) -> Result<&'a [Spanned<EntryV1>]> {
+    for (i, entry) in entries.iter().enumerate() {
+        if entries[..i].iter().any(|earlier| earlier.value.name == entry.value.name) {
+            let error = Error::list(format!("`{}` stands on this list already", entry.value.name));
+            return Err(source.error(entry.referenced, error));
+        }
+    }
+    Ok(entries)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PackV1 {
+    #[serde(rename = "version")]
+    _version: Spanned<u32>,
+    name: String,
+    source: String,
+    #[serde(default)]
+    system: Option<System>,
+    dtypes: Vec<DType>,
+    eligible: Vec<DType>,
+    #[serde(default)]
+    levels: LevelsV1,
+    #[serde(default)]
+    stays_f32: Vec<Spanned<EntryV1>>,
+    #[serde(default)]
+    regions: Vec<RegionV1>,
+    #[serde(default)]
+    graph: Option<GraphV1>,
+}
+
+impl Document for PackV1 {
+    const WHAT: &'static str = "pack";
+    const KIND: ErrorKind = ErrorKind::Policy;
+    const REQUIRED: &'static [&'static str] = &["version", "name"];
+
+    fn version(&self) -> &Spanned<u32> {
+        &self._version
+    }
+}
+
+/// The levels of a network that go by lists.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct LevelsV1 {
+    #[serde(rename = "O1")]
+    o1: Option<LevelV1>,
+    #[serde(rename = "O2")]
+    o2: Option<LevelV1>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct LevelV1 {
+    cells: ByTreatmentV1,
+    ops: ByTreatmentV1,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct ByTreatmentV1 {
+    low: Vec<Spanned<EntryV1>>,
+    full: Vec<Spanned<EntryV1>>,
+}
+
+impl ByTreatmentV1 {
+    fn lists(&self) -> [(Treatment, &[Spanned<EntryV1>]); 2] {
+        [(Treatment::Low, &self.low), (Treatment::Full, &self.full)]
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RegionV1 {
+    op_level: String,
+    unlisted: Treatment,
+    #[serde(default)]
+    unlisted_unpromoted: Option<Treatment>,
+    #[serde(default)]
+    by_first: Vec<Spanned<EntryV1>>,
+    #[serde(default)]
+    low: Vec<Spanned<EntryV1>>,
+    #[serde(default)]
+    full: Vec<Spanned<EntryV1>>,
+    #[serde(default)]
+    widest: Vec<Spanned<EntryV1>>,
+    #[serde(default)]
+    banned: Vec<Spanned<EntryV1>>,
+    #[serde(default)]
+    infer: Vec<Spanned<EntryV1>>,
+    #[serde(default)]
+    clear: Vec<Spanned<EntryV1>>,
+}
+
+impl RegionV1 {
+    fn lists(&self) -> [(Treatment, &[Spanned<EntryV1>]); 6] {
+        [
+            (Treatment::Low, &self.low),
+            (Treatment::Full, &self.full),
+            (Treatment::Widest, &self.widest),
+            (Treatment::Banned, &self.banned),
+            (Treatment::Infer, &self.infer),
+            (Treatment::Clear, &self.clear),
+        ]
+    }
+}
+
+/// What a graph rewrite goes by: these entries, and for every other op the lists `low`, `full`, `infer` and `clear` of the first
+/// region.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct GraphV1 {
+    #[serde(default)]
+    allow: Vec<Spanned<EntryV1>>,
+    #[serde(default)]
+    infer: Vec<Spanned<EntryV1>>,
+    #[serde(default)]
+    deny: Vec<Spanned<EntryV1>>,
+    #[serde(default)]
+    clear: Vec<Spanned<EntryV1>>,
+}
+
+impl GraphV1 {
+    fn lists(&self) -> [(GraphList, &[Spanned<EntryV1>]); 4] {
+        [
+            (GraphList::Allow, &self.allow),
+            (GraphList::Infer, &self.infer),
+            (GraphList::Deny, &self.deny),
+            (GraphList::Clear, &self.clear),
+        ]
+    }
+}
+
+/// An entry of a list: a name, or a map that says more.
+struct EntryV1 {
+    name: String,
+    dtype: Option<DType>,
+    because: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for EntryV1 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Long {
+            name: String,
+            #[serde(default)]
+            dtype: Option<DType>,
+            #[serde(default)]
+            because: Option<String>,
+        }
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = EntryV1;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a name, or { name, dtype, because }")
+            }
+
+            fn visit_str<E>(self, name: &str) -> Result<EntryV1, E> {
+                Ok(EntryV1 { name: name.into(), dtype: None, because: None })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<EntryV1, A::Error> {
+                let Long { name, dtype, because } = Long::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(EntryV1 { name, dtype, because })
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_of_a_pack_are_pointed_at() {
+        let head = "version: 1\nname: x\nsource: X\ndtypes: [float16]\neligible: [float32]\n";
+        let region = "regions: [{ op_level: auto, unlisted: as_is, low: [MatMul], full: [Exp, MatMul] }]";
+        for (rest, words) in [
+            (
+                "levels: { O1: { ops: { low: [MatMull] } } }",
+                "p.yaml:6:30: no op is called `MatMull` (did you mean `MatMul`",
+            ),
+            ("graph: { allow: [[Linear]] }", "p.yaml:6:18: expected a name, or { name, dtype, because }, met sequence"),
+            ("levels: { O2: { cells: { full: [A, B, A] } } }", "p.yaml:6:39: `A` stands on this list already"),
+            (
+                "levels: { O2: { cells: { low: [A] } } }",
+                "p.yaml:6:32: level O2 does not read the white list of cells; it reads the black list of cells, the black \
+                 list of ops",
+            ),
+            (
+                "regions: [{ op_level: auto, unlisted: as_is, lwo: [] }]",
+                "p.yaml:6:46: unknown key `lwo` (did you mean `low`?)",
+            ),
+            (region, "p.yaml:6:73: MatMul stands on the list `low` already"),
+            (
+                "graph: { allow: [MatMul], deny: [Exp, MatMul] }",
+                "p.yaml:6:39: MatMul stands on the list `allow` already",
+            ),
+            ("graph: { allow: [Linear, Linaer] }", "p.yaml:6:26: no op is called `Linaer` (did you mean `Linear`"),
+            ("graph: { allow: [Linear], alow: [] }", "p.yaml:6:27: unknown key `alow` (did you mean `allow`?)"),
+            ("", "p.yaml: a pack needs at least one low dtype, and a level or a region"),
+        ] {
+            let message = parse(&format!("{head}{rest}\n"), "p.yaml").unwrap_err().to_string();
+            assert!(message.starts_with(words), "{message}");
+        }
+    }
+}

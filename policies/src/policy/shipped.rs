@@ -1,0 +1,107 @@
+//! The policies that come with the library: each level in each low dtype.
+
+use super::{
+    Policy,
+    embedded::{embedded, position},
+};
+use crate::error::{Error, Result};
+
+/// Name and text, the policy that lowers least first.
+const EMBEDDED: [(&str, &str); 11] =
+    embedded!("", "o0", "o1", "o1-bf16", "o2", "o2-bf16", "o3", "o3-bf16", "auto", "auto-bf16", "graph", "graph-bf16");
+
+impl Policy {
+    /// The names of the policies that come with the library: `o2` is level O2 in float16, `o2-bf16` in bfloat16.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        EMBEDDED.into_iter().map(|(name, _)| name)
+    }
+
+    /// The text of a policy that comes with the library.
+    #[doc(hidden)]
+    pub fn shipped_text(name: &str) -> Option<&'static str> {
+        EMBEDDED.into_iter().find(|(known, _)| *known == name).map(|(_, text)| text)
+    }
+
+    /// A policy that comes with the library: the file of that name in `policies/`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when there is none of that name, with the nearest and all names.
+    ///
+    /// ```
+    /// use precast_policy::{DType, Level, Policy};
+    /// let policy = Policy::named("o2-bf16")?;
+    /// assert_eq!((policy.level, policy.dtype), (Level::O2, DType::Bf16));
+    /// # Ok::<(), precast_policy::Error>(())
+    /// ```
+    pub fn named(name: &str) -> Result<Self> {
+        let at = position(&EMBEDDED, name, &usual(name), "no policy is called").map_err(Error::policy)?;
+        Policy::parse(EMBEDDED[at].1, &format!("policies/{name}.yaml"))
+    }
+
+    /// The name of a policy that comes with the library and that is meant by this one: `o2` by `O2`, `02`, `o2-fp16` and
+    /// `policies/o2.yaml`.
+    pub(super) fn meant(name: &str) -> Option<&'static str> {
+        let stem = std::path::Path::new(name).file_stem()?.to_str()?;
+        let name = usual(stem);
+        Policy::names().find(|known| *known == name)
+    }
+}
+
+/// A name as it would be written here: levels by a letter, bfloat16 by `-bf16`, float16 by nothing.
+fn usual(name: &str) -> String {
+    let name = name.to_lowercase();
+    let (level, dtype) = name.split_once(['-', '_']).unwrap_or((&name, ""));
+    let level = match level.as_bytes() {
+        [b'0', digit] => format!("o{}", char::from(*digit)),
+        _ => level.to_string(),
+    };
+    match dtype {
+        "" | "f16" | "fp16" | "float16" | "half" => level,
+        "bf16" | "bfloat16" => format!("{level}-bf16"),
+        other => format!("{level}-{other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Level};
+
+    #[test]
+    fn every_level_has_its_policies_and_the_names_say_which() {
+        for name in Policy::names() {
+            let policy = Policy::named(name).unwrap();
+            assert_eq!(policy.name.as_deref(), Some(name));
+            let (level, dtype) = name.split_once('-').unwrap_or((name, "f16"));
+            assert_eq!(policy.level.name().to_lowercase(), level);
+            assert_eq!(policy.dtype.name(), dtype);
+        }
+        for level in Level::ALL {
+            let here = Policy::names().map(|name| Policy::named(name).unwrap()).filter(|policy| policy.level == level);
+            let dtypes: Vec<DType> = here.map(|policy| policy.dtype).collect();
+            assert!(dtypes.contains(&DType::F16) && dtypes.contains(&DType::Bf16) || level == Level::O0, "{level}");
+        }
+        assert_eq!(
+            Policy::named("O2").unwrap_err().to_string(),
+            "no policy is called `O2` (did you mean `o2`?); allowed: o0, o1, o1-bf16, o2, o2-bf16, o3, o3-bf16, auto, auto-bf16, \
+             graph, graph-bf16"
+        );
+    }
+
+    #[test]
+    fn names_that_others_would_write_are_answered() {
+        for (name, meant) in [
+            ("O2", "o2"),
+            ("02", "o2"),
+            ("o2-fp16", "o2"),
+            ("O1_bfloat16", "o1-bf16"),
+            ("Auto-f16", "auto"),
+            ("policies/o3-bf16.yaml", "o3-bf16"),
+        ] {
+            assert_eq!(Policy::meant(name), Some(meant), "{name}");
+        }
+        let message = Policy::named("o2-fp16").unwrap_err().to_string();
+        assert!(message.starts_with("no policy is called `o2-fp16` (did you mean `o2`?)"), "{message}");
+        assert_eq!(Policy::meant("mine.yaml"), None);
+    }
+}

@@ -1,0 +1,74 @@
+//! Text from files and arguments, made safe to show.
+
+use std::borrow::Cow;
+
+/// The text on one line, without what could drive a terminal, turn the direction of writing, or break an SVG document: such
+/// characters are escaped, a line end as `\n`, an escape as `\u{1b}`.
+///
+/// ```
+/// assert_eq!(precast_policy::printable("a\n\u{1b}[2Jb"), r"a\n\u{1b}[2Jb");
+/// assert_eq!(precast_policy::printable("größer <b>"), "größer <b>");
+/// ```
+pub fn printable(text: &str) -> Cow<'_, str> {
+    escaped(text, |_| false)
+}
+
+/// As [`printable`], for text of several lines.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| c == '\n')
+}
+
+fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_unsafe(c) && !keep(c)) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if is_unsafe(c) && !keep(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown.into()
+}
+
+/// Control characters, separators of lines and paragraphs, marks of direction, and the two that XML forbids.
+fn is_unsafe(c: char) -> bool {
+    let direction =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    c.is_control() || direction || matches!(c, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
+}
+
+/// A number for people: in the digits of f32 where it is one, with an exponent where it would take many digits.
+#[doc(hidden)]
+pub fn number(x: impl Into<f64>) -> String {
+    let x = x.into();
+    let narrow = x as f32;
+    let size = narrow.abs();
+    let plain = size == 0.0 || (1e-4..1e9).contains(&size);
+    match (f64::from(narrow) == x, plain) {
+        (true, true) => narrow.to_string(),
+        (true, false) => format!("{narrow:e}"),
+        (false, true) => x.to_string(),
+        (false, false) => format!("{x:e}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_many_digits_have_an_exponent() {
+        for (x, text) in [(0.0, "0"), (65536.0, "65536"), (1e-4, "0.0001"), (1e-5, "1e-5"), (-1e30, "-1e30")] {
+            assert_eq!(number(x), text);
+        }
+        assert_eq!([number(1e-4f32), number(70000.1f32), number(1e300)], ["0.0001", "70000.1", "1e300"]);
+    }
+
+    #[test]
+    fn what_could_forge_a_line_or_drive_a_terminal_is_escaped() {
+        assert_eq!(printable("one\ntwo\r\n\tthree"), r"one\ntwo\r\n\tthree");
+        assert_eq!(printable("\u{1b}[31mred\u{9b}2J\u{7f}"), r"\u{1b}[31mred\u{9b}2J\u{7f}");
+        assert_eq!(printable("a\u{202e}b\u{2028}c\u{ffff}"), r"a\u{202e}b\u{2028}c\u{ffff}");
+        assert_eq!(printable_lines("one\ntwo\u{7}"), "one\ntwo\\u{7}");
+        assert!(matches!(printable("C:\\Ü ✓ 数"), Cow::Borrowed(r"C:\Ü ✓ 数")), "all else is as it was");
+    }
+}

@@ -1,0 +1,231 @@
+//! The state machine of a loss scale: which scale the next step has, by whether the gradients of this one were finite.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::{Error, Result},
+    logging::event,
+    policy::{DynamicScale, Forgive, LossScaleSpec},
+    printable::number,
+};
+
+/// A loss scale without tensors: the number by which a loss is multiplied before the backward pass, so that small gradients
+/// do not underflow in 16 bits. The gradients are divided by it, and the step is skipped when one of them is not finite.
+///
+/// The rule of the dynamic scale is in [`adjust`](ScaleMachine::adjust); [`DynamicScale`] has the numbers of other
+/// systems.
+///
+/// ```
+/// use precast_policy::{Policy, scale::ScaleMachine};
+/// let mut scale = ScaleMachine::new(Policy::named("o2")?.loss_scale)?;
+/// assert_eq!(scale.value(), 65536.0);
+/// scale.adjust(false); // a gradient was infinite: this step is left out, and the next one has a smaller scale
+/// assert_eq!((scale.value(), scale.state().skipped), (32768.0, 1));
+/// scale.adjust(true);
+/// assert_eq!((scale.value(), scale.state().skipped), (32768.0, 0));
+/// # Ok::<(), precast_policy::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct ScaleMachine {
+    spec: LossScaleSpec,
+    state: ScaleState,
+}
+
+/// The state of a [`ScaleMachine`], for checkpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ScaleState {
+    /// The number the loss is multiplied by.
+    pub scale: f32,
+    /// Finite steps since the scale last changed, or was last due to grow.
+    pub counter: u32,
+    /// Skipped steps in a row.
+    pub skipped: u32,
+    /// Steps that were not finite and have not yet shrunk the scale; see [`DynamicScale::hysteresis`].
+    #[serde(default)]
+    pub spared: u32,
+}
+
+impl ScaleMachine {
+    /// The loss scale of a specification.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number outside its range.
+    pub fn new(spec: LossScaleSpec) -> Result<Self> {
+        spec.check()?;
+        Ok(ScaleMachine::start(spec))
+    }
+
+    /// A scale that starts at 65536, doubles after 2000 finite steps and halves after a step that was not finite,
+    /// between 1 and 2^24.
+    pub fn dynamic() -> Self {
+        ScaleMachine::start(LossScaleSpec::Dynamic(DynamicScale::default()))
+    }
+
+    /// A scale that never changes: static loss scaling.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless the scale is finite and above 0.
+    pub fn fixed(scale: f32) -> Result<Self> {
+        ScaleMachine::new(LossScaleSpec::Fixed { scale })
+    }
+
+    /// No loss scale. A step whose gradients are not finite is still skipped.
+    pub fn none() -> Self {
+        ScaleMachine::start(LossScaleSpec::None)
+    }
+
+    fn start(spec: LossScaleSpec) -> Self {
+        let scale = match &spec {
+            LossScaleSpec::None => 1.0,
+            LossScaleSpec::Fixed { scale } => *scale,
+            LossScaleSpec::Dynamic(dynamic) => dynamic.init,
+        };
+        let state = ScaleState { scale, counter: 0, skipped: 0, spared: 0 };
+        ScaleMachine { spec, state }
+    }
+
+    /// The number the loss is multiplied by now.
+    pub fn value(&self) -> f32 {
+        self.state.scale
+    }
+
+    /// The specification it was made from.
+    pub fn spec(&self) -> &LossScaleSpec {
+        &self.spec
+    }
+
+    /// The current state, for a checkpoint.
+    pub fn state(&self) -> ScaleState {
+        self.state
+    }
+
+    /// Sets the scale of the next step by hand. The count of finite steps goes on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a scale below the least or above the largest of a dynamic
+    /// scale; for one that is not a positive normal float32; and where there is no loss scale.
+    pub fn set_scale(&mut self, scale: f32) -> Result<()> {
+        let spec = match &self.spec {
+            LossScaleSpec::None => return Err(Error::value("a loss scale of kind none has no scale to be set")),
+            LossScaleSpec::Fixed { .. } => LossScaleSpec::Fixed { scale },
+            spec => spec.clone(),
+        };
+        let (least, most) = match &spec {
+            LossScaleSpec::Dynamic(d) => (d.min, d.max),
+            _ => (f32::MIN_POSITIVE, f32::MAX),
+        };
+        if !(least..=most).contains(&scale) {
+            let (scale, least, most) = (number(scale), number(least), number(most));
+            return Err(Error::value(format!("the loss scale cannot be set to {scale}; allowed: {least} to {most}")));
+        }
+        (self.spec, self.state.scale) = (spec, scale);
+        Ok(())
+    }
+
+    /// Continues from a state that was taken between two steps, of a loss scale of the same kind. A fixed scale takes that of
+    /// the state, which may have been [set](ScaleMachine::set_scale) by hand. A run that continues with a loss scale of another
+    /// kind, as in another dtype, leaves the state out: gradients are scaled within a step alone.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a state that this scale cannot reach, such as a scale above
+    /// its maximum.
+    pub fn restore(&mut self, state: ScaleState) -> Result<()> {
+        let ScaleState { scale, counter, spared, .. } = state;
+        let (least, most, interval, hysteresis) = match &self.spec {
+            LossScaleSpec::Dynamic(d) => (d.min, d.max, d.interval, d.hysteresis),
+            LossScaleSpec::Fixed { .. } => (f32::MIN_POSITIVE, f32::MAX, 1, 1),
+            LossScaleSpec::None => (1.0, 1.0, 1, 1),
+        };
+        if matches!(self.spec, LossScaleSpec::None) && (scale, counter, spared) != (1.0, 0, 0) {
+            return Err(Error::value(format!(
+                "a loss scale of {} cannot be restored; allowed: 1 to 1, as the state has a loss scale and this run has none: use \
+                 the kind of loss scale that the state is of, as `LossScale::dynamic()`, or, in a dtype that needs none, \
+                 leave the state out",
+                number(scale)
+            )));
+        }
+        if matches!(self.spec, LossScaleSpec::Fixed { .. }) && (counter, spared) != (0, 0) {
+            return Err(Error::value(format!(
+                "a dynamic loss scale of {} cannot be restored where the scale is fixed: use `LossScale::dynamic()`, or \
+                 leave the state out",
+                number(scale)
+            )));
+        }
+        if !(least..=most).contains(&scale) {
+            return Err(Error::value(format!(
+                "a loss scale of {} cannot be restored; allowed: {} to {}",
+                number(scale),
+                number(least),
+                number(most)
+            )));
+        }
+        for (name, met, limit) in [("counter", counter, interval), ("`spared`", spared, hysteresis)] {
+            if met >= limit {
+                return Err(Error::value(format!(
+                    "a loss scale's {name} of {met} cannot be restored; allowed: below {limit}"
+                )));
+            }
+        }
+        if let LossScaleSpec::Fixed { scale: fixed } = &mut self.spec {
+            // It may have been set by hand since.
+            *fixed = scale;
+        }
+        self.state = state;
+        Ok(())
+    }
+
+    /// Sets the scale of the next step; `finite` says whether all gradients of this step were finite.
+    ///
+    /// A dynamic scale is computed in f64 and rounded to f32. After `interval` finite steps in a row it is multiplied
+    /// by `growth`, unless the product is above `max`. After [`hysteresis`](DynamicScale::hysteresis) steps that were
+    /// not finite, one unless more are asked for, it is multiplied by `backoff`, and is then at least `min`. The count
+    /// of finite steps starts again in all of these cases, also when the scale could not grow.
+    /// (PyTorch 2.15, `_amp_update_scale_`; MindSpore 2.10, `mindspore.amp.DynamicLossScaler.adjust`, is the same.)
+    pub fn adjust(&mut self, finite: bool) {
+        let state = &mut self.state;
+        state.skipped = if finite { 0 } else { state.skipped.saturating_add(1) };
+        let LossScaleSpec::Dynamic(d) = &self.spec else { return };
+        // Each product is exact or nearly so in f64 and rounded once to f32.
+        let times = |factor: f64| (f64::from(state.scale) * factor) as f32;
+        if finite {
+            state.counter += 1;
+            let grows = state.counter >= d.interval;
+            if grows {
+                state.counter = 0;
+                let grown = times(d.growth);
+                if grown <= d.max && grown != state.scale {
+                    event!(DEBUG, from = state.scale, to = grown, "loss scale grows");
+                    state.scale = grown;
+                }
+            }
+            if grows || d.forgive != Forgive::Growth {
+                state.spared = 0;
+            }
+            return;
+        }
+        state.counter = 0;
+        if state.spared + 1 < d.hysteresis {
+            state.spared += 1;
+            return;
+        }
+        if d.forgive == Forgive::Shrink {
+            state.spared = 0;
+        }
+        let shrunk = times(d.backoff).max(d.min);
+        if shrunk != state.scale {
+            event!(DEBUG, from = state.scale, to = shrunk, "loss scale shrinks");
+            state.scale = shrunk;
+        }
+    }
+
+    /// Counts a step that was skipped for another reason than the scale, such as a loss that was itself not finite.
+    pub fn skip(&mut self) {
+        self.state.skipped = self.state.skipped.saturating_add(1);
+    }
+
+    /// Whether a step that is not finite lets the scale fall, now or after more of them.
+    pub fn can_shrink(&self) -> bool {
+        matches!(&self.spec, LossScaleSpec::Dynamic(d) if d.backoff < 1.0 && self.value() > d.min)
+    }
+}
