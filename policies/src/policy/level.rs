@@ -18,8 +18,8 @@ pub enum Level {
     /// Cells on the white list run low and return f32. Ops on the white list that other cells call directly are cast to
     /// the low dtype and back.
     O1,
-    /// The whole network is one low region, except for cells and ops on the black list, which run in f32. The root
-    /// returns f32.
+    /// The whole network is one low region. Cells and ops on the black list are f32 islands in it. The root returns
+    /// f32.
     O2,
     /// The whole network is one low region. The root returns f32.
     O3,

@@ -61,7 +61,7 @@ pub struct Policy {
     pub pack: Option<String>,
     /// Optimisation level: the part of the network that is lowered.
     pub level: Level,
-    /// The low dtype: f16 or bf16.
+    /// Low dtype: f16 or bf16.
     pub dtype: DType,
     /// Preference between memory and speed for cells that are faster in f32.
     pub prefer: Prefer,
