@@ -1,6 +1,6 @@
-//! The ops that a program adds: their names, and the precision that each declares.
+//! Registry of user-defined ops: their names and declared precisions.
 //!
-//! An op is registered once in a process and stays. So [`Op`](super::Op) is a small value for these ops, too.
+//! An op is registered once per process and never removed, so that [`Op`](super::Op) remains a small value.
 
 use std::{
     any::TypeId,
@@ -20,24 +20,23 @@ use crate::{
     printable::printable,
 };
 
-/// The precision that a `CustomOp` declares: what is done with its inputs where a region casts and no list
-/// names the op.
+/// Precision declared by a `CustomOp`: the cast of its inputs in a casting region if no list names the op.
 ///
-/// As for every op, only inputs of f32, f16 and bf16 are cast, and nothing is cast where no region is entered.
+/// As for every op, only inputs of f32, f16 and bf16 are cast, and nothing is cast outside a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Precision {
-    /// Where lists decide, inputs are cast to the low dtype of the region.
+    /// Low dtype of the region, in regions governed by lists.
     Low,
-    /// Where lists decide, inputs are cast to f32.
+    /// f32, in regions governed by lists.
     Full,
-    /// Where lists decide, inputs are cast to the widest dtype among them.
+    /// Widest dtype among the inputs, in regions governed by lists.
     Widest,
-    /// Inputs are cast to this dtype (f32, f16 or bf16): where lists decide, and also in the region of a cell that runs in
-    /// another dtype. For an op that works in one dtype only.
+    /// This dtype (f32, f16 or bf16), in regions governed by lists and in the region of a cell that runs in another
+    /// dtype. For an op that supports only one dtype.
     Fixed(DType),
-    /// Inputs are taken as they come.
+    /// Dtypes of the inputs, without casts.
     #[default]
     AsIs,
 }
@@ -54,47 +53,47 @@ impl fmt::Display for Precision {
     }
 }
 
-/// A registered `CustomOp`. Two are equal when they have the same name: no name is registered twice.
+/// Registered `CustomOp`. Two are equal if their names are, since no name is registered twice.
 #[derive(Clone, Copy)]
 pub struct Custom(&'static Registered);
 
 struct Registered {
     name: &'static str,
     precision: Precision,
-    /// The type whose name it is.
+    /// Type registered under this name.
     of: TypeId,
 }
 
 static REGISTERED: RwLock<BTreeMap<&'static str, Custom>> = RwLock::new(BTreeMap::new());
 
 impl Custom {
-    /// The name, as in lists and files.
+    /// Returns the name used in lists and files.
     pub fn name(self) -> &'static str {
         self.0.name
     }
 
-    /// What it declares.
+    /// Returns the declared precision.
     pub fn precision(self) -> Precision {
         self.0.precision
     }
 
-    /// The custom op of a name.
+    /// Returns the custom op with a name, if it is registered.
     #[doc(hidden)]
     pub fn named(name: &str) -> Option<Custom> {
         REGISTERED.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(name).copied()
     }
 
-    /// The names of all.
+    /// Returns the names of all registered ops.
     pub(super) fn names() -> Vec<&'static str> {
         REGISTERED.read().unwrap_or_else(|poisoned| poisoned.into_inner()).keys().copied().collect()
     }
 
-    /// Registers the op of a type; a type that is registered already gives the same again.
+    /// Registers the op of a type. Registering a type again returns the same op.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) for a name that another op has, in this library or in a
-    /// system that is not open, or that cannot stand in a list; [`ErrorKind::DType`](crate::ErrorKind::DType) for a fixed precision that is
-    /// not f32, f16 or bf16.
+    /// [`ErrorKind::List`](crate::ErrorKind::List) for a name that is invalid in a list, or taken by another op of this
+    /// library or of a system that is not open; [`ErrorKind::DType`](crate::ErrorKind::DType) for a fixed precision
+    /// other than f32, f16 or bf16.
     #[doc(hidden)]
     pub fn register<T: 'static>(name: &'static str, precision: Precision) -> Result<Custom> {
         let of = TypeId::of::<T>();
@@ -108,7 +107,7 @@ impl Custom {
             let words = format!("the custom op `{name}` is to run in {dtype}; allowed: f32, f16, bf16");
             return Err(Error::dtype(words));
         }
-        // Another thread may have come first.
+        // Another thread may have registered it first.
         let mut registered = REGISTERED.write().unwrap_or_else(|poisoned| poisoned.into_inner());
         let op =
             *registered.entry(name).or_insert_with(|| Custom(Box::leak(Box::new(Registered { name, precision, of }))));

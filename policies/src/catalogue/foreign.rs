@@ -1,4 +1,4 @@
-//! Ops of other libraries, known by name alone.
+//! Ops of other libraries, known only by name.
 
 use std::{collections::BTreeSet, fmt, sync::RwLock};
 
@@ -8,34 +8,33 @@ use crate::{
     printable::printable,
 };
 
-/// An op of another library, by the library's name and its own: `burn::float_cumsum`. Two are equal when they have the same
-/// name.
+/// Op of another library, named by the library and the op: `burn::float_cumsum`. Two are equal if their names are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Foreign(&'static str);
 
-/// The longest name.
+/// Maximum length of a name.
 const LONGEST: usize = 200;
 
-/// Every name that was met. One stays for the life of the program, so that an [`Op`] is a small value.
+/// Interned names. They live as long as the program, so that an [`Op`] is a small value.
 static NAMES: RwLock<BTreeSet<&'static str>> = RwLock::new(BTreeSet::new());
 
 impl Foreign {
-    /// Both names: `burn::float_cumsum`.
+    /// Returns the qualified name, such as `burn::float_cumsum`.
     pub fn name(self) -> &'static str {
         self.0
     }
 
-    /// The name of the library, and that of the op in it.
+    /// Returns the name of the library and the name of the op in it.
     pub fn parts(self) -> (&'static str, &'static str) {
         self.0.split_once("::").unwrap_or(("", self.0))
     }
 
-    /// The op of a whole name that was met before.
+    /// Returns the op with a qualified name, if it is interned.
     pub(super) fn known(name: &str) -> Option<Foreign> {
         NAMES.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(name).copied().map(Foreign)
     }
 
-    /// The op of a name in a library.
+    /// Returns the op with a name in a library, interning the name.
     pub(super) fn of(library: &str, name: &str) -> Result<Foreign> {
         let whole = format!("{library}::{name}");
         let identifier = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -51,7 +50,7 @@ impl Foreign {
             return Ok(known);
         }
         let mut names = NAMES.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // Another thread may have come first.
+        // Another thread may have inserted it first.
         if let Some(known) = names.get(whole.as_str()) {
             return Ok(Foreign(known));
         }
@@ -62,14 +61,14 @@ impl Foreign {
 }
 
 impl Op {
-    /// The op of a library that precast does not know, by the library's name and its own: `mylib::fused_gate`. Lists treat it
-    /// as any other op; nothing here can run it. Once it was made in code, files can name it, too.
+    /// Returns the op of a library unknown to precast, named by the library and the op: `mylib::fused_gate`. Lists
+    /// treat it like any other op, but precast cannot run it. Files can name the op once it has been created in code.
     ///
-    /// Names of [systems](System) that precast knows are read by [`Op::named`].
+    /// For names of known [systems](System), use [`Op::named`].
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) for a name without `::`, with blanks or too long, and for one of a system
-    /// that precast knows.
+    /// [`ErrorKind::List`](crate::ErrorKind::List) for a name that lacks `::`, has blanks, is too long, or belongs to a
+    /// known system.
     ///
     /// ```
     /// use precast_policy::Op;
@@ -109,7 +108,7 @@ mod tests {
         assert_eq!(op.names(System::Burn).count(), 0);
         assert_eq!(Op::named("onnx::Relu").unwrap(), [Op::Relu]);
         assert_eq!(Op::named_in(System::Onnx, "Conv").unwrap(), [Op::Conv1d, Op::Conv2d, Op::Conv3d]);
-        // A bare name is one of the four systems, or a slip.
+        // A bare name belongs to one of the four systems, or is a typo.
         assert!(Op::named("ReduceLogSumExp").is_err() && Op::named("Scan").is_err());
         for (name, words) in [
             ("brun::matmul", "no system is called `brun` (did you mean `burn`?)"),
@@ -126,7 +125,7 @@ mod tests {
         }
     }
 
-    /// A graph file may hold any name; what only looks a name up keeps none.
+    /// Graph files may hold any name, so a mere lookup must not intern it.
     #[test]
     fn a_look_up_keeps_no_name() {
         assert!(Op::known_as("onnx::NeverMet", None).is_empty());

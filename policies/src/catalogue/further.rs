@@ -1,17 +1,17 @@
-//! The names of ops in further systems: a table for each, of those ops that it has. Systems whose lists precast records have a
-//! column in `table.rs`.
+//! Op names in further systems, one table per system. Systems whose lists precast records have a column in `table.rs`
+//! instead.
 
 use super::Op;
 
 /// Ops with their names in a system.
 pub(super) type Names = &'static [(Op, &'static [&'static str])];
 
-/// The names of an op in such a table.
+/// Returns the names of an op in a table.
 pub(super) fn names(table: Names, op: Op) -> &'static [&'static str] {
     table.iter().find(|(known, _)| *known == op).map_or(&[], |(_, names)| names)
 }
 
-/// The operators of ONNX's default domain, as they are called in opset 22.
+/// Operators of ONNX's default domain, with their names in opset 22.
 pub(super) const ONNX: Names = &[
     (Op::Cast, &["Cast", "CastLike"]),
     (Op::MatMul, &["MatMul"]),

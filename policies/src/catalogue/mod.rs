@@ -1,6 +1,7 @@
-//! The catalogue of primitive operations, and the names each has in other systems.
+//! Catalogue of primitive ops, with their names in other systems.
 //!
-//! The catalogue says what an op *is*. Which precision it runs in is decided by lists, and those are data (`policies/packs/`).
+//! The catalogue defines what an op *is*. The precision it runs in is decided by lists, which are data
+//! (`policies/packs/`).
 
 mod custom;
 mod foreign;
@@ -23,15 +24,15 @@ pub use system::System;
 use crate::error::{Error, Result, did_you_mean, nearest};
 
 impl Op {
-    /// The ops of a name: of this library (`Relu`), of MindSpore, Paddle, torch or TensorFlow (`ReLU`, `relu`), or of a
-    /// [system] said outright (`paddle:mul`, `aten::mul`, `torch.mul`, `onnx::Conv`). An [open](System::is_open)
-    /// system may have any op: `burn::float_cumsum`.
+    /// Returns the ops with a name: of this library (`Relu`), of MindSpore, Paddle, torch or TensorFlow (`ReLU`,
+    /// `relu`), or of an explicit [system] (`paddle:mul`, `aten::mul`, `torch.mul`, `onnx::Conv`). An
+    /// [open](System::is_open) system may have any op: `burn::float_cumsum`.
     ///
     /// [system]: System
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) when no op has that name, with the nearest one and whose it is; and when
-    /// the name means different ops in different systems, with the ways to say which.
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when no op has that name, with the nearest one and its system; and
+    /// when the name denotes different ops in different systems, with the unambiguous names.
     ///
     /// ```
     /// use precast_policy::Op;
@@ -47,7 +48,7 @@ impl Op {
         Op::find(name, None)
     }
 
-    /// `speaker` is whose names are suggested first.
+    /// Finds the ops with a name. Names of `speaker` are suggested first.
     fn find(name: &str, speaker: Option<System>) -> Result<Vec<Op>> {
         if let Some(op) = Op::by_own_name(name) {
             return Ok(vec![op]);
@@ -71,8 +72,8 @@ impl Op {
         Ok(all)
     }
 
-    /// The ops that a name means, as [`named_in`](Op::named_in) or [`named`](Op::named) finds them; none for a name that
-    /// nobody knows. That takes no time, where an error would look for the nearest name.
+    /// Returns the ops with a name, as found by [`named_in`](Op::named_in) or [`named`](Op::named), or none for an
+    /// unknown name. This is cheap, whereas an error searches for the nearest name.
     #[doc(hidden)]
     pub fn known_as(name: &str, system: Option<System>) -> Vec<Op> {
         static NAMES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
@@ -83,7 +84,7 @@ impl Op {
             return Custom::named(name).map(Op::Custom).into_iter().collect();
         }
         let found = match (system, System::of_prefix(name)) {
-            // To look for a name is not to make one known.
+            // A lookup does not intern the name.
             (_, Ok(Some((open, name)))) if open.is_open() => return open.ops(name),
             (Some(system), _) => Op::named_in(system, name),
             (None, _) => Op::named(name),
@@ -91,7 +92,7 @@ impl Op {
         found.unwrap_or_default()
     }
 
-    /// The op that this library, or a `CustomOp`, calls so, and the foreign one that was met before.
+    /// Returns the op with a name in this library, of a registered `CustomOp`, or of an interned foreign op.
     #[doc(hidden)]
     pub fn by_own_name(name: &str) -> Option<Op> {
         let in_table = Op::ALL.iter().copied().find(|op| op.name() == name);
@@ -99,8 +100,7 @@ impl Op {
         in_table.or_else(custom).or_else(|| Foreign::known(name).map(Op::Foreign))
     }
 
-    /// The ops that a name means to somebody who speaks the names of `system`: its own name first, else as
-    /// [`named`](Op::named).
+    /// Returns the ops with a name in a system, falling back to [`named`](Op::named).
     ///
     /// # Errors
     /// As [`named`](Op::named).
@@ -119,7 +119,7 @@ impl Op {
         }
     }
 
-    /// The ops that a system calls so.
+    /// Returns the ops with a name in a system, without a fallback.
     fn in_system(system: System, name: &str) -> Result<Vec<Op>> {
         match system.ops(name) {
             ops if ops.is_empty() && system.is_open() => Ok(vec![Op::Foreign(Foreign::of(system.name(), name)?)]),
@@ -131,7 +131,7 @@ impl Op {
         }
     }
 
-    /// A name that means this op alone, whoever reads it.
+    /// Returns a name that denotes only this op, as read in a system or, with `None`, by [`named`](Op::named).
     #[doc(hidden)]
     pub fn unambiguous_name(self, system: Option<System>) -> String {
         let means_this = |name: &str| {
@@ -149,7 +149,7 @@ impl Op {
     }
 }
 
-/// The error for a name that nobody knows. Of names that are equally near, the speaker's own is suggested.
+/// Returns the error for an unknown name. Among equally near names, that of `speaker` is suggested.
 fn unknown(name: &str, speaker: Option<System>) -> Error {
     let own = Op::ALL.iter().map(|op| (op.name(), None, *op));
     let custom = Custom::names().into_iter().filter_map(|name| Some((name, None, Op::Custom(Custom::named(name)?))));
@@ -179,7 +179,7 @@ impl Serialize for Op {
 }
 
 impl<'de> Deserialize<'de> for Op {
-    /// By the name in this library; a `CustomOp` must be registered before.
+    /// Deserializes an op from its name in this library. A `CustomOp` must be registered first.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = std::borrow::Cow::<'de, str>::deserialize(deserializer)?;
         let unknown = || format!("no op is called `{name}`; a custom op is known once it is registered");

@@ -1,52 +1,52 @@
-//! The ops themselves, and what the row of each says of it.
+//! Ops and their properties, generated from the rows of the op table.
 
 use super::{Custom, Foreign, System, table::op_table};
 
-/// How an op treats floating inputs of different dtypes when no policy has spoken.
+/// Handling of floating inputs of different dtypes when no policy decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Mixing {
-    /// All are promoted to the widest, as arithmetic does.
+    /// All inputs are promoted to the widest dtype, as in arithmetic.
     Promotes,
-    /// An error: silently widening a matrix product would hide that a cast was forgotten.
+    /// An error, since silently widening a matrix product would hide a forgotten cast.
     Refuses,
-    /// Each input keeps its dtype; the op itself says what that means.
+    /// Each input keeps its dtype, and the op itself handles the mix.
     Keeps,
 }
 
-/// What kind of work an op is: which of a machine's rates it goes by, and how many multiplications it has.
+/// Kind of work of an op, which determines the machine rate that applies to it and its number of multiplications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum Family {
-    /// Another shape for the same elements; nothing is moved.
+    /// Another shape for the same elements, without moving data.
     View,
-    /// A matrix product of the first two inputs, to which a third may be added.
+    /// Matrix product of the first two inputs, plus an optional third.
     Product,
-    /// As `Product`, summed over the batch.
+    /// Like `Product`, summed over the batch.
     SummedProduct,
-    /// A product over any axes.
+    /// Product over arbitrary axes.
     Contraction,
     /// `a · w · b` for each output.
     Bilinear,
-    /// Matrix products one after the other.
+    /// Sequence of matrix products.
     ProductChain,
-    /// Scaled dot products with their softmax.
+    /// Scaled dot-product attention with its softmax.
     Attention,
-    /// The products of input and state with their weights, at each step.
+    /// Products of input and state with their weights at each step.
     Recurrent,
-    /// A convolution.
+    /// Convolution.
     Convolution,
-    /// A transposed convolution.
+    /// Transposed convolution.
     TransposedConvolution,
-    /// A normalisation.
+    /// Normalisation.
     Norm,
-    /// A pool.
+    /// Pooling.
     Pool,
-    /// A number for each pair of rows, of all their elements.
+    /// One number for each pair of rows, computed from all their elements.
     Distance,
-    /// Much work for each element: tanh, gelu, softmax.
+    /// Expensive work per element: tanh, gelu, softmax.
     Function,
-    /// Little work for each element: relu, sums, copies.
+    /// Cheap work per element: relu, sums, copies.
     Elementwise,
 }
 
@@ -57,27 +57,27 @@ macro_rules! op_enum {
         }
         decided_only { $($(#[$without_doc:meta])* $without:ident [$($without_names:literal),*];)* }
     ) => {
-        /// One primitive operation.
+        /// Primitive op.
         ///
-        /// The catalogue knows every op that a list of MindSpore, Paddle, torch or TensorFlow names. Those that networks
-        /// use have a [kernel](Op::has_kernel) here; of the others precast says in which precision they would run.
+        /// The catalogue has every op named in a list of MindSpore, Paddle, torch or TensorFlow. Those used by networks
+        /// have a [kernel](Op::has_kernel). For the others, precast only decides the precision they would run in.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[non_exhaustive]
         #[allow(missing_docs, reason = "the name says it; ops with a kernel are documented at their function")]
         pub enum Op {
             $($(#[$doc])* $op,)*
             $($(#[$without_doc])* $without,)*
-            /// An op of a user: see `CustomOp` of precast.
+            /// User-defined op: see `CustomOp` of precast.
             Custom(Custom),
-            /// An op of another library: see [`Op::foreign`] and [`System::is_open`].
+            /// Op of another library: see [`Op::foreign`] and [`System::is_open`].
             Foreign(Foreign),
         }
 
         impl Op {
-            /// Every op of the catalogue; [custom](Op::Custom) and [foreign](Op::Foreign) ops are not among them.
+            /// All ops of the catalogue, without [custom](Op::Custom) and [foreign](Op::Foreign) ops.
             pub const ALL: &[Op] = &[$(Op::$op,)* $(Op::$without,)*];
 
-            /// The name in this library.
+            /// Returns the name in this library.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Op::$op => stringify!($op),)*
@@ -87,7 +87,7 @@ macro_rules! op_enum {
                 }
             }
 
-            /// The names that a system has for this op; empty when it has none.
+            /// Returns the names of this op in a system, if any.
             pub fn names(self, system: System) -> impl Iterator<Item = &'static str> + Clone {
                 let columns: &'static [&'static str] = match self {
                     $(Op::$op => &[$($names),*],)*
@@ -108,12 +108,12 @@ pub fn mixing(self) -> Mixing {
                     $(Op::$op => Mixing::$mixing,)*
                     $(Op::$without => Mixing::Keeps,)*
                     Op::Foreign(_) => Mixing::Keeps,
-                    // So a backward pass of a few lines returns gradients of the right dtype.
+                    // Lets a simple backward pass return gradients of the right dtype.
                     Op::Custom(_) => Mixing::Promotes,
                 }
             }
 
-            /// `None` for an op that this library cannot run.
+            /// Returns the kind of work, or `None` for an op that this library cannot run.
             #[doc(hidden)]
 pub fn family(self) -> Option<Family> {
                 match self {
@@ -129,7 +129,7 @@ pub fn family(self) -> Option<Family> {
 op_table!(op_enum);
 
 impl Op {
-    /// Whether its second input is a weight and its third, if there is one, a bias, and its gradients are computed from the
+    /// Returns whether the second input is a weight, the optional third a bias, and the gradients are computed from the
     /// first two inputs.
     #[doc(hidden)]
     pub fn has_weight(self) -> bool {
@@ -145,7 +145,7 @@ impl Op {
         )
     }
 
-    /// Whether this library can run it. Of an op without a kernel it says the precision only.
+    /// Returns whether this library can run the op. For an op without a kernel, it only decides the precision.
     pub fn has_kernel(self) -> bool {
         self.family().is_some()
     }

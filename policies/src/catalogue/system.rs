@@ -1,4 +1,4 @@
-//! Systems: whose names of ops and of kinds of cells lists are written in.
+//! Systems whose names of ops and cell kinds are used in lists.
 
 use std::{fmt, str::FromStr};
 
@@ -7,30 +7,31 @@ use serde::{Deserialize, Serialize};
 use super::{Op, further};
 use crate::error::{Error, Result, by_name};
 
-/// A system whose names of ops lists are written in.
+/// System whose op names are used in lists.
 ///
-/// Of the first four the catalogue has every op that one of their lists names, so that another name is taken for a slip. The
-/// others are [open](System::is_open): precast knows some of their names, and takes any other with the prefix of the system
-/// (`onnx::Scan`, `burn::float_cumsum`) for a [foreign](Op::Foreign) op, which lists can treat and nothing here can run.
+/// The catalogue has every op named in a list of the first four systems, so any other name is treated as a typo. The
+/// others are [open](System::is_open): precast knows some of their names, and treats any other name with the prefix of
+/// the system (`onnx::Scan`, `burn::float_cumsum`) as a [foreign](Op::Foreign) op, which lists can name but precast
+/// cannot run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum System {
-    /// MindSpore's primitives: `Conv2D`.
+    /// MindSpore's primitives, such as `Conv2D`.
     #[serde(rename = "mindspore")]
     MindSpore,
-    /// Paddle's ops under the names its lists use: `elementwise_add`.
+    /// Paddle's ops under the names used in its lists, such as `elementwise_add`.
     #[serde(rename = "paddle")]
     Paddle,
-    /// torch's `aten` ops: `conv2d`, also written `aten::conv2d` or with an overload, `conv2d.padding`.
+    /// torch's `aten` ops, such as `conv2d`, also written `aten::conv2d` or, with an overload, `conv2d.padding`.
     #[serde(rename = "torch")]
     Torch,
-    /// TensorFlow's graph ops: `Conv2D`.
+    /// TensorFlow's graph ops, such as `Conv2D`.
     #[serde(rename = "tensorflow")]
     TensorFlow,
-    /// ONNX's operators: `Conv`. Open.
+    /// ONNX's operators, such as `Conv`. Open.
     #[serde(rename = "onnx")]
     Onnx,
-    /// burn's modules: `Linear`; of its ops none is known. Open.
+    /// burn's modules, such as `Linear`. None of its ops is known. Open.
     #[serde(rename = "burn")]
     Burn,
 }
@@ -39,10 +40,10 @@ impl System {
     const EACH: [System; 6] =
         [System::MindSpore, System::Paddle, System::Torch, System::TensorFlow, System::Onnx, System::Burn];
 
-    /// All systems, those first that are not open.
+    /// All systems, starting with those that are not open.
     pub const ALL: &[System] = &System::EACH;
 
-    /// The name as in files: `torch`.
+    /// Returns the name used in files, such as `torch`.
     pub fn name(self) -> &'static str {
         match self {
             System::MindSpore => "mindspore",
@@ -54,18 +55,18 @@ impl System {
         }
     }
 
-    /// Whether any name with its prefix is taken for one of its ops or kinds. Of a system that is not open, only names in the
-    /// catalogue are.
+    /// Returns whether any name with the prefix of the system is accepted as one of its ops or kinds. A system that is
+    /// not open accepts only names in the catalogue.
     pub fn is_open(self) -> bool {
         matches!(self, System::Onnx | System::Burn)
     }
 
-    /// The systems of which the catalogue has all names.
+    /// Returns the systems whose names are all in the catalogue.
     pub(super) fn listed() -> impl Iterator<Item = System> {
         System::EACH.into_iter().filter(|system| !system.is_open())
     }
 
-    /// The system that a name is said to be of, and the rest of it: `paddle:mul`, `aten::mul`, `torch.mul`.
+    /// Splits a name with a prefix into its system and the rest: `paddle:mul`, `aten::mul`, `torch.mul`.
     pub(super) fn of_prefix(name: &str) -> Result<Option<(System, &str)>> {
         let alias = |prefix: &str| match prefix {
             "aten" => Some(System::Torch),
@@ -76,11 +77,11 @@ impl System {
             let system = alias(prefix).map_or_else(|| prefix.parse(), Ok)?;
             return Ok(Some((system, rest.trim_start_matches(':'))));
         }
-        // Of a dot in a name only a system's own is a prefix: `conv2d.padding` has an overload.
+        // A dot ends a prefix only after the name of a system: `conv2d.padding` has an overload.
         Ok(name.split_once('.').and_then(|(prefix, rest)| Some((alias(prefix)?, rest))))
     }
 
-    /// A name of this system without what may stand around it.
+    /// Strips the optional prefix and overload from a name of this system.
     fn bare(self, name: &str) -> &str {
         if self != System::Torch {
             return name;
@@ -89,13 +90,13 @@ impl System {
         name.split_once('.').map_or(name, |(name, _overload)| name)
     }
 
-    /// The ops of the catalogue that it calls so.
+    /// Returns the ops of the catalogue with a name in this system.
     pub(super) fn ops(self, name: &str) -> Vec<Op> {
         let name = self.bare(name);
         Op::ALL.iter().copied().filter(|op| op.names(self).any(|known| known == name)).collect()
     }
 
-    /// Its names for an op, beside those in the columns of the table.
+    /// Returns the names of an op in this system, in addition to those in the columns of the table.
     pub(super) fn further_names(self, op: Op) -> &'static [&'static str] {
         match self {
             System::Onnx => further::names(further::ONNX, op),

@@ -1,19 +1,20 @@
-//! The table of ops: a row for each op, in which everything stands that is said of an op outside of its own file.
+//! Table of ops. The row of an op defines everything about it outside its own file.
 //!
 //! A row is `Op Mixing Family method(arguments) [MindSpore, Paddle, torch, TensorFlow]`:
 //!
-//! - [`Mixing`](super::Mixing): what the op does with floating inputs of different dtypes;
-//! - [`Family`](super::Family): what kind of work it is, for the cost model;
-//! - the method of `Tensor` that runs it, and its arguments in their order: tensors (`x`), tensors that may be left out
-//!   (`bias?`), all tensors that are left (`tensors..`), and with a colon the attributes with their types (`axis: isize`).
-//!   With these precast's `run_with` calls it. Four recurrent ops and the cast are called by hand there; their
-//!   row has a semicolon;
-//! - its names in four systems, separated by spaces; `""` is none. torch's names are those of `aten`, without the
-//!   overload. Names in further systems stand in `further.rs`.
+//! - [`Mixing`](super::Mixing): the handling of floating inputs of different dtypes;
+//! - [`Family`](super::Family): the kind of work, for the cost model;
+//! - the method of `Tensor` that runs the op, and its arguments in order: tensors (`x`), optional tensors (`bias?`),
+//!   all remaining tensors (`tensors..`), and attributes with their types after a colon (`axis: isize`). precast's
+//!   `run_with` generates its calls from these. Four recurrent ops and the cast are called by hand there; their rows
+//!   have a semicolon;
+//! - the names in four systems, separated by spaces, or `""` for none. torch's names are those of `aten`, without the
+//!   overload. Names in further systems are in `further.rs`.
 //!
-//! A row of `decided_only` has names and nothing else: lists name the op, and this library cannot run it.
+//! A row of `decided_only` has only names: lists name the op, but this library cannot run it.
 //!
-//! The table is handed to a macro, which takes from it what it needs: the enum here, the calls in `src/ops/run.rs` of precast.
+//! The table is passed to a macro that extracts the parts it needs: the enum here, the calls in `src/ops/run.rs` of
+//! precast.
 
 #[doc(hidden)]
 #[macro_export]
@@ -226,7 +227,7 @@ macro_rules! __op_table {
         CosineSimilarity Promotes Elementwise cosine_similarity(x, other, axis: isize, eps: f64)
             ["", "", "cosine_similarity", ""];
         Trace Keeps Elementwise trace(x) ["", "", "trace", ""];
-        // places
+        // shapes and indexing
         Reshape Keeps View reshape(x, shape: [isize]) ["Reshape", "reshape reshape2", "reshape view", "Reshape"];
         Flatten Keeps View flatten(x, start_axis: usize) ["Flatten", "flatten_contiguous_range", "flatten", ""];
         Unsqueeze Keeps View unsqueeze(x, axis: isize) ["ExpandDims", "unsqueeze2", "unsqueeze", "ExpandDims"];
@@ -341,7 +342,7 @@ macro_rules! __op_table {
         Pmlp ["", "", "", "Pmlp"];
         Tmlp ["", "", "", "Tmlp TmlpV2 TmlpV3"];
         SegmentMax ["", "", "", "FastUnsortedSegmentMax VoxelMax"];
-        // pools and places
+        // pooling and indexing
         MaxPool2dWithIndex ["", "max_pool2d_with_index", "max_pool2d_with_indices", "MaxPoolWithArgmax"];
         FractionalMaxPool ["", "", "fractional_max_pool2d fractional_max_pool3d", ""];
         MaxUnpool ["", "", "max_unpool2d max_unpool3d", ""];
@@ -359,7 +360,7 @@ macro_rules! __op_table {
         OnesLike ["", "", "ones_like", "OnesLike"];
         ZerosLike ["", "fill_any_like", "zeros_like", "ZerosLike"];
         Fill ["", "fill_constant", "full", "Fill"];
-        /// The places that are true.
+        /// Indices of the nonzero elements.
         Nonzero ["", "", "nonzero", "Where"];
         Shape ["", "", "", "Shape ShapeN"];
         Size ["", "size", "", "Size"];
@@ -410,7 +411,7 @@ macro_rules! __op_table {
         ParallelCrossEntropy [
             "", "c_softmax_with_cross_entropy c_softmax_with_multi_label_cross_entropy", "", ""
         ];
-        // what a graph has beside arithmetic
+        // graph nodes other than arithmetic
         LoopControl ["", "", "", "Enter Exit Merge NextIteration Switch"];
         While ["", "while", "", "While StatelessWhile"];
         Save ["", "", "", "SaveV2"];
@@ -420,7 +421,7 @@ macro_rules! __op_table {
              TensorListGetItem TensorListPopBack TensorListPushBack TensorListPushBackBatch TensorListScatter
              TensorListScatterIntoExistingList TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack"
         ];
-        // gradients that a graph holds as nodes; here the backward pass runs in the dtypes of the forward
+        // gradients as graph nodes; in precast, the backward pass runs in the dtypes of the forward pass
         AvgPoolGrad ["", "", "", "AvgPoolGrad AvgPool3DGrad"];
         BatchNormGrad ["", "", "", "FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3"];
         BiasAddGrad ["", "", "", "BiasAddGrad"];

@@ -1,4 +1,4 @@
-//! A choice with options, as people write it.
+//! Enum variants with options, in a form suited to hand-written files.
 
 use std::fmt;
 
@@ -11,8 +11,8 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-/// A variant of an enum: its name, `adam`, or a map of its name and its options, `sgd: {momentum: 0.9}`. A name alone stands
-/// for the options that the variant has without being told any.
+/// Enum variant, written as its name, `adam`, or as a map of its name and its options, `sgd: {momentum: 0.9}`. A name
+/// alone selects the default options of the variant.
 #[derive(Clone, Debug, PartialEq)]
 #[doc(hidden)]
 pub struct Choice<T>(pub T);
@@ -45,7 +45,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Choice<T> {
     }
 }
 
-/// A name alone, as an enum reads it: with nothing, or with an empty map.
+/// Deserializer of a name alone, read as an enum variant without content or with an empty map.
 struct Name<'a, E> {
     name: &'a str,
     error: std::marker::PhantomData<E>,

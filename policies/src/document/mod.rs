@@ -1,4 +1,4 @@
-//! YAML that people write by hand: read within limits, and every mistake told with its place.
+//! Hand-written YAML, read within limits, with the position of every mistake reported.
 
 mod choice;
 mod source;
@@ -25,65 +25,65 @@ use crate::{
     files,
 };
 
-/// How deep lists and maps may be nested.
+/// Maximum nesting depth of lists and maps.
 const MAX_DEPTH: usize = 32;
 
-/// A document that says of which version it is, and the words of messages about it.
+/// Document with a version, and the wording of messages about it.
 #[doc(hidden)]
 pub trait Document: DeserializeOwned {
-    /// What it is called: `policy`.
+    /// Name of the document type, such as `policy`.
     const WHAT: &'static str;
-    /// The kind of its errors.
+    /// Kind of its errors.
     const KIND: ErrorKind;
 
-    /// The largest file. Such a file is written by people; whatever is larger is something else.
+    /// Maximum size of a file. Documents are written by hand, so anything larger is not one.
     const MAX_BYTES: usize = 64 * 1024;
 
-    /// How many values, lists and maps a file may have.
+    /// Maximum number of values, lists and maps in a file.
     const MAX_NODES: usize = 4096;
 
-    /// The keys that every file has.
+    /// Keys required in every file.
     const REQUIRED: &'static [&'static str];
 
-    /// Its version.
+    /// Returns the version.
     fn version(&self) -> &Spanned<u32>;
 
-    /// What may stand under a key that is missing; empty where words do not help.
+    /// Returns the allowed values of a missing key, for messages. Empty if no hint helps.
     fn allowed(_key: &str) -> &'static str {
         ""
     }
 
-    /// What a key of other systems, or a near word, is called here.
+    /// Returns the key equivalent to a key of another system or to a similar word.
     fn elsewhere(_key: &str) -> Option<&'static str> {
         None
     }
 
-    /// Where a key stands that was met in a map which does not have it; empty where it stands nowhere.
+    /// Returns a hint on where a misplaced key belongs. Empty if there is none.
     fn place(_key: &str) -> &'static str {
         ""
     }
 
-    /// A map that may stand under a key; empty where an example does not help.
+    /// Returns an example of a map under a key, for messages. Empty if no example helps.
     fn example(_key: &str) -> &'static str {
         ""
     }
 }
 
-/// The text of a file. `hint` adds words to the error of a file that cannot be read.
+/// Reads the text of a file. `hint` extends the error message for a file that cannot be read.
 ///
 /// # Errors
-/// [`ErrorKind::Io`], and of the kind of the document when the file is too large or no UTF-8.
+/// [`ErrorKind::Io`] when the file cannot be read; the kind of the document when it is too large or not UTF-8.
 #[doc(hidden)]
 pub fn load<T: Document>(path: &Path, hint: impl FnOnce(&io::Error) -> String) -> Result<String> {
     let name = path.display().to_string();
-    // One byte more than allowed, so that an endless file ends here.
+    // One byte more than allowed, to stop reading an endless file.
     let read = std::fs::File::open(path).and_then(|file| {
         let mut bytes = Vec::new();
         file.take(T::MAX_BYTES as u64 + 1).read_to_end(&mut bytes)?;
         files::not_a_pointer(bytes)
     });
     let bytes = read.map_err(|error| Error::io_with(path, &error, &hint(&error)))?;
-    // A character may be cut at the limit, so the size comes before the encoding.
+    // The limit may cut a character, so check the size before the encoding.
     let too_large = bytes.len() > T::MAX_BYTES;
     let (place, words) = match std::str::from_utf8(&bytes) {
         _ if too_large => (Place::START, too_large_words::<T>()),
@@ -97,11 +97,11 @@ pub fn load<T: Document>(path: &Path, hint: impl FnOnce(&io::Error) -> String) -
     Err(Source::new(&name, &text).error(place, Error::new(T::KIND, words)))
 }
 
-/// Walks the events of the parser before anything is built from them: one document, no anchors, aliases, tags or merge
-/// keys, nothing deep, nothing long.
+/// Checks the parser events before anything is built from them: one document, no anchors, aliases, tags or merge keys,
+/// and limits on depth and length.
 fn check_form<T: Document>(source: &Source<'_>) -> Result<()> {
     let wrong = |words: String| Error::new(T::KIND, words);
-    // The parser takes a NUL for the end of the text.
+    // The parser treats a NUL as the end of the text.
     if let Some(byte) = source.text.bytes().position(|b| b.is_ascii_control() && !matches!(b, b'\t' | b'\n' | b'\r')) {
         let place = Place::of_byte(source.text.as_bytes(), byte);
         let met = source.text.as_bytes()[byte];
@@ -176,11 +176,11 @@ fn not_yaml(error: &ScanError) -> String {
 
 /// Checks the form of a text and reads it as a document of version 1.
 ///
-/// A text that is no such document is read again for its version alone: a later version may have other keys, and its reader
-/// should be told that, not that a key is unknown.
+/// If this fails, only the version is read again: a later version may have other keys, and should be reported as such
+/// rather than as an unknown key.
 ///
 /// # Errors
-/// Of the kind of the document, with a place.
+/// An error of the document's kind, with a position.
 #[doc(hidden)]
 pub fn read<T: Document>(source: &Source<'_>) -> Result<T> {
     #[derive(Deserialize)]
@@ -217,21 +217,21 @@ fn check_version<T: Document>(source: &Source<'_>, version: &Spanned<u32>) -> Re
     Err(source.error(version.referenced, Error::new(T::KIND, words)))
 }
 
-/// Reads what [`check_form`] has passed.
+/// Deserializes a text that has passed [`check_form`].
 fn parsed<T: DeserializeOwned, D: Document>(source: &Source<'_>) -> Result<T> {
     let options = serde_yaml::options! {
         strict_booleans: true,
         merge_keys: MergeKeyPolicy::Error,
         with_snippet: false,
-        // `check_form` has counted.
+        // `check_form` has already counted.
         budget: None,
     };
     serde_yaml::from_str_with_options(source.text, options).map_err(|error| {
         let place = error.location().map_or(Place::START, Place::from);
         let place = match error.without_snippet() {
-            // The parser tells of a key that the document lacks at its last one.
+            // The parser reports a missing key of the document at its last key.
             serde_yaml::Error::SerdeMissingField { field, .. } if D::REQUIRED.contains(field) => source.first(),
-            // It knows where the key of a name begins that it does not know.
+            // For an unknown variant, it reports the start of the key.
             serde_yaml::Error::SerdeUnknownVariant { variant, .. } => source.place_after(place, variant),
             _ => place,
         };
@@ -239,7 +239,7 @@ fn parsed<T: DeserializeOwned, D: Document>(source: &Source<'_>) -> Result<T> {
     })
 }
 
-/// The parser's errors in the words of this library: what was expected and what was met.
+/// Translates an error of the parser into a message of this library, with the expected and the actual content.
 fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, place: Place) -> String {
     use serde_yaml::{Error as E, MessageFormatter};
     let expected = |what: &str| match source.value_at(place) {

@@ -1,4 +1,4 @@
-//! Errors that point into a file: `file:line:column: message`, then the line with a caret under the place.
+//! Errors with a source position: `file:line:column: message`, then the line with a caret under the position.
 
 use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 
@@ -6,7 +6,7 @@ use serde_yaml::{Location, granit_parser::Marker};
 
 use crate::{error::Error, printable::printable};
 
-/// A text and the name it is known by.
+/// Text with a name for messages.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct Source<'a> {
@@ -14,7 +14,7 @@ pub struct Source<'a> {
     pub text: &'a str,
 }
 
-/// A place in a text, both numbers from 1; the column counts characters.
+/// Position in a text. Both numbers start at 1, and the column counts characters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[doc(hidden)]
 pub struct Place {
@@ -23,7 +23,7 @@ pub struct Place {
 }
 
 impl From<Location> for Place {
-    /// The start, for a location that the parser does not know.
+    /// Converts a location of the parser. An unknown one becomes the start.
     fn from(location: Location) -> Self {
         Place { line: location.line().max(1) as usize, column: location.column().max(1) as usize }
     }
@@ -38,7 +38,7 @@ impl From<&Marker> for Place {
 impl Place {
     pub const START: Place = Place { line: 1, column: 1 };
 
-    /// The place of a byte of a text.
+    /// Returns the position of a byte in a text.
     pub fn of_byte(text: &[u8], byte: usize) -> Self {
         let before = String::from_utf8_lossy(&text[..byte]);
         let line = before.matches('\n').count() + 1;
@@ -47,23 +47,24 @@ impl Place {
     }
 }
 
-/// How many characters of a line are shown, and of a message.
+/// Number of characters shown of a line.
 const SHOWN: usize = 100;
+/// Number of characters shown of a message.
 const LONGEST: usize = 400;
 
 impl<'a> Source<'a> {
-    /// A text, without the mark of its byte order, under a name.
+    /// Creates a source from a name and a text, without the byte order mark.
     pub fn new(name: &str, text: &'a str) -> Self {
         Source { name: name.into(), text: text.strip_prefix('\u{feff}').unwrap_or(text) }
     }
 }
 
 impl Source<'_> {
-    /// The same error with its place before it and the line behind it.
+    /// Returns the error with the position prepended and the line appended.
     pub fn error(&self, place: impl Into<Place>, error: Error) -> Error {
         let Place { line, column } = place.into();
         let met = self.line(line);
-        // Of a very long line only the surroundings of the place are shown.
+        // For a very long line, show only the part around the position.
         let skip = if column > SHOWN { column - SHOWN / 2 } else { 0 };
         let shown: String = met.chars().skip(skip).take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
         let margin = " ".repeat(line.to_string().len());
@@ -75,19 +76,19 @@ impl Source<'_> {
         Error::new(error.kind(), text)
     }
 
-    /// Where the text begins, behind comments.
+    /// Returns the position of the first line that is neither blank nor a comment.
     pub fn first(&self) -> Place {
         let says = |line: &str| !line.trim().is_empty() && !line.trim_start().starts_with('#');
         let line = self.text.lines().position(says).unwrap_or(0) + 1;
         Place { line, column: 1 }
     }
 
-    /// What stands on the line before a place.
+    /// Returns the text before a position on its line.
     pub fn before(&self, place: Place) -> String {
         self.line(place.line).chars().take(place.column - 1).collect()
     }
 
-    /// Where a word stands on the line of a place, behind it; the place itself where it does not.
+    /// Returns the position of a word after a position on its line, or the position itself if the word is not found.
     pub fn place_after(&self, place: Place, word: &str) -> Place {
         let line: String = self.line(place.line).chars().skip(place.column - 1).collect();
         match line.find(word) {
@@ -96,7 +97,7 @@ impl Source<'_> {
         }
     }
 
-    /// What stands at a place, up to what ends a value on its line.
+    /// Returns the value at a position, up to the end of the value on its line.
     pub fn value_at(&self, place: Place) -> String {
         let line = self.line(place.line);
         let rest: String = line.chars().skip(place.column - 1).collect();
@@ -105,14 +106,14 @@ impl Source<'_> {
         rest[..end].trim_matches([' ', ':']).chars().take(40).collect()
     }
 
-    /// A line, from 1, by the line breaks of YAML.
+    /// Returns a line by its number from 1, with the line breaks of YAML.
     fn line(&self, number: usize) -> String {
         let text = self.text.replace("\r\n", "\n").replace('\r', "\n");
         text.split('\n').nth(number - 1).unwrap_or("").to_string()
     }
 }
 
-/// Cuts a message at a readable length. It quotes the file, so it may be long.
+/// Truncates a message to a readable length. Messages quote the file, so they may be long.
 fn shortened(message: &str) -> Cow<'_, str> {
     match message.char_indices().nth(LONGEST) {
         Some((cut, _)) => format!("{} ...", &message[..cut]).into(),

@@ -14,11 +14,11 @@ impl Policy {
     /// Reads a policy file.
     ///
     /// # Errors
-    /// Every message about what stands in the file begins with `file:line:column` and shows the line. The kind is
+    /// Every message about the content of the file begins with `file:line:column` and shows the line. The kind is
     /// [`Io`](crate::ErrorKind::Io) when the file cannot be read, [`DType`](crate::ErrorKind::DType) and
-    /// [`Level`](crate::ErrorKind::Level) for a wrong dtype or level (checked in this order), [`List`](crate::ErrorKind::List)
-    /// for what is wrong with the lists, [`Value`](crate::ErrorKind::Value) for numbers of the loss scale, and
-    /// [`Policy`](crate::ErrorKind::Policy) for all else.
+    /// [`Level`](crate::ErrorKind::Level) for a wrong dtype or level (checked in this order),
+    /// [`List`](crate::ErrorKind::List) for errors in the lists, [`Value`](crate::ErrorKind::Value) for numbers of the
+    /// loss scale, and [`Policy`](crate::ErrorKind::Policy) for everything else.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let name = path.display().to_string();
@@ -33,7 +33,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Reads the text of a policy file; `name` stands for the file in messages and in [`Origin`](super::Origin)s.
+    /// Reads the text of a policy file. `name` identifies the file in messages and [`Origin`](super::Origin)s.
     ///
     /// # Errors
     /// As [`Policy::load`].
@@ -53,18 +53,18 @@ impl Policy {
         v1::policy(document::read(&source)?, &source)
     }
 
-    /// The text of a policy file of the same meaning. It is complete: the loss scale is written even where it is the usual
-    /// one, and the lists as what is added to and removed from those of the pack.
+    /// Returns the text of an equivalent policy file. It is complete: the loss scale is written even if it is the usual
+    /// one, and the lists are written as additions to and removals from those of the pack.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) when the policy names an unknown pack, or its lists say what its level does
-    /// not read or a file cannot say.
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when the policy names an unknown pack, or its lists have entries
+    /// that its level does not read or a file cannot express.
     pub fn to_yaml(&self) -> Result<String> {
         let written = v1::written(self)?;
         serde_yaml::to_string(&written).map_err(|error| Error::policy(format!("the policy cannot be written: {error}")))
     }
 
-    /// Writes a policy file, in one step; see [`Policy::to_yaml`].
+    /// Writes a policy file atomically; see [`Policy::to_yaml`].
     ///
     /// # Errors
     /// As [`Policy::to_yaml`], and [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written.

@@ -1,4 +1,4 @@
-//! What a policy of level graph decides by: four lists of ops, and how much they say.
+//! Lists of level graph: four lists of ops, and the rewrite level that modifies them.
 
 use std::{fmt, str::FromStr};
 
@@ -10,24 +10,24 @@ use crate::{
     precision::Treatment,
 };
 
-/// A list of a graph rewrite.
+/// List of a graph rewrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum GraphList {
-    /// These run low: products.
+    /// Ops that run low: products.
     Allow,
-    /// These run low after or between ops that do.
+    /// Ops that run low after or between low ops.
     Infer,
-    /// These stay f32, and so does what follows them, up to the next op on the allow list.
+    /// Ops that stay f32, along with the ops that follow them up to the next one on the allow list.
     Deny,
-    /// These follow their neighbours: rounding spoils nothing in them.
+    /// Ops that follow their neighbours, since rounding does not harm their results.
     Clear,
 }
 
 impl GraphList {
-    /// All four.
+    /// All four lists.
     pub const ALL: [GraphList; 4] = [GraphList::Allow, GraphList::Infer, GraphList::Deny, GraphList::Clear];
 
-    /// `allow`, `infer`, `deny` or `clear`.
+    /// Returns `allow`, `infer`, `deny` or `clear`.
     pub const fn name(self) -> &'static str {
         match self {
             GraphList::Allow => "allow",
@@ -37,7 +37,7 @@ impl GraphList {
         }
     }
 
-    /// What its entries say in the lists of level graph.
+    /// Returns the treatment of its entries in the lists of level graph.
     pub const fn treatment(self) -> Treatment {
         match self {
             GraphList::Allow => Treatment::Low,
@@ -47,7 +47,7 @@ impl GraphList {
         }
     }
 
-    /// The list of which entries say that; `None` for what only regions do.
+    /// Returns the list whose entries have a treatment, or `None` for a treatment of regions only.
     pub fn of(treatment: Treatment) -> Option<GraphList> {
         GraphList::ALL.into_iter().find(|list| list.treatment() == treatment)
     }
@@ -59,29 +59,30 @@ impl fmt::Display for GraphList {
     }
 }
 
-/// How much the lists say. All but the usual have the names of TensorFlow's `TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_LEVEL`.
+/// Rewrite level that modifies the graph lists. All but `usual` have the names of TensorFlow's
+/// `TF_AUTO_MIXED_PRECISION_GRAPH_REWRITE_LEVEL`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum GraphLevel {
-    /// As they are.
+    /// The lists unchanged.
     #[default]
     Usual,
-    /// Only the allow list counts. This is about f16: with bf16 the lists stay as they are.
+    /// The allow list only. Affects f16: with bf16, the lists are unchanged.
     TensorCoresOnly,
-    /// Every op that can run low does, in f16. Unsafe: results may be far off.
+    /// Every op capable of f16 runs in f16. Unsafe: results may be far off.
     #[serde(rename = "unsafe_force_all")]
     ForceAll,
-    /// The infer list is denied, too.
+    /// The infer list is treated as part of the deny list.
     TreatInferAsDeny,
 }
 
 impl GraphLevel {
-    /// All of them.
+    /// All rewrite levels.
     pub const ALL: [GraphLevel; 4] =
         [GraphLevel::Usual, GraphLevel::TensorCoresOnly, GraphLevel::ForceAll, GraphLevel::TreatInferAsDeny];
 
-    /// Name, as in files: `tensor_cores_only`.
+    /// Returns the name used in files, such as `tensor_cores_only`.
     pub fn name(self) -> &'static str {
         match self {
             GraphLevel::Usual => "usual",
@@ -91,8 +92,11 @@ impl GraphLevel {
         }
     }
 
+    /// Checks that the rewrite level supports a low dtype.
+    ///
     /// # Errors
-    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for [`ForceAll`](GraphLevel::ForceAll) with bf16, as in TensorFlow.
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for [`ForceAll`](GraphLevel::ForceAll) with bf16, as in
+    /// TensorFlow.
     pub(crate) fn check(self, low: DType) -> Result<()> {
         match (self, low) {
             (GraphLevel::ForceAll, DType::Bf16) => {

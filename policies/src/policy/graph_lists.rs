@@ -9,18 +9,18 @@ use crate::{
     policy::{GraphLevel, GraphList, Lists, Pack},
 };
 
-/// The lists for one low dtype. An op is on at most one of them.
+/// Graph lists for one low dtype. An op is on at most one of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphLists {
     low: DType,
-    /// The naming system of the graph's ops.
+    /// Naming system of the ops in the graph.
     system: Option<System>,
     lists: HashMap<Op, GraphList>,
     level: GraphLevel,
 }
 
 impl GraphLists {
-    /// Returns the lists of a pack for graphs. Ops of a graph go by the names of the pack's system.
+    /// Returns the graph lists of a pack. The ops of a graph have the names of the pack's system.
     ///
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the pack does not support the dtype;
@@ -98,7 +98,7 @@ impl GraphLists {
         }
     }
 
-    /// A name of an op that means this op alone in these lists.
+    /// Returns a name that identifies only this op in these lists.
     #[doc(hidden)]
     pub fn name_of(&self, op: Op) -> String {
         op.unambiguous_name(self.system)
@@ -118,11 +118,11 @@ impl GraphLists {
 }
 
 impl Policy {
-    /// The lists of a policy of level graph, for a rewrite of a graph.
+    /// Returns the lists of a policy of level graph, for rewriting a graph.
     ///
     /// # Errors
-    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for a policy of another level; those of a plan when its fields are
-    /// inconsistent or it names an unknown pack.
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for a policy of another level; the errors of a plan when its
+    /// fields are inconsistent or it names an unknown pack.
     ///
     /// ```
     /// use precast_policy::{Op, Policy, policy::GraphList};

@@ -1,4 +1,4 @@
-//! The optimisation levels.
+//! Optimisation levels.
 
 use std::{fmt, str::FromStr};
 
@@ -6,27 +6,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, did_you_mean};
 
-/// How much of a network is lowered.
+/// Optimisation level: the part of a network that is lowered.
 ///
-/// A region of code has no such level: there ops go by the lists of a pack. Which of a pack's lists, where it has several, is
-/// said by precast's `Autocast::op_level`.
+/// Regions of code have no level: their ops follow the lists of a pack. If a pack has several, `Autocast::op_level` of
+/// precast selects one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum Level {
-    /// Nothing changes.
+    /// Nothing is lowered.
     O0,
-    /// Cells on the white list run low and return f32; ops on the white list that other cells call directly are cast low
-    /// and back.
+    /// Cells on the white list run low and return f32. Ops on the white list that other cells call directly are cast to
+    /// the low dtype and back.
     O1,
-    /// The whole network is one low region; cells and ops on the black list are f32 islands in it; the root returns f32.
+    /// The whole network is one low region. Cells and ops on the black list are f32 islands in it. The root returns
+    /// f32.
     O2,
-    /// The whole network is one low region; the root returns f32.
+    /// The whole network is one low region. The root returns f32.
     O3,
-    /// No cell is wrapped: every op runs by the pack's op lists, and in most packs an op on none takes its inputs as they come. The
-    /// output may be low.
+    /// No cell is wrapped: every op follows the op lists of the pack. In most packs, unlisted ops take their inputs as
+    /// they are. The output may be low.
     #[serde(rename = "auto")]
     Auto,
-    /// No cell is wrapped: the graph of a call is rewritten. Low spreads from the ops of the allow list to their neighbours.
+    /// No cell is wrapped: the graph of a call is rewritten. The low dtype spreads from the ops of the allow list to
+    /// their neighbours.
     #[serde(rename = "graph")]
     Graph,
 }
@@ -35,10 +37,10 @@ impl Level {
     /// All levels, in order.
     pub const ALL: [Level; 6] = [Level::O0, Level::O1, Level::O2, Level::O3, Level::Auto, Level::Graph];
 
-    /// The levels of trees of cells, for which there are plans.
+    /// Levels for trees of cells, which plans support.
     pub const OF_CELLS: [Level; 5] = [Level::O0, Level::O1, Level::O2, Level::O3, Level::Auto];
 
-    /// Name, as in files.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         match self {
             Level::O0 => "O0",
@@ -50,7 +52,7 @@ impl Level {
         }
     }
 
-    /// What it means, in one line.
+    /// Returns a one-line description.
     pub fn meaning(self) -> &'static str {
         match self {
             Level::O0 => "nothing is lowered",
@@ -72,10 +74,10 @@ impl fmt::Display for Level {
 impl FromStr for Level {
     type Err = Error;
 
-    /// Exact: `O2`, not `o2` and not `2`.
+    /// Parses an exact name: `O2`, but neither `o2` nor `2`.
     fn from_str(text: &str) -> Result<Self> {
         Level::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| {
-            // A zero for the letter, or the number alone.
+            // A zero in place of the letter, or the number alone.
             let meant = match text.as_bytes() {
                 [b'0', digit] | [digit] => format!("O{}", char::from(*digit)),
                 _ => text.to_string(),

@@ -1,7 +1,7 @@
-//! Lists of kinds of cells and of ops: what is done with each, why, and where that was written.
+//! Lists of cell kinds and ops, with the treatment of each, its reason and its origin.
 //!
-//! There is one type of lists for every level of a network and for every region of code. What a [`Level`] reads of its lists
-//! stands in one table, [`Level::reads`].
+//! One type of lists serves every level of a network and every region of code. The entries that a [`Level`] reads are
+//! defined in one table, [`Level::reads`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,18 +20,18 @@ use crate::{
     printable::printable,
 };
 
-/// Where a rule or a list entry was written.
+/// Source of a rule or a list entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Origin {
-    /// In code.
+    /// Program code.
     Code,
-    /// In a pack of lists, by its name.
+    /// Pack of lists, by name.
     Pack(Arc<str>),
-    /// In a policy file.
+    /// Position in a policy file.
     File {
-        /// The file as it was named by the caller.
+        /// File name as given by the caller.
         file: Arc<str>,
         /// Line, from 1.
         line: usize,
@@ -41,7 +41,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// A place in a file.
+    /// Returns the origin of a place in a file.
     pub(super) fn at(source: &Source<'_>, place: impl Into<Place>) -> Self {
         let Place { line, column } = place.into();
         Origin::File { file: source.name.clone(), line, column }
@@ -58,23 +58,23 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What a list says of a kind of cell or of an op.
+/// List entry of a cell kind or an op.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// What is done with it.
+    /// Treatment of the cell or op.
     pub treatment: Treatment,
-    /// The low dtype for which the entry counts; `None` for both. For the other it is unlisted.
+    /// Low dtype to which the entry applies, or `None` for both. For the other dtype, the cell or op is unlisted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<DType>,
-    /// Why, in the words of the list.
+    /// Reason given by the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub because: Option<Arc<str>>,
-    /// Where the entry was written.
+    /// Source of the entry.
     pub origin: Origin,
 }
 
 impl Entry {
-    /// An entry for both low dtypes, without a reason.
+    /// Creates an entry for both low dtypes, without a reason.
     pub fn new(treatment: Treatment, origin: Origin) -> Self {
         Entry { treatment, only: None, because: None, origin }
     }
@@ -84,10 +84,10 @@ impl Entry {
     }
 }
 
-/// The lists of one level of a network, or of a region of code: each kind of cell and each op has one entry at most.
+/// Lists of one level of a network, or of a region of code. Each cell kind and each op has at most one entry.
 ///
-/// Kinds match exactly: `Dense` is not `MyDense`. Users of MindSpore and Paddle know three of the treatments by other names,
-/// which policy files and the functions here use, too:
+/// Kinds match exactly: `Dense` does not match `MyDense`. Three treatments have other names in MindSpore and Paddle,
+/// which policy files and the functions here also use:
 ///
 /// | treatment | name of the list |
 /// | --- | --- |
@@ -105,15 +105,15 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "lists do nothing until a policy has them"]
 pub struct Lists {
-    /// Whose lists these are, for messages.
+    /// Name of the lists, for messages.
     pub name: Arc<str>,
-    /// What an op does that is on no list.
+    /// Treatment of ops that are on no list.
     pub unlisted: Treatment,
-    /// What such an op does where promotion is switched off, for lists that have that switch (Paddle's O2).
+    /// Treatment of unlisted ops with promotion switched off, for lists that have this switch (Paddle's O2).
     pub unlisted_unpromoted: Option<Treatment>,
-    /// The dtypes that are cast.
+    /// Dtypes that are cast.
     pub eligible: Vec<DType>,
-    /// Ops of which the first input decides; see [`OpRules::by_first`].
+    /// Ops decided by their first input; see [`OpRules::by_first`].
     pub by_first: BTreeSet<Op>,
     cells: BTreeMap<String, Entry>,
     ops: BTreeMap<Op, Entry>,
@@ -126,12 +126,12 @@ impl Default for Lists {
 }
 
 impl Lists {
-    /// Empty lists, which are legal ones: every op takes its inputs as they come.
+    /// Creates empty lists, which are valid: every op takes its inputs as they are.
     pub fn new() -> Self {
         Lists::named("code")
     }
 
-    /// Empty lists with a name for messages.
+    /// Creates empty lists with a name for messages.
     pub fn named(name: impl Into<Arc<str>>) -> Self {
         Lists {
             name: name.into(),
@@ -144,17 +144,17 @@ impl Lists {
         }
     }
 
-    /// Puts a kind of cell on the white list: it runs low. The lists of O1 have such entries.
+    /// Adds a cell kind to the white list, to run low. Read at O1.
     pub fn white(self, kind: impl Into<String>) -> Self {
         self.with_cell(kind.into(), Treatment::Low)
     }
 
-    /// Puts a kind of cell on the black list: it stays f32. The lists of O2 have such entries.
+    /// Adds a cell kind to the black list, to stay f32. Read at O2.
     pub fn black(self, kind: impl Into<String>) -> Self {
         self.with_cell(kind.into(), Treatment::Full)
     }
 
-    /// Puts the ops of a name on the white list: they run low. The name is one of this library or of another system.
+    /// Adds the ops with a name to the white list, to run low. The name is one of this library or of another system.
     ///
     /// # Errors
     /// [`ErrorKind::List`](crate::ErrorKind::List) when no op has that name.
@@ -162,7 +162,7 @@ impl Lists {
         self.with_op(name, Treatment::Low)
     }
 
-    /// Puts the ops of a name on the black list: they run in f32. The name is one of this library or of another system.
+    /// Adds the ops with a name to the black list, to run in f32. The name is one of this library or of another system.
     ///
     /// # Errors
     /// [`ErrorKind::List`](crate::ErrorKind::List) when no op has that name.
@@ -182,52 +182,52 @@ impl Lists {
         Ok(self)
     }
 
-    /// Sets the entry of a kind of cell; returns the one that stood there.
+    /// Sets the entry of a cell kind and returns the previous one.
     pub fn put_cell(&mut self, kind: String, entry: Entry) -> Option<Entry> {
         self.cells.insert(kind, entry)
     }
 
-    /// Sets the entry of an op; returns the one that stood there.
+    /// Sets the entry of an op and returns the previous one.
     pub fn put_op(&mut self, op: Op, entry: Entry) -> Option<Entry> {
         self.ops.insert(op, entry)
     }
 
-    /// Takes a kind of cell off its list; returns the entry that stood there.
+    /// Removes the entry of a cell kind and returns it.
     pub fn remove_cell(&mut self, kind: &str) -> Option<Entry> {
         self.cells.remove(kind)
     }
 
-    /// Takes an op off its list; returns the entry that stood there.
+    /// Removes the entry of an op and returns it.
     pub fn remove_op(&mut self, op: Op) -> Option<Entry> {
         self.ops.remove(&op)
     }
 
-    /// Every entry for a kind of cell, in order.
+    /// Returns the entries of all cell kinds, in order.
     pub fn cells(&self) -> &BTreeMap<String, Entry> {
         &self.cells
     }
 
-    /// Every entry for an op, in order.
+    /// Returns the entries of all ops, in order.
     pub fn ops(&self) -> &BTreeMap<Op, Entry> {
         &self.ops
     }
 
-    /// The entry of a kind of cell that counts for a low dtype.
+    /// Returns the entry of a cell kind that applies to a low dtype.
     pub fn cell(&self, kind: &str, low: DType) -> Option<&Entry> {
         self.cells.get(kind).filter(|entry| entry.counts(low))
     }
 
-    /// The entry of an op that counts for a low dtype.
+    /// Returns the entry of an op that applies to a low dtype.
     pub fn op(&self, op: Op, low: DType) -> Option<&Entry> {
         self.ops.get(&op).filter(|entry| entry.counts(low))
     }
 
-    /// The ops that are treated so, for either low dtype.
+    /// Returns the ops with a treatment, for either low dtype.
     pub fn ops_with(&self, treatment: Treatment) -> impl Iterator<Item = Op> {
         self.ops.iter().filter(move |(_, entry)| entry.treatment == treatment).map(|(op, _)| *op)
     }
 
-    /// The op lists, prepared for a region of this low dtype.
+    /// Returns the op lists prepared for a region of a low dtype.
     pub fn rules(&self, low: DType) -> OpRules {
         let counting = || self.ops.iter().filter(|(_, entry)| entry.counts(low));
         OpRules {
@@ -246,7 +246,7 @@ impl Lists {
     }
 }
 
-/// What a list is of.
+/// Kind of items on a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listed {
     Cells,
@@ -262,11 +262,11 @@ impl fmt::Display for Listed {
     }
 }
 
-/// The lists by the names that policy files have for them.
+/// Names of the lists in policy files.
 pub(super) const COLORS: [(&str, Treatment); 3] =
     [("white", Treatment::Low), ("black", Treatment::Full), ("promote", Treatment::Widest)];
 
-/// The lists of level graph likewise.
+/// Names of the lists of level graph.
 const GRAPH_LISTS: [(&str, Treatment); 4] = [
     (GraphList::Allow.name(), GraphList::Allow.treatment()),
     (GraphList::Infer.name(), GraphList::Infer.treatment()),
@@ -274,19 +274,18 @@ const GRAPH_LISTS: [(&str, Treatment); 4] = [
     (GraphList::Clear.name(), GraphList::Clear.treatment()),
 ];
 
-/// The color of a treatment, or its name where it has none.
+/// Returns the color of a treatment, or its name if it has none.
 pub(crate) fn color(treatment: Treatment) -> &'static str {
     COLORS.iter().find(|(_, of)| *of == treatment).map_or(treatment.name(), |(color, _)| color)
 }
 
 impl Level {
-    /// The lists of ops that policy files change at this level, by name.
+    /// Returns the op lists that policy files can change at this level, by name.
     pub(super) fn named_lists(self) -> &'static [(&'static str, Treatment)] {
         if self == Level::Graph { &GRAPH_LISTS } else { &COLORS }
     }
 
-    /// The treatments that lists of this level may give: the whole of what a level reads. Everything else is refused where it
-    /// is written.
+    /// Returns the treatments that this level reads. An entry with another one is refused, pointing at its position.
     pub(crate) fn reads(self, listed: Listed) -> &'static [Treatment] {
         match (self, listed) {
             (Level::O1, _) => &[Treatment::Low],
@@ -297,10 +296,10 @@ impl Level {
         }
     }
 
-    /// Whether lists of this level may say that.
+    /// Checks that this level reads a treatment.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List), with what the level reads.
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when it does not, naming the lists that the level reads.
     pub(super) fn check_reads(self, listed: Listed, treatment: Treatment) -> Result<()> {
         if self.reads(listed).contains(&treatment) {
             return Ok(());
@@ -315,10 +314,10 @@ impl Level {
         Err(Error::list(format!("level {self} does not read the {list} list of {listed}; it reads {read}")))
     }
 
-    /// Whether a level reads all that the lists say.
+    /// Checks that this level reads every entry of the lists.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) for an entry that it does not read, with the entry and its origin.
+    /// [`ErrorKind::List`](crate::ErrorKind::List) for an entry that it does not read, naming the entry and its origin.
     pub(super) fn check_lists(self, lists: &Lists) -> Result<()> {
         let cells = lists.cells.iter().map(|(kind, entry)| (Listed::Cells, kind.as_str(), entry));
         let ops = lists.ops.iter().map(|(op, entry)| (Listed::Ops, op.name(), entry));

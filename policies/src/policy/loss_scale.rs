@@ -1,4 +1,4 @@
-//! Which loss scale a policy asks for, as plain data.
+//! Loss scale requested by a policy, as plain data.
 
 use std::str::FromStr;
 
@@ -10,22 +10,22 @@ use crate::{
     error::{Error, Result, by_name},
 };
 
-/// Which loss scale to train with.
+/// Loss scale for training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
 pub enum LossScaleSpec {
-    /// The loss is not scaled.
+    /// No loss scaling.
     None,
-    /// One scale for the whole training.
+    /// Constant scale.
     Fixed {
-        /// The scale, above 0.
+        /// Scale, above 0.
         scale: f32,
     },
-    /// A scale that looks for the largest that does not overflow.
+    /// Scale that adapts towards the largest one without overflow.
     Dynamic(DynamicScale),
 }
 
-/// Numbers of a dynamic loss scale.
+/// Parameters of a dynamic loss scale.
 ///
 /// ```
 /// use precast_policy::policy::{DynamicScale, LossScaleSpec};
@@ -35,43 +35,43 @@ pub enum LossScaleSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DynamicScale {
-    /// The first scale, from `min` to `max`; 65536.
+    /// Initial scale, from `min` to `max`. Default: 65536.
     pub init: f32,
-    /// Factor after `interval` finite steps in a row, at least 1; 2.
+    /// Growth factor after `interval` consecutive finite steps, at least 1. Default: 2.
     pub growth: f64,
-    /// Factor after a step that was not finite, above 0 and at most 1; 0.5.
+    /// Shrink factor after non-finite steps, above 0 and at most 1. Default: 0.5.
     pub backoff: f64,
-    /// How many finite steps in a row let the scale grow, at least 1; 2000.
+    /// Number of consecutive finite steps before the scale grows, at least 1. Default: 2000.
     pub interval: u32,
-    /// The least scale, above 0; 1.
+    /// Smallest scale, above 0. Default: 1.
     pub min: f32,
-    /// The largest scale, at least `min`; 16777216.
+    /// Largest scale, at least `min`. Default: 16777216.
     pub max: f32,
-    /// How many steps that are not finite it takes to shrink the scale, at least 1; 1.
+    /// Number of non-finite steps before the scale shrinks, at least 1. Default: 1.
     pub hysteresis: u32,
-    /// When the count of such steps begins again; [`Forgive::Shrink`].
+    /// Event that resets the count of non-finite steps. Default: [`Forgive::Shrink`].
     pub forgive: Forgive,
 }
 
-/// When a dynamic scale forgets steps that were not finite and have not shrunk it.
+/// Event after which a dynamic scale forgets the non-finite steps that have not shrunk it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Forgive {
-    /// After a finite step, and when the scale shrinks: every shrinking takes so many steps in a row. (Paddle.)
+    /// A finite step or a shrink: every shrink takes `hysteresis` non-finite steps in a row. (Paddle.)
     #[default]
     Shrink,
-    /// After a finite step: once so many steps in a row have shrunk the scale, each further one does. (DeepSpeed with
-    /// `consecutive_hysteresis`.)
+    /// A finite step: once `hysteresis` non-finite steps in a row have shrunk the scale, each further one shrinks it.
+    /// (DeepSpeed with `consecutive_hysteresis`.)
     Finite,
-    /// After `interval` finite steps, when the scale grows. (DeepSpeed.)
+    /// Growth of the scale, after `interval` finite steps. (DeepSpeed.)
     Growth,
 }
 
 impl Forgive {
     const ALL: [Forgive; 3] = [Forgive::Shrink, Forgive::Finite, Forgive::Growth];
 
-    /// The name, as in policy files.
+    /// Returns the name used in policy files.
     pub fn name(self) -> &'static str {
         match self {
             Forgive::Shrink => "shrink",
@@ -90,7 +90,7 @@ impl FromStr for Forgive {
 
 type Preset = fn() -> DynamicScale;
 
-/// The dynamic scales of other systems by name, as policy files have them.
+/// Dynamic scales of other systems, by their names in policy files.
 const PRESETS: [(&str, Preset); 6] = [
     ("torch", DynamicScale::torch),
     ("mindspore", DynamicScale::mindspore_manager),
@@ -101,10 +101,11 @@ const PRESETS: [(&str, Preset); 6] = [
 ];
 
 impl DynamicScale {
-    /// The dynamic scale of another system: `torch`, `mindspore`, `paddle`, `paddle-amp-scaler`, `tensorflow` or `deepspeed`.
+    /// Returns the dynamic scale of another system: `torch`, `mindspore`, `paddle`, `paddle-amp-scaler`, `tensorflow`
+    /// or `deepspeed`.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for another name.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for any other name.
     ///
     /// ```
     /// use precast_policy::policy::DynamicScale;
@@ -118,43 +119,46 @@ impl DynamicScale {
         Ok(preset())
     }
 
-    /// `torch.amp.GradScaler` of torch 2.15: begins at 65536, doubles after 2000 finite steps, halves after others, without a
-    /// floor or a ceiling but those of normal float32 numbers.
+    /// Returns the scale of `torch.amp.GradScaler` in torch 2.15: starts at 65536, doubles after 2000 finite steps,
+    /// halves after each non-finite one, limited only to normal float32 numbers.
     pub fn torch() -> Self {
         DynamicScale { min: f32::MIN_POSITIVE, max: f32::MAX, ..DynamicScale::default() }
     }
 
-    /// `mindspore.amp.DynamicLossScaler(scale, factor, window)` of MindSpore 2.10: at least 1.
+    /// Returns the scale of `mindspore.amp.DynamicLossScaler(scale, factor, window)` in MindSpore 2.10: at least 1.
     pub fn mindspore(scale: f32, factor: u32, window: u32) -> Self {
         let (growth, backoff) = (f64::from(factor), 1.0 / f64::from(factor));
         DynamicScale { init: scale, growth, backoff, interval: window, max: f32::MAX, ..DynamicScale::default() }
     }
 
-    /// `mindspore.amp.DynamicLossScaleManager` of MindSpore 2.10: begins at 2^24, doubles after 2000 finite steps, halves after
-    /// others, at least 1.
+    /// Returns the scale of `mindspore.amp.DynamicLossScaleManager` in MindSpore 2.10: starts at 2^24, doubles after
+    /// 2000 finite steps, halves after each non-finite one, at least 1.
     pub fn mindspore_manager() -> Self {
         DynamicScale::mindspore(16_777_216.0, 2, 2000)
     }
 
-    /// `paddle.amp.GradScaler` of Paddle 3.3: as torch's. Its `decr_every_n_nan_or_inf` is [`hysteresis`](Self::hysteresis).
+    /// Returns the scale of `paddle.amp.GradScaler` in Paddle 3.3, the same as torch's. Its `decr_every_n_nan_or_inf`
+    /// is [`hysteresis`](Self::hysteresis).
     pub fn paddle() -> Self {
         DynamicScale::torch()
     }
 
-    /// `paddle.amp.AmpScaler` of Paddle 3.3: as [`paddle`](DynamicScale::paddle), but it begins at 32768 and doubles after 1000
-    /// finite steps.
+    /// Returns the scale of `paddle.amp.AmpScaler` in Paddle 3.3: like [`paddle`](DynamicScale::paddle), but starts at
+    /// 32768 and doubles after 1000 finite steps.
     pub fn paddle_amp_scaler() -> Self {
         DynamicScale { init: 32768.0, interval: 1000, ..DynamicScale::paddle() }
     }
 
-    /// TensorFlow 2.21's `DynamicLossScale`: begins at 32768, doubles after 2000 finite steps, halves after others, at least 1.
+    /// Returns the scale of TensorFlow 2.21's `DynamicLossScale`: starts at 32768, doubles after 2000 finite steps,
+    /// halves after each non-finite one, at least 1.
     pub fn tensorflow() -> Self {
         DynamicScale { init: 32768.0, max: f32::MAX, ..DynamicScale::default() }
     }
 
-    /// DeepSpeed's `fp16` section with its defaults: begins at 65536, doubles after 1000 finite steps, at least 1. The first
-    /// step that is not finite after a growth is spared, each further one halves the scale. (`loss_scale_window: 1000`,
-    /// `hysteresis: 2`, `consecutive_hysteresis: false`, <https://www.deepspeed.ai/docs/config-json/>.)
+    /// Returns the scale of DeepSpeed's `fp16` section with its defaults: starts at 65536, doubles after 1000 finite
+    /// steps, at least 1. The first non-finite step after growth is ignored, each further one halves the scale.
+    /// (`loss_scale_window: 1000`, `hysteresis: 2`, `consecutive_hysteresis: false`,
+    /// <https://www.deepspeed.ai/docs/config-json/>.)
     pub fn deepspeed() -> Self {
         let (hysteresis, forgive) = (2, Forgive::Growth);
         DynamicScale { interval: 1000, max: f32::MAX, hysteresis, forgive, ..DynamicScale::default() }
@@ -177,8 +181,8 @@ impl Default for DynamicScale {
 }
 
 impl LossScaleSpec {
-    /// What a policy gets that does not say: dynamic for f16, whose gradients underflow without it; none for bf16, which
-    /// has the range of f32, and none at O0, where nothing is low.
+    /// Returns the default loss scale of a policy: dynamic for f16, whose gradients underflow without it; none for
+    /// bf16, which has the range of f32, and none at O0, where nothing is low.
     pub fn usual(level: Level, dtype: DType) -> Self {
         match (level, dtype) {
             (Level::O0, _) => LossScaleSpec::None,
@@ -190,7 +194,7 @@ impl LossScaleSpec {
     /// Checks every number.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) with the key, the number and what is allowed.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) with the key, the number and the allowed range.
     pub fn check(&self) -> Result<()> {
         match self.fault() {
             None => Ok(()),
@@ -198,12 +202,12 @@ impl LossScaleSpec {
         }
     }
 
-    /// The first key whose number is not allowed, with the message; a reader of files points at the key.
+    /// Returns the first key whose number is not allowed, with a message. The file reader points at the key.
     pub(super) fn fault(&self) -> Option<(&'static str, String)> {
         let unless = |good: bool, key: &'static str, met: f64, allowed: &str| {
             (!good).then(|| (key, format!("the loss scale has `{key}: {met}`; allowed: {allowed}")))
         };
-        // Below the normal numbers 1 / scale overflows.
+        // For subnormal scales, 1 / scale overflows.
         let scale = |key, met: f32| unless(met.is_normal() && met > 0.0, key, met.into(), "a positive finite float32");
         match self {
             LossScaleSpec::None => None,

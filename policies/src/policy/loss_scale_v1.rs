@@ -1,4 +1,4 @@
-//! The loss scale of version 1 of policy files.
+//! Loss scale in version 1 of policy files.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,7 +11,7 @@ use crate::{
     error::{Error, Result, did_you_mean},
 };
 
-/// All kinds of loss scale in one: serde's tagged enums would lose the places.
+/// All kinds of loss scale in one struct, because serde's tagged enums lose source positions.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LossScaleV1 {
@@ -38,7 +38,7 @@ pub(super) struct LossScaleV1 {
     forgive: Option<At<String>>,
 }
 
-/// What it means.
+/// Converts a written loss scale into its specification.
 pub(super) fn read(written: At<LossScaleV1>, source: &Source<'_>) -> Result<LossScaleSpec> {
     let LossScaleV1 { kind, preset, scale, init, growth, backoff, interval, min, max, hysteresis, forgive } =
         written.value;
@@ -111,7 +111,7 @@ pub(super) fn read(written: At<LossScaleV1>, source: &Source<'_>) -> Result<Loss
     }
 }
 
-/// As it is written.
+/// Converts a specification into its written form.
 pub(super) fn written(spec: &LossScaleSpec) -> LossScaleV1 {
     let of_kind = |kind: &str| LossScaleV1 {
         kind: placeless(kind.to_string()),

@@ -1,6 +1,6 @@
-//! What a user wants of precision, as data: a level, a low dtype, a pack of lists, and rules by path or kind.
+//! Precision policies as data: a level, a low dtype, a pack of lists, and rules by path or kind.
 //!
-//! This room knows kinds, paths and names, never a tensor.
+//! This module knows kinds, paths and names, but no tensors.
 
 mod embedded;
 mod file;
@@ -37,54 +37,54 @@ use crate::{
     precision::{OpRules, Treatment},
 };
 
-/// What precision a network shall run in. For one network it gives a [`Plan`](crate::Plan).
+/// Requested precision of a network. Resolved against one network, it gives a [`Plan`](crate::Plan).
 ///
-/// Which cell runs in which dtype is decided by this numbered list; the first that speaks wins:
+/// The dtype of a cell is decided by the following list. The first matching entry wins:
 /// 1. `to_float` set in code on the cell;
 /// 2. a rule with the exact path of the cell;
 /// 3. the first rule in order whose pattern or kind matches the cell;
-/// 4. the region of the nearest cell above that 1, 2, 3 or a list has decided;
-/// 5. the list of cells: a level has one, white at O1 and black at O2;
+/// 4. the region of the nearest ancestor decided by 1, 2, 3 or a list;
+/// 5. the level's list of cells: white at O1, black at O2;
 /// 6. the level's default.
 ///
-/// O0 lowers nothing: there only 1 speaks, and rules are reported as overridden. With [`Prefer::Speed`], a cell that 5 or 6
-/// would lower stays f32 where that takes less time.
+/// O0 lowers nothing: only entry 1 applies, and rules are reported as overridden. With [`Prefer::Speed`], a cell that 5
+/// or 6 would lower stays f32 if that takes less time.
 ///
-/// Listed ops are treated one by one. At O1 and level auto that is so in cells that only 6 decides: white ops run low and
-/// return f32 at O1, each op goes by its entry at auto. At O2 black ops run in f32 and return the low dtype, in every cell
-/// that 2, 3 or 6 makes low. In a cell with `to_float` every op runs in its dtype.
+/// Listed ops are treated individually. At O1 and level auto, this applies to cells decided by 6: at O1, white ops run
+/// low and return f32; at auto, each op follows its entry. At O2, black ops run in f32 and return the low dtype in
+/// every cell made low by 2, 3 or 6. In a cell with `to_float`, every op runs in that dtype.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
-    /// Name, for people; the file's `name:`.
+    /// Human-readable name, `name:` in the file.
     pub name: Option<String>,
-    /// Whose lists these are, as `mindspore-2.10`; `None` for lists given in code.
+    /// Name of the pack with the lists, such as `mindspore-2.10`. `None` for lists given in code.
     pub pack: Option<String>,
-    /// How much of the network is lowered.
+    /// Optimisation level: the part of the network that is lowered.
     pub level: Level,
-    /// The low dtype: f16 or bf16.
+    /// Low dtype: f16 or bf16.
     pub dtype: DType,
-    /// Whether cells are lowered that are faster in f32.
+    /// Preference between memory and speed for cells that are faster in f32.
     pub prefer: Prefer,
     /// Rules by path or kind, in order.
     pub rules: Vec<Rule>,
-    /// The lists of the level. What the level does not read is refused: O0 and O3 read none, O1 what runs low, O2 what stays
-    /// f32, auto what ops do, graph the four lists of a rewrite.
+    /// Lists of the level. Entries that the level does not read are refused: O0 and O3 read none, O1 those that run
+    /// low, O2 those that stay f32, auto the treatments of ops, graph the four lists of a rewrite.
     pub lists: Lists,
-    /// How much these say at level graph, which alone reads it.
+    /// Rewrite level applied to the lists, read at level graph only.
     pub graph_level: GraphLevel,
-    /// The loss scale to train with.
+    /// Loss scale for training.
     pub loss_scale: LossScaleSpec,
-    /// What happens when the network is trained in f16 without a loss scale.
+    /// Response to f16 training without a loss scale.
     pub scaler: Scaler,
 }
 
 impl Policy {
-    /// A level and a low dtype with the lists of [`Pack::DEFAULT`] and the [usual](LossScaleSpec::usual) loss scale. The
-    /// level is a [`Level`] or its name.
+    /// Creates a policy from a level and a low dtype, with the lists of [`Pack::DEFAULT`] and the
+    /// [usual](LossScaleSpec::usual) loss scale. The level is a [`Level`] or its name.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 (also at O0, which lowers nothing),
-    /// and then [`ErrorKind::Level`](crate::ErrorKind::Level) when no level has that name.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 (also at O0, which lowers
+    /// nothing), and then [`ErrorKind::Level`](crate::ErrorKind::Level) when no level has that name.
     ///
     /// ```
     /// use precast_policy::{DType, Level, Policy};
@@ -102,11 +102,11 @@ impl Policy {
         Policy::from_pack(level, dtype, Pack::named(Pack::DEFAULT)?)
     }
 
-    /// A level and a low dtype with the given lists.
+    /// Creates a policy from a level, a low dtype and lists.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 (also at O0, which lowers nothing);
-    /// [`ErrorKind::List`](crate::ErrorKind::List) for an entry that the level does not read.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 (also at O0, which lowers
+    /// nothing); [`ErrorKind::List`](crate::ErrorKind::List) for an entry that the level does not read.
     pub fn with_lists(level: Level, dtype: DType, lists: Lists) -> Result<Self> {
         check_low(dtype)?;
         level.check_lists(&lists)?;
@@ -116,11 +116,11 @@ impl Policy {
         Ok(Policy { name, pack, level, dtype, prefer, rules, lists, graph_level, loss_scale, scaler })
     }
 
-    /// A level and a low dtype with the lists of a pack.
+    /// Creates a policy from a level and a low dtype, with the lists of a pack.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 and the pack is made for it;
-    /// [`ErrorKind::Level`](crate::ErrorKind::Level) for a level that the pack has no lists for.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 and supported by the pack;
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when the pack has no lists for the level.
     ///
     /// ```
     /// use precast_policy::{DType, Level, Policy, policy::Pack};
@@ -140,7 +140,7 @@ impl Policy {
         Ok(Policy { pack: Some(pack.name.to_string()), ..policy })
     }
 
-    /// Checks what the type cannot hold: the fields are open to code.
+    /// Checks the invariants that public fields cannot enforce.
     pub(crate) fn check(&self) -> Result<()> {
         check_low(self.dtype)?;
         self.level.check_lists(&self.lists)?;
@@ -160,7 +160,7 @@ impl Policy {
         }
     }
 
-    /// What ops do in the regions that the level makes, where it treats any op by a list.
+    /// Returns the op rules of the regions created by the level, if it treats any op by a list.
     pub(crate) fn op_rules(&self) -> Option<OpRules> {
         let rules = self.lists.rules(self.dtype);
         match self.level {
@@ -172,11 +172,11 @@ impl Policy {
         }
     }
 
-    /// Adds a rule after the others.
+    /// Appends a rule.
     ///
     /// # Errors
-    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when an earlier rule has the same path or kind: this one would
-    /// never decide.
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when an earlier rule has the same path or kind, since this one
+    /// would never apply.
     pub fn rule(mut self, rule: Rule) -> Result<Self> {
         if let Some(earlier) = self.rules.iter().find(|earlier| earlier.select == rule.select) {
             let (select, origin) = (&rule.select, &earlier.origin);
@@ -191,15 +191,15 @@ const NO_RULES: &str = "level graph reads no rules, as a graph has no cells; it 
 const NO_PREFERENCE: &str =
     "level graph does not read `prefer`: what its lists say runs low, whether it is faster or not";
 
-/// The JSON schema of policy files, by which editors complete and check them.
+/// JSON schema of policy files, for completion and validation in editors.
 pub const SCHEMA: &str = include_str!("../../schema.json");
 
-/// The white list of [`Pack::DEFAULT`]: the cells and ops that run low at O1.
+/// Returns the white list of [`Pack::DEFAULT`]: the cells and ops that run low at O1.
 pub fn white_list() -> Lists {
     default_lists(Level::O1)
 }
 
-/// The black list of [`Pack::DEFAULT`]: the cells and ops that stay f32 at O2.
+/// Returns the black list of [`Pack::DEFAULT`]: the cells and ops that stay f32 at O2.
 pub fn black_list() -> Lists {
     default_lists(Level::O2)
 }
@@ -208,7 +208,7 @@ fn default_lists(level: Level) -> Lists {
     Pack::named(Pack::DEFAULT).and_then(|pack| pack.lists(level)).expect("a test reads every embedded pack")
 }
 
-/// The check that comes before every other.
+/// Checks that a dtype is low. Runs before every other check.
 #[doc(hidden)]
 pub fn check_low(dtype: DType) -> Result<()> {
     if dtype.is_low() {

@@ -1,4 +1,4 @@
-//! Packs: the lists of one system at one version, as data.
+//! Packs: the lists of one version of a system, as data.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result, did_you_mean},
 };
 
-/// The packs that come with the library.
+/// Packs shipped with the library.
 const EMBEDDED: [(&str, &str); 11] = embedded!(
     "packs/",
     "precast-1",
@@ -28,7 +28,7 @@ const EMBEDDED: [(&str, &str); 11] = embedded!(
     "tensorflow-2.21-cpu",
 );
 
-/// A named, versioned set of lists for cells and ops. A released pack never changes: new lists are a new version.
+/// Named, versioned set of lists for cells and ops. A released pack never changes: new lists get a new version.
 ///
 /// ```
 /// use precast_policy::{Level, Op, policy::Pack, precision::Treatment};
@@ -41,50 +41,50 @@ const EMBEDDED: [(&str, &str); 11] = embedded!(
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Pack {
-    /// Name with version, as `mindspore-2.10`.
+    /// Name with version, such as `mindspore-2.10`.
     pub name: Arc<str>,
-    /// The system and version whose behaviour it records, for people.
+    /// Human-readable system and version whose behaviour the pack records.
     pub source: String,
-    /// Whose names of ops its users speak; `None` for this library's.
+    /// Naming system of its ops. `None` for the names of this library.
     pub system: Option<System>,
-    /// The low dtypes it is made for; the first is what a region takes that names none.
+    /// Supported low dtypes. The first is the default for regions.
     pub dtypes: Vec<DType>,
-    /// The lists of a network's levels O1 and O2, where it has them.
+    /// Lists of levels O1 and O2 of a network, if any.
     pub levels: BTreeMap<Level, Lists>,
-    /// The kinds of cells whose parameters stay f32 when a network is stored low.
+    /// Cell kinds whose parameters stay f32 when a network is stored in a low dtype.
     pub stays_f32: Lists,
-    /// The op lists of code that runs under lists, by op level. The first are the usual ones, and those of a network's level
-    /// auto. Empty for a system that has no such regions.
+    /// Op lists for regions of code, by op level. The first one is the default, and also serves level auto of a
+    /// network. Empty for a system without such regions.
     pub regions: Vec<(Arc<str>, Lists)>,
-    /// The lists of level graph: what the first region says of products and of what stays f32, and what the pack says of
-    /// graphs alone. `None` for a pack that says nothing of graphs.
+    /// Lists of level graph: the entries of the first region that a graph has lists for, overridden by the graph
+    /// entries of the pack. `None` for a pack without graph entries.
     pub graph: Option<Lists>,
 }
 
 impl Pack {
-    /// The pack of a [`Policy`](super::Policy) that names none.
+    /// Default pack of a [`Policy`](super::Policy).
     pub const DEFAULT: &str = "precast-1";
 
-    /// The names of the packs that come with the library.
+    /// Returns the names of the packs shipped with the library.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.into_iter().map(|(name, _)| name)
     }
 
-    /// The text of a pack that comes with the library.
+    /// Returns the text of a pack shipped with the library.
     #[doc(hidden)]
     pub fn shipped_text(name: &str) -> Option<&'static str> {
         EMBEDDED.into_iter().find(|(known, _)| *known == name).map(|(_, text)| text)
     }
 
-    /// A pack that comes with the library.
+    /// Returns a pack shipped with the library.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) when there is none of that name, with the nearest and all names.
+    /// [`ErrorKind::List`](crate::ErrorKind::List) for an unknown name, listing the nearest and all names.
     pub fn named(name: &str) -> Result<Self> {
         Pack::shared(name).map(Arc::unwrap_or_clone)
     }
 
-    /// As [`named`](Pack::named), without a copy: each pack is read once in the life of a program.
+    /// Returns the same pack as [`named`](Pack::named) without copying it. Each pack is read once per process.
     #[doc(hidden)]
     pub fn shared(name: &str) -> Result<Arc<Self>> {
         static READ: [OnceLock<Arc<Pack>>; EMBEDDED.len()] = [const { OnceLock::new() }; EMBEDDED.len()];
@@ -96,10 +96,10 @@ impl Pack {
         Ok(READ[at].get_or_init(|| pack).clone())
     }
 
-    /// The lists of a level of a network; at O0 and O3, which read none, empty ones.
+    /// Returns the lists of a level of a network. They are empty at O0 and O3, which read none.
     ///
     /// # Errors
-    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when the pack has no lists for the level, with the levels it serves.
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when the pack has no lists for the level, naming those it has.
     pub fn lists(&self, level: Level) -> Result<Lists> {
         self.find(level).ok_or_else(|| {
             let served = Level::ALL.into_iter().filter(|level| self.find(*level).is_some()).map(Level::name);
@@ -117,10 +117,10 @@ impl Pack {
         }
     }
 
-    /// The lists of a region of code, of the usual op level unless one is named.
+    /// Returns the lists of a region of code, by default those of the first op level.
     ///
     /// # Errors
-    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when the pack has no such op level, with those it has.
+    /// [`ErrorKind::Level`](crate::ErrorKind::Level) when the pack has no such op level, naming those it has.
     pub fn region(&self, op_level: Option<&str>) -> Result<&Lists> {
         let Some((_, usual)) = self.regions.first() else {
             let words = format!("the pack {} has no lists for regions of code, as {} has none", self.name, self.source);
@@ -136,10 +136,10 @@ impl Pack {
         })
     }
 
-    /// Whether it is made for a low dtype.
+    /// Checks that the pack supports a low dtype.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when it is not, with those it is made for.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when it does not, naming the supported ones.
     pub fn check_dtype(&self, dtype: DType) -> Result<()> {
         if self.dtypes.contains(&dtype) {
             return Ok(());
@@ -149,12 +149,12 @@ impl Pack {
         Err(Error::dtype(words))
     }
 
-    /// Whether the parameters of a kind of cell stay f32 when a network is stored in this low dtype.
+    /// Returns whether the parameters of a cell kind stay f32 when a network is stored in a low dtype.
     pub fn keeps_f32(&self, kind: &str, dtype: DType) -> bool {
         self.stays_f32.cell(kind, dtype).is_some()
     }
 
-    /// The ops of a name, as the users of this pack's system mean it.
+    /// Returns the ops with a name in the naming system of this pack.
     ///
     /// # Errors
     /// [`ErrorKind::List`](crate::ErrorKind::List) when no op has that name.

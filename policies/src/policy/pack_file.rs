@@ -1,4 +1,4 @@
-//! Version 1 of pack files: the document as written, and its meaning.
+//! Version 1 of pack files: the document structure and its conversion to a [`Pack`].
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
     precision::Treatment,
 };
 
-/// Reads a pack file. Every op must be in the catalogue; kinds of cells are open, since users have their own.
+/// Reads a pack file. Every op must be in the catalogue. Cell kinds are open, since users define their own.
 pub(super) fn parse(text: &str, name: &str) -> Result<Pack> {
     let source = Source::new(name, text);
     let read: PackV1 = document::read(&source)?;
@@ -92,7 +92,7 @@ pub(super) fn parse(text: &str, name: &str) -> Result<Pack> {
     Ok(pack)
 }
 
-/// An error at the first entry of a list that the level does not read.
+/// Checks that the level reads a list. The error points at the first entry of the list.
 fn check_reads(
     source: &Source<'_>,
     level: Level,
@@ -106,7 +106,7 @@ fn check_reads(
     }
 }
 
-/// Turns written entries into entries of lists.
+/// Converter from written entries to list entries.
 struct Writer<'a> {
     source: &'a Source<'a>,
     pack: &'a Pack,
@@ -118,7 +118,7 @@ impl Writer<'_> {
         Entry { treatment, only: written.dtype, because, origin: Origin::Pack(self.pack.name.clone()) }
     }
 
-    /// The ops of a name: one op may go by several names of a system, and one name may mean several ops.
+    /// Returns the ops with a name. An op may have several names in a system, and a name may denote several ops.
     fn ops(&self, entry: &Spanned<EntryV1>) -> Result<Vec<Op>> {
         self.pack.op(&entry.value.name).map_err(|error| self.source.error(entry.referenced, error))
     }
@@ -130,7 +130,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// `names` are those of the lists.
+    /// Adds entries for ops. `names` maps a treatment to the name of its list.
     fn put_ops(
         &self,
         lists: &mut Lists,
@@ -151,7 +151,7 @@ impl Writer<'_> {
     }
 }
 
-/// The entries, when no name stands twice.
+/// Returns the entries after checking that no name occurs twice.
 fn unique<'a>(source: &Source<'_>, entries: &'a [Spanned<EntryV1>]) -> Result<&'a [Spanned<EntryV1>]> {
     for (i, entry) in entries.iter().enumerate() {
         if entries[..i].iter().any(|earlier| earlier.value.name == entry.value.name) {
@@ -193,7 +193,7 @@ impl Document for PackV1 {
     }
 }
 
-/// The levels of a network that go by lists.
+/// Levels of a network that read lists.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct LevelsV1 {
@@ -259,8 +259,7 @@ impl RegionV1 {
     }
 }
 
-/// What a graph rewrite goes by: these entries, and for every other op the lists `low`, `full`, `infer` and `clear` of the first
-/// region.
+/// Entries of a graph rewrite. All other ops follow the lists `low`, `full`, `infer` and `clear` of the first region.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GraphV1 {
@@ -285,7 +284,7 @@ impl GraphV1 {
     }
 }
 
-/// An entry of a list: a name, or a map that says more.
+/// List entry: a name, or a map with a name, a dtype and a reason.
 struct EntryV1 {
     name: String,
     dtype: Option<DType>,

@@ -1,10 +1,10 @@
-//! Patterns of paths: whole segments, `*` for one, `**` for any number. Never a substring.
+//! Path patterns of whole segments: `*` matches one segment, `**` any number. Substrings never match.
 
 use std::fmt;
 
 use crate::error::{Error, Result};
 
-/// A pattern for the paths of cells and parameters.
+/// Pattern for the paths of cells and parameters.
 ///
 /// ```
 /// use precast_policy::policy::Pattern;
@@ -27,17 +27,18 @@ enum Segment {
 }
 
 impl Pattern {
-    /// Whether it has no wildcard, and so names one path.
+    /// Returns whether the pattern has no wildcards and so matches a single path.
     pub fn is_exact(&self) -> bool {
         self.segments.iter().all(|segment| matches!(segment, Segment::Exactly(_)))
     }
 
-    /// Whether a path matches. The root's path is the empty string; only `**` matches it.
+    /// Returns whether a path matches. The path of the root is the empty string, which only `**` matches.
     pub fn matches(&self, path: &str) -> bool {
         self.lay(&parts(path)).is_some()
     }
 
-    /// What each wildcard stands for in a path that matches; a `**` that comes earlier takes as few segments as it can.
+    /// Returns the text captured by each wildcard, or `None` if the path does not match. An earlier `**` takes as few
+    /// segments as possible.
     #[doc(hidden)]
     pub fn captures(&self, path: &str) -> Option<Vec<String>> {
         let parts = parts(path);
@@ -51,7 +52,8 @@ impl Pattern {
         )
     }
 
-    /// The path that has these in the places of the wildcards. There is one for each; see [`Pattern::has_wildcards_of`].
+    /// Returns the path with the captures substituted for the wildcards, one for each; see
+    /// [`Pattern::has_wildcards_of`].
     #[doc(hidden)]
     pub fn filled(&self, captures: &[String]) -> String {
         let mut captures = captures.iter();
@@ -62,7 +64,8 @@ impl Pattern {
         parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(".")
     }
 
-    /// Whether both have the same wildcards in the same order, so that what one captures fills the other.
+    /// Returns whether both patterns have the same wildcards in the same order, so that the captures of one fill the
+    /// other.
     #[doc(hidden)]
     pub fn has_wildcards_of(&self, other: &Pattern) -> bool {
         let wildcards = |pattern: &'_ Pattern| -> Vec<Segment> {
@@ -71,10 +74,10 @@ impl Pattern {
         wildcards(self) == wildcards(other)
     }
 
-    /// At which part of the path each segment begins, if the whole path matches.
+    /// Returns the index of the part of the path at which each segment begins, if the whole path matches.
     fn lay(&self, parts: &[&str]) -> Option<Vec<usize>> {
-        // The classic wildcard walk: at a mismatch go back to the last `**` and let it take one part more. Linear in
-        // practice and quadratic at worst, where trying all splits would be exponential in the number of `**`.
+        // The classic wildcard walk: on a mismatch, backtrack to the last `**` and let it take one more part. Linear in
+        // practice and quadratic at worst; trying all splits would be exponential in the number of `**`.
         let mut starts = Vec::with_capacity(self.segments.len());
         let mut at = 0;
         let mut retry: Option<(usize, usize)> = None;
@@ -105,7 +108,7 @@ impl Segment {
         !matches!(self, Segment::Exactly(_))
     }
 
-    /// Whether it stands for this part of a path by itself.
+    /// Returns whether the segment matches a single part of a path.
     fn takes(&self, part: &str) -> bool {
         match self {
             Segment::Exactly(name) => name == part,
@@ -114,7 +117,7 @@ impl Segment {
     }
 }
 
-/// The parts of a path; the root's has none.
+/// Splits a path into its parts. The path of the root has none.
 fn parts(path: &str) -> Vec<&str> {
     if path.is_empty() { Vec::new() } else { path.split('.').collect() }
 }
@@ -166,7 +169,7 @@ impl fmt::Display for Pattern {
 mod tests {
     use super::*;
 
-    /// All ways to lay the pattern on the path, tried one by one.
+    /// Reference matcher: tries every alignment of pattern and path.
     fn by_definition(segments: &[Segment], parts: &[&str]) -> bool {
         match (segments.first(), parts.first()) {
             (None, None) => true,
@@ -208,7 +211,7 @@ mod tests {
         assert_eq!(blocks("bert.3.attn.q.weight").as_deref(), Some("blocks.3.q.weight"));
         assert_eq!(blocks("bert.3.attn").as_deref(), Some("blocks.3"));
         assert_eq!(blocks("bert.attn.q"), None);
-        // The first `**` takes as few as it can.
+        // The first `**` takes as few segments as possible.
         assert_eq!(renamed("**.a.**", "**.b.**", "x.a.y.a.z").as_deref(), Some("x.b.y.a.z"));
         assert_eq!(renamed("**.gamma", "**.weight", "gamma").as_deref(), Some("weight"));
         let (one, any): (Pattern, Pattern) = ("a.*".parse().unwrap(), "a.**".parse().unwrap());

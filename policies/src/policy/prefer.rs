@@ -1,4 +1,4 @@
-//! What a policy prefers where 16 bit saves memory but no time.
+//! Preference of a policy for cells where 16 bit saves memory but no time.
 
 use std::{fmt, str::FromStr};
 
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, by_name};
 
-/// What counts where a level would lower a cell.
+/// Criterion for the cells that a level would lower.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Prefer {
-    /// The cell is lowered: half the bytes, whatever the time.
+    /// Lower the cell: half the bytes, regardless of time.
     #[default]
     Memory,
-    /// It is lowered unless f32 would take less time. Times are predicted, so the plan needs a traced call and the speeds of
-    /// a machine: [`Policy::plan_for`](crate::Policy::plan_for).
+    /// Lower the cell unless f32 takes less time. Times are predicted, so the plan needs a traced call and the speeds
+    /// of a machine: [`Policy::plan_for`](crate::Policy::plan_for).
     Speed,
 }
 
 impl Prefer {
-    /// Both.
+    /// Both preferences.
     pub const ALL: [Prefer; 2] = [Prefer::Memory, Prefer::Speed];
 
-    /// Name, as in files.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         match self {
             Prefer::Memory => "memory",

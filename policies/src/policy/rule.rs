@@ -1,4 +1,4 @@
-//! Rules: which cells, and how they shall run.
+//! Rules: a selection of cells and the precision they run in.
 
 use std::{fmt, str::FromStr};
 
@@ -11,27 +11,28 @@ use crate::{
     printable::printable,
 };
 
-/// One rule of a policy.
+/// Rule of a policy.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a rule does nothing until a policy has it"]
 pub struct Rule {
-    /// Which cells.
+    /// Cells the rule applies to.
     pub select: Select,
-    /// How they run, and all inside them for which nothing else is said. `None` leaves that to other rules and to the lists.
+    /// Precision of these cells, and of the cells inside them not decided otherwise. `None` leaves it to other rules
+    /// and the lists.
     pub run: Option<Run>,
-    /// Whether their activations are recomputed in the backward pass. `None` leaves that to other
-    /// rules; without one they are kept. Unlike `run`, it is for these cells alone, as all inside them is recomputed with them.
+    /// `true` when the activations of these cells are recomputed in the backward pass. `None` leaves it to other rules.
+    /// Default: kept. Unlike `run`, it applies to these cells alone, since all cells inside are recomputed with them.
     pub checkpoint: Option<bool>,
-    /// The writer's reason, shown beside the decision.
+    /// Author's reason, shown along with the decision.
     pub because: Option<String>,
-    /// How many cells it must match; without it, at least one.
+    /// Number of cells the rule must match. Default: at least one.
     pub expect: Option<usize>,
-    /// Where it was written.
+    /// Source of the rule.
     pub origin: Origin,
 }
 
 impl Rule {
-    /// A rule for the cells whose path matches a pattern.
+    /// Creates a rule for the cells whose path matches a pattern.
     ///
     /// # Errors
     /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the pattern is malformed.
@@ -39,8 +40,8 @@ impl Rule {
         Ok(Rule::new(Select::Path(pattern.parse()?), Some(run)))
     }
 
-    /// A rule by which the activations of the cells whose path matches a pattern are
-    /// recomputed. It says nothing of their precision.
+    /// Creates a rule that recomputes the activations of the cells whose path matches a pattern. It does not affect
+    /// their precision.
     ///
     /// # Errors
     /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the pattern is malformed.
@@ -48,12 +49,12 @@ impl Rule {
         Ok(Rule::new(Select::Path(pattern.parse()?), None).checkpoint(true))
     }
 
-    /// A rule for the cells of a kind.
+    /// Creates a rule for the cells of a kind.
     pub fn kind(kind: impl Into<String>, run: Run) -> Self {
         Rule::new(Select::Kind(kind.into()), Some(run))
     }
 
-    /// Says whether its path matches the name of a tensor of a stored model, and it says how that is stored.
+    /// Returns whether the rule determines the stored dtype of the tensor with this name in a stored model.
     pub(crate) fn names_tensor(&self, name: &str) -> bool {
         matches!(&self.select, Select::Path(pattern) if pattern.matches(name))
             && self.run.is_some_and(Run::is_of_tensors)
@@ -63,36 +64,36 @@ impl Rule {
         Rule { select, run, checkpoint: None, because: None, expect: None, origin: Origin::Code }
     }
 
-    /// Says whether the activations of the cells are recomputed.
+    /// Sets whether the activations of the cells are recomputed.
     pub fn checkpoint(mut self, recompute: bool) -> Self {
         self.checkpoint = Some(recompute);
         self
     }
 
-    /// Adds the reason.
+    /// Sets the reason.
     pub fn because(mut self, reason: impl Into<String>) -> Self {
         self.because = Some(reason.into());
         self
     }
 
-    /// Adds the number of cells it must match.
+    /// Sets the number of cells the rule must match.
     pub fn expect(mut self, cells: usize) -> Self {
         self.expect = Some(cells);
         self
     }
 }
 
-/// Which cells a rule is for.
+/// Selection of the cells a rule applies to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Select {
-    /// Those whose path matches.
+    /// Cells whose path matches.
     Path(Pattern),
-    /// Those of this kind, exactly.
+    /// Cells of exactly this kind.
     Kind(String),
 }
 
 impl Select {
-    /// Whether it selects a cell.
+    /// Returns whether a cell is selected.
     pub fn matches(&self, path: &str, kind: &str) -> bool {
         match self {
             Select::Path(pattern) => pattern.matches(path),
@@ -100,7 +101,8 @@ impl Select {
         }
     }
 
-    /// `(did you mean ...?)` for the nearest of these paths or kinds, or some of them, to one that selects nothing.
+    /// Returns a `(did you mean ...?)` hint for a selection that matches nothing, with the nearest of the paths or
+    /// kinds, or some of them.
     #[doc(hidden)]
     pub fn nearest<'a>(
         &self,
@@ -113,7 +115,7 @@ impl Select {
         }
     }
 
-    /// Whether it is a path without wildcards.
+    /// Returns whether the selection is a path without wildcards.
     pub fn is_exact_path(&self) -> bool {
         matches!(self, Select::Path(pattern) if pattern.is_exact())
     }
@@ -128,31 +130,31 @@ impl fmt::Display for Select {
     }
 }
 
-/// How the cells of a rule run.
+/// Precision of the cells of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Run {
-    /// In f32.
+    /// Full precision, f32.
     #[serde(rename = "float32")]
     Full,
-    /// In f32, and the outputs stay f32 where those of [`Full`](Run::Full) would be cast to what surrounds the cell: the last
-    /// layer of a network whose numbers need more digits than 16 bits have.
+    /// f32 with outputs in f32, where those of [`Full`](Run::Full) would be cast to the dtype of the surrounding
+    /// region. For the last layer of a network whose outputs need more precision than 16 bits have.
     #[serde(rename = "float32-out")]
     FullOut,
-    /// In the policy's low dtype.
+    /// Low dtype of the policy.
     #[serde(rename = "low")]
     Low,
-    /// As what surrounds them, whatever the lists say.
+    /// Precision of the surrounding region, regardless of the lists.
     #[serde(rename = "inherit")]
     Inherit,
-    /// In the policy's low dtype, but for the gradients of weights and biases of dense layers and convolutions: these are
-    /// computed in f32, from activations as they were before they were rounded, where those come in f32. In files
+    /// Low dtype of the policy, except for the weight and bias gradients of dense layers and convolutions. These are
+    /// computed in f32, from the activations before rounding if those arrive in f32. In files:
     /// `{ forward: low, weight_grad: float32 }`.
     #[serde(rename = "low, weight_grad float32")]
     LowForward,
 }
 
 impl Run {
-    /// Says whether it decides how a tensor is stored.
+    /// Returns whether the precision determines how a tensor is stored.
     fn is_of_tensors(self) -> bool {
         matches!(self, Run::Full | Run::Low)
     }
@@ -176,7 +178,7 @@ impl FromStr for Run {
     fn from_str(text: &str) -> Result<Self> {
         let names = Run::NAMES.map(|(name, _)| name);
         Run::NAMES.into_iter().find(|(name, _)| *name == text).map(|(_, run)| run).ok_or_else(|| {
-            // The nearest name to `float16` would be `float32`.
+            // The name nearest to `float16` would be `float32`.
             let near = match text.parse::<DType>() {
                 Ok(dtype) if dtype.is_low() => " (did you mean `low`, the policy's own dtype?)".to_string(),
                 _ => did_you_mean(text, names),

@@ -1,4 +1,4 @@
-//! Whether a network may be trained in f16 without a loss scale.
+//! Response to f16 training without a loss scale.
 
 use std::{fmt, str::FromStr};
 
@@ -6,24 +6,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result, by_name};
 
-/// What happens when gradients of a loss that was not scaled come through ops in f16, where small ones are 0, and reach an
+/// Response to gradients of an unscaled loss that pass through f16 ops, where small ones underflow to 0, and reach an
 /// optimizer. bf16 has the range of f32 and needs no loss scale.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Scaler {
-    /// It is told once, with the cell.
+    /// Warn once, naming the cell.
     #[default]
     Advised,
-    /// It is an error, and nothing is updated.
+    /// Return an error and update nothing.
     Required,
 }
 
 impl Scaler {
-    /// Both.
+    /// Both responses.
     pub const ALL: [Scaler; 2] = [Scaler::Advised, Scaler::Required];
 
-    /// Name, as in files.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         match self {
             Scaler::Advised => "advised",

@@ -1,4 +1,4 @@
-//! The policies that come with the library: each level in each low dtype.
+//! Policies shipped with the library: each level in each low dtype.
 
 use super::{
     Policy,
@@ -6,26 +6,26 @@ use super::{
 };
 use crate::error::{Error, Result};
 
-/// Name and text, the policy that lowers least first.
+/// Names and texts, starting with the policy that lowers least.
 const EMBEDDED: [(&str, &str); 11] =
     embedded!("", "o0", "o1", "o1-bf16", "o2", "o2-bf16", "o3", "o3-bf16", "auto", "auto-bf16", "graph", "graph-bf16");
 
 impl Policy {
-    /// The names of the policies that come with the library: `o2` is level O2 in float16, `o2-bf16` in bfloat16.
+    /// Returns the names of the policies shipped with the library: `o2` is level O2 in float16, `o2-bf16` in bfloat16.
     pub fn names() -> impl Iterator<Item = &'static str> {
         EMBEDDED.into_iter().map(|(name, _)| name)
     }
 
-    /// The text of a policy that comes with the library.
+    /// Returns the text of a policy shipped with the library.
     #[doc(hidden)]
     pub fn shipped_text(name: &str) -> Option<&'static str> {
         EMBEDDED.into_iter().find(|(known, _)| *known == name).map(|(_, text)| text)
     }
 
-    /// A policy that comes with the library: the file of that name in `policies/`.
+    /// Returns a policy shipped with the library, read from the file of that name in `policies/`.
     ///
     /// # Errors
-    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when there is none of that name, with the nearest and all names.
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) for an unknown name, listing the nearest and all names.
     ///
     /// ```
     /// use precast_policy::{DType, Level, Policy};
@@ -38,8 +38,7 @@ impl Policy {
         Policy::parse(EMBEDDED[at].1, &format!("policies/{name}.yaml"))
     }
 
-    /// The name of a policy that comes with the library and that is meant by this one: `o2` by `O2`, `02`, `o2-fp16` and
-    /// `policies/o2.yaml`.
+    /// Returns the name of the shipped policy meant by a name: `o2` for `O2`, `02`, `o2-fp16` and `policies/o2.yaml`.
     pub(super) fn meant(name: &str) -> Option<&'static str> {
         let stem = std::path::Path::new(name).file_stem()?.to_str()?;
         let name = usual(stem);
@@ -47,7 +46,7 @@ impl Policy {
     }
 }
 
-/// A name as it would be written here: levels by a letter, bfloat16 by `-bf16`, float16 by nothing.
+/// Normalizes the name of a policy: the level begins with a letter, bfloat16 is `-bf16`, float16 has no suffix.
 fn usual(name: &str) -> String {
     let name = name.to_lowercase();
     let (level, dtype) = name.split_once(['-', '_']).unwrap_or((&name, ""));

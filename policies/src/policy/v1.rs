@@ -1,4 +1,4 @@
-//! Version 1 of policy files: the document as written, and its meaning.
+//! Version 1 of policy files: the document structure and its conversion to and from a [`Policy`].
 
 use std::{collections::BTreeMap, fmt};
 
@@ -20,10 +20,10 @@ use crate::{
     precision::Treatment,
 };
 
-/// A value with its place in the file.
+/// Value with its position in the file.
 pub(super) type At<T> = Spanned<T>;
 
-/// The document.
+/// Policy document.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PolicyV1 {
@@ -108,7 +108,7 @@ struct RuleV1 {
     expect: Option<At<usize>>,
 }
 
-/// A word, or a word for each direction.
+/// Word, or one word for each direction.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum RunV1 {
@@ -124,7 +124,7 @@ struct ByDirectionV1 {
 }
 
 impl<'de> Deserialize<'de> for RunV1 {
-    /// By hand, so that messages name the keys of the map.
+    /// Deserializes by hand, so that messages name the keys of the map.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
         impl<'de> Visitor<'de> for Reader {
@@ -192,7 +192,7 @@ struct OpsV1 {
     promote: ChangesV1,
 }
 
-/// What level graph reads in place of `ops`.
+/// Lists of level graph, which reads them in place of `ops`.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct GraphV1 {
@@ -208,7 +208,7 @@ struct GraphV1 {
     level: Option<At<String>>,
 }
 
-/// Changes of one list of the pack. Names are checked against the pack's list, so their order does not matter.
+/// Changes to one list of the pack. Names are checked against the list of the pack, so their order does not matter.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct ChangesV1 {
@@ -223,7 +223,7 @@ impl CellsV1 {
         self.white.is_empty() && self.black.is_empty()
     }
 
-    /// By color, in the order of [`COLORS`].
+    /// Returns the changes by color, in the order of [`COLORS`].
     fn changes(&self) -> [&ChangesV1; 2] {
         [&self.white, &self.black]
     }
@@ -234,7 +234,7 @@ impl OpsV1 {
         self.changes().iter().all(|changes| changes.is_empty())
     }
 
-    /// By color, in the order of [`COLORS`].
+    /// Returns the changes by color, in the order of [`COLORS`].
     fn changes(&self) -> [&ChangesV1; 3] {
         [&self.white, &self.black, &self.promote]
     }
@@ -245,7 +245,7 @@ impl GraphV1 {
         self.level.is_none() && self.changes().iter().all(|changes| changes.is_empty())
     }
 
-    /// By list, in the order of [`Level::named_lists`].
+    /// Returns the changes by list, in the order of [`Level::named_lists`].
     fn changes(&self) -> [&ChangesV1; 4] {
         [&self.allow, &self.infer, &self.deny, &self.clear]
     }
@@ -261,7 +261,7 @@ impl ChangesV1 {
     }
 }
 
-/// What a document means. The order of checks is fixed: dtype, level, then the rest in the order of the keys.
+/// Converts a document into a policy. The order of checks is fixed: dtype, level, then the rest in key order.
 pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> {
     let PolicyV1 { version: _, name, pack, level, dtype, prefer, rules, cells, ops, graph, loss_scale: scale, scaler } =
         document;
@@ -362,23 +362,23 @@ fn rule(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
 
 const NO_KIND: &str = "an empty kind; the kind of a cell is the name of its type, as Dense";
 
-/// The ops of a color that count for a low dtype, with where each comes from.
+/// Returns the ops of a color for a low dtype, with their origins.
 fn of_color(lists: &Lists, treatment: Treatment, low: DType) -> BTreeMap<Op, Origin> {
     let counting = lists.ops().keys().filter_map(|op| Some((*op, lists.op(*op, low)?)));
     counting.filter(|(_, entry)| entry.treatment == treatment).map(|(op, entry)| (op, entry.origin.clone())).collect()
 }
 
-/// The kinds of cells of a color, with where each comes from.
+/// Returns the cell kinds of a color for a low dtype, with their origins.
 fn kinds_of_color(lists: &Lists, treatment: Treatment, low: DType) -> BTreeMap<String, Origin> {
     let counting = lists.cells().keys().filter_map(|kind| Some((kind, lists.cell(kind, low)?)));
     let colored = counting.filter(|(_, entry)| entry.treatment == treatment);
     colored.map(|(kind, entry)| (kind.clone(), entry.origin.clone())).collect()
 }
 
-/// Ops that leave a list, and ops that come to it.
+/// Ops removed from a list, and ops added to it.
 type Changed = (Vec<Op>, Vec<(Op, Origin)>);
 
-/// Changes of the lists of a pack, by names as its users say them.
+/// Context for changes to the lists of a pack. Names are those of the pack's system.
 struct Changing<'a> {
     pack: Pack,
     level: Level,
@@ -387,7 +387,7 @@ struct Changing<'a> {
 }
 
 impl Changing<'_> {
-    /// An error at the first name of a change to a list that the level does not read.
+    /// Checks that the level reads a changed list. The error points at the first name of the change.
     fn check_reads(&self, listed: Listed, treatment: Treatment, changes: &ChangesV1) -> Result<()> {
         match changes.first() {
             None => Ok(()),
@@ -428,8 +428,8 @@ impl Changing<'_> {
         self.pack.op(&name.value).map_err(|error| self.source.error(name.referenced, error))
     }
 
-    /// What a change removes from and adds to a list. As for cells; but a name may stand for more than one op, and
-    /// changes those of them that it can.
+    /// Returns the ops that a change removes from and adds to a list, like [`cells`](Changing::cells), except that a
+    /// name may denote several ops, and those it can change are changed.
     fn changed(&self, of_pack: &BTreeMap<Op, Origin>, changes: &ChangesV1, color: &str) -> Result<Changed> {
         let (mut removed, mut added) = (Vec::new(), Vec::<(Op, Origin)>::new());
         for name in &changes.remove {
@@ -457,7 +457,7 @@ impl Changing<'_> {
         Ok((removed, added))
     }
 
-    /// An op has one entry. Added to one list while it stands on another, it would have two, so that is an error.
+    /// Applies changes to the op lists. An op has one entry, so adding it to a list while it is on another is an error.
     ///
     /// The changes are in the order of [`Level::named_lists`].
     fn ops(&self, lists: &mut Lists, changes: &[&ChangesV1]) -> Result<()> {
@@ -497,7 +497,7 @@ fn on_it_already(name: &str, color: &str, what: Listed, earlier: &Origin) -> Err
     Error::list(format!("`{name}` is on the {color} list of {what} already, from {earlier}"))
 }
 
-/// The document that means the policy.
+/// Converts a policy into a document.
 pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
     policy.level.check_lists(&policy.lists)?;
     let name = policy.pack.as_deref().unwrap_or(Pack::DEFAULT);
@@ -545,7 +545,8 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
     })
 }
 
-/// A file adds names to the lists that have a color and removes them. What else was changed in code has no words there.
+/// Checks that a file can express the lists. It can only add names to colored lists and remove them, not express other
+/// changes made in code.
 fn check_can_be_written(level: Level, from: &Lists, to: &Lists, pack: &str) -> Result<()> {
     let colored = |entry: &Entry| level.named_lists().iter().any(|(_, treatment)| *treatment == entry.treatment);
     let differs = |op: &&Op| {

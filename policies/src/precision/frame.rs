@@ -1,4 +1,4 @@
-//! Frames: one region of precision, and the rules for ops that it may hold.
+//! Frames: the precision of a region, and the op rules of a region governed by lists.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,43 +13,43 @@ use crate::{
     catalogue::{Custom, Precision},
 };
 
-/// The precision of a region of running code. The innermost frame wins.
+/// Precision of a region of running code. The innermost frame wins.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Frame {
-    /// Every op casts its castable inputs to this dtype (the region of a wrapped cell or of `to_float`).
+    /// Single dtype to which every op casts its castable inputs: the region of a wrapped cell or of `to_float`.
     Fixed(DType),
-    /// Each op is treated by its entry in a list.
+    /// Op lists, with the treatment of each op.
     Lists(Arc<OpRules>),
-    /// Nothing is cast.
+    /// No casts.
     Off,
 }
 
-/// What a list says of an op, or of a kind of cell.
+/// Treatment of an op or cell kind by a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Treatment {
     /// Inputs are cast to the low dtype.
     Low,
-    /// Inputs are cast to f32. Where the caller names the dtype of the result (`softmax_as`), no list has a say.
+    /// Inputs are cast to f32. A result dtype requested by the caller (`softmax_as`) overrides every list.
     Full,
     /// Inputs are cast to the widest dtype among them.
     Widest,
-    /// An error: unsafe in low precision, and the list's author would rather say so than widen in silence.
+    /// An error: the op is unsafe in low precision, and the list reports that rather than silently widening.
     Banned,
-    /// TensorFlow's infer list: low between low ops. See [`in_region`](Treatment::in_region).
+    /// TensorFlow's infer list: low between low ops. In a region: see [`in_region`](Treatment::in_region).
     Infer,
-    /// TensorFlow's clear list: in whatever its neighbours run in. See [`in_region`](Treatment::in_region).
+    /// TensorFlow's clear list: the dtype of the neighbours. In a region: see [`in_region`](Treatment::in_region).
     Clear,
-    /// Inputs are taken as they come.
+    /// Inputs keep their dtypes.
     AsIs,
     /// Paddle's gray ops: f32 when an input is f32, else low.
     Gray,
 }
 
 impl Treatment {
-    /// Every treatment, in the order of a pack file.
+    /// All treatments, in the order of a pack file.
     pub const ALL: [Treatment; 8] = [
         Treatment::Low,
         Treatment::Full,
@@ -61,7 +61,7 @@ impl Treatment {
         Treatment::Gray,
     ];
 
-    /// The name, as in pack files.
+    /// Returns the name used in pack files.
     pub fn name(self) -> &'static str {
         match self {
             Treatment::Low => "low",
@@ -75,9 +75,9 @@ impl Treatment {
         }
     }
 
-    /// What a region of code makes of it. A region meets one op after another and has no graph to look at, so
-    /// [`Infer`](Treatment::Infer) and [`Clear`](Treatment::Clear), which depend on neighbours, are
-    /// [`Widest`](Treatment::Widest) there: they narrow nothing and widen no more than they must.
+    /// Returns the treatment in a region of code. A region sees one op at a time, without a graph, so
+    /// [`Infer`](Treatment::Infer) and [`Clear`](Treatment::Clear), which depend on neighbours, become
+    /// [`Widest`](Treatment::Widest): they never narrow, and widen no more than necessary.
     pub fn in_region(self) -> Treatment {
         match self {
             Treatment::Infer | Treatment::Clear => Treatment::Widest,
@@ -85,7 +85,7 @@ impl Treatment {
         }
     }
 
-    /// What it means, in one line.
+    /// Returns a one-line description.
     pub fn meaning(self) -> &'static str {
         match self {
             Treatment::Low => "runs in the low dtype",
@@ -106,33 +106,34 @@ impl fmt::Display for Treatment {
     }
 }
 
-/// Op lists, prepared for the regions of one low dtype: what [`resolve`](super::resolve) reads.
+/// Op lists prepared for the regions of one low dtype, as read by [`resolve`](super::resolve).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OpRules {
-    /// Whose lists these are, for messages.
+    /// Name of the lists, for messages.
     pub name: Arc<str>,
-    /// The dtype that [`Treatment::Low`] means.
+    /// Dtype of [`Treatment::Low`].
     pub low: DType,
-    /// The dtype to which the results of listed ops return: f32 at level O1, where low ops stand among ops in f32; the low
-    /// dtype at level O2, where ops in f32 stand among low ones. `None` leaves results as they are.
+    /// Dtype to which the results of listed ops are cast back: f32 at level O1, where low ops are surrounded by f32
+    /// ops; the low dtype at level O2, where f32 ops are surrounded by low ones. `None` leaves results as they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back: Option<DType>,
-    /// The dtypes that are cast; inputs of any other are left alone. A subset of f32, f16 and bf16.
+    /// Dtypes that are cast, a subset of f32, f16 and bf16. Inputs of other dtypes are left unchanged.
     pub eligible: Vec<DType>,
-    /// The listed ops.
+    /// Listed ops with their treatments.
     pub ops: BTreeMap<Op, Treatment>,
-    /// What every other op does.
+    /// Treatment of all other ops.
     pub unlisted: Treatment,
-    /// Ops of which the first input decides; when it decides for low, it alone is cast. Norms, whose parameters stay f32.
+    /// Ops decided by their first input: when it decides for low, only that input is cast. For norms, whose parameters
+    /// stay f32.
     #[serde(default)]
     pub by_first: BTreeSet<Op>,
-    /// Why the banned ops are.
+    /// Reasons for the banned ops.
     #[serde(default)]
     pub because: BTreeMap<Op, Arc<str>>,
 }
 
 impl OpRules {
-    /// Rules that cast f32, f16 and bf16 and take the inputs of an op that is not listed as they come.
+    /// Creates rules that cast f32, f16 and bf16, without listed ops. The inputs of unlisted ops keep their dtypes.
     pub fn new(name: impl Into<Arc<str>>, low: DType) -> Self {
         OpRules {
             name: name.into(),
@@ -146,8 +147,8 @@ impl OpRules {
         }
     }
 
-    /// What is done with an op: its entry; without one, what a custom op declares; else what is done with every other op.
-    /// Where every other op is lowered, a custom op is lowered, too, as in a region of one dtype.
+    /// Returns the treatment of an op: its entry, else the declaration of a custom op, else the treatment of unlisted
+    /// ops. Where unlisted ops are lowered, custom ops are lowered too, as in a region of one dtype.
     pub fn treatment(&self, op: Op) -> Treatment {
         match (self.ops.get(&op), op) {
             (Some(treatment), _) => *treatment,
@@ -157,7 +158,7 @@ impl OpRules {
     }
 }
 
-/// What a custom op declares, as a list would say it. A fixed dtype is for [`resolve`](super::resolve()) to know.
+/// Returns the declaration of a custom op as a treatment. A fixed dtype is handled by [`resolve`](super::resolve()).
 fn declared(op: Custom) -> Treatment {
     match op.precision() {
         Precision::Low => Treatment::Low,

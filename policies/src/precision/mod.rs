@@ -1,4 +1,4 @@
-//! What the precision of running code is: frames, and the pure rule that turns a frame into casts.
+//! Precision of running code: frames, and the pure function that turns a frame into casts.
 
 mod frame;
 mod resolve;

@@ -1,4 +1,4 @@
-//! The one rule that turns (frame, op, input dtypes) into casts.
+//! The single function that maps (frame, op, input dtypes) to casts.
 
 use super::{Frame, OpRules, Treatment};
 use crate::{
@@ -7,29 +7,29 @@ use crate::{
     error::{Error, Result},
 };
 
-/// The casts of one op call.
+/// Casts of one op call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Casts {
-    /// For each input in order the dtype to which it is cast; `None` leaves it.
+    /// Target dtype of each input in order. `None` leaves the input as it is.
     pub inputs: Vec<Option<DType>>,
-    /// The dtype to which a castable output is cast; `None` leaves it.
+    /// Target dtype of a castable output. `None` leaves the output as it is.
     pub output: Option<DType>,
 }
 
 impl Casts {
-    /// The dtypes of the inputs after the casts.
+    /// Returns the dtypes of the inputs after the casts.
     pub fn after(&self, inputs: &[DType]) -> Vec<DType> {
         self.inputs.iter().zip(inputs).map(|(to, from)| to.unwrap_or(*from)).collect()
     }
 }
 
-/// Decides the casts of one call. Pure.
+/// Decides the casts of one op call. Pure.
 ///
-/// Only f32, f16 and bf16 are ever cast by a frame. What no frame decides is ordinary arithmetic: ops of the arithmetic
+/// A frame casts only f32, f16 and bf16. Ops not decided by a frame follow ordinary arithmetic: ops of the arithmetic
 /// family promote to the widest input, matrix products refuse mixed inputs.
 ///
 /// # Errors
-/// [`ErrorKind::DType`](crate::ErrorKind::DType) when inputs of different floating dtypes meet in an op that refuses it;
+/// [`ErrorKind::DType`](crate::ErrorKind::DType) for mixed floating dtypes in an op that refuses them;
 /// [`ErrorKind::List`](crate::ErrorKind::List) when the op is banned.
 pub fn resolve(frame: Option<&Frame>, op: Op, inputs: &[DType]) -> Result<Casts> {
     let mut casts = Casts { inputs: vec![None; inputs.len()], output: None };
@@ -68,7 +68,7 @@ pub fn resolve(frame: Option<&Frame>, op: Op, inputs: &[DType]) -> Result<Casts>
     Ok(casts)
 }
 
-/// The one dtype in which a custom op says that it works.
+/// Returns the fixed dtype declared by a custom op, if any.
 fn fixed(op: Op) -> Option<DType> {
     match op {
         Op::Custom(op) => match op.precision() {
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(after(&frame, Op::Add, &[Bf16, F32]), [F32, F32]);
         assert_eq!(after(&frame, Op::Add, &[F16, Bf16]), [Bf16, Bf16]);
         assert_eq!(after(&frame, Op::Relu, &[F64]), [F64]);
-        // Of a norm the first input decides, and goes low alone.
+        // The first input of a norm decides, and is cast to low alone.
         assert_eq!(after(&frame, Op::BatchNorm, &[F16, F32]), [Bf16, F32]);
         assert_eq!(after(&frame, Op::BatchNorm, &[F32, Bf16]), [F32, F32]);
     }
