@@ -159,7 +159,7 @@ impl From<&Rule> for Recompute {
 }
 
 impl RuleRef {
-    /// Returns `None` for a rule that does not set the precision.
+    /// Returns the rule as a reason; `None` for a rule that does not set the precision.
     pub(super) fn of(rule: &Rule) -> Option<Self> {
         let (select, because, origin) = (rule.select.to_string(), rule.because.clone(), rule.origin.clone());
         Some(RuleRef { select, run: rule.run?, because, origin })

@@ -71,7 +71,7 @@ impl Reason {
     }
 }
 
-/// Formats the reason of a cell in a plan. A long author's reason is shown only at the first cell that has it.
+/// Formats the reason of a cell in a plan. The author's reason, if long, is shown only at the first cell that has it.
 #[doc(hidden)]
 pub fn said_once(because: &Reason, said: &mut HashSet<String>) -> String {
     let whole = because.to_string();
