@@ -1,6 +1,7 @@
 //! Rewriting networks by policies: applying and undoing the plans of the package `precast-policy`, and predicting their
 //! cost from the [speeds](crate::cost::Speeds) of a machine. In addition, [`decorate`] stores parameters themselves in
-//! 16 bits, [`Plan::convert`] stores weights of other tools so, and [`Plan::export`] exports a plan to other libraries.
+//! 16 bits, [`Plan::convert`] does so with weights of other tools, and [`Plan::export`] exports a plan to other
+//! libraries.
 
 mod apply;
 mod check;

@@ -82,7 +82,7 @@ impl<'a> OfCells<'a> {
         let at =
             |path: &str| paths.get(path).copied().ok_or_else(|| no_such_path(path, paths.keys().map(String::as_str)));
         for call in &trace.cells {
-            // A cell that is missing from the network has no decision either.
+            // A cell that is missing from the outline has no decision either.
             let Some(path) = &call.path else { continue };
             let i = at(path).map_err(|error| error.context("the trace is of another network"))?;
             if kinds[i] != call.kind {
