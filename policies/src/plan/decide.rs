@@ -34,9 +34,9 @@ pub(super) struct Surroundings {
 /// Freedom of `prefer: speed` to choose f32 where the policy lowers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// None: the user forced the precision, or nothing is lowered here.
+    /// No freedom: the user forced the precision, or nothing is lowered here.
     Forced,
-    /// None here: the cell follows its surroundings.
+    /// No freedom of its own: the cell follows its surroundings.
     Inherits,
     /// A free choice.
     Free,

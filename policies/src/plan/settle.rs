@@ -1,4 +1,4 @@
-//! Settling `prefer: speed`: the decisions made for one machine, as rules that apply on any.
+//! Settling `prefer: speed`: the decisions made for one machine, as rules that apply on any machine.
 
 use super::Plan;
 use crate::{
