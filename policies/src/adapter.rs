@@ -1,4 +1,4 @@
-//! What a plan puts into the slot of a cell.
+//! Adapters: what a plan puts into the slot of a cell.
 
 use std::{fmt, sync::Arc};
 
@@ -10,12 +10,12 @@ use crate::{
     precision::{Frame, OpRules},
 };
 
-/// Casts what goes into a cell and what comes out.
+/// A cast of the inputs and outputs of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Cast {
-    /// The dtype of the region inside: inputs are cast to it, and so are the inputs of every op.
+    /// Dtype of the region inside the cell, to which its inputs and the inputs of every op are cast.
     pub inward: DType,
-    /// The dtype in which outputs leave: that of the surrounding region.
+    /// Dtype of the outputs: that of the surrounding region.
     pub outward: DType,
 }
 
@@ -25,22 +25,22 @@ impl fmt::Display for Cast {
     }
 }
 
-/// What a plan puts into a slot.
+/// An adapter that a plan puts into a slot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Adapter {
-    /// The cell is one region of a fixed dtype.
+    /// One region of a fixed dtype.
     Cast(Cast),
-    /// The cell runs under op lists; nothing is cast at its border.
+    /// Op lists inside the cell; nothing is cast at its border.
     Ops(Arc<OpRules>),
-    /// The cell is one region of a dtype in which some ops run otherwise, as their lists say: level O2 with ops on its
-    /// black list.
+    /// One region of a fixed dtype, except for the ops that the lists treat otherwise: level O2 with ops on its black
+    /// list.
     CastOps(Cast, Arc<OpRules>),
 }
 
 impl Adapter {
-    /// The frame in which the cell runs.
+    /// Returns the frame in which the cell runs.
     pub fn frame(&self) -> Frame {
         match self {
             Adapter::Cast(cast) => Frame::Fixed(cast.inward),
@@ -48,7 +48,7 @@ impl Adapter {
         }
     }
 
-    /// What is cast at its border, if anything.
+    /// Returns the cast at the border of the cell, if any.
     pub fn cast(&self) -> Option<Cast> {
         match self {
             Adapter::Cast(cast) | Adapter::CastOps(cast, _) => Some(*cast),
@@ -56,7 +56,7 @@ impl Adapter {
         }
     }
 
-    /// The rules by which ops go in it, if they do.
+    /// Returns the op lists inside the cell, if any.
     pub fn rules(&self) -> Option<&Arc<OpRules>> {
         match self {
             Adapter::Ops(rules) | Adapter::CastOps(_, rules) => Some(rules),
@@ -64,7 +64,7 @@ impl Adapter {
         }
     }
 
-    /// The region that it makes.
+    /// Returns the region that the adapter creates.
     pub fn region(&self) -> Region {
         match self {
             Adapter::Cast(cast) => Region::Fixed(cast.inward),
@@ -74,15 +74,15 @@ impl Adapter {
     }
 }
 
-/// All that a plan decides for a slot.
+/// Everything that a plan decides for a slot.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Planned {
     /// The adapter.
     pub adapter: Option<Adapter>,
-    /// Whether the activations of the cell are recomputed.
+    /// `true` when the activations of the cell are recomputed.
     pub recompute: bool,
-    /// Whether gradients of weights are computed in f32 from here on inwards, where that changes; see
+    /// Switch of gradients of weights in f32, for the cell and all inside it; `None` where it does not change. See
     /// [`Run::LowForward`](crate::policy::Run::LowForward).
     pub wide_weight_grads: Option<bool>,
 }

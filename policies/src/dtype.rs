@@ -1,4 +1,4 @@
-//! Dtypes: their facts, their names, and the only rules of promotion.
+//! Dtypes: their properties, their names, and the only promotion rules.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
@@ -28,10 +28,10 @@ impl DType {
     /// All dtypes, widest first.
     pub const ALL: [DType; 6] = [DType::F64, DType::F32, DType::F16, DType::Bf16, DType::I64, DType::Bool];
 
-    /// The two dtypes that a policy may lower to.
+    /// The two dtypes to which a policy may lower.
     pub const LOW: [DType; 2] = [DType::F16, DType::Bf16];
 
-    /// Short name, as printed: `f32`.
+    /// Returns the short name, as printed: `f32`.
     pub fn name(self) -> &'static str {
         match self {
             DType::F64 => "f64",
@@ -43,7 +43,7 @@ impl DType {
         }
     }
 
-    /// The short name with its article: `an f32`.
+    /// Returns the short name with its article: `an f32`.
     #[doc(hidden)]
     pub fn with_article(self) -> &'static str {
         match self {
@@ -56,7 +56,7 @@ impl DType {
         }
     }
 
-    /// Long name, as written in policy files: `float32`.
+    /// Returns the long name, as written in policy files: `float32`.
     pub fn long_name(self) -> &'static str {
         match self {
             DType::F64 => "float64",
@@ -68,29 +68,29 @@ impl DType {
         }
     }
 
-    /// Whether it is a floating-point dtype.
+    /// Returns whether this is a floating-point dtype.
     pub fn is_float(self) -> bool {
         !matches!(self, DType::I64 | DType::Bool)
     }
 
-    /// Whether it is one of the two 16-bit floating-point dtypes.
+    /// Returns whether this is one of the two 16-bit floating-point dtypes.
     pub fn is_low(self) -> bool {
         matches!(self, DType::F16 | DType::Bf16)
     }
 
-    /// The dtype of arithmetic with it: f64 for f64, f32 for all others.
+    /// Returns the dtype of arithmetic on it: f64 for f64, f32 for all others.
     #[doc(hidden)]
     pub fn wide(self) -> DType {
         if self == DType::F64 { DType::F64 } else { DType::F32 }
     }
 
-    /// Whether a policy may cast tensors of this dtype: f32, f16 and bf16.
-    /// Integers and booleans have no precision to choose, and who asks for f64 means it.
+    /// Returns whether a policy may cast tensors of this dtype: f32, f16 and bf16. Integers and booleans have no
+    /// precision to choose, and an explicit f64 is kept.
     pub fn is_castable(self) -> bool {
         matches!(self, DType::F32 | DType::F16 | DType::Bf16)
     }
 
-    /// Size of one element in bytes.
+    /// Returns the size of one element in bytes.
     pub fn bytes(self) -> usize {
         match self {
             DType::F64 | DType::I64 => 8,
@@ -100,7 +100,7 @@ impl DType {
         }
     }
 
-    /// Distance from 1 to the next larger number; 0 for integers and booleans.
+    /// Returns the distance from 1 to the next larger number; 0 for integers and booleans.
     pub fn epsilon(self) -> f64 {
         match self {
             DType::F64 => f64::EPSILON,
@@ -111,9 +111,10 @@ impl DType {
         }
     }
 
-    /// The dtype that holds the result of arithmetic between the two.
+    /// Returns the dtype of the result of arithmetic between the two.
     ///
-    /// The lattice is `bool < i64 < {f16, bf16} < f32 < f64`; f16 and bf16 meet in f32, because neither holds the other.
+    /// The lattice is `bool < i64 < {f16, bf16} < f32 < f64`; f16 and bf16 promote to f32, because neither holds the
+    /// other.
     ///
     /// ```
     /// use precast_policy::DType::*;

@@ -1,4 +1,4 @@
-//! The one error of the library. Its message says where, what was met, and what is allowed.
+//! The single error type of the library. Its messages name the place, the value found, and the allowed values.
 
 use std::{collections::HashSet, convert::Infallible, fmt};
 
@@ -7,7 +7,7 @@ use crate::printable::{printable, printable_lines};
 /// `std::result::Result` with [`Error`] as the default error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, for code that wants to branch on it; people read the message.
+/// The kind of an error, for code to branch on; the message is for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -19,31 +19,31 @@ pub enum ErrorKind {
     Value,
     /// A level that does not exist.
     Level,
-    /// A white or black list that is missing, doubled or wrong.
+    /// A white or black list that is missing, duplicated or wrong.
     List,
     /// A path or kind that is not in the network.
     Path,
     /// A policy file that cannot be read or does not make sense.
     Policy,
-    /// An applied plan that the network, or what it did, contradicts.
+    /// An applied plan that contradicts the network, or a run of it.
     Plan,
     /// An architecture file that cannot be read.
     Model,
     /// A weights file that does not fit the network.
     Weights,
-    /// A training run that cannot begin or go on: its file, its folder.
+    /// A training run that cannot start or continue, because of its file or its folder.
     Run,
     /// Data that cannot be read.
     Data,
-    /// The operating system refused.
+    /// An error of the operating system.
     Io,
     /// Something that exists in the catalogue but has no implementation.
     Unsupported,
-    /// A gradient that does not reach an input which it should reach.
+    /// A gradient that does not reach an input that it should reach.
     Gradient,
 }
 
-/// An error: a kind for code, and a message for people that names the op and the cell path where there is one.
+/// An error: a kind for code, and a message for people that names the op and the path of the cell, if any.
 #[derive(Clone, PartialEq)]
 pub struct Error(Box<Inner>);
 
@@ -52,7 +52,7 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     op: Option<&'static str>,
-    /// Address of the slot in which it happened, until the root call turns it into a path.
+    /// Address of the slot in which the error occurred, until the root call turns it into a path.
     slot: Option<usize>,
     cell: Option<String>,
 }
@@ -65,8 +65,8 @@ macro_rules! constructors {
 }
 
 impl Error {
-    /// An error of a kind with its message. The message says what was met and what is allowed, without a full stop. It may
-    /// quote a file: control characters in it are escaped, line ends excepted.
+    /// Creates an error of a kind with a message. The message gives what was found and what is allowed, without a full
+    /// stop. It may quote a file: control characters in it are escaped, except for line ends.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = printable_lines(&message.into()).into_owned();
         Error(Box::new(Inner { kind, message, op: None, slot: None, cell: None }))
@@ -103,40 +103,40 @@ impl Error {
         gradient => Gradient;
     }
 
-    /// An error of the operating system about a file.
+    /// Creates an error of the operating system about a file.
     pub fn io(file: &std::path::Path, error: &std::io::Error) -> Self {
         Error::io_with(file, error, "")
     }
 
-    /// As [`io`](Error::io), with more words.
+    /// As [`io`](Error::io), with more text after the message.
     #[doc(hidden)]
     pub fn io_with(file: &std::path::Path, error: &std::io::Error, more: &str) -> Self {
         Error::new(ErrorKind::Io, format!("{}: {error}{more}", printable(&file.display().to_string())))
     }
 
-    /// What went wrong, for code.
+    /// Returns the kind of the error, for code.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The op in which it happened, if in one.
+    /// Returns the op in which the error occurred, if any.
     pub fn op(&self) -> Option<&'static str> {
         self.0.op
     }
 
-    /// The path of the cell in which it happened; the root's path is the empty string.
+    /// Returns the path of the cell in which the error occurred, if any; the root's path is the empty string.
     pub fn cell(&self) -> Option<&str> {
         self.0.cell.as_deref()
     }
 
-    /// Names the op, unless an inner one is named already.
+    /// Names the op, unless an inner one is already named.
     #[doc(hidden)]
     pub fn in_op(mut self, op: &'static str) -> Self {
         self.0.op.get_or_insert(op);
         self
     }
 
-    /// Says that it happened in the backward pass of an op, or of several.
+    /// Marks the error as one of the backward pass of an op, or of several.
     #[doc(hidden)]
     pub fn in_backward(self, op: Option<&'static str>) -> Self {
         match op {
@@ -145,13 +145,13 @@ impl Error {
         }
     }
 
-    /// Names the op around the one that is named already; the op itself, if none is.
+    /// Names an op around the one that is already named; the op itself if none is.
     #[doc(hidden)]
     pub fn within(self, op: &'static str) -> Self {
         if self.0.op.is_some() { self.context(format_args!("in {op}")) } else { self.in_op(op) }
     }
 
-    /// Notes the slot being run, unless an inner one is noted already.
+    /// Notes the slot being run, unless an inner one is already noted.
     #[doc(hidden)]
     pub fn in_slot(mut self, slot: usize) -> Self {
         self.0.slot.get_or_insert(slot);
@@ -167,7 +167,7 @@ impl Error {
         self
     }
 
-    /// Puts words before the message: `file: message`.
+    /// Puts text before the message: `file: message`.
     #[doc(hidden)]
     pub fn context(mut self, words: impl fmt::Display) -> Self {
         self.0.message = format!("{}: {}", printable(&words.to_string()), self.0.message);
@@ -190,7 +190,7 @@ impl fmt::Display for Error {
 }
 
 impl fmt::Debug for Error {
-    /// As `Display`, so that `unwrap` and `main` print what people can read.
+    /// As `Display`, so that `unwrap` and `main` print a readable message.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}: {self}", self.0.kind)
     }
@@ -199,20 +199,20 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {}
 
 impl From<Infallible> for Error {
-    /// Lets functions take a value or its name alike, as a level.
+    /// Lets functions accept either a value or its name, for instance a level.
     fn from(never: Infallible) -> Self {
         match never {}
     }
 }
 
-/// ` (did you mean ...?)` for the nearest of the allowed names, or nothing when none is near.
+/// Returns ` (did you mean ...?)` with the nearest of the allowed names, or nothing when none is near.
 #[doc(hidden)]
 pub fn did_you_mean<'a>(met: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
     let allowed: Vec<&str> = allowed.into_iter().collect();
     nearest(met, &allowed, |name| name).map_or(String::new(), |name| format!(" (did you mean `{name}`?)"))
 }
 
-/// As [`did_you_mean`]; when none is near, ` (there are ...)` with some of those allowed.
+/// As [`did_you_mean`]; when none is near, returns ` (there are ...)` with some of the allowed names.
 #[doc(hidden)]
 pub fn did_you_mean_or_some<'a>(met: &str, allowed: impl IntoIterator<Item = &'a str>) -> String {
     const SHOWN: usize = 6;
@@ -230,17 +230,17 @@ pub fn did_you_mean_or_some<'a>(met: &str, allowed: impl IntoIterator<Item = &'a
     format!(" (there are {}{more})", some.join(", "))
 }
 
-/// The one of `all` whose name is nearest to the one met, or begins with it, the first of several; `None` when none is near.
+/// Returns the item whose name is nearest to `met` or begins with it, the first of several; `None` when none is near.
 #[doc(hidden)]
 pub fn nearest<'a, T>(met: &str, all: &'a [T], name: impl Fn(&'a T) -> &'a str) -> Option<&'a T> {
     let met_lower = met.to_lowercase();
-    // In a name of two letters one other letter makes another name.
+    // With two letters, one different letter already makes another name.
     let limit = |name: &str| name.len().max(met.len()) / 3;
     let beginning =
         || (met.len() >= 3).then(|| all.iter().find(|one| name(one).to_lowercase().starts_with(&met_lower)));
     all.iter()
         .map(|one| (one, name(one)))
-        // The distance is at least the difference of the lengths; without this a very long name would take seconds.
+        // The distance is at least the difference in length; without this check a very long name would take seconds.
         .filter(|(_, name)| name.len().abs_diff(met.len()) <= limit(name))
         .map(|(one, name)| (strsim::damerau_levenshtein(&met_lower, &name.to_lowercase()), one, name))
         .filter(|(distance, _, name)| *distance <= limit(name))
@@ -249,7 +249,8 @@ pub fn nearest<'a, T>(met: &str, all: &'a [T], name: impl Fn(&'a T) -> &'a str) 
         .or_else(|| beginning()?)
 }
 
-/// The one of `all` that is called `text`; else `unknown` (`unknown level`), what was met, what is near and what is allowed.
+/// Returns the item named `text`; otherwise an error with `unknown` (`unknown level`), the name found, the nearest name
+/// and the allowed ones.
 #[doc(hidden)]
 pub fn by_name<T: Copy, const N: usize>(
     text: &str,

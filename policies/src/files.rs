@@ -9,38 +9,39 @@ use std::{
 
 use crate::error::{Error, Result};
 
-/// The words for a pointer of Git LFS.
+/// Description of a Git LFS pointer, for error messages.
 #[doc(hidden)]
 pub const POINTER: &str = "a pointer of Git LFS in place of the file itself, which `git lfs pull` fetches";
 
-/// Says whether a file is a pointer that Git LFS leaves in place of a large file, by its first bytes, at least eight of them.
+/// Returns whether a file is a pointer that Git LFS leaves in place of a large file, judging by its first bytes, at
+/// least eight.
 #[doc(hidden)]
 pub fn is_pointer(bytes: &[u8]) -> bool {
     const FIRST: &[u8] = b"version https://git-lfs.github.com/spec/";
     bytes.len() >= 8 && bytes.iter().zip(FIRST).all(|(met, first)| met == first)
 }
 
-/// Refuses a pointer of Git LFS.
+/// Rejects a Git LFS pointer.
 #[doc(hidden)]
 pub fn not_a_pointer(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     if is_pointer(&bytes) { Err(io::Error::other(POINTER)) } else { Ok(bytes) }
 }
 
-/// The text of a file that is not longer than a limit.
+/// Reads the text of a file that is not longer than a limit.
 ///
 /// # Errors
-/// As [`read_within`], and when it is not UTF-8.
+/// As [`read_within`], and when the text is not UTF-8.
 #[doc(hidden)]
 pub fn read_text(path: &Path, limit: usize) -> Result<String> {
     let bytes = read_within(path, limit)?;
     String::from_utf8(bytes).map_err(|_| Error::io(path, &io::Error::other("not a text in UTF-8")))
 }
 
-/// The bytes of a file that is not longer than a limit. A longer file is not read where its length is known. Of a pipe, whose
-/// length is not known, one byte more than the limit is read.
+/// Reads the bytes of a file that is not longer than a limit. A longer file is not read if its length is known. From a
+/// pipe, whose length is not known, one byte more than the limit is read.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, is longer, or is a pointer of Git LFS.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read, is longer, or is a Git LFS pointer.
 #[doc(hidden)]
 pub fn read_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
@@ -57,30 +58,32 @@ pub fn read_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
     read().map_err(|e| Error::io(path, &e))
 }
 
-/// The bytes of a file.
+/// Reads the bytes of a file.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be read, or is a pointer of Git LFS.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read, or is a Git LFS pointer.
 #[doc(hidden)]
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).and_then(not_a_pointer).map_err(|e| Error::io(path, &e))
 }
 
-/// Writes a file in one step: a reader finds the whole old file or the whole new one, even after a crash. The bytes go into a
-/// new file in the same folder, which then takes the name and the permissions of the old one. Links are followed. Devices and
-/// pipes, such as `/dev/stdout`, cannot be replaced and are written to directly.
+/// Writes a file in one step: a reader finds either the complete old file or the complete new one, even after a crash.
+/// The bytes are written to a new file in the same folder, which then takes the name and the permissions of the old
+/// one. Links are followed. Devices and pipes, such as `/dev/stdout`, cannot be replaced and are written to directly.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written or is read-only. An older file then stays as it was.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written or is read-only. An existing file is then
+/// unchanged.
 pub fn replace(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     let path = path.as_ref();
     replace_by(path, |file| file.write_all(bytes).map_err(|e| Error::io(path, &e)))
 }
 
-/// Checks that [`replace`] can write a file there. Nothing is changed.
+/// Checks that [`replace`] can write a file to a path. Changes nothing.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the place is a folder or a read-only file, or no file can be made beside it.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the path is a folder or a read-only file, or no file can be created
+/// next to it.
 pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let check = || match target(path)? {
@@ -96,11 +99,11 @@ pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
     check().map_err(|e| Error::io(path, &e))
 }
 
-/// As [`replace`], with what `write` writes into the new file. The file is replaced when `write` is done, and stays as it was
-/// when that fails.
+/// As [`replace`], with the bytes that `write` writes to the new file. The file is replaced when `write` succeeds, and
+/// is unchanged when it fails.
 ///
 /// # Errors
-/// As [`replace`], and that of `write`.
+/// Those of [`replace`] and of `write`.
 #[doc(hidden)]
 pub fn replace_by<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T>) -> Result<T> {
     let failed = |e: io::Error| Error::io(path, &e);
@@ -118,19 +121,19 @@ pub fn replace_by<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T>) ->
                 Ok(answer)
             })();
             whole.inspect_err(|_| {
-                // An error while removing the rest of the new file would hide why it could not be written.
+                // An error while removing the incomplete file would hide the cause of the failed write.
                 let _ = fs::remove_file(&new);
             })
         }
     }
 }
 
-/// Makes a folder in one step: `write` fills a new folder beside it, which then takes the name. Where there is a folder of
-/// that name, it is put aside before and removed behind; between these two steps there is none.
+/// Creates a folder in one step: `write` fills a new folder next to it, which then takes the name. An existing folder
+/// of that name is first moved aside and removed at the end; between these two steps there is none.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the folder cannot be made, and that of `write`. An older folder then stays as it
-/// was.
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the folder cannot be created, and those of `write`. An existing folder
+/// is then unchanged.
 #[doc(hidden)]
 pub fn replace_folder<T>(path: &Path, write: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let failed = |e: io::Error| Error::io(path, &e);
@@ -156,12 +159,12 @@ pub fn replace_folder<T>(path: &Path, write: impl FnOnce(&Path) -> Result<T>) ->
         Ok(answer)
     });
     whole.inspect_err(|_| {
-        // An error while removing the rest of the new folder would hide why it could not be filled.
+        // An error while removing the incomplete folder would hide the cause of the failure.
         let _ = fs::remove_dir_all(&new);
     })
 }
 
-/// Makes the new name of a file last, where folders can be synced.
+/// Makes the new name of a file durable, where folders can be synced.
 fn sync_folder(file: &Path) -> io::Result<()> {
     match file.parent() {
         #[cfg(unix)]
@@ -170,11 +173,11 @@ fn sync_folder(file: &Path) -> io::Result<()> {
     }
 }
 
-/// What a path stands for.
+/// The target of a path.
 enum Target {
-    /// A file that is there or is to be, links followed.
+    /// A file, existing or not, with links followed.
     File(PathBuf),
-    /// A terminal, a pipe, a device: it cannot be replaced.
+    /// A terminal, a pipe or a device, which cannot be replaced.
     Device,
 }
 
@@ -182,7 +185,7 @@ fn target(path: &Path) -> io::Result<Target> {
     match fs::metadata(path) {
         Ok(met) if met.is_file() || met.is_dir() => fs::canonicalize(path).map(Target::File),
         Ok(_) => Ok(Target::Device),
-        // A link is followed even if its target does not exist yet. A circle of links is an error of its own.
+        // A link is followed even if its target does not exist yet. A cycle of links is a separate error.
         Err(error) if error.kind() == io::ErrorKind::NotFound => match fs::read_link(path) {
             Ok(to) => target(&path.parent().unwrap_or(Path::new("")).join(to)),
             Err(_) => Ok(Target::File(path.to_path_buf())),
@@ -191,10 +194,10 @@ fn target(path: &Path) -> io::Result<Target> {
     }
 }
 
-/// The permissions of the file that is to be replaced; the new file takes them over.
+/// Returns the permissions of the file to be replaced, which the new file takes over.
 ///
 /// # Errors
-/// When the file is read-only. The folder may allow to replace it all the same, but its owner did not mean that.
+/// When the file is read-only, even if its folder permits replacing it.
 fn permissions(path: &Path) -> io::Result<Option<fs::Permissions>> {
     match fs::metadata(path) {
         Ok(met) if met.is_file() && met.permissions().readonly() => {
@@ -205,12 +208,12 @@ fn permissions(path: &Path) -> io::Result<Option<fs::Permissions>> {
     }
 }
 
-/// A new file in the same folder, under a name that nobody else uses.
+/// Creates a new file in the same folder, under an unused name.
 fn create_beside(path: &Path) -> io::Result<(File, PathBuf)> {
     beside(path, |new| File::create_new(new))
 }
 
-/// A new folder in the same folder, under a name that nobody else uses.
+/// Creates a new folder in the same folder, under an unused name.
 fn make_beside(path: &Path) -> io::Result<PathBuf> {
     beside(path, |new| fs::create_dir(new)).map(|((), new)| new)
 }
@@ -221,7 +224,7 @@ fn beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let new = path.with_file_name(format!(".precast-{}-{count}.tmp", std::process::id()));
         match make(&new) {
-            // An earlier process of the same number was killed and left it.
+            // A leftover of an earlier process with the same id that was killed.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             made => return made.map(|made| (made, new)),
         }
@@ -232,7 +235,7 @@ fn beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(
 mod tests {
     use super::*;
 
-    /// A folder of its own for one test, removed at the end.
+    /// A folder for one test, removed at the end.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -264,7 +267,7 @@ mod tests {
         assert_eq!(read_text(&path, 3).unwrap(), "new");
         assert!(read_text(&path, 2).unwrap_err().to_string().contains("longer than 2 bytes"));
 
-        // A folder cannot be replaced by a file: the error names it, and nothing is left beside it.
+        // A folder cannot be replaced by a file: the error names it, and nothing is left next to it.
         let folder = dir.0.join("folder");
         fs::create_dir_all(folder.join("inside")).unwrap();
         assert!(check_writable(&folder).unwrap_err().to_string().contains("folder"));
@@ -300,7 +303,7 @@ mod tests {
         replace(&link, b"new").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_to_string(&file).unwrap(), "new");
-        // Also to a file that is not there yet.
+        // Also when the target does not exist yet.
         fs::remove_file(&file).unwrap();
         replace(&link, b"again").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());

@@ -1,7 +1,8 @@
-//! What a library does whose networks run by these policies: it lists their cells, puts a plan into them, records their calls.
+//! The traits of a library whose networks run by these policies: it lists their cells, applies plans to them, and
+//! records their calls.
 //!
-//! [`Policy`](crate::Policy) and [`Plan`] call these traits. So `policy.plan(&net)` and `plan.apply(&mut net)` read the same
-//! in every library.
+//! [`Policy`](crate::Policy) and [`Plan`] call these traits, so that `policy.plan(&net)` and `plan.apply(&mut net)`
+//! look the same in every library.
 
 use std::path::Path;
 
@@ -13,9 +14,9 @@ use crate::{
     precision::OpRules,
 };
 
-/// A network whose cells can be listed: what [`Policy::plan`](crate::Policy::plan) takes.
+/// A network whose cells can be listed, as taken by [`Policy::plan`](crate::Policy::plan).
 pub trait Outlined {
-    /// The tree of its cells.
+    /// Returns the tree of its cells.
     fn outline(&self) -> Outline;
 }
 
@@ -37,34 +38,34 @@ impl<T: ?Sized + Outlined> Outlined for Box<T> {
     }
 }
 
-/// A network that can be made to run as a plan says: what [`Plan::apply`] takes.
+/// A network that can be made to run by a plan, as taken by [`Plan::apply`].
 pub trait Wrap: Outlined {
-    /// What was done.
+    /// The changes made.
     type Applied;
 
-    /// Makes the network run as the plan says, or leaves it unchanged.
+    /// Makes the network run by the plan, or leaves it unchanged.
     ///
     /// # Errors
     /// Those of the library; [`ErrorKind::Path`](crate::ErrorKind::Path) for a plan of another network.
     fn wrap(&mut self, plan: Plan) -> Result<Self::Applied>;
 }
 
-/// A recorded call of a network: what [`Plan::check`] and [`Plan::ops`] take.
+/// A recorded call of a network, as taken by [`Plan::check`] and [`Plan::ops`].
 pub trait Recorded {
-    /// The ops that ran, in order.
+    /// Iterates over the ops that ran, in order.
     fn ran_ops(&self) -> impl Iterator<Item = RanOp<'_>>;
 
-    /// The cells that were called.
+    /// Iterates over the cells that were called.
     fn called_cells(&self) -> impl Iterator<Item = CalledCell<'_>> {
         std::iter::empty()
     }
 
-    /// The parameters that were read in the forward pass.
+    /// Iterates over the parameters that were read in the forward pass.
     fn read_params(&self) -> impl Iterator<Item = ReadParam<'_>> {
         std::iter::empty()
     }
 
-    /// What to do with a cell that was called and that the outline of the network does not have, in words.
+    /// Returns the advice, in words, for a cell that was called but is missing from the outline of the network.
     fn show_it(&self) -> &'static str {
         "list it in the outline"
     }
@@ -77,24 +78,24 @@ pub struct RanOp<'a> {
     pub path: &'a str,
     /// The op.
     pub op: Op,
-    /// Dtypes of the inputs as its kernel saw them.
+    /// Dtypes of the inputs of its kernel.
     pub inputs: &'a [DType],
     /// Dtype of its result.
     pub output: DType,
-    /// Whether it ran in a backward pass.
+    /// `true` when it ran in a backward pass.
     pub backward: bool,
-    /// Whether its precision was that of the cell, and not of a region that code entered inside of it.
+    /// `true` when its precision was that of the cell, rather than of a region that code entered inside the cell.
     pub by_cell: bool,
 }
 
 /// A call of a cell.
 #[derive(Clone, Copy, Debug)]
 pub struct CalledCell<'a> {
-    /// Its path; `None` for a cell that the outline of the network does not have.
+    /// Its path; `None` for a cell that is missing from the outline of the network.
     pub path: Option<&'a str>,
     /// Its kind.
     pub kind: &'a str,
-    /// Whether it has parameters, or cells inside it have.
+    /// `true` when it or a cell inside it has parameters.
     pub has_params: bool,
 }
 
@@ -103,18 +104,18 @@ pub struct CalledCell<'a> {
 pub struct ReadParam<'a> {
     /// Path of the cell whose code read it; `None` outside of every cell.
     pub by: Option<&'a str>,
-    /// The cells that have it, by their paths, and the name that it has there.
+    /// The cells that own it, by path, with its name in each.
     pub owners: &'a [(String, String)],
 }
 
-/// A network of which it can be predicted how long a call takes: what [`Policy::plan_for`](crate::Policy::plan_for) takes.
+/// A network whose time per call can be predicted, as taken by [`Policy::plan_for`](crate::Policy::plan_for).
 pub trait Timed: Outlined {
-    /// A call: how large everything is.
+    /// A recorded call, with the sizes of all work.
     type Trace: ?Sized;
-    /// A machine: how fast each kind of work is.
+    /// A machine, with its speed at each kind of work.
     type Speeds: ?Sized;
 
-    /// What each cell takes. `rules` are the op lists of the level, where it treats ops by lists.
+    /// Returns the cost of each cell. `rules` are the op lists of the level, if it uses op lists.
     ///
     /// # Errors
     /// Those of the library; [`ErrorKind::Path`](crate::ErrorKind::Path) for a call of another network.
@@ -126,23 +127,23 @@ pub trait Timed: Outlined {
     ) -> Result<Box<dyn Costs + 'a>>;
 }
 
-/// What the cells of a network take in a call, forward and backward. A cell is known by its number in the
+/// The costs of the cells of a network in a call, forward and backward. A cell is identified by its index in the
 /// [outline](Outlined::outline).
 pub trait Costs {
-    /// The machine.
+    /// Returns the name of the machine.
     fn host(&self) -> &str;
 
-    /// What a cell takes itself, without those inside it, when it runs in one region and another surrounds it.
+    /// Returns the cost of a cell without those inside it, when it runs in region `run` surrounded by region `around`.
     fn own(&self, cell: usize, run: Region, around: Region) -> Takes;
 
-    /// What it takes more, in nanoseconds, to compute the gradients of its weights in f32.
+    /// Returns the additional nanoseconds for computing the gradients of its weights in f32.
     fn wide_weight_grads(&self, cell: usize, run: Region) -> u64;
 
-    /// How many elements go into a cell that a cast would touch.
+    /// Returns the number of input elements of a cell that a cast would touch.
     fn inputs(&self, cell: usize) -> usize;
 }
 
-/// What something takes.
+/// A cost in time and memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Takes {
     /// Nanoseconds.
@@ -158,14 +159,14 @@ impl std::ops::AddAssign for Takes {
     }
 }
 
-/// Weights that can be written as a plan says: what [`Plan::convert`] and [`Plan::save_weights`] take.
+/// Weights that can be written by a plan, as taken by [`Plan::convert`] and [`Plan::save_weights`].
 pub trait Stored {
-    /// How they are written.
+    /// The options for writing.
     type Options;
-    /// What was done.
+    /// The result of writing.
     type Written;
 
-    /// Writes them. `progress` is called with the number of bytes that were read since the last call.
+    /// Writes the weights. `progress` is called with the number of bytes read since the last call.
     ///
     /// # Errors
     /// Those of the library.

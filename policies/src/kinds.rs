@@ -1,20 +1,20 @@
-//! What other libraries call the kinds of cells that the packs list by the names of precast.
+//! Names in other libraries of the kinds of cells that the packs list under precast's names.
 
 use serde::Serialize;
 
 use crate::catalogue::System;
 
-/// What others call a kind of cell; empty where they have none.
+/// Names of a kind of cell in other libraries; empty where they have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Names {
-    /// In `torch.nn`.
+    /// Names in `torch.nn`.
     pub torch: &'static [&'static str],
-    /// In `mindspore.nn`.
+    /// Names in `mindspore.nn`.
     pub mindspore: &'static [&'static str],
 }
 
-/// A row for each kind: its name here; in torch; in MindSpore.
+/// One row for each kind: its name here, in torch, and in MindSpore.
 const NAMES: &[(&str, Names)] = &[
     row("AdaptiveAvgPool1d", &["AdaptiveAvgPool1d"], &["AdaptiveAvgPool1d"]),
     row("AdaptiveAvgPool2d", &["AdaptiveAvgPool2d"], &["AdaptiveAvgPool2d"]),
@@ -86,13 +86,13 @@ const fn row(
     (kind, Names { torch, mindspore })
 }
 
-/// What others call a kind; `None` for one of a program's own.
+/// Returns the names of a kind in other libraries; `None` for a user-defined kind.
 #[doc(hidden)]
 pub fn elsewhere(kind: &str) -> Option<Names> {
     NAMES.iter().find(|(here, _)| *here == kind).map(|(_, names)| *names)
 }
 
-/// Every name of a cell that others use, with what they are and the kind here.
+/// Iterates over all names of cells in other libraries, each with its library and the kind here.
 #[doc(hidden)]
 pub fn foreign() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     NAMES.iter().flat_map(|(kind, names)| {
@@ -101,14 +101,14 @@ pub fn foreign() -> impl Iterator<Item = (&'static str, &'static str, &'static s
     })
 }
 
-/// The kind that torch or MindSpore call so, and who does: `Linear` and `nn.Linear` are `Dense`.
+/// Returns the kind with this name in torch or MindSpore, and the library: `Linear` and `nn.Linear` are `Dense`.
 #[doc(hidden)]
 pub fn named_elsewhere(name: &str) -> Option<(&'static str, &'static str)> {
     let last = name.rsplit('.').next().unwrap_or(name);
     foreign().find(|(other, ..)| *other == last).map(|(_, who, kind)| (kind, who))
 }
 
-/// burn's modules with the kinds that they are here. A norm and a pool of burn's may have several.
+/// The modules of burn with the corresponding kinds here. A norm or a pool of burn may have several.
 const BURN: &[(&str, &[&str])] = &[
     ("AdaptiveAvgPool1d", &["AdaptiveAvgPool1d"]),
     ("AdaptiveAvgPool2d", &["AdaptiveAvgPool2d"]),
@@ -149,10 +149,10 @@ const BURN: &[(&str, &[&str])] = &[
     ("TransformerEncoderLayer", &["TransformerEncoderLayer"]),
 ];
 
-/// A kind by its name in a system, with the kinds that it is by the names of precast.
+/// A kind by its name in a system, with the corresponding kinds of precast.
 pub type Named = (&'static str, Vec<&'static str>);
 
-/// The kinds of a system whose names are known here. None for a system that has ops alone.
+/// Returns the known kinds of a system. Empty for a system with ops only.
 pub fn of(system: System) -> Vec<Named> {
     let named = |names: fn(&Names) -> &'static [&'static str]| {
         let rows = NAMES.iter().flat_map(move |(here, all)| names(all).iter().map(move |there| (*there, vec![*here])));
@@ -170,7 +170,7 @@ pub fn of(system: System) -> Vec<Named> {
 mod tests {
     use super::*;
 
-    /// What a table says that a kind is here is a kind here.
+    /// Every kind here that the tables name exists.
     #[test]
     fn kinds_of_other_systems_are_kinds_here() {
         for system in System::ALL {

@@ -1,8 +1,9 @@
-//! Which layer of a network runs in which precision, decided before the run and explained, without a tensor.
+//! Mixed-precision policies for neural networks, without tensors: the precision of each layer, decided before the run
+//! and explained.
 //!
-//! These are the policies of the crate `precast`, for libraries with tensors of their own. A library shows the
-//! [outline](Outline) of a network: paths and kinds of its layers. A [`Policy`] (a level such as `O2`, or a YAML file)
-//! makes a [`Plan`] of it, which says for each layer what runs in it, what is cast at its border, and *why*.
+//! These are the policies of the crate `precast`, for libraries with tensors of their own. A library provides the
+//! [outline](Outline) of a network: paths and kinds of its layers. From it, a [`Policy`] (a level such as `O2`, or a
+//! YAML file) makes a [`Plan`], which gives for each layer the precision inside it, the casts at its border, and *why*.
 //!
 //! ```
 //! use precast_policy::{DType, Outline, OutlinedCell, Policy, catalogue::System};
@@ -35,12 +36,12 @@
 //! # }
 //! ```
 //!
-//! The traits of [`host`] are what a library implements, so that `policy.plan(&net)` and `plan.apply(&mut net)` take its
-//! own networks. [`precision::resolve`] says which inputs of an op are cast in a region of code, and
-//! [`ScaleMachine`](scale::ScaleMachine) which scale the next loss has.
+//! A library implements the traits of [`host`], so that `policy.plan(&net)` and `plan.apply(&mut net)` accept its own
+//! networks. [`precision::resolve`] determines which inputs of an op are cast in a region of code, and
+//! [`ScaleMachine`](scale::ScaleMachine) the scale of the next loss.
 //!
-//! Lists go by names. Those of ops are in the [catalogue]; kinds of layers are open. What precast has no code for can be on
-//! a list all the same: see [`System::is_open`](catalogue::System::is_open) and [`Op::foreign`].
+//! Lists refer to names. Those of ops are in the [catalogue]; kinds of layers are open. Ops and layers that precast
+//! does not implement can be listed, too: see [`System::is_open`](catalogue::System::is_open) and [`Op::foreign`].
 //!
 //! The feature `tracing` sends events to subscribers of the crate [`tracing`](https://docs.rs/tracing): `policy read`,
 //! `loss scale grows` and `loss scale shrinks`.

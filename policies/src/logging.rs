@@ -1,6 +1,6 @@
 //! Events for subscribers of the crate `tracing`.
 
-/// Sends an event of a level (`INFO`), where the feature `tracing` of the calling crate is on; otherwise nothing is evaluated.
+/// Sends an event of a level (`INFO`) if the calling crate enables the feature `tracing`; otherwise evaluates nothing.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __event {

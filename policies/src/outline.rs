@@ -1,4 +1,4 @@
-//! A tree of cells without the cells: what a plan is made of.
+//! The outline of a network: the tree of its cells, without the cells, from which a plan is made.
 
 use std::borrow::Cow;
 
@@ -11,8 +11,8 @@ use crate::{
     printable::printable,
 };
 
-/// A tree of cells without the cells: where each stands, and of which kind it is. That is all that a
-/// [plan](crate::Policy::plan) is made of, so that a network of any library can have one.
+/// A tree of cells without the cells: only their paths and kinds. A [plan](crate::Policy::plan) needs nothing else, so
+/// a network of any library can have one.
 ///
 /// ```
 /// use precast_policy::{Outline, OutlinedCell, Policy};
@@ -29,48 +29,49 @@ use crate::{
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outline {
-    /// The cells in the order of a walk, the root first.
+    /// The cells in traversal order, the root first.
     pub(crate) cells: Vec<OutlinedCell>,
-    /// The names of tensors of a stored model that can be stored low, which rules may name, too.
+    /// Names of tensors of a stored model that can be stored low. Rules may name them, too.
     pub(crate) tensors: Vec<String>,
-    /// Kinds that lists may name though no cell here is of them.
+    /// Kinds that lists may name although no cell here has them.
     pub(crate) kinds: Vec<Cow<'static, str>>,
-    /// Whose names the kinds have.
+    /// The system whose names the kinds have.
     pub(crate) system: Option<System>,
 }
 
-/// What a plan has to know of one cell.
+/// The facts about one cell that a plan needs.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct OutlinedCell {
     /// Path from the root, whose own path is empty.
     pub path: String,
-    /// How many cells stand above it.
+    /// Number of cells above it.
     pub depth: usize,
     /// Its kind.
     pub kind: Cow<'static, str>,
-    /// The dtype that the user asked for in code.
+    /// The dtype that the user requested in code.
     pub to_float: Option<DType>,
-    /// Whether it has weights of its own, which biases and the parameters of norms are not.
+    /// `true` when it has weights of its own; biases and the parameters of norms do not count.
     pub has_matrices: bool,
-    /// Tensors of a stored cell, by their names in it, that could be stored low and are not known as weights of its kind.
+    /// Tensors of a stored cell, by their names in it, that could be stored low but are not known as weights of its
+    /// kind.
     pub keeps: Vec<String>,
 }
 
 impl OutlinedCell {
-    /// A cell of a kind at a path, without weights. Its depth is found by [`Outline::new`].
+    /// Creates a cell of a kind at a path, without weights. [`Outline::new`] determines its depth.
     pub fn new(path: impl Into<String>, kind: impl Into<Cow<'static, str>>) -> Self {
         let (path, kind) = (path.into(), kind.into());
         OutlinedCell { path, depth: 0, kind, to_float: None, has_matrices: false, keeps: Vec::new() }
     }
 
-    /// Says that it has weights of its own: parameters of two axes or more that are trained.
+    /// Marks the cell as having weights of its own: trained parameters of two axes or more.
     pub fn matrices(mut self) -> Self {
         self.has_matrices = true;
         self
     }
 
-    /// Says in which dtype code asked to run it.
+    /// Sets the dtype that code requested for the cell.
     pub fn to_float(mut self, dtype: DType) -> Self {
         self.to_float = Some(dtype);
         self
@@ -78,13 +79,13 @@ impl OutlinedCell {
 }
 
 impl Outline {
-    /// A tree of these cells: the root, whose path is empty, and behind each cell all that stand in it. A cell stands in the
-    /// nearest cell before it whose path is the beginning of its own, up to a dot; so a name may have a dot in it, as
-    /// `layers.3`.
+    /// Builds the tree from its cells: first the root, whose path is empty, and each cell followed by all cells inside
+    /// it. The parent of a cell is the nearest preceding cell whose path is a prefix of its own, up to a dot; so a name
+    /// may contain a dot, as `layers.3`.
     ///
     /// # Errors
-    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the first cell is not the root, when a second one is, and when a cell
-    /// comes behind others that do not stand in its parent.
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the first cell is not the root, when there is a second root,
+    /// and when a cell follows others that are not in its parent.
     pub fn new(cells: impl IntoIterator<Item = OutlinedCell>) -> Result<Self> {
         let mut cells: Vec<OutlinedCell> = cells.into_iter().collect();
         let is_in = |path: &str, parent: &str| {
@@ -102,7 +103,7 @@ impl Outline {
             while open.last().is_some_and(|parent| !is_in(&cell.path, parent)) {
                 closed.extend(open.pop());
             }
-            // Of those that are closed, the longest that begins this path would be nearer than what is open.
+            // The longest closed path that is a prefix of this one would be nearer than the open one.
             let nearest = open.last().map_or(0, String::len);
             if let Some(parent) = closed.iter().find(|path| path.len() > nearest && is_in(&cell.path, path)) {
                 return Err(Error::path(format!(
@@ -118,27 +119,28 @@ impl Outline {
         Ok(Outline::walked(cells))
     }
 
-    /// The cells of a walk, which knows their depths.
+    /// Creates an outline from the cells of a traversal, whose depths are known.
     #[doc(hidden)]
     pub fn walked(cells: Vec<OutlinedCell>) -> Self {
         Outline { cells, tensors: Vec::new(), kinds: Vec::new(), system: None }
     }
 
-    /// Adds names of tensors of a stored model that can be stored low, which rules may name, too.
+    /// Adds names of tensors of a stored model that can be stored low. Rules may name them, too.
     pub fn tensors<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.tensors.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Adds kinds that a list may name though no cell here is of them: those of the library. Any other name is taken for
-    /// a slip of the pen.
+    /// Adds kinds that a list may name although no cell here has them: those of the library. Any other name is
+    /// considered a typing error.
     pub fn kinds<S: Into<Cow<'static, str>>>(mut self, kinds: impl IntoIterator<Item = S>) -> Self {
         self.kinds.extend(kinds.into_iter().map(Into::into));
         self
     }
 
-    /// Says that kinds have their names in a system. A list of a pack then also counts for a kind that it has by another name:
-    /// an entry of `Dense` for burn's `Linear`. Lists may name kinds of the system as `burn::Linear`, too.
+    /// Sets the system whose names the kinds have. An entry in a list of a pack then also applies to a kind under its
+    /// name in that system: an entry for `Dense` to burn's `Linear`. Lists may also name kinds of the system as
+    /// `burn::Linear`.
     ///
     /// ```
     /// use precast_policy::{Outline, OutlinedCell, Policy, catalogue::System};
@@ -153,7 +155,7 @@ impl Outline {
         self
     }
 
-    /// The cells in the order of a walk, the root first.
+    /// Returns the cells in traversal order, the root first.
     pub fn cells(&self) -> &[OutlinedCell] {
         &self.cells
     }

@@ -1,4 +1,4 @@
-//! Paths of cells: joined, named in messages, missing.
+//! Paths of cells: joining them, and naming them in messages.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use crate::{
     printable::printable,
 };
 
-/// The cell at a path, as messages call it.
+/// Returns the name of the cell at a path, as used in messages.
 #[doc(hidden)]
 pub fn named(path: &str) -> Cow<'static, str> {
     match path {
@@ -16,12 +16,12 @@ pub fn named(path: &str) -> Cow<'static, str> {
     }
 }
 
-/// `parent.name`, or `name` below the root.
+/// Returns `parent.name`, or `name` below the root.
 pub fn join(parent: &str, name: &str) -> String {
     if parent.is_empty() { name.to_string() } else { format!("{parent}.{name}") }
 }
 
-/// The error for a path at which no cell stands.
+/// Returns the error for a path without a cell.
 #[doc(hidden)]
 pub fn no_such_path<'a>(path: &str, paths: impl IntoIterator<Item = &'a str>) -> Error {
     if path == "(root)" {
@@ -30,7 +30,7 @@ pub fn no_such_path<'a>(path: &str, paths: impl IntoIterator<Item = &'a str>) ->
     Error::path(format!("no cell stands at `{path}`{}", did_you_mean_or_some(path, paths)))
 }
 
-/// The path as people see it.
+/// Returns the path as shown to users.
 #[doc(hidden)]
 pub fn shown(path: &str) -> Cow<'_, str> {
     if path.is_empty() { "(root)".into() } else { printable(path) }

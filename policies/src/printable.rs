@@ -1,9 +1,9 @@
-//! Text from files and arguments, made safe to show.
+//! Text from files and arguments, made safe to print.
 
 use std::borrow::Cow;
 
-/// The text on one line, without what could drive a terminal, turn the direction of writing, or break an SVG document: such
-/// characters are escaped, a line end as `\n`, an escape as `\u{1b}`.
+/// Returns the text on one line, without characters that could control a terminal, change the writing direction, or
+/// break an SVG document: these are escaped, a line end as `\n`, an escape as `\u{1b}`.
 ///
 /// ```
 /// assert_eq!(precast_policy::printable("a\n\u{1b}[2Jb"), r"a\n\u{1b}[2Jb");
@@ -29,14 +29,16 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     shown.into()
 }
 
-/// Control characters, separators of lines and paragraphs, marks of direction, and the two that XML forbids.
+/// Returns whether a character is a control character, a line or paragraph separator, a mark of direction, or one of
+/// the two that XML forbids.
 fn is_unsafe(c: char) -> bool {
     let direction =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     c.is_control() || direction || matches!(c, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
 }
 
-/// A number for people: in the digits of f32 where it is one, with an exponent where it would take many digits.
+/// Formats a number for people: with the digits of f32 if it is one, and with an exponent if it would otherwise take
+/// many digits.
 #[doc(hidden)]
 pub fn number(x: impl Into<f64>) -> String {
     let x = x.into();

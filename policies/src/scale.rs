@@ -1,4 +1,4 @@
-//! The state machine of a loss scale: which scale the next step has, by whether the gradients of this one were finite.
+//! The state machine of a loss scale: the scale of the next step, given whether the gradients of this one were finite.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,8 +9,9 @@ use crate::{
     printable::number,
 };
 
-/// A loss scale without tensors: the number by which a loss is multiplied before the backward pass, so that small gradients
-/// do not underflow in 16 bits. The gradients are divided by it, and the step is skipped when one of them is not finite.
+/// A loss scale without tensors: the factor by which a loss is multiplied before the backward pass, so that small
+/// gradients do not underflow in 16 bits. The gradients are divided by it, and the step is skipped when one of them is
+/// not finite.
 ///
 /// The rule of the dynamic scale is in [`adjust`](ScaleMachine::adjust); [`DynamicScale`] has the numbers of other
 /// systems.
@@ -35,19 +36,19 @@ pub struct ScaleMachine {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScaleState {
-    /// The number the loss is multiplied by.
+    /// The factor of the loss.
     pub scale: f32,
     /// Finite steps since the scale last changed, or was last due to grow.
     pub counter: u32,
-    /// Skipped steps in a row.
+    /// Consecutive skipped steps.
     pub skipped: u32,
-    /// Steps that were not finite and have not yet shrunk the scale; see [`DynamicScale::hysteresis`].
+    /// Non-finite steps that have not yet reduced the scale; see [`DynamicScale::hysteresis`].
     #[serde(default)]
     pub spared: u32,
 }
 
 impl ScaleMachine {
-    /// The loss scale of a specification.
+    /// Creates the loss scale of a specification.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number outside its range.
@@ -56,13 +57,13 @@ impl ScaleMachine {
         Ok(ScaleMachine::start(spec))
     }
 
-    /// A scale that starts at 65536, doubles after 2000 finite steps and halves after a step that was not finite,
-    /// between 1 and 2^24.
+    /// Creates a scale that starts at 65536, doubles after 2000 finite steps and halves after a non-finite one, between
+    /// 1 and 2^24.
     pub fn dynamic() -> Self {
         ScaleMachine::start(LossScaleSpec::Dynamic(DynamicScale::default()))
     }
 
-    /// A scale that never changes: static loss scaling.
+    /// Creates a scale that never changes: static loss scaling.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless the scale is finite and above 0.
@@ -70,7 +71,7 @@ impl ScaleMachine {
         ScaleMachine::new(LossScaleSpec::Fixed { scale })
     }
 
-    /// No loss scale. A step whose gradients are not finite is still skipped.
+    /// Creates a loss scale that scales nothing. A step with non-finite gradients is still skipped.
     pub fn none() -> Self {
         ScaleMachine::start(LossScaleSpec::None)
     }
@@ -85,26 +86,26 @@ impl ScaleMachine {
         ScaleMachine { spec, state }
     }
 
-    /// The number the loss is multiplied by now.
+    /// Returns the current factor of the loss.
     pub fn value(&self) -> f32 {
         self.state.scale
     }
 
-    /// The specification it was made from.
+    /// Returns the specification it was created from.
     pub fn spec(&self) -> &LossScaleSpec {
         &self.spec
     }
 
-    /// The current state, for a checkpoint.
+    /// Returns the current state, for a checkpoint.
     pub fn state(&self) -> ScaleState {
         self.state
     }
 
-    /// Sets the scale of the next step by hand. The count of finite steps goes on.
+    /// Sets the scale of the next step manually. The count of finite steps is kept.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a scale below the least or above the largest of a dynamic
-    /// scale; for one that is not a positive normal float32; and where there is no loss scale.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a scale outside the range of a dynamic scale; for one that is
+    /// not a positive normal float32; and if there is no loss scale.
     pub fn set_scale(&mut self, scale: f32) -> Result<()> {
         let spec = match &self.spec {
             LossScaleSpec::None => return Err(Error::value("a loss scale of kind none has no scale to be set")),
@@ -123,9 +124,10 @@ impl ScaleMachine {
         Ok(())
     }
 
-    /// Continues from a state that was taken between two steps, of a loss scale of the same kind. A fixed scale takes that of
-    /// the state, which may have been [set](ScaleMachine::set_scale) by hand. A run that continues with a loss scale of another
-    /// kind, as in another dtype, leaves the state out: gradients are scaled within a step alone.
+    /// Continues from a state taken between two steps, of a loss scale of the same kind. A fixed scale takes its value
+    /// from the state, where it may have been [set](ScaleMachine::set_scale) manually. A run that continues with a loss
+    /// scale of another kind, for instance in another dtype, does not restore the state: gradients are scaled only
+    /// within a step.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a state that this scale cannot reach, such as a scale above
@@ -168,7 +170,7 @@ impl ScaleMachine {
             }
         }
         if let LossScaleSpec::Fixed { scale: fixed } = &mut self.spec {
-            // It may have been set by hand since.
+            // It may have been set manually since.
             *fixed = scale;
         }
         self.state = state;
@@ -177,11 +179,11 @@ impl ScaleMachine {
 
     /// Sets the scale of the next step; `finite` says whether all gradients of this step were finite.
     ///
-    /// A dynamic scale is computed in f64 and rounded to f32. After `interval` finite steps in a row it is multiplied
-    /// by `growth`, unless the product is above `max`. After [`hysteresis`](DynamicScale::hysteresis) steps that were
-    /// not finite, one unless more are asked for, it is multiplied by `backoff`, and is then at least `min`. The count
-    /// of finite steps starts again in all of these cases, also when the scale could not grow.
-    /// (PyTorch 2.15, `_amp_update_scale_`; MindSpore 2.10, `mindspore.amp.DynamicLossScaler.adjust`, is the same.)
+    /// A dynamic scale is computed in f64 and rounded to f32. After `interval` consecutive finite steps it is
+    /// multiplied by `growth`, unless the product is above `max`. After [`hysteresis`](DynamicScale::hysteresis)
+    /// non-finite steps (default: 1) it is multiplied by `backoff`, but does not fall below `min`. The count of finite
+    /// steps restarts in all of these cases, even if the scale could not grow. (PyTorch 2.15, `_amp_update_scale_`;
+    /// MindSpore 2.10, `mindspore.amp.DynamicLossScaler.adjust`, is the same.)
     pub fn adjust(&mut self, finite: bool) {
         let state = &mut self.state;
         state.skipped = if finite { 0 } else { state.skipped.saturating_add(1) };
@@ -219,12 +221,12 @@ impl ScaleMachine {
         }
     }
 
-    /// Counts a step that was skipped for another reason than the scale, such as a loss that was itself not finite.
+    /// Counts a step that was skipped for a reason other than the scale, such as a non-finite loss.
     pub fn skip(&mut self) {
         self.state.skipped = self.state.skipped.saturating_add(1);
     }
 
-    /// Whether a step that is not finite lets the scale fall, now or after more of them.
+    /// Returns whether non-finite steps lower the scale, now or after more of them.
     pub fn can_shrink(&self) -> bool {
         matches!(&self.spec, LossScaleSpec::Dynamic(d) if d.backoff < 1.0 && self.value() > d.min)
     }

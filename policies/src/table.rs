@@ -1,7 +1,7 @@
-//! Text tables that Markdown reads, too.
+//! Text tables that are also valid Markdown.
 
-/// Rows under a header. A column is as wide as the cell with most characters; numbers, in the columns for which `right` holds,
-/// are aligned to the right.
+/// Formats rows under a header. A column is as wide as its longest cell in characters; columns for which `right`
+/// returns true are aligned to the right.
 #[doc(hidden)]
 pub fn table<R>(header: &[&str], rows: impl IntoIterator<Item = R>, right: impl Fn(usize) -> bool) -> String
 where

@@ -1,13 +1,13 @@
 //! Tensors of a cell that are known as weights and may be stored in low precision. All others keep their digits:
-//! frequency tables, scales of quantised weights, running statistics, decay factors, schedules, masks.
+//! frequency tables, scales of quantized weights, running statistics, decay factors, schedules, masks.
 
-/// A name of weights in a cell, with the fewest and the most axes that they have.
+/// The name of a weight in a cell, with its minimum and maximum number of axes.
 #[doc(hidden)]
 pub type Known = (&'static str, usize, usize);
 
 const MOST: usize = 9;
 
-/// Dense layers and convolutions; `weight_g` and `weight_v` are the two parts of a normalised weight.
+/// Dense layers and convolutions; `weight_g` and `weight_v` are the two parts of a normalized weight.
 const LAYER: &[Known] = &[("weight", 2, MOST), ("bias", 1, 1), ("weight_g", 1, MOST), ("weight_v", 2, MOST)];
 const TABLE: &[Known] = &[("weight", 1, 2)];
 const NORM: &[Known] = &[("weight", 1, MOST), ("bias", 1, MOST), ("gamma", 1, MOST), ("beta", 1, MOST)];
@@ -40,7 +40,7 @@ const UNLISTED: &[Known] = &[
     ("down_proj_bias", 2, 2),
 ];
 
-/// The weights of a cell of a kind.
+/// Returns the weights of a cell of a kind.
 #[doc(hidden)]
 pub fn weights_of(path: &str, kind: &str) -> &'static [Known] {
     if is_average(path) {
@@ -59,17 +59,17 @@ pub fn weights_of(path: &str, kind: &str) -> &'static [Known] {
     }
 }
 
-/// How many cells stand above each other at most. What a longer name has behind is the name of the tensor.
+/// Maximum depth of nested cells. The rest of a longer name is the name of the tensor.
 #[doc(hidden)]
 pub const MAX_DEPTH: usize = 64;
 
-/// The path of the cell to which the tensor of a name belongs, and the tensor's name in it.
+/// Splits the name of a tensor into the path of its cell and its name in that cell.
 #[doc(hidden)]
 pub fn cell_of(name: &str) -> (&str, &str) {
     let mut end = 0;
     for (depth, (at, _)) in name.match_indices('.').enumerate() {
         let start = if end == 0 { 0 } else { end + 1 };
-        // A cell has a name.
+        // The name of a cell is not empty.
         if at == start || depth == MAX_DEPTH {
             break;
         }
@@ -78,14 +78,14 @@ pub fn cell_of(name: &str) -> (&str, &str) {
     if end == 0 { ("", name) } else { (&name[..end], &name[end + 1..]) }
 }
 
-/// Says whether a tensor of a cell, by its own name and the number of its axes, is known as a weight.
+/// Returns whether a tensor of a cell is known as a weight, given its own name and its number of axes.
 #[doc(hidden)]
 pub fn is_weight(path: &str, kind: &str, own: &str, axes: usize) -> bool {
     let name = without_layer(own);
     weights_of(path, kind).iter().any(|&(known, least, most)| known == name && (least..=most).contains(&axes))
 }
 
-/// Says whether a cell belongs to a copy of the network that is the moving average of its weights.
+/// Returns whether a cell belongs to a copy of the network that holds the moving average of its weights.
 #[doc(hidden)]
 pub fn is_average(path: &str) -> bool {
     path.split('.').any(|segment| {

@@ -1,4 +1,4 @@
-//! What an op is told besides its tensors, as data: what a graph writes to a file and runs again.
+//! Attributes: the arguments of an op besides its tensors, as data that a graph writes to a file and runs again.
 
 use std::{fmt, ops::Range};
 
@@ -10,9 +10,9 @@ use crate::{
     error::{Error, Result, did_you_mean},
 };
 
-/// The arguments of an op that are no tensors, by name: `axis`, `eps`, `stride`.
+/// The arguments of an op other than tensors, by name: `axis`, `eps`, `stride`.
 ///
-/// They are JSON: numbers, booleans, words, lists and maps. A number that is not finite is the word `inf`, `-inf` or `nan`.
+/// They are JSON: numbers, booleans, strings, lists and maps. A non-finite number is the string `inf`, `-inf` or `nan`.
 ///
 /// ```
 /// use precast::{DType, Op, Tensor, catalogue::Attributes};
@@ -27,15 +27,15 @@ use crate::{
 #[serde(transparent)]
 pub struct Attributes(Map<String, Value>);
 
-/// A type that an attribute can have.
+/// A type of attributes.
 pub trait Attribute: Sized {
-    /// As JSON.
+    /// Converts the value to JSON.
     fn to_value(&self) -> Value;
 
-    /// Of JSON; `None` when it is something else.
+    /// Converts JSON to a value; `None` when it has another type.
     fn of_value(value: &Value) -> Option<Self>;
 
-    /// What JSON is asked for, in words: `a whole number`.
+    /// Returns the expected type in words: `a whole number`.
     fn wanted() -> &'static str;
 }
 
@@ -45,11 +45,11 @@ impl Attributes {
         self.0.insert(name.into(), value.to_value());
     }
 
-    /// An attribute.
+    /// Returns an attribute.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when there is none of the name, with the nearest one, and when it is of
-    /// another type.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when there is no attribute of this name, with the nearest one, and
+    /// when it has another type.
     pub fn get<T: Attribute>(&self, name: &str) -> Result<T> {
         let Some(value) = self.0.get(name) else {
             let near = did_you_mean(name, self.0.keys().map(String::as_str));
@@ -59,17 +59,17 @@ impl Attributes {
         T::of_value(value).ok_or_else(wrong)
     }
 
-    /// Whether there is an attribute of the name.
+    /// Returns whether there is an attribute of this name.
     pub fn has(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// Whether there is none at all.
+    /// Returns whether there are no attributes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Names and values, by name.
+    /// Iterates over names and values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
@@ -157,7 +157,7 @@ impl Attribute for Range<usize> {
     }
 }
 
-/// Types whose JSON is that of serde.
+/// Implements the trait for types with serde's JSON.
 macro_rules! as_serde_has_them {
     ($($type:ty: $wanted:literal;)*) => { $(
         impl $crate::catalogue::Attribute for $type {

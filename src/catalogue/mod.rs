@@ -1,5 +1,5 @@
-//! The catalogue of primitive operations: that of the package `precast-policy`, and what an op of this library is told besides
-//! its tensors.
+//! The catalogue of primitive operations: the ops of the package `precast-policy`, and their arguments in this library
+//! besides tensors.
 
 mod attributes;
 

@@ -7,7 +7,7 @@ use precast_policy::host::Outlined;
 use super::{AsCell, Cell, Child, Node, Outline, OutlinedCell, known_kinds};
 
 impl<C: ?Sized + AsCell> Child<C> {
-    /// The tree without the cells.
+    /// Returns the tree without the cells.
     ///
     /// ```
     /// use precast::prelude::*;
@@ -36,7 +36,7 @@ impl<C: ?Sized + AsCell> Outlined for Child<C> {
     }
 }
 
-/// Whether a cell has weights of its own.
+/// Returns whether a cell has weights of its own.
 fn has_matrices(cell: &dyn Cell) -> bool {
     let mut found = false;
     cell.visit(&mut |_, node| {

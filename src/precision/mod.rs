@@ -1,7 +1,7 @@
-//! What precision the code being run now is in: the stack of frames. The frames and the pure rule that turns one into casts are
-//! those of the package `precast-policy`.
+//! The precision of the code being run: the stack of frames. The frames and the pure rule that turns one into casts
+//! come from the package `precast-policy`.
 //!
-//! This floor knows dtypes and op names, never a tensor.
+//! This layer knows dtypes and op names, but no tensors.
 
 #[doc(inline)]
 pub use precast_policy::precision::{Casts, Frame, OpRules, Treatment, resolve};

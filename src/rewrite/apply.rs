@@ -1,4 +1,4 @@
-//! Putting a plan's adapters into the slots of a network, and taking them out again.
+//! Putting a plan's adapters into the slots of a network, and removing them.
 
 use precast_policy::host::Wrap;
 
@@ -12,22 +12,22 @@ use crate::{
     policy::{Level, Lists, Scaler, check_low},
 };
 
-/// What an apply did, and how to take it back.
+/// The result of applying a plan, which can be undone.
 #[derive(Clone, Debug)]
 pub struct Applied {
     /// The plan that was applied.
     pub plan: Plan,
-    /// How many slots changed; 0 when the same plan was applied before.
+    /// Number of slots that changed; 0 when the same plan was applied before.
     pub changed: usize,
     before: Vec<(Planned, Option<Site>)>,
-    /// Whether each parameter required a scaler.
+    /// Flag of each parameter: whether it required a scaler before.
     required: Vec<bool>,
 }
 
 impl<C: ?Sized + AsCell> Wrap for Child<C> {
     type Applied = Applied;
 
-    /// Puts the plan's adapters into the slots: sets those it has, clears the others.
+    /// Puts the plan's adapters into the slots, and clears all other slots.
     fn wrap(&mut self, plan: Plan) -> Result<Applied> {
         check_fits(&plan, self, |_, _| true)?;
         check_requests(&plan, self)?;
@@ -35,7 +35,7 @@ impl<C: ?Sized + AsCell> Wrap for Child<C> {
     }
 }
 
-/// Applies a plan to the network that was planned, as it was then.
+/// Applies a plan to the network for which it was made, unchanged since then.
 fn put<C: ?Sized + AsCell>(plan: Plan, net: &mut Child<C>) -> Applied {
     let mut before = Vec::with_capacity(plan.decisions.len());
     let mut changed = 0;
@@ -61,7 +61,7 @@ fn put<C: ?Sized + AsCell>(plan: Plan, net: &mut Child<C>) -> Applied {
     Applied { plan, changed, before, required }
 }
 
-/// Checks that code asks for what it asked for when the plan was made.
+/// Checks that code requests the same dtypes as when the plan was made.
 fn check_requests<C: ?Sized + AsCell>(plan: &Plan, net: &Child<C>) -> Result<()> {
     let (mut decisions, mut error) = (plan.decisions.iter(), None);
     net.walk(&mut |entry| {
@@ -82,7 +82,7 @@ fn check_requests<C: ?Sized + AsCell>(plan: &Plan, net: &Child<C>) -> Result<()>
     error.map_or(Ok(()), Err)
 }
 
-/// Checks that the network has the cells of the plan, and that each slot is as `holds` wants it.
+/// Checks that the network has the cells of the plan, and that each slot satisfies `holds`.
 fn check_fits<C: ?Sized + AsCell>(
     plan: &Plan,
     net: &Child<C>,
@@ -120,11 +120,12 @@ fn check_fits<C: ?Sized + AsCell>(
 }
 
 impl Applied {
-    /// Puts back what stood in the slots before: the last plan applied is the first undone. [`undo`] clears all of them.
+    /// Restores the previous contents of the slots. Undo the last applied plan first. [`undo`] clears all of them.
     ///
     /// # Errors
-    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network's cells are not those it was applied to, or their slots
-    /// do not hold what was put there, because something else was applied since; then nothing was changed.
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the cells of the network are not those to which the plan was
+    /// applied, or when their slots have other contents because something else was applied since; nothing is changed
+    /// then.
     pub fn undo<C: ?Sized + AsCell>(self, net: &mut Child<C>) -> Result<()> {
         check_fits(&self.plan, net, |slot, decision| *slot.planned == decision.planned())?;
         let mut before = self.before.into_iter();
@@ -140,8 +141,8 @@ impl Applied {
     }
 }
 
-/// Clears every adapter: the network as it was written. Requests in code, `to_float` and
-/// [`recompute`](Child::recompute), stay: they are the user's.
+/// Clears every adapter, which restores the network as it was written. Requests in code, `to_float` and
+/// [`recompute`](Child::recompute), remain.
 pub fn undo<C: ?Sized + AsCell>(net: &mut Child<C>) {
     net.walk_mut(&mut |_, slot| {
         slot.replace_planned(Planned::default(), None);
@@ -149,13 +150,13 @@ pub fn undo<C: ?Sized + AsCell>(net: &mut Child<C>) {
     net.named_params().iter().for_each(|(_, param)| _ = param.require_scaler(false));
 }
 
-/// Wraps a network by a level with the default lists: plan and apply in one call.
+/// Wraps a network by a level with the default lists: plans and applies in one call.
 ///
-/// The level may be given by name. The dtype is checked before the level, and both before anything is touched.
+/// The level may be given by name. The dtype is checked before the level, and both before anything is changed.
 ///
 /// # Errors
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16 (also for O0),
-/// [`ErrorKind::Level`](crate::ErrorKind::Level) for a level that does not exist.
+/// [`ErrorKind::Level`](crate::ErrorKind::Level) for an unknown level.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -178,11 +179,11 @@ where
 
 /// Wraps a function, as level auto wraps a network: while it runs, every op is treated by the pack's op lists.
 ///
-/// Regions inside win: a cell with an adapter or a `to_float`, and an inner function wrapped by itself. For a region with
-/// more to say use [`Autocast::wrap`].
+/// Inner regions take precedence: a cell with an adapter or a `to_float`, and an inner function that is wrapped
+/// separately. For a region with more options use [`Autocast::wrap`].
 ///
 /// # Errors
-/// As [`Autocast::new`] and [`Autocast::enter`]; the dtype is checked first.
+/// Those of [`Autocast::new`] and [`Autocast::enter`]; the dtype is checked first.
 ///
 /// ```
 /// use precast::{policy::Pack, prelude::*, rewrite::auto_mixed_precision_fn};
@@ -199,21 +200,21 @@ pub fn auto_mixed_precision_fn<F>(f: F, pack: &str, dtype: DType) -> Result<Wrap
     Autocast::new(pack)?.dtype(dtype).wrap(f)
 }
 
-/// The lists of a level, in place of a pack's.
+/// User-defined lists for a level, in place of a pack's.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Custom {
-    /// These cells and ops run low and return f32, as at O1.
+    /// Only these cells and ops run low, and they return f32, as at O1.
     White(Lists),
-    /// All runs low but these cells and ops, as at O2.
+    /// Everything runs low except these cells and ops, as at O2.
     Black(Lists),
 }
 
-/// Wraps a network by a white or a black list of one's own. Having both is not possible.
+/// Wraps a network by a user-defined white or black list. Having both is not possible.
 ///
 /// # Errors
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16,
-/// [`ErrorKind::List`](crate::ErrorKind::List) for a black entry in a white list or a white one in a black list, and for a
-/// kind that neither the network nor the library has.
+/// [`ErrorKind::List`](crate::ErrorKind::List) for a black entry in a white list or a white one in a black list, and
+/// for a kind that neither the network nor the library has.
 ///
 /// ```
 /// use precast::prelude::*;

@@ -1,4 +1,4 @@
-//! Whether a network ran as what stands in its slots says.
+//! Checking that a network ran by the contents of its slots.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     precision::OpRules,
 };
 
-/// As [`Plan::check`](super::Plan::check), of all that stands in the slots of a network, by whatever it was put there.
+/// As [`Plan::check`](super::Plan::check), for the contents of a network's slots, regardless of their origin.
 pub(crate) fn check_run<C: ?Sized + AsCell>(net: &Child<C>, trace: &Trace) -> Result<()> {
     let (mut cells, mut above) = (Vec::new(), Vec::<(Region, Option<Arc<OpRules>>)>::new());
     net.walk(&mut |entry| {

@@ -39,10 +39,10 @@ impl Stored for StoredModel {
     }
 }
 
-/// How a tensor of a cell is stored.
+/// Returns the form in which a tensor of a cell is stored.
 fn target(plan: &Plan, decision: &Decision, tensor: &StoredTensor, widen: bool) -> Target {
     let wide = if widen { Target::In(DType::F32) } else { Target::Same };
-    // Level O0 lowers nothing, whatever the rules say.
+    // Level O0 lowers nothing, regardless of the rules.
     if let Some(rule) = plan.tensors.get(&tensor.name).filter(|_| plan.policy.level != Level::O0) {
         return if rule.stores_low() { Target::In(plan.policy.dtype) } else { wide };
     }

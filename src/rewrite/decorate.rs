@@ -1,4 +1,4 @@
-//! Parameters stored in 16 bit, with f32 masters behind them or without.
+//! Storing parameters in 16 bits, with or without f32 masters.
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::{
 };
 use precast_policy::path::shown;
 
-/// How [`decorate`] stores the parameters of a network.
+/// Options of [`decorate`] for storing the parameters of a network.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is stored until `decorate` is called with it"]
 pub struct Decorate {
@@ -24,7 +24,7 @@ pub struct Decorate {
     save_dtype: Option<DType>,
 }
 
-/// What an optimizer has beside a value that is stored low.
+/// Data that an optimizer keeps in addition to a value stored low.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Keep {
     Masters,
@@ -43,28 +43,28 @@ impl fmt::Display for Keep {
 }
 
 impl Decorate {
-    /// All floating parameters and buffers in f16 or bf16, with f32 masters, but for the kinds of cells that
-    /// [`Pack::DEFAULT`] keeps in f32. The dtype is checked by [`decorate`].
+    /// Stores all floating parameters and buffers in f16 or bf16, with f32 masters, except for the kinds of cells that
+    /// [`Pack::DEFAULT`] keeps in f32. [`decorate`] checks the dtype.
     pub fn new(dtype: DType) -> Self {
         Decorate { dtype, pack: None, excluded: Vec::new(), keep: Keep::Masters, save_dtype: None }
     }
 
-    /// Keeps the kinds of cells that this pack keeps, as `paddle-3.3`.
+    /// Keeps the kinds of cells that this pack keeps, for example `paddle-3.3`.
     ///
     /// # Errors
-    /// As [`Pack::named`].
+    /// Those of [`Pack::named`].
     pub fn pack(mut self, name: &str) -> Result<Self> {
         self.pack = Some(Pack::named(name)?);
         Ok(self)
     }
 
-    /// Leaves the cells of a kind as they are, with all inside them.
+    /// Leaves cells of a kind unchanged, including all cells inside them.
     pub fn exclude_kind(mut self, kind: impl Into<String>) -> Self {
         self.excluded.push(Select::Kind(kind.into()));
         self
     }
 
-    /// Leaves the cells whose path matches as they are, with all inside them, or the parameters whose path matches.
+    /// Leaves cells whose path matches unchanged, including all cells inside them, and parameters whose path matches.
     ///
     /// # Errors
     /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the pattern is malformed.
@@ -73,19 +73,19 @@ impl Decorate {
         Ok(self)
     }
 
-    /// Whether each low parameter has an f32 master (it has, unless switched off). With one, no update is lost and undoing
-    /// is exact; without, a parameter takes 2 bytes instead of 6, and an update of less than half a unit in the last
-    /// place of the low value is lost.
+    /// Sets whether each low parameter has an f32 master. Default: true. With a master, no update is lost and undoing
+    /// is exact; without one, a parameter takes 2 bytes instead of 6, and an update of less than half a unit in the
+    /// last place of the low value is lost.
     pub fn masters(mut self, masters: bool) -> Self {
         self.keep = if masters { Keep::Masters } else { Keep::Nothing(Rounding::Nearest) };
         self
     }
 
-    /// No masters; an update is rounded to one of the two nearest bf16 numbers at random, to each with the probability of its
-    /// nearness. A parameter takes 2 bytes, and updates are right on average. bf16 alone.
+    /// Uses no masters and rounds each updated value stochastically, to either of the two nearest bf16 numbers with a
+    /// probability proportional to its nearness. A parameter takes 2 bytes, and updates are right on average. bf16 only.
     ///
-    /// The random bits are a function of the seed, the path of the parameter in the optimizer, the number of the update and
-    /// the place of the element: they are the same with any number of threads, and when a run goes on from a file.
+    /// The random bits are a function of the seed, the path of the parameter in the optimizer, the number of the update
+    /// and the index of the element: they are the same for any number of threads, and when a run resumes from a file.
     ///
     /// Source: Gupta et al. 2015, "Deep learning with limited numerical precision".
     pub fn stochastic_rounding(mut self, seed: u64) -> Self {
@@ -93,9 +93,9 @@ impl Decorate {
         self
     }
 
-    /// No masters; optimizers keep what rounding leaves out of each number in bf16, and add it to the next update. A parameter
-    /// takes 4 bytes, 2 of them in the optimizer's [state](crate::optim::OptimizerState), and has 16 significant bits. bf16
-    /// alone.
+    /// Uses no masters; optimizers keep the rounding error of each number in bf16 and add it to the next update. A
+    /// parameter takes 4 bytes, 2 of them in the optimizer's [state](crate::optim::OptimizerState), and has 16
+    /// significant bits. bf16 only.
     ///
     /// Sources: Kahan 1965, "Further remarks on reducing truncation errors"; Zamirai et al. 2020, "Revisiting bfloat16
     /// training", algorithm 1. There the optimizer rounds each of its operations to bf16; here it computes in f32.
@@ -104,48 +104,49 @@ impl Decorate {
         self
     }
 
-    /// The dtype in which [`weights::save`](crate::io::weights::save) writes every floating parameter and buffer of the
-    /// network, the kept ones too: the master rounded once, or the value where there is none. Without this a file loses
-    /// nothing: it holds the masters in f32, and the others in the dtype they are stored in.
+    /// Sets the dtype in which [`weights::save`](crate::io::weights::save) writes every floating parameter and buffer
+    /// of the network, including those kept: the master rounded once, or the value if there is none. By default a file
+    /// loses nothing: it holds the masters in f32, and the others in the dtype in which they are stored.
     pub fn save_dtype(mut self, dtype: DType) -> Self {
         self.save_dtype = Some(dtype);
         self
     }
 }
 
-/// What [`decorate`] did, parameter by parameter, and how to take it back. `println!("{decorated}")` is a line for each.
+/// The result of [`decorate`], parameter by parameter, which can be undone. `println!("{decorated}")` prints a line for
+/// each.
 #[derive(Clone, Debug)]
 pub struct Decorated {
-    /// One entry for each parameter and buffer, in the order of the network; a tied one once.
+    /// One entry for each parameter and buffer, in the order of the network; tied ones have a single entry.
     pub params: Vec<Stored>,
     dtype: DType,
     keep: Keep,
     save_dtype: Option<DType>,
 }
 
-/// How one parameter is stored.
+/// The storage of one parameter.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    /// Its path; the first, when it is tied.
+    /// Its path; the first one if it is tied.
     pub path: String,
     /// Its dtype before.
     pub before: DType,
     /// Its dtype now.
     pub after: DType,
-    /// Why it is not stored low; `None` when it is.
+    /// The reason for not storing it low; `None` when it is stored low.
     pub kept: Option<KeptBecause>,
     param: Param,
 }
 
-/// Why a parameter is not stored low.
+/// The reason for not storing a parameter low.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum KeptBecause {
-    /// Only f32, f16 and bf16 are ever cast.
+    /// Its dtype, which is never cast: only f32, f16 and bf16 are.
     DType(DType),
-    /// The user excluded it, or a cell around it.
+    /// An exclusion by the user, of it or of a cell around it.
     Excluded(Select),
-    /// The pack keeps the kind of a cell around it in f32.
+    /// The pack, which keeps the kind of a cell around it in f32.
     Pack {
         /// The kind.
         kind: String,
@@ -186,30 +187,31 @@ impl fmt::Display for Decorated {
     }
 }
 
-/// Stores the parameters and floating buffers of a network in f16 or bf16, each rounded once ("pure" low precision, O2 of
-/// `paddle.amp.decorate`).
+/// Stores the parameters and floating buffers of a network in f16 or bf16, each rounded once ("pure" low precision, O2
+/// of `paddle.amp.decorate`).
 ///
-/// A parameter keeps its identity: handles, ties and optimizers made before or after stay right. An optimizer updates
-/// the [master](Param::master) in f32 and the value is the master rounded once, so training with masters is f32 training,
-/// bit for bit, on the same gradients. Without masters the update is computed in f32 and rounded into the value.
-/// A low parameter's gradient is low, summed in f32 where it is read at many places; [`LossScale`](crate::LossScale)
-/// unscales it in f32.
+/// A parameter keeps its identity: handles, ties and optimizers created before or after remain valid. An optimizer
+/// updates the [master](Param::master) in f32 and the value is the master rounded once, so training with masters is f32
+/// training, bit for bit, on the same gradients. Without masters the update is computed in f32 and rounded into the
+/// value. The gradient of a low parameter is low, summed in f32 if the parameter is used in several places;
+/// [`LossScale`](crate::LossScale) unscales it in f32.
 ///
-/// These stay as they are: f64, integers and booleans; what is excluded; and kinds of cells that the pack keeps in f32 for
-/// this dtype, such as batch norms with their running statistics. A tied parameter is kept where any of its places is.
+/// Some parameters are kept unchanged: f64, integers and booleans; exclusions; and kinds of cells that the pack keeps
+/// in f32 for this dtype, such as batch norms with their running statistics. A tied parameter is kept if any of its
+/// places is.
 ///
-/// Decorating again replaces: the network is then as if only the last decoration had been made, from the masters where
-/// there are any.
+/// Decorating again replaces the decoration: the network is then as if only the last one had been made, from the
+/// masters where they exist.
 ///
-/// A decorated network runs under every policy, whose regions cast only what differs, and under none on inputs of its
-/// dtype. Where ops go by lists (O1, auto), one that is on no list and mixes no dtypes, such as `bias_add`, may meet an f32
-/// input and a low parameter, and says so.
+/// A decorated network runs under every policy, whose regions cast only where dtypes differ, and under none on inputs
+/// of its dtype. With op lists (O1, auto), an unlisted op that mixes no dtypes, such as `bias_add`, may get an f32
+/// input and a low parameter, and returns an error.
 ///
 /// # Errors
-/// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16, the pack is made for it, and that for
-/// saving is floating, and for f16 with stochastic rounding or Kahan compensation,
+/// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16, the pack supports it, and the dtype
+/// for saving is floating, and for f16 with stochastic rounding or Kahan compensation,
 /// [`ErrorKind::Path`](crate::ErrorKind::Path) for an exclusion that nothing matches, with the nearest name,
-/// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite. Nothing was changed then.
+/// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite. Nothing is changed then.
 ///
 /// ```
 /// use precast::{prelude::*, rewrite::{Decorate, decorate}};
@@ -275,13 +277,13 @@ pub fn decorate<C: ?Sized + AsCell>(net: &Child<C>, how: Decorate) -> Result<Dec
     Ok(Decorated { params, dtype, keep, save_dtype })
 }
 
-/// Every parameter, each once, with the reason to keep it if there is one.
+/// Returns every parameter once, with the reason to keep it, if any.
 fn survey<C: ?Sized + AsCell>(net: &Child<C>, dtype: DType, pack: &Pack, excluded: &[Select]) -> Result<Vec<Stored>> {
     let mut found: Vec<Stored> = Vec::new();
     let mut place = HashMap::new();
     let mut hits = vec![false; excluded.len()];
     let (mut paths, mut kinds) = (Vec::new(), Vec::new());
-    // Why the cells on the way down to the current one keep what is inside them.
+    // For each cell on the path down to the current one, the reason for keeping its contents.
     let mut above: Vec<Option<KeptBecause>> = Vec::new();
     let mut by_user = |path: &str, kind: &str| {
         let mut first = None;
@@ -327,7 +329,7 @@ fn survey<C: ?Sized + AsCell>(net: &Child<C>, dtype: DType, pack: &Pack, exclude
     }
 }
 
-/// A finite number must not become infinite in the dtype in which a parameter is stored.
+/// Checks that no finite number becomes infinite in the dtype in which a parameter is stored.
 fn check_range(path: &str, param: &Param, dtype: DType) -> Result<()> {
     Beyond::check(param.full().array(), dtype).map_err(|beyond| {
         Error::value(format!("`{}` {beyond}; exclude it or store it in another dtype", printable(path)))
@@ -335,15 +337,16 @@ fn check_range(path: &str, param: &Param, dtype: DType) -> Result<()> {
 }
 
 impl Decorated {
-    /// Takes every decoration of these parameters back: each is stored in the dtype it was made in, and saved in it.
+    /// Undoes every decoration of these parameters: each is stored and saved in its original dtype.
     ///
-    /// With masters this is exact. Before training each parameter has the bits it had before [`decorate`]; after training
-    /// it has those of its master, as if it had been trained in f32 on the same gradients. Without masters what rounding
-    /// lost cannot be restored: each is the exact widening of its low value. Training goes on with the same optimizer.
+    /// With masters this is exact. Before training each parameter has the same bits as before [`decorate`]; after
+    /// training it has those of its master, as if it had been trained in f32 on the same gradients. Without masters the
+    /// digits lost to rounding cannot be restored: each parameter is the exact widening of its low value. Training can
+    /// continue with the same optimizer.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a parameter that was made in f16 or bf16 has been trained, in another
-    /// dtype, beyond what that can hold. Nothing is changed then.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a parameter that was created in f16 or bf16 has been trained,
+    /// in another dtype, beyond the range of its original one. Nothing is changed then.
     pub fn undo(&self) -> Result<()> {
         for Stored { path, param, .. } in &self.params {
             let made_in = param.made_in();

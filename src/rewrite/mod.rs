@@ -1,7 +1,7 @@
-//! From a policy to a rewritten network: apply and undo what the package `precast-policy` decides; what a plan is predicted to
-//! take, by the [speeds](crate::cost::Speeds) of a machine.
-//! Beside it, [`decorate`]: parameters themselves stored in 16 bit; [`Plan::convert`]: weights of other tools stored so; and
-//! [`Plan::export`]: a plan in the words of other libraries.
+//! Rewriting networks by policies: applying and undoing the plans of the package `precast-policy`, and predicting their
+//! cost from the [speeds](crate::cost::Speeds) of a machine. In addition, [`decorate`] stores parameters themselves in
+//! 16 bits, [`Plan::convert`] does so with weights of other tools, and [`Plan::export`] exports a plan to other
+//! libraries.
 
 mod apply;
 mod check;

@@ -1,6 +1,7 @@
-//! What a plan is predicted to take.
+//! Predicting the cost of a plan.
 //!
-//! All is computed from values: a traced call (what each cell does, and how large it is) and the [`Speeds`] of a machine.
+//! Everything is computed from values: a traced call (the work of each cell, and its sizes) and the [`Speeds`] of a
+//! machine.
 
 use std::collections::HashMap;
 
@@ -15,42 +16,44 @@ use crate::{
     precision::{OpRules, Treatment},
 };
 
-/// What a network does in one traced call, by cell, and what that takes.
+/// The work of a network in one traced call, by cell, with the speeds that give its cost.
 struct OfCells<'a> {
     speeds: &'a Speeds,
     cells: Vec<CellCosts>,
 }
 
-/// What one cell does itself; the cells inside it have their own.
+/// The work of one cell, excluding the cells inside it.
 #[derive(Default)]
 struct CellCosts {
     /// Dtype and length of its own trained parameters.
     params: Vec<(DType, usize)>,
-    /// How many elements went in and came out, by call.
+    /// Number of input and output elements of each call.
     crossings: Vec<(usize, usize)>,
-    /// How much of what is kept of its ops came into them.
+    /// Number of elements kept for the backward pass that are inputs of its ops.
     came_in: usize,
-    /// Its ops in each dtype.
+    /// Cost of its ops in each dtype.
     fixed: [Takes; 3],
-    /// Its ops by the op lists of the level.
+    /// Cost of its ops under the op lists of the level.
     listed: Takes,
-    /// Whether the op lists lower one of its ops.
+    /// `true` when the op lists lower one of its ops.
     lists_lower: bool,
-    /// Time of its ops that have weights, in each dtype.
+    /// Time of its ops with weights, in each dtype.
     weighted: [f64; 3],
 }
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
-/// The number of a dtype among [`DTYPES`].
+/// Returns the index of a dtype in [`DTYPES`].
 fn index(dtype: DType) -> usize {
     DTYPES.iter().position(|d| *d == dtype).unwrap_or(0)
 }
 
 impl<'a> OfCells<'a> {
+    /// Computes the costs.
+    ///
     /// # Errors
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the trace is of another network,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it is empty or the speeds are none.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it is empty or the speeds are invalid.
     fn new<C: ?Sized + AsCell>(
         net: &Child<C>,
         trace: &Trace,
@@ -79,7 +82,7 @@ impl<'a> OfCells<'a> {
         let at =
             |path: &str| paths.get(path).copied().ok_or_else(|| no_such_path(path, paths.keys().map(String::as_str)));
         for call in &trace.cells {
-            // A cell that the network does not show has no decision either.
+            // A cell that is missing from the outline has no decision either.
             let Some(path) = &call.path else { continue };
             let i = at(path).map_err(|error| error.context("the trace is of another network"))?;
             if kinds[i] != call.kind {
@@ -96,8 +99,8 @@ impl<'a> OfCells<'a> {
                 "the trace has no op: trace a call of the network, `net.trace(|net| net.call(&x))`",
             ));
         }
-        // By lists an op leaves its dtype to those that take their inputs as they come. Where results return to another
-        // dtype, they do so inside their cell only; what leaves the cell has that dtype again.
+        // With lists, an op passes its dtype on to ops that take their inputs as they come. Results that are cast to
+        // another dtype keep it only within their cell; the outputs of the cell have the usual dtype again.
         let back = rules.and_then(|rules| rules.back);
         let usual = back.unwrap_or(DType::F32);
         let (mut came, mut last) = (usual, (0, 0));
@@ -151,7 +154,7 @@ impl Costs for OfCells<'_> {
             Region::Fixed(dtype) => (cell.fixed[index(dtype)], dtype),
             _ => (cell.fixed[0], DType::F32),
         };
-        // A low copy is made once; the gradients of a parameter that is used in each of several calls are added up.
+        // A low copy is made once; the gradients of a parameter used in several calls are added.
         let again = cell.crossings.len().saturating_sub(1) as f64;
         for (dtype, len) in &cell.params {
             sum.nanos += self.speeds.cast(*dtype, inside, *len) + again * self.speeds.sum(inside, *len);
@@ -161,14 +164,14 @@ impl Costs for OfCells<'_> {
             for (inputs, outputs) in &cell.crossings {
                 sum.nanos += self.speeds.cast(outside, dtype, *inputs) + self.speeds.cast(dtype, outside, *outputs);
             }
-            // Of an input that was widened, what it was before is kept.
+            // For an input that was widened, the original is kept.
             let widened = cell.crossings.iter().map(|(inputs, _)| inputs).sum::<usize>().min(cell.came_in);
             sum.kept -= (widened * dtype.bytes().saturating_sub(outside.bytes())) as f64;
         }
         sum
     }
 
-    /// Of the three products of forward and backward pass, one runs in f32.
+    /// One of the three matrix products of the forward and backward pass runs in f32.
     fn wide_weight_grads(&self, i: usize, run: Region) -> u64 {
         let at = |dtype| self.cells[i].weighted[index(dtype)];
         let more = (at(DType::F32) - at(run.dtype().unwrap_or(DType::F32))) / 3.0;
@@ -180,7 +183,7 @@ impl Costs for OfCells<'_> {
     }
 }
 
-/// One op call in a dtype.
+/// Returns the cost of one call of an op in a dtype.
 fn one(speeds: &Speeds, ran: &TracedOp, dtype: DType) -> Takes {
     let kept = ran.sizes.kept.iter().map(|kept| {
         let bytes = if kept.dtype.is_castable() { dtype.bytes() } else { kept.dtype.bytes() };
@@ -189,12 +192,12 @@ fn one(speeds: &Speeds, ran: &TracedOp, dtype: DType) -> Takes {
     Takes { nanos: speeds.op(ran.op, &ran.sizes, dtype), kept: kept.sum() }
 }
 
-/// The dtype in which an op runs by lists, when its inputs came in one.
+/// Returns the dtype in which an op runs under the lists, given the dtype of its inputs.
 fn by_list(rules: &OpRules, op: Op, came: DType) -> DType {
     match (rules.treatment(op), rules.back) {
         (Treatment::Low, _) => rules.low,
         (Treatment::Full | Treatment::Banned, _) => DType::F32,
-        // What a listed op returned has this dtype again.
+        // Results of listed ops have this dtype again.
         (_, Some(back)) => back,
         _ => came,
     }

@@ -1,4 +1,4 @@
-//! Writing the weights of a network as its optimizer has them, as its cells compute with them, or as both.
+//! Writing the weights of a network as its optimizer has them, as its cells compute with them, or both.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,7 +22,7 @@ use crate::{
     tensor::Beyond,
 };
 
-/// Which weights of a network a file has; see [`Plan::save_weights`].
+/// The precision of the weights written by [`Plan::save_weights`].
 ///
 /// ```
 /// use precast::{io::weights, prelude::*, rewrite::SaveMode};
@@ -43,22 +43,23 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SaveMode {
-    /// All that is known of each number: the [master](crate::Param::master) where there is one, else the value.
+    /// Full precision: the [master](crate::Param::master) of each weight if it has one, else the value.
     Master,
-    /// Those of cells that run low in the dtype in which they run, rounded once; the others as [`Master`](SaveMode::Master).
-    /// Buffers that are no weights, such as running statistics and tables, are among the others.
+    /// Weights of cells that run low in the dtype in which they run, rounded once; all others as
+    /// [`Master`](SaveMode::Master). The others include buffers that are not weights, such as running statistics and
+    /// tables.
     Compute,
-    /// As [`Master`](SaveMode::Master), and beside each that [`Compute`](SaveMode::Compute) rounds a second tensor with the
-    /// rounded numbers. Its name is the path behind `@compute.`, so
+    /// As [`Master`](SaveMode::Master), and for each weight that [`Compute`](SaveMode::Compute) rounds a second tensor
+    /// with the rounded numbers. Its name is the path prefixed with `@compute.`, so
     /// [`LoadOptions::ignore("@compute.**")`](crate::io::weights::LoadOptions::ignore) reads the masters.
     Both,
 }
 
 impl SaveMode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [SaveMode; 3] = [SaveMode::Master, SaveMode::Compute, SaveMode::Both];
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             SaveMode::Master => "master",
@@ -90,7 +91,7 @@ impl<C: ?Sized + AsCell> Stored for Child<C> {
         let runs: HashMap<&str, &Decision> = plan.decisions.iter().map(|d| (d.path.as_str(), d)).collect();
         let (mut tied, mut tensors) = (BTreeMap::new(), Vec::new());
         for Named { paths, param } in by_param(self) {
-            // Where one of its cells needs all digits, a tied parameter keeps them.
+            // A tied parameter keeps all digits if one of its cells needs them.
             let mut low = None;
             for (i, path) in paths.iter().enumerate() {
                 let (cell, own) = path.rsplit_once('.').unwrap_or(("", path));
@@ -119,7 +120,7 @@ impl<C: ?Sized + AsCell> Stored for Child<C> {
     }
 }
 
-/// A parameter in a low dtype, unless that makes a number infinite.
+/// Rounds a parameter to a low dtype, unless that makes a number infinite.
 fn rounded(path: &str, full: &Tensor, low: DType) -> Result<Tensor> {
     match Beyond::check(full.array(), low) {
         Ok(()) => Ok(full.cast(low)),

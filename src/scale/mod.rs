@@ -119,8 +119,8 @@ impl LossScale {
     }
 
     /// Sets the scale of the next step; `finite` says whether all gradients of this step were finite.
-    /// [`update`](LossScale::update) calls it; a loop that checks its gradients by itself may do so, too. The rule is that of
-    /// [`ScaleMachine::adjust`].
+    /// [`update`](LossScale::update) calls it; a loop that checks its gradients itself may also call it. The rule is
+    /// that of [`ScaleMachine::adjust`].
     pub fn adjust(&mut self, finite: bool) {
         self.machine.adjust(finite);
     }

@@ -1,4 +1,4 @@
-//! Whether a network ran as its plan says.
+//! Checking that a network ran by its plan.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,16 +13,16 @@ use crate::{
 };
 
 impl Plan {
-    /// Checks a traced run of the network to which the plan is applied: that every op of a forward pass ran in the
-    /// precision that the plan says of its cell, that all cells with parameters that ran are in the plan, and that no
-    /// cell's parameters were read by code that runs in another precision while the cell itself was not called.
+    /// Checks a traced run of the network to which the plan is applied: every op of a forward pass ran in the precision
+    /// planned for its cell, every cell with parameters that ran is in the plan, and no cell's parameters were read by
+    /// code in another precision while the cell itself was not called.
     ///
-    /// Ops outside of every cell are not part of the plan, and neither are those in a region that code enters inside of
-    /// a cell, such as an autocast region.
+    /// Ops outside of every cell are not part of the plan; neither are those in a region that code enters inside a
+    /// cell, such as an autocast region.
     ///
     /// # Errors
     /// [`ErrorKind::Plan`](crate::ErrorKind::Plan) for a run that contradicts the plan, and
-    /// [`ErrorKind::Path`](crate::ErrorKind::Path) for one of another network.
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) for a run of another network.
     pub fn check(&self, trace: &impl Recorded) -> Result<()> {
         let rules = self.decisions.iter().find_map(|decision| decision.adapter.as_ref()?.rules().cloned());
         let claims = self.decisions.iter().map(|decision| Claim {
@@ -35,7 +35,7 @@ impl Plan {
     }
 }
 
-/// What is said of one cell.
+/// The planned precision of one cell.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Claim<'a> {
@@ -59,10 +59,10 @@ impl Claim<'_> {
     }
 }
 
-/// How many contradictions a message shows.
+/// Maximum number of contradictions in a message.
 const SHOWN: usize = 3;
 
-/// As [`Plan::check`], of these claims.
+/// As [`Plan::check`], for the planned precision of these cells.
 #[doc(hidden)]
 pub fn check_claims<'a>(claims: impl Iterator<Item = Claim<'a>>, trace: &impl Recorded) -> Result<()> {
     let mut paths = Vec::new();
@@ -108,7 +108,7 @@ pub fn check_claims<'a>(claims: impl Iterator<Item = Claim<'a>>, trace: &impl Re
     }
 }
 
-/// A called cell must be one that was planned.
+/// Checks that a called cell was planned.
 fn cell<'a, 'b: 'a>(
     call: CalledCell<'_>,
     show_it: &str,
@@ -134,7 +134,7 @@ fn cell<'a, 'b: 'a>(
     }
 }
 
-/// An op must have run on what the precision of its cell makes of its inputs.
+/// Checks that an op ran on its inputs as cast by the precision of its cell.
 fn op(run: RanOp<'_>, claim: &Claim<'_>) -> Option<String> {
     let frame = claim.frame()?;
     match resolve(Some(&frame), run.op, run.inputs) {
@@ -157,7 +157,7 @@ fn op(run: RanOp<'_>, claim: &Claim<'_>) -> Option<String> {
     }
 }
 
-/// A parameter is read by its cell, or else where the precision is that of its cell.
+/// Checks that a parameter was read by its cell, or else in the precision of its cell.
 fn param<'a, 'b: 'a>(
     read: ReadParam<'_>,
     trace: &impl Recorded,

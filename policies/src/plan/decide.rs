@@ -1,4 +1,4 @@
-//! The decision for one cell: a pure function of what is known of it, what surrounds it, and the policy.
+//! The decision for one cell: a pure function of the facts about it, its surroundings, and the policy.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     precision::{OpRules, Treatment},
 };
 
-/// What is known of a cell.
+/// The facts about a cell.
 pub(super) struct Facts<'a> {
     pub path: &'a str,
     pub kind: &'a str,
@@ -21,7 +21,7 @@ pub(super) struct Facts<'a> {
     pub is_root: bool,
 }
 
-/// The region in which a cell stands.
+/// The region around a cell.
 #[derive(Clone)]
 pub(super) struct Surroundings {
     pub run: Region,
@@ -31,28 +31,28 @@ pub(super) struct Surroundings {
     pub wide_weight_grads: bool,
 }
 
-/// Whether `prefer: speed` may choose f32 where the policy says low.
+/// Freedom of `prefer: speed` to choose f32 where the policy lowers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// No: the user forced it, or nothing is lowered here.
+    /// No freedom: the user forced the precision, or nothing is lowered here.
     Forced,
-    /// Not here: the cell follows what surrounds it.
+    /// No freedom of its own: the cell follows its surroundings.
     Inherits,
-    /// Yes.
+    /// A free choice.
     Free,
 }
 
-/// What was decided, and why.
+/// A decision with its reason.
 pub(super) struct Verdict {
     pub run: Region,
     pub because: Reason,
     pub choice: Choice,
-    /// Whether gradients of weights are computed in f32.
+    /// `true` when gradients of weights are computed in f32.
     pub wide_weight_grads: bool,
     pub overridden: Vec<Reason>,
 }
 
-/// One thing that applies to a cell.
+/// One claim on the precision of a cell.
 struct Claim {
     run: Region,
     because: Reason,
@@ -69,21 +69,21 @@ impl Claim {
 /// A policy prepared for many decisions.
 pub(super) struct Prepared<'a> {
     policy: &'a Policy,
-    /// Those that say nothing of the precision are `None`.
+    /// The rules as reasons; `None` for a rule that does not set the precision.
     rules: Vec<Option<Arc<RuleRef>>>,
-    /// What ops do where the level treats some of them by lists.
+    /// The op lists, where the level uses them.
     ops: Option<Arc<OpRules>>,
-    /// Whose names kinds of cells have, and those of its kinds that lists may have by other names.
+    /// The system of the kinds' names, with those of its kinds that lists may give under other names.
     kinds: Option<(System, Vec<Named>)>,
 }
 
 impl Surroundings {
-    /// Nothing surrounds the root.
+    /// Returns the surroundings of the root, which are none.
     pub fn of_root() -> Self {
         Surroundings { run: Region::AsIs, decided_by: None, choice: Choice::Forced, wide_weight_grads: false }
     }
 
-    /// The surroundings of the children of a cell that stands here.
+    /// Returns the surroundings of the children of a cell in these surroundings.
     pub fn inside(&self, verdict: &Verdict, path: &str) -> Self {
         let decided_by = match &verdict.because {
             Reason::Level(_) => None,
@@ -111,12 +111,12 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// What ops do where the level treats some of them by lists.
+    /// Returns the op lists, where the level uses them.
     pub fn ops(&self) -> Option<&OpRules> {
         self.ops.as_deref()
     }
 
-    /// The region that the level makes of a network.
+    /// Returns the region that the level gives to a network.
     fn of_level(&self) -> Region {
         match self.policy.level {
             Level::O1 | Level::Auto if self.ops.is_some() => Region::Lists(self.policy.dtype),
@@ -125,7 +125,7 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// The region of what runs low.
+    /// Returns the region of low-precision cells.
     fn low(&self) -> Region {
         match self.policy.level {
             Level::O2 if self.ops.is_some() => Region::Except(self.policy.dtype),
@@ -133,10 +133,10 @@ impl<'a> Prepared<'a> {
         }
     }
 
-    /// What goes into the slot: something only where the precision changes.
+    /// Returns the adapter for the slot; `None` where the precision does not change.
     ///
-    /// Outputs leave in the dtype of what surrounds the cell, unless a rule says that they stay f32. A root that only `to_float` lowers is surrounded by nothing
-    /// and returns what it computed; levels O2 and O3 promise f32.
+    /// Outputs are cast to the dtype of the cell's surroundings, unless a rule keeps them in f32. A root that only
+    /// `to_float` lowers has no surroundings and returns what it computed; levels O2 and O3 promise f32.
     pub fn adapter(&self, facts: &Facts<'_>, around: &Surroundings, verdict: &Verdict) -> Option<Adapter> {
         if self.policy.level == Level::O0 || verdict.run == around.run {
             return None;
@@ -156,8 +156,8 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// The rule by which a cell that the rules of these numbers match is recomputed: the one with its exact path decides, or
-    /// the first other one.
+    /// Returns the rule that recomputes a cell, given the indices of the rules that match it: the one with its exact
+    /// path, or else the first.
     pub fn recompute(&self, matching: &[usize]) -> Option<Recompute> {
         let says = |exact: bool| {
             let mut rules = matching.iter().map(|&i| &self.policy.rules[i]);
@@ -166,7 +166,8 @@ impl<'a> Prepared<'a> {
         says(true).or_else(|| says(false)).filter(|rule| rule.checkpoint == Some(true)).map(Recompute::from)
     }
 
-    /// What applies to a cell that the rules of these numbers match, strongest first: the numbered list at [`Policy`].
+    /// Returns all claims on a cell matched by the rules with these indices, strongest first: the numbered list at
+    /// [`Policy`].
     fn claims(&self, facts: &Facts<'_>, matching: &[usize], around: &Surroundings) -> Vec<Claim> {
         let policy = self.policy;
         let mut claims = Vec::new();
@@ -183,7 +184,7 @@ impl<'a> Prepared<'a> {
             Claim { run: around.run, because, choice: around.choice, wide_weight_grads }
         });
         if policy.level == Level::O0 {
-            // O0 lowers nothing, whatever the rules say; they are reported as overridden.
+            // O0 lowers nothing, regardless of the rules; they are reported as overridden.
             claims.push(inside.unwrap_or_else(|| Claim::forced(Region::AsIs, Reason::Level(Level::O0))));
             claims.extend(rules.map(|(_, rule)| Claim::forced(Region::AsIs, Reason::Rule(rule.clone()))));
             return claims;
@@ -202,7 +203,7 @@ impl<'a> Prepared<'a> {
         }));
         claims.extend(inside);
         if let Some(entry) = self.listed(facts.kind) {
-            // A policy that was checked lists cells as low or full only.
+            // A checked policy lists cells as low or full only.
             let (run, choice) = match entry.treatment {
                 Treatment::Low => (self.low(), Choice::Free),
                 _ => (Region::Fixed(DType::F32), Choice::Forced),
@@ -212,7 +213,7 @@ impl<'a> Prepared<'a> {
         claims
     }
 
-    /// The entry of a kind in the lists, by its own name, by that with its system, or by what it is called here.
+    /// Returns the list entry of a kind: by its own name, by its name with the system, or by its names here.
     fn listed(&self, kind: &str) -> Option<&Entry> {
         let entry = |name: &str| self.policy.lists.cell(name, self.policy.dtype);
         entry(kind).or_else(|| {
@@ -222,12 +223,12 @@ impl<'a> Prepared<'a> {
         })
     }
 
-    /// What the level does with a cell to which nothing else applies.
+    /// Returns the default of the level, for a cell without any other claim.
     fn default(&self, facts: &Facts<'_>, around: &Surroundings) -> Claim {
         let level = self.policy.level;
         let run = if facts.is_root { self.of_level() } else { around.run };
         let choice = match run {
-            // At auto dtypes flow from op to op, so that neighbours matter: the network is weighed as a whole, at its root.
+            // At auto, dtypes flow from op to op and neighbors matter: the network is weighed as a whole, at its root.
             Region::Lists(_) if level == Level::Auto && !facts.is_root => Choice::Inherits,
             run if run.lowers() => Choice::Free,
             _ => Choice::Forced,
@@ -236,7 +237,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Decides for one cell, which the rules of these numbers match.
+/// Decides for one cell, given the indices of the rules that match it.
 pub(super) fn decide(prepared: &Prepared<'_>, facts: &Facts<'_>, matching: &[usize], around: &Surroundings) -> Verdict {
     let mut claims = prepared.claims(facts, matching, around).into_iter();
     let Claim { run, because, choice, wide_weight_grads } =

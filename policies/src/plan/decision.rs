@@ -1,4 +1,4 @@
-//! What is decided for a cell: the precision inside it, and why.
+//! Decisions: the precision inside a cell, and the reason.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -11,41 +11,42 @@ use crate::{
     policy::{Entry, Level, Origin, Rule, Run},
 };
 
-/// How one cell will run.
+/// The decision for one cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// Path of the cell; the root's is empty.
     pub path: String,
     /// Kind of the cell.
     pub kind: Cow<'static, str>,
-    /// The precision inside.
+    /// The precision inside the cell.
     pub run: Region,
-    /// What is put into the cell's slot: only where the precision changes.
+    /// The adapter for the cell's slot; `None` where the precision does not change.
     pub adapter: Option<Adapter>,
-    /// The rule by which its activations are recomputed in the backward pass, if one says so.
+    /// The rule that recomputes its activations in the backward pass, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Recompute>,
-    /// Whether the gradients of its own weights are computed in f32; see [`Run::LowForward`].
+    /// `true` when the gradients of its own weights are computed in f32; see [`Run::LowForward`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide_weight_grads: bool,
-    /// What its slot says of the gradients of weights from here on inwards, where that changes.
+    /// Switch of weight gradients in f32 in its slot, from here on inwards; `None` where it does not change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) turns_weight_grads: Option<bool>,
-    /// Tensors of a stored cell that runs low, by their names in it, which stay as they are: they are not known as weights.
+    /// Tensors of a stored low-precision cell, by their names in it, that are kept unchanged because they are not known
+    /// as weights.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keeps: Vec<String>,
-    /// What decided.
+    /// The reason for the decision.
     pub because: Reason,
-    /// What else applies to the cell and was overridden, strongest first.
+    /// Other claims on the cell that were overridden, strongest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overridden: Vec<Reason>,
-    /// What the cell itself is predicted to take, without those inside it, in a plan made [for a machine](crate::Policy::plan_for).
+    /// Predicted cost of the cell without those inside it, in a plan made [for a machine](crate::Policy::plan_for).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
 }
 
 impl Decision {
-    /// What is put into the cell's slot.
+    /// Returns the contents of the cell's slot.
     #[doc(hidden)]
     pub fn planned(&self) -> Planned {
         let (adapter, wide_weight_grads) = (self.adapter.clone(), self.turns_weight_grads);
@@ -58,18 +59,18 @@ impl Decision {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Region {
-    /// Nothing is cast: ops take their inputs as they come.
+    /// No casts: ops take their inputs as they come.
     AsIs,
-    /// Each op is treated by the op lists of the level, where low is this dtype; nothing is cast at the border.
+    /// Each op is treated by the op lists of the level, with this low dtype; nothing is cast at the border.
     Lists(DType),
-    /// Every op runs in this dtype, and so does what goes in and comes out.
+    /// Every op runs in this dtype, to which inputs and outputs of the cell are cast.
     Fixed(DType),
-    /// As [`Fixed`](Region::Fixed), except for the ops on the level's black list: these run in f32 and return this dtype.
+    /// As [`Fixed`](Region::Fixed), except for ops on the level's black list, which run in f32 and return this dtype.
     Except(DType),
 }
 
 impl Region {
-    /// The dtype of what stands in the region where it is one: what is called there gets and returns it.
+    /// Returns the single dtype of inputs and outputs of everything called in the region, if there is one.
     pub fn dtype(self) -> Option<DType> {
         match self {
             Region::Fixed(dtype) | Region::Except(dtype) => Some(dtype),
@@ -77,7 +78,7 @@ impl Region {
         }
     }
 
-    /// Whether any op may run low in it.
+    /// Returns whether any op may run low in the region.
     #[doc(hidden)]
     pub fn lowers(self) -> bool {
         match self {
@@ -99,54 +100,54 @@ impl fmt::Display for Region {
     }
 }
 
-/// Why a decision fell.
+/// The reason for a decision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Reason {
     /// `to_float` in code.
     ToFloat(DType),
-    /// A rule with the exact path of the cell, or the first that matches it.
+    /// A rule with the exact path of the cell, or else the first rule that matches it.
     Rule(Arc<RuleRef>),
-    /// The cell stands inside the region of the cell at this path.
+    /// The region of the cell at this path, which contains this one.
     Inside(Arc<str>),
-    /// The kind of the cell is on a list.
+    /// An entry of a list for the kind of the cell.
     Listed(Entry),
     /// The default of the level.
     Level(Level),
-    /// The policy prefers speed, and this is the faster.
+    /// A comparison of times: the policy prefers speed, and this choice is faster.
     Cost(Cost),
 }
 
-/// A rule, as a reason.
+/// A rule, given as a reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleRef {
-    /// Which cells it is for, as written: `path encoder.*.norm`.
+    /// The selection of cells, as written: `path encoder.*.norm`.
     pub select: String,
-    /// How they run.
+    /// The precision that it sets.
     pub run: Run,
-    /// The writer's reason.
+    /// The author's reason.
     pub because: Option<String>,
-    /// Where it was written.
+    /// The place where it was written.
     pub origin: Origin,
 }
 
 impl RuleRef {
-    /// Says whether the tensors that it names are stored low.
+    /// Returns whether the tensors that it names are stored low.
     #[doc(hidden)]
     pub fn stores_low(&self) -> bool {
         self.run == Run::Low
     }
 }
 
-/// A rule that says that a cell is recomputed.
+/// A rule that makes a cell recompute its activations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recompute {
-    /// Which cells it is for, as written.
+    /// The selection of cells, as written.
     pub select: String,
-    /// The writer's reason.
+    /// The author's reason.
     pub because: Option<String>,
-    /// Where it was written.
+    /// The place where it was written.
     pub origin: Origin,
 }
 
@@ -158,7 +159,7 @@ impl From<&Rule> for Recompute {
 }
 
 impl RuleRef {
-    /// `None` for a rule that says nothing of the precision.
+    /// Returns the rule as a reason; `None` for a rule that does not set the precision.
     pub(super) fn of(rule: &Rule) -> Option<Self> {
         let (select, because, origin) = (rule.select.to_string(), rule.because.clone(), rule.origin.clone());
         Some(RuleRef { select, run: rule.run?, because, origin })

@@ -1,4 +1,4 @@
-//! What changes from one plan to another.
+//! Differences between two plans.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -14,25 +14,26 @@ pub struct Diff {
     pub before: String,
     /// Name of the second plan's policy.
     pub after: String,
-    /// The differences, in the order of the second plan; cells that only the first has come last.
+    /// The differences, in the order of the second plan, followed by the cells that only the first one has.
     pub changes: Vec<Change>,
-    /// How many cells both have.
+    /// Number of cells in both plans.
     pub compared: usize,
 }
 
-/// One cell that is decided differently.
+/// One cell with different decisions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
     /// Path of the cell.
     pub path: String,
-    /// What the first plan says; `None` when it has no such cell.
+    /// The first plan's decision; `None` when it has no such cell.
     pub before: Option<Decision>,
-    /// What the second plan says; `None` when it has no such cell.
+    /// The second plan's decision; `None` when it has no such cell.
     pub after: Option<Decision>,
 }
 
 impl Plan {
-    /// Compares what two plans do to cells of the same path. Different reasons for the same precision are no change.
+    /// Compares the decisions of two plans for cells of the same path. Different reasons for the same precision do not
+    /// count.
     pub fn diff(&self, other: &Plan) -> Diff {
         let mut before: BTreeMap<&str, &Decision> = self.decisions.iter().map(|d| (d.path.as_str(), d)).collect();
         let mut changes = Vec::new();
@@ -54,17 +55,17 @@ impl Plan {
     }
 }
 
-/// Cells that change in the same way.
+/// Cells with the same change.
 struct Group<'a> {
-    /// Before and after; `None` where there is no such cell.
+    /// Effects and reasons before and after; `None` where there is no such cell.
     words: [Option<String>; 2],
     cells: Vec<&'a Change>,
 }
 
-/// How many cells of a group are named.
+/// Maximum number of cells of a group that are named.
 const SHOWN: usize = 8;
 
-/// The first cells of a group, by path and kind.
+/// Formats the first cells of a group, by path and kind.
 fn some_of(changes: &[&Change]) -> String {
     let name = |change: &&Change| {
         let kind = change.after.as_ref().or(change.before.as_ref()).map_or("", |decision| &decision.kind);
@@ -78,7 +79,7 @@ fn some_of(changes: &[&Change]) -> String {
 }
 
 impl Diff {
-    /// The changes, those that say the same beside the first of them.
+    /// Returns the changes, grouped by effect and reason, in order of first occurrence.
     fn groups(&self) -> Vec<Group<'_>> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         for change in &self.changes {
@@ -97,7 +98,7 @@ impl Diff {
         groups
     }
 
-    /// Whether the two plans do the same.
+    /// Returns whether the two plans have the same effect.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Plans for people: the tree with reasons, and the explanation of one cell.
+//! Plans as text: the tree with reasons, and the explanation of one cell.
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
@@ -13,24 +13,24 @@ use crate::{
     printable::printable,
 };
 
-/// `41230` nanoseconds as `41.2 us`.
+/// Formats a time: `41230` nanoseconds as `41.2 us`.
 #[doc(hidden)]
 pub fn time(nanos: u64) -> String {
     match nanos as f64 {
-        // What would be rounded to a thousand has the next unit.
+        // A value that would be rounded up to 1000 gets the next unit.
         n if n < 999_950.0 => format!("{:.1} us", n / 1e3),
         n if n < 999_995_000.0 => format!("{:.2} ms", n / 1e6),
         n => format!("{:.2} s", n / 1e9),
     }
 }
 
-/// `1 cell`, `2 cells`.
+/// Formats a number of cells: `1 cell`, `2 cells`.
 #[doc(hidden)]
 pub fn cells(count: usize) -> String {
     if count == 1 { "1 cell".into() } else { format!("{count} cells") }
 }
 
-/// `1536` as `1.5 KiB`.
+/// Formats a number of bytes: `1536` as `1.5 KiB`.
 #[doc(hidden)]
 pub fn bytes(bytes: u64) -> String {
     match bytes as f64 {
@@ -57,11 +57,11 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Words of a rule or a list that are longer are shown once in a plan.
+/// Length above which the reason of a rule or a list is shown only once in a plan.
 const LONG: usize = 40;
 
 impl Reason {
-    /// Why the rule or the list was written.
+    /// Returns the author's reason for the rule or the list.
     fn words(&self) -> Option<&str> {
         match self {
             Reason::Rule(rule) => rule.because.as_deref(),
@@ -71,7 +71,7 @@ impl Reason {
     }
 }
 
-/// The reason of a cell in a plan. Long words that stand at an earlier cell are not said again.
+/// Formats the reason of a cell in a plan. The author's reason, if long, is shown only at the first cell that has it.
 #[doc(hidden)]
 pub fn said_once(because: &Reason, said: &mut HashSet<String>) -> String {
     let whole = because.to_string();
@@ -108,7 +108,7 @@ impl fmt::Display for Reason {
 }
 
 impl Decision {
-    /// What happens to the cell, in a few words: `runs f16, returns f32`.
+    /// Returns the effect on the cell, in a few words: `runs f16, returns f32`.
     pub fn effect(&self) -> String {
         let precision = match (&self.adapter, self.run) {
             (Some(Adapter::Cast(cast) | Adapter::CastOps(cast, _)), _) if cast.inward != cast.outward => {
@@ -130,7 +130,7 @@ impl Decision {
 }
 
 impl fmt::Display for Plan {
-    /// The tree of cells: name, kind, what happens, why. Cells that get an adapter are marked with `*`.
+    /// Prints the tree of cells: name, kind, effect, reason. Cells that get an adapter are marked with `*`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.policy)?;
         let rows: Vec<(String, &Decision)> = self.branches().into_iter().zip(&self.decisions).collect();
@@ -165,7 +165,7 @@ impl fmt::Display for Plan {
 }
 
 impl fmt::Display for Prediction {
-    /// A line for what each choice takes, the machine last.
+    /// Prints one line for the cost of each choice, followed by the machine.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines =
             vec![("this plan", self.planned), ("as the level lowers", self.lowered), ("all in f32", self.full)];
@@ -180,9 +180,9 @@ impl fmt::Display for Prediction {
 }
 
 impl Plan {
-    /// The left column of the tree: `├─ name` with the trunk of every open branch above it.
+    /// Returns the left column of the tree: `├─ name` with the trunk of every open branch above it.
     fn branches(&self) -> Vec<String> {
-        // A path's name below its parent may itself hold dots (`layers.3`), so parents are found by prefix.
+        // The last name of a path may itself contain dots (`layers.3`), so parents are found by prefix.
         let mut open: Vec<usize> = Vec::new();
         let parents: Vec<Option<usize>> = (0..self.decisions.len())
             .map(|i| {
@@ -222,17 +222,17 @@ impl Plan {
             .collect()
     }
 
-    /// Why the cell at a path runs as it does: what decided, and what was overridden.
+    /// Explains the decision for the cell at a path: its reason, and the claims it overrides.
     ///
     /// # Errors
-    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when no cell stands there, with the nearest path.
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when there is no such cell, with the nearest path.
     pub fn explain(&self, path: &str) -> Result<Explanation> {
         let decision = self.decision(path)?.clone();
         Ok(Explanation { policy: self.policy.clone(), decision })
     }
 }
 
-/// Why one cell runs as it does.
+/// The explanation of the precision of one cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// The policy of the plan.

@@ -1,7 +1,7 @@
-//! `prefer: speed`: the fastest choice for a whole tree of cells, found exactly, from the leaves up.
+//! `prefer: speed`: the exact fastest choice for a whole tree of cells, computed from the leaves up.
 //!
-//! A cell returns the dtype of what surrounds it, so what it takes depends on its own precision and that of the cell above,
-//! never on its neighbours. At level auto, where dtypes flow from op to op, the network is weighed as a whole.
+//! A cell returns the dtype of its surroundings, so its cost depends on its own precision and that of the cell above
+//! it, never on its neighbors. At level auto, where dtypes flow from op to op, the network is weighed as a whole.
 
 use std::collections::HashMap;
 
@@ -14,21 +14,21 @@ use super::{
 };
 use crate::DType;
 
-/// The two times of which the lesser decided.
+/// The two predicted times behind a choice; the lower one won.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
-    /// How the level would run the cell.
+    /// The region that the level would give to the cell.
     pub region: Region,
-    /// Nanoseconds that it and all inside it would take so, casts at its border counted.
+    /// Nanoseconds of the cell and all inside it in that region, including casts at its border.
     pub lowered: u64,
-    /// The same in f32.
+    /// Nanoseconds of the same in f32.
     pub full: u64,
 }
 
 const FULL: Region = Region::Fixed(DType::F32);
 
 impl Tree<'_> {
-    /// The decisions, with f32 for those cells that are free to choose where that takes less time.
+    /// Returns the decisions, with f32 for each cell that is free to choose and faster in f32.
     pub fn fastest(&self, prepared: &Prepared<'_>, plain: Vec<Decision>, choices: &[Choice]) -> Vec<Decision> {
         let planned: Vec<Region> = plain.iter().map(|d| d.run).collect();
         let mut search = Search { tree: self, planned: &planned, choices, known: HashMap::new() };
@@ -52,7 +52,7 @@ impl Tree<'_> {
                 None => (decision.because, decision.overridden),
                 Some(because) => (because, [vec![decision.because], decision.overridden].concat()),
             };
-            // Time turns no cell for which a rule asks for f32 gradients of weights.
+            // Timing never changes a cell for which a rule requests weight gradients in f32.
             let wide_weight_grads = decision.turns_weight_grads.unwrap_or(around.wide_weight_grads);
             let verdict = Verdict { run, because, choice, wide_weight_grads, overridden };
             let facts = Facts { path: &decision.path, kind: &decision.kind, to_float: None, is_root: above.is_none() };
@@ -65,7 +65,7 @@ impl Tree<'_> {
     }
 }
 
-/// The fastest choice for a cell and all inside it, for each region that may surround it.
+/// A memoized search for the fastest choice for a cell and all inside it, for each surrounding region.
 struct Search<'a> {
     tree: &'a Tree<'a>,
     planned: &'a [Region],
@@ -77,7 +77,7 @@ struct Search<'a> {
 struct Best {
     run: Region,
     nanos: f64,
-    /// What it was chosen by, where there was a choice.
+    /// The times compared, if there was a choice.
     weighed: Option<Cost>,
 }
 
@@ -100,7 +100,7 @@ impl Search<'_> {
         best
     }
 
-    /// What a cell and all inside it take when it runs so.
+    /// Returns the predicted time of a cell and all inside it when it runs in region `run`.
     fn nanos(&mut self, i: usize, run: Region, around: Region) -> f64 {
         let tree = self.tree;
         let inside: f64 = tree.inside[i].iter().map(|below| self.best(*below, run).nanos).sum();

@@ -1,5 +1,5 @@
-//! What a policy decides for a network: decide (pure), plan (a value), explain, op by op, check, diff, predict; and a plan in the
-//! words of other libraries.
+//! Decisions of a policy for a network: deciding (pure), plans (values), explaining, ops, checking, comparing,
+//! predicting, and exporting plans to other libraries.
 
 mod check;
 mod decide;

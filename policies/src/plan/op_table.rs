@@ -1,4 +1,4 @@
-//! A plan op by op: what a traced call ran, in which dtypes, and why.
+//! A plan op by op: the ops of a traced call, their dtypes, and the reasons.
 
 use std::{fmt, sync::Arc};
 
@@ -10,10 +10,10 @@ use crate::{
     printable::printable,
 };
 
-/// The ops of a traced call, each with where it ran, its dtypes, and why. `println!("{table}")` is aligned text.
+/// The ops of a traced call, each with its cell, its dtypes, and the reason. `println!("{table}")` is aligned text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OpsTable {
-    /// One row for each op of a cell, in the order in which they ran first. An op that met other dtypes in a later call
+    /// One row for each op of a cell, in the order of their first calls. An op that had other dtypes in a later call
     /// has another row.
     pub rows: Vec<OpRow>,
 }
@@ -25,35 +25,35 @@ pub struct OpRow {
     pub path: String,
     /// The op.
     pub op: Op,
-    /// Dtypes of the inputs as the kernel saw them, after casts.
+    /// Dtypes of the inputs of the kernel, after casts.
     pub inputs: Vec<DType>,
-    /// Dtype of the kernel's result. What a listed op returns at O1 is this cast back to f32, at O2 to the low dtype.
+    /// Dtype of the kernel's result. A listed op casts it back to f32 at O1, and to the low dtype at O2.
     pub output: DType,
-    /// How often it ran so.
+    /// Number of calls with these dtypes.
     pub calls: usize,
-    /// What decided.
+    /// The reason for the dtypes.
     pub because: OpReason,
 }
 
-/// Why an op ran in its dtypes.
+/// The reason for the dtypes of an op.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum OpReason {
-    /// It is on a list of ops.
+    /// An entry for the op in a list of ops.
     Listed(Entry),
-    /// Ops go by lists here, and it is on none; what those do.
+    /// Op lists apply, and none has the op: the treatment of all others.
     Unlisted(Treatment),
-    /// It is a custom op that is on no list; what it declares.
+    /// A custom op on no list, with the precision that it declares.
     Declared(Precision),
-    /// Every op runs in the dtype of the region of the cell at this path.
+    /// The region of the cell at this path, in whose dtype every op runs.
     Region(Arc<str>),
-    /// Nothing is cast here.
+    /// No casts here.
     AsIs,
 }
 
 impl Plan {
-    /// What the ops of a traced forward call did under this plan. Casts and ops of a backward pass are left out.
+    /// Returns the ops of a traced forward call under this plan. Casts and ops of a backward pass are left out.
     ///
     /// # Errors
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when an op ran in a cell that the plan does not have.
@@ -116,7 +116,8 @@ impl fmt::Display for OpReason {
 }
 
 impl fmt::Display for OpsTable {
-    /// A line for each row: path, op, how often, dtypes, why. Of equal dtypes in a row of inputs one is shown.
+    /// Prints a line for each row: path, op, number of calls, dtypes, reason. Of consecutive inputs with equal dtypes,
+    /// one is shown.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let header = ["path", "op", "calls", "dtypes", "because"].map(String::from);
         let rows = self.rows.iter().map(|row| {

@@ -1,4 +1,4 @@
-//! The plan: what a policy decides for one network, before anything is changed.
+//! The plan: the decisions of a policy for one network, before anything is changed.
 
 use std::{
     borrow::Cow,
@@ -27,26 +27,27 @@ use crate::{
     printable::printable,
 };
 
-/// What each cell of one network will run in, and why. A value: printing, comparing and storing it changes nothing.
+/// The precision of each cell of a network, with the reasons. A value: printing, comparing and storing it changes
+/// nothing.
 ///
 /// `println!("{plan}")` is the tree of cells with reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
-    /// The policy it was made from.
+    /// The policy from which it was made.
     pub policy: Summary,
     /// One decision for each cell, the root first, in the order of the [outline](crate::Outline).
     pub decisions: Vec<Decision>,
-    /// The ops that are treated by a list, where a level treats ops so.
+    /// The ops with an entry in the op lists, where the level uses them.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub listed: BTreeMap<Op, Entry>,
-    /// What every other op does where ops go by lists.
+    /// The treatment of all other ops, where the level uses op lists.
     #[serde(default = "as_is", skip_serializing_if = "is_as_is")]
     pub unlisted: Treatment,
-    /// The tensors of a stored model that rules name, with these rules. A rule whose path matches no cell is for tensors:
-    /// `run: low` stores them low, whatever they are, and `run: float32` leaves them as they are.
+    /// The tensors of a stored model that rules name, each with its rule. A rule whose path matches no cell is for
+    /// tensors: `run: low` stores them low, whatever they are, and `run: float32` leaves them unchanged.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tensors: BTreeMap<String, RuleRef>,
-    /// What it is predicted to take, of a plan made [for a machine](Policy::plan_for).
+    /// Predicted cost of a plan made [for a machine](Policy::plan_for).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prediction: Option<Prediction>,
 }
@@ -59,21 +60,21 @@ fn is_as_is(treatment: &Treatment) -> bool {
     *treatment == Treatment::AsIs
 }
 
-/// What a plan remembers of its policy.
+/// The part of its policy that a plan keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Name of the policy, if it has one.
     pub name: Option<String>,
-    /// The pack of lists, if they are from one.
+    /// The pack of lists, if they come from one.
     pub pack: Option<String>,
     /// The level.
     pub level: Level,
     /// The low dtype.
     pub dtype: DType,
-    /// Whether cells are lowered that are faster in f32.
+    /// The preference for memory or speed, which decides whether cells that are faster in f32 are lowered.
     #[serde(default, skip_serializing_if = "Prefer::is_memory")]
     pub prefer: Prefer,
-    /// What happens when the network is trained in f16 without a loss scale.
+    /// The reaction to training the network in f16 without a loss scale.
     #[serde(default, skip_serializing_if = "Scaler::is_advised")]
     pub scaler: Scaler,
 }
@@ -93,14 +94,15 @@ impl From<&Policy> for Summary {
 }
 
 impl Policy {
-    /// Decides for every cell of a network. Nothing is changed.
+    /// Decides for every cell of a network. Changes nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a low dtype that is not f16 or bf16,
-    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when a rule matches no cell, or not as many as it expects, or decides
-    /// nothing because rules before it match the same cells, and when the policy prefers speed: that needs [`plan_for`](Policy::plan_for),
-    /// [`ErrorKind::List`](crate::ErrorKind::List) when a list was given a kind that neither the network nor the library has,
-    /// or an entry that the level does not read.
+    /// - [`ErrorKind::DType`](crate::ErrorKind::DType) for a low dtype other than f16 and bf16.
+    /// - [`ErrorKind::Policy`](crate::ErrorKind::Policy) when a rule matches no cell, or not as many as it expects, or
+    ///   decides nothing because earlier rules match the same cells; and when the policy prefers speed, which requires
+    ///   [`plan_for`](Policy::plan_for).
+    /// - [`ErrorKind::List`](crate::ErrorKind::List) when a list names a kind that neither the network nor the library
+    ///   has, or has an entry that the level does not read.
     pub fn plan<N: ?Sized + Outlined>(&self, net: &N) -> Result<Plan> {
         match self.prefer {
             Prefer::Memory => self.plan_outline(net.outline()),
@@ -111,7 +113,7 @@ impl Policy {
         }
     }
 
-    /// Decides for every cell of a tree of which only the paths and the kinds are known.
+    /// Decides for every cell of an outline: a tree with only the paths and kinds of cells.
     ///
     /// # Errors
     /// As [`plan`](Policy::plan).
@@ -134,17 +136,18 @@ impl Policy {
         Ok(Plan { tensors, ..self.planned(&prepared, decisions, None) })
     }
 
-    /// Decides for every cell of a network, and predicts what each takes: a traced call says how large everything is, the
-    /// speeds say how fast the machine is. Where the policy [prefers speed](Prefer::Speed), a cell that only the level or a list
-    /// would lower stays f32 if that is predicted to take less time. Nothing is changed, and nothing is measured here: the
-    /// same values give the same plan.
+    /// Decides for every cell of a network, and predicts the cost of each: a traced call gives the sizes, and the
+    /// speeds describe the machine. If the policy [prefers speed](Prefer::Speed), a cell that only the level or a list
+    /// would lower stays f32 if that is predicted to take less time. Nothing is changed, and nothing is measured here:
+    /// the same values give the same plan.
     ///
-    /// What is predicted is what was traced, with the backward pass where gradients are wanted. Ops of the traced call outside
-    /// the network count as the root's.
+    /// The prediction covers the traced call, with the backward pass if gradients are required. Ops of the traced call
+    /// outside the network count as the root's.
     ///
     /// # Errors
     /// As [`plan`](Policy::plan); [`ErrorKind::Path`](crate::ErrorKind::Path) for the trace of another network,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for one without ops, and for speeds that are not finite and positive.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for one without ops, and for speeds that are not finite and
+    /// positive.
     pub fn plan_for<N: ?Sized + Timed>(&self, net: &N, trace: &N::Trace, speeds: &N::Speeds) -> Result<Plan> {
         let outline = net.outline();
         let prepared = Prepared::new(self, outline.system)?;
@@ -174,12 +177,13 @@ impl Policy {
         Plan { policy, decisions, listed, unlisted, tensors: BTreeMap::new(), prediction }
     }
 
-    /// The decisions by all but time, whether `prefer: speed` may choose otherwise, and the tensors that rules name.
+    /// Returns the decisions regardless of time, the freedom of `prefer: speed` at each, and the tensors that rules
+    /// name.
     fn decisions(&self, prepared: &Prepared<'_>, outline: Outline) -> Result<Decided> {
         let (mut hits, mut matching) = (vec![0; self.rules.len()], Vec::new());
         let mut order = Order::new(&self.rules);
         let (mut decisions, mut choices) = (Vec::new(), Vec::new());
-        // Surroundings for the children of each cell on the way down to the current one.
+        // Surroundings of the children of each cell on the path down to the current one.
         let mut above: Vec<Surroundings> = vec![Surroundings::of_root()];
         for OutlinedCell { path, depth, kind, to_float, has_matrices, keeps } in outline.cells {
             above.truncate(depth + 1);
@@ -225,10 +229,11 @@ impl Policy {
     }
 }
 
-/// Decisions, whether each may be another where that is faster, and the tensors that rules name.
+/// Decisions, the freedom to choose a faster one at each, and the tensors that rules name.
 type Decided = (Vec<Decision>, Vec<Choice>, BTreeMap<String, RuleRef>);
 
-/// The tensors that are named by rules whose paths match no cell, each with its rule: that of its exact path, or the first.
+/// Returns the tensors named by rules whose paths match no cell, each with its rule: that of its exact path, or else
+/// the first.
 fn named_tensors(rules: &[Rule], hits: &[usize], tensors: &[String]) -> BTreeMap<String, RuleRef> {
     let mut named = BTreeMap::new();
     let of_tensors = || rules.iter().zip(hits).filter(|(_, hits)| **hits == 0).map(|(rule, _)| rule);
@@ -243,45 +248,50 @@ fn named_tensors(rules: &[Rule], hits: &[usize], tensors: &[String]) -> BTreeMap
 }
 
 impl Plan {
-    /// The decision for the cell at a path; the root's path is empty.
+    /// Returns the decision for the cell at a path; the root's path is empty.
     ///
     /// # Errors
-    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when no cell stands there, with the nearest path.
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when there is no such cell, with the nearest path.
     pub fn decision(&self, path: &str) -> Result<&Decision> {
         let found = self.decisions.iter().find(|d| d.path == path);
         found.ok_or_else(|| no_such_path(path, self.decisions.iter().map(|d| d.path.as_str())))
     }
 
-    /// Makes a network run as the plan says. In a network of precast, that puts the plan's adapters into the slots: sets those
-    /// it has, clears the others. Applying it again changes nothing. Parameters, their paths and the cells themselves are
+    /// Makes a network run by the plan. In a network of precast, this puts the plan's adapters into the slots and
+    /// clears all other slots. Applying it again changes nothing. Parameters, their paths and the cells themselves are
     /// untouched.
     ///
     /// # Errors
-    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the network has other cells than the one that was planned,
-    /// [`ErrorKind::Plan`](crate::ErrorKind::Plan) when a `to_float` was asked for or taken back since; nothing is changed then.
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the cells of the network differ from those that were planned,
+    /// [`ErrorKind::Plan`](crate::ErrorKind::Plan) when a `to_float` was requested or withdrawn since; nothing is
+    /// changed then.
     pub fn apply<N: ?Sized + Wrap>(&self, net: &mut N) -> Result<N::Applied> {
         net.wrap(self.clone())
     }
 
-    /// Writes a stored model with each weight in the dtype in which its cell runs. `progress` is called with the number of
-    /// bytes that were read since the last call.
+    /// Writes a stored model with each weight in the dtype of its cell. `progress` is called with the number of bytes
+    /// read since the last call.
     ///
-    /// In precast, a weight of a cell that runs low is stored low; a tensor of any other cell stays as it is, or is stored in
-    /// f32 if the options widen. Integers, f64 and 8-bit numbers stay as they are.
+    /// In precast, a weight of a cell that runs low is stored low; a tensor of any other cell is unchanged, or stored
+    /// in f32 if the options widen. Integers, f64 and 8-bit numbers are unchanged.
     ///
-    /// Which tensors are weights is known by the kind of the cell and their names. All others of a cell that runs low stay
-    /// as they are, and say so: tables of frequencies, scales of quantised weights, running statistics and averages, decay
-    /// factors, schedules, masks. A rule of the policy whose path is the name of a tensor decides for it: [`Plan::tensors`].
+    /// Weights are recognized by the kind of their cell and their names. All other tensors of a cell that runs low are
+    /// kept unchanged and reported: frequency tables, scales of quantized weights, running statistics and averages,
+    /// decay factors, schedules, masks. A rule of the policy whose path is the name of a tensor decides for it:
+    /// [`Plan::tensors`].
     ///
-    /// A file is written as a file, a folder as a folder, each in one step. Of a folder, the index and the dtype in
-    /// `config.json` are kept true, and other small files are copied. No more than a few MiB are in memory.
+    /// A file is written as a file, a folder as a folder, each in one step. In a folder, the index and the dtype in
+    /// `config.json` are updated, and other small files are copied. At most a few MiB are held in memory.
     ///
     /// # Errors
-    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the plan is of another model.
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when finite values would become infinite, unless the options allow it.
-    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) for a checkpoint.
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or written, and when something is there already,
-    /// unless the options replace it. On any error, what was there stays as it was.
+    /// - [`ErrorKind::Path`](crate::ErrorKind::Path) when the plan is of another model.
+    /// - [`ErrorKind::Value`](crate::ErrorKind::Value) when finite values would become infinite, unless the options
+    ///   allow it.
+    /// - [`ErrorKind::Weights`](crate::ErrorKind::Weights) for a checkpoint.
+    /// - [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or written, and when the target exists,
+    ///   unless the options replace it.
+    ///
+    /// On any error, an existing target is unchanged.
     pub fn convert<S: ?Sized + Stored>(
         &self,
         model: &S,
@@ -292,14 +302,14 @@ impl Plan {
         model.store(self, to.as_ref(), options, progress)
     }
 
-    /// Writes the weights of a network. In precast, these are every parameter and buffer, as safetensors, in the dtypes of
-    /// the mode. Ops that go by lists read weights of any dtype, so those of cells with op lists stay as they are. An existing
-    /// file is replaced in one step.
+    /// Writes the weights of a network. In precast, these are every parameter and buffer, as safetensors, in the dtypes
+    /// of the mode. Ops governed by lists read weights of any dtype, so weights of cells with op lists are unchanged.
+    /// An existing file is replaced in one step.
     ///
     /// # Errors
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when the plan is of another network;
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite;
-    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written. An older file then stays as it was.
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written. An existing file is then unchanged.
     pub fn save_weights<S: ?Sized + Stored>(
         &self,
         net: &S,
@@ -309,7 +319,7 @@ impl Plan {
         net.store(self, to.as_ref(), mode, &mut |_| ())
     }
 
-    /// How many cells run in each precision.
+    /// Returns the number of cells in each precision.
     pub fn counts(&self) -> BTreeMap<String, usize> {
         let mut counts = BTreeMap::new();
         for decision in &self.decisions {
@@ -318,17 +328,17 @@ impl Plan {
         counts
     }
 
-    /// How many slots get an adapter.
+    /// Returns the number of slots that get an adapter.
     pub fn wrapped(&self) -> usize {
         self.decisions.iter().filter(|d| d.adapter.is_some()).count()
     }
 }
 
-/// Which rules decide something, and which rule came before those that do not.
+/// The rules that decide something, and for each other rule an earlier one that takes precedence.
 struct Order<'a> {
     rules: &'a [Rule],
     decides: Vec<bool>,
-    /// A rule that decided where the rule of this number would have, and was written before it.
+    /// For each rule, an earlier rule that decided in its place.
     before: Vec<Option<usize>>,
 }
 
@@ -337,7 +347,7 @@ impl<'a> Order<'a> {
         Order { rules, decides: vec![false; rules.len()], before: vec![None; rules.len()] }
     }
 
-    /// Notes which of the rules of these numbers, which match one cell, decide.
+    /// Notes which rules decide for one cell, given the indices of those that match it.
     fn note(&mut self, matching: &[usize]) {
         let says: [fn(&Rule) -> bool; 2] = [|rule| rule.run.is_some(), |rule| rule.checkpoint.is_some()];
         for says in says {
@@ -346,14 +356,14 @@ impl<'a> Order<'a> {
             let Some(first) = exact.or_else(|| speaking().next()) else { continue };
             let later: Vec<usize> = speaking().filter(|&i| i > first).collect();
             self.decides[first] = true;
-            // A rule for one path is an exception from those for many, wherever it stands.
+            // A rule for one path is an exception to those for many, regardless of the order.
             if exact.is_none() {
                 later.into_iter().for_each(|i| self.before[i] = Some(first));
             }
         }
     }
 
-    /// A rule that never decides, because rules before it do, is a mistake.
+    /// Rejects a rule that never decides because of earlier rules.
     fn check(&self) -> Result<()> {
         for (i, rule) in self.rules.iter().enumerate() {
             if let (false, Some(before)) = (self.decides[i], self.before[i]) {
@@ -369,7 +379,7 @@ impl<'a> Order<'a> {
     }
 }
 
-/// A rule that matches nothing, or not as much as it expects, is a mistake. One that matches no cell is for tensors.
+/// Rejects a rule that matches nothing, or not as much as it expects. One that matches no cell is for tensors.
 fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision], tensors: &[String]) -> Result<()> {
     let named = || tensors.iter().filter(|name| hits == 0 && rule.names_tensor(name));
     let hits = hits + named().count();
@@ -397,7 +407,7 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision], tensors: &[Strin
     }
 }
 
-/// Rules about gradients of weights must reach some.
+/// Rejects rules about gradients of weights that reach none.
 fn check_weight_grads(rules: &[Rule], decisions: &[Decision]) -> Result<()> {
     let rule = rules.iter().find(|rule| rule.run == Some(Run::LowForward) && rule.expect != Some(0));
     match rule.filter(|_| decisions.iter().all(|decision| !decision.wide_weight_grads)) {
@@ -409,7 +419,7 @@ fn check_weight_grads(rules: &[Rule], decisions: &[Decision]) -> Result<()> {
     }
 }
 
-/// Each cell has a path of its own.
+/// Checks that the path of each cell is unique.
 fn check_paths(decisions: &[Decision]) -> Result<()> {
     let mut paths = HashSet::new();
     match decisions.iter().find(|decision| !paths.insert(decision.path.as_str())) {
@@ -421,7 +431,7 @@ fn check_paths(decisions: &[Decision]) -> Result<()> {
     }
 }
 
-/// What is meant by a selection that matches nothing: a kind under another system's name, or a parameter.
+/// Returns a suggestion for a selection that matches nothing: a kind under another system's name, or a parameter.
 fn other_name(select: &Select, decisions: &[Decision]) -> Option<String> {
     let select = match select {
         Select::Kind(kind) => {
@@ -437,8 +447,8 @@ fn other_name(select: &Select, decisions: &[Decision]) -> Option<String> {
     })
 }
 
-/// A kind that a user put on a list must exist: in the library, in the program, in the network at hand, or in another library
-/// that is said outright, `burn::Linear`.
+/// Checks that each kind that a user listed exists: in the library, in the program, in the network, or, if named
+/// explicitly as in `burn::Linear`, in another library.
 fn check_kinds(
     policy: &Policy,
     decisions: &[Decision],

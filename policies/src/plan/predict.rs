@@ -1,4 +1,4 @@
-//! What a plan is predicted to take, by what the library says of each cell.
+//! Predicted costs of a plan, from the library's costs of each cell.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,25 +12,25 @@ use crate::{
     outline::OutlinedCell,
 };
 
-/// What something is predicted to take in a forward and a backward pass.
+/// A predicted cost of a forward and a backward pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Predicted {
-    /// Nanoseconds; those of the update of parameters are not among them.
+    /// Nanoseconds, excluding the update of parameters.
     pub nanos: u64,
     /// Bytes of activations kept for the backward pass.
     pub kept: u64,
 }
 
-/// What a plan is predicted to take, beside what it could.
+/// The predicted cost of a plan, compared with alternatives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prediction {
-    /// The machine whose speeds it rests on.
+    /// The machine whose speeds were used.
     pub host: String,
     /// This plan.
     pub planned: Predicted,
     /// The same level without regard to time.
     pub lowered: Predicted,
-    /// All in f32.
+    /// Everything in f32.
     pub full: Predicted,
 }
 
@@ -40,12 +40,12 @@ impl From<Takes> for Predicted {
     }
 }
 
-/// What the cells of a tree take.
+/// A tree of cells with their costs.
 pub(super) struct Tree<'a> {
     pub costs: &'a dyn Costs,
-    /// The cell in which each cell stands.
+    /// The parent of each cell.
     pub above: Vec<Option<usize>>,
-    /// The cells that stand in each.
+    /// The children of each cell.
     pub inside: Vec<Vec<usize>>,
 }
 
@@ -62,7 +62,7 @@ impl<'a> Tree<'a> {
         Tree { costs, above, inside }
     }
 
-    /// Recomputed cells run forward twice, a third of forward and backward pass, and keep what comes in alone.
+    /// Adds recomputation: recomputed cells run forward twice (a third of both passes) and keep only their inputs.
     fn recompute(&self, decisions: &mut [Decision], planned: &mut Predicted) {
         let mut inside = vec![false; decisions.len()];
         for i in 0..decisions.len() {
@@ -78,7 +78,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// What each cell takes itself, and all together.
+    /// Returns the cost of each cell by itself, and the total.
     fn of(&self, runs: &[Region]) -> (Vec<Predicted>, Predicted) {
         let mut total = Takes::default();
         let around = |i: usize| self.above[i].map_or(Region::AsIs, |above| runs[above]);
@@ -90,7 +90,8 @@ impl<'a> Tree<'a> {
         (cells.collect(), total.into())
     }
 
-    /// What is predicted, of these decisions, or of the fastest where choices say which cells may run in f32 instead.
+    /// Predicts the costs of the decisions, or of the fastest ones if `choices` says which cells may run in f32
+    /// instead.
     pub fn decide(
         &self,
         prepared: &Prepared<'_>,

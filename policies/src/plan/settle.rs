@@ -1,4 +1,4 @@
-//! `prefer: speed`, settled: what was decided for a machine, as rules that hold on any.
+//! Settling `prefer: speed`: the decisions made for one machine, as rules that apply on any machine.
 
 use super::Plan;
 use crate::{
@@ -9,12 +9,12 @@ use crate::{
 };
 
 impl Policy {
-    /// The policy that plans for a network on every machine as this one, which [prefers speed](Prefer::Speed), plans for it on
-    /// the machine of these speeds: it prefers memory, and has a rule for each cell that is faster in f32. A policy that
-    /// prefers memory is returned as it is.
+    /// Returns a policy that makes on every machine the plan that this one, which [prefers speed](Prefer::Speed), makes
+    /// on a machine with these speeds. It prefers memory and has a rule for each cell that is faster in f32. A policy
+    /// that prefers memory is returned unchanged.
     ///
     /// # Errors
-    /// As [`Policy::plan_for`], and [`ErrorKind::Plan`](crate::ErrorKind::Plan) when no rules say what was decided.
+    /// As [`Policy::plan_for`], and [`ErrorKind::Plan`](crate::ErrorKind::Plan) when no rules express the decisions.
     pub fn settled<N: ?Sized + Timed>(&self, net: &N, trace: &N::Trace, speeds: &N::Speeds) -> Result<Policy> {
         if self.prefer == Prefer::Memory {
             return Ok(self.clone());
@@ -22,7 +22,7 @@ impl Policy {
         let wanted = self.plan_for(net, trace, speeds)?;
         let host = wanted.prediction.as_ref().map_or("", |prediction| &prediction.host);
         let mut settled = Policy { prefer: Prefer::Memory, ..self.clone() };
-        // From the root inwards: a rule for a cell speaks for those inside it, too.
+        // From the root inwards: a rule for a cell also applies to those inside it.
         for _ in 0..=wanted.decisions.len() {
             let Some(path) = first_difference(&settled.plan(net)?, &wanted) else { return Ok(settled) };
             let full = wanted.decision(&path)?.run.dtype().is_some_and(|dtype| !dtype.is_low());
@@ -30,7 +30,7 @@ impl Policy {
                 true => (Run::Full, "faster in float32"),
                 false => (Run::Low, "faster in the low dtype"),
             };
-            // No path names the root alone, so it has a rule for all cells, which exact ones win over.
+            // No path selects the root alone, so it has a rule for all cells, which rules for exact paths override.
             let rule =
                 |pattern: &str| -> Result<Rule> { Ok(Rule::path(pattern, run)?.because(format!("{why} on {}", host))) };
             match path.is_empty() {
@@ -42,7 +42,7 @@ impl Policy {
     }
 }
 
-/// The path of the first cell that two plans of a network treat differently.
+/// Returns the path of the first cell that two plans of a network treat differently.
 fn first_difference(plan: &Plan, other: &Plan) -> Option<String> {
     let pairs = plan.decisions.iter().zip(&other.decisions);
     pairs.into_iter().find(|(a, b)| a.run != b.run || a.planned() != b.planned()).map(|(a, _)| a.path.clone())

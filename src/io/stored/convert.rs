@@ -27,7 +27,7 @@ const CHUNK: usize = 4 << 20;
 /// Maximum number of tensors named in an error.
 const NAMED: usize = 8;
 
-/// What [`Plan::convert`](crate::Plan::convert) may do beside storing tensors in 16 bits.
+/// Options of [`Plan::convert`](crate::Plan::convert).
 ///
 /// ```
 /// use precast::{io::{stored::{ConvertOptions, StoredModel}, weights}, prelude::*};

@@ -1,11 +1,11 @@
-//! For DeepSpeed: its `torch_autocast`, which names classes of modules.
+//! Export to DeepSpeed: its `torch_autocast`, which names classes of modules.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Decision, Json, Plan};
 use crate::{kinds::elsewhere, plan::display::cells};
 
-/// The cells of each kind that has a class in torch.
+/// Returns the cells of each kind that has a class in torch.
 fn classes(plan: &Plan) -> BTreeMap<&'static str, Vec<&Decision>> {
     let mut classes = BTreeMap::<_, Vec<&Decision>>::new();
     for decision in &plan.decisions {

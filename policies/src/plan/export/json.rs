@@ -1,4 +1,4 @@
-//! JSON as the files of other libraries have it: indented by two blanks.
+//! JSON formatted as in the files of other libraries: indented by two spaces.
 
 use std::fmt::Write as _;
 
@@ -15,17 +15,17 @@ pub(super) enum Json {
 }
 
 impl Json {
-    /// A map, in this order.
+    /// Creates a map with this order.
     pub fn map<K: Into<String>>(entries: impl IntoIterator<Item = (K, Json)>) -> Self {
         Json::Map(entries.into_iter().map(|(key, value)| (key.into(), value)).collect())
     }
 
-    /// A list.
+    /// Creates a list.
     pub fn list<T: Into<Json>>(values: impl IntoIterator<Item = T>) -> Self {
         Json::List(values.into_iter().map(Into::into).collect())
     }
 
-    /// The text.
+    /// Returns the formatted text.
     pub fn pretty(&self) -> String {
         let mut text = String::new();
         self.write(&mut text, 0);
@@ -48,7 +48,7 @@ impl Json {
     }
 }
 
-/// Values between two brackets, each on a line of its own.
+/// Writes values between two brackets, each on its own line.
 fn block<T>(text: &mut String, depth: usize, brackets: &str, values: &[T], write: impl Fn(&mut String, &T)) {
     let (open, close) = brackets.split_at(1);
     *text += open;
@@ -121,7 +121,7 @@ impl<T: Into<Json>> From<Option<T>> for Json {
 mod tests {
     use super::*;
 
-    /// serde_json writes the same and reads the same back.
+    /// serde_json writes the same text and reads the same value back.
     #[test]
     fn it_is_json() {
         let odd: String = (0..0x300).filter_map(char::from_u32).collect();
@@ -135,7 +135,7 @@ mod tests {
         let theirs: serde_json::Value = serde_json::from_str(&value.pretty()).unwrap();
         assert_eq!(theirs[&odd], serde_json::json!([0, 12]));
         assert_eq!(theirs["deep"][0], serde_json::json!({ "a": true, "b": "float16" }));
-        // Its maps are sorted, and so are these.
+        // serde_json sorts its maps, and so are these.
         let sorted = Json::map([("a", Json::Null), ("b", Json::list([Json::map([("c", Json::from(odd.as_str()))])]))]);
         let theirs: serde_json::Value = serde_json::from_str(&sorted.pretty()).unwrap();
         assert_eq!(serde_json::to_string_pretty(&theirs).unwrap(), sorted.pretty());

@@ -1,4 +1,4 @@
-//! For Keras: a map from the paths of layers to policies.
+//! Export to Keras: a map from the paths of layers to policies.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(super) fn text(plan: &Plan, cannot_say: &[String]) -> String {
     format!("{head}\n{BEFORE}POLICIES = {}\n{AFTER}", json_in_python(&Json::map(layers)))
 }
 
-/// The name of a policy that computes in a dtype and keeps variables in float32.
+/// Returns the name of the policy that computes in a dtype and keeps variables in float32.
 fn policy(dtype: DType) -> String {
     if dtype.is_low() { format!("mixed_{}", dtype.long_name()) } else { dtype.long_name().into() }
 }

@@ -1,4 +1,4 @@
-//! The decisions of a plan in the words of other libraries, with what these cannot say.
+//! Export of plans to other libraries, with the decisions that these cannot express.
 
 mod deepspeed;
 mod json;
@@ -16,35 +16,35 @@ use crate::{
     printable::printable,
 };
 
-/// Another library's way to say in which precision a layer runs.
+/// Another library's format for the precision of layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Exporter {
-    /// A Python file for torch: a table of modules by path, and a function that puts hooks with casts on them.
+    /// A Python file for torch: a table of modules by path, and a function that adds hooks with casts to them.
     Torch,
     /// A Python file for Keras: a `DTypePolicyMap`.
     Keras,
-    /// A Python file for torchao: a `FqnToConfig`, which names the linear layers that are lowered.
+    /// A Python file for torchao: an `FqnToConfig` with the linear layers that are lowered.
     Torchao,
-    /// A piece of a JSON configuration of DeepSpeed: its `torch_autocast`.
+    /// A fragment of a JSON configuration for DeepSpeed: its `torch_autocast`.
     DeepSpeed,
 }
 
-/// The decisions of a plan for another library.
+/// A plan exported to another library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Exported {
-    /// The text of the file. It says itself what it cannot say.
+    /// The text of the file. It lists what it cannot express.
     pub text: String,
-    /// What the plan says and the file cannot, a sentence each.
+    /// Decisions of the plan that the file cannot express, one sentence each.
     pub cannot_say: Vec<String>,
 }
 
 impl Exporter {
-    /// All of them.
+    /// All exporters.
     pub const ALL: [Exporter; 4] = [Exporter::Torch, Exporter::Keras, Exporter::Torchao, Exporter::DeepSpeed];
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Exporter::Torch => "torch",
@@ -70,7 +70,7 @@ impl FromStr for Exporter {
 }
 
 impl Plan {
-    /// The same decisions for another library. The paths of the cells must be those of its modules.
+    /// Exports the decisions to another library. The paths of the cells must be those of its modules.
     ///
     /// ```
     /// use precast_policy::{Outline, OutlinedCell, Policy, plan::Exporter};
@@ -96,7 +96,7 @@ impl Plan {
         Exported { text, cannot_say }
     }
 
-    /// What none of these libraries has a word for.
+    /// Returns the decisions that none of these libraries can express.
     fn said_by_nobody(&self) -> Vec<String> {
         let count = |what: &dyn Fn(&Decision) -> bool| self.decisions.iter().filter(|d| what(d)).count();
         let by_lists = count(&|d| matches!(d.run, Region::Lists(_) | Region::Except(_)));
@@ -112,7 +112,7 @@ impl Plan {
         rows.map(|(count, what)| format!("{} {what}", super::display::cells(count))).collect()
     }
 
-    /// The head of a Python file.
+    /// Returns the head of a Python file.
     fn python_head(&self, library: &str, use_it: &str, cannot_say: &[String]) -> String {
         let mut head =
             format!("# {}, for {library}, by precast.\n#\n# {use_it}\n", printable(&self.policy.to_string()));
@@ -130,10 +130,10 @@ impl Decision {
     }
 }
 
-/// A value as a text of JSON in Python: no character of it ends the string.
+/// Returns a value as JSON text in a Python string literal: no character of it ends the string.
 fn json_in_python(value: &Json) -> String {
     let json = value.pretty();
-    // Two quotes stand together in JSON only where a string is empty, and a third never follows.
+    // Two adjacent quotes occur in JSON only as an empty string, and a third never follows.
     let plain: String = json
         .chars()
         .map(|c| match c {
@@ -152,7 +152,7 @@ mod tests {
         policy::{Rule, Run},
     };
 
-    /// A network of three dense layers, a norm and two cells of its own.
+    /// A network of three dense layers, a norm and two user-defined cells.
     fn plan(policy: &Policy) -> Plan {
         let kinds = ["Mine", "Dense", "Dense", "Dense", "LayerNorm", "Mine"];
         let path = |i| if i == 0 { String::new() } else { format!("c{i}") };
@@ -160,14 +160,14 @@ mod tests {
         policy.plan(&Outline::new(cells).unwrap()).unwrap()
     }
 
-    /// What a file cannot say is counted of the plan, and is said where there is something.
+    /// Inexpressible decisions are counted from the plan, and reported only if there are any.
     #[test]
     fn what_a_file_cannot_say_is_counted() {
         let lines = |policy: &Policy, to: Exporter| plan(policy).export(to).cannot_say;
         let o2 = Policy::new(Level::O2, DType::F16).unwrap();
         let of_low = |path: &str| o2.clone().rule(Rule::path(path, Run::Full).unwrap()).unwrap();
         let usual = |to: Exporter| lines(&Policy::new(Level::O0, DType::F16).unwrap(), to);
-        // Those that are always said, and those that these policies add.
+        // Lines that are always present, and those that these policies add.
         let added = |policy: &Policy, to: Exporter| {
             let usual = usual(to);
             lines(policy, to).into_iter().filter(|line| !usual.contains(line)).collect::<Vec<String>>()
@@ -187,12 +187,12 @@ mod tests {
             assert_eq!(added(&o2, to), Vec::<String>::new());
         }
         for to in Exporter::ALL {
-            // Two things about the library, and nothing about cells, of which none runs low.
+            // Two lines about the library, and none about cells, since none runs low.
             assert!(usual(to).len() == 2 && usual(to).iter().all(|line| !line.contains("run low and")), "{to:?}");
         }
     }
 
-    /// A name has any character; in the file each of them is ASCII and none ends the string.
+    /// Names may contain any character; in the file each is ASCII and none ends the string.
     #[test]
     fn names_are_ascii_in_python() {
         let text = json_in_python(&Json::list(["caf\u{e9}", "\u{1d11e}", "\"\"\"", "\u{202e}"]));

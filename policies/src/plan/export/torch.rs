@@ -1,4 +1,4 @@
-//! For torch: hooks that cast what goes into a module and what comes out.
+//! Export to torch: hooks that cast the inputs and outputs of a module.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use crate::{
     weights::{cell_of, weights_of},
 };
 
-/// Modules that run low, and the names of their weights with the fewest and the most axes that these have.
+/// Modules that run low, and the names of their weights with the minimum and maximum number of axes.
 struct Weights<'a> {
     weights: BTreeMap<&'a str, [usize; 2]>,
     modules: Vec<&'a str>,
 }
 
-/// The weights of modules that run low; those of one kind have the same.
+/// Returns the weights of modules that run low, grouped by modules with the same weights.
 fn weights(plan: &Plan) -> Vec<Weights<'_>> {
     let mut groups = BTreeMap::<BTreeMap<&str, [usize; 2]>, Vec<&str>>::new();
     for decision in plan.decisions.iter().filter(|decision| decision.runs_low()) {
@@ -26,14 +26,14 @@ fn weights(plan: &Plan) -> Vec<Weights<'_>> {
     groups.into_iter().map(|(weights, modules)| Weights { weights, modules }).collect()
 }
 
-/// The tensors that rules name, by module and name, with the dtype of each that is stored low.
+/// Returns the tensors that rules name, by module and name, with the dtype of each that is stored low.
 fn named(plan: &Plan) -> Vec<(&str, &str, Option<DType>)> {
     let low = |low: bool| low.then_some(plan.policy.dtype);
     plan.tensors.iter().map(|(name, rule)| (cell_of(name).0, cell_of(name).1, low(rule.stores_low()))).collect()
 }
 
-/// For each module the dtype in which it runs and in which its parameters are stored, and those to which its inputs and outputs
-/// are cast, if they are.
+/// Returns for each module the dtype in which it runs and in which its parameters are stored, and the dtypes to which
+/// its inputs and outputs are cast, if any.
 fn modules(plan: &Plan) -> BTreeMap<&str, Json> {
     let modules = plan.decisions.iter().filter_map(|decision| {
         let mut how = vec![("dtype", Json::from(decision.run.dtype()?))];

@@ -1,10 +1,10 @@
-//! For torchao: which linear layers a configuration is for.
+//! Export to torchao: the linear layers that a configuration covers.
 
 use std::collections::BTreeMap;
 
 use super::{Decision, Json, Plan, json_in_python};
 
-/// torchao has handlers for linear layers.
+/// torchao only has handlers for linear layers.
 fn is_linear(decision: &Decision) -> bool {
     decision.kind == "Dense"
 }
