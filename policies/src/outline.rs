@@ -187,7 +187,7 @@ mod tests {
         for (paths, words) in [
             (&["a"][..], "cell 1 of an outline is `a`; the root"),
             (&["", "a", ""], "cell 3 of an outline is the root cell; the root"),
-            (&["", "a", "b", "a.c"], "`a.c` stands in `a`, and a cell comes between them"),
+            (&["", "a", "b", "a.c"], "`a.c` is in `a`, and a cell comes between them"),
         ] {
             let message = outline(paths).unwrap_err().to_string();
             assert!(message.starts_with(words), "{message}");
