@@ -106,7 +106,7 @@ impl Outline {
             let nearest = open.last().map_or(0, String::len);
             if let Some(parent) = closed.iter().find(|path| path.len() > nearest && is_in(&cell.path, path)) {
                 return Err(Error::path(format!(
-                    "`{}` stands in `{}`, and a cell comes between them in the outline that does not; the cells of a tree come \
+                    "`{}` is in `{}`, and a cell comes between them in the outline that does not; the cells of a tree come \
                      behind their parent",
                     printable(&cell.path),
                     printable(parent)
