@@ -47,7 +47,7 @@ fn cells_of_a_weight_file_are_planned_explained_and_compared() {
     let shown = text(precast(&["explain", ENCODER, "norm", "--policy", "o2"]));
     assert!(shown.contains("norm (LayerNorm)\n") && shown.contains("because  black list, precast-1"), "{shown}");
     let message = error(2, precast(&["explain", ENCODER, "nrm", "--policy", "o2"]));
-    assert!(message.contains("no cell stands at `nrm` (did you mean `norm`?)"), "{message}");
+    assert!(message.contains("no cell at `nrm` (did you mean `norm`?)"), "{message}");
     let shown = text(precast(&["diff", ENCODER, "--policy", "o2", "--policy", "o3"]));
     assert!(shown.contains("5 of 17 cells differ"), "{shown}");
 }

@@ -139,8 +139,8 @@ fn slips_are_told_with_a_remedy() {
     text(precast_in(&folder.0, &["train", "run.yaml", "--epochs", "1", "--quiet"]));
     let said = |args: &[&str]| error(2, precast_in(&folder.0, args));
     for (args, words) in [
-        (&["train", "run.yaml"][..], "`--resume runs/o2` goes on with it"),
-        (&["train", "runs/o2"], "--resume runs/o2 goes on with it"),
+        (&["train", "run.yaml"][..], "`--resume runs/o2` continues it"),
+        (&["train", "runs/o2"], "--resume runs/o2 continues it"),
         (&["train", "--resume", "runs/o3"], "there is no run in this folder"),
         (&["train", "--resume", "runs/o2", "--epochs", "5"], "cannot be used with"),
         (&["train", "run.yaml", "-p", "o1", "-p", "o2", "--output", "x"], "--output is the folder of one run"),
@@ -313,7 +313,7 @@ fn an_interrupt_ends_the_run_after_the_step_with_a_checkpoint() {
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8(output.stderr).unwrap();
     let rest = message.strip_prefix("error: interrupted after step ").unwrap_or_else(|| panic!("{message}"));
-    assert!(rest.ends_with("; go on with: precast train --resume runs/o2\n"), "{message}");
+    assert!(rest.ends_with("; continue with: precast train --resume runs/o2\n"), "{message}");
     let step: usize = rest.split(';').next().unwrap().parse().unwrap();
     assert!(folder.0.join(format!("runs/o2/checkpoint-{step:09}.safetensors")).is_file());
     assert!(folder.0.join("runs/o2/report.html").is_file());

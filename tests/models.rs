@@ -69,7 +69,7 @@ fn what_yaml_can_do_and_a_model_may_not_is_told_in_our_words() {
             "net.yaml:3:1: ",
             "a second document begins here; a file has one",
         ),
-        ("version: 1\nversion: 1\nnet: {kind: ReLU}\n", "net.yaml:2:1: ", "the key `version` stands here twice"),
+        ("version: 1\nversion: 1\nnet: {kind: ReLU}\n", "net.yaml:2:1: ", "duplicate key `version`"),
         ("version: 1\nnet: {kind: ReLU}\ninput: 5\n", "net.yaml:3:8: ", "expected a list, `[a, b]`"),
         ("version: 1\nnet: 5\n", "net.yaml:2:6: ", "expected a map, `key: value`"),
         ("version: 1\nnet: {kind: Dropout, p: much}\n", "net.yaml:2:25: ", "not a number"),

@@ -409,6 +409,6 @@ fn two_cells_at_one_path_are_told() {
     let error = policy(Level::O2).plan(&Child::new(Maps { heads })).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "two cells stand at `heads.a.heads.0`: a key of a map of cells has no dot in it, and is not empty"
+        "two cells at `heads.a.heads.0`: a key of a map of cells has no dot in it, and is not empty"
     );
 }

@@ -38,7 +38,7 @@ fn a_loss_scale_is_given_as_a_word_a_number_or_itself() {
     let message = |refused: Result<LossScale>| refused.unwrap_err().to_string();
     let allowed = "allowed: dynamic, none, a number of at least 1, a `LossScale`";
     assert_eq!(message(of("dynamc")), format!("unknown loss scale `dynamc` (did you mean `dynamic`?); {allowed}"));
-    assert_eq!(message(of("8")), "the loss scale is the text \"8\"; a number stands without quotes: 8");
+    assert_eq!(message(of("8")), "the loss scale is the text \"8\"; write a number without quotes: 8");
     assert_eq!(message(of(0.5)), "a loss scale of 0.5; allowed: at least 1, and finite in float32");
     for bad in [0.999_999_999, 0.0, -8.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e39] {
         assert_eq!(message(of(bad)), format!("a loss scale of {bad}; allowed: at least 1, and finite in float32"));

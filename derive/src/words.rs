@@ -87,7 +87,7 @@ fn each_word(attributes: &[Attribute], mut take: impl FnMut(ParseNestedMeta<'_>,
         attribute.parse_nested_meta(|word| {
             let met = word.path.get_ident().map(Ident::to_string).unwrap_or_default();
             if seen.contains(&met) {
-                return Err(word.error(format!("`{met}` stands here twice")));
+                return Err(word.error(format!("duplicate `{met}`")));
             }
             seen.push(met.clone());
             take(word, &met)

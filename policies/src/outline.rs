@@ -107,7 +107,7 @@ impl Outline {
             let nearest = open.last().map_or(0, String::len);
             if let Some(parent) = closed.iter().find(|path| path.len() > nearest && is_in(&cell.path, path)) {
                 return Err(Error::path(format!(
-                    "`{}` stands in `{}`, and a cell comes between them in the outline that does not; the cells of a tree come \
+                    "`{}` is in `{}`, and a cell comes between them in the outline that does not; the cells of a tree come \
                      behind their parent",
                     printable(&cell.path),
                     printable(parent)
@@ -189,7 +189,7 @@ mod tests {
         for (paths, words) in [
             (&["a"][..], "cell 1 of an outline is `a`; the root"),
             (&["", "a", ""], "cell 3 of an outline is the root cell; the root"),
-            (&["", "a", "b", "a.c"], "`a.c` stands in `a`, and a cell comes between them"),
+            (&["", "a", "b", "a.c"], "`a.c` is in `a`, and a cell comes between them"),
         ] {
             let message = outline(paths).unwrap_err().to_string();
             assert!(message.starts_with(words), "{message}");

@@ -27,7 +27,7 @@ pub fn no_such_path<'a>(path: &str, paths: impl IntoIterator<Item = &'a str>) ->
     if path == "(root)" {
         return Error::path("the path of the root cell is empty; a pattern of a rule for it is `**`");
     }
-    Error::path(format!("no cell stands at `{path}`{}", did_you_mean_or_some(path, paths)))
+    Error::path(format!("no cell at `{path}`{}", did_you_mean_or_some(path, paths)))
 }
 
 /// Returns the path as shown to users.

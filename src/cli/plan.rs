@@ -155,7 +155,7 @@ pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
         let program = &cli.program;
         let found = of_the_kind(&plan, path).map_or(error.to_string(), |paths| {
             format!(
-                "no cell stands at `{}`; {paths}; a node of a graph is explained under a policy of level graph",
+                "no cell at `{}`; {paths}; a node of a graph is explained under a policy of level graph",
                 shown(Path::new(path))
             )
         });
@@ -175,7 +175,7 @@ fn of_the_kind(plan: &Plan, asked: &str) -> Option<String> {
     let found: Vec<_> = plan.decisions.iter().filter(|decision| is_asked(&decision.kind)).collect();
     let kind = &found.first()?.kind;
     let paths: Vec<String> = found.iter().map(|decision| format!("`{}`", printable(&decision.path))).collect();
-    Some(format!("cells of the kind {} stand at {}", printable(kind), paths.join(", ")))
+    Some(format!("cells of the kind {} are at {}", printable(kind), paths.join(", ")))
 }
 
 pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {

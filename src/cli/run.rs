@@ -188,7 +188,7 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<Ended> {
     match ended {
         Ended::Interrupted => {
             let steps = run.history().steps.len();
-            let words = format!("interrupted after step {steps}; go on with: {program} train --resume {shown}");
+            let words = format!("interrupted after step {steps}; continue with: {program} train --resume {shown}");
             Err(Failure::Work(words))
         }
         Ended::Stalled => Err(Failure::Work(why_stalled(run.history()).unwrap_or_default())),

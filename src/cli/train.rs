@@ -135,7 +135,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     }
     if args.model.is_dir() && args.model.join("run.yaml").is_file() {
         let folder = inputs::shown(&args.model);
-        return Err(Failure::Usage(format!("`{folder}` is the folder of a run; --resume {folder} goes on with it")));
+        return Err(Failure::Usage(format!("`{folder}` is the folder of a run; --resume {folder} continues it")));
     }
     match run::is_run_file(&args.model) {
         true if args.examples.is_some() => {

@@ -359,7 +359,7 @@ fn in_our_words(error: &serde_yaml::Error, source: &Source<'_>) -> Error {
 fn reworded(what: &str) -> String {
     if let Some(key) = what.strip_prefix("duplicate mapping key: ") {
         let key = key.split(',').next().unwrap_or(key);
-        return format!("the key `{key}` stands here twice");
+        return format!("duplicate key `{key}`");
     }
     if let Some(key) = what.strip_prefix("missing field `") {
         return format!("the key `{} is missing from this map", key);

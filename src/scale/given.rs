@@ -54,7 +54,7 @@ impl IntoLossScale for &str {
             "dynamic" => LossScale::new(LossScaleSpec::Dynamic(DynamicScale::tensorflow())),
             "none" => Ok(LossScale::none()),
             number if number.parse::<f64>().is_ok() => Err(Error::value(format!(
-                "the loss scale is the text \"{number}\"; a number stands without quotes: {number}"
+                "the loss scale is the text \"{number}\"; write a number without quotes: {number}"
             ))),
             other => {
                 let near = did_you_mean(other, ["dynamic", "none"]);

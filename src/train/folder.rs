@@ -191,7 +191,7 @@ impl Folder {
         let taken = !entries.iter().all(of_a_run);
         if path.join(RUN).is_file() {
             let words = format!(
-                "the folder has a run already; `--resume {shown}` goes on with it, a new one needs another folder"
+                "the folder has a run already; `--resume {shown}` continues it, a new one needs another folder"
             );
             return Err(Error::run(words).context(shown));
         }
@@ -319,7 +319,7 @@ impl Folder {
             )
         };
         Err(Error::run(format!(
-            "the data has changed: the run began with {}, and now there are {}; it would not go on as it began",
+            "the data has changed: the run began with {}, and now there are {}; it would not continue as it began",
             words(&then),
             words(now)
         ))

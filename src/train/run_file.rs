@@ -222,7 +222,7 @@ impl Document for RunV1 {
 
     fn place(key: &str) -> &'static str {
         match key {
-            "lr" | "learning_rate" => "`lr` stands beside `optimizer`",
+            "lr" | "learning_rate" => "`lr` is a key next to `optimizer`",
             "seed" => "it is the `seed` of the run",
             _ => "",
         }

@@ -155,7 +155,7 @@ fn einsum_says_where_an_equation_is_wrong() {
     refused(two("ij,jk-i"), Value, &["`-`", "position 5"]);
     refused(two("i.j,ij"), Value, &["`.`", "position 1"]);
     refused(two("......,ij"), Value, &["a second `...`", "position 3"]);
-    refused(two("ij,ij->ii"), Value, &["`i` stands twice"]);
+    refused(two("ij,ij->ii"), Value, &["`i` appears twice"]);
     refused(two("ij,ij->k"), Value, &["`k`", "no operand"]);
     refused(two("ij"), Value, &["names 1 operands, 2 are given"]);
     refused(two("...j,...j->j"), Value, &["`...`", "1 axes"]);

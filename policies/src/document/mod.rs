@@ -274,7 +274,7 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
             let allowed = if allowed.is_empty() { String::new() } else { format!("; allowed: {allowed}") };
             format!("the key `{field}` is missing from this map{allowed}")
         }
-        E::DuplicateMappingKey { key: Some(key), .. } => format!("the key `{key}` stands here twice"),
+        E::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate key `{key}`"),
         E::Unexpected { expected: "mapping start", .. } => {
             let before = source.before(place);
             let key = before.trim_end().trim_end_matches(':').rsplit(['{', ',', ' ']).next().unwrap_or_default();

@@ -425,7 +425,7 @@ fn check_paths(decisions: &[Decision]) -> Result<()> {
     match decisions.iter().find(|decision| !paths.insert(decision.path.as_str())) {
         None => Ok(()),
         Some(Decision { path, .. }) => Err(Error::path(format!(
-            "two cells stand at `{}`: a key of a map of cells has no dot in it, and is not empty",
+            "two cells at `{}`: a key of a map of cells has no dot in it, and is not empty",
             printable(path)
         ))),
     }

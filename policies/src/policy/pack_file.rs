@@ -142,7 +142,7 @@ impl Writer<'_> {
             for op in self.ops(written)? {
                 let earlier = lists.put_op(op, self.entry(treatment, &written.value));
                 if let Some(earlier) = earlier.filter(|earlier| earlier.treatment != treatment) {
-                    let words = format!("{op} stands on the list `{}` already", names(earlier.treatment));
+                    let words = format!("{op} is already on the list `{}`", names(earlier.treatment));
                     return Err(self.source.error(written.referenced, Error::list(words)));
                 }
             }
@@ -155,7 +155,7 @@ impl Writer<'_> {
 fn unique<'a>(source: &Source<'_>, entries: &'a [Spanned<EntryV1>]) -> Result<&'a [Spanned<EntryV1>]> {
     for (i, entry) in entries.iter().enumerate() {
         if entries[..i].iter().any(|earlier| earlier.value.name == entry.value.name) {
-            let error = Error::list(format!("`{}` stands on this list already", entry.value.name));
+            let error = Error::list(format!("`{}` is already on this list", entry.value.name));
             return Err(source.error(entry.referenced, error));
         }
     }
@@ -337,7 +337,7 @@ mod tests {
                 "p.yaml:6:30: no op is called `MatMull` (did you mean `MatMul`",
             ),
             ("graph: { allow: [[Linear]] }", "p.yaml:6:18: expected a name, or { name, dtype, because }, met sequence"),
-            ("levels: { O2: { cells: { full: [A, B, A] } } }", "p.yaml:6:39: `A` stands on this list already"),
+            ("levels: { O2: { cells: { full: [A, B, A] } } }", "p.yaml:6:39: `A` is already on this list"),
             (
                 "levels: { O2: { cells: { low: [A] } } }",
                 "p.yaml:6:32: level O2 does not read the white list of cells; it reads the black list of cells, the black \
@@ -347,10 +347,10 @@ mod tests {
                 "regions: [{ op_level: auto, unlisted: as_is, lwo: [] }]",
                 "p.yaml:6:46: unknown key `lwo` (did you mean `low`?)",
             ),
-            (region, "p.yaml:6:73: MatMul stands on the list `low` already"),
+            (region, "p.yaml:6:73: MatMul is already on the list `low`"),
             (
                 "graph: { allow: [MatMul], deny: [Exp, MatMul] }",
-                "p.yaml:6:39: MatMul stands on the list `allow` already",
+                "p.yaml:6:39: MatMul is already on the list `allow`",
             ),
             ("graph: { allow: [Linear, Linaer] }", "p.yaml:6:26: no op is called `Linaer` (did you mean `Linear`"),
             ("graph: { allow: [Linear], alow: [] }", "p.yaml:6:27: unknown key `alow` (did you mean `allow`?)"),

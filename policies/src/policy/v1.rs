@@ -290,7 +290,7 @@ pub(super) fn policy(document: PolicyV1, source: &Source<'_>) -> Result<Policy> 
     }
     changing.cells(&mut policy.lists, &cells)?;
     if let (Level::Graph, Some(name)) = (level, ops.changes().into_iter().find_map(ChangesV1::first)) {
-        let words = "level graph does not read `ops`; its lists stand under `graph`: allow, infer, deny, clear";
+        let words = "level graph does not read `ops`; its lists are under `graph`: allow, infer, deny, clear";
         return Err(source.error(name.referenced, Error::list(words)));
     }
     changing.ops(&mut policy.lists, &ops.changes())?;
@@ -477,7 +477,7 @@ impl Changing<'_> {
                         ops.iter().any(|op| on_it.contains_key(op) && added.iter().any(|(new, _)| new == op))
                     });
                 if let Some((other, _)) = other {
-                    let words = format!("`{}` stands on the {other} list of ops, too; remove it there", name.value);
+                    let words = format!("`{}` is also on the {other} list of ops; remove it there", name.value);
                     return Err(self.source.error(name.referenced, Error::list(words)));
                 }
             }

@@ -146,7 +146,7 @@ impl StoredModel {
             |metadata: &BTreeMap<String, String>| metadata.contains_key(CHECKSUM) && !metadata.contains_key(OF_RUN);
         match self.files.iter().find(|file| is(&file.header.metadata)) {
             Some(file) => Err(Error::weights(format!(
-                "{}: a checkpoint with a checksum of its tensors, to go on with and not to convert; `weights::save` writes weights alone",
+                "{}: a checkpoint with a checksum of its tensors, to resume from, not to convert; `weights::save` writes weights alone",
                 file.path.display()
             ))),
             None => Ok(()),

@@ -67,7 +67,7 @@ fn parse(equation: &str) -> Result<(Vec<Subscript>, Option<Subscript>)> {
     if let Some(output) = &output {
         for (i, c) in output.letters.iter().enumerate() {
             if output.letters[..i].contains(c) {
-                return Err(Error::value(format!("`{c}` stands twice in the output of `{equation}`")));
+                return Err(Error::value(format!("`{c}` appears twice in the output of `{equation}`")));
             }
             if !operands.iter().any(|operand| operand.letters.contains(c)) {
                 return Err(Error::value(format!("`{c}` of the output of `{equation}` is in no operand")));
@@ -98,7 +98,7 @@ impl Plan {
         let hidden = hidden.map(|(operand, shape)| shape.len() - operand.letters.len()).max().unwrap_or(0);
         let output = match output {
             Some(output) if output.ellipsis.is_none() && hidden > 0 => {
-                let message = format!("the `...` of `{equation}` stands for {hidden} axes; the output needs it, too");
+                let message = format!("the `...` of `{equation}` represents {hidden} axes; the output needs it, too");
                 return Err(Error::value(message));
             }
             Some(output) => output.labels(hidden),

@@ -265,7 +265,7 @@ impl<'a> Table<'a> {
         let formats = self.formats(place, cell);
         if formats.is_empty() {
             let delimiter = self.delimiter_hint();
-            let usual = "; a column of words is a `target`, or stands under `ignore`";
+            let usual = "; a column of words is a `target`, or belongs under `ignore`";
             return if delimiter.is_empty() { usual.into() } else { delimiter };
         }
         format!("; it looks like one with {}", formats.join(", or with "))
