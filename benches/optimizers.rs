@@ -73,7 +73,7 @@ impl Bench {
             name if name.starts_with("sgd") => Box::new(Sgd::new(params, 1e-3).momentum(0.9)),
             "adam 8-bit" => Box::new(Adam::new(params, 1e-3).state_8bit()),
             "lion" => Box::new(precast::Lion::new(params, 1e-4)),
-            "adamw" => Box::new(Adam::decoupled(params, 1e-3)),
+            "adamw" => Box::new(AdamW::new(params, 1e-3)),
             _ => Box::new(Adam::new(params, 1e-3)),
         };
         // Every other step scales the gradients back up.

@@ -12,7 +12,7 @@ fn main() -> Result<()> {
     net.set_train(true);
 
     let lr = 3e-3;
-    let mut optimizer = Adam::decoupled(net.params(), lr)
+    let mut optimizer = AdamW::new(net.params(), lr)
         .group("**.bias", |group| group.weight_decay(0.0))?
         .group("3.*", |group| group.lr_factor(0.5))?;
     let mut scale = LossScale::new(policy.loss_scale.clone())?;

@@ -23,7 +23,6 @@
 //! ```
 
 use std::{
-    borrow::Borrow,
     fmt,
     sync::{Arc, OnceLock},
 };
@@ -85,13 +84,41 @@ pub struct Autocast {
 /// ```
 /// use precast::prelude::*;
 /// let x = Tensor::ones(&[2, 2], DType::F32);
+/// assert_eq!(autocast(DType::Bf16, || x.matmul(&x))?.dtype(), DType::Bf16); // by the lists of `precast-1`
 /// let region = Autocast::new("paddle-3.3")?.op_level("O2").dtype(DType::Bf16).white(["elementwise_add"]);
 /// assert_eq!(autocast(&region, || x.add(&x))?.dtype(), DType::Bf16);
 /// # Ok::<(), precast::Error>(())
 /// ```
-pub fn autocast<R>(region: impl Borrow<Autocast>, f: impl FnOnce() -> Result<R>) -> Result<R> {
-    let _region = region.borrow().enter()?;
+pub fn autocast<R>(region: impl AsRegion, f: impl FnOnce() -> Result<R>) -> Result<R> {
+    let _region = region.enter_region()?;
     f()
+}
+
+/// A region that [`autocast`](autocast()) can enter: an [`Autocast`], or a low dtype, for the lists of `precast-1`.
+pub trait AsRegion {
+    /// Enters the region on this thread until the guard is dropped.
+    ///
+    /// # Errors
+    /// As [`Autocast::enter`].
+    fn enter_region(&self) -> Result<Scope>;
+}
+
+impl AsRegion for Autocast {
+    fn enter_region(&self) -> Result<Scope> {
+        self.enter()
+    }
+}
+
+impl AsRegion for DType {
+    fn enter_region(&self) -> Result<Scope> {
+        Autocast::new("precast-1")?.dtype(*self).enter()
+    }
+}
+
+impl<T: AsRegion + ?Sized> AsRegion for &T {
+    fn enter_region(&self) -> Result<Scope> {
+        (**self).enter_region()
+    }
 }
 
 impl Autocast {

@@ -135,7 +135,7 @@ pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
     RecurrentWeights, Reduction, Resize, run, run_with, twice_differentiable,
 };
-pub use optim::{Adafactor, Adagrad, Adam, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd};
+pub use optim::{Adafactor, Adagrad, Adam, AdamW, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd};
 #[doc(inline)]
 pub use precast_policy::{Error, ErrorKind, Level, Policy, Result, error, host, policy};
 pub(crate) use precast_policy::{printable, table};

@@ -7,7 +7,7 @@
 pub use serde::{Deserialize, Serialize};
 
 pub use crate::{
-    Adam, Autocast, Cell, Checkpoint, Child, DType, Error, ErrorKind, Forward, Level, LossScale, Op, Optimizer,
+    Adam, AdamW, Autocast, Cell, Checkpoint, Child, DType, Error, ErrorKind, Forward, Level, LossScale, Op, Optimizer,
     Outcome, Padding, Param, Plan, Policy, Precision, Result, Sgd, Tensor, autocast, cell_list,
     layers::*,
     no_grad,

@@ -135,7 +135,7 @@ fn step_of(net: Net, level: Level, dtype: DType, optimizer: &str) -> Result<impl
     let y = Tensor::from_vec((0..SAMPLES as i64).map(|i| i % 10).collect(), &[SAMPLES])?;
     let mut optimizer: Box<dyn Optimizer> = match optimizer {
         "sgd" => Box::new(Sgd::new(net.params(), 0.01).momentum(0.9)),
-        _ => Box::new(Adam::decoupled(net.params(), 1e-3)),
+        _ => Box::new(AdamW::new(net.params(), 1e-3)),
     };
     let mut scale = LossScale::fixed(128.0)?;
     Ok(move || {

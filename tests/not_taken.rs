@@ -322,7 +322,7 @@ fn a_loss_that_is_not_finite_is_no_step_whatever_its_gradients() {
             constant(f64::NAN),
             constant(f64::INFINITY),
         ];
-        let mut adam = Adam::decoupled([weight.clone()].into_iter().collect(), 0.1);
+        let mut adam = AdamW::new([weight.clone()].into_iter().collect(), 0.1);
         let _ = LossScale::none().step(&mut adam, w().cross_entropy(&y(0)).unwrap()).unwrap(); // a memory
         let (before, at) = (weight.value().to_f64(), scale.value());
         for (i, loss) in losses.into_iter().enumerate() {

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use precast::{Adafactor, Adagrad, Adam, DType, Grads, Muon, Optimizer, Param, RmsProp, Sgd, Tensor, cell::Params};
+use precast::{
+    Adafactor, Adagrad, Adam, AdamW, DType, Grads, Muon, Optimizer, Param, RmsProp, Sgd, Tensor, cell::Params,
+};
 use serde_json::Value;
 
 /// Numbers from a linear congruential generator, as drawn by the recorder.
@@ -27,6 +29,17 @@ fn optimizer(case: &Value, params: Params) -> Box<dyn Optimizer> {
     let rest = || options.iter().filter(|(name, _)| *name != "lr").map(|(name, value)| (name.as_str(), value));
     let number = |x: &Value| x.as_f64().unwrap();
     let unknown = |name: &str| -> ! { panic!("{kind}: {name}") };
+    macro_rules! adam {
+        ($of:ident) => {
+            Box::new(rest().fold($of::new(params, lr), |o, (name, x)| match name {
+                "weight_decay" => o.weight_decay(number(x)),
+                "betas" => o.betas(number(&x[0]), number(&x[1])),
+                "eps" => o.eps(number(x)),
+                "amsgrad" => o.amsgrad(),
+                _ => unknown(name),
+            }))
+        };
+    }
     match kind {
         "SGD" => Box::new(rest().fold(Sgd::new(params, lr), |o, (name, x)| match name {
             "weight_decay" => o.weight_decay(number(x)),
@@ -35,16 +48,8 @@ fn optimizer(case: &Value, params: Params) -> Box<dyn Optimizer> {
             "nesterov" => o.nesterov(),
             _ => unknown(name),
         })),
-        "Adam" | "AdamW" => {
-            let adam = if kind == "Adam" { Adam::new(params, lr) } else { Adam::decoupled(params, lr) };
-            Box::new(rest().fold(adam, |o, (name, x)| match name {
-                "weight_decay" => o.weight_decay(number(x)),
-                "betas" => o.betas(number(&x[0]), number(&x[1])),
-                "eps" => o.eps(number(x)),
-                "amsgrad" => o.amsgrad(),
-                _ => unknown(name),
-            }))
-        }
+        "Adam" => adam!(Adam),
+        "AdamW" => adam!(AdamW),
         "Adagrad" => Box::new(rest().fold(Adagrad::new(params, lr), |o, (name, x)| match name {
             "weight_decay" => o.weight_decay(number(x)),
             "lr_decay" => o.lr_decay(number(x)),

@@ -83,7 +83,7 @@ impl Trainer {
         task.net.set_train(true);
         let params = task.net.params();
         let optimizer: Box<dyn Optimizer> = match task.adamw {
-            true => Box::new(Adam::decoupled(params, 1e-3)),
+            true => Box::new(AdamW::new(params, 1e-3)),
             false => Box::new(Sgd::new(params, 0.01).momentum(0.9)),
         };
         let scaled = level != Level::O0 && dtype == DType::F16;

@@ -2,7 +2,7 @@
 //! gradients.
 
 use precast::{
-    Adam, Autocast, Child, DType, Error, LossScale, Optimizer, Outcome, Result, Sgd, Tensor, autocast,
+    Adam, AdamW, Autocast, Child, DType, Error, LossScale, Optimizer, Outcome, Result, Sgd, Tensor, autocast,
     policy::{DynamicScale, LossScaleSpec},
     twice_differentiable,
 };
@@ -180,7 +180,7 @@ impl Run {
         let (lr, decay) = (number("lr"), number("weight_decay"));
         match self.optimizer["kind"].as_str() {
             Some("adam") => Box::new(Adam::new(net.params(), lr).weight_decay(decay)),
-            Some("adamw") => Box::new(Adam::decoupled(net.params(), lr).weight_decay(decay)),
+            Some("adamw") => Box::new(AdamW::new(net.params(), lr).weight_decay(decay)),
             _ => {
                 let sgd = Sgd::new(net.params(), lr).momentum(number("momentum")).weight_decay(decay);
                 Box::new(if self.optimizer["nesterov"] == true { sgd.nesterov() } else { sgd })

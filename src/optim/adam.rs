@@ -10,20 +10,27 @@ use crate::{
     kernels::update::{MOMENTS, Multiplied, Values, each},
 };
 
-/// Adam, in the form of `torch.optim.Adam` and `torch.optim.AdamW`. At update t of a parameter:
+/// Adam, in the form of `torch.optim.Adam`. At update t of a parameter:
 ///
 /// ```text
-/// Adam:  g = grad + weight_decay * p        AdamW: g = grad, p = p - lr * weight_decay * p
+/// g = grad + weight_decay * p
 /// m = m + (1 - beta1) * (g - m)
 /// v = beta2 * v + (1 - beta2) * g * g
 /// w = amsgrad ? max(w, v) : v
 /// p = p - lr / (1 - beta1^t) * m / (sqrt(w) / sqrt(1 - beta2^t) + eps)
 /// ```
 ///
-/// Sources: Kingma and Ba 2015 (Adam), Loshchilov and Hutter 2019 (AdamW), Reddi, Kale and Kumar 2018 (AMSGrad), in the
-/// order of operations of <https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html>.
+/// Sources: Kingma and Ba 2015 (Adam), Reddi, Kale and Kumar 2018 (AMSGrad), in the order of operations of
+/// <https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html>.
 #[derive(Clone, Debug)]
 pub struct Adam(Trained<Formula>);
+
+/// AdamW, in the form of `torch.optim.AdamW`: [`Adam`] with weight decay applied to the weights instead of through the
+/// gradient. At each update, `g = grad`, and first `p = p - lr * weight_decay * p`.
+///
+/// Source: Loshchilov and Hutter 2019.
+#[derive(Clone, Debug)]
+pub struct AdamW(Trained<Formula>);
 
 #[derive(Clone, Debug)]
 struct Formula {
@@ -33,64 +40,78 @@ struct Formula {
     amsgrad: bool,
 }
 
-impl Adam {
-    /// Creates Adam with betas (0.9, 0.999), eps 1e-8 and no weight decay. Hyperparameters are checked when a step is
-    /// taken.
-    pub fn new(params: Params, lr: f64) -> Self {
-        let formula = Formula { betas: (0.9, 0.999), eps: 1e-8, decoupled: false, amsgrad: false };
-        Adam(Trained::new(params, lr, formula))
-    }
-
-    /// Creates AdamW: [`Adam`] with weight decay applied to the weights instead of through the gradient. Default decay:
-    /// 0.01.
-    #[doc(alias = "AdamW")]
-    pub fn decoupled(params: Params, lr: f64) -> Self {
-        let mut adam = Adam::new(params, lr).weight_decay(0.01);
-        adam.0.rule.decoupled = true;
-        adam
-    }
-
-    /// Sets the decay rates of the two running averages, each at least 0 and below 1.
-    #[must_use]
-    pub fn betas(mut self, first: f64, second: f64) -> Self {
-        self.0.rule.betas = (first, second);
-        self
-    }
-
-    /// Sets the number that keeps the division bounded, at least 0.
-    #[must_use]
-    pub fn eps(mut self, eps: f64) -> Self {
-        self.0.rule.eps = eps;
-        self
-    }
-
-    /// Divides by the largest second average so far instead of the current one.
-    #[must_use]
-    pub fn amsgrad(mut self) -> Self {
-        self.0.rule.amsgrad = true;
-        self
-    }
-
-    /// Keeps the running averages in 8 bits, as bitsandbytes does: blocks of 256 numbers, each a code of the dynamic
-    /// map times the largest magnitude in its block. Parameters with fewer than 4096 elements and f64 parameters keep
-    /// full averages.
-    ///
-    /// Source: Dettmers et al. 2022, "8-bit optimizers via block-wise quantization".
-    #[must_use]
-    pub fn state_8bit(mut self) -> Self {
-        self.0.eight_bit = true;
-        self
+impl Formula {
+    fn new(decoupled: bool) -> Self {
+        Formula { betas: (0.9, 0.999), eps: 1e-8, decoupled, amsgrad: false }
     }
 }
 
 impl Adam {
+    /// Creates Adam with betas (0.9, 0.999), eps 1e-8 and no weight decay. Hyperparameters are checked when a step is
+    /// taken.
+    pub fn new(params: Params, lr: f64) -> Self {
+        Adam(Trained::new(params, lr, Formula::new(false)))
+    }
+}
+
+impl AdamW {
+    /// Creates AdamW with betas (0.9, 0.999), eps 1e-8 and weight decay 0.01. Hyperparameters are checked when a step
+    /// is taken.
+    pub fn new(params: Params, lr: f64) -> Self {
+        AdamW(Trained::new(params, lr, Formula::new(true))).weight_decay(0.01)
+    }
+}
+
+impl AdamW {
     /// Returns the parameters and the rule, to be [combined](super::beside()) with another optimizer.
     pub(super) fn into_trained(self) -> Trained<impl Rule> {
         self.0
     }
 }
 
-optimizer!(Adam);
+/// Options that both have.
+macro_rules! options {
+    ($name:ident) => {
+        impl $name {
+            /// Sets the decay rates of the two running averages, each at least 0 and below 1.
+            #[must_use]
+            pub fn betas(mut self, first: f64, second: f64) -> Self {
+                self.0.rule.betas = (first, second);
+                self
+            }
+
+            /// Sets the number that keeps the division bounded, at least 0.
+            #[must_use]
+            pub fn eps(mut self, eps: f64) -> Self {
+                self.0.rule.eps = eps;
+                self
+            }
+
+            /// Divides by the largest second average so far instead of the current one.
+            #[must_use]
+            pub fn amsgrad(mut self) -> Self {
+                self.0.rule.amsgrad = true;
+                self
+            }
+
+            /// Keeps the running averages in 8 bits, as bitsandbytes does: blocks of 256 numbers, each a code of the dynamic
+            /// map times the largest magnitude in its block. Parameters with fewer than 4096 elements and f64 parameters keep
+            /// full averages.
+            ///
+            /// Source: Dettmers et al. 2022, "8-bit optimizers via block-wise quantization".
+            #[must_use]
+            pub fn state_8bit(mut self) -> Self {
+                self.0.eight_bit = true;
+                self
+            }
+        }
+
+        optimizer!($name);
+    };
+}
+
+options!(Adam);
+options!(AdamW);
 
 struct Known<R> {
     /// Factors of the first average and of the root of the second: the learning rate and the bias corrections. torch

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{Adam, Muon, Optimizer, OptimizerState, overflow::Overflow, rule::Rule, trained::Trained};
+use super::{AdamW, Muon, Optimizer, OptimizerState, overflow::Overflow, rule::Rule, trained::Trained};
 use crate::{
     Grads,
     cell::Params,
@@ -17,7 +17,7 @@ struct Beside<M, O> {
 }
 
 /// Combines two optimizers that train no parameter in common. The learning rate is that of the first.
-pub(crate) fn beside(matrices: Muon, others: Adam) -> Box<dyn Optimizer> {
+pub(crate) fn beside(matrices: Muon, others: AdamW) -> Box<dyn Optimizer> {
     let (matrices, mut others) = (matrices.into_trained(), others.into_trained());
     others.lr = matrices.lr;
     let params = matrices.params.clone().into_iter().chain(others.params.clone()).collect();

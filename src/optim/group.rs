@@ -6,7 +6,7 @@
 /// use precast::prelude::*;
 /// let rng = &mut Rng::seed(1);
 /// let net = Child::new(sequential![Dense::new(4, 8, rng), LayerNorm::new(&[8]), Dense::new(8, 2, rng)]);
-/// let optimizer = Adam::decoupled(net.params(), 1e-3)
+/// let optimizer = AdamW::new(net.params(), 1e-3)
 ///     .group("**.bias", |group| group.weight_decay(0.0))?
 ///     .group("0.**", |group| group.lr_factor(0.1))?; // `0.bias` has both
 ///

@@ -3,7 +3,7 @@
 //! | optimizer | state per element |
 //! | --- | --- |
 //! | [`Sgd`] | nothing, or one number with momentum |
-//! | [`Adam`], AdamW with [`Adam::decoupled`] | two numbers, three with AMSGrad; in 8 bits on request |
+//! | [`Adam`], [`AdamW`] | two numbers, three with AMSGrad; in 8 bits on request |
 //! | [`Adagrad`] | one number |
 //! | [`RmsProp`] | one to three numbers |
 //! | [`Lion`] | one number; in 8 bits on request |
@@ -31,7 +31,7 @@ use std::fmt::Debug;
 
 pub use adafactor::Adafactor;
 pub use adagrad::Adagrad;
-pub use adam::Adam;
+pub use adam::{Adam, AdamW};
 pub(crate) use beside::beside;
 pub use group::Group;
 pub use lamb::Lamb;

@@ -8,7 +8,7 @@ use crate::{
     Param,
     cell::Params,
     error::{Error, Result, did_you_mean},
-    optim::{Adafactor, Adagrad, Adam, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd, beside},
+    optim::{Adafactor, Adagrad, Adam, AdamW, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd, beside},
 };
 
 /// An optimizer with its options. They are named after the builder methods, and default to the usual values.
@@ -32,7 +32,7 @@ pub enum Method {
     Sgd(SgdOptions),
     /// [`Adam`].
     Adam(AdamOptions),
-    /// [`Adam::decoupled`].
+    /// [`AdamW::new`].
     AdamW(AdamWOptions),
     /// [`Adagrad`].
     Adagrad(AdagradOptions),
@@ -200,9 +200,9 @@ options! {
 }
 
 impl AdamWOptions {
-    fn optimizer(&self, params: Params, lr: f64) -> Adam {
+    fn optimizer(&self, params: Params, lr: f64) -> AdamW {
         let AdamWOptions { betas, eps, weight_decay, amsgrad, state_8bit } = *self;
-        let adam = Adam::decoupled(params, lr).betas(betas.0, betas.1).eps(eps).weight_decay(weight_decay);
+        let adam = AdamW::new(params, lr).betas(betas.0, betas.1).eps(eps).weight_decay(weight_decay);
         let adam = if amsgrad { adam.amsgrad() } else { adam };
         if state_8bit { adam.state_8bit() } else { adam }
     }
@@ -361,12 +361,12 @@ mod tests {
         let muon = |params: Params| {
             let matrices = params.clone().filter(|_, param| param.shape().len() == 2);
             let others = params.filter(|_, param| param.shape().len() != 2);
-            beside(Muon::new(matrices, lr).match_adam(), Adam::decoupled(others, lr))
+            beside(Muon::new(matrices, lr).match_adam(), AdamW::new(others, lr))
         };
         let expected: [Build; 9] = [
             &|params| Box::new(Sgd::new(params, lr).momentum(0.9)),
             &|params| Box::new(Adam::new(params, lr)),
-            &|params| Box::new(Adam::decoupled(params, lr)),
+            &|params| Box::new(AdamW::new(params, lr)),
             &|params| Box::new(Adagrad::new(params, lr)),
             &|params| Box::new(RmsProp::new(params, lr)),
             &|params| Box::new(Lion::new(params, lr)),
@@ -389,7 +389,7 @@ mod tests {
             let matrices = params.clone().filter(|_, param| param.shape().len() == 2);
             let others = params.filter(|_, param| param.shape().len() != 2);
             let muon = Muon::new(matrices, lr).match_adam().momentum(0.5).nesterov(false).rounds(2).eps(0.1);
-            let others = Adam::decoupled(others, lr).betas(0.5, 0.7).eps(0.1).weight_decay(0.2).amsgrad();
+            let others = AdamW::new(others, lr).betas(0.5, 0.7).eps(0.1).weight_decay(0.2).amsgrad();
             beside(muon.weight_decay(0.3), others)
         };
         let adam = |adam: Adam| adam.betas(0.5, 0.7).eps(0.1).weight_decay(0.2).amsgrad();
@@ -402,7 +402,9 @@ mod tests {
                 Box::new(Sgd::new(params, lr).momentum(0.5).dampening(0.5))
             }),
             (format!("adam: {of_adam}"), &|params| Box::new(adam(Adam::new(params, lr)))),
-            (format!("adamw: {of_adam}"), &|params| Box::new(adam(Adam::decoupled(params, lr)))),
+            (format!("adamw: {of_adam}"), &|params| {
+                Box::new(AdamW::new(params, lr).betas(0.5, 0.7).eps(0.1).weight_decay(0.2).amsgrad())
+            }),
             ("adagrad: {lr_decay: 0.5, initial_sum: 0.3, eps: 0.1, weight_decay: 0.2}".into(), &|params| {
                 Box::new(Adagrad::new(params, lr).lr_decay(0.5).initial_sum(0.3).eps(0.1).weight_decay(0.2))
             }),
@@ -440,7 +442,7 @@ mod tests {
         let method = Method::Muon(MuonOptions::default());
         let lr = 0.01;
         let all_others = trained(&|params| method.optimizer(params, lr, &|_| true));
-        assert_eq!(all_others, trained(&|params| Box::new(Adam::decoupled(params, lr))));
+        assert_eq!(all_others, trained(&|params| Box::new(AdamW::new(params, lr))));
         let mixed = trained(&|params| method.optimizer(params, lr, &|_| false));
         assert_eq!(mixed[1], all_others[1]);
         assert_ne!(mixed[0], all_others[0]);

@@ -78,7 +78,7 @@ fn training_masters_is_training_in_f32_bit_for_bit() {
         |params| Box::new(Sgd::new(params, 0.05)),
         |params| Box::new(Sgd::new(params, 0.05).momentum(0.9).nesterov().weight_decay(0.01)),
         |params| Box::new(Adam::new(params, 0.01).weight_decay(0.1)),
-        |params| Box::new(Adam::decoupled(params, 0.01)),
+        |params| Box::new(AdamW::new(params, 0.01)),
     ];
     for dtype in DType::LOW {
         for make in optimizers {

@@ -1,7 +1,7 @@
 //! Optimizers compared with the published formulas, written out again in f64 for one number.
 
 use precast::{
-    Adafactor, Adagrad, Adam, DType, Lamb, Lion, Muon, Optimizer, Param, RmsProp, Sgd, Tensor, cell::Params,
+    Adafactor, Adagrad, Adam, AdamW, DType, Lamb, Lion, Muon, Optimizer, Param, RmsProp, Sgd, Tensor, cell::Params,
 };
 
 use super::{gradient, grads_of};
@@ -65,21 +65,19 @@ fn adam_follows_its_formula() {
     ] {
         let lr = 0.02;
         let (mut m, mut v) = (0.0, 0.0);
-        follows(
-            |params| {
-                let adam = if decoupled { Adam::decoupled(params, lr) } else { Adam::new(params, lr) };
-                adam.betas(b1, b2).eps(eps).weight_decay(decay)
-            },
-            move |step, p: f64, grad| {
-                // Kingma and Ba, algorithm 1; Loshchilov and Hutter, algorithm 2.
-                let t = step as i32 + 1;
-                let g = if decoupled { grad } else { grad + decay * p };
-                m = b1 * m + (1.0 - b1) * g;
-                v = b2 * v + (1.0 - b2) * g * g;
-                let (m_hat, v_hat) = (m / (1.0 - f64::powi(b1, t)), v / (1.0 - f64::powi(b2, t)));
-                p - lr * (m_hat / (v_hat.sqrt() + eps) + if decoupled { decay * p } else { 0.0 })
-            },
-        );
+        // Kingma and Ba, algorithm 1; Loshchilov and Hutter, algorithm 2.
+        let formula = move |step, p: f64, grad| {
+            let t = step as i32 + 1;
+            let g = if decoupled { grad } else { grad + decay * p };
+            m = b1 * m + (1.0 - b1) * g;
+            v = b2 * v + (1.0 - b2) * g * g;
+            let (m_hat, v_hat) = (m / (1.0 - f64::powi(b1, t)), v / (1.0 - f64::powi(b2, t)));
+            p - lr * (m_hat / (v_hat.sqrt() + eps) + if decoupled { decay * p } else { 0.0 })
+        };
+        match decoupled {
+            false => follows(|params| Adam::new(params, lr).betas(b1, b2).eps(eps).weight_decay(decay), formula),
+            true => follows(|params| AdamW::new(params, lr).betas(b1, b2).eps(eps).weight_decay(decay), formula),
+        }
     }
 }
 

@@ -18,18 +18,18 @@ fn grads(net: &Child) -> precast::Grads {
 #[test]
 fn a_group_is_as_an_optimizer_of_its_own() {
     let (together, apart) = (net(), net());
-    let mut one = Adam::decoupled(together.params(), 0.1)
+    let mut one = AdamW::new(together.params(), 0.1)
         .group("**.bias", |group| group.weight_decay(0.0).lr_factor(0.5))
         .unwrap()
         .group("1.**", |group| group.lr_factor(0.25))
         .unwrap();
     let of = |keep: fn(&str) -> bool| apart.params().filter(|path, _| keep(path));
     let mut several = [
-        Adam::decoupled(of(|path| path == "0.weight"), 0.1),
-        Adam::decoupled(of(|path| path == "0.bias"), 0.05).weight_decay(0.0),
-        Adam::decoupled(of(|path| path == "1.weight"), 0.025),
+        AdamW::new(of(|path| path == "0.weight"), 0.1),
+        AdamW::new(of(|path| path == "0.bias"), 0.05).weight_decay(0.0),
+        AdamW::new(of(|path| path == "1.weight"), 0.025),
         // Of two groups for the same parameter, the last applies.
-        Adam::decoupled(of(|path| path == "1.bias"), 0.025).weight_decay(0.0),
+        AdamW::new(of(|path| path == "1.bias"), 0.025).weight_decay(0.0),
     ];
     for _ in 0..3 {
         one.update(&grads(&together)).unwrap();

@@ -9,7 +9,8 @@ mod state;
 mod storage;
 
 use precast::{
-    Adafactor, Adagrad, Adam, DType, Grads, Lamb, Lion, Muon, Optimizer, Param, RmsProp, Sgd, Tensor, cell::Params,
+    Adafactor, Adagrad, Adam, AdamW, DType, Grads, Lamb, Lion, Muon, Optimizer, Param, RmsProp, Sgd, Tensor,
+    cell::Params,
 };
 
 /// Returns the gradient of a step, with both signs and various magnitudes.
@@ -45,7 +46,7 @@ const ALL: &[(&str, Make)] = &[
     ("sgd", |params| Box::new(Sgd::new(params, 0.01))),
     ("sgd with momentum", |params| Box::new(Sgd::new(params, 0.01).momentum(0.9).weight_decay(0.01))),
     ("adam", |params| Box::new(Adam::new(params, 0.01))),
-    ("adam with amsgrad", |params| Box::new(Adam::decoupled(params, 0.01).amsgrad())),
+    ("adam with amsgrad", |params| Box::new(AdamW::new(params, 0.01).amsgrad())),
     ("adam in 8 bits", |params| Box::new(Adam::new(params, 0.01).state_8bit())),
     ("adam with amsgrad in 8 bits", |params| Box::new(Adam::new(params, 0.01).amsgrad().state_8bit())),
     ("adagrad", |params| Box::new(Adagrad::new(params, 0.01).initial_sum(0.1))),

@@ -165,7 +165,7 @@ fn masters_appear() -> bool {
         && moved(&mut Sgd::new(net.params(), 1e-6))
         && moved(&mut Sgd::new(net.params(), 1e-6).momentum(0.9))
         && moved(&mut Adam::new(net.params(), 1e-6))
-        && moved(&mut Adam::decoupled(net.params(), 1e-6))
+        && moved(&mut AdamW::new(net.params(), 1e-6))
 }
 
 impl OnCpu {

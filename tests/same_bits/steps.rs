@@ -29,7 +29,7 @@ fn step(name: &str, level: Level, dtype: DType, digest: &mut Digests) {
     net.set_train(true);
     let _applied = Policy::new(level, dtype).unwrap().apply(&mut net).unwrap();
     let mut optimizer: Box<dyn Optimizer> = match adamw {
-        true => Box::new(Adam::decoupled(net.params(), 1e-3)),
+        true => Box::new(AdamW::new(net.params(), 1e-3)),
         false => Box::new(Sgd::new(net.params(), 0.01).momentum(0.9)),
     };
     let loss = net.call(&x).unwrap().cross_entropy(&y).unwrap();
@@ -55,7 +55,7 @@ const OPTIMIZERS: &[(&str, Make)] = &[
     ("Adam betas eps weight_decay", |params| {
         Box::new(Adam::new(params, 0.1).betas(0.8, 0.99).eps(1e-4).weight_decay(0.01))
     }),
-    ("Adam decoupled", |params| Box::new(Adam::decoupled(params, 0.1))),
+    ("Adam decoupled", |params| Box::new(AdamW::new(params, 0.1))),
     ("Adam amsgrad", |params| Box::new(Adam::new(params, 0.1).amsgrad())),
     ("Adam state_8bit", |params| Box::new(Adam::new(params, 0.1).state_8bit())),
     ("Adagrad lr_decay initial_sum eps", |params| {

@@ -1,7 +1,7 @@
 //! Paddle's `GradScaler` and `AmpScaler`: their defaults, recorded traces, and calls of all kinds.
 
 use precast::{
-    Adam, Autocast, DType, Grads, LossScale, Optimizer, Outcome, Param, Result, Sgd, Tensor, autocast,
+    Adam, AdamW, Autocast, DType, Grads, LossScale, Optimizer, Outcome, Param, Result, Sgd, Tensor, autocast,
     cell::Params,
     policy::{DynamicScale, LossScaleSpec},
     scale::ScaleState,
@@ -71,7 +71,7 @@ impl Side {
         let optimizer: Box<dyn Optimizer> = match optimizer {
             "SGD" => Box::new(Sgd::new(params, lr)),
             "Adam" => Box::new(Adam::new(params, lr)),
-            "AdamW" => Box::new(Adam::decoupled(params, lr).weight_decay(0.01)),
+            "AdamW" => Box::new(AdamW::new(params, lr).weight_decay(0.01)),
             _ => return None,
         };
         Some(Side { param, optimizer })

@@ -1,7 +1,7 @@
 //! Storms of overflows: the state preserved by a skipped step, and training afterwards.
 
 use precast::{
-    Adam, DType, LossScale, Optimizer, Outcome, Param, Result, Sgd, Tensor,
+    Adam, AdamW, DType, LossScale, Optimizer, Outcome, Param, Result, Sgd, Tensor,
     cell::Params,
     policy::{DynamicScale, LossScaleSpec},
     scale::Cause,
@@ -31,7 +31,7 @@ enum Step {
 const OPTIMIZERS: [fn(Params) -> Box<dyn Optimizer>; 3] = [
     |params| Box::new(Sgd::new(params, 0.01).momentum(0.9)),
     |params| Box::new(Adam::new(params, 0.01)),
-    |params| Box::new(Adam::decoupled(params, 0.01).weight_decay(0.1)),
+    |params| Box::new(AdamW::new(params, 0.01).weight_decay(0.1)),
 ];
 
 fn scales() -> Vec<LossScale> {
