@@ -61,6 +61,7 @@ optimizer!(Lamb);
 pub(super) struct Known<R> {
     /// The learning rate times the ratio of the norms.
     rate: R,
+    rest2: R,
     direction: Direction<R>,
 }
 
@@ -110,8 +111,10 @@ impl Rule for Formula {
             let (value, grad) = (&value[range.clone()], &grad[range]);
             vectorized(|| {
                 for ((&g, m), v) in grad.iter().zip(mean.iter_mut()).zip(square.iter_mut()) {
-                    *m = *m + rest1 * (g - *m);
-                    *v = beta2 * *v + rest2 * (g * g);
+                    let new = beta2 * *v + rest2 * (g * g);
+                    let finite = new.is_finite();
+                    *m = if finite { *m + rest1 * (g - *m) } else { *m };
+                    *v = if finite { new } else { *v };
                 }
             });
             let each = |(&p, (&m, &v))| direction.of(p, m, v);
@@ -127,18 +130,22 @@ impl Rule for Formula {
         });
         let [weight, moved] = squares.map(Squares::root);
         let trust = if weight > 0.0 && moved > 0.0 { weight / moved } else { 1.0 };
-        Known { rate: R::of(step.lr * trust), direction }
+        Known { rate: R::of(step.lr * trust), rest2, direction }
     }
 
     fn apply<R: Number>(
         known: &Known<R>,
         _: usize,
         value: &mut Values<'_, R>,
-        _: Multiplied<'_, R>,
+        Multiplied { grad, factors: [first, second] }: Multiplied<'_, R>,
         moments: [&mut [R]; MOMENTS],
     ) {
-        let Known { rate, direction } = *known;
+        let Known { rate, rest2, direction } = *known;
         let [mean, square, _] = moments;
-        value.replace(0..value.len(), [&*mean, &*square], move |p, [m, v]| p - rate * direction.of(p, m, v));
+        value.replace(0..value.len(), [&*mean, &*square, grad], move |p, [m, v, g]| {
+            let g = g * first * second;
+            // An element whose average would not be finite is unchanged, and counted.
+            if (rest2 * (g * g)).is_finite() { p - rate * direction.of(p, m, v) } else { R::nan() }
+        });
     }
 }

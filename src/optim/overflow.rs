@@ -30,14 +30,16 @@ impl Overflow {
         };
         let way_out = match first.dtype {
             DType::F16 => {
-                "Store the parameter in float32 (`Decorate::exclude_path`) or bfloat16, or lower the learning rate"
+                "Store the parameter in float32 (`Decorate::exclude_path`) or bfloat16, lower the learning rate, or clip the gradients"
             }
-            DType::Bf16 => "Store the parameter in float32 (`Decorate::exclude_path`), or lower the learning rate",
-            _ => "Lower the learning rate",
+            DType::Bf16 => {
+                "Store the parameter in float32 (`Decorate::exclude_path`), lower the learning rate, or clip the gradients"
+            }
+            _ => "Lower the learning rate, or clip the gradients",
         };
         Err(Error::value(format!(
-            "finite values would become infinite or NaN by the update; they keep their old values, and all others are updated. \
-             {way_out}:{some}{more}"
+            "finite values, or running averages of their gradients, would become infinite or NaN by the update; these elements \
+             are unchanged, and all others are updated. {way_out}:{some}{more}"
         )))
     }
 }

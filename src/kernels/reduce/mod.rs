@@ -14,5 +14,5 @@ pub(crate) use reductions::{Deviation, Extreme, PNorm, Variance};
 pub(crate) use running::{Product, RunningProduct, RunningSum};
 pub(crate) use scatter::{FEW, add_runs};
 pub(crate) use slices::{AlongAxis, SliceFunction, over_slices, over_slices_backward};
-pub(crate) use squares::Squares;
+pub(crate) use squares::{Squares, power_below};
 pub(crate) use sum::{largest, sum, sum_middle, sum_of};

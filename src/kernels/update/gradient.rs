@@ -51,7 +51,7 @@ impl<G: Float> Gradient<G::Wide> for Multiplied<'_, G> {
 
 /// Runs the loop of a formula. `f` takes the value of an element, its gradient and its running averages, and returns
 /// the new value and averages. A value that would exceed the range of its format is unchanged; its averages are
-/// updated.
+/// updated. An element with an average that would not be finite is unchanged as a whole, and counted with these.
 ///
 /// All numbers of an element are loaded before one is stored. In memory that is not aligned to a vector, a load that
 /// follows a store to the same bytes waits for it; Adam took 1.6 times as long.
@@ -86,11 +86,13 @@ impl<R: Real, const N: usize, F: Fn(R, R, [R; N]) -> (R, [R; N])> Body for Each<
         for i in 0..len {
             let before = std::array::from_fn(|k| moments[k][i]);
             let (after, new) = f(value[i], grad[i] * first * second, before);
-            let (after, stays) = kept(value[i], after, beyond);
+            // 0, or NaN if an average is not finite.
+            let zero = new.iter().fold(R::zero(), |zero, &new| zero + new * R::zero());
+            let (after, stays) = kept(value[i], if zero == R::zero() { after } else { zero }, beyond);
             value[i] = after;
             infinite += stays;
-            for (moment, new) in moments.iter_mut().zip(new) {
-                moment[i] = new;
+            for ((moment, new), before) in moments.iter_mut().zip(new).zip(before) {
+                moment[i] = if zero == R::zero() { new } else { before };
             }
         }
         infinite.into()

@@ -97,9 +97,22 @@ binary_ops! {
     }, None;
 }
 
-/// Computes `a / length` for the sides a and b, also for infinite a; NaN if both are infinite.
+/// Computes `a / length` for the sides a and b, also for infinite a and for a length out of range; NaN if both sides are
+/// infinite.
 fn ratio<R: Real>(a: R, length: R, b: R) -> R {
-    if a.is_infinite() && b.is_finite() { a.signum() } else { a / length }
+    if a.is_infinite() && b.is_finite() {
+        return a.signum();
+    }
+    if length.is_infinite() && a.is_finite() && b.is_finite() {
+        let (a, b) = (a * R::of(0.25), b * R::of(0.25));
+        return a / a.hypot(b);
+    }
+    if length < R::min_positive_value() {
+        let up = R::epsilon().recip();
+        let (a, b) = (a * up * up, b * up * up);
+        return a / a.hypot(b);
+    }
+    a / length
 }
 
 /// Computes d(a^b)/da; 0 for b = 0, even where a is 0.

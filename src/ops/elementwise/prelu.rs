@@ -1,6 +1,9 @@
 //! Rectifier with a learned slope.
 
-use crate::ops::{Reduction, call, elementwise::pairwise::pairwise_as};
+use crate::ops::{
+    Reduction, call,
+    elementwise::{pairwise::pairwise_as, unary::part},
+};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
@@ -13,7 +16,7 @@ struct Prelu;
 impl Binary for Prelu {
     const FLAT: bool = true;
     fn value<R: Real>(self, x: R, w: R) -> R {
-        if x <= R::zero() { w * x } else { x }
+        if x <= R::zero() { part(w, x) } else { x }
     }
     fn slopes<R: Real>(self, x: R, w: R) -> (R, R) {
         if x <= R::zero() { (w, x) } else { (R::one(), R::zero()) }

@@ -1,12 +1,17 @@
 //! Vectors along an axis: cross products, lengths, angles and distances.
 
 use crate::ops::{
-    call, composed::composed, elementwise::pairwise::broadcast_shape, index::shape::axis_at, one_float_dtype,
+    call,
+    composed::{composed, inside},
+    elementwise::pairwise::broadcast_shape,
+    index::shape::axis_at,
+    one_float_dtype,
     spatial::windows::checked_shape,
 };
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
+    kernels::reduce::power_below,
     precision::Frame,
     tensor::context,
 };
@@ -135,8 +140,7 @@ impl Tensor {
             axis_at(axis, shape.len())?;
             Ok(move |x: &[Tensor]| {
                 let (a, b) = (x[0].broadcast_to(&shape)?, x[1].broadcast_to(&shape)?);
-                let length = |x: &Tensor| x.norm(2.0, &[axis], true)?.clamp(eps, f64::INFINITY);
-                a.div(&length(&a)?)?.mul(&b.div(&length(&b)?)?)?.sum(&[axis], false)
+                unit(&a, 2.0, axis, eps)?.mul(&unit(&b, 2.0, axis, eps)?)?.sum(&[axis], false)
             })
         })
     }
@@ -162,7 +166,15 @@ impl Tensor {
                 let norms = if others.is_empty() { x[0].abs()? } else { x[0].norm(p, &others, true)? };
                 let most = Tensor::scalar(max_norm, norms.dtype());
                 // The small number that torch adds keeps the quotient finite.
-                let short = x[0].div(&(&norms + 1e-7)?)?.mul(&most)?;
+                let short = match scales(&x[0], &norms, &others)? {
+                    Some(scale) if !others.is_empty() => {
+                        let x = x[0].div(&scale)?;
+                        let least = Tensor::scalar(1e-7, x.dtype()).div(&scale)?;
+                        x.div(&x.norm(p, &others, true)?.add(&least)?)?
+                    }
+                    _ => x[0].div(&(&norms + 1e-7)?)?,
+                };
+                let short = short.mul(&most)?;
                 norms.gt(&most)?.select(&short, &x[0])
             })
         })
@@ -175,16 +187,43 @@ impl Tensor {
     /// # Errors
     /// As for [`norm`](Tensor::norm).
     pub fn normalize(&self, p: f64, axis: isize, eps: f64) -> Result<Tensor> {
-        let divided = |x: &Tensor| x.div(&x.norm(p, &[axis], true)?.clamp(eps, f64::INFINITY)?);
         match context::dtype_of_all(self.dtype()) {
             Some(low) if low.is_low() => {
                 let x = self.cast(low);
                 let _off = context::enter(Frame::Off);
-                Ok(divided(&x.cast(DType::F32))?.cast(low))
+                Ok(unit(&x.cast(DType::F32), p, axis, eps)?.cast(low))
             }
-            _ => divided(self),
+            _ => unit(self, p, axis, eps),
         }
     }
+}
+
+/// Divides each vector along an axis by its p-norm, clamped to at least `eps`.
+fn unit(x: &Tensor, p: f64, axis: isize, eps: f64) -> Result<Tensor> {
+    let norm = x.norm(p, &[axis], true)?;
+    let Some(scale) = scales(x, &norm, &[axis])? else { return x.div(&norm.clamp(eps, f64::INFINITY)?) };
+    let x = x.div(&scale)?;
+    let least = Tensor::scalar(eps, x.dtype()).div(&scale)?;
+    x.div(&x.norm(p, &[axis], true)?.maximum(&least)?)
+}
+
+/// Returns powers of two by which vectors along some axes are divided, so that their norms are in range; `None` if they
+/// are already. Dividing by them changes no digit.
+fn scales(x: &Tensor, norm: &Tensor, axes: &[isize]) -> Result<Option<Tensor>> {
+    let least = match norm.dtype() {
+        DType::F64 => f64::MIN_POSITIVE,
+        DType::F16 => half::f16::MIN_POSITIVE.to_f64(),
+        _ => f64::from(f32::MIN_POSITIVE),
+    };
+    inside(false, || {
+        if norm.detach().to_f64().iter().all(|&norm| norm == 0.0 || norm.is_finite() && norm >= least) {
+            return Ok(None);
+        }
+        let largest = x.detach().abs()?.max(axes, true)?;
+        let power = |x: f64| if x > 0.0 && x.is_finite() { power_below(x) } else { 1.0 };
+        let powers: Vec<f64> = largest.to_f64().into_iter().map(power).collect();
+        Tensor::from_f64(&powers, largest.shape(), x.dtype()).map(Some)
+    })
 }
 
 fn positive_p(p: f64) -> Result<()> {

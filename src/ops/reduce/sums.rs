@@ -1,5 +1,7 @@
 //! Sums, means, extrema and other reductions along axes.
 
+use num_traits::Float as _;
+
 use crate::ops::{
     Call, by_float, call, dispatch, elements,
     elementwise::pairwise::{stretched, sum_over},
@@ -15,7 +17,7 @@ use crate::{
         memory::Pooled,
         reduce::{
             AlongAxis, Deviation, Extreme, PNorm, Product, RunningProduct, RunningSum, SliceFunction, Variance,
-            over_slices, over_slices_backward,
+            over_slices, over_slices_backward, power_below,
         },
         strides::row_major,
     },
@@ -57,6 +59,27 @@ fn on_lanes(call: Call<'_>, axes: &[isize], keep_dims: bool, f: Box<dyn AnySlice
     })
 }
 
+/// Computes means over axes, also where the sum leaves the range.
+fn means<T: Float>(x: &[T], shape: &[usize], axes: &[usize], terms: usize) -> Pooled<T::Wide>
+where
+    T::Wide: Real,
+{
+    let over = |mut sums: Pooled<T::Wide>, divisor: T::Wide| {
+        sums.iter_mut().for_each(|sum| *sum = *sum / divisor);
+        sums
+    };
+    let terms = T::Wide::of(terms as f64);
+    let means = over(sum_over::<T>(x, shape, axes), terms);
+    if means.iter().all(|mean| mean.is_finite()) {
+        return means;
+    }
+    // Multiplying by a power of two changes no digit of a sum that is out of range.
+    let scale = power_below(terms.recip());
+    let small: Vec<T::Wide> = x.iter().map(|x| x.widen() * scale).collect();
+    let small = over(sum_over::<T::Wide>(&small, shape, axes), terms * scale);
+    means.iter().zip(&*small).map(|(&mean, &small)| if mean.is_finite() { mean } else { small }).collect()
+}
+
 /// Computes the sum, divided by the number of terms if `mean`.
 fn sum_or_mean(call: Call<'_>, axes: &[isize], keep_dims: bool, mean: bool) -> Result<Tensor> {
     dispatch(call, move |inputs| {
@@ -70,9 +93,8 @@ fn sum_or_mean(call: Call<'_>, axes: &[isize], keep_dims: bool, mean: bool) -> R
         let terms: usize = axes.iter().map(|&a| shape[a]).product();
         let divisor = if mean { terms as f64 } else { 1.0 };
         let value = by_float!(x, T => {
-                let divisor = <T as Float>::Wide::of(divisor);
-            let mut sums = sum_over::<T>(&elements::<T>(x), &shape, &axes);
-            sums.iter_mut().for_each(|sum| *sum /= divisor);
+            let x = elements::<T>(x);
+            let sums = if mean { means::<T>(&x, &shape, &axes, terms) } else { sum_over::<T>(&x, &shape, &axes) };
             Array::from_vec(T::narrow_vec(sums), &out)
         })?;
         Ok(Forward::new(value, vec![], move |back| {
