@@ -348,10 +348,7 @@ mod tests {
                 "p.yaml:6:46: unknown key `lwo` (did you mean `low`?)",
             ),
             (region, "p.yaml:6:73: MatMul is already on the list `low`"),
-            (
-                "graph: { allow: [MatMul], deny: [Exp, MatMul] }",
-                "p.yaml:6:39: MatMul is already on the list `allow`",
-            ),
+            ("graph: { allow: [MatMul], deny: [Exp, MatMul] }", "p.yaml:6:39: MatMul is already on the list `allow`"),
             ("graph: { allow: [Linear, Linaer] }", "p.yaml:6:26: no op is called `Linaer` (did you mean `Linear`"),
             ("graph: { allow: [Linear], alow: [] }", "p.yaml:6:27: unknown key `alow` (did you mean `allow`?)"),
             ("", "p.yaml: a pack needs at least one low dtype, and a level or a region"),
