@@ -250,7 +250,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a loss that is not finite lowers the scale",
         "src/scale/step.rs",
-        &[("Some(_) => self.state.skipped = self.state.skipped.saturating_add(1),", "Some(_) => self.adjust(false),")],
+        &[("Some(_) => self.machine.skip(),", "Some(_) => self.adjust(false),")],
         &["scale", "scalers"],
     ),
     mutation(
