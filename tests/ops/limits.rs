@@ -296,3 +296,16 @@ fn second_derivatives_vanish_at_infinity() -> Result<()> {
     }
     Ok(())
 }
+
+/// Two infinite terms, of which one outgrows the other; and no part of an infinite number.
+#[test]
+fn limits_of_a_learned_slope_and_of_a_rate() -> Result<()> {
+    for dtype in [DType::F16, DType::F32] {
+        let x = Tensor::from_f64(&[-INF, 2.0], &[1, 2], dtype)?.requires_grad();
+        let y = x.prelu(&Tensor::zeros(&[1], dtype))?;
+        assert_eq!(y.to_f64(), [0.0, 2.0], "{dtype}");
+    }
+    let (x, t) = (Tensor::scalar(3e38, DType::F32), Tensor::scalar(2.5, DType::F32));
+    assert_eq!(x.poisson_nll_loss(&t, true, Reduction::None)?.item()?, INF);
+    Ok(())
+}

@@ -274,3 +274,40 @@ fn norms_in_optimizers() -> Result<()> {
     }
     Ok(())
 }
+
+/// Lengths beyond the largest and below the least normal number divide without loss.
+#[test]
+fn a_length_out_of_range_still_divides() -> Result<()> {
+    let numbers = [4.0, -4.0, 2.0, 1.0];
+    let (two, one) = (37f64.sqrt(), 11.0);
+    for (dtype, scale) in [
+        (DType::F32, 0.8e38),
+        (DType::F64, 4e307),
+        (DType::Bf16, 2f64.powi(125)),
+        (DType::F32, 2f64.powi(-147)),
+        (DType::F64, 2f64.powi(-1072)),
+        (DType::Bf16, 2f64.powi(-133)),
+    ] {
+        let x = Tensor::from_f64(&numbers.map(|x| x * scale), &[1, 4], dtype)?;
+        let over = |length: f64| numbers.map(|x| x / length);
+        near("normalize", &x.normalize(2.0, 1, 0.0)?.to_f64(), &over(two), dtype);
+        near("normalize by p = 1", &x.normalize(1.0, 1, 0.0)?.to_f64(), &over(one), dtype);
+        near("cosine", &x.cosine_similarity(&x, 1, 0.0)?.to_f64(), &[1.0], dtype);
+        let target = Tensor::ones(&[1], dtype);
+        let loss = x.cosine_embedding_loss(&x, &target, 0.0, Reduction::Sum)?.item()?;
+        assert!(loss.abs() <= 4.0 * dtype.epsilon(), "{dtype}: {loss}");
+        if scale > 1.0 {
+            near("renorm", &x.renorm(2.0, 0, 1.0)?.to_f64(), &over(two), dtype);
+            let positive = x.abs()?;
+            near("mean", &[positive.mean_all()?.item()? / scale], &[11.0 / 4.0], dtype);
+        }
+        // A vector's cosine with itself does not depend on its length.
+        let leaf = x.requires_grad();
+        let grads = leaf.cosine_similarity(&x, 1, 0.0)?.sum_all()?.backward()?;
+        assert!(grads.of(&leaf).unwrap().to_f64().iter().all(|grad| !grad.is_nan()), "{dtype} {scale:e}");
+        let (a, b) = (Tensor::from_f64(&[3.0 * scale], &[1], dtype)?.requires_grad(), x.slice(1, 0..1)?.detach());
+        let grads = a.hypot(&b.reshape(&[1])?)?.sum_all()?.backward()?;
+        near("slope of hypot", &grads.of(&a).unwrap().to_f64(), &[0.6], dtype);
+    }
+    Ok(())
+}
