@@ -28,12 +28,11 @@ impl Overflow {
             0 => String::new(),
             more => format!("\n- and {more} parameters more"),
         };
+        let wide = "Store the parameter in float32 (`exclude` of `storage` in a run, `Decorate::exclude_path` in code)";
         let way_out = match first.dtype {
-            DType::F16 => {
-                "Store the parameter in float32 (`Decorate::exclude_path`) or bfloat16, or lower the learning rate"
-            }
-            DType::Bf16 => "Store the parameter in float32 (`Decorate::exclude_path`), or lower the learning rate",
-            _ => "Lower the learning rate",
+            DType::F16 => format!("{wide} or bfloat16, or lower the learning rate"),
+            DType::Bf16 => format!("{wide}, or lower the learning rate"),
+            _ => "Lower the learning rate".into(),
         };
         Err(Error::value(format!(
             "finite values would become infinite or NaN by the update; they keep their old values, and all others are updated. \
