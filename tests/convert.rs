@@ -185,7 +185,7 @@ fn values_that_become_infinite_are_an_error_unless_they_are_allowed() {
         message.contains("would become infinite in f16; a rule keeps a cell in float32, `{ path: a.b, run: float32 }`")
     );
     assert!(
-        message.contains("\n- `a.b.weight`: 2 of its values, up to inf\n- `c.weight`: 2 of its values"),
+        message.contains("\n- `a.b.weight`: 2 of its values, up to 1e5\n- `c.weight`: 2 of its values"),
         "{message}"
     );
     assert_eq!(folder.names(), ["in"], "nothing is left");
@@ -197,7 +197,8 @@ fn values_that_become_infinite_are_an_error_unless_they_are_allowed() {
     assert_eq!(changed, ["d.weight"]);
     let allowed = ConvertOptions::new().allow_overflow(true);
     let converted = convert(&folder.at("in"), &folder.at("out"), "o2", allowed).unwrap();
-    assert_eq!(row(&converted, "c.weight").to_infinity, 2);
+    let met = row(&converted, "c.weight");
+    assert_eq!((met.to_infinity, met.not_finite, met.largest), (2, Some(1), Some(1e5)));
     convert(&folder.at("in"), &folder.at("bf16"), "o2-bf16", ConvertOptions::new()).unwrap();
 }
 
@@ -746,16 +747,148 @@ fn the_weights_of_our_own_layers_are_known() {
 #[test]
 fn the_advice_of_an_overflow_fits_the_dtype() {
     let folder = Folder::new("advice");
-    fs::write(folder.at("in"), file(&[f32s("fc.weight", &[1, 2], &[3.4e38, 1.0])])).unwrap();
-    let message =
-        |policy| convert(&folder.at("in"), &folder.at("out"), policy, ConvertOptions::new()).unwrap_err().to_string();
-    assert!(message("o2").contains("`{ path: fc, run: float32 }`, and bfloat16 has the range of float32:"));
-    let of_bf16 = message("o2-bf16");
-    assert!(
-        of_bf16.contains("become infinite in bf16") && of_bf16.contains("`{ path: fc, run: float32 }`:"),
-        "{of_bf16}"
-    );
-    assert!(!of_bf16.contains("bfloat16 has"), "{of_bf16}");
+    let met = |policy: &str, largest: &[f32]| {
+        let names = ["fc.weight", "head.weight"];
+        let tensors: Vec<Made> = names.iter().zip(largest).map(|(name, &x)| f32s(name, &[1, 2], &[x, 1.0])).collect();
+        fs::write(folder.at("in"), file(&tensors)).unwrap();
+        let options = ConvertOptions::new().replace(true);
+        convert(&folder.at("in"), &folder.at("out"), policy, options).map_err(|error| error.to_string())
+    };
+    let rule = |dtype: &str, more: &str| {
+        format!("infinite in {dtype}; a rule keeps a cell in float32, `{{ path: fc, run: float32 }}`{more}:")
+    };
+    // The largest bfloat16 is 2^127 * (2 - 2^-7); what is nearer to 2^128 than to that becomes infinite.
+    let (fits, beyond) = (f32::from_bits(0x7f7f_7fff), f32::from_bits(0x7f7f_8000));
+    for numbers in [&[fits][..], &[1e5, fits]] {
+        let message = met("o2", numbers).unwrap_err();
+        assert!(message.contains(&rule("f16", ", and bfloat16 holds all of them")), "{message}");
+        met("o2-bf16", numbers).unwrap();
+    }
+    for numbers in [&[beyond][..], &[1e5, beyond], &[3.4e38]] {
+        let message = met("o2", numbers).unwrap_err();
+        assert!(message.contains(&rule("f16", "")), "{message}");
+        assert!(met("o2-bf16", numbers).is_err());
+    }
+    let message = met("o2-bf16", &[beyond]).unwrap_err();
+    assert!(message.contains(&rule("bf16", "")), "{message}");
+}
+
+#[test]
+fn numbers_that_are_not_finite_are_counted() {
+    let (inf, nan) = (f32::INFINITY, f32::NAN);
+    let tensors = [
+        f32s("fc.weight", &[1, 5], &[1.0, nan, -inf, inf, -2.0]),
+        f32s("fc.bias", &[1], &[nan]),
+        f32s("fc.table", &[2], &[inf, 3.0]),
+        f32s("head.weight", &[1, 1], &[1.0]),
+        ("ids", Dtype::I64, vec![1], vec![0; 8]),
+    ];
+    let (_, converted) = stored_as(&tensors, "o2");
+    let met = |name: &str| (row(&converted, name).not_finite, row(&converted, name).largest);
+    assert_eq!(met("fc.weight"), (Some(3), Some(2.0)));
+    assert_eq!(met("fc.bias"), (Some(1), Some(0.0)));
+    assert_eq!(met("fc.table"), (Some(1), Some(3.0)));
+    assert_eq!((met("head.weight"), met("ids")), ((Some(0), Some(1.0)), (None, None)));
+    let table = precast::report::conversion_table(&converted);
+    let line = table.lines().find(|line| line.contains("fc.weight")).unwrap();
+    let cells: Vec<&str> = line.split_whitespace().filter(|cell| cell.contains(char::is_alphanumeric)).collect();
+    let at = cells.iter().position(|cell| *cell == "2.000e0").unwrap();
+    assert_eq!(cells[at + 1], "3", "{table}");
+    let summary = precast::report::conversion_summary(&converted);
+    assert!(summary.ends_with("; values: 5 were not finite"), "{summary}");
+}
+
+/// Copies of a network and tables may be called `weight`, too.
+#[test]
+fn averages_states_and_tables_called_weight_are_kept() {
+    let two = |name: &'static str| f32s(name, &[2, 2], &[0.1; 4]);
+    let kept = [
+        (
+            "a moving average",
+            vec![
+                "swa_model.module.fc.weight",
+                "averaged_model.fc.weight",
+                "averaged.module.fc.weight",
+                "avg_model.x.weight",
+                "shadow.x.weight",
+                "polyak.x.weight",
+                "modelEma.x.weight",
+                "EMA.x.weight",
+                "teacher_ema.0.weight",
+            ],
+        ),
+        (
+            "a state of an optimizer",
+            vec![
+                "optimizer.0.exp_avg_sq.fc.weight",
+                "exp_avg.fc.weight",
+                "momentum_buffer.fc.weight",
+                "moment1.fc.weight",
+            ],
+        ),
+        ("statistics", vec!["stats.mean.weight"]),
+        (
+            "constants, by the name",
+            vec![
+                "rotary.weight",
+                "rotary_emb.weight",
+                "fourier_features.weight",
+                "gaussian_fourier_projection.weight",
+                "time_proj.weight",
+                "sinusoidal.weight",
+                "mask.weight",
+                "attn.causal_mask.weight",
+                "quantizer.scale.weight",
+                "act_quant.scale.weight",
+                "criterion.weight",
+                "loss_fn.weight",
+            ],
+        ),
+    ];
+    // Segment Anything, DETR, Mask2Former, Stable Diffusion, Wan, wav2vec, vector quantization, discriminators of a loss.
+    let lowered = [
+        "mask_downscaling.0.weight",
+        "mask_decoder.iou_head.0.weight",
+        "mask_tokens.weight",
+        "mask_embed.0.weight",
+        "mask_head.lay1.weight",
+        "mask_features.weight",
+        "mask_predictor.conv5_mask.weight",
+        "time_embed.0.weight",
+        "time_embedding.linear_1.weight",
+        "down.0.time_emb_proj.weight",
+        "condition.time_proj.weight",
+        "condition.time_proj.bias",
+        "quantizer.weight_proj.weight",
+        "quantize.embedding.weight",
+        "loss.discriminator.main.0.weight",
+        "average_pool.proj.weight",
+        "moving_head.weight",
+        "shadow_head.weight",
+        "momentum_head.weight",
+        "layers.0.swa.q_proj.weight",
+        "teacher.fc.weight",
+        "fc_mean.weight",
+        "mean.weight",
+        "to_scale.weight",
+        "multi_scale.0.weight",
+        "key.weight",
+        "rotary_attn.q_proj.weight",
+        "fourier.mlp.0.weight",
+    ];
+    let made = |name: &'static str| if name.ends_with("bias") { f32s(name, &[2], &[0.1; 2]) } else { two(name) };
+    let all: Vec<Made> = kept.iter().flat_map(|(_, names)| names).chain(&lowered).map(|name| made(name)).collect();
+    let (met, converted) = stored_as(&all, "o2");
+    for (why, names) in &kept {
+        for name in names {
+            assert_eq!((met[*name].as_str(), row(&converted, name).kept.as_deref()), ("f32", Some(*why)), "{name}");
+        }
+    }
+    for name in lowered {
+        assert_eq!((met[name].as_str(), &row(&converted, name).kept), ("f16", &None), "{name}");
+    }
+    let rule = "version: 1\nlevel: O2\ndtype: float16\nrules: [{ path: rotary.weight, run: low }]\n";
+    assert_eq!(stored_as(&all, rule).0["rotary.weight"], "f16");
 }
 
 #[test]

@@ -492,8 +492,9 @@ fn a_number_that_would_become_infinite_is_refused_with_its_name() {
         assert_eq!((bits(&net), net.cell().weight.master().map(|master| master.to_f64())), before, "nothing is lost");
         // Infinity in the file stays infinite.
         weights::write(&file, [("weight", Tensor::full(&[1, 1], f64::INFINITY, dtype))]).unwrap();
-        weights::load_with(&net, &file, &LoadOptions::new().cast(true)).unwrap();
+        let loaded = weights::load_with(&net, &file, &LoadOptions::new().cast(true)).unwrap();
         assert_eq!(net.cell().weight.value().to_f64(), [f64::INFINITY]);
+        assert_eq!(loaded.not_finite, ["weight"]);
     }
     // A master takes f32 without `cast`, and a buffer is loaded like a parameter.
     weights::write(&file, [("weight", Tensor::full(&[1, 1], 1e6, DType::F32))]).unwrap();
@@ -505,6 +506,28 @@ fn a_number_that_would_become_infinite_is_refused_with_its_name() {
     weights::write(&file, all).unwrap();
     let message = weights::load_with(&norm, &file, &LoadOptions::new().cast(true)).unwrap_err().to_string();
     assert!(message.contains("`running_mean` holds numbers as large as 1e300"), "{message}");
+}
+
+#[test]
+fn parameters_that_are_not_finite_are_named() {
+    let folder = Folder::new("not-finite");
+    let file = folder.at("a.safetensors");
+    let net = Child::new(DenseSpec::new(2, 2).build(&mut Rng::seed(1)).unwrap());
+    let load = |weight: [f64; 4], bias: f64| {
+        let weight = Tensor::from_f64(&weight, &[2, 2], DType::F32).unwrap();
+        weights::write(&file, [("weight", weight), ("bias", Tensor::full(&[2], bias, DType::F32))]).unwrap();
+        weights::load(&net, &file).unwrap()
+    };
+    let finite = load([1.0, f64::from(f32::MAX), -1e-45, 0.0], 0.0);
+    assert!(finite.not_finite.is_empty(), "{finite}");
+    assert_eq!(finite.to_string(), "2 of 2 parameters loaded");
+    for number in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let one = load([1.0, 2.0, number, 0.0], 0.0);
+        assert_eq!(one.to_string(), "2 of 2 parameters loaded\nnot all numbers finite: weight");
+        let mut both = load([number; 4], number).not_finite;
+        both.sort();
+        assert_eq!(both, ["bias", "weight"]);
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tensors of a cell that are known as weights and may be stored in low precision. All others keep their digits:
-//! frequency tables, scales of quantized weights, running statistics, decay factors, schedules, masks.
+//! frequency tables, scales of quantized weights, running statistics, decay factors, schedules, masks, states of
+//! optimizers.
 
 /// The name of a weight in a cell, with its minimum and maximum number of axes.
 #[doc(hidden)]
@@ -43,7 +44,7 @@ const UNLISTED: &[Known] = &[
 /// Returns the weights of a cell of a kind.
 #[doc(hidden)]
 pub fn weights_of(path: &str, kind: &str) -> &'static [Known] {
-    if is_average(path) {
+    if kept_for(path).is_some() {
         return &[];
     }
     match kind {
@@ -54,7 +55,7 @@ pub fn weights_of(path: &str, kind: &str) -> &'static [Known] {
         "RNN" | "GRU" | "LSTM" | "RNNCell" | "GRUCell" | "LSTMCell" => RECURRENT,
         "MultiheadAttention" => ATTENTION,
         "LoRA" => ADAPTER,
-        "RotaryEmbedding" => &[],
+        "RotaryEmbedding" | CONSTANTS => &[],
         _ => UNLISTED,
     }
 }
@@ -85,13 +86,111 @@ pub fn is_weight(path: &str, kind: &str, own: &str, axes: usize) -> bool {
     weights_of(path, kind).iter().any(|&(known, least, most)| known == name && (least..=most).contains(&axes))
 }
 
-/// Returns whether a cell belongs to a copy of the network that holds the moving average of its weights.
+/// The kind of a cell whose `weight` is no parameter of a layer, by its name.
 #[doc(hidden)]
-pub fn is_average(path: &str) -> bool {
-    path.split('.').any(|segment| {
-        let segment = segment.to_ascii_lowercase();
-        segment == "ema" || segment.starts_with("ema_") || segment.ends_with("_ema")
+pub const CONSTANTS: &str = "Constants";
+
+/// Words of the name of a copy of a network: `avg_model` is an average, `avg_pool` is not.
+const NETWORK: &str = "model models module net network param params parameters weight weights state dict copy";
+
+/// Pairs of words in the names of numbers that an optimizer keeps for each parameter.
+const MOMENTS: &[[&str; 2]] = &[
+    ["exp", "avg"],
+    ["exp", "inf"],
+    ["square", "avg"],
+    ["grad", "avg"],
+    ["acc", "delta"],
+    ["state", "sum"],
+    ["momentum", "buffer"],
+    ["first", "moment"],
+    ["second", "moment"],
+    ["adam", "m"],
+    ["adam", "v"],
+];
+
+/// Says why all tensors of a cell keep their digits, by the segments of its path: they are a moving average of a
+/// network, a state of an optimizer, or statistics.
+#[doc(hidden)]
+pub fn kept_for(path: &str) -> Option<&'static str> {
+    path.split('.').find_map(|segment| {
+        let words = words(segment);
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        match () {
+            () if is_average(&words) => Some("a moving average"),
+            () if is_state(&words) => Some("a state of an optimizer"),
+            () if is_statistics(&words) => Some("statistics"),
+            () => None,
+        }
     })
+}
+
+fn is_average(words: &[&str]) -> bool {
+    let has = |of: &str| has(words, of);
+    let average = has("ema averaged polyak") || (has("moving running") && has("average avg"));
+    // `swa` alone is also attention to a sliding window.
+    let of_network = has("swa average avg shadow momentum") && has(NETWORK);
+    average || of_network || matches!(words, ["shadow" | "averager"] | ["momentum", "encoder"])
+}
+
+fn is_state(words: &[&str]) -> bool {
+    let moments = words.windows(2).any(|two| MOMENTS.iter().any(|moment| moment == two));
+    moments
+        || has(words, "optimizer optimizers optim")
+        || has_only(words, "moment moments moment1 moment2 momentum accum")
+}
+
+fn is_statistics(words: &[&str]) -> bool {
+    let of = "stat stats statistics running norm normalization data dataset input inputs output outputs";
+    has(words, "stat stats statistics") && has_only(words, of)
+}
+
+/// Says whether the `weight` of a cell without a bias is known by the cell's name as constants: a table of frequencies,
+/// a mask, scales, or the weights of classes in a loss.
+#[doc(hidden)]
+pub fn is_constants(path: &str) -> bool {
+    const LAYER: &str = "attention attn block conv dense embedder fc head layer linear mixer mlp net norm";
+    const TABLE: &str = "rotary rope fourier sinusoid sinusoidal sincos freq freqs frequencies";
+    const SCALE: &str = "scale scales zero point points inv act activation weight input output q k v kv";
+    const MASK: &str = "mask attn attention causal padding pad key src tgt";
+    const TIME: &str = "time timestep timesteps proj features";
+    let words = words(path.rsplit('.').next().unwrap_or_default());
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let has = |of: &str| has(&words, of);
+    match () {
+        () if has_only(&words, MASK) => has("mask"),
+        () if has_only(&words, SCALE) => has("scale scales") || (has("zero") && has("point points")),
+        () if has_only(&words, TIME) => has("time timestep timesteps") && has("proj features"),
+        () => (has(TABLE) || has("criterion loss")) && !has(LAYER),
+    }
+}
+
+/// Says whether some of the words are among others, which are separated by spaces.
+fn has(words: &[&str], of: &str) -> bool {
+    words.iter().any(|word| of.split(' ').any(|other| other == *word))
+}
+
+/// Says whether there are words and all are among others.
+fn has_only(words: &[&str], of: &str) -> bool {
+    !words.is_empty() && words.iter().all(|word| has(&[word], of))
+}
+
+/// Splits `snake_case` and `CamelCase` into words in lower case.
+fn words(segment: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let letters: Vec<char> = segment.chars().collect();
+    for (i, &letter) in letters.iter().enumerate() {
+        let lower = |at: usize| letters.get(at).is_some_and(|c| c.is_lowercase() || c.is_ascii_digit());
+        // `BCELoss` is two words; `EMA` is one.
+        let begins = letter.is_uppercase() && i > 0 && (lower(i - 1) || lower(i + 1));
+        if begins || letter == '_' || letter == '-' {
+            words.push(String::new());
+        }
+        if let (Some(word), true) = (words.last_mut(), letter.is_alphanumeric()) {
+            word.extend(letter.to_lowercase());
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
 }
 
 /// Strips `_l0` or `_l0_reverse` from the name of a recurrent layer's weight.
@@ -153,6 +252,56 @@ mod tests {
         ] {
             assert!(!is_weight(path, kind, own, axes), "{path} {kind} {own}");
         }
-        assert!(!is_average("schema.ema1.remap"));
+    }
+
+    #[test]
+    fn a_path_says_that_its_tensors_are_no_weights() {
+        for (paths, why) in [
+            (
+                "swa_model.module.fc averaged_model.fc averaged.module.fc avg_model.x shadow.x polyak.x modelEma.x \
+                 model_ema.x EMA.x ema_state.x params_ema.x teacher_ema.x ema.x shadow_params.0 AveragedModel.x \
+                 ExponentialMovingAverage.x moving_avg.x momentum_encoder.x",
+                "a moving average",
+            ),
+            (
+                "optimizer.0.exp_avg_sq.fc exp_avg.fc momentum_buffer.fc optimizer_state.fc optim.fc moment1.fc \
+                 square_avg.fc adam_m.fc max_exp_avg_sq.fc",
+                "a state of an optimizer",
+            ),
+            ("stats.mean running_stats.x", "statistics"),
+        ] {
+            for path in paths.split_whitespace() {
+                assert_eq!(kept_for(path), Some(why), "{path}");
+                assert!(!is_weight(path, "Dense", "weight", 2), "{path}");
+            }
+        }
+        for path in "schema.ema1.remap average_pool.proj avg_pool.conv attn_avg_pool.q_proj moving_head shadow_head.fc \
+                     shadow_detector.0 shadow_encoder.0 layers.0.swa.q_proj momentum_head moment_decoder.fc experts.0 expert_avg.fc \
+                     stats_pool.fc mean var status.fc remember schema"
+            .split_whitespace()
+        {
+            assert_eq!(kept_for(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn constants_are_known_by_the_name_of_their_cell() {
+        for path in "rotary rotary_emb x.rope fourier_features gaussian_fourier_projection time_proj sinusoidal \
+                     SinusoidalPositionEmbedding sincos_pos mask attn_mask causal_mask quantizer.scale act_quant.scale \
+                     weight_scale zero_point criterion loss_fn loss ce_loss BCEWithLogitsLoss timestep_features"
+            .split_whitespace()
+        {
+            assert!(is_constants(path), "{path}");
+        }
+        for path in "mask_embed.0 mask_downscaling.0 mask_head mask_features mask_tokens mask_decoder.iou_head.0 \
+                     time_embed.0 time_embedding.linear_1 time_emb_proj time_embed timestep_embed attn attention key \
+                     q k v k_proj act input output fourier_mlp.0 fourier_conv rotary_attn.q_proj loss_head downscale \
+                     upscale multi_scale_conv scale_mlp point_head point zero_conv weight_proj quantizer.weight_proj \
+                     quantize.embedding europe lossless to_q"
+            .split_whitespace()
+        {
+            assert!(!is_constants(path), "{path}");
+        }
+        assert!(!is_constants(""));
     }
 }

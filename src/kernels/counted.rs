@@ -12,8 +12,10 @@ use crate::dtype::DType;
 /// Effects of rounding on a set of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Rounded {
-    /// Largest magnitude before rounding; NaN is ignored.
+    /// Largest finite magnitude before rounding.
     pub largest: f32,
+    /// Numbers that were infinite or NaN before rounding.
+    pub not_finite: u64,
     /// Finite numbers that became infinite.
     pub to_infinity: u64,
     /// Nonzero numbers that became 0.
@@ -29,6 +31,7 @@ impl Rounded {
     pub fn and(self, other: Rounded) -> Rounded {
         Rounded {
             largest: self.largest.max(other.largest),
+            not_finite: self.not_finite + other.not_finite,
             to_infinity: self.to_infinity + other.to_infinity,
             to_zero: self.to_zero + other.to_zero,
             to_subnormal: self.to_subnormal + other.to_subnormal,
@@ -152,13 +155,15 @@ impl Body for Count<'_> {
     #[inline(always)]
     fn run(self) -> Rounded {
         let (mut largest, mut error) = ([0f32; LANES], [0f32; LANES]);
-        let (mut infinite, mut zero, mut subnormal) = ([0u32; LANES], [0u32; LANES], [0u32; LANES]);
+        let [mut not_finite, mut infinite, mut zero, mut subnormal] = [[0u32; LANES]; 4];
         for (wide, back) in self.wide.as_chunks::<LANES>().0.iter().zip(self.back.as_chunks::<LANES>().0) {
             for lane in 0..LANES {
                 // With NaN every comparison is false.
                 let (x, y) = (wide[lane].abs(), back[lane].abs());
-                largest[lane] = if x > largest[lane] { x } else { largest[lane] };
-                infinite[lane] += u32::from((x < f32::INFINITY) & (y == f32::INFINITY));
+                let finite = x < f32::INFINITY;
+                largest[lane] = if (x > largest[lane]) & finite { x } else { largest[lane] };
+                not_finite[lane] += u32::from(!finite);
+                infinite[lane] += u32::from(finite & (y == f32::INFINITY));
                 zero[lane] += u32::from((x > 0.0) & (y == 0.0));
                 subnormal[lane] += u32::from((y > 0.0) & (y < self.least_normal) & (x != y));
                 let relative = (y - x).abs() / x;
@@ -170,6 +175,7 @@ impl Body for Count<'_> {
         let sum = |lanes: [u32; LANES]| lanes.into_iter().map(u64::from).sum();
         Rounded {
             largest: most(largest),
+            not_finite: sum(not_finite),
             to_infinity: sum(infinite),
             to_zero: sum(zero),
             to_subnormal: sum(subnormal),
@@ -197,7 +203,8 @@ mod tests {
         numbers.extend(lost);
         let mut out = vec![0; 2 * numbers.len()];
         let met = convert_counted(DType::F32, DType::F16, &bytes(&numbers), &mut out);
-        assert_eq!((met.largest, met.to_infinity, met.to_zero, met.to_subnormal), (f32::INFINITY, 2, 1, 1));
+        assert_eq!((met.largest, met.not_finite), (1e9, 2));
+        assert_eq!((met.to_infinity, met.to_zero, met.to_subnormal), (2, 1, 1));
         assert_eq!(met.relative_error, 1.0, "what became 0 lost all of itself");
         let expected: Vec<u8> = numbers.iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect();
         assert_eq!(out, expected);
@@ -210,16 +217,27 @@ mod tests {
     #[cfg_attr(miri, ignore = "so many numbers take Miri minutes")]
     fn widening_loses_nothing_and_a_copy_keeps_every_bit() {
         let all: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
-        for (from, widened) in [
-            (DType::F16, (0..=u16::MAX).map(|bits| f16::from_bits(bits).to_f32()).collect::<Vec<_>>()),
-            (DType::Bf16, (0..=u16::MAX).map(|bits| bf16::from_bits(bits).to_f32()).collect()),
+        // The patterns of the largest exponent, of either sign, are infinite or NaN.
+        for (from, largest, not_finite, widened) in [
+            (
+                DType::F16,
+                65504.0,
+                2 << 10,
+                (0..=u16::MAX).map(|bits| f16::from_bits(bits).to_f32()).collect::<Vec<_>>(),
+            ),
+            (
+                DType::Bf16,
+                bf16::MAX.to_f32(),
+                2 << 7,
+                (0..=u16::MAX).map(|bits| bf16::from_bits(bits).to_f32()).collect(),
+            ),
         ] {
             let mut same = vec![0; all.len()];
             convert_counted(from, from, &all, &mut same);
             assert_eq!(same, all);
             let mut wide = vec![0; 2 * all.len()];
             let met = convert_counted(from, DType::F32, &all, &mut wide);
-            assert_eq!(met, Rounded { largest: f32::INFINITY, ..Rounded::default() });
+            assert_eq!(met, Rounded { largest, not_finite, ..Rounded::default() });
             for (met, want) in wide.as_chunks::<4>().0.iter().map(|x| f32::from_le_bytes(*x)).zip(widened) {
                 assert!(met == want || (met.is_nan() && want.is_nan()), "{met} {want}");
             }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::ops::{Call, dispatch};
+use crate::ops::{Call, dispatch, not_floating};
 use crate::{
     DType, Tensor,
-    error::{Error, Result},
+    error::Result,
     precision::Frame,
     tensor::context,
     tensor::{Forward, Written, with_recording},
@@ -48,8 +48,8 @@ pub(in crate::ops) fn floating(inputs: &[Tensor]) -> Result<DType> {
     match floats.next() {
         Some(first) if floats.all(|other| other == first) => Ok(first),
         _ => {
-            let met: Vec<&str> = inputs.iter().map(|x| x.dtype().name()).collect();
-            Err(Error::dtype(format!("needs floating tensors of one dtype, got {}", met.join(", "))))
+            let met: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
+            Err(not_floating("floating tensors of one dtype", &met))
         }
     }
 }

@@ -144,7 +144,7 @@ macro_rules! float_kernel {
         $crate::tensor::with_float!(&contiguous, a: $t => {
             let $slice: &[$t] = a.as_slice().expect("contiguous");
             $crate::tensor::Array::from_vec::<$t>($body, $shape)
-        }, else Err($crate::Error::dtype(format!("needs a floating tensor, got {}", $x.dtype()))))
+        }, else Err($crate::ops::not_floating("a floating tensor", &[$x.dtype()])))
     }};
 }
 pub(crate) use float_kernel;
@@ -153,7 +153,7 @@ pub(crate) use float_kernel;
 macro_rules! by_float {
     ($x:expr, $t:ident => $body:expr) => {
         $crate::tensor::with_float!($x.array(), array: $t => { let _ = array; $body },
-            else Err($crate::Error::dtype(format!("needs a floating tensor, got {}", $x.dtype()))))
+            else Err($crate::ops::not_floating("a floating tensor", &[$x.dtype()])))
     };
 }
 pub(crate) use by_float;
@@ -164,10 +164,23 @@ pub(crate) fn one_float_dtype(inputs: &[Tensor]) -> Result<()> {
     match inputs.iter().find(|x| !x.dtype().is_float() || x.dtype() != inputs[0].dtype()) {
         None => Ok(()),
         Some(_) => {
-            let met: Vec<&str> = inputs.iter().map(|x| x.dtype().name()).collect();
-            Err(Error::dtype(format!("needs floating tensors of one dtype, got {}", met.join(", "))))
+            let met: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
+            Err(not_floating("floating tensors of one dtype", &met))
         }
     }
+}
+
+/// Returns the error of an op that takes floating tensors. Integers are met where an array was to be read as numbers.
+pub(crate) fn not_floating(expected: &str, met: &[DType]) -> Error {
+    let hint = match met.contains(&DType::I64) {
+        true => {
+            "; i64 is for indices (of an `Embedding`): `cast` makes numbers of them, and an array of NumPy saved as float64 is \
+             read as numbers"
+        }
+        false => "",
+    };
+    let met: Vec<&str> = met.iter().map(|dtype| dtype.name()).collect();
+    Error::dtype(format!("needs {expected}, got {}{hint}", met.join(", ")))
 }
 
 /// Returns the elements of a tensor of element type `T`, in row-major order.

@@ -28,14 +28,11 @@ impl Overflow {
             0 => String::new(),
             more => format!("\n- and {more} parameters more"),
         };
+        let wide = "Store the parameter in float32 (`exclude` of `storage` in a run, `Decorate::exclude_path` in code)";
         let way_out = match first.dtype {
-            DType::F16 => {
-                "Store the parameter in float32 (`Decorate::exclude_path`) or bfloat16, lower the learning rate, or clip the gradients"
-            }
-            DType::Bf16 => {
-                "Store the parameter in float32 (`Decorate::exclude_path`), lower the learning rate, or clip the gradients"
-            }
-            _ => "Lower the learning rate, or clip the gradients",
+            DType::F16 => format!("{wide} or bfloat16, lower the learning rate, or clip the gradients"),
+            DType::Bf16 => format!("{wide}, lower the learning rate, or clip the gradients"),
+            _ => "Lower the learning rate, or clip the gradients".into(),
         };
         Err(Error::value(format!(
             "finite values, or running averages of their gradients, would become infinite or NaN by the update; these elements \

@@ -9,9 +9,9 @@ use crate::{
     rewrite::bytes,
 };
 
-const HEADER: [&str; 8] =
-    ["tensor", "shape", "dtype", "largest", "to infinity", "to zero", "to subnormal", "relative error"];
-const NUMBERS: [usize; 5] = [3, 4, 5, 6, 7];
+const HEADER: [&str; 9] =
+    ["tensor", "shape", "dtype", "largest", "not finite", "to infinity", "to zero", "to subnormal", "relative error"];
+const NUMBERS: [usize; 6] = [3, 4, 5, 6, 7, 8];
 
 /// Returns a table with a row for each tensor: its old and new dtypes, its largest value, and rounding losses.
 pub fn conversion_table(converted: &Converted) -> String {
@@ -29,6 +29,7 @@ pub fn conversion_summary(converted: &Converted) -> String {
     let changed: Vec<&ConvertedTensor> = tensors.iter().filter(|tensor| tensor.changed()).collect();
     let sum = |of: fn(&ConvertedTensor) -> u64| tensors.iter().map(of).sum::<u64>();
     let lost = [
+        (sum(|tensor| tensor.not_finite.unwrap_or_default()), "were not finite"),
         (sum(|tensor| tensor.to_infinity), "became infinite"),
         (sum(|tensor| tensor.to_zero), "became 0"),
         (sum(|tensor| tensor.to_subnormal), "became subnormal"),
@@ -68,7 +69,17 @@ pub fn conversion_kept(converted: &Converted) -> Option<String> {
 
 fn row(tensor: &ConvertedTensor) -> Vec<String> {
     let ConvertedTensor {
-        name, shape, before, after, largest, to_infinity, to_zero, to_subnormal, relative_error, ..
+        name,
+        shape,
+        before,
+        after,
+        largest,
+        not_finite,
+        to_infinity,
+        to_zero,
+        to_subnormal,
+        relative_error,
+        ..
     } = tensor;
     let dtype = if tensor.changed() { format!("{before} -> {after}") } else { before.to_string() };
     let count = |count: &u64| if tensor.changed() { count.to_string() } else { "-".into() };
@@ -77,6 +88,7 @@ fn row(tensor: &ConvertedTensor) -> Vec<String> {
         format!("{shape:?}"),
         dtype,
         largest.map_or("-".into(), |largest| format!("{largest:.3e}")),
+        not_finite.map_or("-".into(), |count| count.to_string()),
         count(to_infinity),
         count(to_zero),
         count(to_subnormal),
@@ -144,6 +156,7 @@ mod tests {
             after: "f16".into(),
             kept: None,
             largest: Some(1e5),
+            not_finite: Some(3),
             to_infinity: 1,
             to_zero: 0,
             to_subnormal: 2,
@@ -154,7 +167,9 @@ mod tests {
         let page = conversion_html(&converted, &[("from", "<b>".into())]);
         assert!(page.contains("<tr class=\"lost\"><td>&lt;script&gt;&quot;a\\u{1b}&amp;</td>"), "{page}");
         assert!(page.contains("<dd>&lt;b&gt;</dd>") && !page.contains("<script>"), "{page}");
-        let summary = "1 of 1 tensors changed; 8 B before, 4 B after; values: 1 became infinite, 2 became subnormal";
+        let summary = "1 of 1 tensors changed; 8 B before, 4 B after; values: 3 were not finite, 1 became infinite, \
+                       2 became subnormal";
         assert_eq!(conversion_summary(&converted), summary);
+        assert!(page.contains("<td>1.000e5</td><td>3</td><td>1</td><td>0</td><td>2</td>"), "{page}");
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     cell::no_such_path,
     error::Result,
     io::stored::{
-        ConvertOptions, Converted, StoredModel, StoredTensor, Target, UNKNOWN, cell_of, is_average, is_weight,
+        CONSTANTS, ConvertOptions, Converted, StoredModel, StoredTensor, Target, UNKNOWN, cell_of, is_weight, kept_for,
     },
     policy::Level,
     printable::printable,
@@ -52,10 +52,11 @@ fn target(plan: &Plan, decision: &Decision, tensor: &StoredTensor, widen: bool) 
         return Target::In(low);
     }
     match tensor.castable() {
-        Some(dtype) if dtype != low => Target::Kept(match () {
-            () if is_average(path) => "a moving average".into(),
-            () if kind == UNKNOWN => "of an Unknown cell".into(),
-            () => format!("no weight of {}", printable(kind)),
+        Some(dtype) if dtype != low => Target::Kept(match kept_for(path) {
+            Some(why) => why.into(),
+            None if kind == UNKNOWN => "of an Unknown cell".into(),
+            None if kind == CONSTANTS => "constants, by the name".into(),
+            None => format!("no weight of {}", printable(kind)),
         }),
         _ => Target::Same,
     }

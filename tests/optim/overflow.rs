@@ -54,6 +54,11 @@ fn a_number_that_would_become_infinite_stays_and_all_others_are_updated() {
             assert!(message.ends_with(&format!("- `weight`: 2 of its numbers, in {dtype}")), "{message}");
             assert_eq!(message.contains("or bfloat16"), dtype == "float16", "the advice fits the dtype: {message}");
             assert!(message.contains("lower the learning rate"), "{message}");
+            // The key of a run, and the function.
+            assert!(
+                message.contains("(`exclude` of `storage` in a run, `Decorate::exclude_path` in code)"),
+                "{message}"
+            );
             let (value, master) = numbers(&weight);
             let nearest = |x: f64| Tensor::scalar(x, DType::F64).cast(weight.dtype()).to_f64()[0];
             let right = [most, nearest(1.0 + step), nearest(most - step), -most];

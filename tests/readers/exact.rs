@@ -152,3 +152,23 @@ fn a_column_of_names_is_told() {
     );
     assert!(note(3).is_empty());
 }
+
+/// Their squares are below the range of f64.
+#[test]
+fn tiny_numbers_are_standardized() {
+    let times = |by: f64| Standardization { mean: vec![49.5 * by], deviation: vec![deviation(100.0) * by] };
+    for by in ["e-200", "e-300", "e-40"] {
+        let rows: String = (0..100).map(|i| format!("{i}{by},{i}{by}\n")).collect();
+        let data = Csv::new("x.csv").target("y").parse(format!("x,y\n{rows}").as_bytes()).unwrap();
+        let right = times(format!("1{by}").parse().unwrap());
+        let (of_x, of_y) = (Standardization::of(&data).unwrap(), Standardization::of_targets(&data).unwrap());
+        assert_eq!(of_x, of_y);
+        assert!((of_x.mean[0] / right.mean[0] - 1.0).abs() < 1e-12, "{of_x:?}");
+        assert!((of_x.deviation[0] / right.deviation[0] - 1.0).abs() < 1e-12, "{of_x:?}");
+        let x = inputs(&data.standardized(&of_x).unwrap());
+        assert_eq!(targets(&data.targets_standardized(&of_y).unwrap()), x);
+        for (i, x) in x.into_iter().enumerate() {
+            assert!((x - (i as f64 - 49.5) / deviation(100.0)).abs() < 1e-6, "{by} {i} {x}");
+        }
+    }
+}

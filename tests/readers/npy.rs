@@ -2,8 +2,8 @@
 //! archives, compressed and not, with classes 2, 0, 1, 2 and with half-precision numbers.
 
 use precast::{
-    DType,
-    data::{Npy, Targets},
+    data::{Npy, Standardization, Targets},
+    prelude::*,
 };
 
 use crate::{Folder, files, inputs};
@@ -113,4 +113,26 @@ fn headers_of_python_2_are_read() {
         let error = read(1, header).unwrap_err().to_string();
         assert!(error.contains("is none of a plain array, such as `{'descr'"), "{error}");
     }
+}
+
+/// Integers are read as indices, and the errors say how they are read as numbers.
+#[test]
+fn integers_used_as_numbers_are_explained() {
+    let bytes = |dtype: &str| if dtype == "<i4" { 1i32.to_le_bytes().to_vec() } else { 1i64.to_le_bytes().to_vec() };
+    for dtype in ["<i4", "<i8"] {
+        let data = Npy::new("x.npy", "").parse(&npy(dtype, "False", "(1, 1)", &bytes(dtype))).unwrap();
+        let x = data.input_batches(1).unwrap().next().unwrap();
+        let rng = &mut Rng::seed(1);
+        let dense = Child::new(Dense::new(1, 2, rng)).call(&x).unwrap_err().to_string();
+        let norm = Child::new(LayerNorm::new(&[1])).call(&x).unwrap_err().to_string();
+        let exp = x.exp().unwrap_err().to_string();
+        for message in [dense, norm, exp] {
+            assert!(message.contains("got i64") && message.contains("; i64 is for indices"), "{message}");
+            assert!(message.ends_with("an array of NumPy saved as float64 is read as numbers"), "{message}");
+        }
+        let message = Standardization::of(&data).unwrap_err().to_string();
+        assert!(message.ends_with("is read as indices (of an embedding), one of float64 as numbers"), "{message}");
+    }
+    let message = Tensor::scalar(1.0, DType::F32).is_finite().unwrap().exp().unwrap_err().to_string();
+    assert!(message.ends_with("got bool"), "{message}");
 }

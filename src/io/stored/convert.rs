@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use half::bf16;
 use serde::{Serialize, Serializer};
 
 use super::{Header, StoredModel, StoredTensor, WeightFile, cell_of, folder};
@@ -115,9 +116,10 @@ pub struct ConvertedTensor {
     /// Reason for keeping the tensor as it is although its cell runs in low precision: it is not known as a weight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<String>,
-    /// Largest absolute value before, for f32, f16 and bf16. NaN is ignored. Infinity is not a JSON number and becomes
-    /// `null`.
+    /// Largest absolute value before, for f32, f16 and bf16. Infinity and NaN are ignored.
     pub largest: Option<f32>,
+    /// Number of values that were infinite or NaN before, and remain so, for f32, f16 and bf16.
+    pub not_finite: Option<u64>,
     /// Number of finite values that became infinite.
     pub to_infinity: u64,
     /// Number of nonzero values that became 0.
@@ -327,7 +329,7 @@ impl Run<'_> {
                 left -= read;
                 (self.progress)(read as u64);
             }
-            let Rounded { largest, to_infinity, to_zero, to_subnormal, relative_error } = rounded;
+            let Rounded { largest, not_finite, to_infinity, to_zero, to_subnormal, relative_error } = rounded;
             self.done.push(ConvertedTensor {
                 name: old.name.clone(),
                 shape: old.shape.clone(),
@@ -335,6 +337,7 @@ impl Run<'_> {
                 after: new.dtype(),
                 kept: self.kept.remove(&old.name),
                 largest: dtypes.map(|_| largest),
+                not_finite: dtypes.map(|_| not_finite),
                 to_infinity,
                 to_zero,
                 to_subnormal,
@@ -362,8 +365,8 @@ impl Run<'_> {
             "" => "**",
             cell => cell,
         };
-        // bfloat16 has nearly the range of float32.
-        let other = if first.after == DType::F16.name() { ", and bfloat16 has the range of float32" } else { "" };
+        let fits = |tensor: &&ConvertedTensor| bf16::from_f32(tensor.largest.unwrap_or_default()).is_finite();
+        let other = if over.iter().all(fits) { ", and bfloat16 holds all of them" } else { "" };
         Err(Error::value(format!(
             "finite values would become infinite in {}; a rule keeps a cell in float32, `{{ path: {cell}, run: float32 }}`\
              {other}:{some}{more}",

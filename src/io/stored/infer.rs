@@ -2,11 +2,14 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::{StoredTensor, cell_of, is_weight};
+use super::{StoredTensor, cell_of, is_constants, is_weight};
 use crate::cell::{Outline, OutlinedCell, join, known_kinds};
 
 /// Kind of a cell without tensors of its own.
 pub const CONTAINER: &str = "Container";
+/// Kind of a cell whose `weight` is no parameter of a layer, by the name of the cell: a table, a mask, scales, or the
+/// weights of classes in a loss.
+pub const CONSTANTS: &str = precast_policy::weights::CONSTANTS;
 /// Kind of a cell that its tensors do not identify.
 pub const UNKNOWN: &str = "Unknown";
 
@@ -87,6 +90,9 @@ fn kind(cell: &Growing<'_>, path: &str, rank: usize) -> &'static str {
         return "MultiheadAttention";
     }
     let bias = shape(&["bias", "beta"]);
+    if bias.is_none() && shape(&["weight"]).is_some() && is_constants(path) {
+        return CONSTANTS;
+    }
     match shape(&["weight", "gamma", "weight_v"]) {
         Some([_, _]) if bias.is_none() && is_embedding(&last) => "Embedding",
         Some([_, _]) => "Dense",
@@ -199,6 +205,11 @@ mod tests {
             ("LSTMCell", &[("rnn.weight_ih", &[20, 3]), ("rnn.weight_hh", &[20, 5])]),
             ("Unknown", &[("rnn.weight_ih", &[20, 3]), ("rnn.weight_hh", &[20, 0])]),
             ("RotaryEmbedding", &[("rotary_emb.inv_freq", &[8])]),
+            ("Constants", &[("time_proj.weight", &[9, 4])]),
+            ("Dense", &[("time_proj.weight", &[9, 4]), ("time_proj.bias", &[9])]),
+            ("Constants", &[("mask.weight", &[1, 1, 4, 4])]),
+            ("Constants", &[("rotary_emb.weight", &[9, 4])]),
+            ("LayerNorm", &[("mask.weight", &[4]), ("mask.bias", &[4])]),
         ];
         for (kind, tensors) in rows {
             let met = outline_of(tensors);

@@ -19,8 +19,8 @@ pub(crate) use convert::Target;
 pub use convert::{ConvertOptions, Converted, ConvertedTensor};
 use folder::Folder;
 use header::Header;
-pub use infer::{CONTAINER, UNKNOWN};
-pub(crate) use precast_policy::weights::{cell_of, is_average, is_weight};
+pub use infer::{CONSTANTS, CONTAINER, UNKNOWN};
+pub(crate) use precast_policy::weights::{cell_of, is_constants, is_weight, kept_for};
 use safetensors::Dtype;
 
 use crate::{
@@ -116,7 +116,8 @@ impl StoredModel {
     /// Each dotted prefix of a name is a cell. Its kind follows from its own tensors: a `weight` of two axes is a
     /// `Dense`, or an `Embedding` if the name says so; of three to five axes a convolution; of one axis a norm;
     /// `running_mean` a batch norm; `weight_ih_l0` an `LSTM`, a `GRU` or an `RNN`. A cell without tensors of its own is
-    /// a [`CONTAINER`], and one that cannot be identified is [`UNKNOWN`]. Cells without any tensors, such as
+    /// a [`CONTAINER`], and one that cannot be identified is [`UNKNOWN`]. A `weight` without a bias is of [`CONSTANTS`]
+    /// if the name of its cell is that of a table, a mask, scales, or a loss. Cells without any tensors, such as
     /// activations, are absent. The kind of the root is the [architecture](StoredModel::architecture), if known.
     ///
     /// ```

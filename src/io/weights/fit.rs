@@ -76,6 +76,8 @@ pub(super) fn fit(bytes: &[u8], params: &[Named], options: &LoadOptions) -> Resu
         }
         match value_of(stored, param, transposed, options.cast) {
             Ok((value, cast)) => {
+                let finite = !value.dtype().is_float() || value.has_only_finite();
+                loaded.not_finite.extend((!finite).then(|| paths[0].clone()));
                 values.push((param.clone(), value));
                 loaded.loaded.push(paths[0].clone());
                 loaded.transposed.extend(transposed.then(|| paths[0].clone()));

@@ -23,11 +23,13 @@ pub struct Loaded {
     pub transposed: Vec<String>,
     /// Paths of the parameters that were rounded or widened, in network order.
     pub cast: Vec<String>,
+    /// Paths of those that were read and hold infinity or NaN, in network order.
+    pub not_finite: Vec<String>,
 }
 
 impl fmt::Display for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Loaded { loaded, left, ignored, renamed, split, transposed, cast } = self;
+        let Loaded { loaded, left, ignored, renamed, split, transposed, cast, not_finite } = self;
         write!(f, "{} of {} parameters loaded", loaded.len(), loaded.len() + left.len())?;
         let plain = |names: &[String]| names.to_vec();
         let lists = [
@@ -37,6 +39,7 @@ impl fmt::Display for Loaded {
             ("split", split.iter().map(|(from, to)| format!("{from} into {}", to.join(" "))).collect()),
             ("transposed", plain(transposed)),
             ("cast", plain(cast)),
+            ("not all numbers finite", plain(not_finite)),
         ];
         for (what, names) in lists.iter().filter(|(_, names)| !names.is_empty()) {
             match &lines(names)[..] {

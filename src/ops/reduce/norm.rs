@@ -3,7 +3,7 @@
 //! Statistics, parameters and arithmetic are in f32 (f64 for f64); the result is rounded once to the dtype of x.
 //! Parameters may have a different floating dtype from x.
 
-use crate::ops::{Call, by_float, call, dispatch, elements};
+use crate::ops::{Call, by_float, call, dispatch, elements, not_floating};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
@@ -35,7 +35,7 @@ fn wide<R: Stored>(x: &Tensor) -> Result<Elements<'_, R>> {
     match x.dtype() {
         dtype if dtype == R::DTYPE => Ok(elements(x)),
         dtype if dtype.is_float() => Ok(Elements::Pooled(Tensor::from_array(x.array().cast(R::DTYPE)).to_buffer())),
-        dtype => Err(Error::dtype(format!("needs floating tensors, got {dtype}"))),
+        dtype => Err(not_floating("floating tensors", &[dtype])),
     }
 }
 

@@ -61,7 +61,10 @@ impl Standardization {
         let features = self.features(shape)?;
         for (i, x) in numbers.iter_mut().enumerate() {
             let feature = features.at(i);
-            *x = *x * self.deviation[feature] + self.mean[feature];
+            let (mean, deviation) = (self.mean[feature], self.deviation[feature]);
+            // Half of each: the product may exceed the range of f64 where the sum does not.
+            let half = if deviation > 1.0 { 0.5 } else { 1.0 };
+            *x = (*x * (deviation * half) + mean * half) / half;
         }
         Ok(())
     }
@@ -82,7 +85,10 @@ impl Standardization {
         let features = self.features(shape)?;
         let one = |(i, x): (usize, f64)| {
             let feature = features.at(i);
-            ((x - self.mean[feature]) / self.deviation[feature]) as f32
+            let (mean, deviation) = (self.mean[feature], self.deviation[feature]);
+            // Half of each: the difference may exceed the range of f64 where the quotient does not.
+            let half = if deviation > 1.0 { 0.5 } else { 1.0 };
+            ((x * half - mean * half) / (deviation * half)) as f32
         };
         Ok(numbers.enumerate().map(one).collect())
     }
@@ -95,10 +101,18 @@ impl Standardization {
             return Err(Error::data("there are no examples to take the mean of"));
         }
         let each = || numbers().enumerate().map(|(i, x)| (features.at(i), x));
+        let mut largest = vec![0f64; features.count];
+        each().for_each(|(feature, x)| largest[feature] = largest[feature].max(x.abs()));
+        // Powers of two round nothing, and bring the numbers of each feature near 1: no square leaves the range of f64.
+        let scale: Vec<f64> = largest.into_iter().map(to_one).collect();
         let (mut mean, mut deviation) = (vec![0.0; features.count], vec![0.0; features.count]);
-        each().for_each(|(feature, x)| mean[feature] += x / count);
-        each().for_each(|(feature, x)| deviation[feature] += (x - mean[feature]).powi(2) / count);
-        deviation.iter_mut().for_each(|x| *x = x.sqrt());
+        each().for_each(|(feature, x)| mean[feature] += x * scale[feature] / count);
+        each().for_each(|(feature, x)| deviation[feature] += (x * scale[feature] - mean[feature]).powi(2) / count);
+        for ((mean, deviation), scale) in mean.iter_mut().zip(&mut deviation).zip(scale) {
+            *mean = (*mean / scale).clamp(-f64::MAX, f64::MAX);
+            // A divisor is not 0.
+            *deviation = (deviation.sqrt() / scale).clamp(f64::from_bits(1), f64::MAX);
+        }
         // For a constant, the sums leave only rounding errors.
         let mut first = vec![None; features.count];
         let mut constant = vec![true; features.count];
@@ -110,7 +124,16 @@ impl Standardization {
     }
 }
 
-const INDICES: &str = "inputs that are indices have no mean";
+/// Returns a power of two that brings a number near 1, as far as f64 has it.
+fn to_one(number: f64) -> f64 {
+    const BITS: u32 = f64::MANTISSA_DIGITS - 1;
+    // The exponent of 2^-k is that of 1, twice, less that of 2^k.
+    let exponent = (number.to_bits() >> BITS).clamp(1, 2045);
+    f64::from_bits((2046 - exponent) << BITS)
+}
+
+const INDICES: &str = "inputs that are indices have no mean; an array of NumPy of int32 or int64 is read as indices (of an \
+                       embedding), one of float64 as numbers";
 const NO_NUMBERS: &str = "targets that are classes have no mean; whole numbers are read as numbers with `as: numbers`";
 
 /// Map from the elements of an input to features.
@@ -154,5 +177,59 @@ impl Dataset {
             return Err(Error::data(NO_NUMBERS));
         };
         self.with_targets(Targets::Numbers { shape: shape.clone(), values: by.standardized(numbers, shape)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The standardization of multiples of a power of two has the bits of that of the multiples.
+    #[test]
+    fn mean_and_deviation_are_right_in_all_the_range_of_f64() {
+        let numbers = [1.0, 3.0, 2.5, -7.0, 0.1, 0.0];
+        let of = |numbers: &[f64]| Standardization::of_numbers(|| numbers.iter().copied(), &[1]).unwrap();
+        let plain = of(&numbers);
+        let mean = numbers.iter().sum::<f64>() / 6.0;
+        let deviation = (numbers.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / 6.0).sqrt();
+        assert!((plain.mean[0] - mean).abs() < 1e-15 && (plain.deviation[0] - deviation).abs() < 1e-15, "{plain:?}");
+        let standardized = plain.standardized(numbers.into_iter(), &[1]).unwrap();
+        for exponent in [-960, -665, -600, 600, 665, 1000, 1020] {
+            let by = 2f64.powi(exponent);
+            let many = numbers.map(|x| x * by);
+            let met = of(&many);
+            assert_eq!((met.mean[0], met.deviation[0]), (plain.mean[0] * by, plain.deviation[0] * by), "2^{exponent}");
+            assert_eq!(met.standardized(many.into_iter(), &[1]).unwrap(), standardized, "2^{exponent}");
+            let mut back: Vec<f64> = standardized.iter().map(|&x| f64::from(x)).collect();
+            met.undo(&mut back, &[1]).unwrap();
+            let near = |(x, y): (&f64, &f64)| (x - y).abs() <= 1e-6 * met.deviation[0];
+            assert!(back.iter().zip(&many).all(near), "{back:?} {many:?}");
+        }
+    }
+
+    #[test]
+    fn the_ends_of_the_range_of_f64_are_standardized() {
+        let (most, least) = (f64::MAX, f64::from_bits(1));
+        for (numbers, mean, deviation, standardized) in [
+            (vec![most, -most], 0.0, most, vec![1.0, -1.0]),
+            (vec![least, -least], 0.0, least, vec![1.0, -1.0]),
+            // The deviation, half the least number, is rounded up.
+            (vec![least, 0.0], 0.0, least, vec![1.0, 0.0]),
+            (vec![least * 4.0, 0.0], least * 2.0, least * 2.0, vec![1.0, -1.0]),
+            // Mean -0.5 and deviation sqrt(0.75) of the largest number, which the first is further away from than f64 holds.
+            (vec![most, -most, -most, -most], -most / 2.0, most * 0.75f64.sqrt(), vec![1.7320508, -0.57735026]),
+            (vec![most, most], most, 1.0, vec![0.0, 0.0]),
+            (vec![0.0, 1e-300], 5e-301, 5e-301, vec![-1.0, 1.0]),
+            (vec![1e308, 0.0], 5e307, 5e307, vec![1.0, -1.0]),
+        ] {
+            let by = Standardization::of_numbers(|| numbers.iter().copied(), &[1]).unwrap();
+            let near = |met: f64, right: f64| met == right || (met / right - 1.0).abs() < 1e-15;
+            assert!(near(by.mean[0], mean) && near(by.deviation[0], deviation), "{numbers:?}: {by:?}");
+            let met = by.standardized(numbers.iter().copied(), &[1]).unwrap();
+            assert!(met.iter().zip(&standardized).all(|(x, y)| (x - y).abs() < 1e-6), "{numbers:?}: {met:?}");
+            let mut back: Vec<f64> = met.iter().map(|&x| f64::from(x)).collect();
+            by.undo(&mut back, &[1]).unwrap();
+            assert!(back.iter().all(|x| x.is_finite()), "{numbers:?}: {back:?}");
+        }
     }
 }
