@@ -1,4 +1,4 @@
-//! The Rust types of the elements of a [`Tensor`](crate::Tensor). The dtypes that name them stand in the package `precast-policy`;
+//! The Rust types of the elements of a [`Tensor`](crate::Tensor). The dtypes that name them are in the package `precast-policy`;
 //! what is computed with them, in the kernels.
 
 use std::fmt;

@@ -6,7 +6,7 @@ use crate::{
     tensor::{Backward, Forward, Written},
 };
 
-/// Whether this is a product that was lowered, of weights that are f32.
+/// Returns whether this is a lowered product of f32 weights.
 pub(super) fn apply(op: Op, given: &[&Tensor], inputs: &[Tensor]) -> bool {
     op.has_weight() && inputs[0].dtype().is_low() && given[1..].iter().all(|weight| weight.dtype() == DType::F32)
 }

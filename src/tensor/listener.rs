@@ -28,7 +28,8 @@ use crate::{DType, Op, catalogue::Attributes, precision::Frame, tensor::recordin
 /// let mut net = Child::new(Dense::new(2, 2, &mut Rng::seed(1)));
 /// auto_mixed_precision(&mut net, Level::O3, DType::F16)?;
 /// let (y, lowered) = listen(Lowered::default(), || net.call(&Tensor::ones(&[1, 2], DType::F32)));
-/// assert_eq!((y?.dtype(), lowered.0), (DType::F16, vec!["Linear"]));
+/// y?;
+/// assert_eq!(lowered.0, ["Linear"]);
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub trait Listener {
