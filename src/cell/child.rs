@@ -46,7 +46,7 @@ pub struct Slot<'a> {
     pub recompute: bool,
     /// Everything a plan put here.
     pub planned: &'a Planned,
-    /// Identity of the slot, valid until the tree is moved; see [`observe::Event::slot`].
+    /// Identity of the slot, valid until the tree is moved; see [`Event::slot`](crate::observe::Event::slot).
     pub id: usize,
 }
 
