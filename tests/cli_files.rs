@@ -93,7 +93,7 @@ fn a_conversion_is_reported_as_text_json_and_a_page() {
     let run = |args: &[&str]| precast_in(&folder.0, &[&["convert", &file], args].concat());
     let shown = text(run(&["out.safetensors", "--policy", "o2", "--html", "report.html"]));
     assert!(shown.contains("| fc.weight   | [2, 3] | f32 -> f16 | 1.000e-1 |"), "{shown}");
-    assert!(shown.contains("| norm.weight | [3]    | f32        |  1.000e0 |           - |"), "{shown}");
+    assert!(shown.contains("| norm.weight | [3]    | f32        |  1.000e0 |          0 |           - |"), "{shown}");
     assert!(shown.ends_with("1 of 3 tensors changed; 48 B before, 36 B after\nwritten: out.safetensors\n"), "{shown}");
     let page = fs::read_to_string(folder.0.join("report.html")).unwrap();
     assert!(page.contains("<td>fc.weight</td>") && page.contains("prefers-color-scheme: dark"), "{page}");

@@ -105,13 +105,14 @@ macro_rules! options {
                 self
             }
         }
-
-        optimizer!($name);
     };
 }
 
 options!(Adam);
 options!(AdamW);
+
+optimizer!(Adam);
+optimizer!(AdamW);
 
 struct Known<R> {
     /// Factors of the first average and of the root of the second: the learning rate and the bias corrections. torch

@@ -125,7 +125,7 @@ fn an_average_that_would_become_infinite_is_an_error_and_stops_no_weight() {
         let mut optimizer = make(net.params());
         let first = optimizer.update(&grads(&weight, &with(1e20)));
         let before = weight.value().to_f64();
-        if let Err(error) = first {
+        if let Err(error) = &first {
             assert!(error.to_string().ends_with("- `weight`: 1 of its numbers, in float32"), "{name}: {error}");
             assert!(error.to_string().contains("clip the gradients"), "{name}: {error}");
             assert_eq!(before[5], 1.0, "{name}");
@@ -135,8 +135,7 @@ fn an_average_that_would_become_infinite_is_an_error_and_stops_no_weight() {
         for _ in 0..20 {
             optimizer.update(&grads(&weight, &with(1e-3))).unwrap();
         }
-        let moves = weight.value().to_f64()[5] != before[5];
-        assert!(moves || before[5] != 1.0, "{name}: the weight moves again");
+        assert!(first.is_ok() || weight.value().to_f64()[5] != 1.0, "{name}: the weight moves again");
     }
 }
 
@@ -187,7 +186,7 @@ fn wide_numbers_stay_finite_as_well() {
         all.set(&weight, Tensor::from_f64(&[-most, -1.0, -most], &[3], dtype).unwrap());
         let message = sgd.update(&all).unwrap_err().to_string();
         let end = format!(
-            "all others are updated. Lower the learning rate:\n- `w`: 1 of its numbers, in {}",
+            "all others are updated. Lower the learning rate, or clip the gradients:\n- `w`: 1 of its numbers, in {}",
             dtype.long_name()
         );
         assert!(message.ends_with(&end), "{message}");

@@ -160,7 +160,8 @@ impl Binary for PoissonNll {
         if x == R::infinity() && t.is_finite() {
             x
         } else if self.log_input {
-            math::exp(x) - part(t, x)
+            let rate = math::exp(x);
+            if rate == R::infinity() && t.is_finite() { rate } else { rate - part(t, x) }
         } else {
             x - t * (x + R::of(LEAST_RATE)).ln()
         }
