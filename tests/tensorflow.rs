@@ -212,7 +212,7 @@ fn theirs(rewrite: &Value) -> Rewritten {
 /// Equivalent errors: TensorFlow's message, and the kind and the message of ours.
 const SAME_ERRORS: &[(&str, ErrorKind, &str)] = &[
     ("Failed to set type attribute", ErrorKind::Value, "would have to run low and has a port that is always f32"),
-    ("Op lists have conflicting entries", ErrorKind::List, "list of ops, too"),
+    ("Op lists have conflicting entries", ErrorKind::List, "is also on the "),
     ("cannot be set to UNSAFE_FORCE_ALL when oneDNN is used", ErrorKind::Level, "only float16 can be forced"),
 ];
 

@@ -113,7 +113,7 @@ impl RecurrentLayersSpec<1> {
 /// let x = Tensor::ones(&[4, 10, 8], DType::F32);
 /// let (y, (h, c)) = lstm.run(&x, None)?;
 /// assert_eq!((y.shape(), h.shape(), c.shape()), (&[4, 10, 16][..], &[2, 4, 16][..], &[2, 4, 16][..]));
-/// let (more, _) = lstm.run(&x, Some((&h, &c)))?;      // goes on where it ended
+/// let (more, _) = lstm.run(&x, Some((&h, &c)))?;      // continues where it ended
 ///
 /// let net = Child::of(sequential![GRU::new(8, 16, &mut rng), Dense::new(16, 3, &mut rng)]);
 /// assert_eq!(net.call(&x)?.shape(), [4, 10, 3]);

@@ -393,7 +393,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "a conversion does not count what becomes infinite",
         "src/kernels/counted.rs",
-        &[("u32::from((x < f32::INFINITY) & (y == f32::INFINITY))", "u32::from((x < 0.0) & (y == f32::INFINITY))")],
+        &[("u32::from(finite & (y == f32::INFINITY))", "u32::from((x < 0.0) & (y == f32::INFINITY))")],
         &["lib", "convert"],
     ),
     mutation(
