@@ -177,3 +177,21 @@ fn a_graph_that_is_recorded_is_heard_and_the_same() {
     // Called with two examples, and with three.
     assert_eq!(log.0.iter().filter(|event| event.starts_with("Linear")).count(), 2);
 }
+
+/// Whoever begins to listen inside a listener hears, and the outer one does not.
+#[test]
+fn a_listener_may_listen() {
+    #[derive(Default)]
+    struct Watching(Vec<usize>);
+    impl Listener for Watching {
+        fn op(&mut self, call: &OpCall<'_>) {
+            let (_, events) = watch(|| call.output.relu().unwrap().exp().unwrap());
+            let graph =
+                Graph::trace_fn(&Default::default(), &[call.output.clone()], |x| Ok(vec![x[0].relu()?])).unwrap();
+            self.0.extend([events.len(), graph.nodes().len()]);
+        }
+    }
+    let x = Tensor::ones(&[1], DType::F32);
+    let (_, watching) = listen(Watching::default(), || x.abs());
+    assert_eq!(watching.0, [2, 2], "two ops; an input and an op");
+}

@@ -1,5 +1,5 @@
-//! What a library sees that has tensors of its own: networks, kinds and ops that precast has no code for are planned, explained,
-//! compared, exported, wrapped, checked and timed, by this package alone.
+//! The view of a library with its own tensors: this package alone plans, explains, compares, exports, wraps, checks and
+//! times networks whose kinds and ops precast has no code for.
 
 use std::sync::Arc;
 
@@ -112,7 +112,7 @@ cells: { black: { add: [SwiGlu, \"burn::Linear\", \"burn::DeformConv2d\"] } }
     assert_eq!(why("encoder.fc"), "inside encoder");
     let explained = plan.explain("encoder.gate").unwrap().to_string();
     assert!(explained.contains("black list, burn.yaml:6:25"), "{explained}");
-    // A slip is told, with the name that was meant.
+    // The error of a slip suggests the right name.
     for (list, words) in [
         ("Liner", "no cell is of the kind `Liner` (did you mean `Linear`?)"),
         ("SwiGLU", "no cell is of the kind `SwiGLU` (did you mean `SwiGlu`?)"),

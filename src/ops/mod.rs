@@ -35,8 +35,7 @@ use crate::{
     kernels::{elementwise::Saved, memory::Elements},
     precision,
     tensor::{
-        self, Array, Forward, Stored,
-        context::{self, Hidden},
+        self, Array, Forward, Stored, context,
         listener::{CastRole, OpCall},
         recording::Again,
     },
@@ -79,7 +78,7 @@ pub(crate) fn dispatch(call: Call<'_>, kernel: impl FnOnce(&[Tensor]) -> Result<
     let op = call.op;
     let (inputs, cast_back) = cast_inputs(call)?;
     let mut forward = {
-        let _hidden = context::hide(Hidden::Recorders);
+        let _hidden = context::enter_op();
         kernel(&inputs).map_err(|e| e.in_op(op.name()))?
     };
     if context::wide_weight_grads() && weight_grads::apply(op, call.inputs, &inputs) {

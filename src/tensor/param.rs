@@ -5,11 +5,7 @@ use std::{
     sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-use super::{
-    Array, Beyond, LeafId,
-    context::{self, Hidden},
-    pass, recording,
-};
+use super::{Array, Beyond, LeafId, context, pass, recording};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -158,7 +154,7 @@ impl Param {
 
     /// Changes the value as part of the current forward pass, or permanently outside one.
     fn change(&self, to: To) -> Result<()> {
-        let _hidden = context::hide(Hidden::Recorders);
+        let _hidden = context::enter_op();
         let mut state = self.write();
         let before = state.full();
         let new = to.of(&before);
@@ -250,7 +246,7 @@ impl Param {
         });
         let factor = count.map_or(1.0, |count| count as f64 / (count - 1) as f64);
         let batch = {
-            let _hidden = context::hide(Hidden::Recorders);
+            let _hidden = context::enter_op();
             batch.to_f64()
         };
         self.change(To::Blend { keep: 1.0 - momentum, take: momentum * factor, batch })

@@ -30,7 +30,7 @@ pub fn run(words: &[String]) -> Result {
     }
     fs::create_dir_all(&folder).map_err(failed)?;
     let precast = unpacked(&made, "precast", &folder)?;
-    // The derive and the policies are those of these packages, wherever the registry stands. So the lock file cannot be the
+    // The derive and the policies are those of these packages, whatever the registry has. So the lock file cannot be the
     // packaged one; offline, all other versions stay.
     let patch = |package: &str| -> Result<String> {
         let here = unpacked(&made, package, &folder)?.display().to_string();

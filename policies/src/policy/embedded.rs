@@ -10,6 +10,16 @@ macro_rules! embedded {
 }
 pub(super) use embedded;
 
+/// Returns the names of embedded files.
+pub(super) fn names<const N: usize>(files: [(&'static str, &'static str); N]) -> impl Iterator<Item = &'static str> {
+    files.into_iter().map(|(name, _)| name)
+}
+
+/// Returns the text of an embedded file.
+pub(super) fn text(files: &[(&str, &'static str)], name: &str) -> Option<&'static str> {
+    files.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
 /// Returns the index of an embedded file by name, or a message with the name nearest to `meant` and all names.
 pub(super) fn position(files: &[(&str, &str)], name: &str, meant: &str, unknown: &str) -> Result<usize, String> {
     files.iter().position(|(known, _)| *known == name).ok_or_else(|| {

@@ -5,7 +5,11 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::{Level, Lists, embedded::embedded, pack_file};
+use super::{
+    Level, Lists,
+    embedded::{self, embedded},
+    pack_file,
+};
 use crate::{
     DType, Op,
     catalogue::System,
@@ -67,13 +71,13 @@ impl Pack {
 
     /// Returns the names of the packs shipped with the library.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        EMBEDDED.into_iter().map(|(name, _)| name)
+        embedded::names(EMBEDDED)
     }
 
     /// Returns the text of a pack shipped with the library.
     #[doc(hidden)]
     pub fn shipped_text(name: &str) -> Option<&'static str> {
-        EMBEDDED.into_iter().find(|(known, _)| *known == name).map(|(_, text)| text)
+        embedded::text(&EMBEDDED, name)
     }
 
     /// Returns a pack shipped with the library.
@@ -88,7 +92,7 @@ impl Pack {
     #[doc(hidden)]
     pub fn shared(name: &str) -> Result<Arc<Self>> {
         static READ: [OnceLock<Arc<Pack>>; EMBEDDED.len()] = [const { OnceLock::new() }; EMBEDDED.len()];
-        let at = super::embedded::position(&EMBEDDED, name, name, "no pack is called").map_err(Error::list)?;
+        let at = embedded::position(&EMBEDDED, name, name, "no pack is called").map_err(Error::list)?;
         if let Some(pack) = READ[at].get() {
             return Ok(pack.clone());
         }

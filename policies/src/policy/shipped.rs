@@ -2,7 +2,7 @@
 
 use super::{
     Policy,
-    embedded::{embedded, position},
+    embedded::{self, embedded},
 };
 use crate::error::{Error, Result};
 
@@ -13,13 +13,13 @@ const EMBEDDED: [(&str, &str); 11] =
 impl Policy {
     /// Returns the names of the policies shipped with the library: `o2` is level O2 in float16, `o2-bf16` in bfloat16.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        EMBEDDED.into_iter().map(|(name, _)| name)
+        embedded::names(EMBEDDED)
     }
 
     /// Returns the text of a policy shipped with the library.
     #[doc(hidden)]
     pub fn shipped_text(name: &str) -> Option<&'static str> {
-        EMBEDDED.into_iter().find(|(known, _)| *known == name).map(|(_, text)| text)
+        embedded::text(&EMBEDDED, name)
     }
 
     /// Returns a policy shipped with the library, read from the file of that name in `policies/`.
@@ -34,7 +34,7 @@ impl Policy {
     /// # Ok::<(), precast_policy::Error>(())
     /// ```
     pub fn named(name: &str) -> Result<Self> {
-        let at = position(&EMBEDDED, name, &usual(name), "no policy is called").map_err(Error::policy)?;
+        let at = embedded::position(&EMBEDDED, name, &usual(name), "no policy is called").map_err(Error::policy)?;
         Policy::parse(EMBEDDED[at].1, &format!("policies/{name}.yaml"))
     }
 

@@ -24,7 +24,7 @@ use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
     precision::Frame,
-    tensor::context::{self, Hidden},
+    tensor::context,
     tensor::{Backward, What, Written, with_recording},
 };
 use walk::walk;
@@ -85,7 +85,7 @@ fn backward(what: &What, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
     let wide = |x: &Tensor| if x.dtype().is_low() && !exact { x.detach().cast(DType::F32) } else { x.detach() };
     let leaf = |x: &Tensor| if x.dtype().is_float() { wide(x).requires_grad() } else { x.clone() };
     inside(false, || {
-        let _alone = context::hide(Hidden::Recorders);
+        let _alone = context::enter_op();
         let inputs: Vec<Tensor> = back.saved.iter().map(leaf).collect();
         let grads = gradients(what, &inputs, back.needs, &wide(back.grad))?;
         let as_input = |(grad, x): (Option<Tensor>, &Tensor)| grad.map(|grad| grad.detach().cast(x.dtype()));

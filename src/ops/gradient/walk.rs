@@ -9,7 +9,7 @@ use crate::ops::gradient::{backward, has_second, linear};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    tensor::context::{self, Hidden},
+    tensor::context,
     tensor::{Backward, Call, Node, Place, What, is_recording, next_id, with_recording},
 };
 
@@ -57,7 +57,7 @@ fn back_through(node: &Node, grad: &Tensor, needs: &[bool]) -> Result<Vec<Option
     let value = grad.detach();
     let back = Backward { grad: &value, saved: &node.saved, needs };
     let values = {
-        let _alone = context::hide(Hidden::Recorders);
+        let _alone = context::enter_op();
         with_recording(false, || (node.backward)(&back))?
     };
     let call = node.call.as_ref().filter(|_| recorded);

@@ -1,8 +1,9 @@
 //! Vectors along an axis: cross products, lengths, angles and distances.
 
 use crate::ops::{
-    call,
+    by_float, call,
     composed::{composed, inside},
+    elements,
     elementwise::pairwise::broadcast_shape,
     index::shape::axis_at,
     one_float_dtype,
@@ -11,7 +12,10 @@ use crate::ops::{
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::reduce::power_below,
+    kernels::{
+        float::{Float, Real},
+        reduce::power_below,
+    },
     precision::Frame,
     tensor::context,
 };
@@ -215,10 +219,14 @@ fn scales(x: &Tensor, norm: &Tensor, axes: &[isize]) -> Result<Option<Tensor>> {
         DType::F16 => half::f16::MIN_POSITIVE.to_f64(),
         _ => f64::from(f32::MIN_POSITIVE),
     };
+    let in_range = by_float!(norm, T => {
+        let in_range = |norm: f64| norm == 0.0 || norm.is_finite() && norm >= least;
+        Ok(elements::<T>(norm).iter().all(|norm| in_range(Real::as_f64(norm.widen()))))
+    })?;
+    if in_range {
+        return Ok(None);
+    }
     inside(false, || {
-        if norm.detach().to_f64().iter().all(|&norm| norm == 0.0 || norm.is_finite() && norm >= least) {
-            return Ok(None);
-        }
         let largest = x.detach().abs()?.max(axes, true)?;
         let power = |x: f64| if x > 0.0 && x.is_finite() { power_below(x) } else { 1.0 };
         let powers: Vec<f64> = largest.to_f64().into_iter().map(power).collect();

@@ -39,19 +39,21 @@ struct Switches {
     tape: bool,
     /// `true` when the tape keeps calls, for second derivatives.
     keeps_calls: bool,
-    /// `true` when there is a listener.
-    heard: bool,
-    hidden: Hidden,
+    /// Everybody who was added.
+    added: Audience,
+    /// Those from whom op calls are hidden, the first who were added. Whoever is added later hears again.
+    deaf: Audience,
 }
 
-/// Observers from which op calls are hidden.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Hidden {
-    Nobody,
-    /// Those that record calls in order to replay them, inside an op.
-    Recorders,
-    Everybody,
+/// Numbers of observers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Audience {
+    listeners: usize,
+    /// Observers that record calls in order to replay them. The last one hears.
+    recorders: usize,
 }
+
+const NOBODY: Audience = Audience { listeners: 0, recorders: 0 };
 
 thread_local! {
     static CONTEXT: Context = const {
@@ -64,8 +66,8 @@ thread_local! {
                 wide_weight_grads: false,
                 tape: true,
                 keeps_calls: false,
-                heard: false,
-                hidden: Hidden::Nobody,
+                added: NOBODY,
+                deaf: NOBODY,
             }),
             listeners: RefCell::new(Vec::new()),
             recorders: RefCell::new(Vec::new()),
@@ -84,10 +86,14 @@ pub struct Scope {
 
 #[derive(Debug)]
 enum Undo {
-    Region { depth: usize, number: u64 },
+    Region {
+        depth: usize,
+        number: u64,
+    },
     Slot,
     Switches(Switches),
-    Listeners { listeners: usize, recorders: usize, before: Switches },
+    /// As `Switches`, and removes the observers added since.
+    Audience(Switches),
 }
 
 impl Scope {
@@ -103,10 +109,10 @@ impl Drop for Scope {
             Undo::Region { depth, number } => region::leave(context, depth, number),
             Undo::Slot => _ = context.slots.borrow_mut().pop(),
             Undo::Switches(before) => context.switches.set(before),
-            Undo::Listeners { listeners, recorders, before } => {
+            Undo::Audience(before) => {
                 context.switches.set(before);
-                let left = context.listeners.borrow_mut().split_off(listeners);
-                let also_left = context.recorders.borrow_mut().split_off(recorders);
+                let left = context.listeners.borrow_mut().split_off(before.added.listeners);
+                let also_left = context.recorders.borrow_mut().split_off(before.added.recorders);
                 // Their `drop` may use the context.
                 drop((left, also_left));
             }
@@ -181,52 +187,54 @@ pub(crate) fn keeps_calls() -> bool {
     switches().keeps_calls
 }
 
-/// Hides op calls. Inside an op, the tape keeps no calls either.
-pub(crate) fn hide(from: Hidden) -> Scope {
+/// Enters the inside of an op, whose calls are neither recorded nor kept by the tape.
+pub(crate) fn enter_op() -> Scope {
     switch(|switches| {
-        switches.hidden = switches.hidden.max(from);
+        switches.deaf.recorders = switches.added.recorders;
         switches.keeps_calls = false;
     })
 }
 
-/// Hides op calls from all listeners and leaves the tape unchanged.
+/// Hides op calls from everybody who listens or records so far. The tape is unchanged.
 pub(crate) fn silence() -> Scope {
-    switch(|switches| switches.hidden = Hidden::Everybody)
+    switch(|switches| switches.deaf = switches.added)
 }
 
 /// Adds a listener.
 pub(super) fn listen(listener: Rc<dyn Hears>) -> Scope {
-    add(|context| context.listeners.borrow_mut().push(listener))
+    CONTEXT.with(|context| context.listeners.borrow_mut().push(listener));
+    added(|added| added.listeners += 1)
 }
 
 /// Adds a recorder that replaces the previous one.
 pub(super) fn record(recorder: Rc<Recorder>) -> Scope {
-    add(|context| context.recorders.borrow_mut().push(recorder))
+    CONTEXT.with(|context| context.recorders.borrow_mut().push(recorder));
+    added(|added| added.recorders += 1)
 }
 
-fn add(push: impl FnOnce(&Context)) -> Scope {
-    CONTEXT.with(|context| {
-        let (listeners, recorders) = (context.listeners.borrow().len(), context.recorders.borrow().len());
-        let before = context.switches.get();
-        push(context);
-        context.switches.set(Switches { heard: true, ..before });
-        Scope::new(Undo::Listeners { listeners, recorders, before })
-    })
+/// Counts an observer that was added, until the guard is dropped.
+fn added(count: impl FnOnce(&mut Audience)) -> Scope {
+    let before = switches();
+    let mut after = before;
+    count(&mut after.added);
+    CONTEXT.with(|context| context.switches.set(after));
+    Scope::new(Undo::Audience(before))
 }
 
 /// Returns whether anything listens to this thread.
 pub(crate) fn is_heard() -> bool {
-    let Switches { heard, hidden, .. } = switches();
-    heard && hidden < Hidden::Everybody
+    let Switches { added, deaf, .. } = switches();
+    added != deaf
 }
 
-/// Notifies all listeners, in the order in which they were added. The ops run by a listener meanwhile are hidden from
-/// all.
+/// Notifies the recorder and all listeners, in the order in which they were added. The ops run by a listener meanwhile
+/// are hidden from all of them.
 pub(crate) fn tell(f: impl Fn(&dyn Hears)) {
     if !is_heard() {
         return;
     }
-    let listeners = CONTEXT.with(|context| context.listeners.borrow().clone());
+    let deaf = switches().deaf.listeners;
+    let listeners = CONTEXT.with(|context| context.listeners.borrow()[deaf..].to_vec());
     let recorder = recorder();
     let _quiet = silence();
     if let Some(recorder) = recorder {
@@ -237,8 +245,8 @@ pub(crate) fn tell(f: impl Fn(&dyn Hears)) {
 
 /// Returns the active recorder.
 pub(super) fn recorder() -> Option<Rc<Recorder>> {
-    let Switches { heard, hidden, .. } = switches();
-    if !heard || hidden > Hidden::Nobody {
+    let Switches { added, deaf, .. } = switches();
+    if added.recorders == deaf.recorders {
         return None;
     }
     CONTEXT.with(|context| context.recorders.borrow().last().cloned())
@@ -274,8 +282,16 @@ mod tests {
 
     #[test]
     fn what_is_hidden_stays_hidden_further_inside() {
-        let _all = hide(Hidden::Everybody);
-        let _recorders = hide(Hidden::Recorders);
-        assert_eq!(switches().hidden, Hidden::Everybody);
+        let recorder = || record(Rc::new(Recorder::default()));
+        let _outer = recorder();
+        assert!(is_heard());
+        let _silence = silence();
+        let _op = enter_op();
+        assert!(!is_heard());
+        // An observer added inside hears, until it is removed.
+        drop(recorder());
+        assert!(!is_heard());
+        let _inner = recorder();
+        assert!(is_heard());
     }
 }
