@@ -187,7 +187,8 @@ fn a_listener_may_listen() {
         fn op(&mut self, call: &OpCall<'_>) {
             let (_, events) = watch(|| call.output.relu().unwrap().exp().unwrap());
             let graph =
-                Graph::trace_fn(&Default::default(), &[call.output.clone()], |x| Ok(vec![x[0].relu()?])).unwrap();
+                Graph::trace_fn(&Default::default(), std::slice::from_ref(call.output), |x| Ok(vec![x[0].relu()?]))
+                    .unwrap();
             self.0.extend([events.len(), graph.nodes().len()]);
         }
     }

@@ -102,7 +102,12 @@ impl Standardization {
         }
         let each = || numbers().enumerate().map(|(i, x)| (features.at(i), x));
         let mut largest = vec![0f64; features.count];
-        each().for_each(|(feature, x)| largest[feature] = largest[feature].max(x.abs()));
+        let mut first = vec![None; features.count];
+        let mut constant = vec![true; features.count];
+        each().for_each(|(feature, x)| {
+            largest[feature] = largest[feature].max(x.abs());
+            constant[feature] &= *first[feature].get_or_insert(x) == x;
+        });
         // Powers of two round nothing, and bring the numbers of each feature near 1: no square leaves the range of f64.
         let scale: Vec<f64> = largest.into_iter().map(to_one).collect();
         let (mut mean, mut deviation) = (vec![0.0; features.count], vec![0.0; features.count]);
@@ -114,9 +119,6 @@ impl Standardization {
             *deviation = (deviation.sqrt() / scale).clamp(f64::from_bits(1), f64::MAX);
         }
         // For a constant, the sums leave only rounding errors.
-        let mut first = vec![None; features.count];
-        let mut constant = vec![true; features.count];
-        each().for_each(|(feature, x)| constant[feature] &= *first[feature].get_or_insert(x) == x);
         for feature in (0..features.count).filter(|&feature| constant[feature]) {
             (mean[feature], deviation[feature]) = (first[feature].unwrap_or_default(), 1.0);
         }
