@@ -13,7 +13,7 @@ mod peers;
 use std::time::Instant;
 
 use peers::{Options, Torch, fastest, median};
-use precast::{Grads, LossScale, Param, cell::Params, layers::CellList, prelude::*, rewrite::Decorate};
+use precast::{Grads, LossScale, Param, cell::Params, layers::CellList, prelude::*, storage::Decorate};
 
 const TENSORS: usize = 24;
 const SHAPE: [usize; 2] = [1024, 1024];

@@ -4,9 +4,9 @@
 // cargo run --release --example torch_encoder
 
 use precast::{
-    io::weights::{self, LoadOptions},
     policy::{Rule, Run},
     prelude::*,
+    storage::weights::{self, LoadOptions},
 };
 
 fn main() -> Result<()> {

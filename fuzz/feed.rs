@@ -8,10 +8,12 @@ use precast::{
     cost::Speeds,
     data::{Csv, Dataset, Images, Npy, parse_digits},
     io::models::{self, Model},
-    io::stored::{ConvertOptions, StoredModel},
-    io::weights::{self, LoadOptions},
     layers::Rng,
     prelude::*,
+    storage::{
+        stored::{ConvertOptions, StoredModel},
+        weights::{self, LoadOptions},
+    },
 };
 
 /// Checks a policy file: if it is read, it can be written, and means the same when read again.

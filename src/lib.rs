@@ -55,10 +55,10 @@
 //! The [`guide`] has a page for each task.
 //!
 //! Suggested reading order: [`Tensor`] and [`Op`]; [`precision`] (the effect of a region on an op); [`cell`] (trees)
-//! and [`layers`]; [`policy`] (the requested precision), [`rewrite`] (the resulting plan and its reasons); [`scale`],
+//! and [`layers`]; [`policy`] (the requested precision), [`plan`] (the resulting decisions and their reasons); [`scale`],
 //! [`optim`] and [`train`].
 //!
-//! [`policy`], the plans of [`rewrite`] and all that they name are those of the package `precast-policy`, which knows no tensor.
+//! [`policy`], the plans of [`plan`] and all that they name are those of the package `precast-policy`, which knows no tensor.
 //! A library with tensors of its own depends on that alone, and implements the traits of [`host`].
 //!
 //! # Features
@@ -101,6 +101,7 @@ pub mod cell;
 #[cfg(feature = "cli")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
 pub mod cli;
+pub mod compat;
 pub mod cost;
 mod dtype;
 pub mod gradcheck;
@@ -114,11 +115,12 @@ mod logging;
 pub mod observe;
 mod ops;
 pub mod optim;
+pub mod plan;
 pub mod precision;
 pub mod prelude;
 pub mod report;
-pub mod rewrite;
 pub mod scale;
+pub mod storage;
 mod tensor;
 pub mod train;
 
@@ -136,10 +138,10 @@ pub use ops::{
     RecurrentWeights, Reduction, Resize, run, run_with, twice_differentiable,
 };
 pub use optim::{Adafactor, Adagrad, Adam, AdamW, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd};
+pub use plan::Plan;
 #[doc(inline)]
 pub use precast_policy::{Error, ErrorKind, Level, Policy, Result, error, host, policy};
 pub(crate) use precast_policy::{printable, table};
-pub use rewrite::Plan;
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Backward, Grads, Param, Tensor, TensorElement, no_grad};
 pub use train::{Checkpoint, data};

@@ -4,8 +4,8 @@
 use std::fs;
 
 use precast::{
-    io::weights::{self, LoadOptions},
     prelude::*,
+    storage::weights::{self, LoadOptions},
 };
 
 #[path = "common/folder.rs"]

@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use precast::{DType, Level, Plan, Policy, io::models, io::weights, policy::Pack, precision::Treatment};
+use precast::{DType, Level, Plan, Policy, io::models, policy::Pack, precision::Treatment, storage::weights};
 use serde_json::Value;
 
 #[path = "common/command.rs"]

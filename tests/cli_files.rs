@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use precast::{DType, Plan, Tensor, io::weights};
+use precast::{DType, Plan, Tensor, storage::weights};
 use serde_json::Value;
 
 #[path = "common/command.rs"]

@@ -12,12 +12,12 @@ use std::{
 use half::{bf16, f16};
 use precast::{
     ErrorKind,
-    io::{
-        models::Model,
+    io::models::Model,
+    prelude::*,
+    storage::{
         stored::{ConvertOptions, Converted, ConvertedTensor, StoredModel},
         weights,
     },
-    prelude::*,
 };
 use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
 use serde_json::{Value, json};

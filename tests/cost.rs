@@ -12,10 +12,10 @@ use precast::{
     Plan,
     cell::{Adapter, Cast},
     cost::{Rate, Speeds},
+    plan::{Cost, Predicted, Reason, Region},
     policy::{Entry, Lists, Prefer, Rule, Run},
     precision::Treatment,
     prelude::*,
-    rewrite::{Cost, Predicted, Reason, Region},
 };
 
 /// Returns a machine on which 16 bit is twice as fast as f32, except for casts, which take `cast` per element.
@@ -434,7 +434,7 @@ fn a_settled_policy_plans_as_the_one_that_preferred_speed() {
             let settled = Policy::parse(&settled.to_yaml().unwrap(), "settled").unwrap();
             let plan = settled.plan(&net).unwrap();
             for (met, wanted) in plan.decisions.iter().zip(&wanted.decisions) {
-                let of = |d: &precast::rewrite::Decision| (d.path.clone(), d.run, d.adapter.clone());
+                let of = |d: &precast::plan::Decision| (d.path.clone(), d.run, d.adapter.clone());
                 assert_eq!(of(met), of(wanted), "{level} {cast}\n{plan}");
             }
             added += settled.rules.len();

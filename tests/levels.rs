@@ -3,10 +3,10 @@
 use precast::{
     cell::Adapter,
     observe,
+    plan::{Reason, Region},
     policy::{Entry, Origin, Pack, Rule, Run},
     precision::Treatment,
     prelude::*,
-    rewrite::{Reason, Region},
 };
 
 /// A block that calls listed and unlisted ops itself, along with a listed cell, a black cell and a nested container.
@@ -497,7 +497,7 @@ fn a_plan_tells_op_by_op_why() {
         let calls: usize = table.rows.iter().map(|row| row.calls).sum();
         assert_eq!(calls, 8, "every op of the forward pass: {table}");
         let text = serde_json::to_string(&table).unwrap();
-        assert_eq!(serde_json::from_str::<precast::rewrite::OpsTable>(&text).unwrap(), table);
+        assert_eq!(serde_json::from_str::<precast::plan::OpsTable>(&text).unwrap(), table);
         (
             table.rows.iter().map(|r| format!("{}:{} {}: {}", r.path, r.op, r.output, r.because)).collect::<Vec<_>>(),
             table,

@@ -8,12 +8,14 @@ use std::fmt::Write;
 use precast::{
     Grads, Muon, Reduction,
     cell::Pattern,
+    compat::tensorflow::IntoLossScale,
     data::Dataset,
     graph::{self, Graph},
-    io::{models, weights},
+    io::models,
     policy::{DynamicScale, LossScaleSpec, Pack, Rule, Run, Scaler},
     prelude::*,
-    scale::{IntoLossScale, ScaleState},
+    scale::ScaleState,
+    storage::weights,
     train::{FitOptions, Schedule, fit},
 };
 

@@ -2,11 +2,12 @@
 
 use precast::{
     CrossEntropy, Reduction,
+    compat::tensorflow::enable_mixed_precision_graph_rewrite,
     data::{Dataset, IGNORED, Inputs, Targets},
     policy::Rule,
     prelude::*,
     scale::{Cause, all_finite},
-    train::{FitOptions, Loss, Score, enable_mixed_precision_graph_rewrite, fit},
+    train::{FitOptions, Loss, Score, fit},
     twice_differentiable,
 };
 

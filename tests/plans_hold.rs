@@ -8,9 +8,9 @@ mod nets;
 use nets::Task;
 use precast::{
     data::Dataset,
+    plan,
     policy::{Rule, Run},
     prelude::*,
-    rewrite,
     train::{FitOptions, fit},
 };
 
@@ -175,7 +175,7 @@ fn an_earlier_plan_is_known_again_when_a_later_one_is_undone() {
     assert!(refused(net.call(&x())).contains("does not know"));
     net.cell_mut().head.set_to_float(None).unwrap();
     first.undo(&mut net).unwrap();
-    rewrite::undo(&mut net);
+    plan::undo(&mut net);
     net.cell().head.call(&x()).unwrap();
 }
 

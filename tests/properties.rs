@@ -12,10 +12,10 @@ use precast::layers::Rng;
 use precast::{
     cell::{Adapter, Cast},
     cost::{Rate, Speeds},
+    plan::{Reason, Region},
     policy::{Entry, Lists, Prefer, Rule, Run},
     precision::{OpRules, Treatment},
     prelude::*,
-    rewrite::{Reason, Region},
 };
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, TestCaseError, any, prop_assert, prop_assert_eq, prop_oneof, proptest,

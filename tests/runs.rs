@@ -133,7 +133,7 @@ fn a_run_that_is_stopped_once_at_a_random_step_ends_with_the_same_bits() {
 /// Without masters, the weight file has the bits of the 16-bit weights, and the network predicts with them.
 #[test]
 fn parameters_are_stored_as_the_file_says() {
-    use precast::io::weights;
+    use precast::storage::weights;
     let (f32, bf16) = (DType::F32, DType::Bf16);
     for (storage, in_file, bytes) in [
         ("float32", f32, 4),
@@ -370,7 +370,7 @@ fn targets_are_standardized_for_training_alone() {
 /// Every number of the compute weights is that of the masters, rounded once, if the cell runs low.
 #[test]
 fn weights_are_exported_as_masters_as_cells_compute_and_as_both() {
-    use precast::{io::weights, rewrite::SaveMode};
+    use precast::storage::{SaveMode, weights};
     let to = Folder::to_come("export");
     let more = ", storage: {masters: {exclude: ['4.**']}}";
     go_on(&mut Run::begin(&file("o2", more), model(0), &to).unwrap());

@@ -4,9 +4,10 @@
 use precast::{
     Adam, DType, LossScale, Op, Optimizer, Outcome, Param, Result, Sgd, Tensor,
     cell::Params,
+    compat::tensorflow::IntoLossScale,
     observe,
     policy::{DynamicScale, LossScaleSpec},
-    scale::{Cause, IntoLossScale, all_finite},
+    scale::{Cause, all_finite},
     twice_differentiable,
 };
 

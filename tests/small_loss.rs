@@ -78,7 +78,7 @@ fn a_policy_can_require_a_scaler() {
     let _applied = Policy::new(Level::O2, DType::F16).unwrap().apply(&mut net).unwrap();
     optimizer.update(&loss.backward().unwrap()).unwrap();
     let (mut net, loss) = one(DType::F16, "required");
-    precast::rewrite::undo(&mut net);
+    precast::plan::undo(&mut net);
     Sgd::new(net.params(), 0.1).update(&loss.backward().unwrap()).unwrap();
     // bf16 needs none.
     let (net, loss) = one(DType::Bf16, "required");

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use precast::{
     cell::AsCell,
-    io::weights::{self, LoadOptions, Loaded},
     prelude::*,
+    storage::weights::{self, LoadOptions, Loaded},
 };
 
 #[path = "common/folder.rs"]

@@ -6,10 +6,12 @@ use half::f16;
 use precast::{
     ErrorKind,
     cell::Cast,
-    io::weights::{self, LoadOptions},
     policy::{Rule, Run},
     prelude::*,
-    rewrite::{Decorate, SaveMode},
+    storage::{
+        Decorate, SaveMode,
+        weights::{self, LoadOptions},
+    },
 };
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 

@@ -20,9 +20,9 @@ use precast::{
     __bench, Outcome,
     cost::Speeds,
     graph::rewrite,
+    plan::{Prediction, undo},
     policy::{DynamicScale, LossScaleSpec, Prefer},
     prelude::*,
-    rewrite::{Prediction, undo},
 };
 
 /// A column of the table: a level with a low dtype, or torch in a mode.

@@ -14,13 +14,11 @@ use super::{
 use crate::{
     Policy,
     error::ErrorKind,
-    io::{
-        files,
-        stored::{ConvertOptions, Converted},
-    },
+    io::files,
+    plan::Summary,
     policy::Prefer,
     report::{conversion_html, conversion_kept, conversion_summary, conversion_table_by},
-    rewrite::Summary,
+    storage::stored::{ConvertOptions, Converted},
 };
 
 /// Store a safetensors file or a Hugging Face folder in the dtypes in which a policy runs the cells

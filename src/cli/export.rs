@@ -12,7 +12,8 @@ use super::{
 use crate::{
     Level,
     io::files,
-    rewrite::{Exporter, SaveMode},
+    plan::Exporter,
+    storage::SaveMode,
     train::{Predictor, RunFile},
 };
 

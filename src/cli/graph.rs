@@ -6,8 +6,8 @@ use crate::{
     Level, Policy,
     graph::{self, Graph, GraphDiff, NodeDecision, Rewritten},
     io::{files, models::Model},
+    plan::Summary,
     report::{graph_summary, graph_table_by, printable},
-    rewrite::Summary,
 };
 use serde::Serialize;
 

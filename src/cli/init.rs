@@ -10,10 +10,10 @@ use super::{
 use crate::{
     Child, Level, Op, Plan, Policy,
     io::{files, models::Model},
+    plan::{Decision, Reason, cells},
     policy::Pack,
     precision::Treatment,
     report::printable,
-    rewrite::{Decision, Reason, cells},
 };
 
 /// Write a policy for a network: a built-in one with its comments, and the exceptions that may matter in this network

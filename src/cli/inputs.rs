@@ -12,9 +12,10 @@ use crate::{
     Plan, Policy,
     cell::Trace,
     cost::Speeds,
-    io::{files, models::Model, stored::StoredModel, weights::check_is_safetensors},
+    io::{files, models::Model},
     policy::Prefer,
     report::printable,
+    storage::{stored::StoredModel, weights::check_is_safetensors},
 };
 
 use super::{Cli, Failure, Result, say};

@@ -10,12 +10,10 @@ use super::{
 };
 use crate::{
     Plan, Policy,
-    io::{
-        models::Model,
-        stored::{StoredModel, UNKNOWN},
-    },
+    io::models::Model,
     policy::Prefer,
     report::printable,
+    storage::stored::{StoredModel, UNKNOWN},
 };
 
 /// A network, or the weights of one.

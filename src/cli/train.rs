@@ -5,9 +5,9 @@ use std::{collections::BTreeSet, path::PathBuf};
 use crate::{
     Child, Level, Plan, Policy,
     data::{self, Split},
-    io::weights,
     policy::Prefer,
     report::{TrainingRun, joint_name, printable, runs_table_by, same_course},
+    storage::weights,
     train::{Epoch, Event, Fit, FitOptions, Method, RunFile, Schedule},
 };
 use clap::{

@@ -122,7 +122,7 @@ impl Graph {
         serde_json::to_string_pretty(&written).map_err(|e| Error::value(e.to_string()))
     }
 
-    /// Reads a graph from JSON. Its parameters are 0; [`load`](crate::io::weights::load) fills those of a
+    /// Reads a graph from JSON. Its parameters are 0; [`load`](crate::storage::weights::load) fills those of a
     /// [`GraphCell`](super::GraphCell).
     ///
     /// # Errors

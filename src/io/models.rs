@@ -19,7 +19,7 @@
 //! Each cell is a map of its `kind` and its options, described by [`kinds`](crate::io::kinds);
 //! `{to_float: float32, cell: {...}}` requests a precision. The kinds are those of
 //! [`layers::kinds`](crate::layers::kinds), including the program's own cells marked `#[cell(saved)]`. A file holds no
-//! weights: they are initialized from the seed, and [`weights`](crate::io::weights) saves and loads them. A file cannot
+//! weights: they are initialized from the seed, and [`weights`](crate::storage::weights) saves and loads them. A file cannot
 //! express that two cells share a parameter. The key `input` gives the shape of one example, without the batch axis:
 //! `input: [1, 32, 32]`. Examples are f32; `input_dtype: int64` is for words and other indices.
 

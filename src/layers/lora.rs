@@ -84,7 +84,7 @@ fn factor(rank: usize, alpha: f64) -> Result<f64> {
 ///
 /// `[..., in_features] -> [..., out_features]`. The weights of the base are buffers: saved under `base.weight` and
 /// `base.bias`, but not trained and without gradients. They may be stored in 16 bits without master copies
-/// ([`decorate`](crate::rewrite::decorate)), and a rule for the path `**.base` sets the dtype in which the base runs.
+/// ([`decorate`](crate::storage::decorate)), and a rule for the path `**.base` sets the dtype in which the base runs.
 ///
 /// In files: `{kind: LoRA, base: {in_features: 64, out_features: 10}, rank: 8, alpha: 16}`, and `dropout: 0.05`.
 ///

@@ -5,8 +5,8 @@ use super::{
     table::{Layout, one_line_a_row},
 };
 use crate::{
-    io::stored::{Converted, ConvertedTensor},
-    rewrite::bytes,
+    plan::bytes,
+    storage::stored::{Converted, ConvertedTensor},
 };
 
 const HEADER: [&str; 9] =

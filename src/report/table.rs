@@ -6,7 +6,7 @@ use super::{TrainingRun, printable};
 use crate::{
     DType, Plan,
     graph::NodeDecision,
-    rewrite::{Decision, Predicted, bytes, said_once, time},
+    plan::{Decision, Predicted, bytes, said_once, time},
     table::table,
     train::Score,
 };

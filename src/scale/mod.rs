@@ -1,10 +1,8 @@
 //! Loss scaling: a training step, and its parts for a training loop of your own.
 
-mod given;
 mod scaled;
 mod step;
 
-pub use given::IntoLossScale;
 #[doc(inline)]
 pub use precast_policy::scale::{ScaleMachine, ScaleState};
 pub use scaled::{ScaledGrads, ScaledLoss};

@@ -17,7 +17,7 @@ use crate::{
 /// Low copies are kept with the value and dropped when it changes, so between two updates a parameter is cast once per
 /// dtype, however often it is used.
 ///
-/// [`decorate`](crate::rewrite::decorate) stores the value itself in f16 or bf16. The parameter may then have a
+/// [`decorate`](crate::storage::decorate) stores the value itself in f16 or bf16. The parameter may then have a
 /// [master](Param::master) in f32: optimizers update the master, and the value is always the master rounded once.
 #[derive(Clone)]
 pub struct Param(Arc<Inner>);
@@ -121,7 +121,7 @@ impl Param {
         self.tensor().detach()
     }
 
-    /// Returns the f32 master of a value that [`decorate`](crate::rewrite::decorate) stores low, if it keeps one.
+    /// Returns the f32 master of a value that [`decorate`](crate::storage::decorate) stores low, if it keeps one.
     /// Optimizers update the master, and undoing restores it. The value is always the master rounded once.
     pub fn master(&self) -> Option<Tensor> {
         self.read().master().cloned().map(Tensor::from_array)

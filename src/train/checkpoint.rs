@@ -11,15 +11,13 @@ use crate::{
     Child, DType, LossScale, Optimizer, Param, Policy, Tensor,
     cell::AsCell,
     error::{Error, Result},
-    io::{
-        json,
-        weights::{self, File, Named},
-    },
+    io::json,
     logging::event,
     optim::OptimizerState,
     policy::LossScaleSpec,
     printable::printable,
     scale::ScaleState,
+    storage::weights::{self, File, Named},
 };
 
 /// The state of a training run: parameters, buffers and masters of a network, counters of its cells (the calls of

@@ -14,8 +14,8 @@ use crate::{
     error::{Error, Result},
     logging::event,
     optim::Optimizer,
+    plan::check_run,
     policy::LossScaleSpec,
-    rewrite::check_run,
     scale::{Cause, LossScale, Outcome},
 };
 
@@ -118,7 +118,7 @@ pub enum Event<'a> {
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range,
 /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples or when training and test targets are of
 /// different kinds, [`ErrorKind::Plan`](crate::ErrorKind::Plan) when the first step deviated from the applied plan (see
-/// [`Plan::check`](crate::rewrite::Plan::check)), and the errors of the network.
+/// [`Plan::check`](crate::plan::Plan::check)), and the errors of the network.
 pub fn fit<C: ?Sized + AsCell>(
     net: &mut Child<C>,
     data: &Split,

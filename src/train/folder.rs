@@ -16,7 +16,8 @@ use super::{
 use crate::{
     Child, Policy,
     error::{Error, Result},
-    io::{files, json as json_file, weights},
+    io::{files, json as json_file},
+    storage::weights,
 };
 
 const RUN: &str = "run.yaml";

@@ -1,11 +1,9 @@
 //! Training: data, the loop, and the record of what happened.
 
-mod build;
 mod checkpoint;
 pub mod data;
 mod fit;
 mod folder;
-mod graph_rewrite;
 mod history;
 mod loss;
 mod method;
@@ -17,12 +15,10 @@ mod score;
 mod storage;
 mod written;
 
-pub use build::{BuildOptions, TrainNetwork, build_train_network};
 pub use checkpoint::Checkpoint;
 pub use fit::{Event, Fit, FitOptions, fit};
 #[cfg(feature = "cli")]
 pub(crate) use folder::{About, about_of, history_of};
-pub use graph_rewrite::{GraphRewrite, enable_mixed_precision_graph_rewrite};
 pub use history::{Epoch, History, Step};
 pub use loss::Loss;
 pub use method::{

@@ -11,9 +11,9 @@ use super::{
 use crate::{
     Child, DType, Plan, Tensor,
     error::{Error, Result},
-    io::{models::Model, weights},
+    io::models::Model,
     no_grad,
-    rewrite::SaveMode,
+    storage::{SaveMode, weights},
 };
 
 /// The network of a [`Run`](super::Run) with its best weights, wrapped by the run's policy, along with the settings for

@@ -13,8 +13,9 @@ use crate::{
     error::{Error, Result},
     io::models::Model,
     no_grad,
+    plan::check_run,
     policy::Prefer,
-    rewrite::{Decorated, check_run},
+    storage::Decorated,
 };
 
 /// A training run in a folder. The folder holds the inputs of the run, its history, and checkpoints, so that the run

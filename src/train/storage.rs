@@ -6,7 +6,7 @@ use crate::{
     Child, DType, Level, Policy,
     error::{Error, Result},
     policy::Pattern,
-    rewrite::{Decorate, Decorated, decorate},
+    storage::{Decorate, Decorated, decorate},
 };
 
 /// Storage of a network's parameters during training. Low-precision storage is that of [`decorate`], so the kinds of

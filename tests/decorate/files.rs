@@ -3,9 +3,11 @@
 use std::{fs, path::Path};
 
 use precast::{
-    io::weights::{self, LoadOptions},
     prelude::*,
-    rewrite::{Decorate, decorate},
+    storage::{
+        Decorate, decorate,
+        weights::{self, LoadOptions},
+    },
 };
 use safetensors::{Dtype, SafeTensors};
 

@@ -4,7 +4,7 @@ mod files;
 mod storage;
 mod training;
 
-use precast::{cell::AsCell, layers::Init, prelude::*, rewrite::Decorate};
+use precast::{cell::AsCell, layers::Init, prelude::*, storage::Decorate};
 
 #[path = "../common/folder.rs"]
 mod folder;

@@ -1,6 +1,6 @@
 //! Storage dtypes, and their undo.
 
-use precast::{cell::Params, io::models::Model, prelude::*, rewrite::KeptBecause};
+use precast::{cell::Params, io::models::Model, prelude::*, storage::KeptBecause};
 
 use super::{bits, bits_of, low, net, param, rounded};
 

@@ -2,11 +2,11 @@
 
 use precast::{
     ErrorKind, Outcome, Reduction,
+    compat::tensorflow::{GraphRewrite, enable_mixed_precision_graph_rewrite},
     graph::{Graph, GraphLists},
     policy::{DynamicScale, LossScaleSpec, Pack},
     prelude::*,
     sequential,
-    train::{GraphRewrite, enable_mixed_precision_graph_rewrite},
 };
 
 use super::tensors::{bits, random};

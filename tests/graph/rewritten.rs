@@ -2,8 +2,9 @@
 
 use precast::{
     graph::{Graph, GraphCell, rewrite},
-    io::{models::Model, weights},
+    io::models::Model,
     prelude::*,
+    storage::weights,
 };
 
 use super::{

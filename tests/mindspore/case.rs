@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use precast::{
     DType, Level, Param, Policy, Tensor,
     cell::{Child, Trace},
+    compat::mindspore::{Custom, custom_mixed_precision},
     error::{Error, Result},
+    plan::Plan,
     policy::{Lists, Pack},
-    rewrite::{Custom, Plan, custom_mixed_precision},
 };
 
 use crate::{

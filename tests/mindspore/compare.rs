@@ -24,7 +24,7 @@
 
 use std::fmt;
 
-use precast::{DType, ErrorKind, Op, Tensor, catalogue::System, cell::Adapter, error::Error, rewrite::Region};
+use precast::{DType, ErrorKind, Op, Tensor, catalogue::System, cell::Adapter, error::Error, plan::Region};
 
 use crate::{
     case::{Case, Effect, Ours},

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use precast::{
     DType, ErrorKind, Level, Policy, Sgd, Tensor,
     catalogue::System,
+    compat::mindspore::{BuildOptions, Custom, build_train_network, custom_mixed_precision},
+    plan::Region,
     policy::{DynamicScale, Lists, LossScaleSpec, Pack},
     precision::Treatment,
-    rewrite::{Custom, Region, custom_mixed_precision},
-    train::{BuildOptions, build_train_network},
 };
 use serde_json::Value;
 

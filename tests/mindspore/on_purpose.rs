@@ -4,9 +4,9 @@
 use precast::{
     ConvOptions,
     cell::{Adapter, Cast},
+    compat::mindspore::{Custom, custom_mixed_precision},
     policy::Lists,
     prelude::*,
-    rewrite::{Custom, custom_mixed_precision},
 };
 
 use crate::{

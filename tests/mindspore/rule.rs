@@ -1,5 +1,5 @@
 //! Requirements of our rule on a network, computed here from the recorded cells and the lists: the region of each cell,
-//! the adapter in its slot, and the dtypes of each op. This does not use `rewrite` and `precision`.
+//! the adapter in its slot, and the dtypes of each op. This does not use `plan` and `precision`.
 //!
 //! `to_float` wins, then the enclosing cell if more than the level's default decided it, then the lists, then the
 //! level.
@@ -7,8 +7,8 @@
 use precast::{
     DType, Op,
     cell::{Adapter, Cast, TracedOp},
+    plan::Region,
     precision::Treatment,
-    rewrite::Region,
 };
 
 use crate::{

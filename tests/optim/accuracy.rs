@@ -1,6 +1,6 @@
 //! The cost of rounding weights when updates are small: digits, learnt slowly by a network with bf16 weights.
 
-use precast::{data, prelude::*, rewrite::Decorate, train::accuracy};
+use precast::{data, prelude::*, storage::Decorate, train::accuracy};
 
 const SEEDS: u64 = 3;
 

@@ -1,7 +1,7 @@
 //! Updates that leave the range of a 16-bit parameter: numbers that would become infinite keep their old values, and
 //! the error names the parameter.
 
-use precast::{ErrorKind, Grads, Param, prelude::*, rewrite::Decorate};
+use precast::{ErrorKind, Grads, Param, prelude::*, storage::Decorate};
 
 use super::ALL;
 

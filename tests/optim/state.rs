@@ -1,6 +1,6 @@
 //! Saved and restored states.
 
-use precast::{Grads, cell::Params, optim::OptimizerState, prelude::*, rewrite::Decorate};
+use precast::{Grads, cell::Params, optim::OptimizerState, prelude::*, storage::Decorate};
 
 use super::{ALL, Make, bits, noise};
 

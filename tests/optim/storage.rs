@@ -1,6 +1,6 @@
 //! The effect of a parameter's storage on an update.
 
-use precast::{Grads, Param, prelude::*, rewrite::Decorate};
+use precast::{Grads, Param, prelude::*, storage::Decorate};
 
 use super::{ALL, bits, noise};
 

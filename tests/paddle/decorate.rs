@@ -1,4 +1,4 @@
-//! `paddle.amp.decorate` compared with `rewrite::decorate`: the stored and the saved dtype of each parameter, and
+//! `paddle.amp.decorate` compared with `storage::decorate`: the stored and the saved dtype of each parameter, and
 //! misuse.
 
 use std::{
@@ -10,9 +10,8 @@ use std::{
 use precast::{
     Error, Grads,
     cell::Node,
-    io::weights,
     prelude::*,
-    rewrite::{Decorate, decorate},
+    storage::{Decorate, decorate, weights},
 };
 use safetensors::SafeTensors;
 use serde::Deserialize;

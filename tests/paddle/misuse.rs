@@ -3,7 +3,7 @@
 use precast::{
     Grads,
     prelude::*,
-    rewrite::{Decorate, decorate},
+    storage::{Decorate, decorate},
 };
 use serde::Deserialize;
 

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use precast::{
     DType, ErrorKind, Grads, LossScale, Outcome, Param, Result, Sgd, Tensor,
     cell::Params,
+    compat::mindspore::{BuildOptions, build_train_network},
     data::{Dataset, Split},
     layers::{Dense, Rng},
     policy::{DynamicScale, LossScaleSpec},
     scale::all_finite,
-    train::{BuildOptions, FitOptions, build_train_network},
+    train::FitOptions,
 };
 use serde_json::Value;
 

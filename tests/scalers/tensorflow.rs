@@ -3,8 +3,9 @@
 use precast::{
     DType, Error, ErrorKind, Grads, LossScale, Outcome, Param, Result, Sgd, Tensor,
     cell::Params,
+    compat::tensorflow::IntoLossScale,
     policy::{DynamicScale, LossScaleSpec},
-    scale::{IntoLossScale, all_finite},
+    scale::all_finite,
 };
 use serde_json::Value;
 

@@ -1,10 +1,6 @@
 //! Forms that other systems refuse at run time, or misinterpret.
 
-use precast::{
-    policy::DynamicScale,
-    prelude::*,
-    scale::{IntoLossScale, all_finite},
-};
+use precast::{policy::DynamicScale, prelude::*, compat::tensorflow::IntoLossScale, scale::all_finite};
 
 fn step(scale: &mut LossScale, optimizer: &mut Sgd, loss: &Tensor) -> Result<()> {
     // Gradients of a loss that was not scaled.

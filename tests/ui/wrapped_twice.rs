@@ -1,6 +1,6 @@
 //! A wrapped optimizer is not an optimizer: its loss would be scaled twice.
 
-use precast::{prelude::*, train::enable_mixed_precision_graph_rewrite};
+use precast::{prelude::*, compat::tensorflow::enable_mixed_precision_graph_rewrite};
 
 fn main() {
     let once = enable_mixed_precision_graph_rewrite(Sgd::new(Default::default(), 0.1), "dynamic").unwrap();

@@ -196,7 +196,7 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "undo clears what stood there before",
-        "src/rewrite/apply.rs",
+        "src/plan/apply.rs",
         &[("before.next().unwrap_or_default()", "before.next().and(None).unwrap_or_default()")],
         &["properties", "levels"],
     ),
@@ -218,7 +218,7 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "decorate stores batch norms low",
-        "src/rewrite/decorate.rs",
+        "src/storage/decorate.rs",
         &[(".or(own).or_else(by_pack);", ".or(own).or_else(|| by_pack().filter(|_| false));")],
         &["decorate", "paddle"],
     ),
@@ -398,13 +398,13 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "a folder is replaced though a file of it is lost",
-        "src/io/stored/convert.rs",
+        "src/storage/stored/convert.rs",
         &[("!new.contains(&path.as_path())", "new.is_empty() && path.exists()")],
         &["convert"],
     ),
     mutation(
         "an index names any file",
-        "src/io/stored/folder.rs",
+        "src/storage/stored/folder.rs",
         &[("match plain && !name.contains(['/', '\\\\']) {", "match plain || name.contains('/') {")],
         &["lib", "convert"],
     ),

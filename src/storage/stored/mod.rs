@@ -26,8 +26,8 @@ use safetensors::Dtype;
 use crate::{
     cell::Outline,
     error::{Error, Result},
-    io::weights::{CHECKSUM, OF_RUN},
     logging::event,
+    storage::weights::{CHECKSUM, OF_RUN},
 };
 
 /// A stored model: a safetensors file, or a folder of such files. Only its headers have been read.
@@ -121,7 +121,7 @@ impl StoredModel {
     /// activations, are absent. The kind of the root is the [architecture](StoredModel::architecture), if known.
     ///
     /// ```
-    /// use precast::{io::{stored::StoredModel, weights}, prelude::*};
+    /// use precast::{storage::{stored::StoredModel, weights}, prelude::*};
     /// let file = std::env::temp_dir().join(format!("precast-doc-outline-{}.safetensors", std::process::id()));
     /// let of = |shape: &[usize]| Tensor::ones(shape, DType::F32);
     /// weights::write(&file, [

@@ -1,7 +1,7 @@
 //! Loss scales in the forms accepted by TensorFlow.
 
-use super::LossScale;
 use crate::{
+    LossScale,
     error::{Error, Result, did_you_mean},
     policy::{DynamicScale, LossScaleSpec},
 };
@@ -16,7 +16,7 @@ use crate::{
 /// | a [`LossScale`] or a [`LossScaleSpec`] | itself |
 ///
 /// ```
-/// use precast::{LossScale, Result, scale::IntoLossScale};
+/// use precast::{LossScale, Result, compat::tensorflow::IntoLossScale};
 /// fn scale_of(given: impl IntoLossScale) -> Result<f32> {
 ///     Ok(given.into_loss_scale()?.value())
 /// }

@@ -9,23 +9,23 @@ use std::{
 
 use precast_policy::host::Stored;
 
-use super::{Decision, Plan};
 use crate::{
     DType, Tensor,
     cell::{AsCell, Child, no_such_path},
     error::{Error, Result, by_name},
-    io::{
+    plan::{Decision, Plan},
+    printable::printable,
+    storage::{
         stored::is_weight,
         weights::{File, Named, by_param},
     },
-    printable::printable,
     tensor::Beyond,
 };
 
 /// The precision of the weights written by [`Plan::save_weights`].
 ///
 /// ```
-/// use precast::{io::weights, prelude::*, rewrite::SaveMode};
+/// use precast::{storage::{weights, SaveMode}, prelude::*};
 /// # let file = std::env::temp_dir().join(format!("precast-doc-save-mode-{}.safetensors", std::process::id()));
 /// let rng = &mut Rng::seed(1);
 /// let net = Child::new(sequential![Dense::new(2, 3, rng), LayerNorm::new(&[3])]);
@@ -51,7 +51,7 @@ pub enum SaveMode {
     Compute,
     /// As [`Master`](SaveMode::Master), and for each weight that [`Compute`](SaveMode::Compute) rounds a second tensor
     /// with the rounded numbers. Its name is the path prefixed with `@compute.`, so
-    /// [`LoadOptions::ignore("@compute.**")`](crate::io::weights::LoadOptions::ignore) reads the masters.
+    /// [`LoadOptions::ignore("@compute.**")`](crate::storage::weights::LoadOptions::ignore) reads the masters.
     Both,
 }
 

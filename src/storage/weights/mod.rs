@@ -1,7 +1,7 @@
 //! Weight files: parameters and buffers by path, in the safetensors format.
 //!
 //! A parameter is stored under its path, in its own dtype. A parameter with an f32 [master](Param::master) is stored as
-//! the master, so that a run resumed from the file continues exactly. [`decorate`](crate::rewrite::decorate) may
+//! the master, so that a run resumed from the file continues exactly. [`decorate`](crate::storage::decorate) may
 //! request another dtype; the parameter is then rounded to it, once. A parameter under several paths (tied weights) is
 //! stored once, under the first path; the metadata entry `tied` is a JSON map of each other path to the first. Loading
 //! accepts any of its paths. Adapters change neither paths nor values, so applying a policy does not change the file.
@@ -34,11 +34,11 @@ use crate::{
 /// # Errors
 /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when two parameters have the same path,
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite in the dtype requested by
-/// [`Decorate::save_dtype`](crate::rewrite::Decorate::save_dtype), [`ErrorKind::Io`](crate::ErrorKind::Io) when the
+/// [`Decorate::save_dtype`](crate::storage::Decorate::save_dtype), [`ErrorKind::Io`](crate::ErrorKind::Io) when the
 /// file cannot be written; an existing file is then unchanged.
 ///
 /// ```
-/// use precast::{prelude::*, io::weights};
+/// use precast::{prelude::*, storage::weights};
 /// let file = std::env::temp_dir().join(format!("precast-doc-{}.safetensors", std::process::id()));
 /// let (a, b) = (Child::new(Dense::new(2, 3, &mut Rng::seed(1))), Child::new(Dense::new(2, 3, &mut Rng::seed(2))));
 /// weights::save(&a, &file)?;
@@ -88,7 +88,7 @@ fn save_with_words<C: ?Sized + AsCell>(
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an existing file is then unchanged.
 ///
 /// ```
-/// use precast::{prelude::*, io::weights};
+/// use precast::{prelude::*, storage::weights};
 /// let file = std::env::temp_dir().join(format!("precast-doc-write-{}.safetensors", std::process::id()));
 /// let (x, y) = (Tensor::ones(&[2, 3], DType::F16), Tensor::zeros(&[4], DType::I64));
 /// weights::write(&file, [("x", &x), ("y", &y)])?;

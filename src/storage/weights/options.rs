@@ -14,7 +14,7 @@ use crate::{
 /// which yields paths of the network. A pattern that is malformed or matches nothing is an error at load time.
 ///
 /// ```
-/// use precast::{io::weights::{self, LoadOptions}, prelude::*};
+/// use precast::{storage::weights::{self, LoadOptions}, prelude::*};
 /// let file = std::env::temp_dir().join(format!("precast-doc-options-{}.safetensors", std::process::id()));
 /// let kernel = Tensor::from_vec(vec![1f32, 2., 3., 4., 5., 6.], &[2, 3])?;
 /// weights::write(&file, [("encoder.dense.kernel", &kernel), ("encoder.step", &Tensor::scalar(7.0, DType::I64))])?;
@@ -137,7 +137,7 @@ impl LoadOptions {
     /// determines the length of each part. The patterns of the parts have the same wildcards as that of the whole.
     ///
     /// ```
-    /// use precast::io::weights::LoadOptions;
+    /// use precast::storage::weights::LoadOptions;
     /// let parts = ["**.query.weight", "**.key.weight", "**.value.weight"];
     /// let options = LoadOptions::new().split("**.qkv.weight", parts, 0);
     /// ```

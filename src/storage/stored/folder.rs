@@ -13,8 +13,9 @@ use super::WeightFile;
 use crate::{
     DType,
     error::{Error, Result},
-    io::{files, json::read as read_json, weights::OF_TORCH},
+    io::{files, json::read as read_json},
     printable::printable,
+    storage::weights::OF_TORCH,
 };
 
 const WEIGHTS: &str = "model.safetensors";

@@ -15,10 +15,8 @@ use super::StoredTensor;
 use crate::{
     DType,
     error::{Error, Result},
-    io::{
-        json,
-        weights::{check_is_safetensors, dtype_in_file},
-    },
+    io::json,
+    storage::weights::{check_is_safetensors, dtype_in_file},
 };
 
 /// Maximum length of a header, as in the format.

@@ -104,7 +104,7 @@ impl Decorate {
         self
     }
 
-    /// Sets the dtype in which [`weights::save`](crate::io::weights::save) writes every floating parameter and buffer
+    /// Sets the dtype in which [`weights::save`](crate::storage::weights::save) writes every floating parameter and buffer
     /// of the network, including those kept: the master rounded once, or the value if there is none. By default a file
     /// loses nothing: it holds the masters in f32, and the others in the dtype in which they are stored.
     pub fn save_dtype(mut self, dtype: DType) -> Self {
@@ -214,7 +214,7 @@ impl fmt::Display for Decorated {
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a finite number would become infinite. Nothing is changed then.
 ///
 /// ```
-/// use precast::{prelude::*, rewrite::{Decorate, decorate}};
+/// use precast::{prelude::*, storage::{Decorate, decorate}};
 /// let mut rng = Rng::seed(1);
 /// let mut net = Child::new(sequential![Dense::new(4, 8, &mut rng), BatchNorm1d::new(8), Dense::new(8, 2, &mut rng)]);
 /// let decorated = decorate(&net, Decorate::new(DType::Bf16).exclude_path("2")?.save_dtype(DType::F32))?;

@@ -1,6 +1,10 @@
 //! TensorFlow's `enable_mixed_precision_graph_rewrite`: an optimizer whose step runs a rewritten graph with a scaled loss.
 
+mod loss_scale;
+
 use std::cell::RefCell;
+
+pub use loss_scale::IntoLossScale;
 
 use crate::{
     Child, DType, LossScale, Optimizer, Outcome, Param, Policy, Tensor,
@@ -8,7 +12,6 @@ use crate::{
     error::Result,
     graph::{Graph, GraphLists, check_not_wrapped},
     policy::Pack,
-    scale::IntoLossScale,
     tensor::pass::{self, Evaluated},
 };
 
@@ -19,7 +22,7 @@ use crate::{
 /// The result is not an [`Optimizer`], so it cannot be wrapped again:
 ///
 /// ```compile_fail
-/// # use precast::{prelude::*, train::enable_mixed_precision_graph_rewrite};
+/// # use precast::{prelude::*, compat::tensorflow::enable_mixed_precision_graph_rewrite};
 /// let once = enable_mixed_precision_graph_rewrite(Sgd::new(Default::default(), 0.1), "dynamic").unwrap();
 /// let twice = enable_mixed_precision_graph_rewrite(once, "dynamic").unwrap();
 /// ```
@@ -29,7 +32,7 @@ use crate::{
 ///
 /// ```
 /// use precast::{Outcome, Reduction, layers::{Dense, ReLU, Rng, Softmax}, prelude::*, sequential};
-/// use precast::train::enable_mixed_precision_graph_rewrite;
+/// use precast::compat::tensorflow::enable_mixed_precision_graph_rewrite;
 /// let rng = &mut Rng::seed(1);
 /// let net = Child::new(sequential![Dense::new(8, 16, rng), ReLU, Dense::new(16, 4, rng), Softmax::default()]);
 /// let (x, y) = (Tensor::ones(&[32, 8], DType::F32), Tensor::full(&[32, 4], 0.25, DType::F32));

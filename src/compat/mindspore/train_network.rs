@@ -2,13 +2,16 @@
 
 use std::ops::ControlFlow;
 
-use super::{Event, Fit, FitOptions, History, Loss, Score, data::Dataset, data::Split};
 use crate::{
     Child, DType, Level, Optimizer, Plan, Policy, Tensor,
     cell::Params,
     error::{Error, Result},
     no_grad,
     policy::LossScaleSpec,
+    train::{
+        Event, Fit, FitOptions, History, Loss, Score,
+        data::{Dataset, Split},
+    },
 };
 
 /// Options of [`build_train_network`] besides the level: the further arguments of MindSpore's function of that name.
@@ -82,7 +85,7 @@ pub struct TrainNetwork {
 /// network.
 ///
 /// ```
-/// use precast::{data, prelude::*, train::{BuildOptions, FitOptions, build_train_network}};
+/// use precast::{data, prelude::*, compat::mindspore::{BuildOptions, build_train_network}, train::FitOptions};
 /// use std::ops::ControlFlow;
 /// # fn main() -> Result<()> {
 /// let rng = &mut Rng::seed(1);

@@ -15,12 +15,10 @@ use super::{Header, StoredModel, StoredTensor, WeightFile, cell_of, folder};
 use crate::{
     DType,
     error::{Error, Result},
-    io::{
-        files::{self, Writer},
-        weights::{CHECKSUM, FORMAT, OF_RUN},
-    },
+    io::files::{self, Writer},
     kernels::counted::{Rounded, convert_counted},
     logging::event,
+    storage::weights::{CHECKSUM, FORMAT, OF_RUN},
 };
 
 /// Bytes of a tensor held in memory at a time. A multiple of every element size.
@@ -31,7 +29,7 @@ const NAMED: usize = 8;
 /// Options of [`Plan::convert`](crate::Plan::convert).
 ///
 /// ```
-/// use precast::{io::{stored::{ConvertOptions, StoredModel}, weights}, prelude::*};
+/// use precast::{storage::{stored::{ConvertOptions, StoredModel}, weights}, prelude::*};
 /// # let folder = std::env::temp_dir().join(format!("precast-doc-convert-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder).unwrap();
 /// # let (from, to) = (folder.join("f32.safetensors"), folder.join("f16.safetensors"));

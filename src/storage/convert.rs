@@ -4,16 +4,16 @@ use std::{collections::HashMap, path::Path};
 
 use precast_policy::host::Stored;
 
-use super::{Decision, Plan};
 use crate::{
     DType,
     cell::no_such_path,
     error::Result,
-    io::stored::{
-        CONSTANTS, ConvertOptions, Converted, StoredModel, StoredTensor, Target, UNKNOWN, cell_of, is_weight, kept_for,
-    },
+    plan::{Decision, Plan},
     policy::Level,
     printable::printable,
+    storage::stored::{
+        CONSTANTS, ConvertOptions, Converted, StoredModel, StoredTensor, Target, UNKNOWN, cell_of, is_weight, kept_for,
+    },
 };
 
 impl Stored for StoredModel {

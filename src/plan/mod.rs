@@ -1,0 +1,18 @@
+//! The plans of the package `precast-policy` for networks of this library: applying and undoing them, and predicting
+//! their cost from the [speeds](crate::cost::Speeds) of a machine. In addition, [`Plan::convert`] writes weights of
+//! other tools in the planned dtypes, and [`Plan::export`] exports a plan to other libraries.
+
+mod apply;
+mod check;
+mod predict;
+
+pub use apply::{Applied, undo};
+pub(crate) use check::check_run;
+#[cfg(feature = "cli")]
+pub(crate) use precast_policy::plan::cells;
+#[doc(inline)]
+pub use precast_policy::plan::{
+    Change, Cost, Decision, Diff, Explanation, Exported, Exporter, OpReason, OpRow, OpsTable, Plan, Predicted,
+    Prediction, Reason, Recompute, Region, RuleRef, Summary,
+};
+pub(crate) use precast_policy::plan::{bytes, said_once, time};
