@@ -38,6 +38,12 @@ impl<T: ?Sized + Outlined> Outlined for Box<T> {
     }
 }
 
+impl Outlined for Outline {
+    fn outline(&self) -> Outline {
+        self.clone()
+    }
+}
+
 /// A network that can be made to run by a plan, as taken by [`Plan::apply`].
 pub trait Wrap: Outlined {
     /// The changes made.

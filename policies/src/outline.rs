@@ -6,7 +6,6 @@ use crate::{
     DType,
     catalogue::System,
     error::{Error, Result},
-    host::Outlined,
     path::named,
     printable::printable,
 };
@@ -158,12 +157,6 @@ impl Outline {
     /// Returns the cells in traversal order, the root first.
     pub fn cells(&self) -> &[OutlinedCell] {
         &self.cells
-    }
-}
-
-impl Outlined for Outline {
-    fn outline(&self) -> Outline {
-        self.clone()
     }
 }
 

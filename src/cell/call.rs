@@ -1,13 +1,13 @@
 //! The call of a cell through its slot: enter, cast, run, cast, leave.
 
 use super::{
-    Adapter, AsCell, Cast, Castable, Child,
+    Adapter, AsCell, Cast, Castable, Cell, Child, Node,
     recompute::recomputed,
-    site::{self, Site},
+    site::{HOLD_IT, Site},
 };
 use crate::{
     DType, Tensor,
-    error::Result,
+    error::{Error, Result},
     precision::{self, Frame},
     tensor::{
         context::{self, Scope},
@@ -113,7 +113,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     fn check_site(&self) -> Result<()> {
         match &self.site {
             Some(site) => site.check(self.to_float),
-            None => site::check_unplanned(self.cell.as_cell()),
+            None => check_unplanned(self.cell.as_cell()),
         }
     }
 
@@ -135,8 +135,33 @@ impl<C: ?Sized + AsCell> Child<C> {
     }
 
     fn tell_leave(&self, inputs: &[Tensor], outputs: Option<&Vec<Tensor>>) {
-        let (kind, has_params) = (self.cell.as_cell().kind(), site::has_params(self.cell.as_cell()));
+        let (kind, has_params) = (self.cell.as_cell().kind(), has_params(self.cell.as_cell()));
         let call = CellCall { slot: self.id(), kind, has_params, inputs, outputs: outputs.map(Vec::as_slice) };
         context::tell(|listener| listener.leave(&call));
     }
+}
+
+/// Checks a call of a cell unknown to any plan: inside a network with an applied plan it may have no parameters.
+fn check_unplanned(cell: &dyn Cell) -> Result<()> {
+    if precision::adapter().is_none() || !has_params(cell) {
+        return Ok(());
+    }
+    Err(Error::plan(format!(
+        "a cell with parameters ({}) is called that the applied plan does not know: it came into the network after the plan \
+         (then apply the policy again), or the network does not show it (then {HOLD_IT})",
+        cell.kind()
+    )))
+}
+
+/// Returns whether a cell, or one inside it, has parameters or buffers.
+fn has_params(cell: &dyn Cell) -> bool {
+    let mut found = false;
+    cell.visit(&mut |_, node| {
+        found = found
+            || match node {
+                Node::Param(_) => true,
+                Node::Cell(slot) => has_params(&**slot.cell),
+            }
+    });
+    found
 }

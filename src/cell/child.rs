@@ -2,12 +2,7 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-use super::{
-    Adapter, AsCell, Cell, Forward, InSlot, Planned, SavedCell, file::read_slot, in_slot::PastItsSlot,
-    saved::note_not_written, site::Site,
-};
+use super::{Adapter, AsCell, Cell, Forward, InSlot, Planned, in_slot::PastItsSlot, site::Site};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -369,50 +364,5 @@ impl<C: Clone> Clone for Child<C> {
     fn clone(&self) -> Self {
         let (to_float, recompute, cell) = (self.to_float, self.recompute, self.cell.clone());
         Child { to_float, recompute, planned: Planned::default(), site: None, cell: InSlot::new(cell) }
-    }
-}
-
-/// The written form of a slot with a requested dtype.
-#[derive(Serialize)]
-struct Requested<'a, C: ?Sized> {
-    to_float: DType,
-    cell: &'a C,
-}
-
-impl<C: ?Sized + Serialize> Serialize for Child<C> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        write_slot(self.to_float, &**self.cell, serializer).inspect_err(|_| note_not_written(self.id()))
-    }
-}
-
-impl Serialize for Slot<'_> {
-    /// Writes the kind of the cell, whatever type the slot knows.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        write_slot(self.to_float, &**self.cell, serializer).inspect_err(|_| note_not_written(self.id))
-    }
-}
-
-fn write_slot<C: ?Sized + Serialize, S: Serializer>(
-    to_float: Option<DType>,
-    cell: &C,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    match to_float {
-        None => cell.serialize(serializer),
-        Some(to_float) => Requested { to_float, cell }.serialize(serializer),
-    }
-}
-
-impl<'de, C: Deserialize<'de>> Deserialize<'de> for Child<C> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (to_float, cell) = read_slot(deserializer)?;
-        Ok(Child { to_float, recompute: false, planned: Planned::default(), site: None, cell: InSlot::new(cell) })
-    }
-}
-
-impl<'de> Deserialize<'de> for Child {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let (to_float, cell) = read_slot::<_, Box<dyn SavedCell>>(deserializer)?;
-        Ok(Child { to_float, ..cell.into_slot() })
     }
 }

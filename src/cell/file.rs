@@ -1,13 +1,60 @@
-//! Reading slots from files.
+//! Reading and writing slots in files.
 
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor, value::MapAccessDeserializer};
+use serde::{
+    Serialize, Serializer,
+    de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor, value::MapAccessDeserializer},
+};
 
+use super::{Child, InSlot, Planned, SavedCell, Slot, saved::note_not_written};
 use crate::DType;
 
+/// The written form of a slot with a requested dtype.
+#[derive(Serialize)]
+struct Requested<'a, C: ?Sized> {
+    to_float: DType,
+    cell: &'a C,
+}
+
+impl<C: ?Sized + Serialize> Serialize for Child<C> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        write_slot(self.to_float, &**self.cell, serializer).inspect_err(|_| note_not_written(self.id()))
+    }
+}
+
+impl Serialize for Slot<'_> {
+    /// Writes the kind of the cell, whatever type the slot knows.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        write_slot(self.to_float, &**self.cell, serializer).inspect_err(|_| note_not_written(self.id))
+    }
+}
+
+fn write_slot<C: ?Sized + Serialize, S: Serializer>(
+    to_float: Option<DType>,
+    cell: &C,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match to_float {
+        None => cell.serialize(serializer),
+        Some(to_float) => Requested { to_float, cell }.serialize(serializer),
+    }
+}
+
+impl<'de, C: Deserialize<'de>> Deserialize<'de> for Child<C> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (to_float, cell) = read_slot(deserializer)?;
+        Ok(Child { to_float, recompute: false, planned: Planned::default(), site: None, cell: InSlot::new(cell) })
+    }
+}
+
+impl<'de> Deserialize<'de> for Child {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let (to_float, cell) = read_slot::<_, Box<dyn SavedCell>>(deserializer)?;
+        Ok(Child { to_float, ..cell.into_slot() })
+    }
+}
+
 /// Reads a slot: in a map whose first key is `to_float`, the cell is under `cell`; any other map is the cell itself.
-pub(super) fn read_slot<'de, D: Deserializer<'de>, C: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<(Option<DType>, C), D::Error> {
+fn read_slot<'de, D: Deserializer<'de>, C: Deserialize<'de>>(deserializer: D) -> Result<(Option<DType>, C), D::Error> {
     struct SlotVisitor<C>(std::marker::PhantomData<C>);
 
     impl<'de, C: Deserialize<'de>> Visitor<'de> for SlotVisitor<C> {

@@ -10,6 +10,7 @@ mod file;
 mod in_slot;
 mod kinds;
 mod member;
+mod number;
 mod outline;
 mod params;
 mod recompute;

@@ -1,12 +1,8 @@
 //! The site of a slot when a plan was applied, used to report calls that contradict the plan.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::Arc;
 
-use super::{AsCell, Cell, Child, Node, NodeMut, SlotMut};
-use super::{named, walk::below};
+use super::named;
 use crate::{
     DType,
     error::{Error, Result},
@@ -16,19 +12,19 @@ use crate::{
 /// The site of a slot when a plan was applied, and the dtype requested in code at that time.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
-    path: Arc<str>,
+    pub(super) path: Arc<str>,
     /// The number of its adapter, if it has one.
-    number: Option<u64>,
+    pub(super) number: Option<u64>,
     /// The nearest adapter around it.
-    around: Option<Around>,
-    to_float: Option<DType>,
+    pub(super) around: Option<Around>,
+    pub(super) to_float: Option<DType>,
 }
 
 /// An adapter around a slot.
 #[derive(Clone, Debug)]
-struct Around {
-    number: u64,
-    path: Arc<str>,
+pub(super) struct Around {
+    pub number: u64,
+    pub path: Arc<str>,
 }
 
 impl Site {
@@ -64,49 +60,3 @@ impl Site {
 
 /// Advice for a cell that a walk over the network does not reach.
 pub(crate) const HOLD_IT: &str = "hold it in a field of type `Child`, or in a `Vec`, `Option` or `BTreeMap` of these";
-
-/// Checks a call of a cell unknown to any plan: inside a network with an applied plan it may have no parameters.
-pub(super) fn check_unplanned(cell: &dyn Cell) -> Result<()> {
-    if precision::adapter().is_none() || !has_params(cell) {
-        return Ok(());
-    }
-    Err(Error::plan(format!(
-        "a cell with parameters ({}) is called that the applied plan does not know: it came into the network after the plan \
-         (then apply the policy again), or the network does not show it (then {HOLD_IT})",
-        cell.kind()
-    )))
-}
-
-/// Returns whether a cell, or one inside it, has parameters or buffers.
-pub(super) fn has_params(cell: &dyn Cell) -> bool {
-    let mut found = false;
-    cell.visit(&mut |_, node| {
-        found = found
-            || match node {
-                Node::Param(_) => true,
-                Node::Cell(slot) => has_params(&**slot.cell),
-            }
-    });
-    found
-}
-
-impl<C: ?Sized + AsCell> Child<C> {
-    /// Records the site of every slot. A plan calls this once all its adapters are in place.
-    pub(crate) fn number_adapters(&mut self) {
-        static NUMBERS: AtomicU64 = AtomicU64::new(0);
-
-        fn go(slot: &mut SlotMut<'_>, path: &mut String, around: Option<&Around>) {
-            let number = slot.adapts().then(|| NUMBERS.fetch_add(1, Ordering::Relaxed));
-            let here: Arc<str> = path.as_str().into();
-            *slot.site = Some(Site { path: here.clone(), number, around: around.cloned(), to_float: slot.to_float() });
-            let own = number.map(|number| Around { number, path: here });
-            let around = own.as_ref().or(around);
-            slot.cell.visit_mut(&mut |name, node| {
-                if let NodeMut::Cell(mut slot) = node {
-                    below(path, name, |path| go(&mut slot, path, around));
-                }
-            });
-        }
-        go(&mut self.slot_mut(), &mut String::new(), None);
-    }
-}

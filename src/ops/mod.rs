@@ -18,7 +18,7 @@ mod with_dtype;
 pub use custom::CustomOp;
 pub use gradient::twice_differentiable;
 pub use loss::cross_entropy::CrossEntropy;
-pub use loss::elementwise::Reduction;
+pub use loss::reduction::Reduction;
 pub use recurrent::RecurrentWeights;
 pub(crate) use run::{check_attributes, method_of, run_recorded};
 pub use run::{run, run_with};

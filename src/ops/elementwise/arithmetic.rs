@@ -2,7 +2,11 @@
 
 use crate::ops::{
     Reduction, call,
-    elementwise::{Path, pairwise::pairwise, unary::part},
+    elementwise::{
+        Path,
+        pairwise::pairwise,
+        unary::{part, power_slope},
+    },
 };
 use crate::{
     DType, Op, Tensor,
@@ -113,11 +117,6 @@ fn ratio<R: Real>(a: R, length: R, b: R) -> R {
         return a / a.hypot(b);
     }
     a / length
-}
-
-/// Computes d(a^b)/da; 0 for b = 0, even where a is 0.
-pub(in crate::ops) fn power_slope<R: Real>(a: R, b: R) -> R {
-    if b == R::zero() { R::zero() } else { part(a.powf(b - R::one()), b) }
 }
 
 fn exponent_slope<R: Real>(a: R, b: R) -> R {

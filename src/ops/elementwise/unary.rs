@@ -1,10 +1,6 @@
 //! Functions of one tensor, applied to each element.
 
-use crate::ops::{
-    Call, call, dispatch, elements,
-    elementwise::{Path, arithmetic::power_slope},
-    float_kernel, saved,
-};
+use crate::ops::{Call, call, dispatch, elements, elementwise::Path, float_kernel, saved};
 use crate::{
     Op, Tensor,
     catalogue::Attributes,
@@ -286,6 +282,11 @@ fn raised<R: Real>(x: R) -> R {
 /// Returns x, or the nearest finite number if x is infinite.
 pub(in crate::ops) fn bounded<R: Real>(x: R) -> R {
     between(x, R::min_value(), R::max_value())
+}
+
+/// Computes d(a^b)/da; 0 for b = 0, even where a is 0.
+pub(in crate::ops) fn power_slope<R: Real>(a: R, b: R) -> R {
+    if b == R::zero() { R::zero() } else { part(a.powf(b - R::one()), b) }
 }
 
 /// Computes `part * x`, with 0 for `part = 0` even if x is infinite.

@@ -2,7 +2,10 @@
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 
-use crate::{DType, Tensor, error::Result};
+use crate::{DType, Tensor, catalogue::Attributes, error::Result};
+
+/// Formula of an op in terms of other ops.
+pub(super) type Formula = fn(&Attributes, &[Tensor]) -> Result<Tensor>;
 
 /// A tensor under computation.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 //! is that of its formula.
 
 use super::{
-    chain::{Chain, of},
+    chain::{Chain, Formula, of},
     losses,
 };
 use crate::{
@@ -11,9 +11,6 @@ use crate::{
     error::Result,
     ops::{index::shape::axis_at, recurrent::formula::of_steps, reduce::axes},
 };
-
-/// Formula of an op in terms of other ops.
-pub(super) type Formula = fn(&Attributes, &[Tensor]) -> Result<Tensor>;
 
 /// Returns the formula of an op, if there is one.
 pub(super) fn formula(op: Op) -> Option<Formula> {

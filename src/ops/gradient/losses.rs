@@ -1,9 +1,6 @@
 //! Losses, written with other ops.
 
-use super::{
-    chain::{Chain, of},
-    formulas::Formula,
-};
+use super::chain::{Chain, Formula, of};
 use crate::{
     DType, Op, Tensor,
     catalogue::Attributes,

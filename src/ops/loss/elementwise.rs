@@ -1,7 +1,5 @@
 //! Losses on pairs of numbers, each one op with one rounding.
 
-use serde::{Deserialize, Serialize};
-
 use crate::ops::{
     Call, call,
     elementwise::pairwise::pairwise,
@@ -16,26 +14,6 @@ use crate::{
         float::Real,
     },
 };
-
-/// Reduction of elementwise losses.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reduction {
-    /// The mean, a scalar.
-    #[default]
-    Mean,
-    /// The sum, a scalar.
-    Sum,
-    /// No reduction.
-    None,
-}
-
-impl Reduction {
-    /// Returns the divisor of the sum of `n` losses.
-    pub(in crate::ops) fn divisor(self, n: usize) -> f64 {
-        if self == Reduction::Mean { n as f64 } else { 1.0 }
-    }
-}
 
 macro_rules! losses {
     ($($(#[$doc:meta])* $method:ident $op:ident |$a:ident, $b:ident| $value:expr, $slopes:expr;)*) => { $(

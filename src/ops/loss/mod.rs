@@ -3,3 +3,4 @@
 pub(in crate::ops) mod cross_entropy;
 pub(in crate::ops) mod elementwise;
 pub(in crate::ops) mod margin;
+pub(in crate::ops) mod reduction;
