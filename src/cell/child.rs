@@ -21,7 +21,7 @@ use crate::{
 /// In files, a `Child` is read and written as its cell; with `to_float`, as `{to_float: float32, cell: {...}}`.
 pub struct Child<C: ?Sized = dyn Cell> {
     pub(super) to_float: Option<DType>,
-    recompute: bool,
+    pub(super) recompute: bool,
     pub(super) planned: Planned,
     /// The site of the slot when a plan was applied.
     pub(super) site: Option<Site>,

@@ -1,7 +1,7 @@
 //! Losses on pairs of numbers, each one op with one rounding.
 
 use crate::ops::{
-    Call, call,
+    Call, Reduction, call,
     elementwise::pairwise::pairwise,
     elementwise::unary::{part, sign, softplus},
 };
