@@ -8,6 +8,7 @@
 //! use precast::{data, prelude::*};
 //!
 //! #[derive(Cell, Debug)]
+//! #[cell(new)]
 //! struct Net {
 //!     conv: Child<Conv2d>,
 //!     norm: Child<BatchNorm2d>,
@@ -22,12 +23,8 @@
 //! }
 //!
 //! # fn main() -> Result<()> {
-//! let mut rng = Rng::seed(1);
-//! let mut net = Child::new(Net {
-//!     conv: Child::new(Conv2d::new(1, 8, 3, &mut rng)),
-//!     norm: Child::new(BatchNorm2d::new(8)),
-//!     head: Child::new(Dense::new(72, 10, &mut rng)),
-//! });
+//! let rng = &mut Rng::seed(1);
+//! let mut net = Child::new(Net::new(Conv2d::new(1, 8, 3, rng), BatchNorm2d::new(8), Dense::new(72, 10, rng)));
 //!
 //! let policy = Policy::named("o2")?; // or Policy::load("my.yaml")?
 //! let plan = policy.plan(&net)?;

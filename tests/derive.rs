@@ -38,6 +38,34 @@ fn paths(net: impl Cell) -> Vec<String> {
     all
 }
 
+#[derive(Cell, Debug)]
+#[cell(new)]
+pub struct Constructed<C> {
+    pub head: Child<C>,
+    any: Child,
+    width: usize,
+    norms: Vec<Child<LayerNorm>>,
+    r#type: Child<Dense>,
+}
+
+impl<C: Cell> Forward for Constructed<C> {}
+
+#[test]
+fn constructor_takes_fields_in_order_and_cells_for_slots() {
+    let net = Constructed::<Dense>::new(
+        dense(),
+        ReLU,
+        3,
+        vec![LayerNorm::new(&[1]).into()],
+        DenseSpec::new(1, 1).build(&mut Rng::seed(0)).unwrap(),
+    );
+    assert_eq!((net.width, net.any.cell().kind(), net.norms.len()), (3, "ReLU", 1));
+    assert_eq!(paths(net), ["<head>", "<any>", "<norms.0>", "<type>"]);
+    // A slot keeps what it asks for.
+    let asking = dense().to_float(DType::F32).unwrap();
+    assert_eq!(Constructed::<Dense>::new(asking, ReLU, 0, vec![], dense()).head.requested(), Some(DType::F32));
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     Fast,

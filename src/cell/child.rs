@@ -145,6 +145,13 @@ impl Child {
     }
 }
 
+/// `conv.into()` is [`Child::new`] where the type of the slot is known: in a struct or an argument.
+impl<C: Cell> From<C> for Child<C> {
+    fn from(cell: C) -> Child<C> {
+        Child::new(cell)
+    }
+}
+
 impl<C: Cell> From<C> for Child {
     fn from(cell: C) -> Child {
         Child::of(cell)
