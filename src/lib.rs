@@ -34,7 +34,7 @@
 //!
 //! net.set_train(true);
 //! let mut optimizer = Sgd::new(net.params(), 0.05).momentum(0.9);
-//! let mut scale = LossScale::new(policy.loss_scale.clone())?;
+//! let mut scale = policy.loss_scale()?;
 //! for batch in data::digits()?.batches(32)?.take(3) {
 //!     let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
 //!     match scale.step(&mut optimizer, loss)? { // scale, backward pass, unscale, check for non-finite gradients, update

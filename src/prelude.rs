@@ -13,5 +13,6 @@ pub use crate::{
     no_grad,
     policy::{Lists, black_list, white_list},
     rewrite::{Custom, Decorate, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, decorate},
+    scale::ScalesLoss,
     sequential,
 };

@@ -52,7 +52,7 @@ fn model(seed: u64) -> Model {
 }
 
 fn go_on(run: &mut Run) -> Ended {
-    run.train(&mut |_| ControlFlow::Continue(())).unwrap()
+    run.train().unwrap()
 }
 
 /// 30 steps in three epochs, 97 examples: the last batch of an epoch has seven.
@@ -70,7 +70,7 @@ fn a_run_that_is_stopped_at_any_step_ends_with_the_same_bits_and_metrics() {
         let stopped = Folder::to_come(&format!("{policy}-stopped"));
         let mut run = Run::begin(&file(policy, more), model(0), &stopped).unwrap();
         let mut stops = 0;
-        while run.train(&mut |_| ControlFlow::Break(())).unwrap() == Ended::Interrupted {
+        while run.train_with(&mut |_| ControlFlow::Break(())).unwrap() == Ended::Interrupted {
             stops += 1;
             drop(run);
             run = Run::resume(&stopped, RunFile::of_folder(&stopped).unwrap().read_model().unwrap()).unwrap();
@@ -114,7 +114,7 @@ fn a_run_that_is_stopped_once_at_a_random_step_ends_with_the_same_bits() {
             let to = Folder::to_come(&format!("once-{i}-stopped"));
             let mut run = Run::begin(&file, model(i as u64), &to).unwrap();
             let mut steps = 0;
-            let ended = run.train(&mut |event| {
+            let ended = run.train_with(&mut |event| {
                 steps += usize::from(matches!(event, Event::Step(_)));
                 if steps == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
@@ -312,7 +312,7 @@ fn a_run_on_a_wide_table_is_resumed_and_predicts() {
     let text = format!("{{version: 1, model: m, policy: o0, data: {{csv: {{file: {table}, target: y}}}}, epochs: 2}}");
     let to = Folder::to_come("wide");
     let mut run = Run::begin(&RunFile::parse(&text, "run.yaml").unwrap(), dense(columns, 2), &to).unwrap();
-    let _ = run.train(&mut |_| ControlFlow::Break(())).unwrap();
+    let _ = run.train_with(&mut |_| ControlFlow::Break(())).unwrap();
     drop(run);
     go_on(&mut Run::resume(&to, dense(columns, 2)).unwrap());
     assert_eq!(Predictor::of_folder(&to, dense(columns, 2)).unwrap().predict(table).unwrap().len(), 10);
@@ -421,7 +421,7 @@ fn a_run_that_ended_stays_ended() {
     let weights = fs::read(to.join("last.safetensors")).unwrap();
     let mut run = Run::resume(&to, model(0)).unwrap();
     let mut events = 0;
-    let ended = run.train(&mut |_| {
+    let ended = run.train_with(&mut |_| {
         events += 1;
         ControlFlow::Continue(())
     });
@@ -433,7 +433,7 @@ fn a_run_that_ended_stays_ended() {
 fn two_runs_never_share_a_folder() {
     let to = Folder::to_come("shared");
     let mut run = Run::begin(&file("o0", ""), model(0), &to).unwrap();
-    assert_eq!(run.train(&mut |_| ControlFlow::Break(())).unwrap(), Ended::Interrupted);
+    assert_eq!(run.train_with(&mut |_| ControlFlow::Break(())).unwrap(), Ended::Interrupted);
 
     let error = Run::resume(&to, model(0)).unwrap_err();
     assert!(error.to_string().ends_with("another process trains in this folder"), "{error}");
@@ -465,7 +465,7 @@ fn two_runs_never_share_a_folder() {
 fn what_changed_since_the_run_began_is_refused() {
     let to = Folder::to_come("changed");
     let mut run = Run::begin(&file("o2", ""), model(0), &to).unwrap();
-    let _ = run.train(&mut |_| ControlFlow::Break(())).unwrap();
+    let _ = run.train_with(&mut |_| ControlFlow::Break(())).unwrap();
     drop(run);
 
     let policy = fs::read_to_string(to.join("policy.yaml")).unwrap();
@@ -544,7 +544,7 @@ fn a_run_under_a_policy_with_rules_goes_on() {
     fs::write(&policy, format!("version: 1\nlevel: O2\ndtype: float16\nrules: {rules}\n")).unwrap();
     let to = Folder::to_come("rules");
     let mut run = Run::begin(&file(&policy.display().to_string(), ""), model(0), &to).unwrap();
-    assert_eq!(run.train(&mut |_| ControlFlow::Break(())).unwrap(), Ended::Interrupted);
+    assert_eq!(run.train_with(&mut |_| ControlFlow::Break(())).unwrap(), Ended::Interrupted);
     drop(run);
     assert_eq!(go_on(&mut Run::resume(&to, model(0)).unwrap()), Ended::Done);
 }
@@ -557,7 +557,7 @@ fn notes_tell_of_classes_that_are_not_there_and_of_a_run_that_begins_again() {
     let mut run = Run::begin(&file("o2", ""), eleven(), &to).unwrap();
     let classes = "the model returns 11 numbers for each target, and there are 10 classes";
     assert_eq!(run.notes(), [classes]);
-    let _ = run.train(&mut |_| ControlFlow::Break(())).unwrap();
+    let _ = run.train_with(&mut |_| ControlFlow::Break(())).unwrap();
     drop(run);
     fs::remove_file(to.join("checkpoint-000000001.safetensors")).unwrap();
     let run = Run::resume(&to, eleven()).unwrap();
@@ -622,7 +622,7 @@ fn the_best_weights_are_those_of_the_best_epoch_and_predict_as_the_network_did()
     twelve.options.epochs = 12;
     let mut run = Run::begin(&twelve, model(0), &to).unwrap();
     let mut best = 0.0f64;
-    let ended = run.train(&mut |event| {
+    let ended = run.train_with(&mut |event| {
         if let Event::Epoch(epoch) = event {
             best = best.max(epoch.score.accuracy().unwrap());
         }
@@ -817,4 +817,17 @@ fn the_schema_knows_the_keys_and_names_that_the_reader_knows() {
         run.read_model().unwrap();
         run.read_policy().unwrap();
     }
+}
+
+#[test]
+fn run_from_a_file_alone_is_in_its_own_folder() {
+    let to = Folder::new("from-a-file");
+    let text = "{version: 1, model: mlp, policy: o2-bf16, data: digits, epochs: 1, batch: 256}";
+    fs::write(to.join("run.yaml"), text).unwrap();
+    let mut run = Run::load(to.join("run.yaml")).unwrap();
+    assert_eq!(run.train().unwrap(), Ended::Done);
+    assert_eq!(run.folder(), to.join("runs/o2-bf16"));
+    drop(run);
+    assert_eq!(Run::load(to.join("run.yaml")).unwrap_err().kind(), ErrorKind::Run, "the folder is taken");
+    assert_eq!(Run::load(to.join("none.yaml")).unwrap_err().kind(), ErrorKind::Io);
 }

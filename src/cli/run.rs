@@ -23,8 +23,6 @@ use super::{
     train::{Args, notes, spoilt, unless_unread},
 };
 
-/// The folder that contains the folders of runs.
-const RUNS: &str = "runs";
 const REPORT: &str = "report.html";
 
 /// Returns whether a file is a run file and not a model file: it names the data.
@@ -41,7 +39,6 @@ pub(super) fn is_run_file(file: &Path) -> bool {
 pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
     let mut file = RunFile::load(&args.model)?;
     args.change(&mut file)?;
-    let folder = file.folder.clone();
     let files: Vec<RunFile> = match &args.policy[..] {
         [] => vec![file],
         // A policy on the command line is relative to the current folder.
@@ -67,7 +64,7 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
         let model = model(cli, file)?;
         let to = match &args.output {
             Some(output) => output.clone(),
-            None => folder.join(RUNS).join(name_of(file)?),
+            None => file.run_folder()?,
         };
         if let Some(taken) = folders.iter().find(|other| **other == to) {
             return Err(Failure::Usage(format!("two runs would write to `{}`", inputs::shown(taken))));
@@ -98,19 +95,6 @@ pub(super) fn model(cli: &Cli, file: &RunFile) -> Result<Model> {
         true => Ok(cli.named(&file.model, file.options.seed)?),
         false => Ok(file.read_model()?),
     }
-}
-
-/// Returns the name of a run: its own, otherwise that of its policy, otherwise that of the policy's file.
-fn name_of(file: &RunFile) -> Result<String> {
-    if let Some(name) = &file.name {
-        return Ok(name.clone());
-    }
-    let policy = file.read_policy()?;
-    let stem = Path::new(&file.policy).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let name = policy.name.or(stem).unwrap_or_default();
-    let plain = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
-    let name: String = name.trim_start_matches('.').chars().map(plain).take(100).collect();
-    Ok(if name.is_empty() { "run".into() } else { name })
 }
 
 /// Prints a note on standard error that is not a failure.
@@ -158,7 +142,7 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<Ended> {
     listen();
     let mut bar = if args.quiet { Progress::quiet() } else { Progress::new("", run.steps()) };
     bar.begin_at(done);
-    let ended = run.train(&mut |event| {
+    let ended = run.train_with(&mut |event| {
         match event {
             Event::Step(step) => bar.step(step),
             Event::Epoch(epoch) => bar.epoch(epoch),
@@ -285,7 +269,7 @@ Examples:
   precast runs experiments --html all.html")]
 pub(super) struct RunsArgs {
     /// The folder with the runs' folders, or these folders themselves
-    #[arg(default_value = RUNS)]
+    #[arg(default_value = "runs")]
     folders: Vec<PathBuf>,
     /// Write a report of the runs; the first one is shown in full
     #[arg(long)]

@@ -7,6 +7,7 @@ mod fit;
 mod folder;
 mod graph_rewrite;
 mod history;
+mod load;
 mod loss;
 mod method;
 mod predict;

@@ -37,14 +37,14 @@ use crate::{
 /// let file = RunFile::parse(text, "run.yaml")?;
 /// let folder = std::env::temp_dir().join(format!("precast-doc-run-{}", std::process::id()));
 ///
-/// let mut run = Run::begin(&file, file.read_model()?, &folder)?;
-/// let ended = run.train(&mut |_| ControlFlow::Break(()))?; // interrupted after the first step
+/// let mut run = Run::begin(&file, file.read_model()?, &folder)?; // Run::load("run.yaml")? chooses the folder
+/// let ended = run.train_with(&mut |_| ControlFlow::Break(()))?; // interrupted after the first step
 /// assert_eq!(ended, Ended::Interrupted);
 /// drop(run);
 ///
 /// let file = RunFile::of_folder(&folder)?;
 /// let mut run = Run::resume(&folder, file.read_model()?)?;
-/// assert_eq!(run.train(&mut |_| ControlFlow::Continue(()))?, Ended::Done);
+/// assert_eq!(run.train()?, Ended::Done);
 /// # drop(run);
 /// # std::fs::remove_dir_all(folder).unwrap();
 /// # Ok(())
@@ -174,12 +174,20 @@ impl Run {
         Ok(Run { file, policy, plan, storage, net, data, fit, folder, standardizations, notes })
     }
 
+    /// Trains until the run ends.
+    ///
+    /// # Errors
+    /// As [`train_with`](Run::train_with).
+    pub fn train(&mut self) -> Result<Ended> {
+        self.train_with(&mut |_| ControlFlow::Continue(()))
+    }
+
     /// Trains until the run ends or the observer breaks. Steps and epochs are written to `metrics.jsonl` before the
     /// observer receives them, and a checkpoint before this returns, disk errors excepted.
     ///
     /// # Errors
     /// As [`fit`](super::fit), and [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be written.
-    pub fn train(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<Ended> {
+    pub fn train_with(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<Ended> {
         loop {
             if self.is_out_of_patience() {
                 return self.end(Ended::NoBetter);

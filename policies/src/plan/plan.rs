@@ -269,8 +269,8 @@ impl Plan {
         net.wrap(self.clone())
     }
 
-    /// Writes a stored model with each weight in the dtype of its cell. `progress` is called with the number of bytes
-    /// read since the last call.
+    /// Writes a stored model with each weight in the dtype of its cell, with the default options;
+    /// [`convert_with`](Plan::convert_with) takes others.
     ///
     /// In precast, a weight of a cell that runs low is stored low; a tensor of any other cell is unchanged, or stored
     /// in f32 if the options widen. Integers, f64 and 8-bit numbers are unchanged.
@@ -292,7 +292,19 @@ impl Plan {
     ///   unless the options replace it.
     ///
     /// On any error, an existing target is unchanged.
-    pub fn convert<S: ?Sized + Stored>(
+    pub fn convert<S>(&self, model: &S, to: impl AsRef<Path>) -> Result<S::Written>
+    where
+        S: ?Sized + Stored<Options: Default>,
+    {
+        self.convert_with(model, to, S::Options::default(), &mut |_| ())
+    }
+
+    /// As [`convert`](Plan::convert), with options. `progress` is called with the number of bytes read since the last
+    /// call.
+    ///
+    /// # Errors
+    /// As [`convert`](Plan::convert).
+    pub fn convert_with<S: ?Sized + Stored>(
         &self,
         model: &S,
         to: impl AsRef<Path>,

@@ -72,7 +72,7 @@ pub struct Policy {
     pub lists: Lists,
     /// Rewrite level applied to the lists, read at level graph only.
     pub graph_level: GraphLevel,
-    /// Loss scale for training.
+    /// Specification of the loss scale for training; in precast, `policy.loss_scale()` creates the loss scale itself.
     pub loss_scale: LossScaleSpec,
     /// Response to f16 training without a loss scale.
     pub scaler: Scaler,
