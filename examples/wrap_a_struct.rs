@@ -4,7 +4,7 @@
 
 use precast::{
     data,
-    policy::{Rule, Run},
+    policy::{Rule, RunAs},
     prelude::*,
     train::accuracy,
 };
@@ -71,8 +71,8 @@ fn main() -> Result<()> {
 
     // The default keeps BatchNorm in f32. These rules lower all norms of the second block but the last.
     let policy = Policy::new(Level::O2, DType::Bf16)?
-        .rule(Rule::path("blocks.1.bn2", Run::Full)?.because("its statistics feed the head"))?
-        .rule(Rule::path("blocks.1.*", Run::Low)?.because("a try: how bad is a bf16 BatchNorm?"))?;
+        .rule(Rule::path("blocks.1.bn2", RunAs::Full)?.because("its statistics feed the head"))?
+        .rule(Rule::path("blocks.1.*", RunAs::Low)?.because("a try: how bad is a bf16 BatchNorm?"))?;
     let plan = policy.plan(&net)?;
     println!("{plan}\n");
     println!("{}\n", plan.explain("blocks.1.bn2")?);

@@ -12,7 +12,7 @@ pub use crate::{
     layers::*,
     no_grad,
     policy::{Lists, black_list, white_list},
-    rewrite::{Custom, Decorate, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, decorate},
+    rewrite::{CustomLists, Decorate, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, decorate},
     scale::ScalesLoss,
     sequential,
 };

@@ -12,7 +12,7 @@ use precast::{
     Plan,
     cell::{Adapter, Cast},
     cost::{Rate, Speeds},
-    policy::{Entry, Lists, Prefer, Rule, Run},
+    policy::{Entry, Lists, Prefer, Rule, RunAs},
     precision::Treatment,
     prelude::*,
     rewrite::{Cost, Predicted, Reason, Region},
@@ -106,7 +106,7 @@ fn a_cell_that_is_called_twice_casts_its_parameters_once() {
 #[test]
 fn gradients_of_weights_in_f32_take_a_third_of_the_difference() {
     let net = Child::of(dense(8, 4));
-    let rule = Rule::path("**", Run::LowForward).unwrap();
+    let rule = Rule::path("**", RunAs::LowForward).unwrap();
     let memory = Policy { prefer: Prefer::Memory, ..policy(Level::O2) }.rule(rule).unwrap();
     let found = plan(&memory, &net, &speeds(5.0), &[2, 8]);
     let nanos = 718 + ((746.0 - 378.0) / 3.0f64).round() as u64;
@@ -127,7 +127,7 @@ fn gradients_of_weights_in_f32_take_a_third_of_the_difference() {
 #[test]
 fn an_input_that_was_widened_is_kept_as_it_came() {
     let net = Child::of(sequential![dense(8, 8), dense(8, 4)]);
-    let rule = Rule::path("1", Run::Full).unwrap();
+    let rule = Rule::path("1", RunAs::Full).unwrap();
     let memory = Policy { prefer: Prefer::Memory, ..policy(Level::O3) }.rule(rule).unwrap();
     let found = plan(&memory, &net, &speeds(5.0), &[2, 8]);
     let kept: Vec<u64> = found.decisions.iter().map(|d| d.predicted.unwrap().kept).collect();
@@ -248,9 +248,9 @@ fn who_is_forced_is_not_asked_what_it_costs() {
     let full = Region::Fixed(DType::F32);
     let net = small_and_large();
     for (rule, path, inside) in [
-        (Rule::path("0", Run::Low).unwrap(), "0", None),
-        (Rule::kind("Tanh", Run::Low), "3.1", None),
-        (Rule::path("3", Run::Low).unwrap(), "3", Some("3.0")),
+        (Rule::path("0", RunAs::Low).unwrap(), "0", None),
+        (Rule::kind("Tanh", RunAs::Low), "3.1", None),
+        (Rule::path("3", RunAs::Low).unwrap(), "3", Some("3.0")),
     ] {
         let found = decided(&policy(Level::O2).rule(rule).unwrap(), &net);
         assert!(matches!(found.decision(path).unwrap().because, Reason::Rule(_)), "{found}");
@@ -262,7 +262,7 @@ fn who_is_forced_is_not_asked_what_it_costs() {
         assert_eq!(found.decision("1").unwrap().run, full, "others stay f32");
     }
     // `inherit` follows the enclosing region, as decided by cost.
-    let found = decided(&policy(Level::O2).rule(Rule::path("1", Run::Inherit).unwrap()).unwrap(), &net);
+    let found = decided(&policy(Level::O2).rule(Rule::path("1", RunAs::Inherit).unwrap()).unwrap(), &net);
     assert_eq!((found.decisions[2].run, found.decisions[2].adapter.is_none()), (full, true));
 
     let lowered = Child::of(sequential![Child::of(dense(2, 2)).to_float(DType::F16).unwrap(), dense(2, 2)]);
@@ -324,7 +324,7 @@ fn no_other_choice_takes_less() {
         for choice in 0..64u32 {
             let mut forced = Policy { prefer: Prefer::Memory, ..policy(Level::O3) };
             for (bit, path) in ["0", "1", "2", "2.0", "2.1"].into_iter().enumerate() {
-                let run = if choice & (1 << bit) == 0 { Run::Full } else { Run::Low };
+                let run = if choice & (1 << bit) == 0 { RunAs::Full } else { RunAs::Low };
                 forced = forced.rule(Rule::path(path, run).unwrap()).unwrap();
             }
             let root = if choice & 32 == 0 { DType::F32 } else { DType::F16 };

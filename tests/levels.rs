@@ -3,7 +3,7 @@
 use precast::{
     cell::Adapter,
     observe,
-    policy::{Entry, Origin, Pack, Rule, Run},
+    policy::{Entry, Origin, Pack, Rule, RunAs},
     precision::Treatment,
     prelude::*,
     rewrite::{Reason, Region},
@@ -90,7 +90,7 @@ fn o0_changes_nothing() {
 
 #[test]
 fn at_o0_rules_are_reported_as_overridden() {
-    let policy = Policy::new(Level::O0, LOW).unwrap().rule(Rule::kind("Dense", Run::Low)).unwrap();
+    let policy = Policy::new(Level::O0, LOW).unwrap().rule(Rule::kind("Dense", RunAs::Low)).unwrap();
     let explanation = policy.plan(&net()).unwrap().explain("fc").unwrap();
     assert_eq!(explanation.decision.run, Region::AsIs);
     assert!(explanation.to_string().contains("over     rule kind Dense (run: low)"), "{explanation}");
@@ -162,7 +162,7 @@ fn o2_is_one_low_region_with_f32_islands() {
 fn o2_with_black_ops(ops: &[&str]) -> (Tensor, Vec<String>, Child<Block>) {
     let mut net = net();
     let lists = ops.iter().fold(Lists::new().black("LayerNorm"), |lists, op| lists.black_op(op).unwrap());
-    custom_mixed_precision(&mut net, Custom::Black(lists), LOW).unwrap();
+    custom_mixed_precision(&mut net, CustomLists::Black(lists), LOW).unwrap();
     let (y, dtypes) = (ran(&net).0, dtypes(&net));
     (y, dtypes, net)
 }
@@ -172,7 +172,7 @@ fn a_black_op_at_o2_is_f32_and_returns_the_low_dtype() {
     let (y, dtypes, net) = o2_with_black_ops(&["Tanh"]);
     let (_, without) = {
         let mut net = self::net();
-        let black = Custom::Black(Lists::new().black("LayerNorm"));
+        let black = CustomLists::Black(Lists::new().black("LayerNorm"));
         custom_mixed_precision(&mut net, black, LOW).unwrap();
         (ran(&net).0, self::dtypes(&net))
     };
@@ -189,7 +189,7 @@ fn a_black_op_at_o2_is_f32_and_returns_the_low_dtype() {
     // Its result continues in the low dtype: the f32 result, rounded once.
     let x = Tensor::from_vec(vec![0.3f32, -1.7, 0.9], &[3]).unwrap();
     let mut activation = Child::new(Tanh);
-    let black = Custom::Black(Lists::new().black_op("Tanh").unwrap());
+    let black = CustomLists::Black(Lists::new().black_op("Tanh").unwrap());
     let _applied = custom_mixed_precision(&mut activation, black, LOW).unwrap();
     let low = x.cast(LOW);
     let expected = low.cast(DType::F32).tanh().unwrap().cast(LOW).cast(DType::F32);
@@ -225,7 +225,7 @@ fn a_black_op_at_o2_beside_rules_and_to_float() {
     };
     // tail is Sequential(Dense, Tanh).
     assert_eq!(tail(&mut net(None), &policy), ["f32", "f32"], "a black cell");
-    let low = policy.clone().rule(Rule::path("tail", Run::Low).unwrap()).unwrap();
+    let low = policy.clone().rule(Rule::path("tail", RunAs::Low).unwrap()).unwrap();
     assert_eq!(tail(&mut net(None), &low), ["bf16", "f32"], "a rule makes it low, and the op stays f32");
     assert_eq!(tail(&mut net(Some(LOW)), &policy), ["bf16", "bf16"], "the user asked for the cell");
     assert_eq!(tail(&mut net(Some(DType::F16)), &policy), ["f16", "f16"]);
@@ -371,9 +371,9 @@ fn precedence_is_the_numbered_list() {
     let low = Region::Fixed(LOW);
     let full = Region::Fixed(DType::F32);
     let (exact, pattern, kind) = (
-        || Rule::path("fc", Run::Low).unwrap(),
-        || Rule::path("*", Run::Full).unwrap(),
-        || Rule::kind("Dense", Run::Inherit),
+        || Rule::path("fc", RunAs::Low).unwrap(),
+        || Rule::path("*", RunAs::Full).unwrap(),
+        || Rule::kind("Dense", RunAs::Inherit),
     );
     let mut asked = net();
     asked.cell_mut().fc.set_to_float(Some(DType::F16)).unwrap();
@@ -382,7 +382,7 @@ fn precedence_is_the_numbered_list() {
     assert_eq!(run(&net(), vec![], "tail").0, low);
     assert_eq!(run(&net(), vec![], "fc"), (full, "black list, in code".into(), 0));
     // 4 the region of a decided cell above beats the lists
-    let above = || Rule::path("tail", Run::Low).unwrap();
+    let above = || Rule::path("tail", RunAs::Low).unwrap();
     assert_eq!(run(&net(), vec![above()], "tail.0"), (low, "inside tail".into(), 1));
     // 3 the first matching rule beats the region and the lists, and later rules
     let (found, because, overridden) = run(&net(), vec![kind(), pattern()], "fc");
@@ -407,35 +407,35 @@ fn a_rule_that_matches_nothing_is_an_error_with_the_nearest_name() {
         let policy = Policy::new(Level::O2, LOW).unwrap().rule(rule).unwrap();
         policy.plan(&net()).unwrap_err().to_string()
     };
-    let message = error(Rule::path("tail.norm", Run::Full).unwrap());
+    let message = error(Rule::path("tail.norm", RunAs::Full).unwrap());
     assert!(message.contains("matches no cell"), "{message}");
-    let message = error(Rule::kind("LayerNrm", Run::Full));
+    let message = error(Rule::kind("LayerNrm", RunAs::Full));
     assert!(message.contains("did you mean `LayerNorm`"), "{message}");
-    let message = error(Rule::kind("Dense", Run::Full).expect(3));
+    let message = error(Rule::kind("Dense", RunAs::Full).expect(3));
     assert!(message.contains("expects 3 cells and matches 2: fc, tail.0"), "{message}");
     // At most five are named.
-    let message = error(Rule::path("**", Run::Full).unwrap().expect(1));
+    let message = error(Rule::path("**", RunAs::Full).unwrap().expect(1));
     assert!(message.ends_with("expects 1 cell and matches 6: (root), fc, norm, tail, tail.0, ..."), "{message}");
-    assert!(!error(Rule::path("*", Run::Full).unwrap().expect(1)).contains("..."), "three");
+    assert!(!error(Rule::path("*", RunAs::Full).unwrap().expect(1)).contains("..."), "three");
     // Names from other systems, and names of parameters.
-    let message = error(Rule::kind("Linear", Run::Full));
+    let message = error(Rule::kind("Linear", RunAs::Full));
     assert!(message.ends_with("matches no cell (what torch calls so is `Dense` here)"), "{message}");
-    let message = error(Rule::path("fc.weight", Run::Full).unwrap());
+    let message = error(Rule::path("fc.weight", RunAs::Full).unwrap());
     assert!(message.ends_with("(`weight` is a parameter of the cell `fc`, and a rule names cells)"), "{message}");
-    assert!(!error(Rule::path("fc.wait", Run::Full).unwrap()).contains("is a parameter of"));
-    assert!(!error(Rule::path("fd.weight", Run::Full).unwrap()).contains("is a parameter of"));
+    assert!(!error(Rule::path("fc.wait", RunAs::Full).unwrap()).contains("is a parameter of"));
+    assert!(!error(Rule::path("fd.weight", RunAs::Full).unwrap()).contains("is a parameter of"));
     // A substring is not a match: `no` must not touch `norm`.
-    assert!(error(Rule::path("no", Run::Full).unwrap()).contains("matches no cell"));
+    assert!(error(Rule::path("no", RunAs::Full).unwrap()).contains("matches no cell"));
 }
 
 #[test]
 fn a_kind_on_a_list_must_exist_somewhere() {
     let mut net = net();
     let list = Lists::new().black("LayerNrom");
-    let message = custom_mixed_precision(&mut net, Custom::Black(list), LOW).unwrap_err().to_string();
+    let message = custom_mixed_precision(&mut net, CustomLists::Black(list), LOW).unwrap_err().to_string();
     assert!(message.contains("did you mean `LayerNorm`"), "{message}");
     // User-defined kinds work like the library's, and kinds match exactly.
-    let applied = custom_mixed_precision(&mut net, Custom::Black(Lists::new().black("Block")), LOW).unwrap();
+    let applied = custom_mixed_precision(&mut net, CustomLists::Black(Lists::new().black("Block")), LOW).unwrap();
     assert!(matches!(applied.plan.decision("").unwrap().because, Reason::Listed(_)));
     assert!(dtypes(&net).iter().all(|op| op.ends_with(":f32")));
 }
@@ -450,7 +450,7 @@ fn checks_come_in_order_and_touch_nothing() {
     assert_eq!(auto_mixed_precision(&mut net, "O9", DType::F16).unwrap_err().kind(), ErrorKind::Level);
     assert_eq!(auto_mixed_precision(&mut net, "O0", DType::F32).unwrap_err().kind(), ErrorKind::DType);
     let white = Lists::new().white_op("MatMul").unwrap();
-    assert_eq!(custom_mixed_precision(&mut net, Custom::Black(white), LOW).unwrap_err().kind(), ErrorKind::List);
+    assert_eq!(custom_mixed_precision(&mut net, CustomLists::Black(white), LOW).unwrap_err().kind(), ErrorKind::List);
     assert_eq!(dtypes(&net), before);
 }
 
@@ -546,7 +546,7 @@ fn ops_of_another_network_are_refused() {
 fn what_is_inside_names_the_cell_that_decided() {
     let leaf = || Dense::new(4, 4, &mut Rng::seed(1));
     let net = Child::of(sequential![leaf(), sequential![leaf(), sequential![leaf(), sequential![leaf()]]]]);
-    let policy = Policy::new(Level::O2, LOW).unwrap().rule(Rule::path("1", Run::Full).unwrap()).unwrap();
+    let policy = Policy::new(Level::O2, LOW).unwrap().rule(Rule::path("1", RunAs::Full).unwrap()).unwrap();
     let plan = policy.plan(&net).unwrap();
     let inside: Vec<&str> =
         plan.decisions.iter().filter(|d| d.because == Reason::Inside("1".into())).map(|d| d.path.as_str()).collect();
@@ -559,7 +559,7 @@ fn long_reasons_are_said_once() {
     let net = Child::of(sequential![Tanh, Tanh, Tanh]);
     let long = "the third run of May overflowed in this activation";
     let shown = |because: &str| {
-        let rule = Rule::kind("Tanh", Run::Full).because(because);
+        let rule = Rule::kind("Tanh", RunAs::Full).because(because);
         Policy::new(Level::O2, LOW).unwrap().rule(rule).unwrap().plan(&net).unwrap().to_string()
     };
     let plan = shown(long);
@@ -627,10 +627,10 @@ fn outputs_stay_f32_where_a_rule_says_so() {
         (plan.decision("1").unwrap().effect(), y.unwrap())
     };
     let rounded = |y: &Tensor| y.cast(DType::Bf16).cast(DType::F32).to_vec::<f32>().unwrap();
-    let (effect, full) = of(Run::Full);
+    let (effect, full) = of(RunAs::Full);
     assert_eq!(effect, "runs f32, returns bf16");
     assert_eq!(full.to_vec::<f32>().unwrap(), rounded(&full));
-    let (effect, out) = of(Run::FullOut);
+    let (effect, out) = of(RunAs::FullOut);
     assert_eq!(effect, "runs f32");
     assert_ne!(out.to_vec::<f32>().unwrap(), rounded(&out), "digits that bf16 has not");
     assert_eq!(rounded(&out), full.to_vec::<f32>().unwrap(), "the same numbers before they are rounded");

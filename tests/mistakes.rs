@@ -11,7 +11,7 @@ use precast::{
     data::Dataset,
     graph::{self, Graph},
     io::{models, weights},
-    policy::{DynamicScale, LossScaleSpec, Pack, Rule, Run, Scaler},
+    policy::{DynamicScale, LossScaleSpec, Pack, Rule, RunAs, Scaler},
     prelude::*,
     scale::{IntoLossScale, ScaleState},
     train::{FitOptions, Schedule, fit},
@@ -174,23 +174,23 @@ const POLICIES: &[Mistake] = &[
     ("a file that is not there", || of(Policy::load("mine.yaml"))),
     ("a folder", || of(Policy::load("/"))),
     ("a pack that is not there", || of(Pack::named("torch-2.15"))),
-    ("a rule for a cell that is not there", || of(o2().rule(Rule::path("head", Run::Full)?)?.plan(&mlp()))),
-    ("a rule for a kind with a typo", || of(o2().rule(Rule::kind("Dence", Run::Full))?.plan(&mlp()))),
-    ("two rules for one path", || of(o2().rule(Rule::path("0", Run::Full)?)?.rule(Rule::path("0", Run::Low)?))),
+    ("a rule for a cell that is not there", || of(o2().rule(Rule::path("head", RunAs::Full)?)?.plan(&mlp()))),
+    ("a rule for a kind with a typo", || of(o2().rule(Rule::kind("Dence", RunAs::Full))?.plan(&mlp()))),
+    ("two rules for one path", || of(o2().rule(Rule::path("0", RunAs::Full)?)?.rule(Rule::path("0", RunAs::Low)?))),
     ("a rule behind a wider one", || {
-        of(o2().rule(Rule::path("**", Run::Low)?)?.rule(Rule::kind("Dense", Run::Full))?.plan(&mlp()))
+        of(o2().rule(Rule::path("**", RunAs::Low)?)?.rule(Rule::kind("Dense", RunAs::Full))?.plan(&mlp()))
     }),
     ("a rule for a number of cells", || {
-        of(o2().rule(Rule { expect: Some(3), ..Rule::kind("Dense", Run::Full) })?.plan(&mlp()))
+        of(o2().rule(Rule { expect: Some(3), ..Rule::kind("Dense", RunAs::Full) })?.plan(&mlp()))
     }),
     ("a pattern with an empty segment", || of("encoder..fc".parse::<Pattern>())),
     ("a pattern with a star in a name", || of("layer*".parse::<Pattern>())),
     ("a pattern with a range", || of("layers.[0-3].norm".parse::<Pattern>())),
     ("an entry of a kind that is not there", || {
-        of(custom_mixed_precision(&mut mlp(), Custom::White(Lists::new().white("Dence")), DType::F16))
+        of(custom_mixed_precision(&mut mlp(), CustomLists::White(Lists::new().white("Dence")), DType::F16))
     }),
     ("a black entry in a white list", || {
-        of(custom_mixed_precision(&mut mlp(), Custom::White(Lists::new().black("Dense")), DType::F16))
+        of(custom_mixed_precision(&mut mlp(), CustomLists::White(Lists::new().black("Dense")), DType::F16))
     }),
     ("a policy that prefers speed and knows no machine", || {
         of(Policy { prefer: precast::policy::Prefer::Speed, ..o2() }.plan(&mlp()))

@@ -11,7 +11,7 @@ use precast::{
     layers::{Dense, Rng},
     policy::{
         self, DynamicScale, Entry, Forgive, GraphLevel, GraphList, Lists, LossScaleSpec, Origin, Pack, Prefer, Rule,
-        Run, Scaler,
+        RunAs, Scaler,
     },
     precision::Treatment,
 };
@@ -233,9 +233,9 @@ fn a_full_policy_means_what_it_says() {
     assert_eq!(policy.name.as_deref(), Some("fine: tune #1"));
     assert_eq!((policy.level, policy.dtype, policy.prefer), (Level::O2, DType::Bf16, Prefer::Speed));
     let expected = [
-        Rule::path("encoder.layers.*.norm", Run::Full).unwrap().because("variance: underflows, 100% of the time"),
-        Rule::path("**.head", Run::Inherit).unwrap(),
-        Rule::kind("Embedding", Run::Low).expect(1),
+        Rule::path("encoder.layers.*.norm", RunAs::Full).unwrap().because("variance: underflows, 100% of the time"),
+        Rule::path("**.head", RunAs::Inherit).unwrap(),
+        Rule::kind("Embedding", RunAs::Low).expect(1),
         Rule::recompute("encoder.layers.*").unwrap(),
     ];
     assert_eq!(policy.rules.len(), expected.len());
@@ -299,7 +299,7 @@ fn what_is_written_is_read_back() {
     let mut fixed = Policy::new(Level::O1, DType::F16).unwrap();
     fixed.loss_scale = LossScaleSpec::Fixed { scale: 1024.0 };
     fixed.name = Some("- no: list # at all\n\"quoted\"".into());
-    policies.push(fixed.rule(Rule::path("*.fc", Run::Low).unwrap().because("null")).unwrap());
+    policies.push(fixed.rule(Rule::path("*.fc", RunAs::Low).unwrap().because("null")).unwrap());
     for policy in policies {
         let text = policy.to_yaml().unwrap();
         let again = Policy::parse(&text, "again").unwrap_or_else(|e| panic!("{e}\n{text}"));
@@ -378,7 +378,7 @@ fn level_graph_is_for_graphs() {
         error
     );
     let refused = |policy: Policy| policy.graph_lists().unwrap_err();
-    let ruled = graph().rule(Rule::path("fc", Run::Full).unwrap()).unwrap();
+    let ruled = graph().rule(Rule::path("fc", RunAs::Full).unwrap()).unwrap();
     assert!(refused(ruled.clone()).to_string().starts_with("level graph reads no rules"));
     assert_eq!(ruled.plan(&wrapped).unwrap_err().kind(), ErrorKind::Policy);
     assert!(refused(Policy { prefer: Prefer::Speed, ..graph() }).to_string().contains("does not read `prefer`"));
@@ -471,8 +471,8 @@ fn words_of_other_systems_are_known() {
         assert!(message.contains(&format!("unknown `run: {run}` {near}")), "{message}");
     }
     let rule = |run: &str| Policy::parse(&format!("{head}rules: [{{ path: fc, run: {run} }}]\n"), "p").unwrap();
-    assert_eq!(rule("{ forward: low, weight_grad: low }").rules[0].run, Some(Run::Low));
-    assert_eq!(rule("{ forward: low, weight_grad: float32 }").rules[0].run, Some(Run::LowForward));
+    assert_eq!(rule("{ forward: low, weight_grad: low }").rules[0].run, Some(RunAs::Low));
+    assert_eq!(rule("{ forward: low, weight_grad: float32 }").rules[0].run, Some(RunAs::LowForward));
     // Two letters are not the number of a level.
     let message = |level: &str| level.parse::<Level>().unwrap_err().to_string();
     assert!(message("2").contains("did you mean `O2`"), "{}", message("2"));

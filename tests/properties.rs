@@ -12,7 +12,7 @@ use precast::layers::Rng;
 use precast::{
     cell::{Adapter, Cast},
     cost::{Rate, Speeds},
-    policy::{Entry, Lists, Prefer, Rule, Run},
+    policy::{Entry, Lists, Prefer, Rule, RunAs},
     precision::{OpRules, Treatment},
     prelude::*,
     rewrite::{Reason, Region},
@@ -166,7 +166,7 @@ enum Select {
 /// A policy, with its rules in the form of the test.
 struct Known {
     policy: Policy,
-    rules: Vec<(Select, Run)>,
+    rules: Vec<(Select, RunAs)>,
 }
 
 /// Generates a policy with rules that are sure to match something.
@@ -206,7 +206,7 @@ fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usiz
     let mut known = vec![];
     for (which, how, run) in rules {
         let (path, kind) = &cells[which % cells.len()];
-        let run = [Run::Full, Run::Low, Run::Inherit, Run::FullOut][*run as usize];
+        let run = [RunAs::Full, RunAs::Low, RunAs::Inherit, RunAs::FullOut][*run as usize];
         let (select, rule) = match how {
             0 if !path.is_empty() => (Select::Path(path.clone()), Rule::path(path, run).unwrap()),
             1 => (Select::Everything, Rule::path("**", run).unwrap()),
@@ -255,9 +255,9 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
             (Region::Fixed(dtype), true)
         } else if let Some((_, run)) = rule {
             let run = match run {
-                Run::Full | Run::FullOut => Region::Fixed(DType::F32),
-                Run::Low | Run::LowForward => lowered,
-                Run::Inherit => surrounding,
+                RunAs::Full | RunAs::FullOut => Region::Fixed(DType::F32),
+                RunAs::Low | RunAs::LowForward => lowered,
+                RunAs::Inherit => surrounding,
             };
             (run, true)
         } else if let Some((run, true)) = around {
@@ -277,7 +277,7 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
             Region::Lists(_) => Some(Adapter::Ops(rules_of_ops(policy))),
             Region::Fixed(inward) | Region::Except(inward) => {
                 let bare = path.is_empty() && asked.is_some() && !matches!(level, Level::O2 | Level::O3);
-                let stays = asked.is_none() && matches!(rule, Some((_, Run::FullOut)));
+                let stays = asked.is_none() && matches!(rule, Some((_, RunAs::FullOut)));
                 let outward = match surrounding {
                     _ if stays => DType::F32,
                     Region::Fixed(dtype) | Region::Except(dtype) => dtype,

@@ -22,7 +22,7 @@ use precast::{
     graph::rewrite,
     policy::{DynamicScale, LossScaleSpec, Prefer},
     prelude::*,
-    rewrite::{Prediction, undo},
+    rewrite::{Forecast, undo},
 };
 
 /// A column of the table: a level with a low dtype, or torch in a mode.
@@ -112,7 +112,7 @@ impl Trainer {
     }
 
     /// Applies a policy to the network, replacing the previous one.
-    fn plan(&mut self, policy: &Policy, speeds: &Speeds) -> Result<Prediction> {
+    fn plan(&mut self, policy: &Policy, speeds: &Speeds) -> Result<Forecast> {
         undo(&mut self.task.net);
         let (called, trace) = self.task.net.trace(|net| net.call(&self.task.x)?.cross_entropy(&self.task.y));
         called?;

@@ -8,7 +8,7 @@ use precast_policy::{
     catalogue::System,
     host::{Costs, Outlined, RanOp, Recorded, Takes, Timed, Wrap},
     plan::{Exporter, Reason, Region},
-    policy::{Lists, Prefer, Rule, Run},
+    policy::{Lists, Prefer, Rule, RunAs},
     precision::{Frame, OpRules, resolve},
     scale::ScaleMachine,
 };
@@ -174,7 +174,7 @@ fn a_plan_is_data() {
 #[test]
 fn a_library_wraps_its_own_networks() {
     let mut net = Net::new();
-    let policy = Policy::named("o2-bf16").unwrap().rule(Rule::path("head", Run::Full).unwrap()).unwrap();
+    let policy = Policy::named("o2-bf16").unwrap().rule(Rule::path("head", RunAs::Full).unwrap()).unwrap();
     let changed = policy.apply(&mut net).unwrap();
     assert_eq!(changed, policy.plan(&net).unwrap().wrapped());
     assert_eq!([net.runs("conv1"), net.runs("norm"), net.runs("head")], [DType::Bf16, DType::F32, DType::F32]);

@@ -123,7 +123,7 @@ pub use saved::SavedCell;
 pub(crate) use saved::writing;
 pub(crate) use site::{HOLD_IT, Site};
 pub use trace::{CastOf, NonFinite, Trace, TracedOp};
-pub use walk::{Entry, Node, NodeMut, join};
+pub use walk::{Visited, Node, NodeMut, join};
 
 use crate::{
     Tensor,

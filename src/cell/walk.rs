@@ -25,7 +25,7 @@ pub enum NodeMut<'a> {
 
 /// One cell reached on a walk.
 #[derive(Debug)]
-pub struct Entry<'a> {
+pub struct Visited<'a> {
     /// Path from the root, such as `encoder.layers.3.fc1`; empty for the root itself.
     pub path: &'a str,
     /// The number of cells above it.
@@ -36,10 +36,10 @@ pub struct Entry<'a> {
 
 impl<C: ?Sized + AsCell> Child<C> {
     /// Visits every cell in order, starting with this one, whose path is empty.
-    pub fn walk(&self, visitor: &mut dyn FnMut(Entry<'_>)) {
-        fn go(slot: Slot<'_>, path: &mut String, depth: usize, visitor: &mut dyn FnMut(Entry<'_>)) {
+    pub fn walk(&self, visitor: &mut dyn FnMut(Visited<'_>)) {
+        fn go(slot: Slot<'_>, path: &mut String, depth: usize, visitor: &mut dyn FnMut(Visited<'_>)) {
             let cell = slot.cell;
-            visitor(Entry { path, depth, slot });
+            visitor(Visited { path, depth, slot });
             cell.visit(&mut |name, node| {
                 if let Node::Cell(slot) = node {
                     below(path, name, |path| go(slot, path, depth + 1, visitor));

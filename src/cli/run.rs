@@ -12,7 +12,7 @@ use crate::{
     io::{files, models::Model},
     policy::Prefer,
     report::{RunReport, TrainingRun, printable, printable_lines, runs_html, runs_table_by},
-    train::{Ended, Event, Run, RunFile, history_of},
+    train::{EndReason, Event, Run, RunFile, history_of},
 };
 
 use super::{
@@ -75,7 +75,7 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
         let run = Run::begin(file, model, &to)?;
         let ended = train(cli, run, args)?;
         folders.push(to);
-        if ended == Ended::Interrupted {
+        if ended == EndReason::Interrupted {
             break;
         }
     }
@@ -115,7 +115,7 @@ fn listen() {
     });
 }
 
-fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<Ended> {
+fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
     let program = &cli.program;
     let folder = run.folder().to_path_buf();
     let shown = inputs::shown(&folder);
@@ -170,12 +170,12 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<Ended> {
         }
     })?;
     match ended {
-        Ended::Interrupted => {
+        EndReason::Interrupted => {
             let steps = run.history().steps.len();
             let words = format!("interrupted after step {steps}; continue with: {program} train --resume {shown}");
             Err(Failure::Work(words))
         }
-        Ended::Stalled => Err(Failure::Work(why_stalled(run.history()).unwrap_or_default())),
+        EndReason::Stalled => Err(Failure::Work(why_stalled(run.history()).unwrap_or_default())),
         ended => match run.history().epochs.last() {
             Some(epoch) => spoilt(epoch).map_or(Ok(ended), |words| Err(Failure::Work(words))),
             None => Ok(ended),
@@ -199,7 +199,7 @@ struct Summary<'a> {
 }
 
 impl<'a> Summary<'a> {
-    fn of(name: &'a str, folder: &'a Path, run: &Run, ended: Ended) -> Self {
+    fn of(name: &'a str, folder: &'a Path, run: &Run, ended: EndReason) -> Self {
         let history = run.history();
         Summary {
             name,

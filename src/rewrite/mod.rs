@@ -10,7 +10,7 @@ mod decorate;
 mod predict;
 mod save_weights;
 
-pub use apply::{Applied, Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, undo};
+pub use apply::{Applied, CustomLists, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, undo};
 pub(crate) use check::check_run;
 pub use decorate::{Decorate, Decorated, KeptBecause, Stored, decorate};
 #[cfg(feature = "cli")]
@@ -18,7 +18,7 @@ pub(crate) use precast_policy::plan::cells;
 #[doc(inline)]
 pub use precast_policy::plan::{
     Change, Cost, Decision, Diff, Explanation, Exported, Exporter, OpReason, OpRow, OpsTable, Plan, Predicted,
-    Prediction, Reason, Recompute, Region, RuleRef, Summary,
+    Forecast, Reason, Recompute, Region, RuleRef, Summary,
 };
 pub(crate) use precast_policy::plan::{bytes, said_once, time};
 pub use save_weights::SaveMode;

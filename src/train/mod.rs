@@ -31,8 +31,8 @@ pub use method::{
     RmsPropOptions, SgdOptions,
 };
 pub use predict::{Prediction, Predictor};
-pub use run::{Ended, Run};
-pub use run_file::{Keep, RunFile, Test};
+pub use run::{EndReason, Run};
+pub use run_file::{CheckpointOptions, RunFile, Test};
 pub use schedule::Schedule;
 pub use score::{Score, accuracy, mean_squared_error};
 pub use storage::{LowStorage, Storage};

@@ -7,7 +7,7 @@ use precast::{
     cell::{Child, Trace},
     error::{Error, Result},
     policy::{Lists, Pack},
-    rewrite::{Custom, Plan, custom_mixed_precision},
+    rewrite::{CustomLists, Plan, custom_mixed_precision},
 };
 
 use crate::{
@@ -160,8 +160,8 @@ pub fn mindspore(level: Level, low: DType) -> Result<Policy> {
 fn lower(net: &mut Child, lowering: &Lowering, low: DType, kit: Kit) -> Result<Plan> {
     let applied = match lowering {
         Lowering::Level(level) => mindspore(*level, low)?.apply(net)?,
-        Lowering::White(names) => custom_mixed_precision(net, Custom::White(list(names, true, kit)?), low)?,
-        Lowering::Black(names) => custom_mixed_precision(net, Custom::Black(list(names, false, kit)?), low)?,
+        Lowering::White(names) => custom_mixed_precision(net, CustomLists::White(list(names, true, kit)?), low)?,
+        Lowering::Black(names) => custom_mixed_precision(net, CustomLists::Black(list(names, false, kit)?), low)?,
         Lowering::Twice(first, second) => {
             let _first = mindspore(*first, low)?.apply(net)?;
             mindspore(*second, low)?.apply(net)?

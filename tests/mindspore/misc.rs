@@ -8,7 +8,7 @@ use precast::{
     catalogue::System,
     policy::{DynamicScale, Lists, LossScaleSpec, Pack},
     precision::Treatment,
-    rewrite::{Custom, Region, custom_mixed_precision},
+    rewrite::{CustomLists, Region, custom_mixed_precision},
     train::{BuildOptions, build_train_network},
 };
 use serde_json::Value;
@@ -268,16 +268,16 @@ fn custom(call: &str) -> Option<Here> {
         let mut net = build("mlp_bn1d", Kit::Library).expect("a network of this name");
         said(custom_mixed_precision(&mut net, list, dtype))
     };
-    let white = |kind: &str| Custom::White(Lists::new().white(kind));
-    let black = |kind: &str| Custom::Black(Lists::new().black(kind));
+    let white = |kind: &str| CustomLists::White(Lists::new().white(kind));
+    let black = |kind: &str| CustomLists::Black(Lists::new().black(kind));
     let product = "mindspore:MatMul";
-    let white_op = || Custom::White(Lists::new().white_op(product).expect("an op"));
-    let black_op = || Custom::Black(Lists::new().black_op(product).expect("an op"));
+    let white_op = || CustomLists::White(Lists::new().white_op(product).expect("an op"));
+    let black_op = || CustomLists::Black(Lists::new().black_op(product).expect("an op"));
     match call {
         "custom(cell, white=[ops.MatMul])" => lower(white_op(), DType::F16),
         "custom(cell, black=[ops.MatMul])" => lower(black_op(), DType::F16),
         "custom(cell, black=[Dense])" => lower(black("Dense"), DType::F16),
-        "custom(cell, both None/[])" => lower(Custom::Black(Lists::new()), DType::F16),
+        "custom(cell, both None/[])" => lower(CustomLists::Black(Lists::new()), DType::F16),
         "custom(cell, white=[Dense], dtype=float32)" => lower(white("Dense"), DType::F32),
         // An invalid list and an invalid dtype: the dtype is checked first.
         "custom(cell, bad list, bad dtype)" => lower(black_op(), DType::I64),

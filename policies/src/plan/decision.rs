@@ -8,7 +8,7 @@ use super::{Cost, Predicted};
 use crate::{
     DType,
     adapter::{Adapter, Planned},
-    policy::{Entry, Level, Origin, Rule, Run},
+    policy::{Entry, Level, Origin, Rule, RunAs},
 };
 
 /// The decision for one cell.
@@ -25,7 +25,7 @@ pub struct Decision {
     /// The rule that recomputes its activations in the backward pass, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Recompute>,
-    /// `true` when the gradients of its own weights are computed in f32; see [`Run::LowForward`].
+    /// `true` when the gradients of its own weights are computed in f32; see [`RunAs::LowForward`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide_weight_grads: bool,
     /// Switch of weight gradients in f32 in its slot, from here on inwards; `None` where it does not change.
@@ -125,7 +125,7 @@ pub struct RuleRef {
     /// The selection of cells, as written: `path encoder.*.norm`.
     pub select: String,
     /// The precision that it sets.
-    pub run: Run,
+    pub run: RunAs,
     /// The author's reason.
     pub because: Option<String>,
     /// The place where it was written.
@@ -136,7 +136,7 @@ impl RuleRef {
     /// Returns whether the tensors that it names are stored low.
     #[doc(hidden)]
     pub fn stores_low(&self) -> bool {
-        self.run == Run::Low
+        self.run == RunAs::Low
     }
 }
 

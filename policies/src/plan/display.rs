@@ -4,7 +4,7 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 use serde::Serialize;
 
-use super::{Cost, Decision, Plan, Predicted, Prediction, Reason, Recompute, Region, Summary};
+use super::{Cost, Decision, Plan, Predicted, Forecast, Reason, Recompute, Region, Summary};
 use crate::{
     adapter::Adapter,
     error::Result,
@@ -164,7 +164,7 @@ impl fmt::Display for Plan {
     }
 }
 
-impl fmt::Display for Prediction {
+impl fmt::Display for Forecast {
     /// Prints one line for the cost of each choice, followed by the machine.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines =

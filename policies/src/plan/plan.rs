@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Decision, Prediction, RuleRef,
+    Decision, Forecast, RuleRef,
     decide::{Choice, Facts, Prepared, Surroundings, decide},
     display::cells,
     predict::Tree,
@@ -22,7 +22,7 @@ use crate::{
     kinds::{self, named_elsewhere},
     outline::{Outline, OutlinedCell},
     path::{join, no_such_path, shown},
-    policy::{Entry, Level, Origin, Prefer, Rule, Run, Scaler, Select},
+    policy::{Entry, Level, Origin, Prefer, Rule, RunAs, Scaler, Select},
     precision::Treatment,
     printable::printable,
 };
@@ -49,7 +49,7 @@ pub struct Plan {
     pub tensors: BTreeMap<String, RuleRef>,
     /// Predicted cost of a plan made [for a machine](Policy::plan_for).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prediction: Option<Prediction>,
+    pub prediction: Option<Forecast>,
 }
 
 fn as_is() -> Treatment {
@@ -167,7 +167,7 @@ impl Policy {
         net.wrap(plan)
     }
 
-    fn planned(&self, prepared: &Prepared<'_>, decisions: Vec<Decision>, prediction: Option<Prediction>) -> Plan {
+    fn planned(&self, prepared: &Prepared<'_>, decisions: Vec<Decision>, prediction: Option<Forecast>) -> Plan {
         let policy = Summary::from(self);
         let entry = |op: &Op| Some((*op, self.lists.op(*op, self.dtype)?.clone()));
         let (listed, unlisted) = match prepared.ops() {
@@ -421,7 +421,7 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision], tensors: &[Strin
 
 /// Rejects rules about gradients of weights that reach none.
 fn check_weight_grads(rules: &[Rule], decisions: &[Decision]) -> Result<()> {
-    let rule = rules.iter().find(|rule| rule.run == Some(Run::LowForward) && rule.expect != Some(0));
+    let rule = rules.iter().find(|rule| rule.run == Some(RunAs::LowForward) && rule.expect != Some(0));
     match rule.filter(|_| decisions.iter().all(|decision| !decision.wide_weight_grads)) {
         Some(Rule { origin, select, .. }) => Err(Error::policy(format!(
             "{origin}: the rule for {select} asks for gradients of weights in float32, and decides for no dense layer and no \

@@ -28,7 +28,7 @@ pub use loss_scale::{DynamicScale, Forgive, LossScaleSpec};
 pub use pack::Pack;
 pub use pattern::Pattern;
 pub use prefer::Prefer;
-pub use rule::{Rule, Run, Select};
+pub use rule::{Rule, RunAs, Select};
 pub use scaler::Scaler;
 
 use crate::{

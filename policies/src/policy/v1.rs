@@ -9,7 +9,7 @@ use serde::{
 use serde_yaml::{Location, Spanned};
 
 use super::{
-    Entry, GraphLevel, Level, Lists, NO_PREFERENCE, NO_RULES, Origin, Pack, Policy, Rule, Run, Select, check_low,
+    Entry, GraphLevel, Level, Lists, NO_PREFERENCE, NO_RULES, Origin, Pack, Policy, Rule, RunAs, Select, check_low,
     lists::{COLORS, Listed},
     loss_scale_v1::{self, LossScaleV1},
 };
@@ -148,7 +148,7 @@ impl<'de> Deserialize<'de> for RunV1 {
 }
 
 impl RunV1 {
-    fn run(&self) -> Result<Run> {
+    fn run(&self) -> Result<RunAs> {
         match self {
             RunV1::Word(word) => word.parse(),
             RunV1::ByDirection { forward, weight_grad } => {
@@ -157,16 +157,16 @@ impl RunV1 {
                 match by_name(weight_grad, grads, |name| name, "unknown word for `weight_grad`")
                     .map_err(Error::policy)?
                 {
-                    "low" => Ok(Run::Low),
-                    _ => Ok(Run::LowForward),
+                    "low" => Ok(RunAs::Low),
+                    _ => Ok(RunAs::LowForward),
                 }
             }
         }
     }
 
-    fn written(run: Run) -> Self {
+    fn written(run: RunAs) -> Self {
         match run {
-            Run::LowForward => RunV1::ByDirection { forward: "low".into(), weight_grad: "float32".into() },
+            RunAs::LowForward => RunV1::ByDirection { forward: "low".into(), weight_grad: "float32".into() },
             word => RunV1::Word(word.to_string()),
         }
     }
