@@ -5,7 +5,7 @@ use std::hint::black_box;
 use criterion::{Criterion, criterion_group, criterion_main};
 use precast::{policy::Rule, policy::RunAs, prelude::*};
 
-/// Builds `cells` cells below a root: blocks of a container with three leaves, one of them on the black list.
+/// Builds `cells` cells below a root: blocks of a container with three leaves, one of them on the full list.
 fn net(cells: usize) -> Child {
     let mut rng = Rng::seed(1);
     let block = |rng: &mut Rng| -> Child {

@@ -29,7 +29,7 @@
 //! let policy = Policy::named("o2")?; // or Policy::load("my.yaml")?
 //! let plan = policy.plan(&net)?;
 //! println!("{plan}"); // the tree, each cell with its reason
-//! assert_eq!(plan.decision("norm")?.because.to_string(), "black list, precast-1");
+//! assert_eq!(plan.decision("norm")?.because.to_string(), "full list, precast-1");
 //! let applied = plan.apply(&mut net)?; // in one call: auto_mixed_precision(&mut net, Level::O2, DType::F16)?
 //!
 //! net.set_train(true);

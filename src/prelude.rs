@@ -11,7 +11,7 @@ pub use crate::{
     Outcome, Padding, Param, Plan, Policy, Precision, Result, Sgd, Tensor, autocast, cell_list,
     layers::*,
     no_grad,
-    policy::{Lists, black_list, white_list},
+    policy::{Lists, full_list, low_list},
     rewrite::{CustomLists, Decorate, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, decorate},
     scale::ScalesLoss,
     sequential,

@@ -177,8 +177,8 @@ fn ops_by_lists_are_predicted_one_after_the_other() {
     let (called, trace) = net.trace(|net| net.call(&Tensor::ones(&[4, 4], DType::F32)));
     called.unwrap();
     let speeds = speeds(5.0);
-    let white = Lists::new().white_op("MatMul").unwrap();
-    let black = white.clone().black_op("Softmax").unwrap();
+    let white = Lists::new().low_op("MatMul").unwrap();
+    let black = white.clone().full_op("Softmax").unwrap();
     let (full, low) = (DType::F32, DType::F16);
     for (level, lists, dtypes) in [
         // The result of a low op is f32 again, so tanh, which is on no list, is f32.
@@ -268,11 +268,11 @@ fn who_is_forced_is_not_asked_what_it_costs() {
     let lowered = Child::of(sequential![Child::of(dense(2, 2)).to_float(DType::F16).unwrap(), dense(2, 2)]);
     let found = decided(&policy(Level::O1), &lowered);
     assert_eq!(found.decisions[1].because, Reason::ToFloat(DType::F16));
-    assert!(matches!(found.decisions[2].because, Reason::Cost(_)), "the white list does not force: {found}");
+    assert!(matches!(found.decisions[2].because, Reason::Cost(_)), "the low list does not force: {found}");
     assert!(matches!(found.decisions[2].overridden[..], [Reason::Listed(_)]), "{found}");
     assert_eq!(found.decisions[2].run, full);
 
-    // Cost does not affect what a black list keeps in f32.
+    // Cost does not affect what a full list keeps in f32.
     let normed = Child::of(sequential![dense(2, 2), LayerNorm::new(&[2])]);
     let found = plan(&policy(Level::O2), &normed, &speeds(0.0), &[64, 2]);
     assert!(matches!(found.decisions[2].because, Reason::Listed(Entry { treatment: Treatment::Full, .. })), "{found}");
@@ -302,7 +302,7 @@ fn op_lists_are_weighed_against_f32() {
         assert_eq!(prediction.planned.nanos, prediction.full.nanos);
     }
     // A user list with a composite cell does not force it either.
-    let white = Policy::with_lists(Level::O1, DType::F16, Lists::new().white("Sequential")).unwrap();
+    let white = Policy::with_lists(Level::O1, DType::F16, Lists::new().low("Sequential")).unwrap();
     let white = Policy { prefer: Prefer::Speed, ..white };
     let found = plan(&white, &net, &speeds(1e6), &[64, 64]);
     assert!(found.decisions.iter().all(|d| d.run == Region::Fixed(DType::F32)), "{found}");

@@ -210,7 +210,7 @@ fn in_the_region_of_a_cell_the_cell_decides_unless_the_op_works_in_one_dtype() {
 
 #[test]
 fn lists_in_code_name_it_once_it_is_registered() -> Result<()> {
-    let white = || Autocast::new("torch-2.15-cpu").map(|region| region.white(["ListedSum"]));
+    let white = || Autocast::new("torch-2.15-cpu").map(|region| region.low(["ListedSum"]));
     let refused = autocast(white()?, || Ok(())).unwrap_err();
     let words = "no op is called `ListedSum`; a custom op is known once it is registered";
     assert_eq!((refused.kind(), refused.to_string().as_str()), (ErrorKind::List, words));
@@ -230,7 +230,7 @@ fn lists_in_code_name_it_once_it_is_registered() -> Result<()> {
     })?;
     // A list takes precedence over the op's declaration, even for the dtype that the op is fixed to.
     let op = HalfSum::register()?;
-    autocast(Autocast::new("torch-2.15-cpu")?.black([op.name()]), || {
+    autocast(Autocast::new("torch-2.15-cpu")?.full([op.name()]), || {
         assert_eq!(ran_in(&HalfSum, &[Bf16; 2]), (vec![F32; 2], F32));
         Ok(())
     })

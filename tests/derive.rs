@@ -8,7 +8,7 @@ use std::{
 
 use precast::{
     ErrorKind,
-    cell::{Member, Node, NodeMut},
+    cell::{Member, Part, PartMut},
     io::models,
     prelude::*,
 };
@@ -26,13 +26,13 @@ fn paths(net: impl Cell) -> Vec<String> {
     let mut net = Child::new(net);
     let mut all = vec![];
     net.slot().cell.visit(&mut |name, node| match node {
-        Node::Cell(_) => all.push(format!("<{name}>")),
-        Node::Param(_) => all.push(name.to_string()),
+        Part::Cell(_) => all.push(format!("<{name}>")),
+        Part::Param(_) => all.push(name.to_string()),
     });
     let mut again = vec![];
     net.slot_mut().cell.visit_mut(&mut |name, node| match node {
-        NodeMut::Cell(_) => again.push(format!("<{name}>")),
-        NodeMut::Param(_) => again.push(name.to_string()),
+        PartMut::Cell(_) => again.push(format!("<{name}>")),
+        PartMut::Param(_) => again.push(name.to_string()),
     });
     assert_eq!(all, again);
     all
@@ -207,11 +207,11 @@ fn generic_cells() {
 struct Suffixed(Vec<Param>);
 
 impl Member for Suffixed {
-    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
-        self.0.iter().enumerate().for_each(|(i, param)| visitor(&format!("{name}_l{i}"), Node::Param(param)));
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
+        self.0.iter().enumerate().for_each(|(i, param)| visitor(&format!("{name}_l{i}"), Part::Param(param)));
     }
-    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
-        self.0.iter_mut().enumerate().for_each(|(i, param)| visitor(&format!("{name}_l{i}"), NodeMut::Param(param)));
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
+        self.0.iter_mut().enumerate().for_each(|(i, param)| visitor(&format!("{name}_l{i}"), PartMut::Param(param)));
     }
 }
 

@@ -33,10 +33,10 @@ impl From<Weight> for usize {
     }
 }
 impl precast::cell::Member for Weight {
-    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, precast::cell::Node<'_>)) {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, precast::cell::Part<'_>)) {
         self.0.visit(name, visitor);
     }
-    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, precast::cell::NodeMut<'_>)) {
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, precast::cell::PartMut<'_>)) {
         self.0.visit_mut(name, visitor);
     }
 }
@@ -161,7 +161,7 @@ fn o2_is_one_low_region_with_f32_islands() {
 /// Returns for each op of a run its dtype, that of its inputs, and that of its result as read by the next op.
 fn o2_with_black_ops(ops: &[&str]) -> (Tensor, Vec<String>, Child<Block>) {
     let mut net = net();
-    let lists = ops.iter().fold(Lists::new().black("LayerNorm"), |lists, op| lists.black_op(op).unwrap());
+    let lists = ops.iter().fold(Lists::new().full("LayerNorm"), |lists, op| lists.full_op(op).unwrap());
     custom_mixed_precision(&mut net, CustomLists::Black(lists), LOW).unwrap();
     let (y, dtypes) = (ran(&net).0, dtypes(&net));
     (y, dtypes, net)
@@ -172,7 +172,7 @@ fn a_black_op_at_o2_is_f32_and_returns_the_low_dtype() {
     let (y, dtypes, net) = o2_with_black_ops(&["Tanh"]);
     let (_, without) = {
         let mut net = self::net();
-        let black = CustomLists::Black(Lists::new().black("LayerNorm"));
+        let black = CustomLists::Black(Lists::new().full("LayerNorm"));
         custom_mixed_precision(&mut net, black, LOW).unwrap();
         (ran(&net).0, self::dtypes(&net))
     };
@@ -189,14 +189,14 @@ fn a_black_op_at_o2_is_f32_and_returns_the_low_dtype() {
     // Its result continues in the low dtype: the f32 result, rounded once.
     let x = Tensor::from_vec(vec![0.3f32, -1.7, 0.9], &[3]).unwrap();
     let mut activation = Child::new(Tanh);
-    let black = CustomLists::Black(Lists::new().black_op("Tanh").unwrap());
+    let black = CustomLists::Black(Lists::new().full_op("Tanh").unwrap());
     let _applied = custom_mixed_precision(&mut activation, black, LOW).unwrap();
     let low = x.cast(LOW);
     let expected = low.cast(DType::F32).tanh().unwrap().cast(LOW).cast(DType::F32);
     assert_eq!(activation.call(&x).unwrap().to_f64(), expected.to_f64());
 
     // The plan shows it.
-    let plan = Policy::with_lists(Level::O2, LOW, Lists::new().black_op("Tanh").unwrap()).unwrap().plan(&net).unwrap();
+    let plan = Policy::with_lists(Level::O2, LOW, Lists::new().full_op("Tanh").unwrap()).unwrap().plan(&net).unwrap();
     assert_eq!(plan.decision("").unwrap().run, Region::Except(LOW));
     assert!(matches!(plan.decision("").unwrap().adapter, Some(Adapter::CastOps(..))));
     let explanation = plan.explain("").unwrap().to_string();
@@ -216,7 +216,7 @@ fn a_black_op_at_o2_beside_rules_and_to_float() {
         net.cell_mut().tail.set_to_float(to_float).unwrap();
         net
     };
-    let lists = Lists::new().black("Sequential").black_op("Tanh").unwrap();
+    let lists = Lists::new().full("Sequential").full_op("Tanh").unwrap();
     let policy = Policy::with_lists(Level::O2, LOW, lists).unwrap();
     let tail = |net: &mut Child<Block>, policy: &Policy| {
         let _applied = policy.apply(net).unwrap();
@@ -356,7 +356,7 @@ fn an_inner_to_float_wins_over_an_outer_one() {
 #[test]
 fn precedence_is_the_numbered_list() {
     let policy = |rules: Vec<Rule>| {
-        let black = Lists::new().black("Dense").black("LayerNorm");
+        let black = Lists::new().full("Dense").full("LayerNorm");
         let mut policy = Policy::with_lists(Level::O2, LOW, black).unwrap();
         for rule in rules {
             policy = policy.rule(rule).unwrap();
@@ -380,7 +380,7 @@ fn precedence_is_the_numbered_list() {
 
     // 6 the level's default, 5 the lists
     assert_eq!(run(&net(), vec![], "tail").0, low);
-    assert_eq!(run(&net(), vec![], "fc"), (full, "black list, in code".into(), 0));
+    assert_eq!(run(&net(), vec![], "fc"), (full, "full list, in code".into(), 0));
     // 4 the region of a decided cell above beats the lists
     let above = || Rule::path("tail", RunAs::Low).unwrap();
     assert_eq!(run(&net(), vec![above()], "tail.0"), (low, "inside tail".into(), 1));
@@ -431,11 +431,11 @@ fn a_rule_that_matches_nothing_is_an_error_with_the_nearest_name() {
 #[test]
 fn a_kind_on_a_list_must_exist_somewhere() {
     let mut net = net();
-    let list = Lists::new().black("LayerNrom");
+    let list = Lists::new().full("LayerNrom");
     let message = custom_mixed_precision(&mut net, CustomLists::Black(list), LOW).unwrap_err().to_string();
     assert!(message.contains("did you mean `LayerNorm`"), "{message}");
     // User-defined kinds work like the library's, and kinds match exactly.
-    let applied = custom_mixed_precision(&mut net, CustomLists::Black(Lists::new().black("Block")), LOW).unwrap();
+    let applied = custom_mixed_precision(&mut net, CustomLists::Black(Lists::new().full("Block")), LOW).unwrap();
     assert!(matches!(applied.plan.decision("").unwrap().because, Reason::Listed(_)));
     assert!(dtypes(&net).iter().all(|op| op.ends_with(":f32")));
 }
@@ -449,7 +449,7 @@ fn checks_come_in_order_and_touch_nothing() {
     assert_eq!(error.kind(), ErrorKind::DType, "the dtype is checked before the level");
     assert_eq!(auto_mixed_precision(&mut net, "O9", DType::F16).unwrap_err().kind(), ErrorKind::Level);
     assert_eq!(auto_mixed_precision(&mut net, "O0", DType::F32).unwrap_err().kind(), ErrorKind::DType);
-    let white = Lists::new().white_op("MatMul").unwrap();
+    let white = Lists::new().low_op("MatMul").unwrap();
     assert_eq!(custom_mixed_precision(&mut net, CustomLists::Black(white), LOW).unwrap_err().kind(), ErrorKind::List);
     assert_eq!(dtypes(&net), before);
 }

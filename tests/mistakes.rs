@@ -187,10 +187,10 @@ const POLICIES: &[Mistake] = &[
     ("a pattern with a star in a name", || of("layer*".parse::<Pattern>())),
     ("a pattern with a range", || of("layers.[0-3].norm".parse::<Pattern>())),
     ("an entry of a kind that is not there", || {
-        of(custom_mixed_precision(&mut mlp(), CustomLists::White(Lists::new().white("Dence")), DType::F16))
+        of(custom_mixed_precision(&mut mlp(), CustomLists::White(Lists::new().low("Dence")), DType::F16))
     }),
-    ("a black entry in a white list", || {
-        of(custom_mixed_precision(&mut mlp(), CustomLists::White(Lists::new().black("Dense")), DType::F16))
+    ("an entry of the full list in a low list", || {
+        of(custom_mixed_precision(&mut mlp(), CustomLists::White(Lists::new().full("Dense")), DType::F16))
     }),
     ("a policy that prefers speed and knows no machine", || {
         of(Policy { prefer: precast::policy::Prefer::Speed, ..o2() }.plan(&mlp()))
@@ -238,7 +238,7 @@ const REGIONS: &[Mistake] = &[
     ("a pack under another name", || of(Autocast::new("torch"))),
     ("a dtype that is not low", || autocast(Autocast::new("torch-2.15-cpu")?.dtype(DType::F64), || Ok(()))),
     ("an op level that is not there", || autocast(Autocast::new("paddle-3.3")?.op_level("O5"), || Ok(()))),
-    ("an op that is not there", || autocast(Autocast::new("torch-2.15-cpu")?.white(["matmull"]), || Ok(()))),
+    ("an op that is not there", || autocast(Autocast::new("torch-2.15-cpu")?.low(["matmull"]), || Ok(()))),
     ("an op that the pack bans", || {
         let (p, t) = (Tensor::full(&[2], 0.5, DType::F32), ones(&[2]));
         of(autocast(Autocast::new("torch-2.15-cuda")?, || p.binary_cross_entropy(&t, Reduction::Mean)))

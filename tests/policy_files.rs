@@ -68,11 +68,11 @@ fn shipped_policies_say_what_their_names_say() {
 fn lists_are_fresh_copies_of_the_default_pack() {
     let pack = Pack::named(Pack::DEFAULT).unwrap();
     let of_pack = |level| pack.lists(level).unwrap();
-    let mut white = policy::white_list();
+    let mut white = policy::low_list();
     assert_eq!(white, of_pack(Level::O1));
     assert!(white.remove_cell("Dense").is_some());
-    assert_eq!(policy::white_list(), of_pack(Level::O1));
-    assert_eq!(policy::black_list(), of_pack(Level::O2));
+    assert_eq!(policy::low_list(), of_pack(Level::O1));
+    assert_eq!(policy::full_list(), of_pack(Level::O2));
 }
 
 /// The pack lists, name by name, what was recorded of MindSpore's own lists, and every name finds its op.
@@ -312,8 +312,8 @@ fn what_is_written_is_read_back() {
 fn every_op_and_lists_from_code_can_be_written() {
     for op in Op::ALL {
         for (level, lists, treatment) in [
-            (Level::O1, Lists::new().white("Dense"), Treatment::Low),
-            (Level::O2, Lists::new().black("Dense"), Treatment::Full),
+            (Level::O1, Lists::new().low("Dense"), Treatment::Low),
+            (Level::O2, Lists::new().full("Dense"), Treatment::Full),
             (Level::Auto, Lists::new(), Treatment::Widest),
             (Level::Graph, Lists::new(), Treatment::Infer),
         ] {
@@ -332,25 +332,25 @@ fn what_a_level_does_not_read_is_refused_in_code() {
     for (level, lists, words) in [
         (
             Level::O1,
-            Lists::new().black("Dense"),
-            "the entry of `Dense` (in code): level O1 does not read the black list of cells",
+            Lists::new().full("Dense"),
+            "the entry of `Dense` (in code): level O1 does not read the full list of cells",
         ),
         (
             Level::O2,
-            Lists::new().white_op("Gelu").unwrap(),
-            "level O2 does not read the white list of ops; it reads the black",
+            Lists::new().low_op("Gelu").unwrap(),
+            "level O2 does not read the low list of ops; it reads the full",
         ),
-        (Level::O3, Lists::new().black("Dense"), "level O3 does not read the black list of cells; it reads no list"),
-        (Level::O0, Lists::new().white("Dense"), "it reads no list"),
+        (Level::O3, Lists::new().full("Dense"), "level O3 does not read the full list of cells; it reads no list"),
+        (Level::O0, Lists::new().low("Dense"), "it reads no list"),
         (
             Level::Auto,
-            Lists::new().black("Dense"),
-            "it reads the white list of ops, the black list of ops, the promote list",
+            Lists::new().full("Dense"),
+            "it reads the low list of ops, the full list of ops, the widest list",
         ),
         (
             Level::Graph,
-            Lists::new().black("Dense"),
-            "level graph does not read the black list of cells; it reads the allow list of ops, the infer list of ops",
+            Lists::new().full("Dense"),
+            "level graph does not read the full list of cells; it reads the allow list of ops, the infer list of ops",
         ),
     ] {
         let error = Policy::with_lists(level, DType::F16, lists.clone()).unwrap_err();
@@ -489,7 +489,7 @@ fn an_entry_for_one_dtype_is_none_for_the_other() {
     let again = Policy::parse(&policy.to_yaml().unwrap(), "again").unwrap();
     assert_eq!(meaning(&again), meaning(&policy));
     let message = Policy::parse(&text.replace("bfloat16", "float16"), "p").unwrap_err().to_string();
-    assert!(message.contains("`Exp` is on the black list of ops already, from precast-1"), "{message}");
+    assert!(message.contains("`Exp` is on the full list of ops already, from precast-1"), "{message}");
 }
 
 #[test]

@@ -180,14 +180,14 @@ fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usiz
     // White at O1, black at O2, and nothing at the levels that read no list of cells.
     let named = |white: &[&str], black: &[&str], ops: &[&str]| {
         let lists = match level {
-            Level::O1 => white.iter().fold(Lists::new(), |lists, kind| lists.white(*kind)),
-            Level::O2 => black.iter().fold(Lists::new(), |lists, kind| lists.black(*kind)),
+            Level::O1 => white.iter().fold(Lists::new(), |lists, kind| lists.low(*kind)),
+            Level::O2 => black.iter().fold(Lists::new(), |lists, kind| lists.full(*kind)),
             _ => Lists::new(),
         };
         // White at auto, an op would pass a low result to an unlisted product, which refuses it.
         let lists = ops.iter().fold(lists, |lists, op| match level {
-            Level::O1 => lists.white_op(op).unwrap(),
-            Level::O2 | Level::Auto => lists.black_op(op).unwrap(),
+            Level::O1 => lists.low_op(op).unwrap(),
+            Level::O2 | Level::Auto => lists.full_op(op).unwrap(),
             _ => lists,
         });
         Policy::with_lists(level, low, lists).unwrap()

@@ -87,11 +87,11 @@ fn implement(
             fn kind(&self) -> &'static str {
                 #kind
             }
-            fn visit(&self, visitor: &mut dyn ::core::ops::FnMut(&str, ::precast::cell::Node<'_>)) {
+            fn visit(&self, visitor: &mut dyn ::core::ops::FnMut(&str, ::precast::cell::Part<'_>)) {
                 use ::precast::__derive::{IsMember as _, IsMisplaced as _, IsPlainData as _};
                 #(#visit)*
             }
-            fn visit_mut(&mut self, visitor: &mut dyn ::core::ops::FnMut(&str, ::precast::cell::NodeMut<'_>)) {
+            fn visit_mut(&mut self, visitor: &mut dyn ::core::ops::FnMut(&str, ::precast::cell::PartMut<'_>)) {
                 use ::precast::__derive::{IsMember as _, IsMisplaced as _, IsPlainData as _};
                 #(#visit_mut)*
             }

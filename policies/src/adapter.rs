@@ -34,7 +34,7 @@ pub enum Adapter {
     Cast(Cast),
     /// Op lists inside the cell; nothing is cast at its border.
     Ops(Arc<OpRules>),
-    /// One region of a fixed dtype, except for the ops that the lists treat otherwise: level O2 with ops on its black
+    /// One region of a fixed dtype, except for the ops that the lists treat otherwise: level O2 with ops on its full
     /// list.
     CastOps(Cast, Arc<OpRules>),
 }

@@ -123,7 +123,7 @@ pub use saved::SavedCell;
 pub(crate) use saved::writing;
 pub(crate) use site::{HOLD_IT, Site};
 pub use trace::{CastOf, NonFinite, Trace, TracedOp};
-pub use walk::{Visited, Node, NodeMut, join};
+pub use walk::{Part, PartMut, Visited, join};
 
 use crate::{
     Tensor,
@@ -195,10 +195,10 @@ pub trait Cell: Forward + Any + Debug + Send + Sync {
     fn kind(&self) -> &'static str;
 
     /// Passes each child cell and parameter with its name to the visitor, in order.
-    fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>));
+    fn visit(&self, visitor: &mut dyn FnMut(&str, Part<'_>));
 
     /// As [`visit`](Cell::visit), mutable.
-    fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>));
+    fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, PartMut<'_>));
 
     /// Returns the cell in the form written to architecture files, if its type is marked `#[cell(saved)]`.
     fn saved(&self) -> Option<&dyn SavedCell> {

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use super::{AsCell, Cell, Child, Node, NodeMut, SlotMut};
+use super::{AsCell, Cell, Child, Part, PartMut, SlotMut};
 use super::{named, walk::below};
 use crate::{
     DType,
@@ -83,8 +83,8 @@ pub(super) fn has_params(cell: &dyn Cell) -> bool {
     cell.visit(&mut |_, node| {
         found = found
             || match node {
-                Node::Param(_) => true,
-                Node::Cell(slot) => has_params(&**slot.cell),
+                Part::Param(_) => true,
+                Part::Cell(slot) => has_params(&**slot.cell),
             }
     });
     found
@@ -102,7 +102,7 @@ impl<C: ?Sized + AsCell> Child<C> {
             let own = number.map(|number| Around { number, path: here });
             let around = own.as_ref().or(around);
             slot.cell.visit_mut(&mut |name, node| {
-                if let NodeMut::Cell(mut slot) = node {
+                if let PartMut::Cell(mut slot) = node {
                     below(path, name, |path| go(&mut slot, path, around));
                 }
             });

@@ -8,7 +8,7 @@ use std::{
 use precast_policy::host::{CalledCell, RanOp, ReadParam, Recorded};
 use serde::{Deserialize, Serialize};
 
-use super::{AsCell, Child, HOLD_IT, Node, named};
+use super::{AsCell, Child, HOLD_IT, Part, named};
 use crate::{
     DType, Op,
     observe::{self, Sizes},
@@ -238,7 +238,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         self.walk(&mut |entry| {
             paths.insert(entry.slot.id, entry.path.to_string());
             entry.slot.cell.visit(&mut |name, node| {
-                if let Node::Param(param) = node {
+                if let Part::Param(param) = node {
                     owners.entry(param.id().0).or_default().push((entry.path.to_string(), name.to_string()));
                 }
             });

@@ -213,18 +213,22 @@ pub enum CustomLists {
 ///
 /// # Errors
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16,
-/// [`ErrorKind::List`](crate::ErrorKind::List) for a black entry in a white list or a white one in a black list, and
+/// [`ErrorKind::List`](crate::ErrorKind::List) for an entry that stays f32 in a white list or runs low in a black one, and
 /// for a kind that neither the network nor the library has.
 ///
 /// ```
 /// use precast::prelude::*;
 /// let mut net = Child::new(Dense::new(4, 2, &mut Rng::seed(1)));
-/// let applied = custom_mixed_precision(&mut net, CustomLists::White(Lists::new().white("Dense")), DType::F16)?;
+/// let applied = custom_mixed_precision(&mut net, CustomLists::White(Lists::new().low("Dense")), DType::F16)?;
 /// assert_eq!(applied.changed, 1);
 /// applied.undo(&mut net)?;
 /// # Ok::<(), precast::Error>(())
 /// ```
-pub fn custom_mixed_precision<C: ?Sized + AsCell>(net: &mut Child<C>, custom: CustomLists, dtype: DType) -> Result<Applied> {
+pub fn custom_mixed_precision<C: ?Sized + AsCell>(
+    net: &mut Child<C>,
+    custom: CustomLists,
+    dtype: DType,
+) -> Result<Applied> {
     let (level, lists) = match custom {
         CustomLists::White(lists) => (Level::O1, lists),
         CustomLists::Black(lists) => (Level::O2, lists),

@@ -17,8 +17,8 @@ pub use decorate::{Decorate, Decorated, KeptBecause, Stored, decorate};
 pub(crate) use precast_policy::plan::cells;
 #[doc(inline)]
 pub use precast_policy::plan::{
-    Change, Cost, Decision, Diff, Explanation, Exported, Exporter, OpReason, OpRow, OpsTable, Plan, Predicted,
-    Forecast, Reason, Recompute, Region, RuleRef, Summary,
+    Change, Cost, Decision, Diff, Explanation, Exported, Exporter, Forecast, OpReason, OpRow, OpsTable, Plan,
+    Predicted, Reason, Recompute, Region, RuleRef, Summary,
 };
 pub(crate) use precast_policy::plan::{bytes, said_once, time};
 pub use save_weights::SaveMode;

@@ -18,7 +18,7 @@ pub struct BuildOptions {
     pub loss: Option<Loss>,
     /// The low dtype. Default: f16.
     pub dtype: DType,
-    /// At O2 and O3: whether batch norms, and the other kinds on the black list, stay f32. Default: by level, true at
+    /// At O2 and O3: whether batch norms, and the other kinds on the full list, stay f32. Default: by level, true at
     /// O2 and false at O3.
     pub keep_batchnorm_fp32: Option<bool>,
     /// f32: nothing is lowered at O2 and O3. f16 or bf16: everything is lowered to that dtype, at any level, except the

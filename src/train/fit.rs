@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Child, Tensor,
-    cell::{AsCell, Node},
+    cell::{AsCell, Part},
     error::{Error, Result},
     logging::event,
     optim::Optimizer,
@@ -189,7 +189,7 @@ impl Fit {
         net.walk(&mut |entry| {
             if entry.slot.cell.kind() == "Embedding" {
                 entry.slot.cell.visit(&mut |_, node| {
-                    if let Node::Param(param) = node {
+                    if let Part::Param(param) = node {
                         tables.insert(param.id());
                     }
                 });

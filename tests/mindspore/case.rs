@@ -175,10 +175,10 @@ fn list(names: &[String], white: bool, kit: Kit) -> Result<Lists> {
     names.iter().try_fold(Lists::new(), |lists, name| {
         let kind = if kit == Kit::Library && name == "SequentialCell" { "Sequential" } else { name };
         match (name.strip_prefix("ops."), white) {
-            (Some(op), true) => lists.white_op(&format!("mindspore:{op}")),
-            (Some(op), false) => lists.black_op(&format!("mindspore:{op}")),
-            (None, true) => Ok(lists.white(kind)),
-            (None, false) => Ok(lists.black(kind)),
+            (Some(op), true) => lists.low_op(&format!("mindspore:{op}")),
+            (Some(op), false) => lists.full_op(&format!("mindspore:{op}")),
+            (None, true) => Ok(lists.low(kind)),
+            (None, false) => Ok(lists.full(kind)),
         }
     })
 }

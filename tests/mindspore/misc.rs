@@ -110,8 +110,8 @@ fn lists(recorded: &Value, tally: &mut Tally) {
             }
         }
         if list == "get_white_list_is_copy" {
-            let mut copy = precast::policy::white_list();
-            let changed = copy.remove_cell("Dense").is_some() && copy != precast::policy::white_list();
+            let mut copy = precast::policy::low_list();
+            let changed = copy.remove_cell("Dense").is_some() && copy != precast::policy::low_list();
             if Some(changed) == entries.as_bool() {
                 tally.agree("lists get_white_list_is_copy")
             } else {
@@ -268,11 +268,11 @@ fn custom(call: &str) -> Option<Here> {
         let mut net = build("mlp_bn1d", Kit::Library).expect("a network of this name");
         said(custom_mixed_precision(&mut net, list, dtype))
     };
-    let white = |kind: &str| CustomLists::White(Lists::new().white(kind));
-    let black = |kind: &str| CustomLists::Black(Lists::new().black(kind));
+    let white = |kind: &str| CustomLists::White(Lists::new().low(kind));
+    let black = |kind: &str| CustomLists::Black(Lists::new().full(kind));
     let product = "mindspore:MatMul";
-    let white_op = || CustomLists::White(Lists::new().white_op(product).expect("an op"));
-    let black_op = || CustomLists::Black(Lists::new().black_op(product).expect("an op"));
+    let white_op = || CustomLists::White(Lists::new().low_op(product).expect("an op"));
+    let black_op = || CustomLists::Black(Lists::new().full_op(product).expect("an op"));
     match call {
         "custom(cell, white=[ops.MatMul])" => lower(white_op(), DType::F16),
         "custom(cell, black=[ops.MatMul])" => lower(black_op(), DType::F16),

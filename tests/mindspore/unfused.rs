@@ -5,7 +5,7 @@
 
 use precast::{
     Cell, ConvOptions, ConvTransposeOptions, DType, Padding, Param, Tensor,
-    cell::{Child, Forward, Member, Node, NodeMut},
+    cell::{Child, Forward, Member, Part, PartMut},
     error::{Error, Result},
     layers::Sequential,
 };
@@ -216,10 +216,10 @@ layer! {
 pub struct Same<C>(pub C);
 
 impl<C: Cell> Member for Same<C> {
-    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         self.0.visit(visitor);
     }
-    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         self.0.visit_mut(visitor);
     }
 }

@@ -94,12 +94,12 @@ fn nesting() -> Vec<(&'static str, (String, Option<DType>))> {
             Ok(())
         })?;
         met.push(("O1 (after)", here()));
-        autocast(region("OD", DType::Bf16).white(["exp"]), || {
+        autocast(region("OD", DType::Bf16).low(["exp"]), || {
             assert!(exp_is_low());
             met.push(("O1>OD+exp", here()));
             Ok(())
         })?;
-        autocast(o1.clone().white(["exp"]), || {
+        autocast(o1.clone().low(["exp"]), || {
             assert!(exp_is_low());
             autocast(&o1, || {
                 assert!(!exp_is_low());
@@ -145,7 +145,7 @@ impl Case {
                 }
             }
             ("pir", leak) if leak.starts_with("state left behind after the TypeError") => {
-                let refused = autocast(region("O1", DType::F16).white(["1"]), || Ok(())).map_err(|error| error.kind());
+                let refused = autocast(region("O1", DType::F16).low(["1"]), || Ok(())).map_err(|error| error.kind());
                 let left = self.result.as_ref().and_then(nested).ok_or("not understood")?;
                 match (refused, precision::current(), precision::region()) {
                     (Err(ErrorKind::List), None, None) if left.0 != "O0" => Ok(Verdict::on_purpose(NOTHING_LEFT)),

@@ -65,7 +65,7 @@ pub enum Region {
     Lists(DType),
     /// Every op runs in this dtype, to which inputs and outputs of the cell are cast.
     Fixed(DType),
-    /// As [`Fixed`](Region::Fixed), except for ops on the level's black list, which run in f32 and return this dtype.
+    /// As [`Fixed`](Region::Fixed), except for ops on the level's full list, which run in f32 and return this dtype.
     Except(DType),
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for Region {
             Region::AsIs => f.pad("as is"),
             Region::Lists(dtype) => f.pad(&format!("op lists {dtype}")),
             Region::Fixed(dtype) => f.pad(dtype.name()),
-            Region::Except(dtype) => f.pad(&format!("{dtype}, black ops f32")),
+            Region::Except(dtype) => f.pad(&format!("{dtype}, full ops f32")),
         }
     }
 }

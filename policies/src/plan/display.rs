@@ -4,12 +4,12 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 use serde::Serialize;
 
-use super::{Cost, Decision, Plan, Predicted, Forecast, Reason, Recompute, Region, Summary};
+use super::{Cost, Decision, Forecast, Plan, Predicted, Reason, Recompute, Region, Summary};
 use crate::{
     adapter::Adapter,
     error::Result,
     path::shown,
-    policy::{Entry, Prefer, Scaler, color},
+    policy::{Entry, Prefer, Scaler},
     printable::printable,
 };
 
@@ -95,7 +95,7 @@ impl fmt::Display for Reason {
             }
             Reason::Inside(owner) => write!(f, "inside {}", shown(owner)),
             Reason::Listed(Entry { treatment, because, origin, .. }) => {
-                write!(f, "{} list, {origin}", color(*treatment))?;
+                write!(f, "{} list, {origin}", treatment.name())?;
                 because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))
             }
             Reason::Level(level) => write!(f, "level {level}"),

@@ -22,7 +22,6 @@ mod v1;
 pub use graph::{GraphLevel, GraphList};
 pub use graph_lists::GraphLists;
 pub use level::Level;
-pub(crate) use lists::color;
 pub use lists::{Entry, Lists, Origin};
 pub use loss_scale::{DynamicScale, Forgive, LossScaleSpec};
 pub use pack::Pack;
@@ -44,14 +43,14 @@ use crate::{
 /// 2. a rule with the exact path of the cell;
 /// 3. the first rule in order whose pattern or kind matches the cell;
 /// 4. the region of the nearest ancestor decided by 1, 2, 3 or a list;
-/// 5. the level's list of cells: white at O1, black at O2;
+/// 5. the level's list of cells: low at O1, full at O2;
 /// 6. the level's default.
 ///
 /// O0 lowers nothing: only entry 1 applies, and rules are reported as overridden. With [`Prefer::Speed`], a cell that 5
 /// or 6 would lower stays f32 if that takes less time.
 ///
-/// Listed ops are treated individually. At O1 and level auto, this applies to cells decided by 6: at O1, white ops run
-/// low and return f32; at auto, each op follows its entry. At O2, black ops run in f32 and return the low dtype in
+/// Listed ops are treated individually. At O1 and level auto, this applies to cells decided by 6: at O1, low ops run
+/// low and return f32; at auto, each op follows its entry. At O2, full ops run in f32 and return the low dtype in
 /// every cell made low by 2, 3 or 6. In a cell with `to_float`, every op runs in that dtype.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Policy {
@@ -194,13 +193,13 @@ const NO_PREFERENCE: &str =
 /// JSON schema of policy files, for completion and validation in editors.
 pub const SCHEMA: &str = include_str!("../../schema.json");
 
-/// Returns the white list of [`Pack::DEFAULT`]: the cells and ops that run low at O1.
-pub fn white_list() -> Lists {
+/// Returns the low list of [`Pack::DEFAULT`]: the cells and ops that run low at O1.
+pub fn low_list() -> Lists {
     default_lists(Level::O1)
 }
 
-/// Returns the black list of [`Pack::DEFAULT`]: the cells and ops that stay f32 at O2.
-pub fn black_list() -> Lists {
+/// Returns the full list of [`Pack::DEFAULT`]: the cells and ops that stay f32 at O2.
+pub fn full_list() -> Lists {
     default_lists(Level::O2)
 }
 
