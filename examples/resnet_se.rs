@@ -69,7 +69,7 @@ fn main() -> Result<()> {
     println!("{}\n", policy.apply(&mut net)?.plan);
 
     let digits = data::digits()?.split(1500, 0)?;
-    let options = FitOptions { epochs: 2, loss_scale: policy.loss_scale, ..FitOptions::default() };
+    let options = FitOptions::default().epochs(2).loss_scale(policy.loss_scale);
     let history = fit(&mut net, &digits, &options, &mut |_| {})?;
     println!("{:.1} % of the test digits", 100.0 * history.accuracy().unwrap_or_default());
     Ok(())

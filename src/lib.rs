@@ -127,7 +127,7 @@ pub use cell::{Cell, Child, Forward};
 pub use dtype::{DType, Element};
 #[doc(hidden)]
 pub use kernels::bench as __bench;
-pub use kernels::{memory::MAX_KEPT_BYTES, threads::set_threads};
+pub use kernels::threads::set_threads;
 pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
     RecurrentWeights, Reduction, Resize, run, run_with, twice_differentiable,
@@ -140,3 +140,15 @@ pub use rewrite::Plan;
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Backward, Grads, Param, Tensor, TensorElement, no_grad};
 pub use train::{Checkpoint, data};
+
+/// Access for the tests of this repository. Anything in it may change or be removed in any release.
+#[doc(hidden)]
+pub mod __test {
+    pub use precast_policy::path::join;
+
+    pub use crate::{
+        kernels::memory::MAX_KEPT_BYTES,
+        tensor::context::{current, enter},
+        train::data::batches_of_epoch,
+    };
+}

@@ -34,7 +34,7 @@ fn speeds(cast: f64) -> Speeds {
 }
 
 fn policy(level: Level) -> Policy {
-    Policy { prefer: Prefer::Speed, ..Policy::new(level, DType::F16).unwrap() }
+    Policy::new(level, DType::F16).unwrap().with_prefer(Prefer::Speed)
 }
 
 fn dense(inputs: usize, outputs: usize) -> Dense {
@@ -80,7 +80,7 @@ fn predictions_are_those_reckoned_by_hand() {
     assert_eq!(dear.decisions[0].predicted, Some(Predicted { nanos: 746, kept: 64 }));
 
     // With `prefer: memory`, the predictions are the same and no decision changes.
-    let memory = Policy { prefer: Prefer::Memory, ..policy(Level::O2) };
+    let memory = policy(Level::O2).with_prefer(Prefer::Memory);
     let lowered = plan(&memory, &net, &speeds(6.0), &[2, 8]);
     assert_eq!(lowered.prediction.as_ref().unwrap().planned.nanos, 778);
     assert_eq!(memory.plan(&net).unwrap().decisions[0].run, lowered.decisions[0].run);
@@ -107,7 +107,7 @@ fn a_cell_that_is_called_twice_casts_its_parameters_once() {
 fn gradients_of_weights_in_f32_take_a_third_of_the_difference() {
     let net = Child::of(dense(8, 4));
     let rule = Rule::path("**", RunAs::LowForward).unwrap();
-    let memory = Policy { prefer: Prefer::Memory, ..policy(Level::O2) }.rule(rule).unwrap();
+    let memory = policy(Level::O2).with_prefer(Prefer::Memory).rule(rule).unwrap();
     let found = plan(&memory, &net, &speeds(5.0), &[2, 8]);
     let nanos = 718 + ((746.0 - 378.0) / 3.0f64).round() as u64;
     assert_eq!(found.decisions[0].predicted.unwrap().nanos, nanos);
@@ -115,7 +115,7 @@ fn gradients_of_weights_in_f32_take_a_third_of_the_difference() {
     // The rule forces it: time changes nothing.
     for cast in [0.0, 5.0, 1e6] {
         let net = Child::of(sequential![dense(8, 4), Tanh, LayerNorm::new(&[4]), dense(4, 2)]);
-        let speed = Policy { prefer: Prefer::Speed, ..memory.clone() };
+        let speed = memory.clone().with_prefer(Prefer::Speed);
         let [of_speed, of_memory] = [&speed, &memory].map(|policy| plan(policy, &net, &speeds(cast), &[2, 8]));
         assert_eq!(of_speed.decisions, of_memory.decisions);
         let wide: Vec<bool> = of_speed.decisions.iter().map(|d| d.wide_weight_grads).collect();
@@ -128,7 +128,7 @@ fn gradients_of_weights_in_f32_take_a_third_of_the_difference() {
 fn an_input_that_was_widened_is_kept_as_it_came() {
     let net = Child::of(sequential![dense(8, 8), dense(8, 4)]);
     let rule = Rule::path("1", RunAs::Full).unwrap();
-    let memory = Policy { prefer: Prefer::Memory, ..policy(Level::O3) }.rule(rule).unwrap();
+    let memory = policy(Level::O3).with_prefer(Prefer::Memory).rule(rule).unwrap();
     let found = plan(&memory, &net, &speeds(5.0), &[2, 8]);
     let kept: Vec<u64> = found.decisions.iter().map(|d| d.predicted.unwrap().kept).collect();
     assert_eq!(kept, [0, 16 * 2, 16 * 2]);
@@ -139,7 +139,7 @@ fn an_input_that_was_widened_is_kept_as_it_came() {
 fn recomputing_takes_time_for_memory() {
     let net = Child::of(sequential![dense(8, 4), sequential![dense(4, 6), Tanh, dense(6, 4)], dense(4, 2)]);
     for (level, width) in [(Level::O0, 4), (Level::O2, 2)] {
-        let plain = Policy { prefer: Prefer::Memory, ..policy(level) };
+        let plain = policy(level).with_prefer(Prefer::Memory);
         let lean = plain.clone().rule(Rule::recompute("1").unwrap()).unwrap();
         let [plain, lean] = [&plain, &lean].map(|policy| plan(policy, &net, &speeds(5.0), &[2, 8]));
         let mut sum = Predicted::default();
@@ -288,7 +288,7 @@ fn op_lists_are_weighed_against_f32() {
         let lowered = plan(&policy(level), &net, &speeds(0.1), &[64, 64]);
         assert_eq!(
             lowered.decisions,
-            plan(&Policy { prefer: Prefer::Memory, ..policy(level) }, &net, &speeds(0.1), &[64, 64]).decisions
+            plan(&policy(level).with_prefer(Prefer::Memory), &net, &speeds(0.1), &[64, 64]).decisions
         );
         let full = plan(&policy(level), &net, &speeds(1e6), &[64, 64]);
         // The root of O1 does nothing itself.
@@ -303,7 +303,7 @@ fn op_lists_are_weighed_against_f32() {
     }
     // A user list with a composite cell does not force it either.
     let white = Policy::with_lists(Level::O1, DType::F16, Lists::new().low("Sequential")).unwrap();
-    let white = Policy { prefer: Prefer::Speed, ..white };
+    let white = white.with_prefer(Prefer::Speed);
     let found = plan(&white, &net, &speeds(1e6), &[64, 64]);
     assert!(found.decisions.iter().all(|d| d.run == Region::Fixed(DType::F32)), "{found}");
 }
@@ -322,7 +322,7 @@ fn no_other_choice_takes_less() {
         let best = plan(&policy(Level::O3), &net, &speeds, &input).prediction.unwrap().planned.nanos;
         let mut least = u64::MAX;
         for choice in 0..64u32 {
-            let mut forced = Policy { prefer: Prefer::Memory, ..policy(Level::O3) };
+            let mut forced = policy(Level::O3).with_prefer(Prefer::Memory);
             for (bit, path) in ["0", "1", "2", "2.0", "2.1"].into_iter().enumerate() {
                 let run = if choice & (1 << bit) == 0 { RunAs::Full } else { RunAs::Low };
                 forced = forced.rule(Rule::path(path, run).unwrap()).unwrap();

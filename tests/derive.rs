@@ -28,11 +28,13 @@ fn paths(net: impl Cell) -> Vec<String> {
     net.slot().cell.visit(&mut |name, node| match node {
         Part::Cell(_) => all.push(format!("<{name}>")),
         Part::Param(_) => all.push(name.to_string()),
+        _ => unreachable!(),
     });
     let mut again = vec![];
     net.slot_mut().cell.visit_mut(&mut |name, node| match node {
         PartMut::Cell(_) => again.push(format!("<{name}>")),
         PartMut::Param(_) => again.push(name.to_string()),
+        _ => unreachable!(),
     });
     assert_eq!(all, again);
     all

@@ -481,7 +481,7 @@ fn an_error_names_the_cell_and_leaves_no_region_behind() {
     let error = net.call(&wrong).unwrap_err();
     assert_eq!(error.cell(), Some("fc"));
     assert!(error.to_string().starts_with("in cell `fc`: Linear: "), "{error}");
-    assert!(precast::precision::current().is_none());
+    assert!(precast::__test::current().is_none());
     assert_eq!(wrong.tanh().unwrap().dtype(), DType::F32);
 }
 
@@ -570,7 +570,7 @@ fn long_reasons_are_said_once() {
         assert_eq!((plan.matches(words).count(), plan.matches(", as above").count()), expected, "{plan}");
     }
     // The same for an entry of a list.
-    let entry = Entry { because: Some(long.into()), ..Entry::new(Treatment::Full, Origin::Code) };
+    let entry = Entry::new(Treatment::Full, Origin::Code).because(long);
     let mut policy = Policy::new(Level::O2, LOW).unwrap();
     policy.lists.put_cell("Tanh".into(), entry);
     let plan = policy.plan(&net).unwrap().to_string();
@@ -586,7 +586,8 @@ fn plans_are_values() {
     // The treatment of unlisted ops is written only if it applies.
     let written = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap().get("unlisted").is_some();
     assert!(!written(&text));
-    let other = precast::Plan { unlisted: Treatment::Full, ..plan(Level::O1) };
+    let mut other = plan(Level::O1);
+    other.unlisted = Treatment::Full;
     let text = serde_json::to_string(&other).unwrap();
     assert_eq!((written(&text), serde_json::from_str::<precast::Plan>(&text).unwrap()), (true, other));
     assert!(plan(Level::O2).diff(&plan(Level::O2)).is_empty());

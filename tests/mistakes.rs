@@ -180,9 +180,7 @@ const POLICIES: &[Mistake] = &[
     ("a rule behind a wider one", || {
         of(o2().rule(Rule::path("**", RunAs::Low)?)?.rule(Rule::kind("Dense", RunAs::Full))?.plan(&mlp()))
     }),
-    ("a rule for a number of cells", || {
-        of(o2().rule(Rule { expect: Some(3), ..Rule::kind("Dense", RunAs::Full) })?.plan(&mlp()))
-    }),
+    ("a rule for a number of cells", || of(o2().rule(Rule::kind("Dense", RunAs::Full).expect(3))?.plan(&mlp()))),
     ("a pattern with an empty segment", || of("encoder..fc".parse::<Pattern>())),
     ("a pattern with a star in a name", || of("layer*".parse::<Pattern>())),
     ("a pattern with a range", || of("layers.[0-3].norm".parse::<Pattern>())),
@@ -193,7 +191,7 @@ const POLICIES: &[Mistake] = &[
         of(custom_mixed_precision(&mut mlp(), CustomLists::White(Lists::new().full("Dense")), DType::F16))
     }),
     ("a policy that prefers speed and knows no machine", || {
-        of(Policy { prefer: precast::policy::Prefer::Speed, ..o2() }.plan(&mlp()))
+        of(o2().with_prefer(precast::policy::Prefer::Speed).plan(&mlp()))
     }),
     ("a level for graphs on cells", || of(Policy::new("graph", DType::Bf16)?.plan(&mlp()))),
     ("an explanation of a cell that is not there", || of(o2().plan(&mlp())?.explain("33"))),
@@ -248,9 +246,7 @@ const REGIONS: &[Mistake] = &[
 const TRAINING: &[Mistake] = &[
     ("a loss scale of zero", || of(LossScale::fixed(0.0))),
     ("a loss scale that is not finite", || of(LossScale::fixed(f32::INFINITY))),
-    ("a growth factor below one", || {
-        of(LossScale::new(LossScaleSpec::Dynamic(DynamicScale { growth: 0.5, ..DynamicScale::default() })))
-    }),
+    ("a growth factor below one", || of(LossScale::new(LossScaleSpec::Dynamic(DynamicScale::default().growth(0.5))))),
     ("a state of another loss scale", || {
         LossScale::none().restore(ScaleState { scale: 8.0, ..LossScale::dynamic().state() })
     }),
@@ -266,7 +262,7 @@ const TRAINING: &[Mistake] = &[
     }),
     ("f16 without a loss scale", || {
         let mut net = mlp();
-        Policy { scaler: Scaler::Required, ..f16() }.apply(&mut net)?;
+        f16().with_scaler(Scaler::Required).apply(&mut net)?;
         let loss = net.call(&ones(&[1, 4]))?.sum_all()?;
         of(LossScale::none().step(&mut Sgd::new(net.params(), 0.1), &loss))
     }),
@@ -307,9 +303,9 @@ const TRAINING: &[Mistake] = &[
     }),
     ("a loss scale that is a number in quotes", || of("128".into_loss_scale())),
     ("a network without parameters", || train(&mut Child::of(sequential![ReLU]), FitOptions::default())),
-    ("batches of zero", || train(&mut mlp(), FitOptions { batch: 0, ..FitOptions::default() })),
+    ("batches of zero", || train(&mut mlp(), FitOptions::default().batch(0))),
     ("a schedule of steps after every zero", || {
-        train(&mut mlp(), FitOptions { schedule: Schedule::Step { every: 0, factor: 0.5 }, ..FitOptions::default() })
+        train(&mut mlp(), FitOptions::default().schedule(Schedule::Step { every: 0, factor: 0.5 }))
     }),
     ("a network with too few outputs", || {
         train(&mut Child::of(sequential![Dense::new(4, 1, &mut rng())]), FitOptions::default())

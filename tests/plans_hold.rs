@@ -313,7 +313,7 @@ fn a_cell_that_replaces_another_after_the_plan_is_told() {
 fn training_checks_its_first_step() {
     let inputs: Vec<f32> = (0..40).map(|i| i as f32 / 40.0).collect();
     let data = Dataset::regression(inputs.clone(), &[4], inputs, &[4]).unwrap().split(8, 0).unwrap();
-    let options = FitOptions { epochs: 1, ..FitOptions::default() };
+    let options = FitOptions::default().epochs(1);
     assert_eq!(refused(fit(&mut Hides::new(), &data, &options, &mut |_| {})), HIDDEN);
 
     let mut net = Child::new(Bypass { inner: Child::new(Dense::new(4, 4, &mut Rng::seed(1))) });
@@ -389,7 +389,7 @@ fn a_rule_that_decides_nothing_is_told() {
     // One of the cells of the last rule is an exception, the other belongs to the first rule.
     assert!(plan(vec![rule("**", RunAs::Low), rule("0", RunAs::Full), kind(RunAs::Full)]).is_err());
     // A rule about another property.
-    let recompute = |path: &str| Rule { checkpoint: Some(true), run: None, ..rule(path, RunAs::Low) };
+    let recompute = |path: &str| Rule::recompute(path).unwrap();
     plan(vec![rule("**", RunAs::Low), recompute("*")]).unwrap();
     assert!(plan(vec![recompute("**"), rule("1", RunAs::Low), recompute("*")]).is_err());
 }

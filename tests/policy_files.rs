@@ -240,7 +240,8 @@ fn a_full_policy_means_what_it_says() {
     ];
     assert_eq!(policy.rules.len(), expected.len());
     for (rule, expected) in policy.rules.iter().zip(expected) {
-        let expected = Rule { origin: rule.origin.clone(), ..expected };
+        let mut expected = expected;
+        expected.origin = rule.origin.clone();
         assert_eq!(*rule, expected);
     }
     assert_eq!(policy.rules[1].origin.to_string(), "full.yaml:11:5");
@@ -269,16 +270,15 @@ fn a_full_policy_means_what_it_says() {
     put(&mut white, Op::Einsum, Treatment::Low, at(20, 23));
     assert_eq!(Policy::parse(&text, "full.yaml").unwrap().lists, white);
     let (hysteresis, forgive) = (3, Forgive::Growth);
-    let dynamic = DynamicScale {
-        init: 1024.0,
-        growth: 1.5,
-        backoff: 0.25,
-        interval: 7,
-        min: 2.0,
-        max: 4096.5,
-        hysteresis,
-        forgive,
-    };
+    let dynamic = DynamicScale::default()
+        .init(1024.0)
+        .growth(1.5)
+        .backoff(0.25)
+        .interval(7)
+        .min(2.0)
+        .max(4096.5)
+        .hysteresis(hysteresis)
+        .forgive(forgive);
     assert_eq!(policy.loss_scale, LossScaleSpec::Dynamic(dynamic));
 }
 
@@ -320,8 +320,9 @@ fn every_op_and_lists_from_code_can_be_written() {
             let mut lists = lists;
             lists.put_op(*op, Entry::new(treatment, Origin::Code));
             let policy = Policy::with_lists(level, DType::F16, lists).unwrap();
-            let again = Policy::parse(&policy.to_yaml().unwrap(), "again").unwrap();
-            assert_eq!(meaning(&Policy { pack: None, ..again }), meaning(&policy));
+            let mut again = Policy::parse(&policy.to_yaml().unwrap(), "again").unwrap();
+            again.pack = None;
+            assert_eq!(meaning(&again), meaning(&policy));
         }
     }
 }
@@ -357,7 +358,8 @@ fn what_a_level_does_not_read_is_refused_in_code() {
         assert_eq!(error.kind(), ErrorKind::List);
         assert!(error.to_string().contains(words), "{error}");
         // The fields are public, so the check is repeated when a network is planned and when a file is written.
-        let policy = Policy { lists, ..Policy::new(level, DType::F16).unwrap() };
+        let mut policy = Policy::new(level, DType::F16).unwrap();
+        policy.lists = lists;
         let net = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
         assert_eq!(policy.plan(&net).unwrap_err(), error);
         assert_eq!(policy.to_yaml().unwrap_err(), error);
@@ -381,12 +383,14 @@ fn level_graph_is_for_graphs() {
     let ruled = graph().rule(Rule::path("fc", RunAs::Full).unwrap()).unwrap();
     assert!(refused(ruled.clone()).to_string().starts_with("level graph reads no rules"));
     assert_eq!(ruled.plan(&wrapped).unwrap_err().kind(), ErrorKind::Policy);
-    assert!(refused(Policy { prefer: Prefer::Speed, ..graph() }).to_string().contains("does not read `prefer`"));
+    assert!(refused(graph().with_prefer(Prefer::Speed)).to_string().contains("does not read `prefer`"));
     let o2 = Policy::new(Level::O2, DType::F16).unwrap();
     assert_eq!(refused(o2.clone()).kind(), ErrorKind::Level);
-    let leveled = Policy { graph_level: GraphLevel::TensorCoresOnly, ..o2 };
+    let mut leveled = o2;
+    leveled.graph_level = GraphLevel::TensorCoresOnly;
     assert_eq!(leveled.plan(&wrapped).unwrap_err().kind(), ErrorKind::Level);
-    let forced = Policy { graph_level: GraphLevel::ForceAll, ..Policy::new(Level::Graph, DType::Bf16).unwrap() };
+    let mut forced = Policy::new(Level::Graph, DType::Bf16).unwrap();
+    forced.graph_level = GraphLevel::ForceAll;
     assert!(refused(forced).to_string().contains("only float16 can be forced"));
     // The lists are the pack's with the changes, read by the rules of the level.
     let text = "version: 1\nlevel: graph\ndtype: float16\npack: tensorflow-2.21-fp16\ngraph:\n  \

@@ -214,7 +214,7 @@ fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usiz
         };
         // Two rules for one exact path are refused, and so is a rule that decides nothing; another test covers this.
         let Ok(with_rule) = policy.clone().rule(rule) else { continue };
-        match (Policy { prefer: Prefer::Memory, ..with_rule.clone() }).plan(net) {
+        match (with_rule.clone().with_prefer(Prefer::Memory)).plan(net) {
             Err(error) if error.to_string().contains("decides nothing") => {}
             _ => {
                 policy = with_rule;
@@ -258,6 +258,7 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
                 RunAs::Full | RunAs::FullOut => Region::Fixed(DType::F32),
                 RunAs::Low | RunAs::LowForward => lowered,
                 RunAs::Inherit => surrounding,
+                other => unreachable!("{other}"),
             };
             (run, true)
         } else if let Some((run, true)) = around {
@@ -384,7 +385,7 @@ proptest! {
         prop_assert_eq!(ran, expected, "every op of every leaf was held against the list");
         let (result, trace) = net.trace(|net| net.call(&input()));
         prop_assert!(result.is_ok() && applied.plan.check(&trace).is_ok(), "{:?}", applied.plan.check(&trace));
-        prop_assert!(precast::precision::current().is_none(), "a region is left");
+        prop_assert!(precast::__test::current().is_none(), "a region is left");
     }
 
     /// The same laws with cost decisions, on unknown machines.
@@ -393,7 +394,7 @@ proptest! {
         tree in trees(), policy_spec in policies(), (low, cast, call) in (0.1..3.0f64, 0.0..2.0f64, 0.0..20.0f64)
     ) {
         let mut net = build(&tree, &mut Rng::seed(11));
-        let policy = Policy { prefer: Prefer::Speed, ..policy(&net, &policy_spec).policy };
+        let policy = policy(&net, &policy_spec).policy.with_prefer(Prefer::Speed);
         let written = (adapters(&net), parameters(&net), bits(&net.call(&input()).unwrap()));
         let (_, trace) = net.trace(|net| net.call(&input()));
         // The time of a network without ops cannot be predicted.
@@ -412,7 +413,7 @@ proptest! {
         prop_assert_eq!((adapters(&net), parameters(&net), bits(&net.call(&input()).unwrap())), written);
 
         // Forced cells run as without `prefer: speed`.
-        let plain = Policy { prefer: Prefer::Memory, ..policy }.plan(&net).unwrap();
+        let plain = policy.with_prefer(Prefer::Memory).plan(&net).unwrap();
         for (decision, plain) in plan.decisions.iter().zip(&plain.decisions) {
             let black = |entry: &Entry| entry.treatment == Treatment::Full;
             if matches!(&plain.because, Reason::ToFloat(_)) || matches!(&plain.because, Reason::Listed(entry) if black(entry)) {

@@ -114,13 +114,13 @@ fn loss_scale(run: &Value) -> Result<LossScale> {
     let Some(scaler) = run["scaler"].as_object() else { return Ok(LossScale::none()) };
     let usual = DynamicScale::torch();
     let said = |key: &str| scaler.get(key).map(|number| number.as_f64().unwrap());
-    LossScale::new(LossScaleSpec::Dynamic(DynamicScale {
-        init: said("init_scale").map_or(usual.init, |init| init as f32),
-        growth: said("growth_factor").unwrap_or(usual.growth),
-        backoff: said("backoff_factor").unwrap_or(usual.backoff),
-        interval: said("growth_interval").map_or(usual.interval, |interval| interval as u32),
-        ..usual
-    }))
+    LossScale::new(LossScaleSpec::Dynamic(
+        DynamicScale::torch()
+            .init(said("init_scale").map_or(usual.init, |init| init as f32))
+            .growth(said("growth_factor").unwrap_or(usual.growth))
+            .backoff(said("backoff_factor").unwrap_or(usual.backoff))
+            .interval(said("growth_interval").map_or(usual.interval, |interval| interval as u32)),
+    ))
 }
 
 /// Returns the eight examples of a step.

@@ -88,7 +88,7 @@ impl Trainer {
         };
         let scaled = level != Level::O0 && dtype == DType::F16;
         let scale = match scaled {
-            true => LossScaleSpec::Dynamic(DynamicScale { init: 1024.0, ..DynamicScale::default() }),
+            true => LossScaleSpec::Dynamic(DynamicScale::default().init(1024.0)),
             false => LossScaleSpec::None,
         };
         Ok(Trainer { task, optimizer, scale: LossScale::new(scale)?, kept: 0 })
@@ -187,7 +187,7 @@ fn predictions(name: &str, options: &Options, speeds: &Speeds) -> Result<()> {
         }
         for prefer in Prefer::ALL.into_iter().filter(|prefer| *prefer == Prefer::Memory || level != Level::O0) {
             let mut trainer = Trainer::new(name, options.times, level, dtype)?;
-            let policy = Policy { prefer, ..Policy::new(level, dtype)? };
+            let policy = Policy::new(level, dtype)?.with_prefer(prefer);
             let prediction = trainer.plan(&policy, speeds)?;
             let column = if prefer == Prefer::Speed { format!("{} speed", column.name()) } else { column.name() };
             rows.push((column, trainer, prediction.planned, Vec::new()));

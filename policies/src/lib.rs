@@ -70,6 +70,7 @@ pub mod precision;
 #[doc(hidden)]
 pub mod printable;
 pub mod scale;
+mod setters;
 #[doc(hidden)]
 pub mod table;
 #[doc(hidden)]

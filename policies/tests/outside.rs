@@ -234,7 +234,7 @@ impl Timed for Net {
 
 #[test]
 fn speed_decides_by_what_a_library_says_of_its_cells() {
-    let policy = Policy { prefer: Prefer::Speed, ..Policy::named("o2").unwrap() };
+    let policy = Policy::named("o2").unwrap().with_prefer(Prefer::Speed);
     let net = Net::new();
     let low = |speeds: [f64; 2]| {
         let plan = policy.plan_for(&net, &(), &speeds).unwrap();

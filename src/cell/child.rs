@@ -35,6 +35,7 @@ pub struct Child<C: ?Sized = dyn Cell> {
 
 /// A cell in its slot, as passed to visitors of a walk.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Slot<'a> {
     /// The cell.
     pub cell: &'a InSlot,

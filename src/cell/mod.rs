@@ -123,7 +123,8 @@ pub use saved::SavedCell;
 pub(crate) use saved::writing;
 pub(crate) use site::{HOLD_IT, Site};
 pub use trace::{CastOf, NonFinite, Trace, TracedOp};
-pub use walk::{Part, PartMut, Visited, join};
+pub(crate) use walk::join;
+pub use walk::{Part, PartMut, Visited};
 
 use crate::{
     Tensor,

@@ -17,6 +17,7 @@ use crate::{
 
 /// One op call of a traced run.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct TracedOp {
     /// Path of the innermost cell in which it ran; empty for the root, and for an op outside every cell.
     pub path: String,
@@ -121,6 +122,7 @@ impl Trace {
 
 /// The first op that read or produced a non-finite number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct NonFinite {
     /// Path of the innermost cell in which it ran; empty for the root, and for an op outside every cell.
     pub cell: String,

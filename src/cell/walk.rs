@@ -7,6 +7,7 @@ use crate::{Param, error::Result};
 
 /// A child in its slot, or a parameter, as passed to visitors.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Part<'a> {
     /// A child cell in its slot.
     Cell(Slot<'a>),
@@ -16,6 +17,7 @@ pub enum Part<'a> {
 
 /// As [`Part`], mutable.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum PartMut<'a> {
     /// A child cell in its slot.
     Cell(SlotMut<'a>),
@@ -25,6 +27,7 @@ pub enum PartMut<'a> {
 
 /// One cell reached on a walk.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Visited<'a> {
     /// Path from the root, such as `encoder.layers.3.fc1`; empty for the root itself.
     pub path: &'a str,

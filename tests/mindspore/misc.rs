@@ -343,7 +343,7 @@ fn train_network(arguments: &str) -> Option<Here> {
 fn a_network_is_trained_in_either_low_dtype() {
     for low in DType::LOW {
         let net = build("mlp_bn1d", Kit::Unfused).expect("a network of this name");
-        let options = BuildOptions { cast_model_type: Some(low), ..BuildOptions::default() };
+        let options = BuildOptions::default().cast_model_type(Some(low));
         let model = build_train_network(net, |params| Sgd::new(params, 0.1), "O0", &options).unwrap();
         assert!(model.plan().decisions.iter().all(|decision| decision.run == Region::Fixed(low)), "{}", model.plan());
     }
@@ -366,11 +366,9 @@ fn structures(recorded: &Value, tally: &mut Tally) {
             tally.fail(case, "the dtype is not understood");
             continue;
         }
-        let options = BuildOptions {
-            keep_batchnorm_fp32: given("keep_batchnorm_fp32").map(|keeps| keeps == "True"),
-            cast_model_type: cast_model_type.flatten(),
-            ..BuildOptions::default()
-        };
+        let options = BuildOptions::default()
+            .keep_batchnorm_fp32(given("keep_batchnorm_fp32").map(|keeps| keeps == "True"))
+            .cast_model_type(cast_model_type.flatten());
         let net = build("mlp_bn1d", Kit::Unfused).expect("a network of this name");
         let model = build_train_network(net, |params| Sgd::new(params, 0.1), level, &options);
         let plan = model.expect("a network to train").plan().clone();

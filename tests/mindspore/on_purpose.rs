@@ -51,12 +51,12 @@ fn param(net: &Child, name: &str) -> Tensor {
 
 /// Computes `x · wᵀ + b` entirely in one dtype.
 fn dense(net: &Child, path: &str, x: &Tensor, dtype: DType) -> Tensor {
-    let of = |leaf| param(net, &precast::cell::join(path, leaf)).cast(dtype);
+    let of = |leaf| param(net, &precast::__test::join(path, leaf)).cast(dtype);
     x.cast(dtype).matmul(&of("weight").t().unwrap()).unwrap().bias_add(&of("bias")).unwrap()
 }
 
 fn norm(net: &Child, path: &str, x: &Tensor, dtype: DType) -> Tensor {
-    let of = |leaf| param(net, &precast::cell::join(path, leaf)).cast(dtype);
+    let of = |leaf| param(net, &precast::__test::join(path, leaf)).cast(dtype);
     let (mean, variance) = (of("moving_mean"), of("moving_variance"));
     x.cast(dtype).batch_norm(&mean, &variance, Some(&of("gamma")), Some(&of("beta")), 1e-5).unwrap()
 }
@@ -163,7 +163,7 @@ fn a_repeated_cell_is_run_each_time() {
 /// Runs a recurrent cell with real f16 weights outside every region.
 fn by_hand_in_f16<C: Cell>(net: &Child, path: &str, make: fn([Param; 4]) -> C, inputs: &[Tensor]) -> Vec<Tensor> {
     let weights = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];
-    let cell = make(weights.map(|leaf| Param::buffer(param(net, &precast::cell::join(path, leaf)).cast(LOW))));
+    let cell = make(weights.map(|leaf| Param::buffer(param(net, &precast::__test::join(path, leaf)).cast(LOW))));
     let inputs: Vec<Tensor> = inputs.iter().map(|x| x.cast(LOW)).collect();
     cell.forward_many(&inputs).unwrap()
 }

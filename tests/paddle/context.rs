@@ -33,7 +33,7 @@ struct Case {
 
 /// Returns the state here; outside of regions nothing is cast.
 fn state() -> State {
-    match (precision::current(), precision::region()) {
+    match (precast::__test::current(), precision::region()) {
         (Some(precision::Frame::Lists(rules)), Some(region)) => {
             (rules.name.trim_start_matches("paddle-3.3 ").to_string(), region.enabled, region.dtype)
         }
@@ -147,7 +147,7 @@ impl Case {
             ("pir", leak) if leak.starts_with("state left behind after the TypeError") => {
                 let refused = autocast(region("O1", DType::F16).low(["1"]), || Ok(())).map_err(|error| error.kind());
                 let left = self.result.as_ref().and_then(nested).ok_or("not understood")?;
-                match (refused, precision::current(), precision::region()) {
+                match (refused, precast::__test::current(), precision::region()) {
                     (Err(ErrorKind::List), None, None) if left.0 != "O0" => Ok(Verdict::on_purpose(NOTHING_LEFT)),
                     met => Err(format!("ours {met:?}")),
                 }
@@ -242,7 +242,7 @@ impl Case {
 pub fn judge(golden: &Value) -> Vec<verdict::Case> {
     each(golden, "cases", |case: Case| {
         let mut judged = case.judge();
-        if (precision::current(), precision::region()) != (None, None) {
+        if (precast::__test::current(), precision::region()) != (None, None) {
             judged = Err("a region was left behind".into());
         }
         vec![(case.case, judged)]

@@ -114,7 +114,7 @@ fn every_op_goes_by_the_lists_and_by_them_alone() {
     assert_eq!(run(region("O2").use_promote(false)), DType::Bf16);
     assert_eq!(run(region("O1").low(["batch_norm"])), DType::Bf16);
     // Its median widens low inputs by itself.
-    let frame = autocast(region("O2"), || Ok(precision::current())).unwrap();
+    let frame = autocast(region("O2"), || Ok(precast::__test::current())).unwrap();
     let casts = precision::resolve(frame.as_ref(), Op::Median, &[DType::Bf16]).unwrap();
     assert_eq!(casts.after(&[DType::Bf16]), [DType::Bf16]);
 }
@@ -189,7 +189,7 @@ fn a_region_is_checked_also_where_it_does_nothing() {
 fn a_region_leaves_nothing_behind() {
     for region in [region("O1"), region("O1").enabled(false), region("O3"), region("O1").low(["1"])] {
         let _ = autocast(region, || Ok(()));
-        assert_eq!((precision::current(), precision::region()), (None, None));
+        assert_eq!((precast::__test::current(), precision::region()), (None, None));
     }
 }
 

@@ -121,6 +121,7 @@ pub enum Reason {
 
 /// A rule, given as a reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RuleRef {
     /// The selection of cells, as written: `path encoder.*.norm`.
     pub select: String,
@@ -142,6 +143,7 @@ impl RuleRef {
 
 /// A rule that makes a cell recompute its activations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Recompute {
     /// The selection of cells, as written.
     pub select: String,

@@ -234,6 +234,7 @@ impl Plan {
 
 /// The explanation of the precision of one cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The policy of the plan.
     pub policy: Summary,

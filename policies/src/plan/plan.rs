@@ -32,6 +32,7 @@ use crate::{
 ///
 /// `println!("{plan}")` is the tree of cells with reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Plan {
     /// The policy from which it was made.
     pub policy: Summary,
@@ -62,6 +63,7 @@ fn is_as_is(treatment: &Treatment) -> bool {
 
 /// The part of its policy that a plan keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Summary {
     /// Name of the policy, if it has one.
     pub name: Option<String>,

@@ -23,6 +23,7 @@ pub struct Predicted {
 
 /// The predicted cost of a plan, compared with alternatives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Forecast {
     /// The machine whose speeds were used.
     pub host: String,

@@ -60,6 +60,7 @@ impl fmt::Display for Origin {
 
 /// List entry of a cell kind or an op.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Entry {
     /// Treatment of the cell or op.
     pub treatment: Treatment,
@@ -77,6 +78,20 @@ impl Entry {
     /// Creates an entry for both low dtypes, without a reason.
     pub fn new(treatment: Treatment, origin: Origin) -> Self {
         Entry { treatment, only: None, because: None, origin }
+    }
+
+    /// Sets the reason.
+    #[must_use]
+    pub fn because(mut self, reason: impl Into<Arc<str>>) -> Self {
+        self.because = Some(reason.into());
+        self
+    }
+
+    /// Limits the entry to one low dtype.
+    #[must_use]
+    pub fn only(mut self, low: DType) -> Self {
+        self.only = Some(low);
+        self
     }
 
     fn counts(&self, low: DType) -> bool {

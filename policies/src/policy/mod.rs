@@ -53,6 +53,7 @@ use crate::{
 /// low and return f32; at auto, each op follows its entry. At O2, full ops run in f32 and return the low dtype in
 /// every cell made low by 2, 3 or 6. In a cell with `to_float`, every op runs in that dtype.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Policy {
     /// Human-readable name, `name:` in the file.
     pub name: Option<String>,
@@ -184,6 +185,11 @@ impl Policy {
         self.rules.push(rule);
         Ok(self)
     }
+}
+
+crate::__setters! {
+    Policy: with_prefer prefer: Prefer, with_loss_scale loss_scale: LossScaleSpec, with_scaler scaler: Scaler;
+    optional with_name name: String
 }
 
 const NO_RULES: &str = "level graph reads no rules, as a graph has no cells; it reads the lists of ops under `graph`";

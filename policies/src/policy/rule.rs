@@ -14,6 +14,7 @@ use crate::{
 /// Rule of a policy.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a rule does nothing until a policy has it"]
+#[non_exhaustive]
 pub struct Rule {
     /// Cells the rule applies to.
     pub select: Select,
@@ -85,6 +86,7 @@ impl Rule {
 
 /// Selection of the cells a rule applies to.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Select {
     /// Cells whose path matches.
     Path(Pattern),
@@ -132,6 +134,7 @@ impl fmt::Display for Select {
 
 /// Precision of the cells of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
 pub enum RunAs {
     /// Full precision, f32.
     #[serde(rename = "float32")]
