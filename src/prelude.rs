@@ -11,8 +11,8 @@ pub use crate::{
     Outcome, Padding, Param, Plan, Policy, Precision, Result, Sgd, Tensor, autocast, cell_list,
     layers::*,
     no_grad,
-    policy::{Lists, full_list, low_list},
-    rewrite::{CustomLists, Decorate, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision, decorate},
+    policy::Lists,
+    rewrite::{Decorate, auto_mixed_precision, decorate},
     scale::ScalesLoss,
     sequential,
 };

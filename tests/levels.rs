@@ -6,7 +6,7 @@ use precast::{
     policy::{Entry, Origin, Pack, Rule, RunAs},
     precision::Treatment,
     prelude::*,
-    rewrite::{Reason, Region},
+    rewrite::{CustomLists, Reason, Region, auto_mixed_precision_fn, custom_mixed_precision},
 };
 
 /// A block that calls listed and unlisted ops itself, along with a listed cell, a black cell and a nested container.

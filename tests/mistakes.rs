@@ -13,6 +13,7 @@ use precast::{
     io::{models, weights},
     policy::{DynamicScale, LossScaleSpec, Pack, Rule, RunAs, Scaler},
     prelude::*,
+    rewrite::{CustomLists, custom_mixed_precision},
     scale::{IntoLossScale, ScaleState},
     train::{FitOptions, Schedule, fit},
 };

@@ -217,7 +217,7 @@ pub enum CustomLists {
 /// for a kind that neither the network nor the library has.
 ///
 /// ```
-/// use precast::prelude::*;
+/// use precast::{prelude::*, rewrite::{CustomLists, custom_mixed_precision}};
 /// let mut net = Child::new(Dense::new(4, 2, &mut Rng::seed(1)));
 /// let applied = custom_mixed_precision(&mut net, CustomLists::White(Lists::new().low("Dense")), DType::F16)?;
 /// assert_eq!(applied.changed, 1);
