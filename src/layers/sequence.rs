@@ -19,6 +19,7 @@ use crate::{
 /// Options of a recurrent network over a sequence, with `GATES` gates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RecurrentLayersSpec<const GATES: usize> {
     /// Length of the last axis of the input.
     pub input_size: usize,
