@@ -308,8 +308,8 @@ fn a_penalty_on_gradients_is_a_step_of_the_pass_that_they_come_from() {
 fn a_loss_that_is_not_finite_is_no_step_whatever_its_gradients() {
     let y = |label: i64| Tensor::from_vec(vec![label], &[1]).unwrap();
     let weight = Param::new(Tensor::ones(&[1, 3], DType::F32));
-    let ignored = CrossEntropy { ignore_index: Some(-100), ..CrossEntropy::default() };
-    let smooth = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
+    let ignored = CrossEntropy::default().ignore_index(Some(-100));
+    let smooth = CrossEntropy::default().label_smoothing(0.1);
     let masked = Tensor::from_f64(&[0.0, f64::NEG_INFINITY, 0.0], &[1, 3], DType::F32).unwrap();
     let far = Tensor::full(&[1, 3], f64::NEG_INFINITY, DType::F32);
     let constant = |x: f64| weight.tensor().sum_all().unwrap().add(&Tensor::scalar(x, DType::F32)).unwrap();

@@ -54,7 +54,7 @@ fn mlp(params: &[Tensor], x: &Tensor) -> Result<Tensor> {
 /// Computes Convolution, BatchNorm in training, ReLU, MaxPool, Linear.
 fn cnn(params: &[Tensor], x: &Tensor) -> Result<Tensor> {
     let [conv, bias, gamma, beta, fc, fc_bias] = params else { unreachable!("six parameters") };
-    let options = ConvOptions { padding: Padding::Explicit(vec![(1, 1)]), ..ConvOptions::default() };
+    let options = ConvOptions::default().padding(Padding::Explicit(vec![(1, 1)]));
     let (normal, _, _) = x.conv2d(conv, Some(bias), &options)?.batch_norm_train(Some(gamma), Some(beta), 1e-5)?;
     normal.relu()?.max_pool2d(2, 2)?.flatten(1)?.linear(fc, Some(fc_bias))
 }

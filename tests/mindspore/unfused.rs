@@ -105,7 +105,7 @@ impl Dense {
 /// Returns the options for a padding; `pad_mode='same'` is the default in MindSpore, and 'pad' with padding 0 is
 /// `valid`.
 fn options(same: bool) -> ConvOptions {
-    ConvOptions { padding: if same { Padding::Same } else { Padding::Valid }, ..ConvOptions::default() }
+    ConvOptions::default().padding(if same { Padding::Same } else { Padding::Valid })
 }
 
 fn conv2d(x: &Tensor, weight: &Param, same: bool) -> Result<Tensor> {

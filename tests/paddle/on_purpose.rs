@@ -72,7 +72,7 @@ fn ops_under_two_names_are_treated_alike() {
     let (image, kernel) = (Tensor::ones(&[1, 2, 3, 3], DType::F32), Tensor::ones(&[2, 1, 2, 2], DType::F32));
     for groups in [1, 2] {
         let kernel = if groups == 1 { Tensor::ones(&[2, 2, 2, 2], DType::F32) } else { kernel.clone() };
-        let options = ConvOptions { groups, ..ConvOptions::default() };
+        let options = ConvOptions::default().groups(groups);
         assert_eq!(dtype("O1", || image.conv2d(&kernel, None, &options)), DType::Bf16, "{groups}");
     }
 }
