@@ -260,3 +260,17 @@ fn the_loss_scale_needs_no_tensor() {
     }
     assert_eq!(met, [1024.0, 512.0, 512.0, 512.0, 1024.0, 1024.0]);
 }
+
+#[test]
+fn lists_have_the_names_of_other_systems_too() {
+    let auto = |ops: &str| self::policy(&format!("level: auto\nops: {{ {ops} }}\n"));
+    let ours = "low: { remove: [Einsum] }, full: { add: [Tanh] }, widest: { add: [Einsum] }";
+    let theirs = ours.replace("low:", "white:").replace("full:", "black:").replace("widest:", "promote:");
+    let written = auto(ours).unwrap().to_yaml().unwrap();
+    assert_eq!(auto(&theirs).unwrap().to_yaml().unwrap(), written);
+    assert!(written.contains("full:") && !written.contains("black"), "{written}");
+    let error = auto("full: { add: [Tanh] }, black: { add: [Exp] }").unwrap_err().to_string();
+    assert!(error.contains("duplicate") && error.contains("full"), "{error}");
+    let error = auto("fulll: { add: [Tanh] }").unwrap_err().to_string();
+    assert!(error.contains("`fulll` (did you mean `full`?); allowed: low, full, widest"), "{error}");
+}
