@@ -3,9 +3,9 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use precast::{policy::Rule, policy::Run, prelude::*};
+use precast::{policy::Rule, policy::RunAs, prelude::*};
 
-/// Builds `cells` cells below a root: blocks of a container with three leaves, one of them on the black list.
+/// Builds `cells` cells below a root: blocks of a container with three leaves, one of them on the full list.
 fn net(cells: usize) -> Child {
     let mut rng = Rng::seed(1);
     let block = |rng: &mut Rng| -> Child {
@@ -19,8 +19,8 @@ fn plan_and_apply(c: &mut Criterion) {
         let plain = Policy::new(Level::O2, DType::F16).unwrap();
         let with_rules = plain
             .clone()
-            .rule(Rule::path("**.1", Run::Inherit).unwrap())
-            .and_then(|policy| policy.rule(Rule::kind("Dense", Run::Full)))
+            .rule(Rule::path("**.1", RunAs::Inherit).unwrap())
+            .and_then(|policy| policy.rule(Rule::kind("Dense", RunAs::Full)))
             .unwrap();
         let mut tree = net(cells);
         for (name, policy) in [("O2", &plain), ("O2 and two rules", &with_rules)] {

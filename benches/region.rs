@@ -6,10 +6,7 @@
 use std::{hint::black_box, time::Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use precast::{
-    precision::{self, Frame},
-    prelude::*,
-};
+use precast::{precision::Frame, prelude::*};
 
 type Case = (&'static str, Box<dyn Fn() -> Tensor>);
 
@@ -45,7 +42,7 @@ fn ops(c: &mut Criterion) {
 fn enter_and_leave(c: &mut Criterion) {
     let region = region("torch-2.15-cpu");
     c.bench_function("enter and leave a region", |b| b.iter(|| drop(black_box(region.enter().unwrap()))));
-    c.bench_function("enter and leave a frame", |b| b.iter(|| drop(black_box(precision::enter(Frame::Off)))));
+    c.bench_function("enter and leave a frame", |b| b.iter(|| drop(black_box(precast::__test::enter(Frame::Off)))));
 }
 
 /// Returns the nanoseconds per call, averaged over many.

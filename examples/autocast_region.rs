@@ -39,11 +39,11 @@ fn paddle() -> Result<()> {
     show("auto_cast(): conv2d", &conv, DType::F16);
     let conv = autocast(auto_cast()?.enabled(false), || conv2d.call(&data))?;
     show("auto_cast(enable=False): conv2d", &conv, DType::F32);
-    let conv = autocast(auto_cast()?.black(["conv2d"]), || conv2d.call(&data))?;
+    let conv = autocast(auto_cast()?.full(["conv2d"]), || conv2d.call(&data))?;
     show("auto_cast(custom_black_list={'conv2d'}): conv2d", &conv, DType::F32);
 
     let (a, b) = (Tensor::ones(&[2, 3], DType::F32), Tensor::ones(&[2, 3], DType::F32));
-    let added = auto_cast()?.white(["elementwise_add"]);
+    let added = auto_cast()?.low(["elementwise_add"]);
     let c = autocast(&added, || &a + &b)?;
     show("auto_cast(custom_white_list={'elementwise_add'}): a + b", &c, DType::F16);
     let d = autocast(added.op_level("O2"), || &a + &b)?;

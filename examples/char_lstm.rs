@@ -14,6 +14,7 @@ const PARTS: usize = 2; // batches of one update
 const UPDATES: usize = 24;
 
 #[derive(Cell, Debug)]
+#[cell(new)]
 struct CharModel {
     embedding: Child<Embedding>,
     lstm: Child<LSTM>,
@@ -39,11 +40,8 @@ struct Run {
 impl Run {
     fn new() -> Result<Run> {
         let rng = &mut Rng::seed(1);
-        let mut net = Child::new(CharModel {
-            embedding: Child::new(Embedding::new(128, 16, rng)),
-            lstm: Child::new(LSTMSpec::new(16, 32).num_layers(2).build(rng)?),
-            head: Child::new(Dense::new(32, 128, rng)),
-        });
+        let lstm = LSTMSpec::new(16, 32).num_layers(2).build(rng)?;
+        let mut net = Child::new(CharModel::new(Embedding::new(128, 16, rng), lstm, Dense::new(32, 128, rng)));
         auto_mixed_precision(&mut net, Level::O2, DType::F16)?;
         net.set_train(true);
         let optimizer = Adam::new(net.params(), 0.0);

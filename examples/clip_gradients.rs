@@ -11,7 +11,7 @@ fn main() -> Result<()> {
     policy.apply(&mut net)?;
 
     let mut optimizer = Sgd::new(net.params(), 0.1).momentum(0.9);
-    let mut scale = LossScale::new(policy.loss_scale.clone())?;
+    let mut scale = policy.loss_scale()?;
     net.set_train(true);
     let (mut largest, mut last) = (0.0f64, f64::INFINITY);
     for batch in data::digits()?.shuffled_batches(32, 1, 0)? {

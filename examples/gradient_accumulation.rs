@@ -13,7 +13,7 @@ fn main() -> Result<()> {
     policy.apply(&mut net)?;
 
     let mut optimizer = Sgd::new(net.params(), 0.1).momentum(0.9);
-    let mut scale = LossScale::new(policy.loss_scale.clone())?;
+    let mut scale = policy.loss_scale()?;
     net.set_train(true);
     let batches: Vec<_> = data::digits()?.shuffled_batches(16, 1, 0)?.collect();
     let (mut skipped, mut last) = (0, f64::INFINITY);

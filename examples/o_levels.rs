@@ -22,7 +22,7 @@ fn main() -> Result<()> {
         policy.apply(&mut net)?;
         net.set_train(true);
         let mut optimizer = Sgd::new(net.params(), 0.02).momentum(0.9);
-        let mut scale = LossScale::new(policy.loss_scale.clone())?;
+        let mut scale = policy.loss_scale()?;
         let (mut bytes, mut last, mut skipped) = (0, f64::NAN, Vec::new());
         for epoch in 0..40 {
             for batch in digits.train.shuffled_batches(32, 1, epoch)? {

@@ -15,7 +15,7 @@ fn main() -> Result<()> {
     let mut optimizer = AdamW::new(net.params(), lr)
         .group("**.bias", |group| group.weight_decay(0.0))?
         .group("3.*", |group| group.lr_factor(0.5))?;
-    let mut scale = LossScale::new(policy.loss_scale.clone())?;
+    let mut scale = policy.loss_scale()?;
     let batches: Vec<_> = data::digits()?.shuffled_batches(32, 1, 0)?.collect();
     let (mut stepped, mut last) = (0, f64::INFINITY);
     for batch in &batches {

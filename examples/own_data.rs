@@ -45,8 +45,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut net = Child::new(sequential![Dense::new(2, 32, rng), Tanh, Dense::new(32, 1, rng)]);
     let policy = Policy::new("O2", DType::Bf16)?;
     policy.apply(&mut net)?;
-    let options =
-        FitOptions { epochs: 60, lr: 0.01, method: Method::Adam(AdamOptions::default()), ..FitOptions::default() };
+    let options = FitOptions::default().epochs(60).lr(0.01).method(Method::Adam(AdamOptions::default()));
     let history = fit(&mut net, &split, &options, &mut |_| {})?;
     let score = history.score().expect("an epoch was finished");
     println!("{}: {score}", score.name());

@@ -103,14 +103,14 @@ fn main() -> Result<()> {
     println!("{stats}\n");
 
     // On a list, by its own name.
-    autocast(region.white([Swish::NAME]), || {
+    autocast(region.low([Swish::NAME]), || {
         assert_eq!(swish.apply(&[&x])?.dtype(), DType::Bf16);
         Ok(())
     })?;
 
     // In a policy file. The names must be registered before the file is read.
     Swish::register()?;
-    let policy = "version: 1\nlevel: auto\ndtype: bfloat16\nops: { black: { add: [MySwish] } }\n";
+    let policy = "version: 1\nlevel: auto\ndtype: bfloat16\nops: { full: { add: [MySwish] } }\n";
     let policy = Policy::parse(policy, "policy.yaml")?;
     let mut rng = Rng::seed(1);
     let [first, second] = [(3, 8), (8, 2)].map(|(n, m)| Child::new(Dense::new(n, m, &mut rng)));

@@ -16,7 +16,7 @@ fn main() -> Result<()> {
     let applied = policy.apply(&mut net)?; // puts the casts of the plan into the network
 
     let mut optimizer = Sgd::new(net.params(), 0.05).momentum(0.9);
-    let mut scale = LossScale::new(policy.loss_scale.clone())?; // f16 needs one, bf16 does not
+    let mut scale = policy.loss_scale()?; // f16 needs one, bf16 does not
     net.set_train(true);
     for batch in data::digits()?.shuffled_batches(32, 1, 0)? {
         let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;

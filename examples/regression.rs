@@ -31,8 +31,7 @@ fn main() -> Result<()> {
         let policy = Policy::new(level, DType::F16)?;
         policy.apply(&mut net)?;
         // The mean is over 64 shares, so its gradients are small, and the learning rate is large.
-        let options =
-            FitOptions { epochs: 30, lr: 10.0, loss_scale: policy.loss_scale.clone(), ..FitOptions::default() };
+        let options = FitOptions::default().epochs(30).lr(10.0).loss_scale(policy.loss_scale.clone());
         runs.push((level, fit(&mut net, &data, &options, &mut |_| {})?));
     }
     let runs: Vec<TrainingRun> = runs.iter().map(|(name, history)| TrainingRun { name, history }).collect();

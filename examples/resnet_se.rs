@@ -32,7 +32,7 @@ impl Block {
             |from, kernel| Conv2dSpec::new(from, to, kernel).padding(kernel / 2).bias(false).build(rng).map(Child::new);
         let (convs, down) = ([conv(from, 3)?, conv(to, 3)?], conv(from, 1)?);
         let norms = [BatchNorm2d::new(to), BatchNorm2d::new(to)].map(Child::new);
-        let squeeze = (Child::new(Dense::new(to, to / 4, rng)), Child::new(Dense::new(to / 4, to, rng)));
+        let squeeze = (Dense::new(to, to / 4, rng).into(), Dense::new(to / 4, to, rng).into());
         Ok(Block { convs, norms, squeeze, down })
     }
 }
@@ -48,6 +48,7 @@ impl Forward for Block {
 }
 
 #[derive(Cell, Debug)]
+#[cell(new)]
 struct ResNet {
     blocks: Vec<Child<Block>>,
     head: Child<Dense>,
@@ -62,13 +63,13 @@ impl Forward for ResNet {
 
 fn main() -> Result<()> {
     let rng = &mut Rng::seed(1);
-    let blocks = vec![Child::new(Block::new(1, 8, rng)?), Child::new(Block::new(8, 16, rng)?)];
-    let mut net = Child::new(ResNet { blocks, head: Child::new(Dense::new(16, 10, rng)) });
+    let blocks = vec![Block::new(1, 8, rng)?.into(), Block::new(8, 16, rng)?.into()];
+    let mut net = Child::new(ResNet::new(blocks, Dense::new(16, 10, rng)));
     let policy = Policy::parse(POLICY, "resnet_se.yaml")?;
     println!("{}\n", policy.apply(&mut net)?.plan);
 
     let digits = data::digits()?.split(1500, 0)?;
-    let options = FitOptions { epochs: 2, loss_scale: policy.loss_scale, ..FitOptions::default() };
+    let options = FitOptions::default().epochs(2).loss_scale(policy.loss_scale);
     let history = fit(&mut net, &digits, &options, &mut |_| {})?;
     println!("{:.1} % of the test digits", 100.0 * history.accuracy().unwrap_or_default());
     Ok(())

@@ -17,7 +17,7 @@ fn main() -> Result<()> {
 
     let mut of_encoder = Sgd::new(encoder.params(), 0.05).momentum(0.9);
     let mut of_decoder = Adam::new(decoder.params(), 0.002);
-    let mut scale = LossScale::new(policy.loss_scale.clone())?;
+    let mut scale = policy.loss_scale()?;
     let (mut steps, mut last) = ([0, 0], f64::INFINITY);
     for batch in data::digits()?.shuffled_batches(32, 1, 0)? {
         let pixels = batch.x.flatten(1)?;

@@ -4,7 +4,7 @@
 // cargo run --release --example torch_encoder
 
 use precast::{
-    policy::{Rule, Run},
+    policy::{Rule, RunAs},
     prelude::*,
     storage::weights::{self, LoadOptions},
 };
@@ -21,7 +21,7 @@ fn main() -> Result<()> {
     println!("in f32, torch's outputs differ by {largest:.1e} at most");
     assert!(largest < 2e-6);
 
-    let policy = Policy::named("o2-bf16")?.rule(Rule::path("layers.*.self_attn", Run::Full)?.because("few heads"))?;
+    let policy = Policy::named("o2-bf16")?.rule(Rule::path("layers.*.self_attn", RunAs::Full)?.because("few heads"))?;
     println!("\n{}\n", policy.apply(&mut encoder)?.plan);
     println!("in bf16, by {:.1e}", error(&encoder.call(&call["x"])?)?);
     Ok(())

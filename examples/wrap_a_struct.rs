@@ -4,7 +4,7 @@
 
 use precast::{
     data,
-    policy::{Rule, Run},
+    policy::{Rule, RunAs},
     prelude::*,
     train::accuracy,
 };
@@ -26,9 +26,9 @@ impl Residual {
         };
         Ok(Residual {
             conv1: conv(from, 3, rng)?,
-            bn1: Child::new(BatchNorm2d::new(to)),
+            bn1: BatchNorm2d::new(to).into(),
             conv2: conv(to, 3, rng)?,
-            bn2: Child::new(BatchNorm2d::new(to)),
+            bn2: BatchNorm2d::new(to).into(),
             down: if from == to { None } else { Some(conv(from, 1, rng)?) },
         })
     }
@@ -47,6 +47,7 @@ impl Forward for Residual {
 }
 
 #[derive(Cell, Debug)]
+#[cell(new)]
 struct SmallResNet {
     blocks: Vec<Child<Residual>>,
     head: Child<Dense>,
@@ -64,17 +65,14 @@ impl Forward for SmallResNet {
 }
 
 fn main() -> Result<()> {
-    let mut rng = Rng::seed(1);
-    let mut net = Child::new(SmallResNet {
-        blocks: vec![Child::new(Residual::new(1, 8, &mut rng)?), Child::new(Residual::new(8, 16, &mut rng)?)],
-        head: Child::new(Dense::new(16, 10, &mut rng)),
-        classes: 10,
-    });
+    let rng = &mut Rng::seed(1);
+    let blocks = vec![Residual::new(1, 8, rng)?.into(), Residual::new(8, 16, rng)?.into()];
+    let mut net = Child::new(SmallResNet::new(blocks, Dense::new(16, 10, rng), 10));
 
     // The default keeps BatchNorm in f32. These rules lower all norms of the second block but the last.
     let policy = Policy::new(Level::O2, DType::Bf16)?
-        .rule(Rule::path("blocks.1.bn2", Run::Full)?.because("its statistics feed the head"))?
-        .rule(Rule::path("blocks.1.*", Run::Low)?.because("a try: how bad is a bf16 BatchNorm?"))?;
+        .rule(Rule::path("blocks.1.bn2", RunAs::Full)?.because("its statistics feed the head"))?
+        .rule(Rule::path("blocks.1.*", RunAs::Low)?.because("a try: how bad is a bf16 BatchNorm?"))?;
     let plan = policy.plan(&net)?;
     println!("{plan}\n");
     println!("{}\n", plan.explain("blocks.1.bn2")?);

@@ -72,7 +72,7 @@ pub fn stored(bytes: &[u8]) {
         let plan = Policy::named("o2").expect("it is built in").plan_outline(model.outline()).expect("it has no rules");
         one_line_each(&plan.to_string());
         let options = ConvertOptions::new().replace(true).allow_overflow(true);
-        if let Ok(converted) = plan.convert(&model, &to, options, &mut |_| ()) {
+        if let Ok(converted) = plan.convert_with(&model, &to, options, &mut |_| ()) {
             one_line_each(&precast::report::conversion_table(&converted));
             assert_eq!(StoredModel::open(&to).expect("it was written").bytes(), converted.bytes_after);
         }

@@ -5,7 +5,7 @@
 //!
 //! # let (x, w) = (Tensor::ones(&[2, 4], DType::F32), Tensor::ones(&[4, 3], DType::F32));
 //! # let net = Child::new(Dense::new(4, 3, &mut Rng::seed(1)));
-//! let region = Autocast::new("torch-2.15-cuda")?.dtype(DType::Bf16).black(["addmm"]);
+//! let region = Autocast::new("torch-2.15-cuda")?.dtype(DType::Bf16).full(["addmm"]);
 //! let y = autocast(&region, || x.matmul(&w)?.relu()?.softmax(-1))?; // in bf16, bf16 and f32
 //! # assert_eq!(y.dtype(), DType::F32);
 //! {
@@ -67,8 +67,8 @@ pub struct Autocast {
     enabled: bool,
     cache: Option<bool>,
     promote: bool,
-    white: Vec<String>,
-    black: Vec<String>,
+    low: Vec<String>,
+    full: Vec<String>,
     /// The rules, once resolved, for f16 and for bf16.
     rules: [OnceLock<Arc<OpRules>>; 2],
 }
@@ -85,7 +85,7 @@ pub struct Autocast {
 /// use precast::prelude::*;
 /// let x = Tensor::ones(&[2, 2], DType::F32);
 /// assert_eq!(autocast(DType::Bf16, || x.matmul(&x))?.dtype(), DType::Bf16); // by the lists of `precast-1`
-/// let region = Autocast::new("paddle-3.3")?.op_level("O2").dtype(DType::Bf16).white(["elementwise_add"]);
+/// let region = Autocast::new("paddle-3.3")?.op_level("O2").dtype(DType::Bf16).low(["elementwise_add"]);
 /// assert_eq!(autocast(&region, || x.add(&x))?.dtype(), DType::Bf16);
 /// # Ok::<(), precast::Error>(())
 /// ```
@@ -137,8 +137,8 @@ impl Autocast {
             enabled: true,
             cache: None,
             promote: true,
-            white: Vec::new(),
-            black: Vec::new(),
+            low: Vec::new(),
+            full: Vec::new(),
             rules: Default::default(),
         })
     }
@@ -186,15 +186,15 @@ impl Autocast {
     }
 
     /// Adds ops that run low in this region, whatever the pack says. Names are those of the pack's system, or of any.
-    pub fn white<S: Into<String>>(mut self, ops: impl IntoIterator<Item = S>) -> Self {
-        self.white.extend(ops.into_iter().map(Into::into));
+    pub fn low<S: Into<String>>(mut self, ops: impl IntoIterator<Item = S>) -> Self {
+        self.low.extend(ops.into_iter().map(Into::into));
         self.changed()
     }
 
     /// Adds ops that run in f32 in this region, whatever the pack says. Names are those of the pack's system, or of
     /// any.
-    pub fn black<S: Into<String>>(mut self, ops: impl IntoIterator<Item = S>) -> Self {
-        self.black.extend(ops.into_iter().map(Into::into));
+    pub fn full<S: Into<String>>(mut self, ops: impl IntoIterator<Item = S>) -> Self {
+        self.full.extend(ops.into_iter().map(Into::into));
         self.changed()
     }
 
@@ -253,15 +253,15 @@ impl Autocast {
                 Error::level(format!("`use_promote` is a switch of Paddle's level O2; {} does not know it", lists.name))
             })?;
         }
-        let (white, black) = (self.ops(&self.white)?, self.ops(&self.black)?);
-        if let Some(op) = white.iter().find(|op| black.contains(op)) {
-            return Err(Error::list(format!("{op} is on the custom white and on the custom black list")));
+        let (low, full) = (self.ops(&self.low)?, self.ops(&self.full)?);
+        if let Some(op) = low.iter().find(|op| full.contains(op)) {
+            return Err(Error::list(format!("{op} is on the custom low list and on the custom full list")));
         }
         let put = |lists: &mut Lists, ops: &[Op], treatment| {
             ops.iter().for_each(|op| _ = lists.put_op(*op, Entry::new(treatment, Origin::Code)));
         };
-        put(&mut lists, &white, Treatment::Low);
-        put(&mut lists, &black, Treatment::Full);
+        put(&mut lists, &low, Treatment::Low);
+        put(&mut lists, &full, Treatment::Full);
         Ok(lists.rules(dtype))
     }
 
@@ -420,9 +420,9 @@ impl Support {
 impl fmt::Debug for Autocast {
     /// Shows the requested settings, without the pack's lists.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Autocast { pack, op_level, dtype, enabled, cache, promote, white, black, rules: _ } = self;
+        let Autocast { pack, op_level, dtype, enabled, cache, promote, low, full, rules: _ } = self;
         let mut shown = f.debug_struct("Autocast");
         shown.field("pack", &pack.name).field("op_level", op_level).field("dtype", dtype).field("enabled", enabled);
-        shown.field("cache", cache).field("promote", promote).field("white", white).field("black", black).finish()
+        shown.field("cache", cache).field("promote", promote).field("low", low).field("full", full).finish()
     }
 }

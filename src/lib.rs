@@ -8,6 +8,7 @@
 //! use precast::{data, prelude::*};
 //!
 //! #[derive(Cell, Debug)]
+//! #[cell(new)]
 //! struct Net {
 //!     conv: Child<Conv2d>,
 //!     norm: Child<BatchNorm2d>,
@@ -22,22 +23,18 @@
 //! }
 //!
 //! # fn main() -> Result<()> {
-//! let mut rng = Rng::seed(1);
-//! let mut net = Child::new(Net {
-//!     conv: Child::new(Conv2d::new(1, 8, 3, &mut rng)),
-//!     norm: Child::new(BatchNorm2d::new(8)),
-//!     head: Child::new(Dense::new(72, 10, &mut rng)),
-//! });
+//! let rng = &mut Rng::seed(1);
+//! let mut net = Child::new(Net::new(Conv2d::new(1, 8, 3, rng), BatchNorm2d::new(8), Dense::new(72, 10, rng)));
 //!
 //! let policy = Policy::named("o2")?; // or Policy::load("my.yaml")?
 //! let plan = policy.plan(&net)?;
 //! println!("{plan}"); // the tree, each cell with its reason
-//! assert_eq!(plan.decision("norm")?.because.to_string(), "black list, precast-1");
+//! assert_eq!(plan.decision("norm")?.because.to_string(), "full list, precast-1");
 //! let applied = plan.apply(&mut net)?; // in one call: auto_mixed_precision(&mut net, Level::O2, DType::F16)?
 //!
 //! net.set_train(true);
 //! let mut optimizer = Sgd::new(net.params(), 0.05).momentum(0.9);
-//! let mut scale = LossScale::new(policy.loss_scale.clone())?;
+//! let mut scale = policy.loss_scale()?;
 //! for batch in data::digits()?.batches(32)?.take(3) {
 //!     let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
 //!     match scale.step(&mut optimizer, loss)? { // scale, backward pass, unscale, check for non-finite gradients, update
@@ -132,7 +129,7 @@ pub use cell::{Cell, Child, Forward};
 pub use dtype::{DType, Element};
 #[doc(hidden)]
 pub use kernels::bench as __bench;
-pub use kernels::{memory::MAX_KEPT_BYTES, threads::set_threads};
+pub use kernels::threads::set_threads;
 pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
     RecurrentWeights, Reduction, Resize, run, run_with, twice_differentiable,
@@ -145,3 +142,15 @@ pub(crate) use precast_policy::{printable, table};
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Backward, Grads, Param, Tensor, TensorElement, no_grad};
 pub use train::{Checkpoint, data};
+
+/// Access for the tests of this repository. Anything in it may change or be removed in any release.
+#[doc(hidden)]
+pub mod __test {
+    pub use precast_policy::path::join;
+
+    pub use crate::{
+        kernels::memory::MAX_KEPT_BYTES,
+        tensor::context::{current, enter},
+        train::data::batches_of_epoch,
+    };
+}

@@ -9,10 +9,11 @@ pub use serde::{Deserialize, Serialize};
 pub use crate::{
     Adam, AdamW, Autocast, Cell, Checkpoint, Child, DType, Error, ErrorKind, Forward, Level, LossScale, Op, Optimizer,
     Outcome, Padding, Param, Plan, Policy, Precision, Result, Sgd, Tensor, autocast, cell_list,
-    compat::mindspore::{Custom, auto_mixed_precision, auto_mixed_precision_fn, custom_mixed_precision},
+    compat::mindspore::auto_mixed_precision,
     layers::*,
     no_grad,
-    policy::{Lists, black_list, white_list},
+    policy::Lists,
+    scale::ScalesLoss,
     sequential,
     storage::{Decorate, decorate},
 };

@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use precast::{__bench, LossScale, MAX_KEPT_BYTES, Sgd, prelude::*, sequential, set_threads};
+use precast::{__bench, __test::MAX_KEPT_BYTES, LossScale, Sgd, prelude::*, sequential, set_threads};
 
 /// Blocks of at least this many bytes are counted: among the tensors of a step only the logits are smaller, as are the
 /// map of ten parameters' gradients and the queue of the tape's nodes (at most 2,048 bytes), which each step makes

@@ -34,7 +34,7 @@ fn refused(region: Autocast, kind: ErrorKind, words: &str) {
     assert!(error.to_string().contains(words), "{error}");
     // An invalid region is refused even where it would do nothing, and leaves no trace.
     assert_eq!(region.enabled(false).enter().unwrap_err(), error);
-    assert_eq!(precision::current(), None);
+    assert_eq!(precast::__test::current(), None);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn wrong_names_are_refused_with_the_nearest() {
         refused(region(PADDLE).op_level(level), ErrorKind::Level, words);
     }
     refused(region(CPU).op_level("O1"), ErrorKind::Level, "the pack torch-2.15-cpu has no op level `O1`");
-    for list in [Autocast::white, Autocast::black] {
+    for list in [Autocast::low, Autocast::full] {
         let with = |name: &str| list(region(PADDLE), [name.to_string()]);
         refused(with("elementwise_ad"), ErrorKind::List, "did you mean `elementwise_add`, as paddle calls Add?");
         refused(
@@ -69,7 +69,7 @@ fn wrong_names_are_refused_with_the_nearest() {
         );
         refused(with(""), ErrorKind::List, "no op is called ``; a custom op is known once it is registered");
         // A valid name next to it does not help.
-        refused(with("exp").white(["exq"]), ErrorKind::List, "did you mean `exp`, as paddle calls Exp?");
+        refused(with("exp").low(["exq"]), ErrorKind::List, "did you mean `exp`, as paddle calls Exp?");
     }
 }
 
@@ -87,10 +87,14 @@ fn a_regions_dtype_is_f16_or_bf16_and_one_of_the_pack() {
 
 #[test]
 fn an_op_cannot_be_white_and_black() {
-    let both = |white: &str, black: &str| region(PADDLE).white([white]).black(["tanh", black]);
-    refused(both("exp", "exp"), ErrorKind::List, "Exp is on the custom white and on the custom black list");
+    let both = |white: &str, black: &str| region(PADDLE).low([white]).full(["tanh", black]);
+    refused(both("exp", "exp"), ErrorKind::List, "Exp is on the custom low list and on the custom full list");
     // Two names of one op are the same op.
-    refused(both("matmul", "matmul_v2"), ErrorKind::List, "MatMul is on the custom white and on the custom black list");
+    refused(
+        both("matmul", "matmul_v2"),
+        ErrorKind::List,
+        "MatMul is on the custom low list and on the custom full list",
+    );
     // Also where nothing would be cast.
     refused(both("exp", "exp").op_level("O0"), ErrorKind::List, "Exp is on");
 }
@@ -111,7 +115,7 @@ fn promotion_can_be_switched_off_where_the_level_knows_the_switch() {
 fn a_custom_list_moves_an_op_for_this_region_alone() {
     let x = square(DType::F32);
     let dtypes = || Ok((x.add(&x)?.dtype(), x.matmul(&x)?.dtype()));
-    let custom = region(PADDLE).dtype(DType::Bf16).white(["elementwise_add"]).black(["matmul_v2"]);
+    let custom = region(PADDLE).dtype(DType::Bf16).low(["elementwise_add"]).full(["matmul_v2"]);
     let (outside, inside) = autocast(&custom, || Ok((dtypes()?, autocast(region(PADDLE), dtypes)?))).unwrap();
     assert_eq!(outside, (DType::Bf16, DType::F32));
     assert_eq!(inside, (DType::F32, DType::Bf16), "an inner region takes the dtype, not the lists");
@@ -182,7 +186,7 @@ fn a_thousand_regions_deep() {
         assert_eq!(here(), expected[(depth - 1) % 4], "leaving {depth}");
     }
     guards.pop();
-    assert_eq!((here(), precision::current()), (DType::F32, None));
+    assert_eq!((here(), precast::__test::current()), (DType::F32, None));
 }
 
 #[test]
@@ -199,7 +203,7 @@ fn a_guard_dropped_out_of_order_leaves_the_regions_inside_it() {
     drop(newer);
     assert_eq!(here(), DType::F16);
     drop(outer);
-    assert_eq!((here(), precision::current()), (DType::F32, None));
+    assert_eq!((here(), precast::__test::current()), (DType::F32, None));
 }
 
 #[test]
@@ -481,7 +485,7 @@ fn what_cells_were_told_holds_inside_a_region() {
 #[test]
 fn an_op_without_a_kernel_or_banned_fails_inside_and_the_region_stays() {
     let _region = region("torch-2.15-cuda").enter().unwrap();
-    let frame = precision::current().unwrap();
+    let frame = precast::__test::current().unwrap();
     let error = precision::resolve(Some(&frame), Op::BinaryCrossEntropy, &[DType::F32; 2]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::List);
     assert!(error.to_string().contains("use binary_cross_entropy_with_logits"), "{error}");
@@ -514,8 +518,8 @@ fn a_wrapped_function_always_runs_in_its_region() {
     // An error of the function leaves no region, and an invalid region is found when the function is wrapped.
     let wide = Tensor::ones(&[3, 3], DType::F32);
     assert_eq!(wrapped.call((&x, &wide)).unwrap_err().kind(), ErrorKind::Shape);
-    assert_eq!(precision::current(), None);
-    assert_eq!(region(CPU).black(["nothing"]).wrap(product).unwrap_err().kind(), ErrorKind::List);
+    assert_eq!(precast::__test::current(), None);
+    assert_eq!(region(CPU).full(["nothing"]).wrap(product).unwrap_err().kind(), ErrorKind::List);
     // One argument, and six.
     let one = region(CPU).wrap(|x: &Tensor| x.matmul(x)).unwrap();
     assert_eq!(one.call((&x,)).unwrap().dtype(), DType::Bf16);

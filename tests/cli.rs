@@ -59,8 +59,8 @@ fn levels_are_listed_with_their_policies_and_lists() {
     let cells = |i: usize| -> Vec<&str> {
         levels["lists"][i]["cells"].as_array().unwrap().iter().map(|cell| cell.as_str().unwrap()).collect()
     };
-    assert!(cells(0).into_iter().eq(precast::policy::white_list().cells().keys()));
-    assert!(cells(1).into_iter().eq(precast::policy::black_list().cells().keys()));
+    assert!(cells(0).into_iter().eq(precast::policy::low_list().cells().keys()));
+    assert!(cells(1).into_iter().eq(precast::policy::full_list().cells().keys()));
     let pack = Pack::named(Pack::DEFAULT).unwrap();
     for (i, treatment) in [Treatment::Low, Treatment::Full, Treatment::Widest].into_iter().enumerate() {
         let names: Vec<&str> = pack.region(None).unwrap().ops_with(treatment).map(|op| op.name()).collect();
@@ -264,7 +264,7 @@ fn speeds_are_measured_once_and_kept() {
 #[test]
 fn one_cell_is_explained() {
     let shown = text(precast(&["explain", "lenet5_bn", "1", "--policy", "o2"]));
-    assert!(shown.contains("1 (BatchNorm2d)") && shown.contains("black list, precast-1"), "{shown}");
+    assert!(shown.contains("1 (BatchNorm2d)") && shown.contains("full list, precast-1"), "{shown}");
     let root = json(precast(&["explain", "lenet5_bn", ".", "--policy", "o2", "--format", "json"]));
     assert_eq!((&root["decision"]["path"], &root["decision"]["kind"]), (&"".into(), &"Sequential".into()));
     assert_eq!(root["decision"]["adapter"]["cast"]["inward"], "float16");
@@ -409,7 +409,7 @@ fn a_new_policy_plans_as_its_base_and_its_exceptions_count() {
     }
     let words = text(precast(&["init", &model]));
     assert!(words.contains("# LogSoftmax (3) runs low: a loss is a difference of log probabilities"), "{words}");
-    assert!(words.contains("# LayerNorm (1) stays float32: black list, precast-1. To lower it:"), "{words}");
+    assert!(words.contains("# LayerNorm (1) stays float32: full list, precast-1. To lower it:"), "{words}");
     assert!(words.contains("# Embedding (0) runs low: ") && words.contains("# 2 (Dense) is the last"), "{words}");
 
     let single = folder.write(

@@ -31,10 +31,7 @@ fn cells_of_a_weight_file_are_planned_explained_and_compared() {
         "model   {ENCODER}\npolicy  o2 (built in)\ncells   inferred from the names and shapes of 26 tensors\no2: level O2"
     );
     assert!(shown.starts_with(&head), "{shown}");
-    assert!(
-        shown.contains("norm1        LayerNorm          * runs f32, returns f16  black list, precast-1"),
-        "{shown}"
-    );
+    assert!(shown.contains("norm1        LayerNorm          * runs f32, returns f16  full list, precast-1"), "{shown}");
     let table = text(precast(&["plan", ENCODER, "--policy", "o2", "--format", "table"]));
     assert!(table.contains("| layers.1.self_attn.out_proj | Dense "), "{table}");
 
@@ -45,7 +42,7 @@ fn cells_of_a_weight_file_are_planned_explained_and_compared() {
     assert_eq!(plan.decision("layers.0.linear1").unwrap().kind, "Dense");
 
     let shown = text(precast(&["explain", ENCODER, "norm", "--policy", "o2"]));
-    assert!(shown.contains("norm (LayerNorm)\n") && shown.contains("because  black list, precast-1"), "{shown}");
+    assert!(shown.contains("norm (LayerNorm)\n") && shown.contains("because  full list, precast-1"), "{shown}");
     let message = error(2, precast(&["explain", ENCODER, "nrm", "--policy", "o2"]));
     assert!(message.contains("no cell at `nrm` (did you mean `norm`?)"), "{message}");
     let shown = text(precast(&["diff", ENCODER, "--policy", "o2", "--policy", "o3"]));

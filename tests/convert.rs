@@ -85,7 +85,7 @@ fn convert(from: &Path, to: &Path, policy: &str, options: ConvertOptions) -> Res
         false => Policy::parse(policy, "policy.yaml")?,
     };
     let (mut told, plan) = (0, policy.plan_outline(model.outline())?);
-    let converted = plan.convert(&model, to, options, &mut |bytes| told += bytes)?;
+    let converted = plan.convert_with(&model, to, options, &mut |bytes| told += bytes)?;
     assert_eq!(told, model.bytes(), "progress tells of every byte");
     Ok(converted)
 }
@@ -386,7 +386,7 @@ fn a_plan_of_another_model_and_a_checkpoint_are_refused() {
     fs::write(folder.at("b"), file(&[f32s("b.weight", &[1, 1], &[1.0])])).unwrap();
     let [a, b] = ["a", "b"].map(|name| StoredModel::open(folder.at(name)).unwrap());
     let plan = Policy::named("o2").unwrap().plan_outline(a.outline()).unwrap();
-    let error = plan.convert(&b, folder.at("out"), ConvertOptions::new(), &mut |_| ()).unwrap_err();
+    let error = plan.convert(&b, folder.at("out")).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Path);
     let sum = Some([("crc32".to_string(), "00000000".to_string())].into());
     fs::write(folder.at("c"), serialize(Vec::<(&str, TensorView<'_>)>::new(), sum).unwrap()).unwrap();
@@ -734,7 +734,7 @@ fn the_weights_of_our_own_layers_are_known() {
     weights::save(&own, folder.at("in")).unwrap();
     let model = StoredModel::open(folder.at("in")).unwrap();
     let plan = Policy::named("o3").unwrap().plan(&own).unwrap();
-    let converted = plan.convert(&model, folder.at("out"), ConvertOptions::new(), &mut |_| ()).unwrap();
+    let converted = plan.convert(&model, folder.at("out")).unwrap();
     let mut met = 0;
     for (path, param) in own.named_params() {
         let is_base = path.contains(".base.");

@@ -12,8 +12,7 @@ use precast::{
     Plan,
     cell::{Adapter, Cast},
     cost::{Rate, Speeds},
-    plan::{Cost, Predicted, Reason, Region},
-    policy::{Entry, Lists, Prefer, Rule, Run},
+    policy::{Entry, Lists, Prefer, Rule, RunAs},
     precision::Treatment,
     prelude::*,
 };
@@ -34,7 +33,7 @@ fn speeds(cast: f64) -> Speeds {
 }
 
 fn policy(level: Level) -> Policy {
-    Policy { prefer: Prefer::Speed, ..Policy::new(level, DType::F16).unwrap() }
+    Policy::new(level, DType::F16).unwrap().with_prefer(Prefer::Speed)
 }
 
 fn dense(inputs: usize, outputs: usize) -> Dense {
@@ -80,7 +79,7 @@ fn predictions_are_those_reckoned_by_hand() {
     assert_eq!(dear.decisions[0].predicted, Some(Predicted { nanos: 746, kept: 64 }));
 
     // With `prefer: memory`, the predictions are the same and no decision changes.
-    let memory = Policy { prefer: Prefer::Memory, ..policy(Level::O2) };
+    let memory = policy(Level::O2).with_prefer(Prefer::Memory);
     let lowered = plan(&memory, &net, &speeds(6.0), &[2, 8]);
     assert_eq!(lowered.prediction.as_ref().unwrap().planned.nanos, 778);
     assert_eq!(memory.plan(&net).unwrap().decisions[0].run, lowered.decisions[0].run);
@@ -106,8 +105,8 @@ fn a_cell_that_is_called_twice_casts_its_parameters_once() {
 #[test]
 fn gradients_of_weights_in_f32_take_a_third_of_the_difference() {
     let net = Child::of(dense(8, 4));
-    let rule = Rule::path("**", Run::LowForward).unwrap();
-    let memory = Policy { prefer: Prefer::Memory, ..policy(Level::O2) }.rule(rule).unwrap();
+    let rule = Rule::path("**", RunAs::LowForward).unwrap();
+    let memory = policy(Level::O2).with_prefer(Prefer::Memory).rule(rule).unwrap();
     let found = plan(&memory, &net, &speeds(5.0), &[2, 8]);
     let nanos = 718 + ((746.0 - 378.0) / 3.0f64).round() as u64;
     assert_eq!(found.decisions[0].predicted.unwrap().nanos, nanos);
@@ -115,7 +114,7 @@ fn gradients_of_weights_in_f32_take_a_third_of_the_difference() {
     // The rule forces it: time changes nothing.
     for cast in [0.0, 5.0, 1e6] {
         let net = Child::of(sequential![dense(8, 4), Tanh, LayerNorm::new(&[4]), dense(4, 2)]);
-        let speed = Policy { prefer: Prefer::Speed, ..memory.clone() };
+        let speed = memory.clone().with_prefer(Prefer::Speed);
         let [of_speed, of_memory] = [&speed, &memory].map(|policy| plan(policy, &net, &speeds(cast), &[2, 8]));
         assert_eq!(of_speed.decisions, of_memory.decisions);
         let wide: Vec<bool> = of_speed.decisions.iter().map(|d| d.wide_weight_grads).collect();
@@ -127,8 +126,8 @@ fn gradients_of_weights_in_f32_take_a_third_of_the_difference() {
 #[test]
 fn an_input_that_was_widened_is_kept_as_it_came() {
     let net = Child::of(sequential![dense(8, 8), dense(8, 4)]);
-    let rule = Rule::path("1", Run::Full).unwrap();
-    let memory = Policy { prefer: Prefer::Memory, ..policy(Level::O3) }.rule(rule).unwrap();
+    let rule = Rule::path("1", RunAs::Full).unwrap();
+    let memory = policy(Level::O3).with_prefer(Prefer::Memory).rule(rule).unwrap();
     let found = plan(&memory, &net, &speeds(5.0), &[2, 8]);
     let kept: Vec<u64> = found.decisions.iter().map(|d| d.predicted.unwrap().kept).collect();
     assert_eq!(kept, [0, 16 * 2, 16 * 2]);
@@ -139,7 +138,7 @@ fn an_input_that_was_widened_is_kept_as_it_came() {
 fn recomputing_takes_time_for_memory() {
     let net = Child::of(sequential![dense(8, 4), sequential![dense(4, 6), Tanh, dense(6, 4)], dense(4, 2)]);
     for (level, width) in [(Level::O0, 4), (Level::O2, 2)] {
-        let plain = Policy { prefer: Prefer::Memory, ..policy(level) };
+        let plain = policy(level).with_prefer(Prefer::Memory);
         let lean = plain.clone().rule(Rule::recompute("1").unwrap()).unwrap();
         let [plain, lean] = [&plain, &lean].map(|policy| plan(policy, &net, &speeds(5.0), &[2, 8]));
         let mut sum = Predicted::default();
@@ -177,8 +176,8 @@ fn ops_by_lists_are_predicted_one_after_the_other() {
     let (called, trace) = net.trace(|net| net.call(&Tensor::ones(&[4, 4], DType::F32)));
     called.unwrap();
     let speeds = speeds(5.0);
-    let white = Lists::new().white_op("MatMul").unwrap();
-    let black = white.clone().black_op("Softmax").unwrap();
+    let white = Lists::new().low_op("MatMul").unwrap();
+    let black = white.clone().full_op("Softmax").unwrap();
     let (full, low) = (DType::F32, DType::F16);
     for (level, lists, dtypes) in [
         // The result of a low op is f32 again, so tanh, which is on no list, is f32.
@@ -248,9 +247,9 @@ fn who_is_forced_is_not_asked_what_it_costs() {
     let full = Region::Fixed(DType::F32);
     let net = small_and_large();
     for (rule, path, inside) in [
-        (Rule::path("0", Run::Low).unwrap(), "0", None),
-        (Rule::kind("Tanh", Run::Low), "3.1", None),
-        (Rule::path("3", Run::Low).unwrap(), "3", Some("3.0")),
+        (Rule::path("0", RunAs::Low).unwrap(), "0", None),
+        (Rule::kind("Tanh", RunAs::Low), "3.1", None),
+        (Rule::path("3", RunAs::Low).unwrap(), "3", Some("3.0")),
     ] {
         let found = decided(&policy(Level::O2).rule(rule).unwrap(), &net);
         assert!(matches!(found.decision(path).unwrap().because, Reason::Rule(_)), "{found}");
@@ -262,17 +261,17 @@ fn who_is_forced_is_not_asked_what_it_costs() {
         assert_eq!(found.decision("1").unwrap().run, full, "others stay f32");
     }
     // `inherit` follows the enclosing region, as decided by cost.
-    let found = decided(&policy(Level::O2).rule(Rule::path("1", Run::Inherit).unwrap()).unwrap(), &net);
+    let found = decided(&policy(Level::O2).rule(Rule::path("1", RunAs::Inherit).unwrap()).unwrap(), &net);
     assert_eq!((found.decisions[2].run, found.decisions[2].adapter.is_none()), (full, true));
 
     let lowered = Child::of(sequential![Child::of(dense(2, 2)).to_float(DType::F16).unwrap(), dense(2, 2)]);
     let found = decided(&policy(Level::O1), &lowered);
     assert_eq!(found.decisions[1].because, Reason::ToFloat(DType::F16));
-    assert!(matches!(found.decisions[2].because, Reason::Cost(_)), "the white list does not force: {found}");
+    assert!(matches!(found.decisions[2].because, Reason::Cost(_)), "the low list does not force: {found}");
     assert!(matches!(found.decisions[2].overridden[..], [Reason::Listed(_)]), "{found}");
     assert_eq!(found.decisions[2].run, full);
 
-    // Cost does not affect what a black list keeps in f32.
+    // Cost does not affect what a full list keeps in f32.
     let normed = Child::of(sequential![dense(2, 2), LayerNorm::new(&[2])]);
     let found = plan(&policy(Level::O2), &normed, &speeds(0.0), &[64, 2]);
     assert!(matches!(found.decisions[2].because, Reason::Listed(Entry { treatment: Treatment::Full, .. })), "{found}");
@@ -288,7 +287,7 @@ fn op_lists_are_weighed_against_f32() {
         let lowered = plan(&policy(level), &net, &speeds(0.1), &[64, 64]);
         assert_eq!(
             lowered.decisions,
-            plan(&Policy { prefer: Prefer::Memory, ..policy(level) }, &net, &speeds(0.1), &[64, 64]).decisions
+            plan(&policy(level).with_prefer(Prefer::Memory), &net, &speeds(0.1), &[64, 64]).decisions
         );
         let full = plan(&policy(level), &net, &speeds(1e6), &[64, 64]);
         // The root of O1 does nothing itself.
@@ -302,8 +301,8 @@ fn op_lists_are_weighed_against_f32() {
         assert_eq!(prediction.planned.nanos, prediction.full.nanos);
     }
     // A user list with a composite cell does not force it either.
-    let white = Policy::with_lists(Level::O1, DType::F16, Lists::new().white("Sequential")).unwrap();
-    let white = Policy { prefer: Prefer::Speed, ..white };
+    let white = Policy::with_lists(Level::O1, DType::F16, Lists::new().low("Sequential")).unwrap();
+    let white = white.with_prefer(Prefer::Speed);
     let found = plan(&white, &net, &speeds(1e6), &[64, 64]);
     assert!(found.decisions.iter().all(|d| d.run == Region::Fixed(DType::F32)), "{found}");
 }
@@ -322,9 +321,9 @@ fn no_other_choice_takes_less() {
         let best = plan(&policy(Level::O3), &net, &speeds, &input).prediction.unwrap().planned.nanos;
         let mut least = u64::MAX;
         for choice in 0..64u32 {
-            let mut forced = Policy { prefer: Prefer::Memory, ..policy(Level::O3) };
+            let mut forced = policy(Level::O3).with_prefer(Prefer::Memory);
             for (bit, path) in ["0", "1", "2", "2.0", "2.1"].into_iter().enumerate() {
-                let run = if choice & (1 << bit) == 0 { Run::Full } else { Run::Low };
+                let run = if choice & (1 << bit) == 0 { RunAs::Full } else { RunAs::Low };
                 forced = forced.rule(Rule::path(path, run).unwrap()).unwrap();
             }
             let root = if choice & 32 == 0 { DType::F32 } else { DType::F16 };

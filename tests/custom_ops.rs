@@ -5,7 +5,7 @@ use precast::{
     catalogue::System,
     gradcheck,
     observe::{self, OpStats, collect_op_stats},
-    precision::{self, Frame},
+    precision::Frame,
     prelude::*,
     run,
 };
@@ -163,7 +163,7 @@ fn without_a_region_nothing_is_cast_and_arithmetic_promotes() {
     // An op that reads slices of f32 reports it itself.
     let error = OnF32Slices.apply(&[&of(&[1.0], F16)]).unwrap_err();
     assert_eq!((error.kind(), error.op()), (ErrorKind::DType, Some("OnF32Slices")));
-    let _off = precision::enter(Frame::Off);
+    let _off = precast::__test::enter(Frame::Off);
     assert_eq!(ran_in(&LowSum, &[F32; 2]), (vec![F32; 2], F32));
 }
 
@@ -201,7 +201,7 @@ fn where_lists_lower_every_other_op_they_lower_it_too() -> Result<()> {
 
 #[test]
 fn in_the_region_of_a_cell_the_cell_decides_unless_the_op_works_in_one_dtype() {
-    let _region = precision::enter(Frame::Fixed(Bf16));
+    let _region = precast::__test::enter(Frame::Fixed(Bf16));
     assert_eq!(ran_in(&ScaledSwish { slope: 1.0 }, &[F32]), (vec![Bf16], Bf16));
     assert_eq!(ran_in(&PlainSum, &[F32, F16]), (vec![Bf16; 2], Bf16));
     assert_eq!(ran_in(&OnF32Slices, &[Bf16]), (vec![F32], F32));
@@ -210,7 +210,7 @@ fn in_the_region_of_a_cell_the_cell_decides_unless_the_op_works_in_one_dtype() {
 
 #[test]
 fn lists_in_code_name_it_once_it_is_registered() -> Result<()> {
-    let white = || Autocast::new("torch-2.15-cpu").map(|region| region.white(["ListedSum"]));
+    let white = || Autocast::new("torch-2.15-cpu").map(|region| region.low(["ListedSum"]));
     let refused = autocast(white()?, || Ok(())).unwrap_err();
     let words = "no op is called `ListedSum`; a custom op is known once it is registered";
     assert_eq!((refused.kind(), refused.to_string().as_str()), (ErrorKind::List, words));
@@ -230,7 +230,7 @@ fn lists_in_code_name_it_once_it_is_registered() -> Result<()> {
     })?;
     // A list takes precedence over the op's declaration, even for the dtype that the op is fixed to.
     let op = HalfSum::register()?;
-    autocast(Autocast::new("torch-2.15-cpu")?.black([op.name()]), || {
+    autocast(Autocast::new("torch-2.15-cpu")?.full([op.name()]), || {
         assert_eq!(ran_in(&HalfSum, &[Bf16; 2]), (vec![F32; 2], F32));
         Ok(())
     })
@@ -452,7 +452,7 @@ fn errors_of_the_forward_pass_and_of_run_name_it() -> Result<()> {
     }
     let x = of(&[1.0], F32).requires_grad();
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Panics.apply(&[&x]))).unwrap_err();
-    assert!(precision::current().is_none() && x.square()?.is_tracked());
+    assert!(precast::__test::current().is_none() && x.square()?.is_tracked());
     assert_eq!(ran_in(&PlainSum, &[F32]).0, [F32]);
     Ok(())
 }

@@ -3,8 +3,9 @@
 use std::{collections::BTreeMap, fs, io::Write};
 
 use precast::{
+    __test::batches_of_epoch,
     DType, ErrorKind,
-    data::{Dataset, batches_of_epoch, digits, read_digits},
+    data::{Dataset, digits, read_digits},
 };
 
 #[path = "common/folder.rs"]

@@ -8,7 +8,7 @@ use std::{
 
 use precast::{
     ErrorKind,
-    cell::{Member, Node, NodeMut},
+    cell::{Member, Part, PartMut},
     io::models,
     prelude::*,
 };
@@ -26,16 +26,46 @@ fn paths(net: impl Cell) -> Vec<String> {
     let mut net = Child::new(net);
     let mut all = vec![];
     net.slot().cell.visit(&mut |name, node| match node {
-        Node::Cell(_) => all.push(format!("<{name}>")),
-        Node::Param(_) => all.push(name.to_string()),
+        Part::Cell(_) => all.push(format!("<{name}>")),
+        Part::Param(_) => all.push(name.to_string()),
+        _ => unreachable!(),
     });
     let mut again = vec![];
     net.slot_mut().cell.visit_mut(&mut |name, node| match node {
-        NodeMut::Cell(_) => again.push(format!("<{name}>")),
-        NodeMut::Param(_) => again.push(name.to_string()),
+        PartMut::Cell(_) => again.push(format!("<{name}>")),
+        PartMut::Param(_) => again.push(name.to_string()),
+        _ => unreachable!(),
     });
     assert_eq!(all, again);
     all
+}
+
+#[derive(Cell, Debug)]
+#[cell(new)]
+pub struct Constructed<C> {
+    pub head: Child<C>,
+    any: Child,
+    width: usize,
+    norms: Vec<Child<LayerNorm>>,
+    r#type: Child<Dense>,
+}
+
+impl<C: Cell> Forward for Constructed<C> {}
+
+#[test]
+fn constructor_takes_fields_in_order_and_cells_for_slots() {
+    let net = Constructed::<Dense>::new(
+        dense(),
+        ReLU,
+        3,
+        vec![LayerNorm::new(&[1]).into()],
+        DenseSpec::new(1, 1).build(&mut Rng::seed(0)).unwrap(),
+    );
+    assert_eq!((net.width, net.any.cell().kind(), net.norms.len()), (3, "ReLU", 1));
+    assert_eq!(paths(net), ["<head>", "<any>", "<norms.0>", "<type>"]);
+    // A slot keeps what it asks for.
+    let asking = dense().to_float(DType::F32).unwrap();
+    assert_eq!(Constructed::<Dense>::new(asking, ReLU, 0, vec![], dense()).head.requested(), Some(DType::F32));
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -179,11 +209,11 @@ fn generic_cells() {
 struct Suffixed(Vec<Param>);
 
 impl Member for Suffixed {
-    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
-        self.0.iter().enumerate().for_each(|(i, param)| visitor(&format!("{name}_l{i}"), Node::Param(param)));
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
+        self.0.iter().enumerate().for_each(|(i, param)| visitor(&format!("{name}_l{i}"), Part::Param(param)));
     }
-    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
-        self.0.iter_mut().enumerate().for_each(|(i, param)| visitor(&format!("{name}_l{i}"), NodeMut::Param(param)));
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
+        self.0.iter_mut().enumerate().for_each(|(i, param)| visitor(&format!("{name}_l{i}"), PartMut::Param(param)));
     }
 }
 

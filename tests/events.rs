@@ -173,7 +173,7 @@ fn epochs_and_stored_parameters_are_reported() {
     let examples = train::data::Dataset::new(vec![0.0, 1.0, 1.0, 0.0], &[2], vec![0, 1]).unwrap();
     let data = Split { train: examples.clone(), test: examples };
     let mut net = Child::new(Dense::new(2, 2, &mut Rng::seed(1)));
-    let options = train::FitOptions { epochs: 2, loss_scale: LossScaleSpec::None, ..Default::default() };
+    let options = train::FitOptions::default().epochs(2).loss_scale(LossScaleSpec::None);
     let (history, lines) = events(|| train::fit(&mut net, &data, &options, &mut |_| {}));
     let expected = history.epochs.iter().enumerate().map(|(i, epoch)| {
         format!("INFO epoch finished epoch={i} loss={:?} accuracy={:?}", epoch.loss, epoch.score.accuracy().unwrap())

@@ -180,31 +180,31 @@ fn custom_lists_change_the_region_alone() {
     let region = || Autocast::new(PADDLE).unwrap().dtype(DType::F16);
     let add = || ones(DType::F32).add(&ones(DType::F32)).map(|x| x.dtype());
     assert_eq!(autocast(region(), add).unwrap(), DType::F32);
-    assert_eq!(autocast(region().white(["elementwise_add"]), add).unwrap(), DType::F16);
+    assert_eq!(autocast(region().low(["elementwise_add"]), add).unwrap(), DType::F16);
     // In Paddle this does nothing, since the op is called matmul_v2; here either name means the product.
-    assert_eq!(autocast(region().black(["matmul"]), matmul).unwrap(), DType::F32);
-    assert_eq!(autocast(region().black(["matmul_v2"]), matmul).unwrap(), DType::F32);
+    assert_eq!(autocast(region().full(["matmul"]), matmul).unwrap(), DType::F32);
+    assert_eq!(autocast(region().full(["matmul_v2"]), matmul).unwrap(), DType::F32);
     assert_eq!(autocast(region(), matmul).unwrap(), DType::F16);
 }
 
 #[test]
 fn a_name_nobody_knows_is_an_error_that_suggests_one() {
-    let error = Autocast::new(PADDLE).unwrap().white(["elementwise_ad"]).enter().unwrap_err();
+    let error = Autocast::new(PADDLE).unwrap().low(["elementwise_ad"]).enter().unwrap_err();
     assert_eq!(
         (error.kind(), error.to_string().as_str()),
         (ErrorKind::List, "no op is called `elementwise_ad` (did you mean `elementwise_add`, as paddle calls Add?)")
     );
     assert!(Autocast::new("torch-2.15").unwrap_err().to_string().contains("did you mean `torch-2.15-c"));
     // Also for a disabled region, so that the error does not appear only once it is enabled.
-    assert!(Autocast::new(PADDLE).unwrap().enabled(false).black(["nothing"]).enter().is_err());
+    assert!(Autocast::new(PADDLE).unwrap().enabled(false).full(["nothing"]).enter().is_err());
 }
 
 #[test]
 fn an_op_on_both_custom_lists_is_an_error() {
     // Under either name: both are the product.
-    let error = Autocast::new(PADDLE).unwrap().white(["matmul"]).black(["matmul_v2"]).enter().unwrap_err();
+    let error = Autocast::new(PADDLE).unwrap().low(["matmul"]).full(["matmul_v2"]).enter().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::List);
-    assert!(error.to_string().contains("MatMul is on the custom white and on the custom black list"), "{error}");
+    assert!(error.to_string().contains("MatMul is on the custom low list and on the custom full list"), "{error}");
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn an_error_or_panic_leaves_no_region_behind() {
     assert!(caught.is_err());
     assert_eq!(product(), DType::F32);
     // A region that cannot be entered changes nothing, either.
-    assert!(Autocast::new(PADDLE).unwrap().white(["nothing"]).enter().is_err());
+    assert!(Autocast::new(PADDLE).unwrap().low(["nothing"]).enter().is_err());
     assert_eq!(product(), DType::F32);
 }
 

@@ -2,9 +2,10 @@
 
 use precast::{
     cell::Adapter,
+    compat::mindspore::{CustomLists, auto_mixed_precision_fn, custom_mixed_precision},
     observe,
     plan::{Reason, Region},
-    policy::{Entry, Origin, Pack, Rule, Run},
+    policy::{Entry, Origin, Pack, Rule, RunAs},
     precision::Treatment,
     prelude::*,
 };
@@ -33,10 +34,10 @@ impl From<Weight> for usize {
     }
 }
 impl precast::cell::Member for Weight {
-    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, precast::cell::Node<'_>)) {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, precast::cell::Part<'_>)) {
         self.0.visit(name, visitor);
     }
-    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, precast::cell::NodeMut<'_>)) {
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, precast::cell::PartMut<'_>)) {
         self.0.visit_mut(name, visitor);
     }
 }
@@ -90,7 +91,7 @@ fn o0_changes_nothing() {
 
 #[test]
 fn at_o0_rules_are_reported_as_overridden() {
-    let policy = Policy::new(Level::O0, LOW).unwrap().rule(Rule::kind("Dense", Run::Low)).unwrap();
+    let policy = Policy::new(Level::O0, LOW).unwrap().rule(Rule::kind("Dense", RunAs::Low)).unwrap();
     let explanation = policy.plan(&net()).unwrap().explain("fc").unwrap();
     assert_eq!(explanation.decision.run, Region::AsIs);
     assert!(explanation.to_string().contains("over     rule kind Dense (run: low)"), "{explanation}");
@@ -161,8 +162,8 @@ fn o2_is_one_low_region_with_f32_islands() {
 /// Returns for each op of a run its dtype, that of its inputs, and that of its result as read by the next op.
 fn o2_with_black_ops(ops: &[&str]) -> (Tensor, Vec<String>, Child<Block>) {
     let mut net = net();
-    let lists = ops.iter().fold(Lists::new().black("LayerNorm"), |lists, op| lists.black_op(op).unwrap());
-    custom_mixed_precision(&mut net, Custom::Black(lists), LOW).unwrap();
+    let lists = ops.iter().fold(Lists::new().full("LayerNorm"), |lists, op| lists.full_op(op).unwrap());
+    custom_mixed_precision(&mut net, CustomLists::Black(lists), LOW).unwrap();
     let (y, dtypes) = (ran(&net).0, dtypes(&net));
     (y, dtypes, net)
 }
@@ -172,7 +173,7 @@ fn a_black_op_at_o2_is_f32_and_returns_the_low_dtype() {
     let (y, dtypes, net) = o2_with_black_ops(&["Tanh"]);
     let (_, without) = {
         let mut net = self::net();
-        let black = Custom::Black(Lists::new().black("LayerNorm"));
+        let black = CustomLists::Black(Lists::new().full("LayerNorm"));
         custom_mixed_precision(&mut net, black, LOW).unwrap();
         (ran(&net).0, self::dtypes(&net))
     };
@@ -189,14 +190,14 @@ fn a_black_op_at_o2_is_f32_and_returns_the_low_dtype() {
     // Its result continues in the low dtype: the f32 result, rounded once.
     let x = Tensor::from_vec(vec![0.3f32, -1.7, 0.9], &[3]).unwrap();
     let mut activation = Child::new(Tanh);
-    let black = Custom::Black(Lists::new().black_op("Tanh").unwrap());
+    let black = CustomLists::Black(Lists::new().full_op("Tanh").unwrap());
     let _applied = custom_mixed_precision(&mut activation, black, LOW).unwrap();
     let low = x.cast(LOW);
     let expected = low.cast(DType::F32).tanh().unwrap().cast(LOW).cast(DType::F32);
     assert_eq!(activation.call(&x).unwrap().to_f64(), expected.to_f64());
 
     // The plan shows it.
-    let plan = Policy::with_lists(Level::O2, LOW, Lists::new().black_op("Tanh").unwrap()).unwrap().plan(&net).unwrap();
+    let plan = Policy::with_lists(Level::O2, LOW, Lists::new().full_op("Tanh").unwrap()).unwrap().plan(&net).unwrap();
     assert_eq!(plan.decision("").unwrap().run, Region::Except(LOW));
     assert!(matches!(plan.decision("").unwrap().adapter, Some(Adapter::CastOps(..))));
     let explanation = plan.explain("").unwrap().to_string();
@@ -216,7 +217,7 @@ fn a_black_op_at_o2_beside_rules_and_to_float() {
         net.cell_mut().tail.set_to_float(to_float).unwrap();
         net
     };
-    let lists = Lists::new().black("Sequential").black_op("Tanh").unwrap();
+    let lists = Lists::new().full("Sequential").full_op("Tanh").unwrap();
     let policy = Policy::with_lists(Level::O2, LOW, lists).unwrap();
     let tail = |net: &mut Child<Block>, policy: &Policy| {
         let _applied = policy.apply(net).unwrap();
@@ -225,7 +226,7 @@ fn a_black_op_at_o2_beside_rules_and_to_float() {
     };
     // tail is Sequential(Dense, Tanh).
     assert_eq!(tail(&mut net(None), &policy), ["f32", "f32"], "a black cell");
-    let low = policy.clone().rule(Rule::path("tail", Run::Low).unwrap()).unwrap();
+    let low = policy.clone().rule(Rule::path("tail", RunAs::Low).unwrap()).unwrap();
     assert_eq!(tail(&mut net(None), &low), ["bf16", "f32"], "a rule makes it low, and the op stays f32");
     assert_eq!(tail(&mut net(Some(LOW)), &policy), ["bf16", "bf16"], "the user asked for the cell");
     assert_eq!(tail(&mut net(Some(DType::F16)), &policy), ["f16", "f16"]);
@@ -356,7 +357,7 @@ fn an_inner_to_float_wins_over_an_outer_one() {
 #[test]
 fn precedence_is_the_numbered_list() {
     let policy = |rules: Vec<Rule>| {
-        let black = Lists::new().black("Dense").black("LayerNorm");
+        let black = Lists::new().full("Dense").full("LayerNorm");
         let mut policy = Policy::with_lists(Level::O2, LOW, black).unwrap();
         for rule in rules {
             policy = policy.rule(rule).unwrap();
@@ -371,18 +372,18 @@ fn precedence_is_the_numbered_list() {
     let low = Region::Fixed(LOW);
     let full = Region::Fixed(DType::F32);
     let (exact, pattern, kind) = (
-        || Rule::path("fc", Run::Low).unwrap(),
-        || Rule::path("*", Run::Full).unwrap(),
-        || Rule::kind("Dense", Run::Inherit),
+        || Rule::path("fc", RunAs::Low).unwrap(),
+        || Rule::path("*", RunAs::Full).unwrap(),
+        || Rule::kind("Dense", RunAs::Inherit),
     );
     let mut asked = net();
     asked.cell_mut().fc.set_to_float(Some(DType::F16)).unwrap();
 
     // 6 the level's default, 5 the lists
     assert_eq!(run(&net(), vec![], "tail").0, low);
-    assert_eq!(run(&net(), vec![], "fc"), (full, "black list, in code".into(), 0));
+    assert_eq!(run(&net(), vec![], "fc"), (full, "full list, in code".into(), 0));
     // 4 the region of a decided cell above beats the lists
-    let above = || Rule::path("tail", Run::Low).unwrap();
+    let above = || Rule::path("tail", RunAs::Low).unwrap();
     assert_eq!(run(&net(), vec![above()], "tail.0"), (low, "inside tail".into(), 1));
     // 3 the first matching rule beats the region and the lists, and later rules
     let (found, because, overridden) = run(&net(), vec![kind(), pattern()], "fc");
@@ -407,35 +408,35 @@ fn a_rule_that_matches_nothing_is_an_error_with_the_nearest_name() {
         let policy = Policy::new(Level::O2, LOW).unwrap().rule(rule).unwrap();
         policy.plan(&net()).unwrap_err().to_string()
     };
-    let message = error(Rule::path("tail.norm", Run::Full).unwrap());
+    let message = error(Rule::path("tail.norm", RunAs::Full).unwrap());
     assert!(message.contains("matches no cell"), "{message}");
-    let message = error(Rule::kind("LayerNrm", Run::Full));
+    let message = error(Rule::kind("LayerNrm", RunAs::Full));
     assert!(message.contains("did you mean `LayerNorm`"), "{message}");
-    let message = error(Rule::kind("Dense", Run::Full).expect(3));
+    let message = error(Rule::kind("Dense", RunAs::Full).expect(3));
     assert!(message.contains("expects 3 cells and matches 2: fc, tail.0"), "{message}");
     // At most five are named.
-    let message = error(Rule::path("**", Run::Full).unwrap().expect(1));
+    let message = error(Rule::path("**", RunAs::Full).unwrap().expect(1));
     assert!(message.ends_with("expects 1 cell and matches 6: (root), fc, norm, tail, tail.0, ..."), "{message}");
-    assert!(!error(Rule::path("*", Run::Full).unwrap().expect(1)).contains("..."), "three");
+    assert!(!error(Rule::path("*", RunAs::Full).unwrap().expect(1)).contains("..."), "three");
     // Names from other systems, and names of parameters.
-    let message = error(Rule::kind("Linear", Run::Full));
+    let message = error(Rule::kind("Linear", RunAs::Full));
     assert!(message.ends_with("matches no cell (what torch calls so is `Dense` here)"), "{message}");
-    let message = error(Rule::path("fc.weight", Run::Full).unwrap());
+    let message = error(Rule::path("fc.weight", RunAs::Full).unwrap());
     assert!(message.ends_with("(`weight` is a parameter of the cell `fc`, and a rule names cells)"), "{message}");
-    assert!(!error(Rule::path("fc.wait", Run::Full).unwrap()).contains("is a parameter of"));
-    assert!(!error(Rule::path("fd.weight", Run::Full).unwrap()).contains("is a parameter of"));
+    assert!(!error(Rule::path("fc.wait", RunAs::Full).unwrap()).contains("is a parameter of"));
+    assert!(!error(Rule::path("fd.weight", RunAs::Full).unwrap()).contains("is a parameter of"));
     // A substring is not a match: `no` must not touch `norm`.
-    assert!(error(Rule::path("no", Run::Full).unwrap()).contains("matches no cell"));
+    assert!(error(Rule::path("no", RunAs::Full).unwrap()).contains("matches no cell"));
 }
 
 #[test]
 fn a_kind_on_a_list_must_exist_somewhere() {
     let mut net = net();
-    let list = Lists::new().black("LayerNrom");
-    let message = custom_mixed_precision(&mut net, Custom::Black(list), LOW).unwrap_err().to_string();
+    let list = Lists::new().full("LayerNrom");
+    let message = custom_mixed_precision(&mut net, CustomLists::Black(list), LOW).unwrap_err().to_string();
     assert!(message.contains("did you mean `LayerNorm`"), "{message}");
     // User-defined kinds work like the library's, and kinds match exactly.
-    let applied = custom_mixed_precision(&mut net, Custom::Black(Lists::new().black("Block")), LOW).unwrap();
+    let applied = custom_mixed_precision(&mut net, CustomLists::Black(Lists::new().full("Block")), LOW).unwrap();
     assert!(matches!(applied.plan.decision("").unwrap().because, Reason::Listed(_)));
     assert!(dtypes(&net).iter().all(|op| op.ends_with(":f32")));
 }
@@ -449,8 +450,8 @@ fn checks_come_in_order_and_touch_nothing() {
     assert_eq!(error.kind(), ErrorKind::DType, "the dtype is checked before the level");
     assert_eq!(auto_mixed_precision(&mut net, "O9", DType::F16).unwrap_err().kind(), ErrorKind::Level);
     assert_eq!(auto_mixed_precision(&mut net, "O0", DType::F32).unwrap_err().kind(), ErrorKind::DType);
-    let white = Lists::new().white_op("MatMul").unwrap();
-    assert_eq!(custom_mixed_precision(&mut net, Custom::Black(white), LOW).unwrap_err().kind(), ErrorKind::List);
+    let white = Lists::new().low_op("MatMul").unwrap();
+    assert_eq!(custom_mixed_precision(&mut net, CustomLists::Black(white), LOW).unwrap_err().kind(), ErrorKind::List);
     assert_eq!(dtypes(&net), before);
 }
 
@@ -481,7 +482,7 @@ fn an_error_names_the_cell_and_leaves_no_region_behind() {
     let error = net.call(&wrong).unwrap_err();
     assert_eq!(error.cell(), Some("fc"));
     assert!(error.to_string().starts_with("in cell `fc`: Linear: "), "{error}");
-    assert!(precast::precision::current().is_none());
+    assert!(precast::__test::current().is_none());
     assert_eq!(wrong.tanh().unwrap().dtype(), DType::F32);
 }
 
@@ -546,7 +547,7 @@ fn ops_of_another_network_are_refused() {
 fn what_is_inside_names_the_cell_that_decided() {
     let leaf = || Dense::new(4, 4, &mut Rng::seed(1));
     let net = Child::of(sequential![leaf(), sequential![leaf(), sequential![leaf(), sequential![leaf()]]]]);
-    let policy = Policy::new(Level::O2, LOW).unwrap().rule(Rule::path("1", Run::Full).unwrap()).unwrap();
+    let policy = Policy::new(Level::O2, LOW).unwrap().rule(Rule::path("1", RunAs::Full).unwrap()).unwrap();
     let plan = policy.plan(&net).unwrap();
     let inside: Vec<&str> =
         plan.decisions.iter().filter(|d| d.because == Reason::Inside("1".into())).map(|d| d.path.as_str()).collect();
@@ -559,7 +560,7 @@ fn long_reasons_are_said_once() {
     let net = Child::of(sequential![Tanh, Tanh, Tanh]);
     let long = "the third run of May overflowed in this activation";
     let shown = |because: &str| {
-        let rule = Rule::kind("Tanh", Run::Full).because(because);
+        let rule = Rule::kind("Tanh", RunAs::Full).because(because);
         Policy::new(Level::O2, LOW).unwrap().rule(rule).unwrap().plan(&net).unwrap().to_string()
     };
     let plan = shown(long);
@@ -570,7 +571,7 @@ fn long_reasons_are_said_once() {
         assert_eq!((plan.matches(words).count(), plan.matches(", as above").count()), expected, "{plan}");
     }
     // The same for an entry of a list.
-    let entry = Entry { because: Some(long.into()), ..Entry::new(Treatment::Full, Origin::Code) };
+    let entry = Entry::new(Treatment::Full, Origin::Code).because(long);
     let mut policy = Policy::new(Level::O2, LOW).unwrap();
     policy.lists.put_cell("Tanh".into(), entry);
     let plan = policy.plan(&net).unwrap().to_string();
@@ -586,7 +587,8 @@ fn plans_are_values() {
     // The treatment of unlisted ops is written only if it applies.
     let written = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap().get("unlisted").is_some();
     assert!(!written(&text));
-    let other = precast::Plan { unlisted: Treatment::Full, ..plan(Level::O1) };
+    let mut other = plan(Level::O1);
+    other.unlisted = Treatment::Full;
     let text = serde_json::to_string(&other).unwrap();
     assert_eq!((written(&text), serde_json::from_str::<precast::Plan>(&text).unwrap()), (true, other));
     assert!(plan(Level::O2).diff(&plan(Level::O2)).is_empty());
@@ -627,10 +629,10 @@ fn outputs_stay_f32_where_a_rule_says_so() {
         (plan.decision("1").unwrap().effect(), y.unwrap())
     };
     let rounded = |y: &Tensor| y.cast(DType::Bf16).cast(DType::F32).to_vec::<f32>().unwrap();
-    let (effect, full) = of(Run::Full);
+    let (effect, full) = of(RunAs::Full);
     assert_eq!(effect, "runs f32, returns bf16");
     assert_eq!(full.to_vec::<f32>().unwrap(), rounded(&full));
-    let (effect, out) = of(Run::FullOut);
+    let (effect, out) = of(RunAs::FullOut);
     assert_eq!(effect, "runs f32");
     assert_ne!(out.to_vec::<f32>().unwrap(), rounded(&out), "digits that bf16 has not");
     assert_eq!(rounded(&out), full.to_vec::<f32>().unwrap(), "the same numbers before they are rounded");

@@ -8,11 +8,14 @@ use std::fmt::Write;
 use precast::{
     Grads, Muon, Reduction,
     cell::Pattern,
-    compat::tensorflow::IntoLossScale,
+    compat::{
+        mindspore::{CustomLists, custom_mixed_precision},
+        tensorflow::IntoLossScale,
+    },
     data::Dataset,
     graph::{self, Graph},
     io::models,
-    policy::{DynamicScale, LossScaleSpec, Pack, Rule, Run, Scaler},
+    policy::{DynamicScale, LossScaleSpec, Pack, Rule, RunAs, Scaler},
     prelude::*,
     scale::ScaleState,
     storage::weights,
@@ -176,26 +179,24 @@ const POLICIES: &[Mistake] = &[
     ("a file that is not there", || of(Policy::load("mine.yaml"))),
     ("a folder", || of(Policy::load("/"))),
     ("a pack that is not there", || of(Pack::named("torch-2.15"))),
-    ("a rule for a cell that is not there", || of(o2().rule(Rule::path("head", Run::Full)?)?.plan(&mlp()))),
-    ("a rule for a kind with a typo", || of(o2().rule(Rule::kind("Dence", Run::Full))?.plan(&mlp()))),
-    ("two rules for one path", || of(o2().rule(Rule::path("0", Run::Full)?)?.rule(Rule::path("0", Run::Low)?))),
+    ("a rule for a cell that is not there", || of(o2().rule(Rule::path("head", RunAs::Full)?)?.plan(&mlp()))),
+    ("a rule for a kind with a typo", || of(o2().rule(Rule::kind("Dence", RunAs::Full))?.plan(&mlp()))),
+    ("two rules for one path", || of(o2().rule(Rule::path("0", RunAs::Full)?)?.rule(Rule::path("0", RunAs::Low)?))),
     ("a rule behind a wider one", || {
-        of(o2().rule(Rule::path("**", Run::Low)?)?.rule(Rule::kind("Dense", Run::Full))?.plan(&mlp()))
+        of(o2().rule(Rule::path("**", RunAs::Low)?)?.rule(Rule::kind("Dense", RunAs::Full))?.plan(&mlp()))
     }),
-    ("a rule for a number of cells", || {
-        of(o2().rule(Rule { expect: Some(3), ..Rule::kind("Dense", Run::Full) })?.plan(&mlp()))
-    }),
+    ("a rule for a number of cells", || of(o2().rule(Rule::kind("Dense", RunAs::Full).expect(3))?.plan(&mlp()))),
     ("a pattern with an empty segment", || of("encoder..fc".parse::<Pattern>())),
     ("a pattern with a star in a name", || of("layer*".parse::<Pattern>())),
     ("a pattern with a range", || of("layers.[0-3].norm".parse::<Pattern>())),
     ("an entry of a kind that is not there", || {
-        of(custom_mixed_precision(&mut mlp(), Custom::White(Lists::new().white("Dence")), DType::F16))
+        of(custom_mixed_precision(&mut mlp(), CustomLists::White(Lists::new().low("Dence")), DType::F16))
     }),
-    ("a black entry in a white list", || {
-        of(custom_mixed_precision(&mut mlp(), Custom::White(Lists::new().black("Dense")), DType::F16))
+    ("an entry of the full list in a low list", || {
+        of(custom_mixed_precision(&mut mlp(), CustomLists::White(Lists::new().full("Dense")), DType::F16))
     }),
     ("a policy that prefers speed and knows no machine", || {
-        of(Policy { prefer: precast::policy::Prefer::Speed, ..o2() }.plan(&mlp()))
+        of(o2().with_prefer(precast::policy::Prefer::Speed).plan(&mlp()))
     }),
     ("a level for graphs on cells", || of(Policy::new("graph", DType::Bf16)?.plan(&mlp()))),
     ("an explanation of a cell that is not there", || of(o2().plan(&mlp())?.explain("33"))),
@@ -240,7 +241,7 @@ const REGIONS: &[Mistake] = &[
     ("a pack under another name", || of(Autocast::new("torch"))),
     ("a dtype that is not low", || autocast(Autocast::new("torch-2.15-cpu")?.dtype(DType::F64), || Ok(()))),
     ("an op level that is not there", || autocast(Autocast::new("paddle-3.3")?.op_level("O5"), || Ok(()))),
-    ("an op that is not there", || autocast(Autocast::new("torch-2.15-cpu")?.white(["matmull"]), || Ok(()))),
+    ("an op that is not there", || autocast(Autocast::new("torch-2.15-cpu")?.low(["matmull"]), || Ok(()))),
     ("an op that the pack bans", || {
         let (p, t) = (Tensor::full(&[2], 0.5, DType::F32), ones(&[2]));
         of(autocast(Autocast::new("torch-2.15-cuda")?, || p.binary_cross_entropy(&t, Reduction::Mean)))
@@ -250,9 +251,7 @@ const REGIONS: &[Mistake] = &[
 const TRAINING: &[Mistake] = &[
     ("a loss scale of zero", || of(LossScale::fixed(0.0))),
     ("a loss scale that is not finite", || of(LossScale::fixed(f32::INFINITY))),
-    ("a growth factor below one", || {
-        of(LossScale::new(LossScaleSpec::Dynamic(DynamicScale { growth: 0.5, ..DynamicScale::default() })))
-    }),
+    ("a growth factor below one", || of(LossScale::new(LossScaleSpec::Dynamic(DynamicScale::default().growth(0.5))))),
     ("a state of another loss scale", || {
         LossScale::none().restore(ScaleState { scale: 8.0, ..LossScale::dynamic().state() })
     }),
@@ -268,7 +267,7 @@ const TRAINING: &[Mistake] = &[
     }),
     ("f16 without a loss scale", || {
         let mut net = mlp();
-        Policy { scaler: Scaler::Required, ..f16() }.apply(&mut net)?;
+        f16().with_scaler(Scaler::Required).apply(&mut net)?;
         let loss = net.call(&ones(&[1, 4]))?.sum_all()?;
         of(LossScale::none().step(&mut Sgd::new(net.params(), 0.1), &loss))
     }),
@@ -309,9 +308,9 @@ const TRAINING: &[Mistake] = &[
     }),
     ("a loss scale that is a number in quotes", || of("128".into_loss_scale())),
     ("a network without parameters", || train(&mut Child::of(sequential![ReLU]), FitOptions::default())),
-    ("batches of zero", || train(&mut mlp(), FitOptions { batch: 0, ..FitOptions::default() })),
+    ("batches of zero", || train(&mut mlp(), FitOptions::default().batch(0))),
     ("a schedule of steps after every zero", || {
-        train(&mut mlp(), FitOptions { schedule: Schedule::Step { every: 0, factor: 0.5 }, ..FitOptions::default() })
+        train(&mut mlp(), FitOptions::default().schedule(Schedule::Step { every: 0, factor: 0.5 }))
     }),
     ("a network with too few outputs", || {
         train(&mut Child::of(sequential![Dense::new(4, 1, &mut rng())]), FitOptions::default())

@@ -309,8 +309,8 @@ fn a_penalty_on_gradients_is_a_step_of_the_pass_that_they_come_from() {
 fn a_loss_that_is_not_finite_is_no_step_whatever_its_gradients() {
     let y = |label: i64| Tensor::from_vec(vec![label], &[1]).unwrap();
     let weight = Param::new(Tensor::ones(&[1, 3], DType::F32));
-    let ignored = CrossEntropy { ignore_index: Some(-100), ..CrossEntropy::default() };
-    let smooth = CrossEntropy { label_smoothing: 0.1, ..CrossEntropy::default() };
+    let ignored = CrossEntropy::default().ignore_index(Some(-100));
+    let smooth = CrossEntropy::default().label_smoothing(0.1);
     let masked = Tensor::from_f64(&[0.0, f64::NEG_INFINITY, 0.0], &[1, 3], DType::F32).unwrap();
     let far = Tensor::full(&[1, 3], f64::NEG_INFINITY, DType::F32);
     let constant = |x: f64| weight.tensor().sum_all().unwrap().add(&Tensor::scalar(x, DType::F32)).unwrap();
@@ -348,7 +348,7 @@ fn a_batch_without_a_target_has_no_loss_and_no_step() {
     for batch in [1, 2, 8] {
         let rng = &mut Rng::seed(1);
         let mut net = Child::new(sequential![Embedding::new(5, 8, rng), Dense::new(8, 5, rng)]);
-        let options = FitOptions { epochs: 1, batch, ..FitOptions::default() };
+        let options = FitOptions::default().epochs(1).batch(batch);
         let history = fit(&mut net, &language().split(48, 0).unwrap(), &options, &mut |_| {}).unwrap();
         let none = Outcome::Skipped { cause: Cause::NoTarget };
         let taken: Vec<f64> = history.steps.iter().filter(|s| s.outcome == Outcome::Stepped).map(|s| s.loss).collect();
@@ -371,7 +371,7 @@ fn a_batch_of_classes_without_weight_has_no_loss() {
         Targets::Classes { shape: vec![], values: vec![0, 0, 1, 1, 0, 1, 0, 1] },
     );
     let loss = Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None, weight: Some(vec![0.0, 1.0]) };
-    let options = FitOptions { epochs: 1, batch: 1, loss: Some(loss), ..FitOptions::default() };
+    let options = FitOptions::default().epochs(1).batch(1).loss(Some(loss));
     let mut net = Child::new(Dense::new(1, 2, &mut Rng::seed(1)));
     let history = fit(&mut net, &data.unwrap().split(6, 0).unwrap(), &options, &mut |_| {}).unwrap();
     assert!(history.skipped() > 0 && history.skipped() < 6, "{}", history.skipped());
@@ -390,7 +390,7 @@ fn the_loss_of_an_epoch_is_that_of_the_steps_that_were_taken() {
         Child::of(sequential![Dense::new(1, 4, &mut Rng::seed(1)), ReLU, Dense::new(4, 1, &mut Rng::seed(2))]);
     Policy::new(Level::O2, DType::F16).unwrap().apply(&mut net).unwrap();
     let loss_scale = LossScale::fixed(4.0).unwrap().spec().clone();
-    let options = FitOptions { epochs: 2, batch: 4, loss_scale, ..FitOptions::default() };
+    let options = FitOptions::default().epochs(2).batch(4).loss_scale(loss_scale);
     let history = fit(&mut net, &split, &options, &mut |_| {}).unwrap();
     for epoch in &history.epochs {
         let taken: Vec<f64> = (history.steps.iter().filter(|step| step.epoch == epoch.epoch && !step.is_skipped()))

@@ -544,9 +544,9 @@ fn the_examples_of_paddle_2_3() {
     let sum = |region: Autocast| autocast(region, || a.add(&b)).unwrap().dtype();
     assert_eq!(conv(o1()), DType::F16);
     assert_eq!(conv(o1().enabled(false)), DType::F32);
-    assert_eq!(conv(o1().black(["conv2d"])), DType::F32);
-    assert_eq!(sum(o1().white(["elementwise_add"])), DType::F16);
-    assert_eq!(sum(o1().white(["elementwise_add"]).op_level("O2")), DType::F16);
+    assert_eq!(conv(o1().full(["conv2d"])), DType::F32);
+    assert_eq!(sum(o1().low(["elementwise_add"])), DType::F16);
+    assert_eq!(sum(o1().low(["elementwise_add"]).op_level("O2")), DType::F16);
     // At O2 unlisted ops are low, too, and batch norm is not.
     assert_eq!(sum(o1().op_level("O2")), DType::F16);
     assert_eq!(sum(o1()), DType::F32);

@@ -8,8 +8,7 @@ mod nets;
 use nets::Task;
 use precast::{
     data::Dataset,
-    plan,
-    policy::{Rule, Run},
+    policy::{Rule, RunAs},
     prelude::*,
     train::{FitOptions, fit},
 };
@@ -60,7 +59,7 @@ fn policy(level: Level) -> Policy {
     Policy::new(level, DType::Bf16).unwrap()
 }
 
-fn rule(path: &str, run: Run) -> Rule {
+fn rule(path: &str, run: RunAs) -> Rule {
     Rule::path(path, run).unwrap()
 }
 
@@ -77,7 +76,7 @@ fn a_list_is_not_iterated_past_its_adapter() {
     let mut net = Child::new(Past { blocks: Child::new(CellList::new(vec![dense(rng), dense(rng)])) });
     let before = net.call(&x()).unwrap();
     // The list has its own adapter, which the call bypasses.
-    let applied = policy(Level::O3).rule(rule("blocks", Run::Full)).unwrap().apply(&mut net).unwrap();
+    let applied = policy(Level::O3).rule(rule("blocks", RunAs::Full)).unwrap().apply(&mut net).unwrap();
     assert_eq!(
         refused(net.call(&x())),
         "in cell `blocks.0`: `blocks.0` is called past the slot of `blocks`, whose precision the applied plan changes; call it inside of `call` or \
@@ -167,7 +166,7 @@ fn to_float_after_the_plan_is_told() {
 fn an_earlier_plan_is_known_again_when_a_later_one_is_undone() {
     let mut net = Net::new();
     let first = policy(Level::O2).apply(&mut net).unwrap();
-    let second = policy(Level::O3).rule(rule("blocks", Run::Full)).unwrap().apply(&mut net).unwrap();
+    let second = policy(Level::O3).rule(rule("blocks", RunAs::Full)).unwrap().apply(&mut net).unwrap();
     second.undo(&mut net).unwrap();
     net.call(&x()).unwrap();
     assert!(refused(net.cell().head.call(&x())).contains("called past"));
@@ -175,14 +174,14 @@ fn an_earlier_plan_is_known_again_when_a_later_one_is_undone() {
     assert!(refused(net.call(&x())).contains("does not know"));
     net.cell_mut().head.set_to_float(None).unwrap();
     first.undo(&mut net).unwrap();
-    plan::undo(&mut net);
+    precast::plan::undo(&mut net);
     net.cell().head.call(&x()).unwrap();
 }
 
 #[test]
 fn a_trace_that_contradicts_the_plan_is_found() {
     let mut net = Net::new();
-    let plan = policy(Level::O1).rule(rule("head", Run::Full)).unwrap().plan(&net).unwrap();
+    let plan = policy(Level::O1).rule(rule("head", RunAs::Full)).unwrap().plan(&net).unwrap();
     let run = |net: &Child<Net>| net.trace(|net| net.call(&x()).unwrap()).1;
     assert_eq!(
         refused(plan.check(&run(&net))),
@@ -219,7 +218,7 @@ impl Forward for Bypass {
 fn weights_that_were_read_past_the_slot_are_found() {
     let mut net = Child::new(Bypass { inner: Child::new(Dense::new(4, 4, &mut Rng::seed(1))) });
     let run = |net: &Child<Bypass>| net.trace(|net| net.call(&x()).unwrap()).1;
-    let full = policy(Level::O3).rule(rule("inner", Run::Full)).unwrap().apply(&mut net).unwrap().plan;
+    let full = policy(Level::O3).rule(rule("inner", RunAs::Full)).unwrap().apply(&mut net).unwrap().plan;
     assert_eq!(
         refused(full.check(&run(&net))),
         "`inner` (Dense) was not called, and its `weight` was read by the root cell (Bypass), which runs bf16; the plan says \
@@ -251,7 +250,7 @@ impl Forward for Both {
 #[test]
 fn weights_of_a_called_cell_may_be_read_elsewhere() {
     let mut net = Child::new(Both { inner: Child::new(Dense::new(4, 4, &mut Rng::seed(1))) });
-    let plan = policy(Level::O3).rule(rule("inner", Run::Full)).unwrap().apply(&mut net).unwrap().plan;
+    let plan = policy(Level::O3).rule(rule("inner", RunAs::Full)).unwrap().apply(&mut net).unwrap().plan;
     plan.check(&net.trace(|net| net.call(&x()).unwrap()).1).unwrap();
 }
 
@@ -302,7 +301,7 @@ fn a_cell_that_the_network_does_not_show_is_found() {
 #[test]
 fn a_cell_that_replaces_another_after_the_plan_is_told() {
     let mut net = Net::new();
-    policy(Level::O2).rule(rule("head", Run::Full)).unwrap().apply(&mut net).unwrap();
+    policy(Level::O2).rule(rule("head", RunAs::Full)).unwrap().apply(&mut net).unwrap();
     net.cell_mut().head = Child::new(Dense::new(4, 2, &mut Rng::seed(2)));
     assert!(refused(net.call(&x())).ends_with(UNKNOWN));
     policy(Level::O2).apply(&mut net).unwrap();
@@ -313,12 +312,12 @@ fn a_cell_that_replaces_another_after_the_plan_is_told() {
 fn training_checks_its_first_step() {
     let inputs: Vec<f32> = (0..40).map(|i| i as f32 / 40.0).collect();
     let data = Dataset::regression(inputs.clone(), &[4], inputs, &[4]).unwrap().split(8, 0).unwrap();
-    let options = FitOptions { epochs: 1, ..FitOptions::default() };
+    let options = FitOptions::default().epochs(1);
     assert_eq!(refused(fit(&mut Hides::new(), &data, &options, &mut |_| {})), HIDDEN);
 
     let mut net = Child::new(Bypass { inner: Child::new(Dense::new(4, 4, &mut Rng::seed(1))) });
     fit(&mut net, &data, &options, &mut |_| {}).unwrap();
-    policy(Level::O3).rule(rule("inner", Run::Full)).unwrap().apply(&mut net).unwrap();
+    policy(Level::O3).rule(rule("inner", RunAs::Full)).unwrap().apply(&mut net).unwrap();
     assert!(refused(fit(&mut net, &data, &options, &mut |_| {})).contains("was not called"));
 }
 
@@ -375,7 +374,7 @@ fn a_rule_that_decides_nothing_is_told() {
             .and_then(|policy| policy.plan(&net))
     };
     let kind = |run| Rule::kind("Dense", run);
-    let error = plan(vec![rule("**", Run::Low), kind(Run::Full)]).unwrap_err();
+    let error = plan(vec![rule("**", RunAs::Low), kind(RunAs::Full)]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Policy);
     assert_eq!(
         error.to_string(),
@@ -383,15 +382,15 @@ fn a_rule_that_decides_nothing_is_told() {
          path ** (in code) matches before it; put the narrower rule first"
     );
     // The narrower one first, and an exception for one path, at any position.
-    plan(vec![kind(Run::Full), rule("**", Run::Low)]).unwrap();
-    plan(vec![rule("**", Run::Low), rule("0", Run::Full)]).unwrap();
-    plan(vec![rule("0", Run::Full), rule("2", Run::Full), kind(Run::Low)]).unwrap();
+    plan(vec![kind(RunAs::Full), rule("**", RunAs::Low)]).unwrap();
+    plan(vec![rule("**", RunAs::Low), rule("0", RunAs::Full)]).unwrap();
+    plan(vec![rule("0", RunAs::Full), rule("2", RunAs::Full), kind(RunAs::Low)]).unwrap();
     // One of the cells of the last rule is an exception, the other belongs to the first rule.
-    assert!(plan(vec![rule("**", Run::Low), rule("0", Run::Full), kind(Run::Full)]).is_err());
+    assert!(plan(vec![rule("**", RunAs::Low), rule("0", RunAs::Full), kind(RunAs::Full)]).is_err());
     // A rule about another property.
-    let recompute = |path: &str| Rule { checkpoint: Some(true), run: None, ..rule(path, Run::Low) };
-    plan(vec![rule("**", Run::Low), recompute("*")]).unwrap();
-    assert!(plan(vec![recompute("**"), rule("1", Run::Low), recompute("*")]).is_err());
+    let recompute = |path: &str| Rule::recompute(path).unwrap();
+    plan(vec![rule("**", RunAs::Low), recompute("*")]).unwrap();
+    assert!(plan(vec![recompute("**"), rule("1", RunAs::Low), recompute("*")]).is_err());
 }
 
 /// A map with a key that looks like the path of another cell.

@@ -11,7 +11,7 @@ use precast::{
     layers::{Dense, Rng},
     policy::{
         self, DynamicScale, Entry, Forgive, GraphLevel, GraphList, Lists, LossScaleSpec, Origin, Pack, Prefer, Rule,
-        Run, Scaler,
+        RunAs, Scaler,
     },
     precision::Treatment,
 };
@@ -68,11 +68,11 @@ fn shipped_policies_say_what_their_names_say() {
 fn lists_are_fresh_copies_of_the_default_pack() {
     let pack = Pack::named(Pack::DEFAULT).unwrap();
     let of_pack = |level| pack.lists(level).unwrap();
-    let mut white = policy::white_list();
+    let mut white = policy::low_list();
     assert_eq!(white, of_pack(Level::O1));
     assert!(white.remove_cell("Dense").is_some());
-    assert_eq!(policy::white_list(), of_pack(Level::O1));
-    assert_eq!(policy::black_list(), of_pack(Level::O2));
+    assert_eq!(policy::low_list(), of_pack(Level::O1));
+    assert_eq!(policy::full_list(), of_pack(Level::O2));
 }
 
 /// The pack lists, name by name, what was recorded of MindSpore's own lists, and every name finds its op.
@@ -233,14 +233,15 @@ fn a_full_policy_means_what_it_says() {
     assert_eq!(policy.name.as_deref(), Some("fine: tune #1"));
     assert_eq!((policy.level, policy.dtype, policy.prefer), (Level::O2, DType::Bf16, Prefer::Speed));
     let expected = [
-        Rule::path("encoder.layers.*.norm", Run::Full).unwrap().because("variance: underflows, 100% of the time"),
-        Rule::path("**.head", Run::Inherit).unwrap(),
-        Rule::kind("Embedding", Run::Low).expect(1),
+        Rule::path("encoder.layers.*.norm", RunAs::Full).unwrap().because("variance: underflows, 100% of the time"),
+        Rule::path("**.head", RunAs::Inherit).unwrap(),
+        Rule::kind("Embedding", RunAs::Low).expect(1),
         Rule::recompute("encoder.layers.*").unwrap(),
     ];
     assert_eq!(policy.rules.len(), expected.len());
     for (rule, expected) in policy.rules.iter().zip(expected) {
-        let expected = Rule { origin: rule.origin.clone(), ..expected };
+        let mut expected = expected;
+        expected.origin = rule.origin.clone();
         assert_eq!(*rule, expected);
     }
     assert_eq!(policy.rules[1].origin.to_string(), "full.yaml:11:5");
@@ -269,16 +270,15 @@ fn a_full_policy_means_what_it_says() {
     put(&mut white, Op::Einsum, Treatment::Low, at(20, 23));
     assert_eq!(Policy::parse(&text, "full.yaml").unwrap().lists, white);
     let (hysteresis, forgive) = (3, Forgive::Growth);
-    let dynamic = DynamicScale {
-        init: 1024.0,
-        growth: 1.5,
-        backoff: 0.25,
-        interval: 7,
-        min: 2.0,
-        max: 4096.5,
-        hysteresis,
-        forgive,
-    };
+    let dynamic = DynamicScale::default()
+        .init(1024.0)
+        .growth(1.5)
+        .backoff(0.25)
+        .interval(7)
+        .min(2.0)
+        .max(4096.5)
+        .hysteresis(hysteresis)
+        .forgive(forgive);
     assert_eq!(policy.loss_scale, LossScaleSpec::Dynamic(dynamic));
 }
 
@@ -299,7 +299,7 @@ fn what_is_written_is_read_back() {
     let mut fixed = Policy::new(Level::O1, DType::F16).unwrap();
     fixed.loss_scale = LossScaleSpec::Fixed { scale: 1024.0 };
     fixed.name = Some("- no: list # at all\n\"quoted\"".into());
-    policies.push(fixed.rule(Rule::path("*.fc", Run::Low).unwrap().because("null")).unwrap());
+    policies.push(fixed.rule(Rule::path("*.fc", RunAs::Low).unwrap().because("null")).unwrap());
     for policy in policies {
         let text = policy.to_yaml().unwrap();
         let again = Policy::parse(&text, "again").unwrap_or_else(|e| panic!("{e}\n{text}"));
@@ -312,16 +312,17 @@ fn what_is_written_is_read_back() {
 fn every_op_and_lists_from_code_can_be_written() {
     for op in Op::ALL {
         for (level, lists, treatment) in [
-            (Level::O1, Lists::new().white("Dense"), Treatment::Low),
-            (Level::O2, Lists::new().black("Dense"), Treatment::Full),
+            (Level::O1, Lists::new().low("Dense"), Treatment::Low),
+            (Level::O2, Lists::new().full("Dense"), Treatment::Full),
             (Level::Auto, Lists::new(), Treatment::Widest),
             (Level::Graph, Lists::new(), Treatment::Infer),
         ] {
             let mut lists = lists;
             lists.put_op(*op, Entry::new(treatment, Origin::Code));
             let policy = Policy::with_lists(level, DType::F16, lists).unwrap();
-            let again = Policy::parse(&policy.to_yaml().unwrap(), "again").unwrap();
-            assert_eq!(meaning(&Policy { pack: None, ..again }), meaning(&policy));
+            let mut again = Policy::parse(&policy.to_yaml().unwrap(), "again").unwrap();
+            again.pack = None;
+            assert_eq!(meaning(&again), meaning(&policy));
         }
     }
 }
@@ -332,32 +333,33 @@ fn what_a_level_does_not_read_is_refused_in_code() {
     for (level, lists, words) in [
         (
             Level::O1,
-            Lists::new().black("Dense"),
-            "the entry of `Dense` (in code): level O1 does not read the black list of cells",
+            Lists::new().full("Dense"),
+            "the entry of `Dense` (in code): level O1 does not read the full list of cells",
         ),
         (
             Level::O2,
-            Lists::new().white_op("Gelu").unwrap(),
-            "level O2 does not read the white list of ops; it reads the black",
+            Lists::new().low_op("Gelu").unwrap(),
+            "level O2 does not read the low list of ops; it reads the full",
         ),
-        (Level::O3, Lists::new().black("Dense"), "level O3 does not read the black list of cells; it reads no list"),
-        (Level::O0, Lists::new().white("Dense"), "it reads no list"),
+        (Level::O3, Lists::new().full("Dense"), "level O3 does not read the full list of cells; it reads no list"),
+        (Level::O0, Lists::new().low("Dense"), "it reads no list"),
         (
             Level::Auto,
-            Lists::new().black("Dense"),
-            "it reads the white list of ops, the black list of ops, the promote list",
+            Lists::new().full("Dense"),
+            "it reads the low list of ops, the full list of ops, the widest list",
         ),
         (
             Level::Graph,
-            Lists::new().black("Dense"),
-            "level graph does not read the black list of cells; it reads the allow list of ops, the infer list of ops",
+            Lists::new().full("Dense"),
+            "level graph does not read the full list of cells; it reads the allow list of ops, the infer list of ops",
         ),
     ] {
         let error = Policy::with_lists(level, DType::F16, lists.clone()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::List);
         assert!(error.to_string().contains(words), "{error}");
         // The fields are public, so the check is repeated when a network is planned and when a file is written.
-        let policy = Policy { lists, ..Policy::new(level, DType::F16).unwrap() };
+        let mut policy = Policy::new(level, DType::F16).unwrap();
+        policy.lists = lists;
         let net = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
         assert_eq!(policy.plan(&net).unwrap_err(), error);
         assert_eq!(policy.to_yaml().unwrap_err(), error);
@@ -378,15 +380,17 @@ fn level_graph_is_for_graphs() {
         error
     );
     let refused = |policy: Policy| policy.graph_lists().unwrap_err();
-    let ruled = graph().rule(Rule::path("fc", Run::Full).unwrap()).unwrap();
+    let ruled = graph().rule(Rule::path("fc", RunAs::Full).unwrap()).unwrap();
     assert!(refused(ruled.clone()).to_string().starts_with("level graph reads no rules"));
     assert_eq!(ruled.plan(&wrapped).unwrap_err().kind(), ErrorKind::Policy);
-    assert!(refused(Policy { prefer: Prefer::Speed, ..graph() }).to_string().contains("does not read `prefer`"));
+    assert!(refused(graph().with_prefer(Prefer::Speed)).to_string().contains("does not read `prefer`"));
     let o2 = Policy::new(Level::O2, DType::F16).unwrap();
     assert_eq!(refused(o2.clone()).kind(), ErrorKind::Level);
-    let leveled = Policy { graph_level: GraphLevel::TensorCoresOnly, ..o2 };
+    let mut leveled = o2;
+    leveled.graph_level = GraphLevel::TensorCoresOnly;
     assert_eq!(leveled.plan(&wrapped).unwrap_err().kind(), ErrorKind::Level);
-    let forced = Policy { graph_level: GraphLevel::ForceAll, ..Policy::new(Level::Graph, DType::Bf16).unwrap() };
+    let mut forced = Policy::new(Level::Graph, DType::Bf16).unwrap();
+    forced.graph_level = GraphLevel::ForceAll;
     assert!(refused(forced).to_string().contains("only float16 can be forced"));
     // The lists are the pack's with the changes, read by the rules of the level.
     let text = "version: 1\nlevel: graph\ndtype: float16\npack: tensorflow-2.21-fp16\ngraph:\n  \
@@ -471,8 +475,8 @@ fn words_of_other_systems_are_known() {
         assert!(message.contains(&format!("unknown `run: {run}` {near}")), "{message}");
     }
     let rule = |run: &str| Policy::parse(&format!("{head}rules: [{{ path: fc, run: {run} }}]\n"), "p").unwrap();
-    assert_eq!(rule("{ forward: low, weight_grad: low }").rules[0].run, Some(Run::Low));
-    assert_eq!(rule("{ forward: low, weight_grad: float32 }").rules[0].run, Some(Run::LowForward));
+    assert_eq!(rule("{ forward: low, weight_grad: low }").rules[0].run, Some(RunAs::Low));
+    assert_eq!(rule("{ forward: low, weight_grad: float32 }").rules[0].run, Some(RunAs::LowForward));
     // Two letters are not the number of a level.
     let message = |level: &str| level.parse::<Level>().unwrap_err().to_string();
     assert!(message("2").contains("did you mean `O2`"), "{}", message("2"));
@@ -489,7 +493,7 @@ fn an_entry_for_one_dtype_is_none_for_the_other() {
     let again = Policy::parse(&policy.to_yaml().unwrap(), "again").unwrap();
     assert_eq!(meaning(&again), meaning(&policy));
     let message = Policy::parse(&text.replace("bfloat16", "float16"), "p").unwrap_err().to_string();
-    assert!(message.contains("`Exp` is on the black list of ops already, from precast-1"), "{message}");
+    assert!(message.contains("`Exp` is on the full list of ops already, from precast-1"), "{message}");
 }
 
 #[test]

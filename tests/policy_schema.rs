@@ -122,7 +122,10 @@ fn the_reader_and_the_schema_know_the_same_keys() {
         ("/properties/graph/properties", "graph: { zz: 1 }"),
         ("/$defs/changes/properties", "graph: { deny: { zz: 1 } }"),
     ] {
-        assert_eq!(names(schema.pointer(place).unwrap()), allowed(lines), "{place}");
+        let mut known = names(schema.pointer(place).unwrap());
+        // Words of other systems are accepted, and messages do not recommend them.
+        known.retain(|name| !["white", "black", "promote"].contains(&name.as_str()));
+        assert_eq!(known, allowed(lines), "{place}");
     }
 }
 

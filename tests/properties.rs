@@ -12,8 +12,7 @@ use precast::layers::Rng;
 use precast::{
     cell::{Adapter, Cast},
     cost::{Rate, Speeds},
-    plan::{Reason, Region},
-    policy::{Entry, Lists, Prefer, Rule, Run},
+    policy::{Entry, Lists, Prefer, Rule, RunAs},
     precision::{OpRules, Treatment},
     prelude::*,
 };
@@ -166,7 +165,7 @@ enum Select {
 /// A policy, with its rules in the form of the test.
 struct Known {
     policy: Policy,
-    rules: Vec<(Select, Run)>,
+    rules: Vec<(Select, RunAs)>,
 }
 
 /// Generates a policy with rules that are sure to match something.
@@ -180,14 +179,14 @@ fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usiz
     // White at O1, black at O2, and nothing at the levels that read no list of cells.
     let named = |white: &[&str], black: &[&str], ops: &[&str]| {
         let lists = match level {
-            Level::O1 => white.iter().fold(Lists::new(), |lists, kind| lists.white(*kind)),
-            Level::O2 => black.iter().fold(Lists::new(), |lists, kind| lists.black(*kind)),
+            Level::O1 => white.iter().fold(Lists::new(), |lists, kind| lists.low(*kind)),
+            Level::O2 => black.iter().fold(Lists::new(), |lists, kind| lists.full(*kind)),
             _ => Lists::new(),
         };
         // White at auto, an op would pass a low result to an unlisted product, which refuses it.
         let lists = ops.iter().fold(lists, |lists, op| match level {
-            Level::O1 => lists.white_op(op).unwrap(),
-            Level::O2 | Level::Auto => lists.black_op(op).unwrap(),
+            Level::O1 => lists.low_op(op).unwrap(),
+            Level::O2 | Level::Auto => lists.full_op(op).unwrap(),
             _ => lists,
         });
         Policy::with_lists(level, low, lists).unwrap()
@@ -206,7 +205,7 @@ fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usiz
     let mut known = vec![];
     for (which, how, run) in rules {
         let (path, kind) = &cells[which % cells.len()];
-        let run = [Run::Full, Run::Low, Run::Inherit, Run::FullOut][*run as usize];
+        let run = [RunAs::Full, RunAs::Low, RunAs::Inherit, RunAs::FullOut][*run as usize];
         let (select, rule) = match how {
             0 if !path.is_empty() => (Select::Path(path.clone()), Rule::path(path, run).unwrap()),
             1 => (Select::Everything, Rule::path("**", run).unwrap()),
@@ -214,7 +213,7 @@ fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usiz
         };
         // Two rules for one exact path are refused, and so is a rule that decides nothing; another test covers this.
         let Ok(with_rule) = policy.clone().rule(rule) else { continue };
-        match (Policy { prefer: Prefer::Memory, ..with_rule.clone() }).plan(net) {
+        match (with_rule.clone().with_prefer(Prefer::Memory)).plan(net) {
             Err(error) if error.to_string().contains("decides nothing") => {}
             _ => {
                 policy = with_rule;
@@ -255,9 +254,10 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
             (Region::Fixed(dtype), true)
         } else if let Some((_, run)) = rule {
             let run = match run {
-                Run::Full | Run::FullOut => Region::Fixed(DType::F32),
-                Run::Low | Run::LowForward => lowered,
-                Run::Inherit => surrounding,
+                RunAs::Full | RunAs::FullOut => Region::Fixed(DType::F32),
+                RunAs::Low | RunAs::LowForward => lowered,
+                RunAs::Inherit => surrounding,
+                other => unreachable!("{other}"),
             };
             (run, true)
         } else if let Some((run, true)) = around {
@@ -277,7 +277,7 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
             Region::Lists(_) => Some(Adapter::Ops(rules_of_ops(policy))),
             Region::Fixed(inward) | Region::Except(inward) => {
                 let bare = path.is_empty() && asked.is_some() && !matches!(level, Level::O2 | Level::O3);
-                let stays = asked.is_none() && matches!(rule, Some((_, Run::FullOut)));
+                let stays = asked.is_none() && matches!(rule, Some((_, RunAs::FullOut)));
                 let outward = match surrounding {
                     _ if stays => DType::F32,
                     Region::Fixed(dtype) | Region::Except(dtype) => dtype,
@@ -384,7 +384,7 @@ proptest! {
         prop_assert_eq!(ran, expected, "every op of every leaf was held against the list");
         let (result, trace) = net.trace(|net| net.call(&input()));
         prop_assert!(result.is_ok() && applied.plan.check(&trace).is_ok(), "{:?}", applied.plan.check(&trace));
-        prop_assert!(precast::precision::current().is_none(), "a region is left");
+        prop_assert!(precast::__test::current().is_none(), "a region is left");
     }
 
     /// The same laws with cost decisions, on unknown machines.
@@ -393,7 +393,7 @@ proptest! {
         tree in trees(), policy_spec in policies(), (low, cast, call) in (0.1..3.0f64, 0.0..2.0f64, 0.0..20.0f64)
     ) {
         let mut net = build(&tree, &mut Rng::seed(11));
-        let policy = Policy { prefer: Prefer::Speed, ..policy(&net, &policy_spec).policy };
+        let policy = policy(&net, &policy_spec).policy.with_prefer(Prefer::Speed);
         let written = (adapters(&net), parameters(&net), bits(&net.call(&input()).unwrap()));
         let (_, trace) = net.trace(|net| net.call(&input()));
         // The time of a network without ops cannot be predicted.
@@ -412,7 +412,7 @@ proptest! {
         prop_assert_eq!((adapters(&net), parameters(&net), bits(&net.call(&input()).unwrap())), written);
 
         // Forced cells run as without `prefer: speed`.
-        let plain = Policy { prefer: Prefer::Memory, ..policy }.plan(&net).unwrap();
+        let plain = policy.with_prefer(Prefer::Memory).plan(&net).unwrap();
         for (decision, plain) in plan.decisions.iter().zip(&plain.decisions) {
             let black = |entry: &Entry| entry.treatment == Treatment::Full;
             if matches!(&plain.because, Reason::ToFloat(_)) || matches!(&plain.because, Reason::Listed(entry) if black(entry)) {

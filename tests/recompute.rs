@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use precast::{
     Grads,
-    policy::{Rule, Run},
+    policy::{Rule, RunAs},
     prelude::*,
     sequential,
 };
@@ -350,7 +350,7 @@ fn an_exact_path_decides_about_recomputing_wherever_it_stands() {
     assert_eq!(again(&[many.clone(), kept.clone()]), others);
     assert_eq!(again(&[kept, many.clone()]), others);
     // A rule about precision alone does not decide about recomputation.
-    assert_eq!(again(&[Rule::path("4", Run::Full).unwrap(), many]), all);
+    assert_eq!(again(&[Rule::path("4", RunAs::Full).unwrap(), many]), all);
 }
 
 /// Bytes kept by the tape of the bench networks: `cargo test --release --test recompute -- --nocapture bytes`.

@@ -23,13 +23,11 @@ fn both(data: Dataset) -> Split {
 
 /// Returns options for gradient descent with all examples in each step.
 fn descent(epochs: usize, lr: f64, momentum: f64) -> FitOptions {
-    FitOptions {
-        epochs,
-        lr,
-        batch: usize::MAX,
-        method: Method::Sgd(SgdOptions { momentum, ..SgdOptions::default() }),
-        ..FitOptions::default()
-    }
+    FitOptions::default()
+        .epochs(epochs)
+        .lr(lr)
+        .batch(usize::MAX)
+        .method(Method::Sgd(SgdOptions { momentum, ..SgdOptions::default() }))
 }
 
 fn train(net: &mut Child, data: &Split, options: &FitOptions) -> Result<History> {
@@ -172,7 +170,7 @@ fn every_level_learns_what_o0_learns() {
         let mut net = models::parse(CURVE, "curve", 7).unwrap();
         let policy = Policy::new(level, dtype).unwrap();
         policy.apply(&mut net).unwrap();
-        let options = FitOptions { epochs: 20, loss_scale: policy.loss_scale.clone(), ..FitOptions::default() };
+        let options = FitOptions::default().epochs(20).loss_scale(policy.loss_scale.clone());
         let history = train(&mut net, &curve(), &options).unwrap();
         assert!(history.stalled().is_none(), "{level} {dtype}");
         history.score().and_then(Score::mean_squared_error).unwrap().sqrt()
@@ -191,7 +189,7 @@ fn every_level_learns_what_o0_learns() {
 #[test]
 fn a_run_is_shown_by_its_squared_error() {
     let mut net = models::parse(CURVE, "curve", 7).unwrap();
-    let history = train(&mut net, &curve(), &FitOptions { epochs: 1, ..FitOptions::default() }).unwrap();
+    let history = train(&mut net, &curve(), &FitOptions::default().epochs(1)).unwrap();
     let score = history.score().unwrap();
     assert_eq!((history.accuracy(), score.accuracy()), (None, None));
     let table = runs_table(&[TrainingRun { name: "O0", history: &history }]);
@@ -254,7 +252,7 @@ fn what_cannot_be_trained_or_measured_is_refused() {
     assert_eq!(refused(mean_squared_error(&net, &flat, 8)), "the network returned [8, 2] for targets of shape [8]");
 
     let before = weights(&net);
-    let options = FitOptions { epochs: 1, ..FitOptions::default() };
+    let options = FitOptions::default().epochs(1);
     let mixed = train(&mut net, &Split { train: curve.train.clone(), test: classes }, &options).unwrap_err();
     assert_eq!(mixed.kind(), ErrorKind::Data);
     assert!(mixed.to_string().ends_with("have targets of two kinds, classes and numbers"), "{mixed}");
@@ -269,7 +267,7 @@ fn what_cannot_be_trained_or_measured_is_refused() {
     let mut one = Child::new(sequential![Dense::new(1, 1, &mut Rng::seed(1))]);
     let first = |net: &Child<_>| -> Tensor { net.params().iter().next().unwrap().1.value() };
     let before = first(&one).to_f64();
-    let history = fit(&mut one, &both(huge), &FitOptions { batch: 10, ..options }, &mut |_| {}).unwrap();
+    let history = fit(&mut one, &both(huge), &options.batch(10), &mut |_| {}).unwrap();
     assert!(history.stalled().is_some(), "{history:?}");
     assert_eq!(first(&one).to_f64(), before);
 }

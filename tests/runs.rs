@@ -10,7 +10,7 @@ use precast::{
     ErrorKind,
     io::models::Model,
     prelude::*,
-    train::{Ended, Event, Prediction, Predictor, Run, RunFile},
+    train::{EndReason, Event, Prediction, Predictor, Run, RunFile},
 };
 use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -51,8 +51,8 @@ fn model(seed: u64) -> Model {
     Model::parse(MODEL, "model.yaml", seed).unwrap()
 }
 
-fn go_on(run: &mut Run) -> Ended {
-    run.train(&mut |_| ControlFlow::Continue(())).unwrap()
+fn go_on(run: &mut Run) -> EndReason {
+    run.train().unwrap()
 }
 
 /// 30 steps in three epochs, 97 examples: the last batch of an epoch has seven.
@@ -62,7 +62,7 @@ fn a_run_that_is_stopped_at_any_step_ends_with_the_same_bits_and_metrics() {
         let whole = Folder::to_come(&format!("{policy}-whole"));
         let more = ", schedule: cosine, warm_up: 3";
         let mut run = Run::begin(&file(policy, more), model(0), &whole).unwrap();
-        assert_eq!(go_on(&mut run), Ended::Done);
+        assert_eq!(go_on(&mut run), EndReason::Done);
         assert_eq!(run.history().steps.len(), 30);
         drop(run);
 
@@ -70,7 +70,7 @@ fn a_run_that_is_stopped_at_any_step_ends_with_the_same_bits_and_metrics() {
         let stopped = Folder::to_come(&format!("{policy}-stopped"));
         let mut run = Run::begin(&file(policy, more), model(0), &stopped).unwrap();
         let mut stops = 0;
-        while run.train(&mut |_| ControlFlow::Break(())).unwrap() == Ended::Interrupted {
+        while run.train_with(&mut |_| ControlFlow::Break(())).unwrap() == EndReason::Interrupted {
             stops += 1;
             drop(run);
             run = Run::resume(&stopped, RunFile::of_folder(&stopped).unwrap().read_model().unwrap()).unwrap();
@@ -108,21 +108,21 @@ fn a_run_that_is_stopped_once_at_a_random_step_ends_with_the_same_bits() {
         let whole = Folder::to_come(&format!("once-{i}-whole"));
         let mut run = Run::begin(&file, model(i as u64), &whole).unwrap();
         assert_eq!(run.storage().is_some(), storage != "float32");
-        assert_eq!(go_on(&mut run), Ended::Done);
+        assert_eq!(go_on(&mut run), EndReason::Done);
         drop(run);
         for stop in (0..10).map(|_| rng.random_range(1..30)) {
             let to = Folder::to_come(&format!("once-{i}-stopped"));
             let mut run = Run::begin(&file, model(i as u64), &to).unwrap();
             let mut steps = 0;
-            let ended = run.train(&mut |event| {
+            let ended = run.train_with(&mut |event| {
                 steps += usize::from(matches!(event, Event::Step(_)));
                 if steps == stop { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             });
-            assert_eq!(ended.unwrap(), Ended::Interrupted);
+            assert_eq!(ended.unwrap(), EndReason::Interrupted);
             drop(run);
             let mut run = Run::resume(&to, RunFile::of_folder(&to).unwrap().read_model().unwrap()).unwrap();
             assert_eq!(run.history().steps.len(), stop);
-            assert_eq!(go_on(&mut run), Ended::Done);
+            assert_eq!(go_on(&mut run), EndReason::Done);
             let same = |name: &str| fs::read(whole.join(name)).unwrap() == fs::read(to.join(name)).unwrap();
             assert!(same("last.safetensors") && same("best.safetensors"), "{policy} {storage} stopped at {stop}");
             assert_eq!(metrics(&whole), metrics(&to), "{policy} {storage} stopped at {stop}");
@@ -144,7 +144,7 @@ fn parameters_are_stored_as_the_file_says() {
     ] {
         let to = Folder::to_come("stored");
         let mut run = Run::begin(&file("o2-bf16", &format!(", storage: {storage}")), model(0), &to).unwrap();
-        assert_eq!(go_on(&mut run), Ended::Done);
+        assert_eq!(go_on(&mut run), EndReason::Done);
         let dense = 64 * 16 + 16;
         let rest = if storage.contains("exclude") { 4 * (16 * 10 + 10) } else { bytes * (16 * 10 + 10) };
         let norm = 4 * 2 * 16;
@@ -312,7 +312,7 @@ fn a_run_on_a_wide_table_is_resumed_and_predicts() {
     let text = format!("{{version: 1, model: m, policy: o0, data: {{csv: {{file: {table}, target: y}}}}, epochs: 2}}");
     let to = Folder::to_come("wide");
     let mut run = Run::begin(&RunFile::parse(&text, "run.yaml").unwrap(), dense(columns, 2), &to).unwrap();
-    let _ = run.train(&mut |_| ControlFlow::Break(())).unwrap();
+    let _ = run.train_with(&mut |_| ControlFlow::Break(())).unwrap();
     drop(run);
     go_on(&mut Run::resume(&to, dense(columns, 2)).unwrap());
     assert_eq!(Predictor::of_folder(&to, dense(columns, 2)).unwrap().predict(table).unwrap().len(), 10);
@@ -421,11 +421,11 @@ fn a_run_that_ended_stays_ended() {
     let weights = fs::read(to.join("last.safetensors")).unwrap();
     let mut run = Run::resume(&to, model(0)).unwrap();
     let mut events = 0;
-    let ended = run.train(&mut |_| {
+    let ended = run.train_with(&mut |_| {
         events += 1;
         ControlFlow::Continue(())
     });
-    assert_eq!((ended.unwrap(), events), (Ended::Done, 0));
+    assert_eq!((ended.unwrap(), events), (EndReason::Done, 0));
     assert_eq!(fs::read(to.join("last.safetensors")).unwrap(), weights);
 }
 
@@ -433,7 +433,7 @@ fn a_run_that_ended_stays_ended() {
 fn two_runs_never_share_a_folder() {
     let to = Folder::to_come("shared");
     let mut run = Run::begin(&file("o0", ""), model(0), &to).unwrap();
-    assert_eq!(run.train(&mut |_| ControlFlow::Break(())).unwrap(), Ended::Interrupted);
+    assert_eq!(run.train_with(&mut |_| ControlFlow::Break(())).unwrap(), EndReason::Interrupted);
 
     let error = Run::resume(&to, model(0)).unwrap_err();
     assert!(error.to_string().ends_with("another process trains in this folder"), "{error}");
@@ -465,7 +465,7 @@ fn two_runs_never_share_a_folder() {
 fn what_changed_since_the_run_began_is_refused() {
     let to = Folder::to_come("changed");
     let mut run = Run::begin(&file("o2", ""), model(0), &to).unwrap();
-    let _ = run.train(&mut |_| ControlFlow::Break(())).unwrap();
+    let _ = run.train_with(&mut |_| ControlFlow::Break(())).unwrap();
     drop(run);
 
     let policy = fs::read_to_string(to.join("policy.yaml")).unwrap();
@@ -544,9 +544,9 @@ fn a_run_under_a_policy_with_rules_goes_on() {
     fs::write(&policy, format!("version: 1\nlevel: O2\ndtype: float16\nrules: {rules}\n")).unwrap();
     let to = Folder::to_come("rules");
     let mut run = Run::begin(&file(&policy.display().to_string(), ""), model(0), &to).unwrap();
-    assert_eq!(run.train(&mut |_| ControlFlow::Break(())).unwrap(), Ended::Interrupted);
+    assert_eq!(run.train_with(&mut |_| ControlFlow::Break(())).unwrap(), EndReason::Interrupted);
     drop(run);
-    assert_eq!(go_on(&mut Run::resume(&to, model(0)).unwrap()), Ended::Done);
+    assert_eq!(go_on(&mut Run::resume(&to, model(0)).unwrap()), EndReason::Done);
 }
 
 /// Allowed but probably unintended settings are noted.
@@ -557,7 +557,7 @@ fn notes_tell_of_classes_that_are_not_there_and_of_a_run_that_begins_again() {
     let mut run = Run::begin(&file("o2", ""), eleven(), &to).unwrap();
     let classes = "the model returns 11 numbers for each target, and there are 10 classes";
     assert_eq!(run.notes(), [classes]);
-    let _ = run.train(&mut |_| ControlFlow::Break(())).unwrap();
+    let _ = run.train_with(&mut |_| ControlFlow::Break(())).unwrap();
     drop(run);
     fs::remove_file(to.join("checkpoint-000000001.safetensors")).unwrap();
     let run = Run::resume(&to, eleven()).unwrap();
@@ -592,7 +592,7 @@ fn a_damaged_checkpoint_gives_way_to_the_one_before_it_and_a_cut_line_to_nothing
     let mut run = Run::resume(&to, model(0)).unwrap();
     assert!(run.notes()[0].ends_with("the checkpoint before it is taken"), "{:?}", run.notes());
     assert_eq!(run.history().steps.len(), 28);
-    assert_eq!(go_on(&mut run), Ended::Done);
+    assert_eq!(go_on(&mut run), EndReason::Done);
     assert_eq!(fs::read(to.join("last.safetensors")).unwrap(), fs::read(whole.join("last.safetensors")).unwrap());
     assert_eq!(metrics(&to), metrics(&whole));
     drop(run);
@@ -609,10 +609,10 @@ fn patience_ends_a_run_that_does_not_become_better() {
     let to = Folder::to_come("patience");
     let dense = || Model::new(Dense::new(64, 10, &mut Rng::seed(0))).input([64]);
     let mut run = Run::begin(&file("o0", ", lr: 1.0e-30, patience: 1"), dense(), &to).unwrap();
-    assert_eq!(go_on(&mut run), Ended::NoBetter);
+    assert_eq!(go_on(&mut run), EndReason::NoBetter);
     assert_eq!((run.history().epochs.len(), run.best().unwrap().0), (2, 0));
     drop(run);
-    assert_eq!(go_on(&mut Run::resume(&to, dense()).unwrap()), Ended::NoBetter);
+    assert_eq!(go_on(&mut Run::resume(&to, dense()).unwrap()), EndReason::NoBetter);
 }
 
 #[test]
@@ -622,13 +622,13 @@ fn the_best_weights_are_those_of_the_best_epoch_and_predict_as_the_network_did()
     twelve.options.epochs = 12;
     let mut run = Run::begin(&twelve, model(0), &to).unwrap();
     let mut best = 0.0f64;
-    let ended = run.train(&mut |event| {
+    let ended = run.train_with(&mut |event| {
         if let Event::Epoch(epoch) = event {
             best = best.max(epoch.score.accuracy().unwrap());
         }
         ControlFlow::Continue(())
     });
-    assert_eq!(ended.unwrap(), Ended::Done);
+    assert_eq!(ended.unwrap(), EndReason::Done);
     assert_eq!(run.best().unwrap().1.accuracy(), Some(best));
     let test = run.data().test.clone();
     let labels = test.labels().to_vec();
@@ -817,4 +817,17 @@ fn the_schema_knows_the_keys_and_names_that_the_reader_knows() {
         run.read_model().unwrap();
         run.read_policy().unwrap();
     }
+}
+
+#[test]
+fn run_from_a_file_alone_is_in_its_own_folder() {
+    let to = Folder::new("from-a-file");
+    let text = "{version: 1, model: mlp, policy: o2-bf16, data: digits, epochs: 1, batch: 256}";
+    fs::write(to.join("run.yaml"), text).unwrap();
+    let mut run = Run::load(to.join("run.yaml")).unwrap();
+    assert_eq!(run.train().unwrap(), EndReason::Done);
+    assert_eq!(run.folder(), to.join("runs/o2-bf16"));
+    drop(run);
+    assert_eq!(Run::load(to.join("run.yaml")).unwrap_err().kind(), ErrorKind::Run, "the folder is taken");
+    assert_eq!(Run::load(to.join("none.yaml")).unwrap_err().kind(), ErrorKind::Io);
 }

@@ -13,7 +13,9 @@ use precast::{
 
 fn unbounded(init: f32, factor: f64, interval: u32) -> LossScaleSpec {
     let (growth, backoff) = (factor, 1.0 / factor);
-    LossScaleSpec::Dynamic(DynamicScale { init, growth, backoff, interval, max: f32::MAX, ..DynamicScale::default() })
+    LossScaleSpec::Dynamic(
+        DynamicScale::default().init(init).growth(growth).backoff(backoff).interval(interval).max(f32::MAX),
+    )
 }
 
 /// Accepted values in place of TensorFlow's argument `loss_scale`.
@@ -22,7 +24,7 @@ fn a_loss_scale_is_given_as_a_word_a_number_or_itself() {
     fn of(given: impl IntoLossScale) -> Result<LossScale> {
         given.into_loss_scale()
     }
-    let numbers = DynamicScale { init: 32768.0, max: f32::MAX, ..DynamicScale::default() };
+    let numbers = DynamicScale::default().init(32768.0).max(f32::MAX);
     assert_eq!(of("dynamic").unwrap().spec(), &LossScaleSpec::Dynamic(numbers));
     assert_eq!(of("none").unwrap(), LossScale::none());
     for fixed in [of(128.0), of(128), of(128.0_f32), of(LossScale::fixed(128.0).unwrap())] {
@@ -50,7 +52,7 @@ fn a_loss_scale_is_given_as_a_word_a_number_or_itself() {
 
 #[test]
 fn the_scale_stays_between_its_bounds() {
-    let bounds = DynamicScale { init: 8.0, interval: 1, min: 2.0, max: 16.0, ..DynamicScale::default() };
+    let bounds = DynamicScale::default().init(8.0).interval(1).min(2.0).max(16.0);
     let mut scale = LossScale::new(LossScaleSpec::Dynamic(bounds)).unwrap();
     let mut seen = |finite: bool| {
         scale.adjust(finite);
@@ -348,7 +350,7 @@ fn what_cannot_recover_is_called_stalled() {
 
     // A scale that can still fall is given time: 2^30 is 1 after thirty steps. One that cannot fall is not.
     for (backoff, stalled) in [(0.5, 31), (1.0, 20)] {
-        let bounds = DynamicScale { init: 2f32.powi(30), max: f32::MAX, backoff, ..DynamicScale::default() };
+        let bounds = DynamicScale::default().init(2f32.powi(30)).max(f32::MAX).backoff(backoff);
         let mut scale = LossScale::new(LossScaleSpec::Dynamic(bounds)).unwrap();
         let first = (1..=40).find(|_| {
             let loss = weight.tensor().matmul(&factor(1e30)).unwrap().matmul(&factor(1e10)).unwrap();

@@ -188,7 +188,7 @@ fn fit_finds_where_a_skipped_step_began() {
     let mut net = net();
     let _applied = Policy::new(Level::O2, DType::F16).unwrap().apply(&mut net).unwrap();
     let loss_scale = precast::policy::LossScaleSpec::Dynamic(precast::policy::DynamicScale::mindspore_manager());
-    let options = train::FitOptions { epochs: 2, loss_scale, find_non_finite: true, ..Default::default() };
+    let options = train::FitOptions::default().epochs(2).loss_scale(loss_scale).find_non_finite(true);
     let history = train::fit(&mut net, &data, &options, &mut |_| {}).unwrap();
     assert!(history.skipped() > 0);
     assert!(history.steps.iter().all(|step| step.is_skipped() == step.non_finite.is_some()));

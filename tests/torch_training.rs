@@ -54,7 +54,7 @@ fn mlp(params: &[Tensor], x: &Tensor) -> Result<Tensor> {
 /// Computes Convolution, BatchNorm in training, ReLU, MaxPool, Linear.
 fn cnn(params: &[Tensor], x: &Tensor) -> Result<Tensor> {
     let [conv, bias, gamma, beta, fc, fc_bias] = params else { unreachable!("six parameters") };
-    let options = ConvOptions { padding: Padding::Explicit(vec![(1, 1)]), ..ConvOptions::default() };
+    let options = ConvOptions::default().padding(Padding::Explicit(vec![(1, 1)]));
     let (normal, _, _) = x.conv2d(conv, Some(bias), &options)?.batch_norm_train(Some(gamma), Some(beta), 1e-5)?;
     normal.relu()?.max_pool2d(2, 2)?.flatten(1)?.linear(fc, Some(fc_bias))
 }
@@ -114,13 +114,13 @@ fn loss_scale(run: &Value) -> Result<LossScale> {
     let Some(scaler) = run["scaler"].as_object() else { return Ok(LossScale::none()) };
     let usual = DynamicScale::torch();
     let said = |key: &str| scaler.get(key).map(|number| number.as_f64().unwrap());
-    LossScale::new(LossScaleSpec::Dynamic(DynamicScale {
-        init: said("init_scale").map_or(usual.init, |init| init as f32),
-        growth: said("growth_factor").unwrap_or(usual.growth),
-        backoff: said("backoff_factor").unwrap_or(usual.backoff),
-        interval: said("growth_interval").map_or(usual.interval, |interval| interval as u32),
-        ..usual
-    }))
+    LossScale::new(LossScaleSpec::Dynamic(
+        DynamicScale::torch()
+            .init(said("init_scale").map_or(usual.init, |init| init as f32))
+            .growth(said("growth_factor").unwrap_or(usual.growth))
+            .backoff(said("backoff_factor").unwrap_or(usual.backoff))
+            .interval(said("growth_interval").map_or(usual.interval, |interval| interval as u32)),
+    ))
 }
 
 /// Returns the eight examples of a step.

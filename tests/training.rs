@@ -31,7 +31,7 @@ fn lowered(dtype: DType) -> Child {
 }
 
 fn dynamic(init: f32, interval: u32) -> LossScaleSpec {
-    LossScaleSpec::Dynamic(DynamicScale { init, interval, ..DynamicScale::default() })
+    LossScaleSpec::Dynamic(DynamicScale::default().init(init).interval(interval))
 }
 
 fn data() -> Split {
@@ -39,7 +39,7 @@ fn data() -> Split {
 }
 
 fn options(epochs: usize) -> FitOptions {
-    FitOptions { epochs, ..FitOptions::default() }
+    FitOptions::default().epochs(epochs)
 }
 
 fn train(net: &mut Child, options: &FitOptions) -> Result<History> {
@@ -60,7 +60,7 @@ fn digits_are_learnt_at_every_level() {
         let mut net = net();
         let policy = Policy::new(level, dtype).unwrap();
         let _ = policy.apply(&mut net).unwrap();
-        let options = FitOptions { loss_scale: policy.loss_scale.clone(), ..options(4) };
+        let options = options(4).loss_scale(policy.loss_scale.clone());
         let history = train(&mut net, &options).unwrap();
         let accuracy = history.accuracy().unwrap();
         assert!(accuracy > 0.93, "{level} {dtype}: {accuracy}");
@@ -74,7 +74,7 @@ fn the_same_seed_gives_the_same_bits() {
     let run = |seed: u64| {
         let mut net = lowered(DType::F16);
         let (method, loss_scale) = (Method::Adam(AdamOptions::default()), dynamic(16_777_216.0, 10));
-        let history = train(&mut net, &FitOptions { method, lr: 0.01, seed, loss_scale, ..options(2) }).unwrap();
+        let history = train(&mut net, &options(2).method(method).lr(0.01).seed(seed).loss_scale(loss_scale)).unwrap();
         let steps: Vec<_> = history.steps.into_iter().map(|s| (s.loss.to_bits(), s.scale, s.outcome)).collect();
         (bits(&net), steps)
     };
@@ -90,7 +90,7 @@ fn the_record_adds_up() {
     let plain = train(&mut net(), &options(1)).unwrap();
     let mut net = lowered(DType::F16);
     let loss_scale = LossScaleSpec::Fixed { scale: 128.0 };
-    let options = FitOptions { batch: 100, loss_scale, ..options(2) };
+    let options = options(2).batch(100).loss_scale(loss_scale);
     let (mut steps, mut epochs) = (0, 0);
     let history = fit(&mut net, &data(), &options, &mut |event| match event {
         Event::Step(step) => {
@@ -132,7 +132,7 @@ fn a_run_that_cannot_recover_ends_and_says_so() {
     let broken = Dataset::new(vec![f32::MAX; 64 * 40], &[64], vec![0; 40]).unwrap();
     let split = Split { train: broken, test: data().test };
     let before = bits(&net);
-    let history = fit(&mut net, &split, &FitOptions { batch: 2, ..options(3) }, &mut |_| {}).unwrap();
+    let history = fit(&mut net, &split, &options(3).batch(2), &mut |_| {}).unwrap();
     assert_eq!((history.steps.len(), history.skipped(), history.epochs.len()), (20, 20, 0));
     assert!(history.stalled().is_some_and(|step| step.loss.is_nan()));
     let trained = |bits: Vec<(String, Vec<u64>)>| -> Vec<_> {
@@ -145,10 +145,10 @@ fn a_run_that_cannot_recover_ends_and_says_so() {
 fn what_cannot_be_trained_is_refused() {
     let mut net = net();
     let kind = |result: Result<History>| result.unwrap_err().kind();
-    assert_eq!(kind(train(&mut net, &FitOptions { batch: 0, ..options(1) })), ErrorKind::Value);
-    assert_eq!(kind(train(&mut net, &FitOptions { lr: f64::NAN, ..options(1) })), ErrorKind::Value);
+    assert_eq!(kind(train(&mut net, &options(1).batch(0))), ErrorKind::Value);
+    assert_eq!(kind(train(&mut net, &options(1).lr(f64::NAN))), ErrorKind::Value);
     let loss_scale = LossScaleSpec::Fixed { scale: f32::NAN };
-    assert_eq!(kind(train(&mut net, &FitOptions { loss_scale, ..options(1) })), ErrorKind::Value);
+    assert_eq!(kind(train(&mut net, &options(1).loss_scale(loss_scale))), ErrorKind::Value);
     let empty = Split { train: Dataset::new(vec![], &[64], vec![]).unwrap(), test: data().test };
     assert_eq!(kind(fit(&mut net, &empty, &options(1), &mut |_| {})), ErrorKind::Data);
     let images = digits().unwrap().split(1500, 0).unwrap();

@@ -6,7 +6,7 @@ use half::f16;
 use precast::{
     ErrorKind,
     cell::Cast,
-    policy::{Rule, Run},
+    policy::{Rule, RunAs},
     prelude::*,
     storage::{
         Decorate, SaveMode,
@@ -126,7 +126,7 @@ fn compute_weights_are_low_where_all_their_cells_are() {
     assert_eq!(written(&o3, SaveMode::Compute), ["0.bias f16", "0.weight f16"]);
     assert_eq!(written(&o3, SaveMode::Both), ["0.bias f16", "0.weight f32", "@compute.0.weight f16"]);
     for path in ["0", "2"] {
-        let one_full = o3.clone().rule(Rule::path(path, Run::Full).unwrap()).unwrap();
+        let one_full = o3.clone().rule(Rule::path(path, RunAs::Full).unwrap()).unwrap();
         assert_eq!(written(&one_full, SaveMode::Compute), ["0.bias f16", "0.weight f32"], "{path}");
     }
 }

@@ -88,8 +88,7 @@ fn ours((op, sizes): Work, dtype: DType) -> Result<Box<dyn FnMut() -> Result<()>
             binary(noise(&[m, k], dtype)?, noise(&[n, k], dtype)?, move |x, w| x.linear(w, Some(&bias)))
         }
         ("conv", &[batch, inputs, side, outputs, kernel, stride, padding]) => {
-            let options =
-                ConvOptions { stride: vec![stride], padding: Padding::all(padding), ..ConvOptions::default() };
+            let options = ConvOptions::default().stride(vec![stride]).padding(Padding::all(padding));
             let w = noise(&[outputs, inputs, kernel, kernel], dtype)?;
             binary(noise(&[batch, inputs, side, side], dtype)?, w, move |x, w| x.conv2d(w, None, &options))
         }

@@ -20,7 +20,7 @@ use precast::{
     __bench, Outcome,
     cost::Speeds,
     graph::rewrite,
-    plan::{Prediction, undo},
+    plan::{Forecast, Prediction, undo},
     policy::{DynamicScale, LossScaleSpec, Prefer},
     prelude::*,
 };
@@ -88,7 +88,7 @@ impl Trainer {
         };
         let scaled = level != Level::O0 && dtype == DType::F16;
         let scale = match scaled {
-            true => LossScaleSpec::Dynamic(DynamicScale { init: 1024.0, ..DynamicScale::default() }),
+            true => LossScaleSpec::Dynamic(DynamicScale::default().init(1024.0)),
             false => LossScaleSpec::None,
         };
         Ok(Trainer { task, optimizer, scale: LossScale::new(scale)?, kept: 0 })
@@ -112,7 +112,7 @@ impl Trainer {
     }
 
     /// Applies a policy to the network, replacing the previous one.
-    fn plan(&mut self, policy: &Policy, speeds: &Speeds) -> Result<Prediction> {
+    fn plan(&mut self, policy: &Policy, speeds: &Speeds) -> Result<Forecast> {
         undo(&mut self.task.net);
         let (called, trace) = self.task.net.trace(|net| net.call(&self.task.x)?.cross_entropy(&self.task.y));
         called?;
@@ -187,7 +187,7 @@ fn predictions(name: &str, options: &Options, speeds: &Speeds) -> Result<()> {
         }
         for prefer in Prefer::ALL.into_iter().filter(|prefer| *prefer == Prefer::Memory || level != Level::O0) {
             let mut trainer = Trainer::new(name, options.times, level, dtype)?;
-            let policy = Policy { prefer, ..Policy::new(level, dtype)? };
+            let policy = Policy::new(level, dtype)?.with_prefer(prefer);
             let prediction = trainer.plan(&policy, speeds)?;
             let column = if prefer == Prefer::Speed { format!("{} speed", column.name()) } else { column.name() };
             rows.push((column, trainer, prediction.planned, Vec::new()));

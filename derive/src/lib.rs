@@ -1,6 +1,7 @@
 //! `#[derive(Cell)]` of the crate precast, where it is re-exported and documented.
 #![deny(missing_docs)]
 
+mod constructor;
 mod fields;
 mod words;
 
@@ -37,12 +38,12 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
         return Err(Error::new_spanned(lifetime, "a cell owns what it holds: it can have no lifetime"));
     }
     let words = Words::parse(&input.attrs)?;
-    match &words.kinds {
+    let constructor = words.new.map(|new| constructor::constructor(input, fields, new)).transpose()?;
+    let cells = match &words.kinds {
         Kinds::Listed(types) => {
             let visits = Visits::new(fields, &Generics::default())?;
             let implement = |name: &Ident| implement(name, &name.unraw().to_string(), input, &words, &visits, None);
-            let each = types.iter().map(implement);
-            Ok(each.collect())
+            types.iter().map(implement).collect()
         }
         kinds => {
             if let (Some(saved), Some(param)) = (words.saved, input.generics.params.first()) {
@@ -53,9 +54,10 @@ fn expand(input: &DeriveInput) -> Result<Tokens> {
                 _ => input.ident.unraw().to_string(),
             };
             let visits = Visits::new(fields, &input.generics)?;
-            Ok(implement(&input.ident, &kind, input, &words, &visits, Some(&input.generics)))
+            implement(&input.ident, &kind, input, &words, &visits, Some(&input.generics))
         }
-    }
+    };
+    Ok(quote!(#cells #constructor))
 }
 
 /// Generates the implementations for one type.
@@ -85,11 +87,11 @@ fn implement(
             fn kind(&self) -> &'static str {
                 #kind
             }
-            fn visit(&self, visitor: &mut dyn ::core::ops::FnMut(&str, ::precast::cell::Node<'_>)) {
+            fn visit(&self, visitor: &mut dyn ::core::ops::FnMut(&str, ::precast::cell::Part<'_>)) {
                 use ::precast::__derive::{IsMember as _, IsMisplaced as _, IsPlainData as _};
                 #(#visit)*
             }
-            fn visit_mut(&mut self, visitor: &mut dyn ::core::ops::FnMut(&str, ::precast::cell::NodeMut<'_>)) {
+            fn visit_mut(&mut self, visitor: &mut dyn ::core::ops::FnMut(&str, ::precast::cell::PartMut<'_>)) {
                 use ::precast::__derive::{IsMember as _, IsMisplaced as _, IsPlainData as _};
                 #(#visit_mut)*
             }

@@ -8,6 +8,8 @@ use syn::{Attribute, Error, LitStr, Result, Token, meta::ParseNestedMeta, punctu
 pub struct Words {
     /// The position of `saved`.
     pub saved: Option<Span>,
+    /// The position of `new`.
+    pub new: Option<Span>,
     pub kinds: Kinds,
 }
 
@@ -29,6 +31,7 @@ impl Words {
         each_word(attributes, |word, met| {
             match met {
                 "saved" => words.saved = Some(word.path.span()),
+                "new" => words.new = Some(word.path.span()),
                 "kind" => {
                     let name: LitStr = word.value()?.parse()?;
                     if name.value().is_empty() {
@@ -47,7 +50,7 @@ impl Words {
                     }
                     words.be(&word, Kinds::Listed(names.into_iter().collect()))?;
                 }
-                _ => return Err(word.error("allowed here: `saved`, `kind = \"Name\"` and `kinds(Name, Name)`")),
+                _ => return Err(word.error("allowed here: `saved`, `new`, `kind = \"Name\"` and `kinds(Name, Name)`")),
             }
             Ok(())
         })?;

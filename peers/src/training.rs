@@ -214,13 +214,13 @@ impl Run {
         let mut optimizer = self.optimizer(&net);
         let mut scale = match self.scaled {
             None => LossScale::none(),
-            Some(scaled) => LossScale::new(LossScaleSpec::Dynamic(DynamicScale {
-                init: scaled.init as f32,
-                interval: scaled.interval,
-                max: f32::MAX,
-                min: f32::MIN_POSITIVE,
-                ..DynamicScale::default()
-            }))?,
+            Some(scaled) => LossScale::new(LossScaleSpec::Dynamic(
+                DynamicScale::default()
+                    .init(scaled.init as f32)
+                    .interval(scaled.interval)
+                    .max(f32::MAX)
+                    .min(f32::MIN_POSITIVE),
+            ))?,
         };
         let mut steps = Vec::new();
         for step in 0..self.steps {

@@ -34,7 +34,7 @@ pub enum Adapter {
     Cast(Cast),
     /// Op lists inside the cell; nothing is cast at its border.
     Ops(Arc<OpRules>),
-    /// One region of a fixed dtype, except for the ops that the lists treat otherwise: level O2 with ops on its black
+    /// One region of a fixed dtype, except for the ops that the lists treat otherwise: level O2 with ops on its full
     /// list.
     CastOps(Cast, Arc<OpRules>),
 }
@@ -83,6 +83,6 @@ pub struct Planned {
     /// `true` when the activations of the cell are recomputed.
     pub recompute: bool,
     /// Switch of gradients of weights in f32, for the cell and all inside it; `None` where it does not change. See
-    /// [`Run::LowForward`](crate::policy::Run::LowForward).
+    /// [`RunAs::LowForward`](crate::policy::RunAs::LowForward).
     pub wide_weight_grads: Option<bool>,
 }

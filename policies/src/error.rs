@@ -19,7 +19,7 @@ pub enum ErrorKind {
     Value,
     /// A level that does not exist.
     Level,
-    /// A white or black list that is missing, duplicated or wrong.
+    /// A list of cells or ops that is missing, duplicated or wrong.
     List,
     /// A path or kind that is not in the network.
     Path,

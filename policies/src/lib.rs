@@ -24,13 +24,13 @@
 //! level: O2
 //! dtype: float16
 //! rules: [{ path: head, run: float32, because: the logits of 5000 classes }]
-//! cells: { black: { add: [SwiGlu] } }
+//! cells: { full: { add: [SwiGlu] } }
 //! ";
 //! let plan = Policy::parse(text, "burn.yaml")?.plan(&net)?;
 //! println!("{plan}");
 //! assert_eq!(plan.decision("conv")?.run.dtype(), Some(DType::F16));
-//! assert_eq!(plan.decision("norm")?.because.to_string(), "black list, precast-1"); // as BatchNorm2d
-//! assert_eq!(plan.decision("gate")?.because.to_string(), "black list, burn.yaml:6:25");
+//! assert_eq!(plan.decision("norm")?.because.to_string(), "full list, precast-1"); // as BatchNorm2d
+//! assert_eq!(plan.decision("gate")?.because.to_string(), "full list, burn.yaml:6:24");
 //! assert_eq!(plan.explain("head")?.decision.effect(), "runs f32, returns f16");
 //! # Ok(())
 //! # }
@@ -70,6 +70,7 @@ pub mod precision;
 #[doc(hidden)]
 pub mod printable;
 pub mod scale;
+mod setters;
 #[doc(hidden)]
 pub mod table;
 #[doc(hidden)]

@@ -23,7 +23,7 @@ use crate::{
 /// ])?;
 /// let plan = Policy::named("o2")?.plan(&net)?;
 /// assert_eq!(plan.decision("conv")?.run.to_string(), "f16");
-/// assert_eq!(plan.decision("head.norm")?.because.to_string(), "black list, precast-1");
+/// assert_eq!(plan.decision("head.norm")?.because.to_string(), "full list, precast-1");
 /// # Ok::<(), precast_policy::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -146,7 +146,7 @@ impl Outline {
     /// let net = [OutlinedCell::new("", "Model"), OutlinedCell::new("fc", "Linear").matrices()];
     /// let net = Outline::new(net)?.system(System::Burn);
     /// let plan = Policy::named("o1")?.plan(&net)?;
-    /// assert_eq!(plan.decision("fc")?.because.to_string(), "white list, precast-1");
+    /// assert_eq!(plan.decision("fc")?.because.to_string(), "low list, precast-1");
     /// # Ok::<(), precast_policy::Error>(())
     /// ```
     pub fn system(mut self, system: System) -> Self {

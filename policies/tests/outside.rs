@@ -8,7 +8,7 @@ use precast_policy::{
     catalogue::System,
     host::{Costs, Outlined, RanOp, Recorded, Takes, Timed, Wrap},
     plan::{Exporter, Reason, Region},
-    policy::{Lists, Prefer, Rule, Run},
+    policy::{Lists, Prefer, Rule, RunAs},
     precision::{Frame, OpRules, resolve},
     scale::ScaleMachine,
 };
@@ -84,13 +84,13 @@ fn lists_of_a_pack_count_for_kinds_by_their_names_in_a_system() {
     let why = |path: &str| plan.decision(path).unwrap().because.to_string();
     let runs = |path: &str| plan.decision(path).unwrap().run;
     // burn has one BatchNorm for the three of precast.
-    assert!(why("norm").starts_with("black list, precast-1"), "{}", why("norm"));
+    assert!(why("norm").starts_with("full list, precast-1"), "{}", why("norm"));
     assert_eq!(runs("norm"), Region::Fixed(DType::F32));
     for path in ["", "conv1", "encoder", "encoder.fc", "encoder.gate", "head"] {
         assert_eq!(runs(path).dtype(), Some(DType::F16), "{path}");
     }
     let plan = Policy::named("o1").unwrap().plan(&Net::new()).unwrap();
-    assert_eq!(plan.decision("head").unwrap().because.to_string(), "white list, precast-1");
+    assert_eq!(plan.decision("head").unwrap().because.to_string(), "low list, precast-1");
     assert!(matches!(plan.decision("encoder.gate").unwrap().because, Reason::Level(_)));
     // Without the system, `Linear` is a kind of nobody's.
     let cells = Net::new().outline().cells().to_vec();
@@ -111,7 +111,7 @@ cells: { black: { add: [SwiGlu, \"burn::Linear\", \"burn::DeformConv2d\"] } }
     assert_eq!(why("encoder"), "rule kind MyEncoder (run: float32), burn.yaml:5:60");
     assert_eq!(why("encoder.fc"), "inside encoder");
     let explained = plan.explain("encoder.gate").unwrap().to_string();
-    assert!(explained.contains("black list, burn.yaml:6:25"), "{explained}");
+    assert!(explained.contains("full list, burn.yaml:6:25"), "{explained}");
     // The error of a slip suggests the right name.
     for (list, words) in [
         ("Liner", "no cell is of the kind `Liner` (did you mean `Linear`?)"),
@@ -153,7 +153,7 @@ fn ops_of_other_systems_stand_on_lists_and_resolve() {
             self::policy(&format!("level: auto\nops: {{ white: {{ add: [\"{op}\"] }} }}\n")).unwrap_err().to_string();
         assert!(message.starts_with("burn.yaml:4:23: ") && message.contains(words), "{message}");
     }
-    let lists = Lists::named("mine").white_op("burn::float_matmul").unwrap();
+    let lists = Lists::named("mine").low_op("burn::float_matmul").unwrap();
     assert_eq!(lists.ops().len(), 1);
 }
 
@@ -174,7 +174,7 @@ fn a_plan_is_data() {
 #[test]
 fn a_library_wraps_its_own_networks() {
     let mut net = Net::new();
-    let policy = Policy::named("o2-bf16").unwrap().rule(Rule::path("head", Run::Full).unwrap()).unwrap();
+    let policy = Policy::named("o2-bf16").unwrap().rule(Rule::path("head", RunAs::Full).unwrap()).unwrap();
     let changed = policy.apply(&mut net).unwrap();
     assert_eq!(changed, policy.plan(&net).unwrap().wrapped());
     assert_eq!([net.runs("conv1"), net.runs("norm"), net.runs("head")], [DType::Bf16, DType::F32, DType::F32]);
@@ -234,13 +234,13 @@ impl Timed for Net {
 
 #[test]
 fn speed_decides_by_what_a_library_says_of_its_cells() {
-    let policy = Policy { prefer: Prefer::Speed, ..Policy::named("o2").unwrap() };
+    let policy = Policy::named("o2").unwrap().with_prefer(Prefer::Speed);
     let net = Net::new();
     let low = |speeds: [f64; 2]| {
         let plan = policy.plan_for(&net, &(), &speeds).unwrap();
         plan.decisions.iter().filter(|decision| decision.run.dtype().is_some_and(DType::is_low)).count()
     };
-    // 7 cells that are not on the black list.
+    // 7 cells that are not on the full list.
     assert_eq!(low([100.0, 1.0]), 7);
     assert_eq!(low([1.0, 100.0]), 0);
     let settled = policy.settled(&net, &(), &[1.0, 100.0]).unwrap();
@@ -259,4 +259,18 @@ fn the_loss_scale_needs_no_tensor() {
         met.push(scale.value());
     }
     assert_eq!(met, [1024.0, 512.0, 512.0, 512.0, 1024.0, 1024.0]);
+}
+
+#[test]
+fn lists_have_the_names_of_other_systems_too() {
+    let auto = |ops: &str| self::policy(&format!("level: auto\nops: {{ {ops} }}\n"));
+    let ours = "low: { remove: [Einsum] }, full: { add: [Tanh] }, widest: { add: [Einsum] }";
+    let theirs = ours.replace("low:", "white:").replace("full:", "black:").replace("widest:", "promote:");
+    let written = auto(ours).unwrap().to_yaml().unwrap();
+    assert_eq!(auto(&theirs).unwrap().to_yaml().unwrap(), written);
+    assert!(written.contains("full:") && !written.contains("black"), "{written}");
+    let error = auto("full: { add: [Tanh] }, black: { add: [Exp] }").unwrap_err().to_string();
+    assert!(error.contains("duplicate") && error.contains("full"), "{error}");
+    let error = auto("fulll: { add: [Tanh] }").unwrap_err().to_string();
+    assert!(error.contains("`fulll` (did you mean `full`?); allowed: low, full, widest"), "{error}");
 }

@@ -1,7 +1,7 @@
 //! The call of a cell through its slot: enter, cast, run, cast, leave.
 
 use super::{
-    Adapter, AsCell, Cast, Castable, Cell, Child, Node,
+    Adapter, AsCell, Cast, Castable, Cell, Child, Part,
     recompute::recomputed,
     site::{HOLD_IT, Site},
 };
@@ -159,8 +159,8 @@ fn has_params(cell: &dyn Cell) -> bool {
     cell.visit(&mut |_, node| {
         found = found
             || match node {
-                Node::Param(_) => true,
-                Node::Cell(slot) => has_params(&**slot.cell),
+                Part::Param(_) => true,
+                Part::Cell(slot) => has_params(&**slot.cell),
             }
     });
     found

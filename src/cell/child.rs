@@ -30,6 +30,7 @@ pub struct Child<C: ?Sized = dyn Cell> {
 
 /// A cell in its slot, as passed to visitors of a walk.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Slot<'a> {
     /// The cell.
     pub cell: &'a InSlot,
@@ -137,6 +138,13 @@ impl Child {
     /// Creates a slot with a cell of any kind, for lists of cells.
     pub fn of(cell: impl Cell) -> Child {
         Child::new(cell).erase()
+    }
+}
+
+/// `conv.into()` is [`Child::new`] where the type of the slot is known: in a struct or an argument.
+impl<C: Cell> From<C> for Child<C> {
+    fn from(cell: C) -> Child<C> {
+        Child::new(cell)
     }
 }
 

@@ -18,7 +18,7 @@ use serde::{Serialize, de::DeserializeOwned};
 pub use inventory;
 pub use typetag;
 
-use super::{Cell, Child, Member, Node, NodeMut, Params, kinds};
+use super::{Cell, Child, Member, Params, Part, PartMut, kinds};
 use crate::Param;
 
 pub use kinds::Registered;
@@ -37,10 +37,10 @@ pub fn of<T: ?Sized>(_: &T) -> Of<T> {
 pub struct InTheTree;
 
 impl InTheTree {
-    pub fn visit<M: Member + ?Sized>(self, member: &M, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    pub fn visit<M: Member + ?Sized>(self, member: &M, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         member.visit(name, visitor);
     }
-    pub fn visit_mut<M: Member + ?Sized>(self, member: &mut M, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    pub fn visit_mut<M: Member + ?Sized>(self, member: &mut M, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         member.visit_mut(name, visitor);
     }
 }
@@ -50,8 +50,8 @@ impl InTheTree {
 pub struct PlainData;
 
 impl PlainData {
-    pub fn visit<T: ?Sized>(self, _: &T, _: &str, _: &mut dyn FnMut(&str, Node<'_>)) {}
-    pub fn visit_mut<T: ?Sized>(self, _: &mut T, _: &str, _: &mut dyn FnMut(&str, NodeMut<'_>)) {}
+    pub fn visit<T: ?Sized>(self, _: &T, _: &str, _: &mut dyn FnMut(&str, Part<'_>)) {}
+    pub fn visit_mut<T: ?Sized>(self, _: &mut T, _: &str, _: &mut dyn FnMut(&str, PartMut<'_>)) {}
 }
 
 /// Requirement on a field marked `#[cell(data)]`.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{AsCell, Child, Node, join};
+use super::{AsCell, Child, Part, join};
 use crate::{
     Param,
     tensor::context,
@@ -47,7 +47,7 @@ impl<C: ?Sized + AsCell> Child<C> {
                 paths.push(entry.path.to_string());
             }
             entry.slot.cell.visit(&mut |name, node| {
-                if let Node::Param(param) = node
+                if let Part::Param(param) = node
                     && param.is_trained()
                 {
                     params.push((join(entry.path, name), param.id()));

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, marker::PhantomData};
 
-use super::{AsCell, Child, Node, NodeMut};
+use super::{AsCell, Child, Part, PartMut};
 use crate::Param;
 
 /// A field that is part of the tree: a [`Child`], a [`Param`], or a collection of them.
@@ -18,36 +18,36 @@ use crate::Param;
 )]
 pub trait Member {
     /// Passes itself to the visitor under a name.
-    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>));
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>));
     /// As [`visit`](Member::visit), mutable.
-    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>));
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>));
 }
 
 impl<C: ?Sized + AsCell> Member for Child<C> {
-    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
-        visitor(name, Node::Cell(self.slot()));
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
+        visitor(name, Part::Cell(self.slot()));
     }
-    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
-        visitor(name, NodeMut::Cell(self.slot_mut()));
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
+        visitor(name, PartMut::Cell(self.slot_mut()));
     }
 }
 
 impl Member for Param {
-    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
-        visitor(name, Node::Param(self));
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
+        visitor(name, Part::Param(self));
     }
-    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
-        visitor(name, NodeMut::Param(self));
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
+        visitor(name, PartMut::Param(self));
     }
 }
 
 impl<M: Member> Member for Option<M> {
-    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         if let Some(member) = self {
             member.visit(name, visitor);
         }
     }
-    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         if let Some(member) = self {
             member.visit_mut(name, visitor);
         }
@@ -55,21 +55,21 @@ impl<M: Member> Member for Option<M> {
 }
 
 impl<M: Member + ?Sized> Member for Box<M> {
-    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         (**self).visit(name, visitor);
     }
-    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         (**self).visit_mut(name, visitor);
     }
 }
 
 impl<M: Member> Member for [M] {
-    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         for (i, member) in self.iter().enumerate() {
             member.visit(&format!("{name}.{i}"), visitor);
         }
     }
-    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         for (i, member) in self.iter_mut().enumerate() {
             member.visit_mut(&format!("{name}.{i}"), visitor);
         }
@@ -77,30 +77,30 @@ impl<M: Member> Member for [M] {
 }
 
 impl<M: Member> Member for Vec<M> {
-    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         self[..].visit(name, visitor);
     }
-    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         self[..].visit_mut(name, visitor);
     }
 }
 
 impl<M: Member, const N: usize> Member for [M; N] {
-    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         self[..].visit(name, visitor);
     }
-    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         self[..].visit_mut(name, visitor);
     }
 }
 
 impl<M: Member> Member for BTreeMap<String, M> {
-    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         for (key, member) in self {
             member.visit(&format!("{name}.{key}"), visitor);
         }
     }
-    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         for (key, member) in self {
             member.visit_mut(&format!("{name}.{key}"), visitor);
         }
@@ -108,17 +108,17 @@ impl<M: Member> Member for BTreeMap<String, M> {
 }
 
 impl<T: ?Sized> Member for PhantomData<T> {
-    fn visit(&self, _: &str, _: &mut dyn FnMut(&str, Node<'_>)) {}
-    fn visit_mut(&mut self, _: &str, _: &mut dyn FnMut(&str, NodeMut<'_>)) {}
+    fn visit(&self, _: &str, _: &mut dyn FnMut(&str, Part<'_>)) {}
+    fn visit_mut(&mut self, _: &str, _: &mut dyn FnMut(&str, PartMut<'_>)) {}
 }
 
 macro_rules! member_tuple {
     ($($m:ident $i:tt),*) => {
         impl<$($m: Member),*> Member for ($($m,)*) {
-            fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+            fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
                 $(self.$i.visit(&format!("{name}.{}", $i), visitor);)*
             }
-            fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+            fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
                 $(self.$i.visit_mut(&format!("{name}.{}", $i), visitor);)*
             }
         }

@@ -60,11 +60,40 @@ pub use params::Params;
 ///
 /// | above the struct | |
 /// | --- | --- |
+/// | `#[cell(new)]` | `new`, which takes the fields in order; a slot is given as its cell |
 /// | `#[cell(saved)]` | architecture files can name it; the type must derive `Serialize` and `Deserialize` |
 /// | `#[cell(kind = "Name")]` | its kind, if different from the name of the type |
 /// | `#[cell(kinds(Name, Name))]` | of a generic type: the names of the types, each of them a kind. No other instance is a cell |
 ///
 /// A cell that is not saved works everywhere except in architecture files.
+///
+/// # Constructor
+///
+/// `#[cell(new)]` writes a `new` as visible as the struct. A struct with a `new` of its own fills its slots by `into`.
+///
+/// ```
+/// use precast::prelude::*;
+///
+/// #[derive(Cell, Debug)]
+/// #[cell(new)]
+/// struct Net { conv: Child<Conv2d>, norm: Child<BatchNorm2d>, head: Child<Dense> }
+/// # impl Forward for Net {}
+///
+/// #[derive(Cell, Debug)]
+/// struct Twin { left: Child<Dense>, right: Child<Dense> }
+/// # impl Forward for Twin {}
+///
+/// impl Twin {
+///     fn new(width: usize, rng: &mut Rng) -> Self {
+///         Twin { left: Dense::new(width, width, rng).into(), right: Dense::new(width, width, rng).into() }
+///     }
+/// }
+///
+/// let rng = &mut Rng::seed(1);
+/// let net = Child::new(Net::new(Conv2d::new(1, 8, 3, rng), BatchNorm2d::new(8), Dense::new(72, 10, rng)));
+/// let twin = Child::new(Twin::new(4, rng));
+/// assert_eq!((net.named_params().len(), twin.named_params().len()), (8, 4));
+/// ```
 ///
 /// # Generic cells
 ///
@@ -95,7 +124,8 @@ pub use saved::SavedCell;
 pub(crate) use saved::writing;
 pub(crate) use site::{HOLD_IT, Site};
 pub use trace::{CastOf, NonFinite, Trace, TracedOp};
-pub use walk::{Entry, Node, NodeMut, join};
+pub(crate) use walk::join;
+pub use walk::{Part, PartMut, Visited};
 
 use crate::{
     Tensor,
@@ -167,10 +197,10 @@ pub trait Cell: Forward + Any + Debug + Send + Sync {
     fn kind(&self) -> &'static str;
 
     /// Passes each child cell and parameter with its name to the visitor, in order.
-    fn visit(&self, visitor: &mut dyn FnMut(&str, Node<'_>));
+    fn visit(&self, visitor: &mut dyn FnMut(&str, Part<'_>));
 
     /// As [`visit`](Cell::visit), mutable.
-    fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, NodeMut<'_>));
+    fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, PartMut<'_>));
 
     /// Returns the cell in the form written to architecture files, if its type is marked `#[cell(saved)]`.
     fn saved(&self) -> Option<&dyn SavedCell> {

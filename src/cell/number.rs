@@ -6,7 +6,7 @@ use std::sync::{
 };
 
 use super::{
-    AsCell, Child, NodeMut, SlotMut,
+    AsCell, Child, PartMut, SlotMut,
     site::{Around, Site},
     walk::below,
 };
@@ -23,7 +23,7 @@ impl<C: ?Sized + AsCell> Child<C> {
             let own = number.map(|number| Around { number, path: here });
             let around = own.as_ref().or(around);
             slot.cell.visit_mut(&mut |name, node| {
-                if let NodeMut::Cell(mut slot) = node {
+                if let PartMut::Cell(mut slot) = node {
                     below(path, name, |path| go(&mut slot, path, around));
                 }
             });

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use precast_policy::host::Outlined;
 
-use super::{AsCell, Cell, Child, Node, Outline, OutlinedCell, known_kinds};
+use super::{AsCell, Cell, Child, Outline, OutlinedCell, Part, known_kinds};
 
 impl<C: ?Sized + AsCell> Child<C> {
     /// Returns the tree without the cells.
@@ -40,7 +40,7 @@ impl<C: ?Sized + AsCell> Outlined for Child<C> {
 fn has_matrices(cell: &dyn Cell) -> bool {
     let mut found = false;
     cell.visit(&mut |_, node| {
-        found |= matches!(node, Node::Param(param) if param.is_trained() && param.shape().len() > 1);
+        found |= matches!(node, Part::Param(param) if param.is_trained() && param.shape().len() > 1);
     });
     found
 }

@@ -8,7 +8,7 @@ use std::{
 use precast_policy::host::{CalledCell, RanOp, ReadParam, Recorded};
 use serde::{Deserialize, Serialize};
 
-use super::{AsCell, Child, HOLD_IT, Node, named};
+use super::{AsCell, Child, HOLD_IT, Part, named};
 use crate::{
     DType, Op,
     observe::{self, Sizes},
@@ -17,6 +17,7 @@ use crate::{
 
 /// One op call of a traced run.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct TracedOp {
     /// Path of the innermost cell in which it ran; empty for the root, and for an op outside every cell.
     pub path: String,
@@ -121,6 +122,7 @@ impl Trace {
 
 /// The first op that read or produced a non-finite number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct NonFinite {
     /// Path of the innermost cell in which it ran; empty for the root, and for an op outside every cell.
     pub cell: String,
@@ -238,7 +240,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         self.walk(&mut |entry| {
             paths.insert(entry.slot.id, entry.path.to_string());
             entry.slot.cell.visit(&mut |name, node| {
-                if let Node::Param(param) = node {
+                if let Part::Param(param) = node {
                     owners.entry(param.id().0).or_default().push((entry.path.to_string(), name.to_string()));
                 }
             });

@@ -7,16 +7,18 @@ use crate::{Param, error::Result};
 
 /// A child in its slot, or a parameter, as passed to visitors.
 #[derive(Debug)]
-pub enum Node<'a> {
+#[non_exhaustive]
+pub enum Part<'a> {
     /// A child cell in its slot.
     Cell(Slot<'a>),
     /// A parameter or buffer.
     Param(&'a Param),
 }
 
-/// As [`Node`], mutable.
+/// As [`Part`], mutable.
 #[derive(Debug)]
-pub enum NodeMut<'a> {
+#[non_exhaustive]
+pub enum PartMut<'a> {
     /// A child cell in its slot.
     Cell(SlotMut<'a>),
     /// A parameter or buffer.
@@ -25,7 +27,8 @@ pub enum NodeMut<'a> {
 
 /// One cell reached on a walk.
 #[derive(Debug)]
-pub struct Entry<'a> {
+#[non_exhaustive]
+pub struct Visited<'a> {
     /// Path from the root, such as `encoder.layers.3.fc1`; empty for the root itself.
     pub path: &'a str,
     /// The number of cells above it.
@@ -36,12 +39,12 @@ pub struct Entry<'a> {
 
 impl<C: ?Sized + AsCell> Child<C> {
     /// Visits every cell in order, starting with this one, whose path is empty.
-    pub fn walk(&self, visitor: &mut dyn FnMut(Entry<'_>)) {
-        fn go(slot: Slot<'_>, path: &mut String, depth: usize, visitor: &mut dyn FnMut(Entry<'_>)) {
+    pub fn walk(&self, visitor: &mut dyn FnMut(Visited<'_>)) {
+        fn go(slot: Slot<'_>, path: &mut String, depth: usize, visitor: &mut dyn FnMut(Visited<'_>)) {
             let cell = slot.cell;
-            visitor(Entry { path, depth, slot });
+            visitor(Visited { path, depth, slot });
             cell.visit(&mut |name, node| {
-                if let Node::Cell(slot) = node {
+                if let Part::Cell(slot) = node {
                     below(path, name, |path| go(slot, path, depth + 1, visitor));
                 }
             });
@@ -54,7 +57,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         fn go(slot: &mut SlotMut<'_>, path: &mut String, visitor: &mut dyn FnMut(&str, &mut SlotMut<'_>)) {
             visitor(path, slot);
             slot.cell.visit_mut(&mut |name, node| {
-                if let NodeMut::Cell(mut slot) = node {
+                if let PartMut::Cell(mut slot) = node {
                     below(path, name, |path| go(&mut slot, path, visitor));
                 }
             });
@@ -67,7 +70,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         let mut found = Vec::new();
         self.walk(&mut |entry| {
             entry.slot.cell.visit(&mut |name, node| {
-                if let Node::Param(param) = node {
+                if let Part::Param(param) = node {
                     found.push((join(entry.path, name), param.clone()));
                 }
             });
@@ -131,7 +134,7 @@ impl dyn Cell {
     /// Returns whether this cell contains no other cells.
     pub fn is_leaf(&self) -> bool {
         let mut leaf = true;
-        self.visit(&mut |_, node| leaf &= matches!(node, Node::Param(_)));
+        self.visit(&mut |_, node| leaf &= matches!(node, Part::Param(_)));
         leaf
     }
 }

@@ -123,8 +123,8 @@ fn one(cell: &Cell, asked: &str) -> String {
     line("what it is", about);
     line("torch", &names(elsewhere.map(|names| names.torch)));
     line("MindSpore", &names(elsewhere.map(|names| names.mindspore)));
-    line("O1", if cell.o1.is_some() { "runs low: white list" } else { "is left as it is" });
-    line("O2", if cell.o2 == "low" { "runs low" } else { "stays float32: black list" });
+    line("O1", if cell.o1.is_some() { "runs low: on the low list" } else { "is left as it is" });
+    line("O2", if cell.o2 == "low" { "runs low" } else { "stays float32: on the full list" });
     line("example", example.as_deref().unwrap_or_default());
     if options.is_empty() {
         return text + if example.is_some() { "\nIt has no options." } else { "\nIts options could not be read." };

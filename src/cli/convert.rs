@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> Result {
     }
     let options = ConvertOptions::new().widen(args.widen).allow_overflow(args.allow_overflow).replace(args.force);
     let bar = if args.quiet { Bar::hidden() } else { Bar::of_bytes(model.value.bytes()) };
-    let converted = plan.convert(&model.value, &args.to, options, &mut |bytes| bar.advance(bytes));
+    let converted = plan.convert_with(&model.value, &args.to, options, &mut |bytes| bar.advance(bytes));
     bar.finish();
     let converted = converted.map_err(|error| match error.kind() {
         ErrorKind::Value => Failure::Work(format!("{error}\n--allow-overflow writes them")),

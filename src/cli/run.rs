@@ -12,7 +12,7 @@ use crate::{
     io::{files, models::Model},
     policy::Prefer,
     report::{RunReport, TrainingRun, printable, printable_lines, runs_html, runs_table_by},
-    train::{Ended, Event, Run, RunFile, history_of},
+    train::{EndReason, Event, Run, RunFile, history_of},
 };
 
 use super::{
@@ -23,8 +23,6 @@ use super::{
     train::{Args, notes, spoilt, unless_unread},
 };
 
-/// The folder that contains the folders of runs.
-const RUNS: &str = "runs";
 const REPORT: &str = "report.html";
 
 /// Returns whether a file is a run file and not a model file: it names the data.
@@ -41,7 +39,6 @@ pub(super) fn is_run_file(file: &Path) -> bool {
 pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
     let mut file = RunFile::load(&args.model)?;
     args.change(&mut file)?;
-    let folder = file.folder.clone();
     let files: Vec<RunFile> = match &args.policy[..] {
         [] => vec![file],
         // A policy on the command line is relative to the current folder.
@@ -67,7 +64,7 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
         let model = model(cli, file)?;
         let to = match &args.output {
             Some(output) => output.clone(),
-            None => folder.join(RUNS).join(name_of(file)?),
+            None => file.run_folder()?,
         };
         if let Some(taken) = folders.iter().find(|other| **other == to) {
             return Err(Failure::Usage(format!("two runs would write to `{}`", inputs::shown(taken))));
@@ -78,7 +75,7 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
         let run = Run::begin(file, model, &to)?;
         let ended = train(cli, run, args)?;
         folders.push(to);
-        if ended == Ended::Interrupted {
+        if ended == EndReason::Interrupted {
             break;
         }
     }
@@ -100,19 +97,6 @@ pub(super) fn model(cli: &Cli, file: &RunFile) -> Result<Model> {
     }
 }
 
-/// Returns the name of a run: its own, otherwise that of its policy, otherwise that of the policy's file.
-fn name_of(file: &RunFile) -> Result<String> {
-    if let Some(name) = &file.name {
-        return Ok(name.clone());
-    }
-    let policy = file.read_policy()?;
-    let stem = Path::new(&file.policy).file_stem().map(|stem| stem.to_string_lossy().into_owned());
-    let name = policy.name.or(stem).unwrap_or_default();
-    let plain = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
-    let name: String = name.trim_start_matches('.').chars().map(plain).take(100).collect();
-    Ok(if name.is_empty() { "run".into() } else { name })
-}
-
 /// Prints a note on standard error that is not a failure.
 fn say_line(note: &str) {
     // If standard error is closed, the results are still available.
@@ -131,7 +115,7 @@ fn listen() {
     });
 }
 
-fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<Ended> {
+fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
     let program = &cli.program;
     let folder = run.folder().to_path_buf();
     let shown = inputs::shown(&folder);
@@ -158,7 +142,7 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<Ended> {
     listen();
     let mut bar = if args.quiet { Progress::quiet() } else { Progress::new("", run.steps()) };
     bar.begin_at(done);
-    let ended = run.train(&mut |event| {
+    let ended = run.train_with(&mut |event| {
         match event {
             Event::Step(step) => bar.step(step),
             Event::Epoch(epoch) => bar.epoch(epoch),
@@ -186,12 +170,12 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<Ended> {
         }
     })?;
     match ended {
-        Ended::Interrupted => {
+        EndReason::Interrupted => {
             let steps = run.history().steps.len();
             let words = format!("interrupted after step {steps}; continue with: {program} train --resume {shown}");
             Err(Failure::Work(words))
         }
-        Ended::Stalled => Err(Failure::Work(why_stalled(run.history()).unwrap_or_default())),
+        EndReason::Stalled => Err(Failure::Work(why_stalled(run.history()).unwrap_or_default())),
         ended => match run.history().epochs.last() {
             Some(epoch) => spoilt(epoch).map_or(Ok(ended), |words| Err(Failure::Work(words))),
             None => Ok(ended),
@@ -215,7 +199,7 @@ struct Summary<'a> {
 }
 
 impl<'a> Summary<'a> {
-    fn of(name: &'a str, folder: &'a Path, run: &Run, ended: Ended) -> Self {
+    fn of(name: &'a str, folder: &'a Path, run: &Run, ended: EndReason) -> Self {
         let history = run.history();
         Summary {
             name,
@@ -285,7 +269,7 @@ Examples:
   precast runs experiments --html all.html")]
 pub(super) struct RunsArgs {
     /// The folder with the runs' folders, or these folders themselves
-    #[arg(default_value = RUNS)]
+    #[arg(default_value = "runs")]
     folders: Vec<PathBuf>,
     /// Write a report of the runs; the first one is shown in full
     #[arg(long)]

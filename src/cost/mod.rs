@@ -24,6 +24,7 @@ pub(crate) fn has_vectors() -> bool {
 
 /// Limits of a machine, measured on one thread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Limits {
     /// Vector instructions used by the kernels.
     pub vectors: &'static str,
@@ -42,6 +43,7 @@ pub struct Limits {
 /// Limit that bounds a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Bound {
     /// [`Limits::gflops`].
     Arithmetic,
@@ -57,6 +59,7 @@ pub enum Bound {
 
 /// Measurement of one piece of work.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Measured {
     /// Description of the work.
     pub work: String,

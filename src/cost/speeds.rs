@@ -20,7 +20,7 @@ use crate::{
 /// ```no_run
 /// use precast::{cost::Speeds, policy::Prefer, prelude::*};
 /// let mut net = Child::new(Dense::new(784, 10, &mut Rng::seed(1)));
-/// let policy = Policy { prefer: Prefer::Speed, ..Policy::new("O2", DType::Bf16)? };
+/// let policy = Policy::new("O2", DType::Bf16)?.with_prefer(Prefer::Speed);
 /// let (y, trace) = net.trace(|net| net.call(&Tensor::ones(&[32, 784], DType::F32))); // as large as a batch will be
 /// y?;
 /// let plan = policy.plan_for(&net, &trace, &Speeds::here())?;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Graph, graph::Kind};
 use crate::{
     Cell, Child, DType, Param, Policy, Tensor,
-    cell::{AsCell, Forward, Member, Node, NodeMut, ran_in_evaluation},
+    cell::{AsCell, Forward, Member, Part, PartMut, ran_in_evaluation},
     error::{Error, Result},
     policy::Scaler,
     tensor::recording,
@@ -48,18 +48,18 @@ struct Graphs {
 }
 
 impl Member for Graphs {
-    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         let mut seen = std::collections::HashSet::new();
         for node in self.evaluation.nodes.iter().chain(self.training.iter().flat_map(|graph| &graph.nodes)) {
             if let Kind::Parameter(param) = &node.kind
                 && seen.insert(&node.name)
             {
-                visitor(&node.name, Node::Param(param));
+                visitor(&node.name, Part::Param(param));
             }
         }
     }
 
-    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         let mut seen: HashMap<String, Param> = HashMap::new();
         for node in self.evaluation.nodes.iter_mut().chain(self.training.iter_mut().flat_map(|graph| &mut graph.nodes))
         {
@@ -67,7 +67,7 @@ impl Member for Graphs {
                 match seen.get(&node.name) {
                     Some(shown) => *param = shown.clone(),
                     None => {
-                        visitor(&node.name, NodeMut::Param(param));
+                        visitor(&node.name, PartMut::Param(param));
                         seen.insert(node.name.clone(), param.clone());
                     }
                 }

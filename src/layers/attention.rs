@@ -17,6 +17,7 @@ use crate::{
 /// Options of a [`MultiheadAttention`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct MultiheadAttentionSpec {
     /// Length of the last axis of queries, keys, values and result.
     pub embed_dim: usize,

@@ -16,6 +16,7 @@ use crate::{
 /// Options of a [`BatchNorm`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct BatchNormSpec<const N: usize> {
     /// Number of channels: the length of axis 1.
     pub num_features: usize,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::spec::NoOptions;
 use crate::{
     Cell, Tensor,
-    cell::{Child, Forward, Member, Node, NodeMut},
+    cell::{Child, Forward, Member, Part, PartMut},
     error::{Error, Result},
 };
 
@@ -59,13 +59,13 @@ pub struct CellList {
 struct Row(Vec<Child>);
 
 impl Member for Row {
-    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         for (i, cell) in self.0.iter().enumerate() {
             cell.visit(&i.to_string(), visitor);
         }
     }
 
-    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         for (i, cell) in self.0.iter_mut().enumerate() {
             cell.visit_mut(&i.to_string(), visitor);
         }

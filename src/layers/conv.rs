@@ -16,6 +16,7 @@ use crate::{
 /// Options of a [`Conv`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ConvSpec<const N: usize> {
     /// Number of input channels.
     pub in_channels: usize,
@@ -43,6 +44,7 @@ pub struct ConvSpec<const N: usize> {
 /// Options of a [`ConvTranspose`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ConvTransposeSpec<const N: usize> {
     /// Number of input channels.
     pub in_channels: usize,

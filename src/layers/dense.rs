@@ -11,6 +11,7 @@ use crate::{Cell, Param, Tensor, cell::Forward, error::Result};
 /// Options of a [`Dense`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DenseSpec {
     /// Length of the last axis of the input.
     pub in_features: usize,

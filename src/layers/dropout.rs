@@ -18,6 +18,7 @@ use crate::{
 /// Options of a [`Dropout`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DropoutSpec {
     /// The probability of zeroing an element.
     pub p: f64,

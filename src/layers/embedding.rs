@@ -11,6 +11,7 @@ use crate::{Cell, Param, Tensor, cell::Forward, error::Result};
 /// Options of an [`Embedding`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct EmbeddingSpec {
     /// Number of rows of the table.
     pub vocab_size: usize,

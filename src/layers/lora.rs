@@ -17,6 +17,7 @@ use crate::{
 /// Options of a [`LoRA`], and the layer to adapt.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct LoRASpec {
     /// The layer to adapt.
     pub base: Dense,

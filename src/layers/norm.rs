@@ -39,6 +39,7 @@ pub(super) fn is_default_eps(eps: &f64) -> bool {
 /// Options of a [`LayerNorm`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct LayerNormSpec {
     /// The last axes of the input, over which the statistics are computed.
     pub normalized_shape: Vec<usize>,
@@ -123,6 +124,7 @@ impl Forward for LayerNorm {
 /// Options of a [`GroupNorm`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct GroupNormSpec {
     /// Number of groups of channels that share their statistics.
     pub num_groups: usize,
@@ -207,6 +209,7 @@ impl Forward for GroupNorm {
 /// Options of an [`InstanceNorm`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct InstanceNormSpec<const N: usize> {
     /// Number of channels: the length of axis 1.
     pub num_features: usize,
@@ -307,6 +310,7 @@ instance_kinds! {
 /// Options of an [`RmsNorm`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RmsNormSpec {
     /// Length of the last axis.
     pub num_features: usize,

@@ -11,6 +11,7 @@ use crate::{Cell, Param, Tensor, cell::Forward, error::Result};
 /// Options of a [`PReLU`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PReLUSpec {
     /// 1, or the length of axis 1.
     pub channels: usize,

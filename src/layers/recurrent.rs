@@ -18,6 +18,7 @@ use crate::{
 /// Options of a recurrent cell with `GATES` gates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RecurrentSpec<const GATES: usize> {
     /// Length of the last axis of the input.
     pub input_size: usize,

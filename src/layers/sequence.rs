@@ -12,13 +12,14 @@ use super::{
 };
 use crate::{
     Cell, Tensor,
-    cell::{Child, Forward, Member, Node, NodeMut},
+    cell::{Child, Forward, Member, Part, PartMut},
     error::{Error, Result},
 };
 
 /// Options of a recurrent network over a sequence, with `GATES` gates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RecurrentLayersSpec<const GATES: usize> {
     /// Length of the last axis of the input.
     pub input_size: usize,
@@ -145,14 +146,14 @@ impl<const GATES: usize> Member for Layers<GATES>
 where
     Recurrent<GATES>: Cell,
 {
-    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         for (i, layer) in self.weights.iter().enumerate() {
             let suffix = self.suffix(i);
             layer.visit(&mut |name, node| visitor(&format!("{name}{suffix}"), node));
         }
     }
 
-    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         for i in 0..self.weights.len() {
             let suffix = self.suffix(i);
             self.weights[i].visit_mut(&mut |name, node| visitor(&format!("{name}{suffix}"), node));

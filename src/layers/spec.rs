@@ -5,7 +5,7 @@ use std::cell::Cell as Place;
 
 use serde::{Deserialize, Serialize, Serializer, ser::Error as _};
 
-use crate::cell::{Cell, Node, join};
+use crate::cell::{Cell, Part, join};
 
 /// The written form of a cell without options: nothing but its kind.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -102,7 +102,7 @@ pub(super) fn write_as_spec<S: Serializer>(
     fn replaced(cell: &dyn Cell) -> Option<(String, &'static str)> {
         let mut found = None;
         cell.visit(&mut |name, node| {
-            if let (Node::Cell(slot), None) = (node, &found) {
+            if let (Part::Cell(slot), None) = (node, &found) {
                 let kind = slot.cell.kind();
                 found = match BUILT.contains(&kind) {
                     false => Some((name.to_string(), kind)),

@@ -43,6 +43,7 @@ impl TransformerActivation {
 /// ([`TransformerDecoderLayerSpec`]). The names and defaults are torch's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TransformerLayerSpec<const DECODER: bool> {
     /// Length of the last axis of input and output.
     pub d_model: usize,
@@ -403,6 +404,7 @@ impl Child<TransformerDecoderLayer> {
 /// ([`TransformerDecoderSpec`]).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TransformerSpec<const DECODER: bool> {
     /// Options of each layer.
     pub layer: TransformerLayerSpec<DECODER>,

@@ -9,6 +9,7 @@ use crate::{DType, Op, error::Result, table::table};
 
 /// Calls of one op, by dtype.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Calls {
     /// Calls in f16.
     pub f16: usize,

@@ -10,7 +10,7 @@ use precast_policy::host::{Costs, Takes, Timed};
 use super::Region;
 use crate::{
     DType, Op,
-    cell::{AsCell, Child, Node, Trace, TracedOp, no_such_path},
+    cell::{AsCell, Child, Part, Trace, TracedOp, no_such_path},
     cost::Speeds,
     error::{Error, Result},
     precision::{OpRules, Treatment},
@@ -66,7 +66,7 @@ impl<'a> OfCells<'a> {
         net.walk(&mut |entry| {
             let mut params = Vec::new();
             entry.slot.cell.visit(&mut |_, node| {
-                if let Node::Param(param) = node
+                if let Part::Param(param) = node
                     && param.is_trained()
                 {
                     let value = param.value();

@@ -9,7 +9,7 @@ pub use scaled::{ScaledGrads, ScaledLoss};
 use step::Votes;
 pub use step::{Cause, Outcome, all_finite};
 
-use crate::{error::Result, policy::LossScaleSpec};
+use crate::{Policy, error::Result, policy::LossScaleSpec};
 
 /// A loss scale: multiplies the loss before the backward pass, so that small gradients do not underflow in 16 bits, and
 /// divides the gradients by the same number afterwards.
@@ -38,10 +38,34 @@ use crate::{error::Result, policy::LossScaleSpec};
 /// assert_eq!(scale.value(), 32768.0);
 /// # Ok::<(), precast::Error>(())
 /// ```
+///
+/// Training by a policy takes [the loss scale of the policy](ScalesLoss::loss_scale).
 #[derive(Clone, Debug, PartialEq)]
 pub struct LossScale {
     machine: ScaleMachine,
     votes: Votes,
+}
+
+/// A policy, as the source of a loss scale.
+pub trait ScalesLoss {
+    /// Creates the loss scale that the policy specifies, ready for the first step.
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// assert_eq!(Policy::new(Level::O2, DType::F16)?.loss_scale()?, LossScale::dynamic());
+    /// assert_eq!(Policy::new(Level::O2, DType::Bf16)?.loss_scale()?, LossScale::none());
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number outside its range.
+    fn loss_scale(&self) -> Result<LossScale>;
+}
+
+impl ScalesLoss for Policy {
+    fn loss_scale(&self) -> Result<LossScale> {
+        LossScale::new(self.loss_scale.clone())
+    }
 }
 
 impl From<ScaleMachine> for LossScale {

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt, sync::Arc};
 
 use crate::{
     DType, Param,
-    cell::{AsCell, Child, Node, join},
+    cell::{AsCell, Child, Part, join},
     error::{Error, Result},
     logging::event,
     policy::{Pack, Select},
@@ -305,7 +305,7 @@ fn survey<C: ?Sized + AsCell>(net: &Child<C>, dtype: DType, pack: &Pack, exclude
         paths.push(entry.path.to_string());
         kinds.push(kind);
         entry.slot.cell.visit(&mut |name, node| {
-            let Node::Param(param) = node else { return };
+            let Part::Param(param) = node else { return };
             let (path, before) = (join(entry.path, name), param.dtype());
             let own = by_user(&path, "");
             let never = (!before.is_castable()).then_some(KeptBecause::DType(before));

@@ -86,7 +86,7 @@ impl ScaleKind {
         match scale.spec() {
             LossScaleSpec::None => ScaleKind::None,
             LossScaleSpec::Fixed { .. } => ScaleKind::Fixed,
-            LossScaleSpec::Dynamic(_) => ScaleKind::Dynamic,
+            _ => ScaleKind::Dynamic,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Child, Tensor,
-    cell::{AsCell, Node},
+    cell::{AsCell, Part},
     error::{Error, Result},
     logging::event,
     optim::Optimizer,
@@ -22,6 +22,7 @@ use crate::{
 /// Options of a training run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FitOptions {
     /// Number of passes over the training data. Default: 10.
     pub epochs: usize,
@@ -68,6 +69,12 @@ impl Default for FitOptions {
     }
 }
 
+precast_policy::__setters! {
+    FitOptions: epochs epochs: usize, batch batch: usize, lr lr: f64, schedule schedule: Schedule, warm_up warm_up: usize,
+        seed seed: u64, method method: Method, loss_scale loss_scale: LossScaleSpec, find_non_finite find_non_finite: bool;
+    optional loss loss: Loss
+}
+
 impl FitOptions {
     /// Returns the maximum number of steps of a run.
     pub fn steps(&self, examples: usize) -> usize {
@@ -106,7 +113,7 @@ pub enum Event<'a> {
 /// let data = Dataset::regression(x, &[1], y, &[1])?.split(80, 0)?;
 ///
 /// let mut net = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
-/// let history = fit(&mut net, &data, &FitOptions { lr: 0.1, ..FitOptions::default() }, &mut |_| {})?;
+/// let history = fit(&mut net, &data, &FitOptions::default().lr(0.1), &mut |_| {})?;
 /// assert!(history.score().and_then(|score| score.mean_squared_error()) < Some(1e-3));
 /// # Ok::<(), precast::Error>(())
 /// ```
@@ -140,7 +147,7 @@ pub fn fit<C: ?Sized + AsCell>(
 /// # fn main() -> Result<()> {
 /// let split = data::digits()?.reshape(&[64])?.split(96, 0)?;
 /// let mut net = Child::new(Dense::new(64, 10, &mut Rng::seed(1)));
-/// let options = FitOptions { epochs: 2, ..FitOptions::default() };
+/// let options = FitOptions::default().epochs(2);
 /// let mut fit = Fit::new(&net, &options)?;
 /// for _ in 0..4 {
 ///     fit.advance(&mut net, &split)?; // three steps, and the end of the first epoch
@@ -189,7 +196,7 @@ impl Fit {
         net.walk(&mut |entry| {
             if entry.slot.cell.kind() == "Embedding" {
                 entry.slot.cell.visit(&mut |_, node| {
-                    if let Node::Param(param) = node {
+                    if let Part::Param(param) = node {
                         tables.insert(param.id());
                     }
                 });

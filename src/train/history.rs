@@ -10,6 +10,7 @@ use crate::{
 
 /// Record of a training run, step by step and epoch by epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct History {
     /// Every step, in order.
     pub steps: Vec<Step>,
@@ -25,6 +26,7 @@ pub struct History {
 
 /// One training step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Step {
     /// Index of the epoch, from 0.
     pub epoch: usize,
@@ -45,6 +47,7 @@ pub struct Step {
 
 /// One pass over the data.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Epoch {
     /// Index of the epoch, from 0.
     pub epoch: usize,

@@ -5,6 +5,7 @@ pub mod data;
 mod fit;
 mod folder;
 mod history;
+mod load;
 mod loss;
 mod method;
 mod predict;
@@ -26,8 +27,8 @@ pub use method::{
     RmsPropOptions, SgdOptions,
 };
 pub use predict::{Prediction, Predictor};
-pub use run::{Ended, Run};
-pub use run_file::{Keep, RunFile, Test};
+pub use run::{EndReason, Run};
+pub use run_file::{CheckpointOptions, RunFile, Test};
 pub use schedule::Schedule;
 pub use score::{Score, accuracy, mean_squared_error};
 pub use storage::{LowStorage, Storage};

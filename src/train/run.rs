@@ -31,21 +31,21 @@ use crate::{
 /// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end |
 ///
 /// ```
-/// use precast::{Policy, io::models::Model, train::{Ended, Run, RunFile}};
+/// use precast::{Policy, io::models::Model, train::{EndReason, Run, RunFile}};
 /// use std::ops::ControlFlow;
 /// # fn main() -> precast::Result<()> {
 /// let text = "{version: 1, model: mlp, policy: o2-bf16, data: digits, epochs: 2, batch: 256}";
 /// let file = RunFile::parse(text, "run.yaml")?;
 /// let folder = std::env::temp_dir().join(format!("precast-doc-run-{}", std::process::id()));
 ///
-/// let mut run = Run::begin(&file, file.read_model()?, &folder)?;
-/// let ended = run.train(&mut |_| ControlFlow::Break(()))?; // interrupted after the first step
-/// assert_eq!(ended, Ended::Interrupted);
+/// let mut run = Run::begin(&file, file.read_model()?, &folder)?; // Run::load("run.yaml")? chooses the folder
+/// let ended = run.train_with(&mut |_| ControlFlow::Break(()))?; // interrupted after the first step
+/// assert_eq!(ended, EndReason::Interrupted);
 /// drop(run);
 ///
 /// let file = RunFile::of_folder(&folder)?;
 /// let mut run = Run::resume(&folder, file.read_model()?)?;
-/// assert_eq!(run.train(&mut |_| ControlFlow::Continue(()))?, Ended::Done);
+/// assert_eq!(run.train()?, EndReason::Done);
 /// # drop(run);
 /// # std::fs::remove_dir_all(folder).unwrap();
 /// # Ok(())
@@ -68,7 +68,7 @@ pub struct Run {
 /// Reason for the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Ended {
+pub enum EndReason {
     /// All epochs are complete.
     Done,
     /// The score did not improve for as many epochs as the run has [patience](RunFile::patience).
@@ -79,13 +79,13 @@ pub enum Ended {
     Interrupted,
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for EndReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Ended::Done => "done",
-            Ended::NoBetter => "no better",
-            Ended::Stalled => "stalled",
-            Ended::Interrupted => "interrupted",
+            EndReason::Done => "done",
+            EndReason::NoBetter => "no better",
+            EndReason::Stalled => "stalled",
+            EndReason::Interrupted => "interrupted",
         })
     }
 }
@@ -175,18 +175,26 @@ impl Run {
         Ok(Run { file, policy, plan, storage, net, data, fit, folder, standardizations, notes })
     }
 
+    /// Trains until the run ends.
+    ///
+    /// # Errors
+    /// As [`train_with`](Run::train_with).
+    pub fn train(&mut self) -> Result<EndReason> {
+        self.train_with(&mut |_| ControlFlow::Continue(()))
+    }
+
     /// Trains until the run ends or the observer breaks. Steps and epochs are written to `metrics.jsonl` before the
     /// observer receives them, and a checkpoint before this returns, disk errors excepted.
     ///
     /// # Errors
     /// As [`fit`](super::fit), and [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be written.
-    pub fn train(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<Ended> {
+    pub fn train_with(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<EndReason> {
         loop {
             if self.is_out_of_patience() {
-                return self.end(Ended::NoBetter);
+                return self.end(EndReason::NoBetter);
             }
             let Some(event) = self.fit.advance(&mut self.net, &self.data)? else {
-                let ended = if self.history().stalled().is_some() { Ended::Stalled } else { Ended::Done };
+                let ended = if self.history().stalled().is_some() { EndReason::Stalled } else { EndReason::Done };
                 return self.end(ended);
             };
             self.folder.note(&event)?;
@@ -204,12 +212,12 @@ impl Run {
                 self.save_checkpoint()?;
             }
             if flow.is_break() && !self.fit.is_over() {
-                return Ok(Ended::Interrupted);
+                return Ok(EndReason::Interrupted);
             }
         }
     }
 
-    fn end(&self, ended: Ended) -> Result<Ended> {
+    fn end(&self, ended: EndReason) -> Result<EndReason> {
         self.folder.save_last(&self.net)?;
         Ok(ended)
     }

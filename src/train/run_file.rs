@@ -59,7 +59,7 @@ pub struct RunFile {
     /// Training options. The loss scale is that of the policy.
     pub options: FitOptions,
     /// Retention of checkpoints.
-    pub checkpoint: Keep,
+    pub checkpoint: CheckpointOptions,
     /// Number of epochs without a better score after which the run ends. Default: unlimited.
     pub patience: Option<usize>,
     /// Base folder of relative paths.
@@ -83,7 +83,7 @@ pub enum Test {
 /// Retention of checkpoints. One is written after each epoch and when a run is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Keep {
+pub struct CheckpointOptions {
     /// Number of steps between additional checkpoints. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every: Option<usize>,
@@ -91,9 +91,9 @@ pub struct Keep {
     pub keep: usize,
 }
 
-impl Default for Keep {
+impl Default for CheckpointOptions {
     fn default() -> Self {
-        Keep { every: None, keep: 2 }
+        CheckpointOptions { every: None, keep: 2 }
     }
 }
 
@@ -182,7 +182,7 @@ struct RunV1 {
     #[serde(skip_serializing_if = "Option::is_none")]
     find_non_finite: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    checkpoint: Option<At<Keep>>,
+    checkpoint: Option<At<CheckpointOptions>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     patience: Option<At<usize>>,
 }
@@ -336,7 +336,7 @@ impl RunFile {
                 let words = "`every` and `keep` of checkpoints are at least 1";
                 return Err(source.error(at.referenced, Error::run(words)));
             }
-            at => at.map_or(Keep::default(), |at| at.value),
+            at => at.map_or(CheckpointOptions::default(), |at| at.value),
         };
         let usual = FitOptions::default();
         let options = FitOptions {

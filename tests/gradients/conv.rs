@@ -31,12 +31,11 @@ fn conv(op: Op, axes: usize) -> Row {
         let groups = d.size(1..=2);
         let (ins, outs) = (groups * d.size(1..=2), groups * d.size(1..=2));
         let kernel = d.sizes(axes, 1..=most(axes));
-        let options = ConvOptions {
-            stride: numbers(d, axes, 1, 3),
-            padding: padding(d, axes, 2),
-            dilation: numbers(d, axes, 1, 2),
-            groups,
-        };
+        let options = ConvOptions::default()
+            .stride(numbers(d, axes, 1, 3))
+            .padding(padding(d, axes, 2))
+            .dilation(numbers(d, axes, 1, 2))
+            .groups(groups);
         let reach = |i: usize| options.dilation[i] * (kernel[i] - 1) + 1;
         let input: Vec<usize> = (0..axes).map(|i| reach(i) + d.size(0..=most(axes))).collect();
         let x = [vec![d.samples(2), ins], input].concat();
@@ -58,13 +57,12 @@ fn transposed(op: Op, axes: usize) -> Row {
         let groups = d.size(1..=2);
         let (ins, outs) = (groups * d.size(1..=2), groups * d.size(1..=2));
         let kernel = d.sizes(axes, 1..=most(axes));
-        let options = ConvTransposeOptions {
-            stride: numbers(d, axes, 2, 3),
-            padding: padding(d, axes, 1),
-            output_padding: numbers(d, axes, 0, 1),
-            dilation: numbers(d, axes, 1, 2),
-            groups,
-        };
+        let options = ConvTransposeOptions::default()
+            .stride(numbers(d, axes, 2, 3))
+            .padding(padding(d, axes, 1))
+            .output_padding(numbers(d, axes, 0, 1))
+            .dilation(numbers(d, axes, 1, 2))
+            .groups(groups);
         // At least two positions along each axis, so that some remain after a padding of one on either side.
         let x = [vec![d.samples(2), ins], numbers(d, axes, 2, most(axes))].concat();
         let weight = [vec![ins, outs / groups], kernel].concat();

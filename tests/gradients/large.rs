@@ -74,12 +74,11 @@ fn losses() {
 #[test]
 fn cross_entropy_with_every_option() {
     at_each("cross_entropy", |d, n| {
-        let options = CrossEntropy {
-            reduction: Reduction::Mean,
-            ignore_index: Some(2),
-            label_smoothing: 0.1,
-            weight: Some(d.tensor(&[3], 0.5..2.0)),
-        };
+        let options = CrossEntropy::default()
+            .reduction(Reduction::Mean)
+            .ignore_index(Some(2))
+            .label_smoothing(0.1)
+            .weight(Some(d.tensor(&[3], 0.5..2.0)));
         let inputs = [wide(d, &[n, 3]), d.indices(3, &[n])];
         Case::new(inputs, move |x| x[0].cross_entropy_with(&x[1], &options))
     });

@@ -46,13 +46,14 @@ fn cross_entropy(d: &mut Draw, soft: bool) -> Case {
     let (shape, samples, count) = classes(d);
     let x = d.tensor(&shape, -3.0..3.0);
     let target = if soft { d.tensor(&shape, 0.0..1.0) } else { d.indices(count, &samples) };
-    let options = CrossEntropy {
-        reduction: reduction(d),
-        // The first class is ignored, unless no sample would be left for the mean.
-        ignore_index: (!soft && d.flag() && target.to_f64().iter().any(|&class| class > 0.0)).then_some(0),
-        label_smoothing: if d.flag() { 0.2 } else { 0.0 },
-        weight: d.flag().then(|| d.tensor(&[count], 0.5..2.0)),
-    };
+    let reduction = reduction(d);
+    // The first class is ignored, unless no sample would be left for the mean.
+    let ignored = (!soft && d.flag() && target.to_f64().iter().any(|&class| class > 0.0)).then_some(0);
+    let options = CrossEntropy::default()
+        .reduction(reduction)
+        .ignore_index(ignored)
+        .label_smoothing(if d.flag() { 0.2 } else { 0.0 })
+        .weight(d.flag().then(|| d.tensor(&[count], 0.5..2.0)));
     Case::new([x, target], move |x| x[0].cross_entropy_with(&x[1], &options))
 }
 

@@ -15,13 +15,12 @@ fn pool(op: Op, axes: usize, f: Pool, max: bool) -> Row {
     Row::new(op, move |d| {
         let kernel = d.sizes(axes, 1..=3);
         let most = kernel.iter().min().expect("an axis") - 1;
-        let options = PoolOptions {
-            stride: if d.flag() { vec![] } else { (0..axes).map(|_| d.number(1..=3)).collect() },
-            padding: padding(d, axes, most),
-            ceil: d.flag(),
-            count_include_pad: d.flag(),
-            kernel,
-        };
+        let options = PoolOptions::default()
+            .stride(if d.flag() { vec![] } else { (0..axes).map(|_| d.number(1..=3)).collect() })
+            .padding(padding(d, axes, most))
+            .ceil(d.flag())
+            .count_include_pad(d.flag())
+            .kernel(kernel);
         let more = if axes == 1 { 0..=6 } else { 0..=2 };
         let input: Vec<usize> = options.kernel.iter().map(|k| k + d.size(more.clone())).collect();
         let shape = [vec![d.samples(3), d.size(1..=3)], input].concat();

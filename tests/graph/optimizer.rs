@@ -53,7 +53,7 @@ fn a_step_is_its_parts() {
 fn a_step_that_is_not_finite_changes_nothing_but_the_scale() {
     let net = regression();
     // Gradients times 1e9 are beyond f16 where the graph is low.
-    let dynamic = DynamicScale { init: 1e9, growth: 2.0, backoff: 0.5, interval: 2, ..DynamicScale::tensorflow() };
+    let dynamic = DynamicScale::tensorflow().init(1e9).growth(2.0).backoff(0.5).interval(2);
     let sgd = Sgd::new(net.params(), 0.1).momentum(0.9);
     let mut optimizer = enable_mixed_precision_graph_rewrite(sgd, LossScaleSpec::Dynamic(dynamic)).unwrap();
     let before = values(&net);

@@ -131,7 +131,7 @@ fn rewritten_networks_learn() {
         let mut scale = LossScale::none();
         if let Some(policy) = policy {
             let policy = Policy::named(policy).unwrap();
-            scale = LossScale::new(policy.loss_scale.clone()).unwrap();
+            scale = policy.loss_scale().unwrap();
             net = rewrite(&mut net, &[x], &policy).unwrap().erase();
         }
         net.set_train(true);

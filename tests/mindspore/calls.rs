@@ -3,12 +3,7 @@
 
 use std::cell::RefCell;
 
-use precast::{
-    DType, Op, Result, Tensor,
-    layers::Rng,
-    observe,
-    precision::{self, Frame},
-};
+use precast::{DType, Op, Result, Tensor, layers::Rng, observe, precision::Frame};
 
 use crate::exact;
 
@@ -114,7 +109,7 @@ pub fn in_steps<const N: usize>(
     let now = MODE.with_borrow_mut(|mode| match mode {
         Mode::Plain => Now::Plain,
         Mode::Watched(_) => Now::Watched,
-        Mode::Merged(rng) => match precision::current() {
+        Mode::Merged(rng) => match precast::__test::current() {
             Some(Frame::Fixed(low)) if low.is_low() => Now::Merged(low, rng.uniform(0.0, 1.0) < 0.5),
             _ => Now::Plain,
         },
@@ -146,7 +141,7 @@ pub fn in_steps<const N: usize>(
             Ok(y)
         }
         Now::Merged(low, rounds) => {
-            let _off = precision::enter(Frame::Off);
+            let _off = precast::__test::enter(Frame::Off);
             let mut first = true;
             let wide = inputs.map(|x| {
                 let is_first = std::mem::take(&mut first);
@@ -160,7 +155,7 @@ pub fn in_steps<const N: usize>(
             Ok(if rounds { y.cast(low) } else { y })
         }
         Now::In(inside, stepwise, digits) => {
-            let _off = precision::enter(Frame::Off);
+            let _off = precast::__test::enter(Frame::Off);
             let cast = inputs.map(|x| if x.dtype().is_castable() { x.cast(inside) } else { x.clone() });
             if stepwise {
                 return steps(inside, cast.each_ref());
@@ -176,7 +171,7 @@ pub fn in_steps<const N: usize>(
 
 /// Calls an op that only moves elements. It computes nothing, so a script does not affect it.
 pub fn place<R>(x: &Tensor, op: impl Fn(&Tensor) -> Result<R>) -> Result<R> {
-    let _off = is_repeated().then(|| precision::enter(Frame::Off));
+    let _off = is_repeated().then(|| precast::__test::enter(Frame::Off));
     op(x)
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use precast::{
     DType, Level, Param, Policy, Tensor,
     cell::{Child, Trace},
-    compat::mindspore::{Custom, custom_mixed_precision},
+    compat::mindspore::{Custom, CustomLists, custom_mixed_precision},
     error::{Error, Result},
     plan::Plan,
     policy::{Lists, Pack},
@@ -146,7 +146,7 @@ fn name_here(name: &str, params: &BTreeMap<String, Param>) -> String {
         "moving_variance" => "running_var",
         leaf => leaf,
     };
-    precast::cell::join(cell.trim_end_matches(".bn2d"), leaf)
+    precast::__test::join(cell.trim_end_matches(".bn2d"), leaf)
 }
 
 /// Returns a policy with MindSpore's own lists.
@@ -161,8 +161,8 @@ pub fn mindspore(level: Level, low: DType) -> Result<Policy> {
 fn lower(net: &mut Child, lowering: &Lowering, low: DType, kit: Kit) -> Result<Plan> {
     let applied = match lowering {
         Lowering::Level(level) => mindspore(*level, low)?.apply(net)?,
-        Lowering::White(names) => custom_mixed_precision(net, Custom::White(list(names, true, kit)?), low)?,
-        Lowering::Black(names) => custom_mixed_precision(net, Custom::Black(list(names, false, kit)?), low)?,
+        Lowering::White(names) => custom_mixed_precision(net, CustomLists::White(list(names, true, kit)?), low)?,
+        Lowering::Black(names) => custom_mixed_precision(net, CustomLists::Black(list(names, false, kit)?), low)?,
         Lowering::Twice(first, second) => {
             let _first = mindspore(*first, low)?.apply(net)?;
             mindspore(*second, low)?.apply(net)?
@@ -176,10 +176,10 @@ fn list(names: &[String], white: bool, kit: Kit) -> Result<Lists> {
     names.iter().try_fold(Lists::new(), |lists, name| {
         let kind = if kit == Kit::Library && name == "SequentialCell" { "Sequential" } else { name };
         match (name.strip_prefix("ops."), white) {
-            (Some(op), true) => lists.white_op(&format!("mindspore:{op}")),
-            (Some(op), false) => lists.black_op(&format!("mindspore:{op}")),
-            (None, true) => Ok(lists.white(kind)),
-            (None, false) => Ok(lists.black(kind)),
+            (Some(op), true) => lists.low_op(&format!("mindspore:{op}")),
+            (Some(op), false) => lists.full_op(&format!("mindspore:{op}")),
+            (None, true) => Ok(lists.low(kind)),
+            (None, false) => Ok(lists.full(kind)),
         }
     })
 }

@@ -4,11 +4,7 @@
 //! rounds once, so its result may be off by half a unit in the last place of the dtype it returns, and by the error of
 //! f32: for a sum of `n` terms `n / 2^24` of the sum of their magnitudes, for an approximated function 4 units.
 
-use precast::{
-    DType, Op, Result, Tensor,
-    observe::Event,
-    precision::{self, Frame},
-};
+use precast::{DType, Op, Result, Tensor, observe::Event, precision::Frame};
 
 /// Returns whether an f32 result is the one nearest to the exact one.
 pub fn rounds_once(op: Op) -> bool {
@@ -71,7 +67,7 @@ pub fn too_far<const N: usize>(
     if !event.output.is_float() {
         return Ok(None);
     }
-    let _off = precision::enter(Frame::Off);
+    let _off = precast::__test::enter(Frame::Off);
     let mut seen = event.inputs.iter();
     let wide = inputs.map(|x| match seen.next() {
         Some(inside) if x.dtype().is_float() => x.cast(*inside).cast(DType::F64),

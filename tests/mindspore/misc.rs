@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use precast::{
     DType, ErrorKind, Level, Policy, Sgd, Tensor,
     catalogue::System,
-    compat::mindspore::{BuildOptions, Custom, build_train_network, custom_mixed_precision},
+    compat::mindspore::{BuildOptions, Custom, CustomLists, build_train_network, custom_mixed_precision},
     plan::Region,
     policy::{DynamicScale, Lists, LossScaleSpec, Pack},
     precision::Treatment,
@@ -110,8 +110,8 @@ fn lists(recorded: &Value, tally: &mut Tally) {
             }
         }
         if list == "get_white_list_is_copy" {
-            let mut copy = precast::policy::white_list();
-            let changed = copy.remove_cell("Dense").is_some() && copy != precast::policy::white_list();
+            let mut copy = precast::policy::low_list();
+            let changed = copy.remove_cell("Dense").is_some() && copy != precast::policy::low_list();
             if Some(changed) == entries.as_bool() {
                 tally.agree("lists get_white_list_is_copy")
             } else {
@@ -268,16 +268,16 @@ fn custom(call: &str) -> Option<Here> {
         let mut net = build("mlp_bn1d", Kit::Library).expect("a network of this name");
         said(custom_mixed_precision(&mut net, list, dtype))
     };
-    let white = |kind: &str| Custom::White(Lists::new().white(kind));
-    let black = |kind: &str| Custom::Black(Lists::new().black(kind));
+    let white = |kind: &str| CustomLists::White(Lists::new().low(kind));
+    let black = |kind: &str| CustomLists::Black(Lists::new().full(kind));
     let product = "mindspore:MatMul";
-    let white_op = || Custom::White(Lists::new().white_op(product).expect("an op"));
-    let black_op = || Custom::Black(Lists::new().black_op(product).expect("an op"));
+    let white_op = || CustomLists::White(Lists::new().low_op(product).expect("an op"));
+    let black_op = || CustomLists::Black(Lists::new().full_op(product).expect("an op"));
     match call {
         "custom(cell, white=[ops.MatMul])" => lower(white_op(), DType::F16),
         "custom(cell, black=[ops.MatMul])" => lower(black_op(), DType::F16),
         "custom(cell, black=[Dense])" => lower(black("Dense"), DType::F16),
-        "custom(cell, both None/[])" => lower(Custom::Black(Lists::new()), DType::F16),
+        "custom(cell, both None/[])" => lower(CustomLists::Black(Lists::new()), DType::F16),
         "custom(cell, white=[Dense], dtype=float32)" => lower(white("Dense"), DType::F32),
         // An invalid list and an invalid dtype: the dtype is checked first.
         "custom(cell, bad list, bad dtype)" => lower(black_op(), DType::I64),
@@ -343,7 +343,7 @@ fn train_network(arguments: &str) -> Option<Here> {
 fn a_network_is_trained_in_either_low_dtype() {
     for low in DType::LOW {
         let net = build("mlp_bn1d", Kit::Unfused).expect("a network of this name");
-        let options = BuildOptions { cast_model_type: Some(low), ..BuildOptions::default() };
+        let options = BuildOptions::default().cast_model_type(Some(low));
         let model = build_train_network(net, |params| Sgd::new(params, 0.1), "O0", &options).unwrap();
         assert!(model.plan().decisions.iter().all(|decision| decision.run == Region::Fixed(low)), "{}", model.plan());
     }
@@ -366,11 +366,9 @@ fn structures(recorded: &Value, tally: &mut Tally) {
             tally.fail(case, "the dtype is not understood");
             continue;
         }
-        let options = BuildOptions {
-            keep_batchnorm_fp32: given("keep_batchnorm_fp32").map(|keeps| keeps == "True"),
-            cast_model_type: cast_model_type.flatten(),
-            ..BuildOptions::default()
-        };
+        let options = BuildOptions::default()
+            .keep_batchnorm_fp32(given("keep_batchnorm_fp32").map(|keeps| keeps == "True"))
+            .cast_model_type(cast_model_type.flatten());
         let net = build("mlp_bn1d", Kit::Unfused).expect("a network of this name");
         let model = build_train_network(net, |params| Sgd::new(params, 0.1), level, &options);
         let plan = model.expect("a network to train").plan().clone();

@@ -4,7 +4,7 @@
 use precast::{
     ConvOptions,
     cell::{Adapter, Cast},
-    compat::mindspore::{Custom, custom_mixed_precision},
+    compat::mindspore::{Custom, CustomLists, custom_mixed_precision},
     policy::Lists,
     prelude::*,
 };
@@ -51,12 +51,12 @@ fn param(net: &Child, name: &str) -> Tensor {
 
 /// Computes `x · wᵀ + b` entirely in one dtype.
 fn dense(net: &Child, path: &str, x: &Tensor, dtype: DType) -> Tensor {
-    let of = |leaf| param(net, &precast::cell::join(path, leaf)).cast(dtype);
+    let of = |leaf| param(net, &precast::__test::join(path, leaf)).cast(dtype);
     x.cast(dtype).matmul(&of("weight").t().unwrap()).unwrap().bias_add(&of("bias")).unwrap()
 }
 
 fn norm(net: &Child, path: &str, x: &Tensor, dtype: DType) -> Tensor {
-    let of = |leaf| param(net, &precast::cell::join(path, leaf)).cast(dtype);
+    let of = |leaf| param(net, &precast::__test::join(path, leaf)).cast(dtype);
     let (mean, variance) = (of("moving_mean"), of("moving_variance"));
     x.cast(dtype).batch_norm(&mean, &variance, Some(&of("gamma")), Some(&of("beta")), 1e-5).unwrap()
 }
@@ -112,7 +112,7 @@ fn a_listed_root_is_treated_by_the_list() {
     let black = lowered("root_batchnorm", Level::O2, LOW);
     same(&black.call(&x).unwrap(), &network("root_batchnorm").call(&x).unwrap());
     let mut net = network("mlp_bn1d");
-    let _applied = custom_mixed_precision(&mut net, Custom::Black(Lists::new().black("Mlp")), LOW).unwrap();
+    let _applied = custom_mixed_precision(&mut net, CustomLists::Black(Lists::new().full("Mlp")), LOW).unwrap();
     same(&net.call(&x).unwrap(), &network("mlp_bn1d").call(&x).unwrap());
 }
 
@@ -163,7 +163,7 @@ fn a_repeated_cell_is_run_each_time() {
 /// Runs a recurrent cell with real f16 weights outside every region.
 fn by_hand_in_f16<C: Cell>(net: &Child, path: &str, make: fn([Param; 4]) -> C, inputs: &[Tensor]) -> Vec<Tensor> {
     let weights = ["weight_ih", "weight_hh", "bias_ih", "bias_hh"];
-    let cell = make(weights.map(|leaf| Param::buffer(param(net, &precast::cell::join(path, leaf)).cast(LOW))));
+    let cell = make(weights.map(|leaf| Param::buffer(param(net, &precast::__test::join(path, leaf)).cast(LOW))));
     let inputs: Vec<Tensor> = inputs.iter().map(|x| x.cast(LOW)).collect();
     cell.forward_many(&inputs).unwrap()
 }
@@ -202,7 +202,7 @@ fn a_black_cell_may_return_several_tensors() {
     fill(&net);
     let rounded = [1.0, 0.7, -0.6].map(|by| (input(&[2, 4]) * by).unwrap().cast(LOW).cast(DType::F32));
     let f32_result = net.call_many(&rounded).unwrap();
-    let _applied = custom_mixed_precision(&mut net, Custom::Black(Lists::new().black("LSTMCell")), LOW).unwrap();
+    let _applied = custom_mixed_precision(&mut net, CustomLists::Black(Lists::new().full("LSTMCell")), LOW).unwrap();
     let ours = net.call_many(&rounded).unwrap();
     assert_eq!(ours.len(), 2);
     ours.iter().zip(&f32_result).for_each(|(ours, full)| same(ours, &full.cast(LOW).cast(DType::F32)));
@@ -237,7 +237,7 @@ fn a_white_cell_is_one_low_region() {
 fn a_listed_container_is_one_low_region() {
     let mut net = network("root_sequential");
     let mut outer = Child::of(Sequential::new(vec![network("root_sequential")]));
-    let list = || Custom::White(Lists::new().white("SequentialCell"));
+    let list = || CustomLists::White(Lists::new().low("SequentialCell"));
     let _applied = custom_mixed_precision(&mut outer, list(), LOW).unwrap();
     let _applied = custom_mixed_precision(&mut net, list(), LOW).unwrap();
     let x = input(&[2, 4]);
@@ -267,7 +267,7 @@ fn kinds_match_exactly() {
     same(&net.call(&x).unwrap(), &h.cast(DType::F32));
     // A user's own kind can be listed explicitly.
     let mut net = network("subclasses");
-    let _applied = custom_mixed_precision(&mut net, Custom::Black(Lists::new().black("MyBN")), LOW).unwrap();
+    let _applied = custom_mixed_precision(&mut net, CustomLists::Black(Lists::new().full("MyBN")), LOW).unwrap();
     let h = norm(&net, "bn", &dense(&net, "d", &x, LOW), DType::F32).cast(LOW).relu().unwrap();
     same(&net.call(&x).unwrap(), &h.cast(DType::F32));
 }

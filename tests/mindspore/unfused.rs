@@ -5,7 +5,7 @@
 
 use precast::{
     Cell, ConvOptions, ConvTransposeOptions, DType, Padding, Param, Tensor,
-    cell::{Child, Forward, Member, Node, NodeMut},
+    cell::{Child, Forward, Member, Part, PartMut},
     error::{Error, Result},
     layers::Sequential,
 };
@@ -105,7 +105,7 @@ impl Dense {
 /// Returns the options for a padding; `pad_mode='same'` is the default in MindSpore, and 'pad' with padding 0 is
 /// `valid`.
 fn options(same: bool) -> ConvOptions {
-    ConvOptions { padding: if same { Padding::Same } else { Padding::Valid }, ..ConvOptions::default() }
+    ConvOptions::default().padding(if same { Padding::Same } else { Padding::Valid })
 }
 
 fn conv2d(x: &Tensor, weight: &Param, same: bool) -> Result<Tensor> {
@@ -216,10 +216,10 @@ layer! {
 pub struct Same<C>(pub C);
 
 impl<C: Cell> Member for Same<C> {
-    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         self.0.visit(visitor);
     }
-    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         self.0.visit_mut(visitor);
     }
 }

@@ -89,9 +89,9 @@ fn errors_of_windows() {
     refused(pool(&|o| o.kernel = vec![5]), Shape, &["[5, 5]", "[4, 4]"]);
     refused(pool(&|o| o.kernel = vec![0]), Value, &["kernel 0"]);
     refused(x.adaptive_avg_pool2d(&[0]), Value, &["output size 0"]);
-    let transposed = ConvTransposeOptions { output_padding: vec![1], ..ConvTransposeOptions::default() };
+    let transposed = ConvTransposeOptions::default().output_padding(vec![1]);
     refused(x.conv_transpose2d(&zeros(&[2, 1, 2, 2]), None, &transposed), Value, &["output_padding 1"]);
-    let transposed = ConvTransposeOptions { padding: Padding::all(3), ..ConvTransposeOptions::default() };
+    let transposed = ConvTransposeOptions::default().padding(Padding::all(3));
     refused(x.conv_transpose2d(&zeros(&[2, 1, 2, 2]), None, &transposed), Shape, &["cuts off"]);
 }
 
@@ -156,25 +156,23 @@ fn nothing_panics() {
             _ => Padding::Explicit((0..r.size(0, 3)).map(|_| (r.size(0, 1), any(&r).min(1 << 31))).collect()),
         };
         let huge = matches!(&padding, Padding::Explicit(p) if p.iter().any(|p| p.1 > 9));
-        let mut conv = ConvOptions { stride: small(&r), padding, dilation: small(&r), groups: any(&r) };
+        let mut conv = ConvOptions::default().stride(small(&r)).padding(padding).dilation(small(&r)).groups(any(&r));
         if r.size(0, 3) == 0 {
             conv.stride = few(&r);
             conv.dilation = few(&r);
         }
-        let transposed = ConvTransposeOptions {
-            stride: small(&r),
-            padding: conv.padding.clone(),
-            output_padding: small(&r),
-            dilation: small(&r),
-            groups: any(&r),
-        };
-        let pool = PoolOptions {
-            kernel: if r.flag() { few(&r) } else { vec![2] },
-            stride: small(&r),
-            padding: conv.padding.clone(),
-            ceil: r.flag(),
-            count_include_pad: r.flag(),
-        };
+        let transposed = ConvTransposeOptions::default()
+            .stride(small(&r))
+            .padding(conv.padding.clone())
+            .output_padding(small(&r))
+            .dilation(small(&r))
+            .groups(any(&r));
+        let pool = PoolOptions::default()
+            .kernel(if r.flag() { few(&r) } else { vec![2] })
+            .stride(small(&r))
+            .padding(conv.padding.clone())
+            .ceil(r.flag())
+            .count_include_pad(r.flag());
         let scales = [0.5, 2.0, -1.0, f64::NAN, f64::MAX];
         let mode = if r.flag() { Interpolation::Nearest } else { Interpolation::Linear };
         // A padding of 2^31 is legal; its result is only too large to make in a test.

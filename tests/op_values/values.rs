@@ -80,12 +80,11 @@ fn convolutions_follow_the_definition() {
         let (ins, outs) = (groups * r.size(1, 2), groups * r.size(1, 2));
         let (kernel, pads) = (r.sizes(axes, 1, 3), r.sizes(2 * axes, 0, 2));
         let pairs: Vec<(usize, usize)> = pads.chunks(2).map(|p| (p[0], p[1])).collect();
-        let options = ConvOptions {
-            stride: r.sizes(axes, 1, 3),
-            padding: Padding::Explicit(pairs.clone()),
-            dilation: r.sizes(axes, 1, 2),
-            groups,
-        };
+        let options = ConvOptions::default()
+            .stride(r.sizes(axes, 1, 3))
+            .padding(Padding::Explicit(pairs.clone()))
+            .dilation(r.sizes(axes, 1, 2))
+            .groups(groups);
         let reach: Vec<usize> = (0..axes).map(|i| options.dilation[i] * (kernel[i] - 1) + 1).collect();
         let input: Vec<usize> = reach.iter().map(|reach| reach + r.size(0, 3)).collect();
         let x = r.tensor(&[&[r.size(0, 2), ins], &input[..]].concat());
@@ -99,7 +98,7 @@ fn convolutions_follow_the_definition() {
         assert_near(&format!("{options:?}"), &y.to_f64(), &want, 1e-12);
 
         // `Same`: the length is ceil(input / stride), and an odd element of padding goes to the end.
-        let same = ConvOptions { padding: Padding::Same, ..options };
+        let same = options.padding(Padding::Same);
         let output: Vec<usize> = (0..axes).map(|i| input[i].div_ceil(same.stride[i])).collect();
         let total = |i: usize| ((output[i] - 1) * same.stride[i] + reach[i]).saturating_sub(input[i]);
         let before: Vec<usize> = (0..axes).map(|i| total(i) / 2).collect();
@@ -121,13 +120,11 @@ fn transposed_convolution_is_the_adjoint() {
         let (stride, dilation) = (r.sizes(axes, 1, 3), r.sizes(axes, 1, 2));
         let y = r.tensor(&[vec![2, ins], r.sizes(axes, 2, 4)].concat());
         let w = r.tensor(&[vec![ins, outs / groups], kernel.clone()].concat());
-        let options = ConvTransposeOptions {
-            stride: stride.clone(),
-            padding: padding.clone(),
-            dilation: dilation.clone(),
-            groups,
-            ..ConvTransposeOptions::default()
-        };
+        let options = ConvTransposeOptions::default()
+            .stride(stride.clone())
+            .padding(padding.clone())
+            .dilation(dilation.clone())
+            .groups(groups);
         let transposed = match axes {
             1 => y.conv_transpose1d(&w, None, &options),
             2 => y.conv_transpose2d(&w, None, &options),
@@ -146,7 +143,13 @@ fn transposed_convolution_is_the_adjoint() {
         }
         // <conv(x), y> = <x, convT(y)> for every x of the transposed result's shape.
         let x = r.tensor(transposed.shape());
-        let forward = conv(axes, &x, &w, &ConvOptions { stride, padding, dilation, groups }).unwrap();
+        let forward = conv(
+            axes,
+            &x,
+            &w,
+            &ConvOptions::default().stride(stride).padding(padding).dilation(dilation).groups(groups),
+        )
+        .unwrap();
         assert_eq!(forward.shape(), y.shape(), "{options:?}");
         let dot = |a: &Tensor, b: &Tensor| a.to_f64().iter().zip(b.to_f64()).map(|(a, b)| a * b).sum::<f64>();
         assert_near(&format!("{options:?}"), &[dot(&forward, &y)], &[dot(&x, &transposed)], 1e-12);
@@ -164,13 +167,12 @@ fn pools_follow_the_definition() {
         let pairs: Vec<(usize, usize)> = kernel.iter().map(|k| (r.size(0, k - 1), r.size(0, k - 1))).collect();
         let stride = r.sizes(axes, 1, 4);
         let input: Vec<usize> = kernel.iter().map(|k| k + r.size(0, 4)).collect();
-        let options = PoolOptions {
-            kernel: kernel.clone(),
-            stride: stride.clone(),
-            padding: Padding::Explicit(pairs.clone()),
-            ceil,
-            count_include_pad: include,
-        };
+        let options = PoolOptions::default()
+            .kernel(kernel.clone())
+            .stride(stride.clone())
+            .padding(Padding::Explicit(pairs.clone()))
+            .ceil(ceil)
+            .count_include_pad(include);
         let x = r.tensor(&[&[r.size(0, 2), 2], &input[..]].concat());
         let output: Vec<usize> = (0..axes)
             .map(|i| {

@@ -290,11 +290,8 @@ fn zeros_keep_their_sign() {
 /// Taps and outputs so far apart that the padded input would not fit in memory: most of them read padding.
 #[test]
 fn convolutions_reach_far_at_no_cost() -> Result<()> {
-    let far = |stride: usize, dilation: Vec<usize>, padding: Padding| ConvOptions {
-        stride: vec![stride],
-        padding,
-        dilation,
-        ..ConvOptions::default()
+    let far = |stride: usize, dilation: Vec<usize>, padding: Padding| {
+        ConvOptions::default().stride(vec![stride]).padding(padding).dilation(dilation)
     };
     let counted = |shape: &[usize], dtype: DType| {
         let n = shape.iter().product::<usize>();

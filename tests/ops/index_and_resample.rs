@@ -39,12 +39,10 @@ fn borders_pixels_and_windows() -> Result<()> {
     // A convolution is the product of its kernel with the windows.
     let mut draw = Draw::new(3);
     let (x, w) = (draw.tensor(&[2, 3, 5, 6], -1.0..1.0), draw.tensor(&[4, 3, 3, 2], -1.0..1.0));
-    let options = precast::ConvOptions {
-        stride: vec![2, 1],
-        padding: precast::Padding::Explicit(vec![(1, 1), (2, 2)]),
-        dilation: vec![1, 2],
-        ..Default::default()
-    };
+    let options = precast::ConvOptions::default()
+        .stride(vec![2, 1])
+        .padding(precast::Padding::Explicit(vec![(1, 1), (2, 2)]))
+        .dilation(vec![1, 2]);
     let want = x.conv2d(&w, None, &options)?;
     let columns = x.unfold(&[3, 2], &[2, 1], &[1, 2], &[1, 2])?;
     let got = w

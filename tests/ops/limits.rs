@@ -255,7 +255,7 @@ fn losses_of_rows_have_their_limits() -> Result<()> {
         assert_eq!(loss(&x, x.cross_entropy(&class(0))?), (INF, vec![-1.0, 1.0, 0.0]), "{dtype}");
         let soft = Tensor::from_f64(&[0.0, 1.0, 0.0], &[1, 3], dtype)?;
         assert_eq!(loss(&x, x.cross_entropy(&soft)?), (0.0, vec![0.0; 3]), "{dtype}");
-        let weights = CrossEntropy { label_smoothing: 0.3, ..CrossEntropy::default() };
+        let weights = CrossEntropy::default().label_smoothing(0.3);
         assert_eq!(x.cross_entropy_with(&class(1), &weights)?.item()?, INF, "{dtype}");
         // Two of them have no answer.
         let two = scores(&[INF, INF, 0.0]);

@@ -39,11 +39,12 @@ fn cross_entropy_is_its_definition() -> Result<()> {
     for smoothing in [0.0, 0.3] {
         for weight in [[1.0; 3], weight] {
             let each = by_definition(&logits, |s, c| hot(s, c) * (1.0 - smoothing) + smoothing / 3.0, &weight);
-            let options = |reduction, ignore_index| CrossEntropy {
-                reduction,
-                ignore_index,
-                label_smoothing: smoothing,
-                weight: Some(of(&weight, &[3])),
+            let options = |reduction, ignore_index| {
+                CrossEntropy::default()
+                    .reduction(reduction)
+                    .ignore_index(ignore_index)
+                    .label_smoothing(smoothing)
+                    .weight(Some(of(&weight, &[3])))
             };
             let loss = |reduction, ignore| x.cross_entropy_with(&t, &options(reduction, ignore)).unwrap().to_f64();
             close(&loss(Reduction::None, None), &each);
@@ -82,7 +83,7 @@ fn one_sample_alone_and_extreme_logits() -> Result<()> {
     }
     let grads = far.cross_entropy(&indices(&[1], &[1]))?.backward()?;
     assert_eq!(grads.of(&far).unwrap().to_f64(), [1., -1., 0.]);
-    let ignored = CrossEntropy { ignore_index: Some(-100), ..Default::default() };
+    let ignored = CrossEntropy::default().ignore_index(Some(-100));
     assert!(far.cross_entropy_with(&indices(&[-100], &[1]), &ignored)?.item()?.is_nan());
     assert!(Tensor::zeros(&[0, 3], DType::F32).cross_entropy(&indices(&[], &[0]))?.item()?.is_nan());
     Ok(())
@@ -98,7 +99,7 @@ fn low_losses_are_the_f32_ones_rounded_once() -> Result<()> {
         let y = (&x * 0.5)?;
         let full_y = Tensor::from_f64(&y.to_f64(), &[2, 3, 4], DType::F32)?;
         for reduction in [Reduction::Mean, Reduction::Sum, Reduction::None] {
-            let options = CrossEntropy { reduction, label_smoothing: 0.1, ..Default::default() };
+            let options = CrossEntropy::default().reduction(reduction).label_smoothing(0.1);
             let pairs = [
                 (x.cross_entropy_with(&t, &options)?, full.cross_entropy_with(&t, &options)?),
                 (x.nll_loss(&t, reduction)?, full.nll_loss(&t, reduction)?),
@@ -145,10 +146,10 @@ fn refusals_say_what_was_met() {
     let message = refusal(x.cross_entropy(&indices(&[0], &[1]))).to_string();
     assert!(message.contains("[2, 3]") && message.contains("[1]") && message.contains("[2]"), "{message}");
     let with = |options| refusal(x.cross_entropy_with(&indices(&[0, 1], &[2]), &options)).kind();
-    assert_eq!(with(CrossEntropy { label_smoothing: 1.5, ..Default::default() }), ErrorKind::Value);
-    assert_eq!(with(CrossEntropy { label_smoothing: f64::NAN, ..Default::default() }), ErrorKind::Value);
-    assert_eq!(with(CrossEntropy { weight: Some(of(&[1.], &[1])), ..Default::default() }), ErrorKind::Shape);
-    assert_eq!(with(CrossEntropy { weight: Some(indices(&[1; 3], &[3])), ..Default::default() }), ErrorKind::DType);
+    assert_eq!(with(CrossEntropy::default().label_smoothing(1.5)), ErrorKind::Value);
+    assert_eq!(with(CrossEntropy::default().label_smoothing(f64::NAN)), ErrorKind::Value);
+    assert_eq!(with(CrossEntropy::default().weight(Some(of(&[1.], &[1])))), ErrorKind::Shape);
+    assert_eq!(with(CrossEntropy::default().weight(Some(indices(&[1; 3], &[3])))), ErrorKind::DType);
     assert_eq!(refusal(Tensor::scalar(0.0, DType::F32).cross_entropy(&x)).kind(), ErrorKind::Shape);
     assert_eq!(refusal(indices(&[1], &[1]).cross_entropy(&indices(&[0], &[]))).kind(), ErrorKind::DType);
     // Broadcasting a target would hide a forgotten axis.

@@ -137,12 +137,12 @@ const WITH_OPTIONS: &[(&str, Inputs, Call)] = calls! {
     "tensordot" [Float [3, 4], Float [5, 4]] |x| x[0].tensordot(&x[1], &[1], &[1]);
     "kron" [Float [2, 3], Float [3, 2]] |x| x[0].kron(&x[1]);
     "conv1d" [Float [2, 4, 6], Float [6, 2, 3], Float [6]]
-        |x| x[0].conv1d(&x[1], Some(&x[2]), &ConvOptions { groups: 2, ..Default::default() });
+        |x| x[0].conv1d(&x[1], Some(&x[2]), &ConvOptions::default().groups(2));
     "conv2d" [Float [2, 2, 4, 5], Float [3, 2, 2, 3], Float [3]] |x| x[0].conv2d(&x[1], Some(&x[2]), &ConvOptions::default());
     "conv3d" [Float [2, 2, 3, 4, 3], Float [3, 2, 2, 2, 2], Float [3]]
         |x| x[0].conv3d(&x[1], Some(&x[2]), &ConvOptions::default());
     "conv_transpose1d" [Float [2, 4, 6], Float [4, 3, 3], Float [6]]
-        |x| x[0].conv_transpose1d(&x[1], Some(&x[2]), &ConvTransposeOptions { groups: 2, ..Default::default() });
+        |x| x[0].conv_transpose1d(&x[1], Some(&x[2]), &ConvTransposeOptions::default().groups(2));
     "conv_transpose2d" [Float [2, 2, 4, 5], Float [2, 3, 2, 3], Float [3]]
         |x| x[0].conv_transpose2d(&x[1], Some(&x[2]), &ConvTransposeOptions::default());
     "conv_transpose3d" [Float [2, 2, 3, 4, 3], Float [2, 3, 2, 2, 2], Float [3]]

@@ -33,7 +33,7 @@ struct Case {
 
 /// Returns the state here; outside of regions nothing is cast.
 fn state() -> State {
-    match (precision::current(), precision::region()) {
+    match (precast::__test::current(), precision::region()) {
         (Some(precision::Frame::Lists(rules)), Some(region)) => {
             (rules.name.trim_start_matches("paddle-3.3 ").to_string(), region.enabled, region.dtype)
         }
@@ -94,12 +94,12 @@ fn nesting() -> Vec<(&'static str, (String, Option<DType>))> {
             Ok(())
         })?;
         met.push(("O1 (after)", here()));
-        autocast(region("OD", DType::Bf16).white(["exp"]), || {
+        autocast(region("OD", DType::Bf16).low(["exp"]), || {
             assert!(exp_is_low());
             met.push(("O1>OD+exp", here()));
             Ok(())
         })?;
-        autocast(o1.clone().white(["exp"]), || {
+        autocast(o1.clone().low(["exp"]), || {
             assert!(exp_is_low());
             autocast(&o1, || {
                 assert!(!exp_is_low());
@@ -145,9 +145,9 @@ impl Case {
                 }
             }
             ("pir", leak) if leak.starts_with("state left behind after the TypeError") => {
-                let refused = autocast(region("O1", DType::F16).white(["1"]), || Ok(())).map_err(|error| error.kind());
+                let refused = autocast(region("O1", DType::F16).low(["1"]), || Ok(())).map_err(|error| error.kind());
                 let left = self.result.as_ref().and_then(nested).ok_or("not understood")?;
-                match (refused, precision::current(), precision::region()) {
+                match (refused, precast::__test::current(), precision::region()) {
                     (Err(ErrorKind::List), None, None) if left.0 != "O0" => Ok(Verdict::on_purpose(NOTHING_LEFT)),
                     met => Err(format!("ours {met:?}")),
                 }
@@ -242,7 +242,7 @@ impl Case {
 pub fn judge(golden: &Value) -> Vec<verdict::Case> {
     each(golden, "cases", |case: Case| {
         let mut judged = case.judge();
-        if (precision::current(), precision::region()) != (None, None) {
+        if (precast::__test::current(), precision::region()) != (None, None) {
             judged = Err("a region was left behind".into());
         }
         vec![(case.case, judged)]

@@ -9,7 +9,7 @@ use std::{
 
 use precast::{
     Error, Grads,
-    cell::Node,
+    cell::Part,
     prelude::*,
     storage::{Decorate, decorate, weights},
 };
@@ -98,7 +98,7 @@ impl Asked {
             above.push(by_path || by_kind && !by_its_layer);
             let stays = STAYS.iter().any(|(kept, only)| *kept == kind && only.is_none_or(|only| only == self.low));
             entry.slot.cell.visit(&mut |_, node| {
-                if let Node::Param(met) = node
+                if let Part::Param(met) = node
                     && met.is_same(param)
                 {
                     kept.push(by_path || by_kind || stays);
@@ -240,7 +240,7 @@ impl Case {
             let mut own = vec![];
             net.at(layer, |slot| {
                 slot.cell.visit(&mut |_, node| {
-                    if let Node::Param(param) = node {
+                    if let Part::Param(param) = node {
                         own.push(param.dtype());
                     }
                 });

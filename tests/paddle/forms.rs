@@ -64,7 +64,7 @@ fn conv() -> ConvOptions {
 }
 
 fn grouped() -> ConvOptions {
-    ConvOptions { groups: 4, ..ConvOptions::default() }
+    ConvOptions::default().groups(4)
 }
 
 fn transposed() -> ConvTransposeOptions {
@@ -76,7 +76,7 @@ fn half() -> Resize {
 }
 
 fn each() -> CrossEntropy {
-    CrossEntropy { reduction: EACH, ..CrossEntropy::default() }
+    CrossEntropy::default().reduction(EACH)
 }
 
 /// Computes attention over `[batch, sequence, heads, size]`, op by op.

@@ -1,7 +1,7 @@
 //! The networks that Paddle decorated: the layers with parameters, under the same paths. They are never run.
 
 use precast::{
-    cell::{Member, Node, NodeMut},
+    cell::{Member, Part, PartMut},
     prelude::*,
 };
 
@@ -133,11 +133,11 @@ impl Own {
 }
 
 impl Member for Own {
-    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
-        self.0.iter().for_each(|(name, param)| visitor(name, Node::Param(param)));
+    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
+        self.0.iter().for_each(|(name, param)| visitor(name, Part::Param(param)));
     }
-    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
-        self.0.iter_mut().for_each(|(name, param)| visitor(name, NodeMut::Param(param)));
+    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
+        self.0.iter_mut().for_each(|(name, param)| visitor(name, PartMut::Param(param)));
     }
 }
 
@@ -185,10 +185,10 @@ struct Lstm {
 struct Layers(Sequential);
 
 impl Member for Layers {
-    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Node<'_>)) {
+    fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         self.0.visit(visitor);
     }
-    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, NodeMut<'_>)) {
+    fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         self.0.visit_mut(visitor);
     }
 }

@@ -96,7 +96,7 @@ impl Region {
     pub fn autocast(&self) -> Autocast {
         let region = AUTOCAST.clone().enabled(self.enabled).op_level(&self.level).use_promote(self.promote);
         let region = self.dtype.into_iter().fold(region, Autocast::dtype);
-        region.white(&self.white).black(&self.black)
+        region.low(&self.white).full(&self.black)
     }
 
     /// Returns the low dtype: f16 by default.

@@ -135,7 +135,7 @@ fn both(data: Dataset) -> Split {
 #[test]
 fn a_text_in_which_each_character_has_one_successor_is_learnt() {
     let data = both(text().chars().length(5).parse("abcd".repeat(40).as_bytes()).unwrap());
-    let options = FitOptions { epochs: 10, lr: 0.5, batch: 4, ..FitOptions::default() };
+    let options = FitOptions::default().epochs(10).lr(0.5).batch(4);
     let mut last = bigrams(4);
     let history = fit(&mut last, &data, &options, &mut |_| {}).unwrap();
     assert_eq!(history.score().unwrap().accuracy(), Some(1.0));
@@ -158,7 +158,7 @@ fn what_is_ignored_counts_neither_for_the_loss_nor_for_the_accuracy() {
     let mut net = bigrams(3);
     let logits = net.call(&Tensor::from_vec(vec![0i64], &[1, 1]).unwrap()).unwrap().to_f64();
     let loss = logits.iter().map(|x| x.exp()).sum::<f64>().ln() - logits[1];
-    let options = FitOptions { epochs: 40, batch: 2, lr: 0.5, ..FitOptions::default() };
+    let options = FitOptions::default().epochs(40).batch(2).lr(0.5);
     let history = fit(&mut net, &both(data.clone()), &options, &mut |_| {}).unwrap();
     assert!((history.steps[0].loss - loss).abs() < 1e-6, "{} {loss}", history.steps[0].loss);
     assert_eq!(accuracy(&net, &data, 2).unwrap(), 1.0);

@@ -124,7 +124,7 @@ const LOSSES: &[(&str, Work)] = &[
     ("cross_entropy", |d| Ok(vec![d.noise(&BOTH).cross_entropy(&d.index(COLUMNS, &[ROWS]))?])),
     ("cross_entropy with options", |d| {
         let weight = Some(d.unit(&[COLUMNS]).detach());
-        let options = CrossEntropy { weight, label_smoothing: 0.1, ignore_index: Some(3), ..CrossEntropy::default() };
+        let options = CrossEntropy::default().weight(weight).label_smoothing(0.1).ignore_index(Some(3));
         Ok(vec![d.noise(&BOTH).cross_entropy_with(&d.index(COLUMNS, &[ROWS]), &options)?])
     }),
     ("cross_entropy of probabilities", |d| Ok(vec![d.noise(&BOTH).cross_entropy(&d.unit(&BOTH))?])),
@@ -202,22 +202,22 @@ const PRODUCTS: &[(&str, Work)] = &[
         ])
     }),
     ("conv1d", |d| {
-        let options = ConvOptions { padding: Padding::Same, ..ConvOptions::default() };
+        let options = ConvOptions::default().padding(Padding::Same);
         Ok(vec![d.noise(&[4, 20, 200]).conv1d(&d.noise(&[40, 20, 5]), Some(&d.noise(&[40])), &options)?])
     }),
     ("conv2d", |d| {
-        let options = ConvOptions { padding: Padding::Same, ..ConvOptions::default() };
+        let options = ConvOptions::default().padding(Padding::Same);
         Ok(vec![d.noise(&[4, 20, 24, 24]).conv2d(&d.noise(&[40, 20, 3, 3]), Some(&d.noise(&[40])), &options)?])
     }),
     ("conv2d of few channels", |d| {
         Ok(vec![d.noise(&[10, 1, 28, 28]).conv2d(&d.noise(&[6, 1, 5, 5]), None, &ConvOptions::default())?])
     }),
     ("conv2d of groups", |d| {
-        let options = ConvOptions { groups: 4, stride: vec![2], ..ConvOptions::default() };
+        let options = ConvOptions::default().groups(4).stride(vec![2]);
         Ok(vec![d.noise(&[4, 32, 25, 25]).conv2d(&d.noise(&[64, 8, 3, 3]), None, &options)?])
     }),
     ("conv2d of each channel", |d| {
-        let options = ConvOptions { groups: 32, ..ConvOptions::default() };
+        let options = ConvOptions::default().groups(32);
         Ok(vec![d.noise(&[4, 32, 25, 25]).conv2d(&d.noise(&[32, 1, 3, 3]), None, &options)?])
     }),
     ("conv3d", |d| {
@@ -228,7 +228,7 @@ const PRODUCTS: &[(&str, Work)] = &[
         Ok(vec![d.noise(&[4, 20, 200]).conv_transpose1d(&d.noise(&[20, 40, 5]), None, &options)?])
     }),
     ("conv_transpose2d", |d| {
-        let options = ConvTransposeOptions { stride: vec![2], ..ConvTransposeOptions::default() };
+        let options = ConvTransposeOptions::default().stride(vec![2]);
         let bias = d.noise(&[30]);
         Ok(vec![d.noise(&[4, 20, 14, 14]).conv_transpose2d(&d.noise(&[20, 30, 3, 3]), Some(&bias), &options)?])
     }),
@@ -272,7 +272,7 @@ const POOLS: &[(&str, Work)] = &[
     ("max_pool3d", |d| Ok(vec![d.noise(&[8, 6, 14, 15, 16]).max_pool3d(2, 2)?])),
     ("avg_pool1d", |d| Ok(vec![d.noise(&[8, 30, 700]).avg_pool1d(3, 2)?])),
     ("avg_pool2d", |d| {
-        let options = PoolOptions { padding: Padding::Same, ..PoolOptions::new(3, 1) };
+        let options = PoolOptions::new(3, 1).padding(Padding::Same);
         Ok(vec![d.noise(&[8, 24, 30, 30]).avg_pool2d(2, 2)?, d.noise(&[8, 24, 30, 30]).avg_pool2d_with(&options)?])
     }),
     ("avg_pool3d", |d| Ok(vec![d.noise(&[8, 6, 14, 15, 16]).avg_pool3d(2, 2)?])),

@@ -58,7 +58,7 @@ fn random_sequences_are_those_of_deepspeeds_rule() {
         let forgive = if consecutive { Forgive::Finite } else { Forgive::Growth };
         let (window, hysteresis) = (random.random_range(1..6), random.random_range(1..5));
         let init = 2f32.powi(random.random_range(0..8));
-        let numbers = DynamicScale { init, interval: window, hysteresis, forgive, ..DynamicScale::deepspeed() };
+        let numbers = DynamicScale::deepspeed().init(init).interval(window).hysteresis(hysteresis).forgive(forgive);
         let mut ours = LossScale::new(LossScaleSpec::Dynamic(numbers)).unwrap();
         // Counting begins at -1, so that the first window has as many steps as others.
         let window = i64::from(window);

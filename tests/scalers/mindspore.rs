@@ -120,7 +120,7 @@ fn manager_trace(tally: &mut Tally, class: &str, trace: &Value) {
     };
     let backoff = if class.ends_with("Cell") { f64::from(1.0 / factor as f32) } else { 1.0 / factor };
     let usual = DynamicScale::mindspore_manager();
-    let numbers = DynamicScale { init: init as f32, growth: factor, backoff, interval: window, ..usual };
+    let numbers = usual.init(init as f32).growth(factor).backoff(backoff).interval(window);
     let case = format!("{class}({init}, {factor}, {window}) {}", trace["overflow_flags"]);
     if let Some(times) = trace["overflow_flags"].as_str().and_then(|all| all.strip_prefix("all 1 x ")) {
         return match times.parse() {
@@ -298,7 +298,7 @@ fn constructor(tally: &mut Tally, call: &str, outcome: &Value) {
             let (Some(init), Some(growth), Some(interval)) = (init, factor, window) else {
                 return wrong_form(tally, call, outcome);
             };
-            let numbers = DynamicScale { init: init as f32, growth, backoff: 1.0 / growth, interval, ..usual };
+            let numbers = usual.init(init as f32).growth(growth).backoff(1.0 / growth).interval(interval);
             (init, LossScaleSpec::Dynamic(numbers))
         }
         "LossScaler" => return wrong_form(tally, call, outcome),
@@ -376,8 +376,8 @@ fn a_trained_network_has_its_loss_scale_on_a_cpu() {
         (Some(LossScaleSpec::Fixed { scale: 128.0 }), 128.0),
     ] {
         let net = Dense::new(4, 3, &mut Rng::seed(1));
-        let fit = FitOptions { epochs: 1, ..FitOptions::default() };
-        let options = BuildOptions { loss_scale_manager: asked, fit, ..BuildOptions::default() };
+        let fit = FitOptions::default().epochs(1);
+        let options = BuildOptions::default().loss_scale_manager(asked).fit(fit);
         let mut model = build_train_network(net, |params| Sgd::new(params, 0.1), "O2", &options).unwrap();
         let examples = || Dataset::new((0..16).map(|x| x as f32 / 8.0).collect(), &[4], vec![0, 1, 2, 0]).unwrap();
         let data = Split { train: examples(), test: examples() };

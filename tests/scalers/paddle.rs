@@ -40,14 +40,14 @@ fn or(config: &Value, key: &str, usual: f64) -> Option<f64> {
 fn dynamic(config: &Value) -> Option<DynamicScale> {
     let usual = DynamicScale::paddle();
     let count = |key: &str, usual: u32| Some(or(config, key, usual.into())?.max(0.0) as u32);
-    Some(DynamicScale {
-        init: or(config, "init_loss_scaling", usual.init.into())? as f32,
-        growth: or(config, "incr_ratio", usual.growth)?,
-        backoff: or(config, "decr_ratio", usual.backoff)?,
-        interval: count("incr_every_n_steps", usual.interval)?,
-        hysteresis: count("decr_every_n_nan_or_inf", usual.hysteresis)?,
-        ..usual
-    })
+    Some(
+        DynamicScale::paddle()
+            .init(or(config, "init_loss_scaling", usual.init.into())? as f32)
+            .growth(or(config, "incr_ratio", usual.growth)?)
+            .backoff(or(config, "decr_ratio", usual.backoff)?)
+            .interval(count("incr_every_n_steps", usual.interval)?)
+            .hysteresis(count("decr_every_n_nan_or_inf", usual.hysteresis)?),
+    )
 }
 
 fn spec(config: &Value) -> Option<LossScaleSpec> {
@@ -228,7 +228,7 @@ fn constructor(tally: &mut Tally, case: &str, given: &str, refused: bool) {
 
 /// Makes a scaler for the recorded calls, which begins at 8, grows after 3 steps and shrinks after 2.
 fn scaler() -> LossScale {
-    let numbers = DynamicScale { init: 8.0, interval: 3, hysteresis: 2, ..DynamicScale::paddle() };
+    let numbers = DynamicScale::paddle().init(8.0).interval(3).hysteresis(2);
     LossScale::new(LossScaleSpec::Dynamic(numbers)).expect("sound numbers")
 }
 

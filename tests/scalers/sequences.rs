@@ -220,7 +220,17 @@ fn spec() -> impl Strategy<Value = LossScaleSpec> {
     let backoff = prop_oneof![Just(0.5), Just(0.3), Just(1.0)];
     let dynamic = (1..4_u32, 1..4_u32, forgive, backoff).prop_map(|(interval, hysteresis, forgive, backoff)| {
         let (init, growth, min, max) = (8.0, 2.0, 0.25, 64.0);
-        LossScaleSpec::Dynamic(DynamicScale { init, growth, backoff, interval, min, max, hysteresis, forgive })
+        LossScaleSpec::Dynamic(
+            DynamicScale::default()
+                .init(init)
+                .growth(growth)
+                .backoff(backoff)
+                .interval(interval)
+                .min(min)
+                .max(max)
+                .hysteresis(hysteresis)
+                .forgive(forgive),
+        )
     });
     prop_oneof![4 => dynamic, 1 => Just(LossScaleSpec::Fixed { scale: 8.0 }), 1 => Just(LossScaleSpec::None)]
 }
@@ -256,6 +266,7 @@ fn run(spec: LossScaleSpec, calls: &[Call]) -> Result<(), TestCaseError> {
         LossScaleSpec::Dynamic(numbers) => (numbers.init, numbers.clone()),
         LossScaleSpec::Fixed { scale } => (*scale, DynamicScale::default()),
         LossScaleSpec::None => (1.0, DynamicScale::default()),
+        other => unreachable!("{other:?}"),
     };
     let model = Model { scale: init, ..Model::new(numbers) };
     let mut real = Real { scale: LossScale::new(spec.clone()).unwrap(), sides: [Side::new(), Side::new()] };

@@ -135,7 +135,7 @@ fn a_loss_that_is_nan_for_a_thousand_steps_leaves_the_scale_too() {
 #[test]
 fn a_scale_falls_to_its_floor_and_grows_to_its_ceiling() {
     let (min, max) = (0.5, 4096.0);
-    let numbers = DynamicScale { init: 64.0, interval: 2, min, max, ..DynamicScale::default() };
+    let numbers = DynamicScale::default().init(64.0).interval(2).min(min).max(max);
     let spec = LossScaleSpec::Dynamic(numbers.clone());
     let mut training = Training::new(OPTIMIZERS[1], LossScale::new(spec).unwrap(), DType::F32);
     let mut model = Model::new(numbers);
@@ -154,7 +154,7 @@ fn a_scale_falls_to_its_floor_and_grows_to_its_ceiling() {
 /// without.
 #[test]
 fn training_in_f16_recovers_from_a_storm() {
-    let numbers = DynamicScale { init: 16_777_216.0, interval: 20, ..DynamicScale::default() };
+    let numbers = DynamicScale::default().init(16_777_216.0).interval(20);
     let spec = LossScaleSpec::Dynamic(numbers);
     for optimizer in OPTIMIZERS {
         let loss_after = |storm: usize| {

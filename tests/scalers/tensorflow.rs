@@ -54,7 +54,7 @@ fn dynamic(config: &Value) -> DynamicScale {
     let multiplier = f64::from(or("multiplier", 2.0));
     let interval = or("increment_period", 2000.0) as u32;
     let init = or("initial_loss_scale", 32768.0);
-    DynamicScale { init, growth: multiplier, backoff: 1.0 / multiplier, interval, ..DynamicScale::tensorflow() }
+    DynamicScale::tensorflow().init(init).growth(multiplier).backoff(1.0 / multiplier).interval(interval)
 }
 
 /// Returns whether our rule accepts these numbers.
@@ -299,7 +299,7 @@ fn same_trace(tally: &mut Tally, case: String, mut run: Run, trace: &[Value]) {
 /// Judges the recorded trace of a graph, which has no numbers; they are those of the first eager one.
 fn graph_trace(tally: &mut Tally, recorded: &Value) {
     let trace = list(&recorded["trace"]);
-    let numbers = DynamicScale { init: 8.0, interval: 2, max: f32::MAX, ..DynamicScale::default() };
+    let numbers = DynamicScale::default().init(8.0).interval(2).max(f32::MAX);
     let run = Run::new(0.125, LossScale::new(LossScaleSpec::Dynamic(numbers)).unwrap());
     // The state includes everything that TensorFlow keeps in a checkpoint.
     let state = serde_json::to_value(run.scale.state()).unwrap();
@@ -333,13 +333,11 @@ fn keras(tally: &mut Tally, recorded: &Value) {
     }
     for recorded in list(&recorded["traces"]) {
         let (config, trace) = (&recorded["config"], list(&recorded["trace"]));
-        let numbers = DynamicScale {
-            init: number(&config["initial_scale"]).unwrap_or(32768.0),
-            interval: config["dynamic_growth_steps"].as_u64().unwrap_or(2000) as u32,
-            min: f32::MIN_POSITIVE,
-            max: f32::MAX,
-            ..DynamicScale::default()
-        };
+        let numbers = DynamicScale::default()
+            .init(number(&config["initial_scale"]).unwrap_or(32768.0))
+            .interval(config["dynamic_growth_steps"].as_u64().unwrap_or(2000) as u32)
+            .min(f32::MIN_POSITIVE)
+            .max(f32::MAX);
         let case =
             format!("Keras 3 LossScaleOptimizer({}, {}) {}", numbers.init, numbers.interval, words(trace, "grad"));
         match LossScale::new(LossScaleSpec::Dynamic(numbers)) {
@@ -376,6 +374,7 @@ fn shown(scale: &LossScale) -> String {
         LossScaleSpec::Dynamic(_) => format!("DynamicLossScale(current_loss_scale={}", scale.value()),
         LossScaleSpec::Fixed { .. } => format!("FixedLossScale({}", scale.value()),
         LossScaleSpec::None => "none".into(),
+        other => unreachable!("{other:?}"),
     }
 }
 

@@ -26,13 +26,9 @@ fn spec(settings: &Settings) -> Result<LossScaleSpec> {
     }
     let interval = u32::try_from(settings.interval).map_err(refused)?;
     let (growth, backoff) = (settings.growth, settings.backoff);
-    Ok(LossScaleSpec::Dynamic(DynamicScale {
-        init: settings.init as f32,
-        growth,
-        backoff,
-        interval,
-        ..DynamicScale::torch()
-    }))
+    Ok(LossScaleSpec::Dynamic(
+        DynamicScale::torch().init(settings.init as f32).growth(growth).backoff(backoff).interval(interval),
+    ))
 }
 
 /// One of our optimizers, with the gradients that a training loop holds for it.

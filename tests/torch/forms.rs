@@ -52,7 +52,7 @@ fn rng() -> Rng {
 }
 
 fn same() -> ConvOptions {
-    ConvOptions { padding: Padding::Same, ..ConvOptions::default() }
+    ConvOptions::default().padding(Padding::Same)
 }
 
 fn conv() -> ConvOptions {

@@ -215,7 +215,7 @@ fn a_recurrent_layer_is_one_op() {
     for low in DType::LOW {
         for input in [DType::F32, DType::F16, DType::Bf16] {
             let casts = autocast(cpu(low), || {
-                precision::resolve(precision::current().as_ref(), Op::FusedRnn, &[input, DType::F32, DType::F32])
+                precision::resolve(precast::__test::current().as_ref(), Op::FusedRnn, &[input, DType::F32, DType::F32])
             });
             assert_eq!(casts.unwrap().after(&[input, DType::F32, DType::F32]), [low; 3]);
             // A cell is on no list of a CPU: its products run low, and the rest promotes. Outside a region it is one

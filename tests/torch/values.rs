@@ -130,7 +130,7 @@ fn conv(v: &Inputs) -> Result<Vec<Tensor>> {
 }
 
 fn padded() -> ConvOptions {
-    ConvOptions { padding: Padding::Explicit(vec![(1, 1), (1, 1)]), ..ConvOptions::default() }
+    ConvOptions::default().padding(Padding::Explicit(vec![(1, 1), (1, 1)]))
 }
 
 /// Runs in `torch.autocast("cpu")`'s region, or in none.

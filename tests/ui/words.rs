@@ -44,6 +44,10 @@ struct Both<const N: usize>;
 struct Bare;
 
 #[derive(Cell, Debug)]
+#[cell(new)]
+struct Tuple(Child<Dense>);
+
+#[derive(Cell, Debug)]
 struct Field {
     #[cell(skip)]
     head: Child<Dense>,

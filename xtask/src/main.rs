@@ -1,6 +1,7 @@
 //! `cargo xtask NAME`: checks that take too long, or need too much, for `cargo test`.
 
 mod aarch64;
+mod api;
 mod convert;
 mod copy;
 mod deny;
@@ -33,6 +34,7 @@ struct Command {
 
 const COMMANDS: &[Command] = &[
     Command { name: "aarch64", about: aarch64::ABOUT, run: aarch64::run },
+    Command { name: "api", about: api::ABOUT, run: api::run },
     Command { name: "asan", about: sanitizers::ASAN, run: sanitizers::asan },
     Command { name: "convert", about: convert::ABOUT, run: convert::run },
     Command { name: "deny", about: deny::ABOUT, run: deny::run },

@@ -31,7 +31,7 @@ pub fn rows(options: &Options) {
             }
             let shapes = [&[batch, inputs, side, side], &[outputs, inputs, kernel, kernel]];
             let [x, w] = shapes.map(|shape| ours(shape, dtype));
-            let how = ConvOptions { stride: vec![stride], padding: Padding::all(padding), ..ConvOptions::default() };
+            let how = ConvOptions::default().stride(vec![stride]).padding(Padding::all(padding));
             let precast = try_run(move || x.conv2d(&w, None, &how), |y| Ok(read_ours(y)));
             let [x, w] = shapes.map(|shape| candle(shape, dtype));
             let candle = try_run(move || x.conv2d(&w, padding, stride, 1, 1), read_candle);

@@ -98,12 +98,7 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             let shape = [&[samples, classes], &places[..]].concat();
             let x = d.between(&shape, -8.0..8.0)?;
             let ignored = (!soft && d.flag()).then_some(1);
-            let options = CrossEntropy {
-                reduction,
-                label_smoothing: smoothing,
-                ignore_index: ignored,
-                ..CrossEntropy::default()
-            };
+            let options = CrossEntropy::default().reduction(reduction).label_smoothing(smoothing).ignore_index(ignored);
             let target = if soft {
                 d.between(&shape, 0.0..1.0)?
             } else {

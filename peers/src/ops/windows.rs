@@ -36,12 +36,11 @@ pub fn convolutions(op: Op, d: &mut Draw) -> Result<Option<Case>> {
                 inputs.push(d.float(&[groups * outward])?);
             }
             let pairs = padding.iter().map(|&p| (p, p)).collect();
-            let options = ConvOptions {
-                stride: stride.clone(),
-                padding: Padding::Explicit(pairs),
-                dilation: dilation.clone(),
-                groups,
-            };
+            let options = ConvOptions::default()
+                .stride(stride.clone())
+                .padding(Padding::Explicit(pairs))
+                .dilation(dilation.clone())
+                .groups(groups);
             let call = move |x: &[Tensor]| match op {
                 Op::Conv1d => x[0].conv1d(&x[1], x.get(2), &options),
                 Op::Conv2d => x[0].conv2d(&x[1], x.get(2), &options),
@@ -66,13 +65,12 @@ pub fn convolutions(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             if d.flag() {
                 inputs.push(d.float(&[groups * outward])?);
             }
-            let options = ConvTransposeOptions {
-                stride: stride.clone(),
-                padding: Padding::Explicit(padding.iter().map(|&p| (p, p)).collect()),
-                output_padding: output.clone(),
-                dilation: dilation.clone(),
-                groups,
-            };
+            let options = ConvTransposeOptions::default()
+                .stride(stride.clone())
+                .padding(Padding::Explicit(padding.iter().map(|&p| (p, p)).collect()))
+                .output_padding(output.clone())
+                .dilation(dilation.clone())
+                .groups(groups);
             let call = move |x: &[Tensor]| match op {
                 Op::ConvTranspose1d => x[0].conv_transpose1d(&x[1], x.get(2), &options),
                 Op::ConvTranspose2d => x[0].conv_transpose2d(&x[1], x.get(2), &options),
@@ -100,13 +98,12 @@ pub fn pools(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             let (kernel, stride, ceil, include) = (each(d, 1, 3), each(d, 1, 3), d.flag(), d.flag());
             let padding: Vec<usize> = kernel.iter().map(|&k| d.size(0..=k / 2)).collect();
             let lengths = each(d, 3, most);
-            let options = PoolOptions {
-                kernel: kernel.clone(),
-                stride: stride.clone(),
-                padding: Padding::Explicit(padding.iter().map(|&p| (p, p)).collect()),
-                ceil,
-                count_include_pad: include,
-            };
+            let options = PoolOptions::default()
+                .kernel(kernel.clone())
+                .stride(stride.clone())
+                .padding(Padding::Explicit(padding.iter().map(|&p| (p, p)).collect()))
+                .ceil(ceil)
+                .count_include_pad(include);
             let c = d.size(1..=3);
             let x = d.float(&[&[2, c], &lengths[..]].concat())?;
             let call = move |x: &[Tensor]| match op {

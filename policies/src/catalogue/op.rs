@@ -5,6 +5,7 @@ use super::{Custom, Foreign, System, table::op_table};
 /// Handling of floating inputs of different dtypes when no policy decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
+#[non_exhaustive]
 pub enum Mixing {
     /// All inputs are promoted to the widest dtype, as in arithmetic.
     Promotes,

@@ -58,6 +58,11 @@ pub trait Document: DeserializeOwned {
         None
     }
 
+    /// Returns whether an accepted key is another system's word for one of the keys. Messages leave it out.
+    fn is_synonym(_key: &str) -> bool {
+        false
+    }
+
     /// Returns a hint on where a misplaced key belongs. Empty if there is none.
     fn place(_key: &str) -> &'static str {
         ""
@@ -248,6 +253,7 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
     };
     match error {
         E::SerdeUnknownField { field, expected, .. } => {
+            let expected: Vec<&str> = expected.iter().copied().filter(|key| !T::is_synonym(key)).collect();
             let near = match T::elsewhere(field).filter(|ours| expected.contains(ours)) {
                 Some(ours) => format!(" (here it is `{ours}`)"),
                 None => match T::place(field) {

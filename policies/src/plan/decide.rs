@@ -9,7 +9,7 @@ use crate::{
     catalogue::System,
     error::{Error, Result},
     kinds::{self, Named},
-    policy::{Entry, Level, Run},
+    policy::{Entry, Level, RunAs},
     precision::{OpRules, Treatment},
 };
 
@@ -147,7 +147,7 @@ impl<'a> Prepared<'a> {
         let promises_f32 = matches!(self.policy.level, Level::O2 | Level::O3);
         let bare_root = facts.is_root && !promises_f32 && matches!(verdict.because, Reason::ToFloat(_));
         let usual = if bare_root { inward } else { DType::F32 };
-        let stays = matches!(&verdict.because, Reason::Rule(rule) if rule.run == Run::FullOut);
+        let stays = matches!(&verdict.because, Reason::Rule(rule) if rule.run == RunAs::FullOut);
         let outward = if stays { DType::F32 } else { around.run.dtype().unwrap_or(usual) };
         let cast = Cast { inward, outward };
         Some(match (verdict.run, &self.ops) {
@@ -191,13 +191,13 @@ impl<'a> Prepared<'a> {
         }
         claims.extend(rules.map(|(_, reason)| {
             let (run, choice) = match reason.run {
-                Run::Full | Run::FullOut => (Region::Fixed(DType::F32), Choice::Forced),
-                Run::Low | Run::LowForward => (self.low(), Choice::Forced),
-                Run::Inherit => (around.run, Choice::Inherits),
+                RunAs::Full | RunAs::FullOut => (Region::Fixed(DType::F32), Choice::Forced),
+                RunAs::Low | RunAs::LowForward => (self.low(), Choice::Forced),
+                RunAs::Inherit => (around.run, Choice::Inherits),
             };
             let wide_weight_grads = match reason.run {
-                Run::Inherit => around.wide_weight_grads,
-                run => run == Run::LowForward,
+                RunAs::Inherit => around.wide_weight_grads,
+                run => run == RunAs::LowForward,
             };
             Claim { run, because: Reason::Rule(reason.clone()), choice, wide_weight_grads }
         }));

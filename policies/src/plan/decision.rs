@@ -8,7 +8,7 @@ use super::{Cost, Predicted};
 use crate::{
     DType,
     adapter::{Adapter, Planned},
-    policy::{Entry, Level, Origin, Rule, Run},
+    policy::{Entry, Level, Origin, Rule, RunAs},
 };
 
 /// The decision for one cell.
@@ -25,7 +25,7 @@ pub struct Decision {
     /// The rule that recomputes its activations in the backward pass, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Recompute>,
-    /// `true` when the gradients of its own weights are computed in f32; see [`Run::LowForward`].
+    /// `true` when the gradients of its own weights are computed in f32; see [`RunAs::LowForward`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide_weight_grads: bool,
     /// Switch of weight gradients in f32 in its slot, from here on inwards; `None` where it does not change.
@@ -65,7 +65,7 @@ pub enum Region {
     Lists(DType),
     /// Every op runs in this dtype, to which inputs and outputs of the cell are cast.
     Fixed(DType),
-    /// As [`Fixed`](Region::Fixed), except for ops on the level's black list, which run in f32 and return this dtype.
+    /// As [`Fixed`](Region::Fixed), except for ops on the level's full list, which run in f32 and return this dtype.
     Except(DType),
 }
 
@@ -95,7 +95,7 @@ impl fmt::Display for Region {
             Region::AsIs => f.pad("as is"),
             Region::Lists(dtype) => f.pad(&format!("op lists {dtype}")),
             Region::Fixed(dtype) => f.pad(dtype.name()),
-            Region::Except(dtype) => f.pad(&format!("{dtype}, black ops f32")),
+            Region::Except(dtype) => f.pad(&format!("{dtype}, full ops f32")),
         }
     }
 }
@@ -121,11 +121,12 @@ pub enum Reason {
 
 /// A rule, given as a reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct RuleRef {
     /// The selection of cells, as written: `path encoder.*.norm`.
     pub select: String,
     /// The precision that it sets.
-    pub run: Run,
+    pub run: RunAs,
     /// The author's reason.
     pub because: Option<String>,
     /// The place where it was written.
@@ -136,12 +137,13 @@ impl RuleRef {
     /// Returns whether the tensors that it names are stored low.
     #[doc(hidden)]
     pub fn stores_low(&self) -> bool {
-        self.run == Run::Low
+        self.run == RunAs::Low
     }
 }
 
 /// A rule that makes a cell recompute its activations.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Recompute {
     /// The selection of cells, as written.
     pub select: String,

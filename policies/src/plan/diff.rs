@@ -9,6 +9,7 @@ use crate::{path::shown, printable::printable};
 
 /// The cells for which two plans decide differently.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Diff {
     /// Name of the first plan's policy.
     pub before: String,
@@ -22,6 +23,7 @@ pub struct Diff {
 
 /// One cell with different decisions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Change {
     /// Path of the cell.
     pub path: String,

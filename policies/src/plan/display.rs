@@ -4,12 +4,12 @@ use std::{collections::HashSet, fmt, sync::Arc};
 
 use serde::Serialize;
 
-use super::{Cost, Decision, Plan, Predicted, Prediction, Reason, Recompute, Region, Summary};
+use super::{Cost, Decision, Forecast, Plan, Predicted, Reason, Recompute, Region, Summary};
 use crate::{
     adapter::Adapter,
     error::Result,
     path::shown,
-    policy::{Entry, Prefer, Scaler, color},
+    policy::{Entry, Prefer, Scaler},
     printable::printable,
 };
 
@@ -95,7 +95,7 @@ impl fmt::Display for Reason {
             }
             Reason::Inside(owner) => write!(f, "inside {}", shown(owner)),
             Reason::Listed(Entry { treatment, because, origin, .. }) => {
-                write!(f, "{} list, {origin}", color(*treatment))?;
+                write!(f, "{} list, {origin}", treatment.name())?;
                 because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))
             }
             Reason::Level(level) => write!(f, "level {level}"),
@@ -164,7 +164,7 @@ impl fmt::Display for Plan {
     }
 }
 
-impl fmt::Display for Prediction {
+impl fmt::Display for Forecast {
     /// Prints one line for the cost of each choice, followed by the machine.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines =
@@ -234,6 +234,7 @@ impl Plan {
 
 /// The explanation of the precision of one cell.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Explanation {
     /// The policy of the plan.
     pub policy: Summary,

@@ -25,4 +25,4 @@ pub use export::{Exported, Exporter};
 pub use fastest::Cost;
 pub use op_table::{OpReason, OpRow, OpsTable};
 pub use plan::{Plan, Summary};
-pub use predict::{Predicted, Prediction};
+pub use predict::{Forecast, Predicted};

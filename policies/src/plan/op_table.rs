@@ -12,6 +12,7 @@ use crate::{
 
 /// The ops of a traced call, each with its cell, its dtypes, and the reason. `println!("{table}")` is aligned text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OpsTable {
     /// One row for each op of a cell, in the order of their first calls. An op that had other dtypes in a later call
     /// has another row.
@@ -20,6 +21,7 @@ pub struct OpsTable {
 
 /// An op of one cell.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct OpRow {
     /// Path of the innermost cell it ran in; the root's is empty.
     pub path: String,

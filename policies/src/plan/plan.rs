@@ -9,7 +9,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Decision, Prediction, RuleRef,
+    Decision, Forecast, RuleRef,
     decide::{Choice, Facts, Prepared, Surroundings, decide},
     display::cells,
     predict::Tree,
@@ -22,7 +22,7 @@ use crate::{
     kinds::{self, named_elsewhere},
     outline::{Outline, OutlinedCell},
     path::{join, no_such_path, shown},
-    policy::{Entry, Level, Origin, Prefer, Rule, Run, Scaler, Select},
+    policy::{Entry, Level, Origin, Prefer, Rule, RunAs, Scaler, Select},
     precision::Treatment,
     printable::printable,
 };
@@ -32,6 +32,7 @@ use crate::{
 ///
 /// `println!("{plan}")` is the tree of cells with reasons.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Plan {
     /// The policy from which it was made.
     pub policy: Summary,
@@ -49,7 +50,7 @@ pub struct Plan {
     pub tensors: BTreeMap<String, RuleRef>,
     /// Predicted cost of a plan made [for a machine](Policy::plan_for).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prediction: Option<Prediction>,
+    pub prediction: Option<Forecast>,
 }
 
 fn as_is() -> Treatment {
@@ -62,6 +63,7 @@ fn is_as_is(treatment: &Treatment) -> bool {
 
 /// The part of its policy that a plan keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Summary {
     /// Name of the policy, if it has one.
     pub name: Option<String>,
@@ -167,7 +169,7 @@ impl Policy {
         net.wrap(plan)
     }
 
-    fn planned(&self, prepared: &Prepared<'_>, decisions: Vec<Decision>, prediction: Option<Prediction>) -> Plan {
+    fn planned(&self, prepared: &Prepared<'_>, decisions: Vec<Decision>, prediction: Option<Forecast>) -> Plan {
         let policy = Summary::from(self);
         let entry = |op: &Op| Some((*op, self.lists.op(*op, self.dtype)?.clone()));
         let (listed, unlisted) = match prepared.ops() {
@@ -269,8 +271,8 @@ impl Plan {
         net.wrap(self.clone())
     }
 
-    /// Writes a stored model with each weight in the dtype of its cell. `progress` is called with the number of bytes
-    /// read since the last call.
+    /// Writes a stored model with each weight in the dtype of its cell, with the default options;
+    /// [`convert_with`](Plan::convert_with) takes others.
     ///
     /// In precast, a weight of a cell that runs low is stored low; a tensor of any other cell is unchanged, or stored
     /// in f32 if the options widen. Integers, f64 and 8-bit numbers are unchanged.
@@ -292,7 +294,19 @@ impl Plan {
     ///   unless the options replace it.
     ///
     /// On any error, an existing target is unchanged.
-    pub fn convert<S: ?Sized + Stored>(
+    pub fn convert<S>(&self, model: &S, to: impl AsRef<Path>) -> Result<S::Written>
+    where
+        S: ?Sized + Stored<Options: Default>,
+    {
+        self.convert_with(model, to, S::Options::default(), &mut |_| ())
+    }
+
+    /// As [`convert`](Plan::convert), with options. `progress` is called with the number of bytes read since the last
+    /// call.
+    ///
+    /// # Errors
+    /// As [`convert`](Plan::convert).
+    pub fn convert_with<S: ?Sized + Stored>(
         &self,
         model: &S,
         to: impl AsRef<Path>,
@@ -409,7 +423,7 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision], tensors: &[Strin
 
 /// Rejects rules about gradients of weights that reach none.
 fn check_weight_grads(rules: &[Rule], decisions: &[Decision]) -> Result<()> {
-    let rule = rules.iter().find(|rule| rule.run == Some(Run::LowForward) && rule.expect != Some(0));
+    let rule = rules.iter().find(|rule| rule.run == Some(RunAs::LowForward) && rule.expect != Some(0));
     match rule.filter(|_| decisions.iter().all(|decision| !decision.wide_weight_grads)) {
         Some(Rule { origin, select, .. }) => Err(Error::policy(format!(
             "{origin}: the rule for {select} asks for gradients of weights in float32, and decides for no dense layer and no \

@@ -23,7 +23,8 @@ pub struct Predicted {
 
 /// The predicted cost of a plan, compared with alternatives.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Prediction {
+#[non_exhaustive]
+pub struct Forecast {
     /// The machine whose speeds were used.
     pub host: String,
     /// This plan.
@@ -97,7 +98,7 @@ impl<'a> Tree<'a> {
         prepared: &Prepared<'_>,
         plain: Vec<Decision>,
         choices: Option<&[Choice]>,
-    ) -> (Vec<Decision>, Prediction) {
+    ) -> (Vec<Decision>, Forecast) {
         let runs = |decisions: &[Decision]| decisions.iter().map(|d| d.run).collect::<Vec<Region>>();
         let (_, lowered) = self.of(&runs(&plain));
         let (_, full) = self.of(&vec![Region::AsIs; plain.len()]);
@@ -113,6 +114,6 @@ impl<'a> Tree<'a> {
             decision.predicted = Some(predicted);
         }
         self.recompute(&mut decisions, &mut planned);
-        (decisions, Prediction { host: self.costs.host().to_string(), planned, lowered, full })
+        (decisions, Forecast { host: self.costs.host().to_string(), planned, lowered, full })
     }
 }

@@ -15,10 +15,10 @@ use crate::error::{Error, Result, did_you_mean};
 pub enum Level {
     /// Nothing is lowered.
     O0,
-    /// Cells on the white list run low and return f32. Ops on the white list that other cells call directly are cast to
+    /// Cells on the low list run low and return f32. Ops on the low list that other cells call directly are cast to
     /// the low dtype and back.
     O1,
-    /// The whole network is one low region. Cells and ops on the black list are f32 islands in it. The root returns
+    /// The whole network is one low region. Cells and ops on the full list are f32 islands in it. The root returns
     /// f32.
     O2,
     /// The whole network is one low region. The root returns f32.
@@ -56,8 +56,8 @@ impl Level {
     pub fn meaning(self) -> &'static str {
         match self {
             Level::O0 => "nothing is lowered",
-            Level::O1 => "cells and ops on the white list run low and return f32",
-            Level::O2 => "all runs low but black-listed cells and ops; the network returns f32",
+            Level::O1 => "cells and ops on the low list run low and return f32",
+            Level::O2 => "all runs low but cells and ops on the full list; the network returns f32",
             Level::O3 => "all runs low; the network returns f32",
             Level::Auto => "each op runs by its list: low, f32, or as its widest input",
             Level::Graph => "a graph is rewritten: low spreads from products to neighbours",

@@ -60,6 +60,7 @@ impl fmt::Display for Origin {
 
 /// List entry of a cell kind or an op.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Entry {
     /// Treatment of the cell or op.
     pub treatment: Treatment,
@@ -79,6 +80,20 @@ impl Entry {
         Entry { treatment, only: None, because: None, origin }
     }
 
+    /// Sets the reason.
+    #[must_use]
+    pub fn because(mut self, reason: impl Into<Arc<str>>) -> Self {
+        self.because = Some(reason.into());
+        self
+    }
+
+    /// Limits the entry to one low dtype.
+    #[must_use]
+    pub fn only(mut self, low: DType) -> Self {
+        self.only = Some(low);
+        self
+    }
+
     fn counts(&self, low: DType) -> bool {
         self.only.is_none_or(|only| only == low)
     }
@@ -86,18 +101,12 @@ impl Entry {
 
 /// Lists of one level of a network, or of a region of code. Each cell kind and each op has at most one entry.
 ///
-/// Kinds match exactly: `Dense` does not match `MyDense`. Three treatments have other names in MindSpore and Paddle,
-/// which policy files and the functions here also use:
-///
-/// | treatment | name of the list |
-/// | --- | --- |
-/// | [`Treatment::Low`] | white |
-/// | [`Treatment::Full`] | black |
-/// | [`Treatment::Widest`] | promote |
+/// Kinds match exactly: `Dense` does not match `MyDense`. Policy files also accept the names that lists have in MindSpore
+/// and Paddle: `white` for low, `black` for full, `promote` for widest.
 ///
 /// ```
 /// use precast_policy::{Op, policy::Lists, precision::Treatment};
-/// let lists = Lists::new().white("Dense").white_op("MatMul")?;
+/// let lists = Lists::new().low("Dense").low_op("MatMul")?;
 /// assert_eq!(lists.cells()["Dense"].treatment, Treatment::Low);
 /// assert_eq!(lists.ops()[&Op::MatMul].treatment, Treatment::Low);
 /// # Ok::<(), precast_policy::Error>(())
@@ -144,29 +153,29 @@ impl Lists {
         }
     }
 
-    /// Adds a cell kind to the white list, to run low. Read at O1.
-    pub fn white(self, kind: impl Into<String>) -> Self {
+    /// Adds a cell kind to the low list, to run low. Read at O1.
+    pub fn low(self, kind: impl Into<String>) -> Self {
         self.with_cell(kind.into(), Treatment::Low)
     }
 
-    /// Adds a cell kind to the black list, to stay f32. Read at O2.
-    pub fn black(self, kind: impl Into<String>) -> Self {
+    /// Adds a cell kind to the full list, to stay f32. Read at O2.
+    pub fn full(self, kind: impl Into<String>) -> Self {
         self.with_cell(kind.into(), Treatment::Full)
     }
 
-    /// Adds the ops with a name to the white list, to run low. The name is one of this library or of another system.
+    /// Adds the ops with a name to the low list, to run low. The name is one of this library or of another system.
     ///
     /// # Errors
     /// [`ErrorKind::List`](crate::ErrorKind::List) when no op has that name.
-    pub fn white_op(self, name: &str) -> Result<Self> {
+    pub fn low_op(self, name: &str) -> Result<Self> {
         self.with_op(name, Treatment::Low)
     }
 
-    /// Adds the ops with a name to the black list, to run in f32. The name is one of this library or of another system.
+    /// Adds the ops with a name to the full list, to run in f32. The name is one of this library or of another system.
     ///
     /// # Errors
     /// [`ErrorKind::List`](crate::ErrorKind::List) when no op has that name.
-    pub fn black_op(self, name: &str) -> Result<Self> {
+    pub fn full_op(self, name: &str) -> Result<Self> {
         self.with_op(name, Treatment::Full)
     }
 
@@ -263,8 +272,8 @@ impl fmt::Display for Listed {
 }
 
 /// Names of the lists in policy files.
-pub(super) const COLORS: [(&str, Treatment); 3] =
-    [("white", Treatment::Low), ("black", Treatment::Full), ("promote", Treatment::Widest)];
+pub(super) const LISTS: [(&str, Treatment); 3] =
+    [("low", Treatment::Low), ("full", Treatment::Full), ("widest", Treatment::Widest)];
 
 /// Names of the lists of level graph.
 const GRAPH_LISTS: [(&str, Treatment); 4] = [
@@ -274,15 +283,10 @@ const GRAPH_LISTS: [(&str, Treatment); 4] = [
     (GraphList::Clear.name(), GraphList::Clear.treatment()),
 ];
 
-/// Returns the color of a treatment, or its name if it has none.
-pub(crate) fn color(treatment: Treatment) -> &'static str {
-    COLORS.iter().find(|(_, of)| *of == treatment).map_or(treatment.name(), |(color, _)| color)
-}
-
 impl Level {
     /// Returns the op lists that policy files can change at this level, by name.
     pub(super) fn named_lists(self) -> &'static [(&'static str, Treatment)] {
-        if self == Level::Graph { &GRAPH_LISTS } else { &COLORS }
+        if self == Level::Graph { &GRAPH_LISTS } else { &LISTS }
     }
 
     /// Returns the treatments that this level reads. An entry with another one is refused, pointing at its position.
@@ -310,7 +314,7 @@ impl Level {
         };
         let read: Vec<String> = lists(Listed::Cells).chain(lists(Listed::Ops)).collect();
         let read = if read.is_empty() { "no list".to_string() } else { read.join(", ") };
-        let list = color(treatment);
+        let list = treatment.name();
         Err(Error::list(format!("level {self} does not read the {list} list of {listed}; it reads {read}")))
     }
 

@@ -13,6 +13,7 @@ use crate::{
 /// Loss scale for training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+#[non_exhaustive]
 pub enum LossScaleSpec {
     /// No loss scaling.
     None,
@@ -29,11 +30,12 @@ pub enum LossScaleSpec {
 ///
 /// ```
 /// use precast_policy::policy::{DynamicScale, LossScaleSpec};
-/// let spec = LossScaleSpec::Dynamic(DynamicScale { init: 1024.0, ..DynamicScale::default() });
+/// let spec = LossScaleSpec::Dynamic(DynamicScale::default().init(1024.0));
 /// assert!(spec.check().is_ok());
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DynamicScale {
     /// Initial scale, from `min` to `max`. Default: 65536.
     pub init: f32,
@@ -163,6 +165,11 @@ impl DynamicScale {
         let (hysteresis, forgive) = (2, Forgive::Growth);
         DynamicScale { interval: 1000, max: f32::MAX, hysteresis, forgive, ..DynamicScale::default() }
     }
+}
+
+crate::__setters! {
+    DynamicScale: init init: f32, growth growth: f64, backoff backoff: f64, interval interval: u32, min min: f32, max max: f32,
+        hysteresis hysteresis: u32, forgive forgive: Forgive
 }
 
 impl Default for DynamicScale {

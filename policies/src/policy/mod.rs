@@ -22,13 +22,12 @@ mod v1;
 pub use graph::{GraphLevel, GraphList};
 pub use graph_lists::GraphLists;
 pub use level::Level;
-pub(crate) use lists::color;
 pub use lists::{Entry, Lists, Origin};
 pub use loss_scale::{DynamicScale, Forgive, LossScaleSpec};
 pub use pack::Pack;
 pub use pattern::Pattern;
 pub use prefer::Prefer;
-pub use rule::{Rule, Run, Select};
+pub use rule::{Rule, RunAs, Select};
 pub use scaler::Scaler;
 
 use crate::{
@@ -44,16 +43,17 @@ use crate::{
 /// 2. a rule with the exact path of the cell;
 /// 3. the first rule in order whose pattern or kind matches the cell;
 /// 4. the region of the nearest ancestor decided by 1, 2, 3 or a list;
-/// 5. the level's list of cells: white at O1, black at O2;
+/// 5. the level's list of cells: low at O1, full at O2;
 /// 6. the level's default.
 ///
 /// O0 lowers nothing: only entry 1 applies, and rules are reported as overridden. With [`Prefer::Speed`], a cell that 5
 /// or 6 would lower stays f32 if that takes less time.
 ///
-/// Listed ops are treated individually. At O1 and level auto, this applies to cells decided by 6: at O1, white ops run
-/// low and return f32; at auto, each op follows its entry. At O2, black ops run in f32 and return the low dtype in
+/// Listed ops are treated individually. At O1 and level auto, this applies to cells decided by 6: at O1, low ops run
+/// low and return f32; at auto, each op follows its entry. At O2, full ops run in f32 and return the low dtype in
 /// every cell made low by 2, 3 or 6. In a cell with `to_float`, every op runs in that dtype.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Policy {
     /// Human-readable name, `name:` in the file.
     pub name: Option<String>,
@@ -72,7 +72,7 @@ pub struct Policy {
     pub lists: Lists,
     /// Rewrite level applied to the lists, read at level graph only.
     pub graph_level: GraphLevel,
-    /// Loss scale for training.
+    /// Specification of the loss scale for training; in precast, `policy.loss_scale()` creates the loss scale itself.
     pub loss_scale: LossScaleSpec,
     /// Response to f16 training without a loss scale.
     pub scaler: Scaler,
@@ -187,6 +187,11 @@ impl Policy {
     }
 }
 
+crate::__setters! {
+    Policy: with_prefer prefer: Prefer, with_loss_scale loss_scale: LossScaleSpec, with_scaler scaler: Scaler;
+    optional with_name name: String
+}
+
 const NO_RULES: &str = "level graph reads no rules, as a graph has no cells; it reads the lists of ops under `graph`";
 const NO_PREFERENCE: &str =
     "level graph does not read `prefer`: what its lists say runs low, whether it is faster or not";
@@ -194,13 +199,13 @@ const NO_PREFERENCE: &str =
 /// JSON schema of policy files, for completion and validation in editors.
 pub const SCHEMA: &str = include_str!("../../schema.json");
 
-/// Returns the white list of [`Pack::DEFAULT`]: the cells and ops that run low at O1.
-pub fn white_list() -> Lists {
+/// Returns the low list of [`Pack::DEFAULT`]: the cells and ops that run low at O1.
+pub fn low_list() -> Lists {
     default_lists(Level::O1)
 }
 
-/// Returns the black list of [`Pack::DEFAULT`]: the cells and ops that stay f32 at O2.
-pub fn black_list() -> Lists {
+/// Returns the full list of [`Pack::DEFAULT`]: the cells and ops that stay f32 at O2.
+pub fn full_list() -> Lists {
     default_lists(Level::O2)
 }
 

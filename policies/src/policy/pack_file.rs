@@ -340,7 +340,7 @@ mod tests {
             ("levels: { O2: { cells: { full: [A, B, A] } } }", "p.yaml:6:39: `A` is already on this list"),
             (
                 "levels: { O2: { cells: { low: [A] } } }",
-                "p.yaml:6:32: level O2 does not read the white list of cells; it reads the black list of cells, the black \
+                "p.yaml:6:32: level O2 does not read the low list of cells; it reads the full list of cells, the full \
                  list of ops",
             ),
             (

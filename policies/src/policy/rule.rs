@@ -14,12 +14,13 @@ use crate::{
 /// Rule of a policy.
 #[derive(Clone, Debug, PartialEq)]
 #[must_use = "a rule does nothing until a policy has it"]
+#[non_exhaustive]
 pub struct Rule {
     /// Cells the rule applies to.
     pub select: Select,
     /// Precision of these cells, and of the cells inside them not decided otherwise. `None` leaves it to other rules
     /// and the lists.
-    pub run: Option<Run>,
+    pub run: Option<RunAs>,
     /// `true` when the activations of these cells are recomputed in the backward pass. `None` leaves it to other rules.
     /// Default: kept. Unlike `run`, it applies to these cells alone, since all cells inside are recomputed with them.
     pub checkpoint: Option<bool>,
@@ -36,7 +37,7 @@ impl Rule {
     ///
     /// # Errors
     /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the pattern is malformed.
-    pub fn path(pattern: &str, run: Run) -> Result<Self> {
+    pub fn path(pattern: &str, run: RunAs) -> Result<Self> {
         Ok(Rule::new(Select::Path(pattern.parse()?), Some(run)))
     }
 
@@ -50,17 +51,17 @@ impl Rule {
     }
 
     /// Creates a rule for the cells of a kind.
-    pub fn kind(kind: impl Into<String>, run: Run) -> Self {
+    pub fn kind(kind: impl Into<String>, run: RunAs) -> Self {
         Rule::new(Select::Kind(kind.into()), Some(run))
     }
 
     /// Returns whether the rule determines the stored dtype of the tensor with this name in a stored model.
     pub(crate) fn names_tensor(&self, name: &str) -> bool {
         matches!(&self.select, Select::Path(pattern) if pattern.matches(name))
-            && self.run.is_some_and(Run::is_of_tensors)
+            && self.run.is_some_and(RunAs::is_of_tensors)
     }
 
-    fn new(select: Select, run: Option<Run>) -> Self {
+    fn new(select: Select, run: Option<RunAs>) -> Self {
         Rule { select, run, checkpoint: None, because: None, expect: None, origin: Origin::Code }
     }
 
@@ -85,6 +86,7 @@ impl Rule {
 
 /// Selection of the cells a rule applies to.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Select {
     /// Cells whose path matches.
     Path(Pattern),
@@ -132,11 +134,12 @@ impl fmt::Display for Select {
 
 /// Precision of the cells of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Run {
+#[non_exhaustive]
+pub enum RunAs {
     /// Full precision, f32.
     #[serde(rename = "float32")]
     Full,
-    /// f32 with outputs in f32, where those of [`Full`](Run::Full) would be cast to the dtype of the surrounding
+    /// f32 with outputs in f32, where those of [`Full`](RunAs::Full) would be cast to the dtype of the surrounding
     /// region. For the last layer of a network whose outputs need more precision than 16 bits have.
     #[serde(rename = "float32-out")]
     FullOut,
@@ -153,31 +156,31 @@ pub enum Run {
     LowForward,
 }
 
-impl Run {
+impl RunAs {
     /// Returns whether the precision determines how a tensor is stored.
     fn is_of_tensors(self) -> bool {
-        matches!(self, Run::Full | Run::Low)
+        matches!(self, RunAs::Full | RunAs::Low)
     }
 
-    const NAMES: [(&'static str, Run); 4] =
-        [("float32", Run::Full), ("float32-out", Run::FullOut), ("low", Run::Low), ("inherit", Run::Inherit)];
+    const NAMES: [(&'static str, RunAs); 4] =
+        [("float32", RunAs::Full), ("float32-out", RunAs::FullOut), ("low", RunAs::Low), ("inherit", RunAs::Inherit)];
 }
 
-impl fmt::Display for Run {
+impl fmt::Display for RunAs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match Run::NAMES.into_iter().find(|(_, run)| run == self) {
+        match RunAs::NAMES.into_iter().find(|(_, run)| run == self) {
             Some((name, _)) => f.pad(name),
             None => f.pad("low, weight_grad float32"),
         }
     }
 }
 
-impl FromStr for Run {
+impl FromStr for RunAs {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let names = Run::NAMES.map(|(name, _)| name);
-        Run::NAMES.into_iter().find(|(name, _)| *name == text).map(|(_, run)| run).ok_or_else(|| {
+        let names = RunAs::NAMES.map(|(name, _)| name);
+        RunAs::NAMES.into_iter().find(|(name, _)| *name == text).map(|(_, run)| run).ok_or_else(|| {
             // The name nearest to `float16` would be `float32`.
             let near = match text.parse::<DType>() {
                 Ok(dtype) if dtype.is_low() => " (did you mean `low`, the policy's own dtype?)".to_string(),

@@ -9,8 +9,8 @@ use serde::{
 use serde_yaml::{Location, Spanned};
 
 use super::{
-    Entry, GraphLevel, Level, Lists, NO_PREFERENCE, NO_RULES, Origin, Pack, Policy, Rule, Run, Select, check_low,
-    lists::{COLORS, Listed},
+    Entry, GraphLevel, Level, Lists, NO_PREFERENCE, NO_RULES, Origin, Pack, Policy, Rule, RunAs, Select, check_low,
+    lists::{LISTS, Listed},
     loss_scale_v1::{self, LossScaleV1},
 };
 use crate::{
@@ -71,6 +71,10 @@ impl Document for PolicyV1 {
         })
     }
 
+    fn is_synonym(key: &str) -> bool {
+        matches!(key, "white" | "black" | "promote")
+    }
+
     fn allowed(key: &str) -> &'static str {
         match key {
             "level" => "O0, O1, O2, O3, auto, graph",
@@ -85,7 +89,7 @@ impl Document for PolicyV1 {
     fn example(key: &str) -> &'static str {
         match key {
             "loss_scale" => "`{kind: dynamic}` or `{kind: fixed, scale: 1024}`",
-            "white" | "black" | "promote" => "`{add: [Softmax]}`",
+            "low" | "full" | "widest" | "white" | "black" | "promote" => "`{add: [Softmax]}`",
             _ => "",
         }
     }
@@ -148,7 +152,7 @@ impl<'de> Deserialize<'de> for RunV1 {
 }
 
 impl RunV1 {
-    fn run(&self) -> Result<Run> {
+    fn run(&self) -> Result<RunAs> {
         match self {
             RunV1::Word(word) => word.parse(),
             RunV1::ByDirection { forward, weight_grad } => {
@@ -157,16 +161,16 @@ impl RunV1 {
                 match by_name(weight_grad, grads, |name| name, "unknown word for `weight_grad`")
                     .map_err(Error::policy)?
                 {
-                    "low" => Ok(Run::Low),
-                    _ => Ok(Run::LowForward),
+                    "low" => Ok(RunAs::Low),
+                    _ => Ok(RunAs::LowForward),
                 }
             }
         }
     }
 
-    fn written(run: Run) -> Self {
+    fn written(run: RunAs) -> Self {
         match run {
-            Run::LowForward => RunV1::ByDirection { forward: "low".into(), weight_grad: "float32".into() },
+            RunAs::LowForward => RunV1::ByDirection { forward: "low".into(), weight_grad: "float32".into() },
             word => RunV1::Word(word.to_string()),
         }
     }
@@ -175,21 +179,21 @@ impl RunV1 {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct CellsV1 {
-    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
-    white: ChangesV1,
-    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
-    black: ChangesV1,
+    #[serde(alias = "white", skip_serializing_if = "ChangesV1::is_empty")]
+    low: ChangesV1,
+    #[serde(alias = "black", skip_serializing_if = "ChangesV1::is_empty")]
+    full: ChangesV1,
 }
 
 #[derive(Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct OpsV1 {
-    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
-    white: ChangesV1,
-    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
-    black: ChangesV1,
-    #[serde(skip_serializing_if = "ChangesV1::is_empty")]
-    promote: ChangesV1,
+    #[serde(alias = "white", skip_serializing_if = "ChangesV1::is_empty")]
+    low: ChangesV1,
+    #[serde(alias = "black", skip_serializing_if = "ChangesV1::is_empty")]
+    full: ChangesV1,
+    #[serde(alias = "promote", skip_serializing_if = "ChangesV1::is_empty")]
+    widest: ChangesV1,
 }
 
 /// Lists of level graph, which reads them in place of `ops`.
@@ -220,12 +224,12 @@ struct ChangesV1 {
 
 impl CellsV1 {
     fn is_empty(&self) -> bool {
-        self.white.is_empty() && self.black.is_empty()
+        self.low.is_empty() && self.full.is_empty()
     }
 
-    /// Returns the changes by color, in the order of [`COLORS`].
+    /// Returns the changes by color, in the order of [`LISTS`].
     fn changes(&self) -> [&ChangesV1; 2] {
-        [&self.white, &self.black]
+        [&self.low, &self.full]
     }
 }
 
@@ -234,9 +238,9 @@ impl OpsV1 {
         self.changes().iter().all(|changes| changes.is_empty())
     }
 
-    /// Returns the changes by color, in the order of [`COLORS`].
+    /// Returns the changes by color, in the order of [`LISTS`].
     fn changes(&self) -> [&ChangesV1; 3] {
-        [&self.white, &self.black, &self.promote]
+        [&self.low, &self.full, &self.widest]
     }
 }
 
@@ -399,7 +403,7 @@ impl Changing<'_> {
 
     fn cells(&self, lists: &mut Lists, cells: &CellsV1) -> Result<()> {
         let source = self.source;
-        for ((color, treatment), changes) in COLORS.into_iter().zip(cells.changes()) {
+        for ((color, treatment), changes) in LISTS.into_iter().zip(cells.changes()) {
             self.check_reads(Listed::Cells, treatment, changes)?;
             let of_pack = kinds_of_color(lists, treatment, self.dtype);
             for kind in &changes.remove {
@@ -525,8 +529,8 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
             (OpsV1::default(), Some(graph).filter(|graph| !graph.is_empty()).map(placeless))
         }
         _ => {
-            let [white, black, promote] = [Treatment::Low, Treatment::Full, Treatment::Widest].map(ops);
-            (OpsV1 { white, black, promote }, None)
+            let [low, full, widest] = [Treatment::Low, Treatment::Full, Treatment::Widest].map(ops);
+            (OpsV1 { low, full, widest }, None)
         }
     };
     Ok(PolicyV1 {
@@ -537,7 +541,7 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
         dtype: placeless(policy.dtype.long_name().to_string()),
         prefer: (!policy.prefer.is_memory()).then(|| placeless(policy.prefer.to_string())),
         rules: policy.rules.iter().map(|rule| placeless(written_rule(rule))).collect(),
-        cells: CellsV1 { white: cells(Treatment::Low), black: cells(Treatment::Full) },
+        cells: CellsV1 { low: cells(Treatment::Low), full: cells(Treatment::Full) },
         ops,
         graph,
         loss_scale: Some(placeless(loss_scale_v1::written(&policy.loss_scale))),

@@ -65,7 +65,7 @@ pub fn auto_mixed_precision_fn<F>(f: F, pack: &str, dtype: DType) -> Result<Wrap
 
 /// User-defined lists for a level, in place of a pack's.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Custom {
+pub enum CustomLists {
     /// Only these cells and ops run low, and they return f32, as at O1.
     White(Lists),
     /// Everything runs low except these cells and ops, as at O2.
@@ -76,21 +76,25 @@ pub enum Custom {
 ///
 /// # Errors
 /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f16 or bf16,
-/// [`ErrorKind::List`](crate::ErrorKind::List) for a black entry in a white list or a white one in a black list, and
+/// [`ErrorKind::List`](crate::ErrorKind::List) for an entry that stays f32 in a white list or runs low in a black one, and
 /// for a kind that neither the network nor the library has.
 ///
 /// ```
-/// use precast::prelude::*;
+/// use precast::{prelude::*, compat::mindspore::{CustomLists, custom_mixed_precision}};
 /// let mut net = Child::new(Dense::new(4, 2, &mut Rng::seed(1)));
-/// let applied = custom_mixed_precision(&mut net, Custom::White(Lists::new().white("Dense")), DType::F16)?;
+/// let applied = custom_mixed_precision(&mut net, CustomLists::White(Lists::new().low("Dense")), DType::F16)?;
 /// assert_eq!(applied.changed, 1);
 /// applied.undo(&mut net)?;
 /// # Ok::<(), precast::Error>(())
 /// ```
-pub fn custom_mixed_precision<C: ?Sized + AsCell>(net: &mut Child<C>, custom: Custom, dtype: DType) -> Result<Applied> {
+pub fn custom_mixed_precision<C: ?Sized + AsCell>(
+    net: &mut Child<C>,
+    custom: CustomLists,
+    dtype: DType,
+) -> Result<Applied> {
     let (level, lists) = match custom {
-        Custom::White(lists) => (Level::O1, lists),
-        Custom::Black(lists) => (Level::O2, lists),
+        CustomLists::White(lists) => (Level::O1, lists),
+        CustomLists::Black(lists) => (Level::O2, lists),
     };
     Policy::with_lists(level, dtype, lists)?.apply(net)
 }

@@ -16,12 +16,13 @@ use crate::{
 
 /// Options of [`build_train_network`] besides the level: the further arguments of MindSpore's function of that name.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct BuildOptions {
     /// The loss. Default: the [usual](Loss::usual) one of the targets.
     pub loss: Option<Loss>,
     /// The low dtype. Default: f16.
     pub dtype: DType,
-    /// At O2 and O3: whether batch norms, and the other kinds on the black list, stay f32. Default: by level, true at
+    /// At O2 and O3: whether batch norms, and the other kinds on the full list, stay f32. Default: by level, true at
     /// O2 and false at O3.
     pub keep_batchnorm_fp32: Option<bool>,
     /// f32: nothing is lowered at O2 and O3. f16 or bf16: everything is lowered to that dtype, at any level, except the
@@ -45,6 +46,12 @@ impl Default for BuildOptions {
             fit: FitOptions::default(),
         }
     }
+}
+
+precast_policy::__setters! {
+    BuildOptions: dtype dtype: DType, fit fit: FitOptions;
+    optional loss loss: Loss, keep_batchnorm_fp32 keep_batchnorm_fp32: bool, cast_model_type cast_model_type: DType,
+        loss_scale_manager loss_scale_manager: LossScaleSpec
 }
 
 impl BuildOptions {
@@ -90,7 +97,7 @@ pub struct TrainNetwork {
 /// # fn main() -> Result<()> {
 /// let rng = &mut Rng::seed(1);
 /// let net = sequential![Dense::new(64, 32, rng), BatchNorm1d::new(32), ReLU, Dense::new(32, 10, rng)];
-/// let options = BuildOptions { fit: FitOptions { epochs: 2, ..FitOptions::default() }, ..BuildOptions::default() };
+/// let options = BuildOptions::default().fit(FitOptions::default().epochs(2));
 /// let mut model = build_train_network(net, |params| Adam::new(params, 0.01), "O2", &options)?;
 /// println!("{}", model.plan());
 ///

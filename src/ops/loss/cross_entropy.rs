@@ -20,6 +20,7 @@ use crate::{
 
 /// Options of [`Tensor::cross_entropy_with`]. The default is the mean, without smoothing, weights or ignored targets.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct CrossEntropy {
     /// Reduction of the losses of the samples. The mean is over the samples that are not ignored, weighted by the
     /// weights of their classes; with soft targets, over all samples.
@@ -30,6 +31,11 @@ pub struct CrossEntropy {
     pub label_smoothing: f64,
     /// One factor per class, treated as a constant.
     pub weight: Option<Tensor>,
+}
+
+precast_policy::__setters! {
+    CrossEntropy: reduction reduction: Reduction, label_smoothing label_smoothing: f64;
+    optional ignore_index ignore_index: i64, weight weight: Tensor
 }
 
 impl CrossEntropy {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Reduction of elementwise losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Reduction {
     /// The mean, a scalar.
     #[default]

@@ -21,6 +21,7 @@ use crate::{
 /// Movement of a convolution's window. Lists have one number per spatial axis; a list of one applies to all axes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ConvOptions {
     /// Stride of the window, at least 1.
     pub stride: Vec<usize>,
@@ -30,6 +31,10 @@ pub struct ConvOptions {
     pub dilation: Vec<usize>,
     /// Number of independent groups of channels, at least 1.
     pub groups: usize,
+}
+
+precast_policy::__setters! {
+    ConvOptions: stride stride: Vec<usize>, padding padding: Padding, dilation dilation: Vec<usize>, groups groups: usize
 }
 
 impl Default for ConvOptions {
@@ -49,6 +54,7 @@ impl Default for ConvOptions {
 /// `output_padding` is added to each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ConvTransposeOptions {
     /// Stride: distances between the input's elements in the output, at least 1.
     pub stride: Vec<usize>,
@@ -60,6 +66,11 @@ pub struct ConvTransposeOptions {
     pub dilation: Vec<usize>,
     /// Number of independent groups of channels, at least 1.
     pub groups: usize,
+}
+
+precast_policy::__setters! {
+    ConvTransposeOptions: stride stride: Vec<usize>, padding padding: Padding, output_padding output_padding: Vec<usize>,
+        dilation dilation: Vec<usize>, groups groups: usize
 }
 
 impl Default for ConvTransposeOptions {

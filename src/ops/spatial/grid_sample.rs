@@ -21,6 +21,7 @@ use crate::{
 /// Values read outside an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum GridPadding {
     /// Zero.
     #[default]

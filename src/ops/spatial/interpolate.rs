@@ -19,6 +19,7 @@ use crate::{
 /// Interpolation between elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Interpolation {
     /// The nearest element.
     #[default]
@@ -33,6 +34,7 @@ pub enum Interpolation {
 /// New lengths of the spatial axes. Lists have one number per axis; a list of one applies to all axes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Resize {
     /// Lengths.
     To(Vec<usize>),

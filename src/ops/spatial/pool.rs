@@ -21,6 +21,7 @@ use crate::{
 /// Movement of a pooling window. Lists have one number per spatial axis; a list of one applies to all axes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PoolOptions {
     /// Lengths of the window, at least 1.
     pub kernel: Vec<usize>,
@@ -32,6 +33,11 @@ pub struct PoolOptions {
     pub ceil: bool,
     /// `true` when an average also divides by the padded elements. [`Padding::Same`] never does, as in TensorFlow.
     pub count_include_pad: bool,
+}
+
+precast_policy::__setters! {
+    PoolOptions: kernel kernel: Vec<usize>, stride stride: Vec<usize>, padding padding: Padding, ceil ceil: bool,
+        count_include_pad count_include_pad: bool
 }
 
 impl Default for PoolOptions {

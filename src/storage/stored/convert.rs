@@ -26,10 +26,10 @@ const CHUNK: usize = 4 << 20;
 /// Maximum number of tensors named in an error.
 const NAMED: usize = 8;
 
-/// Options of [`Plan::convert`](crate::Plan::convert).
+/// Options of [`Plan::convert_with`](crate::Plan::convert_with); [`Plan::convert`](crate::Plan::convert) has the default ones.
 ///
 /// ```
-/// use precast::{storage::{stored::{ConvertOptions, StoredModel}, weights}, prelude::*};
+/// use precast::{storage::{stored::StoredModel, weights}, prelude::*};
 /// # let folder = std::env::temp_dir().join(format!("precast-doc-convert-{}", std::process::id()));
 /// # std::fs::create_dir_all(&folder).unwrap();
 /// # let (from, to) = (folder.join("f32.safetensors"), folder.join("f16.safetensors"));
@@ -38,7 +38,7 @@ const NAMED: usize = 8;
 ///
 /// let model = StoredModel::open(&from)?;
 /// let plan = Policy::named("o2")?.plan_outline(model.outline())?;
-/// let converted = plan.convert(&model, &to, ConvertOptions::new(), &mut |_bytes| ())?;
+/// let converted = plan.convert(&model, &to)?;
 /// assert_eq!((converted.bytes_before, converted.bytes_after), (48, 36));
 ///
 /// let written = weights::read(&to)?;

@@ -92,7 +92,7 @@ pub const MUTATIONS: &[Mutation] = &[
         &["packs", "torch"],
     ),
     mutation(
-        "ops that a file adds to the white list are dropped",
+        "ops that a file adds to the low list are dropped",
         "policies/src/policy/v1.rs",
         &[(
             "added.into_iter().for_each(|(op, origin)| _ = lists.put_op(op, Entry::new(treatment, origin)));",
@@ -153,13 +153,13 @@ pub const MUTATIONS: &[Mutation] = &[
         &["levels", "mindspore"],
     ),
     mutation(
-        "a black cell is lowered",
+        "a cell on the full list is lowered",
         "policies/src/plan/decide.rs",
         &[("_ => (Region::Fixed(DType::F32), Choice::Forced),", "_ => (self.low(), Choice::Forced),")],
         &["levels", "properties", "mindspore"],
     ),
     mutation(
-        "a black op at O2 keeps its f32",
+        "an op on the full list at O2 keeps its f32",
         "policies/src/policy/mod.rs",
         &[("back: Some(self.dtype), unlisted", "back: None, unlisted")],
         &["levels", "properties"],

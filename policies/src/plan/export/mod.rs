@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::{
         DType, Level, Outline, OutlinedCell, Policy,
-        policy::{Rule, Run},
+        policy::{Rule, RunAs},
     };
 
     /// A network of three dense layers, a norm and two user-defined cells.
@@ -165,7 +165,7 @@ mod tests {
     fn what_a_file_cannot_say_is_counted() {
         let lines = |policy: &Policy, to: Exporter| plan(policy).export(to).cannot_say;
         let o2 = Policy::new(Level::O2, DType::F16).unwrap();
-        let of_low = |path: &str| o2.clone().rule(Rule::path(path, Run::Full).unwrap()).unwrap();
+        let of_low = |path: &str| o2.clone().rule(Rule::path(path, RunAs::Full).unwrap()).unwrap();
         let usual = |to: Exporter| lines(&Policy::new(Level::O0, DType::F16).unwrap(), to);
         // Lines that are always present, and those that these policies add.
         let added = |policy: &Policy, to: Exporter| {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A column of a table: its name in the header, or its number, counted from 1. In files: `species`, or `5`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged, expecting = "the name of a column, or its number, counted from 1")]
+#[non_exhaustive]
 pub enum Column {
     /// Number of the column, counted from 1.
     Number(usize),
@@ -15,6 +16,7 @@ pub enum Column {
 /// Columns of a table. In files: one, or a list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "OneOrMany", into = "OneOrMany")]
+#[non_exhaustive]
 pub struct Columns(pub Vec<Column>);
 
 #[derive(Serialize, Deserialize)]
