@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use precast::{
     DType, Level, Param, Policy, Tensor,
     cell::{Child, Trace},
-    compat::mindspore::{Custom, CustomLists, custom_mixed_precision},
+    compat::mindspore::{CustomLists, custom_mixed_precision},
     error::{Error, Result},
     plan::Plan,
     policy::{Lists, Pack},

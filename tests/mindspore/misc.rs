@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use precast::{
     DType, ErrorKind, Level, Policy, Sgd, Tensor,
     catalogue::System,
-    compat::mindspore::{BuildOptions, Custom, CustomLists, build_train_network, custom_mixed_precision},
+    compat::mindspore::{BuildOptions, CustomLists, build_train_network, custom_mixed_precision},
     plan::Region,
     policy::{DynamicScale, Lists, LossScaleSpec, Pack},
     precision::Treatment,

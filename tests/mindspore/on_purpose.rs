@@ -4,7 +4,7 @@
 use precast::{
     ConvOptions,
     cell::{Adapter, Cast},
-    compat::mindspore::{Custom, CustomLists, custom_mixed_precision},
+    compat::mindspore::{CustomLists, custom_mixed_precision},
     policy::Lists,
     prelude::*,
 };
