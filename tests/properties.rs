@@ -12,6 +12,7 @@ use precast::layers::Rng;
 use precast::{
     cell::{Adapter, Cast},
     cost::{Rate, Speeds},
+    plan::{Reason, Region},
     policy::{Entry, Lists, Prefer, Rule, RunAs},
     precision::{OpRules, Treatment},
     prelude::*,
