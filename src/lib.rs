@@ -114,6 +114,7 @@ mod logging;
 pub mod observe;
 mod ops;
 pub mod optim;
+pub mod options;
 pub mod precision;
 pub mod prelude;
 pub mod report;
