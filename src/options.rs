@@ -38,7 +38,7 @@
 //!
 //! | argument | meaning |
 //! | --- | --- |
-//! | `setters_on = Type` | The setters belong to this type, which has a method `options`. |
+//! | `setters_on(Type)` | The setters belong to this type, which has a method `options`. |
 //! | `written` | Files have options at their default, too, except `None`. |
 //! | `no_new` | The type has a `new` of its own. |
 //! | `called = "Name"` | The name in the descriptions of other options. |

@@ -5,7 +5,7 @@ use proc_macro2::{Ident, Span, TokenStream as Tokens};
 use quote::{format_ident, quote};
 use syn::{
     Attribute, Error, Expr, Field, Fields, GenericParam, ItemStruct, LitStr, Meta, Result, Token, Type, Visibility,
-    ext::IdentExt, meta::ParseNestedMeta, parse::Parser, parse_quote,
+    ext::IdentExt, meta::ParseNestedMeta, parse::Parser, parse_quote, punctuated::Punctuated,
 };
 
 use crate::option::{Described, Words, is_f64, plain};
@@ -13,8 +13,8 @@ use crate::option::{Described, Words, is_f64, plain};
 /// The arguments of `#[options(..)]`.
 #[derive(Default)]
 struct Arguments {
-    /// The type that gets the setters: the struct itself, or one with a method `options`.
-    setters_on: Option<Ident>,
+    /// The types that get the setters, each with a method `options`; none for the struct itself.
+    setters_on: Vec<Ident>,
     /// `true` when options at their default are written to files.
     written: bool,
     /// `true` when the type has a `new` of its own.
@@ -28,12 +28,17 @@ impl Arguments {
         let mut arguments = Arguments::default();
         let word = |meta: ParseNestedMeta<'_>| {
             match meta.path.get_ident().map(Ident::to_string).as_deref() {
-                Some("setters_on") => arguments.setters_on = Some(meta.value()?.parse()?),
+                Some("setters_on") => {
+                    let list;
+                    syn::parenthesized!(list in meta.input);
+                    let types = Punctuated::<Ident, Token![,]>::parse_terminated(&list)?;
+                    arguments.setters_on = types.into_iter().collect();
+                }
                 Some("written") => arguments.written = true,
                 Some("no_new") => arguments.no_new = true,
                 Some("called") => arguments.called = Some(meta.value()?.parse()?),
                 _ => {
-                    return Err(meta.error("allowed here: `setters_on = Type`, `written`, `no_new`, `called = \"..\"`"));
+                    return Err(meta.error("allowed here: `setters_on(Type)`, `written`, `no_new`, `called = \"..\"`"));
                 }
             }
             Ok(())
@@ -64,10 +69,11 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
     let (impl_generics, type_generics, where_clause) = input.generics.split_for_impl();
     let defaults = options.iter().filter_map(|option| defaults(option));
     let setters: Vec<Tokens> =
-        options.iter().filter_map(|option| setter(option, arguments.setters_on.is_some())).collect();
-    let setters = match &arguments.setters_on {
-        None => quote!(impl #impl_generics #name #type_generics #where_clause { #(#setters)* }),
-        Some(target) => quote!(impl #target { #(#setters)* }),
+        options.iter().filter_map(|option| setter(option, !arguments.setters_on.is_empty())).collect();
+    let targets = &arguments.setters_on;
+    let setters = match targets.is_empty() {
+        true => quote!(impl #impl_generics #name #type_generics #where_clause { #(#setters)* }),
+        false => targets.iter().map(|target| quote!(impl #target { #(#setters)* })).collect(),
     };
     let created = created(&name, &options, arguments.no_new);
     let default = options.iter().all(|option| option.words.default.is_some()).then(|| {

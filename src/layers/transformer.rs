@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Tensor,
     cell::{Cell, Child, Forward},
-    error::{Error, Result},
+    error::Result,
     options::{Options, named, options},
 };
 

@@ -8,7 +8,6 @@ mod folder;
 mod graph_rewrite;
 mod history;
 mod loss;
-mod method;
 mod predict;
 mod run;
 mod run_file;
@@ -17,6 +16,10 @@ mod score;
 mod storage;
 mod written;
 
+pub use crate::optim::{
+    AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, LambOptions, LionOptions, Method, MuonOptions,
+    RmsPropOptions, SgdOptions,
+};
 pub use build::{BuildOptions, TrainNetwork, build_train_network};
 pub use checkpoint::Checkpoint;
 pub use fit::{Event, Fit, FitOptions, fit};
@@ -25,10 +28,6 @@ pub(crate) use folder::{About, about_of, history_of};
 pub use graph_rewrite::{GraphRewrite, enable_mixed_precision_graph_rewrite};
 pub use history::{Epoch, History, Step};
 pub use loss::Loss;
-pub use method::{
-    AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, LambOptions, LionOptions, Method, MuonOptions,
-    RmsPropOptions, SgdOptions,
-};
 pub use predict::{Prediction, Predictor};
 pub use run::{Ended, Run};
 pub use run_file::{Keep, RunFile, Test};
