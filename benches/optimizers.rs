@@ -71,7 +71,7 @@ impl Bench {
         }
         let optimizer: Box<dyn Optimizer> = match name {
             name if name.starts_with("sgd") => Box::new(Sgd::new(params, 1e-3).momentum(0.9)),
-            "adam 8-bit" => Box::new(Adam::new(params, 1e-3).state_8bit()),
+            "adam 8-bit" => Box::new(Adam::new(params, 1e-3).state_8bit(true)),
             "lion" => Box::new(precast::Lion::new(params, 1e-4)),
             "adamw" => Box::new(AdamW::new(params, 1e-3)),
             _ => Box::new(Adam::new(params, 1e-3)),

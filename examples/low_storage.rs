@@ -15,7 +15,7 @@ fn main() -> Result<()> {
         decorate(&net, storage)?;
         auto_mixed_precision(&mut net, Level::O2, DType::Bf16)?;
         net.set_train(true);
-        let mut optimizer = Adam::new(net.params(), 1e-5).state_8bit().count_lost_updates();
+        let mut optimizer = Adam::new(net.params(), 1e-5).state_8bit(true).count_lost_updates();
         let mut last = f64::INFINITY;
         for epoch in 0..2 {
             for batch in data::digits()?.shuffled_batches(32, 1, epoch)? {

@@ -112,6 +112,7 @@ mod logging;
 pub mod observe;
 mod ops;
 pub mod optim;
+pub mod options;
 pub mod plan;
 pub mod precision;
 pub mod prelude;

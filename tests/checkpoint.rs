@@ -71,7 +71,7 @@ impl Run {
             Way::Stochastic | Way::Kahan => drop(auto_mixed_precision(&mut net, Level::O2, DType::Bf16).unwrap()),
         }
         let optimizer = Adam::new(net.params(), 0.01);
-        let optimizer = if matches!(way, Way::EightBit) { optimizer.state_8bit() } else { optimizer };
+        let optimizer = if matches!(way, Way::EightBit) { optimizer.state_8bit(true) } else { optimizer };
         let scale = match way {
             Way::O2(DType::F16) | Way::Masters => LossScale::dynamic(),
             _ => LossScale::none(),

@@ -12,6 +12,7 @@ use precast::{
     Plan,
     cell::{Adapter, Cast},
     cost::{Rate, Speeds},
+    plan::{Cost, Predicted, Reason, Region},
     policy::{Entry, Lists, Prefer, Rule, RunAs},
     precision::Treatment,
     prelude::*,

@@ -15,7 +15,7 @@ use precast::Op;
 /// Modules by floor, as in the table of ARCHITECTURE.md.
 const FLOORS: &[&[&str]] = &[
     &["precast_policy", "logging", "printable", "table", "dtype", "kernels"],
-    &["catalogue"],
+    &["catalogue", "options"],
     &["precision", "tensor", "observe", "ops", "gradcheck"],
     &["cell", "layers", "cost", "io"],
     &["plan", "storage", "graph", "autocast"],

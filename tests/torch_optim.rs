@@ -35,7 +35,7 @@ fn optimizer(case: &Value, params: Params) -> Box<dyn Optimizer> {
                 "weight_decay" => o.weight_decay(number(x)),
                 "betas" => o.betas(number(&x[0]), number(&x[1])),
                 "eps" => o.eps(number(x)),
-                "amsgrad" => o.amsgrad(),
+                "amsgrad" => o.amsgrad(true),
                 _ => unknown(name),
             }))
         };
@@ -45,7 +45,7 @@ fn optimizer(case: &Value, params: Params) -> Box<dyn Optimizer> {
             "weight_decay" => o.weight_decay(number(x)),
             "momentum" => o.momentum(number(x)),
             "dampening" => o.dampening(number(x)),
-            "nesterov" => o.nesterov(),
+            "nesterov" => o.nesterov(true),
             _ => unknown(name),
         })),
         "Adam" => adam!(Adam),
@@ -62,7 +62,7 @@ fn optimizer(case: &Value, params: Params) -> Box<dyn Optimizer> {
             "alpha" => o.alpha(number(x)),
             "eps" => o.eps(number(x)),
             "momentum" => o.momentum(number(x)),
-            "centered" => o.centered(),
+            "centered" => o.centered(true),
             _ => unknown(name),
         })),
         "Adafactor" => Box::new(rest().fold(Adafactor::new(params, lr), |o, (name, x)| match name {

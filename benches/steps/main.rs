@@ -20,7 +20,7 @@ use precast::{
     __bench, Outcome,
     cost::Speeds,
     graph::rewrite,
-    plan::{Forecast, Prediction, undo},
+    plan::{Forecast, undo},
     policy::{DynamicScale, LossScaleSpec, Prefer},
     prelude::*,
 };

@@ -1,15 +1,18 @@
-//! `#[derive(Cell)]` of the crate precast, where it is re-exported and documented.
+//! `#[derive(Cell)]` and `#[options]` of the crate precast, where they are re-exported and documented.
 #![deny(missing_docs)]
 
 mod constructor;
 mod fields;
+mod option;
+mod options;
 mod words;
 
 use proc_macro::TokenStream;
 use proc_macro2::{Ident, Span, TokenStream as Tokens};
 use quote::{quote, quote_spanned};
 use syn::{
-    Data, DeriveInput, Error, GenericParam, Generics, Meta, Result, ext::IdentExt, parse_macro_input, parse_quote,
+    Data, DeriveInput, Error, GenericParam, Generics, ItemStruct, Meta, Result, ext::IdentExt, parse_macro_input,
+    parse_quote,
 };
 
 use crate::{
@@ -22,6 +25,13 @@ use crate::{
 pub fn cell(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);
     expand(&input).unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Makes the fields of a struct options: documented, with defaults and ranges, in code and in files.
+#[proc_macro_attribute]
+pub fn options(arguments: TokenStream, input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as ItemStruct);
+    options::expand(arguments.into(), input).unwrap_or_else(Error::into_compile_error).into()
 }
 
 fn expand(input: &DeriveInput) -> Result<Tokens> {
@@ -120,6 +130,15 @@ fn registered(name: &Ident, kind: &str, saved: Option<Span>, documentation: &Tok
             impl ::precast::cell::SavedCell for #this {}
         }
     });
+    let described = match is_saved {
+        true => quote_spanned! {span=>
+            || {
+                use ::precast::__derive::{AsksSerde as _, HasOptions as _};
+                (&&::precast::__derive::typed::<#this>()).described()
+            }
+        },
+        false => quote!(::precast::__derive::Described::nothing),
+    };
     quote_spanned! {span=>
         const _: () = {
             #saved
@@ -129,6 +148,7 @@ fn registered(name: &Ident, kind: &str, saved: Option<Span>, documentation: &Tok
                     kind: #kind,
                     saved: #is_saved,
                     documentation: #documentation,
+                    described: #described,
                     path: ::core::concat!(::core::module_path!(), "::", #type_name),
                     file: ::core::file!(),
                     line: ::core::line!(),

@@ -183,7 +183,7 @@ impl Run {
             Some("adamw") => Box::new(AdamW::new(net.params(), lr).weight_decay(decay)),
             _ => {
                 let sgd = Sgd::new(net.params(), lr).momentum(number("momentum")).weight_decay(decay);
-                Box::new(if self.optimizer["nesterov"] == true { sgd.nesterov() } else { sgd })
+                Box::new(if self.optimizer["nesterov"] == true { sgd.nesterov(true) } else { sgd })
             }
         }
     }

@@ -16,11 +16,13 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use inventory;
+pub use serde;
 pub use typetag;
 
 use super::{Cell, Child, Member, Params, Part, PartMut, kinds};
-use crate::Param;
+use crate::{Param, options::Options};
 
+pub use super::asked::{Asked, Described};
 pub use kinds::Registered;
 
 /// The type of a field.
@@ -30,6 +32,33 @@ pub struct Of<T: ?Sized>(PhantomData<fn(&T)>);
 /// Captures the type of a field.
 pub fn of<T: ?Sized>(_: &T) -> Of<T> {
     Of(PhantomData)
+}
+
+/// Names a type.
+pub fn typed<T: ?Sized>() -> Of<T> {
+    Of(PhantomData)
+}
+
+/// A saved type whose options are stated by `#[options]`.
+pub trait HasOptions {
+    fn described(&self) -> Described;
+}
+
+impl<T: Options> HasOptions for &Of<T> {
+    fn described(&self) -> Described {
+        Described::Options(T::options())
+    }
+}
+
+/// A saved type whose fields are known to serde alone.
+pub trait AsksSerde {
+    fn described(&self) -> Described;
+}
+
+impl<T: DeserializeOwned> AsksSerde for Of<T> {
+    fn described(&self) -> Described {
+        Described::ByReading(Asked::ask::<T>)
+    }
 }
 
 /// A field that is part of the tree.

@@ -1,16 +1,19 @@
 //! The kinds of cells known to this program.
 
+use super::Described;
 use crate::error::{Error, Result};
 
 /// A type that derives `Cell`.
 #[doc(hidden)]
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug)]
 pub struct Registered {
     pub kind: &'static str,
     /// `true` when architecture files can name it.
     pub saved: bool,
     /// The doc comment of the type.
     pub documentation: &'static str,
+    /// Its options.
+    pub described: fn() -> Described,
     pub path: &'static str,
     pub file: &'static str,
     pub line: u32,
@@ -30,7 +33,7 @@ inventory::collect!(Registered);
 /// ```
 pub fn kinds() -> Result<Vec<&'static str>> {
     let mut all: Vec<&Registered> = inventory::iter::<Registered>().filter(|of| of.saved).collect();
-    all.sort();
+    all.sort_by_key(|of| (of.kind, of.path, of.file, of.line));
     match all.windows(2).find(|pair| pair[0].kind == pair[1].kind) {
         None => Ok(all.iter().map(|of| of.kind).collect()),
         Some(pair) => {
@@ -45,10 +48,9 @@ pub fn kinds() -> Result<Vec<&'static str>> {
     }
 }
 
-/// Returns the doc comment of a kind that files can name.
-pub(crate) fn documentation(kind: &str) -> Option<&'static str> {
-    let found = inventory::iter::<Registered>().find(|of| of.saved && of.kind == kind)?;
-    Some(found.documentation)
+/// Returns the entry of a kind that files can name.
+pub(crate) fn registered(kind: &str) -> Option<&'static Registered> {
+    inventory::iter::<Registered>().find(|of| of.saved && of.kind == kind)
 }
 
 /// As [`kinds`], with those that are not saved: what a policy may name.

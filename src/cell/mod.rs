@@ -1,5 +1,6 @@
 //! Trees of cells: the trait, the slot that holds a cell, parameters, paths and walks.
 
+mod asked;
 mod call;
 mod child;
 #[doc(hidden)]
@@ -21,11 +22,12 @@ mod walk;
 
 use std::{any::Any, fmt::Debug};
 
+pub(crate) use asked::{Asked, Described, Wrong};
 pub use child::{Castable, Child, Slot, SlotMut};
 pub use evaluation::ran_in_evaluation;
 pub use in_slot::InSlot;
 pub use kinds::kinds;
-pub(crate) use kinds::{documentation, known_kinds};
+pub(crate) use kinds::{known_kinds, registered};
 pub use member::Member;
 pub use params::Params;
 /// Derives [`Cell`](trait@Cell) for a struct: its kind, which is the name of the type, and the walk over its fields.

@@ -133,7 +133,7 @@ fn one(cell: &Cell, asked: &str) -> String {
         let default = match &option.default {
             _ if option.required => "(required)".into(),
             None => "(may be left out)".into(),
-            Some(serde_json::Value::Null) => "(by the others)".into(),
+            Some(serde_json::Value::Null) => format!("({})", option.shown),
             Some(value) => in_yaml(value),
         };
         [&option.name, &option.takes, &default].map(|text| printable(text).into_owned())

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::spec::NoOptions;
-use crate::{Cell, Tensor, cell::Forward, error::Result};
+use crate::{Cell, Tensor, cell::Forward, error::Result, options::options};
 
 /// Defines cells without options that run one op.
 macro_rules! plain {
@@ -36,20 +36,14 @@ macro_rules! plain {
 
 /// Defines cells with one option, which has a default.
 macro_rules! with_option {
-    ($($(#[$doc:meta])* $name:ident { $(#[$field_doc:meta])* $field:ident: $type:ty = $default:expr } => |$x:ident| $body:expr;)*) => { $(
+    ($($(#[$doc:meta])* $name:ident { $(#[$of:meta])* $field:ident: $type:ty } => |$x:ident| $body:expr;)*) => { $(
         $(#[$doc])*
-        #[derive(Cell, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+        #[options]
+        #[derive(Cell, Clone, Copy, Debug, PartialEq)]
         #[cell(saved)]
-        #[serde(default, deny_unknown_fields)]
         pub struct $name {
-            $(#[$field_doc])*
+            $(#[$of])*
             pub $field: $type,
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                $name { $field: $default }
-            }
         }
 
         impl Forward for $name {
@@ -85,33 +79,39 @@ plain! {
 with_option! {
     /// `x` where it is positive, else `slope * x`. In files: `{kind: LeakyReLU, slope: 0.01}`.
     LeakyReLU {
-        /// The slope below zero. Default: 0.01, as in torch (MindSpore: 0.2).
-        slope: f64 = 0.01
+        /// The slope below zero.
+        #[option(default = 0.01, note = "as in torch (MindSpore: 0.2)")]
+        slope: f64
     } => |x| x.leaky_relu(slope);
     /// `x` where it is positive, else `alpha * (exp(x) - 1)`. In files: `{kind: ELU, alpha: 1.0}`.
     ELU {
-        /// The negative of the limit far below zero. Default: 1.
-        alpha: f64 = 1.0
+        /// The negative of the limit far below zero.
+        #[option(default = 1.0)]
+        alpha: f64
     } => |x| x.elu(alpha);
     /// `x * Phi(x)` with the cumulative distribution function Phi of the normal distribution (Hendrycks & Gimpel 2016).
     /// In files: `{kind: GELU}`, `{kind: GELU, approximate: true}`.
     GELU {
-        /// `true` when Phi is approximated with tanh. Default: false, as in torch (MindSpore: true).
-        approximate: bool = false
+        /// `true` when Phi is approximated with tanh.
+        #[option(default = false, note = "as in torch (MindSpore: true)")]
+        approximate: bool
     } => |x| if approximate { x.gelu_tanh() } else { x.gelu() };
     /// `exp(x)` divided by its sum along an axis. In files: `{kind: Softmax, axis: -1}`.
     Softmax {
-        /// The axis; negative counts from the end. Default: -1.
-        axis: isize = -1
+        /// The axis; negative counts from the end.
+        #[option(default = -1)]
+        axis: isize
     } => |x| x.softmax(axis);
     /// The logarithm of [`Softmax`]. In files: `{kind: LogSoftmax, axis: -1}`.
     LogSoftmax {
-        /// The axis; negative counts from the end. Default: -1.
-        axis: isize = -1
+        /// The axis; negative counts from the end.
+        #[option(default = -1)]
+        axis: isize
     } => |x| x.log_softmax(axis);
     /// Flattening of all axes from `start_axis` on. In files: `{kind: Flatten, start_axis: 1}`.
     Flatten {
-        /// The first axis to flatten. Default: 1, which preserves the batch.
-        start_axis: usize = 1
+        /// The first axis to flatten.
+        #[option(default = 1, note = "which preserves the batch")]
+        start_axis: usize
     } => |x| x.flatten(start_axis);
 }

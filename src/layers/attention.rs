@@ -1,54 +1,35 @@
 //! Multi-head attention (Vaswani et al. 2017, section 3.2.2).
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::{
-    dense::DenseSpec,
-    init::Rng,
-    rotary::RotaryEmbedding,
-    spec::{is_no, is_none, is_yes, setters, written_as_spec, yes},
-};
+use super::{dense::DenseSpec, init::Rng, rotary::RotaryEmbedding, spec::written_as_spec};
 use crate::{
     Tensor,
     cell::{Cell, Child, Forward},
     error::{Error, Result},
+    options::options,
 };
 
 /// Options of a [`MultiheadAttention`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MultiheadAttentionSpec {
     /// Length of the last axis of queries, keys, values and result.
     pub embed_dim: usize,
     /// Number of heads, each attending to an equal part of the features.
     pub num_heads: usize,
-    /// `true` when the four projections add a bias. Default: true.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// `true` when the four projections add a bias.
+    #[option(default = true)]
     pub bias: bool,
-    /// `true` when query i attends only to keys 0 to i. Default: false.
-    #[serde(default, skip_serializing_if = "is_no")]
+    /// `true` when query i attends only to keys 0 to i.
+    #[option(default = false)]
     pub causal: bool,
-    /// Rotary position embedding of the queries and keys of each head. Default: none.
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// Rotary position embedding of the queries and keys of each head.
+    #[option(default)]
     pub rotary: Option<RotaryEmbedding>,
 }
 
 impl MultiheadAttentionSpec {
-    /// Creates options with biases, not causal, without rotary embedding.
-    pub fn new(embed_dim: usize, num_heads: usize) -> Self {
-        MultiheadAttentionSpec { embed_dim, num_heads, bias: true, causal: false, rotary: None }
-    }
-
-    setters! {
-        /// Sets whether the four projections add a bias.
-        bias: bool;
-        /// Sets whether query i attends only to keys 0 to i.
-        causal: bool;
-        /// Sets the rotary position embedding of the queries and keys of each head. The first of each is at position 0.
-        rotary: Option<RotaryEmbedding>;
-    }
-
     /// Builds the cell. Its projections are initialised like `Dense` layers.
     ///
     /// # Errors

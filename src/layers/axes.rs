@@ -7,8 +7,11 @@ use serde::{
     de::{self, SeqAccess, Visitor},
 };
 
-use super::spec::left_out;
-use crate::Padding;
+use crate::{
+    Padding,
+    options::{Range, Takes},
+};
+use serde_json::{Value, json};
 
 /// One number per axis, for `N` axes: `3.into()` for the same on all, `[3, 5].into()` or `(3, 5).into()` for one each.
 ///
@@ -19,22 +22,6 @@ pub struct PerAxis<const N: usize>(pub [usize; N]);
 impl<const N: usize> PerAxis<N> {
     pub(super) fn to_vec(self) -> Vec<usize> {
         self.0.to_vec()
-    }
-
-    pub(super) fn ones() -> Self {
-        PerAxis([1; N])
-    }
-
-    pub(super) fn are_ones(&self) -> bool {
-        left_out(*self == Self::ones())
-    }
-
-    pub(super) fn zeros() -> Self {
-        PerAxis([0; N])
-    }
-
-    pub(super) fn are_zeros(&self) -> bool {
-        left_out(*self == Self::zeros())
     }
 }
 
@@ -114,6 +101,39 @@ fn number<E: de::Error>(x: u64, expected: &dyn de::Expected) -> Result<usize, E>
     usize::try_from(x).map_err(|_| E::invalid_value(de::Unexpected::Unsigned(x), expected))
 }
 
+impl<const N: usize> Takes for PerAxis<N> {
+    fn takes(range: &Range) -> String {
+        format!("{}, or a list of {N} of them", usize::takes(range))
+    }
+
+    fn schema(range: &Range) -> Value {
+        json!({"anyOf": [usize::schema(range), <[usize; N]>::schema(range)]})
+    }
+
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+        self.0.out_of_range(name, range)
+    }
+}
+
+/// The accepted values of a padding.
+const PADDING: &str = "`valid`, `same`, a number, or a list with a number or a pair [before, after] for each axis";
+
+impl Takes for Padding {
+    fn takes(_: &Range) -> String {
+        PADDING.into()
+    }
+
+    fn schema(_: &Range) -> Value {
+        let count = || json!({"type": "integer", "minimum": 0});
+        let pair = json!({"type": "array", "items": count(), "minItems": 2, "maxItems": 2});
+        json!({"anyOf": [{"enum": ["valid", "same"]}, count(), {"type": "array", "items": {"anyOf": [count(), pair]}}]})
+    }
+
+    fn written(&self) -> Value {
+        padding::serialize(self, serde_json::value::Serializer).unwrap_or_default()
+    }
+}
+
 /// The written form of [`Padding`]: `valid`, `same`, a number for all sides, or a list with, per axis, a number or a
 /// pair `[before, after]`.
 pub(super) mod padding {
@@ -151,9 +171,7 @@ pub(super) mod padding {
             type Value = Padding;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(
-                    "`valid`, `same`, a number, or a list with a number or a pair [before, after] for each axis",
-                )
+                f.write_str(PADDING)
             }
 
             fn visit_str<E: de::Error>(self, name: &str) -> Result<Padding, E> {
@@ -187,10 +205,5 @@ pub(super) mod padding {
         }
 
         deserializer.deserialize_any(PaddingVisitor)
-    }
-
-    /// Returns whether the option can be omitted.
-    pub fn is_valid(padding: &Padding) -> bool {
-        left_out(*padding == Padding::Valid)
     }
 }

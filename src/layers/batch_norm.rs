@@ -2,76 +2,39 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    init::constant,
-    norm::{affine_params, check_eps},
-    spec::{is_yes, left_out, setters, written_as_spec, yes},
-};
+use super::{init::constant, norm::affine_params, spec::written_as_spec};
 use crate::{
     Param, Tensor,
     cell::{Cell, Forward, ran_in_evaluation},
     error::{Error, Result},
+    options::{Options, options},
 };
 
 /// Options of a [`BatchNorm`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BatchNormSpec<const N: usize> {
     /// Number of channels: the length of axis 1.
     pub num_features: usize,
-    /// Added to the variance for numerical stability. Default: 1e-5.
-    #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
+    /// Number added to the variance for numerical stability.
+    #[option(default = 1e-5, at_least = 0)]
     pub eps: f64,
-    /// Weight of a batch's statistics in the update of the running ones. Default: 0.1. This is torch's convention;
-    /// MindSpore's `momentum` is 1 minus this, so that its default of 0.9 is the same.
-    #[serde(default = "default_momentum", skip_serializing_if = "is_default_momentum")]
+    /// Weight of a batch's statistics in the update of the running ones. This is torch's convention; MindSpore's
+    /// `momentum` is 1 minus this, so that its default of 0.9 is the same.
+    #[option(default = 0.1, at_least = 0, at_most = 1)]
     pub momentum: f64,
-    /// `true` when each channel is scaled and shifted by trained parameters. Default: true.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// `true` when each channel is scaled and shifted by trained parameters.
+    #[option(default = true)]
     pub affine: bool,
 }
 
-fn default_eps() -> f64 {
-    1e-5
-}
-
-fn is_default_eps(eps: &f64) -> bool {
-    left_out(*eps == default_eps())
-}
-
-fn default_momentum() -> f64 {
-    0.1
-}
-
-fn is_default_momentum(momentum: &f64) -> bool {
-    left_out(*momentum == default_momentum())
-}
-
 impl<const N: usize> BatchNormSpec<N> {
-    /// Creates options with `eps` 1e-5 and `momentum` 0.1, affine.
-    pub fn new(num_features: usize) -> Self {
-        BatchNormSpec { num_features, eps: default_eps(), momentum: default_momentum(), affine: true }
-    }
-
-    setters! {
-        /// Sets the number added to the variance.
-        eps: f64;
-        /// Sets the weight of a batch's statistics in the update of the running ones.
-        momentum: f64;
-        /// Sets whether each channel is scaled and shifted by trained parameters.
-        affine: bool;
-    }
-
     /// Builds the cell: weight 1, bias 0, running mean 0, running variance 1.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative or `momentum` outside 0 to 1.
     pub fn build(self) -> Result<BatchNorm<N>> {
-        check_eps(self.eps)?;
-        if !(0.0..=1.0).contains(&self.momentum) {
-            return Err(Error::value(format!("momentum {}: 0 to 1 is allowed", self.momentum)));
-        }
+        self.check()?;
         self.make()
     }
 

@@ -5,106 +5,77 @@ use serde::{Deserialize, Serialize};
 use super::{
     axes::{PerAxis, padding},
     init::{Init, Rng},
-    spec::{is_one, is_yes, one, setters, written_as_spec, yes},
+    spec::written_as_spec,
 };
 use crate::{
     ConvOptions, ConvTransposeOptions, Padding, Param, Tensor,
     cell::{Cell, Forward},
     error::{Error, Result},
+    options::{Options, options},
 };
 
 /// Options of a [`Conv`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ConvSpec<const N: usize> {
     /// Number of input channels.
     pub in_channels: usize,
     /// Number of output channels.
     pub out_channels: usize,
     /// Size of the kernel.
+    #[option(at_least = 1)]
     pub kernel_size: PerAxis<N>,
-    /// Stride of the kernel. Default: 1.
-    #[serde(default = "PerAxis::ones", skip_serializing_if = "PerAxis::are_ones")]
+    /// Stride of the kernel.
+    #[option(default = 1, at_least = 1)]
     pub stride: PerAxis<N>,
-    /// Padding of the input. Default: none, as in torch (MindSpore's default is `same`).
-    #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
+    /// Padding of the input.
+    #[option(default = Padding::Valid, shown = "none", note = "as in torch (MindSpore's default is `same`)")]
+    #[serde(with = "padding")]
     pub padding: Padding,
-    /// Spacing of the kernel elements. Default: 1.
-    #[serde(default = "PerAxis::ones", skip_serializing_if = "PerAxis::are_ones")]
+    /// Spacing of the kernel elements.
+    #[option(default = 1, at_least = 1)]
     pub dilation: PerAxis<N>,
-    /// Number of groups of channels that are convolved separately. Default: 1.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    /// Number of groups of channels that are convolved separately.
+    #[option(default = 1, at_least = 1)]
     pub groups: usize,
-    /// `true` when a bias is added. Default: true.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// `true` when a bias is added.
+    #[option(default = true)]
     pub bias: bool,
 }
 
 /// Options of a [`ConvTranspose`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ConvTransposeSpec<const N: usize> {
     /// Number of input channels.
     pub in_channels: usize,
     /// Number of output channels.
     pub out_channels: usize,
     /// Size of the kernel.
+    #[option(at_least = 1)]
     pub kernel_size: PerAxis<N>,
-    /// Spacing of the input elements in the output. Default: 1.
-    #[serde(default = "PerAxis::ones", skip_serializing_if = "PerAxis::are_ones")]
+    /// Spacing of the input elements in the output.
+    #[option(default = 1, at_least = 1)]
     pub stride: PerAxis<N>,
-    /// Amount removed from the sides of the output. Default: none, as in torch (MindSpore's default is `same`).
-    #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
+    /// Amount removed from the sides of the output.
+    #[option(default = Padding::Valid, shown = "none", note = "as in torch (MindSpore's default is `same`)")]
+    #[serde(with = "padding")]
     pub padding: Padding,
-    /// Amount added to the end of the output's axes, less than the stride or the dilation. Default: 0.
-    #[serde(default = "PerAxis::zeros", skip_serializing_if = "PerAxis::are_zeros")]
+    /// Amount added to the end of the output's axes, less than the stride or the dilation.
+    #[option(default = 0)]
     pub output_padding: PerAxis<N>,
-    /// Spacing of the kernel elements. Default: 1.
-    #[serde(default = "PerAxis::ones", skip_serializing_if = "PerAxis::are_ones")]
+    /// Spacing of the kernel elements.
+    #[option(default = 1, at_least = 1)]
     pub dilation: PerAxis<N>,
-    /// Number of groups of channels that are convolved separately. Default: 1.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    /// Number of groups of channels that are convolved separately.
+    #[option(default = 1, at_least = 1)]
     pub groups: usize,
-    /// `true` when a bias is added. Default: true.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// `true` when a bias is added.
+    #[option(default = true)]
     pub bias: bool,
 }
 
 impl<const N: usize> ConvSpec<N> {
-    /// Creates options with stride 1, no padding, dilation 1, one group, and a bias.
-    pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<PerAxis<N>>) -> Self {
-        ConvSpec {
-            in_channels,
-            out_channels,
-            kernel_size: kernel_size.into(),
-            stride: PerAxis::ones(),
-            padding: Padding::Valid,
-            dilation: PerAxis::ones(),
-            groups: 1,
-            bias: true,
-        }
-    }
-
-    setters! {
-        /// Sets the stride of the kernel.
-        stride: PerAxis<N>;
-        /// Sets the padding of the input.
-        padding: Padding;
-        /// Sets the spacing of the kernel elements.
-        dilation: PerAxis<N>;
-        /// Sets whether a bias is added.
-        bias: bool;
-    }
-
-    /// Sets the number of groups of channels that are convolved separately.
-    #[must_use]
-    pub fn groups(mut self, groups: usize) -> Self {
-        self.groups = groups;
-        self
-    }
-
     /// Builds the cell. Its weight and bias are uniform within `1 / sqrt(fan_in)`, as in torch and MindSpore.
     ///
     /// # Errors
@@ -112,7 +83,8 @@ impl<const N: usize> ConvSpec<N> {
     /// that does not divide the channels; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weight does not fit
     /// into memory.
     pub fn build(self, rng: &mut Rng) -> Result<Conv<N>> {
-        check(self.in_channels, self.out_channels, self.groups, [self.kernel_size, self.stride, self.dilation])?;
+        self.check()?;
+        check_groups(self.in_channels, self.out_channels, self.groups)?;
         self.make(rng)
     }
 
@@ -129,47 +101,13 @@ impl<const N: usize> ConvSpec<N> {
 }
 
 impl<const N: usize> ConvTransposeSpec<N> {
-    /// Creates options with stride 1, no padding, dilation 1, one group, and a bias.
-    pub fn new(in_channels: usize, out_channels: usize, kernel_size: impl Into<PerAxis<N>>) -> Self {
-        ConvTransposeSpec {
-            in_channels,
-            out_channels,
-            kernel_size: kernel_size.into(),
-            stride: PerAxis::ones(),
-            padding: Padding::Valid,
-            output_padding: PerAxis::zeros(),
-            dilation: PerAxis::ones(),
-            groups: 1,
-            bias: true,
-        }
-    }
-
-    setters! {
-        /// Sets the spacing of the input elements in the output.
-        stride: PerAxis<N>;
-        /// Sets the amount removed from the sides of the output.
-        padding: Padding;
-        /// Sets the amount added to the end of the output's axes.
-        output_padding: PerAxis<N>;
-        /// Sets the spacing of the kernel elements.
-        dilation: PerAxis<N>;
-        /// Sets whether a bias is added.
-        bias: bool;
-    }
-
-    /// Sets the number of groups of channels that are convolved separately.
-    #[must_use]
-    pub fn groups(mut self, groups: usize) -> Self {
-        self.groups = groups;
-        self
-    }
-
     /// Builds the cell. Its weight and bias are initialised as in [`ConvSpec::build`].
     ///
     /// # Errors
     /// As [`ConvSpec::build`].
     pub fn build(self, rng: &mut Rng) -> Result<ConvTranspose<N>> {
-        check(self.in_channels, self.out_channels, self.groups, [self.kernel_size, self.stride, self.dilation])?;
+        self.check()?;
+        check_groups(self.in_channels, self.out_channels, self.groups)?;
         self.make(rng)
     }
 
@@ -185,18 +123,8 @@ impl<const N: usize> ConvTransposeSpec<N> {
     }
 }
 
-fn check<const N: usize>(
-    inputs: usize,
-    outputs: usize,
-    groups: usize,
-    [kernel, stride, dilation]: [PerAxis<N>; 3],
-) -> Result<()> {
-    for (what, PerAxis(axes)) in [("kernel_size", kernel), ("stride", stride), ("dilation", dilation)] {
-        if axes.contains(&0) {
-            return Err(Error::value(format!("{what} {axes:?}: at least 1 is needed on each axis")));
-        }
-    }
-    if groups == 0 || !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
+fn check_groups(inputs: usize, outputs: usize, groups: usize) -> Result<()> {
+    if !inputs.is_multiple_of(groups) || !outputs.is_multiple_of(groups) {
         return Err(Error::value(format!(
             "{groups} groups do not divide {inputs} input and {outputs} output channels"
         )));

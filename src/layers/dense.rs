@@ -4,35 +4,24 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     init::{Init, Rng},
-    spec::{is_yes, setters, written_as_spec, yes},
+    spec::written_as_spec,
 };
-use crate::{Cell, Param, Tensor, cell::Forward, error::Result};
+use crate::{Cell, Param, Tensor, cell::Forward, error::Result, options::options};
 
 /// Options of a [`Dense`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DenseSpec {
     /// Length of the last axis of the input.
     pub in_features: usize,
     /// Length of the last axis of the output.
     pub out_features: usize,
-    /// `true` when a bias is added. Default: true.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// `true` when a bias is added.
+    #[option(default = true)]
     pub bias: bool,
 }
 
 impl DenseSpec {
-    /// Creates options with a bias.
-    pub fn new(in_features: usize, out_features: usize) -> Self {
-        DenseSpec { in_features, out_features, bias: true }
-    }
-
-    setters! {
-        /// Sets whether a bias is added.
-        bias: bool;
-    }
-
     /// Builds the cell. Its weight and bias are uniform within `1 / sqrt(in_features)`, as in torch and MindSpore.
     ///
     /// # Errors

@@ -1,35 +1,31 @@
 //! Dropout.
 
+use serde::{Deserialize, Serialize};
+
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
 
-use serde::{Deserialize, Serialize};
-
 use super::{init::Rng, spec::written_as_spec};
 use crate::{
     Tensor,
     cell::{Cell, Forward, ran_in_evaluation},
-    error::{Error, Result},
+    error::Result,
+    options::{Options, options},
     tensor::recording,
 };
 
 /// Options of a [`Dropout`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct DropoutSpec {
     /// The probability of zeroing an element.
+    #[option(at_least = 0, at_most = 1)]
     pub p: f64,
 }
 
 impl DropoutSpec {
-    /// Creates options for zeroing elements with probability `p`.
-    pub fn new(p: f64) -> Self {
-        DropoutSpec { p }
-    }
-
     /// Builds the cell. Its seed is drawn from the generator.
     ///
     /// # Errors
@@ -41,13 +37,6 @@ impl DropoutSpec {
 
     fn make(self, rng: &mut Rng) -> Dropout {
         Dropout { seed: rng.bits(), calls: Arc::default(), training: false, spec: self }
-    }
-
-    fn check(&self) -> Result<()> {
-        if (0.0..=1.0).contains(&self.p) {
-            return Ok(());
-        }
-        Err(Error::value(format!("the probability p is {}: 0 to 1 is allowed", self.p)))
     }
 }
 

@@ -6,12 +6,11 @@ use super::{
     init::{Init, Rng},
     spec::written_as_spec,
 };
-use crate::{Cell, Param, Tensor, cell::Forward, error::Result};
+use crate::{Cell, Param, Tensor, cell::Forward, error::Result, options::options};
 
 /// Options of an [`Embedding`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct EmbeddingSpec {
     /// Number of rows of the table.
     pub vocab_size: usize,
@@ -20,11 +19,6 @@ pub struct EmbeddingSpec {
 }
 
 impl EmbeddingSpec {
-    /// Creates options for a table of this size.
-    pub fn new(vocab_size: usize, embedding_size: usize) -> Self {
-        EmbeddingSpec { vocab_size, embedding_size }
-    }
-
     /// Builds the cell. Its table is normal with mean 0 and standard deviation 1, as in torch (MindSpore: 0.01).
     ///
     /// # Errors

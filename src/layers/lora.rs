@@ -6,45 +6,32 @@ use super::{
     dense::Dense,
     dropout::{Dropout, DropoutSpec},
     init::{Init, Rng, constant, with_reading_rng},
-    spec::{left_out, setters},
 };
 use crate::{
     DType, Param, Tensor,
     cell::{Cell, Child, Forward},
     error::{Error, Result},
+    options::{OptionInfo, Options, options},
 };
 
 /// Options of a [`LoRA`], and the layer to adapt.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug)]
 pub struct LoRASpec {
     /// The layer to adapt.
     pub base: Dense,
     /// Number of rows of the first matrix and columns of the second.
+    #[option(at_least = 1)]
     pub rank: usize,
     /// Scale of the adapter: its output is multiplied by `alpha / rank`.
+    #[option(finite)]
     pub alpha: f64,
-    /// The probability of zeroing an element of the adapter's input in training. Default: 0.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    /// The probability of zeroing an element of the adapter's input in training.
+    #[option(default = 0.0, at_least = 0, at_most = 1)]
     pub dropout: f64,
 }
 
-fn is_zero(p: &f64) -> bool {
-    left_out(*p == 0.0)
-}
-
 impl LoRASpec {
-    /// Creates options without dropout.
-    pub fn new(base: Dense, rank: usize, alpha: f64) -> Self {
-        LoRASpec { base, rank, alpha, dropout: 0.0 }
-    }
-
-    setters! {
-        /// Sets the probability of zeroing an element of the adapter's input in training.
-        dropout: f64;
-    }
-
     /// Builds the cell: `a` uniform within `1 / sqrt(in_features)`, as in the authors' code, and `b` 0, so that it
     /// initially computes the same as the base. The parameters of the base become buffers, which are not trained.
     ///
@@ -52,7 +39,7 @@ impl LoRASpec {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the rank is 0, `alpha` is not finite, or the dropout is out
     /// of range; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<LoRA> {
-        factor(self.rank, self.alpha)?;
+        self.check()?;
         let dropout = DropoutSpec::new(self.dropout).build(rng)?;
         self.make(dropout, rng)
     }
@@ -72,10 +59,10 @@ impl LoRASpec {
 /// Returns the factor of the product of the two matrices.
 fn factor(rank: usize, alpha: f64) -> Result<f64> {
     if rank == 0 {
-        return Err(Error::value("rank is 0: 1 or more is allowed"));
+        return Err(Error::value("`rank` is 0; allowed: at least 1"));
     }
     if !alpha.is_finite() {
-        return Err(Error::value(format!("alpha is {alpha}: a finite number is allowed")));
+        return Err(Error::value(format!("`alpha` is {alpha}; allowed: a finite number")));
     }
     Ok(alpha / rank as f64)
 }
@@ -187,6 +174,17 @@ impl TryFrom<LoRASpec> for LoRA {
     type Error = Error;
     fn try_from(spec: LoRASpec) -> Result<Self> {
         with_reading_rng(|rng| spec.build(rng))
+    }
+}
+
+impl Options for LoRA {
+    const CALLED: &'static str = LoRASpec::CALLED;
+    fn options() -> Vec<OptionInfo> {
+        LoRASpec::options()
+    }
+    /// Its spec was checked when it was built.
+    fn out_of_range(&self) -> Option<String> {
+        None
     }
 }
 

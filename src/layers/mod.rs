@@ -57,5 +57,4 @@ pub use prelu::{PReLU, PReLUSpec};
 pub use recurrent::*;
 pub use rotary::RotaryEmbedding;
 pub use sequence::*;
-pub(crate) use spec::with_all_written;
 pub use transformer::*;

@@ -2,14 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    init::constant,
-    spec::{is_yes, left_out, setters, written_as_spec, yes},
-};
+use super::{init::constant, spec::written_as_spec};
 use crate::{
     Param, Tensor,
     cell::{Cell, Forward},
     error::{Error, Result},
+    options::{Options, options},
 };
 
 /// Creates weight 1 and bias 0 of the given shape, or neither.
@@ -21,60 +19,30 @@ pub(super) fn affine_params(affine: bool, shape: &[usize]) -> Result<(Option<Par
     Ok((param(1.0)?, param(0.0)?))
 }
 
-pub(super) fn check_eps(eps: f64) -> Result<()> {
-    if eps >= 0.0 && eps.is_finite() {
-        return Ok(());
-    }
-    Err(Error::value(format!("eps {eps}: a finite number of at least 0 is allowed")))
-}
-
-pub(super) fn default_eps() -> f64 {
-    1e-5
-}
-
-pub(super) fn is_default_eps(eps: &f64) -> bool {
-    left_out(*eps == default_eps())
-}
-
 /// Options of a [`LayerNorm`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LayerNormSpec {
     /// The last axes of the input, over which the statistics are computed.
     pub normalized_shape: Vec<usize>,
-    /// Added to the variance for numerical stability. Default: 1e-5, as in torch (MindSpore's default is 1e-7).
-    #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
+    /// Number added to the variance for numerical stability.
+    #[option(default = 1e-5, at_least = 0, note = "as in torch (MindSpore's default is 1e-7)")]
     pub eps: f64,
-    /// `true` when each element is scaled and shifted by trained parameters. Default: true.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// `true` when each element is scaled and shifted by trained parameters.
+    #[option(default = true)]
     pub affine: bool,
-    /// `true` when that includes a shift; without `affine` there is none. Default: true.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// `true` when that includes a shift; without `affine` there is none.
+    #[option(default = true)]
     pub bias: bool,
 }
 
 impl LayerNormSpec {
-    /// Creates options with `eps` 1e-5, affine with a bias.
-    pub fn new(normalized_shape: &[usize]) -> Self {
-        LayerNormSpec { normalized_shape: normalized_shape.to_vec(), eps: default_eps(), affine: true, bias: true }
-    }
-
-    setters! {
-        /// Sets the number added to the variance.
-        eps: f64;
-        /// Sets whether each element is scaled and shifted by trained parameters.
-        affine: bool;
-        /// Sets whether that includes a shift.
-        bias: bool;
-    }
-
     /// Builds the cell: weight 1, bias 0.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative or the shape has no axis.
     pub fn build(self) -> Result<LayerNorm> {
-        check_eps(self.eps)?;
+        self.check()?;
         if self.normalized_shape.is_empty() {
             return Err(Error::value("normalized_shape has no axis; at least 1 is needed"));
         }
@@ -122,41 +90,28 @@ impl Forward for LayerNorm {
 }
 
 /// Options of a [`GroupNorm`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct GroupNormSpec {
     /// Number of groups of channels that share their statistics.
     pub num_groups: usize,
     /// Number of channels: the length of axis 1.
     pub num_channels: usize,
-    /// Added to the variance for numerical stability. Default: 1e-5.
-    #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
+    /// Number added to the variance for numerical stability.
+    #[option(default = 1e-5, at_least = 0)]
     pub eps: f64,
-    /// `true` when each channel is scaled and shifted by trained parameters. Default: true.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// `true` when each channel is scaled and shifted by trained parameters.
+    #[option(default = true)]
     pub affine: bool,
 }
 
 impl GroupNormSpec {
-    /// Creates options with `eps` 1e-5, affine.
-    pub fn new(num_groups: usize, num_channels: usize) -> Self {
-        GroupNormSpec { num_groups, num_channels, eps: default_eps(), affine: true }
-    }
-
-    setters! {
-        /// Sets the number added to the variance.
-        eps: f64;
-        /// Sets whether each channel is scaled and shifted by trained parameters.
-        affine: bool;
-    }
-
     /// Builds the cell: weight 1, bias 0.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the groups do not divide the channels or `eps` is negative.
     pub fn build(self) -> Result<GroupNorm> {
-        check_eps(self.eps)?;
+        self.check()?;
         if self.num_groups == 0 || !self.num_channels.is_multiple_of(self.num_groups) {
             return Err(Error::value(format!(
                 "{} groups do not divide {} channels",
@@ -207,40 +162,26 @@ impl Forward for GroupNorm {
 }
 
 /// Options of an [`InstanceNorm`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct InstanceNormSpec<const N: usize> {
     /// Number of channels: the length of axis 1.
     pub num_features: usize,
-    /// Added to the variance for numerical stability. Default: 1e-5.
-    #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
+    /// Number added to the variance for numerical stability.
+    #[option(default = 1e-5, at_least = 0)]
     pub eps: f64,
-    /// `true` when each channel is scaled and shifted by trained parameters. Default: true, as in MindSpore (torch:
-    /// false).
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// `true` when each channel is scaled and shifted by trained parameters.
+    #[option(default = true, note = "as in MindSpore (torch: false)")]
     pub affine: bool,
 }
 
 impl<const N: usize> InstanceNormSpec<N> {
-    /// Creates options with `eps` 1e-5, affine.
-    pub fn new(num_features: usize) -> Self {
-        InstanceNormSpec { num_features, eps: default_eps(), affine: true }
-    }
-
-    setters! {
-        /// Sets the number added to the variance.
-        eps: f64;
-        /// Sets whether each channel is scaled and shifted by trained parameters.
-        affine: bool;
-    }
-
     /// Builds the cell: weight 1, bias 0.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative.
     pub fn build(self) -> Result<InstanceNorm<N>> {
-        check_eps(self.eps)?;
+        self.check()?;
         self.make()
     }
 
@@ -308,42 +249,23 @@ instance_kinds! {
 }
 
 /// Options of an [`RmsNorm`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RmsNormSpec {
     /// Length of the last axis.
     pub num_features: usize,
-    /// Added to the mean square for numerical stability. Default: 1e-6, as in MindSpore.
-    #[serde(default = "rms_eps", skip_serializing_if = "is_rms_eps")]
+    /// Number added to the mean square for numerical stability.
+    #[option(default = 1e-6, at_least = 0, note = "as in MindSpore")]
     pub eps: f64,
 }
 
-fn rms_eps() -> f64 {
-    1e-6
-}
-
-fn is_rms_eps(eps: &f64) -> bool {
-    left_out(*eps == rms_eps())
-}
-
 impl RmsNormSpec {
-    /// Creates options with `eps` 1e-6.
-    pub fn new(num_features: usize) -> Self {
-        RmsNormSpec { num_features, eps: rms_eps() }
-    }
-
-    setters! {
-        /// Sets the number added to the mean square.
-        eps: f64;
-    }
-
     /// Builds the cell: weight 1.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is negative.
     pub fn build(self) -> Result<RmsNorm> {
-        check_eps(self.eps)?;
+        self.check()?;
         self.make()
     }
 

@@ -1,30 +1,26 @@
 //! Pooling over 1, 2 and 3 spatial axes.
 
-use serde::{Deserialize, Serialize};
-
-use super::{
-    axes::{PerAxis, padding},
-    spec::{is_no, is_none, is_yes, setters, yes},
-};
-use crate::{Cell, Padding, PoolOptions, Tensor, cell::Forward, error::Result};
+use super::axes::{PerAxis, padding};
+use crate::{Cell, Padding, PoolOptions, Tensor, cell::Forward, error::Result, options::options};
 
 /// The maximum of each window over `N` spatial axes: [`MaxPool1d`], [`MaxPool2d`] and [`MaxPool3d`].
 ///
 /// `[n, c, spatial...]`. In files: `{kind: MaxPool2d, kernel_size: 2}`, and `stride`, `padding`, `ceil`.
-#[derive(Cell, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[options]
+#[derive(Cell, Clone, Debug, PartialEq)]
 #[cell(saved, kinds(MaxPool1d, MaxPool2d, MaxPool3d))]
-#[serde(deny_unknown_fields)]
 pub struct MaxPool<const N: usize> {
     /// Size of the window.
     pub kernel_size: PerAxis<N>,
-    /// Stride of the window. Default: the kernel size, as in torch (MindSpore's default is 1).
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// Stride of the window.
+    #[option(default, shown = "the kernel size", note = "as in torch (MindSpore's default is 1)")]
     pub stride: Option<PerAxis<N>>,
-    /// Padding of the input, which is never the maximum. Default: none.
-    #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
+    /// Padding of the input, which is never the maximum.
+    #[option(default = Padding::Valid, shown = "none")]
+    #[serde(with = "padding")]
     pub padding: Padding,
-    /// `true` when a last window that begins inside the input and ends outside is included. Default: false.
-    #[serde(default, skip_serializing_if = "is_no")]
+    /// `true` when a last window that begins inside the input and ends outside is included.
+    #[option(default = false)]
     pub ceil: bool,
 }
 
@@ -32,23 +28,24 @@ pub struct MaxPool<const N: usize> {
 ///
 /// `[n, c, spatial...]`. In files: `{kind: AvgPool2d, kernel_size: 2}`, and `stride`, `padding`, `ceil`,
 /// `count_include_pad`.
-#[derive(Cell, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[options]
+#[derive(Cell, Clone, Debug, PartialEq)]
 #[cell(saved, kinds(AvgPool1d, AvgPool2d, AvgPool3d))]
-#[serde(deny_unknown_fields)]
 pub struct AvgPool<const N: usize> {
     /// Size of the window.
     pub kernel_size: PerAxis<N>,
-    /// Stride of the window. Default: the kernel size, as in torch (MindSpore's default is 1).
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// Stride of the window.
+    #[option(default, shown = "the kernel size", note = "as in torch (MindSpore's default is 1)")]
     pub stride: Option<PerAxis<N>>,
-    /// Zero padding of the input. Default: none.
-    #[serde(default, with = "padding", skip_serializing_if = "padding::is_valid")]
+    /// Zero padding of the input.
+    #[option(default = Padding::Valid, shown = "none")]
+    #[serde(with = "padding")]
     pub padding: Padding,
-    /// `true` when a last window that begins inside the input and ends outside is included. Default: false.
-    #[serde(default, skip_serializing_if = "is_no")]
+    /// `true` when a last window that begins inside the input and ends outside is included.
+    #[option(default = false)]
     pub ceil: bool,
-    /// `true` when padded elements count in the divisor of the average. Default: true.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// `true` when padded elements count in the divisor of the average.
+    #[option(default = true)]
     pub count_include_pad: bool,
 }
 
@@ -56,34 +53,15 @@ pub struct AvgPool<const N: usize> {
 /// [`AdaptiveAvgPool2d`] and [`AdaptiveAvgPool3d`].
 ///
 /// `[n, c, spatial...] -> [n, c, output_size...]`. In files: `{kind: AdaptiveAvgPool2d, output_size: 1}`.
-#[derive(Cell, Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[options]
+#[derive(Cell, Clone, Debug, PartialEq)]
 #[cell(saved, kinds(AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d))]
-#[serde(deny_unknown_fields)]
 pub struct AdaptiveAvgPool<const N: usize> {
     /// Size of the output's spatial axes.
     pub output_size: PerAxis<N>,
 }
 
 impl<const N: usize> MaxPool<N> {
-    /// Creates a pool with adjacent windows and no padding.
-    pub fn new(kernel_size: impl Into<PerAxis<N>>) -> Self {
-        MaxPool { kernel_size: kernel_size.into(), stride: None, padding: Padding::Valid, ceil: false }
-    }
-
-    /// Sets the stride of the window.
-    #[must_use]
-    pub fn stride(mut self, stride: impl Into<PerAxis<N>>) -> Self {
-        self.stride = Some(stride.into());
-        self
-    }
-
-    setters! {
-        /// Sets the padding of the input.
-        padding: Padding;
-        /// Sets whether a last window that begins inside the input and ends outside is included.
-        ceil: bool;
-    }
-
     fn options(&self) -> PoolOptions {
         PoolOptions {
             kernel: self.kernel_size.to_vec(),
@@ -96,33 +74,6 @@ impl<const N: usize> MaxPool<N> {
 }
 
 impl<const N: usize> AvgPool<N> {
-    /// Creates a pool with adjacent windows and no padding.
-    pub fn new(kernel_size: impl Into<PerAxis<N>>) -> Self {
-        AvgPool {
-            kernel_size: kernel_size.into(),
-            stride: None,
-            padding: Padding::Valid,
-            ceil: false,
-            count_include_pad: true,
-        }
-    }
-
-    /// Sets the stride of the window.
-    #[must_use]
-    pub fn stride(mut self, stride: impl Into<PerAxis<N>>) -> Self {
-        self.stride = Some(stride.into());
-        self
-    }
-
-    setters! {
-        /// Sets the zero padding of the input.
-        padding: Padding;
-        /// Sets whether a last window that begins inside the input and ends outside is included.
-        ceil: bool;
-        /// Sets whether padded elements count in the divisor of the average.
-        count_include_pad: bool;
-    }
-
     fn options(&self) -> PoolOptions {
         PoolOptions {
             kernel: self.kernel_size.to_vec(),
@@ -131,13 +82,6 @@ impl<const N: usize> AvgPool<N> {
             ceil: self.ceil,
             count_include_pad: self.count_include_pad,
         }
-    }
-}
-
-impl<const N: usize> AdaptiveAvgPool<N> {
-    /// Creates a pool with an output of this size.
-    pub fn new(output_size: impl Into<PerAxis<N>>) -> Self {
-        AdaptiveAvgPool { output_size: output_size.into() }
     }
 }
 

@@ -2,43 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    init::constant,
-    spec::{left_out, setters, written_as_spec},
-};
-use crate::{Cell, Param, Tensor, cell::Forward, error::Result};
+use super::{init::constant, spec::written_as_spec};
+use crate::{Cell, Param, Tensor, cell::Forward, error::Result, options::options};
 
 /// Options of a [`PReLU`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PReLUSpec {
     /// 1, or the length of axis 1.
     pub channels: usize,
-    /// Initial value of the slopes. Default: 0.25.
-    #[serde(default = "quarter", skip_serializing_if = "is_quarter")]
+    /// Initial value of the slopes.
+    #[option(default = 0.25)]
     pub slope: f64,
 }
 
-fn quarter() -> f64 {
-    0.25
-}
-
-fn is_quarter(slope: &f64) -> bool {
-    left_out(*slope == quarter())
-}
-
 impl PReLUSpec {
-    /// Creates options with slopes initialised to 0.25, as in torch and MindSpore.
-    pub fn new(channels: usize) -> Self {
-        PReLUSpec { channels, slope: quarter() }
-    }
-
-    setters! {
-        /// Sets the initial value of the slopes.
-        slope: f64;
-    }
-
     /// Builds the cell.
     ///
     /// # Errors

@@ -7,39 +7,29 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     init::{Init, Rng},
-    spec::{is_yes, setters, written_as_spec, yes},
+    spec::written_as_spec,
 };
 use crate::{
     Param, RecurrentWeights, Tensor,
     cell::{Cell, Child, Forward},
     error::{Error, Result},
+    options::options,
 };
 
 /// Options of a recurrent cell with `GATES` gates.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RecurrentSpec<const GATES: usize> {
     /// Length of the last axis of the input.
     pub input_size: usize,
     /// Length of the last axis of the state.
     pub hidden_size: usize,
-    /// `true` when biases are added. Default: true.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// `true` when biases are added.
+    #[option(default = true)]
     pub bias: bool,
 }
 
 impl<const GATES: usize> RecurrentSpec<GATES> {
-    /// Creates options with biases.
-    pub fn new(input_size: usize, hidden_size: usize) -> Self {
-        RecurrentSpec { input_size, hidden_size, bias: true }
-    }
-
-    setters! {
-        /// Sets whether biases are added.
-        bias: bool;
-    }
-
     /// Builds the cell. All its parameters are uniform within `1 / sqrt(hidden_size)`, as in torch and MindSpore.
     ///
     /// # Errors

@@ -1,11 +1,10 @@
 //! Rotary position embedding (Su et al. 2021).
 
-use serde::{Deserialize, Serialize};
-
 use crate::{
     Tensor,
     cell::{Cell, Child, Forward},
     error::Result,
+    options::options,
 };
 
 /// Rotary position embedding: rotates pairs of features of queries or keys by angles proportional to the position (Su
@@ -25,21 +24,17 @@ use crate::{
 /// assert_eq!(all.slice(2, 3..5)?.to_f64(), later.to_f64());        // the positions 3 and 4
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Cell, Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[options]
+#[derive(Cell, Clone, Copy, Debug, PartialEq)]
 #[cell(saved)]
-#[serde(default, deny_unknown_fields)]
 pub struct RotaryEmbedding {
-    /// Base of the angles `position * base^(-2i / features)`; larger for longer inputs. Default: 10000.
+    /// Base of the angles `position * base^(-2i / features)`; larger for longer inputs.
+    #[option(default = 10_000.0)]
     pub base: f64,
     /// `true` when adjacent features form a pair, as in the paper; otherwise features i and i + features / 2 do, as in
-    /// the weights of Llama and related models. Default: false.
+    /// the weights of Llama and related models.
+    #[option(default = false)]
     pub interleaved: bool,
-}
-
-impl Default for RotaryEmbedding {
-    fn default() -> Self {
-        RotaryEmbedding { base: 10_000.0, interleaved: false }
-    }
 }
 
 impl Forward for RotaryEmbedding {

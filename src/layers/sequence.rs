@@ -8,57 +8,38 @@ use serde::{Deserialize, Serialize};
 use super::{
     init::Rng,
     recurrent::{Recurrent, RecurrentSpec, wrong_inputs},
-    spec::{is_no, is_one, is_yes, one, setters, written_as_spec, yes},
+    spec::written_as_spec,
 };
 use crate::{
     Cell, Tensor,
     cell::{Child, Forward, Member, Part, PartMut},
     error::{Error, Result},
+    options::{Options, options},
 };
 
 /// Options of a recurrent network over a sequence, with `GATES` gates.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RecurrentLayersSpec<const GATES: usize> {
     /// Length of the last axis of the input.
     pub input_size: usize,
     /// Length of the last axis of the state.
     pub hidden_size: usize,
-    /// Number of layers, each reading the output of the previous one. Default: 1.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
+    /// Number of layers, each reading the output of the previous one.
+    #[option(default = 1, at_least = 1)]
     pub num_layers: usize,
-    /// `true` when biases are added. Default: true.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// `true` when biases are added.
+    #[option(default = true)]
     pub bias: bool,
-    /// `true` when each layer also runs backwards in time, which doubles the length of its output. Default: false.
-    #[serde(default, skip_serializing_if = "is_no")]
+    /// `true` when each layer also runs backwards in time, which doubles the length of its output.
+    #[option(default = false)]
     pub bidirectional: bool,
-    /// `true` when an [`RNN`] uses the rectifier instead of tanh. Default: false.
-    #[serde(default, skip_serializing_if = "is_no")]
+    /// `true` when an [`RNN`] uses the rectifier instead of tanh.
+    #[option(default = false, no_setter)]
     pub relu: bool,
 }
 
 impl<const GATES: usize> RecurrentLayersSpec<GATES> {
-    /// Creates options for one layer with biases, forward in time.
-    pub fn new(input_size: usize, hidden_size: usize) -> Self {
-        RecurrentLayersSpec { input_size, hidden_size, num_layers: 1, bias: true, bidirectional: false, relu: false }
-    }
-
-    /// Sets the number of layers, each reading the output of the previous one.
-    #[must_use]
-    pub fn num_layers(mut self, num_layers: usize) -> Self {
-        self.num_layers = num_layers;
-        self
-    }
-
-    setters! {
-        /// Sets whether biases are added.
-        bias: bool;
-        /// Sets whether each layer also runs backwards in time, which doubles the length of its output.
-        bidirectional: bool;
-    }
-
     fn directions(&self) -> usize {
         if self.bidirectional { 2 } else { 1 }
     }
@@ -69,9 +50,7 @@ impl<const GATES: usize> RecurrentLayersSpec<GATES> {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) without layers, or for `relu` with gates;
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<RecurrentLayers<GATES>> {
-        if self.num_layers == 0 {
-            return Err(Error::value("num_layers is 0: 1 or more is allowed"));
-        }
+        self.check()?;
         if self.relu && GATES != 1 {
             return Err(Error::value("relu is true: only an RNN has a choice"));
         }
@@ -89,9 +68,11 @@ impl<const GATES: usize> RecurrentLayersSpec<GATES> {
 }
 
 impl RecurrentLayersSpec<1> {
-    setters! {
-        /// Sets whether the rectifier replaces tanh.
-        relu: bool;
+    /// Sets whether the rectifier replaces tanh.
+    #[must_use]
+    pub fn relu(mut self, relu: bool) -> Self {
+        self.relu = relu;
+        self
     }
 }
 

@@ -1,8 +1,6 @@
 //! Common code of the specs of cells. A spec is plain data that is read from and written to files, validates itself,
 //! and builds the cell.
 
-use std::cell::Cell as Place;
-
 use serde::{Deserialize, Serialize, Serializer, ser::Error as _};
 
 use crate::cell::{Cell, Part, join};
@@ -11,78 +9,6 @@ use crate::cell::{Cell, Part, join};
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NoOptions {}
-
-/// Returns the default of switches that are on.
-pub(super) fn yes() -> bool {
-    true
-}
-
-thread_local! {
-    /// `true` when options with their default value are written.
-    static WRITTEN_ALL: Place<bool> = const { Place::new(false) };
-}
-
-/// Calls `write` such that cells of this library write every option. Otherwise they omit options with their default
-/// value.
-pub(crate) fn with_all_written<R>(write: impl FnOnce() -> R) -> R {
-    /// A guard that restores the outer setting, also on panic.
-    struct Restore(bool);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            WRITTEN_ALL.set(self.0);
-        }
-    }
-    let _restore = Restore(WRITTEN_ALL.replace(true));
-    write()
-}
-
-/// Returns whether an option is omitted, given whether it has its default value.
-pub(super) fn left_out(has_default: bool) -> bool {
-    has_default && !WRITTEN_ALL.get()
-}
-
-pub(super) fn is_yes(switch: &bool) -> bool {
-    left_out(*switch)
-}
-
-pub(super) fn is_no(switch: &bool) -> bool {
-    left_out(!*switch)
-}
-
-pub(super) fn is_none<T>(option: &Option<T>) -> bool {
-    left_out(option.is_none())
-}
-
-pub(super) fn one() -> usize {
-    1
-}
-
-pub(super) fn is_one(count: &usize) -> bool {
-    left_out(*count == 1)
-}
-
-/// Defines chainable setters of a spec's options. A `usize` is taken by type, so that a literal needs no suffix.
-macro_rules! setters {
-    () => {};
-    ($(#[$doc:meta])* $field:ident: usize; $($rest:tt)*) => {
-        $(#[$doc])*
-        #[must_use]
-        pub fn $field(mut self, $field: usize) -> Self {
-            self.$field = $field;
-            self
-        }
-        $crate::layers::spec::setters!($($rest)*);
-    };
-    ($(#[$doc:meta])* $field:ident: $type:ty; $($rest:tt)*) => {
-        $(#[$doc])*
-        #[must_use]
-        pub fn $field(mut self, $field: impl Into<$type>) -> Self {
-            self.$field = $field.into();
-            self
-        }
-        $crate::layers::spec::setters!($($rest)*);
-    };
-}
 
 /// Writes a cell as its spec, unless an inner cell was replaced by one of a kind that the spec does not build.
 pub(super) fn write_as_spec<S: Serializer>(
@@ -124,6 +50,17 @@ pub(super) fn write_as_spec<S: Serializer>(
 /// Makes a cell read and write as its spec, which it holds in its field `spec`. With `nothing random`, the spec builds
 /// the cell without a generator. With `open slots`, cells of any kind may replace those that were built.
 macro_rules! written_as_spec {
+    (options: $cell:ty, $spec:ty $(, const $n:ident)?) => {
+        impl $(<const $n: usize>)? $crate::options::Options for $cell {
+            const CALLED: &'static str = <$spec as $crate::options::Options>::CALLED;
+            fn options() -> Vec<$crate::options::OptionInfo> {
+                <$spec as $crate::options::Options>::options()
+            }
+            fn out_of_range(&self) -> Option<String> {
+                $crate::options::Options::out_of_range(&self.spec)
+            }
+        }
+    };
     (open slots: $cell:ty, $spec:ty) => {
         impl TryFrom<$spec> for $cell {
             type Error = $crate::Error;
@@ -137,6 +74,8 @@ macro_rules! written_as_spec {
                 $crate::layers::spec::write_as_spec(self, &self.spec, serializer)
             }
         }
+
+        $crate::layers::spec::written_as_spec!(options: $cell, $spec);
     };
     (nothing random: $cell:ty, $spec:ty $(, const $n:ident)?) => {
         $crate::layers::spec::written_as_spec!(@ |spec| spec.build(), $cell, $spec $(, const $n)?);
@@ -159,7 +98,9 @@ macro_rules! written_as_spec {
                 cell.spec
             }
         }
+
+        $crate::layers::spec::written_as_spec!(options: $cell, $spec $(, const $n)?);
     };
 }
 
-pub(super) use {setters, written_as_spec};
+pub(super) use written_as_spec;

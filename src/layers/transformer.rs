@@ -7,15 +7,16 @@ use super::{
     dense::DenseSpec,
     dropout::{Dropout, DropoutSpec},
     init::Rng,
-    norm::{LayerNorm, LayerNormSpec, default_eps, is_default_eps},
+    norm::{LayerNorm, LayerNormSpec},
     recurrent::wrong_inputs,
     rotary::RotaryEmbedding,
-    spec::{is_no, is_none, is_yes, left_out, setters, written_as_spec, yes},
+    spec::written_as_spec,
 };
 use crate::{
     Tensor,
     cell::{Cell, Child, Forward},
-    error::{Error, Result},
+    error::Result,
+    options::{Options, named, options},
 };
 
 /// The maximum number of layers in a stack, so that a few words in a file cannot exhaust memory.
@@ -33,47 +34,41 @@ pub enum TransformerActivation {
     Gelu,
 }
 
-impl TransformerActivation {
-    fn is_default(&self) -> bool {
-        left_out(*self == Self::default())
-    }
-}
+named! { TransformerActivation: "relu", "gelu"; }
 
 /// Options of a transformer layer: an encoder's ([`TransformerEncoderLayerSpec`]) or a decoder's
 /// ([`TransformerDecoderLayerSpec`]). The names and defaults are torch's.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options(called = "TransformerEncoderLayer")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TransformerLayerSpec<const DECODER: bool> {
     /// Length of the last axis of input and output.
     pub d_model: usize,
     /// Number of attention heads, each attending to an equal part of the features.
     pub nhead: usize,
-    /// Number of features between the two `Dense` layers. Default: 2048.
-    #[serde(default = "default_feedforward", skip_serializing_if = "is_default_feedforward")]
+    /// Number of features between the two `Dense` layers.
+    #[option(default = 2048)]
     pub dim_feedforward: usize,
     /// The probability of zeroing an element in training: between the two `Dense` layers, and in the terms added to the
-    /// input. Default: 0.1.
-    #[serde(default = "default_dropout", skip_serializing_if = "is_default_dropout")]
+    /// input.
+    #[option(default = 0.1, at_least = 0, at_most = 1)]
     pub dropout: f64,
-    /// The activation between the two `Dense` layers. Default: relu.
-    #[serde(default, skip_serializing_if = "TransformerActivation::is_default")]
+    /// The activation between the two `Dense` layers.
+    #[option(default = TransformerActivation::Relu)]
     pub activation: TransformerActivation,
-    /// Added to the variance in the norms. Default: 1e-5.
-    #[serde(default = "default_eps", skip_serializing_if = "is_default_eps")]
+    /// Number added to the variance in the norms.
+    #[option(default = 1e-5, at_least = 0)]
     pub layer_norm_eps: f64,
     /// `true` when each part of the layer normalises its input (pre-norm) instead of the sum after it (post-norm).
-    /// Default: false.
-    #[serde(default, skip_serializing_if = "is_no")]
+    #[option(default = false)]
     pub norm_first: bool,
-    /// `true` when projections, `Dense` layers and norms add a bias. Default: true.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    /// `true` when projections, `Dense` layers and norms add a bias.
+    #[option(default = true)]
     pub bias: bool,
-    /// `true` when position i of the input attends only to its positions 0 to i. Default: false.
-    #[serde(default, skip_serializing_if = "is_no")]
+    /// `true` when position i of the input attends only to its positions 0 to i.
+    #[option(default = false)]
     pub causal: bool,
-    /// Rotary position embedding of the self-attention's queries and keys. torch has no such option. Default: none.
-    #[serde(default, skip_serializing_if = "is_none")]
+    /// Rotary position embedding of the self-attention's queries and keys. torch has no such option.
+    #[option(default)]
     pub rotary: Option<RotaryEmbedding>,
 }
 
@@ -82,65 +77,13 @@ pub type TransformerEncoderLayerSpec = TransformerLayerSpec<false>;
 /// Options of a [`TransformerDecoderLayer`].
 pub type TransformerDecoderLayerSpec = TransformerLayerSpec<true>;
 
-fn default_feedforward() -> usize {
-    2048
-}
-
-fn is_default_feedforward(features: &usize) -> bool {
-    left_out(*features == default_feedforward())
-}
-
-fn default_dropout() -> f64 {
-    0.1
-}
-
-fn is_default_dropout(p: &f64) -> bool {
-    left_out(*p == default_dropout())
-}
-
 impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
-    /// Creates options with 2048 features between the `Dense` layers, dropout 0.1, relu, `eps` 1e-5, post-norm, with
-    /// biases, not causal.
-    pub fn new(d_model: usize, nhead: usize) -> Self {
-        TransformerLayerSpec {
-            d_model,
-            nhead,
-            dim_feedforward: default_feedforward(),
-            dropout: default_dropout(),
-            activation: TransformerActivation::default(),
-            layer_norm_eps: default_eps(),
-            norm_first: false,
-            bias: true,
-            causal: false,
-            rotary: None,
-        }
-    }
-
-    setters! {
-        /// Sets the number of features between the two `Dense` layers.
-        dim_feedforward: usize;
-        /// Sets the probability of zeroing an element in training.
-        dropout: f64;
-        /// Sets the activation between the two `Dense` layers.
-        activation: TransformerActivation;
-        /// Sets the number added to the variance in the norms.
-        layer_norm_eps: f64;
-        /// Sets whether each part of the layer normalises its input (pre-norm) instead of the sum after it (post-norm).
-        norm_first: bool;
-        /// Sets whether projections, `Dense` layers and norms add a bias.
-        bias: bool;
-        /// Sets whether position i of the input attends only to its positions 0 to i.
-        causal: bool;
-        /// Sets the rotary position embedding of the self-attention's queries and keys.
-        rotary: Option<RotaryEmbedding>;
-    }
-
     fn attention(&self) -> MultiheadAttentionSpec {
         MultiheadAttentionSpec::new(self.d_model, self.nhead).bias(self.bias)
     }
 
     fn self_attention(&self) -> MultiheadAttentionSpec {
-        self.attention().causal(self.causal).rotary(self.rotary)
+        MultiheadAttentionSpec { causal: self.causal, rotary: self.rotary, ..self.attention() }
     }
 
     fn norm(&self) -> Result<Child<LayerNorm>> {
@@ -186,6 +129,7 @@ impl TransformerLayerSpec<false> {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features, or the dropout or `eps`
     /// is out of range; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerEncoderLayer> {
+        self.check()?;
         Ok(TransformerEncoderLayer {
             self_attn: self.self_attention().build(rng).map(Child::new)?,
             linear1: self.dense(self.d_model, self.dim_feedforward, rng)?,
@@ -207,6 +151,7 @@ impl TransformerLayerSpec<true> {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when the heads do not divide the features, or the dropout or `eps`
     /// is out of range; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerDecoderLayer> {
+        self.check()?;
         Ok(TransformerDecoderLayer {
             self_attn: self.self_attention().build(rng).map(Child::new)?,
             multihead_attn: self.attention().build(rng).map(Child::new)?,
@@ -402,16 +347,16 @@ impl Child<TransformerDecoderLayer> {
 
 /// Options of a stack of transformer layers: an encoder ([`TransformerEncoderSpec`]) or a decoder
 /// ([`TransformerDecoderSpec`]).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[non_exhaustive]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct TransformerSpec<const DECODER: bool> {
     /// Options of each layer.
     pub layer: TransformerLayerSpec<DECODER>,
-    /// Number of layers, each reading the output of the previous one: 1 to 4096.
+    /// Number of layers, each reading the output of the previous one.
+    #[option(at_least = 1, at_most = MOST_LAYERS)]
     pub num_layers: usize,
-    /// `true` when the output of the last layer is normalised, as recommended for pre-norm layers. Default: false.
-    #[serde(default, skip_serializing_if = "is_no")]
+    /// `true` when the output of the last layer is normalised, as recommended for pre-norm layers.
+    #[option(default = false)]
     pub norm: bool,
 }
 
@@ -421,23 +366,11 @@ pub type TransformerEncoderSpec = TransformerSpec<false>;
 pub type TransformerDecoderSpec = TransformerSpec<true>;
 
 impl<const DECODER: bool> TransformerSpec<DECODER> {
-    /// Creates options without a final norm.
-    pub fn new(layer: TransformerLayerSpec<DECODER>, num_layers: usize) -> Self {
-        TransformerSpec { layer, num_layers, norm: false }
-    }
-
-    setters! {
-        /// Sets whether the output of the last layer is normalised, as recommended for pre-norm layers.
-        norm: bool;
-    }
-
     fn layers<L: Cell>(
         &self,
         mut layer: impl FnMut(TransformerLayerSpec<DECODER>) -> Result<L>,
     ) -> Result<Vec<Child<L>>> {
-        if !(1..=MOST_LAYERS).contains(&self.num_layers) {
-            return Err(Error::value(format!("num_layers is {}: 1 to {MOST_LAYERS} is allowed", self.num_layers)));
-        }
+        self.check()?;
         (0..self.num_layers).map(|_| layer(self.layer.clone()).map(Child::new)).collect()
     }
 

@@ -3,18 +3,17 @@
 use std::ops::Range;
 
 use super::{
-    rule::{Kept, Number, Rule, Step, Whole, check, check_not_negative},
+    rule::{Kept, Number, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
 use crate::{
-    cell::Params,
-    error::Result,
     kernels::{
         reduce::{Squares, sum_of},
         simd::vectorized,
         threads,
         update::{MOMENTS, Multiplied, Values, square_sums_of_columns, squares_by_parts},
     },
+    options::options,
 };
 
 /// Adafactor, in the form of `torch.optim.Adafactor`: Adam without a first average, with the second average of a matrix
@@ -34,46 +33,27 @@ use crate::{
 /// Source: Shazeer and Stern 2018, "Adafactor", algorithms 4 and 5, in the form and order of operations of
 /// <https://docs.pytorch.org/docs/stable/generated/torch.optim.Adafactor.html>.
 #[derive(Clone, Debug)]
-pub struct Adafactor(Trained<Formula>);
+pub struct Adafactor(Trained<AdafactorOptions>);
 
-#[derive(Clone, Debug)]
-struct Formula {
-    beta2_decay: f64,
-    /// The first defaults to the epsilon of the arithmetic.
-    eps: (Option<f64>, f64),
-    d: f64,
+/// Options of [`Adafactor`].
+#[options(setters_on(Adafactor), written)]
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdafactorOptions {
+    /// Exponent with which the share of the newest gradient falls.
+    #[option(default = -0.8, at_most = 0)]
+    pub beta2_decay: f64,
+    /// Minimum root of the second average, and minimum size of a parameter.
+    #[option(default, shown = "the epsilon of the arithmetic and 0.001", at_least = 0)]
+    pub eps: Option<(f64, f64)>,
+    /// Root mean square above which an update is scaled down.
+    #[option(default = 1.0, at_least = 1)]
+    pub threshold: f64,
+    /// Weight decay, applied to the weights.
+    #[option(default = 0.0, at_least = 0)]
+    pub weight_decay: f64,
 }
 
-impl Adafactor {
-    /// Creates Adafactor with the decay -0.8 of the second average, eps1 the epsilon of f32 (of f64 for f64
-    /// parameters), eps2 1e-3, the threshold 1 and no weight decay. Hyperparameters are checked when a step is taken.
-    pub fn new(params: Params, lr: f64) -> Self {
-        Adafactor(Trained::new(params, lr, Formula { beta2_decay: -0.8, eps: (None, 1e-3), d: 1.0 }))
-    }
-
-    /// Sets the exponent with which the share of the newest gradient falls, at most 0.
-    #[must_use]
-    pub fn beta2_decay(mut self, exponent: f64) -> Self {
-        self.0.rule.beta2_decay = exponent;
-        self
-    }
-
-    /// Sets the minimum root of the second average and the minimum size of a parameter, each at least 0.
-    #[must_use]
-    pub fn eps(mut self, root: f64, size: f64) -> Self {
-        self.0.rule.eps = (Some(root), size);
-        self
-    }
-
-    /// Sets the root mean square above which an update is scaled down, at least 1.
-    #[must_use]
-    pub fn threshold(mut self, d: f64) -> Self {
-        self.0.rule.d = d;
-        self
-    }
-}
-
-optimizer!(Adafactor);
+optimizer!(new Adafactor, AdafactorOptions);
 
 pub(super) struct Known<R> {
     shrink: R,
@@ -120,17 +100,13 @@ fn blend<R: Number>(averages: &mut [R], share: R, numbers: impl Iterator<Item = 
     averages.iter_mut().zip(numbers).for_each(|(average, x)| *average = *average + share * (x - *average));
 }
 
-impl Rule for Formula {
+impl Rule for AdafactorOptions {
     const NAME: &'static str = "adafactor";
     const LOOKS: bool = true;
     type Known<R: Number> = Known<R>;
 
-    fn check(&self) -> Result<()> {
-        let decay = self.beta2_decay;
-        check("decay of the second average", decay, decay <= 0.0, "a finite number of at most 0")?;
-        check_not_negative("first eps", self.eps.0.unwrap_or(0.0))?;
-        check_not_negative("second eps", self.eps.1)?;
-        check("threshold", self.d, self.d >= 1.0, "a finite number of at least 1")
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
     }
 
     fn kept(&self, shape: &[usize]) -> Vec<Kept> {
@@ -142,7 +118,7 @@ impl Rule for Formula {
     fn prepare<R: Number>(&self, step: &Step, whole: Whole<'_, R>) -> Known<R> {
         let Whole { shape, value, grad, mut kept } = whole;
         let (len, count) = (value.len(), step.count as f64);
-        let eps = self.eps.0.unwrap_or(R::epsilon().as_f64());
+        let (eps, size) = self.eps.unwrap_or((R::epsilon().as_f64(), 1e-3));
         let share = R::of(count.powf(self.beta2_decay));
 
         let variance = match (&mut kept[..], shape) {
@@ -188,9 +164,9 @@ impl Rule for Formula {
             });
             [Squares::of(value), updates]
         });
-        let alpha = self.eps.1.max(weights.root_mean(len.max(1))) * step.lr.min(1.0 / count.sqrt());
-        let size = (updates.root_mean(len.max(1)) / self.d).max(1.0);
-        Known { shrink: R::of(1.0 - step.lr * step.weight_decay), rate: R::of(alpha / size), variance, least }
+        let alpha = size.max(weights.root_mean(len.max(1))) * step.lr.min(1.0 / count.sqrt());
+        let scale = (updates.root_mean(len.max(1)) / self.threshold).max(1.0);
+        Known { shrink: R::of(1.0 - step.lr * step.weight_decay), rate: R::of(alpha / scale), variance, least }
     }
 
     fn apply<R: Number>(

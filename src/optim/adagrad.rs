@@ -1,13 +1,12 @@
 //! Adagrad.
 
 use super::{
-    rule::{Kept, Number, Rule, Step, Whole, check_not_negative},
+    rule::{Kept, Number, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
 use crate::{
-    cell::Params,
-    error::Result,
     kernels::update::{MOMENTS, Multiplied, Values, each},
+    options::options,
 };
 
 /// Adagrad, in the form of `torch.optim.Adagrad`. At update t of a parameter:
@@ -21,64 +20,44 @@ use crate::{
 /// Source: Duchi, Hazan and Singer 2011, in the order of operations of
 /// <https://docs.pytorch.org/docs/stable/generated/torch.optim.Adagrad.html>.
 #[derive(Clone, Debug)]
-pub struct Adagrad(Trained<Formula>);
+pub struct Adagrad(Trained<AdagradOptions>);
 
-#[derive(Clone, Debug)]
-struct Formula {
-    lr_decay: f64,
-    start: f64,
-    eps: f64,
+/// Options of [`Adagrad`].
+#[options(setters_on(Adagrad), written)]
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdagradOptions {
+    /// Decay of the learning rate.
+    #[option(default = 0.0, at_least = 0)]
+    pub lr_decay: f64,
+    /// Initial value of the sums of squares.
+    #[option(default = 0.0, at_least = 0)]
+    pub initial_sum: f64,
+    /// Number that keeps the division bounded.
+    #[option(default = 1e-10, at_least = 0)]
+    pub eps: f64,
+    /// Weight decay, added to the gradient.
+    #[option(default = 0.0, at_least = 0)]
+    pub weight_decay: f64,
 }
 
-impl Adagrad {
-    /// Creates Adagrad with eps 1e-10, sums starting at 0, no learning-rate decay and no weight decay. Hyperparameters
-    /// are checked when a step is taken.
-    pub fn new(params: Params, lr: f64) -> Self {
-        Adagrad(Trained::new(params, lr, Formula { lr_decay: 0.0, start: 0.0, eps: 1e-10 }))
-    }
+optimizer!(new Adagrad, AdagradOptions);
 
-    /// Sets the decay of the learning rate, at least 0.
-    #[must_use]
-    pub fn lr_decay(mut self, lr_decay: f64) -> Self {
-        self.0.rule.lr_decay = lr_decay;
-        self
-    }
-
-    /// Sets the initial value of the sums of squares, at least 0.
-    #[must_use]
-    pub fn initial_sum(mut self, sum: f64) -> Self {
-        self.0.rule.start = sum;
-        self
-    }
-
-    /// Sets the number that keeps the division bounded, at least 0.
-    #[must_use]
-    pub fn eps(mut self, eps: f64) -> Self {
-        self.0.rule.eps = eps;
-        self
-    }
-}
-
-optimizer!(Adagrad);
-
-struct Known<R> {
+pub(super) struct Known<R> {
     lr: R,
     weight_decay: R,
     eps: R,
 }
 
-impl Rule for Formula {
+impl Rule for AdagradOptions {
     const NAME: &'static str = "adagrad";
     type Known<R: Number> = Known<R>;
 
-    fn check(&self) -> Result<()> {
-        check_not_negative("decay of the learning rate", self.lr_decay)?;
-        check_not_negative("initial sum", self.start)?;
-        check_not_negative("eps", self.eps)
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
     }
 
     fn kept(&self, shape: &[usize]) -> Vec<Kept> {
-        vec![Kept { start: self.start, ..Kept::new("sum", shape) }]
+        vec![Kept { start: self.initial_sum, ..Kept::new("sum", shape) }]
     }
 
     fn prepare<R: Number>(&self, step: &Step, _: Whole<'_, R>) -> Known<R> {

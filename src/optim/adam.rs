@@ -1,13 +1,12 @@
 //! Adam and AdamW.
 
 use super::{
-    rule::{Kept, Number, Rule, Sign, Step, Whole, check_not_negative, check_rate},
+    rule::{Kept, Number, Rule, Sign, Step, Whole},
     trained::{Trained, optimizer},
 };
 use crate::{
-    cell::Params,
-    error::Result,
     kernels::update::{MOMENTS, Multiplied, Values, each},
+    options::options,
 };
 
 /// Adam, in the form of `torch.optim.Adam`. At update t of a parameter:
@@ -23,44 +22,42 @@ use crate::{
 /// Sources: Kingma and Ba 2015 (Adam), Reddi, Kale and Kumar 2018 (AMSGrad), in the order of operations of
 /// <https://docs.pytorch.org/docs/stable/generated/torch.optim.Adam.html>.
 #[derive(Clone, Debug)]
-pub struct Adam(Trained<Formula>);
+pub struct Adam(Trained<AdamOptions>);
 
 /// AdamW, in the form of `torch.optim.AdamW`: [`Adam`] with weight decay applied to the weights instead of through the
 /// gradient. At each update, `g = grad`, and first `p = p - lr * weight_decay * p`.
 ///
 /// Source: Loshchilov and Hutter 2019.
 #[derive(Clone, Debug)]
-pub struct AdamW(Trained<Formula>);
+pub struct AdamW(Trained<AdamWOptions>);
 
-#[derive(Clone, Debug)]
-struct Formula {
-    betas: (f64, f64),
-    eps: f64,
-    decoupled: bool,
-    amsgrad: bool,
+/// Options of [`Adam`] ([`AdamOptions`]) and of [`AdamW`] ([`AdamWOptions`]).
+#[options(setters_on(Adam, AdamW), written, called = "AdamW")]
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdamLikeOptions<const DECOUPLED: bool> {
+    /// Decay rates of the two running averages.
+    #[option(default = (0.9, 0.999), at_least = 0, below = 1)]
+    pub betas: (f64, f64),
+    /// Number that keeps the division bounded.
+    #[option(default = 1e-8, at_least = 0)]
+    pub eps: f64,
+    /// Weight decay: of Adam added to the gradient, of AdamW applied to the weights.
+    #[option(default = if DECOUPLED { 0.01 } else { 0.0 }, shown = "0 for Adam, 0.01 for AdamW", at_least = 0)]
+    pub weight_decay: f64,
+    /// `true` when the divisor is the largest second average so far instead of the current one.
+    #[option(default = false)]
+    pub amsgrad: bool,
+    /// `true` when running averages are kept in 8 bits, as in bitsandbytes: blocks of 256 numbers, each a code of the
+    /// dynamic map times the largest magnitude in its block (Dettmers et al. 2022, "8-bit optimizers via block-wise
+    /// quantization"). Parameters with fewer than 4096 elements and f64 parameters keep full averages.
+    #[option(default = false)]
+    pub state_8bit: bool,
 }
 
-impl Formula {
-    fn new(decoupled: bool) -> Self {
-        Formula { betas: (0.9, 0.999), eps: 1e-8, decoupled, amsgrad: false }
-    }
-}
-
-impl Adam {
-    /// Creates Adam with betas (0.9, 0.999), eps 1e-8 and no weight decay. Hyperparameters are checked when a step is
-    /// taken.
-    pub fn new(params: Params, lr: f64) -> Self {
-        Adam(Trained::new(params, lr, Formula::new(false)))
-    }
-}
-
-impl AdamW {
-    /// Creates AdamW with betas (0.9, 0.999), eps 1e-8 and weight decay 0.01. Hyperparameters are checked when a step
-    /// is taken.
-    pub fn new(params: Params, lr: f64) -> Self {
-        AdamW(Trained::new(params, lr, Formula::new(true))).weight_decay(0.01)
-    }
-}
+/// Options of [`Adam`].
+pub type AdamOptions = AdamLikeOptions<false>;
+/// Options of [`AdamW`].
+pub type AdamWOptions = AdamLikeOptions<true>;
 
 impl AdamW {
     /// Returns the parameters and the rule, to be [combined](super::beside()) with another optimizer.
@@ -69,52 +66,10 @@ impl AdamW {
     }
 }
 
-/// Options that both have.
-macro_rules! options {
-    ($name:ident) => {
-        impl $name {
-            /// Sets the decay rates of the two running averages, each at least 0 and below 1.
-            #[must_use]
-            pub fn betas(mut self, first: f64, second: f64) -> Self {
-                self.0.rule.betas = (first, second);
-                self
-            }
+optimizer!(new Adam, AdamOptions);
+optimizer!(new AdamW, AdamWOptions);
 
-            /// Sets the number that keeps the division bounded, at least 0.
-            #[must_use]
-            pub fn eps(mut self, eps: f64) -> Self {
-                self.0.rule.eps = eps;
-                self
-            }
-
-            /// Divides by the largest second average so far instead of the current one.
-            #[must_use]
-            pub fn amsgrad(mut self) -> Self {
-                self.0.rule.amsgrad = true;
-                self
-            }
-
-            /// Keeps the running averages in 8 bits, as bitsandbytes does: blocks of 256 numbers, each a code of the dynamic
-            /// map times the largest magnitude in its block. Parameters with fewer than 4096 elements and f64 parameters keep
-            /// full averages.
-            ///
-            /// Source: Dettmers et al. 2022, "8-bit optimizers via block-wise quantization".
-            #[must_use]
-            pub fn state_8bit(mut self) -> Self {
-                self.0.eight_bit = true;
-                self
-            }
-        }
-    };
-}
-
-options!(Adam);
-options!(AdamW);
-
-optimizer!(Adam);
-optimizer!(AdamW);
-
-struct Known<R> {
+pub(super) struct Known<R> {
     /// Factors of the first average and of the root of the second: the learning rate and the bias corrections. torch
     /// divides the root, which is slower and differs by at most one rounding.
     step: R,
@@ -128,14 +83,16 @@ struct Known<R> {
     shrink: R,
 }
 
-impl Rule for Formula {
+impl<const DECOUPLED: bool> Rule for AdamLikeOptions<DECOUPLED> {
     const NAME: &'static str = "adam";
     type Known<R: Number> = Known<R>;
 
-    fn check(&self) -> Result<()> {
-        check_rate("first beta", self.betas.0)?;
-        check_rate("second beta", self.betas.1)?;
-        check_not_negative("eps", self.eps)
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
+    }
+
+    fn eight_bit(&self) -> bool {
+        self.state_8bit
     }
 
     fn kept(&self, shape: &[usize]) -> Vec<Kept> {
@@ -151,7 +108,7 @@ impl Rule for Formula {
 
     fn prepare<R: Number>(&self, step: &Step, _: Whole<'_, R>) -> Known<R> {
         let correction = |beta: f64| 1.0 - beta.powf(step.count as f64);
-        let (penalty, shrink) = match self.decoupled {
+        let (penalty, shrink) = match DECOUPLED {
             false => (step.weight_decay, 1.0),
             true => (0.0, 1.0 - step.lr * step.weight_decay),
         };

@@ -17,7 +17,7 @@ struct Beside<M, O> {
 }
 
 /// Combines two optimizers that train no parameter in common. The learning rate is that of the first.
-pub(crate) fn beside(matrices: Muon, others: AdamW) -> Box<dyn Optimizer> {
+pub(super) fn beside(matrices: Muon, others: AdamW) -> Box<dyn Optimizer> {
     let (matrices, mut others) = (matrices.into_trained(), others.into_trained());
     others.lr = matrices.lr;
     let params = matrices.params.clone().into_iter().chain(others.params.clone()).collect();

@@ -1,17 +1,16 @@
 //! LAMB.
 
 use super::{
-    rule::{Kept, Number, Rule, Step, Whole, check_not_negative, check_rate},
+    rule::{Kept, Number, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
 use crate::{
-    cell::Params,
-    error::Result,
     kernels::{
         reduce::{Squares, sum_of},
         simd::vectorized,
         update::{MOMENTS, Multiplied, Values, squares_by_parts},
     },
+    options::options,
 };
 
 /// LAMB: Adam with the update of a parameter scaled in proportion to the norm of the parameter. At update t:
@@ -26,37 +25,24 @@ use crate::{
 /// Source: You et al. 2020, "Large batch optimization for deep learning", algorithm 2, with the identity as its
 /// function phi. |x| is the Euclidean norm over all elements of the parameter.
 #[derive(Clone, Debug)]
-pub struct Lamb(Trained<Formula>);
+pub struct Lamb(Trained<LambOptions>);
 
-#[derive(Clone, Debug)]
-struct Formula {
-    betas: (f64, f64),
-    eps: f64,
+/// Options of [`Lamb`].
+#[options(setters_on(Lamb), written)]
+#[derive(Clone, Debug, PartialEq)]
+pub struct LambOptions {
+    /// Decay rates of the two running averages.
+    #[option(default = (0.9, 0.999), at_least = 0, below = 1)]
+    pub betas: (f64, f64),
+    /// Number that keeps the division bounded.
+    #[option(default = 1e-6, at_least = 0)]
+    pub eps: f64,
+    /// Weight decay, a part of the update.
+    #[option(default = 0.0, at_least = 0)]
+    pub weight_decay: f64,
 }
 
-impl Lamb {
-    /// Creates LAMB with betas (0.9, 0.999), eps 1e-6 and no weight decay. Hyperparameters are checked when a step is
-    /// taken.
-    pub fn new(params: Params, lr: f64) -> Self {
-        Lamb(Trained::new(params, lr, Formula { betas: (0.9, 0.999), eps: 1e-6 }))
-    }
-
-    /// Sets the decay rates of the two running averages, each at least 0 and below 1.
-    #[must_use]
-    pub fn betas(mut self, first: f64, second: f64) -> Self {
-        self.0.rule.betas = (first, second);
-        self
-    }
-
-    /// Sets the number that keeps the division bounded, at least 0.
-    #[must_use]
-    pub fn eps(mut self, eps: f64) -> Self {
-        self.0.rule.eps = eps;
-        self
-    }
-}
-
-optimizer!(Lamb);
+optimizer!(new Lamb, LambOptions);
 
 pub(super) struct Known<R> {
     /// The learning rate times the ratio of the norms.
@@ -81,15 +67,13 @@ impl<R: Number> Direction<R> {
     }
 }
 
-impl Rule for Formula {
+impl Rule for LambOptions {
     const NAME: &'static str = "lamb";
     const LOOKS: bool = true;
     type Known<R: Number> = Known<R>;
 
-    fn check(&self) -> Result<()> {
-        check_rate("first beta", self.betas.0)?;
-        check_rate("second beta", self.betas.1)?;
-        check_not_negative("eps", self.eps)
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
     }
 
     fn kept(&self, shape: &[usize]) -> Vec<Kept> {

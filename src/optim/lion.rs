@@ -1,13 +1,12 @@
 //! Lion.
 
 use super::{
-    rule::{Kept, Number, Rule, Sign, Step, Whole, check_rate},
+    rule::{Kept, Number, Rule, Sign, Step, Whole},
     trained::{Trained, optimizer},
 };
 use crate::{
-    cell::Params,
-    error::Result,
     kernels::update::{MOMENTS, Multiplied, Values, each},
+    options::options,
 };
 
 /// Lion: each weight moves by the learning rate, in the direction of the sign of an average of gradients.
@@ -21,37 +20,26 @@ use crate::{
 /// Source: Chen et al. 2023, "Symbolic discovery of optimization algorithms", algorithm 2. The learning rate is usually
 /// three to ten times smaller than for Adam, and the weight decay larger by the same factor.
 #[derive(Clone, Debug)]
-pub struct Lion(Trained<Formula>);
+pub struct Lion(Trained<LionOptions>);
 
-#[derive(Clone, Debug)]
-struct Formula {
-    betas: (f64, f64),
+/// Options of [`Lion`].
+#[options(setters_on(Lion), written)]
+#[derive(Clone, Debug, PartialEq)]
+pub struct LionOptions {
+    /// Share of the average in the direction, and decay rate of the average.
+    #[option(default = (0.9, 0.99), at_least = 0, below = 1)]
+    pub betas: (f64, f64),
+    /// Weight decay, applied to the weights.
+    #[option(default = 0.0, at_least = 0)]
+    pub weight_decay: f64,
+    /// `true` when running averages are kept in 8 bits, as by [`Adam::state_8bit`](super::Adam::state_8bit).
+    #[option(default = false)]
+    pub state_8bit: bool,
 }
 
-impl Lion {
-    /// Creates Lion with betas (0.9, 0.99) and no weight decay. Hyperparameters are checked when a step is taken.
-    pub fn new(params: Params, lr: f64) -> Self {
-        Lion(Trained::new(params, lr, Formula { betas: (0.9, 0.99) }))
-    }
+optimizer!(new Lion, LionOptions);
 
-    /// Sets the share of the average in the direction, and its decay rate, each at least 0 and below 1.
-    #[must_use]
-    pub fn betas(mut self, first: f64, second: f64) -> Self {
-        self.0.rule.betas = (first, second);
-        self
-    }
-
-    /// Keeps the running average in 8 bits, as [`Adam::state_8bit`](super::Adam::state_8bit) does.
-    #[must_use]
-    pub fn state_8bit(mut self) -> Self {
-        self.0.eight_bit = true;
-        self
-    }
-}
-
-optimizer!(Lion);
-
-struct Known<R> {
+pub(super) struct Known<R> {
     lr: R,
     shrink: R,
     beta1: R,
@@ -60,13 +48,16 @@ struct Known<R> {
     rest2: R,
 }
 
-impl Rule for Formula {
+impl Rule for LionOptions {
     const NAME: &'static str = "lion";
     type Known<R: Number> = Known<R>;
 
-    fn check(&self) -> Result<()> {
-        check_rate("first beta", self.betas.0)?;
-        check_rate("second beta", self.betas.1)
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
+    }
+
+    fn eight_bit(&self) -> bool {
+        self.state_8bit
     }
 
     fn kept(&self, shape: &[usize]) -> Vec<Kept> {

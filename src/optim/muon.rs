@@ -1,10 +1,15 @@
 //! Muon.
 
+use std::ops::{Deref, DerefMut};
+
 use super::{
-    rule::{Kept, Number, Rule, Step, Whole, check, check_not_negative, check_rate},
+    AdamW, AdamWOptions, Optimizer, beside,
+    method::Makes,
+    rule::{Kept, Number, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
 use crate::{
+    Param,
     cell::Params,
     error::{Error, Result},
     kernels::{
@@ -14,6 +19,7 @@ use crate::{
         simd::vectorized,
         update::{MOMENTS, Multiplied, Values, squares_by_parts},
     },
+    options::{OptionInfo, Options, options},
 };
 
 /// Muon: the momentum of a matrix, orthogonalized approximately. In the form of `torch.optim.Muon`:
@@ -37,49 +43,70 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Muon(Trained<Formula>);
 
+/// Options of [`Muon`].
+#[options(setters_on(Muon), written)]
+#[derive(Clone, Debug, PartialEq)]
+pub struct MuonOptions {
+    /// Momentum factor.
+    #[option(default = 0.95, at_least = 0, below = 1)]
+    pub momentum: f64,
+    /// `true` when Nesterov momentum is used.
+    #[option(default = true)]
+    pub nesterov: bool,
+    /// Number of rounds of the iteration.
+    #[option(default = 5, below = 100)]
+    pub rounds: usize,
+    /// Minimum norm used as divisor.
+    #[option(default = 1e-7, at_least = 0)]
+    pub eps: f64,
+    /// Weight decay, applied to the weights.
+    #[option(default = 0.1, at_least = 0)]
+    pub weight_decay: f64,
+    /// Options of AdamW for the parameters that Muon does not train, in a run.
+    #[option(default = AdamWOptions::default(), shown = "those of AdamW", no_setter)]
+    pub others: AdamWOptions,
+}
+
+/// The options, and the size of updates.
 #[derive(Clone, Debug)]
-struct Formula {
-    momentum: f64,
-    nesterov: bool,
-    rounds: usize,
-    eps: f64,
+pub(super) struct Formula {
+    options: MuonOptions,
     match_adam: bool,
 }
 
+impl From<MuonOptions> for Formula {
+    fn from(options: MuonOptions) -> Self {
+        Formula { options, match_adam: false }
+    }
+}
+
+impl Deref for Formula {
+    type Target = MuonOptions;
+    fn deref(&self) -> &MuonOptions {
+        &self.options
+    }
+}
+
+impl DerefMut for Formula {
+    fn deref_mut(&mut self) -> &mut MuonOptions {
+        &mut self.options
+    }
+}
+
+impl Options for Formula {
+    const CALLED: &'static str = MuonOptions::CALLED;
+    fn options() -> Vec<OptionInfo> {
+        MuonOptions::options()
+    }
+    fn out_of_range(&self) -> Option<String> {
+        self.options.out_of_range()
+    }
+}
+
 impl Muon {
-    /// Creates Muon with Nesterov momentum 0.95, five rounds, eps 1e-7 and weight decay 0.1. Hyperparameters are
-    /// checked when a step is taken.
+    /// Creates the optimizer with the [default options](MuonOptions). Options are checked when a step is taken.
     pub fn new(params: Params, lr: f64) -> Self {
-        let formula = Formula { momentum: 0.95, nesterov: true, rounds: 5, eps: 1e-7, match_adam: false };
-        Muon(Trained::new(params, lr, formula)).weight_decay(0.1)
-    }
-
-    /// Sets the momentum, at least 0 and below 1.
-    #[must_use]
-    pub fn momentum(mut self, momentum: f64) -> Self {
-        self.0.rule.momentum = momentum;
-        self
-    }
-
-    /// Sets whether to use Nesterov momentum.
-    #[must_use]
-    pub fn nesterov(mut self, nesterov: bool) -> Self {
-        self.0.rule.nesterov = nesterov;
-        self
-    }
-
-    /// Sets the number of rounds of the iteration, below 100.
-    #[must_use]
-    pub fn rounds(mut self, rounds: usize) -> Self {
-        self.0.rule.rounds = rounds;
-        self
-    }
-
-    /// Sets the minimum norm used as divisor, at least 0.
-    #[must_use]
-    pub fn eps(mut self, eps: f64) -> Self {
-        self.0.rule.eps = eps;
-        self
+        Muon::with_options(params, lr, MuonOptions::default())
     }
 
     /// Scales updates to the size of Adam's, so that a learning rate and weight decay tuned for Adam can be reused.
@@ -90,6 +117,17 @@ impl Muon {
     }
 }
 
+impl Makes for MuonOptions {
+    /// Trains the matrices other than tables by Muon, and the other parameters by AdamW, with one learning rate.
+    fn optimizer(&self, params: Params, lr: f64, is_table: &dyn Fn(&Param) -> bool) -> Box<dyn Optimizer> {
+        let is_matrix = |param: &Param| param.shape().len() == 2 && !is_table(param);
+        let matrices = params.clone().filter(|_, param| is_matrix(param));
+        let others = params.filter(|_, param| !is_matrix(param));
+        let muon = Muon::with_options(matrices, lr, self.clone()).match_adam();
+        beside(muon, AdamW::with_options(others, lr, self.others.clone()))
+    }
+}
+
 impl Muon {
     /// Returns the parameters and the rule, to be [combined](super::beside()) with another optimizer.
     pub(super) fn into_trained(self) -> Trained<impl Rule> {
@@ -97,7 +135,7 @@ impl Muon {
     }
 }
 
-optimizer!(Muon);
+optimizer!(Muon, MuonOptions);
 
 pub(super) struct Known<R: Number> {
     shrink: R,
@@ -110,10 +148,8 @@ impl Rule for Formula {
     const LOOKS: bool = true;
     type Known<R: Number> = Known<R>;
 
-    fn check(&self) -> Result<()> {
-        check_rate("momentum", self.momentum)?;
-        check("number of rounds", self.rounds as f64, self.rounds < 100, "below 100")?;
-        check_not_negative("eps", self.eps)
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
     }
 
     fn check_shape(&self, shape: &[usize]) -> Result<()> {

@@ -1,13 +1,12 @@
 //! RMSProp.
 
 use super::{
-    rule::{Kept, Number, Rule, Step, Whole, check_not_negative, check_rate},
+    rule::{Kept, Number, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
 use crate::{
-    cell::Params,
-    error::Result,
     kernels::update::{MOMENTS, Multiplied, Values, each},
+    options::options,
 };
 
 /// RMSProp, in the form of `torch.optim.RMSprop`:
@@ -24,55 +23,32 @@ use crate::{
 /// Sources: Tieleman and Hinton 2012 (lecture 6.5 of a course), Graves 2013 (centered), in the order of operations of
 /// <https://docs.pytorch.org/docs/stable/generated/torch.optim.RMSprop.html>.
 #[derive(Clone, Debug)]
-pub struct RmsProp(Trained<Formula>);
+pub struct RmsProp(Trained<RmsPropOptions>);
 
-#[derive(Clone, Debug)]
-struct Formula {
-    alpha: f64,
-    eps: f64,
-    momentum: f64,
-    centered: bool,
+/// Options of [`RmsProp`].
+#[options(setters_on(RmsProp), written)]
+#[derive(Clone, Debug, PartialEq)]
+pub struct RmsPropOptions {
+    /// Decay rate of the running averages.
+    #[option(default = 0.99, at_least = 0, below = 1)]
+    pub alpha: f64,
+    /// Number that keeps the division bounded.
+    #[option(default = 1e-8, at_least = 0)]
+    pub eps: f64,
+    /// Momentum factor.
+    #[option(default = 0.0, at_least = 0)]
+    pub momentum: f64,
+    /// `true` when the gradient is divided by its standard deviation instead of its root mean square.
+    #[option(default = false)]
+    pub centered: bool,
+    /// Weight decay, added to the gradient.
+    #[option(default = 0.0, at_least = 0)]
+    pub weight_decay: f64,
 }
 
-impl RmsProp {
-    /// Creates RMSProp with alpha 0.99, eps 1e-8, no momentum and no weight decay. Hyperparameters are checked when a
-    /// step is taken.
-    pub fn new(params: Params, lr: f64) -> Self {
-        RmsProp(Trained::new(params, lr, Formula { alpha: 0.99, eps: 1e-8, momentum: 0.0, centered: false }))
-    }
+optimizer!(new RmsProp, RmsPropOptions);
 
-    /// Sets the decay rate of the running averages, at least 0 and below 1.
-    #[must_use]
-    pub fn alpha(mut self, alpha: f64) -> Self {
-        self.0.rule.alpha = alpha;
-        self
-    }
-
-    /// Sets the number that keeps the division bounded, at least 0.
-    #[must_use]
-    pub fn eps(mut self, eps: f64) -> Self {
-        self.0.rule.eps = eps;
-        self
-    }
-
-    /// Sets the momentum, at least 0.
-    #[must_use]
-    pub fn momentum(mut self, momentum: f64) -> Self {
-        self.0.rule.momentum = momentum;
-        self
-    }
-
-    /// Divides by the standard deviation of the gradient instead of its root mean square.
-    #[must_use]
-    pub fn centered(mut self) -> Self {
-        self.0.rule.centered = true;
-        self
-    }
-}
-
-optimizer!(RmsProp);
-
-struct Known<R> {
+pub(super) struct Known<R> {
     lr: R,
     weight_decay: R,
     alpha: R,
@@ -82,14 +58,12 @@ struct Known<R> {
     centered: bool,
 }
 
-impl Rule for Formula {
+impl Rule for RmsPropOptions {
     const NAME: &'static str = "rmsprop";
     type Known<R: Number> = Known<R>;
 
-    fn check(&self) -> Result<()> {
-        check_rate("alpha", self.alpha)?;
-        check_not_negative("eps", self.eps)?;
-        check_not_negative("momentum", self.momentum)
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
     }
 
     fn kept(&self, shape: &[usize]) -> Vec<Kept> {

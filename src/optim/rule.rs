@@ -9,6 +9,7 @@ use crate::{
         gemm::Gemm,
         update::{MOMENTS, Multiplied, Values},
     },
+    options::Options,
     tensor::Stored,
 };
 
@@ -16,12 +17,12 @@ use crate::{
 pub(super) trait Number: Real + Gemm<Wide = Self> + Stored {}
 impl<R: Real + Gemm<Wide = R> + Stored> Number for R {}
 
-/// The formula of an optimizer: its own hyperparameters, and their effect on the elements of a parameter.
+/// The formula of an optimizer: its options, and their effect on the elements of a parameter.
 ///
 /// An update is one call of [`prepare`](Rule::prepare) per parameter, followed by [`apply`](Rule::apply) on ranges of
 /// its elements, on several threads. An elementwise formula only prepares coefficients. One that needs norms, sums or
 /// products of the whole parameter sets [`LOOKS`](Rule::LOOKS).
-pub(super) trait Rule: Clone + Debug + Send + Sync {
+pub(super) trait Rule: Options + Clone + Debug + Send + Sync {
     /// Its name in saved states.
     const NAME: &'static str;
 
@@ -31,8 +32,18 @@ pub(super) trait Rule: Clone + Debug + Send + Sync {
     /// The data that `prepare` passes to `apply`.
     type Known<R: Number>: Sync;
 
-    /// Checks its hyperparameters.
-    fn check(&self) -> Result<()>;
+    /// Returns the weight decay.
+    fn weight_decay(&self) -> f64;
+
+    /// Returns whether running averages are in 8 bits where the rule permits it.
+    fn eight_bit(&self) -> bool {
+        false
+    }
+
+    /// Checks what the ranges of the options do not say.
+    fn check_together(&self) -> Result<()> {
+        Ok(())
+    }
 
     /// Checks that it can train parameters of this shape.
     fn check_shape(&self, _shape: &[usize]) -> Result<()> {
@@ -106,20 +117,10 @@ impl Kept {
     }
 }
 
-/// Checks a hyperparameter: a finite number for which `allowed` holds.
-pub(super) fn check(name: &str, value: f64, allowed: bool, range: &str) -> Result<()> {
-    if value.is_finite() && allowed {
-        return Ok(());
-    }
-    Err(Error::value(format!("the optimizer's {name} is {value}; allowed: {range}")))
-}
-
 /// Checks a hyperparameter that must not be negative.
 pub(super) fn check_not_negative(name: &str, value: f64) -> Result<()> {
-    check(name, value, value >= 0.0, "a finite number of at least 0")
-}
-
-/// Checks the decay rate of a running average.
-pub(super) fn check_rate(name: &str, rate: f64) -> Result<()> {
-    check(name, rate, (0.0..1.0).contains(&rate), "0 up to but not including 1")
+    if value.is_finite() && value >= 0.0 {
+        return Ok(());
+    }
+    Err(Error::value(format!("the optimizer's {name} is {value}; allowed: a finite number of at least 0")))
 }

@@ -1,13 +1,14 @@
 //! Stochastic gradient descent.
 
 use super::{
-    rule::{Kept, Number, Rule, Step, Whole, check, check_not_negative},
+    rule::{Kept, Number, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
 use crate::{
     cell::Params,
     error::{Error, Result},
     kernels::update::{MOMENTS, Multiplied, Values, each},
+    options::options,
 };
 
 /// Stochastic gradient descent with momentum, in the form of `torch.optim.SGD`:
@@ -21,46 +22,36 @@ use crate::{
 /// Source: the algorithm box of <https://docs.pytorch.org/docs/stable/generated/torch.optim.SGD.html>; the momentum is
 /// Sutskever et al. 2013 without the learning rate inside it.
 #[derive(Clone, Debug)]
-pub struct Sgd(Trained<Formula>);
+pub struct Sgd(Trained<SgdOptions>);
 
-#[derive(Clone, Debug)]
-struct Formula {
-    momentum: f64,
-    dampening: f64,
-    nesterov: bool,
+/// Options of [`Sgd`].
+#[options(setters_on(Sgd), written)]
+#[derive(Clone, Debug, PartialEq)]
+pub struct SgdOptions {
+    /// Momentum factor.
+    #[option(default = 0.9, at_least = 0, note = "0 in [`Sgd::new`]")]
+    pub momentum: f64,
+    /// Dampening of the momentum.
+    #[option(default = 0.0, at_most = 1)]
+    pub dampening: f64,
+    /// `true` when Nesterov momentum is used, which requires a momentum above 0 and no dampening.
+    #[option(default = false)]
+    pub nesterov: bool,
+    /// Weight decay, added to the gradient.
+    #[option(default = 0.0, at_least = 0)]
+    pub weight_decay: f64,
 }
 
 impl Sgd {
-    /// Creates plain gradient descent. Hyperparameters are checked when a step is taken.
+    /// Creates plain gradient descent, without momentum. Options are checked when a step is taken.
     pub fn new(params: Params, lr: f64) -> Self {
-        Sgd(Trained::new(params, lr, Formula { momentum: 0.0, dampening: 0.0, nesterov: false }))
-    }
-
-    /// Sets the momentum, at least 0.
-    #[must_use]
-    pub fn momentum(mut self, momentum: f64) -> Self {
-        self.0.rule.momentum = momentum;
-        self
-    }
-
-    /// Sets the dampening of the momentum, at most 1.
-    #[must_use]
-    pub fn dampening(mut self, dampening: f64) -> Self {
-        self.0.rule.dampening = dampening;
-        self
-    }
-
-    /// Uses Nesterov momentum, which requires a momentum above 0 and no dampening.
-    #[must_use]
-    pub fn nesterov(mut self) -> Self {
-        self.0.rule.nesterov = true;
-        self
+        Sgd::with_options(params, lr, SgdOptions { momentum: 0.0, ..SgdOptions::default() })
     }
 }
 
-optimizer!(Sgd);
+optimizer!(made Sgd, SgdOptions);
 
-struct Known<R> {
+pub(super) struct Known<R> {
     lr: R,
     weight_decay: R,
     momentum: R,
@@ -70,13 +61,15 @@ struct Known<R> {
     nesterov: bool,
 }
 
-impl Rule for Formula {
+impl Rule for SgdOptions {
     const NAME: &'static str = "sgd";
     type Known<R: Number> = Known<R>;
 
-    fn check(&self) -> Result<()> {
-        check_not_negative("momentum", self.momentum)?;
-        check("dampening", self.dampening, self.dampening <= 1.0, "a finite number of at most 1")?;
+    fn weight_decay(&self) -> f64 {
+        self.weight_decay
+    }
+
+    fn check_together(&self) -> Result<()> {
         if self.nesterov && (self.momentum == 0.0 || self.dampening != 0.0) {
             return Err(Error::value("nesterov needs a momentum above 0 and no dampening"));
         }

@@ -2,29 +2,20 @@
 
 use std::fmt::{self, Debug};
 
-use half::{bf16, f16};
-
 use super::{
     Group, LostUpdates, OptimizerState,
     overflow::Overflow,
-    rule::{Number, Rule, Step, Whole, check_not_negative},
-    state::{self, Average, Layout, Memory},
+    rule::{Rule, Step, check_not_negative},
+    state::{self, Layout, Memory},
+    update::One,
 };
 use crate::{
     DType, Grads, Param,
     cell::Params,
     error::{Error, Result, did_you_mean_or_some},
-    kernels::{
-        float::Float,
-        memory::Pooled,
-        update::{
-            Count, Gradient, Kahan, MOMENTS, Moment, Multiplied, Pass, Place, Rounded, Stochastic, Storage, Stream,
-            Values, Wide, WithMaster, eight_bit::Blocks, load_all,
-        },
-    },
     logging::{event, warn},
     policy::Pattern,
-    tensor::{Array, Factors, Rounding, Stored, pass::refused},
+    tensor::{Rounding, pass::refused},
 };
 
 /// Parameters, the state of each that has had a gradient, and the formula that updates them.
@@ -33,9 +24,6 @@ pub(super) struct Trained<R> {
     pub params: Params,
     pub rule: R,
     pub lr: f64,
-    pub weight_decay: f64,
-    /// `true` when running averages are in 8 bits where the rule permits it.
-    pub eight_bit: bool,
     /// Hyperparameter overrides, one entry per parameter.
     groups: Vec<Group>,
     pub memory: Vec<Option<Memory>>,
@@ -60,8 +48,7 @@ const LEAST_IN_EIGHT_BIT: usize = 4096;
 impl<R: Rule> Trained<R> {
     pub fn new(params: Params, lr: f64, rule: R) -> Self {
         let (groups, memory) = (vec![Group::default(); params.len()], vec![None; params.len()]);
-        let (weight_decay, eight_bit, lost, told, evaluation_told) = (0.0, false, None, false, false);
-        Trained { params, rule, lr, weight_decay, eight_bit, groups, memory, lost, told, evaluation_told }
+        Trained { params, rule, lr, groups, memory, lost: None, told: false, evaluation_told: false }
     }
 
     pub fn group(&mut self, pattern: &str, options: impl FnOnce(Group) -> Group) -> Result<()> {
@@ -93,12 +80,14 @@ impl<R: Rule> Trained<R> {
     /// Checks the hyperparameters.
     pub fn check(&self) -> Result<()> {
         check_not_negative("learning rate", self.lr)?;
-        check_not_negative("weight decay", self.weight_decay)?;
         for group in &self.groups {
             check_not_negative("group's factor of the learning rate", group.lr_factor.unwrap_or(1.0))?;
             check_not_negative("group's weight decay", group.weight_decay.unwrap_or(0.0))?;
         }
-        self.rule.check()
+        if let Some(words) = self.rule.out_of_range() {
+            return Err(Error::value(format!("the optimizer's {words}")));
+        }
+        self.rule.check_together()
     }
 
     fn check_grads(&self, grads: &Grads) -> Result<()> {
@@ -201,14 +190,14 @@ impl<R: Rule> Trained<R> {
     /// Applies the update after it was [prepared](Trained::prepare). Returns the parameters with numbers that would
     /// have become infinite.
     pub fn apply(&mut self, grads: &Grads) -> Vec<Overflow> {
-        let Trained { params, rule, lr, weight_decay, eight_bit, groups, memory, lost, .. } = self;
+        let Trained { params, rule, lr, groups, memory, lost, .. } = self;
         let mut overflows = Vec::new();
         if let Some(lost) = lost {
             lost.updates.clear();
         }
         for (((path, param), group), memory) in params.iter().zip(groups).zip(memory) {
             let Some((grad, factors)) = grads.pending(param) else { continue };
-            let layout = layout(rule, *eight_bit, param);
+            let layout = layout(rule, param);
             let memory = match memory {
                 Some(memory) if memory.fits(&layout) => memory,
                 stale => stale.insert(Memory::new(&layout)),
@@ -221,7 +210,7 @@ impl<R: Rule> Trained<R> {
             let step = Step {
                 count: memory.steps,
                 lr: *lr * group.lr_factor.unwrap_or(1.0),
-                weight_decay: group.weight_decay.unwrap_or(*weight_decay),
+                weight_decay: group.weight_decay.unwrap_or_else(|| rule.weight_decay()),
             };
             let one = One { rule, step, path, param, shape: param.shape(), layout: &layout, count: lost.is_some() };
             let count = one.update(&grad.array().cast(wide_of(grad.dtype(), layout.wide)), factors, memory);
@@ -246,7 +235,7 @@ impl<R: Rule> Trained<R> {
         for ((path, param), memory) in self.params.iter().zip(&self.memory) {
             state.steps.insert(path.to_string(), memory.as_ref().map_or(0, |memory| memory.steps));
             let Some(memory) = memory else { continue };
-            let tensors = memory.tensors(&layout(&self.rule, self.eight_bit, param));
+            let tensors = memory.tensors(&layout(&self.rule, param));
             state.tensors.extend(tensors.into_iter().map(|(name, tensor)| (format!("{path}/{name}"), tensor)));
         }
         state
@@ -259,11 +248,8 @@ impl<R: Rule> Trained<R> {
 
     /// Returns the memory restored from a state.
     pub fn restored(&self, state: OptimizerState) -> Result<Vec<Option<Memory>>> {
-        let layouts: Vec<(String, Layout)> = self
-            .params
-            .iter()
-            .map(|(path, param)| (path.to_string(), layout(&self.rule, self.eight_bit, param)))
-            .collect();
+        let layouts: Vec<(String, Layout)> =
+            self.params.iter().map(|(path, param)| (path.to_string(), layout(&self.rule, param))).collect();
         state::restored(state, R::NAME, &layouts)
     }
 }
@@ -296,10 +282,10 @@ fn wide_of(grad: DType, wide: DType) -> DType {
 }
 
 /// Returns the layout of the state of a parameter.
-fn layout(rule: &impl Rule, eight_bit: bool, param: &Param) -> Layout {
+fn layout(rule: &impl Rule, param: &Param) -> Layout {
     let shape = param.shape();
     let wide = param.dtype().wide();
-    let eight_bit = eight_bit && wide == DType::F32 && shape.iter().product::<usize>() >= LEAST_IN_EIGHT_BIT;
+    let eight_bit = rule.eight_bit() && wide == DType::F32 && shape.iter().product::<usize>() >= LEAST_IN_EIGHT_BIT;
     let kept = rule.kept(&shape).into_iter().map(|kept| {
         let in_eight_bit = eight_bit && kept.eight_bit.is_some();
         (kept, in_eight_bit)
@@ -309,124 +295,42 @@ fn layout(rule: &impl Rule, eight_bit: bool, param: &Param) -> Layout {
     Layout { wide, kept, compensation }
 }
 
-/// One update of one parameter.
-struct One<'a, R> {
-    rule: &'a R,
-    step: Step,
-    path: &'a str,
-    param: &'a Param,
-    shape: Vec<usize>,
-    layout: &'a Layout,
-    /// `true` when lost updates are counted.
-    count: bool,
-}
-
-impl<R: Rule> One<'_, R> {
-    fn update(&self, grad: &Array, factors: Factors, memory: &mut Memory) -> Count {
-        let rounding = self.param.rounding();
-        self.param.rewrite(|value, master| {
-            let old = value.renew();
-            let old_value = old.as_ref();
-            let [unscale, clip] = [factors.unscale, factors.clip as f32];
-            let grad: &dyn Gradient<f32> = match grad {
-                Array::F32(_) => &multiplied::<f32>(grad, [unscale, clip]),
-                Array::F16(_) => &multiplied::<f16>(grad, [unscale, clip]),
-                Array::Bf16(_) => &multiplied::<bf16>(grad, [unscale, clip]),
-                _ => {
-                    let grad = multiplied::<f64>(grad, [unscale.into(), factors.clip]);
-                    return self.run(&mut Wide(place::<f64>(old_value, value)), &grad, memory);
-                }
-            };
-            if let Some(master) = master {
-                let old = master.renew();
-                let master = place(old.as_ref(), master);
-                return match value.dtype() {
-                    DType::F16 => {
-                        self.run(&mut WithMaster { value: place::<f16>(old_value, value), master }, grad, memory)
-                    }
-                    _ => self.run(&mut WithMaster { value: place::<bf16>(old_value, value), master }, grad, memory),
-                };
-            }
-            match (value.dtype(), rounding) {
-                (DType::F32, _) => self.run(&mut Wide(place::<f32>(old_value, value)), grad, memory),
-                (DType::F16, _) => self.run(&mut Rounded(place::<f16>(old_value, value)), grad, memory),
-                (_, Rounding::Nearest) => self.run(&mut Rounded(place::<bf16>(old_value, value)), grad, memory),
-                (_, Rounding::Stochastic { seed }) => {
-                    let stream = Stream::new(seed, self.path, self.step.count);
-                    self.run(&mut Stochastic { value: place(old_value, value), stream }, grad, memory)
-                }
-                (_, Rounding::Kahan) => {
-                    let mut rest = memory.compensation.take().expect("the layout has one");
-                    let old_rest = rest.renew();
-                    let compensation = place(old_rest.as_ref(), &mut rest);
-                    let value = place(old_value, value);
-                    let count = self.run(&mut Kahan { value, compensation }, grad, memory);
-                    memory.compensation = Some(rest);
-                    count
-                }
-            }
-        })
-    }
-
-    /// Runs the update in the dtype of the arithmetic.
-    fn run<N: Number>(&self, storage: &mut dyn Storage<N>, grad: &dyn Gradient<N>, memory: &mut Memory) -> Count {
-        let (rule, shape) = (self.rule, &self.shape[..]);
-        let len = if R::LOOKS { storage.len() } else { 0 };
-        let mut value_space = Pooled::uninit(if storage.is_wide() { 0 } else { len });
-        let mut grad_space = Pooled::uninit(len);
-        let whole_grad;
-        let (known, grad): (_, &dyn Gradient<N>) = if R::LOOKS {
-            whole_grad = Multiplied { grad: grad.products(&mut grad_space), factors: [N::one(); 2] };
-            let kept = memory.kept.iter_mut().filter_map(Average::full).collect();
-            let whole = Whole { shape, value: load_all(storage, &mut value_space), grad: whole_grad.grad, kept };
-            (rule.prepare(&self.step, whole), &whole_grad)
-        } else {
-            (rule.prepare(&self.step, Whole { shape, value: &[], grad: &[], kept: vec![] }), grad)
-        };
-        let moments = memory.kept.iter_mut().zip(&self.layout.kept).filter(|(_, (kept, _))| kept.shape == shape);
-        let moments = moments.map(|(average, _)| average.moment()).collect();
-        let formula = |start, value: &mut Values<'_, N>, grad: Multiplied<'_, N>, moments: [&mut [N]; MOMENTS]| {
-            R::apply(&known, start, value, grad, moments);
-        };
-        Pass { storage, grad, moments, count: self.count }.run(&formula)
-    }
-}
-
-impl Average {
-    /// Returns the numbers of an average that is not in 8 bits.
-    fn full<N: Number>(&mut self) -> Option<&mut [N]> {
-        match self {
-            Average::Full(array) => array.slice_mut::<N>(),
-            Average::Blocks { .. } => None,
-        }
-    }
-
-    fn moment<N: Number>(&mut self) -> Moment<'_, N> {
-        match self {
-            Average::Full(array) => Moment::Full(array.slice_mut().expect("made in this dtype")),
-            Average::Blocks { codes, largest, map } => Moment::Blocks(Blocks { codes, largest, map }),
-        }
-    }
-}
-
-fn multiplied<G: Float + Stored>(grad: &Array, factors: [G::Wide; 2]) -> Multiplied<'_, G> {
-    Multiplied { grad: grad.slice::<G>().expect("of this dtype and contiguous"), factors }
-}
-
-fn place<'a, T: Stored>(old: Option<&'a Array>, new: &'a mut Array) -> Place<'a, T> {
-    let slice = |old: &'a Array| old.slice::<T>().expect("of one dtype and contiguous");
-    Place::new(old.map(slice), new.slice_mut::<T>().expect("of this dtype and contiguous"))
-}
-
-/// The public interface common to all optimizers.
+/// The public interface common to all optimizers. Of the options, `made` also makes the optimizer of a run, which trains
+/// all its parameters; `new` makes both that and a constructor with the defaults of the options.
 macro_rules! optimizer {
-    ($name:ident) => {
+    (new $name:ident, $options:ident) => {
         impl $name {
-            /// Sets the weight decay, at least 0.
-            #[must_use]
-            pub fn weight_decay(mut self, weight_decay: f64) -> Self {
-                self.0.weight_decay = weight_decay;
-                self
+            #[doc = concat!("Creates the optimizer with the [default options](", stringify!($options), "). Options are checked when a step is taken.")]
+            pub fn new(params: crate::cell::Params, lr: f64) -> Self {
+                Self::with_options(params, lr, $options::default())
+            }
+        }
+
+        $crate::optim::trained::optimizer!(made $name, $options);
+    };
+    (made $name:ident, $options:ident) => {
+        impl crate::optim::method::Makes for $options {
+            fn optimizer(
+                &self,
+                params: crate::cell::Params,
+                lr: f64,
+                _: &dyn Fn(&crate::Param) -> bool,
+            ) -> Box<dyn crate::optim::Optimizer> {
+                Box::new($name::with_options(params, lr, self.clone()))
+            }
+        }
+
+        $crate::optim::trained::optimizer!($name, $options);
+    };
+    ($name:ident, $options:ident) => {
+        impl $name {
+            /// Creates the optimizer with some options, which are checked when a step is taken.
+            pub fn with_options(params: crate::cell::Params, lr: f64, options: $options) -> Self {
+                $name($crate::optim::trained::Trained::new(params, lr, options.into()))
+            }
+
+            fn options(&mut self) -> &mut $options {
+                &mut self.0.rule
             }
 
             /// Sets hyperparameters for the parameters whose paths match a [pattern](crate::policy::Pattern): see

@@ -7,7 +7,6 @@ mod folder;
 mod history;
 mod load;
 mod loss;
-mod method;
 mod predict;
 mod run;
 mod run_file;
@@ -16,16 +15,16 @@ mod score;
 mod storage;
 mod written;
 
+pub use crate::optim::{
+    AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, LambOptions, LionOptions, Method, MuonOptions,
+    RmsPropOptions, SgdOptions,
+};
 pub use checkpoint::Checkpoint;
 pub use fit::{Event, Fit, FitOptions, fit};
 #[cfg(feature = "cli")]
 pub(crate) use folder::{About, about_of, history_of};
 pub use history::{Epoch, History, Step};
 pub use loss::Loss;
-pub use method::{
-    AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, LambOptions, LionOptions, Method, MuonOptions,
-    RmsPropOptions, SgdOptions,
-};
 pub use predict::{Prediction, Predictor};
 pub use run::{EndReason, Run};
 pub use run_file::{CheckpointOptions, RunFile, Test};

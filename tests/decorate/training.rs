@@ -76,7 +76,7 @@ fn adam_moves_a_master_and_not_a_low_number() {
 fn training_masters_is_training_in_f32_bit_for_bit() {
     let optimizers: [fn(Params) -> Box<dyn Optimizer>; 4] = [
         |params| Box::new(Sgd::new(params, 0.05)),
-        |params| Box::new(Sgd::new(params, 0.05).momentum(0.9).nesterov().weight_decay(0.01)),
+        |params| Box::new(Sgd::new(params, 0.05).momentum(0.9).nesterov(true).weight_decay(0.01)),
         |params| Box::new(Adam::new(params, 0.01).weight_decay(0.1)),
         |params| Box::new(AdamW::new(params, 0.01)),
     ];

@@ -32,11 +32,11 @@ fn apart(make: impl Fn(Params, bool) -> Box<dyn Optimizer>) -> f64 {
 fn a_hundred_steps_are_near_those_of_an_f32_state() {
     let adam = |params, eight_bit| -> Box<dyn Optimizer> {
         let adam = Adam::new(params, 0.01);
-        Box::new(if eight_bit { adam.state_8bit() } else { adam })
+        Box::new(if eight_bit { adam.state_8bit(true) } else { adam })
     };
     let lion = |params, eight_bit| -> Box<dyn Optimizer> {
         let lion = precast::Lion::new(params, 0.005);
-        Box::new(if eight_bit { lion.state_8bit() } else { lion })
+        Box::new(if eight_bit { lion.state_8bit(true) } else { lion })
     };
     // The sign of a small average changes before its magnitude matters to Adam.
     for (error, bound) in [(apart(adam), 0.06), (apart(lion), 0.15)] {
@@ -51,7 +51,7 @@ fn a_state_in_8_bits_has_a_quarter_of_the_bytes() {
         let params: Params = [("w".to_string(), param.clone())].into_iter().collect();
         let mut adam = Adam::new(params, 0.1);
         if eight_bit {
-            adam = adam.state_8bit();
+            adam = adam.state_8bit(true);
         }
         let mut grads = Grads::default();
         grads.set(&param, noise(shape, 2));

@@ -43,7 +43,7 @@ fn sgd_follows_its_formula() {
         follows(
             |params| {
                 let sgd = Sgd::new(params, lr).momentum(momentum).dampening(dampening).weight_decay(decay);
-                if nesterov { sgd.nesterov() } else { sgd }
+                if nesterov { sgd.nesterov(true) } else { sgd }
             },
             move |step, p, grad| {
                 let g = grad + decay * p;
@@ -203,7 +203,7 @@ fn hyperparameters_outside_their_range_are_refused_and_change_nothing() {
         (Box::new(Sgd::new(params(), 0.1).momentum(-0.1)), "momentum is -0.1"),
         (Box::new(Sgd::new(params(), 0.1).dampening(1.5)), "dampening is 1.5"),
         (Box::new(Sgd::new(params(), 0.1).weight_decay(-1.0)), "weight decay is -1"),
-        (Box::new(Sgd::new(params(), 0.1).nesterov()), "nesterov needs a momentum"),
+        (Box::new(Sgd::new(params(), 0.1).nesterov(true)), "nesterov needs a momentum"),
         (Box::new(Adam::new(params(), 0.1).betas(1.0, 0.9)), "first beta is 1; allowed: 0 up to but not including 1"),
         (Box::new(Adam::new(params(), 0.1).betas(0.9, f64::NAN)), "second beta is NaN"),
         (Box::new(Adam::new(params(), 0.1).eps(-1.0)), "eps is -1"),

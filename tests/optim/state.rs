@@ -149,7 +149,7 @@ fn an_8_bit_state_is_no_f32_state() {
     let net = net();
     let mut wide = Adam::new(net.params(), 0.1);
     steps(&net.params(), &mut wide, 0..1);
-    let error = Adam::new(net.params(), 0.1).state_8bit().restore(wide.state()).unwrap_err().to_string();
+    let error = Adam::new(net.params(), 0.1).state_8bit(true).restore(wide.state()).unwrap_err().to_string();
     assert!(error.contains("`large.weight/mean.codes` is missing"), "{error}");
     // The small parameters are in f32 in both.
     assert!(!error.contains("small.weight"), "{error}");

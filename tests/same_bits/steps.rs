@@ -50,21 +50,21 @@ const OPTIMIZERS: &[(&str, Make)] = &[
     ("Sgd weight_decay", |params| Box::new(Sgd::new(params, 0.1).weight_decay(0.01))),
     ("Sgd momentum", |params| Box::new(Sgd::new(params, 0.1).momentum(0.9))),
     ("Sgd momentum dampening", |params| Box::new(Sgd::new(params, 0.1).momentum(0.9).dampening(0.2))),
-    ("Sgd momentum nesterov", |params| Box::new(Sgd::new(params, 0.1).momentum(0.9).nesterov())),
+    ("Sgd momentum nesterov", |params| Box::new(Sgd::new(params, 0.1).momentum(0.9).nesterov(true))),
     ("Adam", |params| Box::new(Adam::new(params, 0.1))),
     ("Adam betas eps weight_decay", |params| {
         Box::new(Adam::new(params, 0.1).betas(0.8, 0.99).eps(1e-4).weight_decay(0.01))
     }),
     ("Adam decoupled", |params| Box::new(AdamW::new(params, 0.1))),
-    ("Adam amsgrad", |params| Box::new(Adam::new(params, 0.1).amsgrad())),
-    ("Adam state_8bit", |params| Box::new(Adam::new(params, 0.1).state_8bit())),
+    ("Adam amsgrad", |params| Box::new(Adam::new(params, 0.1).amsgrad(true))),
+    ("Adam state_8bit", |params| Box::new(Adam::new(params, 0.1).state_8bit(true))),
     ("Adagrad lr_decay initial_sum eps", |params| {
         Box::new(Adagrad::new(params, 0.1).lr_decay(0.1).initial_sum(0.5).eps(1e-6))
     }),
     ("RmsProp alpha eps", |params| Box::new(RmsProp::new(params, 0.1).alpha(0.9).eps(1e-6))),
-    ("RmsProp momentum centered", |params| Box::new(RmsProp::new(params, 0.01).momentum(0.9).centered())),
+    ("RmsProp momentum centered", |params| Box::new(RmsProp::new(params, 0.01).momentum(0.9).centered(true))),
     ("Lion betas", |params| Box::new(Lion::new(params, 0.1).betas(0.8, 0.9))),
-    ("Lion state_8bit", |params| Box::new(Lion::new(params, 0.1).state_8bit())),
+    ("Lion state_8bit", |params| Box::new(Lion::new(params, 0.1).state_8bit(true))),
     ("Lamb betas eps", |params| Box::new(Lamb::new(params, 0.1).betas(0.8, 0.99).eps(1e-4))),
     ("Adafactor beta2_decay eps threshold", |params| {
         Box::new(Adafactor::new(params, 0.1).beta2_decay(-0.5).eps(1e-6, 1e-2).threshold(2.0))

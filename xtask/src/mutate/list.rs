@@ -473,7 +473,7 @@ pub const MUTATIONS: &[Mutation] = &[
         "an option of an optimizer in a run file is ignored",
         "src/train/method.rs",
         &[(
-            "if *amsgrad { adam.amsgrad() } else { adam };\n                Box",
+            "if *amsgrad { adam.amsgrad(true) } else { adam };\n                Box",
             "if *amsgrad { adam } else { adam };\n                Box",
         )],
         &["lib"],

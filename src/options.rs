@@ -1,0 +1,380 @@
+//! Options of layers, optimizers and readers of data, each stated once: a field with its documentation, default and
+//! range. `#[options]` makes the rest of it.
+//!
+//! ```
+//! use precast::options::{Options, options};
+//!
+//! /// Options of a filter.
+//! #[options]
+//! #[derive(Clone, Debug, PartialEq)]
+//! pub struct FilterSpec {
+//!     /// Number of channels.
+//!     #[option(at_least = 1)]
+//!     pub channels: usize,
+//!     /// Share of the old value that is kept.
+//!     #[option(default = 0.9, at_least = 0, below = 1)]
+//!     pub decay: f64,
+//! }
+//!
+//! let spec = FilterSpec::new(3).decay(1.5);
+//! assert_eq!(spec.check().unwrap_err().to_string(), "`decay` is 1.5; allowed: 0 up to but not including 1");
+//! assert_eq!(serde_json::to_string(&FilterSpec::new(3)).unwrap(), r#"{"channels":3}"#); // the default is left out
+//! let decay = &FilterSpec::options()[1];
+//! assert_eq!((&*decay.name, &*decay.takes), ("decay", "a number, 0 up to but not including 1"));
+//! ```
+//!
+//! `#[option(..)]` of a field takes:
+//!
+//! | argument | meaning |
+//! | --- | --- |
+//! | `default = 1`, `default` | The default; without a value that of the type. A field without it is required. |
+//! | `shown = "none"` | The default in words, in place of the expression. |
+//! | `note = "as in torch"` | The rest of the sentence on the default. |
+//! | `at_least`, `above`, `at_most`, `below`, `finite` | The range of its numbers. |
+//! | `no_setter` | The option is set as a field only. |
+//! | `left_out` | With `written`: files leave it out at its default. |
+//!
+//! `#[options(..)]` of the struct takes:
+//!
+//! | argument | meaning |
+//! | --- | --- |
+//! | `setters_on(Type)` | The setters belong to this type, which has a method `options`. |
+//! | `written` | Files have options at their default, too, except `None`. |
+//! | `no_new` | The type has a `new` of its own. |
+//! | `called = "Name"` | The name in the descriptions of other options. |
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+pub use precast_derive::options;
+
+use crate::{
+    DType,
+    error::{Error, Result},
+};
+
+/// Options that are stated once, by [`#[options]`](macro@options).
+pub trait Options {
+    /// The name of what they are options of.
+    const CALLED: &'static str;
+
+    /// Describes the options, in the order of their declaration.
+    fn options() -> Vec<OptionInfo>;
+
+    /// Returns the message for the first number outside its range.
+    fn out_of_range(&self) -> Option<String>;
+
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number outside its range.
+    fn check(&self) -> Result<()> {
+        self.out_of_range().map_or(Ok(()), |words| Err(Error::value(words)))
+    }
+}
+
+/// Description of an option.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct OptionInfo {
+    /// The key in a file.
+    pub name: String,
+    /// The documentation of the option, as plain text.
+    pub about: String,
+    /// Accepted values, in words.
+    pub takes: String,
+    /// `true` when the key must be present.
+    pub required: bool,
+    /// Default value as a file would write it; `null` if it follows from other options. `None` for a required option,
+    /// and when it cannot be determined for a user-defined type.
+    pub default: Option<Value>,
+    /// The default in words.
+    #[serde(skip)]
+    pub shown: String,
+    /// The accepted values as JSON Schema.
+    #[serde(skip)]
+    pub schema: Value,
+}
+
+impl OptionInfo {
+    /// Describes an option of the type `T`; `#[options]` calls it.
+    #[doc(hidden)]
+    pub fn new<T: Takes + Serialize>(name: &str, about: &str, range: &Range, default: Option<T>, shown: &str) -> Self {
+        OptionInfo {
+            name: name.into(),
+            about: without_links(about),
+            takes: T::takes(range),
+            required: default.is_none(),
+            default: default.as_ref().map(Takes::written),
+            shown: shown.into(),
+            schema: T::schema(range),
+        }
+    }
+}
+
+/// The bounds of the numbers of an option.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[doc(hidden)]
+pub struct Range {
+    pub at_least: Option<f64>,
+    pub above: Option<f64>,
+    pub at_most: Option<f64>,
+    pub below: Option<f64>,
+    /// The range in words; empty where there is none.
+    pub words: &'static str,
+}
+
+impl Range {
+    fn holds(&self, x: f64) -> bool {
+        self.words.is_empty()
+            || x.is_finite()
+                && self.at_least.is_none_or(|least| x >= least)
+                && self.above.is_none_or(|above| x > above)
+                && self.at_most.is_none_or(|most| x <= most)
+                && self.below.is_none_or(|below| x < below)
+    }
+
+    /// Returns the message for a number that is outside.
+    fn refusal(&self, name: &str, x: f64) -> Option<String> {
+        (!self.holds(x)).then(|| format!("`{name}` is {x}; allowed: {}", self.words))
+    }
+
+    /// Adds the range to the words for a type, such as `a number`.
+    fn after(&self, of_type: &str) -> String {
+        match self.words {
+            "" => of_type.into(),
+            words if words.starts_with("a ") => words.into(),
+            words if words.starts_with("at least ") => format!("{of_type} of {words}"),
+            words => format!("{of_type}, {words}"),
+        }
+    }
+
+    /// Returns the schema of a number.
+    fn schema(&self, of_type: &str) -> Value {
+        let mut schema = Map::from_iter([("type".into(), of_type.into())]);
+        let bounds = [
+            ("minimum", self.at_least),
+            ("exclusiveMinimum", self.above),
+            ("maximum", self.at_most),
+            ("exclusiveMaximum", self.below),
+        ];
+        for (key, bound) in bounds.into_iter().filter_map(|(key, bound)| Some((key, bound?))) {
+            schema.insert(key.into(), whole(bound));
+        }
+        Value::Object(schema)
+    }
+}
+
+/// Returns a number without `.0`.
+fn whole(x: f64) -> Value {
+    if x.fract() == 0.0 && x.abs() < 1e15 { (x as i64).into() } else { x.into() }
+}
+
+/// The type of an option.
+pub trait Takes {
+    /// Describes the accepted values in words.
+    fn takes(range: &Range) -> String;
+
+    /// Describes the accepted values as JSON Schema.
+    fn schema(range: &Range) -> Value;
+
+    /// Returns the value as files have it.
+    fn written(&self) -> Value
+    where
+        Self: Serialize,
+    {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// Returns the message for a number outside a range.
+    fn out_of_range(&self, _name: &str, _range: &Range) -> Option<String> {
+        None
+    }
+}
+
+/// Options inside options.
+impl<O: Options> Takes for O {
+    fn takes(_: &Range) -> String {
+        format!("a map with the options of {}", O::CALLED)
+    }
+
+    fn schema(_: &Range) -> Value {
+        schema_of(&O::options())
+    }
+
+    fn out_of_range(&self, _: &str, _: &Range) -> Option<String> {
+        Options::out_of_range(self)
+    }
+}
+
+/// Returns the JSON Schema of a map of options.
+pub fn schema_of(options: &[OptionInfo]) -> Value {
+    let property = |option: &OptionInfo| {
+        let mut schema = option.schema.clone();
+        if let Some(fields) = schema.as_object_mut() {
+            match option.default.as_ref() {
+                Some(Value::Null | Value::Object(_)) | None => {}
+                Some(Value::Number(number)) => {
+                    fields.insert("default".into(), number.as_f64().map_or(Value::Null, whole));
+                }
+                Some(default) => {
+                    fields.insert("default".into(), default.clone());
+                }
+            }
+            let about = match &option.default {
+                Some(Value::Null) => format!("{} Default: {}.", option.about, option.shown),
+                _ => option.about.clone(),
+            };
+            fields.insert("description".into(), about.into());
+        }
+        (option.name.clone(), schema)
+    };
+    let required: Vec<&str> = options.iter().filter(|option| option.required).map(|option| &*option.name).collect();
+    let mut schema = json!({"type": "object", "additionalProperties": false});
+    if !required.is_empty() {
+        schema["required"] = required.into();
+    }
+    schema["properties"] = Value::Object(options.iter().map(property).collect());
+    schema
+}
+
+macro_rules! numbers {
+    ($($number:ty: $words:literal $json:literal $least:expr;)*) => { $(
+        impl Takes for $number {
+            fn takes(range: &Range) -> String {
+                match range.words.is_empty() {
+                    true => range.after(concat!($words, $least)),
+                    false => range.after($words),
+                }
+            }
+
+            fn schema(range: &Range) -> Value {
+                let mut schema = range.schema($json);
+                if !$least.is_empty() && range.at_least.is_none() && range.above.is_none() {
+                    schema["minimum"] = 0.into();
+                }
+                schema
+            }
+
+            fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+                range.refusal(name, *self as f64)
+            }
+        }
+    )* };
+}
+numbers! {
+    usize: "a whole number" "integer" " of at least 0";
+    u64: "a whole number" "integer" " of at least 0";
+    isize: "a whole number" "integer" "";
+    i64: "a whole number" "integer" "";
+    f64: "a number" "number" "";
+}
+
+macro_rules! plain {
+    ($($name:ty: $words:literal $json:expr;)*) => { $(
+        impl Takes for $name {
+            fn takes(_: &Range) -> String {
+                $words.into()
+            }
+
+            fn schema(_: &Range) -> Value {
+                $json
+            }
+        }
+    )* };
+}
+plain! {
+    bool: "true or false" json!({"type": "boolean"});
+    char: "a character" json!({"type": "string"});
+    String: "text" json!({"type": "string"});
+    PathBuf: "a path" json!({"type": "string"});
+    DType: "a dtype, such as bfloat16" json!({"enum": ["float16", "bfloat16"]});
+}
+
+/// Implements [`Takes`] for an enum that files name by lowercase words.
+macro_rules! named {
+    ($($name:ty: $first:literal $(, $more:literal)*;)*) => { $(
+        impl $crate::options::Takes for $name {
+            fn takes(_: &$crate::options::Range) -> String {
+                concat!("`", $first, "`", $(" or `", $more, "`"),*).into()
+            }
+
+            fn schema(_: &$crate::options::Range) -> serde_json::Value {
+                serde_json::json!({"enum": [$first $(, $more)*]})
+            }
+        }
+    )* };
+}
+pub(crate) use named;
+
+impl<T: Takes> Takes for Option<T> {
+    fn takes(range: &Range) -> String {
+        T::takes(range)
+    }
+
+    fn schema(range: &Range) -> Value {
+        T::schema(range)
+    }
+
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+        self.as_ref()?.out_of_range(name, range)
+    }
+}
+
+impl<T: Takes> Takes for Vec<T> {
+    fn takes(_: &Range) -> String {
+        "a list".into()
+    }
+
+    fn schema(range: &Range) -> Value {
+        json!({"type": "array", "items": T::schema(range)})
+    }
+
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+        self.iter().find_map(|x| x.out_of_range(name, range))
+    }
+}
+
+impl<T: Takes, const N: usize> Takes for [T; N] {
+    fn takes(range: &Range) -> String {
+        format!("a list of {N} numbers, each {}", T::takes(range))
+    }
+
+    fn schema(range: &Range) -> Value {
+        json!({"type": "array", "items": T::schema(range), "minItems": N, "maxItems": N})
+    }
+
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+        self.iter().find_map(|x| x.out_of_range(name, range))
+    }
+}
+
+impl<T: Takes> Takes for (T, T) {
+    fn takes(range: &Range) -> String {
+        <[T; 2]>::takes(range)
+    }
+
+    fn schema(range: &Range) -> Value {
+        <[T; 2]>::schema(range)
+    }
+
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+        self.0.out_of_range(name, range).or_else(|| self.1.out_of_range(name, range))
+    }
+}
+
+/// Returns the text of a documentation without its links.
+pub(crate) fn without_links(text: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = text;
+    while let Some((before, link)) = rest.split_once("[`") {
+        let Some((name, after)) = link.split_once("`]") else { break };
+        plain += before;
+        plain += name;
+        let target = after.strip_prefix('(').and_then(|target| target.split_once(')'));
+        rest = target.map_or(after, |(_, after)| after);
+    }
+    plain + rest
+}
