@@ -17,7 +17,7 @@ pub use decorate::{Decorate, Decorated, KeptBecause, Stored, decorate};
 pub(crate) use precast_policy::plan::cells;
 #[doc(inline)]
 pub use precast_policy::plan::{
-    Change, Cost, Decision, Diff, Explanation, Exported, Exporter, OpReason, OpRow, OpsTable, Plan, Predicted,
+    Change, Cost, Decided, Decision, Diff, Explanation, Exported, Exporter, OpReason, OpRow, OpsTable, Plan, Predicted,
     Prediction, Reason, Recompute, Region, RuleRef, Summary,
 };
 pub(crate) use precast_policy::plan::{bytes, said_once, time};

@@ -1,7 +1,7 @@
 //! Lists of cell kinds and ops, with the treatment of each, its reason and its origin.
 //!
-//! One type of lists serves every level of a network and every region of code. The entries that a [`Level`] reads are
-//! defined in one table, [`Level::reads`].
+//! One type of lists serves every level of a network, every graph and every region of code. The entries that a level or a
+//! graph reads are defined in one table, [`Reader::reads`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{GraphList, Level};
+use super::{GraphList, Level, Pack};
 use crate::{
     DType, Op,
     document::{Place, Source},
@@ -79,7 +79,8 @@ impl Entry {
         Entry { treatment, only: None, because: None, origin }
     }
 
-    fn counts(&self, low: DType) -> bool {
+    /// Returns whether the entry applies to a low dtype.
+    pub(super) fn counts(&self, low: DType) -> bool {
         self.only.is_none_or(|only| only == low)
     }
 }
@@ -266,7 +267,7 @@ impl fmt::Display for Listed {
 pub(super) const COLORS: [(&str, Treatment); 3] =
     [("white", Treatment::Low), ("black", Treatment::Full), ("promote", Treatment::Widest)];
 
-/// Names of the lists of level graph.
+/// Names of the lists of a graph rewrite.
 const GRAPH_LISTS: [(&str, Treatment); 4] = [
     (GraphList::Allow.name(), GraphList::Allow.treatment()),
     (GraphList::Infer.name(), GraphList::Infer.treatment()),
@@ -279,28 +280,52 @@ pub(crate) fn color(treatment: Treatment) -> &'static str {
     COLORS.iter().find(|(_, of)| *of == treatment).map_or(treatment.name(), |(color, _)| color)
 }
 
-impl Level {
-    /// Returns the op lists that policy files can change at this level, by name.
-    pub(super) fn named_lists(self) -> &'static [(&'static str, Treatment)] {
-        if self == Level::Graph { &GRAPH_LISTS } else { &COLORS }
+/// Reader of lists: a level of a network, or the rewrite of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    Level(Level),
+    Graph,
+}
+
+impl fmt::Display for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reader::Level(level) => write!(f, "level {level}"),
+            Reader::Graph => f.write_str("a policy for graphs"),
+        }
+    }
+}
+
+impl Reader {
+    /// Returns the lists that policy files can change, by name.
+    pub fn named_lists(self) -> &'static [(&'static str, Treatment)] {
+        if self == Reader::Graph { &GRAPH_LISTS } else { &COLORS }
     }
 
-    /// Returns the treatments that this level reads. An entry with another one is refused, pointing at its position.
-    pub(crate) fn reads(self, listed: Listed) -> &'static [Treatment] {
-        match (self, listed) {
-            (Level::O1, _) => &[Treatment::Low],
-            (Level::O2, _) => &[Treatment::Full],
-            (Level::Auto, Listed::Ops) => &Treatment::ALL,
-            (Level::Graph, Listed::Ops) => &[Treatment::Low, Treatment::Infer, Treatment::Full, Treatment::Clear],
-            (Level::O0 | Level::O3, _) | (Level::Auto | Level::Graph, Listed::Cells) => &[],
+    /// Returns the lists of a pack.
+    pub fn lists_of(self, pack: &Pack) -> Result<Lists> {
+        match self {
+            Reader::Level(level) => pack.lists(level),
+            Reader::Graph => pack.graph_lists().cloned(),
         }
     }
 
-    /// Checks that this level reads a treatment.
+    /// Returns the treatments that are read. An entry with another one is refused, pointing at its position.
+    fn reads(self, listed: Listed) -> &'static [Treatment] {
+        match (self, listed) {
+            (Reader::Level(Level::O1), _) => &[Treatment::Low],
+            (Reader::Level(Level::O2), _) => &[Treatment::Full],
+            (Reader::Level(Level::Auto), Listed::Ops) => &Treatment::ALL,
+            (Reader::Graph, Listed::Ops) => &[Treatment::Low, Treatment::Infer, Treatment::Full, Treatment::Clear],
+            (Reader::Level(Level::O0 | Level::O3), _) | (_, Listed::Cells) => &[],
+        }
+    }
+
+    /// Checks that a treatment is read.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) when it does not, naming the lists that the level reads.
-    pub(super) fn check_reads(self, listed: Listed, treatment: Treatment) -> Result<()> {
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when it is not, naming the lists that are read.
+    pub fn check_reads(self, listed: Listed, treatment: Treatment) -> Result<()> {
         if self.reads(listed).contains(&treatment) {
             return Ok(());
         }
@@ -311,14 +336,14 @@ impl Level {
         let read: Vec<String> = lists(Listed::Cells).chain(lists(Listed::Ops)).collect();
         let read = if read.is_empty() { "no list".to_string() } else { read.join(", ") };
         let list = color(treatment);
-        Err(Error::list(format!("level {self} does not read the {list} list of {listed}; it reads {read}")))
+        Err(Error::list(format!("{self} does not read the {list} list of {listed}; it reads {read}")))
     }
 
-    /// Checks that this level reads every entry of the lists.
+    /// Checks that every entry of the lists is read.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) for an entry that it does not read, naming the entry and its origin.
-    pub(super) fn check_lists(self, lists: &Lists) -> Result<()> {
+    /// [`ErrorKind::List`](crate::ErrorKind::List) for an entry that is not, naming the entry and its origin.
+    pub fn check_lists(self, lists: &Lists) -> Result<()> {
         let cells = lists.cells.iter().map(|(kind, entry)| (Listed::Cells, kind.as_str(), entry));
         let ops = lists.ops.iter().map(|(op, entry)| (Listed::Ops, op.name(), entry));
         for (listed, name, entry) in cells.chain(ops) {
