@@ -10,12 +10,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Graph, GraphPolicy, graph::Kind};
+use super::graph::{Graph, Kind};
 use crate::{
     Cell, Child, DType, Param, Tensor,
     cell::{AsCell, Forward, Member, Node, NodeMut, ran_in_evaluation},
     error::{Error, Result},
-    policy::Scaler,
+    policy::{GraphPolicy, Scaler},
     tensor::recording,
 };
 

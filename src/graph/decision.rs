@@ -5,9 +5,9 @@ use std::{collections::HashMap, fmt, sync::Arc};
 use serde::Serialize;
 
 use super::{
-    Graph, Rewritten,
-    graph::{Kind, Node},
+    graph::{Graph, Kind, Node},
     painting::Painting,
+    rewrite::Rewritten,
 };
 use crate::{
     DType,

@@ -4,7 +4,6 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    GraphLevel, GraphList, GraphPolicy,
     device::Device,
     edges::walk,
     graph::Port,
@@ -15,7 +14,10 @@ use super::{
     type_graph::TypeGraph,
     vertices::Vertices,
 };
-use crate::error::Result;
+use crate::{
+    error::Result,
+    policy::{GraphLevel, GraphList, GraphPolicy},
+};
 
 /// Paints a graph. A pure function, linear in its nodes and edges, except for tensor lists.
 ///

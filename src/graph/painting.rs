@@ -2,10 +2,11 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use super::{GraphList, mark::Mark};
+use super::mark::Mark;
 use crate::{
     DType,
     error::{Error, Result, did_you_mean},
+    policy::GraphList,
     rewrite::Reason,
 };
 

@@ -3,10 +3,9 @@
 use std::collections::HashMap;
 
 use super::{
-    Graph, GraphPolicy,
     casts::{NewCast, casts},
     device::Device,
-    graph::{Kind, Names, Node, Port},
+    graph::{Graph, Kind, Names, Node, Port},
     paint::paint,
     painting::Painting,
     type_graph::{TypeAttr, TypeGraph, TypeNode},
@@ -15,6 +14,7 @@ use crate::{
     DType, Op,
     catalogue::{Attributes, Family},
     error::{Error, Result},
+    policy::GraphPolicy,
 };
 
 /// A rewritten graph, with the reasons.

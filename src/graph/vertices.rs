@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 
 use super::{
-    GraphList, GraphPolicy,
     device::{Device, OpSupport},
     edges::Edges,
     type_graph::{TypeGraph, TypeNode},
 };
+use crate::policy::{GraphList, GraphPolicy};
 
 /// The properties of a vertex used in painting.
 #[derive(Clone, Copy, Debug)]

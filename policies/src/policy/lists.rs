@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{GraphList, Level, Pack};
+use super::{GraphList, Level};
 use crate::{
     DType, Op,
     document::{Place, Source},
@@ -300,14 +300,6 @@ impl Reader {
     /// Returns the lists that policy files can change, by name.
     pub fn named_lists(self) -> &'static [(&'static str, Treatment)] {
         if self == Reader::Graph { &GRAPH_LISTS } else { &COLORS }
-    }
-
-    /// Returns the lists of a pack.
-    pub fn lists_of(self, pack: &Pack) -> Result<Lists> {
-        match self {
-            Reader::Level(level) => pack.lists(level),
-            Reader::Graph => pack.graph_lists().cloned(),
-        }
     }
 
     /// Returns the treatments that are read. An entry with another one is refused, pointing at its position.

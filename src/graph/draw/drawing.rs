@@ -3,10 +3,10 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::super::{
-    Graph, GraphList,
-    graph::{Kind, Node},
+    graph::{Graph, Kind, Node},
     painting::Painting,
 };
+use crate::policy::GraphList;
 
 /// Sizes in pixels.
 pub(super) const BOX: (f64, f64) = (208.0, 40.0);

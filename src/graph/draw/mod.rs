@@ -6,7 +6,7 @@ mod page;
 mod svg;
 
 use self::drawing::Drawing;
-use super::{Graph, Rewritten};
+use super::{graph::Graph, rewrite::Rewritten};
 
 pub(super) use svg::fill;
 

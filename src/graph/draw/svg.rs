@@ -3,16 +3,14 @@
 use std::{collections::HashSet, fmt::Write};
 
 use super::{
-    super::{
-        GraphList,
-        graph::{Kind, Node, described, shown},
-    },
+    super::graph::{Kind, Node, described, shown},
     drawing::{CAST, Drawing, PILL, PILL_CAST, PILL_GAP, returns},
     layout::layout,
     page::{Frame, MARGIN, Page},
 };
 use crate::{
     DType,
+    policy::GraphList,
     printable::{printable, printable_lines},
 };
 

@@ -210,14 +210,13 @@ pub(super) struct Written<'a> {
 }
 
 impl<'a> Written<'a> {
-    /// Compares the lists of a policy with those of its pack.
+    /// Compares the lists of a policy with those of its pack that the reader reads.
     ///
     /// # Errors
     /// [`ErrorKind::List`](crate::ErrorKind::List) for entries that are not read, and for differences that a file
     /// cannot express: it can only add names to the named lists and remove them.
-    pub fn new(reader: Reader, pack: &'a Pack, to: &'a Lists, low: DType) -> Result<Self> {
+    pub fn new(reader: Reader, pack: &'a Pack, from: Lists, to: &'a Lists, low: DType) -> Result<Self> {
         reader.check_lists(to)?;
-        let from = reader.lists_of(pack)?;
         let is_named = |entry: &Entry| reader.named_lists().iter().any(|(_, treatment)| *treatment == entry.treatment);
         let differs = |op: &&Op| {
             let (before, after) = (from.ops().get(op), to.ops().get(op));

@@ -276,7 +276,7 @@ fn low_dtype(name: &str) -> Result<DType> {
 pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
     let Policy { name, pack, level, dtype, prefer, rules, lists, loss_scale, scaler } = policy;
     let pack = Pack::named(pack.as_deref().unwrap_or(Pack::DEFAULT))?;
-    let changed = Written::new(Reader::Level(*level), &pack, lists, *dtype)?;
+    let changed = Written::new(Reader::Level(*level), &pack, pack.lists(*level)?, lists, *dtype)?;
     let cells = |treatment| changed.changes::<String>(treatment);
     let [white, black, promote] =
         [Treatment::Low, Treatment::Full, Treatment::Widest].map(|t| changed.changes::<Op>(t));
@@ -294,7 +294,7 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
 pub(super) fn written_graph(policy: &GraphPolicy) -> Result<PolicyV1> {
     let GraphPolicy { name, pack, dtype, lists, level, loss_scale, scaler } = policy;
     let pack = Pack::named(pack.as_deref().unwrap_or(Pack::DEFAULT))?;
-    let changed = Written::new(Reader::Graph, &pack, lists, *dtype)?;
+    let changed = Written::new(Reader::Graph, &pack, pack.graph_lists()?.clone(), lists, *dtype)?;
     let graph = GraphV1 {
         allow: changed.changes::<Op>(Treatment::Low),
         infer: changed.changes::<Op>(Treatment::Infer),
