@@ -7,8 +7,9 @@ use std::{error::Error, hint::black_box, time::Instant};
 
 use plotters::prelude::*;
 use precast::{
+    __conformance::{Device, TypeGraph, casts, paint},
     DType, Result,
-    graph::{Device, GraphLists, Port, TypeGraph, casts, paint},
+    graph::{GraphPolicy, Port},
     policy::Pack,
 };
 
@@ -37,14 +38,14 @@ fn graph(nodes: usize) -> Result<TypeGraph> {
 
 /// Returns the minimum nanoseconds per node of each phase on a graph of this size.
 fn measure(size: usize) -> Result<[f64; 3]> {
-    let lists = GraphLists::of_pack(&Pack::named("tensorflow-2.21-fp16")?, DType::F16)?;
+    let policy = GraphPolicy::from_pack(DType::F16, Pack::named("tensorflow-2.21-fp16")?)?;
     let device = Device::any();
     let mut least = [f64::INFINITY; 3];
     for _ in 0..(5_000_000 / size).clamp(5, 200) {
         let start = Instant::now();
         let graph = graph(size)?;
         let built = Instant::now();
-        let painting = paint(&graph, &lists, &device)?;
+        let painting = paint(&graph, &policy, &device)?;
         let painted = Instant::now();
         black_box(casts(&graph, &painting));
         let times = [built - start, painted - built, painted.elapsed()];

@@ -9,6 +9,7 @@ use precast::{
     data::{Csv, Dataset, Images, Npy, parse_digits},
     io::models::{self, Model},
     layers::Rng,
+    policy::PolicyFile,
     prelude::*,
     storage::{
         stored::{ConvertOptions, StoredModel},
@@ -19,10 +20,11 @@ use precast::{
 /// Checks a policy file: if it is read, it can be written, and means the same when read again.
 pub fn policy(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let Ok(policy) = Policy::parse(text, "fuzz.yaml") else { return };
+    let Ok(policy) = PolicyFile::parse(text, "fuzz.yaml") else { return };
     let written = policy.to_yaml().expect("what came from a file fits into one");
-    let again = Policy::parse(&written, "again.yaml").unwrap_or_else(|error| panic!("{error}\n{written}"));
+    let again = PolicyFile::parse(&written, "again.yaml").unwrap_or_else(|error| panic!("{error}\n{written}"));
     assert_eq!(again.to_yaml().expect("as before"), written);
+    let PolicyFile::Cells(policy) = policy else { return };
     small().with(|(net, _)| {
         // A rule that matches nothing is an error.
         let Ok(plan) = policy.plan(net) else { return };

@@ -129,6 +129,8 @@ pub use cell::derived as __derive;
 pub use cell::{Cell, Child, Forward};
 pub use dtype::{DType, Element};
 #[doc(hidden)]
+pub use graph::conformance as __conformance;
+#[doc(hidden)]
 pub use kernels::bench as __bench;
 pub use kernels::threads::set_threads;
 pub use ops::{

@@ -7,7 +7,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-use precast::{DType, Level, Plan, Policy, io::models, policy::Pack, precision::Treatment, storage::weights};
+use precast::{
+    DType, Level, Plan, Policy,
+    io::models,
+    policy::{Pack, PolicyFile},
+    precision::Treatment,
+    storage::weights,
+};
 use serde_json::Value;
 
 #[path = "common/command.rs"]
@@ -54,6 +60,8 @@ fn levels_are_listed_with_their_policies_and_lists() {
         assert_eq!((row["level"].as_str(), row["meaning"].as_str()), (Some(level.name()), Some(level.meaning())));
         assert!(shown.contains(level.meaning()));
     }
+    assert!(levels["graph"]["level"].is_null() && shown.contains("| graph: {}"), "{shown}");
+    assert_eq!(levels["graph"]["policies"][0], serde_json::json!({"name": "graph", "dtype": "float16"}));
     assert_eq!(levels["levels"][2]["policies"][1], serde_json::json!({"name": "o2-bf16", "dtype": "bfloat16"}));
     // The lists of `white_list` and `black_list`, and no others.
     let cells = |i: usize| -> Vec<&str> {
@@ -371,7 +379,7 @@ fn shipped_files_are_shown_as_they_are() {
         assert!(!row[2].is_empty(), "{}", row[0]);
         shown += 1;
     }
-    assert_eq!(shown, Policy::names().count() + Pack::names().count() + models::Model::names().count() + 2);
+    assert_eq!(shown, PolicyFile::names().count() + Pack::names().count() + models::Model::names().count() + 2);
     assert_eq!(text(precast(&["schema", "run"])), file("docs/run-schema.json"));
     assert_eq!(text(precast(&["schema"])), file("policies/schema.json"));
 }
@@ -384,12 +392,10 @@ fn a_new_policy_plans_as_its_base_and_its_exceptions_count() {
                      {kind: LogSoftmax}]}";
     let model = folder.write("words.yaml", &format!("version: 1\nnet: {attention}\n"));
     for model in ["lenet5_bn", &model] {
-        for base in Policy::names() {
+        for base in PolicyFile::names() {
             let new = text(precast(&["init", model, "--policy", base]));
-            let policy = Policy::parse(&new, "new.yaml").unwrap_or_else(|error| panic!("{base}: {error}\n{new}"));
-            if policy.level == Level::Graph {
-                continue;
-            }
+            let policy = PolicyFile::parse(&new, "new.yaml").unwrap_or_else(|error| panic!("{base}: {error}\n{new}"));
+            let PolicyFile::Cells(policy) = policy else { continue };
             let net = models::load(model, 0).unwrap_or_else(|_| models::Model::named(model, 0).unwrap().net);
             let plan = policy.plan(&net).unwrap();
             let expected = Policy::named(base).unwrap().plan(&net).unwrap();
@@ -541,10 +547,7 @@ fn wrong_use_is_refused_with_what_is_allowed_and_changes_nothing() {
         ),
         (&["train", "."], &["`.` is a folder, and no model is called `.`"]),
         (&["explain", "lenet5", "77", "-p", "o2"], &["no cell at `77`", "`precast plan lenet5 --policy o2`"]),
-        (
-            &["explain", "lenet5_bn", "relu_1", "-p", "o2"],
-            &["cells of the kind ReLU are at", "a policy of level graph"],
-        ),
+        (&["explain", "lenet5_bn", "relu_1", "-p", "o2"], &["cells of the kind ReLU are at", "a policy for graphs"]),
         (&["explain", "lenet5_bn", "batch_norm_2d", "-p", "o2"], &["cells of the kind BatchNorm2d are at `1`"]),
         (&["train", "lenet5", "--batch", "5000"], &["--batch 5000 is more than the 1200 training digits"]),
         (&["explain", &nested, "0.0.1", "-p", "o2"], &["no cell at `0.0.1` (did you mean `0.0.0`?)"]),

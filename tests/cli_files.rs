@@ -65,14 +65,14 @@ fn what_needs_a_call_says_so() {
     let folder = Folder::new("files-call");
     let speed = folder.write("speed.yaml", "version: 1\nlevel: O2\ndtype: float16\nprefer: speed\n");
     for (args, says) in [
-        (&["plan", ENCODER, "--policy", "graph"][..], "level graph rewrites the graph of a call, and "),
+        (&["plan", ENCODER, "--policy", "graph"][..], "a policy for graphs rewrites the graph of a call, and "),
         (&["explain", ENCODER, "norm", "--policy", "graph"], "is weights without code"),
         (&["diff", ENCODER, "--policy", "graph", "--policy", "o2"], "is weights without code"),
         (&["plan", ENCODER, "--policy", "o2", "--predict"], "a prediction is of a call, and "),
         (&["plan", ENCODER, "--policy", &speed], "is weights without code"),
         (&["convert", ENCODER, "/nowhere/x", "--policy", &speed], "prefers speed, which is decided by a call"),
-        (&["convert", ENCODER, "/nowhere/x", "--policy", "graph"], "level graph wraps no cells"),
-        (&["export", ENCODER, "--policy", "graph", "--to", "torch"], "other libraries name modules"),
+        (&["convert", ENCODER, "/nowhere/x", "--policy", "graph"], "graph (built in) is a policy for graphs"),
+        (&["export", ENCODER, "--policy", "graph", "--to", "torch"], "this command takes one with a level"),
         (&["plan", "no.safetensors", "--policy", "o2"], "no.safetensors: No such file"),
         (&["plan", "README.md", "--policy", "o2"], "README.md"),
     ] {

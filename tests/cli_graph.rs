@@ -1,11 +1,12 @@
-//! `precast graph`, and `plan`, `explain` and `diff` of level graph: output, files, and exit codes.
+//! `precast graph`, and `plan`, `explain` and `diff` under policies for graphs: output, files, and exit codes.
 
 use std::{fs, path::Path};
 
 use precast::{
     DType, Policy, Tensor,
-    graph::{Graph, GraphDiff},
+    graph::{Graph, GraphPolicy, NodeDecision},
     io::models::{self, Model},
+    plan::Diff,
     report::{graph_summary, graph_table},
 };
 use serde_json::Value;
@@ -21,13 +22,13 @@ fn traced(name: &str) -> Graph {
     Graph::trace(&net, &[Tensor::ones(&shape, DType::F32)]).unwrap()
 }
 
-fn lists(policy: &str) -> precast::graph::GraphLists {
-    Policy::named(policy).unwrap().graph_lists().unwrap()
+fn rewritten(model: &str, policy: &str) -> precast::graph::Rewritten {
+    traced(model).rewrite(&GraphPolicy::named(policy).unwrap()).unwrap()
 }
 
 #[test]
 fn a_graph_is_a_table_with_reasons_and_a_summary() {
-    let low = traced("lenet5").rewrite(&lists("graph")).unwrap().decisions();
+    let low = rewritten("lenet5", "graph").decisions();
     let mut net = Model::named("lenet5", 0).unwrap().net;
     let _applied = Policy::named("o1").unwrap().apply(&mut net).unwrap();
     let at_o1 = Graph::trace(&net, &[Tensor::ones(&[2, 1, 32, 32], DType::F32)]).unwrap().casts();
@@ -36,7 +37,7 @@ fn a_graph_is_a_table_with_reasons_and_a_summary() {
     assert_eq!(
         shown,
         format!(
-            "model   lenet5 (built in)\npolicy  graph (built in)\ngraph: level graph, float16, lists of precast-1\n\
+            "model   lenet5 (built in)\npolicy  graph (built in)\ngraph: graph, float16, lists of precast-1\n\
              {table}\n{summary}, at O1 {at_o1}\n"
         )
     );
@@ -51,9 +52,9 @@ fn a_graph_is_a_table_with_reasons_and_a_summary() {
 #[test]
 fn json_says_what_the_table_says() {
     let json = json_of(&["graph", "lenet5_bn", "-p", "graph-bf16", "--format", "json"]);
-    let low = traced("lenet5_bn").rewrite(&lists("graph-bf16")).unwrap().decisions();
+    let low = rewritten("lenet5_bn", "graph-bf16").decisions();
     assert_eq!(json["nodes"], serde_json::to_value(&low).unwrap());
-    assert_eq!((&json["policy"]["level"], &json["policy"]["dtype"]), (&"graph".into(), &"bfloat16".into()));
+    assert_eq!((&json["policy"]["graph"], &json["policy"]["dtype"]), (&"usual".into(), &"bfloat16".into()));
     let of_ops = |low: bool| {
         let nodes = json["nodes"].as_array().unwrap().iter();
         let ops = nodes.filter(|node| !["Input", "Parameter", "Cast"].contains(&node["op"].as_str().unwrap()));
@@ -72,7 +73,7 @@ fn without_a_policy_the_graph_is_as_it_was_recorded() {
 }
 
 #[test]
-fn a_policy_of_another_level_shows_the_casts_of_its_plan() {
+fn a_policy_with_a_level_shows_the_casts_of_its_plan() {
     let casts = |args: &[&str]| {
         let json = json_of(&[&["graph", "lenet5", "--format", "json"], args].concat());
         assert!(json.get("casts_at_o1").is_none());
@@ -107,7 +108,7 @@ fn files_are_written_as_the_library_writes_them() {
     let (svg, dot, json) = (file("a.svg"), file("a.dot"), file("a.json"));
     text(precast(&["graph", "mlp", "-p", "graph", "--svg", &svg, "--dot", &dot, "--json", &json]));
     assert_eq!(folder.names(), ["a.dot", "a.json", "a.svg"]);
-    let low = traced("mlp").rewrite(&lists("graph")).unwrap();
+    let low = rewritten("mlp", "graph");
     assert_eq!(fs::read_to_string(svg).unwrap(), low.to_svg());
     assert_eq!(fs::read_to_string(dot).unwrap(), low.graph.to_dot());
     let read = Graph::from_json(&fs::read_to_string(json).unwrap()).unwrap();
@@ -139,27 +140,35 @@ fn plan_explain_and_diff_know_graphs() {
     let because = "between linear_2 and linear_3, which are on the allow list";
     assert!(said.contains("\nrelu_2 (Relu)\n") && said.contains(&format!("\n  because  {because}\n")), "{said}");
     let json = json_of(&["explain", "mlp", "linear_3-0-CastToFp32-0", "-p", "graph", "--format", "json"]);
-    assert_eq!((&json["because"], &json["dtype"]), (&"read by the caller".into(), &"float32".into()));
+    assert_eq!(
+        (&json["because"], &json["dtype"]),
+        (&serde_json::json!({"read_by": ["the caller"]}), &"float32".into())
+    );
     assert_eq!(json_of(&["explain", "mlp", "input", "-p", "graph", "--format", "json"])["op"], "Input");
 
-    let (f16, bf16) = (traced("mlp").rewrite(&lists("graph")), traced("mlp").rewrite(&lists("graph-bf16")));
-    let diff = GraphDiff::between(&f16.unwrap().decisions(), &bf16.unwrap().decisions());
+    let names = ["graph", "graph-bf16"];
+    let [f16, bf16] = names.map(|name| rewritten("mlp", name).decisions());
+    let [from, to] = names.map(|name| GraphPolicy::named(name).unwrap().to_string());
+    let diff = Diff::between((&from, &f16), (&to, &bf16));
+    let [first, second] = [f16, bf16].map(|nodes| nodes.iter().filter(|node: &&NodeDecision| node.is_cast()).count());
     let shown = text(precast(&["diff", "mlp", "-p", "graph", "-p", "graph-bf16"]));
     assert_eq!(
         shown,
-        format!("model   mlp (built in)\npolicy  graph (built in)\npolicy  graph-bf16 (built in)\n{diff}\n")
+        format!(
+            "model   mlp (built in)\npolicy  graph (built in)\npolicy  graph-bf16 (built in)\n{diff}; casts: {first}, then {second}\n"
+        )
     );
     let of_training = json_of(&["plan", "lenet5_bn", "-p", "graph", "--train", "--format", "json"]);
     assert_eq!(of_training, json_of(&["graph", "lenet5_bn", "-p", "graph", "--train", "--format", "json"]));
     assert_ne!(of_training, json_of(&["plan", "lenet5_bn", "-p", "graph", "--format", "json"]));
     let refused = precast(&["diff", "mlp", "-p", "o2", "-p", "o3", "--train"]);
-    assert!(error(2, refused).contains("--train is for a policy of level graph"));
+    assert!(error(2, refused).contains("--train is for a policy for graphs"));
     let shown = text(precast(&["diff", "mlp", "-p", "graph", "-p", "graph"]));
     assert!(shown.contains("no difference in "), "{shown}");
     // O2 keeps the norms in f32, the graph lowers them between two products.
     let json: Value = json_of(&["diff", "mlp", "-p", "o2", "-p", "graph", "--format", "json"]);
     let nodes: Vec<&str> =
-        json["changes"].as_array().unwrap().iter().map(|change| change["node"].as_str().unwrap()).collect();
+        json["changes"].as_array().unwrap().iter().map(|change| change["path"].as_str().unwrap()).collect();
     assert_eq!(nodes, ["batch_norm_1", "batch_norm_2"]);
 }
 
@@ -172,7 +181,7 @@ fn wrong_use_is_refused_and_nothing_is_written() {
     let unfit = model("unfit.yaml", &format!("input: [5]\nnet: {dense}"));
     let asked = model("asked.yaml", &format!("input: [4]\nnet: {{to_float: float32, cell: {dense}}}"));
     let large = model("large.yaml", &format!("input: [1000000, 4]\nnet: {dense}"));
-    let rules = model("rules.yaml", "level: graph\ndtype: float16\nrules: [{ path: '0', run: float32 }]");
+    let rules = model("rules.yaml", "dtype: float16\ngraph: {}\nrules: [{ path: '0', run: float32 }]");
     let full = folder.write("full", "a file where a folder should be");
     let beside = |name: &str| folder.0.join(name).to_str().unwrap().to_string();
     let (a, nowhere, inside) = (beside("a.svg"), beside("no/such/folder.svg"), format!("{full}/a.svg"));
@@ -186,14 +195,14 @@ fn wrong_use_is_refused_and_nothing_is_written() {
         (&["graph", &asked, "-p", "graph", "--svg", &a], &["the root cell has a `to_float`"]),
         (&["graph", &large, "--batch", "5"], &["a batch of 5 makes inputs of [5, 1000000, 4]", "at most 16777216"]),
         (&["graph", "lenet5", "--batch", "0"], &["--batch"]),
-        (&["graph", "lenet5", "-p", &rules], &["rules.yaml", "level graph reads no rules"]),
+        (&["graph", "lenet5", "-p", &rules], &["rules.yaml", "`rules` is for policies with a level"]),
         (&["graph", "lenet5", "--svg", &nowhere], &["--svg: ", "no/such/folder.svg"]),
         (&["graph", "lenet5", "--svg", &a, "--json", &inside], &["--json: ", "full"]),
         (&["graph", "lenet5", "--svg", &a, "--dot", &a], &["--svg and --dot name one file"]),
         (&["graph", "lenet5", "--format", "tree"], &["tree", "text, json"]),
         (&["explain", "lenet5", "relu_9", "-p", "graph"], &["no node is called `relu_9` (did you mean `relu_1`?)"]),
         (&["explain", "lenet5", "0", "-p", "graph"], &["`precast graph lenet5 --policy graph` shows every node"]),
-        (&["plan", "lenet5", "-p", "graph", "--predict"], &["--predict", "not for level graph"]),
+        (&["plan", "lenet5", "-p", "graph", "--predict"], &["--predict", "not for those for graphs"]),
         (&["plan", "lenet5", "-p", "graph", "--batch", "4"], &["--batch is for"]),
         (&["plan", &no_input, "-p", "graph"], &["a graph depends on the size of the input"]),
         (&["diff", &unfit, "-p", "o2", "-p", "graph"], &["[32, 5]"]),

@@ -299,7 +299,7 @@ fn a_policy_file_names_it_once_it_is_registered() -> Result<()> {
 
 #[test]
 fn a_network_with_one_trains_at_every_level_and_regions_do_not_reach_the_backward_pass() -> Result<()> {
-    for level in Level::OF_CELLS {
+    for level in Level::ALL {
         let mut net = net();
         Policy::new(level, Bf16)?.plan(&net)?.apply(&mut net)?;
         let x = Tensor::ones(&[3, 4], F32);

@@ -1,13 +1,14 @@
 //! Painting of inconsistent, odd and large graphs.
 
 use precast::{
+    __conformance::{Device, Painting, TypeAttr, TypeGraph, casts, paint},
     DType, Result,
-    graph::{Device, GraphList, GraphLists, Painting, Port, TypeAttr, TypeGraph, casts, paint},
+    graph::{GraphList, GraphPolicy, Port},
     policy::Pack,
 };
 
-fn lists() -> GraphLists {
-    GraphLists::of_pack(&Pack::named("tensorflow-2.21-fp16").unwrap(), DType::F16).unwrap()
+fn lists() -> GraphPolicy {
+    GraphPolicy::from_pack(DType::F16, Pack::named("tensorflow-2.21-fp16").unwrap()).unwrap()
 }
 
 fn painted(graph: &TypeGraph) -> Result<Painting> {
@@ -227,7 +228,7 @@ fn long_tensor_lists_are_painted_and_endless_ones_are_errors() {
 
 #[test]
 fn an_op_is_on_one_list_and_has_a_name() {
-    let message = |lists: Result<GraphLists>| lists.unwrap_err().to_string();
+    let message = |lists: Result<GraphPolicy>| lists.unwrap_err().to_string();
     assert_eq!(
         message(lists().add(GraphList::Deny, "Tanh")),
         "`Tanh` is on the infer list; it cannot be on the deny list, too"

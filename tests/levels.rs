@@ -330,7 +330,7 @@ fn a_function_of_several_arguments_runs_by_the_lists_of_any_pack() {
 
 #[test]
 fn to_float_wins_at_every_level_and_inside_every_region() {
-    for level in Level::OF_CELLS {
+    for level in Level::ALL {
         let mut net = net();
         net.cell_mut().fc.set_to_float(Some(DType::F32)).unwrap();
         net.cell_mut().tail.set_to_float(Some(DType::F16)).unwrap();

@@ -184,7 +184,7 @@ fn every_network_runs_at_every_level() {
     let Some(golden) = Golden::read() else { return };
     let record = golden::Record::default();
     let lowerings = || {
-        let levels = precast::Level::OF_CELLS;
+        let levels = precast::Level::ALL;
         let twice = levels.into_iter().flat_map(move |a| levels.map(|b| Lowering::Twice(a, b)));
         let lists = [vec![], vec!["Dense"], vec!["LSTMCell"], vec!["BatchNorm1d", "ReLU"], vec!["SequentialCell"]];
         let lists = lists.map(|list| list.into_iter().map(str::to_string).collect::<Vec<_>>());

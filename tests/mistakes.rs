@@ -349,11 +349,13 @@ const FILES: &[Mistake] = &[
         let text = Graph::trace(&net, &[ones(&[1, 4])])?.to_json()?;
         of(Graph::from_json(&text.replace("\"op\": \"Relu\"", "\"op\": \"Rleu\"")))
     }),
-    ("a graph rewritten by a policy for cells", || of(graph::rewrite(&mut mlp(), &[ones(&[1, 4])], &o2()))),
+    ("a graph rewritten by a policy for cells", || {
+        of(graph::rewrite(&mut mlp(), &[ones(&[1, 4])], &graph::GraphPolicy::named("o2")?))
+    }),
     ("a graph of a network that is wrapped", || {
         let mut net = mlp();
         o2().apply(&mut net)?;
-        of(graph::rewrite(&mut net, &[ones(&[1, 4])], &Policy::named("graph-bf16")?))
+        of(graph::rewrite(&mut net, &[ones(&[1, 4])], &graph::GraphPolicy::named("graph-bf16")?))
     }),
 ];
 

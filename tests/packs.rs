@@ -363,13 +363,13 @@ fn tensorflows_lists_are_told_op_for_op() {
         ];
         compare(&pack, "auto", pack.dtypes[0], &lists, &Known::default());
         // Graphs use the same lists, with our ops treated by their components.
-        let (region, graph) = (pack.region(None).unwrap(), pack.lists(Level::Graph).unwrap());
+        let (region, graph) = (pack.region(None).unwrap(), pack.graph_lists().unwrap());
         for op in Op::ALL {
             let ours = OURS.iter().find(|(own, _)| own == op);
             assert!(ours.is_none() || op.names(System::TensorFlow).next().is_none(), "{op} has a name there");
             let listed = |lists: &policy::Lists| lists.op(*op, pack.dtypes[0]).map(|entry| entry.treatment);
             let expected = ours.map_or_else(|| listed(region), |(_, pieces)| list_of_pieces(pieces, &lists));
-            assert_eq!(listed(&graph), expected, "{}: {op}", pack.name);
+            assert_eq!(listed(graph), expected, "{}: {op}", pack.name);
         }
     }
 }
@@ -379,11 +379,11 @@ fn tensorflows_lists_are_told_op_for_op() {
 #[test]
 fn our_own_lists_for_graphs_follow_those_for_regions() {
     let pack = Pack::named(Pack::DEFAULT).unwrap();
-    let (region, graph) = (pack.region(None).unwrap(), pack.lists(Level::Graph).unwrap());
+    let (region, graph) = (pack.region(None).unwrap(), pack.graph_lists().unwrap());
     for low in DType::LOW {
         for op in Op::ALL {
             let of = |lists: &policy::Lists| lists.op(*op, low).map(|entry| entry.treatment);
-            match (of(region), of(&graph)) {
+            match (of(region), of(graph)) {
                 (Some(Treatment::Full), graph) => assert_eq!(graph, Some(Treatment::Full), "{op}"),
                 (_, Some(Treatment::Full)) => assert_eq!(*op, Op::GaussianNllLoss, "is denied in graphs only"),
                 (Some(Treatment::Low), Some(Treatment::Low | Treatment::Infer)) => {}
@@ -426,7 +426,10 @@ fn our_own_lists_for_graphs_follow_those_for_regions() {
 /// Under our own lists, a transformer block is low from its first product to its last, and its loss is f32.
 #[test]
 fn our_own_lists_make_a_block_low() {
-    use precast::graph::{Device, GraphLists, Port, TypeGraph, casts, paint};
+    use precast::{
+        __conformance::{Device, TypeGraph, casts, paint},
+        graph::{GraphPolicy, Port},
+    };
     for low in DType::LOW {
         let mut graph = TypeGraph::default();
         let mut add = |name: &str, op: &str, inputs: &[Port]| graph.add(name, op, DType::F32, inputs).unwrap();
@@ -441,8 +444,8 @@ fn our_own_lists_make_a_block_low() {
         let dropout = add("dropout", "Dropout", &[gelu]);
         let head = add("head", "Linear", &[dropout, w]);
         add("loss", "CrossEntropy", &[head, target]);
-        let lists = GraphLists::of_pack(&Pack::named(Pack::DEFAULT).unwrap(), low).unwrap();
-        let painting = paint(&graph, &lists, &Device::any()).unwrap();
+        let policy = GraphPolicy::new(low).unwrap();
+        let painting = paint(&graph, &policy, &Device::any()).unwrap();
         for (node, n) in graph.nodes.iter().enumerate() {
             let is_f32 = ["x", "w", "target", "embedded", "loss"].contains(&n.name.as_str());
             assert_eq!(painting.is_low(node, 0), !is_f32, "{}", painting.explain(&n.name).unwrap());

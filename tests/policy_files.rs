@@ -10,8 +10,8 @@ use precast::{
     catalogue::System,
     layers::{Dense, Rng},
     policy::{
-        self, DynamicScale, Entry, Forgive, GraphLevel, GraphList, Lists, LossScaleSpec, Origin, Pack, Prefer, Rule,
-        RunAs, Scaler,
+        self, DynamicScale, Entry, Forgive, GraphLevel, GraphList, GraphPolicy, Lists, LossScaleSpec, Origin, Pack,
+        PolicyFile, Prefer, Rule, RunAs, Scaler,
     },
     precision::Treatment,
 };
@@ -54,13 +54,17 @@ fn shipped_policies_say_what_their_names_say() {
         ("o3-bf16", Level::O3, DType::Bf16),
         ("auto", Level::Auto, DType::F16),
         ("auto-bf16", Level::Auto, DType::Bf16),
-        ("graph", Level::Graph, DType::F16),
-        ("graph-bf16", Level::Graph, DType::Bf16),
     ] {
         let mut policy = shipped(name);
         assert_eq!(policy.name.as_deref(), Some(name));
         policy.name = None;
         assert_eq!(policy, Policy::new(level, dtype).unwrap(), "{name}");
+    }
+    for (name, dtype) in [("graph", DType::F16), ("graph-bf16", DType::Bf16)] {
+        let mut policy = GraphPolicy::load(folder("policies").join(format!("{name}.yaml"))).unwrap();
+        assert_eq!(policy.name.as_deref(), Some(name));
+        policy.name = None;
+        assert_eq!(policy, GraphPolicy::new(dtype).unwrap(), "{name}");
     }
 }
 
@@ -171,7 +175,7 @@ fn meaning(policy: &Policy) -> String {
         .iter()
         .map(|r| format!("{} {:?} {:?} {:?} {:?}", r.select, r.run, r.checkpoint, r.because, r.expect));
     format!(
-        "{:?} {:?} {} {} {} {:?} {:?} {:?} {} {:?}",
+        "{:?} {:?} {} {} {} {:?} {:?} {:?} {:?}",
         policy.name,
         policy.pack,
         policy.level,
@@ -180,9 +184,15 @@ fn meaning(policy: &Policy) -> String {
         rules.collect::<Vec<_>>(),
         cells.collect::<Vec<_>>(),
         ops.collect::<Vec<_>>(),
-        policy.graph_level,
         (&policy.loss_scale, policy.scaler)
     )
+}
+
+/// Returns the meaning of a policy for graphs: everything but its source positions.
+fn meaning_of_graph(policy: &GraphPolicy) -> String {
+    let GraphPolicy { name, pack, dtype, lists, level, loss_scale, scaler, .. } = policy;
+    let ops: Vec<_> = lists.ops().iter().map(|(op, entry)| (op, entry.treatment)).collect();
+    format!("{:?}", (name, pack, dtype, ops, level, loss_scale, scaler))
 }
 
 /// A scaler can be required where one is needed: for ops that run in float16.
@@ -284,18 +294,14 @@ fn a_full_policy_means_what_it_says() {
 
 #[test]
 fn what_is_written_is_read_back() {
-    let mut policies: Vec<Policy> =
-        ["o0", "o1", "o2", "o3", "o1-bf16", "o2-bf16", "o3-bf16", "auto", "auto-bf16", "graph"]
-            .map(shipped)
-            .into_iter()
-            .collect();
+    let mut policies: Vec<Policy> = ["o0", "o1", "o2", "o3", "o1-bf16", "o2-bf16", "o3-bf16", "auto", "auto-bf16"]
+        .map(shipped)
+        .into_iter()
+        .collect();
     policies.push(Policy::parse(FULL, "full").unwrap());
     let ops = "white: { remove: [Einsum] }, black: { add: [Tanh], remove: [Pow] }, promote: { add: [Einsum, Where] }";
     let auto = format!("version: 1\nlevel: auto\ndtype: float16\nops: {{ {ops} }}\n");
     policies.push(Policy::parse(&auto, "auto").unwrap());
-    let lists = "infer: { remove: [Softmax] }, deny: { add: [Softmax] }, level: treat_infer_as_deny";
-    let graph = format!("version: 1\nlevel: graph\ndtype: float16\npack: tensorflow-2.21-fp16\ngraph: {{ {lists} }}\n");
-    policies.push(Policy::parse(&graph, "graph").unwrap());
     let mut fixed = Policy::new(Level::O1, DType::F16).unwrap();
     fixed.loss_scale = LossScaleSpec::Fixed { scale: 1024.0 };
     fixed.name = Some("- no: list # at all\n\"quoted\"".into());
@@ -306,6 +312,16 @@ fn what_is_written_is_read_back() {
         assert_eq!(meaning(&again), meaning(&policy), "{text}");
         assert_eq!(again.to_yaml().unwrap(), text);
     }
+    let lists = "infer: { remove: [Softmax] }, deny: { add: [Softmax] }, level: treat_infer_as_deny";
+    let graph =
+        format!("version: 1\ndtype: float16\npack: tensorflow-2.21-fp16\ngraph: {{ {lists} }}\nscaler: required\n");
+    for policy in [GraphPolicy::named("graph").unwrap(), GraphPolicy::parse(&graph, "graph").unwrap()] {
+        let text = policy.to_yaml().unwrap();
+        let again = GraphPolicy::parse(&text, "again").unwrap_or_else(|e| panic!("{e}\n{text}"));
+        assert_eq!(meaning_of_graph(&again), meaning_of_graph(&policy), "{text}");
+        assert_eq!(again.to_yaml().unwrap(), text);
+        assert_eq!(PolicyFile::parse(&text, "again").unwrap(), PolicyFile::Graph(again));
+    }
 }
 
 #[test]
@@ -315,7 +331,6 @@ fn every_op_and_lists_from_code_can_be_written() {
             (Level::O1, Lists::new().low("Dense"), Treatment::Low),
             (Level::O2, Lists::new().full("Dense"), Treatment::Full),
             (Level::Auto, Lists::new(), Treatment::Widest),
-            (Level::Graph, Lists::new(), Treatment::Infer),
         ] {
             let mut lists = lists;
             lists.put_op(*op, Entry::new(treatment, Origin::Code));
@@ -324,6 +339,12 @@ fn every_op_and_lists_from_code_can_be_written() {
             again.pack = None;
             assert_eq!(meaning(&again), meaning(&policy));
         }
+        let mut lists = Lists::new();
+        lists.put_op(*op, Entry::new(Treatment::Infer, Origin::Code));
+        let policy = GraphPolicy::with_lists(DType::F16, lists).unwrap();
+        let mut again = GraphPolicy::parse(&policy.to_yaml().unwrap(), "again").unwrap();
+        again.pack = None;
+        assert_eq!(meaning_of_graph(&again), meaning_of_graph(&policy));
     }
 }
 
@@ -348,11 +369,6 @@ fn what_a_level_does_not_read_is_refused_in_code() {
             Lists::new().full("Dense"),
             "it reads the low list of ops, the full list of ops, the widest list",
         ),
-        (
-            Level::Graph,
-            Lists::new().full("Dense"),
-            "level graph does not read the full list of cells; it reads the allow list of ops, the infer list of ops",
-        ),
     ] {
         let error = Policy::with_lists(level, DType::F16, lists.clone()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::List);
@@ -366,38 +382,60 @@ fn what_a_level_does_not_read_is_refused_in_code() {
     }
 }
 
-/// Level graph is for graphs: no plan, no rules, and its lists by a separate function.
+/// The other kind of policy is refused with words that say what to use.
 #[test]
-fn level_graph_is_for_graphs() {
-    let net = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
-    let graph = || Policy::new(Level::Graph, DType::F16).unwrap();
-    let error = graph().plan(&net).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Level);
-    assert!(error.to_string().contains("`graph::rewrite(&mut net, &inputs, &policy)`"), "{error}");
-    let mut wrapped = net;
-    assert_eq!(
-        precast::prelude::auto_mixed_precision(&mut wrapped, Level::Graph, DType::F16).map(|_| ()).unwrap_err(),
-        error
-    );
-    let refused = |policy: Policy| policy.graph_lists().unwrap_err();
-    let ruled = graph().rule(Rule::path("fc", RunAs::Full).unwrap()).unwrap();
-    assert!(refused(ruled.clone()).to_string().starts_with("level graph reads no rules"));
-    assert_eq!(ruled.plan(&wrapped).unwrap_err().kind(), ErrorKind::Policy);
-    assert!(refused(graph().with_prefer(Prefer::Speed)).to_string().contains("does not read `prefer`"));
-    let o2 = Policy::new(Level::O2, DType::F16).unwrap();
-    assert_eq!(refused(o2.clone()).kind(), ErrorKind::Level);
-    let mut leveled = o2;
-    leveled.graph_level = GraphLevel::TensorCoresOnly;
-    assert_eq!(leveled.plan(&wrapped).unwrap_err().kind(), ErrorKind::Level);
-    let mut forced = Policy::new(Level::Graph, DType::Bf16).unwrap();
-    forced.graph_level = GraphLevel::ForceAll;
-    assert!(refused(forced).to_string().contains("only float16 can be forced"));
-    // The lists are the pack's with the changes, read by the rules of the level.
-    let text = "version: 1\nlevel: graph\ndtype: float16\npack: tensorflow-2.21-fp16\ngraph:\n  \
-                allow: { add: [Softmax], remove: [Conv2D] }\n  infer: { remove: [Softmax] }\n  level: LEVEL\n";
-    let list = |level: &str, name: &str| {
-        Policy::parse(&text.replace("LEVEL", level), "p").unwrap().graph_lists().unwrap().list(name)
+fn policies_for_cells_and_for_graphs_are_told_apart() {
+    let cells = |error: precast::Error| {
+        assert_eq!(error.kind(), ErrorKind::Policy);
+        assert!(error.to_string().contains("a policy for graphs, where one with a level is expected"), "{error}");
+        assert!(error.to_string().contains("`graph::rewrite(&mut net, &inputs, &policy)`"), "{error}");
     };
+    let graphs = |error: precast::Error| {
+        assert_eq!(error.kind(), ErrorKind::Policy);
+        assert!(error.to_string().contains("a policy with a level, where one for graphs is expected"), "{error}");
+        assert!(error.to_string().contains("`policy.apply(&mut net)`"), "{error}");
+    };
+    cells(Policy::named("graph").unwrap_err());
+    cells(Policy::load(folder("policies/graph.yaml")).unwrap_err());
+    graphs(GraphPolicy::named("o2").unwrap_err());
+    let error = GraphPolicy::parse(FULL, "full").unwrap_err();
+    assert!(error.to_string().starts_with("full:4:8: a policy with a level"), "{error}");
+    graphs(error);
+    let error = Policy::new("graph", DType::F16).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Level);
+    assert!(error.to_string().contains("has the key `graph` in place of `level`, as in `graph: {}`"), "{error}");
+    assert_eq!(
+        Policy::names().chain(GraphPolicy::names()).collect::<Vec<_>>(),
+        PolicyFile::names().collect::<Vec<_>>()
+    );
+    for name in PolicyFile::names() {
+        assert_eq!(Policy::named(name).is_ok(), GraphPolicy::named(name).is_err(), "{name}");
+    }
+}
+
+#[test]
+fn a_policy_for_graphs_reads_four_lists_of_ops() {
+    let message = |error: precast::Error| error.to_string();
+    let error = GraphPolicy::with_lists(DType::F16, Lists::new().full("Dense")).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::List);
+    let words = "a policy for graphs does not read the full list of cells; it reads the allow list of ops, the infer list of ops";
+    assert!(message(error).contains(words));
+    // The fields are public, so the checks are repeated when a graph is rewritten and when a file is written.
+    let graph = precast::graph::Graph::trace_fn(&Default::default(), &[], |_| Ok(vec![])).unwrap();
+    let mut policy = GraphPolicy::new(DType::F16).unwrap();
+    policy.lists = Lists::new().full("Dense");
+    assert!(message(graph.rewrite(&policy).unwrap_err()).contains(words));
+    assert!(message(policy.to_yaml().unwrap_err()).contains(words));
+    let mut forced = GraphPolicy::new(DType::Bf16).unwrap();
+    forced.level = GraphLevel::ForceAll;
+    assert!(message(graph.rewrite(&forced).unwrap_err()).contains("only float16 can be forced"));
+    let mut unscaled = GraphPolicy::new(DType::F16).unwrap();
+    (unscaled.scaler, unscaled.loss_scale) = (Scaler::Required, LossScaleSpec::None);
+    assert!(message(graph.rewrite(&unscaled).unwrap_err()).contains("allowed: fixed, dynamic"));
+    // The lists are the pack's with the changes, read by the rules of the level.
+    let text = "version: 1\ndtype: float16\npack: tensorflow-2.21-fp16\ngraph:\n  \
+                allow: { add: [Softmax], remove: [Conv2D] }\n  infer: { remove: [Softmax] }\n  level: LEVEL\n";
+    let list = |level: &str, name: &str| GraphPolicy::parse(&text.replace("LEVEL", level), "p").unwrap().list(name);
     assert_eq!(list("usual", "Softmax"), Some(GraphList::Allow));
     assert_eq!([list("usual", "Conv2D"), list("usual", "Conv2d"), list("usual", "Nobody")], [None; 3]);
     assert_eq!([list("usual", "Tanh"), list("tensor_cores_only", "Tanh")], [Some(GraphList::Infer), None]);
@@ -438,12 +476,11 @@ fn a_file_says_no_more_than_it_has_to() {
         ["version: 1", "pack: precast-1", "level: O2", "dtype: bfloat16", "loss_scale:", "  kind: none"],
         "{text}"
     );
-    // At level graph the lists are others, and only the differences are written.
-    let graph = Policy::new(Level::Graph, DType::Bf16).unwrap();
-    let words = graph.to_yaml().unwrap();
-    assert!(!words.contains("graph:") && words.contains("level: graph"), "{words}");
-    let text = "version: 1\nlevel: graph\ndtype: bfloat16\ngraph: { level: tensor_cores_only }\n";
-    let words = Policy::parse(text, "p").unwrap().to_yaml().unwrap();
+    // The lists for graphs are others, and only the differences are written.
+    let words = GraphPolicy::new(DType::Bf16).unwrap().to_yaml().unwrap();
+    assert!(words.contains("\ngraph: {}\n") && !words.contains("\nlevel:"), "{words}");
+    let text = "version: 1\ndtype: bfloat16\ngraph: { level: tensor_cores_only }\n";
+    let words = GraphPolicy::parse(text, "p").unwrap().to_yaml().unwrap();
     assert!(words.contains("graph:\n  level: tensor_cores_only\nloss_scale:"), "{words}");
 }
 

@@ -171,12 +171,12 @@ struct Known {
 
 /// Generates a policy with rules that are sure to match something.
 fn policies() -> impl Strategy<Value = (usize, bool, u8, Vec<(usize, u8, u8)>)> {
-    (0..Level::OF_CELLS.len(), any::<bool>(), 0..9u8, proptest::collection::vec((any::<usize>(), 0..3u8, 0..4u8), 0..4))
+    (0..Level::ALL.len(), any::<bool>(), 0..9u8, proptest::collection::vec((any::<usize>(), 0..3u8, 0..4u8), 0..4))
 }
 
 fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usize, u8, u8)>)) -> Known {
     let low = if *bf16 { DType::Bf16 } else { DType::F16 };
-    let level = Level::OF_CELLS[*level];
+    let level = Level::ALL[*level];
     // White at O1, black at O2, and nothing at the levels that read no list of cells.
     let named = |white: &[&str], black: &[&str], ops: &[&str]| {
         let lists = match level {

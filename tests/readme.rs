@@ -141,7 +141,9 @@ fn policies_in_the_documents_are_policies() {
         for model in models {
             precast::io::models::parse(&model.text, &document.to_string_lossy(), 0).unwrap();
         }
-        policies.into_iter().map(|block| precast::Policy::parse(&block.text, &document.to_string_lossy()).unwrap())
+        policies
+            .into_iter()
+            .map(|block| precast::policy::PolicyFile::parse(&block.text, &document.to_string_lossy()).unwrap())
     });
     assert!(read_policies.count() >= 2);
 }

@@ -657,7 +657,9 @@ fn model_and_data_that_do_not_go_together_are_refused_before_anything_is_written
     assert_eq!(error.to_string(), words);
     let error = Run::begin(&file("graph", ""), model(0), &to).unwrap_err();
     assert!(
-        error.to_string().starts_with("run.yaml:1:32: `policy: graph`: a run takes policies of the levels O0 to O3"),
+        error
+            .to_string()
+            .starts_with("run.yaml:1:32: `graph`: a policy for graphs, where one with a level is expected"),
         "{error}"
     );
     let error = Run::begin(&file("o2", ", loss: mse"), model(0), &to).unwrap_err();

@@ -14,12 +14,10 @@ use std::{
 
 use golden::golden;
 use precast::{
-    DType, Error, ErrorKind, Op, Policy, Result,
+    __conformance::{Device, LowSupport, OpSupport, Painting, TypeAttr, TypeGraph, TypeNode, casts, paint},
+    DType, Error, ErrorKind, Op, Result,
     catalogue::System,
-    graph::{
-        Device, GraphLevel, GraphList, GraphLists, LowSupport, OpSupport, Painting, Port, TypeAttr, TypeGraph,
-        TypeNode, casts, paint,
-    },
+    graph::{GraphLevel, GraphList, GraphPolicy, Port},
     policy::Pack,
 };
 use serde_json::{Value, json};
@@ -128,10 +126,10 @@ fn device(low: DType) -> Device {
 
 /// Returns the lists of a recorded setting: `bf16`, `fp16`, `fp16_LEVEL`,
 /// `fp16_DENYLIST_ADD=Tanh,INFERLIST_REMOVE=Tanh`. `None` for an unknown one.
-fn lists(setting: &str) -> Option<GraphLists> {
+fn lists(setting: &str) -> Option<GraphPolicy> {
     let (mode, rest) = setting.split_once('_').unwrap_or((setting, ""));
     let (pack, low) = if mode == "bf16" { ("bf16", DType::Bf16) } else { ("cpu", DType::F16) };
-    let mut lists = GraphLists::of_pack(&Pack::named(&format!("tensorflow-2.21-{pack}")).unwrap(), low).unwrap();
+    let mut lists = GraphPolicy::from_pack(low, Pack::named(&format!("tensorflow-2.21-{pack}")).unwrap()).unwrap();
     if rest.contains('=') {
         // Names removed first can be added to another list.
         let mut changes: Vec<(&str, &str)> = rest.split(',').map(|change| change.split_once('=').unwrap()).collect();
@@ -225,7 +223,7 @@ fn says_the_same(ours: &Error, theirs: &str) -> bool {
 
 fn judge(tally: &mut Tally, case: String, nodes: &[Value], fetched: &Value, rewrite: &Value, setting: &str) {
     let Some(lists) = lists(setting) else { return tally.fail(case, "a setting that is not known") };
-    let device = device(lists.low());
+    let device = device(lists.dtype);
     let recorded = read(nodes, &texts(fetched).into_iter().collect());
     let painting: Result<Painting> = paint(&recorded.graph, &lists, &device);
     match (painting, rewrite["error"].as_str()) {
@@ -356,7 +354,7 @@ fn pack_of(mode: &str) -> Option<(&'static str, DType)> {
 
 /// Returns a difference between our lists and recorded ones: every name on a list must be on ours, and every op of ours
 /// with a name in TensorFlow must be listed there.
-fn difference(ours: &GraphLists, theirs: &Value) -> Option<String> {
+fn difference(ours: &GraphPolicy, theirs: &Value) -> Option<String> {
     let recorded = |list: GraphList| texts(&theirs[list.name()]);
     for list in GraphList::ALL {
         if let Some(name) = recorded(list).iter().find(|name| ours.list(name) != Some(list)) {
@@ -403,7 +401,7 @@ fn policy_of(pack: &str, low: DType, setting: &str) -> Option<String> {
     };
     let lines: String = lines.iter().map(line).collect();
     let graph = if lines.is_empty() { return None } else { format!("graph:\n{lines}") };
-    Some(format!("version: 1\nlevel: graph\ndtype: {}\npack: {pack}\n{graph}", low.long_name()))
+    Some(format!("version: 1\ndtype: {}\npack: {pack}\n{graph}", low.long_name()))
 }
 
 /// Returns a setting without the names of unknown ops.
@@ -417,8 +415,8 @@ fn of_known_ops(setting: &str) -> String {
     words.map(word).collect::<Vec<_>>().join(" ")
 }
 
-fn graph_lists(policy: &str) -> Result<GraphLists> {
-    Policy::parse(policy, "p").and_then(|policy| policy.graph_lists())
+fn parsed(policy: &str) -> Result<GraphPolicy> {
+    GraphPolicy::parse(policy, "p")
 }
 
 fn is_unknown(error: &Error) -> bool {
@@ -430,7 +428,7 @@ fn is_unknown(error: &Error) -> bool {
 fn lists_and_what_the_environment_makes_of_them() {
     let Some(recorded) = golden("tensorflow/lists.json") else { return };
     let mut tally = Tally::new("tensorflow", "lists");
-    let lists_of = |pack: &str, low| GraphLists::of_pack(&Pack::named(pack).unwrap(), low).unwrap();
+    let lists_of = |pack: &str, low| GraphPolicy::from_pack(low, Pack::named(pack).unwrap()).unwrap();
     for (section, mode, theirs) in ["header", "binary"]
         .iter()
         .flat_map(|section| recorded[section].as_object().into_iter().flatten().map(move |(m, t)| (section, m, t)))
@@ -458,11 +456,11 @@ fn lists_and_what_the_environment_makes_of_them() {
             continue;
         };
         let status = theirs["status"].as_str().unwrap();
-        match graph_lists(&policy) {
+        match parsed(&policy) {
             Err(error) if status != "OK" && says_the_same(&error, status) => tally.agree(case),
             // Without the unknown names, the rest is refused as there.
             Err(error) if status != "OK" => {
-                let rest = policy_of(pack, low, &of_known_ops(setting)).and_then(|policy| graph_lists(&policy).err());
+                let rest = policy_of(pack, low, &of_known_ops(setting)).and_then(|policy| parsed(&policy).err());
                 match rest.filter(|rest| is_unknown(&error) && says_the_same(rest, status)) {
                     Some(_) => tally.on_purpose(case, "a name that nobody knows"),
                     None => tally.fail(case, format!("ours {error}, TensorFlow's {status}")),
@@ -514,8 +512,8 @@ fn names_that_nobody_knows_are_errors() {
         ("LEVEL=treat_infer_as_denied", "did you mean `treat_infer_as_deny`"),
     ] {
         let policy = policy_of("tensorflow-2.21-fp16", DType::F16, setting).unwrap();
-        let message = Policy::parse(&policy, "p").unwrap_err().to_string();
-        assert!(message.starts_with("p:6:") && message.contains(words), "{message}");
+        let message = parsed(&policy).unwrap_err().to_string();
+        assert!(message.starts_with("p:5:") && message.contains(words), "{message}");
     }
 }
 
@@ -538,14 +536,16 @@ fn policy_keys_are_the_environment() {
         ("fp16_TREAT_INFER_AS_DENY", "LEVEL=TREAT_INFER_AS_DENY"),
     ] {
         let policy = policy_of("tensorflow-2.21-cpu", DType::F16, key).unwrap();
-        let of_policy = Policy::parse(&policy, "p").unwrap().graph_lists().unwrap();
-        assert_eq!(Some(of_policy), lists(variables), "{variables}");
+        let (of_policy, of_variables) = (parsed(&policy).unwrap(), lists(variables).unwrap());
+        let read =
+            |of: &GraphPolicy| (of.dtype, of.level, Op::ALL.iter().map(|op| of.list_of(*op)).collect::<Vec<_>>());
+        assert_eq!(read(&of_policy), read(&of_variables), "{variables}");
     }
 }
 
 #[test]
 fn only_float16_can_be_forced() {
-    let bf16 = GraphLists::of_pack(&Pack::named("tensorflow-2.21-bf16").unwrap(), DType::Bf16).unwrap();
+    let bf16 = GraphPolicy::new(DType::Bf16).unwrap();
     let message = bf16.level(GraphLevel::ForceAll).unwrap_err().to_string();
     assert_eq!(message, "only float16 can be forced on all ops, not bfloat16");
 }

@@ -19,28 +19,28 @@ use peers::{Options, Torch, fastest, median};
 use precast::{
     __bench, Outcome,
     cost::Speeds,
-    graph::rewrite,
+    graph::{GraphPolicy, rewrite},
     plan::{Forecast, undo},
     policy::{DynamicScale, LossScaleSpec, Prefer},
     prelude::*,
 };
 
-/// A column of the table: a level with a low dtype, or torch in a mode.
+/// A column of the table: a level, or the graph (`None`), with a low dtype; or torch in a mode.
 #[derive(Clone, Copy, PartialEq)]
 enum Column {
-    Ours(Level, DType),
+    Ours(Option<Level>, DType),
     Torch(&'static str),
 }
 
 const COLUMNS: [Column; 10] = [
     Column::Torch("f32"),
-    Column::Ours(Level::O0, DType::F16),
-    Column::Ours(Level::O1, DType::F16),
-    Column::Ours(Level::O1, DType::Bf16),
-    Column::Ours(Level::O2, DType::F16),
-    Column::Ours(Level::O2, DType::Bf16),
-    Column::Ours(Level::Graph, DType::F16),
-    Column::Ours(Level::Graph, DType::Bf16),
+    Column::Ours(Some(Level::O0), DType::F16),
+    Column::Ours(Some(Level::O1), DType::F16),
+    Column::Ours(Some(Level::O1), DType::Bf16),
+    Column::Ours(Some(Level::O2), DType::F16),
+    Column::Ours(Some(Level::O2), DType::Bf16),
+    Column::Ours(None, DType::F16),
+    Column::Ours(None, DType::Bf16),
     Column::Torch("f16"),
     Column::Torch("bf16"),
 ];
@@ -48,8 +48,9 @@ const COLUMNS: [Column; 10] = [
 impl Column {
     fn name(self) -> String {
         match self {
-            Column::Ours(Level::O0, _) => "O0".into(),
-            Column::Ours(level, dtype) => format!("{level} {dtype}"),
+            Column::Ours(Some(Level::O0), _) => "O0".into(),
+            Column::Ours(Some(level), dtype) => format!("{level} {dtype}"),
+            Column::Ours(None, dtype) => format!("graph {dtype}"),
             Column::Torch(mode) => format!("torch {mode}"),
         }
     }
@@ -65,7 +66,7 @@ struct Trainer {
 }
 
 impl Trainer {
-    fn new(name: &str, times: usize, level: Level, dtype: DType) -> Result<Self> {
+    fn new(name: &str, times: usize, level: Option<Level>, dtype: DType) -> Result<Self> {
         let mut trainer = Trainer::untouched(name, times, level, dtype)?;
         trainer.kept = trainer.loss()?.tape_bytes();
         let _ = trainer.step()?;
@@ -73,12 +74,14 @@ impl Trainer {
     }
 
     /// Creates a trainer before its first step.
-    fn untouched(name: &str, times: usize, level: Level, dtype: DType) -> Result<Self> {
+    fn untouched(name: &str, times: usize, level: Option<Level>, dtype: DType) -> Result<Self> {
         let mut task = task(name, times)?;
-        let policy = Policy::new(level, dtype)?;
         match level {
-            Level::Graph => task.net = rewrite(&mut task.net, std::slice::from_ref(&task.x), &policy)?.erase(),
-            _ => _ = policy.apply(&mut task.net)?,
+            Some(level) => _ = Policy::new(level, dtype)?.apply(&mut task.net)?,
+            None => {
+                let policy = GraphPolicy::new(dtype)?;
+                task.net = rewrite(&mut task.net, std::slice::from_ref(&task.x), &policy)?.erase();
+            }
         }
         task.net.set_train(true);
         let params = task.net.params();
@@ -86,7 +89,7 @@ impl Trainer {
             true => Box::new(AdamW::new(params, 1e-3)),
             false => Box::new(Sgd::new(params, 0.01).momentum(0.9)),
         };
-        let scaled = level != Level::O0 && dtype == DType::F16;
+        let scaled = level != Some(Level::O0) && dtype == DType::F16;
         let scale = match scaled {
             true => LossScaleSpec::Dynamic(DynamicScale::default().init(1024.0)),
             false => LossScaleSpec::None,
@@ -180,13 +183,10 @@ fn main() -> Result<()> {
 fn predictions(name: &str, options: &Options, speeds: &Speeds) -> Result<()> {
     let mut rows = Vec::new();
     for column in COLUMNS {
-        let Column::Ours(level, dtype) = column else { continue };
         // Predictions of a plan are per cell.
-        if level == Level::Graph {
-            continue;
-        }
+        let Column::Ours(Some(level), dtype) = column else { continue };
         for prefer in Prefer::ALL.into_iter().filter(|prefer| *prefer == Prefer::Memory || level != Level::O0) {
-            let mut trainer = Trainer::new(name, options.times, level, dtype)?;
+            let mut trainer = Trainer::new(name, options.times, Some(level), dtype)?;
             let policy = Policy::new(level, dtype)?.with_prefer(prefer);
             let prediction = trainer.plan(&policy, speeds)?;
             let column = if prefer == Prefer::Speed { format!("{} speed", column.name()) } else { column.name() };

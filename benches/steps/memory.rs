@@ -16,9 +16,9 @@ use crate::{
 
 const COLUMNS: [Column; 4] = [
     Column::Torch("f32"),
-    Column::Ours(Level::O0, DType::F16),
-    Column::Ours(Level::O2, DType::F16),
-    Column::Ours(Level::O2, DType::Bf16),
+    Column::Ours(Some(Level::O0), DType::F16),
+    Column::Ours(Some(Level::O2), DType::F16),
+    Column::Ours(Some(Level::O2), DType::Bf16),
 ];
 
 /// Argument with which the bench asks a child process for one line.
@@ -67,7 +67,7 @@ pub fn row(name: &str, options: &Options) -> Result<()> {
             Err(_) => println!("  {:8} {line}", column.name()),
         }
     }
-    let Some((_, base)) = rows.iter().find(|(column, _)| matches!(column, Column::Ours(Level::O0, _))) else {
+    let Some((_, base)) = rows.iter().find(|(column, _)| matches!(column, Column::Ours(Some(Level::O0), _))) else {
         return Ok(());
     };
     let mib = |bytes: f64| bytes / f64::from(1 << 20);

@@ -82,5 +82,5 @@ pub use dtype::DType;
 pub use error::{Error, ErrorKind, Result};
 pub use outline::{Outline, OutlinedCell};
 pub use plan::Plan;
-pub use policy::{Level, Policy};
+pub use policy::{GraphPolicy, Level, Policy};
 pub use printable::{printable, printable_lines};

@@ -10,7 +10,6 @@ use super::{
     run::model,
 };
 use crate::{
-    Level,
     io::files,
     plan::Exporter,
     storage::SaveMode,
@@ -59,11 +58,6 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     };
     let network = Network::read(cli, &args.model)?;
     let policy = inputs::policy(policy)?;
-    if policy.value.level == Level::Graph {
-        return Err(Failure::Usage(
-            "level graph decides for ops of one graph, and other libraries name modules".into(),
-        ));
-    }
     let plan = network.plan(&Predicting::of_batch(32), &policy.value, false)?;
     let exported = plan.export(to);
     let Some(file) = &args.output.file else { return print_as_it_is(exported.text.trim_end()) };

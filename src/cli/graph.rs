@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    Level, Policy,
-    graph::{self, Graph, GraphDiff, NodeDecision, Rewritten},
+    DType, Level, Policy,
+    graph::{self, Graph, GraphLevel, NodeDecision, Rewritten},
     io::{files, models::Model},
-    plan::Summary,
+    plan::{Diff, Summary},
+    policy::PolicyFile,
     report::{graph_summary, graph_table_by, printable},
 };
 use serde::Serialize;
@@ -29,7 +30,7 @@ Examples:
   precast graph lenet5 --policy graph --svg lenet5.svg     what a rewrite makes of it, and why, as a table and a drawing
   precast graph lenet5 --policy o1 --fewer-casts           a network wrapped by a plan, without casts that cancel
 
-A policy of level graph rewrites the graph. One of another level wraps the cells, and the graph is recorded with their casts.")]
+A policy for graphs rewrites the graph. One with a level wraps the cells, and the graph is recorded with their casts.")]
 pub(super) struct Args {
     /// A model file, or the name of a built-in model
     model: PathBuf,
@@ -69,7 +70,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         files::check_writable(file).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
     }
     let mut model = inputs::model(cli, &args.model, 0)?;
-    let policy = args.policy.as_deref().map(inputs::policy).transpose()?;
+    let policy = args.policy.as_deref().map(inputs::policy_file).transpose()?;
     let mut made = Made::new(&mut model, policy.as_ref().map(|policy| &policy.value), args.batch, args.train)?;
     if args.fewer_casts {
         made.take_out_casts();
@@ -92,7 +93,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
 pub(super) enum Made {
     /// As recorded: of the network as it is, or with the adapters of a plan.
     Traced(Graph),
-    /// Rewritten by a policy of level graph, with the number of casts of the same network at level O1.
+    /// Rewritten by a policy for graphs, with the number of casts of the same network at level O1.
     Rewritten(Rewritten, usize),
 }
 
@@ -100,7 +101,7 @@ pub(super) enum Made {
 #[derive(Serialize)]
 struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
-    policy: Option<Summary>,
+    policy: Option<Under>,
     ops: usize,
     low: usize,
     casts: usize,
@@ -111,26 +112,55 @@ struct Report {
     nodes: Vec<NodeDecision>,
 }
 
+/// The policy of a graph.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Under {
+    Cells(Summary),
+    Graph { name: Option<String>, pack: Option<String>, graph: GraphLevel, dtype: DType },
+}
+
+impl From<&PolicyFile> for Under {
+    fn from(policy: &PolicyFile) -> Self {
+        match policy {
+            PolicyFile::Cells(policy) => Under::Cells(policy.into()),
+            PolicyFile::Graph(policy) => {
+                let (name, pack) = (policy.name.clone(), policy.pack.clone());
+                Under::Graph { name, pack, graph: policy.level, dtype: policy.dtype }
+            }
+        }
+    }
+}
+
+/// The output of `precast diff --format json`.
+#[derive(Serialize)]
+struct DiffReport<'a> {
+    #[serde(flatten)]
+    diff: &'a Diff<NodeDecision>,
+    casts: (usize, usize),
+}
+
 impl Made {
-    fn new(model: &mut Read<Model>, policy: Option<&Policy>, batch: u32, train: bool) -> Result<Self> {
+    fn new(model: &mut Read<Model>, policy: Option<&PolicyFile>, batch: u32, train: bool) -> Result<Self> {
         let x = [model.value.sample(&inputs::batch_shape(model, batch, "a graph")?)];
         model.value.net.set_train(train);
-        let rewrites = policy.filter(|policy| policy.level == Level::Graph);
-        let Some(policy) = rewrites else {
-            if let Some(policy) = policy {
+        let policy = match policy {
+            Some(PolicyFile::Graph(policy)) => policy,
+            Some(PolicyFile::Cells(policy)) => {
                 model.value.net.set_train(true);
                 let plan = Predicting::of_batch(batch).plan(model, policy, false)?;
                 model.value.net.set_train(train);
                 let _applied = plan.apply(&mut model.value.net)?;
+                return Ok(Made::Traced(Graph::trace(&model.value.net, &x)?));
             }
-            return Ok(Made::Traced(Graph::trace(&model.value.net, &x)?));
+            None => return Ok(Made::Traced(Graph::trace(&model.value.net, &x)?)),
         };
         let net = &mut model.value.net;
         // It refuses networks that cannot be rewritten, such as cells with a `to_float`, and leaves the network in
         // evaluation.
         graph::rewrite(net, &x, policy)?;
         net.set_train(train);
-        let rewritten = Graph::trace(net, &x)?.rewrite(&policy.graph_lists()?)?;
+        let rewritten = Graph::trace(net, &x)?.rewrite(policy)?;
         let _applied = Policy::new(Level::O1, policy.dtype)?.apply(net)?;
         Ok(Made::Rewritten(rewritten, Graph::trace(net, &x)?.casts()))
     }
@@ -164,7 +194,7 @@ impl Made {
         }
     }
 
-    fn print(&self, format: Format, model: &Read<Model>, policy: Option<&Read<Policy>>) -> Result {
+    fn print(&self, format: Format, model: &Read<Model>, policy: Option<&Read<PolicyFile>>) -> Result {
         let nodes = self.decisions();
         let casts_at_o1 = match self {
             Made::Rewritten(_, casts) => Some(*casts),
@@ -175,7 +205,7 @@ impl Made {
             Format::Json => {
                 let ops = nodes.iter().filter(|node| node.computes());
                 print_json(&Report {
-                    policy: policy.map(|policy| Summary::from(&policy.value)),
+                    policy: policy.map(|policy| Under::from(&policy.value)),
                     ops: ops.clone().count(),
                     low: ops.filter(|node| node.dtype.is_low()).count(),
                     casts: self.graph().casts(),
@@ -185,8 +215,8 @@ impl Made {
                 })
             }
             Format::Text => {
-                let policies: Vec<&Read<Policy>> = policy.into_iter().collect();
-                let under = policy.map_or(String::new(), |policy| format!("{}\n", Summary::from(&policy.value)));
+                let policies: Vec<&Read<PolicyFile>> = policy.into_iter().collect();
+                let under = policy.map_or(String::new(), |policy| format!("{}\n", policy.value));
                 let o1 = casts_at_o1.map_or(String::new(), |casts| format!(", at O1 {casts}"));
                 let only = only_batch.map_or(String::new(), |why| format!("\nonly the traced batch size: {why}"));
                 let (header, table, summary) =
@@ -197,8 +227,8 @@ impl Made {
     }
 }
 
-/// Prints the output of `precast plan` for a policy of level graph.
-pub(super) fn plan(model: &mut Read<Model>, policy: &Read<Policy>, train: bool, format: Format) -> Result {
+/// Prints the output of `precast plan` for a policy for graphs.
+pub(super) fn plan(model: &mut Read<Model>, policy: &Read<PolicyFile>, train: bool, format: Format) -> Result {
     Made::new(model, Some(&policy.value), BATCH, train)?.print(format, model, Some(policy))
 }
 
@@ -207,7 +237,7 @@ pub(super) fn explain(
     cli: &Cli,
     model: &mut Read<Model>,
     name: &str,
-    policy: &Read<Policy>,
+    policy: &Read<PolicyFile>,
     train: bool,
     format: Format,
 ) -> Result {
@@ -223,13 +253,13 @@ pub(super) fn explain(
         Format::Text => {
             let NodeDecision { node, op, cell, dtype, because, .. } = &decision;
             let mut text = format!("{}{} ({op})", header(model, &[policy]), printable(node));
-            text += &format!("\n  under    {}", Summary::from(&policy.value));
+            text += &format!("\n  under    {}", policy.value);
             if !cell.is_empty() {
                 text += &format!("\n  cell     {}", printable(cell));
             }
             text += &format!("\n  dtype    {dtype}");
             if let Some(because) = because {
-                text += &format!("\n  because  {}", printable(because));
+                text += &format!("\n  because  {because}");
             }
             print(text)
         }
@@ -240,19 +270,24 @@ pub(super) fn explain(
 pub(super) fn diff(
     cli: &Cli,
     argument: &Path,
-    from: &Read<Policy>,
-    to: &Read<Policy>,
+    from: &Read<PolicyFile>,
+    to: &Read<PolicyFile>,
     train: bool,
     format: Format,
 ) -> Result {
-    let decisions = |policy: &Read<Policy>| -> Result<Vec<NodeDecision>> {
+    let decisions = |policy: &Read<PolicyFile>| -> Result<Vec<NodeDecision>> {
         // A separate network, since a plan of the other policy wraps its cells.
         let mut model = inputs::model(cli, argument, 0)?;
         Ok(Made::new(&mut model, Some(&policy.value), BATCH, train)?.decisions())
     };
-    let diff = GraphDiff::between(&decisions(from)?, &decisions(to)?);
+    let (before, after) = (decisions(from)?, decisions(to)?);
+    let diff = Diff::between((&from.value.to_string(), &before), (&to.value.to_string(), &after));
+    let [first, second] = [before, after].map(|nodes| nodes.iter().filter(|node| node.is_cast()).count());
     match format {
-        Format::Json => print_json(&diff),
-        Format::Text => print(format_args!("{}{diff}", header(&inputs::model(cli, argument, 0)?, &[from, to]))),
+        Format::Json => print_json(&DiffReport { diff: &diff, casts: (first, second) }),
+        Format::Text => {
+            let header = header(&inputs::model(cli, argument, 0)?, &[from, to]);
+            print(format_args!("{header}{diff}; casts: {first}, then {second}"))
+        }
     }
 }

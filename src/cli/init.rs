@@ -8,10 +8,10 @@ use super::{
     print, print_as_it_is,
 };
 use crate::{
-    Child, Level, Op, Plan, Policy,
+    Child, Op, Plan,
     io::{files, models::Model},
     plan::{Decision, Reason, cells},
-    policy::Pack,
+    policy::{Pack, PolicyFile},
     precision::Treatment,
     report::printable,
 };
@@ -38,11 +38,10 @@ pub(super) struct Args {
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     args.output.check()?;
     let model = inputs::model(cli, &args.model, 0)?;
-    let policy = inputs::policy(&args.policy)?;
+    let policy = inputs::policy_file(&args.policy)?;
     let text = text(cli, args, &model, &policy)?;
     // The output must be readable.
-    let written = Policy::parse(&text, "the new policy").map_err(Failure::work)?;
-    if written.level != Level::Graph {
+    if let PolicyFile::Cells(written) = PolicyFile::parse(&text, "the new policy").map_err(Failure::work)? {
         written.plan(&model.value.net).map_err(Failure::work)?;
     }
     match &args.output.file {
@@ -57,7 +56,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
 /// The part cut off a built-in policy: the exceptions below are for this network.
 const GENERAL_EXCEPTIONS: &str = "# Your own exceptions go here; the first rule";
 
-fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<Policy>) -> Result<String> {
+fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<PolicyFile>) -> Result<String> {
     let (name, base) = (model.short_name(), policy.short_name());
     let (name, base) = (printable(&name), printable(&base));
     let file = args.output.file.as_deref().map_or("FILE".into(), word);
@@ -68,7 +67,7 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<Policy>) -> R
          # Ask for one cell:     {program} explain {argument} PATH --policy {file}\n\
          # Let an editor check:  {program} schema > schema.json, and here: # yaml-language-server: $schema=schema.json\n\n"
     );
-    match Policy::shipped_text(&base).filter(|_| policy.built_in) {
+    match PolicyFile::shipped_text(&base).filter(|_| policy.built_in) {
         Some(shipped) => {
             // Its head explains how to load it, which is covered above.
             let (_, body) = shipped.split_once("\n\n").unwrap_or(("", shipped));
@@ -78,10 +77,8 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<Policy>) -> R
         None => text += &policy.text()?,
     }
     let text = format!("{}\n", text.trim_end());
-    if policy.value.level == Level::Graph {
-        return Ok(text);
-    }
-    let plan = policy.value.plan(&model.value.net)?;
+    let PolicyFile::Cells(of_cells) = &policy.value else { return Ok(text) };
+    let plan = of_cells.plan(&model.value.net)?;
     let counts: Vec<String> = plan.counts().into_iter().map(|(run, n)| format!("{n} {run}")).collect();
     let counts = counts.join(", ");
     let exceptions = exceptions(&plan, &model.value.net)?;

@@ -13,7 +13,7 @@ use crate::{
     cell::Trace,
     cost::Speeds,
     io::{files, models::Model},
-    policy::Prefer,
+    policy::{PolicyFile, Prefer},
     report::printable,
     storage::{stored::StoredModel, weights::check_is_safetensors},
 };
@@ -50,7 +50,13 @@ impl<T> Read<T> {
     }
 }
 
-impl Read<Policy> {
+impl Read<PolicyFile> {
+    /// Returns the policy for cells; `None` for one for graphs.
+    pub fn cells(&self) -> Option<Read<Policy>> {
+        let value = self.value.clone().cells().ok()?;
+        Some(Read { value, argument: self.argument.clone(), built_in: self.built_in, own: self.own })
+    }
+
     /// Returns the text of the file.
     pub fn text(&self) -> Result<String> {
         match self.argument.as_os_str() == STANDARD_INPUT {
@@ -112,7 +118,7 @@ pub(super) fn stored(argument: &Path) -> Result<Read<StoredModel>> {
 }
 
 /// Returns a line for the model, and one for each policy.
-pub(super) fn header<T>(model: &Read<T>, policies: &[&Read<Policy>]) -> String {
+pub(super) fn header<T, P>(model: &Read<T>, policies: &[&Read<P>]) -> String {
     let policies: String = policies.iter().map(|policy| format!("policy  {policy}\n")).collect();
     format!("model   {model}\n{policies}")
 }
@@ -140,13 +146,24 @@ impl Output {
     }
 }
 
-/// Reads a policy; `-` is standard input.
+/// Reads a policy for cells. This is where the commands that take no other refuse one for graphs.
 pub(super) fn policy(argument: &Path) -> Result<Read<Policy>> {
+    let read = policy_file(argument)?;
+    read.cells().ok_or_else(|| {
+        Failure::Usage(format!(
+            "{read} is a policy for graphs, and this command takes one with a level: O0 to O3 or auto; `graph`, `plan`, \
+             `explain` and `diff` show what one for graphs does"
+        ))
+    })
+}
+
+/// Reads a policy of either kind; `-` is standard input.
+pub(super) fn policy_file(argument: &Path) -> Result<Read<PolicyFile>> {
     if argument.as_os_str() == "-" {
-        let value = Policy::parse(standard_input()?, STANDARD_INPUT)?;
+        let value = PolicyFile::parse(standard_input()?, STANDARD_INPUT)?;
         return Ok(Read { value, argument: STANDARD_INPUT.into(), built_in: false, own: false });
     }
-    read(argument, |file| Policy::load(file), Policy::named)
+    read(argument, |file| PolicyFile::load(file), PolicyFile::named)
 }
 
 const STANDARD_INPUT: &str = "standard input";
@@ -190,8 +207,9 @@ impl Predicting {
     }
 
     /// Refuses options that would have no effect.
-    pub fn check(&self, predict: bool, policies: &[&Policy]) -> Result {
-        let unread = !predict && policies.iter().all(|policy| policy.prefer == Prefer::Memory);
+    pub fn check(&self, predict: bool, policies: &[&PolicyFile]) -> Result {
+        let prefers_speed = |policy: &&PolicyFile| matches!(policy, PolicyFile::Cells(p) if p.prefer == Prefer::Speed);
+        let unread = !predict && !policies.iter().any(prefers_speed);
         let given = [("--speeds", self.speeds.is_some()), ("--batch", self.batch.is_some())];
         match given.into_iter().find(|(_, given)| unread && *given) {
             Some((name, _)) => {

@@ -1,8 +1,8 @@
 //! `precast levels`: the choices for a policy.
 
 use crate::{
-    DType, Level, Policy,
-    policy::{GraphList, Lists, Pack},
+    DType, Level,
+    policy::{GraphList, Lists, Pack, PolicyFile},
     precision::Treatment,
 };
 use serde::Serialize;
@@ -20,13 +20,16 @@ pub(super) struct Args {
 #[derive(Serialize)]
 struct Levels {
     levels: Vec<LevelRow>,
+    graph: LevelRow,
     pack: &'static str,
     lists: Vec<ListRow>,
 }
 
 #[derive(Serialize)]
 struct LevelRow {
-    level: Level,
+    /// The level; none for graphs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<Level>,
     meaning: &'static str,
     /// The built-in policies.
     policies: Vec<PolicyRow>,
@@ -41,38 +44,44 @@ struct PolicyRow {
 #[derive(Clone, Serialize)]
 struct ListRow {
     list: &'static str,
-    level: Level,
+    /// The level; none for graphs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    level: Option<Level>,
     cells: Vec<String>,
     ops: Vec<&'static str>,
 }
 
 pub(super) fn run(args: &Args) -> Result {
     let pack = Pack::named(Pack::DEFAULT)?;
-    let of_level = |level| pack.lists(level).map(|lists| rows(level, &lists));
-    let lists = [Level::O1, Level::O2, Level::Auto, Level::Graph]
-        .map(of_level)
-        .into_iter()
-        .collect::<crate::Result<Vec<_>>>()?;
-    let lists = lists.concat();
-    let mut levels: Vec<LevelRow> =
-        Level::ALL.map(|level| LevelRow { level, meaning: level.meaning(), policies: Vec::new() }).into();
-    for name in Policy::names() {
-        let policy = Policy::named(name)?;
-        if let Some(row) = levels.iter_mut().find(|row| row.level == policy.level) {
-            row.policies.push(PolicyRow { name, dtype: policy.dtype });
+    let mut lists = Vec::new();
+    for level in [Level::O1, Level::O2, Level::Auto] {
+        lists.extend(rows(Some(level), &pack.lists(level)?));
+    }
+    lists.extend(rows(None, pack.graph_lists()?));
+    let row =
+        |level: Option<Level>| LevelRow { level, meaning: level.map_or(OF_GRAPHS, Level::meaning), policies: vec![] };
+    let mut levels: Vec<LevelRow> = Level::ALL.map(|level| row(Some(level))).into();
+    let mut graph = row(None);
+    for name in PolicyFile::names() {
+        let policy = PolicyFile::named(name)?;
+        if let Some(row) = levels.iter_mut().chain([&mut graph]).find(|row| row.level == policy.level()) {
+            row.policies.push(PolicyRow { name, dtype: policy.dtype() });
         }
     }
-    let all = Levels { levels, pack: Pack::DEFAULT, lists };
+    let all = Levels { levels, graph, pack: Pack::DEFAULT, lists };
     match args.format {
         Format::Json => print_json(&all),
         Format::Text => print(text(&all)),
     }
 }
 
-/// Returns the lists of a level that have an entry, by treatment.
-fn rows(level: Level, lists: &Lists) -> Vec<ListRow> {
+/// The meaning of a policy for graphs.
+const OF_GRAPHS: &str = "a graph is rewritten: low spreads from products to neighbours";
+
+/// Returns the lists of a level, or of graphs, that have an entry, by treatment.
+fn rows(level: Option<Level>, lists: &Lists) -> Vec<ListRow> {
     let name = |treatment: Treatment| match GraphList::of(treatment) {
-        Some(list) if level == Level::Graph => list.name(),
+        Some(list) if level.is_none() => list.name(),
         _ => treatment.name(),
     };
     let row = |treatment: Treatment| ListRow {
@@ -94,14 +103,20 @@ fn text(all: &Levels) -> String {
         let one = |policy: &PolicyRow| format!("{} ({})", policy.name, policy.dtype);
         row.policies.iter().map(one).collect::<Vec<_>>().join(", ")
     };
-    let levels = all.levels.iter().map(|row| [row.level.to_string(), row.meaning.to_string(), policies(row)]);
-    let lists = all
-        .lists
-        .iter()
-        .map(|row| [format!("{}, read at {}", row.list, row.level), row.cells.join(", "), row.ops.join(", ")]);
+    let levels = all.levels.iter().chain([&all.graph]).map(|row| {
+        let level = row.level.map_or("graph: {}".into(), |level| format!("level: {level}"));
+        [level, row.meaning.to_string(), policies(row)]
+    });
+    let lists = all.lists.iter().map(|row| {
+        [
+            format!("{}, read {}", row.list, row.level.map_or("in graphs".into(), |level| format!("at {level}"))),
+            row.cells.join(", "),
+            row.ops.join(", "),
+        ]
+    });
     format!(
         "{}\n\nlists of {}\n\n{}",
-        table(&["level", "meaning", "built-in policies"], levels, &[]),
+        table(&["in a policy", "meaning", "built-in policies"], levels, &[]),
         all.pack,
         table(&["list", "cells", "ops"], lists, &[])
     )

@@ -46,10 +46,11 @@ use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, Valu
 use serde::Serialize;
 
 use crate::{
-    Error, Policy,
+    Error,
     error::did_you_mean,
     io::models::Model,
     layers::Rng,
+    policy::PolicyFile,
     report::{printable, printable_lines},
 };
 
@@ -303,7 +304,7 @@ impl Cli {
     /// Returns the command line under the name of this program, with all models in its help.
     fn command(&self) -> clap::Command {
         let models = self.model_names();
-        let policies: Vec<&str> = Policy::names().collect();
+        let policies: Vec<&str> = PolicyFile::names().collect();
         let say = |text: &dyn Display| {
             let text = text.to_string().replace("{models}", &models.join(" "));
             let text = text.replace("{policies}", &policies.join(" ")).replace("{program}", &self.program);
@@ -400,7 +401,7 @@ mod tests {
         assert!(help.contains("models    own lenet5"), "{help}");
         let line = |names: Vec<&str>| names.join(" ");
         assert!(help.contains(&line(Model::names().collect())), "{help}");
-        assert!(help.contains(&line(Policy::names().collect())), "{help}");
+        assert!(help.contains(&line(PolicyFile::names().collect())), "{help}");
     }
 
     #[test]

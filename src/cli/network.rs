@@ -62,11 +62,11 @@ impl Network {
         }
     }
 
-    /// Returns the network, for a policy of level graph.
+    /// Returns the network, for a policy for graphs.
     pub fn callable(&mut self) -> Result<&mut Read<Model>> {
         match self {
             Network::Built(model) => Ok(model),
-            Network::Stored(model) => Err(uncallable(model, "level graph rewrites the graph of a call")),
+            Network::Stored(model) => Err(uncallable(model, "a policy for graphs rewrites the graph of a call")),
         }
     }
 
@@ -79,7 +79,7 @@ impl Network {
     }
 
     /// Returns a line for the network, one for each policy and, for inferred cells, those that could not be inferred.
-    pub fn header(&self, policies: &[&Read<Policy>], plan: &Plan) -> String {
+    pub fn header<P>(&self, policies: &[&Read<P>], plan: &Plan) -> String {
         match self {
             Network::Built(model) => inputs::header(model, policies),
             Network::Stored(model) => {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    Level, Plan, Policy,
+    Plan, Policy,
     report::{plan_table_by, printable},
 };
 use clap::ValueEnum;
@@ -27,7 +27,7 @@ Examples:
   precast plan bert-base/ --policy o2                 cells inferred from the tensors of a folder of Hugging Face
 
 Cells marked with * are wrapped: their inputs and their outputs are cast.
-A policy of level graph wraps no cells: what is shown is what `precast graph` shows.")]
+A policy for graphs wraps no cells: what is shown is what `precast graph` shows.")]
 pub(super) struct PlanArgs {
     /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
     model: PathBuf,
@@ -39,7 +39,7 @@ pub(super) struct PlanArgs {
     predict: bool,
     #[command(flatten)]
     predicting: Predicting,
-    /// Record a call in training instead of one in evaluation, for a policy of level graph
+    /// Record a call in training instead of one in evaluation, for a policy for graphs
     #[arg(long)]
     train: bool,
     /// Output format
@@ -63,19 +63,19 @@ enum PlanFormat {
 Examples:
   precast explain lenet5_bn 1 --policy o2      the second cell: a batch normalisation
   precast explain lenet5_bn . --policy o2      the network itself
-  precast explain lenet5 relu_1 --policy graph a node, as `precast graph` names it, under a policy of level graph")]
+  precast explain lenet5 relu_1 --policy graph a node, as `precast graph` names it, under a policy for graphs")]
 pub(super) struct ExplainArgs {
     /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
     model: PathBuf,
     /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself. With a policy
-    /// of level graph, the name of a node
+    /// for graphs, the name of a node
     path: String,
     /// A policy file, or the name of a built-in policy
     #[arg(short, long)]
     policy: PathBuf,
     #[command(flatten)]
     predicting: Predicting,
-    /// Record a call in training instead of one in evaluation, for a policy of level graph
+    /// Record a call in training instead of one in evaluation, for a policy for graphs
     #[arg(long)]
     train: bool,
     /// Output format
@@ -89,7 +89,7 @@ pub(super) struct ExplainArgs {
 Example:
   precast diff lenet5_bn --policy o2 --policy o3
 
-If one of the policies is of level graph, the nodes of two graphs are compared.")]
+If one of the policies is for graphs, the nodes of two graphs are compared.")]
 pub(super) struct DiffArgs {
     /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
     model: PathBuf,
@@ -98,7 +98,7 @@ pub(super) struct DiffArgs {
     policy: Vec<PathBuf>,
     #[command(flatten)]
     predicting: Predicting,
-    /// Record a call in training instead of one in evaluation, for a policy of level graph
+    /// Record a call in training instead of one in evaluation, for a policy for graphs
     #[arg(long)]
     train: bool,
     /// Output format
@@ -116,15 +116,15 @@ struct InferredPlan<'a> {
 
 pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
     let mut network = Network::read(cli, &args.model)?;
-    let policy = inputs::policy(&args.policy)?;
-    args.predicting.check(args.predict, &[&policy.value])?;
-    if policy.value.level == Level::Graph {
+    let file = inputs::policy_file(&args.policy)?;
+    args.predicting.check(args.predict, &[&file.value])?;
+    let Some(policy) = file.cells() else {
         if args.predict {
-            return Err(Failure::Usage("--predict is for policies that wrap cells, not for level graph".into()));
+            return Err(Failure::Usage("--predict is for policies that wrap cells, not for those for graphs".into()));
         }
         let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
-        return graph::plan(network.callable()?, &policy, args.train, format);
-    }
+        return graph::plan(network.callable()?, &file, args.train, format);
+    };
     refuse_train(args.train)?;
     let plan = network.plan(&args.predicting, &policy.value, args.predict)?;
     match args.format {
@@ -142,11 +142,11 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
 
 pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
     let mut network = Network::read(cli, &args.model)?;
-    let policy = inputs::policy(&args.policy)?;
-    args.predicting.check(false, &[&policy.value])?;
-    if policy.value.level == Level::Graph {
-        return graph::explain(cli, network.callable()?, &args.path, &policy, args.train, args.format);
-    }
+    let file = inputs::policy_file(&args.policy)?;
+    args.predicting.check(false, &[&file.value])?;
+    let Some(policy) = file.cells() else {
+        return graph::explain(cli, network.callable()?, &args.path, &file, args.train, args.format);
+    };
     refuse_train(args.train)?;
     let path = if args.path == "." { "" } else { &args.path };
     let plan = network.plan(&args.predicting, &policy.value, false)?;
@@ -155,7 +155,7 @@ pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
         let program = &cli.program;
         let found = of_the_kind(&plan, path).map_or(error.to_string(), |paths| {
             format!(
-                "no cell at `{}`; {paths}; a node of a graph is explained under a policy of level graph",
+                "no cell at `{}`; {paths}; a node of a graph is explained under a policy for graphs",
                 shown(Path::new(path))
             )
         });
@@ -187,16 +187,16 @@ pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
         return Err(Failure::Usage(format!("diff compares two policies; --policy was given {met}")));
     };
     let mut network = Network::read(cli, &args.model)?;
-    let (from, to) = (inputs::policy(from)?, inputs::policy(to)?);
+    let (from, to) = (inputs::policy_file(from)?, inputs::policy_file(to)?);
     args.predicting.check(false, &[&from.value, &to.value])?;
-    if [&from, &to].iter().any(|policy| policy.value.level == Level::Graph) {
+    let (Some(before), Some(after)) = (from.cells(), to.cells()) else {
         network.callable()?;
         return graph::diff(cli, &args.model, &from, &to, args.train, args.format);
-    }
+    };
     refuse_train(args.train)?;
     let plan = |policy: &Read<Policy>| network.plan(&args.predicting, &policy.value, false);
-    let after = plan(&to)?;
-    let diff = plan(&from)?.diff(&after);
+    let after = plan(&after)?;
+    let diff = plan(&before)?.diff(&after);
     match args.format {
         Format::Json => print_json(&diff),
         Format::Text => print(format_args!("{}{diff}", network.header(&[&from, &to], &after))),
@@ -206,7 +206,7 @@ pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
 /// Refuses `--train`: a plan of cells is the same in training and in evaluation.
 fn refuse_train(train: bool) -> Result {
     match train {
-        true => Err(Failure::Usage("--train is for a policy of level graph: it records a call in training".into())),
+        true => Err(Failure::Usage("--train is for a policy for graphs: it records a call in training".into())),
         false => Ok(()),
     }
 }

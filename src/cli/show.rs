@@ -2,10 +2,9 @@
 
 use super::{Failure, Result, print, print_as_it_is, table::table};
 use crate::{
-    Policy,
     error::did_you_mean,
     io::models::Model,
-    policy::{Pack, SCHEMA},
+    policy::{Pack, PolicyFile, SCHEMA},
 };
 
 /// Print a file that comes with precast, unchanged: a policy, a pack of lists, a model, a run, or the schema of
@@ -39,7 +38,7 @@ fn shipped() -> impl Iterator<Item = Shipped> {
     let file = |folder: &str, name: &'static str, text: Option<&'static str>| {
         text.map(|text| Shipped { name, path: format!("{folder}/{name}.yaml"), text })
     };
-    let policies = Policy::names().filter_map(move |name| file("policies", name, Policy::shipped_text(name)));
+    let policies = PolicyFile::names().filter_map(move |name| file("policies", name, PolicyFile::shipped_text(name)));
     let packs = Pack::names().filter_map(move |name| file("policies/packs", name, Pack::shipped_text(name)));
     let models = Model::names().filter_map(move |name| file("models", name, Model::shipped_text(name)));
     let schema = Shipped { name: "schema", path: "policies/schema.json".into(), text: SCHEMA };

@@ -352,12 +352,6 @@ fn runners(cli: &Cli, args: &Args, options: &FitOptions, data: &Split) -> Result
     for name in &names {
         let policy = inputs::policy(name)?;
         let name = policy.short_name();
-        if policy.value.level == Level::Graph {
-            let words = format!(
-                "{policy}: `train` runs policies of the levels O0 to O3 and auto; `graph` shows what level graph does"
-            );
-            return Err(Failure::Usage(words));
-        }
         if !seen.insert(name.clone()) {
             return Err(Failure::Usage(format!("two policies are named `{name}`; the names of runs must differ")));
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use super::{Painting, Port, TypeGraph};
+use super::{graph::Port, painting::Painting, type_graph::TypeGraph};
 use crate::DType;
 
 /// A cast to insert.

@@ -10,12 +10,12 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Graph, graph::Kind};
+use super::graph::{Graph, Kind};
 use crate::{
-    Cell, Child, DType, Param, Policy, Tensor,
+    Cell, Child, DType, Param, Tensor,
     cell::{AsCell, Forward, Member, Part, PartMut, ran_in_evaluation},
     error::{Error, Result},
-    policy::Scaler,
+    policy::{GraphPolicy, Scaler},
     tensor::recording,
 };
 
@@ -110,25 +110,27 @@ impl TryFrom<Graphs> for GraphCell {
 /// which is left in evaluation mode and is otherwise unchanged.
 ///
 /// # Errors
-/// Those of [`Policy::graph_lists`], of [`Graph::trace`] and of [`Graph::rewrite`]:
-/// [`ErrorKind::Value`](crate::ErrorKind::Value) for a network that has adapters, a `to_float` or low weights, which
+/// Those of [`Graph::trace`] and of [`Graph::rewrite`]; [`ErrorKind::Value`](crate::ErrorKind::Value) for a network that has adapters, a `to_float` or low weights, which
 /// would be rewritten twice.
 ///
 /// ```
-/// use precast::{graph::rewrite, layers::{Dense, Rng}, prelude::*};
+/// use precast::{graph::{GraphPolicy, rewrite}, layers::{Dense, Rng}, prelude::*};
 /// let mut net = Child::new(Dense::new(4, 2, &mut Rng::seed(1)));
-/// let low = rewrite(&mut net, &[Tensor::ones(&[3, 4], DType::F32)], &Policy::named("graph-bf16")?)?;
+/// let low = rewrite(&mut net, &[Tensor::ones(&[3, 4], DType::F32)], &GraphPolicy::named("graph-bf16")?)?;
 /// assert_eq!(low.named_params()[0].0, "weight");
 /// assert_eq!(low.call(&Tensor::ones(&[5, 4], DType::F32))?.dtype(), DType::F32);
 /// # Ok::<(), precast::Error>(())
 /// ```
-pub fn rewrite<C: ?Sized + AsCell>(net: &mut Child<C>, inputs: &[Tensor], policy: &Policy) -> Result<Child<GraphCell>> {
-    let lists = policy.graph_lists()?;
+pub fn rewrite<C: ?Sized + AsCell>(
+    net: &mut Child<C>,
+    inputs: &[Tensor],
+    policy: &GraphPolicy,
+) -> Result<Child<GraphCell>> {
     check_not_wrapped(net)?;
     let mut cell = GraphCell::trace(net, inputs)?;
-    cell.graphs.evaluation = cell.graphs.evaluation.rewrite(&lists)?.graph;
+    cell.graphs.evaluation = cell.graphs.evaluation.rewrite(policy)?.graph;
     cell.graphs.training =
-        cell.graphs.training.map(|graph| Ok::<_, Error>(graph.rewrite(&lists)?.graph)).transpose()?;
+        cell.graphs.training.map(|graph| Ok::<_, Error>(graph.rewrite(policy)?.graph)).transpose()?;
     let required = policy.scaler == Scaler::Required;
     net.named_params().iter().for_each(|(_, param)| _ = param.require_scaler(required));
     Ok(Child::new(cell))

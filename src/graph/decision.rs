@@ -1,14 +1,19 @@
-//! The decisions for the nodes of a graph, for display and comparison.
+//! The decisions for the nodes of a graph.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fmt,
-};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use serde::Serialize;
 
-use super::{Graph, Painting, Rewritten, graph::Kind};
-use crate::{DType, printable::printable};
+use super::{
+    graph::{Graph, Kind, Node},
+    painting::Painting,
+    rewrite::Rewritten,
+};
+use crate::{
+    DType,
+    plan::{Decided, Reason},
+    printable::printable,
+};
 
 /// A node of a graph, the dtype in which it runs, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,7 +29,7 @@ pub struct NodeDecision {
     pub dtype: DType,
     /// The reason, in a painted graph; for a cast, its readers.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub because: Option<String>,
+    pub because: Option<Reason>,
 }
 
 impl NodeDecision {
@@ -43,7 +48,52 @@ impl fmt::Display for NodeDecision {
     /// Formats it as in `Relu f16: between linear_1 and linear_2, which are on the allow list`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", printable(self.op), self.dtype)?;
-        self.because.as_ref().map_or(Ok(()), |because| write!(f, ": {}", printable(because)))
+        self.because.as_ref().map_or(Ok(()), |because| write!(f, ": {because}"))
+    }
+}
+
+/// Casts are not compared: two graphs have different ones between the same nodes.
+///
+/// ```
+/// use precast::{graph::{Graph, GraphPolicy}, prelude::*, plan::Diff};
+/// let net = Child::new(Dense::new(2, 2, &mut Rng::seed(1)));
+/// let graph = Graph::trace(&net, &[Tensor::ones(&[1, 2], DType::F32)])?;
+/// let low = graph.rewrite(&GraphPolicy::named("graph")?)?;
+/// let diff = Diff::between(("none", &graph.decisions()), ("graph", &low.decisions()));
+/// assert_eq!(diff.to_string(), "\
+/// from  none
+/// to    graph
+/// linear_1 (Linear)
+///   - runs f32
+///   + runs f16: on the allow list
+/// 1 of 4 nodes differs");
+/// # Ok::<(), precast::Error>(())
+/// ```
+impl Decided for NodeDecision {
+    const NOUNS: [&'static str; 2] = ["node", "nodes"];
+
+    fn path(&self) -> &str {
+        &self.node
+    }
+
+    fn kind(&self) -> &str {
+        self.op
+    }
+
+    fn effect(&self) -> String {
+        format!("runs {}", self.dtype)
+    }
+
+    fn because(&self) -> Option<&Reason> {
+        self.because.as_ref()
+    }
+
+    fn is_like(&self, other: &Self) -> bool {
+        (self.op, self.dtype) == (other.op, other.dtype)
+    }
+
+    fn is_compared(&self) -> bool {
+        !self.is_cast()
     }
 }
 
@@ -72,111 +122,26 @@ impl Rewritten {
 }
 
 fn decisions(graph: &Graph, painting: Option<&Painting>) -> Vec<NodeDecision> {
-    let mut readers: HashMap<usize, Vec<&str>> = HashMap::new();
+    let mut readers: HashMap<usize, Vec<Arc<str>>> = HashMap::new();
     let reads = graph.nodes.iter().flat_map(|node| node.inputs.iter().map(|port| (port.node, &node.name[..])));
     for (read, by) in reads.chain(graph.outputs.iter().map(|port| (port.node, "the caller"))) {
         let known = readers.entry(read).or_default();
-        if known.last() != Some(&by) {
-            known.push(by);
+        if known.last().is_none_or(|last| **last != *by) {
+            known.push(by.into());
         }
     }
-    let reasons = painting.map(Painting::reasons).unwrap_or_default();
-    let decision = |(place, node): (usize, &super::Node)| {
-        let stays = |what: &str| painting.map(|_| format!("{what} stay as they are"));
+    let mut reasons = painting.map(Painting::reasons).unwrap_or_default();
+    let decision = |(place, node): (usize, &Node)| {
+        let stays = |words: &'static str| painting.map(|_| Reason::Words(words.into()));
         let because = match &node.kind {
-            Kind::Input => stays("inputs"),
-            Kind::Parameter(_) => stays("parameters"),
-            Kind::Constant(_) => stays("constants"),
-            _ if node.is_cast() => Some(match readers.get(&place) {
-                Some(names) => format!("read by {}", names.join(", ")),
-                None => "read by nothing".into(),
-            }),
-            _ => reasons.get(&node.name[..]).cloned(),
+            Kind::Input => stays("inputs stay as they are"),
+            Kind::Parameter(_) => stays("parameters stay as they are"),
+            Kind::Constant(_) => stays("constants stay as they are"),
+            _ if node.is_cast() => Some(Reason::ReadBy(readers.remove(&place).unwrap_or_default())),
+            _ => reasons.remove(&node.name[..]),
         };
         let (node, op, cell, dtype) = (node.name.clone(), node.op_name(), node.cell.clone(), node.outputs[0].dtype);
         NodeDecision { node, op, cell, dtype, because }
     };
     graph.nodes.iter().enumerate().map(decision).collect()
-}
-
-/// The nodes that run in different dtypes in two graphs of one network.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct GraphDiff {
-    /// The differences, in the order of the second graph; nodes that exist only in the first come last.
-    pub changes: Vec<NodeChange>,
-    /// The number of nodes in both, without casts.
-    pub compared: usize,
-    /// The numbers of casts in the first and the second graph.
-    pub casts: (usize, usize),
-}
-
-/// A node that runs in another dtype.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NodeChange {
-    /// Its name.
-    pub node: String,
-    /// The decision in the first graph; `None` when it has no such node.
-    pub before: Option<NodeDecision>,
-    /// The decision in the second graph; `None` when it has no such node.
-    pub after: Option<NodeDecision>,
-}
-
-impl GraphDiff {
-    /// Compares nodes of the same name. Different reasons for the same dtype are not a difference; casts are only
-    /// counted.
-    ///
-    /// ```
-    /// use precast::{graph::{Graph, GraphDiff}, prelude::*};
-    /// let net = Child::new(Dense::new(2, 2, &mut Rng::seed(1)));
-    /// let graph = Graph::trace(&net, &[Tensor::ones(&[1, 2], DType::F32)])?;
-    /// let low = graph.rewrite(&Policy::named("graph")?.graph_lists()?)?;
-    /// let diff = GraphDiff::between(&graph.decisions(), &low.decisions());
-    /// assert_eq!(diff.to_string(), "\
-    /// linear_1
-    ///   - Linear f32
-    ///   + Linear f16: on the allow list
-    /// 1 of 4 nodes differ; casts: 0, then 4");
-    /// # Ok::<(), precast::Error>(())
-    /// ```
-    pub fn between(before: &[NodeDecision], after: &[NodeDecision]) -> GraphDiff {
-        let casts = |all: &[NodeDecision]| all.iter().filter(|d| d.is_cast()).count();
-        let mut only: BTreeMap<&str, &NodeDecision> =
-            before.iter().filter(|d| !d.is_cast()).map(|d| (&d.node[..], d)).collect();
-        let (mut changes, mut compared) = (Vec::new(), 0);
-        for after in after.iter().filter(|d| !d.is_cast()) {
-            let before = only.remove(&after.node[..]);
-            compared += usize::from(before.is_some());
-            if before.is_none_or(|before| (before.op, before.dtype) != (after.op, after.dtype)) {
-                let (node, before) = (after.node.clone(), before.cloned());
-                changes.push(NodeChange { node, before, after: Some(after.clone()) });
-            }
-        }
-        let gone = before.iter().filter(|d| only.contains_key(&d.node[..]));
-        changes.extend(gone.map(|d| NodeChange { node: d.node.clone(), before: Some(d.clone()), after: None }));
-        GraphDiff { changes, compared, casts: (casts(before), casts(after)) }
-    }
-
-    /// Returns whether each node runs in the same dtype in both.
-    pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
-    }
-}
-
-impl fmt::Display for GraphDiff {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for change in &self.changes {
-            writeln!(f, "{}", printable(&change.node))?;
-            for (sign, decision) in [("-", &change.before), ("+", &change.after)] {
-                match decision {
-                    Some(decision) => writeln!(f, "  {sign} {decision}")?,
-                    None => writeln!(f, "  {sign} no such node")?,
-                }
-            }
-        }
-        match self.changes.len() {
-            0 => write!(f, "no difference in {} nodes", self.compared)?,
-            n => write!(f, "{n} of {} nodes differ", self.compared.max(n))?,
-        }
-        write!(f, "; casts: {}, then {}", self.casts.0, self.casts.1)
-    }
 }

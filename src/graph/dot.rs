@@ -3,9 +3,8 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use super::{
-    Graph,
     draw::fill,
-    graph::{Node, described},
+    graph::{Graph, Node, described},
 };
 
 impl Graph {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Graph, Port, graph::Kind};
+use super::graph::{Graph, Kind, Port};
 use crate::{DType, Op};
 
 impl Graph {

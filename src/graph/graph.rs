@@ -5,7 +5,6 @@ use std::{collections::HashMap, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Port;
 use crate::{
     DType, Op, Param, Tensor,
     catalogue::Attributes,
@@ -94,6 +93,15 @@ impl fmt::Debug for Kind {
             Kind::Op(op) => f.write_str(op.name()),
         }
     }
+}
+
+/// An output or an input of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Port {
+    /// The index of the node in its graph.
+    pub node: usize,
+    /// The index of the output or input.
+    pub port: usize,
 }
 
 /// A node.

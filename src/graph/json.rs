@@ -5,10 +5,7 @@ use std::{collections::HashMap, fmt::Display};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::{Value, json};
 
-use super::{
-    Dim, Graph, Port,
-    graph::{Kind, Node, Output, Update, dim_of, dim_value},
-};
+use super::graph::{Dim, Graph, Kind, Node, Output, Port, Update, dim_of, dim_value};
 use crate::{
     DType, Op, Param, Tensor,
     catalogue::{Attribute, Attributes},

@@ -1,6 +1,11 @@
 //! Loops, variables and fixed types of TensorFlow graphs.
 
-use super::{Because, Port, edges::walk, paint::Marks, vertices::Vertices};
+use super::{
+    edges::walk,
+    graph::Port,
+    mark::{Mark, Marks},
+    vertices::Vertices,
+};
 use crate::error::{Error, Result};
 
 /// Pass 7: gives a value carried by a loop one dtype in all iterations. A `NextIteration` runs low if every `Merge`
@@ -28,7 +33,7 @@ pub(super) fn match_rounds(vertices: &Vertices<'_>, low: &mut Marks) -> Result<(
         let Some(own) = carried(node) else { continue };
         let merges: Vec<usize> = fed.iter().filter_map(|input| carried(input.node)).collect();
         if merges.iter().all(|&merge| low[merge].is_some()) {
-            low[own].get_or_insert(Because::SameLoop);
+            low[own].get_or_insert(Mark::SameLoop);
         } else {
             merges.iter().chain([&own]).for_each(|&v| low[v] = None);
         }

@@ -4,100 +4,67 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    Because, Device, GraphList, GraphLists, Port, TypeGraph,
+    device::Device,
     edges::walk,
+    graph::Port,
     loops,
+    mark::{Mark, Marks},
+    painting::{Painted, Painting},
     tensor_lists::{self, Cluster},
+    type_graph::TypeGraph,
     vertices::Vertices,
 };
-use crate::error::Result;
-
-/// The decision for a vertex.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Painted {
-    /// Its node.
-    pub node: Arc<str>,
-    /// Its type attribute.
-    pub attr: Arc<str>,
-    /// Its original dtype.
-    pub dtype: Arc<str>,
-    /// `true` when that is f32.
-    pub is_f32: bool,
-    /// The list of its op.
-    pub list: Option<GraphList>,
-    /// `true` when it may be changed at all.
-    pub may_change: bool,
-    /// `true` when the device can run it low.
-    pub runs_low: bool,
-    /// The reason why it runs low; `None` if it does not.
-    pub low: Option<Because>,
-    /// The reason why it must not run low; `None` if it may.
-    pub denied: Option<Because>,
-}
-
-/// A painted graph.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Painting {
-    /// The low dtype.
-    pub dtype: crate::DType,
-    /// The vertices, in the order of the nodes and of their type attributes.
-    pub vertices: Vec<Painted>,
-    /// The first vertex of each node.
-    first: Vec<usize>,
-}
-
-impl Painting {
-    /// Returns whether a type attribute of a node, both given by index, runs low.
-    pub fn is_low(&self, node: usize, attr: usize) -> bool {
-        self.vertices[self.first[node] + attr].low.is_some()
-    }
-}
-
-/// The vertices painted in one of the two colours, with their reasons.
-pub(super) type Marks = Vec<Option<Because>>;
+use crate::{
+    error::Result,
+    policy::{GraphLevel, GraphList, GraphPolicy},
+};
 
 /// Paints a graph. A pure function, linear in its nodes and edges, except for tensor lists.
 ///
 /// # Errors
-/// [`ErrorKind::Value`](crate::ErrorKind::Value) for a graph that refers to ports that do not exist, for a loop of an
+/// Those of a policy whose fields are inconsistent; [`ErrorKind::Value`](crate::ErrorKind::Value) for a graph that refers to ports that do not exist, for a loop of an
 /// unknown form or another cycle, for tensor lists with too many readers and writers, and when a type that cannot be
 /// changed would have to be low.
-pub fn paint(graph: &TypeGraph, lists: &GraphLists, device: &Device) -> Result<Painting> {
+pub fn paint(graph: &TypeGraph, policy: &GraphPolicy, device: &Device) -> Result<Painting> {
+    policy.check()?;
     graph.check()?;
-    let mut vertices = Vertices::new(graph, lists, device);
-    let mut low = allowed(&vertices, lists, device);
+    let mut vertices = Vertices::new(graph, policy, device);
+    let mut low = allowed(&vertices, policy, device);
     let mut denied = vec![None; vertices.len()];
     if low.iter().any(Option::is_some) {
         let clusters = tensor_lists::find(&vertices);
         tensor_lists::deny_escaping(&clusters, &mut denied);
         tensor_lists::join_writers_and_readers(&mut vertices, &clusters)?;
-        spread(&vertices, lists, &clusters, &mut low, &mut denied);
+        spread(&vertices, policy, &clusters, &mut low, &mut denied);
         loops::match_rounds(&vertices, &mut low)?;
         retype_casts(&vertices, &mut low);
         loops::check_fixed(&vertices, &low)?;
     }
-    Ok(painting(&vertices, lists, low, denied))
+    Ok(painting(&vertices, policy, low, denied))
 }
 
-fn spread(v: &Vertices<'_>, lists: &GraphLists, clusters: &[Cluster], low: &mut Marks, denied: &mut Marks) {
-    if !lists.forces_all() {
+fn forces_all(policy: &GraphPolicy) -> bool {
+    policy.level == GraphLevel::ForceAll
+}
+
+fn spread(v: &Vertices<'_>, policy: &GraphPolicy, clusters: &[Cluster], low: &mut Marks, denied: &mut Marks) {
+    if !forces_all(policy) {
         spread_denial(v, denied);
     }
     tensor_lists::match_members(clusters, low, denied);
     between_allowed(v, low, denied);
     after_low(v, low, denied);
-    beside_low(v, low, denied);
+    next_to_low(v, low, denied);
     remove_undefined(v, low);
     tensor_lists::match_members(clusters, low, denied);
 }
 
 /// Pass 1: paints every type attribute of the ops on the allow list; when all are forced, of every op that can be.
-fn allowed(vertices: &Vertices<'_>, lists: &GraphLists, device: &Device) -> Marks {
-    let may_be_forced = |op: &str| lists.forces_all() && device.op(op).is_some_and(|op| op.may_be_forced);
+fn allowed(vertices: &Vertices<'_>, policy: &GraphPolicy, device: &Device) -> Marks {
+    let may_be_forced = |op: &str| forces_all(policy) && device.op(op).is_some_and(|op| op.may_be_forced);
     let of = |v: usize| match vertices.node(v).may_change {
-        true if vertices.is_on(v, GraphList::Allow) => Some(Because::Allowed),
-        true if may_be_forced(&vertices.node(v).op) => Some(Because::Forced),
+        true if vertices.is_on(v, GraphList::Allow) => Some(Mark::Allowed),
+        true if may_be_forced(&vertices.node(v).op) => Some(Mark::Forced),
         _ => None,
     };
     (0..vertices.len()).map(of).collect()
@@ -125,7 +92,7 @@ fn spread_denial(vertices: &Vertices<'_>, denied: &mut Marks) {
         |is_root, from, v| {
             let enter = denied[v].is_none() && (is_root || leads_to_numeric[v]);
             if enter {
-                denied[v] = Some(if is_root { Because::Denied } else { Because::AfterDenied(from) });
+                denied[v] = Some(if is_root { Mark::Denied } else { Mark::AfterDenied(from) });
             }
             enter
         },
@@ -163,7 +130,7 @@ fn between_allowed(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
             if enter {
                 below[v] = if is_root { Some(v) } else { below[from] };
                 if let (None, Some(above), Some(below)) = (low[v], above[v], below[v]) {
-                    low[v] = Some(Because::Between { above, below });
+                    low[v] = Some(Mark::Between { above, below });
                 }
             }
             enter
@@ -183,13 +150,13 @@ fn after_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
             && low[v].is_none();
         let read = vertices.above(v);
         if candidate && read.iter().all(|&from| denied[from].is_none()) {
-            low[v] = read.iter().find(|&&from| low[from].is_some()).map(|&from| Because::After(from));
+            low[v] = read.iter().find(|&&from| low[from].is_some()).map(|&from| Mark::After(from));
         }
     }
 }
 
 /// Pass 5: lets clear ops follow their neighbours, in both directions.
-fn beside_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
+fn next_to_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
     let roots: Vec<usize> = (0..low.len()).filter(|&v| low[v].is_some() && vertices.node(v).may_change).collect();
     let hands_on_variable = loops::hand_on_variables(vertices);
     let neighbours = |v: usize| vertices.above(v).iter().chain(vertices.below(v)).copied();
@@ -206,7 +173,7 @@ fn beside_low(vertices: &Vertices<'_>, low: &mut Marks, denied: &Marks) {
         }
         let enter = follows();
         if enter {
-            low[v] = Some(Because::Beside(from));
+            low[v] = Some(Mark::NextTo(from));
         }
         enter
     });
@@ -233,12 +200,12 @@ fn retype_casts(vertices: &Vertices<'_>, low: &mut Marks) {
         let read_by = consumers.get(&Port { node, port: 0 }).map_or(&[][..], Vec::as_slice);
         let is_low = |input: &Port| low[vertices.vertex(input.node, nodes[input.node].in_types[input.port])].is_some();
         if !read_by.is_empty() && read_by.iter().all(is_low) {
-            low[vertices.vertex(node, to)] = Some(Because::CastForLow);
+            low[vertices.vertex(node, to)] = Some(Mark::CastForLow);
         }
     }
 }
 
-fn painting(vertices: &Vertices<'_>, lists: &GraphLists, low: Marks, denied: Marks) -> Painting {
+fn painting(vertices: &Vertices<'_>, policy: &GraphPolicy, low: Marks, denied: Marks) -> Painting {
     let nodes = &vertices.graph.nodes;
     let names: Vec<Arc<str>> = nodes.iter().map(|n| Arc::from(&n.name[..])).collect();
     // There are few distinct attributes and dtypes.
@@ -261,5 +228,5 @@ fn painting(vertices: &Vertices<'_>, lists: &GraphLists, low: Marks, denied: Mar
     });
     let painted = painted.collect();
     let first = (0..nodes.len()).map(|node| vertices.vertex(node, 0)).collect();
-    Painting { dtype: lists.low(), vertices: painted, first }
+    Painting { dtype: policy.dtype, vertices: painted, first }
 }

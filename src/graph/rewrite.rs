@@ -3,14 +3,18 @@
 use std::collections::HashMap;
 
 use super::{
-    Device, Graph, GraphLists, NewCast, Painting, Port, TypeAttr, TypeGraph, TypeNode, casts,
-    graph::{Kind, Names, Node},
-    paint,
+    casts::{NewCast, casts},
+    device::Device,
+    graph::{Graph, Kind, Names, Node, Port},
+    paint::paint,
+    painting::Painting,
+    type_graph::{TypeAttr, TypeGraph, TypeNode},
 };
 use crate::{
     DType, Op,
     catalogue::{Attributes, Family},
     error::{Error, Result},
+    policy::GraphPolicy,
 };
 
 /// A rewritten graph, with the reasons.
@@ -19,10 +23,18 @@ use crate::{
 pub struct Rewritten {
     /// The graph with its casts. Parameters, inputs and outputs are unchanged.
     pub graph: Graph,
-    /// The decision for each node of the original graph; [`explain`](Painting::explain) gives the reason.
-    pub painting: Painting,
-    /// The inserted casts.
-    pub casts: Vec<NewCast>,
+    /// The decision for each node of the original graph.
+    pub(super) painting: Painting,
+}
+
+impl Rewritten {
+    /// Explains in a sentence why a node of the original graph runs as it does.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when no node has that name, with the nearest one.
+    pub fn explain(&self, node: &str) -> Result<String> {
+        self.painting.explain(node)
+    }
 }
 
 impl Graph {
@@ -32,21 +44,20 @@ impl Graph {
     /// of norms stay f32, and so do parameters, inputs and outputs of the graph, and custom ops.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a graph that already holds 16-bit tensors: of a network with
+    /// Those of a policy whose fields are inconsistent; [`ErrorKind::Value`](crate::ErrorKind::Value) for a graph that already holds 16-bit tensors: of a network with
     /// adapters or low weights, or rewritten before.
     ///
     /// ```
-    /// use precast::{graph::{Graph, GraphLists}, policy::Pack, prelude::*};
+    /// use precast::{graph::{Graph, GraphPolicy}, prelude::*};
     /// let rng = &mut Rng::seed(1);
     /// let net = Child::new(sequential![Dense::new(4, 8, rng), ReLU, Dense::new(8, 2, rng)]);
     /// let graph = Graph::trace(&net, &[Tensor::ones(&[3, 4], DType::F32)])?;
-    /// let lists = GraphLists::of_pack(&Pack::named("tensorflow-2.21-fp16")?, DType::F16)?;
-    /// let low = graph.rewrite(&lists)?;
-    /// let why = low.painting.explain("relu_1")?;
+    /// let low = graph.rewrite(&GraphPolicy::named("graph")?)?;
+    /// let why = low.explain("relu_1")?;
     /// assert_eq!(why, "relu_1 is low: between linear_1 and linear_2, which are on the allow list");
     /// # Ok::<(), precast::Error>(())
     /// ```
-    pub fn rewrite(&self, lists: &GraphLists) -> Result<Rewritten> {
+    pub fn rewrite(&self, policy: &GraphPolicy) -> Result<Rewritten> {
         let low = |node: &&Node| node.outputs.iter().any(|output| output.dtype.is_low());
         if let Some(node) = self.nodes.iter().find(low) {
             let cell = if node.cell.is_empty() { String::new() } else { format!(" of cell `{}`", node.cell) };
@@ -56,16 +67,16 @@ impl Graph {
                 node.name, node.outputs[0].dtype
             )));
         }
-        let types = self.type_graph(lists);
-        let painting = paint(&types, lists, &device())?;
+        let types = self.type_graph(policy);
+        let painting = paint(&types, policy, &Device::any())?;
         let casts = casts(&types, &painting);
         let graph = self.with_casts(&types, &painting, &casts);
-        Ok(Rewritten { graph, painting, casts })
+        Ok(Rewritten { graph, painting })
     }
 
     /// Returns the graph to be painted: its nodes in order, followed by one for each output, which does not change.
-    fn type_graph(&self, lists: &GraphLists) -> TypeGraph {
-        let mut nodes: Vec<TypeNode> = self.nodes.iter().map(|node| self.type_node(node, lists)).collect();
+    fn type_graph(&self, policy: &GraphPolicy) -> TypeGraph {
+        let mut nodes: Vec<TypeNode> = self.nodes.iter().map(|node| self.type_node(node, policy)).collect();
         let mut names = Names::default();
         nodes.iter().for_each(|node| _ = names.unique(&node.name));
         for port in &self.outputs {
@@ -82,7 +93,7 @@ impl Graph {
         TypeGraph { nodes }
     }
 
-    fn type_node(&self, node: &Node, lists: &GraphLists) -> TypeNode {
+    fn type_node(&self, node: &Node, policy: &GraphPolicy) -> TypeNode {
         let mut types = Types::default();
         let (in_types, out_types) = match &node.kind {
             Kind::Op(Op::Cast) => {
@@ -107,7 +118,7 @@ impl Graph {
             Kind::StopGradient => ("StopGradient".into(), true),
             // The code of a custom op determines its own dtypes.
             Kind::Op(op @ Op::Custom(_)) => (op.name().into(), false),
-            Kind::Op(op) => (lists.name_of(*op), true),
+            Kind::Op(op) => (policy.name_of(*op), true),
         };
         let (name, inputs) = (node.name.clone(), node.inputs.clone());
         TypeNode { name, op, may_change, types: types.0, inputs, in_types, out_types }
@@ -194,9 +205,4 @@ impl Types {
 
 fn fixed(dtype: DType) -> TypeAttr {
     TypeAttr { name: dtype.long_name().into(), dtype: dtype.long_name().into(), fixed: true }
-}
-
-/// Describes this library's kernels in 16 bits: each op, and both ends of a cast.
-fn device() -> Device {
-    Device::any()
 }

@@ -1,9 +1,6 @@
 //! Forward runs of a graph; the tape does the rest.
 
-use super::{
-    Graph, Port,
-    graph::{Kind, Node, depends_on_batch, described, value_at},
-};
+use super::graph::{Graph, Kind, Node, Port, depends_on_batch, described, value_at};
 use crate::{
     Tensor,
     catalogue::Attributes,

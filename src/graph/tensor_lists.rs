@@ -1,6 +1,10 @@
 //! Tensor lists of TensorFlow: elements written by one op are read by others, so all of them have one dtype.
 
-use super::{Because, paint::Marks, vertices::Vertices};
+use super::{
+    mark::{Mark, Marks},
+    type_graph::TypeAttr,
+    vertices::Vertices,
+};
 use crate::error::{Error, Result};
 
 /// Ops that read elements of a list.
@@ -48,7 +52,7 @@ pub(super) struct Cluster {
 /// Returns the vertex of the elements' dtype, for an op on f32 lists.
 fn elements(vertices: &Vertices<'_>, node: usize) -> Option<usize> {
     let n = &vertices.graph.nodes[node];
-    let is_elements = |t: &super::TypeAttr| t.is_f32() && !t.fixed && !t.name.ends_with(']');
+    let is_elements = |t: &TypeAttr| t.is_f32() && !t.fixed && !t.name.ends_with(']');
     let attr = n.types.iter().position(is_elements).filter(|_| n.op.contains("TensorList"))?;
     Some(vertices.vertex(node, attr))
 }
@@ -94,7 +98,7 @@ pub(super) fn find(vertices: &Vertices<'_>) -> Vec<Cluster> {
 /// Pass 0: keeps the elements of an escaping list in f32.
 pub(super) fn deny_escaping(clusters: &[Cluster], denied: &mut Marks) {
     for cluster in clusters.iter().filter(|cluster| cluster.escapes) {
-        denied[cluster.elements[0]] = Some(Because::EscapingTensorList);
+        denied[cluster.elements[0]] = Some(Mark::EscapingTensorList);
     }
 }
 
@@ -148,11 +152,11 @@ pub(super) fn match_members(clusters: &[Cluster], low: &mut Marks, denied: &mut 
         if let Some(other) = first(denied) {
             for &v in &cluster.elements {
                 low[v] = None;
-                denied[v].get_or_insert(Because::SameTensorList(other));
+                denied[v].get_or_insert(Mark::SameTensorList(other));
             }
         } else if let Some(other) = first(low) {
             for &v in &cluster.elements {
-                low[v].get_or_insert(Because::SameTensorList(other));
+                low[v].get_or_insert(Mark::SameTensorList(other));
             }
         }
     }

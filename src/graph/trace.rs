@@ -4,10 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::{
-    Dim, Graph, Port,
-    graph::{Kind, Names, Node, Output, Update, dim_value},
-};
+use super::graph::{Dim, Graph, Kind, Names, Node, Output, Port, Update, dim_value};
 use crate::{
     Param, Tensor,
     catalogue::Attributes,

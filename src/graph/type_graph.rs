@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::edges::Edges;
+use super::{edges::Edges, graph::Port};
 use crate::{
     DType,
     error::{Error, Result},
@@ -24,15 +24,6 @@ impl TypeAttr {
     pub fn is_f32(&self) -> bool {
         self.dtype == DType::F32.long_name()
     }
-}
-
-/// An output or an input of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Port {
-    /// The node, by its index in [`TypeGraph::nodes`].
-    pub node: usize,
-    /// The index of the output or input.
-    pub port: usize,
 }
 
 /// A node.

@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 
 use super::{
-    GraphList, GraphLists, TypeGraph, TypeNode,
     device::{Device, OpSupport},
     edges::Edges,
+    type_graph::{TypeGraph, TypeNode},
 };
+use crate::policy::{GraphList, GraphPolicy};
 
 /// The properties of a vertex used in painting.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +40,10 @@ pub(super) struct Vertices<'a> {
 }
 
 impl<'a> Vertices<'a> {
-    pub fn new(graph: &'a TypeGraph, lists: &GraphLists, device: &Device) -> Self {
+    pub fn new(graph: &'a TypeGraph, policy: &GraphPolicy, device: &Device) -> Self {
         let nodes = &graph.nodes;
         let mut by_op: HashMap<&str, (Option<GraphList>, Option<&OpSupport>)> = HashMap::new();
-        let mut of = |op: &'a str| *by_op.entry(op).or_insert_with(|| (lists.list(op), device.op(op)));
+        let mut of = |op: &'a str| *by_op.entry(op).or_insert_with(|| (policy.list(op), device.op(op)));
         let (list_of_nodes, supports): (Vec<_>, Vec<_>) = nodes.iter().map(|node| of(&node.op)).unzip();
         let mut first = Vec::with_capacity(nodes.len());
         let mut all = Vec::new();
@@ -50,7 +51,7 @@ impl<'a> Vertices<'a> {
             first.push(all.len());
             all.extend(n.types.iter().enumerate().map(|(attr, t)| {
                 let low = supports[node].map(|op| op.attr(&t.name)).filter(|_| !t.fixed).unwrap_or_default();
-                let is_low = t.fixed && t.dtype == lists.low().long_name();
+                let is_low = t.fixed && t.dtype == policy.dtype.long_name();
                 let (defined_low, runs_low) = (low.defined || is_low, low.defined && low.kernel);
                 Vertex { node, attr, is_f32: t.is_f32(), defined_low, runs_low }
             }));

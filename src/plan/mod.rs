@@ -12,7 +12,7 @@ pub(crate) use check::check_run;
 pub(crate) use precast_policy::plan::cells;
 #[doc(inline)]
 pub use precast_policy::plan::{
-    Change, Cost, Decision, Diff, Explanation, Exported, Exporter, Forecast, OpReason, OpRow, OpsTable, Plan,
+    Change, Cost, Decided, Decision, Diff, Explanation, Exported, Exporter, Forecast, OpReason, OpRow, OpsTable, Plan,
     Predicted, Reason, Recompute, Region, RuleRef, Summary,
 };
 pub(crate) use precast_policy::plan::{bytes, said_once, time};

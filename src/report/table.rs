@@ -6,7 +6,7 @@ use super::{TrainingRun, printable};
 use crate::{
     DType, Plan,
     graph::NodeDecision,
-    plan::{Decision, Predicted, bytes, said_once, time},
+    plan::{Decision, Predicted, Reason, bytes, said_once, time},
     table::table,
     train::Score,
 };
@@ -95,10 +95,10 @@ pub(crate) fn plan_table_by(plan: &Plan, layout: Layout) -> String {
 /// no row.
 ///
 /// ```
-/// use precast::{graph::Graph, prelude::*, report::{graph_summary, graph_table}};
+/// use precast::{graph::{Graph, GraphPolicy}, prelude::*, report::{graph_summary, graph_table}};
 /// let x = Tensor::ones(&[2, 2], DType::F32);
 /// let graph = Graph::trace_fn(&Default::default(), &[x], |x| Ok(vec![x[0].matmul(&x[0])?]))?;
-/// let low = graph.rewrite(&Policy::named("graph")?.graph_lists()?)?.decisions();
+/// let low = graph.rewrite(&GraphPolicy::named("graph")?)?.decisions();
 /// assert_eq!(graph_table(&low), "\
 /// | node                    | op     | cell   | dtype | because            |
 /// |-------------------------|--------|--------|-------|--------------------|
@@ -121,7 +121,7 @@ pub(crate) fn graph_table_by(nodes: &[NodeDecision], layout: Layout) -> String {
             printable(node.op).into_owned(),
             if node.cell.is_empty() { "(root)".into() } else { printable(&node.cell).into_owned() },
             node.dtype.to_string(),
-            node.because.as_deref().map_or(String::new(), |because| printable(because).into_owned()),
+            node.because.as_ref().map_or(String::new(), Reason::to_string),
         ]
     });
     layout(&["node", "op", "cell", "dtype", "because"], rows.collect(), &[])

@@ -9,7 +9,11 @@ pub use scaled::{ScaledGrads, ScaledLoss};
 use step::Votes;
 pub use step::{Cause, Outcome, all_finite};
 
-use crate::{Policy, error::Result, policy::LossScaleSpec};
+use crate::{
+    Policy,
+    error::Result,
+    policy::{GraphPolicy, LossScaleSpec},
+};
 
 /// A loss scale: multiplies the loss before the backward pass, so that small gradients do not underflow in 16 bits, and
 /// divides the gradients by the same number afterwards.
@@ -63,6 +67,12 @@ pub trait ScalesLoss {
 }
 
 impl ScalesLoss for Policy {
+    fn loss_scale(&self) -> Result<LossScale> {
+        LossScale::new(self.loss_scale.clone())
+    }
+}
+
+impl ScalesLoss for GraphPolicy {
     fn loss_scale(&self) -> Result<LossScale> {
         LossScale::new(self.loss_scale.clone())
     }

@@ -8,7 +8,7 @@ use super::{
     folder::{About, Folder, POLICY, Standardizations},
 };
 use crate::{
-    Child, Level, LossScale, Plan, Policy,
+    Child, LossScale, Plan, Policy,
     cost::Speeds,
     error::{Error, Result},
     io::models::Model,
@@ -432,11 +432,6 @@ impl RunFile {
 
     /// Stores the parameters of a network as the file says, and wraps the network by the policy.
     pub(super) fn wrap(&self, net: &mut Child, policy: &Policy) -> Result<(Plan, Option<Decorated>)> {
-        if policy.level == Level::Graph {
-            let words =
-                "a run takes policies of the levels O0 to O3 and auto; level graph rewrites the graph of a call";
-            return Err(self.wrong("policy", Error::run(words).context(format_args!("`policy: {}`", self.policy))));
-        }
         let plan = policy.plan(net)?;
         let storage = self.storage.put(net, policy, self.options.seed)?;
         let _ = plan.apply(net)?;

@@ -147,7 +147,7 @@ fn a_decorated_network_trains_as_a_cast_one_does() {
 fn a_decorated_network_runs_under_every_policy_and_under_none() {
     for stored in DType::LOW {
         for region in DType::LOW {
-            for level in Level::OF_CELLS {
+            for level in Level::ALL {
                 let mut net = net(7);
                 let applied = auto_mixed_precision(&mut net, level, region).unwrap();
                 let reference = net.call(&input(1)).unwrap();

@@ -3,7 +3,7 @@
 use precast::{
     ErrorKind, Outcome, Reduction,
     compat::tensorflow::{GraphRewrite, enable_mixed_precision_graph_rewrite},
-    graph::{Graph, GraphLists},
+    graph::{Graph, GraphLevel, GraphPolicy},
     policy::{DynamicScale, LossScaleSpec, Pack},
     prelude::*,
     sequential,
@@ -39,8 +39,8 @@ fn a_step_is_its_parts() {
         let given = batch(6, step);
         assert_eq!(optimizer.step(&net, &given, loss).unwrap(), Outcome::Stepped);
         let graph = Graph::trace_with(&by_hand, &given, |net, x| Ok(vec![loss(net, x)?])).unwrap();
-        let lists = GraphLists::of_pack(&Pack::named("tensorflow-2.21-fp16").unwrap(), DType::F16);
-        let low = graph.rewrite(&lists.unwrap()).unwrap().graph;
+        let policy = GraphPolicy::from_pack(DType::F16, Pack::named("tensorflow-2.21-fp16").unwrap());
+        let low = graph.rewrite(&policy.unwrap()).unwrap().graph;
         assert!(low.casts() > 0);
         let loss = low.run(&given).unwrap().remove(0);
         assert_eq!(scale.step(&mut sgd, &loss).unwrap(), Outcome::Stepped);
@@ -94,8 +94,9 @@ fn what_cannot_be_rewritten_is_refused_and_loses_nothing() {
     let mut net = regression();
     let words = enable_mixed_precision_graph_rewrite(Sgd::new(net.params(), 0.1), "dynamik").unwrap_err().to_string();
     assert!(words.contains("did you mean `dynamic`?"), "{words}");
-    let other = Policy::named("o2").unwrap();
-    assert_eq!(GraphRewrite::new(Sgd::new(net.params(), 0.1), "none", &other).unwrap_err().kind(), ErrorKind::Level);
+    let mut forced = GraphPolicy::new(DType::Bf16).unwrap();
+    forced.level = GraphLevel::ForceAll;
+    assert_eq!(GraphRewrite::new(Sgd::new(net.params(), 0.1), "none", &forced).unwrap_err().kind(), ErrorKind::Level);
 
     let before = values(&net);
     let mut optimizer = enable_mixed_precision_graph_rewrite(Sgd::new(net.params(), 0.1), "none").unwrap();

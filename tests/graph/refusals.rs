@@ -2,7 +2,7 @@
 
 use precast::{
     Backward, CustomOp, ErrorKind,
-    graph::{Graph, rewrite},
+    graph::{Graph, GraphLevel, GraphPolicy, rewrite},
     layers::{BatchNorm1d, Dense, ReLU, Rng, Sequential},
     prelude::*,
 };
@@ -61,7 +61,7 @@ fn wrong_inputs_of_a_graph_are_named() {
 #[test]
 fn what_is_low_already_is_not_rewritten() {
     let x = [random(&[2, 4], 1)];
-    let policy = Policy::named("graph").unwrap();
+    let policy = GraphPolicy::named("graph").unwrap();
     let mut net = small();
     let applied = Policy::new(Level::O2, DType::F16).unwrap().apply(&mut net).unwrap();
     let error = rewrite(&mut net, &x, &policy).unwrap_err();
@@ -71,9 +71,10 @@ fn what_is_low_already_is_not_rewritten() {
     let mut low = rewrite(&mut net, &x, &policy).unwrap();
     let message = rewrite(&mut low, &x, &policy).unwrap_err().to_string();
     assert!(message.contains("is a rewritten graph already"), "{message}");
-    // A policy of another level has no such lists.
-    let error = rewrite(&mut net, &x, &Policy::named("o2").unwrap()).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Level);
+    // A policy whose fields contradict each other.
+    let mut forced = GraphPolicy::new(DType::Bf16).unwrap();
+    forced.level = GraphLevel::ForceAll;
+    assert_eq!(rewrite(&mut net, &x, &forced).unwrap_err().kind(), ErrorKind::Level);
 }
 
 #[test]
@@ -149,7 +150,7 @@ fn a_custom_op_runs_and_is_not_written() {
     let (a, b) = (wanted.sum_all().unwrap().backward().unwrap(), found.sum_all().unwrap().backward().unwrap());
     let (_, weight) = &net.named_params()[0];
     assert_eq!(a.get(weight).unwrap().to_f64(), b.get(weight).unwrap().to_f64());
-    let low = graph.rewrite(&Policy::named("graph").unwrap().graph_lists().unwrap()).unwrap().graph;
+    let low = graph.rewrite(&GraphPolicy::named("graph").unwrap()).unwrap().graph;
     let place = low.nodes().iter().find(|node| node.op_name() == "HalvesInAGraph").unwrap();
     assert_eq!(place.outputs[0].dtype, DType::F32);
     assert_eq!(low.run(&[x]).unwrap()[0].dtype(), DType::F32);
@@ -162,7 +163,7 @@ fn a_custom_op_runs_and_is_not_written() {
 #[test]
 fn a_batch_norm_in_a_graph_refuses_what_its_layer_refuses() {
     let mut net = Child::of(Sequential::new(vec![BatchNorm1d::new(4).into()]));
-    let mut low = rewrite(&mut net, &[random(&[6, 4], 1)], &Policy::named("graph").unwrap()).unwrap();
+    let mut low = rewrite(&mut net, &[random(&[6, 4], 1)], &GraphPolicy::named("graph").unwrap()).unwrap();
     low.set_train(true);
     let error = low.call(&random(&[1, 4], 2)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Shape);

@@ -1,7 +1,7 @@
 //! Rewritten networks: casts, parameters, files, and learning.
 
 use precast::{
-    graph::{Graph, GraphCell, rewrite},
+    graph::{Graph, GraphCell, GraphPolicy, rewrite},
     io::models::Model,
     prelude::*,
     storage::weights,
@@ -21,7 +21,7 @@ fn lenet5() -> (Child, Tensor) {
 #[test]
 fn a_rewritten_network_has_the_parameters_of_the_original_and_stays_f32_at_its_ends() {
     let (mut net, x) = lenet5();
-    let low = rewrite(&mut net, std::slice::from_ref(&x), &Policy::named("graph").unwrap()).unwrap();
+    let low = rewrite(&mut net, std::slice::from_ref(&x), &GraphPolicy::named("graph").unwrap()).unwrap();
     let paths = |params: Vec<(String, Param)>| params.into_iter().map(|(path, _)| path).collect::<Vec<_>>();
     assert_eq!(paths(low.named_params()), paths(net.named_params()));
     for ((_, a), (_, b)) in low.named_params().iter().zip(net.named_params()) {
@@ -44,7 +44,7 @@ fn a_graph_casts_less_than_o1() {
     for name in ["lenet5", "mlp", "gpt"] {
         let Task { mut net, x, .. } = nets::task(name, 1).unwrap();
         let x = [x.slice(0, 0..2).unwrap()];
-        let graph = rewrite(&mut net, &x, &Policy::named("graph").unwrap()).unwrap();
+        let graph = rewrite(&mut net, &x, &GraphPolicy::named("graph").unwrap()).unwrap();
         let of_graph = graph.trace(|net| net.call_many(&x).unwrap()).1.casts();
         // Low copies of parameters are kept, so a separate network is counted.
         let mut net = nets::task(name, 1).unwrap().net;
@@ -61,7 +61,7 @@ fn a_graph_casts_less_than_o1() {
 fn a_graph_cell_goes_through_files() {
     let (mut net, x) = lenet5();
     net.set_train(true);
-    let low = rewrite(&mut net, std::slice::from_ref(&x), &Policy::named("graph").unwrap()).unwrap();
+    let low = rewrite(&mut net, std::slice::from_ref(&x), &GraphPolicy::named("graph").unwrap()).unwrap();
     let folder = Folder::new("graph");
     let file = folder.at("weights.safetensors");
     weights::save(&low, &file).unwrap();
@@ -69,7 +69,7 @@ fn a_graph_cell_goes_through_files() {
     assert!(json.starts_with(r#"{"kind":"GraphCell""#), "{}", &json[..60]);
     let read: Child = serde_json::from_str(&json).unwrap();
     weights::load(&read, &file).unwrap();
-    let low = rewrite(&mut net, std::slice::from_ref(&x), &Policy::named("graph").unwrap()).unwrap();
+    let low = rewrite(&mut net, std::slice::from_ref(&x), &GraphPolicy::named("graph").unwrap()).unwrap();
     assert_eq!(bits(&read.call(&x).unwrap()), bits(&low.call(&x).unwrap()));
     // Weights of the network fit the graph: the paths are the same.
     assert_eq!(read.named_params().len(), net.named_params().len());
@@ -130,7 +130,7 @@ fn rewritten_networks_learn() {
         let x = data.train.batches(8).unwrap().next().unwrap().x;
         let mut scale = LossScale::none();
         if let Some(policy) = policy {
-            let policy = Policy::named(policy).unwrap();
+            let policy = GraphPolicy::named(policy).unwrap();
             scale = policy.loss_scale().unwrap();
             net = rewrite(&mut net, &[x], &policy).unwrap().erase();
         }
@@ -164,7 +164,7 @@ fn rewritten_networks_learn() {
 fn drawings_show_cells_casts_and_reasons() {
     let (net, x) = lenet5();
     let graph = Graph::trace(&net, std::slice::from_ref(&x)).unwrap();
-    let low = graph.rewrite(&Policy::named("graph").unwrap().graph_lists().unwrap()).unwrap();
+    let low = graph.rewrite(&GraphPolicy::named("graph").unwrap()).unwrap();
     let svg = low.to_svg();
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
     for words in ["conv2d_1", "on the allow list", "16 bit", "f16 [b, 6, "] {

@@ -122,7 +122,7 @@ fn a_listed_root_is_treated_by_the_list() {
 fn a_second_level_replaces_the_first() {
     for name in ["mlp_bn1d", "nested_sequential"] {
         let x = if name == "mlp_bn1d" { input(&[2, 4]) } else { input(&[1, 1, 4, 4]) };
-        for (first, second) in Level::OF_CELLS.into_iter().flat_map(|a| Level::OF_CELLS.map(|b| (a, b))) {
+        for (first, second) in Level::ALL.into_iter().flat_map(|a| Level::ALL.map(|b| (a, b))) {
             let mut net = lowered(name, first, LOW);
             let applied = mindspore(second, LOW).unwrap().apply(&mut net).unwrap();
             let alone = lowered(name, second, LOW);

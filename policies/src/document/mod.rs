@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_yaml::{
-    Spanned, UserMessageFormatter,
+    Location, Spanned, UserMessageFormatter,
     granit_parser::{self, Event, Parser, ScanError},
     options::MergeKeyPolicy,
 };
@@ -24,6 +24,14 @@ use crate::{
     error::{Error, ErrorKind, Result, did_you_mean},
     files,
 };
+
+/// Value with its position in the file.
+pub(crate) type At<T> = Spanned<T>;
+
+/// Returns a value without a position, for writing.
+pub(crate) fn placeless<T>(value: T) -> At<T> {
+    Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN)
+}
 
 /// Maximum nesting depth of lists and maps.
 const MAX_DEPTH: usize = 32;

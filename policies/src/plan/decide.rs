@@ -7,7 +7,7 @@ use crate::{
     DType, Policy,
     adapter::{Adapter, Cast},
     catalogue::System,
-    error::{Error, Result},
+    error::Result,
     kinds::{self, Named},
     policy::{Entry, Level, RunAs},
     precision::{OpRules, Treatment},
@@ -98,11 +98,6 @@ impl Surroundings {
 impl<'a> Prepared<'a> {
     pub fn new(policy: &'a Policy, system: Option<System>) -> Result<Self> {
         policy.check()?;
-        if policy.level == Level::Graph {
-            let words =
-                "level graph wraps no cells: `graph::rewrite(&mut net, &inputs, &policy)` rewrites the graph of a call";
-            return Err(Error::level(words));
-        }
         Ok(Prepared {
             policy,
             rules: policy.rules.iter().map(|rule| RuleRef::of(rule).map(Arc::new)).collect(),
@@ -120,7 +115,7 @@ impl<'a> Prepared<'a> {
     fn of_level(&self) -> Region {
         match self.policy.level {
             Level::O1 | Level::Auto if self.ops.is_some() => Region::Lists(self.policy.dtype),
-            Level::O0 | Level::O1 | Level::Auto | Level::Graph => Region::AsIs,
+            Level::O0 | Level::O1 | Level::Auto => Region::AsIs,
             Level::O2 | Level::O3 => self.low(),
         }
     }

@@ -8,7 +8,7 @@ use super::{Cost, Predicted};
 use crate::{
     DType,
     adapter::{Adapter, Planned},
-    policy::{Entry, Level, Origin, Rule, RunAs},
+    policy::{Entry, GraphList, Level, Origin, Rule, RunAs},
 };
 
 /// The decision for one cell.
@@ -100,7 +100,7 @@ impl fmt::Display for Region {
     }
 }
 
-/// The reason for a decision.
+/// The reason for a decision about a cell, or about a node of a graph.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -117,6 +117,29 @@ pub enum Reason {
     Level(Level),
     /// A comparison of times: the policy prefers speed, and this choice is faster.
     Cost(Cost),
+    /// A list of a graph rewrite. An op on the allow or deny list is decided by it; one on the infer or clear list was
+    /// not made low by a neighbour.
+    OnList(GraphList),
+    /// A list of a graph rewrite, and the neighbour that the node follows: it runs low.
+    Follows {
+        /// The list of the op: infer or clear.
+        list: GraphList,
+        /// Name of the neighbour.
+        node: Arc<str>,
+    },
+    /// The position of a node between two nodes on the allow list.
+    Between {
+        /// Name of the node upstream.
+        above: Arc<str>,
+        /// Name of the node downstream.
+        below: Arc<str>,
+    },
+    /// A node that stays f32, which this one follows.
+    AfterDenied(Arc<str>),
+    /// The readers of a cast, by name.
+    ReadBy(Vec<Arc<str>>),
+    /// A reason that is rare in graphs, in words.
+    Words(Cow<'static, str>),
 }
 
 /// A rule, given as a reason.

@@ -9,7 +9,7 @@ use crate::{
     adapter::Adapter,
     error::Result,
     path::shown,
-    policy::{Entry, Prefer, Scaler},
+    policy::{Entry, GraphLevel, GraphList, GraphPolicy, PolicyFile, Prefer, Scaler},
     printable::printable,
 };
 
@@ -42,19 +42,35 @@ pub fn bytes(bytes: u64) -> String {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(name) = &self.name {
-            write!(f, "{}: ", printable(name))?;
-        }
-        write!(f, "level {}, {}", self.level, self.dtype.long_name())?;
-        match &self.pack {
-            Some(pack) => write!(f, ", lists of {}", printable(pack))?,
-            None => f.write_str(", lists of your own")?,
-        }
-        if self.prefer == Prefer::Speed {
-            f.write_str(", prefers speed")?;
-        }
-        if self.scaler == Scaler::Required { f.write_str(", scaler required") } else { Ok(()) }
+        let prefers = if self.prefer == Prefer::Speed { ", prefers speed" } else { "" };
+        let what = format!("level {}, {}", self.level, self.dtype.long_name());
+        f.write_str(&summary(self.name.as_deref(), &what, self.pack.as_deref(), prefers, self.scaler))
     }
+}
+
+impl fmt::Display for GraphPolicy {
+    /// Formats it in a line, as in `graph: graph, float16, lists of precast-1`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let level = if self.level == GraphLevel::Usual { String::new() } else { format!(" ({})", self.level) };
+        let what = format!("graph{level}, {}", self.dtype.long_name());
+        f.write_str(&summary(self.name.as_deref(), &what, self.pack.as_deref(), "", self.scaler))
+    }
+}
+
+impl fmt::Display for PolicyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PolicyFile::Cells(policy) => Summary::from(policy).fmt(f),
+            PolicyFile::Graph(policy) => policy.fmt(f),
+        }
+    }
+}
+
+fn summary(name: Option<&str>, what: &str, pack: Option<&str>, prefers: &str, scaler: Scaler) -> String {
+    let name = name.map_or(String::new(), |name| format!("{}: ", printable(name)));
+    let pack = pack.map_or("your own".into(), printable);
+    let required = if scaler == Scaler::Required { ", scaler required" } else { "" };
+    format!("{name}{what}, lists of {pack}{prefers}{required}")
 }
 
 /// Length above which the reason of a rule or a list is shown only once in a plan.
@@ -103,6 +119,19 @@ impl fmt::Display for Reason {
                 let (lowered, full) = (time(*lowered), time(*full));
                 write!(f, "cost: {region} would take {lowered}, f32 {full}")
             }
+            Reason::OnList(list @ (GraphList::Allow | GraphList::Deny)) => write!(f, "on the {list} list"),
+            Reason::OnList(list) => write!(f, "on the {list} list, and no neighbour makes it low"),
+            Reason::Follows { list, node } => {
+                let position = if *list == GraphList::Infer { "after" } else { "next to" };
+                write!(f, "on the {list} list, {position} {}, which is low", printable(node))
+            }
+            Reason::Between { above, below } => {
+                write!(f, "between {} and {}, which are on the allow list", printable(above), printable(below))
+            }
+            Reason::AfterDenied(node) => write!(f, "after {}, which is denied", printable(node)),
+            Reason::ReadBy(nodes) if nodes.is_empty() => f.write_str("read by nothing"),
+            Reason::ReadBy(nodes) => write!(f, "read by {}", printable(&nodes.join(", "))),
+            Reason::Words(words) => f.write_str(&printable(words)),
         }
     }
 }

@@ -17,7 +17,7 @@ mod settle;
 #[doc(hidden)]
 pub use check::{Claim, check_claims};
 pub use decision::{Decision, Reason, Recompute, Region, RuleRef};
-pub use diff::{Change, Diff};
+pub use diff::{Change, Decided, Diff};
 pub use display::Explanation;
 #[doc(hidden)]
 pub use display::{bytes, cells, said_once, time};

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use super::{Policy, v1};
+use serde_yaml::Location;
+
+use super::{GraphPolicy, Policy, either::PolicyFile, v1};
 use crate::{
     document::{self, Source},
     error::{Error, Result},
@@ -18,19 +20,10 @@ impl Policy {
     /// [`Io`](crate::ErrorKind::Io) when the file cannot be read, [`DType`](crate::ErrorKind::DType) and
     /// [`Level`](crate::ErrorKind::Level) for a wrong dtype or level (checked in this order),
     /// [`List`](crate::ErrorKind::List) for errors in the lists, [`Value`](crate::ErrorKind::Value) for numbers of the
-    /// loss scale, and [`Policy`](crate::ErrorKind::Policy) for everything else.
+    /// loss scale, and [`Policy`](crate::ErrorKind::Policy) for everything else, including a policy for graphs, which
+    /// [`GraphPolicy::load`] reads.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let name = path.display().to_string();
-        let text = document::load::<v1::PolicyV1>(path, |error| match Policy::meant(&name) {
-            Some(shipped) if error.kind() == std::io::ErrorKind::NotFound => {
-                format!("; the policy that comes with the library is `Policy::named({shipped:?})`")
-            }
-            _ => String::new(),
-        })?;
-        let policy = Policy::parse(&text, &name)?;
-        event!(DEBUG, file = name, level = %policy.level, dtype = %policy.dtype, "policy read");
-        Ok(policy)
+        load(path.as_ref(), PolicyFile::cells)
     }
 
     /// Reads the text of a policy file. `name` identifies the file in messages and [`Origin`](super::Origin)s.
@@ -49,8 +42,7 @@ impl Policy {
     /// # Ok::<(), precast_policy::Error>(())
     /// ```
     pub fn parse(text: &str, name: &str) -> Result<Self> {
-        let source = Source::new(name, text);
-        v1::policy(document::read(&source)?, &source)
+        parse(text, name, PolicyFile::cells)
     }
 
     /// Returns the text of an equivalent policy file. It is complete: the loss scale is written even if it is the usual
@@ -60,8 +52,7 @@ impl Policy {
     /// [`ErrorKind::List`](crate::ErrorKind::List) when the policy names an unknown pack, or its lists have entries
     /// that its level does not read or a file cannot express.
     pub fn to_yaml(&self) -> Result<String> {
-        let written = v1::written(self)?;
-        serde_yaml::to_string(&written).map_err(|error| Error::policy(format!("the policy cannot be written: {error}")))
+        text_of(&v1::written(self)?)
     }
 
     /// Writes a policy file atomically; see [`Policy::to_yaml`].
@@ -71,4 +62,94 @@ impl Policy {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         files::replace(path, self.to_yaml()?.as_bytes())
     }
+}
+
+impl GraphPolicy {
+    /// Reads a policy file for graphs.
+    ///
+    /// # Errors
+    /// As [`Policy::load`], and [`ErrorKind::Policy`](crate::ErrorKind::Policy) for a policy with a level.
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        load(path.as_ref(), PolicyFile::graph)
+    }
+
+    /// Reads the text of a policy file for graphs. `name` identifies the file in messages.
+    ///
+    /// # Errors
+    /// As [`GraphPolicy::load`].
+    pub fn parse(text: &str, name: &str) -> Result<Self> {
+        parse(text, name, PolicyFile::graph)
+    }
+
+    /// Returns the text of an equivalent policy file; see [`Policy::to_yaml`].
+    ///
+    /// # Errors
+    /// As [`Policy::to_yaml`].
+    pub fn to_yaml(&self) -> Result<String> {
+        text_of(&v1::written_graph(self)?)
+    }
+
+    /// Writes a policy file atomically.
+    ///
+    /// # Errors
+    /// As [`Policy::save`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        files::replace(path, self.to_yaml()?.as_bytes())
+    }
+}
+
+impl PolicyFile {
+    /// Reads a policy file of either kind.
+    ///
+    /// # Errors
+    /// As [`Policy::load`].
+    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
+        load(path.as_ref(), Ok)
+    }
+
+    /// Reads the text of a policy file of either kind. `name` identifies the file in messages.
+    ///
+    /// # Errors
+    /// As [`Policy::load`].
+    pub fn parse(text: &str, name: &str) -> Result<Self> {
+        parse(text, name, Ok)
+    }
+
+    /// Returns the text of an equivalent policy file; see [`Policy::to_yaml`].
+    ///
+    /// # Errors
+    /// As [`Policy::to_yaml`].
+    pub fn to_yaml(&self) -> Result<String> {
+        match self {
+            PolicyFile::Cells(policy) => policy.to_yaml(),
+            PolicyFile::Graph(policy) => policy.to_yaml(),
+        }
+    }
+}
+
+/// Reads a policy file of the kind that `expected` accepts.
+fn load<T>(path: &Path, expected: impl FnOnce(PolicyFile) -> Result<T>) -> Result<T> {
+    let name = path.display().to_string();
+    let text = document::load::<v1::PolicyV1>(path, |error| match PolicyFile::meant(&name) {
+        Some(shipped) if error.kind() == std::io::ErrorKind::NotFound => {
+            let reader = if Policy::names().any(|name| name == shipped) { "Policy" } else { "GraphPolicy" };
+            format!("; the policy that comes with the library is `{reader}::named({shipped:?})`")
+        }
+        _ => String::new(),
+    })?;
+    parse(&text, &name, |policy| {
+        event!(DEBUG, file = name, level = policy.level().map(tracing::field::display), dtype = %policy.dtype(), "policy read");
+        expected(policy)
+    })
+}
+
+/// Reads the text of a policy file of the kind that `expected` accepts.
+fn parse<T>(text: &str, name: &str, expected: impl FnOnce(PolicyFile) -> Result<T>) -> Result<T> {
+    let source = Source::new(name, text);
+    let (policy, deciding): (PolicyFile, Location) = v1::read(document::read(&source)?, &source)?;
+    expected(policy).map_err(|error| source.error(deciding, error))
+}
+
+fn text_of(written: &v1::PolicyV1) -> Result<String> {
+    serde_yaml::to_string(written).map_err(|error| Error::policy(format!("the policy cannot be written: {error}")))
 }

@@ -1,4 +1,4 @@
-//! Lists of level graph: four lists of ops, and the rewrite level that modifies them.
+//! Lists of a graph rewrite: four lists of ops, and the level that modifies them.
 
 use std::{fmt, str::FromStr};
 
@@ -11,7 +11,8 @@ use crate::{
 };
 
 /// List of a graph rewrite.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum GraphList {
     /// Ops that run low: products.
     Allow,
@@ -37,7 +38,7 @@ impl GraphList {
         }
     }
 
-    /// Returns the treatment of its entries in the lists of level graph.
+    /// Returns the treatment of its entries.
     pub const fn treatment(self) -> Treatment {
         match self {
             GraphList::Allow => Treatment::Low,

@@ -27,18 +27,11 @@ pub enum Level {
     /// they are. The output may be low.
     #[serde(rename = "auto")]
     Auto,
-    /// No cell is wrapped: the graph of a call is rewritten. The low dtype spreads from the ops of the allow list to
-    /// their neighbours.
-    #[serde(rename = "graph")]
-    Graph,
 }
 
 impl Level {
     /// All levels, in order.
-    pub const ALL: [Level; 6] = [Level::O0, Level::O1, Level::O2, Level::O3, Level::Auto, Level::Graph];
-
-    /// Levels for trees of cells, which plans support.
-    pub const OF_CELLS: [Level; 5] = [Level::O0, Level::O1, Level::O2, Level::O3, Level::Auto];
+    pub const ALL: [Level; 5] = [Level::O0, Level::O1, Level::O2, Level::O3, Level::Auto];
 
     /// Returns the name used in files.
     pub fn name(self) -> &'static str {
@@ -48,7 +41,6 @@ impl Level {
             Level::O2 => "O2",
             Level::O3 => "O3",
             Level::Auto => "auto",
-            Level::Graph => "graph",
         }
     }
 
@@ -60,7 +52,6 @@ impl Level {
             Level::O2 => "all runs low but cells and ops on the full list; the network returns f32",
             Level::O3 => "all runs low; the network returns f32",
             Level::Auto => "each op runs by its list: low, f32, or as its widest input",
-            Level::Graph => "a graph is rewritten: low spreads from products to neighbours",
         }
     }
 }
@@ -76,6 +67,10 @@ impl FromStr for Level {
 
     /// Parses an exact name: `O2`, but neither `o2` nor `2`.
     fn from_str(text: &str) -> Result<Self> {
+        if text == "graph" {
+            let words = "`graph` is not a level; a policy for graphs has the key `graph` in place of `level`, as in `graph: {}`";
+            return Err(Error::level(words));
+        }
         Level::ALL.into_iter().find(|level| level.name() == text).ok_or_else(|| {
             // A zero in place of the letter, or the number alone.
             let meant = match text.as_bytes() {

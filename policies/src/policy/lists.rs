@@ -1,7 +1,7 @@
 //! Lists of cell kinds and ops, with the treatment of each, its reason and its origin.
 //!
-//! One type of lists serves every level of a network and every region of code. The entries that a [`Level`] reads are
-//! defined in one table, [`Level::reads`].
+//! One type of lists serves every level of a network, every graph and every region of code. The entries that a level or a
+//! graph reads are defined in one table, [`Reader::reads`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -94,7 +94,8 @@ impl Entry {
         self
     }
 
-    fn counts(&self, low: DType) -> bool {
+    /// Returns whether the entry applies to a low dtype.
+    pub(super) fn counts(&self, low: DType) -> bool {
         self.only.is_none_or(|only| only == low)
     }
 }
@@ -275,7 +276,7 @@ impl fmt::Display for Listed {
 pub(super) const LISTS: [(&str, Treatment); 3] =
     [("low", Treatment::Low), ("full", Treatment::Full), ("widest", Treatment::Widest)];
 
-/// Names of the lists of level graph.
+/// Names of the lists of a graph rewrite.
 const GRAPH_LISTS: [(&str, Treatment); 4] = [
     (GraphList::Allow.name(), GraphList::Allow.treatment()),
     (GraphList::Infer.name(), GraphList::Infer.treatment()),
@@ -283,28 +284,44 @@ const GRAPH_LISTS: [(&str, Treatment); 4] = [
     (GraphList::Clear.name(), GraphList::Clear.treatment()),
 ];
 
-impl Level {
-    /// Returns the op lists that policy files can change at this level, by name.
-    pub(super) fn named_lists(self) -> &'static [(&'static str, Treatment)] {
-        if self == Level::Graph { &GRAPH_LISTS } else { &LISTS }
+/// Reader of lists: a level of a network, or the rewrite of a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    Level(Level),
+    Graph,
+}
+
+impl fmt::Display for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reader::Level(level) => write!(f, "level {level}"),
+            Reader::Graph => f.write_str("a policy for graphs"),
+        }
+    }
+}
+
+impl Reader {
+    /// Returns the lists that policy files can change, by name.
+    pub fn named_lists(self) -> &'static [(&'static str, Treatment)] {
+        if self == Reader::Graph { &GRAPH_LISTS } else { &LISTS }
     }
 
-    /// Returns the treatments that this level reads. An entry with another one is refused, pointing at its position.
-    pub(crate) fn reads(self, listed: Listed) -> &'static [Treatment] {
+    /// Returns the treatments that are read. An entry with another one is refused, pointing at its position.
+    fn reads(self, listed: Listed) -> &'static [Treatment] {
         match (self, listed) {
-            (Level::O1, _) => &[Treatment::Low],
-            (Level::O2, _) => &[Treatment::Full],
-            (Level::Auto, Listed::Ops) => &Treatment::ALL,
-            (Level::Graph, Listed::Ops) => &[Treatment::Low, Treatment::Infer, Treatment::Full, Treatment::Clear],
-            (Level::O0 | Level::O3, _) | (Level::Auto | Level::Graph, Listed::Cells) => &[],
+            (Reader::Level(Level::O1), _) => &[Treatment::Low],
+            (Reader::Level(Level::O2), _) => &[Treatment::Full],
+            (Reader::Level(Level::Auto), Listed::Ops) => &Treatment::ALL,
+            (Reader::Graph, Listed::Ops) => &[Treatment::Low, Treatment::Infer, Treatment::Full, Treatment::Clear],
+            (Reader::Level(Level::O0 | Level::O3), _) | (_, Listed::Cells) => &[],
         }
     }
 
-    /// Checks that this level reads a treatment.
+    /// Checks that a treatment is read.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) when it does not, naming the lists that the level reads.
-    pub(super) fn check_reads(self, listed: Listed, treatment: Treatment) -> Result<()> {
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when it is not, naming the lists that are read.
+    pub fn check_reads(self, listed: Listed, treatment: Treatment) -> Result<()> {
         if self.reads(listed).contains(&treatment) {
             return Ok(());
         }
@@ -315,14 +332,14 @@ impl Level {
         let read: Vec<String> = lists(Listed::Cells).chain(lists(Listed::Ops)).collect();
         let read = if read.is_empty() { "no list".to_string() } else { read.join(", ") };
         let list = treatment.name();
-        Err(Error::list(format!("level {self} does not read the {list} list of {listed}; it reads {read}")))
+        Err(Error::list(format!("{self} does not read the {list} list of {listed}; it reads {read}")))
     }
 
-    /// Checks that this level reads every entry of the lists.
+    /// Checks that every entry of the lists is read.
     ///
     /// # Errors
-    /// [`ErrorKind::List`](crate::ErrorKind::List) for an entry that it does not read, naming the entry and its origin.
-    pub(super) fn check_lists(self, lists: &Lists) -> Result<()> {
+    /// [`ErrorKind::List`](crate::ErrorKind::List) for an entry that is not, naming the entry and its origin.
+    pub fn check_lists(self, lists: &Lists) -> Result<()> {
         let cells = lists.cells.iter().map(|(kind, entry)| (Listed::Cells, kind.as_str(), entry));
         let ops = lists.ops.iter().map(|(op, entry)| (Listed::Ops, op.name(), entry));
         for (listed, name, entry) in cells.chain(ops) {

@@ -191,9 +191,13 @@ impl LossScaleSpec {
     /// Returns the default loss scale of a policy: dynamic for f16, whose gradients underflow without it; none for
     /// bf16, which has the range of f32, and none at O0, where nothing is low.
     pub fn usual(level: Level, dtype: DType) -> Self {
-        match (level, dtype) {
-            (Level::O0, _) => LossScaleSpec::None,
-            (_, DType::F16) => LossScaleSpec::Dynamic(DynamicScale::default()),
+        if level == Level::O0 { LossScaleSpec::None } else { LossScaleSpec::of_dtype(dtype) }
+    }
+
+    /// Returns the default loss scale where a dtype is used: dynamic for f16, none for others.
+    pub fn of_dtype(dtype: DType) -> Self {
+        match dtype {
+            DType::F16 => LossScaleSpec::Dynamic(DynamicScale::default()),
             _ => LossScaleSpec::None,
         }
     }

@@ -1,15 +1,16 @@
-//! Precision policies as data: a level, a low dtype, a pack of lists, and rules by path or kind.
+//! Precision policies as data: for cells, a level, a low dtype, a pack of lists, and rules by path or kind; for graphs, a
+//! low dtype and lists.
 //!
 //! This module knows kinds, paths and names, but no tensors.
 
+mod either;
 mod embedded;
 mod file;
 mod graph;
-mod graph_lists;
+mod graph_policy;
 mod level;
 mod lists;
 mod loss_scale;
-mod loss_scale_v1;
 mod pack;
 mod pack_file;
 mod pattern;
@@ -19,8 +20,9 @@ mod scaler;
 mod shipped;
 mod v1;
 
+pub use either::PolicyFile;
 pub use graph::{GraphLevel, GraphList};
-pub use graph_lists::GraphLists;
+pub use graph_policy::GraphPolicy;
 pub use level::Level;
 pub use lists::{Entry, Lists, Origin};
 pub use loss_scale::{DynamicScale, Forgive, LossScaleSpec};
@@ -30,13 +32,15 @@ pub use prefer::Prefer;
 pub use rule::{Rule, RunAs, Select};
 pub use scaler::Scaler;
 
+use self::lists::Reader;
 use crate::{
     DType,
     error::{Error, Result},
     precision::{OpRules, Treatment},
 };
 
-/// Requested precision of a network. Resolved against one network, it gives a [`Plan`](crate::Plan).
+/// Requested precision of a network. Resolved against one network, it gives a [`Plan`](crate::Plan). Graphs of ops have
+/// policies of their own, [`GraphPolicy`].
 ///
 /// The dtype of a cell is decided by the following list. The first matching entry wins:
 /// 1. `to_float` set in code on the cell;
@@ -68,10 +72,8 @@ pub struct Policy {
     /// Rules by path or kind, in order.
     pub rules: Vec<Rule>,
     /// Lists of the level. Entries that the level does not read are refused: O0 and O3 read none, O1 those that run
-    /// low, O2 those that stay f32, auto the treatments of ops, graph the four lists of a rewrite.
+    /// low, O2 those that stay f32, auto the treatments of ops.
     pub lists: Lists,
-    /// Rewrite level applied to the lists, read at level graph only.
-    pub graph_level: GraphLevel,
     /// Specification of the loss scale for training; in precast, `policy.loss_scale()` creates the loss scale itself.
     pub loss_scale: LossScaleSpec,
     /// Response to f16 training without a loss scale.
@@ -109,11 +111,10 @@ impl Policy {
     /// nothing); [`ErrorKind::List`](crate::ErrorKind::List) for an entry that the level does not read.
     pub fn with_lists(level: Level, dtype: DType, lists: Lists) -> Result<Self> {
         check_low(dtype)?;
-        level.check_lists(&lists)?;
+        Reader::Level(level).check_lists(&lists)?;
         let loss_scale = LossScaleSpec::usual(level, dtype);
-        let (pack, prefer, rules, graph_level) = (None, Prefer::Memory, Vec::new(), GraphLevel::Usual);
-        let (name, scaler) = (None, Scaler::Advised);
-        Ok(Policy { name, pack, level, dtype, prefer, rules, lists, graph_level, loss_scale, scaler })
+        let (name, pack, prefer, rules, scaler) = (None, None, Prefer::Memory, Vec::new(), Scaler::Advised);
+        Ok(Policy { name, pack, level, dtype, prefer, rules, lists, loss_scale, scaler })
     }
 
     /// Creates a policy from a level and a low dtype, with the lists of a pack.
@@ -143,21 +144,9 @@ impl Policy {
     /// Checks the invariants that public fields cannot enforce.
     pub(crate) fn check(&self) -> Result<()> {
         check_low(self.dtype)?;
-        self.level.check_lists(&self.lists)?;
-        let unscaled = self.loss_scale == LossScaleSpec::None && self.dtype == DType::F16 && self.level != Level::O0;
-        if self.scaler == Scaler::Required && unscaled {
-            let words = "`scaler: required` in float16, and the loss scale is of kind none; allowed: fixed, dynamic";
-            return Err(Error::policy(words));
-        }
-        match self.level {
-            Level::Graph if !self.rules.is_empty() => Err(Error::policy(NO_RULES)),
-            Level::Graph if !self.prefer.is_memory() => Err(Error::policy(NO_PREFERENCE)),
-            Level::Graph => self.graph_level.check(self.dtype),
-            level if self.graph_level != GraphLevel::Usual => {
-                Err(Error::level(format!("level {level} does not read the level of a graph; level graph does")))
-            }
-            _ => Ok(()),
-        }
+        Reader::Level(self.level).check_lists(&self.lists)?;
+        // Nothing is low at O0.
+        if self.level == Level::O0 { Ok(()) } else { self.scaler.check(&self.loss_scale, self.dtype) }
     }
 
     /// Returns the op rules of the regions created by the level, if it treats any op by a list.
@@ -165,7 +154,7 @@ impl Policy {
         let rules = self.lists.rules(self.dtype);
         match self.level {
             _ if self.lists.ops().is_empty() => None,
-            Level::O0 | Level::O3 | Level::Graph => None,
+            Level::O0 | Level::O3 => None,
             Level::O1 => Some(OpRules { back: Some(DType::F32), ..rules }),
             Level::O2 => Some(OpRules { back: Some(self.dtype), unlisted: Treatment::Low, ..rules }),
             Level::Auto => Some(rules),
@@ -191,10 +180,6 @@ crate::__setters! {
     Policy: with_prefer prefer: Prefer, with_loss_scale loss_scale: LossScaleSpec, with_scaler scaler: Scaler;
     optional with_name name: String
 }
-
-const NO_RULES: &str = "level graph reads no rules, as a graph has no cells; it reads the lists of ops under `graph`";
-const NO_PREFERENCE: &str =
-    "level graph does not read `prefer`: what its lists say runs low, whether it is faster or not";
 
 /// JSON schema of policy files, for completion and validation in editors.
 pub const SCHEMA: &str = include_str!("../../schema.json");

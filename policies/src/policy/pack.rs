@@ -60,8 +60,8 @@ pub struct Pack {
     /// Op lists for regions of code, by op level. The first one is the default, and also serves level auto of a
     /// network. Empty for a system without such regions.
     pub regions: Vec<(Arc<str>, Lists)>,
-    /// Lists of level graph: the entries of the first region that a graph has lists for, overridden by the graph
-    /// entries of the pack. `None` for a pack without graph entries.
+    /// Lists for graphs: the entries of the first region that a graph has lists for, overridden by the graph entries of
+    /// the pack. `None` for a pack without graph entries.
     pub graph: Option<Lists>,
 }
 
@@ -116,9 +116,24 @@ impl Pack {
         match level {
             Level::O0 | Level::O3 => Some(Lists::named(self.name.clone())),
             Level::Auto => self.regions.first().map(|(_, lists)| lists.clone()),
-            Level::Graph => self.graph.clone(),
             level => self.levels.get(&level).cloned(),
         }
+    }
+
+    /// Returns the lists for graphs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::List`](crate::ErrorKind::List) when the pack has none, naming the packs that do.
+    pub fn graph_lists(&self) -> Result<&Lists> {
+        self.graph.as_ref().ok_or_else(|| {
+            let has = |name: &&str| Pack::shared(name).is_ok_and(|pack| pack.graph.is_some());
+            let packs: Vec<&str> = Pack::names().filter(has).collect();
+            Error::list(format!(
+                "the pack {} has no lists for graphs; packs with them: {}",
+                self.name,
+                packs.join(", ")
+            ))
+        })
     }
 
     /// Returns the lists of a region of code, by default those of the first op level.

@@ -8,7 +8,10 @@ use serde::{
 };
 use serde_yaml::Spanned;
 
-use super::{Entry, GraphList, Level, Lists, Origin, Pack, lists::Listed};
+use super::{
+    Entry, GraphList, Level, Lists, Origin, Pack,
+    lists::{Listed, Reader},
+};
 use crate::{
     DType, Op,
     catalogue::System,
@@ -102,7 +105,9 @@ fn check_reads(
 ) -> Result<()> {
     match entries.first() {
         None => Ok(()),
-        Some(entry) => level.check_reads(listed, treatment).map_err(|error| source.error(entry.referenced, error)),
+        Some(entry) => {
+            Reader::Level(level).check_reads(listed, treatment).map_err(|error| source.error(entry.referenced, error))
+        }
     }
 }
 

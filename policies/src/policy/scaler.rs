@@ -4,7 +4,11 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result, by_name};
+use super::LossScaleSpec;
+use crate::{
+    DType,
+    error::{Error, Result, by_name},
+};
 
 /// Response to gradients of an unscaled loss that pass through f16 ops, where small ones underflow to 0, and reach an
 /// optimizer. bf16 has the range of f32 and needs no loss scale.
@@ -29,6 +33,15 @@ impl Scaler {
             Scaler::Advised => "advised",
             Scaler::Required => "required",
         }
+    }
+
+    /// Checks that a loss scale is given where one is required.
+    pub(super) fn check(self, scale: &LossScaleSpec, dtype: DType) -> Result<()> {
+        if self == Scaler::Required && *scale == LossScaleSpec::None && dtype == DType::F16 {
+            let words = "`scaler: required` in float16, and the loss scale is of kind none; allowed: fixed, dynamic";
+            return Err(Error::policy(words));
+        }
+        Ok(())
     }
 
     pub(crate) fn is_advised(&self) -> bool {

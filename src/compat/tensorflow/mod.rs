@@ -7,10 +7,10 @@ use std::cell::RefCell;
 pub use loss_scale::IntoLossScale;
 
 use crate::{
-    Child, DType, LossScale, Optimizer, Outcome, Param, Policy, Tensor,
+    Child, DType, LossScale, Optimizer, Outcome, Param, Tensor,
     cell::AsCell,
     error::Result,
-    graph::{Graph, GraphLists, check_not_wrapped},
+    graph::{Graph, GraphPolicy, check_not_wrapped},
     policy::Pack,
     tensor::pass::{self, Evaluated},
 };
@@ -51,8 +51,7 @@ pub fn enable_mixed_precision_graph_rewrite<O: Optimizer>(
     optimizer: O,
     loss_scale: impl IntoLossScale,
 ) -> Result<GraphRewrite<O>> {
-    let lists = GraphLists::of_pack(&Pack::named("tensorflow-2.21-fp16")?, DType::F16)?;
-    GraphRewrite::of(optimizer, loss_scale, lists)
+    GraphRewrite::new(optimizer, loss_scale, &GraphPolicy::from_pack(DType::F16, Pack::named("tensorflow-2.21-fp16")?)?)
 }
 
 /// An optimizer whose steps run rewritten graphs; see [`enable_mixed_precision_graph_rewrite`].
@@ -60,7 +59,7 @@ pub fn enable_mixed_precision_graph_rewrite<O: Optimizer>(
 pub struct GraphRewrite<O> {
     optimizer: O,
     loss_scale: LossScale,
-    lists: GraphLists,
+    policy: GraphPolicy,
     traced: Vec<Traced>,
     steps: u64,
     runs: u64,
@@ -77,18 +76,15 @@ struct Traced {
 }
 
 impl<O: Optimizer> GraphRewrite<O> {
-    /// Wraps an optimizer as [`enable_mixed_precision_graph_rewrite`] does, by the lists of a policy of level graph.
+    /// Wraps an optimizer as [`enable_mixed_precision_graph_rewrite`] does, by another policy.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an invalid loss scale, and those of
-    /// [`Policy::graph_lists`](crate::Policy::graph_lists).
-    pub fn new(optimizer: O, loss_scale: impl IntoLossScale, policy: &Policy) -> Result<Self> {
-        GraphRewrite::of(optimizer, loss_scale, policy.graph_lists()?)
-    }
-
-    fn of(optimizer: O, loss_scale: impl IntoLossScale, lists: GraphLists) -> Result<Self> {
-        let loss_scale = loss_scale.into_loss_scale()?;
-        Ok(GraphRewrite { optimizer, loss_scale, lists, traced: vec![], steps: 0, runs: 0, last_loss: None })
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an invalid loss scale, and those of a policy whose fields are
+    /// inconsistent.
+    pub fn new(optimizer: O, loss_scale: impl IntoLossScale, policy: &GraphPolicy) -> Result<Self> {
+        policy.check()?;
+        let (loss_scale, policy) = (loss_scale.into_loss_scale()?, policy.clone());
+        Ok(GraphRewrite { optimizer, loss_scale, policy, traced: vec![], steps: 0, runs: 0, last_loss: None })
     }
 
     /// Runs one training step: evaluates `loss` on the inputs as a rewritten graph, and updates the parameters if every
@@ -122,7 +118,7 @@ impl<O: Optimizer> GraphRewrite<O> {
                     noted.replace(Evaluated { cells: cells.collect() });
                     Ok(vec![loss])
                 })?;
-                let graph = traced.rewrite(&self.lists)?.graph;
+                let graph = traced.rewrite(&self.policy)?.graph;
                 let signature = inputs.iter().map(|x| (x.dtype(), x.shape().to_vec())).collect();
                 Some(Traced { signature, graph, evaluated: noted.into_inner() })
             }

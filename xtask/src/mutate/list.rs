@@ -93,9 +93,9 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "ops that a file adds to the low list are dropped",
-        "policies/src/policy/v1.rs",
+        "policies/src/policy/v1/changes.rs",
         &[(
-            "added.into_iter().for_each(|(op, origin)| _ = lists.put_op(op, Entry::new(treatment, origin)));",
+            "added.into_iter().for_each(|(item, origin)| item.put(lists, Entry::new(treatment, origin)));",
             "let _ = (added, treatment);",
         )],
         &["lib", "policy_files", "levels"],

@@ -1,50 +1,21 @@
-//! Drawings of graphs as standalone SVG.
+//! Drawings as standalone SVG.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
-    fmt::Write,
-};
+use std::{collections::HashSet, fmt::Write};
 
 use super::{
-    Graph, GraphList, Painting, Rewritten,
-    graph::{Kind, Node, described, shown},
-    layout::{Layout, layout},
+    super::graph::{Kind, Node, described, shown},
+    drawing::{CAST, Drawing, PILL, PILL_CAST, PILL_GAP, returns},
+    layout::layout,
+    page::{Frame, MARGIN, Page},
 };
 use crate::{
     DType,
+    policy::GraphList,
     printable::{printable, printable_lines},
 };
 
-/// Sizes in pixels.
-const BOX: (f64, f64) = (208.0, 40.0);
-const CAST: (f64, f64) = (92.0, 22.0);
-/// A parameter, its adjacent cast, and the horizontal and vertical gaps.
-const PILL: (f64, f64) = (126.0, 20.0);
-const PILL_CAST: f64 = 36.0;
-const PILL_GAP: (f64, f64) = (12.0, 4.0);
-/// Minimum space between layers; width of a frame at its sides and, for its name, at its top.
-const GAP: f64 = 30.0;
-const FRAME: (f64, f64) = (7.0, 16.0);
-const MARGIN: f64 = 24.0;
-const LEGEND: f64 = 50.0;
-
-impl Graph {
-    /// Draws the graph: blue nodes run in 16 bits, casts are orange, and the nodes of a cell are surrounded by its
-    /// frame. Parameters are drawn to the left of their readers.
-    pub fn to_svg(&self) -> String {
-        Drawing::new(self, None).svg()
-    }
-}
-
-impl Rewritten {
-    /// As [`Graph::to_svg`], with the list of each op as the colour of its border, and its reason as a tooltip.
-    pub fn to_svg(&self) -> String {
-        Drawing::new(&self.graph, Some(&self.painting)).svg()
-    }
-}
-
 /// Returns the fill colour of a node.
-pub(super) fn fill(node: &Node) -> &'static str {
+pub(in super::super) fn fill(node: &Node) -> &'static str {
     match (&node.kind, node.outputs.first().map(|output| output.dtype)) {
         _ if node.is_cast() => "#ffd8a8",
         (Kind::Input, _) => "#e9ecef",
@@ -88,91 +59,8 @@ fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or_default()
 }
 
-/// One row to the left of a box: a node that depends on no input, such as a parameter, and its cast.
-type Row = (Option<usize>, Option<usize>);
-
-struct Drawing<'a> {
-    graph: &'a Graph,
-    painting: Option<&'a Painting>,
-    lists: HashMap<&'a str, GraphList>,
-    /// Nodes with a box: those that depend on inputs, and those that are returned.
-    boxes: Vec<usize>,
-    /// The rows to the left of each box.
-    rows: Vec<Vec<Row>>,
-    /// Unread casts of each box, drawn to its right.
-    unread: Vec<Vec<usize>>,
-    /// Edges between boxes.
-    edges: Vec<(usize, usize)>,
-}
-
-impl<'a> Drawing<'a> {
-    fn new(graph: &'a Graph, painting: Option<&'a Painting>) -> Self {
-        let mut follows = vec![false; graph.nodes.len()];
-        for (i, node) in graph.nodes.iter().enumerate() {
-            follows[i] = matches!(node.kind, Kind::Input) || node.inputs.iter().any(|port| follows[port.node]);
-        }
-        let read: HashSet<usize> =
-            graph.nodes.iter().flat_map(|node| node.inputs.iter().map(|port| port.node)).collect();
-        let is_unread = |node: usize| {
-            graph.nodes[node].is_cast() && !read.contains(&node) && !returns(graph, node) && follows[node]
-        };
-        let boxes: Vec<usize> =
-            (0..graph.nodes.len()).filter(|&i| (follows[i] || returns(graph, i)) && !is_unread(i)).collect();
-        let mut place = vec![None; graph.nodes.len()];
-        boxes.iter().enumerate().for_each(|(at, &node)| place[node] = Some(at));
-        let mut edges = Vec::new();
-        for (to, &node) in boxes.iter().enumerate() {
-            let from: BTreeSet<usize> = graph.nodes[node].inputs.iter().filter_map(|port| place[port.node]).collect();
-            edges.extend(from.into_iter().map(|from| (from, to)));
-        }
-        let mut unread = vec![Vec::new(); boxes.len()];
-        for node in (0..graph.nodes.len()).filter(|&node| is_unread(node)) {
-            if let Some(at) = place[graph.nodes[node].inputs[0].node] {
-                unread[at].push(node);
-            }
-        }
-        let vertices = painting.iter().flat_map(|painting| &painting.vertices);
-        let lists = vertices.filter_map(|vertex| Some((&*vertex.node, vertex.list?))).collect();
-        // Nodes computed from parameters are drawn at their first reader; a parameter is drawn at each box that reads
-        // it.
-        let mut seen = HashSet::new();
-        let rows = boxes.iter().map(|&node| rows_beside(graph, node, &place, &mut seen)).collect();
-        Drawing { graph, painting, lists, boxes, rows, unread, edges }
-    }
-
-    fn node(&self, at: usize) -> &'a Node {
-        &self.graph.nodes[self.boxes[at]]
-    }
-
-    fn size(&self, at: usize) -> (f64, f64) {
-        let is_small = self.node(at).is_cast() && self.rows[at].is_empty();
-        match (is_small, returns(self.graph, self.boxes[at])) {
-            (true, true) => (CAST.0 + 24.0, CAST.1),
-            (true, false) => CAST,
-            (false, _) => BOX,
-        }
-    }
-
-    /// Returns the extent of a box from its centre: to the left with its rows, to the right with unread casts.
-    fn sides(&self, at: usize) -> (f64, f64) {
-        let half = self.size(at).0 / 2.0;
-        (half + self.beside(at).0, half + if self.unread[at].is_empty() { 0.0 } else { CAST.0 + 2.0 * PILL_GAP.0 })
-    }
-
-    /// Returns the width and height of the rows of a box.
-    fn beside(&self, at: usize) -> (f64, f64) {
-        let rows = &self.rows[at];
-        let casts = rows.iter().any(|(_, cast)| cast.is_some());
-        match rows.len() as f64 {
-            0.0 => (0.0, 0.0),
-            n => {
-                let width = PILL.0 + PILL_GAP.0 + if casts { PILL_CAST + PILL_GAP.1 } else { 0.0 };
-                (width, n * (PILL.1 + PILL_GAP.1) - PILL_GAP.1)
-            }
-        }
-    }
-
-    fn svg(&self) -> String {
+impl Drawing<'_> {
+    pub(super) fn svg(&self) -> String {
         let sides: Vec<(f64, f64)> = (0..self.boxes.len()).map(|at| self.sides(at)).collect();
         let laid = layout(&sides, &self.edges);
         let frames = self.frames(&laid);
@@ -239,45 +127,6 @@ impl<'a> Drawing<'a> {
             r##"<text x="{MARGIN}" y="46" font-size="12" fill="#495057">{ops} ops, {casts} casts</text>"##
         );
         (svg, x + MARGIN)
-    }
-
-    /// Returns a frame for each cell with several boxes or parameters, unless boxes of another cell are among them. A
-    /// cell that contains only another cell has none.
-    fn frames(&self, laid: &Layout) -> Vec<Frame<'a>> {
-        let mut members: BTreeMap<&'a str, Vec<usize>> = BTreeMap::new();
-        for at in 0..self.boxes.len() {
-            let path = &self.node(at).cell[..];
-            let paths = path.match_indices('.').map(|(end, _)| &path[..end]).chain([path]);
-            paths.filter(|path| !path.is_empty()).for_each(|path| members.entry(path).or_default().push(at));
-        }
-        let known: Vec<(&str, usize)> = members.iter().map(|(path, members)| (*path, members.len())).collect();
-        let mut frames: Vec<Frame<'_>> = Vec::new();
-        // The innermost first.
-        let mut by_depth: Vec<(&'a str, Vec<usize>)> = members.into_iter().collect();
-        by_depth.sort_by_key(|(path, _)| std::cmp::Reverse(path.matches('.').count()));
-        for (path, members) in by_depth {
-            let same_inside =
-                known.iter().any(|(other, n)| *n == members.len() && other != &path && is_inside(other, path));
-            if same_inside
-                || (members.len() == 1 && self.rows[members[0]].is_empty() && self.unread[members[0]].is_empty())
-            {
-                continue;
-            }
-            let ends = |at: usize| (laid.places[at].1 - self.sides(at).0, laid.places[at].1 + self.sides(at).1);
-            let left = members.iter().map(|&at| ends(at).0).fold(f64::INFINITY, f64::min);
-            let right = members.iter().map(|&at| ends(at).1).fold(f64::NEG_INFINITY, f64::max);
-            let layers = members.iter().map(|&at| laid.places[at].0);
-            let (first, last) = (layers.clone().min().unwrap_or(0), layers.max().unwrap_or(0));
-            let stands_among =
-                |at: usize| (first..=last).contains(&laid.places[at].0) && ends(at).1 > left && ends(at).0 < right;
-            if (0..self.boxes.len()).any(|at| !is_inside(&self.node(at).cell, path) && stands_among(at)) {
-                continue;
-            }
-            let inner = frames.iter().filter(|frame| is_inside(frame.path, path)).map(|frame| frame.height + 1).max();
-            frames.push(Frame { path, members, left, right, first, last, height: inner.unwrap_or(0) });
-        }
-        frames.reverse();
-        frames
     }
 
     fn one_frame(&self, svg: &mut String, frame: &Frame<'_>, page: &Page<'_>) {
@@ -420,107 +269,6 @@ impl<'a> Drawing<'a> {
         }
         words
     }
-}
-
-/// Returns the inputs of a box that have no box of their own, each with the cast through which it is read.
-fn rows_beside(graph: &Graph, node: usize, place: &[Option<usize>], seen: &mut HashSet<usize>) -> Vec<Row> {
-    let unboxed = |node: usize| {
-        let mut read: Vec<usize> = Vec::new();
-        for port in graph.nodes[node].inputs.iter().filter(|port| place[port.node].is_none()) {
-            if !read.contains(&port.node) {
-                read.push(port.node);
-            }
-        }
-        read
-    };
-    let mut rows = Vec::new();
-    let mut pending = unboxed(node);
-    pending.reverse();
-    while let Some(read) = pending.pop() {
-        let is_new = seen.insert(read);
-        let (shown, row) = match &unboxed(read)[..] {
-            [of] if graph.nodes[read].is_cast() => (*of, (Some(*of), Some(read))),
-            _ => (read, (Some(read), None)),
-        };
-        rows.push(row);
-        if is_new {
-            pending.extend(unboxed(shown));
-        }
-    }
-    rows
-}
-
-/// The frame of a cell.
-struct Frame<'a> {
-    path: &'a str,
-    members: Vec<usize>,
-    left: f64,
-    right: f64,
-    first: usize,
-    last: usize,
-    /// The depth of the frames nested inside it.
-    height: usize,
-}
-
-impl Frame<'_> {
-    fn side(&self) -> f64 {
-        FRAME.0 * (self.height + 1).min(4) as f64
-    }
-
-    fn above(&self) -> f64 {
-        FRAME.1 * (self.height + 1) as f64
-    }
-}
-
-/// The vertical positions of the layers.
-struct Page<'a> {
-    drawing: &'a Drawing<'a>,
-    places: &'a [(usize, f64)],
-    /// The top and the height of each layer.
-    layers: Vec<(f64, f64)>,
-    height: f64,
-}
-
-impl<'a> Page<'a> {
-    fn new(drawing: &'a Drawing<'_>, laid: &'a Layout, frames: &[Frame<'_>]) -> Page<'a> {
-        let mut page = Page { drawing, places: &laid.places, layers: vec![(0.0, 0.0); laid.layers], height: 0.0 };
-        for (at, &(layer, _)) in laid.places.iter().enumerate() {
-            page.layers[layer].1 = page.layers[layer].1.max(page.tall(at));
-        }
-        // Space required by frames above their first layer and below their last one.
-        let (mut above, mut below) = (vec![0.0; laid.layers], vec![0.0; laid.layers]);
-        for frame in frames {
-            above[frame.first] = f64::max(above[frame.first], frame.above());
-            below[frame.last] = f64::max(below[frame.last], frame.side());
-        }
-        let mut top = MARGIN + LEGEND;
-        for layer in 0..laid.layers {
-            top += if layer == 0 { above[0] } else { f64::max(GAP, below[layer - 1] + above[layer] + 6.0) };
-            page.layers[layer].0 = top;
-            top += page.layers[layer].1;
-        }
-        page.height = top + below.last().unwrap_or(&0.0) + MARGIN;
-        page
-    }
-
-    /// Returns the height of a box including its rows and unread casts.
-    fn tall(&self, at: usize) -> f64 {
-        let unread = self.drawing.unread[at].len() as f64 * (PILL.1 + PILL_GAP.1) - PILL_GAP.1;
-        self.drawing.size(at).1.max(self.drawing.beside(at).1).max(unread)
-    }
-
-    fn middle(&self, at: usize) -> f64 {
-        let (top, height) = self.layers[self.places[at].0];
-        top + height / 2.0
-    }
-}
-
-fn is_inside(cell: &str, path: &str) -> bool {
-    cell == path || cell.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'))
-}
-
-fn returns(graph: &Graph, node: usize) -> bool {
-    graph.outputs.iter().any(|port| port.node == node)
 }
 
 /// Draws a smooth line through points, from top to bottom.

@@ -2,12 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{
-    DynamicScale, LossScaleSpec,
-    v1::{At, placeless},
-};
+use super::super::{DynamicScale, LossScaleSpec};
 use crate::{
-    document::Source,
+    document::{At, Source, placeless},
     error::{Error, Result, did_you_mean},
 };
 

@@ -1,0 +1,152 @@
+//! Rules in version 1 of policy files.
+
+use std::fmt;
+
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, MapAccess, Visitor},
+};
+use serde_yaml::Location;
+
+use super::super::{Origin, Rule, RunAs, Select};
+use crate::{
+    document::{At, Source, placeless},
+    error::{Error, Result, by_name},
+};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RuleV1 {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<At<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<At<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    run: Option<At<RunV1>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    checkpoint: Option<bool>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    because: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    expect: Option<At<usize>>,
+}
+
+impl RuleV1 {
+    /// Returns the position of its path or kind, if it has one.
+    pub fn place(&self) -> Option<Location> {
+        self.path.as_ref().or(self.kind.as_ref()).map(|select| select.referenced)
+    }
+}
+
+/// Word, or one word for each direction.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum RunV1 {
+    Word(String),
+    ByDirection { forward: String, weight_grad: String },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ByDirectionV1 {
+    forward: String,
+    weight_grad: String,
+}
+
+impl<'de> Deserialize<'de> for RunV1 {
+    /// Deserializes by hand, so that messages name the keys of the map.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> Visitor<'de> for Reader {
+            type Value = RunV1;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("float32, float32-out, low, inherit, or { forward: low, weight_grad: float32 }")
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<RunV1, E> {
+                Ok(RunV1::Word(word.into()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RunV1, A::Error> {
+                let read = ByDirectionV1::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(RunV1::ByDirection { forward: read.forward, weight_grad: read.weight_grad })
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl RunV1 {
+    fn run(&self) -> Result<RunAs> {
+        match self {
+            RunV1::Word(word) => word.parse(),
+            RunV1::ByDirection { forward, weight_grad } => {
+                by_name(forward, ["low"], |name| name, "unknown word for `forward`").map_err(Error::policy)?;
+                let grads = ["float32", "low"];
+                match by_name(weight_grad, grads, |name| name, "unknown word for `weight_grad`")
+                    .map_err(Error::policy)?
+                {
+                    "low" => Ok(RunAs::Low),
+                    _ => Ok(RunAs::LowForward),
+                }
+            }
+        }
+    }
+
+    fn written(run: RunAs) -> Self {
+        match run {
+            RunAs::LowForward => RunV1::ByDirection { forward: "low".into(), weight_grad: "float32".into() },
+            word => RunV1::Word(word.to_string()),
+        }
+    }
+}
+
+/// Converts a written rule.
+pub(super) fn read(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
+    let RuleV1 { path, kind, run, checkpoint, because, expect } = written.value;
+    let fail = |place: Location, words: &str| Err(source.error(place, Error::policy(words)));
+    let select = match (path, kind) {
+        (Some(path), None) => Select::Path(path.value.parse().map_err(|error| source.error(path.referenced, error))?),
+        (None, Some(kind)) if kind.value.is_empty() => return fail(kind.referenced, NO_KIND),
+        (None, Some(kind)) => Select::Kind(kind.value),
+        (Some(_), Some(kind)) => {
+            return fail(kind.referenced, "a rule has `path` or `kind`, not both; write two rules");
+        }
+        (None, None) => return fail(written.referenced, "a rule needs `path` or `kind`"),
+    };
+    if run.is_none() && checkpoint.is_none() {
+        return fail(
+            written.referenced,
+            "a rule needs `run` (allowed: float32, float32-out, low, inherit) or `checkpoint`",
+        );
+    }
+    let parse = |run: At<RunV1>| run.value.run().map_err(|error| source.error(run.referenced, error));
+    let run = run.map(parse).transpose()?;
+    if let Some(expect) = expect.as_ref().filter(|expect| expect.value == 0) {
+        return fail(
+            expect.referenced,
+            "`expect: 0`, but a rule must match something; allowed: a whole number of at least 1",
+        );
+    }
+    let expect = expect.map(|expect| expect.value);
+    Ok(Rule { select, run, checkpoint, because, expect, origin: Origin::at(source, written.referenced) })
+}
+
+pub(super) const NO_KIND: &str = "an empty kind; the kind of a cell is the name of its type, as Dense";
+
+/// Converts a rule into its written form.
+pub(super) fn written(rule: &Rule) -> RuleV1 {
+    let (path, kind) = match &rule.select {
+        Select::Path(pattern) => (Some(placeless(pattern.to_string())), None),
+        Select::Kind(kind) => (None, Some(placeless(kind.clone()))),
+    };
+    RuleV1 {
+        path,
+        kind,
+        run: rule.run.map(|run| placeless(RunV1::written(run))),
+        checkpoint: rule.checkpoint,
+        because: rule.because.clone(),
+        expect: rule.expect.map(placeless),
+    }
+}
