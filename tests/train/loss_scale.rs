@@ -1,5 +1,5 @@
 //! The loss scale: its bounds, its file form, and the training step. Comparisons with other systems are in
-//! tests/scalers.
+//! tests/conformance/scalers.
 
 use precast::{
     Adam, DType, LossScale, Op, Optimizer, Outcome, Param, Result, Sgd, Tensor,

@@ -8,7 +8,7 @@ use crate::{
 pub const ABOUT: &str =
     "tests under Miri: of memory, threads, casts, tensors, or of floors 0 to 2 [--all] [--if-present]";
 
-/// Unit tests, and tests of `tests/ops`, of the code that handles pointers and threads. They take a few minutes.
+/// Unit tests, and tests of `tests/laws/ops`, of the code that handles pointers and threads. They take a few minutes.
 const UNITS: &[&str] = &["kernels::threads", "kernels::memory", "kernels::cast", "tensor::"];
 const OPS: &[&str] = &["elementwise::operators", "index_and_resample::what_is_put", "reduce::known_values"];
 
@@ -46,7 +46,7 @@ mod tests {
     /// A filter that matches no test would check nothing, and succeed.
     #[test]
     fn every_filter_chooses_tests() {
-        for (folder, filters) in [("src", [UNITS, ALL_UNITS].concat()), ("tests/ops", [OPS, ALL_OPS].concat())] {
+        for (folder, filters) in [("src", [UNITS, ALL_UNITS].concat()), ("tests/laws/ops", [OPS, ALL_OPS].concat())] {
             let names = tests_in(&shell::root().join(folder), "");
             for filter in filters {
                 assert!(names.iter().any(|name| name.starts_with(filter)), "{filter} chooses no test in {folder}");

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::mindspore::networks::{Kit, build};
 use crate::replay::Tally;
 
-/// Recordings of loss scalers, by name. They have a separate summary in tests/scalers/mindspore.rs.
+/// Recordings of loss scalers, by name. They have a separate summary in tests/conformance/scalers/mindspore.rs.
 const SCALERS: &[&str] = &[
     "DynamicLossScaleManager_traces",
     "DynamicLossScaleUpdateCell_traces",
@@ -32,7 +32,7 @@ const SCALERS: &[&str] = &[
     "unscale_with_None",
 ];
 
-/// Returns whether a call makes a loss scaler or a manager, which tests/scalers/mindspore.rs covers, too.
+/// Returns whether a call makes a loss scaler or a manager, which tests/conformance/scalers/mindspore.rs covers, too.
 fn makes_a_scaler(call: &str) -> bool {
     call.contains("LossScale") && !call.starts_with("build_")
 }

@@ -390,7 +390,7 @@ fn the_loss_scalers_of_mindspore() {
     let Some(recorded) = golden("mindspore/golden.json") else { return };
     let mut tally = Tally::new("mindspore", "scaler");
     let empty = vec![];
-    // The rest of `misc` is read by tests/mindspore/misc.rs.
+    // The rest of `misc` is read by tests/conformance/mindspore/misc.rs.
     for (key, value) in recorded["misc"].as_object().into_iter().flatten() {
         let list = value.as_array().unwrap_or(&empty);
         match &key[..] {

@@ -1,5 +1,5 @@
 //! Transformer layers: masks, stacks, refusals, and training in 16 bits. Comparisons with torch's numbers are in
-//! `tests/torch_weights.rs`.
+//! `tests/conformance/torch/weights.rs`.
 
 use precast::{observe, prelude::*};
 
