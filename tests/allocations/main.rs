@@ -211,8 +211,8 @@ fn memory_does_not_grow_over_ten_thousand_small_steps() {
 
 /// The width of vectors is read once per process.
 #[test]
-fn it_is_so_at_every_width_of_vectors() {
-    const THIS: &str = "it_is_so_at_every_width_of_vectors";
+fn allocations_are_the_same_at_every_vector_width() {
+    const THIS: &str = "allocations_are_the_same_at_every_vector_width";
     for width in ["8", "1"] {
         let mut others = Command::new(env::current_exe().unwrap());
         let output = others.args(["--skip", THIS]).env("PRECAST_VECTORS", width).output().unwrap();

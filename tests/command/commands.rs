@@ -304,7 +304,7 @@ fn own(args: &[&str]) -> (String, String, String) {
 }
 
 #[test]
-fn a_program_of_its_own_has_the_command_with_its_networks_and_cells() {
+fn own_programs_have_the_command_with_their_networks_and_cells() {
     let done = format!("{:?}", std::process::ExitCode::SUCCESS);
     let (out, status, _) = own(&["plan", "gated", "--policy", "o2"]);
     assert!(out.starts_with("model   gated (of this program)\n") && status == done, "{status}: {out}");
@@ -495,7 +495,7 @@ fn colours_are_for_terminals_or_for_those_who_ask() {
 }
 
 #[test]
-fn built_in_files_are_found_anywhere_and_files_of_that_name_come_first() {
+fn built_in_files_are_found_anywhere_after_files_of_that_name() {
     let folder = Folder::new("anywhere");
     let shown = text(precast_in(&folder.0, &["plan", "mlp", "--policy", "o1-bf16"]));
     assert!(shown.starts_with("model   mlp (built in)\npolicy  o1-bf16 (built in)\n"), "{shown}");
@@ -508,7 +508,7 @@ fn built_in_files_are_found_anywhere_and_files_of_that_name_come_first() {
 }
 
 #[test]
-fn wrong_use_is_refused_with_what_is_allowed_and_changes_nothing() {
+fn wrong_use_is_refused_and_changes_nothing() {
     let folder = Folder::new("wrong");
     let policy = |name: &str, rest: &str| folder.write(name, &format!("version: 1\n{rest}"));
     let level = policy("level.yaml", "level: O7\ndtype: float16\n");

@@ -61,13 +61,13 @@ fn documents() -> Vec<PathBuf> {
 }
 
 #[test]
-fn it_fits_on_a_few_screens() {
+fn the_readme_fits_on_a_few_screens() {
     let lines = read("README.md").lines().count();
     assert!(lines <= 160, "README.md has {lines} lines; 160 are allowed");
 }
 
 #[test]
-fn its_program_is_the_example() {
+fn the_program_of_the_readme_is_the_example() {
     let example = read("examples/quickstart.rs");
     let program: Vec<&str> = example.lines().skip_while(|line| !line.starts_with("use ")).collect();
     assert_eq!(block(&read("README.md"), "rust").trim_end(), program.join("\n"));

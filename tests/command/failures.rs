@@ -80,7 +80,7 @@ mod writes {
 
     /// A limit of 4 KiB per file, set by the shell.
     #[test]
-    fn that_fail_cost_the_file_and_nothing_else() {
+    fn failing_writes_cost_the_file_and_nothing_else() {
         let folder = Folder::new("limited");
         let out = folder.0.join("precast-out");
         fs::create_dir(&out).unwrap();
@@ -94,7 +94,7 @@ mod writes {
     /// A disk of 64 KiB, where one can be mounted.
     #[test]
     #[cfg(target_os = "linux")]
-    fn on_a_full_disk_cost_the_file_and_nothing_else() {
+    fn full_disks_cost_the_file_and_nothing_else() {
         struct Mounted<'a>(&'a Path);
         impl Drop for Mounted<'_> {
             fn drop(&mut self) {
@@ -118,7 +118,7 @@ mod writes {
 }
 
 #[test]
-fn a_reader_that_goes_away_changes_neither_the_run_nor_its_status() {
+fn a_closed_pipe_changes_neither_the_run_nor_its_status() {
     let run = |name: &str, args: &[&str]| {
         let folder = Folder::new(name);
         let (reader, writer) = std::io::pipe().unwrap();
@@ -141,7 +141,7 @@ fn a_reader_that_goes_away_changes_neither_the_run_nor_its_status() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn where_nothing_can_be_printed_the_files_are_written_and_the_status_says_so() {
+fn closed_output_fails_after_the_files_are_written() {
     let folder = Folder::new("dev-full");
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let output = command(&folder.0, &SHORT).stdout(full).output().unwrap();

@@ -21,7 +21,7 @@ mod second {
 }
 
 #[test]
-fn both_are_named_when_a_file_is_written_or_read_and_when_kinds_are_asked_for() {
+fn duplicate_kinds_are_refused_with_both_types() {
     let errors = [
         models::to_yaml(&ReLU.into()).unwrap_err(),
         models::parse("version: 1\nnet: {kind: ReLU}\n", "net.yaml", 0).unwrap_err(),

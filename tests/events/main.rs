@@ -81,7 +81,7 @@ fn a_plan_is_reported_when_it_is_applied_and_when_it_is_undone() {
 }
 
 #[test]
-fn a_skipped_step_is_reported_with_its_cause_and_a_stalled_one_as_an_error() {
+fn skipped_steps_report_a_cause_and_stalled_ones_an_error() {
     let weight = Param::new(Tensor::ones(&[1], DType::F32));
     let mut optimizer = Sgd::new([weight.clone()].into_iter().collect(), 0.1);
     let loss = |factor: f64| weight.tensor().mul(&Tensor::full(&[1], factor, DType::F32))?.sum_all();
@@ -108,7 +108,7 @@ fn a_skipped_step_is_reported_with_its_cause_and_a_stalled_one_as_an_error() {
 }
 
 #[test]
-fn a_storm_is_one_event_for_each_skipped_step_and_one_for_each_change_of_the_scale() {
+fn overflows_report_each_skipped_step_and_each_change_of_scale() {
     let weight = Param::new(Tensor::ones(&[1], DType::F32));
     let mut optimizer = Sgd::new([weight.clone()].into_iter().collect(), 0.1);
     let mut scale = LossScale::dynamic();

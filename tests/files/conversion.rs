@@ -93,7 +93,7 @@ fn row<'a>(converted: &'a Converted, name: &str) -> &'a ConvertedTensor {
 }
 
 #[test]
-fn each_tensor_has_the_dtype_of_its_cell_and_the_bits_of_one_rounding() {
+fn converted_tensors_have_the_bits_of_one_rounding() {
     let folder = Folder::new("bits");
     // More than a chunk of 4 MiB, and not a multiple of anything.
     let weight = numbers(1_100_003, 1);
@@ -170,7 +170,7 @@ fn what_is_lost_is_counted_by_its_definition() {
 }
 
 #[test]
-fn values_that_become_infinite_are_an_error_unless_they_are_allowed() {
+fn values_that_become_infinite_are_refused_unless_allowed() {
     let folder = Folder::new("overflow");
     let large = [1e5f32, -7e4, 1.0, f32::INFINITY];
     let tensors =

@@ -128,7 +128,7 @@ fn compute_weights_are_low_where_all_their_cells_are() {
 }
 
 #[test]
-fn tied_weights_are_stored_once_and_loaded_into_tied_and_untied_networks() {
+fn tied_weights_are_stored_once_and_load_into_both_networks() {
     let folder = Folder::new("tied");
     let pair = |tied: bool, seed: u64| {
         let mut rng = Rng::seed(seed);

@@ -200,7 +200,7 @@ fn where_lists_lower_every_other_op_they_lower_it_too() -> Result<()> {
 }
 
 #[test]
-fn in_the_region_of_a_cell_the_cell_decides_unless_the_op_works_in_one_dtype() {
+fn custom_ops_follow_their_cell_unless_they_work_in_one_dtype() {
     let _region = precision::enter(Frame::Fixed(Bf16));
     assert_eq!(ran_in(&ScaledSwish { slope: 1.0 }, &[F32]), (vec![Bf16], Bf16));
     assert_eq!(ran_in(&PlainSum, &[F32, F16]), (vec![Bf16; 2], Bf16));
@@ -209,7 +209,7 @@ fn in_the_region_of_a_cell_the_cell_decides_unless_the_op_works_in_one_dtype() {
 }
 
 #[test]
-fn lists_in_code_name_it_once_it_is_registered() -> Result<()> {
+fn lists_in_code_name_registered_custom_ops() -> Result<()> {
     let white = || Autocast::new("torch-2.15-cpu").map(|region| region.white(["ListedSum"]));
     let refused = autocast(white()?, || Ok(())).unwrap_err();
     let words = "no op is called `ListedSum`; a custom op is known once it is registered";
@@ -284,7 +284,7 @@ fn plans_say_what_an_op_ran_in_and_why() -> Result<()> {
 }
 
 #[test]
-fn a_policy_file_names_it_once_it_is_registered() -> Result<()> {
+fn policy_files_name_registered_custom_ops() -> Result<()> {
     let text = "version: 1\nlevel: auto\ndtype: bfloat16\nops: { black: { add: [NamedInFile] } }\n";
     let refused = Policy::parse(text, "p.yaml").unwrap_err().to_string();
     let words = "no op is called `NamedInFile`; a custom op is known once it is registered";
@@ -298,7 +298,7 @@ fn a_policy_file_names_it_once_it_is_registered() -> Result<()> {
 }
 
 #[test]
-fn a_network_with_one_trains_at_every_level_and_regions_do_not_reach_the_backward_pass() -> Result<()> {
+fn custom_ops_train_at_every_level_outside_of_regions() -> Result<()> {
     for level in Level::OF_CELLS {
         let mut net = net();
         Policy::new(level, Bf16)?.plan(&net)?.apply(&mut net)?;
@@ -311,7 +311,7 @@ fn a_network_with_one_trains_at_every_level_and_regions_do_not_reach_the_backwar
 }
 
 #[test]
-fn it_is_one_entry_of_the_tape_and_of_the_statistics() -> Result<()> {
+fn a_custom_op_is_one_entry_of_tape_and_statistics() -> Result<()> {
     let a = of(&[0.5, 1.0, 2.0], F32).requires_grad();
     let b = of(&[0.5, 1.0, 2.0], F32).requires_grad();
     let (y, stats) = collect_op_stats(|| TanhGate.apply(&[&a, &b]))?;
@@ -477,7 +477,7 @@ impl CustomOp for OwnProduct {
 
 /// A region entered between the forward and the backward pass does not affect the latter.
 #[test]
-fn a_backward_pass_inside_of_a_region_keeps_the_dtypes_of_the_forward_pass() {
+fn custom_backward_in_a_region_keeps_the_forward_dtypes() {
     let a = Tensor::from_vec(vec![1.0f32 / 3.0, 2.0 / 3.0, 0.1, 0.7], &[2, 2]).unwrap().requires_grad();
     let b = Tensor::from_vec(vec![0.3f32, 1.0 / 7.0, 5.0 / 7.0, 0.9], &[2, 2]).unwrap().requires_grad();
     let loss = || OwnProduct.apply(&[&a, &b]).unwrap().sum_all().unwrap();

@@ -361,7 +361,7 @@ proptest! {
     }
 
     #[test]
-    fn the_plan_is_what_the_precedence_list_says_and_what_a_traced_run_executes(tree in trees(), spec in policies()) {
+    fn plans_follow_the_precedence_list_and_match_traced_runs(tree in trees(), spec in policies()) {
         let mut net = build(&tree, &mut Rng::seed(5));
         let known = policy(&net, &spec);
         let applied = known.policy.apply(&mut net).unwrap();
@@ -386,7 +386,7 @@ proptest! {
 
     /// The same laws with cost decisions, on unknown machines.
     #[test]
-    fn they_hold_where_speed_is_preferred(
+    fn plans_and_undo_hold_where_speed_is_preferred(
         tree in trees(), policy_spec in policies(), (low, cast, call) in (0.1..3.0f64, 0.0..2.0f64, 0.0..20.0f64)
     ) {
         let mut net = build(&tree, &mut Rng::seed(11));

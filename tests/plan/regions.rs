@@ -96,7 +96,7 @@ fn an_op_cannot_be_white_and_black() {
 }
 
 #[test]
-fn promotion_can_be_switched_off_where_the_level_knows_the_switch() {
+fn promotion_can_be_switched_off_where_the_level_allows_it() {
     let x = square(DType::F32);
     let relu = |region: Autocast| autocast(region, || Ok(x.relu()?.dtype()));
     let o2 = || region(PADDLE).op_level("O2").dtype(DType::Bf16);
@@ -479,7 +479,7 @@ fn what_cells_were_told_holds_inside_a_region() {
 }
 
 #[test]
-fn an_op_without_a_kernel_or_banned_fails_inside_and_the_region_stays() {
+fn ops_banned_or_without_kernel_fail_and_leave_the_region() {
     let _region = region("torch-2.15-cuda").enter().unwrap();
     let frame = precision::current().unwrap();
     let error = precision::resolve(Some(&frame), Op::BinaryCrossEntropy, &[DType::F32; 2]).unwrap_err();

@@ -35,7 +35,7 @@ fn run(net: &Child, x: &Tensor) -> (Tensor, Tensor, Vec<Tensor>) {
 
 /// Each op with weights, wrapped as by level O1: its input is f32.
 #[test]
-fn they_are_computed_from_unrounded_activations() {
+fn f32_weight_gradients_use_unrounded_activations() {
     type Make = fn(&mut Rng) -> Child;
     let make: [(Make, &[usize]); 5] = [
         (|r| Dense::new(24, 16, r).into(), &[300, 24]),
@@ -67,7 +67,7 @@ fn they_are_computed_from_unrounded_activations() {
 }
 
 #[test]
-fn inside_of_a_low_region_they_are_not_rounded() {
+fn f32_weight_gradients_are_not_rounded_in_a_low_region() {
     let make =
         || Child::of(sequential![Dense::new(6, 8, &mut Rng::seed(1)), Tanh, Dense::new(8, 4, &mut Rng::seed(2))]);
     let x = random(&[40, 6], 3);
@@ -139,7 +139,7 @@ fn a_rule_that_reaches_no_weights_is_told() {
 
 /// It is part of the predicted time of a plan.
 #[test]
-fn its_cost_is_told() {
+fn f32_weight_gradients_have_a_predicted_cost() {
     let net = Child::of(Dense::new(256, 256, &mut Rng::seed(1)));
     let x = random(&[128, 256], 2);
     let (y, trace) = net.trace(|net| net.call(&x));

@@ -327,7 +327,7 @@ fn backward_runs_in_the_dtypes_of_the_forward_pass() {
 }
 
 #[test]
-fn a_region_is_a_value_entered_by_closure_or_guard_and_again_inside_itself() {
+fn a_region_is_a_value_that_can_be_entered_again_inside_itself() {
     fn recurse(region: &Autocast, depth: usize) -> Result<DType> {
         match depth {
             0 => matmul(),

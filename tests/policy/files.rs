@@ -31,7 +31,7 @@ fn shipped(name: &str) -> Policy {
 
 /// The name of a shipped policy is suggested if there is no such file, and only then.
 #[test]
-fn a_policy_that_comes_with_the_library_is_named_where_no_file_is() {
+fn shipped_policies_are_found_by_name_where_no_file_is() {
     let folder = Folder::new("named");
     fs::create_dir(folder.at("o2.yaml")).unwrap();
     let message = |name: &str| Policy::load(folder.at(name)).unwrap_err().to_string();

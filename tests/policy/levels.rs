@@ -315,7 +315,7 @@ fn auto_wraps_functions_too_and_the_innermost_wins() {
 /// `f(q, k, scale)` under the lists of several packs: torch on a CPU runs a softmax in the dtype of its input,
 /// MindSpore widens it.
 #[test]
-fn a_function_of_several_arguments_runs_by_the_lists_of_any_pack() {
+fn functions_of_several_arguments_run_by_the_lists_of_a_pack() {
     let x = Tensor::ones(&[2, 2], DType::F32);
     let half = Tensor::scalar(0.5, LOW);
     let scores = |q: &Tensor, k: &Tensor, scale: &Tensor| q.matmul(k)?.mul(scale)?.softmax(-1);
@@ -402,7 +402,7 @@ fn precedence_is_the_numbered_list() {
 }
 
 #[test]
-fn a_rule_that_matches_nothing_is_an_error_with_the_nearest_name() {
+fn rules_that_match_nothing_are_errors_with_the_nearest_name() {
     let error = |rule: Rule| {
         let policy = Policy::new(Level::O2, LOW).unwrap().rule(rule).unwrap();
         policy.plan(&net()).unwrap_err().to_string()

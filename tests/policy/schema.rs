@@ -168,7 +168,7 @@ fn the_shipped_policies_satisfy_it_and_name_it() {
 /// The schema refuses the same values as the reader, except where it would have to know other files or other keys'
 /// numbers, and except for YAML forms that we do not allow.
 #[test]
-fn it_refuses_what_the_reader_refuses() {
+fn the_schema_refuses_what_the_reader_refuses() {
     let schema = schema();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/policies/bad");
     let mut passed = BTreeSet::new();
@@ -244,7 +244,7 @@ fn it_refuses_what_the_reader_refuses() {
 
 /// In the words used by the library's documentation.
 #[test]
-fn it_explains_every_level() {
+fn the_schema_explains_every_level() {
     let words = schema()["properties"]["level"]["description"].as_str().unwrap().to_string();
     let all: Vec<String> = Level::ALL.iter().map(|level| format!("{level}: {}.", level.meaning())).collect();
     assert_eq!(words, all.join(" "));

@@ -113,7 +113,7 @@ fn every_row_names_tests_that_exist() {
 }
 
 #[test]
-fn every_file_it_names_is_there() {
+fn every_file_that_compare_names_exists() {
     let compare = fs::read_to_string(root().join("COMPARE.md")).unwrap();
     // The last section names files of other crates.
     let ours = compare.split("\n## Beside other Rust crates").next().unwrap();
@@ -123,7 +123,7 @@ fn every_file_it_names_is_there() {
 }
 
 #[test]
-fn its_tables_can_be_read() {
+fn tables_of_compare_can_be_read() {
     let compare = fs::read_to_string(root().join("COMPARE.md")).unwrap();
     let long = |cell: &&str| cell.trim().chars().count() > 100;
     // The last cell names tests, whose names may be long.

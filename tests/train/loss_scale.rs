@@ -180,7 +180,7 @@ fn scaled_gradients_say_their_scale_and_how_many_are_left() {
 /// Non-finite gradients of two losses are attributed to the scale if both losses are finite, and to the losses if one
 /// is not.
 #[test]
-fn a_sum_with_a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
+fn a_sum_with_a_non_finite_loss_is_not_blamed_on_the_scale() {
     let w = Param::new(Tensor::scalar(1.0, DType::F32));
     let params = || -> Params { [("w".to_string(), w.clone())].into_iter().collect() };
     for (factors, by_scale) in

@@ -50,7 +50,7 @@ fn go_on(run: &mut Run) -> Ended {
 
 /// 30 steps in three epochs, 97 examples: the last batch of an epoch has seven.
 #[test]
-fn a_run_that_is_stopped_at_any_step_ends_with_the_same_bits_and_metrics() {
+fn a_run_stopped_at_any_step_ends_with_the_same_bits() {
     for policy in ["o0", "o2", "o2-bf16", "o1", "auto-bf16"] {
         let whole = Folder::to_come(&format!("{policy}-whole"));
         let more = ", schedule: cosine, warm_up: 3";
@@ -83,7 +83,7 @@ fn a_run_that_is_stopped_at_any_step_ends_with_the_same_bits_and_metrics() {
 /// Fifty stops, each of a separate run: in f32, bf16, f16 with a loss scale that overflows at first, and with bf16
 /// weights rounded stochastically or with Kahan compensation.
 #[test]
-fn a_run_that_is_stopped_once_at_a_random_step_ends_with_the_same_bits() {
+fn a_run_stopped_once_at_a_random_step_ends_with_the_same_bits() {
     let mut rng = ChaCha8Rng::seed_from_u64(20);
     let cases = [
         ("o0", "optimizer: {sgd: {momentum: 0.8, nesterov: true, weight_decay: 1.0e-3}}", "float32"),
@@ -544,7 +544,7 @@ fn a_run_under_a_policy_with_rules_goes_on() {
 
 /// Allowed but probably unintended settings are noted.
 #[test]
-fn notes_tell_of_classes_that_are_not_there_and_of_a_run_that_begins_again() {
+fn notes_name_missing_classes_and_runs_that_start_again() {
     let to = Folder::to_come("notes");
     let eleven = || Model::parse(&MODEL.replace("out_features: 10", "out_features: 11"), "model.yaml", 0).unwrap();
     let mut run = Run::begin(&file("o2", ""), eleven(), &to).unwrap();
@@ -559,7 +559,7 @@ fn notes_tell_of_classes_that_are_not_there_and_of_a_run_that_begins_again() {
 }
 
 #[test]
-fn a_damaged_checkpoint_gives_way_to_the_one_before_it_and_a_cut_line_to_nothing() {
+fn damaged_checkpoints_fall_back_and_cut_lines_are_dropped() {
     let (whole, to) = (Folder::to_come("undamaged"), Folder::to_come("damaged"));
     for to in [&whole, &to] {
         go_on(&mut Run::begin(&file("o2-bf16", ", checkpoint: {every: 4, keep: 3}"), model(0), to).unwrap());
@@ -609,7 +609,7 @@ fn patience_ends_a_run_that_does_not_become_better() {
 }
 
 #[test]
-fn the_best_weights_are_those_of_the_best_epoch_and_predict_as_the_network_did() {
+fn best_weights_are_those_of_the_best_epoch_and_predict_alike() {
     let to = Folder::to_come("best");
     let mut twelve = file("o2", "");
     twelve.options.epochs = 12;
@@ -635,7 +635,7 @@ fn the_best_weights_are_those_of_the_best_epoch_and_predict_as_the_network_did()
 }
 
 #[test]
-fn model_and_data_that_do_not_go_together_are_refused_before_anything_is_written() {
+fn mismatched_model_and_data_are_refused_before_any_write() {
     let to = Folder::to_come("refused");
     let three = Model::parse(&MODEL.replace("out_features: 10", "out_features: 3"), "model.yaml", 0).unwrap();
     let error = Run::begin(&file("o2", ""), three, &to).unwrap_err();

@@ -82,7 +82,7 @@ fn a_skipped_step_is_as_if_it_had_never_been() {
 }
 
 #[test]
-fn a_step_that_is_skipped_for_its_gradients_alone_leaves_the_statistics() {
+fn steps_skipped_for_their_gradients_leave_the_statistics() {
     // The statistics are finite; the first gradients overflow at this scale.
     let net = net();
     let (mut sgd, mut scale) = (Sgd::new(net.params(), 0.1), LossScale::fixed(1e38).unwrap());
@@ -135,7 +135,7 @@ fn parts_of_a_batch_are_taken_or_given_up_together() {
 }
 
 #[test]
-fn of_two_forward_passes_the_one_is_taken_back_and_the_other_stays() {
+fn one_of_two_forward_passes_is_reverted_alone() {
     let (a, b) = (examples(5).0, examples(6).0);
     let only_b = net();
     let mut sgd = Sgd::new(only_b.params(), 0.0);
@@ -157,7 +157,7 @@ fn of_two_forward_passes_the_one_is_taken_back_and_the_other_stays() {
 }
 
 #[test]
-fn a_loop_without_a_loss_scale_leaves_nothing_of_a_step_that_it_does_not_take() {
+fn loops_without_a_loss_scale_leave_nothing_of_a_skipped_step() {
     let net = net();
     let mut sgd = Sgd::new(net.params(), 0.1);
     let before = bits(&net);
@@ -186,7 +186,7 @@ fn a_forward_pass_that_fails_stores_nothing() {
 }
 
 #[test]
-fn without_a_step_to_come_statistics_move_at_once_or_it_is_an_error() {
+fn statistics_without_a_later_step_move_at_once_or_are_errors() {
     let mut net = Child::of(sequential![BatchNorm1d::new(3)]);
     net.set_train(true);
     precast::no_grad(|| net.call(&examples(1).0)).unwrap();
@@ -290,7 +290,7 @@ fn one_optimizer_that_steps_keeps_what_the_pass_stored() {
 }
 
 #[test]
-fn a_penalty_on_gradients_is_a_step_of_the_pass_that_they_come_from() {
+fn a_gradient_penalty_is_a_step_of_the_pass_of_its_gradients() {
     let net = net();
     let (mut sgd, mut scale) = (Sgd::new(net.params(), 0.1), LossScale::fixed(2.0).unwrap());
     let before = bits(&net);

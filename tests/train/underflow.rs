@@ -109,7 +109,7 @@ fn trains_three_steps_without_a_scaler() {
 /// Without the feature `tracing`, whose events are tested in `tests/events`.
 #[test]
 #[cfg(not(feature = "tracing"))]
-fn it_is_told_once_for_each_optimizer() {
+fn missing_scalers_are_reported_once_for_each_optimizer() {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "underflow::trains_three_steps_without_a_scaler", "--nocapture"])
         .output()

@@ -72,7 +72,7 @@ fn check(row: &Row, inputs: &[Tensor], call: &Run, slope: f64) -> Result<(), Str
 }
 
 #[test]
-fn every_op_with_a_gradient_has_a_second_derivative_or_says_that_it_has_none() {
+fn every_op_has_a_second_derivative_or_refuses_one() {
     let failures: Vec<String> = all_rows()
         .into_iter()
         .filter(|row| row.has_gradient)

@@ -67,7 +67,7 @@ fn norms_by_the_sample_follow_their_definition() {
 }
 
 #[test]
-fn batch_norm_trains_on_the_batch_and_evaluates_on_the_running_statistics() {
+fn batch_norm_uses_the_batch_or_the_running_statistics() {
     let mut net = Child::of(BatchNorm2dSpec::new(3).momentum(0.25).build().unwrap());
     let (w, b) = spread_affine(&net);
     let x = random(&[2, 3, 2, 2], 1);

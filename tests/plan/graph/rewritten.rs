@@ -16,7 +16,7 @@ fn lenet5() -> (Child, Tensor) {
 }
 
 #[test]
-fn a_rewritten_network_has_the_parameters_of_the_original_and_stays_f32_at_its_ends() {
+fn rewritten_networks_share_parameters_and_return_f32() {
     let (mut net, x) = lenet5();
     let low = rewrite(&mut net, std::slice::from_ref(&x), &Policy::named("graph").unwrap()).unwrap();
     let paths = |params: Vec<(String, Param)>| params.into_iter().map(|(path, _)| path).collect::<Vec<_>>();

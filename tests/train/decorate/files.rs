@@ -133,7 +133,7 @@ fn the_master_is_rounded_once_to_the_dtype_of_the_file() {
 }
 
 #[test]
-fn without_masters_the_low_number_is_saved_and_casts_are_asked_for() {
+fn without_masters_low_numbers_are_saved_and_casts_requested() {
     let folder = Folder::new("without");
     let file = &folder.at("net.safetensors");
     let (a, b) = (net(1), net(2));

@@ -39,7 +39,7 @@ fn learn(how: Option<fn() -> Decorate>) -> Learnt {
 const EPOCHS: u64 = 20;
 
 #[test]
-fn at_a_small_learning_rate_nearest_rounding_falls_behind_and_the_others_keep_up() {
+fn nearest_rounding_alone_falls_behind_at_a_small_learning_rate() {
     let exact = learn(None);
     let nearest = learn(Some(|| Decorate::new(DType::Bf16).masters(false)));
     let stochastic = learn(Some(|| Decorate::new(DType::Bf16).stochastic_rounding(1)));

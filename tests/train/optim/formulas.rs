@@ -190,7 +190,7 @@ fn buffers_are_not_trained() {
 }
 
 #[test]
-fn hyperparameters_outside_their_range_are_refused_and_change_nothing() {
+fn hyperparameters_out_of_range_are_refused_without_a_change() {
     let param = Param::new(Tensor::ones(&[1], DType::F32));
     let params = || -> Params { [param.clone()].into_iter().collect() };
     let mut set_later = Sgd::new(params(), 0.1);
@@ -230,7 +230,7 @@ fn hyperparameters_outside_their_range_are_refused_and_change_nothing() {
 }
 
 #[test]
-fn a_gradient_of_another_shape_is_refused_before_anything_changes() {
+fn a_gradient_of_another_shape_is_refused_without_a_change() {
     let (good, bad) = (Param::new(Tensor::ones(&[1], DType::F32)), Param::new(Tensor::ones(&[2], DType::F32)));
     let params: Params = [("good".to_string(), good.clone()), ("bad".to_string(), bad.clone())].into_iter().collect();
     let mut grads = grads_of(&good, 1.0);

@@ -38,7 +38,7 @@ fn numbers(param: &Param) -> (Vec<f64>, Option<Vec<f64>>) {
 }
 
 #[test]
-fn a_number_that_would_become_infinite_stays_and_all_others_are_updated() {
+fn weights_that_would_become_infinite_stay_and_others_update() {
     for held in [false, true] {
         for (how, most) in ways() {
             // Half the largest number is added to the largest, to 1, subtracted from the largest, and from the least.
@@ -115,7 +115,7 @@ fn every_optimizer_refuses_to_make_a_weight_infinite() {
 
 /// The square of a gradient may leave the range of f32, and would stop the weight for good.
 #[test]
-fn an_average_that_would_become_infinite_is_an_error_and_stops_no_weight() {
+fn averages_that_would_become_infinite_stop_no_weight() {
     // 8-bit averages need so many elements.
     let shape = [64, 64];
     let len = 64 * 64;
@@ -151,7 +151,7 @@ fn what_is_infinite_already_is_no_error() {
 }
 
 #[test]
-fn several_parameters_are_named_and_lost_updates_are_counted_without_those_that_stay() {
+fn overflowing_parameters_are_named_and_not_counted_as_lost() {
     let rng = &mut Rng::seed(1);
     let net = Child::new(sequential![Dense::new(2, 2, rng), Dense::new(2, 2, rng)]);
     for (_, param) in net.params().iter() {

@@ -109,7 +109,7 @@ fn state_of(change: impl FnOnce(&mut OptimizerState)) -> OptimizerState {
 }
 
 #[test]
-fn a_state_that_does_not_fit_lists_what_differs_and_changes_nothing() {
+fn states_that_do_not_fit_list_differences_and_change_nothing() {
     let message = |state: OptimizerState| {
         let net = net();
         let mut optimizer = Adam::new(net.params(), 0.1);
@@ -156,7 +156,7 @@ fn an_8_bit_state_is_no_f32_state() {
 }
 
 #[test]
-fn a_parameter_without_a_gradient_has_no_state_and_is_restored_so() {
+fn parameters_without_a_gradient_are_restored_without_a_state() {
     let net = net();
     let mut optimizer = Adam::new(net.params(), 0.1);
     let mut grads = Grads::default();

@@ -33,7 +33,7 @@ fn text_in_the_target_column_is_classes_sorted_by_name() {
 }
 
 #[test]
-fn integers_are_classes_sorted_as_numbers_and_other_numbers_are_numbers() {
+fn integer_targets_are_classes_sorted_as_numbers() {
     let data = parse(file().header(false).target(1), "10,1\n9,2\n10,3\n");
     assert_eq!((data.labels(), data.class_names().concat()), (&[1, 0, 1][..], "910".to_string()));
     let data = parse(file().header(false).target(1), "10.0,1\n9,2\n");
@@ -99,7 +99,7 @@ fn a_prediction_reads_other_files_as_the_training_file_was_read() {
 }
 
 #[test]
-fn without_a_header_a_prediction_reads_files_with_and_without_the_target() {
+fn predictions_without_a_header_may_have_targets() {
     let folder = Folder::new("no-header");
     let csv = file().header(false).target(3);
     let found = csv.found(&parse(csv.clone(), "1,2,no\n3,4,yes\n"));

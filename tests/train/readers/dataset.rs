@@ -89,7 +89,7 @@ fn standardization_is_by_column_feature_or_channel() {
 }
 
 #[test]
-fn a_constant_column_is_only_centred_and_others_use_the_numbers_of_the_first() {
+fn constant_columns_are_only_centred() {
     // The mean of many tenths is not a tenth in floating point.
     let values = (0..1000).flat_map(|i| [0.1, i as f32]).collect();
     let data = Dataset::new(values, &[2], vec![0; 1000]).unwrap();

@@ -96,7 +96,7 @@ fn inputs_are_f32_all_the_same() {
 }
 
 #[test]
-fn numbers_that_become_one_are_told_with_file_column_and_example() {
+fn numbers_that_merge_in_f32_are_reported_with_file_and_column() {
     let note = |text: &str| Csv::new("t.csv").parse(text.as_bytes()).unwrap().notes();
     let notes = note("a,time\n1,1700000000\n2,1700000001\n3,1700000064\n");
     assert_eq!(

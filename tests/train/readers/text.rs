@@ -148,7 +148,7 @@ fn a_text_in_which_each_character_has_one_successor_is_learnt() {
 }
 
 #[test]
-fn what_is_ignored_counts_neither_for_the_loss_nor_for_the_accuracy() {
+fn ignored_targets_count_neither_for_loss_nor_accuracy() {
     // Token 0 is followed by 1, and token 2 by anything, which is ignored.
     let data = |values: [i64; 6]| {
         let targets = Targets::Classes { shape: vec![3], values: values.to_vec() };
