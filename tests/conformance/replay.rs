@@ -1,4 +1,4 @@
-//! Outcomes of the cases of one recorded file, compared with the expected ones.
+//! The harness of all replays: reads the cases of a recorded file, and compares their verdicts with the expected ones.
 //!
 //! `tests/verdicts/SYSTEM-FILE.txt` holds the expected verdict of every case: intentional differences and uncovered
 //! cases are listed by name, all others agree. A case that changes its verdict fails. `PRECAST_VERDICTS=write` rewrites
@@ -6,10 +6,71 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
+    env,
+    fmt::Display,
+    fs,
     io::Write,
     path::Path,
 };
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+/// Replays a recording of a system, and compares the verdicts of its cases with those of `tests/verdicts`. `None` is a
+/// recording that the folder lacks.
+pub fn replay<R>(system: &'static str, file: &str, recording: Option<R>, judge: impl FnOnce(&R, &mut Tally)) {
+    if let Some(recording) = recording {
+        let mut tally = Tally::new(system, file);
+        judge(&recording, &mut tally);
+        tally.close();
+    }
+}
+
+/// The verdict on a case.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    Agree,
+    /// Differences, as named in COMPARE.md. The result required by our rule was computed, and is ours.
+    OnPurpose(Vec<&'static str>),
+    /// Reason for comparing nothing.
+    NotCovered(&'static str),
+}
+
+impl Verdict {
+    pub fn on_purpose(difference: &'static str) -> Self {
+        Verdict::OnPurpose(vec![difference])
+    }
+
+    /// Returns the verdict on a case with these differences; without any, it agrees.
+    pub fn differing(differences: Vec<&'static str>) -> Self {
+        if differences.is_empty() { Verdict::Agree } else { Verdict::OnPurpose(differences) }
+    }
+}
+
+/// Result of judging; `Err` is the reason why it fails or is not recognized.
+pub type Judged = Result<Verdict, String>;
+
+/// A case's name and its verdict.
+pub type Case = (String, Judged);
+
+/// Judges the cases under a key, each parsed separately: an unrecognized one fails alone.
+pub fn each<T: DeserializeOwned>(recording: &Value, key: &str, judge: impl Fn(T) -> Vec<Case>) -> Vec<Case> {
+    let judged = |case: &Value| match serde_json::from_value(case.clone()) {
+        Ok(read) => judge(read),
+        Err(error) => vec![(case.to_string(), Err(format!("not understood: {error}")))],
+    };
+    items(&recording[key]).flat_map(judged).collect()
+}
+
+/// Iterates over the elements of an array; there are none in any other value.
+pub fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+/// Iterates over the entries of an object; there are none in any other value.
+pub fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
 
 /// Returns the row of a difference in COMPARE.md, which begins with the name of the difference or whose test has that
 /// name.
@@ -29,6 +90,8 @@ pub struct Tally {
     file: String,
     seen: BTreeMap<String, usize>,
     agree: usize,
+    /// `true` where a line is printed for each case.
+    verbose: bool,
     /// Cases by the differences that explain them.
     on_purpose: BTreeMap<String, BTreeSet<String>>,
     /// Cases by the reason for not comparing them, each with the number of values it represents.
@@ -37,12 +100,13 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub fn new(system: &'static str, file: impl Into<String>) -> Self {
+    fn new(system: &'static str, file: &str) -> Self {
         Tally {
             system,
             file: file.into(),
             seen: BTreeMap::new(),
             agree: 0,
+            verbose: env::var_os("PRECAST_GOLDENS_VERBOSE").is_some_and(|word| word == "1"),
             on_purpose: BTreeMap::new(),
             not_covered: BTreeMap::new(),
             failures: vec![],
@@ -57,27 +121,51 @@ impl Tally {
         if *times == 1 { case } else { format!("{case} #{times}") }
     }
 
+    /// Counts a case.
+    pub fn count(&mut self, case: impl Into<String>, judged: Judged) {
+        let case = self.unique(case);
+        let said = match judged {
+            Ok(Verdict::Agree) => {
+                self.agree += 1;
+                "agree".into()
+            }
+            Ok(Verdict::OnPurpose(differences)) => {
+                let differences = differences.join("; ");
+                self.on_purpose.entry(differences.clone()).or_default().insert(case.clone());
+                format!("differ on purpose: {differences}")
+            }
+            Ok(Verdict::NotCovered(why)) => {
+                self.not_covered.entry(why.into()).or_default().insert(case.clone(), 1);
+                format!("not covered: {why}")
+            }
+            Err(why) => {
+                self.failures.push(format!("{case}: {why}"));
+                "FAIL".into()
+            }
+        };
+        if self.verbose {
+            println!("{case}: {said}");
+        }
+    }
+
+    /// Counts several cases.
+    pub fn count_all(&mut self, cases: Vec<Case>) {
+        cases.into_iter().for_each(|(case, judged)| self.count(case, judged));
+    }
+
     /// Counts a case in which the recorded behaviour and ours are the same.
     pub fn agree(&mut self, case: impl Into<String>) {
-        self.unique(case);
-        self.agree += 1;
+        self.count(case, Ok(Verdict::Agree));
     }
 
-    /// Counts a case with a difference listed in COMPARE.md, by its name there. The caller has computed the result
-    /// required by our rule, and verified that it is ours.
-    pub fn on_purpose(&mut self, case: impl Into<String>, difference: &str) {
-        self.on_purpose_for(case, &[difference]);
-    }
-
-    /// Counts a case as [`on_purpose`](Self::on_purpose) does, for several combined differences.
-    pub fn on_purpose_for(&mut self, case: impl Into<String>, differences: &[&str]) {
-        let case = self.unique(case);
-        self.on_purpose.entry(differences.join("; ")).or_default().insert(case);
+    /// Counts a case with a difference listed in COMPARE.md.
+    pub fn on_purpose(&mut self, case: impl Into<String>, difference: &'static str) {
+        self.count(case, Ok(Verdict::on_purpose(difference)));
     }
 
     /// Counts a recognized case about something that this library does not do or cannot compare, with the reason.
-    pub fn not_covered(&mut self, case: impl Into<String>, why: &str) {
-        self.not_covered_values(case, 1, why);
+    pub fn not_covered(&mut self, case: impl Into<String>, why: &'static str) {
+        self.count(case, Ok(Verdict::NotCovered(why)));
     }
 
     /// Counts a case as [`not_covered`](Self::not_covered) does, for one that represents several recorded values.
@@ -86,14 +174,13 @@ impl Tally {
         self.not_covered.entry(why.to_string()).or_default().insert(case, values);
     }
 
-    pub fn fail(&mut self, case: impl Into<String>, why: impl std::fmt::Display) {
-        let case = self.unique(case);
-        self.failures.push(format!("{case}: {why}"));
+    pub fn fail(&mut self, case: impl Into<String>, why: impl Display) {
+        self.count(case, Err(why.to_string()));
     }
 
     /// Prints the line of the file. Panics when a case failed, when one changed its verdict, and when a difference has
     /// no row in COMPARE.md.
-    pub fn close(self) {
+    fn close(self) {
         let differ: usize = self.on_purpose.values().map(BTreeSet::len).sum();
         let not_covered: usize = self.not_covered.values().flat_map(BTreeMap::values).sum();
         for (difference, cases) in &self.on_purpose {

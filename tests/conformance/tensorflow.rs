@@ -8,7 +8,7 @@ use std::{
 };
 
 use crate::common::golden::golden;
-use crate::replay::Tally;
+use crate::replay::{Tally, entries, items, replay};
 use precast::{
     DType, Error, ErrorKind, Op, Policy, Result,
     catalogue::System,
@@ -243,51 +243,49 @@ const EMULATED: &str = "every kernel here computes in f32 and rounds, so there i
 
 #[test]
 fn graphs_of_tensorflows_own_tests() {
-    let Some(recorded) = golden("tensorflow/cases.json") else { return };
-    let mut tally = Tally::new("tensorflow", "cases");
-    for case in recorded["cases"].as_array().into_iter().flatten() {
-        let nodes = case["nodes"].as_array().unwrap();
-        for (key, setting) in [("fp16_cpu_real", "fp16"), ("bf16", "bf16")] {
-            let name = format!("{} {setting}", text(&case["name"]));
-            judge(&mut tally, name, nodes, &case["fetch"], &case[key], setting);
+    replay("tensorflow", "cases", golden("tensorflow/cases.json"), |recorded, tally| {
+        for case in items(&recorded["cases"]) {
+            let nodes = case["nodes"].as_array().unwrap();
+            for (key, setting) in [("fp16_cpu_real", "fp16"), ("bf16", "bf16")] {
+                let name = format!("{} {setting}", text(&case["name"]));
+                judge(tally, name, nodes, &case["fetch"], &case[key], setting);
+            }
+            if !case["fp16_cpu_emulate"].is_null() {
+                tally.not_covered(format!("{} emulated", text(&case["name"])), EMULATED);
+            }
         }
-        if !case["fp16_cpu_emulate"].is_null() {
-            tally.not_covered(format!("{} emulated", text(&case["name"])), EMULATED);
-        }
-    }
-    tally.close();
+    });
 }
 
 #[test]
 fn rewritten_graphs() {
-    let Some(recorded) = golden("tensorflow/rewrite.json") else { return };
-    let mut tally = Tally::new("tensorflow", "rewrite");
-    let graphs = recorded["graphs"].as_array().map_or(&[][..], |graphs| graphs);
-    for graph in graphs {
-        let nodes = graph["nodes"].as_array().unwrap();
-        for (setting, rewrite) in graph["rewrites"].as_object().unwrap() {
-            let name = format!("{} {setting}", text(&graph["name"]));
-            match setting.contains("emulate") {
-                true => tally.not_covered(name, EMULATED),
-                false => judge(&mut tally, name, nodes, &graph["fetch"], rewrite, setting),
-            }
-        }
-    }
-    let known = Ports::recorded(graphs);
-    for (pipeline, setting) in [("pipeline_bf16", "bf16"), ("pipeline_fp16", "fp16")] {
-        for function in recorded[pipeline]["functions"].as_array().into_iter().flatten() {
-            for graph in function["graphs"].as_array().unwrap() {
-                let name = format!("{pipeline} {} {}", text(&function["name"]), text(&graph["id"]));
-                match known.complete(graph["nodes_before"].as_array().unwrap()) {
-                    Some((nodes, preserved)) => {
-                        judge(&mut tally, name, &nodes, &preserved, &graph["rewrite"], setting);
-                    }
-                    None => tally.not_covered(name, "the types of its ports were not recorded"),
+    replay("tensorflow", "rewrite", golden("tensorflow/rewrite.json"), |recorded, tally| {
+        let graphs = recorded["graphs"].as_array().map_or(&[][..], |graphs| graphs);
+        for graph in graphs {
+            let nodes = graph["nodes"].as_array().unwrap();
+            for (setting, rewrite) in graph["rewrites"].as_object().unwrap() {
+                let name = format!("{} {setting}", text(&graph["name"]));
+                match setting.contains("emulate") {
+                    true => tally.not_covered(name, EMULATED),
+                    false => judge(tally, name, nodes, &graph["fetch"], rewrite, setting),
                 }
             }
         }
-    }
-    tally.close();
+        let known = Ports::recorded(graphs);
+        for (pipeline, setting) in [("pipeline_bf16", "bf16"), ("pipeline_fp16", "fp16")] {
+            for function in items(&recorded[pipeline]["functions"]) {
+                for graph in function["graphs"].as_array().unwrap() {
+                    let name = format!("{pipeline} {} {}", text(&function["name"]), text(&graph["id"]));
+                    match known.complete(graph["nodes_before"].as_array().unwrap()) {
+                        Some((nodes, preserved)) => {
+                            judge(tally, name, &nodes, &preserved, &graph["rewrite"], setting);
+                        }
+                        None => tally.not_covered(name, "the types of its ports were not recorded"),
+                    }
+                }
+            }
+        }
+    });
 }
 
 /// The types of the inputs and outputs of ops, by op, from other recorded graphs.
@@ -423,81 +421,81 @@ fn is_unknown(error: &Error) -> bool {
 /// The lists of every mode, and the effect on them of each environment variable, as keys of a policy.
 #[test]
 fn lists_and_what_the_environment_makes_of_them() {
-    let Some(recorded) = golden("tensorflow/lists.json") else { return };
-    let mut tally = Tally::new("tensorflow", "lists");
-    let lists_of = |pack: &str, low| GraphLists::of_pack(&Pack::named(pack).unwrap(), low).unwrap();
-    for (section, mode, theirs) in ["header", "binary"]
-        .iter()
-        .flat_map(|section| recorded[section].as_object().into_iter().flatten().map(move |(m, t)| (section, m, t)))
-        .filter(|(_, mode, _)| *mode != "parts")
-    {
-        let case = format!("{section} {mode}");
-        match pack_of(mode) {
-            _ if theirs.get("allow").is_none() => tally.not_covered(case, "no lists were recorded"),
-            None => tally.not_covered(case, "there is no pack for these versions or for FP16_CPU"),
-            Some((pack, low)) => match difference(&lists_of(pack, low), theirs) {
-                None => tally.agree(case),
-                Some(words) => tally.fail(case, words),
-            },
-        }
-    }
-    for (setting, theirs) in recorded["environment_overrides"].as_object().into_iter().flatten() {
-        let case = format!("environment {setting}");
-        let Some((pack, low)) = pack_of(theirs["mode"].as_str().unwrap()) else {
-            tally.fail(case, "a mode that is not known");
-            continue;
-        };
-        let before = lists_of(pack, low);
-        let Some(policy) = policy_of(pack, low, setting) else {
-            tally.not_covered(case, "what was set is not recorded");
-            continue;
-        };
-        let status = theirs["status"].as_str().unwrap();
-        match graph_lists(&policy) {
-            Err(error) if status != "OK" && says_the_same(&error, status) => tally.agree(case),
-            // Without the unknown names, the rest is refused as there.
-            Err(error) if status != "OK" => {
-                let rest = policy_of(pack, low, &of_known_ops(setting)).and_then(|policy| graph_lists(&policy).err());
-                match rest.filter(|rest| is_unknown(&error) && says_the_same(rest, status)) {
-                    Some(_) => tally.on_purpose(case, "a name that nobody knows"),
-                    None => tally.fail(case, format!("ours {error}, TensorFlow's {status}")),
-                }
-            }
-            Err(error) if is_unknown(&error) => {
-                tally.on_purpose(case, "a name that nobody knows");
-            }
-            Err(error) if error.to_string().contains("unknown level of a graph") => {
-                tally.on_purpose(case, "a level that nobody knows");
-            }
-            Err(error) => tally.fail(case, error),
-            Ok(_) if status != "OK" => tally.fail(case, status),
-            Ok(_) if theirs.get("allow").is_none() => tally.not_covered(case, "no lists were recorded"),
-            // The lists were recorded before this level reads them.
-            Ok(_) if setting.to_uppercase().starts_with("LEVEL=TREAT_INFER_AS_DENY") => {
-                tally.not_covered(case, "the recorded lists do not show what the level makes of them");
-            }
-            Ok(after) => {
-                let changed = |list: GraphList, name: &str| {
-                    let of = |key: &str| texts(&theirs[list.name()][key]).iter().any(|known| known == name);
-                    let all = theirs[list.name()]["removed"] == "ALL";
-                    (of("added"), of("removed") || all && before.list(name) == Some(list))
-                };
-                let wrong = Op::ALL.iter().flat_map(|op| op.names(System::TensorFlow)).find(|name| {
-                    let mut expected = before.list(name);
-                    for list in GraphList::ALL {
-                        let (added, removed) = changed(list, name);
-                        expected = if added { Some(list) } else { expected.filter(|is| !(removed && *is == list)) };
-                    }
-                    after.list(name) != expected
-                });
-                match wrong {
+    replay("tensorflow", "lists", golden("tensorflow/lists.json"), |recorded, tally| {
+        let lists_of = |pack: &str, low| GraphLists::of_pack(&Pack::named(pack).unwrap(), low).unwrap();
+        for (section, mode, theirs) in ["header", "binary"]
+            .iter()
+            .flat_map(|section| entries(&recorded[section]).map(move |(m, t)| (section, m, t)))
+            .filter(|(_, mode, _)| *mode != "parts")
+        {
+            let case = format!("{section} {mode}");
+            match pack_of(mode) {
+                _ if theirs.get("allow").is_none() => tally.not_covered(case, "no lists were recorded"),
+                None => tally.not_covered(case, "there is no pack for these versions or for FP16_CPU"),
+                Some((pack, low)) => match difference(&lists_of(pack, low), theirs) {
                     None => tally.agree(case),
-                    Some(name) => tally.fail(case, format!("{name} is on {:?}", after.list(name))),
+                    Some(words) => tally.fail(case, words),
+                },
+            }
+        }
+        for (setting, theirs) in entries(&recorded["environment_overrides"]) {
+            let case = format!("environment {setting}");
+            let Some((pack, low)) = pack_of(theirs["mode"].as_str().unwrap()) else {
+                tally.fail(case, "a mode that is not known");
+                continue;
+            };
+            let before = lists_of(pack, low);
+            let Some(policy) = policy_of(pack, low, setting) else {
+                tally.not_covered(case, "what was set is not recorded");
+                continue;
+            };
+            let status = theirs["status"].as_str().unwrap();
+            match graph_lists(&policy) {
+                Err(error) if status != "OK" && says_the_same(&error, status) => tally.agree(case),
+                // Without the unknown names, the rest is refused as there.
+                Err(error) if status != "OK" => {
+                    let rest =
+                        policy_of(pack, low, &of_known_ops(setting)).and_then(|policy| graph_lists(&policy).err());
+                    match rest.filter(|rest| is_unknown(&error) && says_the_same(rest, status)) {
+                        Some(_) => tally.on_purpose(case, "a name that nobody knows"),
+                        None => tally.fail(case, format!("ours {error}, TensorFlow's {status}")),
+                    }
+                }
+                Err(error) if is_unknown(&error) => {
+                    tally.on_purpose(case, "a name that nobody knows");
+                }
+                Err(error) if error.to_string().contains("unknown level of a graph") => {
+                    tally.on_purpose(case, "a level that nobody knows");
+                }
+                Err(error) => tally.fail(case, error),
+                Ok(_) if status != "OK" => tally.fail(case, status),
+                Ok(_) if theirs.get("allow").is_none() => tally.not_covered(case, "no lists were recorded"),
+                // The lists were recorded before this level reads them.
+                Ok(_) if setting.to_uppercase().starts_with("LEVEL=TREAT_INFER_AS_DENY") => {
+                    tally.not_covered(case, "the recorded lists do not show what the level makes of them");
+                }
+                Ok(after) => {
+                    let changed = |list: GraphList, name: &str| {
+                        let of = |key: &str| texts(&theirs[list.name()][key]).iter().any(|known| known == name);
+                        let all = theirs[list.name()]["removed"] == "ALL";
+                        (of("added"), of("removed") || all && before.list(name) == Some(list))
+                    };
+                    let wrong = Op::ALL.iter().flat_map(|op| op.names(System::TensorFlow)).find(|name| {
+                        let mut expected = before.list(name);
+                        for list in GraphList::ALL {
+                            let (added, removed) = changed(list, name);
+                            expected = if added { Some(list) } else { expected.filter(|is| !(removed && *is == list)) };
+                        }
+                        after.list(name) != expected
+                    });
+                    match wrong {
+                        None => tally.agree(case),
+                        Some(name) => tally.fail(case, format!("{name} is on {:?}", after.list(name))),
+                    }
                 }
             }
         }
-    }
-    tally.close();
+    });
 }
 
 /// TensorFlow accepts names of no op, and ignores an unknown level.

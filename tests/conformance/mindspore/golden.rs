@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use precast::{DType, Level, Tensor};
 use serde::Deserialize;
 
+use crate::common::golden::{golden, recorded_beside};
+
 /// The networks of the file, by name.
 #[derive(Deserialize)]
 pub struct Golden {
@@ -124,14 +126,14 @@ pub struct OpRow {
 impl Golden {
     /// Reads the file, if the folder has it.
     pub fn read() -> Option<Golden> {
-        let json = crate::common::golden::golden("mindspore/golden.json")?;
+        let json = golden("mindspore/golden.json")?;
         Some(serde_json::from_value(json).unwrap_or_else(|e| panic!("mindspore/golden.json: {e}")))
     }
 
     /// Reads the recurrent cells of several sizes, which were recorded later.
-    pub fn recurrent() -> Golden {
-        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens-extra/mindspore/recurrent.json");
-        serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap_or_else(|e| panic!("{file}: {e}"))
+    pub fn recurrent() -> Option<Golden> {
+        let json = recorded_beside("mindspore/recurrent.json")?;
+        Some(serde_json::from_value(json).unwrap_or_else(|e| panic!("mindspore/recurrent.json: {e}")))
     }
 }
 

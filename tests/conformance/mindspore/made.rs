@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::common::golden::left_out;
 use crate::mindspore::{
-    Verdict,
     golden::{Golden, Mode, Net, Record},
     judge,
 };
+use crate::replay::Verdict;
 
 fn f16(x: f64) -> f64 {
     Tensor::scalar(x, DType::F16).item().unwrap()
@@ -30,9 +30,9 @@ fn record(net: &Net, shape: &[usize], out: Vec<f64>, cells: Value, ops: Value) -
 
 fn explained_by(name: &str, net: &Net, record: &Record, difference: &str) {
     match judge(name, "auto/f16", net, record, Mode::PyNative, &mut 0) {
-        Verdict::OnPurpose(names) => assert_eq!(names, [difference]),
-        Verdict::Agree => panic!("{name}: our numbers are MindSpore's"),
-        Verdict::Fail(why) => panic!("{name}: {}", why.join("\n")),
+        Ok(Verdict::OnPurpose(names)) => assert_eq!(names, [difference]),
+        Ok(Verdict::Agree) => panic!("{name}: our numbers are MindSpore's"),
+        other => panic!("{name}: {other:?}"),
     }
 }
 

@@ -13,8 +13,9 @@ use precast::{
 };
 use serde_json::Value;
 
+use crate::common::golden::golden;
 use crate::mindspore::networks::{Kit, build};
-use crate::replay::Tally;
+use crate::replay::{Tally, entries, items, replay};
 
 /// Recordings of loss scalers, by name. They have a separate summary in tests/conformance/scalers/mindspore.rs.
 const SCALERS: &[&str] = &[
@@ -39,22 +40,21 @@ fn makes_a_scaler(call: &str) -> bool {
 
 #[test]
 fn misc() {
-    let Some(json) = crate::common::golden::golden("mindspore/golden.json") else { return };
-    let mut tally = Tally::new("mindspore", "misc");
-    for (key, recorded) in json["misc"].as_object().into_iter().flatten() {
-        match key.as_str() {
-            "lists" => lists(recorded, &mut tally),
-            "errors" => errors(recorded, &mut tally),
-            "build_train_network_structure_mlp" => structures(recorded, &mut tally),
-            key if SCALERS.contains(&key) => {}
-            key => tally.fail(key, "the key is not understood"),
+    replay("mindspore", "misc", golden("mindspore/golden.json"), |json, tally| {
+        for (key, recorded) in entries(&json["misc"]) {
+            match key.as_str() {
+                "lists" => lists(recorded, tally),
+                "errors" => errors(recorded, tally),
+                "build_train_network_structure_mlp" => structures(recorded, tally),
+                key if SCALERS.contains(&key) => {}
+                key => tally.fail(key, "the key is not understood"),
+            }
         }
-    }
-    tally.close();
+    });
 }
 
 fn names(list: &Value) -> Vec<&str> {
-    list.as_array().into_iter().flatten().map(|name| name.as_str().expect("a name")).collect()
+    items(list).map(|name| name.as_str().expect("a name")).collect()
 }
 
 /// Judges every entry of every list as one case, and checks that an op is on one of our lists only if one of its names
@@ -62,7 +62,7 @@ fn names(list: &Value) -> Vec<&str> {
 fn lists(recorded: &Value, tally: &mut Tally) {
     let pack = Pack::named("mindspore-2.10").expect("a shipped pack");
     let [o1, o2, auto] = [Level::O1, Level::O2, Level::Auto].map(|level| pack.lists(level).expect("lists"));
-    for (list, entries) in recorded.as_object().into_iter().flatten() {
+    for (list, entries) in entries(recorded) {
         let ours = match list.as_str() {
             "white" => Some(&o1),
             "black" => Some(&o2),
@@ -148,7 +148,7 @@ const TAKEN: &[(&str, &str)] = &[
 ];
 
 fn errors(recorded: &Value, tally: &mut Tally) {
-    for (call, outcome) in recorded.as_object().into_iter().flatten().filter(|(call, _)| !makes_a_scaler(call)) {
+    for (call, outcome) in entries(recorded).filter(|(call, _)| !makes_a_scaler(call)) {
         let case = format!("errors {call}");
         let theirs = outcome["error"].as_str();
         let said = outcome["message"].as_str().unwrap_or_default();
@@ -350,7 +350,7 @@ fn a_network_is_trained_in_either_low_dtype() {
 /// Judges the lowering by `build_train_network` before it wraps a network for training: the flags and wrappers of its
 /// cells. The root's `_OutputTo32` is absent; the loss casts instead.
 fn structures(recorded: &Value, tally: &mut Tally) {
-    for (arguments, structure) in recorded.as_object().into_iter().flatten() {
+    for (arguments, structure) in entries(recorded) {
         let case = format!("build_train_network_structure_mlp {arguments}");
         let given: BTreeMap<&str, &str> =
             arguments.trim_matches(['{', '}']).split(", ").filter_map(|pair| pair.split_once(": ")).collect();

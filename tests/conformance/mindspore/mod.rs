@@ -20,7 +20,7 @@ mod steps;
 mod unfused;
 
 use crate::common::golden::left_out;
-use crate::replay::Tally;
+use crate::replay::{Judged, Tally, Verdict, replay};
 use case::{Case, Effect};
 use compare::{Mismatch, compare};
 use differences::DIFFERENCES;
@@ -28,18 +28,10 @@ use golden::{Golden, Lowering, Mode, lowering};
 use networks::Kit;
 use precast::{DType, Op, Tensor};
 
-/// The outcome of one case.
-enum Verdict {
-    Agree,
-    /// Names of the differences found.
-    OnPurpose(Vec<&'static str>),
-    Fail(Vec<String>),
-}
-
 /// Judges one case in one mode, and adds to `fused` the number of layers compared with the library's own.
-fn judge(name: &str, key: &str, net: &golden::Net, record: &golden::Record, mode: Mode, fused: &mut usize) -> Verdict {
+fn judge(name: &str, key: &str, net: &golden::Net, record: &golden::Record, mode: Mode, fused: &mut usize) -> Judged {
     let Some((lowering, low)) = lowering(key) else {
-        return Verdict::Fail(vec!["the case is not understood".into()]);
+        return Err("the case is not understood".into());
     };
     let case = Case { name, net, record, mode, lowering, low };
     let ours = case.run(Kit::Unfused);
@@ -72,9 +64,9 @@ fn judge(name: &str, key: &str, net: &golden::Net, record: &golden::Record, mode
     met.sort_unstable();
     met.dedup();
     match (failures.is_empty(), met.is_empty()) {
-        (false, _) => Verdict::Fail(failures),
-        (true, true) => Verdict::Agree,
-        (true, false) => Verdict::OnPurpose(met),
+        (false, _) => Err(failures.join("\n    ")),
+        (true, true) => Ok(Verdict::Agree),
+        (true, false) => Ok(Verdict::OnPurpose(met)),
     }
 }
 
@@ -200,52 +192,27 @@ fn every_network_runs_at_every_level() {
 }
 
 /// Judges every case of every network.
-fn count(golden: &Golden, mut tally: Tally) {
-    let verbose = std::env::var_os("PRECAST_GOLDENS_VERBOSE").is_some_and(|v| v == "1");
+fn judge_all(golden: &Golden, tally: &mut Tally) {
     let mut fused = 0;
     let records = golden.nets.iter().flat_map(|(name, net)| net.cases.iter().map(move |case| (name, net, case)));
     for (name, net, (key, record)) in records {
-        let mut one = |case: String, mode, fused: &mut usize| {
-            let line = match judge(name, key, net, record, mode, fused) {
-                Verdict::Agree => {
-                    tally.agree(case.as_str());
-                    "agree".into()
-                }
-                Verdict::OnPurpose(names) => {
-                    tally.on_purpose_for(case.as_str(), &names);
-                    format!("differ on purpose: {}", names.join("; "))
-                }
-                Verdict::Fail(reasons) => {
-                    tally.fail(case.as_str(), reasons.join("\n    "));
-                    "FAIL".into()
-                }
-            };
-            if verbose {
-                println!("{case}: {line}");
-            }
-        };
         let (first, second) = record.modes();
-        one(format!("{name} {key}"), first, &mut fused);
+        tally.count(format!("{name} {key}"), judge(name, key, net, record, first, &mut fused));
         if let Some(graph) = second {
-            one(format!("{name} {key}, as a graph"), graph, &mut 0);
+            tally.count(format!("{name} {key}, as a graph"), judge(name, key, net, record, graph, &mut 0));
         }
     }
     println!("  {fused:4} layers of the library's own, product and bias in one rounding, within 2 units each");
-    tally.close();
 }
 
 #[test]
 fn every_recorded_case() {
-    let Some(golden) = Golden::read() else {
-        println!("goldens mindspore: the folder has no mindspore/golden.json");
-        return;
-    };
-    count(&golden, Tally::new("mindspore", "golden"));
+    replay("mindspore", "golden", Golden::read(), judge_all);
 }
 
 /// Single RNN, GRU and LSTM cells of several sizes: MindSpore's f16 results are reproduced from its rounding, down to
 /// the splitting of gates.
 #[test]
 fn recurrent_cells_of_every_size() {
-    count(&Golden::recurrent(), Tally::new("mindspore", "recurrent"));
+    replay("mindspore", "recurrent", Golden::recurrent(), judge_all);
 }

@@ -9,7 +9,10 @@ use super::{
     names::dtype,
     ops::ANYWHERE,
     rule::Region,
-    verdict::{self, Judged, Verdict, count, each},
+};
+use crate::{
+    common::golden::golden,
+    replay::{self, Judged, Verdict, each, replay},
 };
 
 /// The intentional differences, as named in COMPARE.md.
@@ -239,7 +242,7 @@ impl Case {
 }
 
 /// Judges the calls in a file.
-pub fn judge(golden: &Value) -> Vec<verdict::Case> {
+pub fn judge(golden: &Value) -> Vec<replay::Case> {
     each(golden, "cases", |case: Case| {
         let mut judged = case.judge();
         if (precision::current(), precision::region()) != (None, None) {
@@ -251,7 +254,5 @@ pub fn judge(golden: &Value) -> Vec<verdict::Case> {
 
 #[test]
 fn every_recorded_call() {
-    if let Some(golden) = crate::common::golden::golden("paddle/context.json") {
-        count("context", judge(&golden));
-    }
+    replay("paddle", "context", golden("paddle/context.json"), |recorded, tally| tally.count_all(judge(recorded)));
 }

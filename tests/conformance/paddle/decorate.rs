@@ -21,7 +21,10 @@ use serde_json::Value;
 use super::{
     misuse::{Misuse, OnCpu},
     networks::{Named, kind, network},
-    verdict::{self, Judged, Verdict, count, each},
+};
+use crate::{
+    common::golden::golden,
+    replay::{self, Judged, Verdict, each, replay},
 };
 
 /// One call and its result.
@@ -341,7 +344,7 @@ pub fn saved(net: &Child) -> BTreeMap<String, String> {
 }
 
 /// Judges the calls in a file.
-pub fn judge(golden: &Value) -> Vec<verdict::Case> {
+pub fn judge(golden: &Value) -> Vec<replay::Case> {
     let mut judged = each(golden, "cases", |case: Case| {
         let [stored, gradients] = case.judge();
         vec![(case.name(), stored), (format!("{}, gradients", case.name()), gradients)]
@@ -353,7 +356,5 @@ pub fn judge(golden: &Value) -> Vec<verdict::Case> {
 
 #[test]
 fn every_recorded_case() {
-    if let Some(golden) = crate::common::golden::golden("paddle/decorate.json") {
-        count("decorate", judge(&golden));
-    }
+    replay("paddle", "decorate", golden("paddle/decorate.json"), |recorded, tally| tally.count_all(judge(recorded)));
 }

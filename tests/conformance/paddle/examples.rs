@@ -9,8 +9,8 @@ use super::{
     names::{dtype, named},
     ops::{ANYWHERE, tensor},
     rule::Region,
-    verdict::{Case, Judged, Verdict, each},
 };
+use crate::replay::{Case, Judged, Verdict, each};
 
 const NO_MIXED_PRODUCTS: &str = "a product of two dtypes is refused";
 const DEFAULT: &str = "default(float16)";

@@ -2,23 +2,19 @@
 //! recorded; parameters listed under several names, `var` and `std` of low inputs, and classes that a network lacks
 //! were derived by hand from Paddle's rule.
 
-use std::fs;
-
 use serde_json::Value;
 
-use super::{
-    context, decorate,
-    names::dtype,
-    ops,
-    verdict::{Case, count},
+use super::{context, decorate, names::dtype, ops};
+use crate::{
+    common::golden::recorded_beside,
+    replay::{Case, replay},
 };
 use precast::DType;
 
 /// Compares these cases in addition to those of any other folder.
 fn judged(file: &str, verdicts: &str, judge: fn(&Value) -> Vec<Case>) {
-    let path = format!("{}/tests/goldens-extra/paddle/{file}.json", env!("CARGO_MANIFEST_DIR"));
-    let made_up = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
-    count(verdicts, judge(&made_up));
+    let recording = recorded_beside(&format!("paddle/{file}.json"));
+    replay("paddle", verdicts, recording, |recorded, tally| tally.count_all(judge(recorded)));
 }
 
 #[test]

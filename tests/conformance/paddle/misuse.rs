@@ -10,8 +10,8 @@ use serde::Deserialize;
 use super::{
     decorate::{paddle, saved},
     networks::network,
-    verdict::{Judged, Verdict},
 };
+use crate::replay::{Judged, Verdict};
 
 /// The intentional differences, as named in COMPARE.md.
 const NO_OTHER_FORM: &str = "wrong forms do not compile";

@@ -15,4 +15,3 @@ mod networks;
 mod on_purpose;
 mod ops;
 mod rule;
-mod verdict;

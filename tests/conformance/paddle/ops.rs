@@ -9,7 +9,10 @@ use super::{
     forms::{FORMS, Form, Input, Run, Written},
     names::{BESIDE, dtype, listed, named},
     rule::{Lists, Region, gives, widest},
-    verdict::{self, Judged, Verdict, count, each},
+};
+use crate::{
+    common::golden::golden,
+    replay::{self, Judged, Verdict, each, replay},
 };
 
 /// The intentional differences, as named in COMPARE.md.
@@ -355,11 +358,11 @@ impl Case {
 }
 
 /// Judges the cases in a file.
-pub fn judge(golden: &Value) -> Vec<verdict::Case> {
+pub fn judge(golden: &Value) -> Vec<replay::Case> {
     let lists = Lists::recorded();
     let apis = golden.get("eager_op_names").and_then(Value::as_object);
     let unknown = |api: &&String| !FORMS.iter().any(|form| form.api == **api);
-    let mut judged: Vec<verdict::Case> = apis
+    let mut judged: Vec<replay::Case> = apis
         .into_iter()
         .flat_map(|apis| apis.keys().filter(unknown))
         .map(|api| (api.clone(), Err("not understood".into())))
@@ -383,7 +386,5 @@ fn what_is_only_decided_has_no_kernel() {
 
 #[test]
 fn every_recorded_case() {
-    if let Some(golden) = crate::common::golden::golden("paddle/ops.json") {
-        count("ops", judge(&golden));
-    }
+    replay("paddle", "ops", golden("paddle/ops.json"), |recorded, tally| tally.count_all(judge(recorded)));
 }

@@ -14,7 +14,7 @@ use precast::{
 use serde_json::Value;
 
 use crate::common::golden::golden;
-use crate::replay::Tally;
+use crate::replay::{Tally, entries, replay};
 use crate::scalers::{
     model::{Model, is_sound},
     numbers::{Number, Numbers, dtype, number, round},
@@ -205,7 +205,14 @@ fn scale_unscale(tally: &mut Tally, recorded: &Value) {
     judge(tally, format!("unscale {low} by {by}"), &ours, &demanded, &numbers(low, &unscaled), LOW);
 }
 
-fn judge(tally: &mut Tally, case: String, ours: &Numbers, demanded: &Numbers, theirs: &Numbers, difference: &str) {
+fn judge(
+    tally: &mut Tally,
+    case: String,
+    ours: &Numbers,
+    demanded: &Numbers,
+    theirs: &Numbers,
+    difference: &'static str,
+) {
     match ours == demanded {
         false => tally.fail(case, format!("ours {ours:?}, by our rule {demanded:?}")),
         true if ours == theirs => tally.agree(case),
@@ -387,37 +394,36 @@ fn a_trained_network_has_its_loss_scale_on_a_cpu() {
 
 #[test]
 fn the_loss_scalers_of_mindspore() {
-    let Some(recorded) = golden("mindspore/golden.json") else { return };
-    let mut tally = Tally::new("mindspore", "scaler");
-    let empty = vec![];
-    // The rest of `misc` is read by tests/conformance/mindspore/misc.rs.
-    for (key, value) in recorded["misc"].as_object().into_iter().flatten() {
-        let list = value.as_array().unwrap_or(&empty);
-        match &key[..] {
-            "DynamicLossScaler_traces" => list.iter().for_each(|trace| scaler_trace(&mut tally, trace)),
-            "DynamicLossScaleManager_traces" | "DynamicLossScaleUpdateCell_traces" => {
-                let class = key.trim_end_matches("_traces");
-                list.iter().for_each(|trace| manager_trace(&mut tally, class, trace));
+    replay("mindspore", "scaler", golden("mindspore/golden.json"), |recorded, tally| {
+        let empty = vec![];
+        // The rest of `misc` is read by tests/conformance/mindspore/misc.rs.
+        for (key, value) in entries(&recorded["misc"]) {
+            let list = value.as_array().unwrap_or(&empty);
+            match &key[..] {
+                "DynamicLossScaler_traces" => list.iter().for_each(|trace| scaler_trace(tally, trace)),
+                "DynamicLossScaleManager_traces" | "DynamicLossScaleUpdateCell_traces" => {
+                    let class = key.trim_end_matches("_traces");
+                    list.iter().for_each(|trace| manager_trace(tally, class, trace));
+                }
+                "scale_unscale" => list.iter().for_each(|case| scale_unscale(tally, case)),
+                "all_finite" => {
+                    let cases = entries(value);
+                    cases.for_each(|(name, case)| finite(tally, name, case));
+                }
+                "errors" => {
+                    let calls = entries(value);
+                    let calls = calls.filter(|(call, _)| call.contains("LossScale") && !call.starts_with("build_"));
+                    calls.for_each(|(call, outcome)| constructor(tally, call, outcome));
+                }
+                "StaticLossScaler_adjust_returns"
+                | "scale_int_input"
+                | "scale_int_result"
+                | "scale_python_float"
+                | "unscale_empty_tuple"
+                | "unscale_nested_tuple"
+                | "unscale_with_None" => odd(tally, key, value),
+                _ => {}
             }
-            "scale_unscale" => list.iter().for_each(|case| scale_unscale(&mut tally, case)),
-            "all_finite" => {
-                let cases = value.as_object().into_iter().flatten();
-                cases.for_each(|(name, case)| finite(&mut tally, name, case));
-            }
-            "errors" => {
-                let calls = value.as_object().into_iter().flatten();
-                let calls = calls.filter(|(call, _)| call.contains("LossScale") && !call.starts_with("build_"));
-                calls.for_each(|(call, outcome)| constructor(&mut tally, call, outcome));
-            }
-            "StaticLossScaler_adjust_returns"
-            | "scale_int_input"
-            | "scale_int_result"
-            | "scale_python_float"
-            | "unscale_empty_tuple"
-            | "unscale_nested_tuple"
-            | "unscale_with_None" => odd(&mut tally, key, value),
-            _ => {}
         }
-    }
-    tally.close();
+    });
 }

@@ -9,7 +9,7 @@ use precast::{
 use serde_json::Value;
 
 use crate::common::golden::golden;
-use crate::replay::Tally;
+use crate::replay::{Tally, Verdict, entries, replay};
 use crate::scalers::{
     model::{Model, is_sound},
     numbers::{number, text},
@@ -115,11 +115,7 @@ fn trace(tally: &mut Tally, recorded: &Value) {
     };
     let scale = LossScale::new(spec).expect("sound numbers");
     let lr = lr.filter(|_| optimizer == "SGD").map(|lr| lr as f32);
-    match follow(scale, side, model.as_mut(), lr, updates, &steps) {
-        Ok(differences) if differences.is_empty() => tally.agree(case),
-        Ok(differences) => tally.on_purpose_for(case, &differences),
-        Err(why) => tally.fail(case, why),
-    }
+    tally.count(case, follow(scale, side, model.as_mut(), lr, updates, &steps).map(Verdict::differing));
 }
 
 /// Returns the differences in a trace. Where there is one, our rule determines the expected result.
@@ -391,11 +387,8 @@ fn misuse(tally: &mut Tally, recorded: &Value) {
             _ => tally.fail(case, "an error that is not known"),
         };
     }
-    match judge(&case, &result, recorded["value"].as_str().unwrap_or_default()) {
-        Ok(differences) if differences.is_empty() => tally.agree(case),
-        Ok(differences) => tally.on_purpose_for(case, &differences),
-        Err(why) => tally.fail(case, why),
-    }
+    let judged = judge(&case, &result, recorded["value"].as_str().unwrap_or_default());
+    tally.count(case, judged.map(Verdict::differing));
 }
 
 /// Judges a machine without accelerator, on which Paddle's scaler is off.
@@ -409,21 +402,20 @@ fn on_cpu(tally: &mut Tally, recorded: &Value) {
 
 #[test]
 fn the_loss_scalers_of_paddle() {
-    let Some(recorded) = golden("paddle/scaler.json") else { return };
-    let mut tally = Tally::new("paddle", "scaler");
-    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
-    for (part, value) in recorded.as_object().into_iter().flatten() {
-        match &part[..] {
-            "paddle" | "note" => {}
-            "cpu_public" => on_cpu(&mut tally, value),
-            "defaults" => {
-                let classes = value.as_object().into_iter().flatten();
-                classes.for_each(|(class, recorded)| defaults(&mut tally, class, recorded));
+    replay("paddle", "scaler", golden("paddle/scaler.json"), |recorded, tally| {
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        for (part, value) in entries(recorded) {
+            match &part[..] {
+                "paddle" | "note" => {}
+                "cpu_public" => on_cpu(tally, value),
+                "defaults" => {
+                    let classes = entries(value);
+                    classes.for_each(|(class, recorded)| defaults(tally, class, recorded));
+                }
+                "traces" => list(value).iter().for_each(|recorded| trace(tally, recorded)),
+                "misuse" => list(value).iter().for_each(|recorded| misuse(tally, recorded)),
+                _ => tally.fail(part.clone(), "a part that is not known"),
             }
-            "traces" => list(value).iter().for_each(|recorded| trace(&mut tally, recorded)),
-            "misuse" => list(value).iter().for_each(|recorded| misuse(&mut tally, recorded)),
-            _ => tally.fail(part.clone(), "a part that is not known"),
         }
-    }
-    tally.close();
+    });
 }

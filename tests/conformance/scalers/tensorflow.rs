@@ -9,7 +9,7 @@ use precast::{
 use serde_json::Value;
 
 use crate::common::golden::golden;
-use crate::replay::Tally;
+use crate::replay::{Tally, Verdict, entries, replay};
 use crate::scalers::numbers::text;
 
 const ANY_FIXED: &str = "a fixed scale is any positive number";
@@ -278,7 +278,7 @@ fn optimizer_trace(tally: &mut Tally, recorded: &Value) {
     }
     match agrees {
         true => tally.agree(case),
-        false => tally.on_purpose_for(case, &rule.differences),
+        false => tally.count(case, Ok(Verdict::OnPurpose(rule.differences))),
     }
 }
 
@@ -539,29 +539,29 @@ fn usual_numbers(tally: &mut Tally, case: &str, theirs: &[f64]) {
 
 #[test]
 fn the_loss_scales_of_tensorflow() {
-    let Some(recorded) = golden("tensorflow/scaler.json") else { return };
-    let mut tally = Tally::new("tensorflow", "scaler");
-    for (part, value) in recorded.as_object().into_iter().flatten() {
-        let keys = ["initial_loss_scale", "increment_period", "multiplier"];
-        match &part[..] {
-            "tensorflow" => {}
-            "defaults" => {
-                let theirs: Vec<f64> = keys.iter().filter_map(|key| value[key].as_f64()).collect();
-                usual_numbers(&mut tally, "defaults", &theirs);
+    replay("tensorflow", "scaler", golden("tensorflow/scaler.json"), |recorded, tally| {
+        for (part, value) in entries(recorded) {
+            let keys = ["initial_loss_scale", "increment_period", "multiplier"];
+            match &part[..] {
+                "tensorflow" => {}
+                "defaults" => {
+                    let theirs: Vec<f64> = keys.iter().filter_map(|key| value[key].as_f64()).collect();
+                    usual_numbers(tally, "defaults", &theirs);
+                }
+                "repr" => {
+                    let shown = text(value);
+                    let after =
+                        |key: &str| shown.split_once(&format!("{key}="))?.1.split([',', ')']).next()?.parse().ok();
+                    let theirs: Vec<f64> = keys.iter().filter_map(|key| after(key)).collect();
+                    usual_numbers(tally, "repr", &theirs);
+                }
+                "dynamic_loss_scale_traces" => list(value).iter().for_each(|trace| dynamic_trace(tally, trace)),
+                "optimizer_eager_traces" => list(value).iter().for_each(|trace| optimizer_trace(tally, trace)),
+                "optimizer_graph_trace" => graph_trace(tally, value),
+                "errors_and_state" => list(value).iter().for_each(|case| error_or_state(tally, case)),
+                "keras3_LossScaleOptimizer" => keras(tally, value),
+                _ => tally.fail(part.clone(), "a part that is not known"),
             }
-            "repr" => {
-                let shown = text(value);
-                let after = |key: &str| shown.split_once(&format!("{key}="))?.1.split([',', ')']).next()?.parse().ok();
-                let theirs: Vec<f64> = keys.iter().filter_map(|key| after(key)).collect();
-                usual_numbers(&mut tally, "repr", &theirs);
-            }
-            "dynamic_loss_scale_traces" => list(value).iter().for_each(|trace| dynamic_trace(&mut tally, trace)),
-            "optimizer_eager_traces" => list(value).iter().for_each(|trace| optimizer_trace(&mut tally, trace)),
-            "optimizer_graph_trace" => graph_trace(&mut tally, value),
-            "errors_and_state" => list(value).iter().for_each(|case| error_or_state(&mut tally, case)),
-            "keras3_LossScaleOptimizer" => keras(&mut tally, value),
-            _ => tally.fail(part.clone(), "a part that is not known"),
         }
-    }
-    tally.close();
+    });
 }

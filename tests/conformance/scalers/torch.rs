@@ -12,7 +12,7 @@ use precast::{
 use serde_json::Value;
 
 use crate::common::golden::{golden, recorded_beside};
-use crate::replay::Tally;
+use crate::replay::{Tally, Verdict, entries, items, replay};
 use crate::scalers::{
     numbers::{Number, Numbers, text},
     torch_events::{Event, Loss, Recorded, Seen, Settings, Stage, event, optimizer, seen, settings},
@@ -342,7 +342,7 @@ fn on_this_machine(recorded: &Value, asked: Settings) -> (Settings, Option<Setti
 fn trace(tally: &mut Tally, name: &str, recorded: &Value) {
     let usual = Settings { init: 65536.0, growth: 2.0, backoff: 0.5, interval: 2000, enabled: true };
     let events = recorded["events"].as_array().cloned().unwrap_or_default();
-    let optimizers: Option<Vec<_>> = recorded["optimizers"].as_array().into_iter().flatten().map(optimizer).collect();
+    let optimizers: Option<Vec<_>> = items(&recorded["optimizers"]).map(optimizer).collect();
     let (Some(settings), Some(optimizers)) = (settings(&recorded["config"], &usual), optimizers) else {
         return tally.fail(name, "a configuration that is not known");
     };
@@ -375,7 +375,7 @@ fn trace(tally: &mut Tally, name: &str, recorded: &Value) {
     if raised {
         return match rule.differences.is_empty() {
             true => tally.fail(constructor, "torch raises"),
-            false => tally.on_purpose_for(constructor, &rule.differences),
+            false => tally.count(constructor, Ok(Verdict::OnPurpose(rule.differences))),
         };
     }
     let mut ours = Ours { scale, has_scaled: !settings.enabled, sides: optimizers.iter().map(Side::new).collect() };
@@ -405,7 +405,7 @@ fn trace(tally: &mut Tally, name: &str, recorded: &Value) {
             false if rule.differences.is_empty() => {
                 tally.fail(case, format!("\n  ours    {ours:?}\n  torch's {theirs:?}"));
             }
-            false => tally.on_purpose_for(case, &rule.differences),
+            false => tally.count(case, Ok(Verdict::OnPurpose(rule.differences.clone()))),
         }
     }
 }
@@ -414,23 +414,20 @@ fn case(name: &str, i: usize, step: &Value) -> String {
     format!("{name} {i} {}", text(&step["event"][0]))
 }
 
-fn judge(recorded: &Value, mut tally: Tally) {
-    for (name, recorded) in recorded["traces"].as_object().into_iter().flatten() {
-        trace(&mut tally, name, recorded);
+fn judge(recorded: &Value, tally: &mut Tally) {
+    for (name, recorded) in entries(&recorded["traces"]) {
+        trace(tally, name, recorded);
     }
-    tally.close();
 }
 
 #[test]
 fn the_grad_scaler_of_torch() {
-    let Some(recorded) = golden("torch/grad_scaler.json") else { return };
-    judge(&recorded, Tally::new("torch", "scaler"));
+    replay("torch", "scaler", golden("torch/grad_scaler.json"), judge);
 }
 
 /// Real backward passes of one and of several losses, scalers for a device that the machine lacks, and losses of every
 /// form, recorded by `peers/torch/scaler.py`.
 #[test]
 fn backward_passes_of_torch() {
-    let Some(recorded) = recorded_beside("torch/grad_scaler.json") else { return };
-    judge(&recorded, Tally::new("torch", "scaler-backward"));
+    replay("torch", "scaler-backward", recorded_beside("torch/grad_scaler.json"), judge);
 }

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, slice::Iter};
 use precast::{Autocast, DType, Error, ErrorKind, Result, Tensor, no_grad, precision};
 use serde_json::Value;
 
-use crate::replay::Tally;
+use crate::common::golden::{golden, recorded_beside};
+use crate::replay::{Tally, entries, replay};
 use crate::torch::steps::{self, Arguments};
 
 /// A running script: its variables, and torch's result at each step.
@@ -222,32 +223,29 @@ impl<'a> Script<'a> {
     }
 }
 
-fn judge(golden: &Value, mut tally: Tally) {
-    for (name, case) in golden["cases"].as_object().into_iter().flatten() {
+fn judge(golden: &Value, tally: &mut Tally) {
+    for (name, case) in entries(&golden["cases"]) {
         let (Some(steps), Some(results)) = (case["script"].as_array(), case["results"].as_array()) else {
             tally.fail(name, "not understood");
             continue;
         };
         let paired = steps.iter().zip(results).enumerate();
         let mut script =
-            Script { name, steps: paired, variables: steps::variables(), refused: false, tally: &mut tally };
+            Script { name, steps: paired, variables: steps::variables(), refused: false, tally: &mut *tally };
         if let Ended::Closed(step) = script.block() {
             script.fail(step, "nothing is open to be closed");
         }
         assert_eq!(precision::region(), None, "{name} leaves nothing behind");
     }
-    tally.close();
 }
 
 #[test]
 fn every_script() {
-    let Some(golden) = crate::common::golden::golden("torch/nested.json") else { return };
-    judge(&golden, Tally::new("torch", "nested"));
+    replay("torch", "nested", golden("torch/nested.json"), judge);
 }
 
 /// Ops that create tensors, and every op on integers, f64 and low numbers, recorded by `peers/torch/regions.py`.
 #[test]
 fn every_script_of_other_ops() {
-    let golden = include_str!("../../goldens-extra/torch/nested.json");
-    judge(&serde_json::from_str(golden).unwrap(), Tally::new("torch", "nested-ops"));
+    replay("torch", "nested-ops", recorded_beside("torch/nested.json"), judge);
 }

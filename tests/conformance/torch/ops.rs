@@ -6,7 +6,12 @@
 use precast::{Autocast, DType, ErrorKind, Tensor, autocast, precision};
 use serde_json::Value;
 
-use crate::replay::Tally;
+use crate::common::golden::golden;
+use crate::replay::{
+    Judged, Tally,
+    Verdict::{self, Agree, NotCovered},
+    items, replay,
+};
 use crate::torch::{
     forms::{FORMS, Form, Written, in_pieces},
     rule::{self, Answer, Policy, Region, decides, demands, wider},
@@ -127,16 +132,6 @@ fn tensor(shape: &[usize], dtype: DType) -> Tensor {
     Tensor::from_f64(&data, shape, dtype).unwrap()
 }
 
-/// The outcome of a row.
-enum Verdict {
-    Agree,
-    OnPurpose(&'static str),
-    NotCovered(&'static str),
-    Fail(String),
-}
-
-use Verdict::{Agree, Fail, NotCovered, OnPurpose};
-
 impl Row<'_> {
     fn ours(&self, regions: &[Autocast; 2]) -> Answer {
         let dtypes = |x: &[Tensor]| x.iter().map(Tensor::dtype).collect();
@@ -183,35 +178,35 @@ impl Row<'_> {
         self.region.policy(rule::op_of(self.form.name, self.region.device))
     }
 
-    fn judge(&self, regions: &[Autocast; 2]) -> Verdict {
+    fn judge(&self, regions: &[Autocast; 2]) -> Judged {
         if let Written::Nothing(why) = self.form.written {
-            return NotCovered(why);
+            return Ok(NotCovered(why));
         }
         let (ours, demanded) = (self.ours(regions), self.demanded());
         if ours != demanded {
-            return Fail(format!("ours {ours:?}, our rule demands {demanded:?}, torch's {:?}", self.theirs));
+            return Err(format!("ours {ours:?}, our rule demands {demanded:?}, torch's {:?}", self.theirs));
         }
         match (&ours, &self.theirs) {
-            (Ok(ours), Ok(theirs)) if self.same(ours, theirs) => Agree,
+            (Ok(ours), Ok(theirs)) if self.same(ours, theirs) => Ok(Agree),
             (Ok(after), _) if self.is_decided() && after.iter().any(|dtype| *dtype != after[0]) => {
-                NotCovered("no kernel says what becomes of dtypes that the region leaves mixed")
+                Ok(NotCovered("no kernel says what becomes of dtypes that the region leaves mixed"))
             }
             // `nuclear_norm` is on a list of CUDA's; torch actually runs `linalg_matrix_norm`, which is on none.
             (Ok(after), Err(Said::NoKernel))
                 if self.is_decided()
                     && (after.iter().any(|dtype| dtype.is_low()) || self.form.name == "nuclear_norm") =>
             {
-                NotCovered("there is no kernel here, and torch's refuses the dtype")
+                Ok(NotCovered("there is no kernel here, and torch's refuses the dtype"))
             }
             (Err(ErrorKind::DType), Err(Said::Mixed))
             | (Err(ErrorKind::Value), Err(Said::Number))
-            | (Err(ErrorKind::List), Err(Said::Banned)) => Agree,
+            | (Err(ErrorKind::List), Err(Said::Banned)) => Ok(Agree),
             (_, Err(Said::NotRun)) => {
-                NotCovered("recorded without a GPU: torch gave no result; ours is what our rule demands")
+                Ok(NotCovered("recorded without a GPU: torch gave no result; ours is what our rule demands"))
             }
             _ => match self.difference(&ours, regions) {
-                Some(difference) => OnPurpose(difference),
-                None => Fail(format!("ours {ours:?}, torch's {:?}", self.theirs)),
+                Some(difference) => Ok(Verdict::on_purpose(difference)),
+                None => Err(format!("ours {ours:?}, torch's {:?}", self.theirs)),
             },
         }
     }
@@ -285,29 +280,21 @@ fn is_whole_layer(form: &str) -> bool {
     matches!(form, "nn.LSTM(f32 params)" | "nn.GRU(f32 params)")
 }
 
-fn every_row(file: &'static str, device: &'static str) {
-    let Some(golden) = crate::common::golden::golden(&format!("torch/{file}.json")) else { return };
+fn every_row(golden: &Value, device: &'static str, tally: &mut Tally) {
     let pack = format!("torch-2.15-{device}");
     let regions = [DType::F16, DType::Bf16].map(|low| Autocast::new(&pack).unwrap().dtype(low));
-    let mut tally = Tally::new("torch", file);
-    for named in golden["ops"].as_array().into_iter().flatten() {
+    for named in items(&golden["ops"]) {
         if !FORMS.iter().any(|form| Some(form.name) == named["op"].as_str()) {
             tally.fail(named["op"].to_string(), "the form is not understood");
         }
     }
-    for record in golden["rows"].as_array().into_iter().flatten() {
+    for record in items(&golden["rows"]) {
         let Some(row) = row(device, record) else {
             tally.fail(record.to_string(), "not understood");
             continue;
         };
-        match row.judge(&regions) {
-            Agree => tally.agree(&row.name),
-            OnPurpose(difference) => tally.on_purpose(&row.name, difference),
-            NotCovered(why) => tally.not_covered(&row.name, why),
-            Fail(why) => tally.fail(&row.name, why),
-        }
+        tally.count(&row.name, row.judge(&regions));
     }
-    tally.close();
 }
 
 /// An op with a kernel here is run, and not only decided.
@@ -322,11 +309,11 @@ fn what_is_only_decided_has_no_kernel() {
 
 #[test]
 fn on_a_cpu() {
-    every_row("ops", "cpu");
+    replay("torch", "ops", golden("torch/ops.json"), |recorded, tally| every_row(recorded, "cpu", tally));
 }
 
 /// Recorded without a GPU: the regions are torch's, the kernels pretend.
 #[test]
 fn on_cuda() {
-    every_row("ops_cuda", "cuda");
+    replay("torch", "ops_cuda", golden("torch/ops_cuda.json"), |recorded, tally| every_row(recorded, "cuda", tally));
 }

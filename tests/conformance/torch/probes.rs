@@ -5,7 +5,8 @@ use precast::{
 };
 use serde_json::{Value, json};
 
-use crate::replay::Tally;
+use crate::common::golden::golden;
+use crate::replay::{entries, replay};
 use crate::torch::{
     custom::{all_in, in_a_region, product},
     forms::IN_PLACE,
@@ -355,44 +356,43 @@ fn refused(name: &str) -> Option<Result<(), Error>> {
 
 #[test]
 fn every_probe() {
-    let Some(golden) = crate::common::golden::golden("torch/nested.json") else { return };
-    let mut tally = Tally::new("torch", "probes");
-    for (name, recorded) in golden["probes"].as_object().into_iter().flatten() {
-        let theirs = &recorded["result"];
-        let known = PROBES.iter().find(|(known, _)| known == name).map(|(_, answer)| answer);
-        match (known, refused(name), not_covered(name)) {
-            (Some(Same(ours)), ..) => match ours() {
-                Ok(ours) if ours == *theirs => tally.agree(name),
-                ours => tally.fail(name, format!("ours {ours:?}, torch's {theirs}")),
-            },
-            (Some(Part(ours, why)), ..) => match ours() {
-                Ok(ours) => {
-                    for (part, theirs) in theirs.as_object().into_iter().flatten() {
-                        match ours.get(part) {
-                            Some(ours) if ours == theirs => tally.agree(format!("{name} {part}")),
-                            Some(ours) => tally.fail(name, format!("{part}: ours {ours}, torch's {theirs}")),
-                            None => tally.not_covered(format!("{name} {part}"), why),
+    replay("torch", "probes", golden("torch/nested.json"), |golden, tally| {
+        for (name, recorded) in entries(&golden["probes"]) {
+            let theirs = &recorded["result"];
+            let known = PROBES.iter().find(|(known, _)| known == name).map(|(_, answer)| answer);
+            match (known, refused(name), not_covered(name)) {
+                (Some(Same(ours)), ..) => match ours() {
+                    Ok(ours) if ours == *theirs => tally.agree(name),
+                    ours => tally.fail(name, format!("ours {ours:?}, torch's {theirs}")),
+                },
+                (Some(Part(ours, why)), ..) => match ours() {
+                    Ok(ours) => {
+                        for (part, theirs) in entries(theirs) {
+                            match ours.get(part) {
+                                Some(ours) if ours == theirs => tally.agree(format!("{name} {part}")),
+                                Some(ours) => tally.fail(name, format!("{part}: ours {ours}, torch's {theirs}")),
+                                None => tally.not_covered(format!("{name} {part}"), why),
+                            }
                         }
                     }
+                    Err(error) => tally.fail(name, error),
+                },
+                (Some(Differs(difference, ours, wanted, shows)), ..) => match ours() {
+                    Ok(ours) if ours == wanted() && shows(theirs) => tally.on_purpose(name, difference),
+                    ours => tally.fail(name, format!("ours {ours:?}, wanted {}, torch's {theirs}", wanted())),
+                },
+                (None, Some(Err(error)), _) if error.kind() == ErrorKind::DType && theirs[0] == false => {
+                    tally.on_purpose(name, "a region's dtype is f16 or bf16 and one of the pack");
                 }
-                Err(error) => tally.fail(name, error),
-            },
-            (Some(Differs(difference, ours, wanted, shows)), ..) => match ours() {
-                Ok(ours) if ours == wanted() && shows(theirs) => tally.on_purpose(name, difference),
-                ours => tally.fail(name, format!("ours {ours:?}, wanted {}, torch's {theirs}", wanted())),
-            },
-            (None, Some(Err(error)), _) if error.kind() == ErrorKind::DType && theirs[0] == false => {
-                tally.on_purpose(name, "a region's dtype is f16 or bf16 and one of the pack");
-            }
-            (None, Some(ours), _) => tally.fail(name, format!("ours {ours:?}, torch's {theirs}")),
-            (None, None, Some(why)) => {
-                if ELSEWHERE.iter().any(|(elsewhere, _)| *elsewhere == why) {
-                    println!("  {name}: {why}");
+                (None, Some(ours), _) => tally.fail(name, format!("ours {ours:?}, torch's {theirs}")),
+                (None, None, Some(why)) => {
+                    if ELSEWHERE.iter().any(|(elsewhere, _)| *elsewhere == why) {
+                        println!("  {name}: {why}");
+                    }
+                    tally.not_covered(name, why);
                 }
-                tally.not_covered(name, why);
+                (None, None, None) => tally.fail(name, "not understood"),
             }
-            (None, None, None) => tally.fail(name, "not understood"),
         }
-    }
-    tally.close();
+    });
 }

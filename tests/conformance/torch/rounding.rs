@@ -4,7 +4,8 @@ use half::{bf16, f16};
 use precast::{DType, Tensor, TensorElement};
 use serde_json::Value;
 
-use crate::replay::Tally;
+use crate::common::golden::golden;
+use crate::replay::{entries, items, replay};
 
 /// A binary floating-point format of IEEE 754's kind: sign, exponent, fraction.
 #[derive(Clone, Copy)]
@@ -147,64 +148,63 @@ fn is_eight_bit(column: &str) -> bool {
 
 #[test]
 fn every_recorded_pattern() {
-    let Some(golden) = crate::common::golden::golden("torch/rounding.json") else { return };
-    let mut tally = Tally::new("torch", "rounding");
-    let columns = golden["columns"].as_object();
-    for (name, column) in columns.into_iter().flatten() {
-        if is_eight_bit(name) {
-            tally.not_covered_values(name, numbers(column).len(), EIGHT_BIT);
-            continue;
-        }
-        let Some((_, source, from, to)) = COLUMNS.into_iter().find(|c| c.0 == name) else {
-            if name != "category" && name != "f32" {
-                tally.fail(name, "the column is not understood");
+    replay("torch", "rounding", golden("torch/rounding.json"), |golden, tally| {
+        let columns = golden["columns"].as_object();
+        for (name, column) in columns.into_iter().flatten() {
+            if is_eight_bit(name) {
+                tally.not_covered_values(name, numbers(column).len(), EIGHT_BIT);
+                continue;
             }
-            continue;
-        };
-        let theirs = numbers(column);
-        let Some(before) = golden["columns"].get(source).map(numbers) else {
-            tally.not_covered_values(name, theirs.len(), "what was converted is not recorded");
-            continue;
-        };
-        assert_eq!(before.len(), theirs.len(), "{name} has as many patterns as {source}");
-        for ((before, theirs), ours) in before.iter().zip(theirs).zip(ours(&before, from, to)) {
-            let case = format!("{name} {before:#010x}");
-            let wanted = format(from).round(*before, format(to));
-            if ours != wanted {
-                tally.fail(case, format!("ours {ours:#x}, one rounding {wanted:#x}, torch's {theirs:#x}"));
-            } else if ours == theirs {
-                tally.agree(case);
-            } else if format(to).is_nan(ours) && format(to).is_nan(theirs) {
-                tally.on_purpose(case, "a NaN keeps its sign and its leading bits");
-            } else {
-                tally.fail(case, format!("ours {ours:#x}, torch's {theirs:#x}"));
-            }
-        }
-    }
-    for table in golden["decode_tables_f32_bits"].as_object().into_iter().flatten() {
-        match is_eight_bit(table.0) {
-            true => tally.not_covered_values(table.0, numbers(table.1).len(), EIGHT_BIT),
-            false => tally.fail(table.0, "the table is not understood"),
-        }
-    }
-    for probe in golden["f64_conversion_probes"].as_array().into_iter().flatten() {
-        let bits = probe["f64_bits"].as_u64().expect("a pattern");
-        for to in DType::LOW {
-            let theirs = probe[to.name()].as_u64().expect("a pattern");
-            let (ours, once) = (ours(&[bits], DType::F64, to)[0], F64.round(bits, format(to)));
-            let twice = F32.round(F64.round(bits, F32), format(to));
-            let case = format!("f64_to_{} {bits:#018x}", to.name());
-            let both_nan = format(to).is_nan(ours) && format(to).is_nan(theirs);
-            match () {
-                () if ours != once => tally.fail(case, format!("ours {ours:#x}, one rounding {once:#x}")),
-                () if ours == theirs => tally.agree(case),
-                () if both_nan => tally.on_purpose(case, "a NaN keeps its sign and its leading bits"),
-                () if theirs == twice => tally.on_purpose(case, "f64 is rounded once"),
-                () => tally.fail(case, format!("ours {ours:#x}, torch's {theirs:#x}")),
+            let Some((_, source, from, to)) = COLUMNS.into_iter().find(|c| c.0 == name) else {
+                if name != "category" && name != "f32" {
+                    tally.fail(name, "the column is not understood");
+                }
+                continue;
+            };
+            let theirs = numbers(column);
+            let Some(before) = golden["columns"].get(source).map(numbers) else {
+                tally.not_covered_values(name, theirs.len(), "what was converted is not recorded");
+                continue;
+            };
+            assert_eq!(before.len(), theirs.len(), "{name} has as many patterns as {source}");
+            for ((before, theirs), ours) in before.iter().zip(theirs).zip(ours(&before, from, to)) {
+                let case = format!("{name} {before:#010x}");
+                let wanted = format(from).round(*before, format(to));
+                if ours != wanted {
+                    tally.fail(case, format!("ours {ours:#x}, one rounding {wanted:#x}, torch's {theirs:#x}"));
+                } else if ours == theirs {
+                    tally.agree(case);
+                } else if format(to).is_nan(ours) && format(to).is_nan(theirs) {
+                    tally.on_purpose(case, "a NaN keeps its sign and its leading bits");
+                } else {
+                    tally.fail(case, format!("ours {ours:#x}, torch's {theirs:#x}"));
+                }
             }
         }
-    }
-    tally.close();
+        for table in entries(&golden["decode_tables_f32_bits"]) {
+            match is_eight_bit(table.0) {
+                true => tally.not_covered_values(table.0, numbers(table.1).len(), EIGHT_BIT),
+                false => tally.fail(table.0, "the table is not understood"),
+            }
+        }
+        for probe in items(&golden["f64_conversion_probes"]) {
+            let bits = probe["f64_bits"].as_u64().expect("a pattern");
+            for to in DType::LOW {
+                let theirs = probe[to.name()].as_u64().expect("a pattern");
+                let (ours, once) = (ours(&[bits], DType::F64, to)[0], F64.round(bits, format(to)));
+                let twice = F32.round(F64.round(bits, F32), format(to));
+                let case = format!("f64_to_{} {bits:#018x}", to.name());
+                let both_nan = format(to).is_nan(ours) && format(to).is_nan(theirs);
+                match () {
+                    () if ours != once => tally.fail(case, format!("ours {ours:#x}, one rounding {once:#x}")),
+                    () if ours == theirs => tally.agree(case),
+                    () if both_nan => tally.on_purpose(case, "a NaN keeps its sign and its leading bits"),
+                    () if theirs == twice => tally.on_purpose(case, "f64 is rounded once"),
+                    () => tally.fail(case, format!("ours {ours:#x}, torch's {theirs:#x}")),
+                }
+            }
+        }
+    });
 }
 
 /// The bits of every f32 NaN that differs in the part kept by a narrow format: torch gives 0xffff for all in bf16, and

@@ -12,6 +12,7 @@ use precast::{
 };
 use serde_json::Value;
 
+use crate::replay::{entries, items};
 use crate::common::golden::golden;
 
 fn tensor(recorded: &Value) -> Tensor {
@@ -307,8 +308,8 @@ fn follow(name: &str, model: &Value, run: &Value) -> Result<()> {
 #[test]
 fn twenty_steps_go_as_in_torch() {
     let Some(golden) = golden("torch/train.json") else { return };
-    for (name, model) in golden["models"].as_object().into_iter().flatten() {
-        for run in model["runs"].as_array().into_iter().flatten() {
+    for (name, model) in entries(&golden["models"]) {
+        for run in items(&model["runs"]) {
             follow(name, model, run).unwrap();
         }
     }
@@ -378,10 +379,10 @@ fn steps_from_the_recorded(name: &str, model: &Value, run: &Value) -> Result<()>
 #[test]
 fn each_step_goes_as_in_torch() {
     let (Some(golden), Some(steps)) = (golden("torch/train.json"), golden("torch/train_steps.json")) else { return };
-    for (name, steps) in steps["models"].as_object().into_iter().flatten() {
+    for (name, steps) in entries(&steps["models"]) {
         // It has the data of the model.
         let Some(model) = golden["models"].get(name) else { continue };
-        for run in steps["runs"].as_array().into_iter().flatten() {
+        for run in items(&steps["runs"]) {
             steps_from_the_recorded(name, model, run).unwrap();
         }
     }

@@ -6,7 +6,8 @@ use half::{bf16, f16};
 use precast::{Autocast, ConvOptions, ConvTransposeOptions, DType, Padding, Reduction, Result, Tensor, autocast};
 use serde_json::Value;
 
-use crate::replay::Tally;
+use crate::common::golden::golden;
+use crate::replay::{entries, replay};
 use crate::torch::rounding::patterns;
 
 /// The recorded inputs, by name.
@@ -235,8 +236,8 @@ pub struct Recorded {
 impl Recorded {
     /// Reads the file, unless the folder lacks it.
     pub fn read() -> Option<Recorded> {
-        let mut golden = crate::common::golden::golden("torch/values.json")?;
-        let inputs = golden["inputs"].as_object().into_iter().flatten();
+        let mut golden = golden("torch/values.json")?;
+        let inputs = entries(&golden["inputs"]);
         let inputs = Inputs(inputs.map(|(name, array)| (name.clone(), tensor(array))).collect());
         Some(Recorded { inputs, results: golden["results"].take() })
     }
@@ -255,33 +256,32 @@ impl Recorded {
 
 #[test]
 fn every_recorded_number() {
-    let Some(recorded) = Recorded::read() else { return };
-    let mut tally = Tally::new("torch", "values");
-    for (name, modes) in recorded.results.as_object().into_iter().flatten() {
-        for (mode_name, output) in modes.as_object().into_iter().flatten() {
-            let (case, mode) = (CASES.iter().find(|case| case.name == name), mode(mode_name));
-            let (Some(case), Some(low)) = (case, mode) else {
-                tally.fail(format!("{name} {mode_name}"), "not understood");
-                continue;
-            };
-            for (which, output) in output.as_object().into_iter().flatten() {
-                let named = match &which[..] {
-                    "out" => format!("{name} {mode_name}"),
-                    // If it differs from the usual one: torch's own kernels, not those of the library it uses.
-                    "out_mkldnn_off" => format!("{name} {mode_name} without oneDNN"),
-                    _ => {
-                        tally.fail(format!("{name} {mode_name} {which}"), "not understood");
-                        continue;
-                    }
+    replay("torch", "values", Recorded::read(), |recorded, tally| {
+        for (name, modes) in entries(&recorded.results) {
+            for (mode_name, output) in entries(modes) {
+                let (case, mode) = (CASES.iter().find(|case| case.name == name), mode(mode_name));
+                let (Some(case), Some(low)) = (case, mode) else {
+                    tally.fail(format!("{name} {mode_name}"), "not understood");
+                    continue;
                 };
-                match compare(case, &recorded.inputs, low, &tensor(output)) {
-                    Ok(Likeness::Same) => tally.agree(named),
-                    Ok(Likeness::Differ(difference)) => tally.on_purpose(named, difference),
-                    Ok(Likeness::Unlike(why)) => tally.fail(named, why),
-                    Err(error) => tally.fail(named, error),
+                for (which, output) in entries(output) {
+                    let named = match &which[..] {
+                        "out" => format!("{name} {mode_name}"),
+                        // If it differs from the usual one: torch's own kernels, not those of the library it uses.
+                        "out_mkldnn_off" => format!("{name} {mode_name} without oneDNN"),
+                        _ => {
+                            tally.fail(format!("{name} {mode_name} {which}"), "not understood");
+                            continue;
+                        }
+                    };
+                    match compare(case, &recorded.inputs, low, &tensor(output)) {
+                        Ok(Likeness::Same) => tally.agree(named),
+                        Ok(Likeness::Differ(difference)) => tally.on_purpose(named, difference),
+                        Ok(Likeness::Unlike(why)) => tally.fail(named, why),
+                        Err(error) => tally.fail(named, error),
+                    }
                 }
             }
         }
-    }
-    tally.close();
+    });
 }
