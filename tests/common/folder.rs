@@ -1,10 +1,10 @@
 //! A temporary folder for one test.
-#![allow(dead_code, reason = "no target uses all of it")]
 
 use std::{
     fs,
     ops::Deref,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
 /// A folder that starts empty, and is removed on drop.
@@ -12,7 +12,10 @@ pub struct Folder(pub PathBuf);
 
 impl Folder {
     pub fn new(test: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("precast-{test}-{}", std::process::id()));
+        // Tests of one process may choose the same word.
+        static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+        let number = FOLDERS.fetch_add(1, Relaxed);
+        let folder = std::env::temp_dir().join(format!("precast-{test}-{}-{number}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
         Folder(folder)

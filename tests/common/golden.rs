@@ -1,5 +1,4 @@
 //! Recorded behaviour of other systems.
-#![allow(dead_code, reason = "no target uses all of it")]
 
 use std::{
     env, fs,

@@ -1,5 +1,4 @@
 //! Tensors for tests.
-#![allow(dead_code, reason = "no target uses all of it")]
 
 use precast::prelude::*;
 

@@ -8,13 +8,14 @@ use crate::{
 pub const ABOUT: &str =
     "tests under Miri: of memory, threads, casts, tensors, or of floors 0 to 2 [--all] [--if-present]";
 
-/// Unit tests, and tests of `tests/ops`, of the code that handles pointers and threads. They take a few minutes.
+/// Unit tests, and tests of `tests/laws/ops`, of the code that handles pointers and threads. They take a few minutes.
 const UNITS: &[&str] = &["kernels::threads", "kernels::memory", "kernels::cast", "tensor::"];
-const OPS: &[&str] = &["elementwise::operators", "index_and_resample::what_is_put", "reduce::known_values"];
+const OPS: &[&str] =
+    &["ops::elementwise::operators", "ops::index_and_resample::what_is_put", "ops::reduce::known_values"];
 
 /// Floors 0 to 2 of ARCHITECTURE.md, the fast ones first, the writing of files, and all ops. They take hours.
 const ALL_UNITS: &[&str] = &["io::files::", "catalogue::", "observe::", "ops::", "tensor::", "kernels::"];
-const ALL_OPS: &[&str] = &[];
+const ALL_OPS: &[&str] = &["ops::"];
 
 pub fn run(words: &[String]) -> Result {
     if !nightly::has("miri,rust-src", ("cargo", &["+nightly", "miri", "--version"]), words, &["--all", IF_PRESENT])? {
@@ -23,7 +24,7 @@ pub fn run(words: &[String]) -> Result {
     let all = words.iter().any(|word| word == "--all");
     let (units, ops) = if all { (ALL_UNITS, ALL_OPS) } else { (UNITS, OPS) };
     test(&["--lib"], units)?;
-    test(&["--test", "ops"], ops)
+    test(&["--test", "laws"], ops)
 }
 
 fn test(target: &[&str], filters: &[&str]) -> Result {
@@ -46,7 +47,7 @@ mod tests {
     /// A filter that matches no test would check nothing, and succeed.
     #[test]
     fn every_filter_chooses_tests() {
-        for (folder, filters) in [("src", [UNITS, ALL_UNITS].concat()), ("tests/ops", [OPS, ALL_OPS].concat())] {
+        for (folder, filters) in [("src", [UNITS, ALL_UNITS].concat()), ("tests/laws", [OPS, ALL_OPS].concat())] {
             let names = tests_in(&shell::root().join(folder), "");
             for filter in filters {
                 assert!(names.iter().any(|name| name.starts_with(filter)), "{filter} chooses no test in {folder}");

@@ -4,7 +4,7 @@
 //! precision then run on the mutants they miss. Those that no test can notice are listed in `survivors.txt` with their
 //! reasons.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::{
     copy::Tree,
@@ -14,49 +14,64 @@ use crate::{
 /// What it does, in a line.
 pub const ABOUT: &str = "[FOLDER ...] [--shard K/N]: cargo-mutants on precision, plan, rewrite, policy and scale";
 
-/// The rooms that decide precision, in the library and in the policies, without the numerics, and the targets next to them.
+/// The rooms that decide precision, in the library and in the policies, without the numerics, and the tests next to
+/// them, as `target::module`.
 const FOLDERS: &[(&str, &[&str])] = &[
-    ("precision", &["autocast", "custom_ops", "features", "levels", "torch", "paddle", "weight_grads"]),
-    ("plan", &["levels", "features", "mindspore", "packs", "outside"]),
-    ("rewrite", &["levels", "decorate", "features", "mindspore", "packs"]),
-    ("policy", &["policy_files", "policy_schema", "packs", "levels", "cost"]),
-    ("scale", &["scale", "scalers", "training", "optim"]),
+    (
+        "precision",
+        &[
+            "conformance::paddle",
+            "conformance::torch",
+            "plan::custom_ops",
+            "plan::regions",
+            "plan::weight_grads",
+            "policy::capabilities",
+            "policy::levels",
+        ],
+    ),
+    ("plan", &["conformance::mindspore", "conformance::packs", "policy::capabilities", "policy::levels"]),
+    (
+        "rewrite",
+        &["conformance::mindspore", "conformance::packs", "policy::capabilities", "policy::levels", "train::decorate"],
+    ),
+    ("policy", &["conformance::packs", "plan::cost", "policy::files", "policy::levels", "policy::schema"]),
+    ("scale", &["conformance::scalers", "train::loss_scale", "train::optim", "train::training"]),
 ];
 
 /// All tests of that code, including recordings of other systems but not the kernels.
 const TESTS: &[&str] = &[
-    "autocast",
-    "checkpoint",
-    "cli",
-    "cli_files",
-    "cli_graph",
-    "cli_runs",
-    "cost",
-    "custom_ops",
-    "decorate",
-    "features",
-    "layers",
-    "levels",
-    "mindspore",
-    "mistakes",
-    "optim",
-    "packs",
-    "paddle",
-    "plans_hold",
-    "policy_files",
-    "policy_schema",
-    "properties",
-    "recompute",
-    "runs",
-    "scale",
-    "scalers",
-    "second_derivatives",
-    "small_loss",
-    "tensorflow",
-    "torch",
-    "training",
-    "weight_grads",
-    "weights",
+    "command::commands",
+    "command::graph",
+    "command::runs",
+    "command::stored_models",
+    "conformance::mindspore",
+    "conformance::packs",
+    "conformance::paddle",
+    "conformance::scalers",
+    "conformance::tensorflow",
+    "conformance::torch",
+    "files::weights",
+    "laws::layers",
+    "laws::messages",
+    "laws::second_derivatives",
+    "plan::contradictions",
+    "plan::cost",
+    "plan::custom_ops",
+    "plan::properties",
+    "plan::recompute",
+    "plan::regions",
+    "plan::weight_grads",
+    "policy::capabilities",
+    "policy::files",
+    "policy::levels",
+    "policy::schema",
+    "train::checkpoint",
+    "train::decorate",
+    "train::loss_scale",
+    "train::optim",
+    "train::runs",
+    "train::training",
+    "train::underflow",
 ];
 
 /// Mutants that no test can notice: a reason, followed by the mutants as cargo-mutants names them, without line and
@@ -130,7 +145,7 @@ fn placeless(name: &str) -> String {
 }
 
 /// Runs the `chosen` mutants of a folder, and returns the names of those that no test noticed.
-fn mutants(tree: &Tree, folder: &str, found: &Path, targets: &[&str], chosen: &[String]) -> Result<String> {
+fn mutants(tree: &Tree, folder: &str, found: &Path, tests: &[&str], chosen: &[String]) -> Result<String> {
     let [copy, build, output] = [&tree.path, &tree.build, found].map(|path| path.display().to_string());
     let files = ["src", "policies/src"].map(|code| [format!("{code}/{folder}/**"), format!("{code}/{folder}.rs")]);
     let mut arguments = vec!["mutants", "--dir", &copy, "--in-place", "--output", &output];
@@ -140,9 +155,13 @@ fn mutants(tree: &Tree, folder: &str, found: &Path, targets: &[&str], chosen: &[
     arguments.extend(["--no-shuffle", "--minimum-test-timeout", "300", "--colors", "never"]);
     arguments.extend(chosen.iter().map(String::as_str));
     arguments.extend(["--", "--lib"]);
+    let (targets, modules): (BTreeSet<&str>, BTreeSet<&str>) = tests.iter().filter_map(|t| t.split_once("::")).unzip();
     targets.iter().for_each(|target| arguments.extend(["--test", target]));
     // Skips tests that are slow without optimization and decide nothing.
     arguments.extend(["--", "--skip", "kernels::", "--skip", "bytes_kept_beside_o0"]);
+    // The chosen modules, and the unit tests, whose modules are all called `tests`.
+    let modules: Vec<String> = modules.iter().chain(&["tests"]).map(|module| format!("{module}::")).collect();
+    arguments.extend(modules.iter().map(String::as_str));
     // Without optimisation, since building takes most of the time.
     let variables = [
         ("CARGO_PROFILE_DEV_DEBUG", "0"),
@@ -183,6 +202,15 @@ mod tests {
         assert_eq!(unexplained(&format!("{known}\n{other}")), [other]);
         let unknown = "policies/src/policy/loss_scale.rs:1:1: replace > with == in LossScaleSpec::fault";
         assert_eq!(unexplained(unknown), [unknown]);
+    }
+
+    #[test]
+    fn chosen_modules_are_there() {
+        for test in FOLDERS.iter().flat_map(|(_, near)| *near).chain(TESTS) {
+            let (target, module) = test.split_once("::").unwrap_or_else(|| panic!("{test} names no module"));
+            let module = root().join("tests").join(target).join(module);
+            assert!(module.exists() || module.with_extension("rs").exists(), "{test} is not there");
+        }
     }
 
     #[test]

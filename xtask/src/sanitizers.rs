@@ -39,5 +39,6 @@ fn sanitize(sanitizer: &str, words: &[String]) -> Result {
     let tests = |chosen: &[&str]| shell::run("cargo", &[BUILD, chosen].concat(), &variables);
     tests(&["--lib", "kernels::"])?;
     tests(&["--lib", "tensor::"])?;
-    tests(&["--test", "ops", "--test", "same_bits"])
+    tests(&["--test", "laws", "--", "ops::"])?;
+    tests(&["--test", "same_bits"])
 }

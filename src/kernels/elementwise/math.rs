@@ -5,7 +5,7 @@
 //! machine. The coefficients are our own minimax fits (Lawson's iteration, each coefficient rounded to f32 before the
 //! next is fitted).
 //!
-//! Maximum errors of f32 results, in units in the last place of the exact one. `tests/ops/accuracy.rs` reads this table
+//! Maximum errors of f32 results, in units in the last place of the exact one. `tests/laws/ops/accuracy.rs` reads this table
 //! and checks the ops against it over a sample of all f32. The tests below read it for the functions of this file, and
 //! iterate over all numbers with `cargo test --release -- --ignored all_f32`. Functions not written here are the
 //! standard library's (`log`, `sin`, `pow` and so on) or libm's (`erfc`); these errors were measured on Linux with

@@ -1,4 +1,4 @@
-//! `cargo xtask mutate`: makes each of some seventy mistakes in a copy of the source, and runs the tests, which must
+//! `cargo xtask mutate`: makes mistakes, one at a time, in a copy of the source, and runs the tests, which must
 //! fail.
 
 mod list;
@@ -24,13 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(30 * 60);
 const USAGE: &str = "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]
   --list          name the mutations and stop
   --only WORDS    those whose name has these words
-  --first         only the targets that are likely to notice, not the whole suite where they do not
+  --first         only the tests that are likely to notice, not the whole suite where they do not
   --at REVISION   the source and the tests of another revision
   --trust         do not run the suite on the unchanged source first";
 
 /// One-line description.
-pub const ABOUT: &str =
-    "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]: some seventy mistakes that the tests have to notice";
+pub const ABOUT: &str = "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]: mistakes that cargo-mutants cannot make, which the tests have to notice";
 
 /// Result of the tests on a mutation.
 enum Verdict {
@@ -156,36 +155,30 @@ impl Tree {
             let why = check.text.lines().find(|line| line.starts_with("error")).unwrap_or("error").to_string();
             return Ok(Verdict::Invalid(why));
         }
-        let first = (mutation.first, mutation.file.starts_with("src/kernels/"));
-        if let Some(found) = self.failure(Some(first))? {
-            return Ok(found);
+        for first in mutation.first {
+            if let Some(found) = self.failure(Some((first, mutation.file.starts_with("src/kernels/"))))? {
+                return Ok(found);
+            }
         }
         let found = if only_first { None } else { self.failure(None)? };
         Ok(found.unwrap_or(Verdict::Survived))
     }
 
-    /// Returns the first failure of the whole suite, or of some targets, with or without the unit tests of kernels.
-    fn failure(&self, targets: Option<(&[&str], bool)>) -> Result<Option<Verdict>> {
-        let mut arguments = vec!["test", "--no-fail-fast"];
-        match targets {
-            None => arguments = vec!["test"],
-            Some((targets, kernels)) => {
-                let there =
-                    |name: &str| ["tests/N.rs", "tests/N/main.rs"].map(|p| self.path.join(p.replace('N', name)));
-                for target in targets {
-                    match *target {
-                        "lib" => arguments.push("--lib"),
-                        name if there(name).iter().any(|path| path.exists()) => arguments.extend(["--test", name]),
-                        _ => {}
-                    }
-                }
-                if arguments.len() == 2 {
+    /// Returns the first failure of the whole suite, or of some tests: `target::module`, or `lib` with or without the
+    /// unit tests of kernels.
+    fn failure(&self, tests: Option<(&str, bool)>) -> Result<Option<Verdict>> {
+        let mut arguments = vec!["test"];
+        match tests.map(|(tests, kernels)| (tests.split_once("::"), kernels)) {
+            None => {}
+            Some((Some((target, module)), _)) => {
+                // Another revision may lack the target.
+                if !self.path.join("tests").join(target).join("main.rs").exists() {
                     return Ok(None);
                 }
-                if !kernels {
-                    arguments.extend(["--", "--skip", "kernels::"]);
-                }
+                arguments.extend(["--test", target, "--", module]);
             }
+            Some((None, true)) => arguments.push("--lib"),
+            Some((None, false)) => arguments.extend(["--lib", "--", "--skip", "kernels::"]),
         }
         let tests = self.cargo(&arguments)?;
         if tests.passed {
@@ -195,7 +188,7 @@ impl Tree {
             return Err("the tests do not compile; see output.txt in the folder of the build".into());
         }
         let failed = tests.text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
-        // The target that ran last: "Running tests/scale.rs (...)", "Running unittests src/lib.rs (...)".
+        // The target that ran last: "Running tests/train/main.rs (...)", "Running unittests src/lib.rs (...)".
         let target = tests.text.lines().rev().find_map(|line| line.trim().strip_prefix("Running ")?.split(" (").next());
         let target = target.map_or(String::new(), |target| format!(" ({target})"));
         Ok(Some(match failed {
@@ -273,13 +266,18 @@ mod tests {
     use crate::shell::root;
 
     #[test]
-    fn there_are_many_and_each_can_be_made() {
-        assert!(MUTATIONS.len() >= 40);
+    fn each_mutation_can_be_made_and_names_tests() {
+        assert!((15..=25).contains(&MUTATIONS.len()));
         assert_eq!(MUTATIONS.iter().map(|m| m.name).collect::<HashSet<_>>().len(), MUTATIONS.len());
         for mutation in MUTATIONS {
             let right = fs::read_to_string(root().join(mutation.file)).unwrap();
             let wrong = changed(&right, mutation).unwrap_or_else(|why| panic!("{}: {why}", mutation.name));
             assert_ne!(right, wrong, "{}", mutation.name);
+            for first in mutation.first.iter().filter(|first| **first != "lib") {
+                let (target, module) = first.split_once("::").unwrap_or_else(|| panic!("{first} names no module"));
+                let module = root().join("tests").join(target).join(module);
+                assert!(module.exists() || module.with_extension("rs").exists(), "{first} is not there");
+            }
         }
     }
 }

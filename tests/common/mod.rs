@@ -1,0 +1,11 @@
+//! Tools of the tests, of which each target includes this module once.
+#![allow(dead_code, reason = "no target uses all of it")]
+
+pub mod f32_runs;
+pub mod folder;
+pub mod golden;
+pub mod metrics;
+#[cfg(feature = "data")]
+pub mod png;
+pub mod speeds;
+pub mod tensors;

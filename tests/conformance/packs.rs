@@ -1,0 +1,562 @@
+//! The packs shipped with the library: their lists match the recorded ones, op by op, and none changes after its
+//! release.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+use flate2::Crc;
+use precast::{
+    catalogue::System,
+    policy::{self, Pack},
+    precision::Treatment,
+    prelude::*,
+};
+use serde_json::Value;
+
+use crate::common::golden::{golden, left_out};
+
+/// Each released pack with the CRC-32 and the length of its file.
+const RELEASED: &[(&str, u32, u32)] = &[
+    ("mindspore-2.10", 0x9ea76740, 2444),
+    ("mindspore-2.3", 0x77f2bcc6, 896),
+    ("mindspore-2.4", 0xea94ea04, 1871),
+    ("paddle-2.3", 0x15b63939, 2292),
+    ("paddle-3.3", 0x9f1344c7, 3813),
+    ("precast-1", 0xe546bbcb, 14082),
+    ("tensorflow-2.21-bf16", 0x29479e2d, 4657),
+    ("tensorflow-2.21-cpu", 0xcf514e77, 4888),
+    ("tensorflow-2.21-fp16", 0x247d00bd, 4851),
+    ("torch-2.15-cpu", 0x1ec5523b, 2609),
+    ("torch-2.15-cuda", 0xd4224341, 2830),
+];
+
+#[test]
+fn a_released_pack_never_changes() {
+    let mut names: Vec<&str> = Pack::names().collect();
+    names.sort_unstable();
+    assert_eq!(names, RELEASED.iter().map(|(name, ..)| *name).collect::<Vec<_>>(), "packs of the library");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("policies/packs");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), RELEASED.len(), "files in {}", folder.display());
+    let changed: Vec<String> = RELEASED
+        .iter()
+        .filter_map(|&(name, sum, length)| {
+            let mut crc = Crc::new();
+            crc.update(&fs::read(folder.join(format!("{name}.yaml"))).unwrap());
+            let is = (crc.sum(), crc.amount());
+            (is != (sum, length))
+                .then(|| format!("{name}: recorded (0x{sum:08x}, {length}), is (0x{:08x}, {})", is.0, is.1))
+        })
+        .collect();
+    assert!(
+        changed.is_empty(),
+        "a released pack never changes: put new lists into a new version\n{}",
+        changed.join("\n")
+    );
+}
+
+/// Recorded lists: the treatment and the names.
+type Lists = Vec<(Treatment, Vec<String>)>;
+
+/// Additions of a pack to the recorded lists, and names on them without effect.
+#[derive(Default)]
+struct Known {
+    /// Ops on no list of the system, each with the system's ops that it corresponds to: it is treated like the listed
+    /// ones among them, which are all on one list.
+    stands_for: &'static [(Op, &'static [&'static str])],
+    /// Names on a list that no op of the system has.
+    inert: &'static [&'static str],
+}
+
+impl Known {
+    /// Iterates over the required treatment of each op that corresponds to others.
+    fn demands<'a>(&'a self, recorded: &'a Lists) -> impl Iterator<Item = (Op, Treatment)> + 'a {
+        self.stands_for.iter().filter_map(|(op, pieces)| {
+            let mut on = recorded.iter().filter(|(_, names)| names.iter().any(|name| pieces.contains(&name.as_str())));
+            let first = on.next()?.0;
+            assert!(on.all(|list| list.0 == first), "{op} stands for ops of several lists: {pieces:?}");
+            Some((*op, first))
+        })
+    }
+}
+
+/// Compares the op lists of one level of a pack, for one low dtype, with the recorded ones: every recorded name is
+/// known and treated accordingly, as are the ops that correspond to others, and nothing else is listed.
+fn compare(pack: &Pack, level: &str, dtype: DType, recorded: &Lists, known: &Known) {
+    let (lists, system) = (pack.region(Some(level)).unwrap(), pack.system.unwrap());
+    let mut expected: BTreeMap<Op, Treatment> = BTreeMap::new();
+    for (treatment, names) in recorded {
+        for name in names {
+            let ops = Op::named(&format!("{system}:{name}")).unwrap_or_else(|error| panic!("{}: {error}", lists.name));
+            if known.inert.contains(&name.as_str()) {
+                continue;
+            }
+            for op in ops {
+                let earlier = expected.insert(op, *treatment);
+                assert!(
+                    earlier.is_none_or(|earlier| earlier == *treatment),
+                    "{}: {name} ({op}) is on two lists",
+                    lists.name
+                );
+            }
+        }
+    }
+    for (op, treatment) in known.demands(recorded) {
+        assert_eq!(expected.insert(op, treatment), None, "{}: {op} is on a list of {system}'s by itself", lists.name);
+    }
+    for op in Op::ALL {
+        let said = lists.op(*op, dtype).map(|entry| entry.treatment);
+        assert_eq!(said, expected.get(op).copied(), "{} for {dtype}: {op}", lists.name);
+    }
+}
+
+fn names(list: &Value) -> Vec<String> {
+    list.as_array().expect("a list").iter().map(|name| name.as_str().expect("a name").into()).collect()
+}
+
+#[test]
+fn mindspores_lists_are_told_op_for_op() {
+    let Some(golden) = golden("mindspore/golden.json") else { return };
+    let Some(recorded) = golden["misc"].get("lists") else { return left_out("the lists of MindSpore") };
+    let pack = Pack::named("mindspore-2.10").unwrap();
+    let of = |key: &str| recorded.get(key).map(names).unwrap_or_default();
+    let auto = vec![
+        (Treatment::Low, of("auto_white")),
+        (Treatment::Full, of("auto_black")),
+        (Treatment::Widest, of("promote")),
+    ];
+    for list in ["set_dtype", "set_dtype_opt"] {
+        assert!(of(list).is_empty(), "an op whose caller names a dtype is listed: {list}");
+    }
+    match ["auto_white", "auto_black", "promote"].iter().all(|list| recorded.get(list).is_some()) {
+        true => DType::LOW.iter().for_each(|dtype| compare(&pack, "auto", *dtype, &auto, &Known::default())),
+        false => left_out("a list of MindSpore's level auto"),
+    }
+    // The lists of O1 and O2 name cells as `nn.Dense` and ops as `ops.MatMul`.
+    let kind = |prefix: &str, names: &[String]| -> Vec<String> {
+        names.iter().filter_map(|name| Some(name.strip_prefix(prefix)?.to_string())).collect()
+    };
+    for (level, name) in [(Level::O1, "white"), (Level::O2, "black")] {
+        if recorded.get(name).is_none() {
+            left_out(&format!("the {name} list of MindSpore"));
+            continue;
+        }
+        let recorded = of(name);
+        let list = pack.lists(level).unwrap();
+        let mut cells = kind("nn.", &recorded);
+        cells.sort();
+        assert_eq!(list.cells().keys().map(|name| name.to_string()).collect::<Vec<_>>(), cells);
+        let mut ops: Vec<Op> =
+            kind("ops.", &recorded).iter().flat_map(|name| Op::named_in(System::MindSpore, name).unwrap()).collect();
+        ops.sort();
+        ops.dedup();
+        assert_eq!(list.ops().keys().copied().collect::<Vec<_>>(), ops);
+    }
+}
+
+#[test]
+fn paddles_lists_are_told_op_for_op() {
+    let Some(recorded) = golden("paddle/lists.json") else { return };
+    let pack = Pack::named("paddle-3.3").unwrap();
+    // Decomposed there (see `eager_op_names` of the recorded ops).
+    let known = Known {
+        stands_for: &[
+            (Op::Conv1d, &["conv2d"]),
+            (Op::CosineSimilarity, &["elementwise_mul", "reduce_sum", "clip", "sqrt", "elementwise_div"]),
+            (Op::L1Loss, &["elementwise_sub", "abs", "mean"]),
+            (Op::MseLoss, &["elementwise_sub", "square", "reduce_mean"]),
+            (Op::SmoothL1Loss, &["huber_loss", "reduce_mean"]),
+            (Op::Std, &["reduce_mean", "elementwise_sub", "pow", "reduce_sum", "elementwise_div", "sqrt"]),
+            (Op::Var, &["reduce_mean", "elementwise_sub", "pow", "reduce_sum", "elementwise_div"]),
+        ],
+        inert: &["pnorm"],
+    };
+    for dtype in DType::LOW {
+        for level in ["OD", "O1", "O2"] {
+            let of = |list: &str| &recorded[list][dtype.long_name()][level];
+            if of("white").is_null() || of("black").is_null() {
+                left_out(&format!("the lists of Paddle's {level} for {dtype}"));
+                continue;
+            }
+            let of = |list: &str| names(of(list));
+            let lists = vec![(Treatment::Low, of("white")), (Treatment::Full, of("black"))];
+            compare(&pack, level, dtype, &lists, &known);
+        }
+    }
+    // A level that casts nothing needs no lists.
+    for list in ["white", "black"] {
+        match recorded["O0"].get(list) {
+            Some(names) => assert_eq!(*names, Value::Array(vec![])),
+            None => left_out(&format!("the {list} list of Paddle's O0")),
+        }
+    }
+}
+
+#[test]
+fn torchs_policies_are_told_op_for_op() {
+    let Some(recorded) = golden("torch/op_policy.json") else { return };
+    for device in ["cpu", "cuda"] {
+        let pack = Pack::named(&format!("torch-2.15-{device}")).unwrap();
+        let mut lists: BTreeMap<Treatment, Vec<String>> = BTreeMap::new();
+        let Some(policies) = recorded[device].as_object() else {
+            left_out(&format!("the policies for {device}"));
+            continue;
+        };
+        for (name, policy) in policies {
+            let treatment = match policy.as_str().expect("a policy") {
+                "lower_precision_fp" => Treatment::Low,
+                // The two that look at the caller's `dtype=` are full: here it applies in every region anyway.
+                "fp32" | "fp32_set_opt_dtype" | "fp32_append_dtype" => Treatment::Full,
+                "promote" => Treatment::Widest,
+                "banned" => Treatment::Banned,
+                custom if custom.contains("to lower_precision_fp") => Treatment::Low,
+                other => panic!("{name} has the policy {other}"),
+            };
+            lists.entry(treatment).or_default().push(name.clone());
+        }
+        // Composed of others there.
+        let stands_for: &[(Op, &[&str])] = match device {
+            "cpu" => &[
+                (Op::AffineGrid, &["aten::bmm"]),
+                (Op::Einsum, &["aten::bmm"]),
+                (Op::Inner, &["aten::mm"]),
+                (Op::MultiDot, &["aten::mm"]),
+                (Op::RnnCell, &["aten::linear"]),
+                (Op::Tensordot, &["aten::mm"]),
+            ],
+            _ => &[
+                (Op::CrossEntropy, &["aten::log_softmax.int", "aten::nll_loss"]),
+                (Op::Inner, &["aten::tensordot"]),
+                (Op::Softmin, &["aten::softmax.int"]),
+                (Op::Square, &["aten::pow.Tensor_Scalar"]),
+            ],
+        };
+        let known = Known { stands_for, ..Known::default() };
+        for dtype in DType::LOW {
+            compare(&pack, "auto", dtype, &lists.clone().into_iter().collect(), &known);
+        }
+    }
+}
+
+/// Ops without a TensorFlow op of the same name, each with the TensorFlow ops it is composed of.
+const OURS: &[(Op, &str)] = &[
+    (Op::Linear, "MatMul BiasAdd"),
+    (Op::Ger, "Mul"),
+    (Op::Dot, "MatMul"),
+    (Op::Addmm, "MatMul AddV2"),
+    (Op::Addbmm, "BatchMatMulV2 AddV2"),
+    (Op::Baddbmm, "BatchMatMulV2 AddV2"),
+    (Op::Addmv, "MatMul AddV2"),
+    (Op::Mv, "MatMul"),
+    (Op::Conv1d, "Conv2D BiasAdd"),
+    (Op::ConvTranspose1d, "Conv2DBackpropInput BiasAdd"),
+    (Op::ScaledDotProductAttention, "Einsum Softmax Mul"),
+    (Op::MultiDot, "MatMul"),
+    (Op::Inner, "Einsum"),
+    (Op::Vecdot, "Einsum"),
+    (Op::Tensordot, "MatMul Transpose Reshape"),
+    (Op::Bilinear, "Einsum AddV2"),
+    (Op::Addr, "Mul AddV2"),
+    (Op::RnnCell, "MatMul BiasAdd Tanh"),
+    (Op::MaxPool1d, "MaxPool Squeeze"),
+    (Op::AvgPool1d, "AvgPool Squeeze"),
+    (Op::AdaptiveAvgPool1d, "AvgPool"),
+    (Op::AdaptiveAvgPool2d, "AvgPool"),
+    (Op::AdaptiveAvgPool3d, "AvgPool3D"),
+    (Op::AdaptiveMaxPool1d, "MaxPool"),
+    (Op::AdaptiveMaxPool2d, "MaxPool"),
+    (Op::AdaptiveMaxPool3d, "MaxPool3D"),
+    (Op::LayerNorm, "FusedBatchNormV3"),
+    (Op::GroupNorm, "FusedBatchNormV3"),
+    (Op::InstanceNorm, "FusedBatchNormV3"),
+    (Op::RmsNorm, "FusedBatchNormV3"),
+    (Op::Prelu, "Relu Neg Mul AddV2"),
+    (Op::Gelu, "Erf Mul AddV2"),
+    (Op::Silu, "Sigmoid Mul"),
+    (Op::Mish, "Softplus Tanh Mul"),
+    (Op::LogSigmoid, "Softplus Neg"),
+    (Op::HardSigmoid, "Relu6 AddV2 Mul"),
+    (Op::HardSwish, "Relu6 AddV2 Mul"),
+    (Op::HardTanh, "ClipByValue"),
+    (Op::Dropout, "Mul SelectV2 GreaterEqual"),
+    (Op::Celu, "Elu Mul"),
+    (Op::Glu, "Split Sigmoid Mul"),
+    (Op::Softmin, "Softmax Neg"),
+    (Op::TanhShrink, "Tanh Sub"),
+    (Op::Softshrink, "Sub AddV2 SelectV2"),
+    (Op::Addcdiv, "RealDiv AddV2 Mul"),
+    (Op::Addcmul, "Mul AddV2"),
+    (Op::Log2, "Log RealDiv"),
+    (Op::Log10, "Log RealDiv"),
+    (Op::Hypot, "Square AddV2 Sqrt"),
+    (Op::Lerp, "Sub Mul AddV2"),
+    (Op::Trunc, "Floor Ceil SelectV2"),
+    (Op::Var, "Mean SquaredDifference"),
+    (Op::Std, "Mean SquaredDifference Sqrt"),
+    (Op::Norm, "Abs Pow Sum"),
+    (Op::LogSumExp, "Exp Sum Log"),
+    (Op::Renorm, "Abs Pow Sum Mul"),
+    (Op::Dist, "Sub Abs Pow Sum"),
+    (Op::Pdist, "Sub Abs Pow Sum"),
+    (Op::Cdist, "Sub Abs Pow Sum"),
+    (Op::CosineSimilarity, "Mul Sum Rsqrt"),
+    (Op::Trace, "Sum"),
+    (Op::Flatten, "Reshape"),
+    (Op::Gather, "GatherNd"),
+    (Op::IndexSelect, "GatherV2"),
+    (Op::Sort, "TopKV2"),
+    (Op::ReplicationPad, "MirrorPad"),
+    (Op::MaskedFill, "SelectV2"),
+    (Op::NllLoss, "GatherV2 Neg Mean"),
+    (Op::MseLoss, "SquaredDifference Mean"),
+    (Op::L1Loss, "Sub Abs Mean"),
+    (Op::SmoothL1Loss, "Sub Abs Mul SelectV2 Mean"),
+    (Op::BceWithLogits, "Exp Log1p Mean"),
+    (Op::KlDiv, "Exp Sub Mul Sum"),
+    (Op::BinaryCrossEntropy, "Log Mul Mean"),
+    (Op::CosineEmbeddingLoss, "Mul Sum Rsqrt Mean"),
+    (Op::HingeEmbeddingLoss, "Sub Maximum SelectV2 Mean"),
+    (Op::HuberLoss, "Sub Abs Mul SelectV2 Mean"),
+    (Op::MarginRankingLoss, "Sub Mul Maximum Mean"),
+    (Op::MultilabelMarginLoss, "Sub Maximum GatherNd Mean"),
+    (Op::MultiMarginLoss, "Sub Maximum Pow Mean"),
+    (Op::PoissonNllLoss, "Exp Sub Mul Mean"),
+    (Op::SoftMarginLoss, "Exp Log1p Mean"),
+    (Op::TripletMarginLoss, "Sub Pow Sum Maximum Mean"),
+    (Op::GaussianNllLoss, "Log SquaredDifference RealDiv Mean"),
+];
+
+/// Returns the list on which the packs for graphs put an op composed of these: an op that TensorFlow never paints keeps
+/// f32 among inferred and clear ones.
+fn list_of_pieces(pieces: &str, recorded: &Lists) -> Option<Treatment> {
+    let on = |piece: &str| {
+        recorded.iter().find(|(_, names)| names.iter().any(|name| name == piece)).map(|(treatment, _)| *treatment)
+    };
+    let on: Vec<Option<Treatment>> = pieces.split(' ').map(on).collect();
+    let order = [Some(Treatment::Full), Some(Treatment::Low), None, Some(Treatment::Infer), Some(Treatment::Clear)];
+    order.into_iter().find(|list| on.contains(list)).flatten()
+}
+
+#[test]
+fn tensorflows_lists_are_told_op_for_op() {
+    let Some(recorded) = golden("tensorflow/lists.json") else { return };
+    for (pack, mode) in [
+        ("fp16", "CUDA (cuda>=9010,cudnn>=8000)"),
+        ("bf16", "BF16 (onednn bfloat16)"),
+        ("cpu", "CPU (fp16 emulation; cuda=10000,cudnn=8000 hard coded)"),
+    ] {
+        let Some(lists) = recorded["header"].get(mode) else {
+            left_out(&format!("the lists of TensorFlow for {mode}"));
+            continue;
+        };
+        let pack = Pack::named(&format!("tensorflow-2.21-{pack}")).unwrap();
+        let of = |list: &str| names(&lists[list]);
+        let lists = vec![
+            (Treatment::Low, of("allow")),
+            (Treatment::Full, of("deny")),
+            (Treatment::Infer, of("infer")),
+            (Treatment::Clear, of("clear")),
+        ];
+        compare(&pack, "auto", pack.dtypes[0], &lists, &Known::default());
+        // Graphs use the same lists, with our ops treated by their components.
+        let (region, graph) = (pack.region(None).unwrap(), pack.graph_lists().unwrap());
+        for op in Op::ALL {
+            let ours = OURS.iter().find(|(own, _)| own == op);
+            assert!(ours.is_none() || op.names(System::TensorFlow).next().is_none(), "{op} has a name there");
+            let listed = |lists: &policy::Lists| lists.op(*op, pack.dtypes[0]).map(|entry| entry.treatment);
+            let expected = ours.map_or_else(|| listed(region), |(_, pieces)| list_of_pieces(pieces, &lists));
+            assert_eq!(listed(graph), expected, "{}: {op}", pack.name);
+        }
+    }
+}
+
+/// The graph lists of precast's own pack differ from its region lists only as documented: a product or a denied op is
+/// treated the same.
+#[test]
+fn our_own_lists_for_graphs_follow_those_for_regions() {
+    let pack = Pack::named(Pack::DEFAULT).unwrap();
+    let (region, graph) = (pack.region(None).unwrap(), pack.graph_lists().unwrap());
+    for low in DType::LOW {
+        for op in Op::ALL {
+            let of = |lists: &policy::Lists| lists.op(*op, low).map(|entry| entry.treatment);
+            match (of(region), of(graph)) {
+                (Some(Treatment::Full), graph) => assert_eq!(graph, Some(Treatment::Full), "{op}"),
+                (_, Some(Treatment::Full)) => assert_eq!(*op, Op::GaussianNllLoss, "is denied in graphs only"),
+                (Some(Treatment::Low), Some(Treatment::Low | Treatment::Infer)) => {}
+                (Some(Treatment::Low), graph) => panic!("{op} is {graph:?} in graphs"),
+                _ => {}
+            }
+        }
+    }
+    // Every op that a network can be made of is on a list, except those that the pack names in a comment.
+    let unlisted: Vec<&str> =
+        Op::ALL.iter().filter(|op| op.has_kernel() && !graph.ops().contains_key(op)).map(|op| op.name()).collect();
+    assert_eq!(
+        unlisted,
+        [
+            "Cast",
+            "Dot",
+            "Vecdot",
+            "Cross",
+            "Asin",
+            "Acos",
+            "Erfinv",
+            "Atan2",
+            "Acosh",
+            "Atanh",
+            "LogicalNot",
+            "LogicalAnd",
+            "LogicalOr",
+            "Embedding",
+            "ScatterAdd",
+            "IndexPut",
+            "GridSampler2d",
+            "AffineGrid",
+            "GridSampler3d",
+            "Scatter",
+            "IndexAdd"
+        ]
+    );
+}
+
+/// Under our own lists, a transformer block is low from its first product to its last, and its loss is f32.
+#[test]
+fn our_own_lists_make_a_block_low() {
+    use precast::{
+        __conformance::{Device, TypeGraph, casts, paint},
+        graph::{GraphPolicy, Port},
+    };
+    for low in DType::LOW {
+        let mut graph = TypeGraph::default();
+        let mut add = |name: &str, op: &str, inputs: &[Port]| graph.add(name, op, DType::F32, inputs).unwrap();
+        let (x, w, target) = (add("x", "Input", &[]), add("w", "Param", &[]), add("target", "Input", &[]));
+        let embedded = add("embedded", "Embedding", &[w, x]);
+        let query = add("query", "Linear", &[embedded, w]);
+        let attention = add("attention", "ScaledDotProductAttention", &[query, query, query]);
+        let residual = add("residual", "Add", &[embedded, attention]);
+        let norm = add("norm", "LayerNorm", &[residual, w]);
+        let up = add("up", "Linear", &[norm, w]);
+        let gelu = add("gelu", "Gelu", &[up]);
+        let dropout = add("dropout", "Dropout", &[gelu]);
+        let head = add("head", "Linear", &[dropout, w]);
+        add("loss", "CrossEntropy", &[head, target]);
+        let policy = GraphPolicy::new(low).unwrap();
+        let painting = paint(&graph, &policy, &Device::any()).unwrap();
+        for (node, n) in graph.nodes.iter().enumerate() {
+            let is_f32 = ["x", "w", "target", "embedded", "loss"].contains(&n.name.as_str());
+            assert_eq!(painting.is_low(node, 0), !is_f32, "{}", painting.explain(&n.name).unwrap());
+        }
+        let casts: Vec<Port> = casts(&graph, &painting).iter().map(|cast| cast.of).collect();
+        assert_eq!(casts, [w, embedded, head], "one each for the weight, the input of the block, and the loss");
+    }
+}
+
+/// Returns the lists written out in the oldest documents, copied by hand: see `note` in the file.
+fn written_out(pack: &str, list: &str, count: usize) -> Vec<String> {
+    let all: Value = serde_json::from_str(include_str!("../seeds/lists.json")).unwrap();
+    let names = names(&all[pack][list]);
+    assert_eq!(names.len(), count, "{pack}: {list}");
+    names
+}
+
+#[test]
+fn mindspore_2_4_is_its_documentation() {
+    let pack = Pack::named("mindspore-2.4").unwrap();
+    let of = |list, count| written_out("mindspore-2.4", list, count);
+    let auto = vec![
+        (Treatment::Low, of("auto_whitelist", 13)),
+        (Treatment::Full, of("auto_blacklist", 38)),
+        (Treatment::Widest, of("promote_list", 8)),
+    ];
+    for dtype in DType::LOW {
+        compare(&pack, "auto", dtype, &auto, &Known::default());
+    }
+    assert_eq!(pack.regions[0].1.unlisted, Treatment::AsIs, "other ops run in the dtype of their inputs");
+    // O1 and O2 are those of 2.3.
+    let older = Pack::named("mindspore-2.3").unwrap();
+    for level in [Level::O1, Level::O2] {
+        let [ours, theirs] = [&pack, &older].map(|pack| pack.lists(level).unwrap());
+        assert!(ours.cells().keys().eq(theirs.cells().keys()) && ours.ops().keys().eq(theirs.ops().keys()), "{level}");
+    }
+}
+
+#[test]
+fn mindspore_2_3_is_its_documentation() {
+    let pack = Pack::named("mindspore-2.3").unwrap();
+    for (level, list, count, treatment) in
+        [(Level::O1, "white_list", 19, Treatment::Low), (Level::O2, "black_list", 4, Treatment::Full)]
+    {
+        let lists = pack.lists(level).unwrap();
+        let (mut cells, mut ops) = (vec![], vec![]);
+        for name in written_out("mindspore-2.3", list, count) {
+            match name.strip_prefix("mindspore.nn.") {
+                Some(kind) => cells.push(kind.to_string()),
+                None => {
+                    let name = name.strip_prefix("mindspore.ops.").expect("a cell or an op");
+                    ops.extend(Op::named_in(System::MindSpore, name).unwrap());
+                }
+            }
+        }
+        cells.sort();
+        ops.sort();
+        ops.dedup();
+        assert_eq!(lists.cells().keys().cloned().collect::<Vec<_>>(), cells);
+        assert_eq!(lists.ops().keys().copied().collect::<Vec<_>>(), ops);
+        let entries = lists.cells().values().chain(lists.ops().values());
+        assert!(entries.clone().count() > 0 && entries.clone().all(|entry| entry.treatment == treatment));
+    }
+    // Level auto was added later.
+    assert_eq!(pack.lists(Level::Auto).unwrap_err().kind(), ErrorKind::Level);
+    assert!(pack.regions.is_empty());
+}
+
+#[test]
+fn paddle_2_3_is_its_documentation() {
+    let pack = Pack::named("paddle-2.3").unwrap();
+    let white = written_out("paddle-2.3", "white_list", 6);
+    let mut black = written_out("paddle-2.3", "black_list", 13);
+    // The catalogue has no op for this name of Paddle's.
+    black.retain(|name| name != "cos_sim");
+    black.push("CosineSimilarity".into());
+    let of = |names: &[String]| names.iter().flat_map(|name| pack.op(name).unwrap()).collect::<BTreeSet<Op>>();
+    let listed =
+        |op_level, treatment| pack.region(Some(op_level)).unwrap().ops_with(treatment).collect::<BTreeSet<Op>>();
+    // Paddle runs a one-dimensional convolution as a two-dimensional one.
+    let conv1d = BTreeSet::from([Op::Conv1d]);
+    assert_eq!(listed("O1", Treatment::Low), &of(&white) | &conv1d);
+    assert_eq!(listed("O1", Treatment::Full), of(&black));
+    assert_eq!(pack.region(Some("O1")).unwrap().unlisted, Treatment::Gray);
+    // "All ... will be casted to fp16, except operators in black_list, don't support fp16 kernel and batchnorm."
+    assert_eq!(listed("O2", Treatment::Full), &of(&black) | &BTreeSet::from([Op::BatchNorm]));
+    let o2 = pack.region(Some("O2")).unwrap();
+    assert_eq!((o2.unlisted, o2.ops().len()), (Treatment::Low, listed("O2", Treatment::Full).len()));
+}
+
+/// The five results printed in the documentation of Paddle 2.3.
+#[test]
+fn the_examples_of_paddle_2_3() {
+    let o1 = || Autocast::new("paddle-2.3").unwrap();
+    let data = Tensor::ones(&[10, 3, 32, 32], DType::F32);
+    let conv2d = Child::new(Conv2d::new(3, 2, 3, &mut Rng::seed(1)));
+    let (a, b) = (Tensor::ones(&[2, 3], DType::F32), Tensor::ones(&[2, 3], DType::F32));
+    let conv = |region: Autocast| autocast(region, || conv2d.call(&data)).unwrap().dtype();
+    let sum = |region: Autocast| autocast(region, || a.add(&b)).unwrap().dtype();
+    assert_eq!(conv(o1()), DType::F16);
+    assert_eq!(conv(o1().enabled(false)), DType::F32);
+    assert_eq!(conv(o1().full(["conv2d"])), DType::F32);
+    assert_eq!(sum(o1().low(["elementwise_add"])), DType::F16);
+    assert_eq!(sum(o1().low(["elementwise_add"]).op_level("O2")), DType::F16);
+    // At O2 unlisted ops are low, too, and batch norm is not.
+    assert_eq!(sum(o1().op_level("O2")), DType::F16);
+    assert_eq!(sum(o1()), DType::F32);
+    let norm = |op_level: &str| {
+        let mut norm = Child::new(BatchNorm2d::new(3));
+        norm.set_train(false);
+        autocast(o1().op_level(op_level), || norm.call(&data.cast(DType::F16))).unwrap().dtype()
+    };
+    assert_eq!((norm("O1"), norm("O2")), (DType::F16, DType::F32));
+    let softmax = autocast(o1().op_level("O2"), || a.softmax(-1)).unwrap();
+    assert_eq!(softmax.dtype(), DType::F32, "on the black list");
+}

@@ -1,0 +1,14 @@
+//! torch 2.15's recorded behaviour compared with ours, case by case.
+//!
+//! A folder may lack cases; a case that is present but not recognized fails.
+
+mod custom;
+mod forms;
+mod nested;
+mod on_purpose;
+mod ops;
+mod probes;
+mod rounding;
+mod rule;
+mod steps;
+mod values;

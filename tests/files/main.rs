@@ -1,0 +1,9 @@
+//! Files: weights, stored models and their conversion, models, and mutated files for every reader.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod conversion;
+mod models;
+#[cfg(feature = "data")]
+mod mutated;
+mod weights;

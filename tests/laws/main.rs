@@ -1,0 +1,11 @@
+//! Ops, their gradients, and layers: values by closed forms and f64 references, limits, refusals, and messages.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod gradients;
+mod layer_ops;
+mod layers;
+mod messages;
+mod ops;
+mod second_derivatives;
+mod tensors;

@@ -1,0 +1,6 @@
+//! Networks as graphs: recorded, run, written, rewritten, and as cells of a tree.
+
+mod networks;
+mod optimizer;
+mod refusals;
+mod rewritten;

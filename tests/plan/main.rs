@@ -1,0 +1,18 @@
+//! Plans and regions: their effect on runs, cost, graphs, recomputation, custom ops and derived cells.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod contradictions;
+mod cost;
+mod custom_ops;
+mod deep_trees;
+mod derived_cells;
+mod graph;
+mod listeners;
+#[allow(dead_code, reason = "the benches use more of it")]
+#[path = "../../benches/steps/nets.rs"]
+mod nets;
+mod properties;
+mod recompute;
+mod regions;
+mod weight_grads;

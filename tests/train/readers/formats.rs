@@ -1,0 +1,137 @@
+//! Table formats of other programs and countries.
+
+use std::time::{Duration, Instant};
+
+use precast::data::{Csv, Dataset, Targets};
+
+use crate::readers::{inputs, targets};
+
+fn parse(csv: Csv, text: &str) -> Dataset {
+    csv.parse(text.as_bytes()).unwrap()
+}
+
+fn error(csv: Csv, text: &str) -> String {
+    csv.parse(text.as_bytes()).unwrap_err().to_string()
+}
+
+fn file() -> Csv {
+    Csv::new("table.csv")
+}
+
+#[test]
+fn decimal_commas_and_thousands_are_read() {
+    let german = file().delimiter(';').decimal(',').thousands('.').target("preis");
+    let data = parse(german.clone(), "flaeche;preis\n20,5;1.060,25\n-21;63,5\n1.000;2e3\n");
+    assert_eq!((inputs(&data), targets(&data)), (vec![20.5, -21.0, 1000.0], vec![1060.25, 63.5, 2000.0]));
+    assert_eq!(data, parse(german.delimiter('\t'), "flaeche\tpreis\n20,5\t1.060,25\n-21\t63,5\n1.000\t2e3\n"));
+    let english = file().thousands(',').target("y");
+    assert_eq!(targets(&parse(english, "a,y\n1,\"1,234.5\"\n2,\"2,000.0\"\n")), [1234.5, 2000.0]);
+    let french = file().delimiter(';').decimal(',').thousands(' ');
+    assert_eq!(inputs(&parse(french, "a\n1 234,5\n1\u{202f}234\u{a0}567\n")), [1234.5, 1_234_567.0]);
+    let swiss = file().thousands('\'');
+    assert_eq!(inputs(&parse(swiss, "a\n1'234.5\n1\u{2019}234\n")), [1234.5, 1234.0]);
+}
+
+/// Integers are classes, except those with thousands separators.
+#[test]
+fn targets_with_thousands_are_numbers() {
+    let csv = || file().thousands('.').decimal(',').target(1).header(false).delimiter(';');
+    assert_eq!(targets(&parse(csv(), "1.060;1\n63;1\n")), [1060.0, 63.0]);
+    assert_eq!(parse(csv(), "3;1\n2;1\n").labels(), [1, 0]);
+    assert!(matches!(parse(csv(), "60,24;1\n63,54;1\n").targets(), Targets::Numbers { .. }));
+}
+
+/// Prices do not silently become classes; explicit classes do.
+#[test]
+fn targets_that_look_like_numbers_are_refused() {
+    let told = |cells: &[&str]| error(file().delimiter(';').target("y"), &format!("x;y\n1;{}\n", cells.join("\n1;")));
+    for (cells, words) in [
+        (&["60,24", "63,54"][..], "a decimal comma (`decimal: \",\"`)"),
+        (&["1,234.5", "2,000.0"], "commas between thousands (`thousands: \",\"`)"),
+        (&["900", "1,234", "1,5"], "a decimal comma (`decimal: \",\"`)"),
+        (&["1,234", "1,234.5"], "commas between thousands (`thousands: \",\"`)"),
+        (&["1.234,5"], "a decimal comma and points between thousands (`decimal: \",\"`, `thousands: \".\"`)"),
+        (&["1 234", "56"], "spaces between thousands (`thousands: \" \"`)"),
+        (&["60,24", "63,54", "n/a"], "a decimal comma (`decimal: \",\"`)"),
+        (&["1.5", "2,5"], "a decimal comma (`decimal: \",\"`)"),
+    ] {
+        let told = told(cells);
+        assert!(
+            told.contains("looks like a number with") && told.contains(words) && told.contains("as: classes"),
+            "{told}"
+        );
+    }
+    let classes = file().delimiter(';').target("y");
+    let text = "x;y\n1;60,24\n1;63,54\n";
+    assert_eq!(parse(classes.clone().classes(), text).labels(), [0, 1]);
+    assert_eq!(parse(classes.clone().class_names(["63,54", "60,24"]), text).labels(), [1, 0]);
+    assert_eq!(parse(classes, "x;y\n1;a,b\n1;1,c\n1;3,4\n").classes(), 3);
+}
+
+#[test]
+fn an_index_is_named_to_be_left_out_or_read() {
+    let text = ",a,y\n0,1.5,x\n1,2.5,z\n";
+    for csv in [file().ignore(""), file().ignore([""]), file().ignore(1), file().columns("a"), file().columns(2)] {
+        let csv = csv.target("y");
+        let data = parse(csv.clone(), text);
+        assert_eq!(inputs(&data), [1.5, 2.5]);
+        assert_eq!(csv.found(&data).columns, "a".into(), "a prediction reads no index either");
+    }
+    assert_eq!(inputs(&parse(file().target("y").columns(["", "a"]), text)), [0.0, 1.5, 1.0, 2.5]);
+    assert_eq!(inputs(&parse(file().target("y").ignore("Unnamed: 0"), "Unnamed: 0,a,y\n0,1,x\n")), [1.0]);
+}
+
+#[test]
+fn a_header_of_numbers_is_one_where_it_is_named() {
+    let told = error(file(), "0,1\n5,6\n");
+    assert!(told.starts_with("table.csv:1: the header has numbers and no names") && told.contains("`header: false`"));
+    // As written by pandas for an array.
+    let text = "0,1,2\n5,6,0\n7,8,1\n";
+    for csv in [file().target("2"), file().target("2").columns([1, 2]), file().target(3).columns(["0", "1"])] {
+        let data = parse(csv.clone(), text);
+        assert_eq!((inputs(&data), data.labels()), (vec![5.0, 6.0, 7.0, 8.0], &[0, 1][..]));
+        assert_eq!(parse(csv.found(&data), text), data);
+    }
+    assert_eq!(parse(file().header(false).target(3), text).len(), 3);
+    // One name is enough.
+    assert_eq!(inputs(&parse(file(), "x,2019\n1,2\n")), [1.0, 2.0]);
+    assert_eq!(inputs(&parse(file().target("city"), "2019,2020,city\n1,2,a\n")), [1.0, 2.0]);
+    assert_eq!(inputs(&parse(file(), "inf,nan\n1,2\n")), [1.0, 2.0]);
+}
+
+fn row(columns: usize, cell: impl Fn(usize) -> String) -> String {
+    (0..columns).map(cell).collect::<Vec<_>>().join(",") + "\n"
+}
+
+/// Ten times as many columns take ten times as long: a minute would be a hundred times the time.
+#[test]
+fn wide_tables_and_long_ones_take_linear_time() {
+    let columns = 300_000;
+    let numbers = |offset: usize| row(columns, |i| format!("{}.1", i + offset));
+    let text = row(columns, |i| format!("c{i}")) + &numbers(0) + &numbers(1);
+    let target = format!("c{}", columns - 1);
+    let begun = Instant::now();
+    let csv = file().target(&*target).ignore(["c1", "c2"]);
+    let data = parse(csv.clone(), &text);
+    assert_eq!((data.len(), data.shape()), (2, &[columns - 3][..]));
+    assert_eq!(parse(csv.found(&data), &text), data);
+    let by = precast::data::Standardization::of(&data).unwrap();
+    assert_eq!(inputs(&data.standardized(&by).unwrap())[..2], [-1.0, -1.0]);
+    assert!(data.notes().is_empty());
+    for (csv, text, words) in [
+        (file().target("none"), text.clone(), "there is no column `none`"),
+        (file(), text.replacen("c299999", "c0", 1), "columns 1 and 300000 have the same name, `c0`"),
+        (file(), text.replacen("c299999", "", 1), "column 300000 (``) has no name"),
+        (file(), text.clone() + "1,2\n", "table.csv:4: 2 fields; the header has 300000"),
+    ] {
+        let told = error(csv, &text);
+        assert!(told.contains(words), "{told}");
+    }
+    let wide = begun.elapsed();
+
+    let begun = Instant::now();
+    let rows: String = (0..columns).map(|i| format!("{i}.1,{},{}\n", i % 7, i % 3)).collect();
+    assert_eq!(parse(file().target("y"), &format!("a,b,y\n{rows}")).len(), columns);
+    let long = begun.elapsed();
+    assert!(wide < Duration::from_secs(40) && long < Duration::from_secs(20), "{wide:?} {long:?}");
+}
