@@ -32,6 +32,7 @@ mod shell;
 mod show;
 mod table;
 mod train;
+mod train_args;
 
 use std::{
     borrow::Cow,
@@ -93,7 +94,7 @@ struct Line {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Train(train::Args),
+    Train(train_args::Args),
     Runs(run::RunsArgs),
     Predict(predict::Args),
     Plan(plan::PlanArgs),

@@ -8,8 +8,8 @@ use std::{
 use crate::{
     DType, Level, Outcome, Plan,
     io::files,
-    report::{TrainingRun, save_chart},
-    train::{History, Schedule},
+    report::{TrainingRun, joint_name, printable, same_course, save_chart},
+    train::{Epoch, History, Schedule},
 };
 use serde::Serialize;
 
@@ -179,4 +179,35 @@ pub(super) fn write(folder: &Path, results: &Results<RunResult>, finished: &[Fin
         let _ = std::fs::remove_file(folder.join(CURVES));
     }
     written
+}
+
+/// Describes an epoch with steps or outputs that are not finite.
+pub(super) fn spoilt(epoch: &Epoch) -> Option<String> {
+    let (number, score) = (epoch.epoch + 1, epoch.score);
+    if !epoch.loss.is_finite() {
+        return Some(format!("no step of epoch {number} was taken, so it has no loss"));
+    }
+    let answers = if score.not_finite() == 1 { "1 answer is" } else { &format!("{} answers are", score.not_finite()) };
+    (score.not_finite() > 0).then(|| format!("{answers} not finite on the test examples after epoch {number}"))
+}
+
+/// Ignores a closed standard output, which does not end a run: its results are also written to files, and its exit
+/// status reports the outcome.
+pub(super) fn unless_unread(printed: Result) -> Result {
+    match printed {
+        Err(Failure::Unread) => Ok(()),
+        other => other,
+    }
+}
+
+/// Returns the legend of the table, and the runs that were identical.
+pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
+    let mut notes = format!(
+        "score: on the test examples; time: of a step, relative to {}; activations: kept for the backward pass",
+        printable(runs[0].name)
+    );
+    for group in same_course(runs).iter().filter(|group| group.len() > 1) {
+        notes += &format!("\n{}: the same loss at every step, bit for bit", joint_name(group));
+    }
+    notes
 }

@@ -18,9 +18,9 @@ use crate::{
 use super::{
     Cli, Failure, Format, Result, inputs, print, print_json,
     progress::Progress,
-    results::why_stalled,
+    results::{notes, spoilt, unless_unread, why_stalled},
     table::library_table,
-    train::{Args, notes, spoilt, unless_unread},
+    train_args::Args,
 };
 
 const REPORT: &str = "report.html";

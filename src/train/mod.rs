@@ -7,12 +7,14 @@ mod folder;
 mod history;
 mod load;
 mod loss;
+mod positions;
 mod predict;
 mod run;
 mod run_file;
 mod schedule;
 mod score;
 mod storage;
+mod test_data;
 mod written;
 
 pub use crate::optim::{
@@ -27,7 +29,8 @@ pub use history::{Epoch, History, Step};
 pub use loss::Loss;
 pub use predict::{Prediction, Predictor};
 pub use run::{EndReason, Run};
-pub use run_file::{CheckpointOptions, RunFile, Test};
+pub use run_file::{CheckpointOptions, RunFile};
 pub use schedule::Schedule;
 pub use score::{Score, accuracy, mean_squared_error};
 pub use storage::{LowStorage, Storage};
+pub use test_data::Test;

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 use serde_yaml::{Location, Spanned};
 
 use super::{
     FitOptions, Loss, Method, Schedule, Storage, data,
+    test_data::{TEST, Test},
     written::{Places, Written},
 };
 use crate::{
@@ -68,18 +69,6 @@ pub struct RunFile {
     pub(crate) written: Written,
 }
 
-/// Test examples of a run.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Test {
-    /// A share of all examples, above 0 and below 1, chosen by the seed.
-    Share(f64),
-    /// This many of all examples, chosen by the seed.
-    Count(usize),
-    /// Another file of the same format.
-    File(PathBuf),
-}
-
 /// Retention of checkpoints. One is written after each epoch and when a run is interrupted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -94,52 +83,6 @@ pub struct CheckpointOptions {
 impl Default for CheckpointOptions {
     fn default() -> Self {
         CheckpointOptions { every: None, keep: 2 }
-    }
-}
-
-impl Serialize for Test {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Test::Share(share) => serializer.serialize_f64(*share),
-            Test::Count(count) => serializer.serialize_u64(*count as u64),
-            Test::File(file) => file.serialize(serializer),
-        }
-    }
-}
-
-/// Accepted values of `test`.
-const TEST: &str = "a share above 0 and below 1, a number of examples from 1, or a file";
-
-impl<'de> Deserialize<'de> for Test {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reader;
-        impl de::Visitor<'_> for Reader {
-            type Value = Test;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(TEST)
-            }
-
-            fn visit_f64<E: de::Error>(self, share: f64) -> Result<Test, E> {
-                Ok(Test::Share(share))
-            }
-
-            fn visit_u64<E: de::Error>(self, count: u64) -> Result<Test, E> {
-                Ok(Test::Count(usize::try_from(count).unwrap_or(usize::MAX)))
-            }
-
-            fn visit_i64<E: de::Error>(self, count: i64) -> Result<Test, E> {
-                match usize::try_from(count) {
-                    Ok(count) => Ok(Test::Count(count)),
-                    Err(_) => Err(E::invalid_type(de::Unexpected::Signed(count), &self)),
-                }
-            }
-
-            fn visit_str<E: de::Error>(self, file: &str) -> Result<Test, E> {
-                Ok(Test::File(file.into()))
-            }
-        }
-        deserializer.deserialize_any(Reader)
     }
 }
 

@@ -156,7 +156,11 @@ fn slips_are_told_with_a_remedy() {
         ("points.csv", "point.csv", "error: wrong.yaml:5:7: point.csv: No such file"),
         ("policy: o2", "policy: o22", "error: wrong.yaml:4:9: no policy is called `o22`"),
         ("policy: o2", "policy: my.yaml", "error: wrong.yaml:4:9: my.yaml: No such file"),
-        ("policy: o2", "policy: graph", "error: wrong.yaml:4:9: `policy: graph`: a run takes policies of the levels"),
+        (
+            "policy: o2",
+            "policy: graph",
+            "error: wrong.yaml:4:9: `graph`: a policy for graphs, where one with a level is expected",
+        ),
         ("epochs: 30", "test: 100", "error: wrong.yaml:9:7: `test` is 100, and the data has 100 examples"),
         ("epochs: 30", "test: other.csv", "error: wrong.yaml:9:7: `test`: "),
         ("batch: 16", "batch: 0", "wrong.yaml:10:8: `batch` is 0; allowed: at least 1"),

@@ -194,7 +194,7 @@ fn dropout_of_everything_is_the_same_in_code_and_files() {
         assert_eq!(net.call(&x).unwrap().to_f64(), [0.0; 6]);
     }
     let beyond = text.replace("1.0", "1.5");
-    assert!(error(&beyond).contains("0 to 1 is allowed"));
+    assert!(error(&beyond).contains("allowed: 0 to 1"));
 }
 
 #[test]

@@ -49,7 +49,7 @@ impl Level {
         match self {
             Level::O0 => "nothing is lowered",
             Level::O1 => "cells and ops on the low list run low and return f32",
-            Level::O2 => "all runs low but cells and ops on the full list; the network returns f32",
+            Level::O2 => "all runs low but the full list; the network returns f32",
             Level::O3 => "all runs low; the network returns f32",
             Level::Auto => "each op runs by its list: low, f32, or as its widest input",
         }

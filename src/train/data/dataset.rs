@@ -6,8 +6,8 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
 use super::{
-    exact::{Parts, Read},
     numbers::Wide,
+    origin::{Parts, Read},
 };
 use crate::{
     Tensor, TensorElement,

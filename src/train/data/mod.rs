@@ -26,6 +26,7 @@ mod npy;
 #[cfg(feature = "data")]
 mod npy_header;
 mod numbers;
+mod origin;
 mod resize;
 mod source;
 mod standardization;

@@ -13,9 +13,9 @@ use zip::ZipArchive;
 
 use super::{
     Dataset, Inputs, MOST_BYTES, Targets,
-    exact::{Parts, Read as HowRead},
     npy_header::{Dtype, Header},
     numbers::{Numbers, Wide},
+    origin::{Parts, Read as HowRead},
 };
 use crate::{
     error::{Error, Result, did_you_mean_or_some},

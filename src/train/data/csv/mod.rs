@@ -1,6 +1,7 @@
 //! Tables in text files.
 
 mod columns;
+mod first_row;
 mod header;
 mod number_format;
 mod table;
@@ -15,7 +16,7 @@ use table::Table;
 
 use super::{
     Dataset, Inputs, MOST_BYTES, Targets,
-    exact::{Parts, Read},
+    origin::{Parts, Read},
 };
 use crate::{error::Result, io::files, printable::printable};
 
