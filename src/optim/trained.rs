@@ -24,7 +24,7 @@ use crate::{
     },
     logging::{event, warn},
     policy::Pattern,
-    tensor::{Array, Factors, Rounding, Stored, pass::refused},
+    tensor::{Array, Factors, Rounding, Stored, context, listener::ParamStep, pass::refused},
 };
 
 /// Parameters, the state of each that has had a gradient, and the formula that updates them.
@@ -224,7 +224,18 @@ impl<R: Rule> Trained<R> {
                 weight_decay: group.weight_decay.unwrap_or(*weight_decay),
             };
             let one = One { rule, step, path, param, shape: param.shape(), layout: &layout, count: lost.is_some() };
+            let before = context::is_heard().then(|| param.value());
             let count = one.update(&grad.array().cast(wide_of(grad.dtype(), layout.wide)), factors, memory);
+            if let (Some(before), Some(gradient)) = (&before, grads.get(param)) {
+                let step = ParamStep {
+                    leaf: param.id().0,
+                    before,
+                    after: &param.value(),
+                    gradient: Some(&gradient),
+                    refused: count.infinite,
+                };
+                context::tell(|listener| listener.update(&step));
+            }
             if count.infinite > 0 {
                 overflows.push(Overflow { path: path.to_string(), dtype: param.dtype(), numbers: count.infinite });
             }
