@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Op, Tensor, cell::named, printable::printable};
+use crate::{DType, Op, Tensor, cell::named, printable::printable};
 
 /// Phase of a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -89,10 +89,12 @@ pub struct Numbers {
     pub neg_inf: usize,
     /// Zeros.
     pub zero: usize,
-    /// Elements that are not 0 when computed in f32.
+    /// Elements that are not 0 when computed in f64.
     pub nonzero: usize,
     /// Elements among [`nonzero`](Numbers::nonzero) that rounding made 0.
     pub flushed: usize,
+    /// Norm of these elements before rounding, divided by the norm of all.
+    pub flushed_norm: f64,
     /// Largest finite magnitude.
     pub amax: f64,
 }
@@ -101,6 +103,7 @@ impl Numbers {
     /// Counts numbers. `exact` are the same before rounding, where known.
     pub(super) fn of(values: &[f64], exact: Option<&[f64]>) -> Self {
         let mut numbers = Numbers { n: values.len(), ..Numbers::default() };
+        let (mut lost, mut whole) = (0.0, 0.0);
         for (at, value) in values.iter().enumerate() {
             match *value {
                 value if value.is_nan() => numbers.nan += 1,
@@ -115,8 +118,11 @@ impl Numbers {
             if exact != 0.0 {
                 numbers.nonzero += 1;
                 numbers.flushed += usize::from(*value == 0.0);
+                lost += if *value == 0.0 { exact * exact } else { 0.0 };
+                whole += exact * exact;
             }
         }
+        numbers.flushed_norm = if lost > 0.0 { (lost / whole).sqrt() } else { 0.0 };
         numbers
     }
 
@@ -145,15 +151,17 @@ pub struct Edge {
     pub subject: Subject,
     /// Call of the cell's op, from 0: a cell that is called twice has the calls 0 and 1.
     pub call: usize,
+    /// Dtype of its numbers.
+    pub dtype: DType,
     /// Its numbers.
     pub numbers: Numbers,
-    /// Relative error against the same step in f32: the norm of the difference divided by the norm; `None` where the
-    /// step in f32 is not known.
+    /// Relative error against the same step in f64: the norm of the difference divided by the norm; `None` where the
+    /// step in f64 is not known.
     pub error: Option<f64>,
     /// Indices of the edges that were read.
     pub from: Vec<usize>,
-    /// `true` when all numbers that were read are finite.
-    pub from_finite: bool,
+    /// `true` when the same operation in f32, on the numbers that were read, gives finite numbers.
+    pub good_inputs: bool,
 }
 
 impl fmt::Display for Edge {

@@ -1,6 +1,10 @@
 //! The record of a step, and the fault in it.
 
-use std::{collections::HashMap, fmt, rc::Rc};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    rc::Rc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -49,19 +53,26 @@ pub struct Fault<'a> {
 /// Relative error above which a result is lost: less than about four correct bits.
 const LOST: f64 = 1.0 / 16.0;
 
-/// Factor by which an op that loses digits enlarges the error of its inputs.
+/// Share of a norm that rounding to f16 loses in any case, so that flushing as much of it changes nothing.
+const ROUNDING: f64 = 1.0 / 2048.0;
+
+/// Factor by which a cell that loses digits enlarges the error of its inputs.
 const GROWTH: f64 = 4.0;
 
 impl Record {
     /// Returns the first edge that went wrong, in time; `None` if the step is sound.
     ///
-    /// Negative infinities of a mask that a softmax turns into zeros are no fault.
+    /// Lost digits are a fault only where no number is infinite, NaN or flushed to 0. Negative infinities of a mask that
+    /// a softmax turns into zeros are no fault, nor is a constant of the code that becomes 0: its effect is.
     pub fn fault(&self) -> Option<Fault<'_>> {
         let harmless = self.harmless();
-        self.edges.iter().enumerate().find_map(|(at, edge)| {
-            let kind = self.kind(edge).filter(|_| !harmless[at])?;
-            Some(Fault { kind, edge, at })
-        })
+        let first = |wanted: &dyn Fn(FaultKind) -> bool| {
+            self.edges.iter().enumerate().find_map(|(at, edge)| {
+                let kind = self.kind(edge).filter(|kind| wanted(*kind) && !harmless[at])?;
+                Some(Fault { kind, edge, at })
+            })
+        };
+        first(&|kind| kind != FaultKind::Lost).or_else(|| first(&|_| true))
     }
 
     fn kind(&self, edge: &Edge) -> Option<FaultKind> {
@@ -72,16 +83,33 @@ impl Record {
         if !numbers.is_finite() {
             return Some(FaultKind::Inf);
         }
-        if numbers.flushed_share() >= 0.5 {
+        let constant = edge.from.is_empty() && matches!(edge.subject, Subject::InputOf(_) | Subject::Other);
+        let matters = edge.phase != Phase::Forward || !constant && numbers.flushed_norm > ROUNDING;
+        if numbers.flushed_share() >= 0.5 && matters {
             return Some(FaultKind::Flush);
         }
-        let error = edge.error.filter(|_| edge.phase == Phase::Forward)?;
-        let before = edge.from.iter().filter_map(|&from| self.edges[from].error).fold(0.0, f64::max);
-        (error > LOST && error > GROWTH * before).then_some(FaultKind::Lost)
+        let error = edge.error.filter(|_| edge.phase == Phase::Forward && edge.dtype.is_low())?;
+        (error > LOST && error > GROWTH * self.entering(edge)).then_some(FaultKind::Lost)
+    }
+
+    /// Returns the largest error of the edges of other cells from which an edge was computed.
+    fn entering(&self, edge: &Edge) -> f64 {
+        let (mut seen, mut pending, mut most) = (HashSet::new(), edge.from.clone(), 0.0);
+        while let Some(at) = pending.pop() {
+            let from = &self.edges[at];
+            if !seen.insert(at) {
+            } else if from.cell == edge.cell && matches!(from.subject, Subject::Output) {
+                pending.extend(&from.from);
+            } else {
+                most = from.error.unwrap_or(0.0).max(most);
+            }
+        }
+        most
     }
 
     /// Returns, for each edge, whether all its infinities are those of a mask that has no effect: they are negative,
-    /// and everything that reads them is a finite softmax, or passes them on to one.
+    /// come from a constant that is cast or infinite already, and everything that reads them is a finite softmax, or
+    /// passes them on to one.
     fn harmless(&self) -> Vec<bool> {
         let mut readers = vec![Vec::new(); self.edges.len()];
         for (at, edge) in self.edges.iter().enumerate() {
@@ -93,6 +121,7 @@ impl Record {
             let masks = numbers.nan == 0 && numbers.inf == 0 && numbers.neg_inf > 0;
             harmless[at] = masks
                 && edge.phase == Phase::Forward
+                && (edge.op == EdgeOp::Op(Op::Cast) || !edge.good_inputs)
                 && !readers[at].is_empty()
                 && readers[at].iter().all(|&reader| {
                     let reads = &self.edges[reader];
@@ -109,7 +138,7 @@ impl fmt::Display for Fault<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Fault { kind, edge, .. } = self;
         let numbers = &edge.numbers;
-        let came = if edge.from_finite { "from finite numbers" } else { "which was given it" };
+        let came = if edge.good_inputs { "by rounding: they are finite in f32" } else { "in f32, too" };
         match kind {
             FaultKind::Inf => {
                 write!(f, "{edge}: {} of {} numbers are infinite, {came}", numbers.inf + numbers.neg_inf, numbers.n)
@@ -129,7 +158,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// Runs `f`, which calls this network, and returns along with its result the record of every number that was
     /// rounded on the way.
     ///
-    /// The record compares the forward pass with the same pass in f32, which it runs op by op. Use it to find out why a
+    /// The record compares the forward pass with the same pass in f64, which it runs op by op. Use it to find out why a
     /// step breaks, not in every step.
     ///
     /// ```
@@ -140,7 +169,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// let (loss, record) = net.record(|net| net.call(&Tensor::full(&[2, 4], 1e5, DType::F32)));
     /// loss?;
     /// let fault = record.fault().expect("1e5 is no f16");
-    /// assert_eq!(fault.to_string(), "Cast of the input of the root cell, forward pass: 8 of 8 numbers are infinite, from finite numbers");
+    /// assert_eq!(fault.to_string(), "Cast of the input of the root cell, forward pass: 8 of 8 numbers are infinite, by rounding: they are finite in f32");
     /// # Ok::<(), Error>(())
     /// ```
     pub fn record<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Record) {
@@ -158,7 +187,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         });
         let mut calls = HashMap::new();
         let edge = |raw: Raw| {
-            let Raw { phase, slot, leaf, op, subject, numbers, error, from, from_finite } = raw;
+            let Raw { phase, slot, leaf, op, subject, dtype, numbers, error, from, good_inputs } = raw;
             let owner = leaf.and_then(|leaf| params.get(&leaf));
             let inside = slot.and_then(|slot| paths.get(&slot).cloned());
             let (cell, subject) = match (owner, inside) {
@@ -169,7 +198,7 @@ impl<C: ?Sized + AsCell> Child<C> {
             let key = (phase, cell.clone(), op, subject.clone());
             let call = calls.entry(key).or_insert(0);
             *call += 1;
-            Edge { phase, cell, op, subject, call: *call - 1, numbers, error, from, from_finite }
+            Edge { phase, cell, op, subject, call: *call - 1, dtype, numbers, error, from, good_inputs }
         };
         (result, Record { edges: recorder.take().into_iter().map(edge).collect() })
     }

@@ -7,10 +7,10 @@ use std::{
 
 use super::{
     edge::{EdgeOp, Numbers, Phase, Subject, values},
-    reference::{Repeatable, relative, wide},
+    reference::{Repeatable, fits_f32, relative, wide},
 };
 use crate::{
-    Op, Tensor,
+    DType, Op, Tensor,
     observe::{Accumulation, CastCall, CastRole, GradientCall, Hears, OpCall, ParamStep},
     tensor::Place,
 };
@@ -22,10 +22,11 @@ pub(super) struct Raw {
     pub leaf: Option<u64>,
     pub op: EdgeOp,
     pub subject: Subject,
+    pub dtype: DType,
     pub numbers: Numbers,
     pub error: Option<f64>,
     pub from: Vec<usize>,
-    pub from_finite: bool,
+    pub good_inputs: bool,
 }
 
 /// Records the edges of a step. Keeps every tensor alive until the end, so that each has an identity of its own.
@@ -38,7 +39,7 @@ struct State {
     alive: Vec<Tensor>,
     /// Edge that wrote each value.
     wrote: HashMap<usize, usize>,
-    /// Each value as the same pass in f32 has it.
+    /// Each value as the same pass in f64 has it.
     shadows: HashMap<usize, Tensor>,
     /// Calls by the number of their node on the tape.
     calls: BTreeMap<u64, Repeatable>,
@@ -58,14 +59,14 @@ impl State {
     fn write(&mut self, mut raw: Raw, inputs: &[&Tensor], output: &Tensor) {
         let from = inputs.iter().filter_map(|x| self.wrote.get(&x.identity())).copied();
         raw.from = from.collect();
-        raw.from_finite = inputs.iter().all(|x| x.has_only_finite());
+        raw.good_inputs &= inputs.iter().all(|x| x.has_only_finite());
         self.wrote.insert(output.identity(), self.edges.len());
         self.edges.push(raw);
         self.alive.push(output.detach());
         self.alive.extend(inputs.iter().map(|x| x.detach()));
     }
 
-    /// Returns a value as the same pass in f32 has it.
+    /// Returns a value as the same pass in f64 has it.
     fn shadow(&self, x: &Tensor) -> Tensor {
         let known = |x: &Tensor| self.shadows.get(&x.identity()).cloned();
         known(x).or_else(|| known(x.narrow()?)).unwrap_or_else(|| wide(x))
@@ -91,19 +92,22 @@ impl Hears for Recorder {
         let shadow = repeatable.on(&shadows).filter(|shadow| shadow.shape() == call.output.shape());
         let error = shadow.as_ref().and_then(|shadow| relative(&found, &values(shadow)));
         let zeros = found.iter().filter(|x| **x == 0.0).count() as f64;
-        let exact = (call.output.dtype().is_low() && zeros >= ZEROS * found.len() as f64)
+        let finite = found.iter().all(|x| x.is_finite());
+        let exact = (call.output.dtype().is_low() && (zeros >= ZEROS * found.len() as f64 || !finite))
             .then(|| repeatable.on(&repeatable.inputs))
             .flatten();
+        let good_inputs = finite || exact.as_ref().is_some_and(fits_f32);
         let raw = Raw {
             phase: Phase::Forward,
             slot: call.slot,
             leaf: None,
             op: EdgeOp::Op(call.op),
             subject: Subject::Output,
+            dtype: call.output.dtype(),
             numbers: Numbers::of(&found, exact.as_ref().map(values).as_deref()),
             error,
             from: Vec::new(),
-            from_finite: true,
+            good_inputs,
         };
         state.write(raw, &inputs, call.output);
         if let Some(shadow) = shadow {
@@ -141,10 +145,11 @@ impl Hears for Recorder {
             leaf,
             op: EdgeOp::Op(Op::Cast),
             subject,
+            dtype: cast.output.dtype(),
             numbers: Numbers::of(&found, Some(&exact)),
             error,
             from: Vec::new(),
-            from_finite: true,
+            good_inputs: true,
         };
         state.write(raw, &[cast.input], cast.output);
         if !cast.backward {
@@ -162,10 +167,13 @@ impl Hears for Recorder {
             let Some(gradient) = gradient else { continue };
             let found = values(gradient);
             let zeros = found.iter().filter(|x| **x == 0.0).count() as f64;
-            let numbers = if gradient.dtype().is_low() && zeros >= ZEROS * found.len() as f64 {
+            let finite = found.iter().all(|x| x.is_finite());
+            let mut good_inputs = finite;
+            let numbers = if gradient.dtype().is_low() && (zeros >= ZEROS * found.len() as f64 || !finite) {
                 let exact = exact.get_or_insert_with(|| state.calls.get(&call.node)?.gradients(call.grad));
                 let exact = exact.as_ref().and_then(|exact| exact.get(input)?.as_ref());
                 let exact = exact.filter(|exact| exact.shape() == gradient.shape());
+                good_inputs |= exact.is_some_and(fits_f32);
                 Numbers::of(&found, exact.map(values).as_deref())
             } else {
                 Numbers::of(&found, None)
@@ -176,10 +184,11 @@ impl Hears for Recorder {
                 leaf: None,
                 op: EdgeOp::Op(op),
                 subject: Subject::Gradient(input),
+                dtype: gradient.dtype(),
                 numbers,
                 error: None,
                 from: Vec::new(),
-                from_finite: true,
+                good_inputs,
             };
             state.write(raw, &[call.grad], gradient);
         }
@@ -200,10 +209,11 @@ impl Hears for Recorder {
             leaf: sum.leaf,
             op: EdgeOp::Accumulate,
             subject: Subject::Other,
+            dtype: sum.sum.dtype(),
             numbers: Numbers::of(&found, Some(&exact)),
             error: None,
             from: Vec::new(),
-            from_finite: true,
+            good_inputs: true,
         };
         state.write(raw, &sum.terms, sum.sum);
     }
@@ -215,10 +225,11 @@ impl Hears for Recorder {
             leaf: Some(step.leaf),
             op: EdgeOp::Unscale,
             subject: Subject::Other,
+            dtype: step.after.dtype(),
             numbers: Numbers::of(&values(step.after), Some(&values(step.before))),
             error: None,
             from: Vec::new(),
-            from_finite: true,
+            good_inputs: true,
         };
         self.0.borrow_mut().write(raw, &[step.before], step.after);
     }
@@ -238,10 +249,11 @@ impl Hears for Recorder {
             leaf: Some(step.leaf),
             op: EdgeOp::Update,
             subject: Subject::Other,
+            dtype: step.after.dtype(),
             numbers,
             error: None,
             from: Vec::new(),
-            from_finite: true,
+            good_inputs: true,
         };
         self.0.borrow_mut().write(raw, &[step.before], step.after);
     }

@@ -1,4 +1,4 @@
-//! Results in f32 of ops that ran in 16 bits: those of one op on the numbers it read, and those of the whole pass.
+//! Results in f64 of ops that ran in fewer bits: those of one op on the numbers it read, and those of the whole pass.
 
 use crate::{
     DType, Op, Tensor,
@@ -18,13 +18,13 @@ pub(super) struct Repeatable {
 }
 
 impl Repeatable {
-    /// Runs the op on these inputs, widened to f32. `None` if it cannot be repeated.
+    /// Runs the op on these inputs, widened to f64. `None` if it cannot be repeated.
     pub fn on(&self, inputs: &[Tensor]) -> Option<Tensor> {
         let _off = precision::enter(Frame::Off);
         with_recording(false, || self.run(&inputs.iter().map(wide).collect::<Vec<_>>()).ok())
     }
 
-    /// Computes the gradients of the inputs in f32, given that of the output.
+    /// Computes the gradients of the inputs in f64, given that of the output.
     pub fn gradients(&self, grad: &Tensor) -> Option<Vec<Option<Tensor>>> {
         let _off = precision::enter(Frame::Off);
         let leaf = |x: &Tensor| if x.dtype().is_float() { wide(x).requires_grad() } else { x.clone() };
@@ -43,9 +43,14 @@ impl Repeatable {
     }
 }
 
-/// Returns a 16-bit tensor in f32, off the tape.
+/// Returns a floating tensor in f64, off the tape.
 pub(super) fn wide(x: &Tensor) -> Tensor {
-    if x.dtype().is_low() { Tensor::from_array(x.array().cast(DType::F32)) } else { x.to_keep() }
+    if x.dtype().is_float() { Tensor::from_array(x.least().array().cast(DType::F64)) } else { x.to_keep() }
+}
+
+/// Returns whether all numbers are finite in f32.
+pub(super) fn fits_f32(x: &Tensor) -> bool {
+    x.to_f64().iter().all(|x| x.abs() <= f64::from(f32::MAX))
 }
 
 /// Returns the norm of the difference of two tensors, divided by the norm of the second. `None` if it is not a number.
