@@ -100,6 +100,7 @@ pub mod cell;
 pub mod cli;
 pub mod compat;
 pub mod cost;
+pub mod diagnose;
 mod dtype;
 pub mod gradcheck;
 pub mod graph;

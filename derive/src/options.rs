@@ -60,6 +60,10 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
     for (field, option) in fields.named.iter_mut().zip(&options) {
         field.attrs.extend(attributes(option, &path, arguments.written));
     }
+    // A cell that is its own options is written as a literal: `Softmax { axis: 0 }`.
+    if ["Spec", "Options"].iter().any(|end| name.to_string().ends_with(end)) {
+        input.attrs.insert(0, parse_quote!(#[non_exhaustive]));
+    }
     input.attrs.insert(0, parse_quote!(#[serde(crate = "::precast::__derive::serde", deny_unknown_fields)]));
     input.attrs.insert(
         0,

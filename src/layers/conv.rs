@@ -168,7 +168,8 @@ pub struct Conv<const N: usize> {
 /// A transposed convolution over `N` spatial axes: [`Conv1dTranspose`], [`Conv2dTranspose`] and [`Conv3dTranspose`].
 ///
 /// `[n, in_channels, spatial...] -> [n, out_channels, spatial...]`: the gradient of a [`Conv`] with respect to its
-/// input. In files as a `Conv`, and `output_padding`.
+/// input. In files: `{kind: Conv2dTranspose, in_channels: 6, out_channels: 1, kernel_size: 5}`, and the options of a `Conv`
+/// and `output_padding`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
 #[cell(saved, kinds(Conv1dTranspose, Conv2dTranspose, Conv3dTranspose))]
 #[serde(try_from = "ConvTransposeSpec<N>", into = "ConvTransposeSpec<N>")]

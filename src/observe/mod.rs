@@ -11,7 +11,9 @@ use std::{cell::RefCell, rc::Rc};
 pub(crate) use non_finite::seek;
 pub use stats::{Calls, OpStats, collect_op_stats};
 
-pub use crate::tensor::listener::{CastCall, CastRole, CellCall, CellEntry, GradientCall, Listener, OpCall, listen};
+pub use crate::tensor::listener::{
+    Accumulation, CastCall, CastRole, CellCall, CellEntry, GradientCall, Listener, OpCall, ParamStep, listen,
+};
 pub(crate) use crate::tensor::listener::{Hears, heard_by};
 use crate::{
     DType, Op, Tensor,

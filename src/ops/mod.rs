@@ -118,7 +118,7 @@ fn tell(call: Call<'_>, inputs: &[Tensor], output: &Tensor, more: &[Tensor]) {
         inputs,
         output,
         more,
-        slot: context::slot(),
+        slot: context::slot_of_call(),
         backward: context::in_backward(),
         in_code: context::in_code(),
         given: call.inputs,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{AdamW, Muon, Optimizer, OptimizerState, overflow::Overflow, rule::Rule, trained::Trained};
+use super::{Optimizer, OptimizerState, overflow::Overflow, rule::Rule, trained::Trained};
 use crate::{
     Grads,
     cell::Params,
@@ -17,8 +17,10 @@ struct Beside<M, O> {
 }
 
 /// Combines two optimizers that train no parameter in common. The learning rate is that of the first.
-pub(super) fn beside(matrices: Muon, others: AdamW) -> Box<dyn Optimizer> {
-    let (matrices, mut others) = (matrices.into_trained(), others.into_trained());
+pub(super) fn beside<M: Rule + 'static, O: Rule + 'static>(
+    matrices: Trained<M>,
+    mut others: Trained<O>,
+) -> Box<dyn Optimizer> {
     others.lr = matrices.lr;
     let params = matrices.params.clone().into_iter().chain(others.params.clone()).collect();
     Box::new(Beside { params, matrices, others })

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, LambOptions, LionOptions, MuonOptions, Optimizer,
-    RmsPropOptions, SgdOptions,
+    RmsPropOptions, SgdOptions, makes::Makes,
 };
 use crate::{
     Param,
@@ -14,12 +14,6 @@ use crate::{
     error::{Error, Result, did_you_mean},
     options::{OptionInfo, Options},
 };
-
-/// Options from which an optimizer is made.
-pub(super) trait Makes {
-    /// Creates the optimizer for some parameters; `is_table` identifies embedding tables.
-    fn optimizer(&self, params: Params, lr: f64, is_table: &dyn Fn(&Param) -> bool) -> Box<dyn Optimizer>;
-}
 
 /// Defines [`Method`] from the name of each optimizer in files, its options, and its usual learning rate.
 macro_rules! methods {
@@ -170,7 +164,7 @@ mod tests {
         let muon = |params: Params| {
             let matrices = params.clone().filter(|_, param| param.shape().len() == 2);
             let others = params.filter(|_, param| param.shape().len() != 2);
-            beside(Muon::new(matrices, lr).match_adam(), AdamW::new(others, lr))
+            beside(Muon::new(matrices, lr).match_adam().into_trained(), AdamW::new(others, lr).into_trained())
         };
         let expected: [Build; 9] = [
             &|params| Box::new(Sgd::new(params, lr).momentum(0.9)),
@@ -199,7 +193,7 @@ mod tests {
             let others = params.filter(|_, param| param.shape().len() != 2);
             let muon = Muon::new(matrices, lr).match_adam().momentum(0.5).nesterov(false).rounds(2).eps(0.1);
             let others = AdamW::new(others, lr).betas(0.5, 0.7).eps(0.1).weight_decay(0.2).amsgrad(true);
-            beside(muon.weight_decay(0.3), others)
+            beside(muon.weight_decay(0.3).into_trained(), others.into_trained())
         };
         let adam = |adam: Adam| adam.betas(0.5, 0.7).eps(0.1).weight_decay(0.2).amsgrad(true);
         let of_adam = "{betas: [0.5, 0.7], eps: 0.1, weight_decay: 0.2, amsgrad: true}";

@@ -19,6 +19,7 @@ mod group;
 mod lamb;
 mod lion;
 mod lost;
+mod makes;
 mod method;
 mod muon;
 mod overflow;

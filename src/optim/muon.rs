@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut};
 
 use super::{
     AdamW, AdamWOptions, Optimizer, beside,
-    method::Makes,
+    makes::Makes,
     rule::{Kept, Number, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
@@ -124,7 +124,7 @@ impl Makes for MuonOptions {
         let matrices = params.clone().filter(|_, param| is_matrix(param));
         let others = params.filter(|_, param| !is_matrix(param));
         let muon = Muon::with_options(matrices, lr, self.clone()).match_adam();
-        beside(muon, AdamW::with_options(others, lr, self.others.clone()))
+        beside(muon.into_trained(), AdamW::with_options(others, lr, self.others.clone()).into_trained())
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     error::{Error, Result, did_you_mean_or_some},
     logging::{event, warn},
     policy::Pattern,
-    tensor::{Rounding, pass::refused},
+    tensor::{Rounding, context, listener::ParamStep, pass::refused},
 };
 
 /// Parameters, the state of each that has had a gradient, and the formula that updates them.
@@ -213,7 +213,18 @@ impl<R: Rule> Trained<R> {
                 weight_decay: group.weight_decay.unwrap_or_else(|| rule.weight_decay()),
             };
             let one = One { rule, step, path, param, shape: param.shape(), layout: &layout, count: lost.is_some() };
+            let before = context::is_heard().then(|| param.value());
             let count = one.update(&grad.array().cast(wide_of(grad.dtype(), layout.wide)), factors, memory);
+            if let (Some(before), Some(gradient)) = (&before, grads.get(param)) {
+                let step = ParamStep {
+                    leaf: param.id().0,
+                    before,
+                    after: &param.value(),
+                    gradient: Some(&gradient),
+                    refused: count.infinite,
+                };
+                context::tell(|listener| listener.update(&step));
+            }
             if count.infinite > 0 {
                 overflows.push(Overflow { path: path.to_string(), dtype: param.dtype(), numbers: count.infinite });
             }
@@ -309,7 +320,7 @@ macro_rules! optimizer {
         $crate::optim::trained::optimizer!(made $name, $options);
     };
     (made $name:ident, $options:ident) => {
-        impl crate::optim::method::Makes for $options {
+        impl crate::optim::makes::Makes for $options {
             fn optimizer(
                 &self,
                 params: crate::cell::Params,

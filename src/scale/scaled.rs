@@ -276,7 +276,9 @@ impl ScaledGrads {
             self.grads.doubt();
         }
         let unscaled = Unscaled { scaling: self.scaling, first, replaced: false };
-        Ok(self.grads.split_off(with_grads.iter().map(|(_, param)| param.id()), unscaled))
+        let grads = self.grads.split_off(with_grads.iter().map(|(_, param)| param.id()), unscaled);
+        grads.tell_unscaled(with_grads.iter().map(|(_, param)| *param));
+        Ok(grads)
     }
 
     /// Returns the gradient with respect to a tensor made by [`Tensor::requires_grad`], divided by the scale; `None`

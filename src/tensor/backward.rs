@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Grads, Place, Tensor, context,
-    listener::GradientCall,
+    listener::{Accumulation, GradientCall},
     tape::{Backward, LeafId, Node},
     with_recording,
 };
@@ -170,13 +170,17 @@ fn walk_back(
         // A widening that is read here is dropped with this copy rather than kept by the tape.
         let saved: Vec<Tensor> = node.saved.iter().map(Tensor::to_keep).collect();
         let context = Backward { grad: &grad, saved: &saved, needs: &needs };
-        let back = (node.backward)(&context).map_err(|e| e.in_backward(node.op.map(Op::name)))?;
+        let back = {
+            let _node = context::enter_node(node.slot);
+            (node.backward)(&context).map_err(|e| e.in_backward(node.op.map(Op::name)))?
+        };
         debug_assert_eq!(back.len(), node.inputs.len(), "{:?} returns a gradient for each input", node.op);
         if let Some(passes) = node.passes.get() {
             grads.came_from(passes);
         }
         context::tell(|listener| {
-            listener.gradient(&GradientCall { op: node.op, slot: node.slot, grad: &grad, gradients: &back });
+            let (op, slot, node) = (node.op, node.slot, node.id);
+            listener.gradient(&GradientCall { op, slot, grad: &grad, gradients: &back, node });
         });
         for (place, grad) in node.inputs.iter().zip(back) {
             if let Some(grad) = grad {
@@ -196,8 +200,12 @@ fn walk_back(
         }
     }
     for (id, dtype) in widened.dtypes {
-        let sum = grads.lying(id).expect("it was widened").array().cast(dtype);
-        grads.put(id, Tensor::from_array(sum));
+        let wide = grads.lying(id).expect("it was widened").clone();
+        let sum = Tensor::from_array(wide.array().cast(dtype));
+        context::tell(|listener| {
+            listener.accumulate(&Accumulation { slot: None, leaf: Some(id.0), terms: [&wide, &wide], sum: &sum });
+        });
+        grads.put(id, sum);
     }
     Ok(grads)
 }
@@ -226,16 +234,16 @@ fn arrive(
                 Some(before) if grad.dtype().is_low() && !widened.nodes.contains(id) => {
                     widened.dtypes.insert(*id, grad.dtype());
                     let wide = |x: &Tensor| Tensor::from_array(x.array().cast(DType::F32));
-                    accumulate(&wide(before), &wide(&grad))?
+                    accumulate(place, &wide(before), &wide(&grad))?
                 }
-                Some(before) => accumulate(before, &grad)?,
+                Some(before) => accumulate(place, before, &grad)?,
                 None => grad,
             };
             grads.put(*id, sum);
         }
         Place::Node(node) => {
             let sum = match pending.get(&node.id) {
-                Some((_, before)) => accumulate(before, &grad)?,
+                Some((_, before)) => accumulate(place, before, &grad)?,
                 None => grad,
             };
             pending.insert(node.id, (node.clone(), sum));
@@ -245,10 +253,18 @@ fn arrive(
 }
 
 /// Returns the sum of two gradients of one place, in their dtype.
-fn accumulate(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+fn accumulate(place: &Place, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     debug_assert_eq!((a.shape(), a.dtype()), (b.shape(), b.dtype()));
     debug_assert_ne!(a.dtype(), DType::Bool);
-    Ok(Tensor::from_array(a.array().add(b.array())))
+    let sum = Tensor::from_array(a.array().add(b.array()));
+    context::tell(|listener| {
+        let (slot, leaf) = match place {
+            Place::Node(node) => (node.slot, None),
+            place => (None, place.leaf().map(|leaf| leaf.0)),
+        };
+        listener.accumulate(&Accumulation { slot, leaf, terms: [a, b], sum: &sum });
+    });
+    Ok(sum)
 }
 
 #[cfg(test)]

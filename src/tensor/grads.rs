@@ -9,6 +9,8 @@ use std::{
 use super::{
     Array, LeafId, Param, Tensor,
     array::alone_mut,
+    context,
+    listener::ParamStep,
     pass::{self, Pass},
     with_float,
 };
@@ -201,6 +203,19 @@ impl Grads {
         let through_f16 = by_leaf.keys().copied().filter(|id| self.through_f16.contains(id)).collect();
         let pending = Some(Factors { unscale: 1.0 / unscaled.scaling.scale, clip: 1.0 });
         Grads { by_leaf, pending, through_f16, unscaled: Some(unscaled), passes: self.passes.clone() }
+    }
+
+    /// Notifies listeners of the gradients of these parameters, with the factors that are not yet applied.
+    pub(crate) fn tell_unscaled<'a>(&self, params: impl Iterator<Item = &'a Param>) {
+        if !context::is_heard() {
+            return;
+        }
+        for param in params {
+            if let (Some(before), Some(after)) = (self.by_leaf.get(&param.id()), self.read(param.id())) {
+                let step = ParamStep { leaf: param.id().0, before, after: &after, gradient: None, refused: 0 };
+                context::tell(|listener| listener.unscale(&step));
+            }
+        }
     }
 
     /// Adds other gradients; low ones are added in f32.

@@ -57,6 +57,21 @@ pub trait Listener {
     fn gradient(&mut self, call: &GradientCall<'_>) {
         let _ = call;
     }
+
+    /// Called when two gradients of one place are added, in a backward pass.
+    fn accumulate(&mut self, sum: &Accumulation<'_>) {
+        let _ = sum;
+    }
+
+    /// Called when the gradient of a parameter is divided by the loss scale.
+    fn unscale(&mut self, step: &ParamStep<'_>) {
+        let _ = step;
+    }
+
+    /// Called after an optimizer has updated a parameter.
+    fn update(&mut self, step: &ParamStep<'_>) {
+        let _ = step;
+    }
 }
 
 /// An op call, as passed to a [`Listener`].
@@ -73,7 +88,8 @@ pub struct OpCall<'a> {
     pub output: &'a Tensor,
     /// Further results, such as indices or statistics.
     pub more: &'a [Tensor],
-    /// Identity of the innermost cell slot; see [`Child::path_of`](crate::Child::path_of).
+    /// Identity of the innermost cell slot, in a backward pass that of the forward op; see
+    /// [`Child::path_of`](crate::Child::path_of).
     pub slot: Option<usize>,
     /// `true` when it ran in a backward pass.
     pub backward: bool,
@@ -98,7 +114,7 @@ pub struct CastCall<'a> {
     /// `true` when numbers were computed. `false` for a cached low copy of a parameter, and for a widening, whose
     /// numbers are computed on first read.
     pub computed: bool,
-    /// Identity of the innermost cell slot.
+    /// Identity of the innermost cell slot, in a backward pass that of the forward cast.
     pub slot: Option<usize>,
     /// `true` when it ran in a backward pass.
     pub backward: bool,
@@ -160,6 +176,38 @@ pub struct GradientCall<'a> {
     pub grad: &'a Tensor,
     /// Gradients of its inputs, where wanted.
     pub gradients: &'a [Option<Tensor>],
+    /// Number of the op's node on the tape.
+    pub(crate) node: u64,
+}
+
+/// The sum of two gradients that arrive at one place.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Accumulation<'a> {
+    /// Identity of the slot of the op whose result they are gradients of.
+    pub slot: Option<usize>,
+    /// Number of the leaf they are gradients of, if it is one; see [`CastRole::Leaf`].
+    pub leaf: Option<u64>,
+    /// The gradients.
+    pub terms: [&'a Tensor; 2],
+    /// Their sum.
+    pub sum: &'a Tensor,
+}
+
+/// A step that changes the gradient or the value of one parameter.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ParamStep<'a> {
+    /// Number of the parameter; see [`CastRole::Leaf`].
+    pub leaf: u64,
+    /// Gradient or value before the step.
+    pub before: &'a Tensor,
+    /// Gradient or value after the step.
+    pub after: &'a Tensor,
+    /// Gradient that led to an update.
+    pub gradient: Option<&'a Tensor>,
+    /// Number of elements that would have become infinite and kept their value.
+    pub refused: u64,
 }
 
 /// Runs `f` while `listener` observes this thread, and returns both.
@@ -187,6 +235,9 @@ pub(crate) trait Hears {
     fn enter(&self, _cell: &CellEntry) {}
     fn leave(&self, _cell: &CellCall<'_>) {}
     fn gradient(&self, _call: &GradientCall<'_>) {}
+    fn accumulate(&self, _sum: &Accumulation<'_>) {}
+    fn unscale(&self, _step: &ParamStep<'_>) {}
+    fn update(&self, _step: &ParamStep<'_>) {}
 }
 
 /// A listener of the user.
@@ -229,5 +280,18 @@ impl<L: Listener> Hears for Public<L> {
         let gradients: Vec<Option<Tensor>> = call.gradients.iter().map(|x| x.as_ref().map(Tensor::to_keep)).collect();
         let grad = call.grad.to_keep();
         self.tell(|listener| listener.gradient(&GradientCall { grad: &grad, gradients: &gradients, ..*call }));
+    }
+
+    fn accumulate(&self, sum: &Accumulation<'_>) {
+        let ([a, b], total) = (sum.terms.map(Tensor::to_keep), sum.sum.to_keep());
+        self.tell(|listener| listener.accumulate(&Accumulation { terms: [&a, &b], sum: &total, ..*sum }));
+    }
+
+    fn unscale(&self, step: &ParamStep<'_>) {
+        self.tell(|listener| listener.unscale(step));
+    }
+
+    fn update(&self, step: &ParamStep<'_>) {
+        self.tell(|listener| listener.update(step));
     }
 }

@@ -278,7 +278,7 @@ impl Tensor {
             None if backward => CastRole::Gradient,
             None => what,
         };
-        let slot = context::slot();
+        let slot = context::slot_of_call();
         context::tell(|listener| listener.cast(&CastCall { of, input: self, output, computed, slot, backward }));
     }
 

@@ -13,13 +13,12 @@ mod nets;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env, fs,
-    path::Path,
+    env,
     process::Command,
     thread,
 };
 
-use precast::{DType, Op, observe, set_threads};
+use precast::{DType, Op, observe, set_threads, train::Method};
 
 use digest::Digests;
 
@@ -234,15 +233,13 @@ fn no_option_of_an_optimizer_is_forgotten() {
     let mut names = Vec::new();
     steps::optimizers(&mut |name, _| names.push(name.to_string()));
     let mut found = 0;
-    for file in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/optim")).unwrap() {
-        let source = fs::read_to_string(file.unwrap().path()).unwrap();
-        let Some((_, after)) = source.split_once("\noptimizer!(") else { continue };
-        let (optimizer, _) = after.split_once(')').unwrap();
-        let methods = source.split("pub fn ").skip(1).filter_map(|text| text.split_once('('));
-        let options = methods.filter(|(_, rest)| rest.starts_with("mut self")).map(|(option, _)| option);
-        for word in options.chain([""]) {
-            let tested = names.iter().any(|name| name.contains(optimizer) && name.contains(word));
-            assert!(tested, "no work has the name of {optimizer} and of its option `{word}`");
+    for method in Method::all() {
+        let optimizer = method.name();
+        let options = method.options().into_iter().map(|option| option.name);
+        // The options of Muon for the other parameters are those of AdamW.
+        for option in options.filter(|option| option != "others").chain([String::new()]) {
+            let tested = |name: &String| name.to_lowercase().contains(optimizer) && name.contains(&option);
+            assert!(names.iter().any(tested), "no work has the name of {optimizer} and of its option `{option}`");
             found += 1;
         }
     }

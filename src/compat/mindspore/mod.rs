@@ -28,7 +28,7 @@ use crate::{
 /// let y = net.call(&Tensor::ones(&[1, 4], DType::F32))?;
 /// assert_eq!(y.dtype(), DType::F32);
 /// let error = auto_mixed_precision(&mut net, "O4", DType::F16).unwrap_err();
-/// assert!(error.to_string().contains("allowed: O0, O1, O2, O3, auto, graph"));
+/// assert!(error.to_string().contains("allowed: O0, O1, O2, O3, auto"));
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub fn auto_mixed_precision<C, L>(net: &mut Child<C>, level: L, dtype: DType) -> Result<Applied>

@@ -35,8 +35,9 @@ pub(super) fn describe(kind: &str, ask: Ask, documented: Option<String>) -> (Opt
         values().into_iter().find(|(value, _)| fits(value))
     };
     // Each missing field gets the first value that it takes.
-    let mut made_up: Vec<(&str, Value)> = Vec::new();
+    let (mut made_up, mut missing): (Vec<(&str, Value)>, Vec<&str>) = Default::default();
     while let Err(Wrong::Missing(name)) = ask(&made_up).read {
+        missing.push(name);
         let Some((value, _)) = taken(name) else { break };
         made_up.push((name, value));
     }
@@ -47,7 +48,7 @@ pub(super) fn describe(kind: &str, ask: Ask, documented: Option<String>) -> (Opt
     });
     let written = example.as_ref().and_then(|text| serde_json::to_value(read_yaml(text).ok()?).ok());
     let option = |name: &&'static str| {
-        let required = made_up.iter().any(|(known, _)| known == name);
+        let required = missing.contains(name);
         OptionInfo {
             name: name.to_string(),
             about: String::new(),

@@ -33,6 +33,8 @@ struct Context {
 struct Switches {
     /// `true` in a backward pass.
     backward: bool,
+    /// Slot of the forward op whose gradients are computed.
+    node_slot: Option<usize>,
     /// `true` when gradients of weights are computed in f32.
     wide_weight_grads: bool,
     /// `true` when results are recorded on the tape.
@@ -63,6 +65,7 @@ thread_local! {
             slots: RefCell::new(Vec::new()),
             switches: Cell::new(Switches {
                 backward: false,
+                node_slot: None,
                 wide_weight_grads: false,
                 tape: true,
                 keeps_calls: false,
@@ -144,6 +147,16 @@ pub(crate) fn enter_slot(slot: usize) -> Scope {
 /// Returns the innermost slot being run on this thread; `None` outside every cell.
 pub(crate) fn slot() -> Option<usize> {
     CONTEXT.with(|context| context.slots.borrow().last().copied())
+}
+
+/// Sets the slot of the forward op whose gradients are computed.
+pub(crate) fn enter_node(slot: Option<usize>) -> Scope {
+    switch(|switches| switches.node_slot = slot)
+}
+
+/// Returns the slot to which an op or a cast belongs: the innermost one or, in a backward pass, that of the forward op.
+pub(crate) fn slot_of_call() -> Option<usize> {
+    slot().or_else(|| switches().node_slot)
 }
 
 /// Enters a backward pass.

@@ -292,7 +292,7 @@ fn wrong_inputs_are_named() {
     let gru = gru.erase();
     refused(gru.call_many(&[x.clone(), x.clone(), x.clone()]), Shape, &["a GRU takes x, or x and h, got 3 tensors"]);
     refused(gru.call(&zeros(&[5, 4, 9])), Shape, &["[5, 4, 9]"]);
-    refused(LSTMSpec::new(3, 2).num_layers(0).build(&mut rng), Value, &["num_layers is 0", "1 or more"]);
+    refused(LSTMSpec::new(3, 2).num_layers(0).build(&mut rng), Value, &["`num_layers` is 0", "at least 1"]);
     let mut relu = GRUSpec::new(3, 2);
     relu.relu = true;
     refused(relu.build(&mut rng), Value, &["relu", "RNN"]);

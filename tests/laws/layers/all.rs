@@ -118,10 +118,7 @@ fn options_that_do_not_go_together_are_refused() {
             Conv2dSpec::new(3, 4, 3).groups(2).build(rng).unwrap_err(),
             "2 groups do not divide 3 input and 4 output channels",
         ),
-        (
-            Conv2dSpec::new(2, 4, 3).groups(0).build(rng).unwrap_err(),
-            "0 groups do not divide 2 input and 4 output channels",
-        ),
+        (Conv2dSpec::new(2, 4, 3).groups(0).build(rng).unwrap_err(), "`groups` is 0; allowed: at least 1"),
         (Conv1dSpec::new(2, 4, 0).build(rng).unwrap_err(), "kernel_size [0]: at least 1 is needed on each axis"),
         (
             Conv2dTransposeSpec::new(2, 4, 1).stride([1, 0]).build(rng).unwrap_err(),
@@ -129,9 +126,15 @@ fn options_that_do_not_go_together_are_refused() {
         ),
         (GroupNormSpec::new(3, 4).build().unwrap_err(), "3 groups do not divide 4 channels"),
         (LayerNormSpec::new(&[]).build().unwrap_err(), "normalized_shape has no axis; at least 1 is needed"),
-        (LayerNormSpec::new(&[2]).eps(-1.0).build().unwrap_err(), "eps -1: a finite number of at least 0 is allowed"),
-        (RmsNormSpec::new(2).eps(f64::NAN).build().unwrap_err(), "eps NaN: a finite number of at least 0 is allowed"),
-        (BatchNorm1dSpec::new(2).momentum(1.5).build().unwrap_err(), "momentum 1.5: 0 to 1 is allowed"),
+        (
+            LayerNormSpec::new(&[2]).eps(-1.0).build().unwrap_err(),
+            "`eps` is -1; allowed: a finite number of at least 0",
+        ),
+        (
+            RmsNormSpec::new(2).eps(f64::NAN).build().unwrap_err(),
+            "`eps` is NaN; allowed: a finite number of at least 0",
+        ),
+        (BatchNorm1dSpec::new(2).momentum(1.5).build().unwrap_err(), "`momentum` is 1.5; allowed: 0 to 1"),
         (
             DenseSpec::new(usize::MAX, 2).build(rng).unwrap_err(),
             "a tensor of shape [2, 18446744073709551615] does not fit into memory",

@@ -112,12 +112,12 @@ fn options_out_of_range_are_refused() {
         let spec = LoRASpec::new(base.clone(), rank, alpha).dropout(dropout);
         assert_eq!(spec.build(rng).unwrap_err().to_string(), words);
     };
-    refused(0, 1.0, 0.0, "rank is 0: 1 or more is allowed");
-    refused(2, f64::NAN, 0.0, "alpha is NaN: a finite number is allowed");
-    refused(2, 1.0, 1.5, "the probability p is 1.5: 0 to 1 is allowed");
+    refused(0, 1.0, 0.0, "`rank` is 0; allowed: at least 1");
+    refused(2, f64::NAN, 0.0, "`alpha` is NaN; allowed: a finite number");
+    refused(2, 1.0, 1.5, "`dropout` is 1.5; allowed: 0 to 1");
     let net = Child::of(LoRA::new(base, 0, 1.0, rng));
     let message = net.call(&random(&[3, 6], 1)).unwrap_err().to_string();
-    assert_eq!(message, "in the root cell: rank is 0: 1 or more is allowed");
+    assert_eq!(message, "in the root cell: `rank` is 0; allowed: at least 1");
 }
 
 /// Adapters in attention, as for tuning large models: everything else is frozen, stored in bf16 and run in bf16.

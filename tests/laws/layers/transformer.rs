@@ -83,12 +83,12 @@ fn what_does_not_go_together_is_refused() {
         assert_eq!(spec.build(rng).unwrap_err().to_string(), words);
     };
     refused(TransformerEncoderLayerSpec::new(8, 3), "3 heads do not divide 8 features into equal parts");
-    refused(encoder().dropout(1.5), "the probability p is 1.5: 0 to 1 is allowed");
-    refused(encoder().layer_norm_eps(-1.0), "eps -1: a finite number of at least 0 is allowed");
+    refused(encoder().dropout(1.5), "`dropout` is 1.5; allowed: 0 to 1");
+    refused(encoder().layer_norm_eps(-1.0), "`layer_norm_eps` is -1; allowed: a finite number of at least 0");
     let rng = &mut Rng::seed(1);
     for layers in [0, 5000] {
         let message = TransformerEncoderSpec::new(encoder(), layers).build(rng).unwrap_err().to_string();
-        assert_eq!(message, format!("num_layers is {layers}: 1 to 4096 is allowed"));
+        assert_eq!(message, format!("`num_layers` is {layers}; allowed: 1 to 4096"));
     }
     let x = random(&[2, 5, 8], 1);
     let message = |net: &Child, inputs: &[Tensor]| net.call_many(inputs).unwrap_err().to_string();

@@ -102,7 +102,7 @@ fn dropout_repeats_itself_for_a_seed_and_rests_in_evaluation() {
     assert!((2_283..=2_717).contains(&dropped), "{dropped}");
     for p in [1.5, -0.5, f64::NAN] {
         let rng = &mut Rng::seed(0);
-        let words = format!("the probability p is {p}: 0 to 1 is allowed");
+        let words = format!("`p` is {p}; allowed: 0 to 1");
         assert_eq!(DropoutSpec::new(p).build(rng).unwrap_err().to_string(), words);
         let net = Child::of(sequential![ReLU, Dropout::new(p, rng)]);
         let message = net.call(&Tensor::ones(&[2], DType::F32)).unwrap_err().to_string();

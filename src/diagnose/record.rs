@@ -1,0 +1,205 @@
+//! The record of a step, and the fault in it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    rc::Rc,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    edge::{Edge, EdgeOp, Phase, Subject},
+    recorder::{Raw, Recorder},
+};
+use crate::{
+    Child, Op,
+    cell::{AsCell, Part},
+    observe::heard_by,
+};
+
+/// The edges of one step, in the order in which they were written.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The edges.
+    pub edges: Vec<Edge>,
+}
+
+/// Kind of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FaultKind {
+    /// Finite numbers became infinite.
+    Inf,
+    /// A number is not a number.
+    Nan,
+    /// At least half of the numbers other than 0 became 0.
+    Flush,
+    /// The result has less than about four correct bits although its inputs were good.
+    Lost,
+}
+
+/// The first edge that went wrong.
+#[derive(Clone, Copy, Debug)]
+pub struct Fault<'a> {
+    /// Kind of the fault.
+    pub kind: FaultKind,
+    /// The edge.
+    pub edge: &'a Edge,
+    /// Position of the edge in its record.
+    pub at: usize,
+}
+
+/// Relative error above which a result is lost: less than about four correct bits.
+const LOST: f64 = 1.0 / 16.0;
+
+/// Share of a norm that rounding to f16 loses in any case, so that flushing as much of it changes nothing.
+const ROUNDING: f64 = 1.0 / 2048.0;
+
+/// Factor by which a cell that loses digits enlarges the error of its inputs.
+const GROWTH: f64 = 4.0;
+
+impl Record {
+    /// Returns the first edge that went wrong, in time; `None` if the step is sound.
+    ///
+    /// Lost digits are a fault only where no number is infinite, NaN or flushed to 0. Negative infinities of a mask that
+    /// a softmax turns into zeros are no fault, nor is a constant of the code that becomes 0: its effect is.
+    pub fn fault(&self) -> Option<Fault<'_>> {
+        let harmless = self.harmless();
+        let first = |wanted: &dyn Fn(FaultKind) -> bool| {
+            self.edges.iter().enumerate().find_map(|(at, edge)| {
+                let kind = self.kind(edge).filter(|kind| wanted(*kind) && !harmless[at])?;
+                Some(Fault { kind, edge, at })
+            })
+        };
+        first(&|kind| kind != FaultKind::Lost).or_else(|| first(&|_| true))
+    }
+
+    fn kind(&self, edge: &Edge) -> Option<FaultKind> {
+        let numbers = &edge.numbers;
+        if numbers.nan > 0 {
+            return Some(FaultKind::Nan);
+        }
+        if !numbers.is_finite() {
+            return Some(FaultKind::Inf);
+        }
+        let constant = edge.from.is_empty() && matches!(edge.subject, Subject::InputOf(_) | Subject::Other);
+        let matters = edge.phase != Phase::Forward || !constant && numbers.flushed_norm > ROUNDING;
+        if numbers.flushed_share() >= 0.5 && matters {
+            return Some(FaultKind::Flush);
+        }
+        let error = edge.error.filter(|_| edge.phase == Phase::Forward && edge.dtype.is_low())?;
+        (error > LOST && error > GROWTH * self.entering(edge)).then_some(FaultKind::Lost)
+    }
+
+    /// Returns the largest error of the edges of other cells from which an edge was computed.
+    fn entering(&self, edge: &Edge) -> f64 {
+        let (mut seen, mut pending, mut most) = (HashSet::new(), edge.from.clone(), 0.0);
+        while let Some(at) = pending.pop() {
+            let from = &self.edges[at];
+            if !seen.insert(at) {
+            } else if from.cell == edge.cell && matches!(from.subject, Subject::Output) {
+                pending.extend(&from.from);
+            } else {
+                most = from.error.unwrap_or(0.0).max(most);
+            }
+        }
+        most
+    }
+
+    /// Returns, for each edge, whether all its infinities are those of a mask that has no effect: they are negative,
+    /// come from a constant that is cast or infinite already, and everything that reads them is a finite softmax, or
+    /// passes them on to one.
+    fn harmless(&self) -> Vec<bool> {
+        let mut readers = vec![Vec::new(); self.edges.len()];
+        for (at, edge) in self.edges.iter().enumerate() {
+            edge.from.iter().for_each(|&from| readers[from].push(at));
+        }
+        let mut harmless = vec![false; self.edges.len()];
+        for (at, edge) in self.edges.iter().enumerate().rev() {
+            let numbers = &edge.numbers;
+            let masks = numbers.nan == 0 && numbers.inf == 0 && numbers.neg_inf > 0;
+            harmless[at] = masks
+                && edge.phase == Phase::Forward
+                && (edge.op == EdgeOp::Op(Op::Cast) || !edge.good_inputs)
+                && !readers[at].is_empty()
+                && readers[at].iter().all(|&reader| {
+                    let reads = &self.edges[reader];
+                    let ends =
+                        matches!(reads.op, EdgeOp::Op(Op::Softmax | Op::LogSoftmax | Op::ScaledDotProductAttention));
+                    harmless[reader] || ends && reads.numbers.is_finite()
+                });
+        }
+        harmless
+    }
+}
+
+impl fmt::Display for Fault<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Fault { kind, edge, .. } = self;
+        let numbers = &edge.numbers;
+        let came = if edge.good_inputs { "by rounding: they are finite in f32" } else { "in f32, too" };
+        match kind {
+            FaultKind::Inf => {
+                write!(f, "{edge}: {} of {} numbers are infinite, {came}", numbers.inf + numbers.neg_inf, numbers.n)
+            }
+            FaultKind::Nan => write!(f, "{edge}: {} of {} numbers are NaN, {came}", numbers.nan, numbers.n),
+            FaultKind::Flush => {
+                write!(f, "{edge}: {:.0} % of the numbers became 0", 100.0 * numbers.flushed_share())
+            }
+            FaultKind::Lost => {
+                write!(f, "{edge}: wrong by {:.0} %, from good numbers", 100.0 * edge.error.unwrap_or_default())
+            }
+        }
+    }
+}
+
+impl<C: ?Sized + AsCell> Child<C> {
+    /// Runs `f`, which calls this network, and returns along with its result the record of every number that was
+    /// rounded on the way.
+    ///
+    /// The record compares the forward pass with the same pass in f64, which it runs op by op. Use it to find out why a
+    /// step breaks, not in every step.
+    ///
+    /// ```
+    /// use precast::{prelude::*, sequential};
+    /// let rng = &mut Rng::seed(1);
+    /// let mut net = Child::new(sequential![Dense::new(4, 4, rng), Tanh, Dense::new(4, 1, rng)]);
+    /// auto_mixed_precision(&mut net, Level::O2, DType::F16)?;
+    /// let (loss, record) = net.record(|net| net.call(&Tensor::full(&[2, 4], 1e5, DType::F32)));
+    /// loss?;
+    /// let fault = record.fault().expect("1e5 is no f16");
+    /// assert_eq!(fault.to_string(), "Cast of the input of the root cell, forward pass: 8 of 8 numbers are infinite, by rounding: they are finite in f32");
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn record<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Record) {
+        let recorder = Rc::new(Recorder::default());
+        let result = heard_by(recorder.clone(), || f(self));
+        let (mut paths, mut params) = (HashMap::new(), HashMap::new());
+        self.walk(&mut |entry| {
+            paths.insert(entry.slot.id, entry.path.to_string());
+            entry.slot.cell.visit(&mut |name, node| {
+                if let Part::Param(param) = node {
+                    let path = if entry.path.is_empty() { name.into() } else { format!("{}.{name}", entry.path) };
+                    params.entry(param.id().0).or_insert((entry.path.to_string(), path));
+                }
+            });
+        });
+        let mut calls = HashMap::new();
+        let edge = |raw: Raw| {
+            let Raw { phase, slot, leaf, op, subject, dtype, numbers, error, from, good_inputs } = raw;
+            let owner = leaf.and_then(|leaf| params.get(&leaf));
+            let inside = slot.and_then(|slot| paths.get(&slot).cloned());
+            let (cell, subject) = match (owner, inside) {
+                (Some((_, param)), Some(cell)) => (cell, Subject::Param(param.clone())),
+                (Some((cell, param)), None) => (cell.clone(), Subject::Param(param.clone())),
+                (None, cell) => (cell.unwrap_or_default(), subject),
+            };
+            let key = (phase, cell.clone(), op, subject.clone());
+            let call = calls.entry(key).or_insert(0);
+            *call += 1;
+            Edge { phase, cell, op, subject, call: *call - 1, dtype, numbers, error, from, good_inputs }
+        };
+        (result, Record { edges: recorder.take().into_iter().map(edge).collect() })
+    }
+}

@@ -1,0 +1,62 @@
+//! Results in f64 of ops that ran in fewer bits: those of one op on the numbers it read, and those of the whole pass.
+
+use crate::{
+    DType, Op, Tensor,
+    catalogue::Attributes,
+    error::Result,
+    ops::run_recorded,
+    precision::{self, Frame},
+    tensor::{recording::Again, with_recording},
+};
+
+/// A call that can be repeated.
+pub(super) struct Repeatable {
+    pub op: Op,
+    pub attributes: Attributes,
+    pub again: Option<Again>,
+    pub inputs: Vec<Tensor>,
+}
+
+impl Repeatable {
+    /// Runs the op on these inputs, widened to f64. `None` if it cannot be repeated.
+    pub fn on(&self, inputs: &[Tensor]) -> Option<Tensor> {
+        let _off = precision::enter(Frame::Off);
+        with_recording(false, || self.run(&inputs.iter().map(wide).collect::<Vec<_>>()).ok())
+    }
+
+    /// Computes the gradients of the inputs in f64, given that of the output.
+    pub fn gradients(&self, grad: &Tensor) -> Option<Vec<Option<Tensor>>> {
+        let _off = precision::enter(Frame::Off);
+        let leaf = |x: &Tensor| if x.dtype().is_float() { wide(x).requires_grad() } else { x.clone() };
+        let inputs: Vec<Tensor> = self.inputs.iter().map(leaf).collect();
+        let output = with_recording(true, || self.run(&inputs)).ok()?;
+        let grads = output.backward_from(&wide(grad)).ok()?;
+        Some(inputs.iter().map(|x| grads.of(x)).collect())
+    }
+
+    fn run(&self, inputs: &[Tensor]) -> Result<Tensor> {
+        let inputs: Vec<&Tensor> = inputs.iter().collect();
+        match &self.again {
+            Some(again) => (again.0)(&inputs),
+            None => Ok(run_recorded(self.op, &self.attributes, &inputs)?.swap_remove(0)),
+        }
+    }
+}
+
+/// Returns a floating tensor in f64, off the tape.
+pub(super) fn wide(x: &Tensor) -> Tensor {
+    if x.dtype().is_float() { Tensor::from_array(x.least().array().cast(DType::F64)) } else { x.to_keep() }
+}
+
+/// Returns whether all numbers are finite in f32.
+pub(super) fn fits_f32(x: &Tensor) -> bool {
+    x.to_f64().iter().all(|x| x.abs() <= f64::from(f32::MAX))
+}
+
+/// Returns the norm of the difference of two tensors, divided by the norm of the second. `None` if it is not a number.
+pub(super) fn relative(x: &[f64], exact: &[f64]) -> Option<f64> {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let (difference, whole) =
+        (norm(&mut x.iter().zip(exact).map(|(x, exact)| x - exact)), norm(&mut exact.iter().copied()));
+    Some(if difference == 0.0 { 0.0 } else { difference / whole }).filter(|error| error.is_finite())
+}
