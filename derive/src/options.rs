@@ -60,8 +60,8 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
     for (field, option) in fields.named.iter_mut().zip(&options) {
         field.attrs.extend(attributes(option, &path, arguments.written));
     }
-    // A cell that is its own options is written as a literal: `Softmax { axis: 0 }`.
-    if ["Spec", "Options"].iter().any(|end| name.to_string().ends_with(end)) {
+    // What has no setters of its own is written as a literal, and so is a cell that is its own options: `Softmax { axis: 0 }`.
+    if arguments.setters_on.is_empty() && name.to_string().ends_with("Spec") {
         input.attrs.insert(0, parse_quote!(#[non_exhaustive]));
     }
     input.attrs.insert(0, parse_quote!(#[serde(crate = "::precast::__derive::serde", deny_unknown_fields)]));
