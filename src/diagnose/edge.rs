@@ -172,7 +172,10 @@ impl fmt::Display for Edge {
             Subject::CellInput => write!(f, "{op} of the input of {}, {phase}", named(cell)),
             Subject::CellOutput => write!(f, "{op} of the output of {}, {phase}", named(cell)),
             Subject::InputOf(of) => write!(f, "{op} of an input of {of} in {}, {phase}", named(cell)),
-            Subject::Gradient(input) => write!(f, "gradient {input} of {op} in {}, {phase}", named(cell)),
+            Subject::Gradient(_) if *op == EdgeOp::Op(Op::Cast) => {
+                write!(f, "{op} of a gradient in {}, {phase}", named(cell))
+            }
+            Subject::Gradient(input) => write!(f, "gradient of input {input} of {op} in {}, {phase}", named(cell)),
             Subject::Output | Subject::Other => write!(f, "{op} in {}, {phase}", named(cell)),
         }
     }

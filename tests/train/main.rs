@@ -14,4 +14,5 @@ mod regression;
 mod runs;
 mod skipped_steps;
 mod training;
+mod trust;
 mod underflow;

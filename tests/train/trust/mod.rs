@@ -4,7 +4,7 @@ mod cases;
 
 use std::{collections::BTreeMap, env, fs, path::PathBuf};
 
-use cases::{Case, plain};
+use self::cases::{Case, plain};
 use precast::{
     diagnose::{FaultKind, Phase, Record},
     prelude::*,
@@ -12,7 +12,7 @@ use precast::{
 use serde_json::Value;
 
 fn read(name: &str) -> Vec<Value> {
-    let own = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/trust/given");
+    let own = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/train/trust/given");
     let folder = env::var_os("PRECAST_TRUST").map_or_else(own, PathBuf::from);
     let path = folder.join(name);
     let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
