@@ -56,7 +56,7 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
     };
     let turbofish = turbofish(&input.generics.params.iter().collect::<Vec<_>>());
     let path = quote!(#name #turbofish).to_string().replace(' ', "");
-    let options = fields.named.iter_mut().map(|field| Described::take(field)).collect::<Result<Vec<Described>>>()?;
+    let options = fields.named.iter_mut().map(Described::take).collect::<Result<Vec<Described>>>()?;
     for (field, option) in fields.named.iter_mut().zip(&options) {
         field.attrs.extend(attributes(option, &path, arguments.written));
     }
@@ -71,7 +71,7 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
     );
 
     let (impl_generics, type_generics, where_clause) = input.generics.split_for_impl();
-    let defaults = options.iter().filter_map(|option| defaults(option));
+    let defaults = options.iter().filter_map(defaults);
     let setters: Vec<Tokens> =
         options.iter().filter_map(|option| setter(option, !arguments.setters_on.is_empty())).collect();
     let targets = &arguments.setters_on;

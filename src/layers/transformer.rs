@@ -87,7 +87,7 @@ impl<const DECODER: bool> TransformerLayerSpec<DECODER> {
     }
 
     fn norm(&self) -> Result<Child<LayerNorm>> {
-        LayerNormSpec::new(&[self.d_model]).eps(self.layer_norm_eps).bias(self.bias).build().map(Child::new)
+        LayerNormSpec::new([self.d_model]).eps(self.layer_norm_eps).bias(self.bias).build().map(Child::new)
     }
 
     fn dense(&self, inputs: usize, outputs: usize, rng: &mut Rng) -> Result<Child> {

@@ -121,7 +121,7 @@ impl Kit {
     fn layer_norm(self, len: usize) -> Child {
         match self {
             Unfused => unfused::LayerNorm { gamma: param(&[len]), beta: param(&[len]) }.into(),
-            Kit::Library => LayerNormSpec::new(&[len]).eps(1e-7).build().expect("a valid norm").into(),
+            Kit::Library => LayerNormSpec::new([len]).eps(1e-7).build().expect("a valid norm").into(),
         }
     }
 

@@ -125,11 +125,8 @@ fn options_that_do_not_go_together_are_refused() {
             "stride [1, 0]: at least 1 is needed on each axis",
         ),
         (GroupNormSpec::new(3, 4).build().unwrap_err(), "3 groups do not divide 4 channels"),
-        (LayerNormSpec::new(&[]).build().unwrap_err(), "normalized_shape has no axis; at least 1 is needed"),
-        (
-            LayerNormSpec::new(&[2]).eps(-1.0).build().unwrap_err(),
-            "`eps` is -1; allowed: a finite number of at least 0",
-        ),
+        (LayerNormSpec::new([]).build().unwrap_err(), "normalized_shape has no axis; at least 1 is needed"),
+        (LayerNormSpec::new([2]).eps(-1.0).build().unwrap_err(), "`eps` is -1; allowed: a finite number of at least 0"),
         (
             RmsNormSpec::new(2).eps(f64::NAN).build().unwrap_err(),
             "`eps` is NaN; allowed: a finite number of at least 0",

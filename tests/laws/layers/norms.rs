@@ -38,7 +38,7 @@ fn spread_affine(net: &Child) -> (Vec<f64>, Vec<f64>) {
 fn norms_by_the_sample_follow_their_definition() {
     let x = random(&[2, 4, 3, 2], 1);
 
-    let net = Child::of(LayerNormSpec::new(&[3, 2]).eps(1e-3).build().unwrap());
+    let net = Child::of(LayerNormSpec::new([3, 2]).eps(1e-3).build().unwrap());
     let (w, b) = spread_affine(&net);
     let expected = normalised(&x, 1e-3, |i| i[..2].to_vec(), |i| (w[2 * i[2] + i[3]], b[2 * i[2] + i[3]]));
     assert_close(&net.call(&x).unwrap(), &expected, 1e-5);

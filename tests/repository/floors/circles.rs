@@ -95,7 +95,7 @@ impl Modules {
     fn absolute(&self, path: &Path, here: &[String]) -> Option<Vec<String>> {
         let names = &path.names[..];
         let local = |name: &String| {
-            let child = [here, &[name.clone()]].concat();
+            let child = [here, std::slice::from_ref(name)].concat();
             self.paths.contains_key(&child) || self.brought.contains_key(&(here.to_vec(), name.clone()))
         };
         match names[0].as_str() {
@@ -116,7 +116,7 @@ impl Modules {
     fn defines(&self, path: Vec<String>, depth: usize) -> Option<Module> {
         let mut base = Module::new();
         for (at, name) in path.iter().enumerate() {
-            let next = [&base[..], &[name.clone()]].concat();
+            let next = [&base[..], std::slice::from_ref(name)].concat();
             if self.paths.contains_key(&next) {
                 base = next;
                 continue;
@@ -184,7 +184,7 @@ fn paths(code: &str) -> Vec<Path> {
             // `a::*` and `a::f::<T>`.
             _ if before == "::" && !path.is_empty() => {
                 let names = [prefix, std::mem::take(&mut path), vec![token.clone()]].concat();
-                found.push(Path { names, inline, brings: brings(&[token.clone()]) });
+                found.push(Path { names, inline, brings: brings(std::slice::from_ref(&token)) });
             }
             _ => path.clear(),
         }

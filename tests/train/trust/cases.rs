@@ -287,7 +287,7 @@ fn build(layer: &Value, rng: &mut Rng) -> Child {
         "Sigmoid" => Child::of(Sigmoid),
         "Flatten" => Child::of(Flatten::default()),
         "MaxPool2d" => Child::of(MaxPool2d::new(size("kernel"))),
-        "LayerNorm" => Child::of(LayerNormSpec::new(&[size("n")]).eps(value("eps", 1e-5)).build().unwrap()),
+        "LayerNorm" => Child::of(LayerNormSpec::new([size("n")]).eps(value("eps", 1e-5)).build().unwrap()),
         "BatchNorm1d" => Child::of(BatchNorm1d::new(size("n"))),
         "HandRms" => hand("HandRms", value("eps", 1e-6)),
         "HandVar" => hand("HandVar", value("eps", 1e-3)),
