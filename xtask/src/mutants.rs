@@ -32,13 +32,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
     ("plan", &["conformance::mindspore", "conformance::packs", "policy::capabilities", "policy::levels"]),
     (
         "rewrite",
-        &[
-            "conformance::mindspore",
-            "conformance::packs",
-            "policy::capabilities",
-            "policy::levels",
-            "train::decorate",
-        ],
+        &["conformance::mindspore", "conformance::packs", "policy::capabilities", "policy::levels", "train::decorate"],
     ),
     ("policy", &["conformance::packs", "plan::cost", "policy::files", "policy::levels", "policy::schema"]),
     ("scale", &["conformance::scalers", "train::loss_scale", "train::optim", "train::training"]),

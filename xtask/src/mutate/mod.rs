@@ -29,8 +29,7 @@ const USAGE: &str = "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]
   --trust         do not run the suite on the unchanged source first";
 
 /// One-line description.
-pub const ABOUT: &str =
-    "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]: mistakes that cargo-mutants cannot make, which the tests have to notice";
+pub const ABOUT: &str = "[--list] [--only WORDS] [--first] [--at REVISION] [--trust]: mistakes that cargo-mutants cannot make, which the tests have to notice";
 
 /// Result of the tests on a mutation.
 enum Verdict {
