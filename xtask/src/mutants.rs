@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// What it does, in a line.
-pub const ABOUT: &str = "[FOLDER ...] [--shard K/N]: cargo-mutants on precision, plan, rewrite, policy and scale";
+pub const ABOUT: &str = "[FOLDER ...] [--shard K/N]: cargo-mutants on precision, plan, storage, policy and scale";
 
 /// The rooms that decide precision, in the library and in the policies, without the numerics, and the tests next to
 /// them, as `target::module`.
@@ -30,10 +30,7 @@ const FOLDERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("plan", &["conformance::mindspore", "conformance::packs", "policy::capabilities", "policy::levels"]),
-    (
-        "rewrite",
-        &["conformance::mindspore", "conformance::packs", "policy::capabilities", "policy::levels", "train::decorate"],
-    ),
+    ("storage", &["train::decorate"]),
     ("policy", &["conformance::packs", "plan::cost", "policy::files", "policy::levels", "policy::schema"]),
     ("scale", &["conformance::scalers", "train::loss_scale", "train::optim", "train::training"]),
 ];

@@ -17,6 +17,7 @@ mod on_purpose;
 mod replay;
 mod rule;
 mod steps;
+mod training;
 mod unfused;
 
 use crate::common::golden::left_out;

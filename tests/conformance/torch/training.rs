@@ -12,8 +12,8 @@ use precast::{
 };
 use serde_json::Value;
 
-use crate::replay::{entries, items};
 use crate::common::golden::golden;
+use crate::replay::{entries, items};
 
 fn tensor(recorded: &Value) -> Tensor {
     let bits = |v: &Value| f32::from_bits(v.as_u64().unwrap() as u32);

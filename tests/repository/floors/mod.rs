@@ -147,7 +147,7 @@ fn module_of(path: &Path) -> String {
     first.trim_end_matches(".rs").to_string()
 }
 
-/// Returns the crate's own modules named in `crate::floors::a::b`, `crate::floors::{a, b::c}`, with items re-exported by lib.rs
+/// Returns the crate's own modules named in `crate::a::b`, `crate::{a, b::c}`, with items re-exported by lib.rs
 /// resolved by `exports`.
 fn imports(code: &str, exports: &BTreeMap<String, String>) -> Vec<String> {
     let mut found = Vec::new();

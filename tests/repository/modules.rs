@@ -1,0 +1,46 @@
+//! The files of `tests`: each is a module of a target, for one that no module names would not even be compiled.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Adds a file and the files of its modules.
+fn add(file: PathBuf, found: &mut BTreeSet<PathBuf>) {
+    let Ok(source) = fs::read_to_string(&file) else { return };
+    let folder = file.parent().unwrap().to_path_buf();
+    let inside = match file.file_stem().unwrap().to_str().unwrap() {
+        "main" | "mod" => folder,
+        name => folder.join(name),
+    };
+    if found.insert(file) {
+        let modules = source.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "));
+        for name in modules.filter_map(|rest| rest.strip_suffix(';')) {
+            add(inside.join(name).with_extension("rs"), found);
+            add(inside.join(name).join("mod.rs"), found);
+        }
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    paths.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+#[test]
+fn every_file_of_tests_is_a_module_of_a_target() {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let mut found = BTreeSet::new();
+    for folder in fs::read_dir(&tests).unwrap() {
+        add(folder.unwrap().path().join("main.rs"), &mut found);
+    }
+    // Each target includes this folder.
+    add(tests.join("common/mod.rs"), &mut found);
+    assert!(found.len() > 200, "{} files", found.len());
+    // The compiler reads these by itself.
+    let ui = tests.join("ui");
+    let rust = files(&tests).into_iter().filter(|file| file.extension().is_some_and(|end| end == "rs"));
+    let lost: Vec<PathBuf> = rust.filter(|file| !file.starts_with(&ui) && !found.contains(file)).collect();
+    assert!(lost.is_empty(), "no module names {lost:?}");
+}
