@@ -361,7 +361,8 @@ impl<T: Takes> Takes for (T, T) {
     }
 
     fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
-        self.0.out_of_range(name, range).or_else(|| self.1.out_of_range(name, range))
+        let part = |at: usize| format!("{name}[{at}]");
+        self.0.out_of_range(&part(0), range).or_else(|| self.1.out_of_range(&part(1), range))
     }
 }
 

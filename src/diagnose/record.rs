@@ -69,7 +69,8 @@ impl Record {
         let first = |wanted: &dyn Fn(FaultKind) -> bool| {
             self.edges.iter().enumerate().find_map(|(at, edge)| {
                 let kind = self.kind(edge).filter(|kind| wanted(*kind) && !harmless[at])?;
-                Some(Fault { kind, edge, at })
+                let at = if kind == FaultKind::Lost { self.origin(at) } else { at };
+                Some(Fault { kind, edge: &self.edges[at], at })
             })
         };
         first(&|kind| kind != FaultKind::Lost).or_else(|| first(&|_| true))
@@ -84,12 +85,27 @@ impl Record {
             return Some(FaultKind::Inf);
         }
         let constant = edge.from.is_empty() && matches!(edge.subject, Subject::InputOf(_) | Subject::Other);
-        let matters = edge.phase != Phase::Forward || !constant && numbers.flushed_norm > ROUNDING;
+        // An update has no norm before rounding.
+        let matters = edge.phase == Phase::Optimizer || numbers.flushed_norm > ROUNDING;
+        let matters = matters && !(constant && edge.phase == Phase::Forward);
         if numbers.flushed_share() >= 0.5 && matters {
             return Some(FaultKind::Flush);
         }
         let error = edge.error.filter(|_| edge.phase == Phase::Forward && edge.dtype.is_low())?;
         (error > LOST && error > GROWTH * self.entering(edge)).then_some(FaultKind::Lost)
+    }
+
+    /// Returns the first edge of the cell at which most of an edge's digits were lost.
+    fn origin(&self, mut at: usize) -> usize {
+        let error = |at: usize| self.edges[at].error.unwrap_or(0.0);
+        loop {
+            let inside =
+                self.edges[at].from.iter().copied().filter(|&from| self.edges[from].cell == self.edges[at].cell);
+            match inside.max_by(|&a, &b| error(a).total_cmp(&error(b))) {
+                Some(from) if error(from) * GROWTH > error(at) => at = from,
+                _ => return at,
+            }
+        }
     }
 
     /// Returns the largest error of the edges of other cells from which an edge was computed.

@@ -19,9 +19,6 @@ use crate::{
     options::{Options, named, options},
 };
 
-/// The maximum number of layers in a stack, so that a few words in a file cannot exhaust memory.
-const MOST_LAYERS: usize = 4096;
-
 /// The activation between the two `Dense` layers of a transformer layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -353,7 +350,8 @@ pub struct TransformerSpec<const DECODER: bool> {
     /// Options of each layer.
     pub layer: TransformerLayerSpec<DECODER>,
     /// Number of layers, each reading the output of the previous one.
-    #[option(at_least = 1, at_most = MOST_LAYERS)]
+    // The bound keeps a few words in a file from exhausting memory.
+    #[option(at_least = 1, at_most = 4096)]
     pub num_layers: usize,
     /// `true` when the output of the last layer is normalised, as recommended for pre-norm layers.
     #[option(default = false)]

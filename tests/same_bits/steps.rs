@@ -55,23 +55,33 @@ const OPTIMIZERS: &[(&str, Make)] = &[
     ("Adam betas eps weight_decay", |params| {
         Box::new(Adam::new(params, 0.1).betas(0.8, 0.99).eps(1e-4).weight_decay(0.01))
     }),
-    ("Adam decoupled", |params| Box::new(AdamW::new(params, 0.1))),
+    ("AdamW", |params| Box::new(AdamW::new(params, 0.1))),
+    ("AdamW betas eps weight_decay amsgrad", |params| {
+        Box::new(AdamW::new(params, 0.1).betas(0.8, 0.99).eps(1e-4).weight_decay(0.1).amsgrad(true))
+    }),
+    ("AdamW state_8bit", |params| Box::new(AdamW::new(params, 0.1).state_8bit(true))),
     ("Adam amsgrad", |params| Box::new(Adam::new(params, 0.1).amsgrad(true))),
     ("Adam state_8bit", |params| Box::new(Adam::new(params, 0.1).state_8bit(true))),
-    ("Adagrad lr_decay initial_sum eps", |params| {
-        Box::new(Adagrad::new(params, 0.1).lr_decay(0.1).initial_sum(0.5).eps(1e-6))
+    ("Adagrad lr_decay initial_sum eps weight_decay", |params| {
+        Box::new(Adagrad::new(params, 0.1).lr_decay(0.1).initial_sum(0.5).eps(1e-6).weight_decay(0.01))
     }),
-    ("RmsProp alpha eps", |params| Box::new(RmsProp::new(params, 0.1).alpha(0.9).eps(1e-6))),
+    ("RmsProp alpha eps weight_decay", |params| {
+        Box::new(RmsProp::new(params, 0.1).alpha(0.9).eps(1e-6).weight_decay(0.01))
+    }),
     ("RmsProp momentum centered", |params| Box::new(RmsProp::new(params, 0.01).momentum(0.9).centered(true))),
-    ("Lion betas", |params| Box::new(Lion::new(params, 0.1).betas(0.8, 0.9))),
+    ("Lion betas weight_decay", |params| Box::new(Lion::new(params, 0.1).betas(0.8, 0.9).weight_decay(0.01))),
     ("Lion state_8bit", |params| Box::new(Lion::new(params, 0.1).state_8bit(true))),
-    ("Lamb betas eps", |params| Box::new(Lamb::new(params, 0.1).betas(0.8, 0.99).eps(1e-4))),
-    ("Adafactor beta2_decay eps threshold", |params| {
-        Box::new(Adafactor::new(params, 0.1).beta2_decay(-0.5).eps(1e-6, 1e-2).threshold(2.0))
+    ("Lamb betas eps weight_decay", |params| {
+        Box::new(Lamb::new(params, 0.1).betas(0.8, 0.99).eps(1e-4).weight_decay(0.01))
+    }),
+    ("Adafactor beta2_decay eps threshold weight_decay", |params| {
+        Box::new(Adafactor::new(params, 0.1).beta2_decay(-0.5).eps(1e-6, 1e-2).threshold(2.0).weight_decay(0.01))
     }),
     ("Muon", |params| Box::new(Muon::new(params, 0.1))),
-    ("Muon momentum nesterov rounds eps match_adam", |params| {
-        Box::new(Muon::new(params, 0.1).momentum(0.8).nesterov(false).rounds(3).eps(1e-5).match_adam())
+    ("Muon momentum nesterov rounds eps weight_decay match_adam", |params| {
+        Box::new(
+            Muon::new(params, 0.1).momentum(0.8).nesterov(false).rounds(3).eps(1e-5).weight_decay(0.01).match_adam(),
+        )
     }),
 ];
 

@@ -119,10 +119,10 @@ fn options_that_do_not_go_together_are_refused() {
             "2 groups do not divide 3 input and 4 output channels",
         ),
         (Conv2dSpec::new(2, 4, 3).groups(0).build(rng).unwrap_err(), "`groups` is 0; allowed: at least 1"),
-        (Conv1dSpec::new(2, 4, 0).build(rng).unwrap_err(), "kernel_size [0]: at least 1 is needed on each axis"),
+        (Conv1dSpec::new(2, 4, 0).build(rng).unwrap_err(), "`kernel_size` is 0; allowed: at least 1"),
         (
             Conv2dTransposeSpec::new(2, 4, 1).stride([1, 0]).build(rng).unwrap_err(),
-            "stride [1, 0]: at least 1 is needed on each axis",
+            "`stride` is 0; allowed: at least 1",
         ),
         (GroupNormSpec::new(3, 4).build().unwrap_err(), "3 groups do not divide 4 channels"),
         (LayerNormSpec::new([]).build().unwrap_err(), "normalized_shape has no axis; at least 1 is needed"),
