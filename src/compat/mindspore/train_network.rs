@@ -162,7 +162,7 @@ impl TrainNetwork {
     /// each step and each epoch, and is the place for callbacks.
     ///
     /// # Errors
-    /// As [`fit`](super::fit).
+    /// As [`fit`](crate::train::fit).
     pub fn train(&mut self, data: &Split, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<&History> {
         while let Some(event) = self.fit.advance(&mut self.net, data)? {
             if observer(event).is_break() {
