@@ -1,16 +1,11 @@
 //! Provenance of a dataset: all digits of the numbers in its files, and human-readable notes.
 
-use super::{
-    Dataset, Inputs, Targets,
-    dataset::elements_in_memory,
-    numbers::Wide,
-    origin::{Parts, Read},
-};
+use super::{Dataset, Inputs, Targets, dataset::elements_in_memory, numbers::Wide, origin::Read};
 
 impl Dataset {
     /// Attaches the digits that f32 cannot represent, and the provenance.
     #[cfg(feature = "data")]
-    pub(super) fn with_origin(mut self, wide: Parts<Wide>, read: Read) -> Self {
+    pub(super) fn with_origin(mut self, wide: super::origin::Parts<Wide>, read: Read) -> Self {
         (self.wide, self.read) = (wide, read.into());
         self
     }
