@@ -85,8 +85,11 @@ impl Record {
             return Some(FaultKind::Inf);
         }
         let constant = edge.from.is_empty() && matches!(edge.subject, Subject::InputOf(_) | Subject::Other);
-        // An update has no norm before rounding.
-        let matters = edge.phase == Phase::Optimizer || numbers.flushed_norm > ROUNDING;
+        let matters = match edge.phase {
+            // In f32, updates are lost only where gradients are far too small to matter.
+            Phase::Optimizer => edge.dtype.is_low(),
+            _ => numbers.flushed_norm > ROUNDING,
+        };
         let matters = matters && !(constant && edge.phase == Phase::Forward);
         if numbers.flushed_share() >= 0.5 && matters {
             return Some(FaultKind::Flush);
@@ -102,7 +105,7 @@ impl Record {
             let inside =
                 self.edges[at].from.iter().copied().filter(|&from| self.edges[from].cell == self.edges[at].cell);
             match inside.max_by(|&a, &b| error(a).total_cmp(&error(b))) {
-                Some(from) if error(from) * GROWTH > error(at) => at = from,
+                Some(from) if error(from) * GROWTH > error(at).max(LOST) => at = from,
                 _ => return at,
             }
         }
