@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Child, Op,
-    cell::{AsCell, Part},
+    cell::{AsCell, Part, join},
     observe::heard_by,
 };
 
@@ -199,8 +199,7 @@ impl<C: ?Sized + AsCell> Child<C> {
             paths.insert(entry.slot.id, entry.path.to_string());
             entry.slot.cell.visit(&mut |name, node| {
                 if let Part::Param(param) = node {
-                    let path = if entry.path.is_empty() { name.into() } else { format!("{}.{name}", entry.path) };
-                    params.entry(param.id().0).or_insert((entry.path.to_string(), path));
+                    params.entry(param.id().0).or_insert_with(|| (entry.path.to_string(), join(entry.path, name)));
                 }
             });
         });

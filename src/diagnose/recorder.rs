@@ -29,6 +29,14 @@ pub(super) struct Raw {
     pub good_inputs: bool,
 }
 
+impl Raw {
+    /// Creates the edge of a tensor. What was read follows when it is [written](State::write).
+    fn new(phase: Phase, op: EdgeOp, subject: Subject, x: &Tensor, numbers: Numbers) -> Self {
+        let (slot, leaf, error, from) = (None, None, None, Vec::new());
+        Raw { phase, slot, leaf, op, subject, dtype: x.dtype(), numbers, error, from, good_inputs: true }
+    }
+}
+
 /// Records the edges of a step. Keeps every tensor alive until the end, so that each has an identity of its own.
 #[derive(Default)]
 pub(super) struct Recorder(RefCell<State>);
@@ -53,6 +61,16 @@ impl Recorder {
 
 /// Share of zeros above which the numbers before rounding are computed to see how many of the zeros it made.
 const ZEROS: f64 = 0.25;
+
+/// Returns whether the numbers before rounding are needed to judge those after it.
+fn needs_exact(x: &Tensor, found: &[f64]) -> bool {
+    let zeros = found.iter().filter(|x| **x == 0.0).count() as f64;
+    x.dtype().is_low() && (zeros >= ZEROS * found.len() as f64 || !all_finite(found))
+}
+
+fn all_finite(found: &[f64]) -> bool {
+    found.iter().all(|x| x.is_finite())
+}
 
 impl State {
     /// Adds an edge that wrote `output`, after reading `inputs`.
@@ -91,24 +109,11 @@ impl Hears for Recorder {
         let shadows: Vec<Tensor> = call.inputs.iter().map(|x| state.shadow(x)).collect();
         let shadow = repeatable.on(&shadows).filter(|shadow| shadow.shape() == call.output.shape());
         let error = shadow.as_ref().and_then(|shadow| relative(&found, &values(shadow)));
-        let zeros = found.iter().filter(|x| **x == 0.0).count() as f64;
-        let finite = found.iter().all(|x| x.is_finite());
-        let exact = (call.output.dtype().is_low() && (zeros >= ZEROS * found.len() as f64 || !finite))
-            .then(|| repeatable.on(&repeatable.inputs))
-            .flatten();
-        let good_inputs = finite || exact.as_ref().is_some_and(fits_f32);
-        let raw = Raw {
-            phase: Phase::Forward,
-            slot: call.slot,
-            leaf: None,
-            op: EdgeOp::Op(call.op),
-            subject: Subject::Output,
-            dtype: call.output.dtype(),
-            numbers: Numbers::of(&found, exact.as_ref().map(values).as_deref()),
-            error,
-            from: Vec::new(),
-            good_inputs,
-        };
+        let exact = needs_exact(call.output, &found).then(|| repeatable.on(&repeatable.inputs)).flatten();
+        let good_inputs = all_finite(&found) || exact.as_ref().is_some_and(fits_f32);
+        let numbers = Numbers::of(&found, exact.as_ref().map(values).as_deref());
+        let raw = Raw::new(Phase::Forward, EdgeOp::Op(call.op), Subject::Output, call.output, numbers);
+        let raw = Raw { slot: call.slot, error, good_inputs, ..raw };
         state.write(raw, &inputs, call.output);
         if let Some(shadow) = shadow {
             state.shadows.insert(call.output.identity(), shadow);
@@ -139,18 +144,10 @@ impl Hears for Recorder {
         let shadow = state.shadow(cast.input);
         let (found, exact) = (values(cast.output), values(cast.input));
         let error = (!cast.backward).then(|| relative(&found, &values(&shadow))).flatten();
-        let raw = Raw {
-            phase: if cast.backward { Phase::Backward } else { Phase::Forward },
-            slot: cast.slot,
-            leaf,
-            op: EdgeOp::Op(Op::Cast),
-            subject,
-            dtype: cast.output.dtype(),
-            numbers: Numbers::of(&found, Some(&exact)),
-            error,
-            from: Vec::new(),
-            good_inputs: true,
-        };
+        let phase = if cast.backward { Phase::Backward } else { Phase::Forward };
+        let numbers = Numbers::of(&found, Some(&exact));
+        let raw = Raw::new(phase, EdgeOp::Op(Op::Cast), subject, cast.output, numbers);
+        let raw = Raw { slot: cast.slot, leaf, error, ..raw };
         state.write(raw, &[cast.input], cast.output);
         if !cast.backward {
             state.shadows.insert(cast.output.identity(), shadow);
@@ -166,71 +163,34 @@ impl Hears for Recorder {
         for (input, gradient) in call.gradients.iter().enumerate() {
             let Some(gradient) = gradient else { continue };
             let found = values(gradient);
-            let zeros = found.iter().filter(|x| **x == 0.0).count() as f64;
-            let finite = found.iter().all(|x| x.is_finite());
-            let mut good_inputs = finite;
-            let numbers = if gradient.dtype().is_low() && (zeros >= ZEROS * found.len() as f64 || !finite) {
-                let exact = exact.get_or_insert_with(|| state.calls.get(&call.node)?.gradients(call.grad));
-                let exact = exact.as_ref().and_then(|exact| exact.get(input)?.as_ref());
-                let exact = exact.filter(|exact| exact.shape() == gradient.shape());
-                good_inputs |= exact.is_some_and(fits_f32);
-                Numbers::of(&found, exact.map(values).as_deref())
-            } else {
-                Numbers::of(&found, None)
-            };
-            let raw = Raw {
-                phase: Phase::Backward,
-                slot: call.slot,
-                leaf: None,
-                op: EdgeOp::Op(op),
-                subject: Subject::Gradient(input),
-                dtype: gradient.dtype(),
-                numbers,
-                error: None,
-                from: Vec::new(),
-                good_inputs,
-            };
+            let exact = needs_exact(gradient, &found)
+                .then(|| exact.get_or_insert_with(|| state.calls.get(&call.node)?.gradients(call.grad)).as_ref())
+                .flatten();
+            let exact = exact.and_then(|exact| exact.get(input)?.as_ref());
+            let exact = exact.filter(|exact| exact.shape() == gradient.shape());
+            let good_inputs = all_finite(&found) || exact.is_some_and(fits_f32);
+            let numbers = Numbers::of(&found, exact.map(values).as_deref());
+            let raw = Raw::new(Phase::Backward, EdgeOp::Op(op), Subject::Gradient(input), gradient, numbers);
+            let raw = Raw { slot: call.slot, good_inputs, ..raw };
             state.write(raw, &[call.grad], gradient);
         }
     }
 
     fn accumulate(&self, sum: &Accumulation<'_>) {
-        let mut state = self.0.borrow_mut();
-        let (found, exact) = (values(sum.sum), sum.terms.map(values));
-        // The rounding of a sum that was kept in f32 has one term.
-        let rounded = sum.terms[0].dtype() != sum.sum.dtype();
-        let exact: Vec<f64> = match rounded {
-            true => exact[0].clone(),
-            false => exact[0].iter().zip(&exact[1]).map(|(a, b)| a + b).collect(),
-        };
-        let raw = Raw {
-            phase: Phase::Backward,
-            slot: sum.slot,
-            leaf: sum.leaf,
-            op: EdgeOp::Accumulate,
-            subject: Subject::Other,
-            dtype: sum.sum.dtype(),
-            numbers: Numbers::of(&found, Some(&exact)),
-            error: None,
-            from: Vec::new(),
-            good_inputs: true,
-        };
-        state.write(raw, &sum.terms, sum.sum);
+        let mut exact = vec![0.0; sum.sum.len()];
+        for term in sum.terms {
+            exact.iter_mut().zip(values(term)).for_each(|(sum, x)| *sum += x);
+        }
+        let numbers = Numbers::of(&values(sum.sum), Some(&exact));
+        let raw = Raw::new(Phase::Backward, EdgeOp::Accumulate, Subject::Other, sum.sum, numbers);
+        let raw = Raw { slot: sum.slot, leaf: sum.leaf, ..raw };
+        self.0.borrow_mut().write(raw, sum.terms, sum.sum);
     }
 
     fn unscale(&self, step: &ParamStep<'_>) {
-        let raw = Raw {
-            phase: Phase::Unscale,
-            slot: None,
-            leaf: Some(step.leaf),
-            op: EdgeOp::Unscale,
-            subject: Subject::Other,
-            dtype: step.after.dtype(),
-            numbers: Numbers::of(&values(step.after), Some(&values(step.before))),
-            error: None,
-            from: Vec::new(),
-            good_inputs: true,
-        };
+        let numbers = Numbers::of(&values(step.after), Some(&values(step.before)));
+        let raw = Raw::new(Phase::Unscale, EdgeOp::Unscale, Subject::Other, step.after, numbers);
+        let raw = Raw { leaf: Some(step.leaf), ..raw };
         self.0.borrow_mut().write(raw, &[step.before], step.after);
     }
 
@@ -243,18 +203,8 @@ impl Hears for Recorder {
         let moved = gradient.iter().zip(before.iter().zip(&after)).filter(|(g, _)| **g != 0.0);
         (numbers.nonzero, numbers.flushed) =
             moved.fold((0, 0), |(n, lost), (_, (before, after))| (n + 1, lost + usize::from(before == after)));
-        let raw = Raw {
-            phase: Phase::Optimizer,
-            slot: None,
-            leaf: Some(step.leaf),
-            op: EdgeOp::Update,
-            subject: Subject::Other,
-            dtype: step.after.dtype(),
-            numbers,
-            error: None,
-            from: Vec::new(),
-            good_inputs: true,
-        };
+        let raw = Raw::new(Phase::Optimizer, EdgeOp::Update, Subject::Other, step.after, numbers);
+        let raw = Raw { leaf: Some(step.leaf), ..raw };
         self.0.borrow_mut().write(raw, &[step.before], step.after);
     }
 }

@@ -215,14 +215,10 @@ impl<R: Rule> Trained<R> {
             let one = One { rule, step, path, param, shape: param.shape(), layout: &layout, count: lost.is_some() };
             let before = context::is_heard().then(|| param.value());
             let count = one.update(&grad.array().cast(wide_of(grad.dtype(), layout.wide)), factors, memory);
-            if let (Some(before), Some(gradient)) = (&before, grads.get(param)) {
-                let step = ParamStep {
-                    leaf: param.id().0,
-                    before,
-                    after: &param.value(),
-                    gradient: Some(&gradient),
-                    refused: count.infinite,
-                };
+            if let Some(before) = &before {
+                let (after, gradient) = (&param.value(), grads.get(param));
+                let (leaf, gradient, refused) = (param.id().0, gradient.as_ref(), count.infinite);
+                let step = ParamStep { leaf, before, after, gradient, refused };
                 context::tell(|listener| listener.update(&step));
             }
             if count.infinite > 0 {

@@ -171,7 +171,8 @@ fn walk_back(
         let saved: Vec<Tensor> = node.saved.iter().map(Tensor::to_keep).collect();
         let context = Backward { grad: &grad, saved: &saved, needs: &needs };
         let back = {
-            let _node = context::enter_node(node.slot);
+            // Only listeners ask for the slot.
+            let _node = context::is_heard().then(|| context::enter_node(node.slot));
             (node.backward)(&context).map_err(|e| e.in_backward(node.op.map(Op::name)))?
         };
         debug_assert_eq!(back.len(), node.inputs.len(), "{:?} returns a gradient for each input", node.op);
@@ -203,7 +204,7 @@ fn walk_back(
         let wide = grads.lying(id).expect("it was widened").clone();
         let sum = Tensor::from_array(wide.array().cast(dtype));
         context::tell(|listener| {
-            listener.accumulate(&Accumulation { slot: None, leaf: Some(id.0), terms: [&wide, &wide], sum: &sum });
+            listener.accumulate(&Accumulation { slot: None, leaf: Some(id.0), terms: &[&wide], sum: &sum });
         });
         grads.put(id, sum);
     }
@@ -262,7 +263,7 @@ fn accumulate(place: &Place, a: &Tensor, b: &Tensor) -> Result<Tensor> {
             Place::Node(node) => (node.slot, None),
             place => (None, place.leaf().map(|leaf| leaf.0)),
         };
-        listener.accumulate(&Accumulation { slot, leaf, terms: [a, b], sum: &sum });
+        listener.accumulate(&Accumulation { slot, leaf, terms: &[a, b], sum: &sum });
     });
     Ok(sum)
 }

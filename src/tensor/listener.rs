@@ -58,7 +58,7 @@ pub trait Listener {
         let _ = call;
     }
 
-    /// Called when two gradients of one place are added, in a backward pass.
+    /// Called when gradients of one place are added, or their sum is rounded, in a backward pass.
     fn accumulate(&mut self, sum: &Accumulation<'_>) {
         let _ = sum;
     }
@@ -180,7 +180,7 @@ pub struct GradientCall<'a> {
     pub(crate) node: u64,
 }
 
-/// The sum of two gradients that arrive at one place.
+/// The sum of gradients that arrive at one place, or its rounding if it was kept in f32.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Accumulation<'a> {
@@ -188,8 +188,8 @@ pub struct Accumulation<'a> {
     pub slot: Option<usize>,
     /// Number of the leaf they are gradients of, if it is one; see [`CastRole::Leaf`].
     pub leaf: Option<u64>,
-    /// The gradients.
-    pub terms: [&'a Tensor; 2],
+    /// Two gradients, or their sum in f32 where it is rounded.
+    pub terms: &'a [&'a Tensor],
     /// Their sum.
     pub sum: &'a Tensor,
 }
@@ -283,8 +283,9 @@ impl<L: Listener> Hears for Public<L> {
     }
 
     fn accumulate(&self, sum: &Accumulation<'_>) {
-        let ([a, b], total) = (sum.terms.map(Tensor::to_keep), sum.sum.to_keep());
-        self.tell(|listener| listener.accumulate(&Accumulation { terms: [&a, &b], sum: &total, ..*sum }));
+        let terms: Vec<Tensor> = sum.terms.iter().map(|x| x.to_keep()).collect();
+        let (terms, total) = (terms.iter().collect::<Vec<_>>(), sum.sum.to_keep());
+        self.tell(|listener| listener.accumulate(&Accumulation { terms: &terms, sum: &total, ..*sum }));
     }
 
     fn unscale(&self, step: &ParamStep<'_>) {
