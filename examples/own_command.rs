@@ -5,7 +5,8 @@
 
 use std::process::ExitCode;
 
-use precast::{cli::Cli, io::models::Model, prelude::*};
+use precast::{io::models::Model, prelude::*};
+use precast_cli::Cli;
 use serde::{Deserialize, Serialize};
 
 /// Half of the features open or close the other half.

@@ -6,10 +6,11 @@
 use std::{f64::consts::PI, fs, io};
 
 use precast::{
-    data::{Csv, Split, Standardization},
+    data::{Split, Standardization},
     prelude::*,
     train::{AdamOptions, FitOptions, Method, fit},
 };
+use precast_train::data::Csv;
 
 /// Returns 400 measurements: length in metres, mass in kilograms, which does not matter, and period in seconds, to a
 /// hundredth.

@@ -6,9 +6,9 @@ use precast::{
     data::Dataset,
     no_grad,
     prelude::*,
-    report::{TrainingRun, runs_table},
     train::{FitOptions, History, fit},
 };
+use precast_train::report::{TrainingRun, runs_table};
 
 /// Returns 1024 inputs of 64 numbers from 0 to 1. The targets are shares: the softmax of a linear map that the network
 /// has to find.

@@ -6,7 +6,7 @@ use precast::{
     Child, DType, Policy, Tensor,
     cell::Trace,
     cost::Speeds,
-    data::{Csv, Dataset, Images, Npy, parse_digits},
+    data::{Dataset, parse_digits},
     io::models::{self, Model},
     layers::Rng,
     policy::PolicyFile,
@@ -16,6 +16,7 @@ use precast::{
         weights::{self, LoadOptions},
     },
 };
+use precast_train::data::{Csv, Images, Npy};
 
 /// Checks a policy file: if it is read, it can be written, and means the same when read again.
 pub fn policy(bytes: &[u8]) {
@@ -75,7 +76,7 @@ pub fn stored(bytes: &[u8]) {
         one_line_each(&plan.to_string());
         let options = ConvertOptions::new().replace(true).allow_overflow(true);
         if let Ok(converted) = plan.convert_with(&model, &to, options, &mut |_| ()) {
-            one_line_each(&precast::report::conversion_table(&converted));
+            one_line_each(&precast_train::report::conversion_table(&converted));
             assert_eq!(StoredModel::open(&to).expect("it was written").bytes(), converted.bytes_after);
         }
     }

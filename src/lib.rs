@@ -62,12 +62,10 @@
 //!
 //! | feature | default | what it adds |
 //! | --- | --- | --- |
-//! | `cli` | yes | the command `precast`; `precast::cli`, the same command for a program's own networks; charts of training runs, `report::chart`; `data` |
-//! | `data` | yes, through `cli` | readers of example files: [`data::Csv`], [`data::Images`], [`data::Npy`] |
 //! | `tracing` | no | events for subscribers of the crate [`tracing`](https://docs.rs/tracing), all with the target `precast` |
 //!
-//! Everything else needs no feature. A program that uses only the library sets `default-features = false` and builds
-//! without clap, clap_complete, clap_mangen, comfy-table, csv, ctrlc, indicatif, plotters, png and zip.
+//! Everything else needs no feature. Run files, readers of example files and reports are in the package
+//! `precast-train`; the command `precast`, also for a program's own networks, is in `precast-cli`.
 //!
 //! The `tracing` events and their fields:
 //!
@@ -95,9 +93,6 @@ extern crate self as precast;
 pub mod autocast;
 pub mod catalogue;
 pub mod cell;
-#[cfg(feature = "cli")]
-#[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
-pub mod cli;
 pub mod compat;
 pub mod cost;
 pub mod diagnose;
@@ -117,7 +112,6 @@ pub mod options;
 pub mod plan;
 pub mod precision;
 pub mod prelude;
-pub mod report;
 pub mod scale;
 pub mod storage;
 mod tensor;
@@ -140,12 +134,27 @@ pub use ops::{
 };
 pub use optim::{Adafactor, Adagrad, Adam, AdamW, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd};
 pub use plan::Plan;
+pub(crate) use precast_policy::printable;
 #[doc(inline)]
 pub use precast_policy::{Error, ErrorKind, Level, Policy, Result, error, host, policy};
-pub(crate) use precast_policy::{printable, table};
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Backward, Grads, Param, Tensor, TensorElement, no_grad};
 pub use train::{Checkpoint, data};
+
+/// Parts of the library that only the packages `precast-train` and `precast-cli` use. Anything in it may change or be
+/// removed in any release.
+#[doc(hidden)]
+pub mod __train {
+    pub use crate::train::{
+        data::{
+            numbers::Wide,
+            origin::{Parts, Read},
+            resize::{MOST_PIXELS, resize},
+        },
+        fit::{EPOCH, STEPS},
+        score::answers,
+    };
+}
 
 /// Access for the tests of this repository. Anything in it may change or be removed in any release.
 #[doc(hidden)]

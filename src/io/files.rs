@@ -21,7 +21,8 @@ use crate::error::{Error, ErrorKind, Result};
 ///
 /// # Errors
 /// [`ErrorKind::Data`] when decompression fails or exceeds the limit.
-pub(crate) fn unpacked(bytes: &[u8], limit: usize) -> Result<Cow<'_, [u8]>> {
+#[doc(hidden)]
+pub fn unpacked(bytes: &[u8], limit: usize) -> Result<Cow<'_, [u8]>> {
     let mut unpacked = Cow::Borrowed(bytes);
     if let [0x1f, 0x8b, ..] = bytes {
         let mut all = Vec::new();

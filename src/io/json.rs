@@ -13,7 +13,7 @@ use crate::printable::printable;
 ///
 /// # Errors
 /// With line and column: for invalid JSON, a value of another type, and an object with duplicate keys.
-pub(crate) fn read<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
+pub fn read<T: DeserializeOwned>(text: &[u8]) -> serde_json::Result<T> {
     serde_json::from_slice::<EachOnce>(text)?;
     serde_json::from_slice(text)
 }

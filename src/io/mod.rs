@@ -1,7 +1,8 @@
 //! Files: limited reads, atomic writes, network architectures and the kinds they name.
 
 pub mod files;
-pub(crate) mod json;
+#[doc(hidden)]
+pub mod json;
 pub mod kinds;
 pub mod models;
 

@@ -152,8 +152,7 @@ impl Model {
     }
 
     /// Returns the text of a model shipped with the library.
-    #[cfg(feature = "cli")]
-    pub(crate) fn shipped_text(name: &str) -> Option<&'static str> {
+    pub fn shipped_text(name: &str) -> Option<&'static str> {
         EMBEDDED.into_iter().find(|(known, _)| *known == name).map(|(_, text)| text)
     }
 

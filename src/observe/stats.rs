@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use precast_policy::table::table;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, watch};
-use crate::{DType, Op, error::Result, table::table};
+use crate::{DType, Op, error::Result};
 
 /// Calls of one op, by dtype.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

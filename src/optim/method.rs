@@ -130,6 +130,8 @@ impl FromStr for Method {
 
 #[cfg(test)]
 mod tests {
+    use precast_policy::document::Choice;
+
     use super::*;
     use crate::{
         DType, Tensor,
@@ -231,8 +233,7 @@ mod tests {
             ),
         ];
         for (text, expected) in expected {
-            let in_file = format!("version: 1\nmodel: lenet5\npolicy: o0\ndata: digits\noptimizer: {{{text}}}\n");
-            let method = crate::train::RunFile::parse(&in_file, "run.yaml").unwrap().options.method;
+            let Choice(method) = serde_yaml::from_str::<Choice<Method>>(&format!("{{{text}}}")).unwrap();
             let met = trained(&|params| method.optimizer(params, lr, &|_| false));
             assert_eq!(met, trained(expected), "{text}");
             let usual: Method = method.name().parse().unwrap();

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// As [`Plan::check`](super::Plan::check), for the contents of a network's slots, regardless of their origin.
-pub(crate) fn check_run<C: ?Sized + AsCell>(net: &Child<C>, trace: &Trace) -> Result<()> {
+pub fn check_run<C: ?Sized + AsCell>(net: &Child<C>, trace: &Trace) -> Result<()> {
     let (mut cells, mut above) = (Vec::new(), Vec::<(Region, Option<Arc<OpRules>>)>::new());
     net.walk(&mut |entry| {
         above.truncate(entry.depth);

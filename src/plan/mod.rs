@@ -7,12 +7,10 @@ mod check;
 mod predict;
 
 pub use apply::{Applied, undo};
-pub(crate) use check::check_run;
-#[cfg(feature = "cli")]
-pub(crate) use precast_policy::plan::cells;
+#[doc(hidden)]
+pub use check::check_run;
 #[doc(inline)]
 pub use precast_policy::plan::{
     Change, Cost, Decided, Decision, Diff, Explanation, Exported, Exporter, Forecast, OpReason, OpRow, OpsTable, Plan,
     Predicted, Reason, Recompute, Region, RuleRef, Summary,
 };
-pub(crate) use precast_policy::plan::{bytes, said_once, time};

@@ -47,6 +47,16 @@ pub enum Outcome {
     },
 }
 
+impl Outcome {
+    /// Returns the cause of a step that updated nothing.
+    pub fn cause(&self) -> Option<&Cause> {
+        match self {
+            Outcome::Stepped => None,
+            Outcome::Skipped { cause } | Outcome::Stalled { cause, .. } => Some(cause),
+        }
+    }
+}
+
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

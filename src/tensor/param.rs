@@ -129,7 +129,7 @@ impl Param {
 
     /// Returns the number at full precision: the master if there is one, else the value. [`set`](Param::set) accepts
     /// it.
-    pub(crate) fn full(&self) -> Tensor {
+    pub fn full(&self) -> Tensor {
         self.master().unwrap_or_else(|| self.value())
     }
 

@@ -257,7 +257,7 @@ impl Fit {
 
     /// Declares that the training targets were standardized and the test targets were not; scores are in the units of
     /// the latter.
-    pub(super) fn with_targets(self, by: Option<Standardization>) -> Self {
+    pub fn standardized_targets(self, by: Option<Standardization>) -> Self {
         Fit { targets: by, ..self }
     }
 
@@ -398,10 +398,13 @@ impl Fit {
     }
 }
 
-/// Names of the counters in a checkpoint.
-pub(super) const EPOCH: &str = "epoch";
+// Names of the counters in a checkpoint.
+
+/// Number of completed epochs.
+pub const EPOCH: &str = "epoch";
 const STEP: &str = "step of the epoch";
-pub(super) const STEPS: &str = "steps";
+/// Number of completed steps.
+pub const STEPS: &str = "steps";
 const STEPPED: &str = "updates";
 
 /// Computes the mean loss of the steps taken; NaN if there was none.

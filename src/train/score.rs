@@ -58,7 +58,10 @@ impl Score {
     }
 
     /// Scores a network trained with standardized targets, on targets that are not standardized.
-    pub(super) fn of_standardized<C: ?Sized + AsCell>(
+    ///
+    /// # Errors
+    /// As [`Score::of`]; [`ErrorKind::Data`](crate::ErrorKind::Data) for a standardization of other targets.
+    pub fn of_standardized<C: ?Sized + AsCell>(
         net: &Child<C>,
         data: &Dataset,
         batch: usize,
@@ -166,7 +169,7 @@ fn share_of_right<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usi
 
 /// Returns the class with the highest output at each position, in row-major order; `None` if that output is not finite.
 /// Outputs of minus infinity mark masked classes.
-pub(super) fn answers(outputs: &Tensor, axis: isize) -> Result<Vec<Option<i64>>> {
+pub fn answers(outputs: &Tensor, axis: isize) -> Result<Vec<Option<i64>>> {
     let highest = outputs.max(&[axis], false)?.to_f64();
     let classes = outputs.argmax(axis, false)?.to_vec::<i64>()?;
     Ok(classes.into_iter().zip(highest).map(|(class, highest)| highest.is_finite().then_some(class)).collect())

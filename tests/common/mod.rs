@@ -5,7 +5,6 @@ pub mod f32_runs;
 pub mod folder;
 pub mod golden;
 pub mod metrics;
-#[cfg(feature = "data")]
 pub mod png;
 pub mod speeds;
 pub mod tensors;

@@ -4,6 +4,5 @@
 mod common;
 mod conversion;
 mod models;
-#[cfg(feature = "data")]
 mod mutated;
 mod weights;

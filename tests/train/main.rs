@@ -7,10 +7,8 @@ mod datasets;
 mod decorate;
 mod loss_scale;
 mod optim;
-#[cfg(feature = "data")]
 mod readers;
 mod regression;
-#[cfg(feature = "data")]
 mod runs;
 mod skipped_steps;
 mod training;

@@ -6,10 +6,10 @@ use precast::{
     data::{Dataset, Split, Targets},
     io::models,
     layers::{Dense, Rng},
-    report::{TrainingRun, runs_table},
     sequential,
     train::{FitOptions, History, Method, Score, SgdOptions, accuracy, fit, mean_squared_error},
 };
+use precast_train::report::{TrainingRun, runs_table};
 
 /// Returns pseudo-random points from -1 to 1.
 fn points(n: usize) -> Vec<f32> {

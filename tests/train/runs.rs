@@ -6,17 +6,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use precast::{
-    ErrorKind,
-    io::models::Model,
-    prelude::*,
-    train::{EndReason, Event, Prediction, Predictor, Run, RunFile},
-};
+use precast::{ErrorKind, io::models::Model, prelude::*, train::Event};
+use precast_train::{EndReason, Prediction, Predictor, Run, RunFile};
 use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
-#[cfg(feature = "data")]
 use crate::common::{folder::Folder, metrics::metrics, png::grey};
 
 /// A network with running statistics and dropout for the digits.
@@ -176,14 +171,12 @@ fn parameters_are_stored_as_the_file_says() {
     assert!(error.contains("the exclusion of path 5 matches no cell and no parameter"), "{error}");
 }
 
-#[cfg(feature = "data")]
 fn dense(inputs: usize, outputs: usize) -> Model {
     Model::new(Dense::new(inputs, outputs, &mut Rng::seed(0))).input([inputs])
 }
 
 /// Seconds since 1970, four per second: the first 50 are distinguished from the rest, which f32 could not do.
 #[test]
-#[cfg(feature = "data")]
 fn numbers_keep_their_digits_until_they_are_standardized() {
     let data = Folder::new("seconds-data");
     let line = |i: u32| format!("{},{}\n", 1.7e9 + f64::from(i) / 4.0, if i < 200 { "a" } else { "b" });
@@ -226,9 +219,9 @@ fn numbers_keep_their_digits_until_they_are_standardized() {
 /// The score is that of the targets in the file: for a constant prediction the variance, which f32 would change by
 /// thousands.
 #[test]
-#[cfg(feature = "data")]
 fn scores_are_of_the_targets_in_the_file() {
-    use precast::{Child, data::Csv, train::mean_squared_error};
+    use precast::{Child, train::mean_squared_error};
+    use precast_train::data::Csv;
     let csv = Csv::new("t.csv").target("y").numbers();
     let data = csv.parse(b"x,y\n0,1700000010\n0,1700000020\n0,1700000030\n").unwrap();
     let net = Child::new(Dense::new(1, 1, &mut Rng::seed(0)));
@@ -243,7 +236,6 @@ fn scores_are_of_the_targets_in_the_file() {
 
 /// Its network was trained on other pixels.
 #[test]
-#[cfg(feature = "data")]
 fn a_run_of_other_pixels_is_refused() {
     let photos = Folder::new("pixels");
     for (class, level) in [("a", 0u8), ("b", 255)] {
@@ -295,7 +287,6 @@ fn a_run_of_other_pixels_is_refused() {
 
 /// The run file in the folder has the names of all columns.
 #[test]
-#[cfg(feature = "data")]
 fn a_run_on_a_wide_table_is_resumed_and_predicts() {
     let (data, columns) = (Folder::new("wide-data"), 20_000);
     let row = |cell: &dyn Fn(usize) -> String| (0..columns).map(cell).collect::<Vec<_>>().join(",");
@@ -313,7 +304,6 @@ fn a_run_on_a_wide_table_is_resumed_and_predicts() {
 
 /// y = 1000 x - 5000: the loss is that of standardized targets, scores and predictions are in the units of the data.
 #[test]
-#[cfg(feature = "data")]
 fn targets_are_standardized_for_training_alone() {
     let data = Folder::to_come("units-data");
     fs::create_dir_all(&data).unwrap();
@@ -772,7 +762,7 @@ fn keys(value: &Value) -> Vec<String> {
 #[test]
 fn the_schema_knows_the_keys_and_names_that_the_reader_knows() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let schema: Value = serde_json::from_str(&fs::read_to_string(root.join("docs/run-schema.json")).unwrap()).unwrap();
+    let schema: Value = serde_json::from_str(&fs::read_to_string(root.join("train/run-schema.json")).unwrap()).unwrap();
     let at = |pointer: &str| schema.pointer(pointer).unwrap_or_else(|| panic!("{pointer}"));
     let with = |more: &str| format!("version: 1\nmodel: m\npolicy: o2\n{more}\n");
     let digits = |more: &str| with(&format!("data: digits\n{more}"));
@@ -807,7 +797,7 @@ fn the_schema_knows_the_keys_and_names_that_the_reader_knows() {
         let known = allowed(&digits(&format!("{key}: {{{name}: {{zzz: 1}}}}")));
         assert_eq!(keys(at(&format!("/properties/{key}/anyOf/1/properties/{name}/properties"))), known, "{name}");
     }
-    for file in ["examples/run.yaml", "examples/addition/run.yaml"] {
+    for file in ["train/run.yaml", "examples/addition/run.yaml"] {
         let run = RunFile::load(root.join(file)).unwrap();
         run.read_model().unwrap();
         run.read_policy().unwrap();

@@ -5,9 +5,9 @@ use precast::{
     data::{Dataset, Split, digits},
     io::models,
     policy::{DynamicScale, LossScaleSpec},
-    report::{TrainingRun, runs_table},
     train::{AdamOptions, Event, FitOptions, History, Method, accuracy, fit},
 };
+use precast_train::report::{TrainingRun, runs_table};
 
 const MLP: &str = "
 version: 1
@@ -167,7 +167,6 @@ fn a_run_is_shown_as_a_table_and_a_picture() {
     let row = runs_table(&runs).lines().last().unwrap().to_string();
     let accuracy = format!("{:.2} %", 100.0 * history.accuracy().unwrap());
     assert!(row.contains("O0") && row.contains(&accuracy) && row.contains("94"), "{row}");
-    #[cfg(feature = "cli")]
-    assert!(precast::report::chart(&runs).unwrap().contains("O0"));
+    assert!(precast_train::report::chart(&runs).unwrap().contains("O0"));
     assert!(serde_json::to_string(&history).unwrap().contains("\"stepped\""));
 }

@@ -81,7 +81,8 @@ fn example_in(documentation: &str, kind: &str) -> Option<String> {
 }
 
 /// Formats a value on one line of YAML.
-pub(crate) fn in_yaml(value: &Value) -> String {
+#[doc(hidden)]
+pub fn in_yaml(value: &Value) -> String {
     let list = |items: Vec<String>| items.join(", ");
     match value {
         Value::String(text) if text.chars().all(char::is_alphanumeric) => text.clone(),

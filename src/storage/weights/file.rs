@@ -122,7 +122,7 @@ pub(crate) const OF_TORCH: &str =
     "a file of `torch.save`; write the state dict as safetensors, as the guide page on weights of torch shows";
 
 /// Rejects archives and pickles of `torch.save` and Git LFS pointers by their first bytes (at least eight).
-pub(crate) fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
+pub fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
     if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"\x80\x02") {
         return Err(Error::weights(OF_TORCH));
     }

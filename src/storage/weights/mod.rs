@@ -16,7 +16,9 @@ mod options;
 
 use std::{borrow::Borrow, collections::BTreeMap, path::Path};
 
-pub(crate) use file::{CHECKSUM, FORMAT, File, OF_RUN, OF_TORCH, check_is_safetensors, dtype_in_file};
+#[doc(hidden)]
+pub use file::check_is_safetensors;
+pub(crate) use file::{CHECKSUM, FORMAT, File, OF_RUN, OF_TORCH, dtype_in_file};
 pub use loaded::Loaded;
 pub use options::LoadOptions;
 
@@ -52,12 +54,14 @@ pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Resul
 }
 
 /// Saves a network as [`save`] does, for a training run: the file has a checksum.
-pub(crate) fn save_of_run(net: &Child, path: &Path) -> Result<()> {
+#[doc(hidden)]
+pub fn save_of_run(net: &Child, path: &Path) -> Result<()> {
     save_with_words(net, path, Some((OF_RUN, "weights".into())))
 }
 
 /// Rejects damaged weights written by [`save_of_run`].
-pub(crate) fn check_of_run(path: &Path) -> Result<()> {
+#[doc(hidden)]
+pub fn check_of_run(path: &Path) -> Result<()> {
     read_with_words(path, OF_RUN).map(drop)
 }
 

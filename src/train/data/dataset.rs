@@ -184,9 +184,8 @@ impl Dataset {
         Ok(self)
     }
 
-    /// Sets the names of the elements of an input.
-    #[cfg(feature = "data")]
-    pub(super) fn with_input_names(mut self, names: Vec<String>) -> Self {
+    /// Sets the names of the elements of an input, such as the columns of a table.
+    pub fn with_input_names(mut self, names: Vec<String>) -> Self {
         Arc::make_mut(&mut self.names).inputs = names;
         self
     }
@@ -272,6 +271,20 @@ impl Dataset {
     /// Returns the names of the elements of an input, such as the columns of a table; empty if unnamed.
     pub fn input_names(&self) -> &[String] {
         &self.names.inputs
+    }
+
+    /// Passes the bytes of all inputs, then of all targets, to a function, value by value and little-endian: for a
+    /// checksum.
+    pub fn bytes(&self, mut put: impl FnMut(&[u8])) {
+        match &self.inputs {
+            Inputs::Numbers(values) => values.iter().for_each(|value| put(&value.to_le_bytes())),
+            Inputs::Indices(values) => values.iter().for_each(|value| put(&value.to_le_bytes())),
+        }
+        match &self.targets {
+            Targets::Numbers { values, .. } => values.iter().for_each(|value| put(&value.to_le_bytes())),
+            Targets::Classes { values, .. } => values.iter().for_each(|value| put(&value.to_le_bytes())),
+            Targets::None => {}
+        }
     }
 
     /// Reshapes each example, such as to `[64]` from `[1, 8, 8]`.

@@ -1,17 +1,23 @@
 //! Provenance of a dataset: all digits of the numbers in its files, and human-readable notes.
 
-use super::{Dataset, Inputs, Targets, dataset::elements_in_memory, numbers::Wide, origin::Read};
+use super::{
+    Dataset, Inputs, Targets,
+    dataset::elements_in_memory,
+    numbers::Wide,
+    origin::{Parts, Read},
+};
 
 impl Dataset {
     /// Attaches the digits that f32 cannot represent, and the provenance.
-    #[cfg(feature = "data")]
-    pub(super) fn with_origin(mut self, wide: super::origin::Parts<Wide>, read: Read) -> Self {
+    #[doc(hidden)]
+    pub fn with_origin(mut self, wide: Parts<Wide>, read: Read) -> Self {
         (self.wide, self.read) = (wide, read.into());
         self
     }
 
     /// Drops the digits of the inputs beyond f32.
-    pub(in crate::train) fn in_f32(mut self) -> Self {
+    #[doc(hidden)]
+    pub fn in_f32(mut self) -> Self {
         self.wide.inputs = Wide::default();
         self
     }
@@ -30,13 +36,14 @@ impl Dataset {
 
     /// Returns human-readable notes about reading the examples, such as distinct numbers of a column that become equal.
     /// Batches are f32, so numbers with more digits are rounded unless [standardized](Dataset::standardized) first. A
-    /// [`Run`](crate::train::Run) includes these in its own notes.
+    /// run of `precast-train` includes these in its own notes.
     pub fn notes(&self) -> Vec<String> {
         self.notes_unless(false, false)
     }
 
     /// Returns the [`notes`](Dataset::notes) that apply if inputs or targets will be standardized.
-    pub(in crate::train) fn notes_unless(&self, standardize: bool, standardize_targets: bool) -> Vec<String> {
+    #[doc(hidden)]
+    pub fn notes_unless(&self, standardize: bool, standardize_targets: bool) -> Vec<String> {
         let Read { origins, notes } = &*self.read;
         let of_inputs = || self.wide.inputs.note(&origins.inputs, "standardize");
         let of_targets = || self.wide.targets.note(&origins.targets, "standardize_targets");

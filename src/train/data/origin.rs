@@ -1,15 +1,17 @@
 //! Origin of a dataset.
 
 /// A value for the inputs and the same for the targets.
-#[derive(Clone, Default, PartialEq)]
-pub(super) struct Parts<T> {
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Parts<T> {
+    /// Value of the inputs.
     pub inputs: T,
+    /// Value of the targets.
     pub targets: T,
 }
 
 /// Provenance of examples. Examples are the same wherever they came from, so any two are equal.
-#[derive(Clone, Default)]
-pub(super) struct Read {
+#[derive(Clone, Debug, Default)]
+pub struct Read {
     /// Files, as named in errors.
     pub origins: Parts<String>,
     /// Human-readable notes.

@@ -4,7 +4,7 @@ use super::{Dataset, Inputs};
 use crate::error::{Error, Result};
 
 /// Maximum side of a resized image, in pixels.
-pub(super) const MOST_PIXELS: usize = 4096;
+pub const MOST_PIXELS: usize = 4096;
 
 impl Dataset {
     /// Resizes images `[..., height, width]` bilinearly: pixels are weighted by a triangle around the centre of the new
@@ -52,7 +52,7 @@ impl Dataset {
 }
 
 /// Appends resized images, with sizes `(height, width)`; see [`Dataset::resize`].
-pub(super) fn resize(images: &[f32], from: (usize, usize), to: (usize, usize), out: &mut Vec<f32>) {
+pub fn resize(images: &[f32], from: (usize, usize), to: (usize, usize), out: &mut Vec<f32>) {
     if to.0 >= from.0 && to.1 >= from.1 { interpolate(images, from, to, out) } else { filter(images, from, to, out) }
 }
 

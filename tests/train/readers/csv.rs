@@ -4,8 +4,9 @@ use std::io::Write;
 
 use precast::{
     DType,
-    data::{Csv, Dataset, Targets},
+    data::{Dataset, Targets},
 };
+use precast_train::data::Csv;
 
 use crate::readers::{Folder, inputs, targets};
 

@@ -1,6 +1,6 @@
 //! Numbers that f32 cannot represent: kept until they are standardized, and reported where they become equal.
 
-use precast::data::{Csv, Dataset, Npy, Split, Standardization, Targets};
+use precast_train::data::{Csv, Dataset, Npy, Split, Standardization, Targets};
 
 use crate::readers::{Folder, inputs, npy::npy, targets};
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use precast::data::{Csv, Dataset, Targets};
+use precast_train::data::{Csv, Dataset, Targets};
 
 use crate::readers::{inputs, targets};
 

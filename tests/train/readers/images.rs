@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use precast::data::{Images, Targets};
+use precast_train::data::{Images, Targets};
 
 use crate::readers::{Folder, inputs};
 

@@ -5,10 +5,11 @@ use std::{fmt::Write as _, io::Write as _};
 
 use precast::{
     Child, ErrorKind, Result,
-    data::{Addition, Csv, Dataset, Images, Inputs, Npy, Split, Targets, Text},
+    data::{Dataset, Inputs, Split, Targets},
     layers::{Dense, Rng},
     train::{FitOptions, fit},
 };
+use precast_train::data::{Addition, Csv, Images, Npy, Text};
 
 use crate::readers::{Folder, images::png, npy::npy};
 

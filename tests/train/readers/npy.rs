@@ -2,9 +2,10 @@
 //! archives, compressed and not, with classes 2, 0, 1, 2 and with half-precision numbers.
 
 use precast::{
-    data::{Npy, Standardization, Targets},
+    data::{Standardization, Targets},
     prelude::*,
 };
+use precast_train::data::Npy;
 
 use crate::readers::{Folder, files, inputs};
 

@@ -1,6 +1,6 @@
 //! Downscaled, upscaled and grey images.
 
-use precast::data::{Dataset, Images};
+use precast_train::data::{Dataset, Images};
 
 use crate::readers::{images::png, inputs};
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use precast::data::{Addition, Csv, Images, Npy, Source, Text, digits};
+use precast_train::data::{Addition, Csv, Images, Npy, Source, Text, digits};
 
 use crate::readers::{Folder, inputs};
 

@@ -3,11 +3,12 @@
 use std::collections::HashSet;
 
 use precast::{
-    data::{Addition, Dataset, IGNORED, Inputs, Split, Targets, Text, Vocabulary},
+    data::{Dataset, IGNORED, Inputs, Split, Targets},
     prelude::*,
     sequential,
     train::{FitOptions, accuracy, fit},
 };
+use precast_train::data::{Addition, Text, Vocabulary};
 
 use crate::readers::{Folder, inputs, targets};
 

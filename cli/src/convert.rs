@@ -1,0 +1,135 @@
+//! `precast convert`: a weight file, or a folder with such files, in the dtypes that a policy assigns to the cells.
+
+use std::path::PathBuf;
+
+use precast::{
+    Policy,
+    error::ErrorKind,
+    plan::Summary,
+    policy::Prefer,
+    storage::stored::{ConvertOptions, Converted},
+};
+use precast_policy::files;
+use precast_train::report::{conversion_html, conversion_kept, conversion_summary, conversion_table_by};
+use serde::Serialize;
+
+use super::{
+    Failure, Format, Result,
+    inputs::{self, Read, shown},
+    print, print_json,
+    progress::Bar,
+    table::library_table,
+};
+
+/// Store a safetensors file or a Hugging Face folder in the dtypes in which a policy runs the cells
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  precast convert model.safetensors model-f16.safetensors --policy o2
+  precast convert bert-base/ bert-base-bf16/ --policy o2-bf16 --html report.html
+  precast convert half.safetensors full.safetensors --policy o0 --widen
+
+The cells are inferred from the names and shapes of the tensors: `precast plan model.safetensors --policy o2` shows them, and why
+each runs as it does. Weights of cells that run low are stored low, all other tensors stay as they are.
+Of a folder, the index and the dtype in config.json are kept true, and other small files are copied.")]
+pub(super) struct Args {
+    /// A safetensors file, or a folder with `model.safetensors` or `model.safetensors.index.json`
+    from: PathBuf,
+    /// The file or the folder to write
+    to: PathBuf,
+    /// A policy file, or the name of a built-in policy
+    #[arg(short, long)]
+    policy: PathBuf,
+    /// Also store 16-bit tensors of cells that do not run low in float32
+    #[arg(long)]
+    widen: bool,
+    /// Write values that become infinite, which is otherwise an error
+    #[arg(long)]
+    allow_overflow: bool,
+    /// Replace existing files
+    #[arg(long)]
+    force: bool,
+    /// Also write the report as an HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Show no progress
+    #[arg(long)]
+    quiet: bool,
+    /// Output format of the report
+    #[arg(long, default_value = "text")]
+    format: Format,
+}
+
+/// The output of `--format json`.
+#[derive(Serialize)]
+struct Report<'a> {
+    from: String,
+    to: String,
+    policy: Summary,
+    #[serde(flatten)]
+    converted: &'a Converted,
+}
+
+pub(super) fn run(args: &Args) -> Result {
+    let (model, policy) = (inputs::stored(&args.from)?, inputs::policy(&args.policy)?);
+    if policy.value.prefer == Prefer::Speed {
+        let words = format!("{policy} prefers speed, which is decided by a call, and {model} is weights without code");
+        return Err(Failure::Usage(words));
+    }
+    let plan = policy.value.plan_outline(model.value.outline())?;
+    if args.to.exists() && !args.force {
+        return Err(Failure::Usage(format!("`{}` is there already; --force replaces it", shown(&args.to))));
+    }
+    if let Some(page) = &args.html {
+        files::check_writable(page).map_err(|error| Failure::Usage(format!("--html: {error}")))?;
+    }
+    let options = ConvertOptions::new().widen(args.widen).allow_overflow(args.allow_overflow).replace(args.force);
+    let bar = if args.quiet { Bar::hidden() } else { Bar::of_bytes(model.value.bytes()) };
+    let converted = plan.convert_with(&model.value, &args.to, options, &mut |bytes| bar.advance(bytes));
+    bar.finish();
+    let converted = converted.map_err(|error| match error.kind() {
+        ErrorKind::Value => Failure::Work(format!("{error}\n--allow-overflow writes them")),
+        _ => Failure::work(error),
+    })?;
+    report(args, &model, &policy, &plan.policy, &converted)
+}
+
+fn report<T>(args: &Args, model: &Read<T>, policy: &Read<Policy>, summary: &Summary, converted: &Converted) -> Result {
+    if let Some(page) = &args.html {
+        let heads = [
+            ("from", shown(&args.from)),
+            ("to", shown(&args.to)),
+            ("policy", format!("{policy}: {summary}")),
+            ("copied", list(&converted.copied)),
+            ("left out", list(&converted.left_out)),
+        ];
+        let heads: Vec<_> = heads.into_iter().filter(|(_, text)| !text.is_empty()).collect();
+        files::replace(page, conversion_html(converted, &heads).as_bytes()).map_err(Failure::work)?;
+    }
+    match args.format {
+        Format::Json => print_json(&Report {
+            from: args.from.to_string_lossy().into_owned(),
+            to: args.to.to_string_lossy().into_owned(),
+            policy: summary.clone(),
+            converted,
+        }),
+        Format::Text => {
+            let table = conversion_table_by(converted, library_table);
+            let mut text = format!("{}{summary}\n{table}\n", inputs::header(model, &[policy]));
+            for (what, files) in [("copied", &converted.copied), ("left out", &converted.left_out)] {
+                if !files.is_empty() {
+                    text += &format!("{what}: {}\n", list(files));
+                }
+            }
+            if let Some(kept) = conversion_kept(converted) {
+                text += &format!("{kept}\n");
+            }
+            text += &format!("{}\nwritten: {}", conversion_summary(converted), shown(&args.to));
+            print(text)
+        }
+    }
+}
+
+fn list(files: &[PathBuf]) -> String {
+    files.iter().map(|file| shown(file)).collect::<Vec<_>>().join(", ")
+}

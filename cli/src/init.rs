@@ -1,0 +1,191 @@
+//! `precast init`: a starting policy that names the cells of one network.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use precast::{
+    Child, Op, Plan,
+    io::models::Model,
+    plan::{Decision, Reason},
+    policy::{Pack, PolicyFile},
+    precision::Treatment,
+};
+use precast_policy::{files, plan::cells, printable};
+
+use super::{
+    Cli, Failure, Result,
+    inputs::{self, Output, Read, shown, word},
+    print, print_as_it_is,
+};
+
+/// Write a policy for a network: a built-in one with its comments, and the exceptions that may matter in this network
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  precast init lenet5_bn                                     to standard output
+  precast init my-model.yaml --policy o2-bf16 --output my-policy.yaml
+  precast plan my-model.yaml --policy my-policy.yaml
+
+It plans as the policy that it was made of, until you change it. Every exception is a comment, with its reason.")]
+pub(super) struct Args {
+    /// A model file, or the name of a built-in model
+    model: PathBuf,
+    /// The policy to start from: a file, or the name of a built-in policy
+    #[arg(short, long, default_value = "o2")]
+    policy: PathBuf,
+    #[command(flatten)]
+    output: Output,
+}
+
+pub(super) fn run(cli: &Cli, args: &Args) -> Result {
+    args.output.check()?;
+    let model = inputs::model(cli, &args.model, 0)?;
+    let policy = inputs::policy_file(&args.policy)?;
+    let text = text(cli, args, &model, &policy)?;
+    // The output must be readable.
+    if let PolicyFile::Cells(written) = PolicyFile::parse(&text, "the new policy").map_err(Failure::work)? {
+        written.plan(&model.value.net).map_err(Failure::work)?;
+    }
+    match &args.output.file {
+        None => print_as_it_is(text.trim_end()),
+        Some(file) => {
+            files::replace(file, text.as_bytes()).map_err(Failure::work)?;
+            print(format_args!("written: {}", shown(file)))
+        }
+    }
+}
+
+/// The part cut off a built-in policy: the exceptions below are for this network.
+const GENERAL_EXCEPTIONS: &str = "# Your own exceptions go here; the first rule";
+
+fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<PolicyFile>) -> Result<String> {
+    let (name, base) = (model.short_name(), policy.short_name());
+    let (name, base) = (printable(&name), printable(&base));
+    let file = args.output.file.as_deref().map_or("FILE".into(), word);
+    let (program, argument) = (&cli.program, model.word());
+    let mut text = format!(
+        "# A policy for {name}, begun as {policy} by `{program} init`.\n#\n\
+         # See what it does:     {program} plan {argument} --policy {file}\n\
+         # Ask for one cell:     {program} explain {argument} PATH --policy {file}\n\
+         # Let an editor check:  {program} schema > schema.json, and here: # yaml-language-server: $schema=schema.json\n\n"
+    );
+    match PolicyFile::shipped_text(&base).filter(|_| policy.built_in) {
+        Some(shipped) => {
+            // Its head explains how to load it, which is covered above.
+            let (_, body) = shipped.split_once("\n\n").unwrap_or(("", shipped));
+            let body = body.split(GENERAL_EXCEPTIONS).next().unwrap_or(body);
+            text += &body.replace(&format!("name: {base}\n"), &format!("name: {}\n", named(&format!("{name}-{base}"))));
+        }
+        None => text += &policy.text()?,
+    }
+    let text = format!("{}\n", text.trim_end());
+    let PolicyFile::Cells(of_cells) = &policy.value else { return Ok(text) };
+    let plan = of_cells.plan(&model.value.net)?;
+    let counts: Vec<String> = plan.counts().into_iter().map(|(run, n)| format!("{n} {run}")).collect();
+    let counts = counts.join(", ");
+    let exceptions = exceptions(&plan, &model.value.net)?;
+    let head = format!("{text}\n# Its plan for the {} of this network: {counts}.", cells(plan.decisions.len()));
+    if exceptions.is_empty() {
+        return Ok(head + "\n");
+    }
+    let lines = exceptions.iter().map(|(why, rule)| format!("  # {why}\n  # {rule},\n"));
+    let lines: String = lines.collect();
+    // A file may already have a key `rules`, or be written in braces.
+    Ok(match policy.built_in {
+        true => format!(
+            "{head}\n# Exceptions that could matter here: take away the `#` before a rule, and it counts.\n\
+             # The first rule that matches a cell decides, and each must match one.\nrules: [\n{lines}]\n"
+        ),
+        false => format!(
+            "{head}\n# Exceptions that could matter here: rules to be added to yours, each behind `- `.\n{}",
+            lines.replace(" },\n", " }\n")
+        ),
+    })
+}
+
+/// Returns a name for one line of YAML, in quotes where it could otherwise be misread.
+fn named(name: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+    match name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(plain) {
+        true => name.into(),
+        false => quoted(name),
+    }
+}
+
+/// Returns text quoted for one line of YAML.
+fn quoted(text: &str) -> String {
+    format!("'{}'", printable(text).replace('\'', "''"))
+}
+
+/// Returns the rules that may matter, each with its reason: cells decided by a list, those that lose most in 16 bits,
+/// and the ends of the network.
+fn exceptions(plan: &Plan, net: &Child) -> Result<Vec<(String, String)>> {
+    let lowered = |decision: &Decision| decision.run.lowers();
+    let mut exceptions = Vec::new();
+    let mut by_kind: BTreeMap<&str, Vec<&Decision>> = BTreeMap::new();
+    for decision in &plan.decisions {
+        by_kind.entry(&decision.kind).or_default().push(decision);
+    }
+    let mut of_kind = |kind: &str, of: &[&Decision], why: &str, run: &str| {
+        let few: Vec<&str> = of.iter().map(|decision| decision.path.as_str()).take(4).collect();
+        let more = if of.len() > few.len() { format!(", ... {} in all", of.len()) } else { String::new() };
+        let places = printable(&few.join(", ")).into_owned();
+        let places = if places.is_empty() { String::new() } else { format!(" ({places}{more})") };
+        let why = format!("{}{places} {why}", printable(kind));
+        exceptions.push((why, format!("{{ kind: {}, run: {run} }}", quoted(kind))));
+    };
+    for (kind, of) in &by_kind {
+        let listed: Vec<&Decision> =
+            of.iter().copied().filter(|one| matches!(one.because, Reason::Listed(_))).collect();
+        if let Some(first) = listed.first() {
+            match lowered(first) {
+                true => of_kind(kind, &listed, &format!("runs low: {}. To keep it:", first.because), "float32"),
+                false => of_kind(kind, &listed, &format!("stays float32: {}. To lower it:", first.because), "low"),
+            }
+        }
+    }
+    for (kind, of) in &by_kind {
+        let low: Vec<&Decision> = of.iter().copied().filter(|one| lowered(one)).collect();
+        if let (Some(why), false) = (loss_in_16_bits(kind)?, low.is_empty()) {
+            of_kind(kind, &low, &format!("runs low: {why}. To keep it:"), "float32");
+        }
+    }
+    let params = net.named_params();
+    let matrices = params.iter().filter(|(_, param)| param.is_trained() && param.shape().len() > 1);
+    let owners: Vec<&str> = matrices.filter_map(|(path, _)| Some(path.rsplit_once('.')?.0)).collect();
+    // A single layer counts as the last. A table is first where the inputs are integers, which are not rounded.
+    let ends = [
+        (
+            owners.first().filter(|first| owners.last() != Some(first)),
+            "is the first with weights: the inputs are rounded for it",
+        ),
+        (
+            owners.last(),
+            "is the last with weights: the loss reads what it returns, rounded to 16 bits where the network around it is low",
+        ),
+    ];
+    for (path, why) in ends {
+        let decision = path.and_then(|path| plan.decision(path).ok());
+        let Some(decision) = decision.filter(|decision| lowered(decision) && decision.kind != "Embedding") else {
+            continue;
+        };
+        let why = format!("{} ({}) {why}. To keep it:", printable(&decision.path), printable(&decision.kind));
+        exceptions.push((why, format!("{{ path: {}, run: float32 }}", quoted(&decision.path))));
+    }
+    Ok(exceptions)
+}
+
+/// Returns the reason why the results of a kind lose accuracy in 16 bits: what the pack says of its op, and known facts
+/// about tables and probabilities.
+fn loss_in_16_bits(kind: &str) -> Result<Option<String>> {
+    let pack = Pack::named(Pack::DEFAULT)?;
+    let lists = pack.region(None)?;
+    let entry = Op::ALL.iter().find(|op| op.name() == kind).and_then(|op| lists.ops().get(op));
+    let in_pack = entry.filter(|entry| entry.treatment == Treatment::Full).and_then(|entry| entry.because.clone());
+    Ok(in_pack.map(|why| why.to_string()).or(match kind {
+        "Softmax" => Some("of a probability 16 bits keep 2 to 4 digits".into()),
+        "Embedding" => {
+            Some("a table is read and not multiplied; 16 bits save no time there, and round each row".into())
+        }
+        _ => None,
+    }))
+}

@@ -1,0 +1,115 @@
+//! The subject of a plan: a network, or stored weights from which the cells are inferred.
+
+use std::path::Path;
+
+use precast::{
+    Plan, Policy,
+    io::models::Model,
+    policy::Prefer,
+    storage::stored::{StoredModel, UNKNOWN},
+};
+use precast_policy::printable;
+use serde::Serialize;
+
+use super::{
+    Cli, Failure, Result,
+    inputs::{self, Predicting, Read},
+};
+
+/// A network, or the weights of one.
+pub(super) enum Network {
+    /// A network that can be called.
+    Built(Read<Model>),
+    /// Weights whose cells are inferred from the names and the shapes of tensors.
+    Stored(Read<StoredModel>),
+}
+
+/// Facts about inferred cells.
+#[derive(Serialize)]
+pub(super) struct Inferred {
+    /// The number of tensors from which they were inferred.
+    tensors: usize,
+    /// Paths of the cells that could not be inferred.
+    unknown: Vec<String>,
+}
+
+/// The maximum number of paths named in a line.
+const NAMED: usize = 4;
+
+impl Network {
+    /// Reads a safetensors file, or a folder with such files that does not have the name of a model; otherwise a model.
+    pub fn read(cli: &Cli, argument: &Path) -> Result<Self> {
+        let folder = argument.is_dir() && !argument.to_str().is_some_and(|name| cli.model_names().contains(&name));
+        match folder || argument.extension().is_some_and(|end| end == "safetensors") {
+            true => Ok(Network::Stored(inputs::stored(argument)?)),
+            false => {
+                // In training mode, since predictions are of training steps. The weights do not matter.
+                let mut model = inputs::model(cli, argument, 0)?;
+                model.value.net.set_train(true);
+                Ok(Network::Built(model))
+            }
+        }
+    }
+
+    /// Returns the plan of a policy, with a prediction if `predict` is set or the policy prefers speed.
+    pub fn plan(&self, predicting: &Predicting, policy: &Policy, predict: bool) -> Result<Plan> {
+        match self {
+            Network::Built(model) => predicting.plan(model, policy, predict),
+            Network::Stored(model) if predict || policy.prefer == Prefer::Speed => {
+                Err(uncallable(model, "a prediction is of a call"))
+            }
+            Network::Stored(model) => Ok(policy.plan_outline(model.value.outline())?),
+        }
+    }
+
+    /// Returns the network, for a policy for graphs.
+    pub fn callable(&mut self) -> Result<&mut Read<Model>> {
+        match self {
+            Network::Built(model) => Ok(model),
+            Network::Stored(model) => Err(uncallable(model, "a policy for graphs rewrites the graph of a call")),
+        }
+    }
+
+    /// Returns the facts about inferred cells in this plan.
+    pub fn inferred(&self, plan: &Plan) -> Option<Inferred> {
+        match self {
+            Network::Built(_) => None,
+            Network::Stored(model) => Some(Inferred::of(model, plan)),
+        }
+    }
+
+    /// Returns a line for the network, one for each policy and, for inferred cells, those that could not be inferred.
+    pub fn header<P>(&self, policies: &[&Read<P>], plan: &Plan) -> String {
+        match self {
+            Network::Built(model) => inputs::header(model, policies),
+            Network::Stored(model) => {
+                let head = inputs::header(model, policies);
+                format!("{head}cells   {}\n", Inferred::of(model, plan).line())
+            }
+        }
+    }
+}
+
+impl Inferred {
+    fn of(model: &Read<StoredModel>, plan: &Plan) -> Self {
+        let unknown = plan.decisions.iter().filter(|d| d.kind == UNKNOWN).map(|d| d.path.clone()).collect();
+        Inferred { tensors: model.value.tensors().count(), unknown }
+    }
+
+    /// Describes the source of the inference and the cells that could not be inferred.
+    fn line(&self) -> String {
+        let Inferred { tensors, unknown } = self;
+        let from = format!("inferred from the names and shapes of {tensors} tensors");
+        if unknown.is_empty() {
+            return from;
+        }
+        let shown = |path: &String| if path.is_empty() { "(root)".into() } else { printable(path).into_owned() };
+        let some: Vec<String> = unknown.iter().take(NAMED).map(shown).collect();
+        let more = if unknown.len() > NAMED { ", .." } else { "" };
+        format!("{from}; {} {UNKNOWN}: {}{more}", unknown.len(), some.join(", "))
+    }
+}
+
+fn uncallable(model: &Read<StoredModel>, why: &str) -> Failure {
+    Failure::Usage(format!("{why}, and {model} is weights without code"))
+}

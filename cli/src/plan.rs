@@ -1,0 +1,211 @@
+//! `precast plan`, `explain` and `diff`: plans of policies for a network, before it is trained.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use precast::{Plan, Policy};
+use precast_policy::printable;
+use precast_train::report::plan_table_by;
+use serde::Serialize;
+
+use super::{
+    Cli, Failure, Format, Result, graph,
+    inputs::{self, Predicting, Read, shown, word},
+    network::{Inferred, Network},
+    print, print_json,
+    table::library_table,
+};
+
+/// Show which cell of a network would run in which precision, and why
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  precast plan lenet5 --policy o2
+  precast plan models/mlp.yaml --policy my-policy.yaml --format json
+  precast plan mlp --policy o2 --predict --batch 64   with times and bytes of a training step
+  precast plan bert-base/ --policy o2                 cells inferred from the tensors of a folder of Hugging Face
+
+Cells marked with * are wrapped: their inputs and their outputs are cast.
+A policy for graphs wraps no cells: what is shown is what `precast graph` shows.")]
+pub(super) struct PlanArgs {
+    /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
+    model: PathBuf,
+    /// A policy file, or the name of a built-in policy
+    #[arg(short, long)]
+    policy: PathBuf,
+    /// Also predict the time and the bytes of every cell, even if the policy does not prefer speed
+    #[arg(long)]
+    predict: bool,
+    #[command(flatten)]
+    predicting: Predicting,
+    /// Record a call in training instead of one in evaluation, for a policy for graphs
+    #[arg(long)]
+    train: bool,
+    /// Output format
+    #[arg(long, default_value = "tree")]
+    format: PlanFormat,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum PlanFormat {
+    /// The tree of cells
+    Tree,
+    /// A row for each cell, with its full path
+    Table,
+    /// One JSON document
+    Json,
+}
+
+/// Explain why one cell of a network would run as it does, and which rules were overridden
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  precast explain lenet5_bn 1 --policy o2      the second cell: a batch normalisation
+  precast explain lenet5_bn . --policy o2      the network itself
+  precast explain lenet5 relu_1 --policy graph a node, as `precast graph` names it, under a policy for graphs")]
+pub(super) struct ExplainArgs {
+    /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
+    model: PathBuf,
+    /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself. With a policy
+    /// for graphs, the name of a node
+    path: String,
+    /// A policy file, or the name of a built-in policy
+    #[arg(short, long)]
+    policy: PathBuf,
+    #[command(flatten)]
+    predicting: Predicting,
+    /// Record a call in training instead of one in evaluation, for a policy for graphs
+    #[arg(long)]
+    train: bool,
+    /// Output format
+    #[arg(long, default_value = "text")]
+    format: Format,
+}
+
+/// Show which cells two policies treat differently
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Example:
+  precast diff lenet5_bn --policy o2 --policy o3
+
+If one of the policies is for graphs, the nodes of two graphs are compared.")]
+pub(super) struct DiffArgs {
+    /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
+    model: PathBuf,
+    /// Two policies, each a file or the name of a built-in one: from, to
+    #[arg(short, long, required = true)]
+    policy: Vec<PathBuf>,
+    #[command(flatten)]
+    predicting: Predicting,
+    /// Record a call in training instead of one in evaluation, for a policy for graphs
+    #[arg(long)]
+    train: bool,
+    /// Output format
+    #[arg(long, default_value = "text")]
+    format: Format,
+}
+
+/// A plan of inferred cells.
+#[derive(Serialize)]
+struct InferredPlan<'a> {
+    inferred: Inferred,
+    #[serde(flatten)]
+    plan: &'a Plan,
+}
+
+pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
+    let mut network = Network::read(cli, &args.model)?;
+    let file = inputs::policy_file(&args.policy)?;
+    args.predicting.check(args.predict, &[&file.value])?;
+    let Some(policy) = file.cells() else {
+        if args.predict {
+            return Err(Failure::Usage("--predict is for policies that wrap cells, not for those for graphs".into()));
+        }
+        let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
+        return graph::plan(network.callable()?, &file, args.train, format);
+    };
+    refuse_train(args.train)?;
+    let plan = network.plan(&args.predicting, &policy.value, args.predict)?;
+    match args.format {
+        PlanFormat::Json => match network.inferred(&plan) {
+            None => print_json(&plan),
+            Some(inferred) => print_json(&InferredPlan { inferred, plan: &plan }),
+        },
+        PlanFormat::Tree => print(format_args!("{}{plan}", network.header(&[&policy], &plan))),
+        PlanFormat::Table => {
+            let table = plan_table_by(&plan, library_table);
+            print(format_args!("{}{}\n{table}", network.header(&[&policy], &plan), plan.policy))
+        }
+    }
+}
+
+pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
+    let mut network = Network::read(cli, &args.model)?;
+    let file = inputs::policy_file(&args.policy)?;
+    args.predicting.check(false, &[&file.value])?;
+    let Some(policy) = file.cells() else {
+        return graph::explain(cli, network.callable()?, &args.path, &file, args.train, args.format);
+    };
+    refuse_train(args.train)?;
+    let path = if args.path == "." { "" } else { &args.path };
+    let plan = network.plan(&args.predicting, &policy.value, false)?;
+    let explanation = plan.explain(path).map_err(|error| {
+        let (model, policy) = (word(&args.model), word(&args.policy));
+        let program = &cli.program;
+        let found = of_the_kind(&plan, path).map_or(error.to_string(), |paths| {
+            format!(
+                "no cell at `{}`; {paths}; a node of a graph is explained under a policy for graphs",
+                shown(Path::new(path))
+            )
+        });
+        Failure::Usage(format!("{found}; `{program} plan {model} --policy {policy}` shows every path"))
+    })?;
+    match args.format {
+        Format::Json => print_json(&explanation),
+        Format::Text => print(format_args!("{}{explanation}", network.header(&[&policy], &plan))),
+    }
+}
+
+/// Returns the paths of the cells of a kind, for requests such as `relu_1`, as nodes of graphs are named, or `ReLU`.
+fn of_the_kind(plan: &Plan, asked: &str) -> Option<String> {
+    let plain = |name: &str| name.replace('_', "").to_lowercase();
+    let name = asked.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_');
+    let is_asked = |kind: &str| plain(kind) == plain(asked) || plain(kind) == plain(name);
+    let found: Vec<_> = plan.decisions.iter().filter(|decision| is_asked(&decision.kind)).collect();
+    let kind = &found.first()?.kind;
+    let paths: Vec<String> = found.iter().map(|decision| format!("`{}`", printable(&decision.path))).collect();
+    Some(format!("cells of the kind {} are at {}", printable(kind), paths.join(", ")))
+}
+
+pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
+    let [from, to] = &args.policy[..] else {
+        let met = match args.policy.len() {
+            1 => "once".to_string(),
+            times => format!("{times} times"),
+        };
+        return Err(Failure::Usage(format!("diff compares two policies; --policy was given {met}")));
+    };
+    let mut network = Network::read(cli, &args.model)?;
+    let (from, to) = (inputs::policy_file(from)?, inputs::policy_file(to)?);
+    args.predicting.check(false, &[&from.value, &to.value])?;
+    let (Some(before), Some(after)) = (from.cells(), to.cells()) else {
+        network.callable()?;
+        return graph::diff(cli, &args.model, &from, &to, args.train, args.format);
+    };
+    refuse_train(args.train)?;
+    let plan = |policy: &Read<Policy>| network.plan(&args.predicting, &policy.value, false);
+    let after = plan(&after)?;
+    let diff = plan(&before)?.diff(&after);
+    match args.format {
+        Format::Json => print_json(&diff),
+        Format::Text => print(format_args!("{}{diff}", network.header(&[&from, &to], &after))),
+    }
+}
+
+/// Refuses `--train`: a plan of cells is the same in training and in evaluation.
+fn refuse_train(train: bool) -> Result {
+    match train {
+        true => Err(Failure::Usage("--train is for a policy for graphs: it records a call in training".into())),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,213 @@
+//! The results of training runs, as JSON and as files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use precast::{
+    DType, Level, Outcome, Plan,
+    train::{Epoch, History, Schedule},
+};
+use precast_policy::{files, printable};
+use precast_train::report::{TrainingRun, joint_name, same_course, save_chart};
+use serde::Serialize;
+
+use super::{Failure, Result, inputs::shown};
+
+/// The results of a comparison of runs.
+#[derive(Serialize)]
+pub(super) struct Results<R> {
+    pub model: String,
+    pub data: Data,
+    pub options: Options,
+    pub runs: Vec<R>,
+}
+
+/// The data of the runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Data {
+    pub train_examples: usize,
+    pub test_examples: usize,
+    pub shape: Vec<usize>,
+}
+
+/// The options of the runs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Options {
+    pub epochs: usize,
+    pub batch: usize,
+    pub lr: f64,
+    pub schedule: Schedule,
+    pub warm_up: usize,
+    pub seed: u64,
+    pub optimizer: &'static str,
+}
+
+/// The result of one run.
+#[derive(Clone, Serialize)]
+pub(super) struct RunResult {
+    pub name: String,
+    /// The file or the name of the policy.
+    pub policy: String,
+    pub level: Level,
+    pub dtype: DType,
+    /// Accuracy on the test examples after the last epoch, from 0 to 1.
+    pub accuracy: Option<f64>,
+    /// Mean loss of the last epoch.
+    pub last_loss: Option<f64>,
+    pub steps: usize,
+    pub skipped: usize,
+    pub last_scale: Option<f32>,
+    /// Median time of a step, in seconds.
+    pub seconds_per_step: Option<f64>,
+    /// Time of a step relative to the first run; see [`History::relative_time`].
+    pub relative_time: Option<f64>,
+    pub activation_bytes: usize,
+    pub parameter_bytes: usize,
+    pub casts_per_step: usize,
+    /// The reason why the run stalled, if it did.
+    pub stalled: Option<String>,
+}
+
+/// A result with its plan and its history.
+#[derive(Serialize)]
+struct FullRun<'a> {
+    #[serde(flatten)]
+    result: &'a RunResult,
+    plan: &'a Plan,
+    history: &'a History,
+}
+
+/// A completed run.
+pub(super) struct Finished<'a> {
+    pub run: TrainingRun<'a>,
+    pub policy: String,
+    pub plan: &'a Plan,
+}
+
+impl Finished<'_> {
+    /// Returns the result; `first` is the history of the first run.
+    pub fn result(&self, first: &History) -> RunResult {
+        let history = self.run.history;
+        RunResult {
+            name: self.run.name.to_string(),
+            policy: self.policy.clone(),
+            level: self.plan.policy.level,
+            dtype: self.plan.policy.dtype,
+            accuracy: history.accuracy(),
+            last_loss: history.epochs.last().map(|epoch| epoch.loss),
+            steps: history.steps.len(),
+            skipped: history.skipped(),
+            last_scale: history.steps.last().map(|step| step.scale),
+            seconds_per_step: history.median_seconds(),
+            relative_time: history.relative_time(first),
+            activation_bytes: history.tape_bytes,
+            parameter_bytes: history.param_bytes,
+            casts_per_step: history.casts,
+            stalled: why_stalled(history),
+        }
+    }
+}
+
+pub(super) fn why_stalled(history: &History) -> Option<String> {
+    let Outcome::Stalled { cause, skipped } = &history.stalled()?.outcome else { return None };
+    Some(format!("stalled at step {}: the last {skipped} changed nothing; {cause}", history.steps.len()))
+}
+
+const METRICS: &str = "metrics.json";
+const PLANS: &str = "plans.txt";
+const CURVES: &str = "curves.svg";
+
+/// Returns the file name for the weights of a run.
+pub(super) fn weights_file(run: &str) -> String {
+    format!("{run}.safetensors")
+}
+
+/// Creates the output folder and checks that each file can be written, before any training.
+pub(super) fn prepare(folder: &Path, more: &[String]) -> Result {
+    fs::create_dir_all(folder).map_err(|error| Failure::Usage(format!("--output {}: {error}", shown(folder))))?;
+    for name in [METRICS, PLANS, CURVES].into_iter().chain(more.iter().map(String::as_str)) {
+        files::check_writable(folder.join(name))
+            .map_err(|error| Failure::Usage(format!("--output {}: cannot write {error}", shown(folder))))?;
+    }
+    Ok(())
+}
+
+/// The files that were written, and the errors of those that were not: a failure does not prevent the next file.
+#[derive(Default)]
+pub(super) struct Written {
+    pub files: Vec<PathBuf>,
+    pub failures: Vec<String>,
+}
+
+impl Written {
+    /// Writes a file.
+    pub fn put(&mut self, file: PathBuf, write: impl FnOnce(&Path) -> precast::Result<()>) {
+        match write(&file) {
+            Ok(()) => self.files.push(file),
+            Err(error) => self.failures.push(error.to_string()),
+        }
+    }
+}
+
+/// Writes `metrics.json`, `plans.txt` and `curves.svg` into a folder.
+pub(super) fn write(folder: &Path, results: &Results<RunResult>, finished: &[Finished<'_>]) -> Written {
+    let full = Results {
+        model: results.model.clone(),
+        data: results.data.clone(),
+        options: results.options.clone(),
+        runs: results
+            .runs
+            .iter()
+            .zip(finished)
+            .map(|(result, finished)| FullRun { result, plan: finished.plan, history: finished.run.history })
+            .collect(),
+    };
+    let mut written = Written::default();
+    written.put(folder.join(METRICS), |file| {
+        let json = serde_json::to_string(&full).map_err(|error| precast::Error::value(error.to_string()))?;
+        files::replace(file, json.as_bytes())
+    });
+    let plans: Vec<String> = finished.iter().map(|finished| format!("{}\n", finished.plan)).collect();
+    written.put(folder.join(PLANS), |file| files::replace(file, plans.join("\n").as_bytes()));
+    let runs: Vec<TrainingRun<'_>> = finished.iter().map(|finished| finished.run).collect();
+    // Runs without a finite loss have no curve. A picture of earlier runs must not remain next to these metrics.
+    if runs.iter().flat_map(|run| &run.history.steps).any(|step| step.loss.is_finite()) {
+        written.put(folder.join(CURVES), |file| save_chart(file, &runs));
+    } else {
+        let _ = std::fs::remove_file(folder.join(CURVES));
+    }
+    written
+}
+
+/// Describes an epoch with steps or outputs that are not finite.
+pub(super) fn spoilt(epoch: &Epoch) -> Option<String> {
+    let (number, score) = (epoch.epoch + 1, epoch.score);
+    if !epoch.loss.is_finite() {
+        return Some(format!("no step of epoch {number} was taken, so it has no loss"));
+    }
+    let answers = if score.not_finite() == 1 { "1 answer is" } else { &format!("{} answers are", score.not_finite()) };
+    (score.not_finite() > 0).then(|| format!("{answers} not finite on the test examples after epoch {number}"))
+}
+
+/// Ignores a closed standard output, which does not end a run: its results are also written to files, and its exit
+/// status reports the outcome.
+pub(super) fn unless_unread(printed: Result) -> Result {
+    match printed {
+        Err(Failure::Unread) => Ok(()),
+        other => other,
+    }
+}
+
+/// Returns the legend of the table, and the runs that were identical.
+pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
+    let mut notes = format!(
+        "score: on the test examples; time: of a step, relative to {}; activations: kept for the backward pass",
+        printable(runs[0].name)
+    );
+    for group in same_course(runs).iter().filter(|group| group.len() > 1) {
+        notes += &format!("\n{}: the same loss at every step, bit for bit", joint_name(group));
+    }
+    notes
+}

@@ -1,0 +1,303 @@
+//! `precast train run.yaml`, `precast train --resume` and `precast runs`: training runs with their own folders.
+
+use std::{
+    fs,
+    io::{self, Write as _},
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use precast::{io::models::Model, policy::Prefer, train::Event};
+use precast_policy::{files, printable, printable_lines};
+use precast_train::{
+    EndReason, Run, RunFile, history_of,
+    report::{RunReport, TrainingRun, runs_html, runs_table_by},
+};
+
+use super::{
+    Cli, Failure, Format, Result, inputs, print, print_json,
+    progress::Progress,
+    results::{notes, spoilt, unless_unread, why_stalled},
+    table::library_table,
+    train_args::Args,
+};
+
+const REPORT: &str = "report.html";
+
+/// Returns whether a file is a run file and not a model file: it names the data.
+pub(super) fn is_run_file(file: &Path) -> bool {
+    let Ok(text) = files::read_text(file, 1 << 20) else { return false };
+    let has = |key: &str| {
+        let at_a_line = |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'));
+        text.lines().any(at_a_line) || (text.trim_start().starts_with('{') && text.contains(&format!("{key}:")))
+    };
+    !has("net") && (has("data") || has("model"))
+}
+
+/// Trains from a run file, once for each given policy.
+pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
+    let mut file = RunFile::load(&args.model)?;
+    args.change(&mut file)?;
+    let files: Vec<RunFile> = match &args.policy[..] {
+        [] => vec![file],
+        // A policy on the command line is relative to the current folder.
+        policies => policies
+            .iter()
+            .map(|policy| {
+                let policy = match std::path::absolute(policy) {
+                    Ok(path) if path.is_file() => path,
+                    _ => policy.clone(),
+                };
+                let mut run = file.clone();
+                (run.policy, run.name) = (policy.to_string_lossy().into_owned(), None);
+                run
+            })
+            .collect(),
+    };
+    if files.len() > 1 && args.output.is_some() {
+        let words = "--output is the folder of one run; leave it out, and each policy gets its own below `runs`";
+        return Err(Failure::Usage(words.into()));
+    }
+    // A mistake in the last policy is reported before the first run is trained.
+    let policies = files.iter().map(RunFile::check_policy).collect::<precast::Result<Vec<_>>>()?;
+    let mut folders: Vec<PathBuf> = Vec::new();
+    for (file, policy) in files.iter().zip(policies) {
+        let model = model(cli, file)?;
+        let to = match &args.output {
+            Some(output) => output.clone(),
+            None => file.run_folder()?,
+        };
+        if let Some(taken) = folders.iter().find(|other| **other == to) {
+            return Err(Failure::Usage(format!("two runs would write to `{}`", inputs::shown(taken))));
+        }
+        if policy.prefer == Prefer::Speed {
+            let _ = inputs::speeds_here(); // with a status line
+        }
+        let run = Run::begin(file, model, &to)?;
+        let ended = train(cli, run, args)?;
+        folders.push(to);
+        if ended == EndReason::Interrupted {
+            break;
+        }
+    }
+    if folders.len() > 1 && args.format == Format::Text { table(&folders) } else { Ok(()) }
+}
+
+/// Resumes the run of a folder.
+pub(super) fn resume(cli: &Cli, args: &Args, folder: &Path) -> Result {
+    let file = RunFile::of_folder(folder)?;
+    let run = Run::resume(folder, model(cli, &file)?)?;
+    train(cli, run, args).map(drop)
+}
+
+/// Returns the model of a run: one that the program builds, otherwise that of the file.
+pub(super) fn model(cli: &Cli, file: &RunFile) -> Result<Model> {
+    match cli.builds(&file.model) && !file.folder.join(&file.model).is_file() {
+        true => Ok(cli.named(&file.model, file.options.seed)?),
+        false => Ok(file.read_model()?),
+    }
+}
+
+/// Prints a note on standard error that is not a failure.
+fn say_line(note: &str) {
+    // If standard error is closed, the results are still available.
+    let _ = writeln!(io::stderr(), "note: {}", printable_lines(note));
+}
+
+/// Set by Ctrl-C; a second one ends the process at once.
+static STOP: AtomicBool = AtomicBool::new(false);
+
+fn listen() {
+    // If no handler can be installed, Ctrl-C ends the process, and the last checkpoint remains.
+    let _ = ctrlc::set_handler(|| {
+        if STOP.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
+}
+
+fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
+    let program = &cli.program;
+    let folder = run.folder().to_path_buf();
+    let shown = inputs::shown(&folder);
+    let text = args.format == Format::Text && !args.quiet;
+    for note in run.notes() {
+        say_line(note);
+    }
+    let done = run.history().steps.len();
+    if text {
+        let storage = run.storage().map_or(String::new(), |storage| format!("\n{storage}\n"));
+        let from = if done > 0 { format!("\nresumed after step {done} of {}", run.steps()) } else { String::new() };
+        unless_unread(print(format_args!(
+            "model   {}\npolicy  {} ({}, {})\ndata    {} training examples, {} test examples of shape {:?}\nfolder  {shown}{from}\n\n{}\n{storage}",
+            printable(&run.file().model),
+            printable(&run.file().policy),
+            run.policy().level,
+            run.policy().dtype.long_name(),
+            run.data().train.len(),
+            run.data().test.len(),
+            run.data().train.shape(),
+            run.plan(),
+        )))?;
+    }
+    listen();
+    let mut bar = if args.quiet { Progress::quiet() } else { Progress::new("", run.steps()) };
+    bar.begin_at(done);
+    let ended = run.train_with(&mut |event| {
+        match event {
+            Event::Step(step) => bar.step(step),
+            Event::Epoch(epoch) => bar.epoch(epoch),
+            _ => {}
+        }
+        if STOP.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    bar.finish();
+    let ended = ended.map_err(Failure::work)?;
+    // The report covers the available results, even for a run that stalled or was interrupted.
+    let report = folder.join(REPORT);
+    files::replace(&report, report_of(&folder)?.as_bytes()).map_err(Failure::work)?;
+    let name = file_name(&folder);
+    let runs = [TrainingRun { name: &name, history: run.history() }];
+    unless_unread(match args.format {
+        Format::Json => print_json(&Summary::of(&name, &folder, &run, ended)),
+        Format::Text => {
+            let best = run.best().map_or(String::new(), |(epoch, score)| {
+                format!("\nbest {}: {score}, after epoch {}", score.name(), epoch + 1)
+            });
+            print(format_args!(
+                "{}\n\n{}{best}\nwritten: {shown} ({REPORT}, metrics.jsonl, weights and checkpoints)",
+                runs_table_by(&runs, library_table),
+                notes(&runs)
+            ))
+        }
+    })?;
+    match ended {
+        EndReason::Interrupted => {
+            let steps = run.history().steps.len();
+            let words = format!("interrupted after step {steps}; continue with: {program} train --resume {shown}");
+            Err(Failure::Work(words))
+        }
+        EndReason::Stalled => Err(Failure::Work(why_stalled(run.history()).unwrap_or_default())),
+        ended => match run.history().epochs.last() {
+            Some(epoch) => spoilt(epoch).map_or(Ok(ended), |words| Err(Failure::Work(words))),
+            None => Ok(ended),
+        },
+    }
+}
+
+/// The outcome of a run, as JSON.
+#[derive(serde::Serialize)]
+struct Summary<'a> {
+    name: &'a str,
+    folder: &'a Path,
+    ended: String,
+    steps: usize,
+    skipped: usize,
+    epochs: usize,
+    loss: Option<f64>,
+    score: Option<precast::train::Score>,
+    best_epoch: Option<usize>,
+    best_score: Option<precast::train::Score>,
+}
+
+impl<'a> Summary<'a> {
+    fn of(name: &'a str, folder: &'a Path, run: &Run, ended: EndReason) -> Self {
+        let history = run.history();
+        Summary {
+            name,
+            folder,
+            ended: ended.to_string(),
+            steps: history.steps.len(),
+            skipped: history.skipped(),
+            epochs: history.epochs.len(),
+            loss: history.epochs.last().map(|epoch| epoch.loss),
+            score: history.score(),
+            best_epoch: run.best().map(|(epoch, _)| epoch),
+            best_score: run.best().map(|(_, score)| score),
+        }
+    }
+}
+
+fn file_name(folder: &Path) -> String {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    absolute.file_name().map_or("run".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Returns the report of a run, with its sibling runs for comparison.
+fn report_of(folder: &Path) -> Result<String> {
+    let report = RunReport::of(folder)?;
+    let mut others = Vec::new();
+    let parent = std::path::absolute(folder).ok().and_then(|path| path.parent().map(Path::to_path_buf));
+    for other in parent.map(|parent| runs_in(&parent)).unwrap_or_default() {
+        if file_name(&other) != file_name(folder) {
+            // A sibling folder that cannot be read is ignored.
+            others.extend(RunReport::of(&other));
+        }
+    }
+    Ok(runs_html(&report, &others)?)
+}
+
+/// Returns the folders of runs in a folder, by name.
+fn runs_in(folder: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = fs::read_dir(folder)
+        .map(|entries| {
+            entries.flatten().map(|entry| entry.path()).filter(|path| path.join("run.yaml").is_file()).collect()
+        })
+        .unwrap_or_default();
+    found.sort();
+    found
+}
+
+fn table(folders: &[PathBuf]) -> Result {
+    let mut histories = Vec::new();
+    for folder in folders {
+        match history_of(folder) {
+            Ok(history) => histories.push((file_name(folder), history)),
+            Err(error) => say_line(&format!("left out: {error}")),
+        }
+    }
+    if histories.is_empty() {
+        return Err(Failure::Usage("no run can be read".into()));
+    }
+    let runs: Vec<TrainingRun<'_>> = histories.iter().map(|(name, history)| TrainingRun { name, history }).collect();
+    unless_unread(print(format_args!("{}\n\n{}", runs_table_by(&runs, library_table), notes(&runs))))
+}
+
+/// Compare training runs: a table of those in a folder, and one report of all
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  precast runs                             the runs below `runs`
+  precast runs experiments --html all.html")]
+pub(super) struct RunsArgs {
+    /// The folder with the runs' folders, or these folders themselves
+    #[arg(default_value = "runs")]
+    folders: Vec<PathBuf>,
+    /// Write a report of the runs; the first one is shown in full
+    #[arg(long)]
+    html: Option<PathBuf>,
+}
+
+/// Runs `precast runs`.
+pub(super) fn runs(args: &RunsArgs) -> Result {
+    let mut folders = Vec::new();
+    for folder in &args.folders {
+        match folder.join("run.yaml").is_file() {
+            true => folders.push(folder.clone()),
+            false => folders.extend(runs_in(folder)),
+        }
+    }
+    let Some((first, others)) = folders.split_first() else {
+        let given: Vec<String> = args.folders.iter().map(|folder| inputs::shown(folder)).collect();
+        return Err(Failure::Usage(format!(
+            "there is no run in `{}`; `precast train run.yaml` makes one",
+            given.join("`, `")
+        )));
+    };
+    if let Some(html) = &args.html {
+        let others = others.iter().map(RunReport::of).collect::<precast::Result<Vec<_>>>()?;
+        files::replace(html, runs_html(&RunReport::of(first)?, &others)?.as_bytes())?;
+    }
+    table(&folders)
+}

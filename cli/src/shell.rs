@@ -1,0 +1,62 @@
+//! `precast completions` and `precast man`: files for shells and `man`.
+
+use std::io;
+
+use clap_complete::Shell;
+
+use super::{Cli, Failure, Result, print_as_it_is};
+
+/// Print the completions of a shell, to be saved where the shell looks for them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  source <(precast completions bash)                                        in this shell only
+  precast completions bash > ~/.local/share/bash-completion/completions/{program}
+  precast completions zsh > ~/.zfunc/_{program}                               with ~/.zfunc in fpath
+  precast completions fish > ~/.config/fish/completions/{program}.fish")]
+pub(super) struct CompletionsArgs {
+    /// The shell
+    shell: Shell,
+}
+
+pub(super) fn completions(cli: &Cli, args: &CompletionsArgs) -> Result {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut cli.command(), &cli.program, &mut script);
+    written(script, |script| script)
+}
+
+/// Print the manual page of a command; without a name, that of the whole program
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  precast man | man -l -
+  precast man plan > {program}-plan.1")]
+pub(super) struct ManArgs {
+    /// A command: `plan`
+    command: Option<String>,
+}
+
+pub(super) fn man(cli: &Cli, args: &ManArgs) -> Result {
+    let mut all = cli.command();
+    all.build();
+    let command = match &args.command {
+        None => all,
+        Some(name) => {
+            let names: Vec<&str> =
+                all.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help").collect();
+            let near = precast::error::did_you_mean(name, names.iter().copied());
+            let unknown = format!("no command is called `{name}`{near}; there are: {}", names.join(", "));
+            let found = all.find_subcommand(name).ok_or(Failure::Usage(unknown))?;
+            let page = format!("{}-{name}", cli.program);
+            found.clone().name(page)
+        }
+    };
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command).render(&mut page).map_err(|error: io::Error| Failure::work(error))?;
+    // The heading that the generator gives to the text after the options.
+    written(page, |page| page.replace("\n.SH EXTRA\n", "\n.SH NOTES\n"))
+}
+
+fn written(text: Vec<u8>, say: impl FnOnce(String) -> String) -> Result {
+    print_as_it_is(say(String::from_utf8(text).map_err(Failure::work)?).trim_end())
+}

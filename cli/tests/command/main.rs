@@ -1,0 +1,11 @@
+//! The command `precast`, run as a program: its output, files and exit codes, and the documents that show them.
+
+mod commands;
+#[path = "../../../tests/common/mod.rs"]
+mod common;
+mod documents;
+mod failures;
+mod graph;
+mod program;
+mod runs;
+mod stored_models;

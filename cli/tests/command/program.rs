@@ -1,0 +1,58 @@
+//! The command `precast`, as run by tests.
+
+use std::{
+    ffi::OsStr,
+    path::Path,
+    process::{Command, Output},
+};
+
+use serde_json::Value;
+
+pub use crate::common::folder::Folder;
+
+/// Returns the root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+/// Creates the command, to be run in a folder.
+pub fn command(folder: &Path, args: &[impl AsRef<OsStr>]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_precast"));
+    // Measurements of the machine are cached with the tests' files, not in the user's cache.
+    command.args(args).current_dir(folder).env("XDG_CACHE_HOME", env!("CARGO_TARGET_TMPDIR"));
+    command
+}
+
+pub fn precast_in(folder: &Path, args: &[&str]) -> Output {
+    command(folder, args).output().unwrap()
+}
+
+/// Runs the command in the root of the repository.
+pub fn precast(args: &[&str]) -> Output {
+    precast_in(root(), args)
+}
+
+/// Returns standard output of a run that must succeed with nothing on standard error.
+pub fn text(output: Output) -> String {
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && stderr.is_empty(), "{}: {stderr}", output.status);
+    String::from_utf8(output.stdout).unwrap()
+}
+
+pub fn json(output: Output) -> Value {
+    serde_json::from_str(&text(output)).unwrap()
+}
+
+/// Returns the JSON of a run in the root of the repository.
+pub fn json_of(args: &[&str]) -> Value {
+    json(precast(args))
+}
+
+/// Returns the message of a run that must end with this status and empty standard output.
+pub fn error(code: i32, output: Output) -> String {
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert!(stderr.starts_with("error: "), "{stderr}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
+    stderr
+}

@@ -1,5 +1,0 @@
-//! The command `precast`; see `precast --help`.
-
-fn main() -> std::process::ExitCode {
-    precast::cli::main()
-}

@@ -1,0 +1,285 @@
+//! The rows of a table and the roles of its columns.
+
+use csv::{ReaderBuilder, StringRecord, Trim};
+use precast::{
+    __train::Wide,
+    error::{Error, Result, did_you_mean_or_some},
+};
+use precast_policy::printable;
+
+use super::{
+    Csv,
+    columns::{Column, Columns},
+    header::Header,
+    number_format::NumberFormat,
+};
+use crate::data::{lines::line_behind, numbers::Numbers};
+
+/// The text of a file, with its parsed header.
+pub(super) struct Table<'a> {
+    origin: &'a str,
+    text: &'a str,
+    delimiter: u8,
+    pub(super) format: NumberFormat,
+    /// Names of the columns, if there is a header.
+    pub(super) header: Option<Header>,
+    /// Number of columns of each row.
+    width: usize,
+}
+
+/// Columns to read, counted from 0.
+pub(super) struct Uses {
+    pub inputs: Vec<usize>,
+    pub targets: Vec<usize>,
+}
+
+/// A row with its line number, counted from 1.
+pub(super) struct Row {
+    pub line: usize,
+    pub fields: StringRecord,
+}
+
+fn fields(count: usize) -> String {
+    if count == 1 { "1 field".into() } else { format!("{count} fields") }
+}
+
+impl<'a> Table<'a> {
+    pub fn of(csv: &Csv, origin: &'a str, bytes: &'a [u8]) -> Result<Self> {
+        let delimiter = u8::try_from(csv.delimiter).ok().filter(|c| c.is_ascii() && !b"\"\r\n".contains(c));
+        let delimiter = delimiter.ok_or_else(|| {
+            let met = csv.delimiter.escape_debug();
+            Error::value(format!("the delimiter `{met}`; allowed: characters of ASCII but quotes and line ends"))
+        })?;
+        let format = NumberFormat::new(csv.decimal, csv.thousands)?;
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let line = line_behind(&bytes[..error.valid_up_to()]);
+            Error::data(format!("{origin}:{line}: not a text in UTF-8"))
+        })?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut table = Table { origin, text, delimiter, format, header: None, width: 0 };
+        let Some(first) = table.all_rows().next().transpose()? else {
+            return Err(Error::data(format!("{origin}: the file is empty")));
+        };
+        table.width = first.fields.len();
+        table.check_quotes()?;
+        if csv.header {
+            let names = first.fields.iter().map(str::to_string).collect();
+            table.header = Some(Header::of(first.line, names).map_err(|words| table.at(first.line, words))?);
+            table.check_header(csv)?;
+        }
+        Ok(table)
+    }
+
+    pub fn at(&self, line: usize, words: impl std::fmt::Display) -> Error {
+        Error::data(format!("{}:{line}: {words}", self.origin))
+    }
+
+    pub fn origin(&self) -> &str {
+        self.origin
+    }
+
+    /// Rejects an unclosed quote, which would make one cell of the rest of the file.
+    fn check_quotes(&self) -> Result<()> {
+        let odd = |text: &str| text.bytes().filter(|byte| *byte == b'"').count() % 2 == 1;
+        if !odd(self.text) {
+            return Ok(());
+        }
+        let Some(Row { line, fields }) = self.all_rows().last().transpose()? else { return Ok(()) };
+        let from = fields.position().map_or(0, |place| place.byte() as usize);
+        match odd(self.text.get(from..).unwrap_or_default()) {
+            true => Err(self.at(line, "a quote is not closed")),
+            false => Ok(()),
+        }
+    }
+
+    /// Iterates over all rows, including the header. Empty lines are skipped.
+    fn all_rows(&self) -> impl Iterator<Item = Result<Row>> {
+        let mut reader = ReaderBuilder::new();
+        reader.delimiter(self.delimiter).has_headers(false).flexible(true).trim(Trim::All);
+        let text = self.text.as_bytes();
+        let (mut line, mut seen) = (1, 0);
+        reader.from_reader(text).into_records().map(move |fields| {
+            let fields = fields.map_err(|error| Error::data(format!("{}: {error}", self.origin)))?;
+            // The position is that of the end of the row before, so line ends may follow. The reader does not count a
+            // lone CR.
+            let end = fields.position().map_or(0, |place| place.byte() as usize);
+            let empty = text.iter().skip(end).take_while(|byte| b"\r\n".contains(byte)).count();
+            line += line_behind(text.get(seen..end + empty).unwrap_or_default()) - 1;
+            seen = end + empty;
+            Ok(Row { line, fields })
+        })
+    }
+
+    /// Iterates over the rows of examples, all as long as the first row.
+    pub fn rows(&self) -> impl Iterator<Item = Result<Row>> {
+        self.all_rows().skip(usize::from(self.header.is_some())).map(|row| {
+            let row = row?;
+            let met = row.fields.len();
+            if met == self.width {
+                return Ok(row);
+            }
+            let first = if self.header.is_some() { "header" } else { "first row" };
+            let digits = |field: &str| field.bytes().all(|byte| byte.is_ascii_digit() || b"+-".contains(&byte));
+            let hint = match self.delimiter == b',' && met > self.width && row.fields.iter().all(digits) {
+                true => "; a number with a decimal comma, or with commas between thousands, is in quotes",
+                false => "",
+            };
+            Err(self.at(
+                row.line,
+                format!("{}; the {first} has {}{hint}{}", fields(met), self.width, self.delimiter_hint()),
+            ))
+        })
+    }
+
+    /// Suggests a delimiter for a header with only one column.
+    fn delimiter_hint(&self) -> String {
+        let Some([name]) = self.header.as_ref().map(Header::names) else { return String::new() };
+        let Some(met) = [';', '\t', '|', ','].into_iter().find(|&met| name.contains(met)) else { return String::new() };
+        format!("; the header has one column; `delimiter: \"{}\"` makes several of it", met.escape_debug())
+    }
+
+    /// Formats a column with its name, for display.
+    pub fn shown(&self, place: usize) -> String {
+        match self.header.as_ref().and_then(|header| header.names().get(place)) {
+            Some(name) => format!("column {} (`{}`)", place + 1, printable(name)),
+            None => format!("column {}", place + 1),
+        }
+    }
+
+    /// Returns the names of some columns; empty without a header.
+    pub fn names(&self, places: &[usize]) -> Vec<String> {
+        let Some(header) = &self.header else { return Vec::new() };
+        places.iter().map(|&place| header.names()[place].clone()).collect()
+    }
+
+    /// Returns the index of a column.
+    fn place(&self, column: &Column) -> Result<usize> {
+        let unknown = |words: String| Err(Error::data(format!("{}: {words}", self.origin)));
+        match column {
+            Column::Number(number) if (1..=self.width).contains(number) => Ok(number - 1),
+            Column::Number(number) => {
+                unknown(format!("there is no column {number}; the file has {}, counted from 1", self.width))
+            }
+            Column::Name(name) => {
+                let shown = printable(name);
+                let Some(header) = &self.header else {
+                    return unknown(format!("a file without a header has no column `{shown}`; allowed: numbers"));
+                };
+                header.place(name).map_or_else(
+                    || {
+                        let near = did_you_mean_or_some(name, header.names().iter().map(String::as_str));
+                        unknown(format!("there is no column `{shown}`{near}{}", self.delimiter_hint()))
+                    },
+                    Ok,
+                )
+            }
+        }
+    }
+
+    /// Determines the input and the target columns. Targets and ignored columns may be missing if no targets are
+    /// needed.
+    pub fn uses(&self, csv: &Csv, targets_needed: bool) -> Result<Uses> {
+        let mut uses: Vec<Option<&str>> = vec![None; self.width];
+        let mut places = |columns: &Columns, named: &'static str, needed: bool| -> Result<Vec<usize>> {
+            let mut places = Vec::new();
+            for column in &columns.0 {
+                let place = match self.place(column) {
+                    Ok(place) => place,
+                    Err(error) if needed => return Err(error),
+                    Err(_) => continue,
+                };
+                if let Some(before) = uses[place].replace(named) {
+                    let words = format!("{} is named twice, in `{before}` and in `{named}`", self.shown(place));
+                    return Err(Error::data(format!("{}: {words}", self.origin)));
+                }
+                places.push(place);
+            }
+            Ok(places)
+        };
+        let targets = places(&csv.target, "target", targets_needed)?;
+        places(&csv.ignore, "ignore", targets_needed)?;
+        let mut inputs = places(&csv.columns, "columns", true)?;
+        if csv.columns.is_empty() {
+            inputs = (0..self.width).filter(|&place| uses[place].is_none()).collect();
+            self.check_inputs_are_named(&inputs)?;
+        }
+        if inputs.is_empty() {
+            return Err(Error::data(format!("{}: no column is left for the inputs", self.origin)));
+        }
+        Ok(Uses { inputs, targets })
+    }
+
+    /// Returns the cell of a row in a column.
+    pub fn cell<'r>(&self, row: &'r Row, place: usize) -> Result<&'r str> {
+        match row.fields.get(place).unwrap_or_default() {
+            "" => Err(self.at(row.line, format!("{}: the cell is empty", self.shown(place)))),
+            cell => Ok(cell),
+        }
+    }
+
+    /// Returns the numbers in some columns, row by row, the digits that f32 cannot represent, and notes on those that
+    /// f64 cannot.
+    pub fn numbers(&self, places: &[usize]) -> Result<(Vec<f32>, Wide, Vec<String>)> {
+        let mut numbers = Numbers::new(places.len());
+        for row in self.rows() {
+            let row = row?;
+            for &place in places {
+                let cell = self.cell(&row, place)?;
+                match self.number(cell) {
+                    Ok((_, Some(large))) => numbers.push_integer(large),
+                    Ok((number, None)) => numbers.push(number),
+                    Err(words) => {
+                        let hint = self.hint(place, cell);
+                        let words = format!("{}: `{}` {words}{hint}", self.shown(place), printable(cell));
+                        return Err(self.at(row.line, words));
+                    }
+                }
+            }
+        }
+        if numbers.is_empty() {
+            return Err(Error::data(format!("{}: there are no rows but the header", self.origin)));
+        }
+        Ok(numbers.into_parts(self.origin, |i| self.shown(places[i])))
+    }
+
+    /// Parses the number in a cell, along with an integer that f64 may round.
+    fn number(&self, cell: &str) -> Result<(f64, Option<i128>), String> {
+        let number = self.format.number(cell).ok_or("is no number")?;
+        if !number.is_finite() && !cell.bytes().any(|byte| byte.is_ascii_digit()) {
+            return Err("is no finite number in f32".into());
+        }
+        if !(number as f32).is_finite() {
+            return Err(format!("is no finite number in f32, whose range ends at {:e}", f32::MAX));
+        }
+        let large = if number.abs() >= Numbers::LARGE { self.format.integer(cell) } else { None };
+        Ok((number, large))
+    }
+
+    /// Suggests options that would read a cell of a column, if it looks like a number in another format.
+    fn hint(&self, place: usize, cell: &str) -> String {
+        if self.format.number(cell).is_some() {
+            return String::new();
+        }
+        let formats = self.formats(place, cell);
+        if formats.is_empty() {
+            let delimiter = self.delimiter_hint();
+            let usual = "; a column of words is a `target`, or belongs under `ignore`";
+            return if delimiter.is_empty() { usual.into() } else { delimiter };
+        }
+        format!("; it looks like one with {}", formats.join(", or with "))
+    }
+
+    /// Describes the other formats in which a cell looks like a number, in words: those of the whole column, if there
+    /// are any.
+    pub fn formats(&self, place: usize, cell: &str) -> Vec<String> {
+        let column = self.rows().map_while(Result::ok).map(|row| row.fields.get(place).unwrap_or_default().to_string());
+        let mut formats = self.format.others(&[cell]);
+        if formats.len() > 1 {
+            let of_all = self.format.others(&column.collect::<Vec<_>>());
+            if !of_all.is_empty() {
+                formats = of_all;
+            }
+        }
+        formats.into_iter().map(|format| self.format.told_apart(format)).collect()
+    }
+}

@@ -1,0 +1,351 @@
+//! Images in folders.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    io::Cursor,
+    path::{Path, PathBuf},
+};
+
+use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
+use precast::{
+    __train::{MOST_PIXELS, resize},
+    data::{Dataset, Inputs, Targets},
+    error::{Error, Result},
+};
+use precast_policy::{files, printable};
+use serde::{Deserialize, Serialize};
+
+use super::class_names::ClassNames;
+
+/// PNG images in a folder with a subfolder for each class. Hidden entries, whose names begin with a dot, are skipped;
+/// anything else that is not a class folder, or not a PNG file in one, is an error.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Images {
+    /// The folder. The names of its subfolders are the classes.
+    pub folder: PathBuf,
+    /// Pixel format to which images are converted, without transparency. Default: rgb.
+    #[serde(default)]
+    pub pixels: PixelFormat,
+    /// Height and width to which each image is [resized](Dataset::resize), bilinearly and with filtering when
+    /// downscaled. By default, all images must have the same size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resize: Option<[usize; 2]>,
+    /// Names of the classes in the order of their indices. Default: those of the subfolders, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub class_names: Vec<String>,
+}
+
+/// Pixel format of an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum PixelFormat {
+    /// One channel, for colours their luma by ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B, as in Pillow:
+    /// `[1, height, width]`.
+    Grey,
+    /// Red, green and blue: `[3, height, width]`.
+    #[default]
+    Rgb,
+}
+
+impl Images {
+    /// Creates a reader for the images of a folder, in colour.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Images { folder: folder.into(), pixels: PixelFormat::Rgb, resize: None, class_names: Vec::new() }
+    }
+
+    /// Converts images to grey.
+    pub fn grey(self) -> Self {
+        Images { pixels: PixelFormat::Grey, ..self }
+    }
+
+    /// Converts images to red, green and blue.
+    pub fn rgb(self) -> Self {
+        Images { pixels: PixelFormat::Rgb, ..self }
+    }
+
+    /// Sets [`resize`](Images::resize).
+    pub fn resize(self, height: usize, width: usize) -> Self {
+        Images { resize: Some([height, width]), ..self }
+    }
+
+    /// Sets [`class_names`](Images::class_names).
+    pub fn class_names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Images { class_names: names.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// Reads the images as examples of shape `[channels, height, width]`, with values from 0 to 1, sorted by class and
+    /// name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](precast::ErrorKind::Io) when a folder or a file cannot be read,
+    /// [`ErrorKind::Data`](precast::ErrorKind::Data) with the file for one that is not a PNG image, is broken, has a side
+    /// of more than 4096 pixels or differs in size from the first; when there are no images or all are more than 1 GiB;
+    /// and for a folder not among the [`class_names`](Images::class_names).
+    pub fn read(&self) -> Result<Dataset> {
+        let mut folders = Vec::new();
+        for path in entries(&self.folder)? {
+            let name = path.file_name().and_then(|name| name.to_str()).map(str::to_string);
+            let name = name.ok_or_else(|| refused(&path, "the name of a class is no text in UTF-8"))?;
+            if !path.is_dir() {
+                return Err(refused(&path, "not a folder; the images of each class lie in a folder of its own"));
+            }
+            folders.push((path, name));
+        }
+        let met: BTreeSet<String> = folders.iter().map(|(_, name)| name.clone()).collect();
+        let names = ClassNames::new(&self.class_names, met)?;
+        let (mut pixels, mut labels) = (Pixels::of(self)?, Vec::new());
+        for (folder, name) in &folders {
+            let label = names.index(name).map_err(|words| refused(folder, words))?;
+            let before = labels.len();
+            for file in entries(folder)? {
+                pixels.add(&file)?;
+                labels.push(label);
+            }
+            if labels.len() == before {
+                return Err(refused(folder, "the folder of a class has no images"));
+            }
+        }
+        let targets = Targets::Classes { shape: vec![], values: labels };
+        pixels.dataset(&self.folder, targets)?.with_class_names(names.into_vec())
+    }
+
+    /// Reads the images directly in the folder, or the one image that it names, sorted by name and without targets. A
+    /// folder with a subfolder for each class is read as by [`read`](Images::read).
+    ///
+    /// # Errors
+    /// As [`read`](Images::read).
+    pub fn read_inputs(&self) -> Result<Dataset> {
+        let files = if self.folder.is_dir() { entries(&self.folder)? } else { vec![self.folder.clone()] };
+        if self.folder.is_dir() && files.first().is_some_and(|file| file.is_dir()) {
+            return self.read().map(Dataset::without_targets);
+        }
+        let mut pixels = Pixels::of(self)?;
+        files.iter().try_for_each(|file| pixels.add(file))?;
+        pixels.dataset(&self.folder, Targets::None)
+    }
+
+    /// Parses one image from the bytes of its file, without a target; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// As [`read`](Images::read).
+    pub fn parse(&self, bytes: &[u8], origin: &str) -> Result<Dataset> {
+        let mut pixels = Pixels::of(self)?;
+        pixels.add_bytes(bytes, Path::new(origin))?;
+        pixels.dataset(Path::new(origin), Targets::None)
+    }
+
+    /// Returns these options with the class names that were found. `dataset` is the result of [`read`](Images::read),
+    /// or a part of it.
+    pub fn found(&self, dataset: &Dataset) -> Images {
+        self.clone().class_names(dataset.class_names())
+    }
+}
+
+/// Lists the visible entries of a folder, sorted by name.
+fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
+    let list = || -> std::io::Result<Vec<PathBuf>> {
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if !entry.file_name().as_encoded_bytes().starts_with(b".") {
+                paths.push(entry.path());
+            }
+        }
+        paths.sort();
+        Ok(paths)
+    };
+    list().map_err(|error| Error::io(folder, &error))
+}
+
+/// Returns the length of a palette (the chunk `PLTE`) that is not a multiple of three. `png` 0.18.1 panics on it
+/// (<https://github.com/image-rs/image-png/issues/694>).
+fn broken_palette(bytes: &[u8]) -> Option<u32> {
+    // After the signature, each chunk is its length, its kind, as many bytes, and a checksum.
+    let mut rest = bytes.get(8..)?;
+    while let Some((length, after)) = rest.split_first_chunk() {
+        let length = u32::from_be_bytes(*length);
+        if after.starts_with(b"PLTE") && length % 3 != 0 {
+            return Some(length);
+        }
+        rest = after.get((length as usize).checked_add(8)?..)?;
+    }
+    None
+}
+
+/// Returns whether bytes are the beginning of a text.
+fn is_text(bytes: &[u8]) -> bool {
+    std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true)
+}
+
+fn refused(path: &Path, words: impl std::fmt::Display) -> Error {
+    Error::data(format!("{}: {words}", printable(&path.display().to_string())))
+}
+
+/// A decoded image.
+struct Image {
+    /// Height and width.
+    size: [usize; 2],
+    /// Samples of a pixel: grey, or red, green and blue, and then perhaps transparency.
+    per_pixel: usize,
+    /// From 0 to 1, pixel by pixel.
+    samples: Vec<f32>,
+}
+
+impl Image {
+    /// Decodes a PNG file whose sides are at most [`MOST_PIXELS`].
+    fn decode(bytes: &[u8], file: &Path) -> Result<Image> {
+        let broken = |error: png::DecodingError| refused(file, format!("broken PNG image: {error}"));
+        let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: MOST_IMAGE_BYTES });
+        // Palettes become colours, and fewer than eight bits become eight.
+        decoder.set_transformations(Transformations::EXPAND);
+        let header = decoder.read_header_info().map_err(broken)?;
+        let size = [header.height as usize, header.width as usize];
+        let [h, w] = size;
+        if size.iter().any(|side| *side > MOST_PIXELS) {
+            return Err(refused(file, format!("{h} x {w} pixels; allowed: sides of {MOST_PIXELS}")));
+        }
+        if let Some(length) = broken_palette(bytes) {
+            return Err(refused(file, format!("a palette of {length} bytes; allowed: three for each colour")));
+        }
+        let mut reader = decoder.read_info().map_err(broken)?;
+        let length = reader.output_buffer_size().filter(|length| *length <= MOST_IMAGE_BYTES);
+        let length = length.ok_or_else(|| refused(file, "more than 256 MiB of pixels"))?;
+        let mut raw = vec![0; length];
+        let frame = reader.next_frame(&mut raw).map_err(broken)?;
+        raw.truncate(frame.buffer_size());
+        let samples = match frame.bit_depth {
+            BitDepth::Sixteen => {
+                let wide = raw.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
+                wide.map(|sample| f32::from(sample) / f32::from(u16::MAX)).collect()
+            }
+            _ => raw.iter().map(|sample| f32::from(*sample) / f32::from(u8::MAX)).collect(),
+        };
+        let per_pixel = match frame.color_type {
+            ColorType::Grayscale => 1,
+            ColorType::GrayscaleAlpha => 2,
+            ColorType::Rgb => 3,
+            ColorType::Rgba => 4,
+            ColorType::Indexed => return Err(refused(file, "a palette that was not expanded")),
+        };
+        Ok(Image { size, per_pixel, samples })
+    }
+
+    fn channel(&self, at: usize) -> Vec<f32> {
+        self.samples.iter().skip(at).step_by(self.per_pixel).copied().collect()
+    }
+
+    /// The wanted channels, one after another, without transparency.
+    fn channels(&self, wanted: PixelFormat) -> Vec<Vec<f32>> {
+        match (wanted, self.per_pixel >= 3) {
+            (PixelFormat::Grey, false) => vec![self.channel(0)],
+            (PixelFormat::Grey, true) => {
+                vec![self.samples.chunks_exact(self.per_pixel).map(|pixel| luma(&pixel[..3])).collect()]
+            }
+            (PixelFormat::Rgb, false) => vec![self.channel(0); 3],
+            (PixelFormat::Rgb, true) => (0..3).map(|at| self.channel(at)).collect(),
+        }
+    }
+}
+
+/// Computes the luma of red, green and blue. In f64 the weights add up to 1, so grey is unchanged.
+fn luma(pixel: &[f32]) -> f32 {
+    let terms = pixel.iter().zip([0.299, 0.587, 0.114]);
+    terms.map(|(&sample, weight)| weight * f64::from(sample)).sum::<f64>() as f32
+}
+
+/// Maximum length of an image file: 64 MiB.
+const MOST_FILE_BYTES: usize = 64 << 20;
+
+/// Maximum memory for decoding one image: 256 MiB, as for 4096 x 4096 with four channels of 16 bits.
+const MOST_IMAGE_BYTES: usize = 256 << 20;
+
+/// Maximum number of values of all images: 1 GiB.
+const MOST_VALUES: usize = (1 << 30) / size_of::<f32>();
+
+/// Pixels of images of one size, concatenated.
+struct Pixels<'a> {
+    options: &'a Images,
+    /// Height and width, and the first file that has them, once there is an image.
+    size: Option<([usize; 2], PathBuf)>,
+    values: Vec<f32>,
+}
+
+impl<'a> Pixels<'a> {
+    fn of(options: &'a Images) -> Result<Self> {
+        match options.resize {
+            Some([h, w]) if !(1..=MOST_PIXELS).contains(&h) || !(1..=MOST_PIXELS).contains(&w) => {
+                Err(Error::value(format!("images cannot be resized to {h} x {w}; allowed: 1 to {MOST_PIXELS} pixels")))
+            }
+            _ => Ok(Pixels { options, size: None, values: Vec::new() }),
+        }
+    }
+
+    fn add(&mut self, file: &Path) -> Result<()> {
+        if !file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png")) {
+            return Err(refused(file, "not a PNG image"));
+        }
+        self.add_bytes(&files::read_within(file, MOST_FILE_BYTES)?, file)
+    }
+
+    fn add_bytes(&mut self, bytes: &[u8], file: &Path) -> Result<()> {
+        if !bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+            let what = match bytes {
+                [] => "it is empty",
+                [0xff, 0xd8, 0xff, ..] => "it is a JPEG image",
+                _ if is_text(&bytes[..bytes.len().min(64)]) => "it is a text",
+                _ => "it does not begin as one",
+            };
+            return Err(refused(file, format!("not a PNG image: {what}")));
+        }
+        let image = Image::decode(bytes, file)?;
+        let met = image.size;
+        let size = match (self.options.resize, &self.size) {
+            (Some(size), _) => size,
+            (None, None) => met,
+            (None, Some((size, first))) if *size != met => {
+                let first = first.display().to_string();
+                let words = format!(
+                    "{} x {} pixels; {} has {} x {}, and `resize` makes all alike",
+                    met[0],
+                    met[1],
+                    printable(&first),
+                    size[0],
+                    size[1]
+                );
+                return Err(refused(file, words));
+            }
+            (None, Some((size, _))) => *size,
+        };
+        let [h, w] = size;
+        if self.size.is_none() {
+            self.size = Some((size, file.into()));
+        }
+        if self.values.len() + self.channels() * h * w > MOST_VALUES {
+            return Err(refused(file, "with this image, all take more than 1 GiB; `resize` makes them smaller"));
+        }
+        for channel in image.channels(self.options.pixels) {
+            if met == size {
+                self.values.extend(channel);
+            } else {
+                resize(&channel, met.into(), size.into(), &mut self.values);
+            }
+        }
+        Ok(())
+    }
+
+    fn channels(&self) -> usize {
+        match self.options.pixels {
+            PixelFormat::Grey => 1,
+            PixelFormat::Rgb => 3,
+        }
+    }
+
+    fn dataset(self, folder: &Path, targets: Targets) -> Result<Dataset> {
+        let channels = self.channels();
+        let Some(([h, w], _)) = self.size else { return Err(refused(folder, "there are no images")) };
+        Dataset::of(Inputs::Numbers(self.values), &[channels, h, w], targets)
+    }
+}

@@ -1,0 +1,36 @@
+//! Readers of training examples. A [`Source`] selects one of them in a file. Each gives a [`Dataset`] of the library,
+//! whose module [`precast::data`] is re-exported here.
+//!
+//! | reader | what it reads |
+//! | --- | --- |
+//! | [`Csv`] | tables: a row for each example, with columns of classes or numbers as targets |
+//! | [`Images`] | PNG images, a folder for each class |
+//! | [`Npy`] | arrays of NumPy, `.npy` and `.npz` |
+//! | [`Text`] | text, to be continued by a language model |
+//! | [`Addition`] | sums in digits, made up |
+
+mod addition;
+mod class_names;
+mod csv;
+mod images;
+mod lines;
+mod npy;
+mod npy_header;
+mod numbers;
+mod source;
+mod text;
+
+pub use addition::Addition;
+pub use csv::{Column, Columns, Csv, TargetKind};
+pub use images::{Images, PixelFormat};
+pub use npy::Npy;
+#[doc(no_inline)]
+pub use precast::data::*;
+pub use source::Source;
+pub use text::{Text, Tokens, Vocabulary};
+
+/// Maximum length of a file: 1 GiB.
+const MOST_BYTES: usize = 1 << 30;
+
+/// Maximum number of tokens in all examples of a text: 1 GiB of indices.
+const MOST_TOKENS: usize = 1 << 27;

@@ -1,0 +1,340 @@
+//! NumPy arrays.
+
+use std::{
+    borrow::Cow,
+    io::{Cursor, Read},
+    path::{Path, PathBuf},
+};
+
+use half::f16;
+use ndarray::{Array, IxDyn, ShapeBuilder};
+use precast::{
+    __train::{Parts, Read as HowRead, Wide},
+    data::{Dataset, Inputs, Targets},
+    error::{Error, Result, did_you_mean_or_some},
+};
+use precast_policy::{files, printable};
+use serde::{Deserialize, Serialize};
+use zip::ZipArchive;
+
+use super::{
+    MOST_BYTES,
+    npy_header::{Dtype, Header},
+    numbers::Numbers,
+};
+
+/// NumPy arrays: two `.npy` files, or two entries of one `.npz` file. The first axis counts the examples.
+///
+/// | dtype | inputs | targets |
+/// | --- | --- | --- |
+/// | `float16`, `float32`, `float64` | numbers | numbers; those of shape `[n]` are read as `[n, 1]` |
+/// | `int32`, `int64` | indices | classes |
+/// | other integers, `bool` | numbers, as they are: `uint8` from 0 to 255 | classes |
+///
+/// Numbers that f32 cannot represent keep their digits until they are [standardized](Dataset::standardized); see
+/// [`Dataset::notes`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Npy {
+    /// An `.npz` file. Without it, inputs and targets are separate files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<PathBuf>,
+    /// Inputs: a `.npy` file, or the name of an entry of the `.npz` file.
+    pub inputs: PathBuf,
+    /// Targets, in the same way. Without them, examples have no targets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<PathBuf>,
+}
+
+impl Npy {
+    /// Creates a reader for two `.npy` files.
+    pub fn new(inputs: impl Into<PathBuf>, targets: impl Into<PathBuf>) -> Self {
+        Npy { file: None, inputs: inputs.into(), targets: Some(targets.into()) }
+    }
+
+    /// Creates a reader for an `.npz` file, with the default entries `x` and `y`.
+    pub fn npz(file: impl Into<PathBuf>) -> Self {
+        Npy { file: Some(file.into()), ..Npy::new("x", "y") }
+    }
+
+    /// Sets [`inputs`](Npy::inputs).
+    pub fn inputs(self, inputs: impl Into<PathBuf>) -> Self {
+        Npy { inputs: inputs.into(), ..self }
+    }
+
+    /// Sets [`targets`](Npy::targets).
+    pub fn targets(self, targets: impl Into<PathBuf>) -> Self {
+        Npy { targets: Some(targets.into()), ..self }
+    }
+
+    /// Reads the arrays as examples.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](precast::ErrorKind::Io) when a file cannot be read or is longer than 1 GiB,
+    /// [`ErrorKind::Data`](precast::ErrorKind::Data) with file or entry for one that is not a NumPy array, has another
+    /// dtype, or whose length differs from its header; for arrays of different lengths, numbers that are not finite or
+    /// beyond the range of f32, and negative indices or classes.
+    pub fn read(&self) -> Result<Dataset> {
+        let inputs = self.array(&self.inputs)?;
+        let Some(name) = &self.targets else { return dataset(inputs, None) };
+        let targets = self.array(name)?;
+        dataset(inputs, Some(targets))
+    }
+
+    /// Reads inputs as [`read`](Npy::read) does, without targets, which may be missing.
+    ///
+    /// # Errors
+    /// As [`read`](Npy::read).
+    pub fn read_inputs(&self) -> Result<Dataset> {
+        dataset(self.array(&self.inputs)?, None)
+    }
+
+    /// Parses the bytes of an `.npz` file, or of a `.npy` file of inputs without targets. The names of both files are
+    /// used only in errors.
+    ///
+    /// # Errors
+    /// As [`read`](Npy::read).
+    pub fn parse(&self, bytes: &[u8]) -> Result<Dataset> {
+        let Some(file) = &self.file else { return dataset(parsed(bytes.to_vec(), shown(&self.inputs))?, None) };
+        let inputs = entry(bytes, file, &self.inputs)?;
+        let targets = self.targets.as_ref().map(|name| entry(bytes, file, name));
+        dataset(inputs, targets.transpose()?)
+    }
+
+    /// Reads an array from its file or entry.
+    fn array(&self, name: &Path) -> Result<NpyArray> {
+        match &self.file {
+            None => parsed(files::read_within(name, MOST_BYTES)?, shown(name)),
+            Some(file) => entry(&files::read_within(file, MOST_BYTES)?, file, name),
+        }
+    }
+
+    /// Returns the same reader with files resolved against a folder.
+    pub(crate) fn starting_from(&self, folder: &Path) -> Npy {
+        match &self.file {
+            Some(file) => Npy { file: Some(folder.join(file)), ..self.clone() },
+            None => {
+                let targets = self.targets.as_ref().map(|targets| folder.join(targets));
+                Npy { inputs: folder.join(&self.inputs), targets, file: None }
+            }
+        }
+    }
+
+    /// Returns the same reader with another file of inputs.
+    pub(super) fn of_inputs(&self, file: &Path) -> Npy {
+        match self.file {
+            Some(_) => Npy { file: Some(file.into()), ..self.clone() },
+            None => Npy { inputs: file.into(), ..self.clone() },
+        }
+    }
+}
+
+/// Formats a file or an entry for display.
+fn shown(name: &Path) -> String {
+    printable(&name.display().to_string()).into_owned()
+}
+
+/// An array with the file or the entry it came from.
+struct NpyArray {
+    origin: String,
+    header: Header,
+    /// Data of the length given by the header.
+    data: Vec<u8>,
+}
+
+impl NpyArray {
+    /// Returns the number of examples and the shape of one.
+    fn examples(&self) -> Result<(usize, &[usize])> {
+        match &self.header.shape[..] {
+            [] => Err(self.refused("a single number; the first axis counts the examples")),
+            [0, ..] => Err(self.refused("there are no examples")),
+            [n, shape @ ..] => Ok((*n, shape)),
+        }
+    }
+
+    fn refused(&self, words: impl std::fmt::Display) -> Error {
+        Error::data(format!("{}: {words}", self.origin))
+    }
+
+    /// Iterates over the bits of each element, sign-extended to 64 bits.
+    fn bits(&self) -> impl Iterator<Item = u64> {
+        let Dtype { kind, bytes, big_endian } = self.header.dtype;
+        self.data.chunks_exact(bytes).map(move |element| {
+            let last = if big_endian { element[0] } else { element[bytes - 1] };
+            let mut wide = [if kind == 'i' && last >= 0x80 { 0xff } else { 0 }; 8];
+            wide[..bytes].copy_from_slice(element);
+            if big_endian {
+                wide[..bytes].reverse();
+            }
+            u64::from_le_bytes(wide)
+        })
+    }
+
+    /// Returns the numbers, the digits that f32 cannot represent, and notes on those that f64 cannot. `what` is the
+    /// word for one of an example.
+    fn numbers(&self, what: &str) -> Result<(Vec<f32>, Wide, Vec<String>)> {
+        let Dtype { kind, bytes, .. } = self.header.dtype;
+        if bytes <= 2 || (kind, bytes) == ('f', 4) {
+            let number = |bits: u64| match (kind, bytes) {
+                ('f', 2) => f16::from_bits(bits as u16).to_f32(),
+                ('f', _) => f32::from_bits(bits as u32),
+                ('i', _) => bits as i64 as f32,
+                _ => bits as f32,
+            };
+            return Ok((self.last_axis_fastest(self.bits().map(number).collect())?, Wide::default(), Vec::new()));
+        }
+        let each: usize = self.header.shape[1..].iter().product();
+        let mut numbers = Numbers::new(each);
+        let mut add = |i: usize, bits: u64| -> Result<()> {
+            match kind {
+                'f' => numbers.push(self.in_range(f64::from_bits(bits), what, i, each)?),
+                'i' => numbers.push_integer((bits as i64).into()),
+                _ => numbers.push_integer(bits.into()),
+            }
+            Ok(())
+        };
+        if self.header.fortran_order {
+            let ordered = self.last_axis_fastest(self.bits().collect())?;
+            ordered.into_iter().enumerate().try_for_each(|(i, bits)| add(i, bits))?;
+        } else {
+            self.bits().enumerate().try_for_each(|(i, bits)| add(i, bits))?;
+        }
+        let column = |i: usize| match self.header.shape.len() {
+            ..=2 => format!("column {}", i + 1),
+            _ => format!("{what} {i} of each example"),
+        };
+        Ok(numbers.into_parts(&self.origin, column))
+    }
+
+    /// Rejects a finite number that overflows f32.
+    fn in_range(&self, x: f64, what: &str, i: usize, each: usize) -> Result<f64> {
+        if x.is_finite() && (x as f32).is_infinite() {
+            let place = format!("{what} {} of example {} is {x:e}", i % each.max(1), i / each.max(1));
+            return Err(self.refused(format!("{place}; allowed: numbers of f32, whose range ends at {:e}", f32::MAX)));
+        }
+        Ok(x)
+    }
+
+    /// Returns the elements of an integer array.
+    fn integers(&self) -> Result<Vec<i64>> {
+        let signed = self.header.dtype.kind == 'i';
+        let integer = |bits: u64| match i64::try_from(bits) {
+            Err(_) if !signed => Err(self.refused(format!("the integer {bits}; allowed: at most {}", i64::MAX))),
+            _ => Ok(bits as i64),
+        };
+        self.last_axis_fastest(self.bits().map(integer).collect::<Result<_>>()?)
+    }
+
+    /// Reorders elements to row-major order.
+    fn last_axis_fastest<T: Copy>(&self, values: Vec<T>) -> Result<Vec<T>> {
+        if !self.header.fortran_order {
+            return Ok(values);
+        }
+        let array =
+            Array::from_shape_vec(IxDyn(&self.header.shape).f(), values).map_err(|error| self.refused(error))?;
+        Ok(array.iter().copied().collect())
+    }
+}
+
+fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
+    let (n, shape) = inputs.examples()?;
+    let (mut wide, mut notes) = (Parts::<Wide>::default(), Vec::new());
+    let mut numbers = |array: &NpyArray, what: &str, wide: &mut Wide| -> Result<Vec<f32>> {
+        let (values, exact, more) = array.numbers(what)?;
+        *wide = exact;
+        notes.extend(more);
+        Ok(values)
+    };
+    let values = match inputs.header.dtype.is_index() {
+        true => {
+            let indices = inputs.integers()?;
+            if let Some(negative) = indices.iter().find(|index| **index < 0) {
+                let words = "indices, which count from 0; numbers are saved as float32 or int16";
+                return Err(inputs.refused(format!("{negative} in an array of int32 or int64: these are {words}")));
+            }
+            Inputs::Indices(indices)
+        }
+        false => Inputs::Numbers(numbers(&inputs, "value", &mut wide.inputs)?),
+    };
+    let mut origin = inputs.origin.clone();
+    let mut origins = Parts { inputs: origin.clone(), targets: String::new() };
+    let mut wanted = Targets::None;
+    if let Some(targets) = targets {
+        let (rows, shape) = targets.examples()?;
+        if rows != n {
+            return Err(Error::data(format!("{origin} has {n} examples, and {} has {rows}", targets.origin)));
+        }
+        let shape = shape.to_vec();
+        wanted = match targets.header.dtype.kind {
+            'f' => {
+                let values = numbers(&targets, "target", &mut wide.targets)?;
+                Targets::Numbers { shape: if shape.is_empty() { vec![1] } else { shape }, values }
+            }
+            _ => Targets::Classes { shape, values: targets.integers()? },
+        };
+        origin = format!("{origin} with {}", targets.origin);
+        origins.targets = targets.origin;
+    }
+    let data = Dataset::of(values, shape, wanted).map_err(|error| error.context(origin))?;
+    Ok(data.with_origin(wide, HowRead { origins, notes }))
+}
+
+/// Reads an array from an `.npz` file, a zip archive of `.npy` files.
+fn entry(bytes: &[u8], file: &Path, name: &Path) -> Result<NpyArray> {
+    let file = shown(file);
+    let failed = |error: String| Error::data(format!("{file}: {error}"));
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| failed(error.to_string()))?;
+    let name = name.to_string_lossy();
+    let names: Vec<String> =
+        archive.file_names().map(|name| name.map_or_else(|_| String::new(), Cow::into_owned)).collect();
+    let arrays = || names.iter().map(|name| name.strip_suffix(".npy").unwrap_or(name));
+    let Some(at) = arrays().position(|array| array == name) else {
+        let near = did_you_mean_or_some(&name, arrays());
+        return Err(failed(format!("there is no array `{}`{near}", printable(&name))));
+    };
+    let origin = format!("{file}: {}", printable(&name));
+    let failed = |error: String| Error::data(format!("{origin}: {error}"));
+    let unpacked = archive.by_index(at).map_err(|error| failed(error.to_string()))?;
+    let mut array = Vec::new();
+    unpacked.take(MOST_BYTES as u64 + 1).read_to_end(&mut array).map_err(|error| failed(error.to_string()))?;
+    if array.len() > MOST_BYTES {
+        return Err(failed(format!("longer than {} MiB", MOST_BYTES >> 20)));
+    }
+    parsed(array, origin)
+}
+
+/// Parses an array from the bytes of a `.npy` file.
+fn parsed(mut bytes: Vec<u8>, origin: String) -> Result<NpyArray> {
+    let failed = |words: String| Error::data(format!("{origin}: {words}"));
+    let (header, data) = split(&bytes).map_err(failed)?;
+    let header = Header::of(header).map_err(failed)?;
+    let shape = &header.shape;
+    let wanted = shape.iter().try_fold(header.dtype.bytes, |all, &axis| all.checked_mul(axis));
+    if wanted != Some(data.len()) {
+        let wanted = wanted.map_or("more bytes than can be counted".into(), |wanted| format!("{wanted} bytes"));
+        let words = format!("an array of shape {shape:?} takes {wanted}, but {} follow the header", data.len());
+        return Err(failed(words));
+    }
+    let data = bytes.split_off(bytes.len() - data.len());
+    Ok(NpyArray { origin, header, data })
+}
+
+/// Maximum length of a header, as in NumPy.
+const MOST_HEADER_BYTES: usize = 10_000;
+
+/// Splits a `.npy` file into its header and the data.
+fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
+    let cut = || "the file ends within its header".to_string();
+    let Some(rest) = bytes.strip_prefix(b"\x93NUMPY") else { return Err("not an array of NumPy".into()) };
+    let (length, rest) = match rest {
+        [1, _, a, b, rest @ ..] => (u16::from_le_bytes([*a, *b]) as usize, rest),
+        [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
+        [1..=3, ..] | [] => return Err(cut()),
+        [version, ..] => return Err(format!("version {version} of the format; allowed: 1 to 3")),
+    };
+    if length > MOST_HEADER_BYTES {
+        return Err(format!("a header of {length} bytes; allowed: {MOST_HEADER_BYTES}"));
+    }
+    let (header, data) = rest.split_at_checked(length).ok_or_else(cut)?;
+    Ok((std::str::from_utf8(header).map_err(|_| "the header is no text")?, data))
+}

@@ -1,0 +1,87 @@
+//! Data sources of a run, as described in a file.
+
+use std::path::Path;
+
+use precast::{
+    data::{Dataset, digits, read_digits},
+    error::{Error, Result},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Addition, Csv, Images, Npy, Text, Vocabulary};
+
+/// Source of examples: `digits`, or a reader with its options, such as `csv: {file: iris.csv, target: species}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Source {
+    /// The handwritten digits shipped with the library; see [`digits`].
+    Digits,
+    /// A table in a text file.
+    Csv(Csv),
+    /// Images, a folder for each class.
+    Images(Images),
+    /// NumPy arrays.
+    Npy(Npy),
+    /// Text, to be continued by a language model.
+    Text(Text),
+    /// Synthetic sums in digits.
+    Addition(Addition),
+}
+
+impl Source {
+    /// Reads the examples with their targets. Relative paths are resolved against `folder`.
+    ///
+    /// # Errors
+    /// As the reader's `read`.
+    pub fn read(&self, folder: &Path) -> Result<Dataset> {
+        match self {
+            Source::Digits => digits(),
+            Source::Csv(csv) => Csv { file: folder.join(&csv.file), ..csv.clone() }.read(),
+            Source::Images(images) => Images { folder: folder.join(&images.folder), ..images.clone() }.read(),
+            Source::Npy(npy) => npy.starting_from(folder).read(),
+            Source::Text(text) => Text { file: folder.join(&text.file), ..text.clone() }.read(),
+            Source::Addition(addition) => addition.read(),
+        }
+    }
+
+    /// Returns this source with the settings found in its files: the input columns, the names of the classes, the
+    /// characters of the vocabulary. A run keeps it, so that [`read_inputs`](Source::read_inputs) reads other files
+    /// like this one. `dataset` is the result of [`read`](Source::read), or a part of it.
+    pub fn found(&self, dataset: &Dataset) -> Source {
+        match self {
+            Source::Csv(csv) => Source::Csv(csv.found(dataset)),
+            Source::Images(images) => Source::Images(images.found(dataset)),
+            Source::Text(text) => Source::Text(text.found(dataset)),
+            other => other.clone(),
+        }
+    }
+
+    /// Reads examples without targets, for predictions, from another file of the same format: a CSV with or without its
+    /// target columns, an image or a folder of images, the array of the inputs, a text. They are in the order of the
+    /// file; images are sorted by name.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](precast::ErrorKind::Unsupported) for sums, which have no file; else as the reader's
+    /// `read_inputs`.
+    pub fn read_inputs(&self, file: &Path) -> Result<Dataset> {
+        match self {
+            Source::Digits => read_digits(file).map(Dataset::without_targets),
+            Source::Csv(csv) => Csv { file: file.into(), ..csv.clone() }.read_inputs(),
+            Source::Images(images) => Images { folder: file.into(), ..images.clone() }.read_inputs(),
+            Source::Npy(npy) => npy.of_inputs(file).read_inputs(),
+            Source::Text(text) => Text { file: file.into(), ..text.clone() }.read_inputs(),
+            Source::Addition(_) => Err(Error::unsupported("sums are made up, and read from no file")),
+        }
+    }
+
+    /// Returns the vocabulary of the indices used as inputs and classes: for sums, for a text of bytes, and for a text
+    /// of characters that are known; see [`found`](Source::found).
+    pub fn vocabulary(&self) -> Option<Vocabulary> {
+        match self {
+            Source::Text(text) => text.vocabulary(),
+            Source::Addition(_) => Some(Addition::vocabulary()),
+            _ => None,
+        }
+    }
+}

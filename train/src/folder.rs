@@ -1,0 +1,468 @@
+//! Contents and crash-safe layout of the run folder.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, TryLockError},
+    io::{self, Write as _},
+    path::{Path, PathBuf},
+};
+
+use precast::{
+    Child, Policy,
+    error::{Error, Result},
+    io::json as json_file,
+    storage::weights,
+    train::{Checkpoint, Epoch, Event, History, Step},
+};
+use precast_policy::files;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    RunFile,
+    data::{self, Dataset, Split, Standardization},
+};
+
+const RUN: &str = "run.yaml";
+const MODEL: &str = "model.yaml";
+pub(super) const POLICY: &str = "policy.yaml";
+const PLAN: &str = "plan.txt";
+const ABOUT: &str = "about.json";
+const METRICS: &str = "metrics.jsonl";
+const STANDARDIZATION: &str = "standardization.json";
+const BEST: &str = "best.safetensors";
+const LAST: &str = "last.safetensors";
+const LOCK: &str = ".lock";
+
+/// The folder of a run, locked against other writers while this value lives.
+#[derive(Debug)]
+pub(super) struct Folder {
+    path: PathBuf,
+    metrics: File,
+    /// Lock on the folder. The system releases it whenever and however the process ends.
+    _lock: File,
+}
+
+/// A line of `metrics.jsonl`.
+#[derive(Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+enum Line {
+    Step(Step),
+    Epoch(Epoch),
+    /// Written after the first step.
+    Memory(Memory),
+}
+
+/// Memory kept and casts done by a step.
+#[derive(Serialize, Deserialize)]
+struct Memory {
+    activation_bytes: usize,
+    parameter_bytes: usize,
+    casts_per_step: usize,
+}
+
+/// Standardization of a run's examples: the contents of `standardization.json`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Standardizations {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Standardization>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<Standardization>,
+}
+
+impl Standardizations {
+    /// Standardizes the inputs of examples and reshapes them for a model.
+    pub fn inputs_of(&self, data: Dataset, model_takes: Option<&[usize]>) -> Result<Dataset> {
+        let data = match &self.inputs {
+            Some(by) => data.standardized(by)?,
+            None => data.in_f32(),
+        };
+        match model_takes {
+            Some(shape) => data.fitted(shape),
+            None => Ok(data),
+        }
+    }
+}
+
+/// Provenance of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// Version of the library.
+    pub precast: String,
+    /// Operating system and processor: `linux x86_64`.
+    pub machine: String,
+    /// Model and policy as named when the run began.
+    pub model: String,
+    pub policy: String,
+    pub train_examples: usize,
+    pub test_examples: usize,
+    /// Shape of one example as the model takes it, and as in the data.
+    pub shape: Vec<usize>,
+    pub data_shape: Vec<usize>,
+    /// CRC-32 of the examples and their targets.
+    pub data_checksum: u32,
+    /// [`PIXELS`] of the version that began the run.
+    #[serde(default)]
+    pub pixels: u32,
+    /// CRC-32 by name of the other files in the folder that must not change.
+    #[serde(default)]
+    pub checksums: BTreeMap<String, u32>,
+}
+
+/// Version of the image-to-number conversion: 1 since grey is BT.601 and downscaled images are filtered.
+const PIXELS: u32 = 1;
+
+impl About {
+    /// Rejects a run begun with a conversion of its images other than the current one.
+    pub fn check_pixels(&self, data: &data::Source) -> Result<()> {
+        let elements = |shape: &[usize]| shape.iter().product::<usize>();
+        let smaller = match (&self.shape[..], &self.data_shape[..]) {
+            ([.., h, w], [.., from_h, from_w]) => h < from_h || w < from_w,
+            _ => false,
+        };
+        let resized = smaller && elements(&self.shape) != elements(&self.data_shape);
+        if self.pixels == PIXELS || !(resized || data.may_change_pixels()) {
+            return Ok(());
+        }
+        Err(Error::run(
+            "the run began when grey was BT.709 and images were made smaller without a filter; its network does not know the \
+             pixels of now, so train it anew",
+        ))
+    }
+
+    pub fn of(file: &RunFile, data: &Split, data_shape: &[usize]) -> Self {
+        let mut hasher = crc32fast::Hasher::new();
+        for part in [&data.train, &data.test] {
+            hash(part, &mut hasher);
+        }
+        About {
+            precast: env!("CARGO_PKG_VERSION").into(),
+            machine: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            model: file.model.clone(),
+            policy: file.policy.clone(),
+            train_examples: data.train.len(),
+            test_examples: data.test.len(),
+            shape: data.train.shape().to_vec(),
+            data_shape: data_shape.to_vec(),
+            data_checksum: hasher.finalize(),
+            pixels: PIXELS,
+            checksums: BTreeMap::new(),
+        }
+    }
+}
+
+fn hash(data: &Dataset, hasher: &mut crc32fast::Hasher) {
+    data.bytes(|bytes| hasher.update(bytes));
+}
+
+impl Folder {
+    /// Creates the folder, or takes over an empty one.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when it has files, [`ErrorKind::Io`](precast::ErrorKind::Io) when it
+    /// cannot be created.
+    pub fn create(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        fs::create_dir_all(path).map_err(|e| Error::io(path, &e).context("the folder cannot be made"))?;
+        let entries =
+            fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(|e| Error::io(path, &e))?;
+        // Files written before the run file remain from a run killed while it began.
+        let of_a_run = |entry: &fs::DirEntry| {
+            let (name, empty) = (entry.file_name(), entry.metadata().is_ok_and(|met| met.len() == 0));
+            match name.to_str() {
+                Some(METRICS) => empty,
+                Some(name) => {
+                    [LOCK, POLICY, PLAN, ABOUT, STANDARDIZATION, MODEL].contains(&name) || name.starts_with(".precast-")
+                }
+                None => false,
+            }
+        };
+        let taken = !entries.iter().all(of_a_run);
+        if path.join(RUN).is_file() {
+            let words = format!(
+                "the folder has a run already; `--resume {shown}` continues it, a new one needs another folder"
+            );
+            return Err(Error::run(words).context(shown));
+        }
+        if taken {
+            return Err(
+                Error::run("the folder has files that are of no run; a run needs a folder of its own").context(shown)
+            );
+        }
+        Folder::locked(path)
+    }
+
+    /// Opens the folder of an existing run.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when it has none, or another process is training in it.
+    pub fn open(path: &Path) -> Result<Self> {
+        Folder::check(path)?;
+        Folder::locked(path)
+    }
+
+    fn check(path: &Path) -> Result<()> {
+        match path.join(RUN).is_file() {
+            true => Ok(()),
+            false => {
+                Err(Error::run(format!("there is no run in this folder: `{RUN}` is missing")).context(path.display()))
+            }
+        }
+    }
+
+    fn locked(path: &Path) -> Result<Self> {
+        let open = |name: &str| {
+            let file = path.join(name);
+            File::options().create(true).append(true).open(&file).map_err(|e| Error::io(&file, &e))
+        };
+        let lock = open(LOCK)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::run("another process trains in this folder").context(path.display()));
+            }
+            Err(TryLockError::Error(e)) => return Err(Error::io(&path.join(LOCK), &e)),
+        }
+        Ok(Folder { path: path.to_path_buf(), metrics: open(METRICS)?, _lock: lock })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Reads the run file of a folder. Its model and policy are the copies in the folder.
+    pub fn run_file(path: &Path) -> Result<RunFile> {
+        Folder::check(path)?;
+        RunFile::load(path.join(RUN))
+    }
+
+    /// Writes the files that define the run. The run file is last, so that a folder with a run file is complete.
+    pub fn write_all(
+        &self,
+        file: &RunFile,
+        model: Option<&str>,
+        policy: &Policy,
+        plan: &str,
+        about: &About,
+        standardizations: &Standardizations,
+    ) -> Result<()> {
+        let put = |name: &str, text: &str| files::replace(self.path.join(name), text.as_bytes());
+        put(POLICY, &policy.to_yaml()?)?;
+        put(PLAN, plan)?;
+        let is_standardized = *standardizations != Standardizations::default();
+        let standardizations = is_standardized.then(|| json(standardizations)).transpose()?;
+        let mut about = about.clone();
+        for (name, text) in [(STANDARDIZATION, standardizations.as_deref()), (MODEL, model)] {
+            if let Some(text) = text {
+                about.checksums.insert(name.into(), crc32fast::hash(text.as_bytes()));
+                put(name, text)?;
+            }
+        }
+        put(ABOUT, &json(&about)?)?;
+        let model = model.map_or(&file.model[..], |_| MODEL).to_string();
+        put(RUN, &RunFile { model, policy: POLICY.into(), ..file.clone() }.to_yaml()?)
+    }
+
+    /// Reads the provenance of the run.
+    pub fn about(path: &Path) -> Result<About> {
+        let file = path.join(ABOUT);
+        let text = files::read_text(&file, 1 << 16)?;
+        json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
+    }
+
+    /// Rejects files that changed since the run began.
+    pub fn check_files(path: &Path) -> Result<()> {
+        for (name, kept) in Folder::about(path)?.checksums {
+            let wrong = match fs::read(path.join(&name)) {
+                Ok(bytes) if crc32fast::hash(&bytes) == kept => continue,
+                Ok(_) => "is not the one with which the run began",
+                Err(_) => "is missing",
+            };
+            let words = format!("`{name}` {wrong}; a run keeps it to the end, and a change makes a new run");
+            return Err(Error::run(words).context(path.display()));
+        }
+        Ok(())
+    }
+
+    /// Reads the standardization of the run's examples.
+    pub fn standardizations(path: &Path) -> Result<Standardizations> {
+        let file = path.join(STANDARDIZATION);
+        if !file.is_file() {
+            return Ok(Standardizations::default());
+        }
+        let text = files::read_text(&file, 1 << 26)?;
+        json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
+    }
+
+    /// Rejects data that changed since the run began.
+    pub fn check_data(&self, now: &About) -> Result<()> {
+        let then = Folder::about(&self.path)?;
+        let of = |about: &About| (about.train_examples, about.test_examples, about.shape.clone(), about.data_checksum);
+        if of(&then) == of(now) {
+            return Ok(());
+        }
+        let words = |about: &About| {
+            let About { train_examples, test_examples, shape, data_checksum, .. } = about;
+            format!(
+                "{train_examples} and {test_examples} examples of shape {shape:?} with checksum {data_checksum:08x}"
+            )
+        };
+        Err(Error::run(format!(
+            "the data has changed: the run began with {}, and now there are {}; it would not continue as it began",
+            words(&then),
+            words(now)
+        ))
+        .context(self.path.display()))
+    }
+
+    /// Appends a line to the metrics.
+    pub fn note(&self, event: &Event<'_>) -> Result<()> {
+        self.put_line(&match event {
+            Event::Step(step) => Line::Step((*step).clone()),
+            Event::Epoch(epoch) => Line::Epoch((*epoch).clone()),
+            _ => return Ok(()),
+        })
+    }
+
+    /// Appends a line to the metrics, after the first step.
+    pub fn note_memory(&self, history: &History) -> Result<()> {
+        let History { tape_bytes, param_bytes, casts, .. } = *history;
+        self.put_line(&Line::Memory(Memory {
+            activation_bytes: tape_bytes,
+            parameter_bytes: param_bytes,
+            casts_per_step: casts,
+        }))
+    }
+
+    fn put_line(&self, line: &Line) -> Result<()> {
+        let line = format!("{}\n", json(line)?);
+        (&self.metrics).write_all(line.as_bytes()).map_err(|e| Error::io(&self.path.join(METRICS), &e))
+    }
+
+    /// Reads the metrics up to the given number of steps and epochs. Later lines, and a truncated last line, are
+    /// removed from the file.
+    pub fn history(&self, steps: u64, epochs: u64) -> Result<History> {
+        let (history, text) = read_metrics(&self.path, steps, epochs)?;
+        if (history.steps.len() as u64) < steps {
+            let met = history.steps.len();
+            let words = format!("`{METRICS}` has {met} steps, and the checkpoint was made after {steps}");
+            return Err(Error::run(words).context(self.path.display()));
+        }
+        let file = self.path.join(METRICS);
+        let whole = fs::metadata(&file).map_err(|e| Error::io(&file, &e))?.len();
+        if whole > text as u64 {
+            self.metrics.set_len(text as u64).map_err(|e| Error::io(&file, &e))?;
+        }
+        Ok(history)
+    }
+
+    /// Writes a checkpoint once its metrics are on disk, and removes the oldest checkpoints.
+    pub fn save_checkpoint(&self, checkpoint: &Checkpoint, steps: usize, keep: usize) -> Result<()> {
+        self.metrics.sync_data().map_err(|e| Error::io(&self.path.join(METRICS), &e))?;
+        checkpoint.save(self.path.join(format!("checkpoint-{steps:09}.safetensors")))?;
+        let all = self.checkpoints()?;
+        for old in all.iter().rev().skip(keep) {
+            fs::remove_file(old).map_err(|e| Error::io(old, &e))?;
+        }
+        Ok(())
+    }
+
+    /// Loads the last readable checkpoint, adding a note for each unreadable one; `None` if the run has made none yet.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Weights`](precast::ErrorKind::Weights) when checkpoints exist but none can be read.
+    pub fn last_checkpoint(&self, notes: &mut Vec<String>) -> Result<Option<Checkpoint>> {
+        let mut first = None;
+        for path in self.checkpoints()?.iter().rev() {
+            match Checkpoint::load(path) {
+                Ok(checkpoint) => return Ok(Some(checkpoint)),
+                Err(error) => {
+                    notes.push(format!("{error}; the checkpoint before it is taken"));
+                    first.get_or_insert(error);
+                }
+            }
+        }
+        let none_whole = |error: Error| error.context("no checkpoint is whole, so a new run is needed");
+        first.map_or(Ok(None), |error| Err(none_whole(error)))
+    }
+
+    /// Lists the checkpoint files, oldest first.
+    fn checkpoints(&self) -> Result<Vec<PathBuf>> {
+        let entries = fs::read_dir(&self.path).map_err(|e| Error::io(&self.path, &e))?;
+        let mut found = entries.map(|entry| entry.map(|e| e.path())).collect::<io::Result<Vec<_>>>();
+        if let Ok(found) = &mut found {
+            let name = |path: &PathBuf| path.file_name().map(|name| name.to_string_lossy().into_owned());
+            found.retain(|path| {
+                name(path).is_some_and(|name| name.starts_with("checkpoint-") && name.ends_with(".safetensors"))
+            });
+            found.sort();
+        }
+        found.map_err(|e| Error::io(&self.path, &e))
+    }
+
+    /// Writes the weights with the best score so far.
+    pub fn save_best(&self, net: &Child) -> Result<()> {
+        weights::save_of_run(net, &self.path.join(BEST))
+    }
+
+    /// Writes the final weights.
+    pub fn save_last(&self, net: &Child) -> Result<()> {
+        weights::save_of_run(net, &self.path.join(LAST))
+    }
+
+    /// Returns whether the run is finished.
+    pub fn is_over(&self) -> bool {
+        self.path.join(LAST).is_file()
+    }
+
+    /// Returns the path of the weights for prediction, which are the best ones.
+    pub fn best(path: &Path) -> PathBuf {
+        path.join(BEST)
+    }
+}
+
+/// Reads the provenance of the run in a folder.
+pub(crate) fn about_of(path: &Path) -> Result<About> {
+    Folder::about(path)
+}
+
+/// Reads the history so far of the run in a folder.
+///
+/// # Errors
+/// [`ErrorKind::Run`](precast::ErrorKind::Run) when there is no run or a line cannot be read.
+pub fn history_of(path: &Path) -> Result<History> {
+    Folder::check(path)?;
+    read_metrics(path, u64::MAX, u64::MAX).map(|(history, _)| history)
+}
+
+/// Reads the metrics up to the given number of steps and epochs, and the length of their text. A last line without a
+/// line end was truncated.
+fn read_metrics(path: &Path, steps: u64, epochs: u64) -> Result<(History, usize)> {
+    let file = path.join(METRICS);
+    let text = files::read(&file)?;
+    let (mut history, mut len) = (History::default(), 0);
+    for (i, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        if !line.ends_with(b"\n") {
+            break;
+        }
+        let line: Line = json_file::read(line).map_err(|e| {
+            Error::run(format!("not a line of metrics: {e}")).context(format_args!("{}:{}", file.display(), i + 1))
+        })?;
+        match line {
+            Line::Step(step) if (history.steps.len() as u64) < steps => history.steps.push(step),
+            Line::Epoch(epoch) if (history.epochs.len() as u64) < epochs => history.epochs.push(epoch),
+            Line::Memory(memory) if steps > 0 => {
+                history.tape_bytes = memory.activation_bytes;
+                history.param_bytes = memory.parameter_bytes;
+                history.casts = memory.casts_per_step;
+            }
+            _ => break,
+        }
+        len += text[len..].iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+    }
+    Ok((history, len))
+}
+
+fn json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value).map_err(|error| Error::run(error.to_string()))
+}

@@ -1,0 +1,46 @@
+//! Training runs with [`precast`]: a network, examples and a policy in a file, trained in a folder of its own.
+//!
+//! A [`RunFile`] names a model, a policy and a [source](data::Source) of examples. A [`Run`] trains it: it writes
+//! metrics, checkpoints and the best weights, can be stopped at any step and continues with the same bits. A
+//! [`Predictor`] answers with the best weights. [`data`] reads CSV, images, NumPy arrays and text; [`report`] makes
+//! tables, charts and a page of plans and runs.
+//!
+//! ```no_run
+//! use precast_train::{EndReason, Run};
+//!
+//! let mut run = Run::load("run.yaml")?; // into runs/NAME
+//! assert_eq!(run.train()?, EndReason::Done);
+//! println!("{}", run.history().epochs[0].score);
+//! # Ok::<(), precast::Error>(())
+//! ```
+//!
+//! The loop itself, without files, is that of the library: [`precast::train::fit`].
+#![deny(missing_docs)]
+#![warn(missing_debug_implementations)]
+#![forbid(unsafe_code)]
+
+pub mod data;
+mod folder;
+mod load;
+mod positions;
+mod predict;
+pub mod report;
+mod run;
+mod run_file;
+mod storage;
+mod test_data;
+mod written;
+
+pub use folder::history_of;
+pub(crate) use folder::{About, about_of};
+pub use predict::{Prediction, Predictor};
+pub use run::{EndReason, Run};
+pub use run_file::{CheckpointOptions, RunFile};
+pub use storage::{LowStorage, Storage};
+pub use test_data::Test;
+
+/// JSON Schema of run files, for editors that complete and check them.
+pub const SCHEMA: &str = include_str!("../run-schema.json");
+
+/// A run file with every key and its default in comments, to begin with.
+pub const EXAMPLE: &str = include_str!("../run.yaml");

@@ -1,0 +1,50 @@
+//! A run from nothing but its file: the folder into which it is written.
+
+use std::path::{Path, PathBuf};
+
+use precast::error::Result;
+
+use super::{Run, RunFile};
+
+/// The folder that contains the folders of runs.
+const RUNS: &str = "runs";
+
+impl Run {
+    /// Begins the run of a file, with the model that the file names, in its [own folder](RunFile::run_folder).
+    ///
+    /// ```no_run
+    /// use precast_train::Run;
+    /// let ended = Run::load("run.yaml")?.train()?; // into runs/NAME
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`RunFile::load`], [`RunFile::read_model`] and [`Run::begin`].
+    pub fn load(path: impl AsRef<Path>) -> Result<Run> {
+        let file = RunFile::load(path)?;
+        Run::begin(&file, file.read_model()?, file.run_folder()?)
+    }
+}
+
+impl RunFile {
+    /// Returns the folder of the run: `runs/NAME`, next to the run file. The name is that of the run, otherwise that of
+    /// its policy, otherwise that of the policy's file.
+    ///
+    /// # Errors
+    /// Those of reading the policy.
+    pub fn run_folder(&self) -> Result<PathBuf> {
+        Ok(self.folder.join(RUNS).join(self.name_of_run()?))
+    }
+
+    fn name_of_run(&self) -> Result<String> {
+        if let Some(name) = &self.name {
+            return Ok(name.clone());
+        }
+        let policy = self.read_policy()?;
+        let stem = Path::new(&self.policy).file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let name = policy.name.or(stem).unwrap_or_default();
+        let plain = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
+        let name: String = name.trim_start_matches('.').chars().map(plain).take(100).collect();
+        Ok(if name.is_empty() { "run".into() } else { name })
+    }
+}

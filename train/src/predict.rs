@@ -1,0 +1,207 @@
+//! Predictions of a trained run for new examples.
+
+use std::path::Path;
+
+use precast::{
+    __train::answers,
+    Child, DType, Plan, Tensor,
+    data::Dataset,
+    error::{Error, Result},
+    io::models::Model,
+    no_grad,
+    storage::{SaveMode, weights},
+    train::{FitOptions, Loss, Score},
+};
+
+use super::{
+    RunFile,
+    data::Vocabulary,
+    folder::{Folder, Standardizations},
+};
+
+/// The network of a [`Run`](super::Run) with its best weights, wrapped by the run's policy, along with the settings for
+/// reading examples as the run did.
+#[derive(Debug)]
+pub struct Predictor {
+    net: Child,
+    plan: Plan,
+    file: RunFile,
+    input: Option<Vec<usize>>,
+    standardizations: Standardizations,
+    /// Shape of an example as read by the run.
+    data_shape: Vec<usize>,
+}
+
+/// Prediction for one example.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Prediction {
+    /// The most probable class, with its name and its probability.
+    Class {
+        /// Index of the class.
+        index: usize,
+        /// Name of the class, or its index as text.
+        name: String,
+        /// Probability from 0 to 1.
+        probability: f32,
+    },
+    /// The most probable class at each position, and the decoded text if there is a vocabulary.
+    Sequence {
+        /// Class at each position.
+        indices: Vec<i64>,
+        /// Decoded text.
+        text: Option<String>,
+    },
+    /// Numbers, in the units of the data; probabilities for a run with the loss `bce_with_logits`.
+    Numbers(Vec<f32>),
+    /// No class, because the highest output is not finite, at one position of a sequence at least.
+    NotFinite,
+}
+
+impl Prediction {
+    /// Returns whether the outputs it was made of are finite.
+    pub fn is_finite(&self) -> bool {
+        match self {
+            Prediction::Numbers(numbers) => numbers.iter().all(|number| number.is_finite()),
+            Prediction::NotFinite => false,
+            Prediction::Class { .. } | Prediction::Sequence { .. } => true,
+        }
+    }
+}
+
+impl Predictor {
+    /// Reads the folder of a run; `model` is that of [`RunFile::read_model`] of the folder's run file, or the one built
+    /// in code.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when the folder has no run, no epoch is complete, the model or the
+    /// standardization has changed, or an earlier version converted its images differently;
+    /// [`ErrorKind::Weights`](precast::ErrorKind::Weights) when the weights are damaged; and the errors of reading its
+    /// files.
+    pub fn of_folder(folder: impl AsRef<Path>, model: Model) -> Result<Self> {
+        let folder = folder.as_ref();
+        let file = RunFile::of_folder(folder)?;
+        let Model { mut net, input, .. } = model;
+        let best = Folder::best(folder);
+        if !best.is_file() {
+            return Err(Error::run("no epoch of the run was done, so it has no weights yet").context(folder.display()));
+        }
+        Folder::check_files(folder)?;
+        let about = Folder::about(folder)?;
+        about.check_pixels(&file.data).map_err(|error| error.context(folder.display()))?;
+        weights::check_of_run(&best)?;
+        // The weights in the file are in their storage dtypes.
+        let (plan, _) = file.wrap(&mut net, &file.read_policy()?)?;
+        let _ = weights::load(&net, &best)?;
+        net.set_train(false);
+        let standardizations = Folder::standardizations(folder)?;
+        Ok(Predictor { net, plan, file, input, standardizations, data_shape: about.data_shape })
+    }
+
+    /// Predicts for the examples of a file, read like the data of the run; any targets in it are ignored.
+    ///
+    /// # Errors
+    /// As the reader of the data; [`ErrorKind::Data`](precast::ErrorKind::Data) when the examples are of another shape,
+    /// and the errors of the network.
+    pub fn predict(&self, file: impl AsRef<Path>) -> Result<Vec<Prediction>> {
+        let file = file.as_ref();
+        let examples = self.file.data.read_inputs(file)?;
+        self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
+        self.predict_all(examples)
+    }
+
+    /// Scores the network on the examples of a file, with targets like those of the run.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`] and [`Score::of`]; [`ErrorKind::Data`](precast::ErrorKind::Data) when the file has no targets.
+    pub fn score(&self, file: impl AsRef<Path>) -> Result<Score> {
+        let file = file.as_ref();
+        let examples = self.file.data.read_like(file)?;
+        self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
+        let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
+        Score::of_standardized(&self.net, &examples, self.file.options.batch, self.standardizations.targets.as_ref())
+    }
+
+    /// Writes the weights as masters, in the dtypes in which the cells run, or both; see [`Plan::save_weights`].
+    ///
+    /// # Errors
+    /// As [`Plan::save_weights`].
+    pub fn save_weights(&self, path: impl AsRef<Path>, mode: SaveMode) -> Result<()> {
+        self.plan.save_weights(&self.net, path, mode)
+    }
+
+    fn check_shape(&self, examples: &Dataset) -> Result<()> {
+        let (met, trained) = (examples.shape(), &self.data_shape);
+        if met == trained {
+            return Ok(());
+        }
+        Err(Error::data(format!("examples of shape {met:?}, and the run was trained with {trained:?}")))
+    }
+
+    /// Predicts for examples as read by the run, before standardization.
+    ///
+    /// # Errors
+    /// As [`Predictor::predict`].
+    pub fn predict_all(&self, examples: Dataset) -> Result<Vec<Prediction>> {
+        let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
+        let (mut predictions, vocabulary) = (Vec::new(), self.file.data.vocabulary());
+        let FitOptions { loss, batch, .. } = &self.file.options;
+        for x in examples.input_batches(*batch)? {
+            let outputs = no_grad(|| self.net.call(&x))?.cast(DType::F32);
+            self.put(&outputs, loss.as_ref(), vocabulary.as_ref(), &mut predictions)?;
+        }
+        Ok(predictions)
+    }
+
+    /// Appends the predictions of a batch.
+    fn put(
+        &self,
+        outputs: &Tensor,
+        loss: Option<&Loss>,
+        vocabulary: Option<&Vocabulary>,
+        predictions: &mut Vec<Prediction>,
+    ) -> Result<()> {
+        let numbers = |x: &Tensor| -> Result<Vec<Vec<f32>>> {
+            let each = x.len() / x.shape().first().copied().unwrap_or(1).max(1);
+            Ok(x.to_vec::<f32>()?.chunks(each.max(1)).map(<[f32]>::to_vec).collect())
+        };
+        match (loss, outputs.rank()) {
+            (Some(Loss::CrossEntropy { .. }), 2) => {
+                let names = self.file.data.class_names();
+                let probabilities = numbers(&outputs.softmax(1)?)?;
+                for (of_example, answer) in probabilities.into_iter().zip(answers(outputs, 1)?) {
+                    let class = answer.and_then(|class| usize::try_from(class).ok()).map(|index| {
+                        let name = names.get(index).cloned().unwrap_or_else(|| index.to_string());
+                        Prediction::Class { index, name, probability: of_example[index] }
+                    });
+                    predictions.push(class.unwrap_or(Prediction::NotFinite));
+                }
+            }
+            (Some(Loss::CrossEntropy { .. }), rank) if rank > 2 => {
+                let answers = answers(outputs, -1)?;
+                let each = answers.len() / outputs.shape()[0].max(1);
+                for places in answers.chunks(each.max(1)) {
+                    let sequence = places.iter().copied().collect::<Option<Vec<i64>>>().map(|indices| {
+                        let text = vocabulary.and_then(|vocabulary| vocabulary.decode(&indices).ok());
+                        Prediction::Sequence { indices, text }
+                    });
+                    predictions.push(sequence.unwrap_or(Prediction::NotFinite));
+                }
+            }
+            (Some(Loss::BceWithLogits {}), _) => {
+                predictions.extend(numbers(&outputs.sigmoid()?)?.into_iter().map(Prediction::Numbers));
+            }
+            _ => {
+                for mut of_example in numbers(outputs)? {
+                    if let Some(by) = &self.standardizations.targets {
+                        let mut wide: Vec<f64> = of_example.iter().copied().map(f64::from).collect();
+                        by.undo(&mut wide, &outputs.shape()[1..])?;
+                        of_example = wide.into_iter().map(|x| x as f32).collect();
+                    }
+                    predictions.push(Prediction::Numbers(of_example));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,356 @@
+//! Charts of training runs: losses and loss scales as SVG.
+
+use std::{error::Error as StdError, ops::Range, path::Path};
+
+use plotters::{
+    coord::{CoordTranslate, Shift},
+    prelude::*,
+};
+use precast::{
+    error::{Error, Result},
+    train::Score,
+};
+use precast_policy::files;
+
+use super::{TrainingRun, joint_name, same_course};
+
+const SIZE: (u32, u32) = (960, 640);
+/// Height of the upper part.
+const LOSS_HEIGHT: u32 = 380;
+
+/// Colours distinguishable with the common colour-vision deficiencies (Okabe and Ito 2008).
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(230, 159, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(0, 0, 0),
+];
+
+type Drawn = std::result::Result<(), Box<dyn StdError>>;
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// Draws the runs as an SVG document.
+///
+/// The upper part shows the loss of each step as a thin line and its running mean as a thick one, the lower part the
+/// loss scale; both axes are logarithmic. A cross on the scale marks a skipped step. Losses that are not finite are
+/// omitted. Losses far below the means, or not above 0, are drawn at the lower edge. Runs with the [same
+/// course](same_course) share one curve.
+///
+/// # Errors
+/// [`ErrorKind::Value`](precast::ErrorKind::Value) when no run has a step with a finite loss.
+pub fn chart(runs: &[TrainingRun<'_>]) -> Result<String> {
+    let all = || runs.iter().flat_map(|run| &run.history.steps);
+    if !all().any(|step| step.loss.is_finite()) {
+        return Err(Error::value("there is nothing to draw: no run has a step with a finite loss"));
+    }
+    let mut svg = String::new();
+    let drawn = (|| -> Drawn {
+        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        root.fill(&WHITE)?;
+        let (above, below) = root.split_vertically(LOSS_HEIGHT);
+        let most = runs.iter().map(|run| run.history.steps.len()).max().unwrap_or(0);
+        let steps = 0.0..(most.max(2) - 1) as f64;
+        let groups = same_course(runs);
+        draw_losses(&above, &groups, steps.clone())?;
+        draw_scales(&below, &groups, steps)?;
+        root.present()?;
+        Ok(())
+    })();
+    drawn.map_err(|e| Error::value(format!("the picture could not be drawn: {e}")))?;
+    Ok(svg)
+}
+
+/// Writes [`chart`] to a file, in one step.
+///
+/// # Errors
+/// As [`chart`], and [`ErrorKind::Io`](precast::ErrorKind::Io) when the file cannot be written.
+pub fn save_chart(file: impl AsRef<Path>, runs: &[TrainingRun<'_>]) -> Result<()> {
+    files::replace(file, chart(runs)?.as_bytes())
+}
+
+/// Draws the score of each epoch as an SVG document, with a curve for each run; `None` if there are fewer than two
+/// epochs, or the runs have different kinds of scores.
+///
+/// # Errors
+/// [`ErrorKind::Value`](precast::ErrorKind::Value) when it cannot be drawn.
+pub fn score_chart(runs: &[TrainingRun<'_>]) -> Result<Option<String>> {
+    let score = |score: Score| score.accuracy().or(score.mean_squared_error()).unwrap_or(f64::NAN);
+    let groups = same_course(runs);
+    let curves: Vec<Vec<(f64, f64)>> = groups
+        .iter()
+        .map(|group| {
+            let epochs = group[0].history.epochs.iter().map(|epoch| ((epoch.epoch + 1) as f64, score(epoch.score)));
+            epochs.filter(|(_, score)| score.is_finite()).collect()
+        })
+        .collect();
+    let mut names = runs.iter().filter_map(|run| run.history.score()).map(Score::name);
+    let Some(name) = names.next() else { return Ok(None) };
+    let last = curves.iter().flatten().map(|(epoch, _)| *epoch).fold(0.0, f64::max);
+    if names.any(|other| other != name) || last < 2.0 {
+        return Ok(None);
+    }
+    let all = || curves.iter().flatten().map(|(_, score)| *score);
+    let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(f64::MIN, f64::max));
+    let room = 0.05 * (high - low).max(1e-3 * high.abs()).max(1e-12);
+    let mut svg = String::new();
+    let drawn = (|| -> Drawn {
+        let root = SVGBackend::with_string(&mut svg, (SIZE.0, SIZE.1 - LOSS_HEIGHT + 60)).into_drawing_area();
+        root.fill(&WHITE)?;
+        let mut chart = ChartBuilder::on(&root)
+            .margin(12)
+            .margin_right(24)
+            .x_label_area_size(44)
+            .y_label_area_size(64)
+            .build_cartesian_2d(1.0..last, low - room..high + room)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(BLACK.mix(0.12))
+            .axis_style(BLACK.mix(0.5))
+            .label_style(TEXT)
+            .x_label_formatter(&|epoch| format!("{epoch:.0}"))
+            .x_desc("epoch")
+            .y_desc(name)
+            .draw()?;
+        for (i, (group, points)) in groups.iter().zip(&curves).enumerate() {
+            let style = colour(i).stroke_width(2);
+            chart
+                .draw_series(LineSeries::new(points.iter().copied(), style))?
+                .label(joint_name(group))
+                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+        }
+        draw_legend(&mut chart, SeriesLabelPosition::LowerRight)?;
+        root.present()?;
+        Ok(())
+    })();
+    drawn.map_err(|e| Error::value(format!("the picture could not be drawn: {e}")))?;
+    Ok(Some(svg))
+}
+
+/// Draws the names of the curves.
+fn draw_legend<'a, 'b: 'a, C: CoordTranslate>(
+    chart: &mut ChartContext<'a, SVGBackend<'b>, C>,
+    place: SeriesLabelPosition,
+) -> Drawn {
+    chart
+        .configure_series_labels()
+        .position(place)
+        .background_style(WHITE.mix(0.85))
+        .border_style(TRANSPARENT)
+        .label_font(TEXT)
+        .draw()?;
+    Ok(())
+}
+
+/// Runs with the same course.
+type Group<'a> = Vec<TrainingRun<'a>>;
+
+fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Drawn {
+    let losses: Vec<Vec<(f64, f64)>> = groups.iter().map(|group| losses(&group[0])).collect();
+    let means: Vec<Vec<(f64, f64)>> = losses.iter().map(|losses| running_mean(losses)).collect();
+    let range = range_of(&losses, &means);
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .margin_right(24)
+        .x_label_area_size(28)
+        .y_label_area_size(64)
+        .build_cartesian_2d(steps, range.clone().log_scale())?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.12))
+        .axis_style(BLACK.mix(0.5))
+        .label_style(TEXT)
+        .x_label_formatter(&|step| format!("{step:.0}"))
+        .y_label_formatter(&|loss| if (0.01..=100.0).contains(loss) { short(*loss) } else { power_of(10.0, *loss) })
+        .y_desc("loss (thick: running mean)")
+        .draw()?;
+    let inside =
+        |points: &[(f64, f64)]| -> Vec<(f64, f64)> { points.iter().map(|&(x, y)| (x, y.max(range.start))).collect() };
+    for (i, points) in losses.iter().enumerate() {
+        chart.draw_series(LineSeries::new(inside(points), colour(i).mix(0.25).stroke_width(1)))?;
+    }
+    for (i, (group, points)) in groups.iter().zip(&means).enumerate() {
+        let style = colour(i).stroke_width(2);
+        chart
+            .draw_series(LineSeries::new(inside(points), style))?
+            .label(joint_name(group))
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+    }
+    draw_legend(&mut chart, SeriesLabelPosition::UpperRight)?;
+    Ok(())
+}
+
+fn draw_scales(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Drawn {
+    let scales = || groups.iter().flat_map(|group| &group[0].history.steps).map(|step| f64::from(step.scale));
+    let (low, high) = (scales().fold(f64::MAX, f64::min), scales().fold(1.0, f64::max));
+    let mut chart = ChartBuilder::on(area)
+        .margin(12)
+        .margin_right(24)
+        .x_label_area_size(44)
+        .y_label_area_size(64)
+        .build_cartesian_2d(steps, (low / 2.0..high * 2.0).log_scale().base(2.0))?;
+    chart
+        .configure_mesh()
+        .disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.12))
+        .axis_style(BLACK.mix(0.5))
+        .label_style(TEXT)
+        .x_label_formatter(&|step| format!("{step:.0}"))
+        .y_label_formatter(&|scale| power_of(2.0, *scale))
+        .y_labels(8)
+        .x_desc("step (a cross marks a step that was skipped)")
+        .y_desc("loss scale")
+        .draw()?;
+    for (i, group) in groups.iter().enumerate() {
+        let history = group[0].history;
+        let points: Vec<(f64, f64)> =
+            history.steps.iter().enumerate().map(|(x, step)| (x as f64, f64::from(step.scale))).collect();
+        chart.draw_series(LineSeries::new(staircase(&points), colour(i).stroke_width(2)))?;
+        let skipped = points.iter().zip(&history.steps).filter(|(_, step)| step.is_skipped());
+        chart.draw_series(skipped.map(|(&point, _)| Cross::new(point, 4, colour(i).stroke_width(2))))?;
+    }
+    Ok(())
+}
+
+/// Formats a number of an axis, without digits due to rounding.
+fn short(number: f64) -> String {
+    let text = format!("{number:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_string()
+}
+
+const TEXT: (&str, u32) = ("sans-serif", 14);
+
+fn colour(run: usize) -> RGBColor {
+    COLOURS[run % COLOURS.len()]
+}
+
+/// Returns the finite losses of a run with their steps.
+fn losses(run: &TrainingRun<'_>) -> Vec<(f64, f64)> {
+    let steps = run.history.steps.iter().enumerate();
+    steps.map(|(x, step)| (x as f64, step.loss)).filter(|(_, loss)| loss.is_finite()).collect()
+}
+
+/// Returns the mean of each loss and the losses before it, over a fortieth of the run.
+fn running_mean(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let window = (points.len() / 40).max(1);
+    let mean = |i: usize| {
+        let recent = &points[(i + 1).saturating_sub(window)..=i];
+        recent.iter().map(|point| point.1).sum::<f64>() / recent.len() as f64
+    };
+    points.iter().enumerate().map(|(i, point)| (point.0, mean(i))).collect()
+}
+
+/// Returns the loss axis: from the lowest mean to the highest loss, eight decades at most.
+fn range_of(losses: &[Vec<(f64, f64)>], means: &[Vec<(f64, f64)>]) -> Range<f64> {
+    let high = losses.iter().flatten().map(|point| point.1).fold(0.0, f64::max).min(f64::MAX / 2.0);
+    let high = if high > 0.0 { high.max(1e-300) } else { 1.0 };
+    let low = means.iter().flatten().map(|point| point.1).fold(high, f64::min).max(high * 1e-8);
+    low / 1.5..high * 1.5
+}
+
+/// Returns the points with corners: a scale is constant until the step at which it changes.
+fn staircase(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let corners = points.windows(2).flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
+    corners.chain(points.last().copied()).collect()
+}
+
+/// Formats `65536` as `2¹⁶`, and a number that is not a power of the base unchanged.
+fn power_of(base: f64, number: f64) -> String {
+    let exponent = number.log(base).round();
+    if (number / base.powf(exponent) - 1.0).abs() > 1e-9 {
+        return number.to_string();
+    }
+    let superscript = |c: char| match c {
+        '-' => '⁻',
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        digit => char::from_u32('⁰' as u32 + digit.to_digit(10).unwrap_or(0)).unwrap_or(digit),
+    };
+    let exponent: String = format!("{exponent:.0}").chars().map(superscript).collect();
+    format!("{base}{exponent}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use precast::{
+        scale::{Cause, Outcome},
+        train::{History, Step},
+    };
+    use serde_json::json;
+
+    fn run_of(losses: &[f64]) -> History {
+        let step = |(i, &loss): (usize, &f64)| {
+            let cause = Cause::Overflow { scale: 1024.0, first: "fc.weight".into() };
+            let skipped = Outcome::Skipped { cause };
+            let outcome = if i == 1 { skipped } else { Outcome::Stepped };
+            let scale = if i < 2 { 1024.0 } else { 512.0 };
+            // Only the library makes the record of a step.
+            let step = json!({"epoch": 0, "loss": null, "scale": scale, "outcome": outcome, "seconds": 0.0});
+            let mut step: Step = serde_json::from_value(step).unwrap();
+            step.loss = loss;
+            step
+        };
+        let mut history = History::default();
+        history.steps = losses.iter().enumerate().map(step).collect();
+        history
+    }
+
+    #[test]
+    fn names_are_shown_and_escaped() {
+        let history = run_of(&[2.0, 1.0, 0.5]);
+        let svg = chart(&[
+            TrainingRun { name: "O2 <f16>", history: &history },
+            TrainingRun { name: "O0", history: &history },
+        ])
+        .unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        assert!(svg.contains("O2 &lt;f16&gt;") && svg.contains("O0") && svg.contains("loss scale"));
+    }
+
+    #[test]
+    fn runs_of_the_same_course_are_one_curve() {
+        let (one, other) = (run_of(&[2.0, 1.0, 0.5]), run_of(&[2.0, 1.0, 0.25]));
+        let runs = [("a", &one), ("b", &other), ("c", &one)].map(|(name, history)| TrainingRun { name, history });
+        let names: Vec<String> = same_course(&runs).iter().map(|group| joint_name(group)).collect();
+        assert_eq!(names, ["a = c", "b"]);
+        let (both, first) = (chart(&runs).unwrap(), chart(&runs[..2]).unwrap());
+        assert!(both.contains("a = c"));
+        assert_eq!(both.matches("<polyline").count(), first.matches("<polyline").count());
+    }
+
+    #[test]
+    fn every_run_that_can_be_drawn_is_drawn() {
+        for losses in [&[1.0][..], &[0.0, 0.0], &[-1.0, -2.0], &[f64::NAN, 1.0], &[f64::INFINITY, 3e300, 1e-300]] {
+            let history = run_of(losses);
+            assert!(chart(&[TrainingRun { name: "x", history: &history }]).is_ok(), "{losses:?}");
+        }
+        for losses in [&[][..], &[f64::NAN, f64::INFINITY]] {
+            let history = run_of(losses);
+            assert!(chart(&[TrainingRun { name: "x", history: &history }]).is_err(), "{losses:?}");
+        }
+        assert!(chart(&[]).is_err());
+    }
+
+    #[test]
+    fn the_mean_runs_over_a_fortieth() {
+        let points: Vec<(f64, f64)> = (0..80).map(|x| (x as f64, x as f64)).collect();
+        let mean = running_mean(&points);
+        assert_eq!(mean[0], (0.0, 0.0));
+        assert_eq!(mean[79], (79.0, 78.5));
+    }
+
+    #[test]
+    fn scales_are_written_as_powers() {
+        assert_eq!([65536.0, 1.0, 0.5, 100.0].map(|scale| power_of(2.0, scale)), ["2¹⁶", "2⁰", "2⁻¹", "100"]);
+        assert_eq!([100.0, 0.001, 0.2].map(|loss| power_of(10.0, loss)), ["10²", "10⁻³", "0.2"]);
+    }
+}

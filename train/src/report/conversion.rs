@@ -1,0 +1,184 @@
+//! Reports of a conversion of a stored model, as a table and as a page.
+
+use precast::storage::stored::{Converted, ConvertedTensor};
+use precast_policy::{plan::bytes, printable};
+
+use super::table::{Layout, one_line_a_row};
+
+const HEADER: [&str; 9] =
+    ["tensor", "shape", "dtype", "largest", "not finite", "to infinity", "to zero", "to subnormal", "relative error"];
+const NUMBERS: [usize; 6] = [3, 4, 5, 6, 7, 8];
+
+/// Returns a table with a row for each tensor: its old and new dtypes, its largest value, and rounding losses.
+pub fn conversion_table(converted: &Converted) -> String {
+    conversion_table_by(converted, one_line_a_row)
+}
+
+/// As [`conversion_table`], with another layout.
+#[doc(hidden)]
+pub fn conversion_table_by(converted: &Converted, layout: Layout) -> String {
+    layout(&HEADER, converted.tensors.iter().map(row).collect(), &NUMBERS)
+}
+
+/// Summarizes in a line how many tensors changed, and the number of bytes before and after.
+pub fn conversion_summary(converted: &Converted) -> String {
+    let Converted { tensors, bytes_before, bytes_after, .. } = converted;
+    let changed: Vec<&ConvertedTensor> = tensors.iter().filter(|tensor| tensor.changed()).collect();
+    let sum = |of: fn(&ConvertedTensor) -> u64| tensors.iter().map(of).sum::<u64>();
+    let lost = [
+        (sum(|tensor| tensor.not_finite.unwrap_or_default()), "were not finite"),
+        (sum(|tensor| tensor.to_infinity), "became infinite"),
+        (sum(|tensor| tensor.to_zero), "became 0"),
+        (sum(|tensor| tensor.to_subnormal), "became subnormal"),
+    ];
+    let lost: Vec<String> =
+        lost.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
+    let lost = if lost.is_empty() { String::new() } else { format!("; values: {}", lost.join(", ")) };
+    let (before, after) = (bytes(*bytes_before), bytes(*bytes_after));
+    format!("{} of {} tensors changed; {before} before, {after} after{lost}", changed.len(), tensors.len())
+}
+
+/// The maximum number of tensors named in a line.
+const NAMED: usize = 8;
+
+/// Names in a line the tensors of low cells that are unchanged, with the reason and a rule to change them.
+pub fn conversion_kept(converted: &Converted) -> Option<String> {
+    let kept: Vec<(&str, &str)> =
+        converted.tensors.iter().filter_map(|tensor| Some((tensor.name.as_str(), tensor.kept.as_deref()?))).collect();
+    let (first, _) = kept.first()?;
+    let some: Vec<String> =
+        kept.iter().take(NAMED).map(|(name, why)| format!("`{}` ({why})", printable(name))).collect();
+    let more = match kept.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let stay = match kept.len() {
+        1 => "1 tensor of a cell that runs low stays as it was, not known as a weight".into(),
+        n => format!("{n} tensors of cells that run low stay as they were, not known as weights"),
+    };
+    Some(format!(
+        "{stay}: {}{more}; a rule names a tensor to store it low: \
+         `{{ path: {}, run: low }}`",
+        some.join(", "),
+        printable(first)
+    ))
+}
+
+fn row(tensor: &ConvertedTensor) -> Vec<String> {
+    let ConvertedTensor {
+        name,
+        shape,
+        before,
+        after,
+        largest,
+        not_finite,
+        to_infinity,
+        to_zero,
+        to_subnormal,
+        relative_error,
+        ..
+    } = tensor;
+    let dtype = if tensor.changed() { format!("{before} -> {after}") } else { before.to_string() };
+    let count = |count: &u64| if tensor.changed() { count.to_string() } else { "-".into() };
+    vec![
+        printable(name).into_owned(),
+        format!("{shape:?}"),
+        dtype,
+        largest.map_or("-".into(), |largest| format!("{largest:.3e}")),
+        not_finite.map_or("-".into(), |count| count.to_string()),
+        count(to_infinity),
+        count(to_zero),
+        count(to_subnormal),
+        if tensor.changed() { format!("{relative_error:.1e}") } else { "-".into() },
+    ]
+}
+
+/// Returns a standalone page, light or dark like the reader's system. `heads` are lines of name and text above the
+/// table.
+pub fn conversion_html(converted: &Converted, heads: &[(&str, String)]) -> String {
+    let heads = heads.iter().map(|(name, text)| format!("<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(text)));
+    let heads: String = heads.collect();
+    let header: String = HEADER.iter().map(|name| format!("<th>{name}</th>")).collect();
+    let rows: String = converted.tensors.iter().map(html_row).collect();
+    let kept = conversion_kept(converted).map(|kept| format!("<p>{}</p>\n", escaped(&kept))).unwrap_or_default();
+    let summary = conversion_summary(converted);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width\">\n<title>What a conversion did</title>\n\
+         <style>{STYLE}</style>\n<h1>What a conversion did</h1>\n<dl>{heads}</dl>\n<p>{summary}</p>\n{kept}\
+         <table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</html>\n"
+    )
+}
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --line: #d0d0d0; --lost: #b00020; --same: #707070; }
+@media (prefers-color-scheme: dark) { :root { --line: #454545; --lost: #ff8a80; --same: #a0a0a0; } }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem; background: Canvas; color: CanvasText; }
+h1 { font-size: 1.3rem; }
+dl { display: grid; grid-template-columns: max-content auto; gap: 0 1rem; }
+dd { margin: 0; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .2rem .7rem; border-bottom: 1px solid var(--line); text-align: left; }
+th { position: sticky; top: 0; background: Canvas; }
+td:nth-child(n+4) { text-align: right; }
+tr.same { color: var(--same); }
+tr.lost td { color: var(--lost); }
+";
+
+fn html_row(tensor: &ConvertedTensor) -> String {
+    let class = match () {
+        () if tensor.to_infinity > 0 => "lost",
+        () if !tensor.changed() => "same",
+        () => "changed",
+    };
+    let cells: String = row(tensor).iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect();
+    format!("<tr class=\"{class}\">{cells}</tr>\n")
+}
+
+/// Returns the text on one line, escaped for HTML.
+fn escaped(text: &str) -> String {
+    printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use precast::{
+        DType, Policy, Tensor,
+        storage::{stored::StoredModel, weights},
+    };
+
+    use super::*;
+
+    /// Converts a file with one tensor; only the library makes the result of a conversion.
+    fn converted() -> Converted {
+        let file = |name: &str| std::env::temp_dir().join(format!("precast-page-{name}-{}", std::process::id()));
+        let (from, to) = (file("from"), file("to"));
+        weights::write(&from, [("fc.weight", Tensor::ones(&[1, 2], DType::F32))]).unwrap();
+        let model = StoredModel::open(&from).unwrap();
+        let plan = Policy::named("o2").unwrap().plan_outline(model.outline()).unwrap();
+        let converted = plan.convert(&model, &to).unwrap();
+        fs::remove_file(from).unwrap();
+        fs::remove_file(to).unwrap();
+        converted
+    }
+
+    #[test]
+    fn a_page_shows_what_a_file_says_and_reads_none_of_it() {
+        let mut converted = converted();
+        (converted.bytes_before, converted.bytes_after) = (8, 4);
+        let tensor = &mut converted.tensors[0];
+        (tensor.name, tensor.shape) = ("<script>\"a\u{1b}&".into(), vec![2]);
+        (tensor.before, tensor.after, tensor.kept) = ("f32".into(), "f16".into(), None);
+        (tensor.largest, tensor.not_finite) = (Some(1e5), Some(3));
+        (tensor.to_infinity, tensor.to_zero, tensor.to_subnormal, tensor.relative_error) = (1, 0, 2, 0.25);
+        let page = conversion_html(&converted, &[("from", "<b>".into())]);
+        assert!(page.contains("<tr class=\"lost\"><td>&lt;script&gt;&quot;a\\u{1b}&amp;</td>"), "{page}");
+        assert!(page.contains("<dd>&lt;b&gt;</dd>") && !page.contains("<script>"), "{page}");
+        let summary = "1 of 1 tensors changed; 8 B before, 4 B after; values: 3 were not finite, 1 became infinite, \
+                       2 became subnormal";
+        assert_eq!(conversion_summary(&converted), summary);
+        assert!(page.contains("<td>1.000e5</td><td>3</td><td>1</td><td>0</td><td>2</td>"), "{page}");
+    }
+}

@@ -1,0 +1,185 @@
+//! A training run as a standalone HTML file.
+
+use std::{fmt::Write as _, path::Path};
+
+use precast::{error::Result, train::History};
+use precast_policy::{files, printable};
+
+use super::{TrainingRun, chart, runs_table_by, score_chart};
+use crate::{About, RunFile, about_of, history_of};
+
+/// The contents of a report on a run, read from its folder.
+#[derive(Debug)]
+pub struct RunReport {
+    name: String,
+    file: RunFile,
+    /// The text of the run file.
+    text: String,
+    plan: String,
+    about: About,
+    history: History,
+}
+
+impl RunReport {
+    /// Reads the folder of a run.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when there is no run, and those of reading its files.
+    pub fn of(folder: impl AsRef<Path>) -> Result<Self> {
+        let folder = folder.as_ref();
+        let file = RunFile::of_folder(folder)?;
+        let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+        let name = absolute.file_name().map_or("run".into(), |name| name.to_string_lossy().into_owned());
+        let text = |name: &str| files::read_text(&folder.join(name), 1 << 24);
+        Ok(RunReport {
+            name,
+            file,
+            text: text("run.yaml")?,
+            plan: text("plan.txt")?,
+            about: about_of(folder)?,
+            history: history_of(folder)?,
+        })
+    }
+
+    fn run(&self) -> TrainingRun<'_> {
+        TrainingRun { name: &self.name, history: &self.history }
+    }
+}
+
+/// The maximum number of skipped steps listed.
+const MOST_SKIPPED: usize = 200;
+
+/// Returns the report of a run, with a table and curves of others for comparison. The text is one standalone HTML file,
+/// with light and dark colours.
+///
+/// # Errors
+/// [`ErrorKind::Value`](precast::ErrorKind::Value) when a picture cannot be drawn.
+pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
+    let RunReport { name, file, text, plan, about, history } = report;
+    let runs: Vec<TrainingRun<'_>> = [report].into_iter().chain(others).map(RunReport::run).collect();
+    let mut page = String::new();
+    let mut section = |title: &str, body: String| {
+        write!(page, "<section><h2>{title}</h2>\n{body}\n</section>\n").expect("writing to a string");
+    };
+    let facts = [
+        ("model", about.model.clone()),
+        ("policy", plan.lines().next().unwrap_or_default().to_string()),
+        ("training examples", format!("{} of shape {:?}", about.train_examples, about.shape)),
+        ("test examples", about.test_examples.to_string()),
+        ("checksum of the data", format!("{:08x}", about.data_checksum)),
+        ("steps", history.steps.len().to_string()),
+        ("skipped steps", history.skipped().to_string()),
+        ("epochs", format!("{} of {}", history.epochs.len(), file.options.epochs)),
+        ("precast", about.precast.clone()),
+        ("machine", about.machine.clone()),
+    ];
+    let rows = facts.map(|(what, value)| vec![what.to_string(), value]);
+    section("Run", html_table(&["", ""], rows.to_vec(), &[]));
+    section("All runs", runs_table_by(&runs, html_table));
+    // Curves of runs without a finite loss cannot be drawn.
+    if runs.iter().any(|run| run.history.steps.iter().any(|step| step.loss.is_finite())) {
+        section("Loss and loss scale", svg(&chart(&runs)?));
+    }
+    if let Some(picture) = score_chart(&runs)? {
+        section("Score on the test examples", svg(&picture));
+    }
+    section("Skipped steps", skipped(history));
+    section("Plan", format!("<pre>{}</pre>", escaped(plan)));
+    section("Run file", format!("<pre>{}</pre>", escaped(text)));
+    Ok(format!("{}{page}</main>\n</body>\n</html>\n", head(&escaped(name))))
+}
+
+fn skipped(history: &History) -> String {
+    let rows: Vec<Vec<String>> = history
+        .steps
+        .iter()
+        .enumerate()
+        .filter_map(|(i, step)| {
+            let cause = step.outcome.cause()?.to_string();
+            let found = step.non_finite.as_ref().map_or(String::new(), ToString::to_string);
+            Some(vec![(i + 1).to_string(), (step.epoch + 1).to_string(), cause, found])
+        })
+        .collect();
+    if rows.is_empty() {
+        return "<p>No step was skipped.</p>".into();
+    }
+    let more = match rows.len().saturating_sub(MOST_SKIPPED) {
+        0 => String::new(),
+        more => format!("<p>{more} more are in <code>metrics.jsonl</code>.</p>"),
+    };
+    let header = ["step", "epoch", "cause", "first number that was not finite"];
+    html_table(&header, rows.into_iter().take(MOST_SKIPPED).collect(), &[0, 1]) + &more
+}
+
+/// Returns a picture, without the parts needed only in a file of its own.
+fn svg(picture: &str) -> String {
+    let start = picture.find("<svg").unwrap_or(0);
+    format!("<figure>{}</figure>", &picture[start..])
+}
+
+fn html_table(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
+    let mut html = String::from("<div class=\"table\"><table>\n");
+    let class = |column: usize| if numbers.contains(&column) { " class=\"number\"" } else { "" };
+    if header.iter().any(|name| !name.is_empty()) {
+        let cells = header.iter().enumerate().map(|(i, name)| format!("<th{}>{}</th>", class(i), escaped(name)));
+        writeln!(html, "<tr>{}</tr>", cells.collect::<String>()).expect("writing to a string");
+    }
+    for row in rows {
+        let cells = row.iter().enumerate().map(|(i, text)| format!("<td{}>{}</td>", class(i), escaped(text)));
+        writeln!(html, "<tr>{}</tr>", cells.collect::<String>()).expect("writing to a string");
+    }
+    html + "</table></div>"
+}
+
+/// Escapes text for HTML. Names come from files, so nothing in them may be read as markup.
+fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        for c in printable(line).chars() {
+            match c {
+                '<' => html.push_str("&lt;"),
+                '>' => html.push_str("&gt;"),
+                '&' => html.push_str("&amp;"),
+                '"' => html.push_str("&quot;"),
+                c => html.push(c),
+            }
+        }
+        html.push_str(end);
+    }
+    html
+}
+
+fn head(name: &str) -> String {
+    format!(
+        "<!doctype html>
+<html lang=\"en\">
+<head>
+<meta charset=\"utf-8\">
+<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
+<title>{name} - precast</title>
+<style>
+:root {{ color-scheme: light dark; --line: #d5d9df; --soft: #f5f6f8; --text: #1b1f24; --back: #ffffff; }}
+@media (prefers-color-scheme: dark) {{
+  :root {{ --line: #3a4048; --soft: #20242a; --text: #e6e8eb; --back: #15181c; }}
+}}
+body {{ margin: 0; background: var(--back); color: var(--text); font: 15px/1.5 system-ui, sans-serif; }}
+main {{ max-width: 1080px; margin: 0 auto; padding: 24px 16px 64px; }}
+h1 {{ font-size: 1.6em; margin: 0 0 8px; }}
+h2 {{ font-size: 1.1em; margin: 32px 0 8px; }}
+.table {{ overflow-x: auto; }}
+table {{ border-collapse: collapse; font-size: 14px; }}
+th, td {{ text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }}
+th {{ font-weight: 600; }}
+.number {{ text-align: right; font-variant-numeric: tabular-nums; }}
+pre {{ background: var(--soft); padding: 12px; overflow-x: auto; font-size: 13px; line-height: 1.35; }}
+figure {{ margin: 0; background: #ffffff; padding: 4px; border: 1px solid var(--line); }}
+svg {{ width: 100%; height: auto; display: block; }}
+</style>
+</head>
+<body>
+<main>
+<h1>{name}</h1>
+"
+    )
+}

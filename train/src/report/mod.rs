@@ -1,0 +1,43 @@
+//! Reports on plans, conversions and training runs: tables, a page, and a chart.
+
+mod chart;
+mod conversion;
+mod html;
+mod table;
+
+pub use chart::{chart, save_chart, score_chart};
+pub use conversion::{conversion_html, conversion_kept, conversion_summary, conversion_table, conversion_table_by};
+pub use html::{RunReport, runs_html};
+pub use table::{graph_summary, graph_table, graph_table_by, plan_table, plan_table_by, runs_table, runs_table_by};
+
+use precast::train::History;
+pub use precast_policy::{printable, printable_lines};
+
+/// A training run and its display name.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainingRun<'a> {
+    /// Its name: `O2 float16`.
+    pub name: &'a str,
+    /// Its steps and epochs.
+    pub history: &'a History,
+}
+
+/// Groups runs with the same loss and the same loss scale at every step, bit for bit. Policies that differ only in
+/// lossless casts, such as a widening, give such runs.
+pub fn same_course<'a>(runs: &[TrainingRun<'a>]) -> Vec<Vec<TrainingRun<'a>>> {
+    let course =
+        |run: &TrainingRun<'a>| run.history.steps.iter().map(|step| (step.loss.to_bits(), step.scale.to_bits()));
+    let mut groups: Vec<Vec<TrainingRun<'a>>> = Vec::new();
+    for run in runs {
+        match groups.iter_mut().find(|group| course(&group[0]).eq(course(run))) {
+            Some(group) => group.push(*run),
+            None => groups.push(vec![*run]),
+        }
+    }
+    groups
+}
+
+/// Returns the names of a group, [printable]: `o1 = o2 = o3`.
+pub fn joint_name(group: &[TrainingRun<'_>]) -> String {
+    group.iter().map(|run| printable(run.name)).collect::<Vec<_>>().join(" = ")
+}

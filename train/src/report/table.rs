@@ -1,0 +1,163 @@
+//! Plans and training runs as text tables.
+
+use std::collections::HashSet;
+
+use precast::{
+    DType, Plan,
+    graph::NodeDecision,
+    plan::{Decision, Predicted, Reason},
+    train::Score,
+};
+use precast_policy::{
+    plan::{bytes, said_once, time},
+    printable,
+    table::table,
+};
+
+use super::TrainingRun;
+
+/// Returns a table with a row for each run: score, loss, steps, time and bytes. The column `time` is the time of a step
+/// relative to the first run; see [`History::relative_time`](precast::train::History::relative_time).
+pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
+    runs_table_by(runs, one_line_a_row)
+}
+
+/// A table layout, given its header, its rows and the columns that hold numbers.
+pub(crate) type Layout = fn(&[&str], Vec<Vec<String>>, &[usize]) -> String;
+
+pub(super) fn one_line_a_row(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
+    table(header, rows, |column| numbers.contains(&column))
+}
+
+/// As [`runs_table`], with another layout.
+#[doc(hidden)]
+pub fn runs_table_by(runs: &[TrainingRun<'_>], layout: Layout) -> String {
+    let mut scores = runs.iter().filter_map(|run| run.history.score()).map(Score::name);
+    let name = scores.next().unwrap_or("accuracy");
+    let header = [
+        "run",
+        if scores.all(|other| other == name) { name } else { "score" },
+        "last loss",
+        "steps",
+        "skipped",
+        "last scale",
+        "ms/step",
+        "time",
+        "activations",
+        "parameters",
+        "casts/step",
+    ];
+    let rows = runs.iter().map(|TrainingRun { name, history }| {
+        let relative = runs.first().and_then(|first| history.relative_time(first.history));
+        let last = history.steps.last();
+        vec![
+            printable(name).into_owned(),
+            or_dash(history.score(), |score| score.to_string()),
+            or_dash(history.epochs.last(), |epoch| format!("{:.4}", epoch.loss)),
+            history.steps.len().to_string(),
+            history.skipped().to_string(),
+            or_dash(last, |step| step.scale.to_string()),
+            or_dash(history.median_seconds(), |seconds| format!("{:.2}", 1e3 * seconds)),
+            or_dash(relative, |times| format!("{times:.2}x")),
+            bytes(history.tape_bytes as u64),
+            bytes(history.param_bytes as u64),
+            history.casts.to_string(),
+        ]
+    });
+    layout(&header, rows.collect(), &Vec::from_iter(1..header.len()))
+}
+
+/// Returns a table of a plan: a row for each cell. Cells that get an adapter are marked with `*`.
+pub fn plan_table(plan: &Plan) -> String {
+    plan_table_by(plan, one_line_a_row)
+}
+
+/// As [`plan_table`], with another layout.
+#[doc(hidden)]
+pub fn plan_table_by(plan: &Plan, layout: Layout) -> String {
+    let predicted = plan.prediction.is_some();
+    let mut header = vec!["path", "kind", "", "effect"];
+    header.extend(if predicted { &["predicted", "kept", "because"][..] } else { &["because"] });
+    let mut said = HashSet::new();
+    let rows = plan.decisions.iter().map(|decision: &Decision| {
+        let Predicted { nanos, kept } = decision.predicted.unwrap_or_default();
+        let mut row = vec![
+            if decision.path.is_empty() { "(root)".into() } else { printable(&decision.path).into_owned() },
+            printable(&decision.kind).into_owned(),
+            if decision.adapter.is_some() { "*".into() } else { String::new() },
+            decision.effect(),
+        ];
+        if predicted {
+            row.extend([time(nanos), bytes(kept)]);
+        }
+        row.push(said_once(&decision.because, &mut said));
+        row
+    });
+    let table = layout(&header, rows.collect(), if predicted { &[4, 5] } else { &[] });
+    let prediction = plan.prediction.as_ref().map_or(String::new(), |prediction| format!("\n{prediction}"));
+    table + &prediction
+}
+
+/// Returns a table of a graph: a row for each op and each cast. Inputs, parameters and constants do not change and have
+/// no row.
+///
+/// ```
+/// use precast::{graph::{Graph, GraphPolicy}, prelude::*};
+/// use precast_train::report::{graph_summary, graph_table};
+/// let x = Tensor::ones(&[2, 2], DType::F32);
+/// let graph = Graph::trace_fn(&Default::default(), &[x], |x| Ok(vec![x[0].matmul(&x[0])?]))?;
+/// let low = graph.rewrite(&GraphPolicy::named("graph")?)?.decisions();
+/// assert_eq!(graph_table(&low), "\
+/// | node                    | op     | cell   | dtype | because            |
+/// |-------------------------|--------|--------|-------|--------------------|
+/// | input-0-CastToFp16-0    | Cast   | (root) | f16   | read by matmul_1   |
+/// | matmul_1                | MatMul | (root) | f16   | on the allow list  |
+/// | matmul_1-0-CastToFp32-0 | Cast   | (root) | f32   | read by the caller |");
+/// assert_eq!(graph_summary(&low), "1 of 1 ops run in float16; 2 casts");
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub fn graph_table(nodes: &[NodeDecision]) -> String {
+    graph_table_by(nodes, one_line_a_row)
+}
+
+/// As [`graph_table`], with another layout.
+#[doc(hidden)]
+pub fn graph_table_by(nodes: &[NodeDecision], layout: Layout) -> String {
+    let nodes = nodes.iter().filter(|node| node.computes() || node.is_cast());
+    let rows = nodes.map(|node| {
+        vec![
+            printable(&node.node).into_owned(),
+            printable(node.op).into_owned(),
+            if node.cell.is_empty() { "(root)".into() } else { printable(&node.cell).into_owned() },
+            node.dtype.to_string(),
+            node.because.as_ref().map_or(String::new(), Reason::to_string),
+        ]
+    });
+    layout(&["node", "op", "cell", "dtype", "because"], rows.collect(), &[])
+}
+
+/// Returns in a line the number of ops of a graph that run in 16 bits, and the number of casts.
+pub fn graph_summary(nodes: &[NodeDecision]) -> String {
+    let ops = nodes.iter().filter(|node| node.computes());
+    let low = ops.clone().filter(|node| node.dtype.is_low()).count();
+    let dtype = ops.clone().map(|node| node.dtype).find(|dtype| dtype.is_low());
+    let casts = nodes.iter().filter(|node| node.is_cast()).count();
+    format!("{low} of {} ops run in {}; {casts} casts", ops.count(), dtype.map_or("16 bits", DType::long_name))
+}
+
+fn or_dash<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".into(), show)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use precast::train::History;
+
+    #[test]
+    fn an_empty_run_is_shown_with_dashes() {
+        let text = runs_table(&[TrainingRun { name: "nothing", history: &History::default() }]);
+        let fields: Vec<&str> = text.lines().last().unwrap().split_whitespace().filter(|field| *field != "|").collect();
+        assert_eq!(fields, ["nothing", "-", "-", "0", "0", "-", "-", "-", "0", "B", "0", "B", "0"]);
+    }
+}

@@ -1,0 +1,547 @@
+//! Training runs with a folder, which can be interrupted at any step and resumed.
+
+use std::{fmt, ops::ControlFlow, path::Path};
+
+use precast::{
+    __train::{EPOCH, STEPS},
+    Child, LossScale, Plan, Policy,
+    cost::Speeds,
+    data::{Dataset, Split, Standardization},
+    error::{Error, Result},
+    io::models::Model,
+    no_grad,
+    plan::check_run,
+    policy::Prefer,
+    storage::Decorated,
+    train::{Checkpoint, Event, Fit, FitOptions, History, Loss, Score},
+};
+
+use super::{
+    RunFile, Storage, Test,
+    folder::{About, Folder, POLICY, Standardizations},
+};
+
+/// A training run in a folder. The folder holds the inputs of the run, its history, and checkpoints, so that the run
+/// ends with the same weights and, except for times, the same metrics however often it was interrupted.
+///
+/// | file | what |
+/// | --- | --- |
+/// | `run.yaml`, `model.yaml`, `policy.yaml` | the run, complete; a copy of the model, unless it was built in code; the policy |
+/// | `plan.txt` | what the policy decided for each cell, and how each parameter is stored if some are low |
+/// | `about.json` | version, machine, the number of examples and their checksum |
+/// | `metrics.jsonl` | a line for each step and each epoch, written as they happen |
+/// | `checkpoint-*.safetensors` | the last [`Checkpoint`](super::Checkpoint)s |
+/// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end |
+///
+/// ```
+/// use precast::{Policy, io::models::Model};
+/// use precast_train::{EndReason, Run, RunFile};
+/// use std::ops::ControlFlow;
+/// # fn main() -> precast::Result<()> {
+/// let text = "{version: 1, model: mlp, policy: o2-bf16, data: digits, epochs: 2, batch: 256}";
+/// let file = RunFile::parse(text, "run.yaml")?;
+/// let folder = std::env::temp_dir().join(format!("precast-doc-run-{}", std::process::id()));
+///
+/// let mut run = Run::begin(&file, file.read_model()?, &folder)?; // Run::load("run.yaml")? chooses the folder
+/// let ended = run.train_with(&mut |_| ControlFlow::Break(()))?; // interrupted after the first step
+/// assert_eq!(ended, EndReason::Interrupted);
+/// drop(run);
+///
+/// let file = RunFile::of_folder(&folder)?;
+/// let mut run = Run::resume(&folder, file.read_model()?)?;
+/// assert_eq!(run.train()?, EndReason::Done);
+/// # drop(run);
+/// # std::fs::remove_dir_all(folder).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct Run {
+    file: RunFile,
+    policy: Policy,
+    plan: Plan,
+    storage: Option<Decorated>,
+    net: Child,
+    data: Split,
+    fit: Fit,
+    folder: Folder,
+    standardizations: Standardizations,
+    notes: Vec<String>,
+}
+
+/// Reason for the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndReason {
+    /// All epochs are complete.
+    Done,
+    /// The score did not improve for as many epochs as the run has [patience](RunFile::patience).
+    NoBetter,
+    /// The run cannot recover by itself; see [`Outcome::Stalled`](precast::Outcome::Stalled).
+    Stalled,
+    /// The observer stopped it. It can be resumed.
+    Interrupted,
+}
+
+impl fmt::Display for EndReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EndReason::Done => "done",
+            EndReason::NoBetter => "no better",
+            EndReason::Stalled => "stalled",
+            EndReason::Interrupted => "interrupted",
+        })
+    }
+}
+
+impl Run {
+    /// Begins a run in a new or empty folder. `model` is that of [`RunFile::read_model`], or one built in code from the
+    /// seed of the file.
+    ///
+    /// A policy that [prefers speed](Prefer::Speed) is [settled](Policy::settled) for this machine, which is measured
+    /// first if necessary: the folder gets the policy with rules for each decision, so that the run can be resumed
+    /// elsewhere.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when the folder has files already, or another process is training in
+    /// it; the errors of reading the policy and the data; [`ErrorKind::Data`](precast::ErrorKind::Data) when the data
+    /// does not fit the model. Nothing is written on error.
+    pub fn begin(file: &RunFile, mut model: Model, folder: impl AsRef<Path>) -> Result<Self> {
+        let policy = file.read_policy()?;
+        let Read { data, shape, file: found, standardizations, notes: of_data } =
+            file.read_data(model.input.as_deref())?;
+        let text = model.to_yaml().ok();
+        let (policy, note) = settled(policy, &mut model.net, &data, file.options.batch)?;
+        let Prepared { net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
+        notes.extend(note);
+        notes.extend(of_data);
+        let fit = Fit::new(&net, &options)?.standardized_targets(standardizations.targets.clone());
+        // The defaults derived from the data are written down, so that predictions need no data.
+        let mut found = found;
+        found.options.loss.clone_from(&options.loss);
+        let folder = Folder::create(folder.as_ref())?;
+        let plan_text = match &storage {
+            Some(storage) => format!("{plan}\n\n{storage}\n"),
+            None => format!("{plan}\n"),
+        };
+        let about = About::of(file, &data, &shape);
+        folder.write_all(&found, text.as_deref(), &policy, &plan_text, &about, &standardizations)?;
+        Ok(Run { file: found, policy, plan, storage, net, data, fit, folder, standardizations, notes })
+    }
+
+    /// Resumes the run of a folder from its last checkpoint. `model` is that of [`RunFile::read_model`] of the
+    /// [folder's](RunFile::of_folder) run file, or the one built in code.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when the folder has no run, when another process is training in it,
+    /// and when the policy, the model or the data has changed since the run began;
+    /// [`ErrorKind::Weights`](precast::ErrorKind::Weights) when no checkpoint can be read or it does not fit the network.
+    pub fn resume(folder: impl AsRef<Path>, model: Model) -> Result<Self> {
+        let folder = Folder::open(folder.as_ref())?;
+        Folder::check_files(folder.path())?;
+        let file = RunFile::of_folder(folder.path())?;
+        Folder::about(folder.path())?.check_pixels(&file.data).map_err(|e| e.context(folder.path().display()))?;
+        let policy = file.read_policy()?;
+        let Read { data, shape, standardizations, notes: of_data, .. } = file.read_data(model.input.as_deref())?;
+        folder.check_data(&About::of(&file, &data, &shape))?;
+        let policy_text = policy.to_yaml()?;
+        let Prepared { mut net, plan, storage, options, mut notes } = prepared(&file, model, &policy, &data)?;
+        notes.extend(of_data);
+        let fit = match folder.last_checkpoint(&mut notes)? {
+            Some(checkpoint) => {
+                let fingerprint = u64::from(file.fingerprint()?);
+                if checkpoint.count(RUN_FILE).is_some_and(|kept| kept != fingerprint) {
+                    let words =
+                        "`run.yaml` is not the one of the checkpoint, but for its data; a change makes a new run";
+                    return Err(Error::run(words).context(folder.path().display()));
+                }
+                // Texts are compared, because rules record the file they were written in, which now differs.
+                if checkpoint.policy()?.map(|kept| kept.to_yaml()).transpose()?.is_some_and(|kept| kept != policy_text)
+                {
+                    let words = "`policy.yaml` is not the policy of the checkpoint; a run keeps its policy to the end";
+                    return Err(Error::run(words).context(folder.path().display()));
+                }
+                let steps = checkpoint.count(STEPS).unwrap_or(0);
+                let history = folder.history(steps, checkpoint.count(EPOCH).unwrap_or(0))?;
+                Fit::resume(&mut net, &options, &checkpoint, history)?
+            }
+            None if folder.is_over() => {
+                let words = "the run is over, and its checkpoints are gone; more of it needs a new run";
+                return Err(Error::run(words).context(folder.path().display()));
+            }
+            // Stopped before its first checkpoint.
+            None => {
+                notes.push("there is no checkpoint, so the run begins again".into());
+                folder.history(0, 0)?;
+                Fit::new(&net, &options)?
+            }
+        };
+        let fit = fit.standardized_targets(standardizations.targets.clone());
+        Ok(Run { file, policy, plan, storage, net, data, fit, folder, standardizations, notes })
+    }
+
+    /// Trains until the run ends.
+    ///
+    /// # Errors
+    /// As [`train_with`](Run::train_with).
+    pub fn train(&mut self) -> Result<EndReason> {
+        self.train_with(&mut |_| ControlFlow::Continue(()))
+    }
+
+    /// Trains until the run ends or the observer breaks. Steps and epochs are written to `metrics.jsonl` before the
+    /// observer receives them, and a checkpoint before this returns, disk errors excepted.
+    ///
+    /// # Errors
+    /// As [`fit`](super::fit), and [`ErrorKind::Io`](precast::ErrorKind::Io) when a file cannot be written.
+    pub fn train_with(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<EndReason> {
+        loop {
+            if self.is_out_of_patience() {
+                return self.end(EndReason::NoBetter);
+            }
+            let Some(event) = self.fit.advance(&mut self.net, &self.data)? else {
+                let ended = if self.history().stalled().is_some() { EndReason::Stalled } else { EndReason::Done };
+                return self.end(ended);
+            };
+            self.folder.note(&event)?;
+            let is_epoch = matches!(event, Event::Epoch(_));
+            let flow = observer(event);
+            if self.fit.steps_done() == 1 && !is_epoch {
+                self.folder.note_memory(self.fit.history())?;
+            }
+            if is_epoch && best_epoch(self.history()).is_some_and(|best| best + 1 == self.history().epochs.len()) {
+                self.folder.save_best(&self.net)?;
+            }
+            let steps = self.fit.steps_done();
+            let due = is_epoch || self.file.checkpoint.every.is_some_and(|every| steps.is_multiple_of(every));
+            if due || flow.is_break() {
+                self.save_checkpoint()?;
+            }
+            if flow.is_break() && !self.fit.is_over() {
+                return Ok(EndReason::Interrupted);
+            }
+        }
+    }
+
+    fn end(&self, ended: EndReason) -> Result<EndReason> {
+        self.folder.save_last(&self.net)?;
+        Ok(ended)
+    }
+
+    fn save_checkpoint(&mut self) -> Result<()> {
+        let checkpoint = self.fit.checkpoint(&self.net).under(&self.policy)?;
+        let checkpoint = checkpoint.counting(RUN_FILE, self.file.fingerprint()?.into());
+        self.folder.save_checkpoint(&checkpoint, self.fit.steps_done(), self.file.checkpoint.keep)
+    }
+
+    /// Returns whether the last epochs, as many as the patience, were no better than the best before them.
+    fn is_out_of_patience(&self) -> bool {
+        let epochs = self.history().epochs.len();
+        match (self.file.patience, best_epoch(self.history())) {
+            (Some(patience), Some(best)) => epochs - 1 - best >= patience,
+            _ => false,
+        }
+    }
+
+    /// Returns human-readable notes about the beginning of the run: a damaged checkpoint, outputs without a class,
+    /// distinct numbers of the data that became equal.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Returns the complete run file.
+    pub fn file(&self) -> &RunFile {
+        &self.file
+    }
+
+    /// Returns the plan that was applied.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Returns the policy.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Returns the network, wrapped by the plan.
+    pub fn net(&self) -> &Child {
+        &self.net
+    }
+
+    /// Returns the examples, in the shape that the network takes.
+    pub fn data(&self) -> &Split {
+        &self.data
+    }
+
+    /// Returns the standardization of the inputs, if any.
+    pub fn standardization(&self) -> Option<&Standardization> {
+        self.standardizations.inputs.as_ref()
+    }
+
+    /// Returns the standardization of the training targets, if any.
+    pub fn target_standardization(&self) -> Option<&Standardization> {
+        self.standardizations.targets.as_ref()
+    }
+
+    /// Returns the storage of each parameter, if some are stored in low precision.
+    pub fn storage(&self) -> Option<&Decorated> {
+        self.storage.as_ref()
+    }
+
+    /// Returns the history so far.
+    pub fn history(&self) -> &History {
+        self.fit.history()
+    }
+
+    /// Returns the epoch with the best score, from 0, and that score.
+    pub fn best(&self) -> Option<(usize, Score)> {
+        best_epoch(self.history()).map(|epoch| (epoch, self.history().epochs[epoch].score))
+    }
+
+    /// Returns the maximum number of steps of the run.
+    pub fn steps(&self) -> usize {
+        self.file.options.steps(self.data.train.len())
+    }
+
+    /// Returns its folder.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Counter in checkpoints with the checksum of the run file.
+const RUN_FILE: &str = "checksum of the run file";
+
+/// Returns the epoch with the best score, from 0; the first of several.
+fn best_epoch(history: &History) -> Option<usize> {
+    let mut best: Option<usize> = None;
+    for (i, epoch) in history.epochs.iter().enumerate() {
+        if best.is_none_or(|best| epoch.score.is_better_than(history.epochs[best].score)) {
+            best = Some(i);
+        }
+    }
+    best
+}
+
+/// A network ready to be trained.
+struct Prepared {
+    net: Child,
+    plan: Plan,
+    storage: Option<Decorated>,
+    /// Options with the loss of the data and the loss scale of the policy.
+    options: FitOptions,
+    /// Notes from calling the network on two examples.
+    notes: Vec<String>,
+}
+
+fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Result<Prepared> {
+    let mut net = model.net;
+    let (plan, storage) = file.wrap(&mut net, policy)?;
+    let loss = file.options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
+    loss.check(data.train.targets())?;
+    if file.standardize_targets && matches!(loss, Loss::BceWithLogits {}) {
+        let words =
+            "the loss bce_with_logits compares with numbers from 0 to 1, which `standardize_targets` would move";
+        return Err(Error::data(words));
+    }
+    let mut notes = check(&net, data, &loss)?;
+    if storage.is_none() && file.storage != Storage::Float32 {
+        let words = "level O0 lowers nothing, so parameters are stored in float32";
+        notes.push(format!("`storage: {}`: {words}; with a `dtype` they are stored low", file.storage.name()));
+    }
+    // The check made low-precision copies of the parameters. The first step makes new ones, like every other step.
+    for (_, param) in net.params().iter() {
+        param.set(&param.full())?;
+    }
+    let options = file.options.clone().loss(loss).loss_scale(policy.loss_scale.clone());
+    Ok(Prepared { net, plan, storage, options, notes })
+}
+
+/// Settles a policy that prefers speed into one with rules, by a training step that changes nothing, and returns it
+/// with a note.
+fn settled(policy: Policy, net: &mut Child, data: &Split, batch: usize) -> Result<(Policy, Option<String>)> {
+    if policy.prefer == Prefer::Memory {
+        return Ok((policy, None));
+    }
+    let Some(batch) = data.train.input_batches(batch)?.next() else {
+        return Err(Error::data("there are no examples to train with"));
+    };
+    let speeds = Speeds::here();
+    let mut none = LossScale::none();
+    let before = Checkpoint::of(net, &[], &none);
+    net.set_train(true);
+    let (called, trace) = net.trace(|net| net.call(&batch));
+    net.set_train(false);
+    // Norms count their batches, and dropout its calls.
+    before.restore(net, &mut [], &mut none)?;
+    called.map_err(|e| e.context("the model on a batch to train with"))?;
+    let settled = policy.settled(net, &trace, &speeds)?;
+    // Its rules refer to the file that the folder gets.
+    let settled = Policy::parse(&settled.to_yaml()?, POLICY)?;
+    let cells = settled.rules.len() - policy.rules.len();
+    let note = format!("`prefer: speed` is settled for {}: {cells} rules were added to `policy.yaml`", speeds.host);
+    Ok((settled, Some(note)))
+}
+
+/// Calls the network on two examples, and returns notes on allowed but probably unintended results.
+fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
+    let Some(batch) = data.test.batches(2)?.next() else { return Ok(Vec::new()) };
+    let (result, trace) = net.trace(|net| no_grad(|| net.call(&batch.x)));
+    let outputs =
+        result.map_err(|e| e.context(format_args!("the model on examples of shape {:?}", data.test.shape())))?;
+    check_run(net, &trace)?;
+    let classes = data.train.classes().max(data.test.classes());
+    let met = outputs.shape().last().copied().filter(|_| matches!(loss, Loss::CrossEntropy { .. }));
+    let words = |met| {
+        let numbers = if met == 1 { "number" } else { "numbers" };
+        format!("the model returns {met} {numbers} for each target, and there are {classes} classes")
+    };
+    if let Some(met) = met.filter(|met| *met < classes) {
+        let cure =
+            if met == 1 { "; whole numbers are read as numbers, and not as classes, with `as: numbers`" } else { "" };
+        return Err(Error::data(format!("{}{cure}", words(met))));
+    }
+    let _ = loss.of(&outputs, &batch.y).map_err(|e| e.context("the loss of what the model returns"))?;
+    Ok(met.filter(|met| outputs.rank() == 2 && *met > classes).map(words).into_iter().collect())
+}
+
+impl RunFile {
+    /// Reads the run file of a [`Run`]'s folder.
+    ///
+    /// # Errors
+    /// As [`RunFile::load`]; [`ErrorKind::Run`](precast::ErrorKind::Run) when the folder has none.
+    pub fn of_folder(folder: impl AsRef<Path>) -> Result<Self> {
+        Folder::run_file(folder.as_ref())
+    }
+
+    /// Reads the model, with weights initialized from the seed.
+    ///
+    /// # Errors
+    /// As [`Model::load`] and [`Model::named`].
+    pub fn read_model(&self) -> Result<Model> {
+        let (file, seed) = (self.folder.join(&self.model), self.options.seed);
+        match file.is_file() || is_path(&self.model) {
+            true => Model::load(file, seed).map_err(|error| self.not_there("model", error)),
+            false => Model::named(&self.model, seed).map_err(|error| self.wrong("model", error)),
+        }
+    }
+
+    /// Reads the policy, and checks that it allows the storage of the parameters: everything that needs neither model
+    /// nor data.
+    ///
+    /// # Errors
+    /// Those of reading the policy; [`ErrorKind::Policy`](precast::ErrorKind::Policy) for a storage that it does not
+    /// allow.
+    pub fn check_policy(&self) -> Result<Policy> {
+        let policy = self.read_policy()?;
+        self.storage.dtype(&policy)?;
+        Ok(policy)
+    }
+
+    /// Stores the parameters of a network as the file says, and wraps the network by the policy.
+    pub(super) fn wrap(&self, net: &mut Child, policy: &Policy) -> Result<(Plan, Option<Decorated>)> {
+        let plan = policy.plan(net)?;
+        let storage = self.storage.put(net, policy, self.options.seed)?;
+        let _ = plan.apply(net)?;
+        Ok((plan, storage))
+    }
+
+    /// Computes the checksum of everything that determines the run except its data, which has a checksum of its own.
+    fn fingerprint(&self) -> Result<u32> {
+        let (data, test) = (super::data::Source::Digits, Test::Share(0.5));
+        let text = RunFile { data, test, model: String::new(), policy: String::new(), ..self.clone() }.to_yaml()?;
+        Ok(crc32fast::hash(text.as_bytes()))
+    }
+
+    /// Reads the policy.
+    ///
+    /// # Errors
+    /// As [`Policy::load`] and [`Policy::named`].
+    pub fn read_policy(&self) -> Result<Policy> {
+        let file = self.folder.join(&self.policy);
+        match file.is_file() || is_path(&self.policy) {
+            true => Policy::load(file).map_err(|error| self.not_there("policy", error)),
+            false => Policy::named(&self.policy).map_err(|error| self.wrong("policy", error)),
+        }
+    }
+
+    /// Reads the data for a model whose examples have the shape `input`.
+    fn read_data(&self, input: Option<&[usize]>) -> Result<Read> {
+        let all = self.data.read(&self.folder).map_err(|error| self.not_there("data", error))?;
+        let shape = all.shape().to_vec();
+        let notes_of = |data: &Dataset| data.notes_unless(self.standardize, self.standardize_targets);
+        let mut notes = notes_of(&all);
+        let data = self.data.found(&all).starting_from(&absolute(&self.folder)?);
+        let mut file = RunFile { data, ..self.clone() };
+        let (train, test) = match &mut file.test {
+            Test::Share(_) if all.len() < 2 => {
+                let n = all.len();
+                let words = format!("the data has {n} example; a run needs some to train with and some to test with");
+                return Err(Error::data(words));
+            }
+            Test::Count(count) if *count >= all.len() => {
+                let n = all.len();
+                let words =
+                    format!("`test` is {count}, and the data has {n} examples; some must be left to train with");
+                return Err(self.wrong("test", Error::data(words)));
+            }
+            Test::Share(share) => {
+                let tested = ((all.len() as f64 * *share).round() as usize).clamp(1, all.len() - 1);
+                let Split { train, test } = all.split(all.len() - tested, self.options.seed)?;
+                (train, test)
+            }
+            Test::Count(count) => {
+                let Split { train, test } = all.split(all.len() - *count, self.options.seed)?;
+                (train, test)
+            }
+            Test::File(path) => {
+                *path = absolute(&self.folder.join(&*path))?;
+                let not_there = |error: Error| self.not_there("test", error.context("`test`"));
+                let test = file.data.read_like(path).map_err(not_there)?;
+                notes.extend(notes_of(&test));
+                (all, test)
+            }
+        };
+        let standardizations = Standardizations {
+            inputs: match self.standardize {
+                true => Some(Standardization::of(&train).map_err(|e| e.context("`standardize`"))?),
+                false => None,
+            },
+            targets: match self.standardize_targets {
+                true => Some(Standardization::of_targets(&train).map_err(|e| e.context("`standardize_targets`"))?),
+                false => None,
+            },
+        };
+        let fitted = |data: Dataset| standardizations.inputs_of(data, input);
+        let train = match &standardizations.targets {
+            Some(by) => train.targets_standardized(by)?,
+            None => train,
+        };
+        let data = Split { train: fitted(train)?, test: fitted(test)? };
+        Ok(Read { data, shape, file, standardizations, notes })
+    }
+}
+
+/// The data of a run.
+struct Read {
+    /// Examples as the model takes them. Only the training targets are standardized.
+    data: Split,
+    /// Shape of one example as read.
+    shape: Vec<usize>,
+    /// Run file with absolute paths and all settings found in the data.
+    file: RunFile,
+    standardizations: Standardizations,
+    /// Human-readable notes about the reading.
+    notes: Vec<String>,
+}
+
+/// Returns whether a word can only be a file, not the name of a built-in.
+fn is_path(word: &str) -> bool {
+    word.contains(['/', '\\']) || word.ends_with(".yaml") || word.ends_with(".yml")
+}
+
+/// Makes a path absolute.
+fn absolute(path: &Path) -> Result<std::path::PathBuf> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    std::path::absolute(path).map_err(|e| Error::io(path, &e))
+}
