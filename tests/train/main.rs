@@ -1,4 +1,4 @@
-//! Training: data, steps, the loss scale, optimizers, storage, checkpoints and runs.
+//! Training: data, steps, the loss scale, optimizers, storage and checkpoints.
 
 mod checkpoint;
 #[path = "../common/mod.rs"]
@@ -7,9 +7,7 @@ mod datasets;
 mod decorate;
 mod loss_scale;
 mod optim;
-mod readers;
 mod regression;
-mod runs;
 mod skipped_steps;
 mod training;
 mod trust;

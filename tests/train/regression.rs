@@ -9,7 +9,6 @@ use precast::{
     sequential,
     train::{FitOptions, History, Method, Score, SgdOptions, accuracy, fit, mean_squared_error},
 };
-use precast_train::report::{TrainingRun, runs_table};
 
 /// Returns pseudo-random points from -1 to 1.
 fn points(n: usize) -> Vec<f32> {
@@ -184,26 +183,6 @@ fn every_level_learns_what_o0_learns() {
             assert!((low - plain).abs() < bound, "{level} {dtype}: {low}, at O0 {plain}");
         }
     }
-}
-
-#[test]
-fn a_run_is_shown_by_its_squared_error() {
-    let mut net = models::parse(CURVE, "curve", 7).unwrap();
-    let history = train(&mut net, &curve(), &FitOptions::default().epochs(1)).unwrap();
-    let score = history.score().unwrap();
-    assert_eq!((history.accuracy(), score.accuracy()), (None, None));
-    let table = runs_table(&[TrainingRun { name: "O0", history: &history }]);
-    assert!(table.contains("mean squared error") && table.contains(&score.to_string()), "{table}");
-    assert!(!table.contains("accuracy"), "{table}");
-    assert_eq!(Score::of_squared_error(0.0012341).to_string(), "1.234e-3");
-    let epoch = serde_json::to_value(&history.epochs[0]).unwrap();
-    assert_eq!(epoch["mean_squared_error"], score.mean_squared_error().unwrap());
-    assert!(epoch.get("accuracy").is_none(), "{epoch}");
-    // One run of each kind in a table: a column that fits both.
-    let mut classes = history.clone();
-    classes.epochs[0].score = Score::of_accuracy(0.5);
-    let table = runs_table(&[("a", &history), ("b", &classes)].map(|(name, history)| TrainingRun { name, history }));
-    assert!(table.contains(" score ") && table.contains("50.00 %"), "{table}");
 }
 
 #[test]

@@ -7,7 +7,6 @@ use precast::{
     policy::{DynamicScale, LossScaleSpec},
     train::{AdamOptions, Event, FitOptions, History, Method, accuracy, fit},
 };
-use precast_train::report::{TrainingRun, runs_table};
 
 const MLP: &str = "
 version: 1
@@ -157,16 +156,4 @@ fn what_cannot_be_trained_is_refused() {
     assert!(fit(&mut net, &Split { train: eleven.clone(), test: eleven }, &options(1), &mut |_| {}).is_err());
     assert_eq!(accuracy(&net, &empty.train, 1).unwrap_err().kind(), ErrorKind::Data);
     assert_eq!(train(&mut net, &options(0)).unwrap().steps.len(), 0);
-}
-
-#[test]
-fn a_run_is_shown_as_a_table_and_a_picture() {
-    let mut net = net();
-    let history = train(&mut net, &options(2)).unwrap();
-    let runs = [TrainingRun { name: "O0", history: &history }];
-    let row = runs_table(&runs).lines().last().unwrap().to_string();
-    let accuracy = format!("{:.2} %", 100.0 * history.accuracy().unwrap());
-    assert!(row.contains("O0") && row.contains(&accuracy) && row.contains("94"), "{row}");
-    assert!(precast_train::report::chart(&runs).unwrap().contains("O0"));
-    assert!(serde_json::to_string(&history).unwrap().contains("\"stepped\""));
 }

@@ -19,7 +19,7 @@ use serde_json::Value;
 use crate::program::{Folder, command, error, json, json_of, precast, precast_in, root, text};
 
 mod own_command {
-    include!("../../../examples/own_command.rs");
+    include!("../../examples/own_command.rs");
 
     /// Runs the program with a command line.
     pub fn run(args: &[String]) -> ExitCode {

@@ -18,7 +18,7 @@ use precast::data::Dataset;
 use crate::common::folder::Folder;
 
 fn files() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/train/readers/files"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/runs/readers/files"))
 }
 
 /// Returns the inputs of all examples, concatenated.

@@ -1,0 +1,7 @@
+//! Runs: their files and folders, the readers of examples, and the reports.
+
+#[path = "../../../tests/common/mod.rs"]
+mod common;
+mod folders;
+mod readers;
+mod reports;
