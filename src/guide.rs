@@ -34,6 +34,7 @@ pages! {
     lora "lora.md";
     model_files "model-files.md";
     the_command "the-command.md";
+    building "building.md";
 }
 
 #[cfg(doctest)]

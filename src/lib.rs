@@ -76,6 +76,7 @@
 //! | warn | `gradients in float16 without a loss scale` | once per optimizer: the first cell |
 //! | warn | `trained in evaluation` | once per optimizer: the first batch norm or dropout that ran in evaluation mode |
 //! | warn | `rounding loses updates` | once, when more than half of a parameter's [counted](optim::LostUpdates) updates are lost: its path, the share |
+//! | warn | `built without optimization` | once, at the first update of a program whose dependencies are not optimized |
 //! | info | `plan applied`, `plan undone` | a network was wrapped by a policy: level, dtype, number of cells |
 //! | info | `parameters decorated` | parameters are stored in 16 bits: the number of these, and of the others |
 //! | info | `weights read`, `weights written` | a weight file: its name and size |

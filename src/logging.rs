@@ -1,5 +1,10 @@
 //! Events for subscribers of the crate `tracing`.
 
+use std::{
+    io::{self, IsTerminal},
+    sync::Once,
+};
+
 pub(crate) use precast_policy::__event as event;
 
 /// Warns on standard error if the feature `tracing` is off and no event is emitted instead. Callers make sure to warn
@@ -7,5 +12,21 @@ pub(crate) use precast_policy::__event as event;
 pub(crate) fn warn(message: &str) {
     if cfg!(not(feature = "tracing")) {
         eprintln!("precast: {message}");
+    }
+}
+
+/// Warns once in a process, on a terminal, that training is slow because this library was built without optimization.
+pub(crate) fn warn_if_unoptimized() {
+    static WARNED: Once = Once::new();
+    if cfg!(unoptimized) {
+        WARNED.call_once(|| {
+            event!(WARN, "built without optimization");
+            if io::stderr().is_terminal() {
+                warn(
+                    "built without optimization, so training is about 70 times slower; use `--release`, or \
+                     `[profile.dev.package.\"*\"]` with `opt-level = 3` in Cargo.toml",
+                );
+            }
+        });
     }
 }

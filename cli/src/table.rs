@@ -1,6 +1,7 @@
 //! Tables as wide as the terminal.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
+use console::Term;
 
 /// Default number of columns without a terminal; texts in wider tables are wrapped.
 const WIDTH: u16 = 120;
@@ -16,7 +17,7 @@ where
     let words: Vec<usize> = (0..header.len()).map(|column| longest_word(header, &rows, column)).collect();
     // Each column has a blank on both sides and a line before it.
     let least = words.iter().map(|word| word + 3).sum::<usize>() + 1;
-    let width = match table.width() {
+    let width = match terminal_width() {
         Some(width) if least > width.into() => return lists(header, &rows),
         Some(width) => width,
         None => WIDTH.max(u16::try_from(least).unwrap_or(u16::MAX)),
@@ -32,6 +33,12 @@ where
         }
     }
     table.trim_fmt()
+}
+
+/// Returns the number of columns of the terminal; `None` if standard output is none.
+fn terminal_width() -> Option<u16> {
+    let terminal = Term::stdout();
+    terminal.is_term().then(|| terminal.size_checked()).flatten().map(|(_, columns)| columns)
 }
 
 fn longest_word(header: &[&str], rows: &[Vec<String>], column: usize) -> usize {
@@ -52,7 +59,7 @@ fn lists(header: &[&str], rows: &[Vec<String>]) -> String {
 /// Returns a table in the library's layout: each row one line, however long. On a narrower terminal, texts are wrapped.
 pub(super) fn library_table(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
     let plain = precast_policy::table::table(header, rows.iter().cloned(), |column| numbers.contains(&column));
-    match Table::new().width() {
+    match terminal_width() {
         Some(width) if plain.lines().any(|line| line.chars().count() > width.into()) => table(header, rows, numbers),
         _ => plain,
     }

@@ -13,7 +13,7 @@ use crate::{
     DType, Grads, Param,
     cell::Params,
     error::{Error, Result, did_you_mean_or_some},
-    logging::{event, warn},
+    logging::{event, warn, warn_if_unoptimized},
     policy::Pattern,
     tensor::{Rounding, context, listener::ParamStep, pass::refused},
 };
@@ -125,6 +125,7 @@ impl<R: Rule> Trained<R> {
     /// Refuses gradients known to be non-finite and, if a policy requires a scaler, those that come through f16 from an
     /// unscaled loss. Without such a policy, warns once.
     fn check_scaled(&mut self, grads: &Grads) -> Result<()> {
+        warn_if_unoptimized();
         if let Some(path) = grads.refused() {
             grads.doubt();
             return Err(Error::value(refused(path)));

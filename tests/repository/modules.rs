@@ -1,4 +1,4 @@
-//! The files of `tests`: each is a module of a target, for one that no module names would not even be compiled.
+//! The files of tests: each is a module of a target, for one that no module names would not even be compiled.
 
 use std::{
     collections::BTreeSet,
@@ -30,9 +30,11 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn every_file_of_tests_is_a_module_of_a_target() {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let tests = root.join("tests");
+    let all = [tests.clone(), root.join("train/tests"), root.join("cli/tests")];
     let mut found = BTreeSet::new();
-    for folder in fs::read_dir(&tests).unwrap() {
+    for folder in all.iter().flat_map(|tests| fs::read_dir(tests).unwrap()) {
         add(folder.unwrap().path().join("main.rs"), &mut found);
     }
     // Each target includes this folder.
@@ -40,7 +42,7 @@ fn every_file_of_tests_is_a_module_of_a_target() {
     assert!(found.len() > 200, "{} files", found.len());
     // The compiler reads these by itself.
     let ui = tests.join("ui");
-    let rust = files(&tests).into_iter().filter(|file| file.extension().is_some_and(|end| end == "rs"));
+    let rust = all.iter().flat_map(|tests| files(tests)).filter(|file| file.extension().is_some_and(|end| end == "rs"));
     let lost: Vec<PathBuf> = rust.filter(|file| !file.starts_with(&ui) && !found.contains(file)).collect();
     assert!(lost.is_empty(), "no module names {lost:?}");
 }

@@ -57,7 +57,7 @@ pub fn run(words: &[String]) -> Result {
             println!("LEFT OUT, since they take minutes: {}", ONLY_IN_ALL.join(", "));
             let [pairs, products] = ONLY_IN_ALL;
             let skipped = ["--skip", SKIPPED[0], "--skip", pairs, "--skip", products];
-            tests(&[&["--no-default-features", "--lib", "kernels::", "--"][..], &skipped].concat())
+            tests(&[&["--package", "precast", "--lib", "kernels::", "--"][..], &skipped].concat())
         }
         false => {
             let targets = targets()?;

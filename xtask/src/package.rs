@@ -1,5 +1,5 @@
-//! `cargo xtask package [--check]`: packages precast, its policies and its derive as they would be published, unpacks them, and tests precast
-//! there.
+//! `cargo xtask package [--check]`: packages precast and the packages around it as they would be published, unpacks them, and tests
+//! precast, its runs and its command there.
 
 use std::{
     env, fs,
@@ -9,7 +9,12 @@ use std::{
 use crate::shell::{self, Result, program};
 
 /// One-line description.
-pub const ABOUT: &str = "[--check]: the crate as it would be published, unpacked and tested";
+pub const ABOUT: &str = "[--check]: the packages as they would be published, unpacked and tested";
+
+/// The packages that are published, each after those that it depends on.
+const PACKAGES: [&str; 5] = ["precast-policy", "precast-derive", "precast", "precast-train", "precast-cli"];
+/// Those whose code runs.
+const TESTED: [&str; 3] = ["precast", "precast-train", "precast-cli"];
 
 pub fn run(words: &[String]) -> Result {
     let only_check = match words {
@@ -18,7 +23,7 @@ pub fn run(words: &[String]) -> Result {
         _ => return Err(format!("met `{}`; allowed: --check, or nothing", words.join(" "))),
     };
     // What is not committed is packaged as well: CI checks a change before it lands.
-    let all = ["--package", "precast", "--package", "precast-policy", "--package", "precast-derive"];
+    let all: Vec<&str> = PACKAGES.iter().flat_map(|package| ["--package", package]).collect();
     let package = ["package", "--quiet", "--locked", "--allow-dirty", "--no-verify"];
     shell::run("cargo", &[&package[..], &all].concat(), &[])?;
     let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| shell::root().join("target"), PathBuf::from);
@@ -29,20 +34,25 @@ pub fn run(words: &[String]) -> Result {
         fs::remove_dir_all(&folder).map_err(failed)?;
     }
     fs::create_dir_all(&folder).map_err(failed)?;
-    let precast = unpacked(&made, "precast", &folder)?;
-    // The derive and the policies are those of these packages, whatever the registry has. So the lock file cannot be the
-    // packaged one; offline, all other versions stay.
-    let patch = |package: &str| -> Result<String> {
-        let here = unpacked(&made, package, &folder)?.display().to_string();
-        Ok(format!("patch.crates-io.{package}.path={here:?}"))
-    };
-    let (derive, policies) = (patch("precast-derive")?, patch("precast-policy")?);
-    let what: &[&str] = match only_check {
-        true => &["check", "--quiet", "--all-targets"],
-        false => &["test"],
-    };
-    let how = ["--release", "--offline", "--all-features", "--config", &derive, "--config", &policies];
-    cargo(&precast, &target, &[what, &how].concat())
+    // The packages that one depends on are these, whatever the registry has. So the lock file cannot be the packaged one; offline,
+    // all other versions stay.
+    let mut patches: Vec<String> = Vec::new();
+    for package in PACKAGES {
+        let here = unpacked(&made, package, &folder)?;
+        if TESTED.contains(&package) {
+            // A published package has no dev-dependency on packages that depend on it, so pages of the guide are tested here only.
+            let what: &[&str] = match (only_check, package) {
+                (true, _) => &["check", "--quiet", "--all-targets"],
+                (false, "precast") => &["test", "--all-targets"],
+                (false, _) => &["test"],
+            };
+            let patches = patches.iter().flat_map(|patch| ["--config", patch]);
+            let how = ["--release", "--offline", "--all-features"].into_iter().chain(patches);
+            cargo(&here, &target, &what.iter().copied().chain(how).collect::<Vec<_>>())?;
+        }
+        patches.push(format!("patch.crates-io.{package}.path={:?}", here.display().to_string()));
+    }
+    Ok(())
 }
 
 /// Unpacks the newest crate file of a package into a folder, and returns the folder of the package.
