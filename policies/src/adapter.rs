@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     DType,
-    plan::Region,
+    plan::region::Region,
     precision::{Frame, OpRules},
 };
 

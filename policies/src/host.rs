@@ -6,13 +6,8 @@
 
 use std::path::Path;
 
-use crate::{
-    DType, Op,
-    error::Result,
-    outline::Outline,
-    plan::{Plan, Region},
-    precision::OpRules,
-};
+pub use crate::plan::cost::{Costs, Takes};
+use crate::{DType, Op, error::Result, outline::Outline, plan::plan::Plan, precision::OpRules};
 
 /// A network whose cells can be listed, as taken by [`Policy::plan`](crate::Policy::plan).
 pub trait Outlined {
@@ -131,38 +126,6 @@ pub trait Timed: Outlined {
         speeds: &'a Self::Speeds,
         rules: Option<&OpRules>,
     ) -> Result<Box<dyn Costs + 'a>>;
-}
-
-/// The costs of the cells of a network in a call, forward and backward. A cell is identified by its index in the
-/// [outline](Outlined::outline).
-pub trait Costs {
-    /// Returns the name of the machine.
-    fn host(&self) -> &str;
-
-    /// Returns the cost of a cell without those inside it, when it runs in region `run` surrounded by region `around`.
-    fn own(&self, cell: usize, run: Region, around: Region) -> Takes;
-
-    /// Returns the additional nanoseconds for computing the gradients of its weights in f32.
-    fn wide_weight_grads(&self, cell: usize, run: Region) -> u64;
-
-    /// Returns the number of input elements of a cell that a cast would touch.
-    fn inputs(&self, cell: usize) -> usize;
-}
-
-/// A cost in time and memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Takes {
-    /// Nanoseconds.
-    pub nanos: f64,
-    /// Bytes of activations kept for the backward pass.
-    pub kept: f64,
-}
-
-impl std::ops::AddAssign for Takes {
-    fn add_assign(&mut self, other: Self) {
-        self.nanos += other.nanos;
-        self.kept += other.kept;
-    }
 }
 
 /// Weights that can be written by a plan, as taken by [`Plan::convert`] and [`Plan::save_weights`].

@@ -35,6 +35,7 @@ mod recurrent;
 mod rotary;
 mod sequence;
 mod transformer;
+mod transformer_stack;
 
 pub use crate::cell::kinds;
 pub use activation::*;
@@ -58,3 +59,4 @@ pub use recurrent::*;
 pub use rotary::RotaryEmbedding;
 pub use sequence::*;
 pub use transformer::*;
+pub use transformer_stack::*;

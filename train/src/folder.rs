@@ -12,7 +12,7 @@ use precast::{
     error::{Error, Result},
     io::json as json_file,
     storage::weights,
-    train::{Checkpoint, Epoch, Event, History, Step},
+    train::{Checkpoint, Event, History},
 };
 use precast_policy::files;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     RunFile,
     data::{self, Dataset, Split, Standardization},
+    metrics::{Line, Memory, read_metrics},
 };
 
 const RUN: &str = "run.yaml";
@@ -40,24 +41,6 @@ pub(super) struct Folder {
     metrics: File,
     /// Lock on the folder. The system releases it whenever and however the process ends.
     _lock: File,
-}
-
-/// A line of `metrics.jsonl`.
-#[derive(Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase")]
-enum Line {
-    Step(Step),
-    Epoch(Epoch),
-    /// Written after the first step.
-    Memory(Memory),
-}
-
-/// Memory kept and casts done by a step.
-#[derive(Serialize, Deserialize)]
-struct Memory {
-    activation_bytes: usize,
-    parameter_bytes: usize,
-    casts_per_step: usize,
 }
 
 /// Standardization of a run's examples: the contents of `standardization.json`.
@@ -342,7 +325,7 @@ impl Folder {
     /// Reads the metrics up to the given number of steps and epochs. Later lines, and a truncated last line, are
     /// removed from the file.
     pub fn history(&self, steps: u64, epochs: u64) -> Result<History> {
-        let (history, text) = read_metrics(&self.path, steps, epochs)?;
+        let (history, text) = read_metrics(&self.path.join(METRICS), steps, epochs)?;
         if (history.steps.len() as u64) < steps {
             let met = history.steps.len();
             let words = format!("`{METRICS}` has {met} steps, and the checkpoint was made after {steps}");
@@ -432,35 +415,7 @@ pub(crate) fn about_of(path: &Path) -> Result<About> {
 /// [`ErrorKind::Run`](precast::ErrorKind::Run) when there is no run or a line cannot be read.
 pub fn history_of(path: &Path) -> Result<History> {
     Folder::check(path)?;
-    read_metrics(path, u64::MAX, u64::MAX).map(|(history, _)| history)
-}
-
-/// Reads the metrics up to the given number of steps and epochs, and the length of their text. A last line without a
-/// line end was truncated.
-fn read_metrics(path: &Path, steps: u64, epochs: u64) -> Result<(History, usize)> {
-    let file = path.join(METRICS);
-    let text = files::read(&file)?;
-    let (mut history, mut len) = (History::default(), 0);
-    for (i, line) in text.split_inclusive(|byte| *byte == b'\n').enumerate() {
-        if !line.ends_with(b"\n") {
-            break;
-        }
-        let line: Line = json_file::read(line).map_err(|e| {
-            Error::run(format!("not a line of metrics: {e}")).context(format_args!("{}:{}", file.display(), i + 1))
-        })?;
-        match line {
-            Line::Step(step) if (history.steps.len() as u64) < steps => history.steps.push(step),
-            Line::Epoch(epoch) if (history.epochs.len() as u64) < epochs => history.epochs.push(epoch),
-            Line::Memory(memory) if steps > 0 => {
-                history.tape_bytes = memory.activation_bytes;
-                history.param_bytes = memory.parameter_bytes;
-                history.casts = memory.casts_per_step;
-            }
-            _ => break,
-        }
-        len += text[len..].iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-    }
-    Ok((history, len))
+    read_metrics(&path.join(METRICS), u64::MAX, u64::MAX).map(|(history, _)| history)
 }
 
 fn json(value: &impl Serialize) -> Result<String> {

@@ -22,6 +22,8 @@
 pub mod data;
 mod folder;
 mod load;
+mod metrics;
+mod parts;
 mod positions;
 mod predict;
 pub mod report;

@@ -6,7 +6,7 @@ use precast::{
     __train::{EPOCH, STEPS},
     Child, LossScale, Plan, Policy,
     cost::Speeds,
-    data::{Dataset, Split, Standardization},
+    data::{Split, Standardization},
     error::{Error, Result},
     io::models::Model,
     no_grad,
@@ -17,8 +17,9 @@ use precast::{
 };
 
 use super::{
-    RunFile, Storage, Test,
+    RunFile, Storage,
     folder::{About, Folder, POLICY, Standardizations},
+    parts::Read,
 };
 
 /// A training run in a folder. The folder holds the inputs of the run, its history, and checkpoints, so that the run
@@ -403,145 +404,4 @@ fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
     }
     let _ = loss.of(&outputs, &batch.y).map_err(|e| e.context("the loss of what the model returns"))?;
     Ok(met.filter(|met| outputs.rank() == 2 && *met > classes).map(words).into_iter().collect())
-}
-
-impl RunFile {
-    /// Reads the run file of a [`Run`]'s folder.
-    ///
-    /// # Errors
-    /// As [`RunFile::load`]; [`ErrorKind::Run`](precast::ErrorKind::Run) when the folder has none.
-    pub fn of_folder(folder: impl AsRef<Path>) -> Result<Self> {
-        Folder::run_file(folder.as_ref())
-    }
-
-    /// Reads the model, with weights initialized from the seed.
-    ///
-    /// # Errors
-    /// As [`Model::load`] and [`Model::named`].
-    pub fn read_model(&self) -> Result<Model> {
-        let (file, seed) = (self.folder.join(&self.model), self.options.seed);
-        match file.is_file() || is_path(&self.model) {
-            true => Model::load(file, seed).map_err(|error| self.not_there("model", error)),
-            false => Model::named(&self.model, seed).map_err(|error| self.wrong("model", error)),
-        }
-    }
-
-    /// Reads the policy, and checks that it allows the storage of the parameters: everything that needs neither model
-    /// nor data.
-    ///
-    /// # Errors
-    /// Those of reading the policy; [`ErrorKind::Policy`](precast::ErrorKind::Policy) for a storage that it does not
-    /// allow.
-    pub fn check_policy(&self) -> Result<Policy> {
-        let policy = self.read_policy()?;
-        self.storage.dtype(&policy)?;
-        Ok(policy)
-    }
-
-    /// Stores the parameters of a network as the file says, and wraps the network by the policy.
-    pub(super) fn wrap(&self, net: &mut Child, policy: &Policy) -> Result<(Plan, Option<Decorated>)> {
-        let plan = policy.plan(net)?;
-        let storage = self.storage.put(net, policy, self.options.seed)?;
-        let _ = plan.apply(net)?;
-        Ok((plan, storage))
-    }
-
-    /// Computes the checksum of everything that determines the run except its data, which has a checksum of its own.
-    fn fingerprint(&self) -> Result<u32> {
-        let (data, test) = (super::data::Source::Digits, Test::Share(0.5));
-        let text = RunFile { data, test, model: String::new(), policy: String::new(), ..self.clone() }.to_yaml()?;
-        Ok(crc32fast::hash(text.as_bytes()))
-    }
-
-    /// Reads the policy.
-    ///
-    /// # Errors
-    /// As [`Policy::load`] and [`Policy::named`].
-    pub fn read_policy(&self) -> Result<Policy> {
-        let file = self.folder.join(&self.policy);
-        match file.is_file() || is_path(&self.policy) {
-            true => Policy::load(file).map_err(|error| self.not_there("policy", error)),
-            false => Policy::named(&self.policy).map_err(|error| self.wrong("policy", error)),
-        }
-    }
-
-    /// Reads the data for a model whose examples have the shape `input`.
-    fn read_data(&self, input: Option<&[usize]>) -> Result<Read> {
-        let all = self.data.read(&self.folder).map_err(|error| self.not_there("data", error))?;
-        let shape = all.shape().to_vec();
-        let notes_of = |data: &Dataset| data.notes_unless(self.standardize, self.standardize_targets);
-        let mut notes = notes_of(&all);
-        let data = self.data.found(&all).starting_from(&absolute(&self.folder)?);
-        let mut file = RunFile { data, ..self.clone() };
-        let (train, test) = match &mut file.test {
-            Test::Share(_) if all.len() < 2 => {
-                let n = all.len();
-                let words = format!("the data has {n} example; a run needs some to train with and some to test with");
-                return Err(Error::data(words));
-            }
-            Test::Count(count) if *count >= all.len() => {
-                let n = all.len();
-                let words =
-                    format!("`test` is {count}, and the data has {n} examples; some must be left to train with");
-                return Err(self.wrong("test", Error::data(words)));
-            }
-            Test::Share(share) => {
-                let tested = ((all.len() as f64 * *share).round() as usize).clamp(1, all.len() - 1);
-                let Split { train, test } = all.split(all.len() - tested, self.options.seed)?;
-                (train, test)
-            }
-            Test::Count(count) => {
-                let Split { train, test } = all.split(all.len() - *count, self.options.seed)?;
-                (train, test)
-            }
-            Test::File(path) => {
-                *path = absolute(&self.folder.join(&*path))?;
-                let not_there = |error: Error| self.not_there("test", error.context("`test`"));
-                let test = file.data.read_like(path).map_err(not_there)?;
-                notes.extend(notes_of(&test));
-                (all, test)
-            }
-        };
-        let standardizations = Standardizations {
-            inputs: match self.standardize {
-                true => Some(Standardization::of(&train).map_err(|e| e.context("`standardize`"))?),
-                false => None,
-            },
-            targets: match self.standardize_targets {
-                true => Some(Standardization::of_targets(&train).map_err(|e| e.context("`standardize_targets`"))?),
-                false => None,
-            },
-        };
-        let fitted = |data: Dataset| standardizations.inputs_of(data, input);
-        let train = match &standardizations.targets {
-            Some(by) => train.targets_standardized(by)?,
-            None => train,
-        };
-        let data = Split { train: fitted(train)?, test: fitted(test)? };
-        Ok(Read { data, shape, file, standardizations, notes })
-    }
-}
-
-/// The data of a run.
-struct Read {
-    /// Examples as the model takes them. Only the training targets are standardized.
-    data: Split,
-    /// Shape of one example as read.
-    shape: Vec<usize>,
-    /// Run file with absolute paths and all settings found in the data.
-    file: RunFile,
-    standardizations: Standardizations,
-    /// Human-readable notes about the reading.
-    notes: Vec<String>,
-}
-
-/// Returns whether a word can only be a file, not the name of a built-in.
-fn is_path(word: &str) -> bool {
-    word.contains(['/', '\\']) || word.ends_with(".yaml") || word.ends_with(".yml")
-}
-
-/// Makes a path absolute.
-fn absolute(path: &Path) -> Result<std::path::PathBuf> {
-    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    std::path::absolute(path).map_err(|e| Error::io(path, &e))
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Reason, Recompute, Region, RuleRef};
+use super::{
+    decision::{Reason, Recompute, RuleRef},
+    region::Region,
+};
 use crate::{
     DType, Policy,
     adapter::{Adapter, Cast},

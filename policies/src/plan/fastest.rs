@@ -5,25 +5,14 @@
 
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
-
 use super::{
-    Decision, Reason, Region,
+    cost::Cost,
     decide::{Choice, Facts, Prepared, Surroundings, Verdict},
+    decision::{Decision, Reason},
     predict::Tree,
+    region::Region,
 };
 use crate::DType;
-
-/// The two predicted times behind a choice; the lower one won.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cost {
-    /// The region that the level would give to the cell.
-    pub region: Region,
-    /// Nanoseconds of the cell and all inside it in that region, including casts at its border.
-    pub lowered: u64,
-    /// Nanoseconds of the same in f32.
-    pub full: u64,
-}
 
 const FULL: Region = Region::Fixed(DType::F32);
 

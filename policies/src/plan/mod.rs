@@ -2,27 +2,33 @@
 //! predicting, and exporting plans to other libraries.
 
 mod check;
+pub(crate) mod cost;
 mod decide;
 mod decision;
 mod diff;
 mod display;
 mod export;
 mod fastest;
+mod network;
 mod op_table;
 #[allow(clippy::module_inception, reason = "the room and its main noun have one name")]
-mod plan;
+pub(crate) mod plan;
 mod predict;
+pub(crate) mod region;
 mod settle;
+mod words;
 
 #[doc(hidden)]
 pub use check::{Claim, check_claims};
-pub use decision::{Decision, Reason, Recompute, Region, RuleRef};
+pub use cost::{Cost, Forecast, Predicted};
+pub use decision::{Decision, Reason, Recompute, RuleRef};
 pub use diff::{Change, Decided, Diff};
 pub use display::Explanation;
 #[doc(hidden)]
-pub use display::{bytes, cells, said_once, time};
+pub use display::said_once;
 pub use export::{Exported, Exporter};
-pub use fastest::Cost;
 pub use op_table::{OpReason, OpRow, OpsTable};
 pub use plan::{Plan, Summary};
-pub use predict::{Forecast, Predicted};
+pub use region::Region;
+#[doc(hidden)]
+pub use words::{bytes, cells, time};

@@ -1,45 +1,12 @@
 //! Predicted costs of a plan, from the library's costs of each cell.
 
-use serde::{Deserialize, Serialize};
-
 use super::{
-    Decision, Region,
+    cost::{Costs, Forecast, Predicted, Takes},
     decide::{Choice, Prepared},
+    decision::Decision,
+    region::Region,
 };
-use crate::{
-    DType,
-    host::{Costs, Takes},
-    outline::OutlinedCell,
-};
-
-/// A predicted cost of a forward and a backward pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Predicted {
-    /// Nanoseconds, excluding the update of parameters.
-    pub nanos: u64,
-    /// Bytes of activations kept for the backward pass.
-    pub kept: u64,
-}
-
-/// The predicted cost of a plan, compared with alternatives.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Forecast {
-    /// The machine whose speeds were used.
-    pub host: String,
-    /// This plan.
-    pub planned: Predicted,
-    /// The same level without regard to time.
-    pub lowered: Predicted,
-    /// Everything in f32.
-    pub full: Predicted,
-}
-
-impl From<Takes> for Predicted {
-    fn from(takes: Takes) -> Self {
-        Predicted { nanos: takes.nanos.round() as u64, kept: takes.kept.round() as u64 }
-    }
-}
+use crate::{DType, outline::OutlinedCell};
 
 /// A tree of cells with their costs.
 pub(super) struct Tree<'a> {

@@ -8,7 +8,6 @@ use std::{
 use super::{
     Level, Lists,
     embedded::{self, embedded},
-    pack_file,
 };
 use crate::{
     DType, Op,
@@ -96,7 +95,7 @@ impl Pack {
         if let Some(pack) = READ[at].get() {
             return Ok(pack.clone());
         }
-        let pack = Arc::new(pack_file::parse(EMBEDDED[at].1, &format!("policies/packs/{name}.yaml"))?);
+        let pack = Arc::new(Pack::parse(EMBEDDED[at].1, &format!("policies/packs/{name}.yaml"))?);
         Ok(READ[at].get_or_init(|| pack).clone())
     }
 

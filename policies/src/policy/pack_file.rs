@@ -20,79 +20,81 @@ use crate::{
     precision::Treatment,
 };
 
-/// Reads a pack file. Every op must be in the catalogue. Cell kinds are open, since users define their own.
-pub(super) fn parse(text: &str, name: &str) -> Result<Pack> {
-    let source = Source::new(name, text);
-    let read: PackV1 = document::read(&source)?;
-    let name: Arc<str> = read.name.as_str().into();
-    let mut pack = Pack {
-        source: read.source,
-        system: read.system,
-        dtypes: read.dtypes,
-        levels: BTreeMap::new(),
-        stays_f32: Lists::named(name.clone()),
-        regions: Vec::new(),
-        graph: None,
-        name,
-    };
-    let named = |op_level: &str| {
-        let own = pack.name.clone();
-        let mut lists = Lists::named(if op_level == "auto" { own } else { format!("{own} {op_level}").into() });
-        lists.eligible.clone_from(&read.eligible);
-        lists
-    };
-    let writer = Writer { source: &source, pack: &pack };
+impl Pack {
+    /// Reads a pack file. Every op must be in the catalogue. Cell kinds are open, since users define their own.
+    pub(super) fn parse(text: &str, name: &str) -> Result<Pack> {
+        let source = Source::new(name, text);
+        let read: PackV1 = document::read(&source)?;
+        let name: Arc<str> = read.name.as_str().into();
+        let mut pack = Pack {
+            source: read.source,
+            system: read.system,
+            dtypes: read.dtypes,
+            levels: BTreeMap::new(),
+            stays_f32: Lists::named(name.clone()),
+            regions: Vec::new(),
+            graph: None,
+            name,
+        };
+        let named = |op_level: &str| {
+            let own = pack.name.clone();
+            let mut lists = Lists::named(if op_level == "auto" { own } else { format!("{own} {op_level}").into() });
+            lists.eligible.clone_from(&read.eligible);
+            lists
+        };
+        let writer = Writer { source: &source, pack: &pack };
 
-    let mut levels = BTreeMap::new();
-    for (level, written) in [(Level::O1, &read.levels.o1), (Level::O2, &read.levels.o2)] {
-        let Some(written) = written else { continue };
-        let mut lists = named("auto");
-        for (treatment, entries) in written.cells.lists() {
-            check_reads(&source, level, Listed::Cells, treatment, entries)?;
-            writer.put_cells(&mut lists, treatment, entries)?;
+        let mut levels = BTreeMap::new();
+        for (level, written) in [(Level::O1, &read.levels.o1), (Level::O2, &read.levels.o2)] {
+            let Some(written) = written else { continue };
+            let mut lists = named("auto");
+            for (treatment, entries) in written.cells.lists() {
+                check_reads(&source, level, Listed::Cells, treatment, entries)?;
+                writer.put_cells(&mut lists, treatment, entries)?;
+            }
+            for (treatment, entries) in written.ops.lists() {
+                check_reads(&source, level, Listed::Ops, treatment, entries)?;
+                writer.put_ops(&mut lists, treatment, entries, Treatment::name)?;
+            }
+            levels.insert(level, lists);
         }
-        for (treatment, entries) in written.ops.lists() {
-            check_reads(&source, level, Listed::Ops, treatment, entries)?;
-            writer.put_ops(&mut lists, treatment, entries, Treatment::name)?;
+        let mut stays_f32 = pack.stays_f32.clone();
+        writer.put_cells(&mut stays_f32, Treatment::Full, &read.stays_f32)?;
+        let mut regions = Vec::new();
+        for region in &read.regions {
+            let mut lists = named(&region.op_level);
+            lists.unlisted = region.unlisted;
+            lists.unlisted_unpromoted = region.unlisted_unpromoted;
+            for entry in unique(&source, &region.by_first)? {
+                lists.by_first.extend(writer.ops(entry)?);
+            }
+            for (treatment, entries) in region.lists() {
+                writer.put_ops(&mut lists, treatment, entries, Treatment::name)?;
+            }
+            regions.push((region.op_level.as_str().into(), lists));
         }
-        levels.insert(level, lists);
+        let graph = read.graph.as_ref().map(|written| -> Result<Lists> {
+            let mut own = named("auto");
+            for (list, entries) in written.lists() {
+                let name = |treatment| GraphList::of(treatment).map_or("", GraphList::name);
+                writer.put_ops(&mut own, list.treatment(), entries, name)?;
+            }
+            let mut lists = named("auto");
+            let of_region = regions.first().into_iter().flat_map(|(_, region): &(Arc<str>, Lists)| region.ops());
+            let of_graph = of_region.filter(|(_, entry)| GraphList::of(entry.treatment).is_some());
+            for (op, entry) in of_graph.chain(own.ops()) {
+                lists.put_op(*op, entry.clone());
+            }
+            Ok(lists)
+        });
+        let graph = graph.transpose()?;
+        if pack.dtypes.is_empty() || (levels.is_empty() && regions.is_empty()) {
+            let words = format!("{}: a pack needs at least one low dtype, and a level or a region", source.name);
+            return Err(Error::list(words));
+        }
+        pack = Pack { levels, stays_f32, regions, graph, ..pack };
+        Ok(pack)
     }
-    let mut stays_f32 = pack.stays_f32.clone();
-    writer.put_cells(&mut stays_f32, Treatment::Full, &read.stays_f32)?;
-    let mut regions = Vec::new();
-    for region in &read.regions {
-        let mut lists = named(&region.op_level);
-        lists.unlisted = region.unlisted;
-        lists.unlisted_unpromoted = region.unlisted_unpromoted;
-        for entry in unique(&source, &region.by_first)? {
-            lists.by_first.extend(writer.ops(entry)?);
-        }
-        for (treatment, entries) in region.lists() {
-            writer.put_ops(&mut lists, treatment, entries, Treatment::name)?;
-        }
-        regions.push((region.op_level.as_str().into(), lists));
-    }
-    let graph = read.graph.as_ref().map(|written| -> Result<Lists> {
-        let mut own = named("auto");
-        for (list, entries) in written.lists() {
-            let name = |treatment| GraphList::of(treatment).map_or("", GraphList::name);
-            writer.put_ops(&mut own, list.treatment(), entries, name)?;
-        }
-        let mut lists = named("auto");
-        let of_region = regions.first().into_iter().flat_map(|(_, region): &(Arc<str>, Lists)| region.ops());
-        let of_graph = of_region.filter(|(_, entry)| GraphList::of(entry.treatment).is_some());
-        for (op, entry) in of_graph.chain(own.ops()) {
-            lists.put_op(*op, entry.clone());
-        }
-        Ok(lists)
-    });
-    let graph = graph.transpose()?;
-    if pack.dtypes.is_empty() || (levels.is_empty() && regions.is_empty()) {
-        let words = format!("{}: a pack needs at least one low dtype, and a level or a region", source.name);
-        return Err(Error::list(words));
-    }
-    pack = Pack { levels, stays_f32, regions, graph, ..pack };
-    Ok(pack)
 }
 
 /// Checks that the level reads a list. The error points at the first entry of the list.
@@ -358,7 +360,7 @@ mod tests {
             ("graph: { allow: [Linear], alow: [] }", "p.yaml:6:27: unknown key `alow` (did you mean `allow`?)"),
             ("", "p.yaml: a pack needs at least one low dtype, and a level or a region"),
         ] {
-            let message = parse(&format!("{head}{rest}\n"), "p.yaml").unwrap_err().to_string();
+            let message = Pack::parse(&format!("{head}{rest}\n"), "p.yaml").unwrap_err().to_string();
             assert!(message.starts_with(words), "{message}");
         }
     }

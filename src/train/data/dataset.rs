@@ -2,17 +2,11 @@
 
 use std::sync::Arc;
 
-use rand::{SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
-
 use super::{
     numbers::Wide,
     origin::{Parts, Read},
 };
-use crate::{
-    Tensor, TensorElement,
-    error::{Error, Result},
-};
+use crate::error::{Error, Result};
 
 /// Class of a position that counts neither for the loss nor for the accuracy, as in torch.
 pub const IGNORED: i64 = -100;
@@ -80,15 +74,6 @@ pub struct Split {
     pub train: Dataset,
     /// The test examples.
     pub test: Dataset,
-}
-
-/// A batch of examples as tensors.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    /// Inputs: f32 or i64 `[n, ...]`.
-    pub x: Tensor,
-    /// Targets: classes are i64 `[n, ...]`, `[n]` for one per example; numbers are f32 `[n, ...]`.
-    pub y: Tensor,
 }
 
 impl Dataset {
@@ -330,88 +315,6 @@ impl Dataset {
         Split { train: self.take(train), test: self.take(test) }
     }
 
-    /// Returns all examples in batches of `size`, in order; the last batch may be smaller.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a batch size of 0, [`ErrorKind::Data`](crate::ErrorKind::Data)
-    /// when the examples have no targets; see [`input_batches`](Dataset::input_batches).
-    pub fn batches(&self, size: usize) -> Result<impl Iterator<Item = Batch>> {
-        self.check_targets()?;
-        check_batch(size)?;
-        Ok(self.in_batches((0..self.len).collect(), size, self.len.div_ceil(size)))
-    }
-
-    /// Returns the inputs of all examples in batches of `size`, in order, f32 or i64 `[n, ...]`; the last may be
-    /// smaller.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a batch size of 0.
-    pub fn input_batches(&self, size: usize) -> Result<impl Iterator<Item = Tensor>> {
-        check_batch(size)?;
-        let all: Vec<usize> = (0..self.len).collect();
-        Ok((0..self.len.div_ceil(size)).map(move |i| self.x(&all[i * size..all.len().min((i + 1) * size)])))
-    }
-
-    /// Returns the batches of a training epoch, in an order determined by the seed and the epoch. A single example left
-    /// at the end joins the last batch: a batch norm cannot be trained on a single example, and its gradient would
-    /// weigh as much as that of a whole batch.
-    ///
-    /// # Errors
-    /// As [`batches`](Dataset::batches).
-    pub fn shuffled_batches(&self, size: usize, seed: u64, epoch: u64) -> Result<impl Iterator<Item = Batch>> {
-        self.check_targets()?;
-        check_batch(size)?;
-        Ok(self.in_batches(self.order(seed, epoch), size, batches_of_epoch(self.len, size)))
-    }
-
-    pub(in crate::train) fn check_targets(&self) -> Result<()> {
-        match self.targets {
-            Targets::None => Err(Error::data("the examples have no targets, so nothing can be learnt of them")),
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns `batches` batches of `size`, the last with the rest.
-    fn in_batches(&self, order: Vec<usize>, size: usize, batches: usize) -> impl Iterator<Item = Batch> {
-        (0..batches).map(move |i| {
-            let to = if i + 1 == batches { order.len() } else { (i + 1) * size };
-            self.some(&order[i * size..to])
-        })
-    }
-
-    /// Returns the batch at a position from 0 of a training epoch, in the [`order`](Dataset::order) of that epoch.
-    pub(in crate::train) fn batch(&self, order: &[usize], size: usize, place: usize) -> Batch {
-        let last = place + 1 >= batches_of_epoch(order.len(), size);
-        self.some(&order[place * size..if last { order.len() } else { (place + 1) * size }])
-    }
-
-    /// Makes a batch of some examples, which have targets.
-    fn some(&self, part: &[usize]) -> Batch {
-        let y = match self.targets.take(part) {
-            Targets::Classes { shape, values } => tensor(values, part.len(), &shape),
-            Targets::Numbers { shape, values } => tensor(values, part.len(), &shape),
-            Targets::None => unreachable!("checked before"),
-        };
-        Batch { x: self.x(part), y }
-    }
-
-    /// Returns the inputs of some examples.
-    fn x(&self, part: &[usize]) -> Tensor {
-        match self.inputs.take(elements_in_memory(&self.shape), part) {
-            Inputs::Numbers(values) => tensor(values, part.len(), &self.shape),
-            Inputs::Indices(values) => tensor(values, part.len(), &self.shape),
-        }
-    }
-
-    /// Returns the order of the examples in an epoch.
-    pub(in crate::train) fn order(&self, seed: u64, stream: u64) -> Vec<usize> {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(stream);
-        let mut order: Vec<usize> = (0..self.len).collect();
-        order.shuffle(&mut rng);
-        order
-    }
-
     fn take(&self, order: &[usize]) -> Dataset {
         Dataset {
             shape: self.shape.clone(),
@@ -435,7 +338,7 @@ impl Inputs {
     }
 
     /// Returns some examples of `each` elements.
-    fn take(&self, each: usize, order: &[usize]) -> Inputs {
+    pub(super) fn take(&self, each: usize, order: &[usize]) -> Inputs {
         match self {
             Inputs::Numbers(values) => Inputs::Numbers(rows(values, each, order)),
             Inputs::Indices(indices) => Inputs::Indices(rows(indices, each, order)),
@@ -445,7 +348,7 @@ impl Inputs {
 
 impl Targets {
     /// Returns the targets of some examples.
-    fn take(&self, order: &[usize]) -> Targets {
+    pub(super) fn take(&self, order: &[usize]) -> Targets {
         match self {
             Targets::Classes { shape, values } => {
                 Targets::Classes { shape: shape.clone(), values: rows(values, elements_in_memory(shape), order) }
@@ -463,10 +366,6 @@ fn rows<T: Copy>(values: &[T], each: usize, order: &[usize]) -> Vec<T> {
     order.iter().flat_map(|&i| &values[i * each..(i + 1) * each]).copied().collect()
 }
 
-fn tensor<T: TensorElement>(values: Vec<T>, n: usize, shape: &[usize]) -> Tensor {
-    Tensor::from_vec(values, &[&[n], shape].concat()).expect("whole examples")
-}
-
 impl std::fmt::Debug for Dataset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Dataset({} of shape {:?} ", self.len, self.shape)?;
@@ -479,19 +378,6 @@ impl std::fmt::Debug for Dataset {
             Targets::None => write!(f, "without targets)"),
         }
     }
-}
-
-/// Rejects a batch size of 0.
-pub(in crate::train) fn check_batch(size: usize) -> Result<()> {
-    if size > 0 { Ok(()) } else { Err(Error::value("a batch of 0 examples; allowed: at least 1")) }
-}
-
-/// Returns the number of batches that [`Dataset::shuffled_batches`] makes of `examples`: one for each `size` of them,
-/// and one for the rest, unless that is a single example.
-pub fn batches_of_epoch(examples: usize, size: usize) -> usize {
-    let size = size.max(1);
-    let one_is_left = size > 1 && examples > size && examples % size == 1;
-    examples.div_ceil(size) - usize::from(one_is_left)
 }
 
 /// Returns the number of elements of one example; `None` on overflow.

@@ -1,6 +1,7 @@
 //! Training examples: a [`Dataset`] from memory, and the [`digits`] shipped with the library. The package
 //! `precast-train` reads examples from CSV, images, NumPy arrays and text.
 
+mod batches;
 mod dataset;
 mod digits;
 mod exact;
@@ -11,7 +12,8 @@ pub(crate) mod origin;
 pub(crate) mod resize;
 mod standardization;
 
-pub(super) use dataset::check_batch;
-pub use dataset::{Batch, Dataset, IGNORED, Inputs, Split, Targets, batches_of_epoch};
+pub(super) use batches::check_batch;
+pub use batches::{Batch, batches_of_epoch};
+pub use dataset::{Dataset, IGNORED, Inputs, Split, Targets};
 pub use digits::{digits, parse_digits, read_digits};
 pub use standardization::Standardization;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Decision, Json, Plan};
-use crate::{kinds::elsewhere, plan::display::cells};
+use crate::{kinds::elsewhere, plan::words::cells};
 
 /// Returns the cells of each kind that has a class in torch.
 fn classes(plan: &Plan) -> BTreeMap<&'static str, Vec<&Decision>> {

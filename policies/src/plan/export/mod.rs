@@ -109,7 +109,7 @@ impl Plan {
             ),
         ];
         let rows = rows.into_iter().filter(|(count, _)| *count > 0);
-        rows.map(|(count, what)| format!("{} {what}", super::display::cells(count))).collect()
+        rows.map(|(count, what)| format!("{} {what}", super::words::cells(count))).collect()
     }
 
     /// Returns the head of a Python file.
