@@ -12,7 +12,7 @@ pub fn run(words: &[String]) -> Result {
     if let Some(word) = words.first() {
         return Err(format!("met `{word}`; no word is allowed"));
     }
-    let chosen = ["test", "--release", "--lib", "--test", "torch", "--", "--ignored", "--nocapture"];
+    let chosen = ["test", "--release", "--lib", "--test", "conformance", "--", "--ignored", "--nocapture"];
     shell::run("cargo", &[&chosen[..], &TESTS].concat(), &[])
 }
 
