@@ -256,8 +256,8 @@ fn parsed<T: DeserializeOwned, D: Document>(source: &Source<'_>) -> Result<T> {
 fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, place: Place) -> String {
     use serde_yaml::{Error as E, MessageFormatter};
     let expected = |what: &str| match source.value_at(place) {
-        met if met.is_empty() => format!("expected {what}, met nothing"),
-        met => format!("expected {what}, met `{met}`"),
+        met if met.is_empty() => format!("expected {what}, got nothing"),
+        met => format!("expected {what}, got `{met}`"),
     };
     match error {
         E::SerdeUnknownField { field, expected, .. } => {
@@ -276,10 +276,10 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
             format!("unknown name `{variant}`{near}; allowed: {}", expected.join(", "))
         }
         E::SerdeInvalidLength { len, expected, .. } => match expected.strip_prefix("a tuple of size ") {
-            Some(size) => format!("expected {size} values, met {len}"),
-            None => format!("expected {expected}, met {len} values"),
+            Some(size) => format!("expected {size} values, got {len}"),
+            None => format!("expected {expected}, got {len} values"),
         },
-        E::SerdeInvalidType { unexpected, expected, .. } => format!("expected {expected}, met {unexpected}"),
+        E::SerdeInvalidType { unexpected, expected, .. } => format!("expected {expected}, got {unexpected}"),
         E::SerdeMissingField { field, .. } => {
             let allowed = match *field {
                 "version" => "1",

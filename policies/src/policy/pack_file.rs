@@ -343,7 +343,7 @@ mod tests {
                 "levels: { O1: { ops: { low: [MatMull] } } }",
                 "p.yaml:6:30: no op is called `MatMull` (did you mean `MatMul`",
             ),
-            ("graph: { allow: [[Linear]] }", "p.yaml:6:18: expected a name, or { name, dtype, because }, met sequence"),
+            ("graph: { allow: [[Linear]] }", "p.yaml:6:18: expected a name, or { name, dtype, because }, got sequence"),
             ("levels: { O2: { cells: { full: [A, B, A] } } }", "p.yaml:6:39: `A` is already on this list"),
             (
                 "levels: { O2: { cells: { low: [A] } } }",
