@@ -42,7 +42,7 @@ pub use storage::{LowStorage, Storage};
 pub use test_data::Test;
 
 /// JSON Schema of run files, for editors that complete and check them.
-pub const SCHEMA: &str = include_str!("../run-schema.json");
+pub static SCHEMA: &str = include_str!("../run-schema.json");
 
 /// A run file with every key and its default in comments, to begin with.
-pub const EXAMPLE: &str = include_str!("../run.yaml");
+pub static EXAMPLE: &str = include_str!("../run.yaml");

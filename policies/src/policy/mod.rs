@@ -182,7 +182,7 @@ crate::__setters! {
 }
 
 /// JSON schema of policy files, for completion and validation in editors.
-pub const SCHEMA: &str = include_str!("../../schema.json");
+pub static SCHEMA: &str = include_str!("../../schema.json");
 
 /// Returns the low list of [`Pack::DEFAULT`]: the cells and ops that run low at O1.
 pub fn low_list() -> Lists {
