@@ -1,10 +1,16 @@
-//! Finding the place where a training step breaks: [`Child::record`](crate::Child::record) runs a step and looks at
-//! every number that it rounds, forward and backward, from the casts of the inputs to the update of the parameters.
+//! Finding the place where a training step breaks: a [`Monitor`] is cheap enough for every step, and names the first
+//! result that is not finite; [`Child::record`](crate::Child::record) looks at every number that a step rounds, forward
+//! and backward, from the casts of the inputs to the update of the parameters.
 
 mod edge;
+mod monitor;
+mod names;
 mod record;
 mod recorder;
 mod reference;
+mod steps;
+mod watcher;
 
 pub use edge::{Edge, EdgeOp, Numbers, Phase, Subject};
+pub use monitor::{Monitor, Peaks};
 pub use record::{Fault, FaultKind, Record};

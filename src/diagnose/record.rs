@@ -1,22 +1,15 @@
 //! The record of a step, and the fault in it.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-    rc::Rc,
-};
+use std::{collections::HashSet, fmt, rc::Rc};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     edge::{Edge, EdgeOp, Phase, Subject},
-    recorder::{Raw, Recorder},
+    names::Names,
+    recorder::Recorder,
 };
-use crate::{
-    Child, Op,
-    cell::{AsCell, Part, join},
-    observe::heard_by,
-};
+use crate::{Child, Op, cell::AsCell, observe::heard_by};
 
 /// The edges of one step, in the order in which they were written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -126,6 +119,11 @@ impl Record {
         most
     }
 
+    /// Returns the edges with infinities that had no effect, such as those of a mask.
+    pub fn harmless_infinities(&self) -> impl Iterator<Item = &Edge> {
+        self.edges.iter().zip(self.harmless()).filter_map(|(edge, harmless)| harmless.then_some(edge))
+    }
+
     /// Returns, for each edge, whether all its infinities are those of a mask that has no effect: they are negative,
     /// come from a constant that is cast or infinite already, and everything that reads them is a finite softmax, or
     /// passes them on to one.
@@ -194,30 +192,6 @@ impl<C: ?Sized + AsCell> Child<C> {
     pub fn record<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Record) {
         let recorder = Rc::new(Recorder::default());
         let result = heard_by(recorder.clone(), || f(self));
-        let (mut paths, mut params) = (HashMap::new(), HashMap::new());
-        self.walk(&mut |entry| {
-            paths.insert(entry.slot.id, entry.path.to_string());
-            entry.slot.cell.visit(&mut |name, node| {
-                if let Part::Param(param) = node {
-                    params.entry(param.id().0).or_insert_with(|| (entry.path.to_string(), join(entry.path, name)));
-                }
-            });
-        });
-        let mut calls = HashMap::new();
-        let edge = |raw: Raw| {
-            let Raw { phase, slot, leaf, op, subject, dtype, numbers, error, from, good_inputs } = raw;
-            let owner = leaf.and_then(|leaf| params.get(&leaf));
-            let inside = slot.and_then(|slot| paths.get(&slot).cloned());
-            let (cell, subject) = match (owner, inside) {
-                (Some((_, param)), Some(cell)) => (cell, Subject::Param(param.clone())),
-                (Some((cell, param)), None) => (cell.clone(), Subject::Param(param.clone())),
-                (None, cell) => (cell.unwrap_or_default(), subject),
-            };
-            let key = (phase, cell.clone(), op, subject.clone());
-            let call = calls.entry(key).or_insert(0);
-            *call += 1;
-            Edge { phase, cell, op, subject, call: *call - 1, dtype, numbers, error, from, good_inputs }
-        };
-        (result, Record { edges: recorder.take().into_iter().map(edge).collect() })
+        (result, Names::read(self).record(recorder.take()))
     }
 }

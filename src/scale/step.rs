@@ -18,7 +18,7 @@ use crate::{
     logging::event,
     optim::Optimizer,
     printable::{number, printable},
-    tensor::{LeafId, Scaling, Unscaled, first_non_finite, pass::Pass},
+    tensor::{LeafId, Scaling, Unscaled, pass::Pass},
 };
 
 /// After this many consecutive skipped steps, at a scale that cannot fall, a step is [`Outcome::Stalled`].
@@ -287,7 +287,6 @@ pub fn all_finite(grads: &Grads, params: &Params) -> bool {
 
 /// Returns the path of the first parameter with a non-finite gradient.
 fn first_of(grads: &Grads, params: &Params) -> Option<String> {
-    let with_grads = params.iter().filter_map(|(path, param)| Some((path, grads.get(param)?.array().contiguous())));
-    let (paths, arrays): (Vec<_>, Vec<_>) = with_grads.unzip();
-    first_non_finite(&arrays, 1.0).map(|which| paths[which].to_string())
+    let bad = params.iter().filter(|(_, param)| grads.get(param).is_some_and(|grad| !grad.has_only_finite()));
+    bad.min_by_key(|(_, param)| grads.arrival(param.id())).map(|(path, _)| path.to_string())
 }

@@ -4,10 +4,13 @@ use std::fmt;
 
 use num_traits::{Float as _, ToPrimitive as _};
 
-use super::{Array, Stored, Tensor, with_float};
+use super::{Array, Stored, Tensor, grads::peaks, with_float};
 use crate::{
     DType,
-    kernels::float::{Float, Real},
+    kernels::{
+        elementwise::peak::{Magnitude as _, Small},
+        float::{Float, Real},
+    },
     printable::number,
 };
 
@@ -59,6 +62,37 @@ fn largest(array: &Array) -> f64 {
         largest.to_f64().unwrap_or_default()
     }
     with_float!(array, a: T => { let _ = a; go::<T>(array) }, else 0.0)
+}
+
+impl Tensor {
+    /// Returns the largest magnitude: infinite if a number is, NaN if one is, 0 for integers and booleans.
+    pub(crate) fn peak(&self) -> f64 {
+        // A widening is exact.
+        peaks(&[self.least().array().contiguous()])[0]
+    }
+
+    /// Returns the shares of zeros and of subnormal numbers among the elements.
+    pub(crate) fn small_shares(&self) -> (f32, f32) {
+        let array = self.least().array().contiguous();
+        let Small { zero, subnormal } =
+            with_float!(&array, x: T => T::small(x.as_slice().expect("contiguous")), else Small::default());
+        let of = |count: usize| count as f32 / self.len().max(1) as f32;
+        (of(zero), of(subnormal))
+    }
+
+    /// Counts NaN, positive and negative infinities, and returns the largest finite magnitude.
+    pub(crate) fn not_finite(&self) -> (usize, usize, usize, f64) {
+        fn go<T: Float>(x: &[T]) -> (usize, usize, usize, f64) {
+            x.iter().fold((0, 0, 0, 0.0), |(nan, inf, neg_inf, amax), x| match x.widen().as_f64() {
+                x if x.is_nan() => (nan + 1, inf, neg_inf, amax),
+                f64::INFINITY => (nan, inf + 1, neg_inf, amax),
+                f64::NEG_INFINITY => (nan, inf, neg_inf + 1, amax),
+                x => (nan, inf, neg_inf, x.abs().max(amax)),
+            })
+        }
+        let array = self.least().array().contiguous();
+        with_float!(&array, x: T => go::<T>(x.as_slice().expect("contiguous")), else (0, 0, 0, 0.0))
+    }
 }
 
 #[cfg(test)]
