@@ -3,6 +3,7 @@
 //! and backward, from the casts of the inputs to the update of the parameters.
 
 mod edge;
+mod fault;
 mod monitor;
 mod names;
 mod record;
@@ -12,5 +13,6 @@ mod steps;
 mod watcher;
 
 pub use edge::{Edge, EdgeOp, Numbers, Phase, Subject};
+pub use fault::{Fault, FaultKind, Origin};
 pub use monitor::{Monitor, Peaks};
-pub use record::{Fault, FaultKind, Record};
+pub use record::Record;

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     edge::{Edge, EdgeOp, Phase},
+    fault::Fault,
     names::Names,
-    record::{Fault, Record},
+    record::Record,
     steps::{Site, Steps},
     watcher::Watcher,
 };

@@ -1,11 +1,12 @@
 //! The record of a step, and the fault in it.
 
-use std::{collections::HashSet, fmt, rc::Rc};
+use std::{collections::HashSet, rc::Rc};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     edge::{Edge, EdgeOp, Phase, Subject},
+    fault::{Fault, FaultKind},
     names::Names,
     recorder::Recorder,
 };
@@ -16,31 +17,6 @@ use crate::{Child, Op, cell::AsCell, observe::heard_by};
 pub struct Record {
     /// The edges.
     pub edges: Vec<Edge>,
-}
-
-/// Kind of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FaultKind {
-    /// Finite numbers became infinite.
-    Inf,
-    /// A number is not a number.
-    Nan,
-    /// At least half of the numbers other than 0 became 0.
-    Flush,
-    /// The result has less than about four correct bits although its inputs were good.
-    Lost,
-}
-
-/// The first edge that went wrong.
-#[derive(Clone, Copy, Debug)]
-pub struct Fault<'a> {
-    /// Kind of the fault.
-    pub kind: FaultKind,
-    /// The edge.
-    pub edge: &'a Edge,
-    /// Position of the edge in its record.
-    pub at: usize,
 }
 
 /// Relative error above which a result is lost: less than about four correct bits.
@@ -148,26 +124,6 @@ impl Record {
                 });
         }
         harmless
-    }
-}
-
-impl fmt::Display for Fault<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault { kind, edge, .. } = self;
-        let numbers = &edge.numbers;
-        let came = if edge.good_inputs { "by rounding: they are finite in f32" } else { "in f32, too" };
-        match kind {
-            FaultKind::Inf => {
-                write!(f, "{edge}: {} of {} numbers are infinite, {came}", numbers.inf + numbers.neg_inf, numbers.n)
-            }
-            FaultKind::Nan => write!(f, "{edge}: {} of {} numbers are NaN, {came}", numbers.nan, numbers.n),
-            FaultKind::Flush => {
-                write!(f, "{edge}: {:.0} % of the numbers became 0", 100.0 * numbers.flushed_share())
-            }
-            FaultKind::Lost => {
-                write!(f, "{edge}: wrong by {:.0} %, from good numbers", 100.0 * edge.error.unwrap_or_default())
-            }
-        }
     }
 }
 

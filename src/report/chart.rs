@@ -288,10 +288,10 @@ mod tests {
 
     fn run_of(losses: &[f64]) -> History {
         let step = |(i, &loss): (usize, &f64)| {
-            let cause = Cause::Overflow { scale: 1024.0, first: "fc.weight".into() };
+            let cause = Cause::Overflow { scale: 1024.0, first: "fc.weight".into(), origin: None };
             let skipped = Outcome::Skipped { cause };
             let outcome = if i == 1 { skipped } else { Outcome::Stepped };
-            Step { epoch: 0, loss, scale: if i < 2 { 1024.0 } else { 512.0 }, outcome, seconds: 0.0, non_finite: None }
+            Step { epoch: 0, loss, scale: if i < 2 { 1024.0 } else { 512.0 }, outcome, seconds: 0.0, swallowed: None }
         };
         History { steps: losses.iter().enumerate().map(step).collect(), ..History::default() }
     }

@@ -6,7 +6,6 @@ use super::{TrainingRun, chart, printable, runs_table_by, score_chart};
 use crate::{
     error::Result,
     io::files,
-    scale::Outcome,
     train::{About, History, RunFile, about_of, history_of},
 };
 
@@ -97,22 +96,22 @@ fn skipped(history: &History) -> String {
         .iter()
         .enumerate()
         .filter_map(|(i, step)| {
-            let cause = match &step.outcome {
-                Outcome::Stepped => return None,
-                Outcome::Skipped { cause, .. } | Outcome::Stalled { cause, .. } => cause.to_string(),
+            let why = match (step.outcome.cause(), step.fault()) {
+                (Some(cause), _) => cause.to_string(),
+                (None, Some(fault)) => format!("taken, although a number was not finite: {fault}"),
+                (None, None) => return None,
             };
-            let found = step.non_finite.as_ref().map_or(String::new(), ToString::to_string);
-            Some(vec![(i + 1).to_string(), (step.epoch + 1).to_string(), cause, found])
+            Some(vec![(i + 1).to_string(), (step.epoch + 1).to_string(), why])
         })
         .collect();
     if rows.is_empty() {
-        return "<p>No step was skipped.</p>".into();
+        return "<p>No step was skipped, and none met a number that was not finite.</p>".into();
     }
     let more = match rows.len().saturating_sub(MOST_SKIPPED) {
         0 => String::new(),
         more => format!("<p>{more} more are in <code>metrics.jsonl</code>.</p>"),
     };
-    let header = ["step", "epoch", "cause", "first number that was not finite"];
+    let header = ["step", "epoch", "cause"];
     html_table(&header, rows.into_iter().take(MOST_SKIPPED).collect(), &[0, 1]) + &more
 }
 
