@@ -138,7 +138,7 @@ fn the_op_in_which_an_overflow_began_is_found() {
     let outcome = monitor.watch(&net, |net| {
         LossScale::fixed(1e8).unwrap().step(&mut optimizer, net.call(&x).unwrap().sum_all().unwrap())
     });
-    let cause = Cause::Overflow { scale: 1e8, first: "1.weight".into(), origin: None };
+    let cause = Cause::Overflow { scale: 1e8, first: "3.bias".into(), origin: None };
     assert_eq!(outcome.unwrap(), Outcome::Skipped { cause });
     let found = monitor.fault().unwrap();
     let Edge { phase, op, subject, dtype, good_inputs, .. } = found.edge;
