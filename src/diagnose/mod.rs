@@ -2,6 +2,7 @@
 //! result that is not finite; [`Child::record`](crate::Child::record) looks at every number that a step rounds, forward
 //! and backward, from the casts of the inputs to the update of the parameters.
 
+mod cure;
 mod edge;
 mod fault;
 mod monitor;
@@ -12,6 +13,7 @@ mod reference;
 mod steps;
 mod watcher;
 
+pub use cure::Cure;
 pub use edge::{Edge, EdgeOp, Numbers, Phase, Subject};
 pub use fault::{Fault, FaultKind, Origin};
 pub use monitor::{Monitor, Peaks};
