@@ -18,3 +18,4 @@ pub use edge::{Edge, EdgeOp, Numbers, Phase, Subject};
 pub use fault::{Fault, FaultKind, Origin};
 pub use monitor::{Monitor, Peaks};
 pub use record::Record;
+pub(crate) use record::recorded;

@@ -106,9 +106,8 @@ impl Monitor {
     }
 
     /// Returns the largest magnitudes of each result, in the order in which they are written.
-    pub fn peaks<C: ?Sized + AsCell>(&mut self, net: &Child<C>) -> Vec<Peaks> {
-        let steps = mem::take(&mut self.steps);
-        let names = self.names(net);
+    pub fn peaks<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Vec<Peaks> {
+        let (steps, names) = (&self.steps, Names::read(net));
         let mut calls = HashMap::new();
         let of = |(at, site): (usize, &Site)| {
             let (cell, _) = names.of(site.slot, site.leaf);
@@ -118,9 +117,7 @@ impl Monitor {
             let Site { phase, op, dtype, .. } = *site;
             Peaks { phase, cell, op, call: *call - 1, dtype, peaks: steps.peaks(at).collect(), zero, subnormal }
         };
-        let peaks = steps.sites().iter().enumerate().map(of).collect();
-        self.steps = steps;
-        peaks
+        steps.sites().iter().enumerate().map(of).collect()
     }
 
     /// Returns the names of a network, which are looked up once.

@@ -151,3 +151,10 @@ impl<C: ?Sized + AsCell> Child<C> {
         (result, Names::read(self).record(recorder.take()))
     }
 }
+
+/// Records as [`Child::record`] does what changes the network.
+pub(crate) fn recorded<C: ?Sized + AsCell, R>(net: &mut Child<C>, f: impl FnOnce(&mut Child<C>) -> R) -> (R, Record) {
+    let recorder = Rc::new(Recorder::default());
+    let result = heard_by(recorder.clone(), || f(net));
+    (result, Names::read(net).record(recorder.take()))
+}

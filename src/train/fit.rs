@@ -285,6 +285,32 @@ impl Fit {
         &self.history
     }
 
+    /// Returns the seed of the order of the examples.
+    pub(super) fn seed(&self) -> u64 {
+        self.options.seed
+    }
+
+    /// Returns the index of the batch of the last step in its epoch, and the indices of its examples.
+    pub(super) fn last_batch(&self, data: &Split) -> (usize, Vec<usize>) {
+        let (place, size, examples) = (self.place.step - 1, self.options.batch, data.train.len());
+        let last = place + 1 >= batches_of_epoch(examples, size);
+        let end = if last { examples } else { (place + 1) * size };
+        (place, self.order[place * size..end].to_vec())
+    }
+
+    /// Returns the batch of the last step.
+    pub(super) fn tensors_of_last(&self, data: &Split) -> Batch {
+        data.train.batch(&self.order, self.options.batch, self.place.step - 1)
+    }
+
+    /// Ends the epoch if all its steps were taken.
+    pub(super) fn finish_epoch<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) -> Result<()> {
+        if self.place.step >= batches_of_epoch(data.train.len(), self.options.batch) {
+            self.advance(net, data)?;
+        }
+        Ok(())
+    }
+
     /// Returns the number of completed steps, including those before a checkpoint.
     pub fn steps_done(&self) -> usize {
         self.place.steps

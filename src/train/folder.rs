@@ -306,9 +306,18 @@ impl Folder {
         json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
     }
 
+    /// Rejects data that changed since the run in a folder began.
+    pub fn check_data_of(path: &Path, file: &RunFile, data: &Split, shape: &[usize]) -> Result<()> {
+        Folder::check_same(path, &About::of(file, data, shape))
+    }
+
     /// Rejects data that changed since the run began.
     pub fn check_data(&self, now: &About) -> Result<()> {
-        let then = Folder::about(&self.path)?;
+        Folder::check_same(&self.path, now)
+    }
+
+    fn check_same(path: &Path, now: &About) -> Result<()> {
+        let then = Folder::about(path)?;
         let of = |about: &About| (about.train_examples, about.test_examples, about.shape.clone(), about.data_checksum);
         if of(&then) == of(now) {
             return Ok(());
@@ -324,7 +333,7 @@ impl Folder {
             words(&then),
             words(now)
         ))
-        .context(self.path.display()))
+        .context(path.display()))
     }
 
     /// Appends a line to the metrics.
@@ -398,7 +407,7 @@ impl Folder {
     }
 
     /// Lists the checkpoint files, oldest first.
-    fn checkpoints(&self) -> Result<Vec<PathBuf>> {
+    pub fn checkpoints(&self) -> Result<Vec<PathBuf>> {
         let entries = fs::read_dir(&self.path).map_err(|e| Error::io(&self.path, &e))?;
         let mut found = entries.map(|entry| entry.map(|e| e.path())).collect::<io::Result<Vec<_>>>();
         if let Ok(found) = &mut found {

@@ -2,6 +2,7 @@
 
 mod checkpoint;
 pub mod data;
+mod faults;
 mod fit;
 mod folder;
 mod history;
@@ -9,6 +10,7 @@ mod load;
 mod loss;
 mod positions;
 mod predict;
+mod replay;
 mod run;
 mod run_file;
 mod schedule;
@@ -22,12 +24,14 @@ pub use crate::optim::{
     RmsPropOptions, SgdOptions,
 };
 pub use checkpoint::Checkpoint;
+pub use faults::{SavedFault, SavedResult};
 pub use fit::{Event, Fit, FitOptions, fit};
 #[cfg(feature = "cli")]
 pub(crate) use folder::{About, about_of, history_of};
 pub use history::{Epoch, History, Step};
 pub use loss::Loss;
 pub use predict::{Prediction, Predictor};
+pub use replay::{Replay, Replayed};
 pub use run::{EndReason, Run};
 pub use run_file::{CheckpointOptions, RunFile};
 pub use schedule::Schedule;

@@ -3,7 +3,7 @@
 use std::{fmt, ops::ControlFlow, path::Path};
 
 use super::{
-    Checkpoint, Event, Fit, FitOptions, History, Loss, RunFile, Score, Storage, Test,
+    Checkpoint, Event, Fit, FitOptions, History, Loss, RunFile, SavedFault, Score, Storage, Test,
     data::{Dataset, Split, Standardization},
     folder::{About, Folder, POLICY, Standardizations},
 };
@@ -29,6 +29,7 @@ use crate::{
 /// | `metrics.jsonl` | a line for each step and each epoch, written as they happen |
 /// | `checkpoint-*.safetensors` | the last [`Checkpoint`](super::Checkpoint)s |
 /// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end |
+/// | `faults/step-N/` | a [`SavedFault`] for each place at which a number was not finite, to [run](super::Replay) again |
 ///
 /// ```
 /// use precast::{Policy, io::models::Model, train::{EndReason, Run, RunFile}};
@@ -200,6 +201,10 @@ impl Run {
             self.folder.note(&event)?;
             let is_epoch = matches!(event, Event::Epoch(_));
             let flow = observer(event);
+            if !is_epoch {
+                let checkpoint = self.folder.checkpoints()?.pop();
+                SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, checkpoint.as_deref())?;
+            }
             if self.fit.steps_done() == 1 && !is_epoch {
                 self.folder.note_memory(self.fit.history())?;
             }
@@ -319,17 +324,17 @@ fn best_epoch(history: &History) -> Option<usize> {
 }
 
 /// A network ready to be trained.
-struct Prepared {
-    net: Child,
+pub(super) struct Prepared {
+    pub net: Child,
     plan: Plan,
     storage: Option<Decorated>,
     /// Options with the loss of the data and the loss scale of the policy.
-    options: FitOptions,
+    pub options: FitOptions,
     /// Notes from calling the network on two examples.
     notes: Vec<String>,
 }
 
-fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Result<Prepared> {
+pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Result<Prepared> {
     let mut net = model.net;
     let (plan, storage) = file.wrap(&mut net, policy)?;
     let loss = file.options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
@@ -458,7 +463,7 @@ impl RunFile {
     }
 
     /// Reads the data for a model whose examples have the shape `input`.
-    fn read_data(&self, input: Option<&[usize]>) -> Result<Read> {
+    pub(super) fn read_data(&self, input: Option<&[usize]>) -> Result<Read> {
         let all = self.data.read(&self.folder).map_err(|error| self.not_there("data", error))?;
         let shape = all.shape().to_vec();
         let notes_of = |data: &Dataset| data.notes_unless(self.standardize, self.standardize_targets);
@@ -515,14 +520,14 @@ impl RunFile {
 }
 
 /// The data of a run.
-struct Read {
+pub(super) struct Read {
     /// Examples as the model takes them. Only the training targets are standardized.
-    data: Split,
+    pub data: Split,
     /// Shape of one example as read.
-    shape: Vec<usize>,
+    pub shape: Vec<usize>,
     /// Run file with absolute paths and all settings found in the data.
     file: RunFile,
-    standardizations: Standardizations,
+    pub standardizations: Standardizations,
     /// Human-readable notes about the reading.
     notes: Vec<String>,
 }
