@@ -11,6 +11,8 @@ mod optim;
 mod readers;
 mod regression;
 #[cfg(feature = "data")]
+mod replayed;
+#[cfg(feature = "data")]
 mod runs;
 mod skipped_steps;
 mod training;
