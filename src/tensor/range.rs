@@ -10,6 +10,7 @@ use crate::{
     kernels::{
         elementwise::peak::{Magnitude as _, Small},
         float::{Float, Real},
+        threads,
     },
     printable::number,
 };
@@ -68,7 +69,11 @@ impl Tensor {
     /// Returns the largest magnitude: infinite if a number is, NaN if one is, 0 for integers and booleans.
     pub(crate) fn peak(&self) -> f64 {
         // A widening is exact.
-        peaks(&[self.least().array().contiguous()])[0]
+        let array = self.least().array();
+        match self.len() * threads::PASSED < threads::SMALL {
+            true => with_float!(&array.contiguous(), x: T => T::peak(x.as_slice().expect("contiguous")), else 0.0),
+            false => peaks(&[array.contiguous()])[0],
+        }
     }
 
     /// Returns the shares of zeros and of subnormal numbers among the elements.

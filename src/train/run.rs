@@ -1,6 +1,10 @@
 //! Training runs with a folder, which can be interrupted at any step and resumed.
 
-use std::{fmt, ops::ControlFlow, path::Path};
+use std::{
+    fmt,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
 use super::{
     Checkpoint, Event, Fit, FitOptions, History, Loss, RunFile, SavedFault, Score, Storage, Test,
@@ -291,6 +295,14 @@ impl Run {
     /// Returns the history so far.
     pub fn history(&self) -> &History {
         self.fit.history()
+    }
+
+    /// Returns the folders of its saved faults, each of which is that of a [`SavedFault`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](crate::ErrorKind::Run) when one cannot be read.
+    pub fn faults(&self) -> Result<Vec<PathBuf>> {
+        Ok(SavedFault::all(self.folder.path())?.into_iter().map(|(folder, _)| folder).collect())
     }
 
     /// Returns the epoch with the best score, from 0, and that score.

@@ -7,6 +7,9 @@ use crate::kernels::{float::Float, simd::vectorized};
 /// Number of partial maxima. Fixed; a maximum does not depend on it.
 const LANES: usize = 64;
 
+/// Number of elements that are counted in 16 bits a lane.
+const BLOCK: usize = LANES << 15;
+
 /// Numbers that are 0, and those that have fewer digits because they are near it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Small {
@@ -47,12 +50,22 @@ macro_rules! magnitude {
             fn small(x: &[Self]) -> Small {
                 let $slice = x;
                 let (x, of) = $bits_of;
-                vectorized(|| {
-                    x.iter().fold(Small::default(), |Small { zero, subnormal }, x| {
-                        let bits = of(*x) & (<$bits>::MAX >> 1);
-                        let is_zero = usize::from(bits == 0);
-                        Small { zero: zero + is_zero, subnormal: subnormal + usize::from(bits < $normal) - is_zero }
-                    })
+                // Counters as wide as the numbers, so that a vector has as many of them.
+                x.chunks(BLOCK).fold(Small::default(), |all, x| {
+                    let (zero, below) = vectorized(|| {
+                        let [mut zero, mut below] = [[0; LANES]; 2];
+                        let (whole, rest) = x.as_chunks::<LANES>();
+                        for x in whole.iter().map(<[_; LANES]>::as_slice).chain([rest]) {
+                            for ((zero, below), x) in zero.iter_mut().zip(&mut below).zip(x) {
+                                let bits = of(*x) & (<$bits>::MAX >> 1);
+                                *zero += <$bits>::from(bits == 0);
+                                *below += <$bits>::from(bits < $normal);
+                            }
+                        }
+                        let sum = |counts: [$bits; LANES]| counts.into_iter().map(|n| n as usize).sum::<usize>();
+                        (sum(zero), sum(below))
+                    });
+                    Small { zero: all.zero + zero, subnormal: all.subnormal + below - zero }
                 })
             }
         }
