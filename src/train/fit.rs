@@ -1,5 +1,7 @@
 //! The training loop.
 
+mod last;
+
 use std::{collections::HashSet, mem, time::Instant};
 
 use serde::{Deserialize, Serialize};
@@ -46,8 +48,7 @@ pub struct FitOptions {
     pub loss: Option<Loss>,
     /// The loss scale. Default: none.
     pub loss_scale: LossScaleSpec,
-    /// `true` to watch every step with a [`Monitor`], which finds the result with the first number that was not finite,
-    /// also in a step that was taken. Default: true. It takes a few percent of a step.
+    /// `true` to watch every step with a [`Monitor`], which finds the first number that was not finite. Default: true.
     pub monitor: bool,
 }
 
@@ -228,8 +229,8 @@ impl Fit {
             .map(|(_, param)| bytes(&param.value()) + param.master().as_ref().map_or(0, bytes));
         let history = History { param_bytes: param_bytes.sum(), ..History::default() };
         let (options, place, order) = (options.clone(), Place::default(), Vec::new());
-        let (checked, monitor) = (false, Monitor::default());
-        Ok(Fit { options, scale, optimizer, place, order, targets: None, checked, monitor, history })
+        let monitor = Monitor::default();
+        Ok(Fit { options, scale, optimizer, place, order, targets: None, checked: false, monitor, history })
     }
 
     /// Resumes a run from a checkpoint, with the network and options of the original run. With the original run's
@@ -274,41 +275,9 @@ impl Fit {
             .counting(STEPPED, stepped as u64)
     }
 
-    /// Returns the record of the largest magnitudes in the last steps, which is empty unless the run
-    /// [watches](FitOptions::monitor) its steps.
-    pub fn monitor(&self) -> &Monitor {
-        &self.monitor
-    }
-
     /// Returns the history so far.
     pub fn history(&self) -> &History {
         &self.history
-    }
-
-    /// Returns the seed of the order of the examples.
-    pub(super) fn seed(&self) -> u64 {
-        self.options.seed
-    }
-
-    /// Returns the index of the batch of the last step in its epoch, and the indices of its examples.
-    pub(super) fn last_batch(&self, data: &Split) -> (usize, Vec<usize>) {
-        let (place, size, examples) = (self.place.step - 1, self.options.batch, data.train.len());
-        let last = place + 1 >= batches_of_epoch(examples, size);
-        let end = if last { examples } else { (place + 1) * size };
-        (place, self.order[place * size..end].to_vec())
-    }
-
-    /// Returns the batch of the last step.
-    pub(super) fn tensors_of_last(&self, data: &Split) -> Batch {
-        data.train.batch(&self.order, self.options.batch, self.place.step - 1)
-    }
-
-    /// Ends the epoch if all its steps were taken.
-    pub(super) fn finish_epoch<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) -> Result<()> {
-        if self.place.step >= batches_of_epoch(data.train.len(), self.options.batch) {
-            self.advance(net, data)?;
-        }
-        Ok(())
     }
 
     /// Returns the number of completed steps, including those before a checkpoint.
