@@ -87,7 +87,7 @@ impl fmt::Display for Cure {
     /// Writes the change as lines of a policy file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(scale) = self.loss_scale {
-            writeln!(f, "loss_scale: {{ fixed: {scale} }}")?;
+            writeln!(f, "loss_scale: {{ kind: fixed, scale: {scale} }}")?;
         }
         if !self.rules.is_empty() {
             writeln!(f, "rules:")?;
@@ -95,7 +95,11 @@ impl fmt::Display for Cure {
         for rule in &self.rules {
             let run = rule.run.map_or(String::new(), |run| run.to_string());
             let path = rule.select.to_string();
-            writeln!(f, "  - {{ path: \"{}\", run: {run} }}", path.strip_prefix("path ").unwrap_or(&path))?;
+            let path = path.strip_prefix("path ").unwrap_or(&path);
+            writeln!(f, "  - path: {path:?}\n    run: {run}")?;
+            if let Some(because) = &rule.because {
+                writeln!(f, "    because: {because:?}")?;
+            }
         }
         Ok(())
     }

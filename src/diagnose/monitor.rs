@@ -40,6 +40,7 @@ pub struct Monitor {
     steps: Steps,
     /// Results of the last step that were not finite, and those that read them.
     bad: Record,
+    /// Names of the network, read when one is needed.
     names: Option<Names>,
 }
 
@@ -89,7 +90,9 @@ impl Monitor {
         self.steps = steps;
         self.bad = Record::default();
         if !bad.is_empty() {
-            self.bad = self.names(net).record(bad);
+            let known = self.names.take().filter(|names| names.know(&bad)).unwrap_or_else(|| Names::read(net));
+            self.bad = Record { edges: known.edges(bad) };
+            self.names = Some(known);
         }
         result
     }
@@ -118,10 +121,5 @@ impl Monitor {
             Peaks { phase, cell, op, call: *call - 1, dtype, peaks: steps.peaks(at).collect(), zero, subnormal }
         };
         steps.sites().iter().enumerate().map(of).collect()
-    }
-
-    /// Returns the names of a network, which are looked up once.
-    fn names<C: ?Sized + AsCell>(&mut self, net: &Child<C>) -> &Names {
-        self.names.get_or_insert_with(|| Names::read(net))
     }
 }

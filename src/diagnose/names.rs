@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use super::{
     edge::{Edge, Subject},
-    record::Record,
     recorder::Raw,
 };
 use crate::{
@@ -45,8 +44,17 @@ impl Names {
         }
     }
 
+    /// Returns whether the cells of all edges are known.
+    pub fn know(&self, edges: &[Raw]) -> bool {
+        let known = |raw: &Raw| {
+            let owned = raw.leaf.is_some_and(|leaf| self.params.contains_key(&leaf));
+            owned || raw.slot.is_none_or(|slot| self.slots.contains_key(&slot))
+        };
+        edges.iter().all(known)
+    }
+
     /// Names edges.
-    pub fn record(&self, edges: Vec<Raw>) -> Record {
+    pub fn edges(&self, edges: Vec<Raw>) -> Vec<Edge> {
         let mut calls = HashMap::new();
         let edge = |raw: Raw| {
             let Raw { phase, slot, leaf, op, subject, dtype, numbers, error, from, good_inputs } = raw;
@@ -57,6 +65,6 @@ impl Names {
             *call += 1;
             Edge { phase, cell, op, subject, call: *call - 1, dtype, numbers, error, from, good_inputs }
         };
-        Record { edges: edges.into_iter().map(edge).collect() }
+        edges.into_iter().map(edge).collect()
     }
 }

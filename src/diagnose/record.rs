@@ -148,7 +148,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     pub fn record<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Record) {
         let recorder = Rc::new(Recorder::default());
         let result = heard_by(recorder.clone(), || f(self));
-        (result, Names::read(self).record(recorder.take()))
+        (result, Record { edges: Names::read(self).edges(recorder.take()) })
     }
 }
 
@@ -156,5 +156,5 @@ impl<C: ?Sized + AsCell> Child<C> {
 pub(crate) fn recorded<C: ?Sized + AsCell, R>(net: &mut Child<C>, f: impl FnOnce(&mut Child<C>) -> R) -> (R, Record) {
     let recorder = Rc::new(Recorder::default());
     let result = heard_by(recorder.clone(), || f(net));
-    (result, Names::read(net).record(recorder.take()))
+    (result, Record { edges: Names::read(net).edges(recorder.take()) })
 }

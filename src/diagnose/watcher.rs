@@ -73,7 +73,9 @@ impl State {
         if peak.is_finite() && self.wrote.is_empty() {
             return;
         }
-        let from: Vec<usize> = inputs.iter().filter_map(|x| self.wrote.get(&x.identity())).copied().collect();
+        // A widening is not looked at: its source was.
+        let wrote = |x: &Tensor| self.wrote.get(&x.identity()).or_else(|| self.wrote.get(&x.narrow()?.identity()));
+        let from: Vec<usize> = inputs.iter().filter_map(|x| wrote(x)).copied().collect();
         if peak.is_finite() && from.is_empty() {
             return;
         }

@@ -8,8 +8,12 @@ use super::{Array, Stored, Tensor, grads::peaks, with_float};
 use crate::{
     DType,
     kernels::{
-        elementwise::peak::{Magnitude as _, Small},
+        elementwise::{
+            BLOCK,
+            peak::{Magnitude as _, Small},
+        },
         float::{Float, Real},
+        simd::vectorized,
         threads,
     },
     printable::number,
@@ -88,12 +92,22 @@ impl Tensor {
     /// Counts NaN, positive and negative infinities, and returns the largest finite magnitude.
     pub(crate) fn not_finite(&self) -> (usize, usize, usize, f64) {
         fn go<T: Float>(x: &[T]) -> (usize, usize, usize, f64) {
-            x.iter().fold((0, 0, 0, 0.0), |(nan, inf, neg_inf, amax), x| match x.widen().as_f64() {
-                x if x.is_nan() => (nan + 1, inf, neg_inf, amax),
-                f64::INFINITY => (nan, inf + 1, neg_inf, amax),
-                f64::NEG_INFINITY => (nan, inf, neg_inf + 1, amax),
-                x => (nan, inf, neg_inf, x.abs().max(amax)),
-            })
+            let mut wide = [T::Wide::default(); BLOCK];
+            let mut all = (0, 0, 0, 0.0);
+            for x in x.chunks(BLOCK) {
+                let x = T::widened(x, &mut wide);
+                let (nan, inf, neg_inf, amax) = vectorized(|| {
+                    x.iter().fold((0u32, 0u32, 0u32, T::Wide::of(0.0)), |(nan, inf, neg_inf, amax), &x| {
+                        let (size, infinity) = (x.abs(), T::Wide::of(f64::INFINITY));
+                        let amax = if size > amax && size < infinity { size } else { amax };
+                        let count = |n: u32, is: bool| n + u32::from(is);
+                        (count(nan, x.is_nan()), count(inf, x == infinity), count(neg_inf, x == -infinity), amax)
+                    })
+                });
+                let (nan, inf, neg_inf) = (nan as usize, inf as usize, neg_inf as usize);
+                all = (all.0 + nan, all.1 + inf, all.2 + neg_inf, amax.as_f64().max(all.3));
+            }
+            all
         }
         let array = self.least().array().contiguous();
         with_float!(&array, x: T => go::<T>(x.as_slice().expect("contiguous")), else (0, 0, 0, 0.0))
