@@ -2,18 +2,17 @@
 
 use std::{collections::HashMap, mem, rc::Rc};
 
-use half::{bf16, f16};
-use serde::{Deserialize, Serialize};
-
 use super::{
-    edge::{Edge, EdgeOp, Phase},
+    edge::Edge,
     fault::Fault,
+    headroom::{Headroom, of_cells},
     names::Names,
+    peaks::Peaks,
     record::Record,
     steps::{Site, Steps},
     watcher::Watcher,
 };
-use crate::{Child, DType, cell::AsCell, observe::heard_by};
+use crate::{Child, cell::AsCell, observe::heard_by};
 
 /// Record of the largest magnitudes in the last 64 steps, cheap enough to be on in every step.
 ///
@@ -44,43 +43,6 @@ pub struct Monitor {
     names: Option<Names>,
 }
 
-/// Largest magnitudes of one result in the last steps.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Peaks {
-    /// Phase in which it is written.
-    pub phase: Phase,
-    /// Path of the cell; empty for the root, and outside every cell.
-    pub cell: String,
-    /// Operation that writes it.
-    pub op: EdgeOp,
-    /// Call of the operation in its cell, from 0.
-    pub call: usize,
-    /// Dtype of its numbers.
-    pub dtype: DType,
-    /// Largest magnitude in each step, the last step at the end.
-    pub peaks: Vec<f32>,
-    /// Share of the numbers that were 0 in the last step that counted them, which is every 16th.
-    pub zero: f32,
-    /// Share of the numbers that were subnormal in that step, and so had fewer digits.
-    pub subnormal: f32,
-}
-
-impl Peaks {
-    /// Returns the number of times that its largest magnitude can be doubled within its dtype; `None` where all numbers
-    /// were 0.
-    pub fn headroom(&self) -> Option<f64> {
-        let most =
-            self.peaks.iter().fold(0f32, |most, peak| if peak.is_nan() { f32::INFINITY } else { most.max(*peak) });
-        let limit = match self.dtype {
-            DType::F16 => f16::MAX.to_f64(),
-            DType::Bf16 => bf16::MAX.to_f64(),
-            _ => f32::MAX.into(),
-        };
-        (most > 0.0).then(|| (limit / f64::from(most)).log2())
-    }
-}
-
 impl Monitor {
     /// Runs a step of a network, and keeps the magnitudes of its results.
     pub fn watch<C: ?Sized + AsCell, R>(&mut self, net: &Child<C>, step: impl FnOnce(&Child<C>) -> R) -> R {
@@ -106,6 +68,11 @@ impl Monitor {
     /// Returns the results of the last step with infinities that had no effect, such as those of a mask.
     pub fn harmless(&self) -> impl Iterator<Item = &Edge> {
         self.bad.harmless_infinities()
+    }
+
+    /// Returns the range of the 16-bit results of each cell in the last steps.
+    pub fn headroom<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Vec<Headroom> {
+        of_cells(&self.peaks(net))
     }
 
     /// Returns the largest magnitudes of each result, in the order in which they are written.

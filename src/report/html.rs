@@ -4,9 +4,10 @@ use std::{fmt::Write as _, path::Path};
 
 use super::{TrainingRun, chart, printable, runs_table_by, score_chart};
 use crate::{
+    diagnose::Headroom,
     error::Result,
     io::files,
-    train::{About, History, RunFile, about_of, history_of},
+    train::{About, History, RunFile, about_of, headroom_of, history_of},
 };
 
 /// The contents of a report on a run, read from its folder.
@@ -19,6 +20,7 @@ pub struct RunReport {
     plan: String,
     about: About,
     history: History,
+    headroom: Vec<Headroom>,
 }
 
 impl RunReport {
@@ -39,6 +41,7 @@ impl RunReport {
             plan: text("plan.txt")?,
             about: about_of(folder)?,
             history: history_of(folder)?,
+            headroom: headroom_of(folder)?,
         })
     }
 
@@ -56,7 +59,7 @@ const MOST_SKIPPED: usize = 200;
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a picture cannot be drawn.
 pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
-    let RunReport { name, file, text, plan, about, history } = report;
+    let RunReport { name, file, text, plan, about, history, headroom } = report;
     let runs: Vec<TrainingRun<'_>> = [report].into_iter().chain(others).map(RunReport::run).collect();
     let mut page = String::new();
     let mut section = |title: &str, body: String| {
@@ -85,9 +88,24 @@ pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
         section("Score on the test examples", svg(&picture));
     }
     section("Skipped steps", skipped(history));
+    if !headroom.is_empty() {
+        section("Headroom in 16 bits, in the last steps", headroom_table(headroom));
+    }
     section("Plan", format!("<pre>{}</pre>", escaped(plan)));
     section("Run file", format!("<pre>{}</pre>", escaped(text)));
     Ok(format!("{}{page}</main>\n</body>\n</html>\n", head(&escaped(name))))
+}
+
+fn headroom_table(headroom: &[Headroom]) -> String {
+    let row = |of: &Headroom| {
+        let cell = if of.cell.is_empty() { "(root)" } else { of.cell.as_str() };
+        let largest = of.largest.map_or("not finite".into(), |x| format!("{x:.3e}"));
+        let doublings = of.doublings.map_or("none".into(), |x| format!("{x:.1}"));
+        let zero = format!("{:.0} %", 100.0 * of.zero);
+        vec![printable(cell).into_owned(), of.phase.to_string(), of.dtype.to_string(), largest, doublings, zero]
+    };
+    let header = ["cell", "phase", "dtype", "largest number", "doublings left", "zeros"];
+    html_table(&header, headroom.iter().map(row).collect(), &[3, 4, 5])
 }
 
 fn skipped(history: &History) -> String {

@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     Child, Policy,
+    diagnose::Headroom,
     error::{Error, Result},
     io::{files, json as json_file},
     storage::weights,
@@ -29,6 +30,7 @@ const METRICS: &str = "metrics.jsonl";
 const STANDARDIZATION: &str = "standardization.json";
 const BEST: &str = "best.safetensors";
 const LAST: &str = "last.safetensors";
+const HEADROOM: &str = "headroom.json";
 const LOCK: &str = ".lock";
 
 /// The folder of a run, locked against other writers while this value lives.
@@ -420,6 +422,11 @@ impl Folder {
         found.map_err(|e| Error::io(&self.path, &e))
     }
 
+    /// Writes the range of the results of each cell in the last steps.
+    pub fn save_headroom(&self, headroom: &[Headroom]) -> Result<()> {
+        files::replace(self.path.join(HEADROOM), json(&headroom)?.as_bytes())
+    }
+
     /// Writes the weights with the best score so far.
     pub fn save_best(&self, net: &Child) -> Result<()> {
         weights::save_of_run(net, &self.path.join(BEST))
@@ -445,6 +452,17 @@ impl Folder {
 #[cfg(feature = "cli")]
 pub(crate) fn about_of(path: &Path) -> Result<About> {
     Folder::about(path)
+}
+
+/// Reads the range of the results of each cell of the run in a folder; empty if it was not watched.
+#[cfg(feature = "cli")]
+pub(crate) fn headroom_of(path: &Path) -> Result<Vec<Headroom>> {
+    let file = path.join(HEADROOM);
+    if !file.is_file() {
+        return Ok(Vec::new());
+    }
+    let text = files::read_text(&file, 1 << 24)?;
+    json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
 }
 
 /// Reads the history so far of the run in a folder.

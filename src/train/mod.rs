@@ -27,7 +27,7 @@ pub use checkpoint::Checkpoint;
 pub use faults::{SavedFault, SavedResult};
 pub use fit::{Event, Fit, FitOptions, fit};
 #[cfg(feature = "cli")]
-pub(crate) use folder::{About, about_of, history_of};
+pub(crate) use folder::{About, about_of, headroom_of, history_of};
 pub use history::{Epoch, History, Step};
 pub use loss::Loss;
 pub use predict::{Prediction, Predictor};

@@ -33,6 +33,7 @@ use crate::{
 /// | `metrics.jsonl` | a line for each step and each epoch, written as they happen |
 /// | `checkpoint-*.safetensors` | the last [`Checkpoint`](super::Checkpoint)s |
 /// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end |
+/// | `headroom.json` | how far the numbers of each cell were from the limits of their dtypes before the last checkpoint |
 /// | `faults/step-N/` | a [`SavedFault`] for each place at which a number was not finite, to [run](super::Replay) again |
 ///
 /// ```
@@ -232,6 +233,10 @@ impl Run {
     }
 
     fn save_checkpoint(&mut self) -> Result<()> {
+        let headroom = self.fit.monitor().headroom(&self.net);
+        if !headroom.is_empty() {
+            self.folder.save_headroom(&headroom)?;
+        }
         let checkpoint = self.fit.checkpoint(&self.net).under(&self.policy)?;
         let checkpoint = checkpoint.counting(RUN_FILE, self.file.fingerprint()?.into());
         self.folder.save_checkpoint(&checkpoint, self.fit.steps_done(), self.file.checkpoint.keep)
