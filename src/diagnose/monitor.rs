@@ -10,15 +10,16 @@ use super::{
     peaks::Peaks,
     record::Record,
     steps::{Site, Steps},
-    watcher::Watcher,
+    watcher::{Watched, Watcher},
 };
 use crate::{Child, cell::AsCell, observe::heard_by};
 
 /// Record of the largest magnitudes in the last 64 steps, cheap enough to be on in every step.
 ///
-/// It reads each result once, right after the op that wrote it: the results of ops, casts, gradients and their sums. A
-/// number that is not finite shows in the largest magnitude, so the first one of a step is known with its place,
-/// also when the step was taken because an op such as `tanh` made a finite number of it.
+/// It reads each 16-bit result once, right after the op that wrote it: the results of ops, casts, gradients and their
+/// sums. A number that is not finite shows in the largest magnitude, so the first one of a step is known with its place,
+/// also when the step was taken because an op such as `tanh` made a finite number of it. Results of more than 4096
+/// numbers in f32 are read in the first step, and in a step that follows one with a number that was not finite.
 ///
 /// ```
 /// use precast::{diagnose::Monitor, prelude::*, sequential};
@@ -39,6 +40,8 @@ pub struct Monitor {
     steps: Steps,
     /// Results of the last step that were not finite, and those that read them.
     bad: Record,
+    /// `true` when large results in f32 are not looked at, because all numbers of the last step were finite.
+    trusts_f32: bool,
     /// Names of the network, read when one is needed.
     names: Option<Names>,
 }
@@ -46,9 +49,9 @@ pub struct Monitor {
 impl Monitor {
     /// Runs a step of a network, and keeps the magnitudes of its results.
     pub fn watch<C: ?Sized + AsCell, R>(&mut self, net: &Child<C>, step: impl FnOnce(&Child<C>) -> R) -> R {
-        let watcher = Rc::new(Watcher::new(mem::take(&mut self.steps)));
+        let watcher = Rc::new(Watcher::new(mem::take(&mut self.steps), !self.trusts_f32));
         let result = heard_by(watcher.clone(), || step(net));
-        let (steps, bad) = watcher.take();
+        let Watched { steps, bad, overflowed } = watcher.take();
         self.steps = steps;
         self.bad = Record::default();
         if !bad.is_empty() {
@@ -56,6 +59,7 @@ impl Monitor {
             self.bad = Record { edges: known.edges(bad) };
             self.names = Some(known);
         }
+        self.trusts_f32 = !overflowed && self.fault().is_none();
         result
     }
 

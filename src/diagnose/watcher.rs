@@ -22,6 +22,10 @@ pub(super) struct Watcher(RefCell<State>);
 struct State {
     steps: Steps,
     samples: bool,
+    /// `true` when large results in f32 are looked at, too.
+    looks_at_f32: bool,
+    /// `true` when a gradient was not finite.
+    overflowed: bool,
     /// Results that are not finite, and those that read them.
     bad: Vec<Raw>,
     /// Position in `bad` of each value that is not finite.
@@ -46,25 +50,45 @@ fn cannot_enlarge(op: Op) -> bool {
     )
 }
 
+/// Number of elements up to which a result in f32 is looked at in every step.
+const FEW: usize = 4096;
+
+/// What a step left.
+pub(super) struct Watched {
+    pub steps: Steps,
+    /// Results that were not finite, and those that read one that was not.
+    pub bad: Vec<Raw>,
+    /// `true` when a gradient was not finite.
+    pub overflowed: bool,
+}
+
 impl Watcher {
-    pub fn new(mut steps: Steps) -> Self {
+    /// Creates a watcher of a step. Large results in f32 overflow rarely, and take twice the time, so they are looked
+    /// at only on demand.
+    pub fn new(mut steps: Steps, looks_at_f32: bool) -> Self {
         steps.begin();
-        Watcher(RefCell::new(State { samples: steps.samples(), steps, ..State::default() }))
+        Watcher(RefCell::new(State { samples: steps.samples(), steps, looks_at_f32, ..State::default() }))
     }
 
-    /// Returns the steps, and the results of this one that were not finite or read one that was not.
-    pub fn take(&self) -> (Steps, Vec<Raw>) {
-        let mut state = self.0.borrow_mut();
-        (mem::take(&mut state.steps), mem::take(&mut state.bad))
+    pub fn take(&self) -> Watched {
+        let State { steps, bad, overflowed, .. } = mem::take(&mut *self.0.borrow_mut());
+        Watched { steps, bad, overflowed }
     }
 }
 
 impl State {
     /// Looks at a result, given its inputs. `good` says whether it would be finite in f32, if its inputs are.
     fn look(&mut self, site: Site, inputs: &[&Tensor], output: &Tensor, good: impl FnOnce() -> bool) {
+        // Only these have a place among the steps, which is the same in each.
+        let always = output.dtype().is_low() || output.len() <= FEW;
+        if !always && !self.looks_at_f32 && self.wrote.is_empty() {
+            return;
+        }
         let peak = output.peak();
-        let small = self.samples.then(|| output.small_shares());
-        self.steps.push(site, peak, small);
+        if always {
+            let small = self.samples.then(|| output.small_shares());
+            self.steps.push(site, peak, small);
+        }
         self.judge(site, peak, inputs, output, good);
     }
 
@@ -170,6 +194,7 @@ impl Hears for Watcher {
 
     fn unscaled(&self, leaf: u64, before: f64, after: f64) {
         let mut state = self.0.borrow_mut();
+        state.overflowed |= !before.is_finite();
         let (phase, op, which, dtype) = (Phase::Unscale, EdgeOp::Unscale, Which::Param, DType::F32);
         state.steps.push(Site { phase, op, which, slot: None, leaf: Some(leaf), dtype }, after, None);
         if before.is_finite() && !after.is_finite() {
