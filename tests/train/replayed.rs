@@ -79,3 +79,44 @@ fn a_saved_fault_is_replayed_bit_for_bit_and_cured() {
     // A folder that is none, and data that changed.
     assert!(Replay::open(folder.join("faults"), model()).is_err());
 }
+
+/// The sums of the first layer exceed f16, and `tanh` makes finite numbers of them: every step is taken.
+#[test]
+fn a_step_taken_with_an_infinity_is_reported_saved_and_cured() {
+    let net = "
+version: 1
+input: [4]
+net:
+  kind: Sequential
+  cells:
+  - {kind: Dense, in_features: 4, out_features: 64}
+  - {kind: Tanh}
+  - {kind: Dense, in_features: 64, out_features: 1}
+";
+    let model = || Model::parse(net, "model.yaml", 1).unwrap();
+    let files = Folder::new("swallowed");
+    let rows: String = (0..24).map(|i| format!("{0},{0},-{0},{0},{1}.5\n", 60000 + 200 * i, i % 3)).collect();
+    files.write("data.csv", &format!("a,b,c,d,y\n{rows}"));
+    files.write("model.yaml", net);
+    let text = "{version: 1, model: model.yaml, policy: o3, data: {csv: {file: data.csv, target: y}}, test: 4, epochs: 3, \
+                batch: 10, lr: 0.0001}";
+    let file = files.write("run.yaml", text);
+    let folder = Folder::to_come("swallowed-run");
+    let mut run = Run::begin(&RunFile::load(file).unwrap(), model(), &folder).unwrap();
+    run.train().unwrap();
+    let taken: Vec<usize> = run.history().swallowed().map(|(at, _)| at).collect();
+    let all: Vec<usize> = (0..run.history().steps.len()).filter(|&at| !run.history().steps[at].is_skipped()).collect();
+    assert!(!taken.is_empty() && taken == all, "{taken:?} of {all:?}");
+    let (at, origin) = run.history().swallowed().next().map(|(at, origin)| (at, origin.clone())).unwrap();
+    assert_eq!(origin.to_string().split(':').next(), Some("Linear in cell `0`, forward pass"));
+    // One of each place is saved, and the metrics have the rest.
+    let places = run.faults().unwrap();
+    let place = places.iter().find(|folder| SavedFault::load(folder).unwrap().origin == origin).unwrap();
+    let metrics = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    assert_eq!(metrics.matches("\"swallowed\"").count(), taken.len());
+    let mut replay = Replay::open(place, model()).unwrap();
+    assert_eq!(replay.fault().step, at + 1);
+    assert!(replay.run().unwrap().is_same);
+    let cure = replay.cure().unwrap().expect("f32 holds these numbers");
+    assert!((1..=2).contains(&cure.rules.len()), "{cure}");
+}
