@@ -1,9 +1,10 @@
-// Finding the op that produced the first non-finite number of a skipped step.
+// Finding the result with the first number of a skipped step that was not finite.
 //
 // cargo run --release --example find_overflow
 
 use precast::{
     data,
+    diagnose::Monitor,
     policy::{DynamicScale, LossScaleSpec},
     prelude::*,
 };
@@ -17,15 +18,15 @@ fn main() -> Result<()> {
     let mut optimizer = Sgd::new(net.params(), 0.1);
     // MindSpore's manager begins at 2^24, which is too high for f16: the first steps find a lower scale.
     let mut scale = LossScale::new(LossScaleSpec::Dynamic(DynamicScale::mindspore_manager()))?;
+    let mut monitor = Monitor::default();
     for batch in data::digits()?.batches(32)?.take(12) {
-        // This reads every number of every op, so use it for diagnosis, not in every step of a long run.
-        let (outcome, found) = net.find_non_finite(|net| {
+        let outcome = monitor.watch(&net, |net| {
             let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
-            scale.step(&mut optimizer, &loss)
-        });
-        match (outcome?, found) {
-            (Outcome::Skipped { cause }, Some(found)) => println!("{cause}: by {found}"),
-            (outcome, _) => println!("{outcome:?} at {}", scale.value()),
+            scale.step(&mut optimizer, loss)
+        })?;
+        match monitor.fault() {
+            Some(fault) => println!("{outcome}; it began with {fault}"),
+            None => println!("{outcome}, at {}", scale.value()),
         }
     }
     Ok(())

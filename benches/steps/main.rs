@@ -4,10 +4,11 @@
 //! --threads N`, `-- --rounds N`, `-- --times N` (batches N times as large) and names of networks select the
 //! measurements. Times are the median over the rounds of the ratio to torch's step in the same round, followed by the
 //! ratio of the fastest of each. `-- predict` compares the predictions of plans for forward and backward passes with
-//! the measured times; `-- memory` prints the memory of each network. With `PRECAST_VECTORS=8` torch is limited to AVX2
+//! the measured times; `-- memory` prints the memory of each network, `-- monitor` the cost of a monitor. With `PRECAST_VECTORS=8` torch is limited to AVX2
 //! as well.
 
 mod memory;
+mod monitor;
 mod nets;
 #[path = "../peers/mod.rs"]
 mod peers;
@@ -152,11 +153,15 @@ fn main() -> Result<()> {
     }
     let mut asked =
         |word| options.names.iter().position(|name| name == word).map(|i| options.names.remove(i)).is_some();
-    let (predict, memory) = (asked("predict"), asked("memory"));
+    let (predict, memory, monitored) = (asked("predict"), asked("memory"), asked("monitor"));
     let all = NAMES.map(String::from);
     let names = if options.names.is_empty() { &all[..] } else { &options.names };
     if memory {
         return names.iter().try_for_each(|name| memory::row(name, &options));
+    }
+    if monitored {
+        println!("{}, {} threads: a watched step is that much of one that is not", __bench::vectors(), options.threads);
+        return names.iter().try_for_each(|name| monitor::row(name, &options));
     }
     if predict {
         let speeds = Speeds::measure();

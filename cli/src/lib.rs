@@ -26,6 +26,7 @@ mod ops;
 mod plan;
 mod predict;
 mod progress;
+mod replay;
 mod results;
 mod run;
 mod shell;
@@ -90,6 +91,7 @@ enum Command {
     Train(train_args::Args),
     Runs(run::RunsArgs),
     Predict(predict::Args),
+    Replay(replay::Args),
     Plan(plan::PlanArgs),
     Explain(plan::ExplainArgs),
     Diff(plan::DiffArgs),
@@ -253,6 +255,7 @@ impl Cli {
             Command::Ops(args) => ops::run(args),
             Command::Init(args) => init::run(self, args),
             Command::Cells(args) => cells::run(self, args),
+            Command::Replay(args) => replay::run(self, args),
             Command::Show(args) => show::run(args),
             Command::Schema(args) => show::schema(args),
             Command::Bench(args) => bench::run(args),

@@ -200,7 +200,8 @@ pub(super) fn unless_unread(printed: Result) -> Result {
     }
 }
 
-/// Returns the legend of the table, and the runs that were identical.
+/// Returns the legend of the table, the runs that were identical, and those that took steps with numbers that were not
+/// finite.
 pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
     let mut notes = format!(
         "score: on the test examples; time: of a step, relative to {}; activations: kept for the backward pass",
@@ -208,6 +209,15 @@ pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
     );
     for group in same_course(runs).iter().filter(|group| group.len() > 1) {
         notes += &format!("\n{}: the same loss at every step, bit for bit", joint_name(group));
+    }
+    for TrainingRun { name, history } in runs {
+        let mut swallowed = history.swallowed();
+        if let Some((at, origin)) = swallowed.next() {
+            let (name, more) = (printable(name), swallowed.count());
+            let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+            let origin = printable(&origin.to_string()).into_owned();
+            notes += &format!("\n{name}: step {}{more}, taken although a number was not finite: {origin}", at + 1);
+        }
     }
     notes
 }

@@ -172,6 +172,9 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
             ))
         }
     })?;
+    for fault in run.faults().map_err(Failure::work)? {
+        say_line(&format!("a step had a number that was not finite: {program} replay {}", inputs::shown(&fault)));
+    }
     match ended {
         EndReason::Interrupted => {
             let steps = run.history().steps.len();

@@ -127,7 +127,7 @@ impl<C: ?Sized + AsCell> Child<C> {
 
     /// Notifies listeners that the cell is entered. If there are any, returns room for its tensors.
     fn tell_enter(&self) -> Option<(Vec<Tensor>, Vec<Tensor>)> {
-        context::is_heard().then(|| {
+        context::is_heard_in_full().then(|| {
             let entry = CellEntry { slot: self.id(), kind: self.cell.as_cell().kind() };
             context::tell(|listener| listener.enter(&entry));
             Default::default()

@@ -125,7 +125,7 @@ pub use precast_policy::{Adapter, Cast, Outline, OutlinedCell, Planned, policy::
 pub use saved::SavedCell;
 pub(crate) use saved::writing;
 pub(crate) use site::{HOLD_IT, Site};
-pub use trace::{CastOf, NonFinite, Trace, TracedOp};
+pub use trace::{Trace, TracedOp};
 pub(crate) use walk::join;
 pub use walk::{Part, PartMut, Visited};
 

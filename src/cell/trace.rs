@@ -1,18 +1,13 @@
 //! Tracing: an observed run that assigns each op to a cell by its path.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-};
+use std::collections::{HashMap, HashSet};
 
 use precast_policy::host::{CalledCell, RanOp, ReadParam, Recorded};
-use serde::{Deserialize, Serialize};
 
-use super::{AsCell, Child, HOLD_IT, Part, named};
+use super::{AsCell, Child, HOLD_IT, Part};
 use crate::{
     DType, Op,
     observe::{self, Sizes},
-    printable::printable,
 };
 
 /// One op call of a traced run.
@@ -120,119 +115,7 @@ impl Trace {
     }
 }
 
-/// The first op that read or produced a non-finite number.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct NonFinite {
-    /// Path of the innermost cell in which it ran; empty for the root, and for an op outside every cell.
-    pub cell: String,
-    /// The op.
-    pub op: Op,
-    /// `true` when it occurred in the backward pass.
-    pub backward: bool,
-    /// `true` when an input of the op was already non-finite: it came from outside, as data or as a parameter.
-    pub came_in: bool,
-    /// For a cast: its source, and the target dtype.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cast: Option<(CastOf, DType)>,
-}
-
-/// The source of a cast.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum CastOf {
-    /// The parameter of this path: `fc1.weight`.
-    Param(String),
-    /// An input of the cell, cast at its border.
-    CellInput,
-    /// An output of the cell, cast at its border.
-    CellOutput,
-    /// An input of this op.
-    InputOf(Op),
-    /// A gradient on its way back through a cast.
-    Gradient,
-    /// Anything else, such as a cast in user code.
-    Other,
-}
-
-impl NonFinite {
-    /// Describes the source of a cast in words.
-    fn cast_of(&self, of: &CastOf) -> String {
-        match of {
-            CastOf::Param(path) => format!("the parameter `{}`", printable(path)),
-            CastOf::CellInput => format!("the input of {}", named(&self.cell)),
-            CastOf::CellOutput => format!("the output of {}", named(&self.cell)),
-            CastOf::InputOf(op) => format!("an input of {op}"),
-            CastOf::Gradient => "a gradient".into(),
-            CastOf::Other => "a tensor".into(),
-        }
-    }
-}
-
-impl fmt::Display for NonFinite {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pass = if self.backward { "backward" } else { "forward" };
-        let met = if self.came_in { "which was given it" } else { "from finite numbers" };
-        match self.cell.as_str() {
-            "" => write!(f, "{} in the root cell, {pass} pass, {met}", self.op)?,
-            cell => write!(f, "{} in cell `{}`, {pass} pass, {met}", self.op, printable(cell))?,
-        }
-        match &self.cast {
-            Some((of, to)) if self.came_in => write!(f, ": {}, cast to {}", self.cast_of(of), to.long_name()),
-            Some((of, to)) => write!(f, ": {} is too large for {}", self.cast_of(of), to.long_name()),
-            None => Ok(()),
-        }
-    }
-}
-
 impl<C: ?Sized + AsCell> Child<C> {
-    /// Runs `f`, which calls this network, and returns along with its result the first op, in the forward or backward
-    /// pass, that met a non-finite number. Every number that an op reads or produces is inspected, so use this to find
-    /// out why a step was skipped, not in every step.
-    ///
-    /// ```
-    /// use precast::{prelude::*, sequential};
-    /// let rng = &mut Rng::seed(1);
-    /// let mut net = Child::new(sequential![Dense::new(4, 4, rng), Tanh, Dense::new(4, 1, rng)]);
-    /// auto_mixed_precision(&mut net, Level::O2, DType::F16)?;
-    /// let mut optimizer = Sgd::new(net.params(), 0.1);
-    /// let mut scale = LossScale::fixed(1e9)?;
-    /// let (outcome, found) = net.find_non_finite(|net| {
-    ///     let loss = net.call(&Tensor::ones(&[2, 4], DType::F32))?.mean_all()?;
-    ///     scale.step(&mut optimizer, &loss)
-    /// });
-    /// assert_ne!(outcome?, Outcome::Stepped);
-    /// let found = found.expect("1e9 is no f16");
-    /// assert!(found.backward && !found.came_in, "{found}");
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn find_non_finite<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Option<NonFinite>) {
-        let (result, found) = observe::seek(|| f(self));
-        let named = found.map(|found| NonFinite {
-            cell: found.slot.and_then(|slot| self.path_of(slot)).unwrap_or_default(),
-            op: found.op,
-            backward: found.backward,
-            came_in: found.came_in,
-            cast: found.cast.map(|(what, to)| (self.cast_of(what), to)),
-        });
-        (result, named)
-    }
-
-    fn cast_of(&self, what: observe::CastRole) -> CastOf {
-        match what {
-            observe::CastRole::Leaf(leaf) => {
-                let param = self.named_params().into_iter().find(|(_, param)| param.id().0 == leaf);
-                param.map_or(CastOf::Other, |(path, _)| CastOf::Param(path))
-            }
-            observe::CastRole::IntoCell => CastOf::CellInput,
-            observe::CastRole::OutOfCell => CastOf::CellOutput,
-            observe::CastRole::IntoOp(op) => CastOf::InputOf(op),
-            observe::CastRole::Gradient => CastOf::Gradient,
-            _ => CastOf::Other,
-        }
-    }
-
     /// Runs `f`, which calls this network, and returns along with its result every op that ran and its cell.
     pub fn trace<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Trace) {
         let (result, seen) = observe::watch_all(|| f(self));

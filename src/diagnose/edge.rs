@@ -97,6 +97,8 @@ pub struct Numbers {
     pub flushed_norm: f64,
     /// Largest finite magnitude.
     pub amax: f64,
+    /// Largest finite magnitude before rounding, where known, or else [`amax`](Numbers::amax).
+    pub exact: f64,
 }
 
 impl Numbers {
@@ -115,6 +117,9 @@ impl Numbers {
                 }
             }
             let exact = exact.map_or(*value, |exact| exact[at]);
+            if exact.is_finite() {
+                numbers.exact = numbers.exact.max(exact.abs());
+            }
             if exact != 0.0 {
                 numbers.nonzero += 1;
                 numbers.flushed += usize::from(*value == 0.0);

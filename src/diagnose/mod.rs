@@ -1,10 +1,26 @@
-//! Finding the place where a training step breaks: [`Child::record`](crate::Child::record) runs a step and looks at
-//! every number that it rounds, forward and backward, from the casts of the inputs to the update of the parameters.
+//! Finding the place where a training step breaks: a [`Monitor`] is cheap enough for every step, and names the first
+//! result that is not finite; [`Child::record`](crate::Child::record) looks at every number that a step rounds, forward
+//! and backward, from the casts of the inputs to the update of the parameters.
 
+mod cure;
 mod edge;
+mod fault;
+mod headroom;
+mod monitor;
+mod names;
+mod peaks;
 mod record;
 mod recorder;
 mod reference;
+mod steps;
+mod watcher;
 
+pub use cure::Cure;
 pub use edge::{Edge, EdgeOp, Numbers, Phase, Subject};
-pub use record::{Fault, FaultKind, Record};
+pub use fault::{Fault, FaultKind, Origin};
+pub use headroom::Headroom;
+pub use monitor::Monitor;
+pub use peaks::Peaks;
+pub use record::Record;
+#[doc(hidden)]
+pub use record::recorded;

@@ -1,53 +1,22 @@
 //! The record of a step, and the fault in it.
 
-use std::{
-    collections::{HashMap, HashSet},
-    fmt,
-    rc::Rc,
-};
+use std::{collections::HashSet, rc::Rc};
 
 use serde::{Deserialize, Serialize};
 
 use super::{
     edge::{Edge, EdgeOp, Phase, Subject},
-    recorder::{Raw, Recorder},
+    fault::{Fault, FaultKind},
+    names::Names,
+    recorder::Recorder,
 };
-use crate::{
-    Child, Op,
-    cell::{AsCell, Part, join},
-    observe::heard_by,
-};
+use crate::{Child, Op, cell::AsCell, observe::heard_by};
 
 /// The edges of one step, in the order in which they were written.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Record {
     /// The edges.
     pub edges: Vec<Edge>,
-}
-
-/// Kind of a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FaultKind {
-    /// Finite numbers became infinite.
-    Inf,
-    /// A number is not a number.
-    Nan,
-    /// At least half of the numbers other than 0 became 0.
-    Flush,
-    /// The result has less than about four correct bits although its inputs were good.
-    Lost,
-}
-
-/// The first edge that went wrong.
-#[derive(Clone, Copy, Debug)]
-pub struct Fault<'a> {
-    /// Kind of the fault.
-    pub kind: FaultKind,
-    /// The edge.
-    pub edge: &'a Edge,
-    /// Position of the edge in its record.
-    pub at: usize,
 }
 
 /// Relative error above which a result is lost: less than about four correct bits.
@@ -126,6 +95,11 @@ impl Record {
         most
     }
 
+    /// Returns the edges with infinities that had no effect, such as those of a mask.
+    pub fn harmless_infinities(&self) -> impl Iterator<Item = &Edge> {
+        self.edges.iter().zip(self.harmless()).filter_map(|(edge, harmless)| harmless.then_some(edge))
+    }
+
     /// Returns, for each edge, whether all its infinities are those of a mask that has no effect: they are negative,
     /// come from a constant that is cast or infinite already, and everything that reads them is a finite softmax, or
     /// passes them on to one.
@@ -153,26 +127,6 @@ impl Record {
     }
 }
 
-impl fmt::Display for Fault<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Fault { kind, edge, .. } = self;
-        let numbers = &edge.numbers;
-        let came = if edge.good_inputs { "by rounding: they are finite in f32" } else { "in f32, too" };
-        match kind {
-            FaultKind::Inf => {
-                write!(f, "{edge}: {} of {} numbers are infinite, {came}", numbers.inf + numbers.neg_inf, numbers.n)
-            }
-            FaultKind::Nan => write!(f, "{edge}: {} of {} numbers are NaN, {came}", numbers.nan, numbers.n),
-            FaultKind::Flush => {
-                write!(f, "{edge}: {:.0} % of the numbers became 0", 100.0 * numbers.flushed_share())
-            }
-            FaultKind::Lost => {
-                write!(f, "{edge}: wrong by {:.0} %, from good numbers", 100.0 * edge.error.unwrap_or_default())
-            }
-        }
-    }
-}
-
 impl<C: ?Sized + AsCell> Child<C> {
     /// Runs `f`, which calls this network, and returns along with its result the record of every number that was
     /// rounded on the way.
@@ -194,30 +148,13 @@ impl<C: ?Sized + AsCell> Child<C> {
     pub fn record<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Record) {
         let recorder = Rc::new(Recorder::default());
         let result = heard_by(recorder.clone(), || f(self));
-        let (mut paths, mut params) = (HashMap::new(), HashMap::new());
-        self.walk(&mut |entry| {
-            paths.insert(entry.slot.id, entry.path.to_string());
-            entry.slot.cell.visit(&mut |name, node| {
-                if let Part::Param(param) = node {
-                    params.entry(param.id().0).or_insert_with(|| (entry.path.to_string(), join(entry.path, name)));
-                }
-            });
-        });
-        let mut calls = HashMap::new();
-        let edge = |raw: Raw| {
-            let Raw { phase, slot, leaf, op, subject, dtype, numbers, error, from, good_inputs } = raw;
-            let owner = leaf.and_then(|leaf| params.get(&leaf));
-            let inside = slot.and_then(|slot| paths.get(&slot).cloned());
-            let (cell, subject) = match (owner, inside) {
-                (Some((_, param)), Some(cell)) => (cell, Subject::Param(param.clone())),
-                (Some((cell, param)), None) => (cell.clone(), Subject::Param(param.clone())),
-                (None, cell) => (cell.unwrap_or_default(), subject),
-            };
-            let key = (phase, cell.clone(), op, subject.clone());
-            let call = calls.entry(key).or_insert(0);
-            *call += 1;
-            Edge { phase, cell, op, subject, call: *call - 1, dtype, numbers, error, from, good_inputs }
-        };
-        (result, Record { edges: recorder.take().into_iter().map(edge).collect() })
+        (result, Record { edges: Names::read(self).edges(recorder.take()) })
     }
+}
+
+/// Records as [`Child::record`] does what changes the network.
+pub fn recorded<C: ?Sized + AsCell, R>(net: &mut Child<C>, f: impl FnOnce(&mut Child<C>) -> R) -> (R, Record) {
+    let recorder = Rc::new(Recorder::default());
+    let result = heard_by(recorder.clone(), || f(net));
+    (result, Record { edges: Names::read(net).edges(recorder.take()) })
 }

@@ -3,12 +3,10 @@
 //! [`listen`] runs your own [`Listener`]; [`watch`] and [`collect_op_stats`] are ready-made. Without a listener nothing
 //! is recorded.
 
-mod non_finite;
 mod stats;
 
 use std::{cell::RefCell, rc::Rc};
 
-pub(crate) use non_finite::seek;
 pub use stats::{Calls, OpStats, collect_op_stats};
 
 pub use crate::tensor::listener::{

@@ -36,7 +36,7 @@ use crate::{
     precision,
     tensor::{
         self, Array, Forward, Stored, context,
-        listener::{CastRole, OpCall},
+        listener::{CastRole, Description, OpCall},
         recording::Again,
     },
 };
@@ -111,10 +111,11 @@ fn cast_inputs(call: Call<'_>) -> Result<(Vec<Tensor>, Option<DType>)> {
 
 /// Notifies listeners of an op call.
 fn tell(call: Call<'_>, inputs: &[Tensor], output: &Tensor, more: &[Tensor]) {
-    let again = call.again.map(|again| again());
+    let describe = || ((call.attributes)(), call.again.map(|again| again()));
+    let (attributes, again) = if context::is_heard_in_full() { describe() } else { Default::default() };
     let heard = OpCall {
         op: call.op,
-        attributes: &(call.attributes)(),
+        attributes: &attributes,
         inputs,
         output,
         more,
@@ -123,6 +124,7 @@ fn tell(call: Call<'_>, inputs: &[Tensor], output: &Tensor, more: &[Tensor]) {
         in_code: context::in_code(),
         given: call.inputs,
         again: again.as_ref(),
+        description: Description(&describe),
     };
     context::tell(|listener| listener.op(&heard));
 }

@@ -214,7 +214,7 @@ impl<R: Rule> Trained<R> {
                 weight_decay: group.weight_decay.unwrap_or_else(|| rule.weight_decay()),
             };
             let one = One { rule, step, path, param, shape: param.shape(), layout: &layout, count: lost.is_some() };
-            let before = context::is_heard().then(|| param.value());
+            let before = context::is_heard_in_full().then(|| param.value());
             let count = one.update(&grad.array().cast(wide_of(grad.dtype(), layout.wide)), factors, memory);
             if let Some(before) = &before {
                 let (after, gradient) = (&param.value(), grads.get(param));
@@ -222,6 +222,7 @@ impl<R: Rule> Trained<R> {
                 let step = ParamStep { leaf, before, after, gradient, refused };
                 context::tell(|listener| listener.update(&step));
             }
+            context::tell(|listener| listener.updated(param, count.infinite));
             if count.infinite > 0 {
                 overflows.push(Overflow { path: path.to_string(), dtype: param.dtype(), numbers: count.infinite });
             }

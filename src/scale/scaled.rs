@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     policy::LossScaleSpec,
     precision::{self, Frame},
-    tensor::{Array, Scaling, Unscaled, first_non_finite},
+    tensor::{Scaling, Unscaled, context},
 };
 
 /// A loss times the loss scale, created by [`LossScale::scale`]. It only supports a backward pass.
@@ -267,11 +267,14 @@ impl ScaledGrads {
                 ),
             }));
         }
-        let arrays: Vec<Array> = with_grads
-            .iter()
-            .filter_map(|(_, param)| Some(self.grads.lying(param.id())?.least().array().contiguous()))
-            .collect();
-        let first = first_non_finite(&arrays, 1.0 / self.scaling.scale).map(|which| with_grads[which].0.to_string());
+        let leaves = with_grads.iter().map(|(_, param)| param.id());
+        let peaks = self.grads.peaks_of(leaves, 1.0 / self.scaling.scale);
+        context::tell(|listener| {
+            peaks.iter().for_each(|&(leaf, before, after)| listener.unscaled(leaf.0, before, after));
+        });
+        let bad = peaks.iter().enumerate().filter(|(_, (.., after))| !after.is_finite());
+        let first = bad.min_by_key(|(_, (leaf, ..))| self.grads.arrival(*leaf));
+        let first = first.map(|(which, _)| with_grads[which].0.to_string());
         if first.is_some() {
             self.grads.doubt();
         }

@@ -14,11 +14,12 @@ use super::LossScale;
 use crate::{
     Grads, Tensor,
     cell::Params,
+    diagnose::Origin,
     error::{Error, Result},
     logging::event,
     optim::Optimizer,
     printable::{number, printable},
-    tensor::{LeafId, Scaling, Unscaled, first_non_finite, pass::Pass},
+    tensor::{LeafId, Scaling, Unscaled, pass::Pass},
 };
 
 /// After this many consecutive skipped steps, at a scale that cannot fall, a step is [`Outcome::Stalled`].
@@ -47,16 +48,6 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
-    /// Returns the cause of a step that updated nothing.
-    pub fn cause(&self) -> Option<&Cause> {
-        match self {
-            Outcome::Stepped => None,
-            Outcome::Skipped { cause } | Outcome::Stalled { cause, .. } => Some(cause),
-        }
-    }
-}
-
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -73,13 +64,21 @@ impl fmt::Display for Outcome {
 #[non_exhaustive]
 pub enum Cause {
     /// The loss was not finite before it was scaled. The scale is not the cause and stays the same.
-    Loss,
+    Loss {
+        /// First result that was not finite, if a [`Monitor`](crate::diagnose::Monitor) watched the step.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        origin: Option<Box<Origin>>,
+    },
     /// The loss was finite, but a gradient was not, at this scale.
     Overflow {
         /// The loss scale of the step.
         scale: f32,
-        /// Path of the first parameter with a non-finite gradient; empty for a gradient that is part of the loss.
+        /// Path of the first parameter, in the order of the backward pass, with a non-finite gradient; empty for a
+        /// gradient that is part of the loss.
         first: String,
+        /// First result that was not finite, if a [`Monitor`](crate::diagnose::Monitor) watched the step.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        origin: Option<Box<Origin>>,
     },
     /// Loss and gradients were finite, but the forward pass would have stored a non-finite number, such as a running
     /// variance. The scale is not the cause and stays the same.
@@ -94,19 +93,51 @@ pub enum Cause {
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Cause::Loss => f.write_str("the loss itself was not finite"),
-            Cause::Overflow { scale, first } if first.is_empty() => {
-                write!(f, "a gradient that is part of the loss was not finite at loss scale {}", number(*scale))
+            Cause::Loss { .. } => f.write_str("the loss itself was not finite")?,
+            Cause::Overflow { scale, first, .. } if first.is_empty() => {
+                write!(f, "a gradient that is part of the loss was not finite at loss scale {}", number(*scale))?;
             }
-            Cause::Overflow { scale, first } => {
+            Cause::Overflow { scale, first, .. } => {
                 let (scale, first) = (number(*scale), printable(first));
-                write!(f, "a gradient was not finite at loss scale {scale}, first seen in `{first}`")
+                write!(f, "a gradient was not finite at loss scale {scale}, first seen in `{first}`")?;
             }
             Cause::Stored { first } => {
-                write!(f, "the forward pass would have stored a number in `{}` that is not finite", printable(first))
+                write!(f, "the forward pass would have stored a number in `{}` that is not finite", printable(first))?;
             }
-            Cause::NoTarget => f.write_str("no target of the batch counts"),
+            Cause::NoTarget => f.write_str("no target of the batch counts")?,
         }
+        self.origin().map_or(Ok(()), |origin| write!(f, "; it began with {origin}"))
+    }
+}
+
+impl Cause {
+    /// Returns the first result of the step that was not finite, if a [`Monitor`](crate::diagnose::Monitor) watched it.
+    pub fn origin(&self) -> Option<&Origin> {
+        match self {
+            Cause::Loss { origin } | Cause::Overflow { origin, .. } => origin.as_deref(),
+            Cause::Stored { .. } | Cause::NoTarget => None,
+        }
+    }
+}
+
+impl Outcome {
+    /// Returns the cause; `None` for a step that was taken.
+    pub fn cause(&self) -> Option<&Cause> {
+        match self {
+            Outcome::Stepped => None,
+            Outcome::Skipped { cause } | Outcome::Stalled { cause, .. } => Some(cause),
+        }
+    }
+
+    /// Adds the first result that was not finite to the cause of a skipped step.
+    #[must_use]
+    pub fn began_with(mut self, found: Option<Origin>) -> Self {
+        if let Outcome::Skipped { cause } | Outcome::Stalled { cause, .. } = &mut self
+            && let Cause::Loss { origin } | Cause::Overflow { origin, .. } = cause
+        {
+            *origin = found.map(Box::new);
+        }
+        self
     }
 }
 
@@ -248,10 +279,10 @@ impl LossScale {
         let Scaling { scale, finite_loss, .. } = unscaled.scaling;
         let by_scale = finite_loss || self.votes.overflowed_on_tape();
         match first {
-            Some(first) if by_scale => Some(Cause::Overflow { scale, first }),
+            Some(first) if by_scale => Some(Cause::Overflow { scale, first, origin: None }),
             None if finite_loss => grads.refused().map(|path| Cause::Stored { first: path.to_string() }),
-            None if by_scale => Some(Cause::Overflow { scale, first: String::new() }),
-            _ => Some(Cause::Loss),
+            None if by_scale => Some(Cause::Overflow { scale, first: String::new(), origin: None }),
+            _ => Some(Cause::Loss { origin: None }),
         }
     }
 
@@ -297,7 +328,6 @@ pub fn all_finite(grads: &Grads, params: &Params) -> bool {
 
 /// Returns the path of the first parameter with a non-finite gradient.
 fn first_of(grads: &Grads, params: &Params) -> Option<String> {
-    let with_grads = params.iter().filter_map(|(path, param)| Some((path, grads.get(param)?.array().contiguous())));
-    let (paths, arrays): (Vec<_>, Vec<_>) = with_grads.unzip();
-    first_non_finite(&arrays, 1.0).map(|which| paths[which].to_string())
+    let bad = params.iter().filter(|(_, param)| grads.get(param).is_some_and(|grad| !grad.has_only_finite()));
+    bad.min_by_key(|(_, param)| grads.arrival(param.id())).map(|(path, _)| path.to_string())
 }

@@ -241,6 +241,7 @@ fn arrive(
                 None => grad,
             };
             grads.put(*id, sum);
+            grads.arrived(*id);
         }
         Place::Node(node) => {
             let sum = match pending.get(&node.id) {

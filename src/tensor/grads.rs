@@ -18,7 +18,7 @@ use crate::{
     DType,
     error::{Error, Result},
     kernels::{
-        elementwise::finite,
+        elementwise::{finite, peak::Magnitude as _},
         float::{Float as _, Real as _},
         reduce::Squares,
         threads,
@@ -35,6 +35,10 @@ use crate::{
 #[derive(Clone, Default)]
 pub struct Grads {
     by_leaf: HashMap<LeafId, Tensor>,
+    /// Position in time at which the last part of each gradient arrived.
+    arrivals: HashMap<LeafId, usize>,
+    /// Number of parts that arrived.
+    parts: usize,
     /// Factors not yet applied. With them, gradients are read in f32, or f64.
     pending: Option<Factors>,
     /// Leaves whose gradients came out of an op in f16, where small gradients underflow.
@@ -202,12 +206,13 @@ impl Grads {
             leaves.filter_map(|id| self.by_leaf.remove(&id).map(|grad| (id, grad))).collect();
         let through_f16 = by_leaf.keys().copied().filter(|id| self.through_f16.contains(id)).collect();
         let pending = Some(Factors { unscale: 1.0 / unscaled.scaling.scale, clip: 1.0 });
-        Grads { by_leaf, pending, through_f16, unscaled: Some(unscaled), passes: self.passes.clone() }
+        let (arrivals, passes) = (self.arrivals.clone(), self.passes.clone());
+        Grads { by_leaf, pending, through_f16, unscaled: Some(unscaled), passes, arrivals, parts: self.parts }
     }
 
     /// Notifies listeners of the gradients of these parameters, with the factors that are not yet applied.
     pub(crate) fn tell_unscaled<'a>(&self, params: impl Iterator<Item = &'a Param>) {
-        if !context::is_heard() {
+        if !context::is_heard_in_full() {
             return;
         }
         for param in params {
@@ -239,9 +244,33 @@ impl Grads {
         Some(multiplied(self.of(leaf)?, Factors { unscale: factor, clip: 1.0 }))
     }
 
+    /// Returns the largest magnitude of each stored gradient of these leaves, and of the same multiplied by a factor,
+    /// in the dtype of the product: that of the arithmetic.
+    pub(crate) fn peaks_of(&self, leaves: impl Iterator<Item = LeafId>, factor: f32) -> Vec<(LeafId, f64, f64)> {
+        let (ids, arrays): (Vec<_>, Vec<_>) =
+            leaves.filter_map(|id| Some((id, self.by_leaf.get(&id)?.least().array().contiguous()))).unzip();
+        let times = |array: &Array, peak: f64| match array.dtype() {
+            DType::F64 => peak * f64::from(factor),
+            _ => f64::from(peak as f32 * factor),
+        };
+        let peaks = peaks(&arrays);
+        ids.into_iter().zip(peaks.iter().zip(&arrays)).map(|(id, (&peak, of))| (id, peak, times(of, peak))).collect()
+    }
+
     /// Returns the stored gradient of a leaf.
     pub(crate) fn lying(&self, id: LeafId) -> Option<&Tensor> {
         self.by_leaf.get(&id)
+    }
+
+    /// Returns the position in time at which the last part of a gradient arrived, among all of this backward pass.
+    pub(crate) fn arrival(&self, id: LeafId) -> usize {
+        self.arrivals.get(&id).copied().unwrap_or(usize::MAX)
+    }
+
+    /// Records that a part of the gradient of a leaf arrived.
+    pub(super) fn arrived(&mut self, id: LeafId) {
+        self.parts += 1;
+        self.arrivals.insert(id, self.parts);
     }
 
     pub(super) fn put(&mut self, id: LeafId, grad: Tensor) {
@@ -359,13 +388,17 @@ fn lengths(arrays: &[Array]) -> Vec<usize> {
     arrays.iter().map(|x| x.shape().iter().product()).collect()
 }
 
-/// Returns the index of the first array with a number that is not finite after multiplication by `factor`.
-pub(crate) fn first_non_finite(arrays: &[Array], factor: f32) -> Option<usize> {
-    let finite = |which: usize, part: Range<usize>| {
-        with_float!(&arrays[which], x: T => finite::finite_products::<T>(
-        &x.as_slice().expect("contiguous")[part], factor), else true)
-    };
-    threads::by_parts(&lengths(arrays), true, finite).iter().find(|(_, finite)| !finite).map(|(which, _)| *which)
+/// Returns the largest magnitude in each array, which must be in row-major order: see [`Magnitude::peak`]. 0 for
+/// integers and booleans.
+pub(crate) fn peaks(arrays: &[Array]) -> Vec<f64> {
+    let peak = |which: usize, part: Range<usize>| with_float!(&arrays[which], x: T => T::peak(&x.as_slice().expect("contiguous")[part]), else 0.0);
+    let mut peaks = vec![0.0; arrays.len()];
+    for (which, part) in threads::by_parts(&lengths(arrays), 0.0, peak) {
+        let most: &mut f64 = &mut peaks[which];
+        // As integers, so that NaN is the largest.
+        *most = f64::from_bits(most.to_bits().max(part.to_bits()));
+    }
+    peaks
 }
 
 impl std::fmt::Debug for Grads {

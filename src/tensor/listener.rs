@@ -1,8 +1,8 @@
 //! Listeners, which observe what a thread runs. They may read tensors and change nothing.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, fmt, rc::Rc};
 
-use super::{Tensor, context, with_recording};
+use super::{Param, Tensor, context, with_recording};
 use crate::{DType, Op, catalogue::Attributes, precision::Frame, tensor::recording::Again};
 
 /// Observer of the op calls, casts, cell calls and gradients of a thread. It may read the tensors; see [`listen`].
@@ -99,6 +99,18 @@ pub struct OpCall<'a> {
     pub(crate) given: &'a [&'a Tensor],
     /// Closure that repeats a custom op, which only code can run.
     pub(crate) again: Option<&'a Again>,
+    /// Attributes and replay of a call of which a [light](Hears::is_light) listener is given neither.
+    pub(crate) description: Description<'a>,
+}
+
+/// Closure that makes the attributes and the replay of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Description<'a>(pub &'a dyn Fn() -> (Attributes, Option<Again>));
+
+impl fmt::Debug for Description<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Description")
+    }
 }
 
 /// A cast, as passed to a [`Listener`].
@@ -228,6 +240,11 @@ pub(crate) fn heard_by<R>(listener: Rc<dyn Hears>, f: impl FnOnce() -> R) -> R {
 
 /// Listener of this library, which receives more events and sees the tensors on the tape.
 pub(crate) trait Hears {
+    /// Returns whether this listener does without attributes, calls of cells, and unscaled or updated tensors, which
+    /// take time to make.
+    fn is_light(&self) -> bool {
+        false
+    }
     fn op(&self, _call: &OpCall<'_>) {}
     fn cast(&self, _cast: &CastCall<'_>) {}
     /// Called when the numbers of a widening are computed, after its cast was reported.
@@ -238,6 +255,10 @@ pub(crate) trait Hears {
     fn accumulate(&self, _sum: &Accumulation<'_>) {}
     fn unscale(&self, _step: &ParamStep<'_>) {}
     fn update(&self, _step: &ParamStep<'_>) {}
+    /// Called for each parameter with the largest magnitude of its gradient before and after unscaling.
+    fn unscaled(&self, _leaf: u64, _before: f64, _after: f64) {}
+    /// Called after a parameter was updated, with the number of elements that would have become infinite.
+    fn updated(&self, _param: &Param, _refused: u64) {}
 }
 
 /// A listener of the user.

@@ -13,14 +13,14 @@ mod range;
 pub(crate) mod recording;
 mod tape;
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 pub(crate) use array::{Array, Stored, with_array, with_float};
 pub(crate) use backward::backward_of;
 pub use build::TensorElement;
 pub(crate) use context::{is_recording, with_recording};
 pub use grads::Grads;
-pub(crate) use grads::{Factors, Scaling, Unscaled, first_non_finite};
+pub(crate) use grads::{Factors, Scaling, Unscaled};
 pub use param::Param;
 pub(crate) use param::Rounding;
 pub(crate) use range::Beyond;
@@ -284,13 +284,17 @@ impl Tensor {
 
     /// Returns whether all numbers are finite. Integers and booleans are.
     pub(crate) fn has_only_finite(&self) -> bool {
-        // A widening is exact.
-        first_non_finite(&[self.least().array().contiguous()], 1.0).is_none()
+        self.peak().is_finite()
     }
 
     /// Returns a number that identifies this value among all live ones, wherever it is on the tape.
     pub(crate) fn identity(&self) -> usize {
         Arc::as_ptr(&self.0.data) as usize
+    }
+
+    /// Keeps the identity from being used again, without keeping the value.
+    pub(crate) fn hold_identity(&self) -> HeldIdentity {
+        HeldIdentity(Arc::downgrade(&self.0.data))
     }
 
     /// Returns the activations that the op which computed this tensor from `inputs` keeps for its backward pass.
@@ -317,6 +321,9 @@ impl Tensor {
         }
     }
 }
+
+/// Identity of a value that may be gone.
+pub(crate) struct HeldIdentity(#[expect(dead_code, reason = "it is only held")] Weak<OnceLock<Array>>);
 
 /// Activation kept by the tape.
 #[derive(Clone, Copy, Debug, Eq)]

@@ -4,10 +4,18 @@ use std::fmt;
 
 use num_traits::{Float as _, ToPrimitive as _};
 
-use super::{Array, Stored, Tensor, with_float};
+use super::{Array, Stored, Tensor, grads::peaks, with_float};
 use crate::{
     DType,
-    kernels::float::{Float, Real},
+    kernels::{
+        elementwise::{
+            BLOCK,
+            peak::{Magnitude as _, Small},
+        },
+        float::{Float, Real},
+        simd::vectorized,
+        threads,
+    },
     printable::number,
 };
 
@@ -59,6 +67,51 @@ fn largest(array: &Array) -> f64 {
         largest.to_f64().unwrap_or_default()
     }
     with_float!(array, a: T => { let _ = a; go::<T>(array) }, else 0.0)
+}
+
+impl Tensor {
+    /// Returns the largest magnitude: infinite if a number is, NaN if one is, 0 for integers and booleans.
+    pub(crate) fn peak(&self) -> f64 {
+        // A widening is exact.
+        let array = self.least().array();
+        match self.len() * threads::PASSED < threads::SMALL {
+            true => with_float!(&array.contiguous(), x: T => T::peak(x.as_slice().expect("contiguous")), else 0.0),
+            false => peaks(&[array.contiguous()])[0],
+        }
+    }
+
+    /// Returns the shares of zeros and of subnormal numbers among the elements.
+    pub(crate) fn small_shares(&self) -> (f32, f32) {
+        let array = self.least().array().contiguous();
+        let Small { zero, subnormal } =
+            with_float!(&array, x: T => T::small(x.as_slice().expect("contiguous")), else Small::default());
+        let of = |count: usize| count as f32 / self.len().max(1) as f32;
+        (of(zero), of(subnormal))
+    }
+
+    /// Counts NaN, positive and negative infinities, and returns the largest finite magnitude.
+    pub(crate) fn not_finite(&self) -> (usize, usize, usize, f64) {
+        fn go<T: Float>(x: &[T]) -> (usize, usize, usize, f64) {
+            let mut wide = [T::Wide::default(); BLOCK];
+            let mut all = (0, 0, 0, 0.0);
+            for x in x.chunks(BLOCK) {
+                let x = T::widened(x, &mut wide);
+                let (nan, inf, neg_inf, amax) = vectorized(|| {
+                    x.iter().fold((0u32, 0u32, 0u32, T::Wide::of(0.0)), |(nan, inf, neg_inf, amax), &x| {
+                        let (size, infinity) = (x.abs(), T::Wide::of(f64::INFINITY));
+                        let amax = if size > amax && size < infinity { size } else { amax };
+                        let count = |n: u32, is: bool| n + u32::from(is);
+                        (count(nan, x.is_nan()), count(inf, x == infinity), count(neg_inf, x == -infinity), amax)
+                    })
+                });
+                let (nan, inf, neg_inf) = (nan as usize, inf as usize, neg_inf as usize);
+                all = (all.0 + nan, all.1 + inf, all.2 + neg_inf, amax.as_f64().max(all.3));
+            }
+            all
+        }
+        let array = self.least().array().contiguous();
+        with_float!(&array, x: T => go::<T>(x.as_slice().expect("contiguous")), else (0, 0, 0, 0.0))
+    }
 }
 
 #[cfg(test)]

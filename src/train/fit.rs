@@ -1,5 +1,7 @@
 //! The training loop.
 
+mod last;
+
 use std::{collections::HashSet, mem, time::Instant};
 
 use serde::{Deserialize, Serialize};
@@ -11,6 +13,7 @@ use super::{
 use crate::{
     Child, Tensor,
     cell::{AsCell, Part},
+    diagnose::Monitor,
     error::{Error, Result},
     logging::event,
     optim::Optimizer,
@@ -45,9 +48,8 @@ pub struct FitOptions {
     pub loss: Option<Loss>,
     /// The loss scale. Default: none.
     pub loss_scale: LossScaleSpec,
-    /// `true` to [find](Child::find_non_finite), for each skipped step, the op that produced the first non-finite
-    /// number. Default: false. This reads every number of every step.
-    pub find_non_finite: bool,
+    /// `true` to watch every step with a [`Monitor`], which finds the first number that was not finite. Default: true.
+    pub monitor: bool,
 }
 
 impl Default for FitOptions {
@@ -64,14 +66,14 @@ impl Default for FitOptions {
             method,
             loss: None,
             loss_scale,
-            find_non_finite: false,
+            monitor: true,
         }
     }
 }
 
 precast_policy::__setters! {
     FitOptions: epochs epochs: usize, batch batch: usize, lr lr: f64, schedule schedule: Schedule, warm_up warm_up: usize,
-        seed seed: u64, method method: Method, loss_scale loss_scale: LossScaleSpec, find_non_finite find_non_finite: bool;
+        seed seed: u64, method method: Method, loss_scale loss_scale: LossScaleSpec, monitor monitor: bool;
     optional loss loss: Loss
 }
 
@@ -172,6 +174,7 @@ pub struct Fit {
     targets: Option<Standardization>,
     /// `true` when the first step of this process was checked against the applied plan.
     checked: bool,
+    monitor: Monitor,
     history: History,
 }
 
@@ -226,7 +229,8 @@ impl Fit {
             .map(|(_, param)| bytes(&param.value()) + param.master().as_ref().map_or(0, bytes));
         let history = History { param_bytes: param_bytes.sum(), ..History::default() };
         let (options, place, order) = (options.clone(), Place::default(), Vec::new());
-        Ok(Fit { options, scale, optimizer, place, order, targets: None, checked: false, history })
+        let monitor = Monitor::default();
+        Ok(Fit { options, scale, optimizer, place, order, targets: None, checked: false, monitor, history })
     }
 
     /// Resumes a run from a checkpoint, with the network and options of the original run. With the original run's
@@ -364,7 +368,7 @@ impl Fit {
     /// Runs a step on a batch, with the current learning rate.
     fn step<C: ?Sized + AsCell>(&mut self, net: &Child<C>, batch: &Batch, examples: usize) -> Result<Step> {
         let total = self.options.steps(examples);
-        let Fit { options, scale, optimizer, place, checked, history, .. } = self;
+        let Fit { options, scale, optimizer, place, checked, monitor, history, .. } = self;
         let FitOptions { lr, schedule, warm_up, .. } = options;
         optimizer.set_lr(*lr * schedule.factor_after(*warm_up, place.stepped, total));
         let loss = options.loss.clone().unwrap_or_else(|| match batch.y.dtype().is_float() {
@@ -374,15 +378,15 @@ impl Fit {
         if !loss.counts(&batch.y) {
             let outcome = Outcome::Skipped { cause: Cause::NoTarget };
             let (epoch, scale) = (place.epoch, scale.value());
-            return Ok(Step { epoch, loss: f64::NAN, scale, outcome, seconds: 0.0, non_finite: None });
+            return Ok(Step { epoch, loss: f64::NAN, scale, outcome, seconds: 0.0, swallowed: None });
         }
         let mut one = |net: &Child<C>| {
             let mut train = |net: &Child<C>| train_step(net, batch, &loss, place.epoch, scale, optimizer.as_mut());
-            if !options.find_non_finite {
+            if !options.monitor {
                 return train(net);
             }
-            let (result, found) = net.find_non_finite(train);
-            result.map(|(step, bytes)| (Step { non_finite: found.filter(|_| step.is_skipped()), ..step }, bytes))
+            let (step, bytes) = monitor.watch(net, train)?;
+            Ok((step.with_fault(monitor.fault().as_ref()), bytes))
         };
         let (step, tape_bytes) = if mem::replace(checked, true) {
             one(net)?
@@ -442,7 +446,7 @@ fn train_step<C: ?Sized + AsCell>(
     let (value, kept) = (loss.item()?, loss.tape_bytes());
     let outcome = scale.step(optimizer, loss)?;
     let seconds = start.elapsed().as_secs_f64();
-    Ok((Step { epoch, loss: value, scale: before, outcome, seconds, non_finite: None }, kept))
+    Ok((Step { epoch, loss: value, scale: before, outcome, seconds, swallowed: None }, kept))
 }
 
 fn bytes(x: &Tensor) -> usize {

@@ -4,7 +4,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Score;
 use crate::{
-    cell::NonFinite,
+    diagnose::{Fault, Origin},
+    logging::event,
     scale::{Cause, Outcome},
 };
 
@@ -40,9 +41,10 @@ pub struct Step {
     pub outcome: Outcome,
     /// Wall-clock time of forward pass, backward pass and update.
     pub seconds: f64,
-    /// Origin of the first non-finite number in a skipped step, if [requested](super::FitOptions::find_non_finite).
+    /// First result that was not finite in a step that was taken, because an op such as `tanh` made a finite number of
+    /// it; that of a skipped step is in its cause. See [`fault`](Step::fault).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub non_finite: Option<NonFinite>,
+    pub swallowed: Option<Box<Origin>>,
 }
 
 /// One pass over the data.
@@ -69,9 +71,25 @@ pub(super) fn nan_for_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result
 }
 
 impl Step {
+    /// Adds the first result that was not finite.
+    pub(super) fn with_fault(self, fault: Option<&Fault<'_>>) -> Self {
+        let Some(fault) = fault else { return self };
+        if self.is_skipped() {
+            return Step { outcome: self.outcome.began_with(Some(fault.origin())), ..self };
+        }
+        event!(WARN, %fault, "step taken with a number that was not finite");
+        Step { swallowed: Some(Box::new(fault.origin())), ..self }
+    }
+
     /// Returns whether the step changed nothing.
     pub fn is_skipped(&self) -> bool {
         self.outcome != Outcome::Stepped
+    }
+
+    /// Returns the first result of the step that was not finite and not harmless, whether the step was skipped or taken.
+    /// `None` also where the run does not [watch](super::FitOptions::monitor) its steps.
+    pub fn fault(&self) -> Option<&Origin> {
+        self.outcome.cause().and_then(Cause::origin).or(self.swallowed.as_deref())
     }
 
     /// Returns whether there was a loss to compute.
@@ -84,6 +102,11 @@ impl History {
     /// Returns the number of skipped steps.
     pub fn skipped(&self) -> usize {
         self.steps.iter().filter(|step| step.is_skipped()).count()
+    }
+
+    /// Returns the steps that were taken although a number was not finite, with their positions.
+    pub fn swallowed(&self) -> impl Iterator<Item = (usize, &Origin)> {
+        self.steps.iter().enumerate().filter_map(|(at, step)| Some((at, step.swallowed.as_deref()?)))
     }
 
     /// Returns the step at which training stalled.
@@ -137,7 +160,7 @@ mod tests {
             scale: 1.0,
             outcome: Outcome::Stepped,
             seconds,
-            non_finite: None,
+            swallowed: None,
         };
         let steps = epochs.iter().enumerate().flat_map(|(epoch, all)| all.iter().map(move |s| step(epoch, s)));
         History { steps: steps.collect(), ..History::default() }

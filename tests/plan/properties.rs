@@ -168,7 +168,7 @@ struct Known {
 
 /// Generates a policy with rules that are sure to match something.
 fn policies() -> impl Strategy<Value = (usize, bool, u8, Vec<(usize, u8, u8)>)> {
-    (0..Level::ALL.len(), any::<bool>(), 0..9u8, proptest::collection::vec((any::<usize>(), 0..3u8, 0..4u8), 0..4))
+    (0..Level::ALL.len(), any::<bool>(), 0..9u8, proptest::collection::vec((any::<usize>(), 0..3u8, 0..5u8), 0..4))
 }
 
 fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usize, u8, u8)>)) -> Known {
@@ -203,7 +203,7 @@ fn policy(net: &Child, (level, bf16, lists, rules): &(usize, bool, u8, Vec<(usiz
     let mut known = vec![];
     for (which, how, run) in rules {
         let (path, kind) = &cells[which % cells.len()];
-        let run = [RunAs::Full, RunAs::Low, RunAs::Inherit, RunAs::FullOut][*run as usize];
+        let run = [RunAs::Full, RunAs::Low, RunAs::Inherit, RunAs::FullOut, RunAs::FullInside][*run as usize];
         let (select, rule) = match how {
             0 if !path.is_empty() => (Select::Path(path.clone()), Rule::path(path, run).unwrap()),
             1 => (Select::Everything, Rule::path("**", run).unwrap()),
@@ -252,7 +252,7 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
             (Region::Fixed(dtype), true)
         } else if let Some((_, run)) = rule {
             let run = match run {
-                RunAs::Full | RunAs::FullOut => Region::Fixed(DType::F32),
+                RunAs::Full | RunAs::FullOut | RunAs::FullInside => Region::Fixed(DType::F32),
                 RunAs::Low | RunAs::LowForward => lowered,
                 RunAs::Inherit => surrounding,
                 other => unreachable!("{other}"),
@@ -275,7 +275,7 @@ fn by_precedence(net: &Child, known: &Known) -> Vec<(String, Region, Option<Adap
             Region::Lists(_) => Some(Adapter::Ops(rules_of_ops(policy))),
             Region::Fixed(inward) | Region::Except(inward) => {
                 let bare = path.is_empty() && asked.is_some() && !matches!(level, Level::O2 | Level::O3);
-                let stays = asked.is_none() && matches!(rule, Some((_, RunAs::FullOut)));
+                let stays = asked.is_none() && matches!(rule, Some((_, RunAs::Full | RunAs::FullOut)));
                 let outward = match surrounding {
                     _ if stays => DType::F32,
                     Region::Fixed(dtype) | Region::Except(dtype) => dtype,

@@ -118,7 +118,10 @@ fn a_rule_inside_takes_it_back_and_undo_is_exact() {
         ("{ weight_grad: low }", "the key `forward` is missing from this map; allowed: low"),
         ("{ forward: low, weight_grads: float32 }", "did you mean `weight_grad`"),
         ("{ forward: lo, weight_grad: float32 }", "did you mean `low`"),
-        ("[low]", "expected float32, float32-out, low, inherit, or { forward: low, weight_grad: float32 }"),
+        (
+            "[low]",
+            "expected float32, float32-out, float32-inside, low, inherit, or { forward: low, weight_grad: float32 }",
+        ),
     ] {
         let message = refused(run);
         assert!(message.contains(words) && message.contains("p.yaml:6"), "{run}: {message}");

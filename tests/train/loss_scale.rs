@@ -248,7 +248,7 @@ fn a_penalty_that_overflows_shrinks_the_scale() {
     assert_eq!((at, scale.value(), w.value().item().unwrap()), (65536.0, 32768.0, 3.0));
     assert_eq!(step(&mut scale, 1.0), Outcome::Stepped);
     // A loss that is itself infinite is not attributed to the scale.
-    let Outcome::Skipped { cause: Cause::Loss } = step(&mut scale, 1e5) else { panic!() };
+    let Outcome::Skipped { cause: Cause::Loss { origin: None } } = step(&mut scale, 1e5) else { panic!() };
     assert_eq!(scale.value(), 32768.0);
 }
 
@@ -260,7 +260,7 @@ fn overflow_skips_names_the_parameter_and_shrinks_the_scale() {
     // 32768 * 2 overflows in f16, 32768 * 0.25 does not.
     let outcome = scale.step(&mut optimizer, net.loss(0.25, 2.0, DType::F16).unwrap()).unwrap();
     let Outcome::Skipped { cause } = outcome else { panic!("{outcome:?}") };
-    assert_eq!(cause, Cause::Overflow { scale: 32768.0, first: "b".into() });
+    assert_eq!(cause, Cause::Overflow { scale: 32768.0, first: "b".into(), origin: None });
     assert_eq!(cause.to_string(), "a gradient was not finite at loss scale 32768, first seen in `b`");
     assert_eq!((net.values(), scale.value()), ([1.0, 1.0], 16384.0));
     let outcome = scale.step(&mut optimizer, net.loss(0.25, 2.0, DType::F16).unwrap()).unwrap();
@@ -294,7 +294,7 @@ fn a_gradient_that_was_replaced_is_looked_at_again() {
         let mut grads = scale.scale(&loss).unwrap().backward().unwrap().unscale(&net.params()).unwrap();
         grads.set(&net.b, Tensor::full(&[1, 1], f64::NAN, DType::F32));
         let outcome = scale.apply(&mut optimizer, &grads).unwrap();
-        let cause = Cause::Overflow { scale: scale.value(), first: "b".into() };
+        let cause = Cause::Overflow { scale: scale.value(), first: "b".into(), origin: None };
         assert_eq!(outcome, Outcome::Skipped { cause });
         assert_eq!(net.values(), [1.0, 1.0]);
     }
@@ -307,7 +307,7 @@ fn a_loss_that_is_not_finite_is_not_blamed_on_the_scale() {
     let mut scale = LossScale::dynamic();
     let outcome = scale.step(&mut optimizer, net.loss(1.0, f64::NAN, DType::F32).unwrap()).unwrap();
     assert_eq!(outcome.to_string(), "skipped: the loss itself was not finite");
-    assert_eq!(outcome, Outcome::Skipped { cause: Cause::Loss });
+    assert_eq!(outcome, Outcome::Skipped { cause: Cause::Loss { origin: None } });
     assert_eq!((net.values(), scale.value(), scale.state().skipped), ([1.0, 1.0], 65536.0, 1));
 }
 
@@ -342,7 +342,7 @@ fn what_cannot_recover_is_called_stalled() {
         })
         .collect();
     assert!(outcomes[..19].iter().all(|o| matches!(o, Outcome::Skipped { cause: Cause::Overflow { .. } })));
-    let cause = Cause::Overflow { scale: 1.0, first: "0".into() };
+    let cause = Cause::Overflow { scale: 1.0, first: "0".into(), origin: None };
     assert_eq!(outcomes[19], Outcome::Stalled { cause: cause.clone(), skipped: 20 });
     assert_eq!(outcomes[20], Outcome::Stalled { cause, skipped: 21 });
     scale.adjust(true);

@@ -69,7 +69,7 @@ fn a_skipped_step_is_as_if_it_had_never_been() {
                 if spoil.contains(&step) {
                     let before = bits(&net);
                     let outcome = scale.step(&mut sgd, loss(&net, &bad(&good))).unwrap();
-                    assert_eq!(outcome, Outcome::Skipped { cause: Cause::Loss }, "{name}");
+                    assert_eq!(outcome, Outcome::Skipped { cause: Cause::Loss { origin: None } }, "{name}");
                     assert_eq!(bits(&net), before, "{name}");
                 }
                 assert_eq!(scale.step(&mut sgd, loss(&net, &good)).unwrap(), Outcome::Stepped, "{name}");
@@ -172,7 +172,7 @@ fn loops_without_a_loss_scale_leave_nothing_of_a_skipped_step() {
         assert_eq!(bits(&net), before);
     }
     let outcome = LossScale::none().step(&mut sgd, loss(&net, &bad(&examples(1).0))).unwrap();
-    assert_eq!(outcome, Outcome::Skipped { cause: Cause::Loss });
+    assert_eq!(outcome, Outcome::Skipped { cause: Cause::Loss { origin: None } });
     assert_eq!(bits(&net), before);
 }
 
@@ -328,7 +328,11 @@ fn a_loss_that_is_not_finite_is_no_step_whatever_its_gradients() {
         let (before, at) = (weight.value().to_f64(), scale.value());
         for (i, loss) in losses.into_iter().enumerate() {
             assert!(!loss.all_finite(), "{i}");
-            assert_eq!(scale.step(&mut adam, loss).unwrap(), Outcome::Skipped { cause: Cause::Loss }, "{i}");
+            assert_eq!(
+                scale.step(&mut adam, loss).unwrap(),
+                Outcome::Skipped { cause: Cause::Loss { origin: None } },
+                "{i}"
+            );
             assert_eq!((weight.value().to_f64(), scale.value()), (before.clone(), at), "{i}");
         }
     }

@@ -1,6 +1,13 @@
 //! A loss so small that its gradients underflow in f16: the purpose of a loss scale, and the effect of its absence.
 
-use precast::{cell::CastOf, data::digits, observe, prelude::*, scale::Cause, sequential, train};
+use precast::{
+    data::digits,
+    diagnose::{Edge, EdgeOp, FaultKind, Monitor, Phase, Subject},
+    observe,
+    prelude::*,
+    scale::Cause,
+    sequential, train,
+};
 
 fn net() -> Child {
     let rng = &mut Rng::seed(1);
@@ -127,14 +134,16 @@ fn the_op_in_which_an_overflow_began_is_found() {
     let (net, _) = one(DType::F16, "advised");
     let mut optimizer = Sgd::new(net.params(), 0.1);
     let x = Tensor::ones(&[4, 8, 8], DType::F32);
-    let (outcome, found) = net.find_non_finite(|net| {
+    let mut monitor = Monitor::default();
+    let outcome = monitor.watch(&net, |net| {
         LossScale::fixed(1e8).unwrap().step(&mut optimizer, net.call(&x).unwrap().sum_all().unwrap())
     });
-    let cause = Cause::Overflow { scale: 1e8, first: "1.weight".into() };
+    let cause = Cause::Overflow { scale: 1e8, first: "3.bias".into(), origin: None };
     assert_eq!(outcome.unwrap(), Outcome::Skipped { cause });
-    let found = found.unwrap();
-    assert_eq!((found.op, found.backward, found.came_in), (Op::Cast, true, false), "{found}");
-    assert_eq!(found.cast, Some((CastOf::Gradient, DType::F16)));
+    let found = monitor.fault().unwrap();
+    let Edge { phase, op, subject, dtype, good_inputs, .. } = found.edge;
+    assert_eq!((*phase, *op, *good_inputs), (Phase::Backward, EdgeOp::Op(Op::Cast), true), "{found}");
+    assert_eq!((subject, *dtype), (&Subject::Gradient(0), DType::F16));
     // In the forward pass of a cell: 300 * 300 overflows f16.
     let make = || -> Child {
         let mut dense = Dense::new(1, 1, &mut Rng::seed(1));
@@ -145,11 +154,11 @@ fn the_op_in_which_an_overflow_began_is_found() {
     let mut net = make();
     let _applied = Policy::new(Level::O2, DType::F16).unwrap().apply(&mut net).unwrap();
     net.walk_mut(&mut |path, slot| slot.set_recompute(path == "1"));
-    let (_, found) = net.find_non_finite(|net| {
+    let called = monitor.watch(&net, |net| {
         let y = net.call(&Tensor::full(&[1, 1], 300.0, DType::F32)).unwrap();
         net.call(&y.mul(&Tensor::scalar(100.0, DType::F32)).unwrap())
     });
-    assert_eq!(found, None, "tanh is at most 1");
+    assert!(called.is_ok() && monitor.fault().is_none(), "tanh is at most 1");
     let mut net: Child = sequential![Dense::new(1, 1, &mut Rng::seed(1)), make()].into();
     let set = |net: &Child, value: f64| {
         net.params().iter().for_each(|(_, param)| {
@@ -158,26 +167,29 @@ fn the_op_in_which_an_overflow_began_is_found() {
     };
     set(&net, 300.0);
     let _applied = Policy::new(Level::O2, DType::F16).unwrap().apply(&mut net).unwrap();
-    let found =
-        |net: &Child, x: f64| net.find_non_finite(|net| net.call(&Tensor::full(&[1, 1], x, DType::F32))).1.unwrap();
+    let found = |net: &Child, x: f64| {
+        let mut monitor = Monitor::default();
+        monitor.watch(net, |net| net.call(&Tensor::full(&[1, 1], x, DType::F32))).unwrap();
+        monitor.fault().unwrap().origin()
+    };
     let here = found(&net, 300.0);
-    assert_eq!((here.cell.as_str(), here.op, here.backward, here.came_in), ("0", Op::Linear, false, false), "{here}");
-    assert_eq!(here.to_string(), "Linear in cell `0`, forward pass, from finite numbers");
-    assert_eq!(here.cast, None);
+    assert_eq!((here.kind, here.edge.phase), (FaultKind::Inf, Phase::Forward));
+    assert_eq!((here.edge.cell.as_str(), here.edge.op, here.edge.good_inputs), ("0", EdgeOp::Op(Op::Linear), true));
+    let message = "Linear in cell `0`, forward pass: 1 of 1 numbers are infinite, by rounding: they are finite in f32";
+    assert_eq!(here.to_string(), message);
+    assert_eq!(here.edge.subject, Subject::Output);
     // A parameter or an input that does not fit into f16 is named.
     set(&net, 1e5);
     let param = found(&net, 1.0);
-    assert_eq!(param.cast, Some((CastOf::Param("0.weight".into()), DType::F16)));
-    let message =
-        "Cast in cell `0`, forward pass, from finite numbers: the parameter `0.weight` is too large for float16";
-    assert_eq!(param.to_string(), message);
+    assert_eq!((&param.edge.subject, param.edge.dtype), (&Subject::Param("0.weight".into()), DType::F16));
+    assert!(param.to_string().starts_with("Cast of `0.weight`, forward pass: 1 of 1 numbers"), "{param}");
     set(&net, 1.0);
     let input = found(&net, 1e5);
-    assert_eq!(input.cast, Some((CastOf::CellInput, DType::F16)));
-    assert!(input.to_string().ends_with("the input of the root cell is too large for float16"), "{input}");
-    // Inputs are distinguished; outside of a search nothing is examined.
+    assert_eq!((&input.edge.subject, input.edge.dtype), (&Subject::CellInput, DType::F16));
+    assert!(input.to_string().starts_with("Cast of the input of the root cell"), "{input}");
+    // Inputs are distinguished; outside of a watch nothing is examined.
     let came = found(&net, f64::NAN);
-    assert!(came.came_in && came.cell.is_empty(), "{came}");
+    assert!(came.kind == FaultKind::Nan && !came.edge.good_inputs && came.edge.cell.is_empty(), "{came}");
     let (_, events) = observe::watch(|| net.call(&Tensor::full(&[1, 1], 300.0, DType::F32)));
     assert!(!events.is_empty());
 }
@@ -188,8 +200,15 @@ fn fit_finds_where_a_skipped_step_began() {
     let mut net = net();
     let _applied = Policy::new(Level::O2, DType::F16).unwrap().apply(&mut net).unwrap();
     let loss_scale = precast::policy::LossScaleSpec::Dynamic(precast::policy::DynamicScale::mindspore_manager());
-    let options = train::FitOptions::default().epochs(2).loss_scale(loss_scale).find_non_finite(true);
+    let options = train::FitOptions::default().epochs(2).loss_scale(loss_scale);
     let history = train::fit(&mut net, &data, &options, &mut |_| {}).unwrap();
     assert!(history.skipped() > 0);
-    assert!(history.steps.iter().all(|step| step.is_skipped() == step.non_finite.is_some()));
+    assert!(history.steps.iter().all(|step| step.is_skipped() == step.fault().is_some()));
+    let first = history.steps.iter().find_map(train::Step::fault).unwrap();
+    assert_eq!((first.edge.phase, first.edge.good_inputs), (Phase::Backward, true), "{first}");
+    // Without a monitor, only the parameter is known.
+    let mut net = self::net();
+    let _applied = Policy::new(Level::O2, DType::F16).unwrap().apply(&mut net).unwrap();
+    let history = train::fit(&mut net, &data, &options.monitor(false), &mut |_| {}).unwrap();
+    assert!(history.skipped() > 0 && history.steps.iter().all(|step| step.fault().is_none()));
 }

@@ -9,6 +9,7 @@ use std::{
 
 use precast::{
     Child, Policy,
+    diagnose::Headroom,
     error::{Error, Result},
     io::json as json_file,
     storage::weights,
@@ -32,6 +33,7 @@ const METRICS: &str = "metrics.jsonl";
 const STANDARDIZATION: &str = "standardization.json";
 const BEST: &str = "best.safetensors";
 const LAST: &str = "last.safetensors";
+const HEADROOM: &str = "headroom.json";
 const LOCK: &str = ".lock";
 
 /// The folder of a run, locked against other writers while this value lives.
@@ -277,9 +279,18 @@ impl Folder {
         json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
     }
 
+    /// Rejects data that changed since the run in a folder began.
+    pub fn check_data_of(path: &Path, file: &RunFile, data: &Split, shape: &[usize]) -> Result<()> {
+        Folder::check_same(path, &About::of(file, data, shape))
+    }
+
     /// Rejects data that changed since the run began.
     pub fn check_data(&self, now: &About) -> Result<()> {
-        let then = Folder::about(&self.path)?;
+        Folder::check_same(&self.path, now)
+    }
+
+    fn check_same(path: &Path, now: &About) -> Result<()> {
+        let then = Folder::about(path)?;
         let of = |about: &About| (about.train_examples, about.test_examples, about.shape.clone(), about.data_checksum);
         if of(&then) == of(now) {
             return Ok(());
@@ -295,7 +306,7 @@ impl Folder {
             words(&then),
             words(now)
         ))
-        .context(self.path.display()))
+        .context(path.display()))
     }
 
     /// Appends a line to the metrics.
@@ -370,7 +381,7 @@ impl Folder {
     }
 
     /// Lists the checkpoint files, oldest first.
-    fn checkpoints(&self) -> Result<Vec<PathBuf>> {
+    pub fn checkpoints(&self) -> Result<Vec<PathBuf>> {
         let entries = fs::read_dir(&self.path).map_err(|e| Error::io(&self.path, &e))?;
         let mut found = entries.map(|entry| entry.map(|e| e.path())).collect::<io::Result<Vec<_>>>();
         if let Ok(found) = &mut found {
@@ -381,6 +392,11 @@ impl Folder {
             found.sort();
         }
         found.map_err(|e| Error::io(&self.path, &e))
+    }
+
+    /// Writes the range of the results of each cell in the last steps.
+    pub fn save_headroom(&self, headroom: &[Headroom]) -> Result<()> {
+        files::replace(self.path.join(HEADROOM), json(&headroom)?.as_bytes())
     }
 
     /// Writes the weights with the best score so far.
@@ -407,6 +423,16 @@ impl Folder {
 /// Reads the provenance of the run in a folder.
 pub(crate) fn about_of(path: &Path) -> Result<About> {
     Folder::about(path)
+}
+
+/// Reads the range of the results of each cell of the run in a folder; empty if it was not watched.
+pub(crate) fn headroom_of(path: &Path) -> Result<Vec<Headroom>> {
+    let file = path.join(HEADROOM);
+    if !file.is_file() {
+        return Ok(Vec::new());
+    }
+    let text = files::read_text(&file, 1 << 24)?;
+    json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
 }
 
 /// Reads the history so far of the run in a folder.

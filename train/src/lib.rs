@@ -20,12 +20,14 @@
 #![forbid(unsafe_code)]
 
 pub mod data;
+mod faults;
 mod folder;
 mod load;
 mod metrics;
 mod parts;
 mod positions;
 mod predict;
+mod replay;
 pub mod report;
 mod run;
 mod run_file;
@@ -33,9 +35,11 @@ mod storage;
 mod test_data;
 mod written;
 
+pub use faults::{SavedFault, SavedResult};
 pub use folder::history_of;
-pub(crate) use folder::{About, about_of};
+pub(crate) use folder::{About, about_of, headroom_of};
 pub use predict::{Prediction, Predictor};
+pub use replay::{Replay, Replayed};
 pub use run::{EndReason, Run};
 pub use run_file::{CheckpointOptions, RunFile};
 pub use storage::{LowStorage, Storage};

@@ -1,6 +1,10 @@
 //! Training runs with a folder, which can be interrupted at any step and resumed.
 
-use std::{fmt, ops::ControlFlow, path::Path};
+use std::{
+    fmt,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
 use precast::{
     __train::{EPOCH, STEPS},
@@ -18,6 +22,7 @@ use precast::{
 
 use super::{
     RunFile, Storage,
+    faults::SavedFault,
     folder::{About, Folder, POLICY, Standardizations},
     parts::Read,
 };
@@ -33,6 +38,8 @@ use super::{
 /// | `metrics.jsonl` | a line for each step and each epoch, written as they happen |
 /// | `checkpoint-*.safetensors` | the last [`Checkpoint`](super::Checkpoint)s |
 /// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end |
+/// | `headroom.json` | how far the numbers of each cell were from the limits of their dtypes before the last checkpoint |
+/// | `faults/step-N/` | a [`SavedFault`] for each place at which a number was not finite, to [run](super::Replay) again |
 ///
 /// ```
 /// use precast::{Policy, io::models::Model};
@@ -206,6 +213,10 @@ impl Run {
             self.folder.note(&event)?;
             let is_epoch = matches!(event, Event::Epoch(_));
             let flow = observer(event);
+            if !is_epoch {
+                let last = || Ok(self.folder.checkpoints()?.pop());
+                SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, last)?;
+            }
             if self.fit.steps_done() == 1 && !is_epoch {
                 self.folder.note_memory(self.fit.history())?;
             }
@@ -229,6 +240,10 @@ impl Run {
     }
 
     fn save_checkpoint(&mut self) -> Result<()> {
+        let headroom = self.fit.monitor().headroom(&self.net);
+        if !headroom.is_empty() {
+            self.folder.save_headroom(&headroom)?;
+        }
         let checkpoint = self.fit.checkpoint(&self.net).under(&self.policy)?;
         let checkpoint = checkpoint.counting(RUN_FILE, self.file.fingerprint()?.into());
         self.folder.save_checkpoint(&checkpoint, self.fit.steps_done(), self.file.checkpoint.keep)
@@ -294,6 +309,14 @@ impl Run {
         self.fit.history()
     }
 
+    /// Returns the folders of its saved faults, each of which is that of a [`SavedFault`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when one cannot be read.
+    pub fn faults(&self) -> Result<Vec<PathBuf>> {
+        Ok(SavedFault::all(self.folder.path())?.into_iter().map(|(folder, _)| folder).collect())
+    }
+
     /// Returns the epoch with the best score, from 0, and that score.
     pub fn best(&self) -> Option<(usize, Score)> {
         best_epoch(self.history()).map(|epoch| (epoch, self.history().epochs[epoch].score))
@@ -325,17 +348,17 @@ fn best_epoch(history: &History) -> Option<usize> {
 }
 
 /// A network ready to be trained.
-struct Prepared {
-    net: Child,
+pub(super) struct Prepared {
+    pub net: Child,
     plan: Plan,
     storage: Option<Decorated>,
     /// Options with the loss of the data and the loss scale of the policy.
-    options: FitOptions,
+    pub options: FitOptions,
     /// Notes from calling the network on two examples.
     notes: Vec<String>,
 }
 
-fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Result<Prepared> {
+pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Result<Prepared> {
     let mut net = model.net;
     let (plan, storage) = file.wrap(&mut net, policy)?;
     let loss = file.options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));

@@ -124,7 +124,7 @@ struct RunV1 {
     #[serde(skip_serializing_if = "Option::is_none")]
     seed: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    find_non_finite: Option<bool>,
+    monitor: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint: Option<At<CheckpointOptions>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -288,7 +288,7 @@ impl RunFile {
             .warm_up(read.warm_up.unwrap_or(0))
             .seed(read.seed.unwrap_or(0))
             .method(method)
-            .find_non_finite(read.find_non_finite.unwrap_or(false));
+            .monitor(read.monitor.unwrap_or(true));
         options.epochs = least_one("epochs", read.epochs.as_ref())?.unwrap_or(options.epochs);
         options.batch = least_one("batch", read.batch.as_ref())?.unwrap_or(options.batch);
         options.loss = read.loss.map(|at| at.value.0);
@@ -326,8 +326,7 @@ impl RunFile {
         fn at<T>(value: T) -> At<T> {
             Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN)
         }
-        let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, find_non_finite, .. } =
-            &self.options;
+        let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, monitor, .. } = &self.options;
         let written = RunV1 {
             version: at(1),
             name: self.name.clone().map(at),
@@ -346,7 +345,7 @@ impl RunFile {
             epochs: Some(at(*epochs)),
             batch: Some(at(*batch)),
             seed: Some(*seed),
-            find_non_finite: Some(*find_non_finite),
+            monitor: Some(*monitor),
             checkpoint: Some(at(self.checkpoint)),
             patience: self.patience.map(at),
         };

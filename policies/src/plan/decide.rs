@@ -12,7 +12,7 @@ use crate::{
     catalogue::System,
     error::Result,
     kinds::{self, Named},
-    policy::{Entry, Level, RunAs},
+    policy::{Entry, Level, Pack, RunAs},
     precision::{OpRules, Treatment},
 };
 
@@ -78,6 +78,8 @@ pub(super) struct Prepared<'a> {
     ops: Option<Arc<OpRules>>,
     /// The system of the kinds' names, with those of its kinds that lists may give under other names.
     kinds: Option<(System, Vec<Named>)>,
+    /// `true` when a cell that a rule keeps in f32 returns the dtype of its surroundings, as in MindSpore.
+    full_is_inside: bool,
 }
 
 impl Surroundings {
@@ -101,11 +103,13 @@ impl Surroundings {
 impl<'a> Prepared<'a> {
     pub fn new(policy: &'a Policy, system: Option<System>) -> Result<Self> {
         policy.check()?;
+        let pack = policy.pack.as_deref().map(Pack::shared).transpose()?;
         Ok(Prepared {
             policy,
             rules: policy.rules.iter().map(|rule| RuleRef::of(rule).map(Arc::new)).collect(),
             ops: policy.op_rules().map(Arc::new),
             kinds: system.map(|system| (system, kinds::of(system))),
+            full_is_inside: pack.is_some_and(|pack| pack.system == Some(System::MindSpore)),
         })
     }
 
@@ -145,7 +149,10 @@ impl<'a> Prepared<'a> {
         let promises_f32 = matches!(self.policy.level, Level::O2 | Level::O3);
         let bare_root = facts.is_root && !promises_f32 && matches!(verdict.because, Reason::ToFloat(_));
         let usual = if bare_root { inward } else { DType::F32 };
-        let stays = matches!(&verdict.because, Reason::Rule(rule) if rule.run == RunAs::FullOut);
+        let stays = match &verdict.because {
+            Reason::Rule(rule) => rule.run == RunAs::FullOut || rule.run == RunAs::Full && !self.full_is_inside,
+            _ => false,
+        };
         let outward = if stays { DType::F32 } else { around.run.dtype().unwrap_or(usual) };
         let cast = Cast { inward, outward };
         Some(match (verdict.run, &self.ops) {
@@ -189,7 +196,7 @@ impl<'a> Prepared<'a> {
         }
         claims.extend(rules.map(|(_, reason)| {
             let (run, choice) = match reason.run {
-                RunAs::Full | RunAs::FullOut => (Region::Fixed(DType::F32), Choice::Forced),
+                RunAs::Full | RunAs::FullOut | RunAs::FullInside => (Region::Fixed(DType::F32), Choice::Forced),
                 RunAs::Low | RunAs::LowForward => (self.low(), Choice::Forced),
                 RunAs::Inherit => (around.run, Choice::Inherits),
             };

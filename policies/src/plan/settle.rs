@@ -27,7 +27,7 @@ impl Policy {
             let Some(path) = first_difference(&settled.plan(net)?, &wanted) else { return Ok(settled) };
             let full = wanted.decision(&path)?.run.dtype().is_some_and(|dtype| !dtype.is_low());
             let (run, why) = match full {
-                true => (RunAs::Full, "faster in float32"),
+                true => (RunAs::FullInside, "faster in float32"),
                 false => (RunAs::Low, "faster in the low dtype"),
             };
             // No path selects the root alone, so it has a rule for all cells, which rules for exact paths override.

@@ -136,13 +136,16 @@ impl fmt::Display for Select {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum RunAs {
-    /// Full precision, f32.
+    /// Full precision: f32, with outputs in f32. With a pack of MindSpore, outputs are cast to the dtype of the
+    /// surrounding region, as there.
     #[serde(rename = "float32")]
     Full,
-    /// f32 with outputs in f32, where those of [`Full`](RunAs::Full) would be cast to the dtype of the surrounding
-    /// region. For the last layer of a network whose outputs need more precision than 16 bits have.
+    /// f32 with outputs in f32, with any pack.
     #[serde(rename = "float32-out")]
     FullOut,
+    /// f32 with outputs cast to the dtype of the surrounding region. They can overflow there, and lose digits.
+    #[serde(rename = "float32-inside")]
+    FullInside,
     /// Low dtype of the policy.
     #[serde(rename = "low")]
     Low,
@@ -162,8 +165,13 @@ impl RunAs {
         matches!(self, RunAs::Full | RunAs::Low)
     }
 
-    const NAMES: [(&'static str, RunAs); 4] =
-        [("float32", RunAs::Full), ("float32-out", RunAs::FullOut), ("low", RunAs::Low), ("inherit", RunAs::Inherit)];
+    const NAMES: [(&'static str, RunAs); 5] = [
+        ("float32", RunAs::Full),
+        ("float32-out", RunAs::FullOut),
+        ("float32-inside", RunAs::FullInside),
+        ("low", RunAs::Low),
+        ("inherit", RunAs::Inherit),
+    ];
 }
 
 impl fmt::Display for RunAs {

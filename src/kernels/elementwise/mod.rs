@@ -4,6 +4,7 @@ mod derivatives;
 pub(crate) mod finite;
 mod function;
 pub(crate) mod math;
+pub(crate) mod peak;
 mod stretched;
 
 pub(crate) use derivatives::{Binary, PairSlope, PairValue, Saved, Slope, Sum, Times, Unary, Value, Zero};

@@ -51,11 +51,13 @@ struct Switches {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Audience {
     listeners: usize,
+    /// Listeners that do without attributes, cells, and numbers that must be computed for them.
+    light: usize,
     /// Observers that record calls in order to replay them. The last one hears.
     recorders: usize,
 }
 
-const NOBODY: Audience = Audience { listeners: 0, recorders: 0 };
+const NOBODY: Audience = Audience { listeners: 0, light: 0, recorders: 0 };
 
 thread_local! {
     static CONTEXT: Context = const {
@@ -215,8 +217,12 @@ pub(crate) fn silence() -> Scope {
 
 /// Adds a listener.
 pub(super) fn listen(listener: Rc<dyn Hears>) -> Scope {
+    let light = usize::from(listener.is_light());
     CONTEXT.with(|context| context.listeners.borrow_mut().push(listener));
-    added(|added| added.listeners += 1)
+    added(|added| {
+        added.listeners += 1;
+        added.light += light;
+    })
 }
 
 /// Adds a recorder that replaces the previous one.
@@ -238,6 +244,13 @@ fn added(count: impl FnOnce(&mut Audience)) -> Scope {
 pub(crate) fn is_heard() -> bool {
     let Switches { added, deaf, .. } = switches();
     added != deaf
+}
+
+/// Returns whether anything but [light](Hears::is_light) listeners listens to this thread.
+pub(crate) fn is_heard_in_full() -> bool {
+    let Switches { added, deaf, .. } = switches();
+    let full = |audience: Audience| (audience.listeners - audience.light, audience.recorders);
+    full(added) != full(deaf)
 }
 
 /// Notifies the recorder and all listeners, in the order in which they were added. The ops run by a listener meanwhile

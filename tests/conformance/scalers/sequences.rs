@@ -55,7 +55,11 @@ impl Held {
         if self.unscaled.is_none() {
             let (grad, scale, finite_loss) = self.scaled.as_mut()?;
             let (grad, scale) = (grad.take()? * (1.0 / *scale), *scale);
-            let cause = if *finite_loss { Cause::Overflow { scale, first: "0".into() } } else { Cause::Loss };
+            let cause = if *finite_loss {
+                Cause::Overflow { scale, first: "0".into(), origin: None }
+            } else {
+                Cause::Loss { origin: None }
+            };
             self.unscaled = Some(Unscaled { grad, bad: !grad.is_finite(), cause });
         }
         self.unscaled.as_mut()
@@ -91,7 +95,7 @@ impl Expected {
             Call::Update => {
                 self.applied.contains(&true).then_some(())?;
                 match (self.worst.take(), &self.spec) {
-                    (Some(Cause::Loss), _) => self.model.skipped += 1,
+                    (Some(Cause::Loss { origin: None }), _) => self.model.skipped += 1,
                     (worst, LossScaleSpec::Dynamic(_)) => self.model.adjust(worst.is_none()),
                     (worst, _) => self.model.skipped = if worst.is_some() { self.model.skipped + 1 } else { 0 },
                 }

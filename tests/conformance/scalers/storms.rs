@@ -80,8 +80,8 @@ impl Training {
                 (Step::Good, Outcome::Stepped) => assert_ne!(self.bits(), before, "step {i}"),
                 (Step::Overflow, Outcome::Skipped { cause: Cause::Overflow { .. } })
                 | (Step::Overflow, Outcome::Stalled { cause: Cause::Overflow { .. }, .. })
-                | (Step::BadLoss, Outcome::Skipped { cause: Cause::Loss })
-                | (Step::BadLoss, Outcome::Stalled { cause: Cause::Loss, .. }) => {
+                | (Step::BadLoss, Outcome::Skipped { cause: Cause::Loss { .. } })
+                | (Step::BadLoss, Outcome::Stalled { cause: Cause::Loss { .. }, .. }) => {
                     assert_eq!(self.bits(), before, "step {i}");
                 }
                 _ => panic!("step {i}: {outcome:?}"),

@@ -339,7 +339,10 @@ fn an_overflow_of_f16_gradients_is_found_and_nothing_changes() {
     let loss =
         |weight: &Param| weight.tensor().cast(DType::F32).mul(&Tensor::full(&[1], 2.0, DType::F32))?.sum(&[], false);
     let outcome = scale.step(&mut optimizer, loss(&weight).unwrap()).unwrap();
-    assert_eq!(outcome, Outcome::Skipped { cause: Cause::Overflow { scale: 65536.0, first: "0".into() } });
+    assert_eq!(
+        outcome,
+        Outcome::Skipped { cause: Cause::Overflow { scale: 65536.0, first: "0".into(), origin: None } }
+    );
     assert_eq!((weight.value().item().unwrap(), weight.master().unwrap().item().unwrap()), (1.0, 1.0));
     while scale.step(&mut optimizer, loss(&weight).unwrap()).unwrap() != Outcome::Stepped {}
     assert_eq!(scale.value(), 16384.0);

@@ -1,6 +1,8 @@
 //! Planted faults, hazards and fragile cells: the cases of SPEC.md, or of the folder that `PRECAST_TRUST` names.
 
 mod cases;
+mod cured;
+mod monitored;
 
 use std::{collections::BTreeMap, env, fs, path::PathBuf};
 

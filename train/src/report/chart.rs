@@ -289,7 +289,7 @@ mod tests {
 
     fn run_of(losses: &[f64]) -> History {
         let step = |(i, &loss): (usize, &f64)| {
-            let cause = Cause::Overflow { scale: 1024.0, first: "fc.weight".into() };
+            let cause = Cause::Overflow { scale: 1024.0, first: "fc.weight".into(), origin: None };
             let skipped = Outcome::Skipped { cause };
             let outcome = if i == 1 { skipped } else { Outcome::Stepped };
             let scale = if i < 2 { 1024.0 } else { 512.0 };

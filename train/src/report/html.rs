@@ -2,11 +2,11 @@
 
 use std::{fmt::Write as _, path::Path};
 
-use precast::{error::Result, train::History};
+use precast::{diagnose::Headroom, error::Result, train::History};
 use precast_policy::{files, printable};
 
 use super::{TrainingRun, chart, runs_table_by, score_chart};
-use crate::{About, RunFile, about_of, history_of};
+use crate::{About, RunFile, about_of, headroom_of, history_of};
 
 /// The contents of a report on a run, read from its folder.
 #[derive(Debug)]
@@ -18,6 +18,7 @@ pub struct RunReport {
     plan: String,
     about: About,
     history: History,
+    headroom: Vec<Headroom>,
 }
 
 impl RunReport {
@@ -38,6 +39,7 @@ impl RunReport {
             plan: text("plan.txt")?,
             about: about_of(folder)?,
             history: history_of(folder)?,
+            headroom: headroom_of(folder)?,
         })
     }
 
@@ -55,7 +57,7 @@ const MOST_SKIPPED: usize = 200;
 /// # Errors
 /// [`ErrorKind::Value`](precast::ErrorKind::Value) when a picture cannot be drawn.
 pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
-    let RunReport { name, file, text, plan, about, history } = report;
+    let RunReport { name, file, text, plan, about, history, headroom } = report;
     let runs: Vec<TrainingRun<'_>> = [report].into_iter().chain(others).map(RunReport::run).collect();
     let mut page = String::new();
     let mut section = |title: &str, body: String| {
@@ -84,9 +86,24 @@ pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
         section("Score on the test examples", svg(&picture));
     }
     section("Skipped steps", skipped(history));
+    if !headroom.is_empty() {
+        section("Headroom in 16 bits, in the last steps", headroom_table(headroom));
+    }
     section("Plan", format!("<pre>{}</pre>", escaped(plan)));
     section("Run file", format!("<pre>{}</pre>", escaped(text)));
     Ok(format!("{}{page}</main>\n</body>\n</html>\n", head(&escaped(name))))
+}
+
+fn headroom_table(headroom: &[Headroom]) -> String {
+    let row = |of: &Headroom| {
+        let cell = if of.cell.is_empty() { "(root)" } else { of.cell.as_str() };
+        let largest = of.largest.map_or("not finite".into(), |x| format!("{x:.3e}"));
+        let doublings = of.doublings.map_or("none".into(), |x| format!("{x:.1}"));
+        let zero = format!("{:.0} %", 100.0 * of.zero);
+        vec![printable(cell).into_owned(), of.phase.to_string(), of.dtype.to_string(), largest, doublings, zero]
+    };
+    let header = ["cell", "phase", "dtype", "largest number", "doublings left", "zeros"];
+    html_table(&header, headroom.iter().map(row).collect(), &[3, 4, 5])
 }
 
 fn skipped(history: &History) -> String {
@@ -95,19 +112,22 @@ fn skipped(history: &History) -> String {
         .iter()
         .enumerate()
         .filter_map(|(i, step)| {
-            let cause = step.outcome.cause()?.to_string();
-            let found = step.non_finite.as_ref().map_or(String::new(), ToString::to_string);
-            Some(vec![(i + 1).to_string(), (step.epoch + 1).to_string(), cause, found])
+            let why = match (step.outcome.cause(), step.fault()) {
+                (Some(cause), _) => cause.to_string(),
+                (None, Some(fault)) => format!("taken, although a number was not finite: {fault}"),
+                (None, None) => return None,
+            };
+            Some(vec![(i + 1).to_string(), (step.epoch + 1).to_string(), why])
         })
         .collect();
     if rows.is_empty() {
-        return "<p>No step was skipped.</p>".into();
+        return "<p>No step was skipped, and none met a number that was not finite.</p>".into();
     }
     let more = match rows.len().saturating_sub(MOST_SKIPPED) {
         0 => String::new(),
         more => format!("<p>{more} more are in <code>metrics.jsonl</code>.</p>"),
     };
-    let header = ["step", "epoch", "cause", "first number that was not finite"];
+    let header = ["step", "epoch", "cause"];
     html_table(&header, rows.into_iter().take(MOST_SKIPPED).collect(), &[0, 1]) + &more
 }
 

@@ -4,4 +4,5 @@
 mod common;
 mod folders;
 mod readers;
+mod replayed;
 mod reports;

@@ -61,7 +61,9 @@ impl<'de> Deserialize<'de> for RunV1 {
             type Value = RunV1;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("float32, float32-out, low, inherit, or { forward: low, weight_grad: float32 }")
+                f.write_str(
+                    "float32, float32-out, float32-inside, low, inherit, or { forward: low, weight_grad: float32 }",
+                )
             }
 
             fn visit_str<E: de::Error>(self, word: &str) -> Result<RunV1, E> {
@@ -118,7 +120,7 @@ pub(super) fn read(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
     if run.is_none() && checkpoint.is_none() {
         return fail(
             written.referenced,
-            "a rule needs `run` (allowed: float32, float32-out, low, inherit) or `checkpoint`",
+            "a rule needs `run` (allowed: float32, float32-out, float32-inside, low, inherit) or `checkpoint`",
         );
     }
     let parse = |run: At<RunV1>| run.value.run().map_err(|error| source.error(run.referenced, error));

@@ -1,0 +1,80 @@
+//! Headroom of cells: how far their largest numbers are from the limits of their dtypes.
+
+use serde::{Deserialize, Serialize};
+
+use super::{edge::Phase, peaks::Peaks};
+use crate::DType;
+
+/// Range of the 16-bit results of one cell in the last steps, in one phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Headroom {
+    /// Path of the cell; empty for the root, and outside every cell.
+    pub cell: String,
+    /// Phase of the results.
+    pub phase: Phase,
+    /// Dtype of the result that is nearest to its limit.
+    pub dtype: DType,
+    /// Largest magnitude of that result; `None` if it was not finite.
+    pub largest: Option<f32>,
+    /// Number of times that this magnitude can be doubled; `None` if it was not finite.
+    pub doublings: Option<f64>,
+    /// Largest share of zeros in a result of the cell.
+    pub zero: f32,
+}
+
+/// Returns the headroom of each cell and phase, in the order in which they are first met.
+pub(super) fn of_cells(results: &[Peaks]) -> Vec<Headroom> {
+    let mut cells: Vec<Headroom> = Vec::new();
+    for result in results.iter().filter(|result| result.dtype.is_low()) {
+        let Some(doublings) = result.headroom() else { continue };
+        let largest = result.peaks.iter().copied().fold(0f32, |most, peak| if peak > most { peak } else { most });
+        let finite = doublings.is_finite();
+        let Peaks { phase, dtype, zero, .. } = *result;
+        let (largest, doublings) = (Some(largest).filter(|_| finite), Some(doublings).filter(|_| finite));
+        let found = Headroom { cell: result.cell.clone(), phase, dtype, largest, doublings, zero };
+        match cells.iter_mut().find(|known| (&known.cell, known.phase) == (&found.cell, found.phase)) {
+            None => cells.push(found),
+            Some(known) => {
+                let zero = known.zero.max(zero);
+                let nearness = |of: &Headroom| of.doublings.unwrap_or(f64::NEG_INFINITY);
+                if nearness(&found) < nearness(known) {
+                    *known = found;
+                }
+                known.zero = zero;
+            }
+        }
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Op, diagnose::EdgeOp};
+
+    #[test]
+    fn a_cell_has_the_headroom_of_its_nearest_result() {
+        let result = |cell: &str, peaks: &[f32], zero| Peaks {
+            phase: Phase::Forward,
+            cell: cell.into(),
+            op: EdgeOp::Op(Op::Exp),
+            call: 0,
+            dtype: DType::F16,
+            peaks: peaks.to_vec(),
+            zero,
+            subnormal: 0.0,
+        };
+        let results = [
+            result("a", &[1.0, 65504.0 / 8.0], 0.0),
+            result("b", &[0.0], 1.0),
+            result("a", &[4.0], 0.5),
+            result("c", &[2.0, f32::NAN], 0.0),
+        ];
+        let found = of_cells(&results);
+        let cells: Vec<&str> = found.iter().map(|of| of.cell.as_str()).collect();
+        assert_eq!(cells, ["a", "c"], "all numbers of b are 0");
+        assert_eq!((found[0].largest, found[0].doublings, found[0].zero), (Some(8188.0), Some(3.0), 0.5));
+        assert_eq!((found[1].largest, found[1].doublings), (None, None));
+    }
+}

@@ -1,0 +1,96 @@
+//! The largest magnitude of every result of the last steps: cheap enough for every step.
+
+use std::{collections::HashMap, mem, rc::Rc};
+
+use super::{
+    edge::Edge,
+    fault::Fault,
+    headroom::{Headroom, of_cells},
+    names::Names,
+    peaks::Peaks,
+    record::Record,
+    steps::{Site, Steps},
+    watcher::{Watched, Watcher},
+};
+use crate::{Child, cell::AsCell, observe::heard_by};
+
+/// Record of the largest magnitudes in the last 64 steps, cheap enough to be on in every step.
+///
+/// It reads each 16-bit result once, right after the op that wrote it: the results of ops, casts, gradients and their
+/// sums. A number that is not finite shows in the largest magnitude, so the first one of a step is known with its place,
+/// also when the step was taken because an op such as `tanh` made a finite number of it. Results of more than 4096
+/// numbers in f32 are read in the first step, and in a step that follows one with a number that was not finite.
+///
+/// ```
+/// use precast::{diagnose::Monitor, prelude::*, sequential};
+/// let rng = &mut Rng::seed(1);
+/// let mut net = Child::new(sequential![Dense::new(4, 64, rng), Tanh, Dense::new(64, 1, rng)]);
+/// auto_mixed_precision(&mut net, Level::O3, DType::F16)?;
+/// let mut optimizer = Sgd::new(net.params(), 0.01);
+/// let (mut scale, mut monitor) = (LossScale::dynamic(), Monitor::default());
+/// let x = Tensor::full(&[1, 4], 65000.0, DType::F32);
+/// let outcome = monitor.watch(&net, |net| scale.step(&mut optimizer, net.call(&x)?.mean_all()?))?;
+/// let fault = monitor.fault().expect("the sums of the first layer exceed the range of f16");
+/// assert!(fault.to_string().starts_with("Linear in cell `0`, forward pass: "), "{fault}");
+/// # let _ = outcome;
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Monitor {
+    steps: Steps,
+    /// Results of the last step that were not finite, and those that read them.
+    bad: Record,
+    /// `true` when large results in f32 are not looked at, because all numbers of the last step were finite.
+    trusts_f32: bool,
+    /// Names of the network, read when one is needed.
+    names: Option<Names>,
+}
+
+impl Monitor {
+    /// Runs a step of a network, and keeps the magnitudes of its results.
+    pub fn watch<C: ?Sized + AsCell, R>(&mut self, net: &Child<C>, step: impl FnOnce(&Child<C>) -> R) -> R {
+        let watcher = Rc::new(Watcher::new(mem::take(&mut self.steps), !self.trusts_f32));
+        let result = heard_by(watcher.clone(), || step(net));
+        let Watched { steps, bad, overflowed } = watcher.take();
+        self.steps = steps;
+        self.bad = Record::default();
+        if !bad.is_empty() {
+            let known = self.names.take().filter(|names| names.know(&bad)).unwrap_or_else(|| Names::read(net));
+            self.bad = Record { edges: known.edges(bad) };
+            self.names = Some(known);
+        }
+        self.trusts_f32 = !overflowed && self.fault().is_none();
+        result
+    }
+
+    /// Returns the first result of the last step, in time, with a number that is not finite and is not harmless. In a
+    /// backward pass, its [inputs](Edge::good_inputs) are good where the gradient that it read is finite.
+    pub fn fault(&self) -> Option<Fault<'_>> {
+        self.bad.fault()
+    }
+
+    /// Returns the results of the last step with infinities that had no effect, such as those of a mask.
+    pub fn harmless(&self) -> impl Iterator<Item = &Edge> {
+        self.bad.harmless_infinities()
+    }
+
+    /// Returns the range of the 16-bit results of each cell in the last steps.
+    pub fn headroom<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Vec<Headroom> {
+        of_cells(&self.peaks(net))
+    }
+
+    /// Returns the largest magnitudes of each result, in the order in which they are written.
+    pub fn peaks<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Vec<Peaks> {
+        let (steps, names) = (&self.steps, Names::read(net));
+        let mut calls = HashMap::new();
+        let of = |(at, site): (usize, &Site)| {
+            let (cell, _) = names.of(site.slot, site.leaf);
+            let call = calls.entry((site.phase, cell.clone(), site.op)).or_insert(0);
+            *call += 1;
+            let (zero, subnormal) = steps.small(at);
+            let Site { phase, op, dtype, .. } = *site;
+            Peaks { phase, cell, op, call: *call - 1, dtype, peaks: steps.peaks(at).collect(), zero, subnormal }
+        };
+        steps.sites().iter().enumerate().map(of).collect()
+    }
+}

@@ -1,0 +1,211 @@
+//! The listener that looks at the largest magnitude of every result of a step.
+
+use std::{cell::RefCell, collections::HashMap, mem};
+
+use super::{
+    edge::{EdgeOp, Numbers, Phase},
+    recorder::Raw,
+    reference::{Repeatable, fits_f32},
+    steps::{Site, Steps, Which},
+};
+use crate::{
+    DType, Op, Param, Tensor,
+    observe::{Accumulation, CastCall, CastRole, GradientCall, Hears, OpCall},
+    tensor::HeldIdentity,
+};
+
+/// Looks at the results of one step.
+#[derive(Default)]
+pub(super) struct Watcher(RefCell<State>);
+
+#[derive(Default)]
+struct State {
+    steps: Steps,
+    samples: bool,
+    /// `true` when large results in f32 are looked at, too.
+    looks_at_f32: bool,
+    /// `true` when a gradient was not finite.
+    overflowed: bool,
+    /// Results that are not finite, and those that read them.
+    bad: Vec<Raw>,
+    /// Position in `bad` of each value that is not finite.
+    wrote: HashMap<usize, usize>,
+    /// Keeps the identities of these values from being used again.
+    alive: Vec<HeldIdentity>,
+}
+
+/// Returns whether no result of an op, and no gradient that it passes back, is larger than its inputs.
+fn cannot_enlarge(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Relu
+            | Op::Reshape
+            | Op::Flatten
+            | Op::Transpose
+            | Op::Squeeze
+            | Op::Unsqueeze
+            | Op::Slice
+            | Op::Split
+            | Op::Concat
+    )
+}
+
+/// Number of elements up to which a result in f32 is looked at in every step.
+const FEW: usize = 4096;
+
+/// What a step left.
+pub(super) struct Watched {
+    pub steps: Steps,
+    /// Results that were not finite, and those that read one that was not.
+    pub bad: Vec<Raw>,
+    /// `true` when a gradient was not finite.
+    pub overflowed: bool,
+}
+
+impl Watcher {
+    /// Creates a watcher of a step. Large results in f32 overflow rarely, and take twice the time, so they are looked
+    /// at only on demand.
+    pub fn new(mut steps: Steps, looks_at_f32: bool) -> Self {
+        steps.begin();
+        Watcher(RefCell::new(State { samples: steps.samples(), steps, looks_at_f32, ..State::default() }))
+    }
+
+    pub fn take(&self) -> Watched {
+        let State { steps, bad, overflowed, .. } = mem::take(&mut *self.0.borrow_mut());
+        Watched { steps, bad, overflowed }
+    }
+}
+
+impl State {
+    /// Looks at a result, given its inputs. `good` says whether it would be finite in f32, if its inputs are.
+    fn look(&mut self, site: Site, inputs: &[&Tensor], output: &Tensor, good: impl FnOnce() -> bool) {
+        // Only these have a place among the steps, which is the same in each.
+        let always = output.dtype().is_low() || output.len() <= FEW;
+        if !always && !self.looks_at_f32 && self.wrote.is_empty() {
+            return;
+        }
+        let peak = output.peak();
+        if always {
+            let small = self.samples.then(|| output.small_shares());
+            self.steps.push(site, peak, small);
+        }
+        self.judge(site, peak, inputs, output, good);
+    }
+
+    /// Keeps a result that is not finite, or read one.
+    fn judge(&mut self, site: Site, peak: f64, inputs: &[&Tensor], output: &Tensor, good: impl FnOnce() -> bool) {
+        if peak.is_finite() && self.wrote.is_empty() {
+            return;
+        }
+        // A widening is not looked at: its source was.
+        let wrote = |x: &Tensor| self.wrote.get(&x.identity()).or_else(|| self.wrote.get(&x.narrow()?.identity()));
+        let from: Vec<usize> = inputs.iter().filter_map(|x| wrote(x)).copied().collect();
+        if peak.is_finite() && from.is_empty() {
+            return;
+        }
+        let mut numbers = Numbers { n: output.len(), amax: peak, ..Numbers::default() };
+        let mut good_inputs = true;
+        if !peak.is_finite() {
+            (numbers.nan, numbers.inf, numbers.neg_inf, numbers.amax) = output.not_finite();
+            good_inputs = from.is_empty() && inputs.iter().all(|x| x.has_only_finite()) && good();
+            self.wrote.insert(output.identity(), self.bad.len());
+            self.alive.push(output.hold_identity());
+        }
+        let Site { phase, op, which, slot, leaf, dtype } = site;
+        let (subject, error) = (which.subject(), None);
+        self.bad.push(Raw { phase, slot, leaf, op, subject, dtype, numbers, error, from, good_inputs });
+    }
+
+    /// Keeps a number that is not finite where no tensor holds it.
+    fn judge_param(&mut self, phase: Phase, op: EdgeOp, leaf: u64, dtype: DType, inf: usize) {
+        let numbers = Numbers { n: inf, inf, ..Numbers::default() };
+        let (slot, leaf, subject, error, from) = (None, Some(leaf), Which::Param.subject(), None, Vec::new());
+        self.bad.push(Raw { phase, slot, leaf, op, subject, dtype, numbers, error, from, good_inputs: true });
+    }
+}
+
+impl Hears for Watcher {
+    fn is_light(&self) -> bool {
+        true
+    }
+
+    fn op(&self, call: &OpCall<'_>) {
+        if call.backward || !call.output.dtype().is_float() {
+            return;
+        }
+        let mut state = self.0.borrow_mut();
+        let passes = cannot_enlarge(call.op);
+        if passes && state.wrote.is_empty() {
+            return;
+        }
+        let (phase, op, which, dtype) = (Phase::Forward, EdgeOp::Op(call.op), Which::Output, call.output.dtype());
+        let site = Site { phase, op, which, slot: call.slot, leaf: None, dtype };
+        // The same op in f64.
+        let good = || {
+            let (attributes, again) = (call.description.0)();
+            let inputs: Vec<Tensor> = call.inputs.iter().map(Tensor::to_keep).collect();
+            let repeatable = Repeatable { op: call.op, attributes, again, inputs };
+            repeatable.on(&repeatable.inputs).as_ref().is_some_and(fits_f32)
+        };
+        let inputs: Vec<&Tensor> = call.inputs.iter().collect();
+        match passes {
+            true => state.judge(site, call.output.peak(), &inputs, call.output, good),
+            false => state.look(site, &inputs, call.output, good),
+        }
+    }
+
+    fn cast(&self, cast: &CastCall<'_>) {
+        // A widening is exact.
+        let exact = cast.input.dtype().is_low() && !cast.output.dtype().is_low();
+        if !cast.computed || exact || !cast.output.dtype().is_float() || !cast.input.dtype().is_float() {
+            return;
+        }
+        let leaf = if let CastRole::Leaf(leaf) = cast.of { Some(leaf) } else { None };
+        let phase = if cast.backward { Phase::Backward } else { Phase::Forward };
+        let (op, which, dtype) = (EdgeOp::Op(Op::Cast), Which::Cast(cast.of), cast.output.dtype());
+        let site = Site { phase, op, which, slot: cast.slot, leaf, dtype };
+        self.0.borrow_mut().look(site, &[cast.input], cast.output, || true);
+    }
+
+    fn gradient(&self, call: &GradientCall<'_>) {
+        let Some(op) = call.op.filter(|op| *op != Op::Cast) else { return };
+        let mut state = self.0.borrow_mut();
+        let passes = cannot_enlarge(op);
+        for (input, gradient) in call.gradients.iter().enumerate() {
+            let Some(gradient) = gradient else { continue };
+            let known = gradient.identity() == call.grad.identity();
+            if known || passes && state.wrote.is_empty() {
+                continue;
+            }
+            let (phase, op, which, dtype) = (Phase::Backward, EdgeOp::Op(op), Which::Gradient(input), gradient.dtype());
+            let site = Site { phase, op, which, slot: call.slot, leaf: None, dtype };
+            match passes {
+                true => state.judge(site, gradient.peak(), &[call.grad], gradient, || true),
+                false => state.look(site, &[call.grad], gradient, || true),
+            }
+        }
+    }
+
+    fn accumulate(&self, sum: &Accumulation<'_>) {
+        let (phase, op, which, dtype) = (Phase::Backward, EdgeOp::Accumulate, Which::Param, sum.sum.dtype());
+        let site = Site { phase, op, which, slot: sum.slot, leaf: sum.leaf, dtype };
+        self.0.borrow_mut().look(site, sum.terms, sum.sum, || true);
+    }
+
+    fn unscaled(&self, leaf: u64, before: f64, after: f64) {
+        let mut state = self.0.borrow_mut();
+        state.overflowed |= !before.is_finite();
+        let (phase, op, which, dtype) = (Phase::Unscale, EdgeOp::Unscale, Which::Param, DType::F32);
+        state.steps.push(Site { phase, op, which, slot: None, leaf: Some(leaf), dtype }, after, None);
+        if before.is_finite() && !after.is_finite() {
+            state.judge_param(phase, op, leaf, dtype, 1);
+        }
+    }
+
+    fn updated(&self, param: &Param, refused: u64) {
+        if refused > 0 {
+            let (phase, op) = (Phase::Optimizer, EdgeOp::Update);
+            self.0.borrow_mut().judge_param(phase, op, param.id().0, param.dtype(), refused as usize);
+        }
+    }
+}

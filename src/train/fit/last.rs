@@ -1,0 +1,47 @@
+//! The last step of a run: its magnitudes, and the examples of its batch.
+
+use super::Fit;
+use crate::{
+    Child,
+    cell::AsCell,
+    diagnose::Monitor,
+    error::Result,
+    train::data::{Batch, Split, batches_of_epoch},
+};
+
+impl Fit {
+    /// Returns the record of the largest magnitudes in the last steps, which is empty unless the run
+    /// [watches](FitOptions::monitor) its steps.
+    pub fn monitor(&self) -> &Monitor {
+        &self.monitor
+    }
+
+    /// Returns the seed of the order of the examples.
+    pub fn seed(&self) -> u64 {
+        self.options.seed
+    }
+
+    /// Returns the index of the batch of the last step in its epoch, and the indices of its examples.
+    #[doc(hidden)]
+    pub fn last_batch(&self, data: &Split) -> (usize, Vec<usize>) {
+        let (place, size, examples) = (self.place.step.saturating_sub(1), self.options.batch, data.train.len());
+        let last = place + 1 >= batches_of_epoch(examples, size);
+        let end = if last { examples } else { (place + 1) * size };
+        (place, self.order[place * size..end].to_vec())
+    }
+
+    /// Returns the batch of the last step.
+    #[doc(hidden)]
+    pub fn tensors_of_last(&self, data: &Split) -> Batch {
+        data.train.batch(&self.order, self.options.batch, self.place.step.saturating_sub(1))
+    }
+
+    /// Ends the epoch if all its steps were taken.
+    #[doc(hidden)]
+    pub fn finish_epoch<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) -> Result<()> {
+        if self.place.step >= batches_of_epoch(data.train.len(), self.options.batch) {
+            self.advance(net, data)?;
+        }
+        Ok(())
+    }
+}

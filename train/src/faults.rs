@@ -1,0 +1,160 @@
+//! Faults of a run, saved with everything needed to run their steps again.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use precast::{
+    Child, DType,
+    data::Split,
+    diagnose::{EdgeOp, Origin, Peaks, Phase},
+    error::{Error, Result},
+    io::json,
+    storage::weights,
+    train::Fit,
+};
+use precast_policy::files;
+use serde::{Deserialize, Serialize};
+
+/// Folder of the faults of a run.
+pub(super) const FAULTS: &str = "faults";
+const FAULT: &str = "fault.json";
+const BATCH: &str = "batch.safetensors";
+pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
+
+/// Maximum number of faults that a run saves, each of another place.
+const MOST: usize = 8;
+
+/// Maximum size in bytes of the description of a fault.
+const LONGEST: usize = 1 << 24;
+
+/// A fault of a run: the contents of `fault.json` in `faults/step-N`.
+///
+/// The folder also has the batch (`batch.safetensors`) and the last checkpoint before the step
+/// (`checkpoint.safetensors`), from which the parameters as they were are computed; without a checkpoint, they are
+/// computed from the seed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SavedFault {
+    /// Number of the step, from 1.
+    pub step: usize,
+    /// Index of its epoch, and of its batch in the epoch, from 0.
+    pub epoch: usize,
+    /// Index of the batch in its epoch, from 0.
+    pub batch: usize,
+    /// Indices of the examples of the batch among the training examples.
+    pub examples: Vec<usize>,
+    /// Seed of the run, which determines the order of the examples and, with the calls counted, its dropouts.
+    pub seed: u64,
+    /// Loss scale of the step.
+    pub scale: f32,
+    /// `true` when the step was taken.
+    pub taken: bool,
+    /// First result that was not finite.
+    pub origin: Origin,
+    /// Largest magnitude of each result of the step.
+    pub results: Vec<SavedResult>,
+    /// CRC-32 of the magnitudes of all results.
+    pub checksum: u32,
+}
+
+/// Largest magnitude of one result of a step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SavedResult {
+    /// Phase in which it was written.
+    pub phase: Phase,
+    /// Path of the cell; empty for the root.
+    pub cell: String,
+    /// Operation that wrote it.
+    pub op: EdgeOp,
+    /// Dtype of its numbers.
+    pub dtype: DType,
+    /// Largest magnitude; `None` if it is not finite.
+    pub largest: Option<f32>,
+}
+
+/// Returns the magnitudes of the last step, with their checksum.
+pub(super) fn last_step(peaks: Vec<Peaks>) -> (Vec<SavedResult>, u32) {
+    let mut hasher = crc32fast::Hasher::new();
+    let saved = |result: Peaks| {
+        let largest = result.peaks.last().copied().unwrap_or(0.0);
+        hasher.update(&largest.to_bits().to_le_bytes());
+        let Peaks { phase, cell, op, dtype, .. } = result;
+        SavedResult { phase, cell, op, dtype, largest: Some(largest).filter(|x| x.is_finite()) }
+    };
+    let results = peaks.into_iter().map(saved).collect();
+    (results, hasher.finalize())
+}
+
+impl SavedFault {
+    /// Reads a fault from its folder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](precast::ErrorKind::Io) when there is none, [`ErrorKind::Run`](precast::ErrorKind::Run) when it
+    /// cannot be read.
+    pub fn load(folder: impl AsRef<Path>) -> Result<Self> {
+        let file = folder.as_ref().join(FAULT);
+        let text = files::read_text(&file, LONGEST)?;
+        json::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
+    }
+
+    fn is_of_same_place(&self, origin: &Origin) -> bool {
+        let place = |of: &Origin| (of.edge.phase, of.edge.cell.clone(), of.edge.op, of.edge.subject.clone());
+        place(&self.origin) == place(origin)
+    }
+
+    /// Saves the fault of the last step of a run, unless one of the same place is saved. Returns its folder.
+    pub(super) fn save(
+        run: &Path,
+        fit: &Fit,
+        net: &Child,
+        data: &Split,
+        checkpoint: impl FnOnce() -> Result<Option<PathBuf>>,
+    ) -> Result<Option<PathBuf>> {
+        let Some((step, origin)) = fit.history().steps.last().and_then(|step| Some((step, step.fault()?))) else {
+            return Ok(None);
+        };
+        let known = SavedFault::all(run)?;
+        if known.len() >= MOST || known.iter().any(|(_, fault)| fault.is_of_same_place(origin)) {
+            return Ok(None);
+        }
+        let (batch, examples) = fit.last_batch(data);
+        let (results, checksum) = last_step(fit.monitor().peaks(net));
+        let saved = SavedFault {
+            step: fit.steps_done(),
+            epoch: step.epoch,
+            batch,
+            examples,
+            seed: fit.seed(),
+            scale: step.scale,
+            taken: !step.is_skipped(),
+            origin: origin.clone(),
+            results,
+            checksum,
+        };
+        let folder = run.join(FAULTS).join(format!("step-{}", saved.step));
+        let (tensors, text) = (fit.tensors_of_last(data), serde_json::to_string(&saved));
+        let text = text.map_err(|error| Error::run(error.to_string()))?;
+        fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, &e))?;
+        weights::write(folder.join(BATCH), [("x", tensors.x), ("y", tensors.y)])?;
+        if let Some(from) = checkpoint()? {
+            let to = folder.join(CHECKPOINT);
+            let linked = fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop));
+            linked.map_err(|e| Error::io(&to, &e))?;
+        }
+        // Last, so that a folder with a description is complete.
+        files::replace(folder.join(FAULT), text.as_bytes())?;
+        Ok(Some(folder))
+    }
+
+    /// Reads all faults of a run, with their folders.
+    pub(super) fn all(run: &Path) -> Result<Vec<(PathBuf, SavedFault)>> {
+        let Ok(entries) = fs::read_dir(run.join(FAULTS)) else { return Ok(Vec::new()) };
+        let mut folders: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+        folders.retain(|folder| folder.join(FAULT).is_file());
+        folders.sort();
+        folders.into_iter().map(|folder| Ok((folder.clone(), SavedFault::load(&folder)?))).collect()
+    }
+}

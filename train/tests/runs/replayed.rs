@@ -1,0 +1,120 @@
+//! Steps of a run, run again from a saved fault: bit for bit, with any number of threads, and their cures.
+
+use precast::{io::models::Model, set_threads};
+use precast_train::{Replay, SavedFault};
+use precast_train::{Run, RunFile};
+
+use crate::common::folder::Folder;
+
+/// A network with running statistics and dropout.
+const MODEL: &str = "
+version: 1
+input: [64]
+net:
+  kind: Sequential
+  cells:
+  - {kind: Dense, in_features: 64, out_features: 48}
+  - {kind: BatchNorm1d, num_features: 48}
+  - {kind: ReLU}
+  - {kind: Dropout, p: 0.2}
+  - {kind: Dense, in_features: 48, out_features: 10}
+";
+
+/// The scale grows until a gradient overflows, in the third epoch: after two checkpoints, shuffles and dropouts.
+const POLICY: &str = "
+version: 1
+level: O3
+dtype: float16
+loss_scale: {kind: dynamic, init: 1048576, growth: 2, backoff: 0.5, interval: 4, min: 1, max: 1.0e30}
+";
+
+fn model() -> Model {
+    Model::parse(MODEL, "model.yaml", 3).unwrap()
+}
+
+#[test]
+fn a_saved_fault_is_replayed_bit_for_bit_and_cured() {
+    let files = Folder::new("replayed");
+    files.write("policy.yaml", POLICY);
+    files.write("model.yaml", MODEL);
+    let text = "{version: 1, model: model.yaml, policy: policy.yaml, data: digits, test: 1700, epochs: 12, batch: 10, seed: 3}";
+    let file = files.write("run.yaml", text);
+    let folder = Folder::to_come("replayed-run");
+    set_threads(1);
+    let mut run = Run::begin(&RunFile::load(file).unwrap(), model(), &folder).unwrap();
+    run.train().unwrap();
+    let history = run.history();
+    let (at, first) =
+        history.steps.iter().enumerate().find_map(|(at, step)| Some((at, step.fault()?.clone()))).unwrap();
+    assert!(at > 20, "in step {at}: after a checkpoint");
+    let place = folder.join(format!("faults/step-{}", at + 1));
+    let saved = SavedFault::load(&place).unwrap();
+    assert_eq!((saved.step, &saved.origin, saved.taken), (at + 1, &first, false));
+    assert_eq!((saved.epoch, saved.batch, saved.examples.len()), (at / 10, at % 10, if at % 10 == 9 { 7 } else { 10 }));
+    // Apart from the batch and the parameters.
+    let size = std::fs::metadata(place.join("fault.json")).unwrap().len();
+    assert!(size <= 64 << 10, "{size} bytes");
+
+    for threads in [1, 2] {
+        set_threads(threads);
+        let mut replay = Replay::open(&place, model()).unwrap();
+        // Twice: the state before the step is that of the run each time.
+        for _ in 0..2 {
+            let replayed = replay.run().unwrap();
+            assert!(replayed.is_same, "{threads} threads");
+            let step = &history.steps[at];
+            assert_eq!((replayed.step.loss, replayed.step.scale), (step.loss, step.scale));
+            let found = replayed.record.fault().unwrap();
+            assert_eq!(
+                (found.edge.phase, &found.edge.cell, found.edge.op),
+                (first.edge.phase, &first.edge.cell, first.edge.op)
+            );
+        }
+        let cure = replay.cure().unwrap().expect("a lower scale");
+        assert!(cure.rules.is_empty() && cure.loss_scale.is_some_and(|scale| scale < saved.scale), "{cure}");
+    }
+    set_threads(0);
+    // A folder that is none, and data that changed.
+    assert!(Replay::open(folder.join("faults"), model()).is_err());
+}
+
+/// The sums of the first layer exceed f16, and `tanh` makes finite numbers of them: every step is taken.
+#[test]
+fn a_step_taken_with_an_infinity_is_reported_saved_and_cured() {
+    let net = "
+version: 1
+input: [4]
+net:
+  kind: Sequential
+  cells:
+  - {kind: Dense, in_features: 4, out_features: 64}
+  - {kind: Tanh}
+  - {kind: Dense, in_features: 64, out_features: 1}
+";
+    let model = || Model::parse(net, "model.yaml", 1).unwrap();
+    let files = Folder::new("swallowed");
+    let rows: String = (0..24).map(|i| format!("{0},{0},-{0},{0},{1}.5\n", 60000 + 200 * i, i % 3)).collect();
+    files.write("data.csv", &format!("a,b,c,d,y\n{rows}"));
+    files.write("model.yaml", net);
+    let text = "{version: 1, model: model.yaml, policy: o3, data: {csv: {file: data.csv, target: y}}, test: 4, epochs: 3, \
+                batch: 10, lr: 0.0001}";
+    let file = files.write("run.yaml", text);
+    let folder = Folder::to_come("swallowed-run");
+    let mut run = Run::begin(&RunFile::load(file).unwrap(), model(), &folder).unwrap();
+    run.train().unwrap();
+    let taken: Vec<usize> = run.history().swallowed().map(|(at, _)| at).collect();
+    let all: Vec<usize> = (0..run.history().steps.len()).filter(|&at| !run.history().steps[at].is_skipped()).collect();
+    assert!(!taken.is_empty() && taken == all, "{taken:?} of {all:?}");
+    let (at, origin) = run.history().swallowed().next().map(|(at, origin)| (at, origin.clone())).unwrap();
+    assert_eq!(origin.to_string().split(':').next(), Some("Linear in cell `0`, forward pass"));
+    // One of each place is saved, and the metrics have the rest.
+    let places = run.faults().unwrap();
+    let place = places.iter().find(|folder| SavedFault::load(folder).unwrap().origin == origin).unwrap();
+    let metrics = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    assert_eq!(metrics.matches("\"swallowed\"").count(), taken.len());
+    let mut replay = Replay::open(place, model()).unwrap();
+    assert_eq!(replay.fault().step, at + 1);
+    assert!(replay.run().unwrap().is_same);
+    let cure = replay.cure().unwrap().expect("f32 holds these numbers");
+    assert!((1..=2).contains(&cure.rules.len()), "{cure}");
+}
