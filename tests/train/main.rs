@@ -15,4 +15,5 @@ mod runs;
 mod skipped_steps;
 mod training;
 mod trust;
+mod tuned;
 mod underflow;

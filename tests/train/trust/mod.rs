@@ -1,6 +1,8 @@
 //! Planted faults, hazards and fragile cells: the cases of SPEC.md, or of the folder that `PRECAST_TRUST` names.
 
 mod cases;
+mod digits;
+mod search;
 
 use std::{collections::BTreeMap, env, fs, path::PathBuf};
 
