@@ -6,6 +6,8 @@ mod conversion;
 #[cfg(feature = "cli")]
 mod html;
 mod table;
+#[cfg(feature = "cli")]
+mod tune_chart;
 
 #[cfg(feature = "cli")]
 #[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
@@ -19,6 +21,9 @@ pub use html::{RunReport, runs_html};
 pub use table::{graph_summary, graph_table, plan_table, runs_table};
 #[cfg(feature = "cli")]
 pub(crate) use table::{graph_table_by, plan_table_by, runs_table_by};
+#[cfg(feature = "cli")]
+#[cfg_attr(docsrs, doc(cfg(feature = "cli")))]
+pub use tune_chart::tune_chart;
 
 pub use crate::printable::{printable, printable_lines};
 use crate::train::History;
