@@ -24,8 +24,8 @@ pub(crate) struct Scores {
 }
 
 /// Number of independent samples, rows times probes, of which a score is the mean. Each is the square of a nearly
-/// normal number, so the score is within `sqrt(2 / 128)`, an eighth, of its expectation.
-const SAMPLES: usize = 128;
+/// normal number, so the standard deviation of a score is `sqrt(2 / 512)`, a sixteenth, of its expectation.
+const SAMPLES: usize = 512;
 
 /// The most probes: a network that sees few rows at a time is scored less exactly.
 const PROBES: usize = 8;

@@ -7,6 +7,10 @@ use crate::error::Result;
 /// 2 for the noise of a score.
 pub(super) const DOUBT: f64 = 8.0;
 
+/// Number of successive cells that may fail as predicted before the budget counts as spent: the scores of two neighbours
+/// in the order may be exchanged by their noise.
+const REFUSALS: usize = 2;
+
 /// The cells that can be lowered.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Searched {
@@ -43,9 +47,6 @@ pub(super) fn search(problem: &Problem<'_>, run: &mut dyn FnMut(&[usize]) -> Res
     let mut found = Searched::default();
     let mut rest = order.to_vec();
     let mut scale = calibrated.then_some(1.0);
-    // Number of successive cells that may fail as predicted before the budget counts as spent: as many runs as one search
-    // by halving takes.
-    let patience = order.len().next_power_of_two().ilog2().max(1);
     let mut refusals = 0;
     while !rest.is_empty() {
         let mut prefix = Prefix::new(&rest, scores, found.cost, refusals > 0);
@@ -75,7 +76,7 @@ pub(super) fn search(problem: &Problem<'_>, run: &mut dyn FnMut(&[usize]) -> Res
             true => 1,
             false => 0,
         };
-        if refusals >= patience {
+        if refusals >= REFUSALS {
             break;
         }
         rest.drain(..=passes);

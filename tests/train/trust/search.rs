@@ -43,7 +43,7 @@ fn error_of(case: &Case<'_>, policy: &Policy) -> Result<f64> {
 #[test]
 fn planted_fragile_cells_are_found() {
     let (mut optima, mut planted, mut most, mut over) = (0, 0, 0, 0);
-    let mut graded = Vec::new();
+    let mut graded = (0, 0);
     let mut late = Vec::new();
     for value in read("search.jsonl") {
         let case = Case(&value);
@@ -62,14 +62,8 @@ fn planted_fragile_cells_are_found() {
         most = most.max(runs);
         let optimum = search["optimum_size"].as_u64().unwrap() as usize;
         if value["family"] == "graded" {
-            graded.push(low as f64 / optimum as f64);
+            graded = (graded.0 + low, graded.1 + optimum);
             println!("{}: {low} of {optimum} in {runs} runs", case.id());
-            if low < optimum {
-                println!("{tuned}\nbest: {}", search["optimum"]);
-                for cell in &tuned.cells {
-                    println!("{} {:?} {:?}", cell.path, cell.predicted, cell.measured);
-                }
-            }
             continue;
         }
         planted += 1;
@@ -86,9 +80,8 @@ fn planted_fragile_cells_are_found() {
         println!("{}: kept {kept:?}, fragile {fragile:?}, {runs} of {bound} runs", case.id());
     }
     println!("trust search: {optima} of {planted} optima, {most} most runs, {over} over budget");
-    let mean = graded.iter().sum::<f64>() / graded.len().max(1) as f64;
-    println!("graded: {mean:.3} of the optimum in {} networks", graded.len());
+    println!("graded: {} of {} cells lowered", graded.0, graded.1);
     assert!(late.is_empty(), "{late:#?}");
     assert_eq!((optima, over), (planted, 0));
-    assert!(graded.is_empty() || mean >= 0.97, "{mean}");
+    assert!(graded.0 as f64 >= 0.97 * graded.1 as f64, "{graded:?}");
 }
