@@ -16,7 +16,8 @@ use super::{Cli, Failure, Result, inputs, run::model};
 pub(super) struct Args {
     /// The folder of a run, whose best weights and data are used; or a model
     pub model: PathBuf,
-    /// The examples: for a run, a file like that of its data [default: its data]; for a model, `digits` or an `.npz` file
+    /// The examples: for a run, a file like that of its data [default: its data]; for a model, `digits` or an `.npz`
+    /// file
     #[arg(long, value_name = "FILE")]
     data: Option<PathBuf>,
     /// The weights of a model, as safetensors [default: initial weights]

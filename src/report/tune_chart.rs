@@ -10,9 +10,9 @@ use crate::{
 
 const SIZE: (u32, u32) = (960, 420);
 
-/// Draws a search as an SVG document: a point for each set that was run, with its error on a logarithmic axis; a cross for
-/// one beyond the budget; and a line for the budget. An error that is not finite is at the upper edge, one of 0 at the
-/// lower edge.
+/// Draws a search as an SVG document: a point for each set that was run, with its error on a logarithmic axis; a cross
+/// for one beyond the budget; and a line for the budget. An error that is not finite is at the upper edge, one of 0 at
+/// the lower edge.
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it cannot be drawn.

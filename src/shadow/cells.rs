@@ -16,8 +16,8 @@ use crate::{
 /// The errors of the cells of a lowered network, compared with the same network in f32 on one batch.
 ///
 /// It takes one call in f32, in which each cell is also run alone in the precision of the plan, one call of the lowered
-/// network, and backward passes of the first. All errors are relative: the norm of the difference divided by the norm in
-/// f32.
+/// network, and backward passes of the first. All errors are relative: the norm of the difference divided by the norm
+/// in f32.
 ///
 /// ```
 /// use precast::{prelude::*, shadow::Shadow};
@@ -83,11 +83,12 @@ impl Shadow {
         Shadow::of_step(policy, net, &|net| net.call(x), None)
     }
 
-    /// Runs a network by a function, which returns its output, and compares the gradients of a loss as well, if there is
-    /// one. The loss is multiplied by the policy's loss scale.
+    /// Runs a network by a function, which returns its output, and compares the gradients of a loss as well, if there
+    /// is one. The loss is multiplied by the policy's loss scale.
     ///
     /// # Errors
-    /// Those of planning and of the network; [`ErrorKind::Value`](crate::ErrorKind::Value) when it is not finite in f32.
+    /// Those of planning and of the network; [`ErrorKind::Value`](crate::ErrorKind::Value) when it is not finite in
+    /// f32.
     pub fn of_step<C: ?Sized + AsCell>(
         policy: &Policy,
         net: &mut Child<C>,

@@ -14,9 +14,9 @@ use crate::{
 };
 
 /// The spread of two passes of a lowered network that round stochastically: each result goes to one of the two nearest
-/// numbers, with a probability given by its proximity. Where the two differ, the digits are not those of the network but
-/// of its rounding. This needs no weights in f32, which a network with [decorated](crate::storage::Decorate) parameters
-/// or from a file may not have.
+/// numbers, with a probability given by its proximity. Where the two differ, the digits are not those of the network
+/// but of its rounding. This needs no weights in f32, which a network with [decorated](crate::storage::Decorate)
+/// parameters or from a file may not have.
 ///
 /// Both are computed op by op next to one call of the network, whose own results are unchanged.
 ///

@@ -95,8 +95,8 @@ impl Metric<'_> {
         Ok(Reference { output, loss, gradient })
     }
 
-    /// Returns the error of the network as it is now; infinite if it is not finite. A gradient is computed with this loss
-    /// scale.
+    /// Returns the error of the network as it is now; infinite if it is not finite. A gradient is computed with this
+    /// loss scale.
     pub(super) fn measure<C: ?Sized + AsCell>(
         &self,
         net: &Child<C>,
@@ -198,8 +198,8 @@ fn relative_probe(y: &Tensor, rng: &mut Rng) -> Result<Tensor> {
     probe(y, signs(y.len(), rng).map(|sign| sign * scale))
 }
 
-/// Draws a probe for the divergence of probabilities. To second order it is `(1/2) Σ p (e - Σ p e)²` for an error `e` of the
-/// logits, which is the mean square of `(√p r - p (√p · r)) · e / √2` for random signs `r`.
+/// Draws a probe for the divergence of probabilities. To second order it is `(1/2) Σ p (e - Σ p e)²` for an error `e`
+/// of the logits, which is the mean square of `(√p r - p (√p · r)) · e / √2` for random signs `r`.
 fn kl_probe(y: &Tensor, rng: &mut Rng) -> Result<Tensor> {
     let (classes, logits) = (classes(y), y.to_f64());
     let rows = (logits.len() / classes).max(1) as f64;

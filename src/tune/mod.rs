@@ -40,9 +40,9 @@ use crate::{
 
 /// A search for the cells of a network that a policy can lower within a budget of error.
 ///
-/// It scores each cell in one pass in f32: the error of a dry lowering of the cell alone, multiplied with the gradients of
-/// random projections of the output. Sorted by these scores, the cells are then lowered together, in sets that are found by
-/// halving. Every set that counts was run, on all batches.
+/// It scores each cell in one pass in f32: the error of a dry lowering of the cell alone, multiplied with the gradients
+/// of random projections of the output. Sorted by these scores, the cells are then lowered together, in sets that are
+/// found by halving. Every set that counts was run, on all batches.
 ///
 /// ```
 /// use precast::{prelude::*, tune::{Metric, Tune}};
@@ -101,9 +101,9 @@ impl<'a> Tune<'a> {
         self
     }
 
-    /// Runs the search with a network of one input. The error of a set is the largest over the batches; scores are those
-    /// of the first. Batch sizes should be those of the network's use, and two batches guard against a set that fits
-    /// one by chance.
+    /// Runs the search with a network of one input. The error of a set is the largest over the batches; scores are
+    /// those of the first. Batch sizes should be those of the network's use, and two batches guard against a set that
+    /// fits one by chance.
     ///
     /// The network runs in the mode in which it is; dropout in training mode makes the error too noisy to be searched.
     /// Afterwards, every adapter is cleared.
@@ -114,8 +114,8 @@ impl<'a> Tune<'a> {
         self.run_with(net, batches.len(), &|net, at| net.call(&batches[at]))
     }
 
-    /// As [`run`](Tune::run), with a function that runs the network on the batch with this number and returns the output
-    /// to be compared.
+    /// As [`run`](Tune::run), with a function that runs the network on the batch with this number and returns the
+    /// output to be compared.
     ///
     /// # Errors
     /// - [`ErrorKind::Value`](crate::ErrorKind::Value) for a budget that is not positive or that no set meets, without
@@ -153,9 +153,8 @@ impl<'a> Tune<'a> {
             return Err(Error::plan(words));
         }
         let gains = self.gains(net, call, &base, &cells)?;
-        let mut order: Vec<usize> =
-            (0..cells.len()).filter(|&i| scored.errors[cells[i]].is_finite() && gains[i] > 0.0).collect();
         let errors: Vec<f64> = cells.iter().map(|&cell| scored.errors[cell]).collect();
+        let mut order: Vec<usize> = (0..cells.len()).filter(|&i| errors[i].is_finite() && gains[i] > 0.0).collect();
         order.sort_by(|&a, &b| (errors[a] / gains[a]).total_cmp(&(errors[b] / gains[b])));
         let journal = Journal::open(self.journal.as_deref(), self.problem(net, &base, &cells, &references)?)?;
         let limit = self.runs.unwrap_or(4 * cells.len().next_power_of_two().ilog2() as usize + 8);
@@ -187,7 +186,8 @@ impl<'a> Tune<'a> {
                 )));
             }
         }
-        self.report(&base, &scored, &cells, &gains, &found, runs.done, error)
+        let done = runs.done;
+        self.report(&base, &scored, &Candidates { cells, gains }, &found, done, error)
     }
 
     /// Refuses a metric that differs between two passes in f32 by more than the budget.
@@ -248,17 +248,17 @@ impl<'a> Tune<'a> {
         Ok(hash.0)
     }
 
-    #[allow(clippy::too_many_arguments, reason = "these are the results of the steps of a search")]
+    /// Returns the result of the search, with the policy.
     fn report(
         &self,
         base: &Base<'_>,
         scored: &Scores,
-        cells: &[usize],
-        gains: &[f64],
+        candidates: &Candidates,
         found: &Searched,
         runs: Vec<TuneRun>,
         error: f64,
     ) -> Result<Tuned> {
+        let Candidates { cells, gains } = candidates;
         let of_cell = |(i, &cell): (usize, &usize)| {
             let decision = &base.plan.decisions[cell];
             let score = scored.errors[cell];
@@ -304,6 +304,12 @@ fn kept(base: &Base<'_>, cells: &[usize], keep: impl Fn(usize) -> bool) -> Vec<b
     let mut all = vec![false; base.plan.decisions.len()];
     cells.iter().enumerate().for_each(|(i, &cell)| all[cell] = keep(i));
     all
+}
+
+/// The cells that can be lowered, as indices of a walk, and the gain of lowering each.
+struct Candidates {
+    cells: Vec<usize>,
+    gains: Vec<f64>,
 }
 
 /// The runs of a search.

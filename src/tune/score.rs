@@ -23,7 +23,7 @@ pub(crate) struct Scores {
     pub local: Vec<f64>,
 }
 
-/// Number of independent samples, rows times probes, of which a score is the mean. Each is the square of a nearly
+/// Number of independent samples, rows times probes, whose mean is a score. Each is the square of a nearly
 /// normal number, so the standard deviation of a score is `sqrt(2 / 512)`, a sixteenth, of its expectation.
 const SAMPLES: usize = 512;
 

@@ -7,8 +7,8 @@ use crate::error::Result;
 /// 2 for the noise of a score.
 pub(super) const DOUBT: f64 = 8.0;
 
-/// Number of successive cells that may fail as predicted before the budget counts as spent: the scores of two neighbours
-/// in the order may be exchanged by their noise.
+/// Number of successive cells that may fail as predicted before the budget counts as spent: the scores of two
+/// neighbours in the order may be exchanged by their noise.
 const REFUSALS: usize = 2;
 
 /// The cells that can be lowered.
@@ -24,7 +24,7 @@ pub(super) struct Searched {
     pub complete: bool,
 }
 
-/// What is searched.
+/// A search over cells that are known by their scores.
 pub(super) struct Problem<'a> {
     /// The cells, those to be lowered first in front.
     pub order: &'a [usize],
@@ -164,7 +164,7 @@ mod tests {
     }
 
     impl Planted {
-        /// Makes fragile cells of which every other one has the score of a harmless cell.
+        /// Makes fragile cells; every other one has the score of a harmless cell.
         fn new(n: usize, fragile: usize, rng: &mut Rng) -> Self {
             let mut order: Vec<usize> = (0..n).collect();
             rng.shuffle(&mut order);

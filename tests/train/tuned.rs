@@ -318,3 +318,28 @@ fn every_level_is_searched_and_its_policy_can_be_written() {
         }
     }
 }
+
+#[test]
+fn the_errors_of_a_cell_alone_agree_with_those_of_the_network() {
+    let mut trained = networks().swap_remove(0);
+    let data = digits().unwrap().reshape(trained.shape).unwrap();
+    let batch = data.batches(128).unwrap().next().unwrap();
+    let exact = logits(&trained.net, &batch.x);
+    let norm = |numbers: &[f64]| numbers.iter().map(|x| x * x).sum::<f64>().sqrt();
+    for cell in ["4", "9", "10"] {
+        let policy = lowering(&[cell.to_string()]);
+        let call = |net: &Child| net.call(&batch.x);
+        let loss = |y: &Tensor, _: usize| y.cross_entropy(&batch.y);
+        let shadow = Shadow::of_step(&policy, &mut trained.net, &call, Some(&loss)).unwrap();
+        let applied = policy.apply(&mut trained.net).unwrap();
+        let low = logits(&trained.net, &batch.x);
+        applied.undo(&mut trained.net).unwrap();
+        let apart: Vec<f64> = low.iter().zip(&exact).map(|(low, exact)| low - exact).collect();
+        assert!((shadow.error - norm(&apart) / norm(&exact)).abs() <= 1e-9, "{shadow}");
+        let [of_cell] = &shadow.cells[..] else { panic!("{shadow}") };
+        assert_eq!((of_cell.path.as_str(), of_cell.incoming), (cell, 0.0));
+        // The dry lowering is what the network does.
+        assert!((of_cell.local / of_cell.outgoing - 1.0).abs() <= 1e-6, "{shadow}");
+        assert!((of_cell.growth() - 1.0).abs() <= 1e-6 && of_cell.gradient.is_some_and(|error| error < 0.1));
+    }
+}
