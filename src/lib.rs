@@ -114,9 +114,11 @@ pub mod plan;
 pub mod precision;
 pub mod prelude;
 pub mod scale;
+pub mod shadow;
 pub mod storage;
 mod tensor;
 pub mod train;
+pub mod tune;
 
 pub use autocast::{Autocast, autocast};
 pub use catalogue::{Op, Precision};

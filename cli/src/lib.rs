@@ -16,6 +16,7 @@ mod cells;
 mod color;
 mod convert;
 mod digits;
+mod examples;
 mod export;
 mod graph;
 mod init;
@@ -29,11 +30,13 @@ mod progress;
 mod replay;
 mod results;
 mod run;
+mod shadow;
 mod shell;
 mod show;
 mod table;
 mod train;
 mod train_args;
+mod tune;
 
 use std::{
     borrow::Cow,
@@ -69,6 +72,8 @@ Examples:
   precast graph lenet5 --policy graph --svg out.svg  the graph of a call, rewritten by a policy, as a table and a drawing
   precast plan model.safetensors --policy o2         the same for weights of another tool, whose cells are inferred
   precast convert bert/ bert-f16/ --policy o2        weights of another tool, stored in the dtypes of a policy
+  precast tune runs/o2 --policy o2 --budget 1e-5     the cells that can be lowered within a budget of error
+  precast shadow runs/o2 --policy o2                 the error that each cell of a lowered network causes
   precast export bert/ --policy o2 --to torch        the same decisions for torch, Keras, torchao or DeepSpeed
   precast ops softmax                                what every pack of lists does with an op, and why
   precast cells Conv2d                               the options of a kind of cell, as a model file writes them
@@ -92,6 +97,8 @@ enum Command {
     Runs(run::RunsArgs),
     Predict(predict::Args),
     Replay(replay::Args),
+    Tune(tune::Args),
+    Shadow(shadow::Args),
     Plan(plan::PlanArgs),
     Explain(plan::ExplainArgs),
     Diff(plan::DiffArgs),
@@ -245,6 +252,8 @@ impl Cli {
             Command::Train(args) => train::run(self, args),
             Command::Runs(args) => run::runs(args),
             Command::Predict(args) => predict::run(self, args),
+            Command::Tune(args) => tune::run(self, args),
+            Command::Shadow(args) => shadow::run(self, args),
             Command::Plan(args) => plan::plan(self, args),
             Command::Explain(args) => plan::explain(self, args),
             Command::Diff(args) => plan::diff(self, args),

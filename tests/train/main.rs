@@ -11,4 +11,5 @@ mod regression;
 mod skipped_steps;
 mod training;
 mod trust;
+mod tuned;
 mod underflow;

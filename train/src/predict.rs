@@ -130,6 +130,29 @@ impl Predictor {
         self.plan.save_weights(&self.net, path, mode)
     }
 
+    /// Reads examples with targets as the network takes them, from a file like that of the run's data, or from the data of
+    /// the run itself.
+    ///
+    /// # Errors
+    /// As [`Predictor::score`].
+    pub fn examples(&self, file: Option<&Path>) -> Result<Dataset> {
+        let examples = match file {
+            Some(file) => self.file.data.read_like(file)?,
+            None => self.file.data.read(&self.file.folder)?,
+        };
+        self.check_shape(&examples)?;
+        let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
+        match &self.standardizations.targets {
+            Some(by) => examples.targets_standardized(by),
+            None => Ok(examples),
+        }
+    }
+
+    /// Returns the network, wrapped by the run's policy.
+    pub fn into_net(self) -> Child {
+        self.net
+    }
+
     fn check_shape(&self, examples: &Dataset) -> Result<()> {
         let (met, trained) = (examples.shape(), &self.data_shape);
         if met == trained {

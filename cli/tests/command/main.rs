@@ -9,3 +9,4 @@ mod graph;
 mod program;
 mod runs;
 mod stored_models;
+mod tune;

@@ -2,7 +2,9 @@
 
 mod cases;
 mod cured;
+mod digits;
 mod monitored;
+mod search;
 
 use std::{collections::BTreeMap, env, fs, path::PathBuf};
 

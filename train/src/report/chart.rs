@@ -29,7 +29,7 @@ const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 0, 0),
 ];
 
-type Drawn = std::result::Result<(), Box<dyn StdError>>;
+pub(super) type Drawn = std::result::Result<(), Box<dyn StdError>>;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws the runs as an SVG document.
@@ -225,9 +225,9 @@ fn short(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-const TEXT: (&str, u32) = ("sans-serif", 14);
+pub(super) const TEXT: (&str, u32) = ("sans-serif", 14);
 
-fn colour(run: usize) -> RGBColor {
+pub(super) fn colour(run: usize) -> RGBColor {
     COLOURS[run % COLOURS.len()]
 }
 
@@ -262,7 +262,7 @@ fn staircase(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 /// Formats `65536` as `2¹⁶`, and a number that is not a power of the base unchanged.
-fn power_of(base: f64, number: f64) -> String {
+pub(super) fn power_of(base: f64, number: f64) -> String {
     let exponent = number.log(base).round();
     if (number / base.powf(exponent) - 1.0).abs() > 1e-9 {
         return number.to_string();

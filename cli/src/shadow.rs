@@ -1,0 +1,57 @@
+//! `precast shadow`: the error of each cell of a lowered network.
+
+use std::path::PathBuf;
+
+use precast::{
+    no_grad,
+    plan::undo,
+    shadow::{Digits, Shadow},
+    tune::LossOf,
+};
+
+use super::{
+    Cli, Failure, Result, examples,
+    inputs::{self, shown},
+    print,
+};
+
+/// Run a lowered network next to itself in float32, and show the error that enters, begins in and leaves each cell
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Errors are relative. The effect is the predicted error of the network's output when only this cell is lowered; the cells with
+the largest are first.
+
+Examples:
+  precast shadow runs/o2 --policy o2
+  precast shadow runs/o2 --policy o2-bf16 --gradients
+  precast shadow runs/o2 --policy o2 --digits")]
+pub(super) struct Args {
+    #[command(flatten)]
+    examples: examples::Args,
+    /// A policy file or a built-in policy
+    #[arg(long)]
+    policy: PathBuf,
+    /// Compare the gradients of the loss, too
+    #[arg(long)]
+    gradients: bool,
+    /// Look for lost digits without float32: by two passes with stochastic rounding
+    #[arg(long, conflicts_with = "gradients")]
+    digits: bool,
+}
+
+pub(super) fn run(cli: &Cli, args: &Args) -> Result {
+    let policy = inputs::policy(&args.policy)?;
+    let mut subject = args.examples.read(cli, 1)?;
+    undo(&mut subject.net);
+    let mut net = std::mem::replace(&mut subject.net, precast::Child::of(precast::layers::Identity));
+    let x = subject.batches[0].x.clone();
+    if args.digits {
+        policy.value.apply(&mut net)?;
+        let digits = Digits::of(&net, |net| no_grad(|| net.call(&x))).map_err(Failure::work)?;
+        return print(format_args!("model   {}\npolicy  {policy}\n\n{digits}", shown(&args.examples.model)));
+    }
+    let loss: LossOf<'_> = &|y, at| subject.loss(y, at);
+    let shadow = Shadow::of_step(&policy.value, &mut net, &|net| net.call(&x), args.gradients.then_some(loss));
+    let shadow = shadow.map_err(Failure::work)?;
+    print(format_args!("model   {}\npolicy  {policy}\n\n{shadow}", shown(&args.examples.model)))
+}

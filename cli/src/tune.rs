@@ -1,0 +1,136 @@
+//! `precast tune`: the search for the cells that a policy can lower within a budget of error.
+
+use std::path::PathBuf;
+
+use precast::{
+    Tensor,
+    plan::undo,
+    tune::{Metric, Tune, TuneRun, Tuned, TunedCell},
+};
+use precast_policy::files;
+use precast_train::report::tune_chart;
+use serde::Serialize;
+
+use super::{
+    Cli, Failure, Format, Result,
+    examples::{self, Subject},
+    inputs::{self, Output, shown},
+    print, print_json,
+};
+
+/// Search for the cells that a policy can lower while the error of the network stays within a budget, and write the
+/// policy that keeps the others in float32
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The error is that of the network with lowered cells, compared with the same network in float32, on two batches of examples; the
+larger of the two counts. Every set of cells that counts was run. With --output, each run is also kept in a file of that name
+with the extension `jsonl`, and a search that was stopped continues from there.
+
+Examples:
+  precast tune runs/o2 --policy o2-bf16 --budget 4e-6 --output tuned.yaml
+  precast tune runs/o2 --policy o2 --metric gradient --budget 0.02 --fastest
+  precast tune net.yaml --weights w.safetensors --data calib.npz --policy o1 --metric relative --budget 1e-3")]
+pub(super) struct Args {
+    #[command(flatten)]
+    examples: examples::Args,
+    /// A policy file or a built-in policy
+    #[arg(long)]
+    policy: PathBuf,
+    /// The error to be kept within the budget
+    #[arg(long, default_value = "kl")]
+    metric: MetricName,
+    /// The largest error allowed
+    #[arg(long, allow_negative_numbers = true)]
+    budget: f64,
+    /// Save the most time, as predicted for this machine, rather than lower the most cells
+    #[arg(long)]
+    fastest: bool,
+    /// The most sets of cells to be run [default: 4 ceil(log2 n) + 8 for n cells]
+    #[arg(long)]
+    runs: Option<usize>,
+    /// The time after which no further set is run
+    #[arg(long, allow_negative_numbers = true)]
+    minutes: Option<f64>,
+    #[command(flatten)]
+    output: Output,
+    /// Draw the error of each run against the number of cells lowered
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Output format
+    #[arg(long, default_value = "text")]
+    format: Format,
+}
+
+/// The name of a metric.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum MetricName {
+    /// Difference of the loss
+    Loss,
+    /// Divergence of the probabilities, in nats; the outputs are logits
+    Kl,
+    /// Error of the outputs, relative to their norm
+    Relative,
+    /// Error of the gradient of the loss, relative to its norm
+    Gradient,
+}
+
+/// The result, as JSON.
+#[derive(Serialize)]
+struct Report<'a> {
+    metric: &'a str,
+    budget: f64,
+    error: f64,
+    complete: bool,
+    cells: &'a [TunedCell],
+    runs: &'a [TuneRun],
+}
+
+pub(super) fn run(cli: &Cli, args: &Args) -> Result {
+    args.output.check()?;
+    if let Some(svg) = &args.svg {
+        files::check_writable(svg).map_err(|error| Failure::Usage(format!("--svg: {error}")))?;
+    }
+    let policy = inputs::policy(&args.policy)?;
+    let mut subject = args.examples.read(cli, 2)?;
+    undo(&mut subject.net);
+    let found = search(args, &policy.value, &mut subject).map_err(Failure::work)?;
+    match args.format {
+        Format::Json => {
+            let Tuned { metric, budget, error, complete, cells, runs, .. } = &found;
+            let (budget, error, complete) = (*budget, *error, *complete);
+            print_json(&Report { metric, budget, error, complete, cells, runs })?;
+        }
+        Format::Text => {
+            print(format_args!("model   {}\npolicy  {policy}\n\n{found}", shown(&args.examples.model)))?;
+        }
+    }
+    if let Some(svg) = &args.svg {
+        files::replace(svg, tune_chart(&found)?.as_bytes()).map_err(Failure::work)?;
+    }
+    match &args.output.file {
+        Some(file) => found.save(file).map_err(Failure::work),
+        None => Ok(()),
+    }
+}
+
+fn search(args: &Args, policy: &precast::Policy, subject: &mut Subject) -> precast::Result<Tuned> {
+    let Subject { batches, .. } = subject;
+    let x: Vec<Tensor> = batches.iter().map(|batch| batch.x.clone()).collect();
+    let mut net = std::mem::replace(&mut subject.net, precast::Child::of(precast::layers::Identity));
+    let loss = |y: &Tensor, at: usize| subject.loss(y, at);
+    let metric = match args.metric {
+        MetricName::Loss => Metric::Loss(&loss),
+        MetricName::Kl => Metric::Kl,
+        MetricName::Relative => Metric::Relative,
+        MetricName::Gradient => Metric::Gradient(&loss),
+    };
+    let speeds = args.fastest.then(inputs::speeds_here);
+    let mut tune = Tune::new(policy, metric, args.budget);
+    tune = args.runs.into_iter().fold(tune, Tune::runs);
+    tune = args.minutes.into_iter().fold(tune, Tune::minutes);
+    tune = speeds.iter().fold(tune, Tune::fastest);
+    if let Some(file) = &args.output.file {
+        tune = tune.journal(file.with_extension("jsonl"));
+    }
+    tune.run(&mut net, &x)
+}

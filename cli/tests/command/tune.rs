@@ -1,0 +1,86 @@
+//! `precast tune` and `precast shadow`, as a user runs them on a run and on a model.
+
+use std::fs;
+
+use crate::program::{Folder, error, json, precast_in, text};
+
+/// Returns the folder of a run that has learned to separate two classes of points.
+fn folder(test: &str) -> Folder {
+    let folder = Folder::new(test);
+    let rows = (0..100).map(|i| {
+        let (x, y) = (f64::from(i % 10) + 0.5, f64::from(i / 10) + 0.25);
+        format!("{x},{y},{}\n", if x + y > 10.0 { "above" } else { "below" })
+    });
+    folder.write("points.csv", &["x,y,side\n".to_string()].into_iter().chain(rows).collect::<String>());
+    let dense = |inputs: usize, outputs: usize| {
+        format!("  - {{kind: Dense, in_features: {inputs}, out_features: {outputs}}}\n")
+    };
+    let model = ["version: 1\ninput: [2]\nnet:\n  kind: Sequential\n  cells:\n", &dense(2, 16), "  - {kind: Tanh}\n"];
+    folder.write("net.yaml", &(model.concat() + &dense(16, 16) + "  - {kind: Tanh}\n" + &dense(16, 2)));
+    let run = "version: 1\nmodel: net.yaml\npolicy: o2-bf16\ndata: {csv: {file: points.csv, target: side}}\n\
+               standardize: true\noptimizer: adam\nlr: 0.02\nepochs: 10\nbatch: 16\n";
+    folder.write("run.yaml", run);
+    text(precast_in(&folder.0, &["train", "run.yaml", "--quiet"]));
+    folder
+}
+
+#[test]
+fn a_run_is_tuned_and_the_policy_used() {
+    let folder = folder("tune");
+    let tune = |more: &[&str]| {
+        let args = ["tune", "runs/o2-bf16", "--policy", "o2-bf16", "--budget"];
+        precast_in(&folder.0, &[&args, more].concat())
+    };
+    let all = json(tune(&["1", "--format", "json"]));
+    let cells = all["cells"].as_array().unwrap();
+    assert!(cells.len() == 5 && cells.iter().all(|cell| cell["low"] == true), "{all}");
+    let error_of_all = all["error"].as_f64().unwrap();
+    assert!(error_of_all > 0.0 && error_of_all < 1.0);
+
+    // Half the error takes fewer cells.
+    let budget = (error_of_all / 2.0).to_string();
+    let said = text(tune(&[&budget, "--output", "tuned.yaml", "--svg", "tuned.svg"]));
+    assert!(said.contains("cells lowered, kl ") && said.contains("\nkept `"), "{said}");
+    let policy = fs::read_to_string(folder.0.join("tuned.yaml")).unwrap();
+    assert!(policy.contains("run: float32-out") && policy.starts_with("# "), "{policy}");
+    assert!(fs::read_to_string(folder.0.join("tuned.svg")).unwrap().contains("</svg>"));
+    let plan = text(precast_in(&folder.0, &["plan", "net.yaml", "--policy", "tuned.yaml"]));
+    assert!(plan.contains("of kl when lowered"), "{plan}");
+
+    // The runs are in a file, and are not repeated.
+    let known = text(tune(&[&budget, "--output", "tuned.yaml", "--force"]));
+    assert!(known.contains("; 0 runs, ") && known.contains(" known, "), "{known}");
+    assert!(fs::read_to_string(folder.0.join("tuned.jsonl")).unwrap().lines().count() >= 2);
+
+    for metric in ["loss", "relative", "gradient"] {
+        let found = json(tune(&["0.5", "--metric", metric, "--runs", "3", "--fastest", "--format", "json"]));
+        assert_eq!(found["metric"], metric);
+    }
+    let words = error(1, tune(&["1e-300"]));
+    assert!(words.contains("more than the budget") || words.contains("even with every cell"), "{words}");
+}
+
+#[test]
+fn a_shadow_run_prints_a_table() {
+    let folder = folder("shadow");
+    let shadow = |more: &[&str]| {
+        text(precast_in(&folder.0, &[&["shadow", "runs/o2-bf16", "--policy", "o2-bf16"], more].concat()))
+    };
+    let said = shadow(&[]);
+    assert!(said.contains("error of the output ") && said.contains("| Dense "), "{said}");
+    assert!(shadow(&["--gradients"]).contains("| gradient |"));
+    assert!(shadow(&["--digits"]).contains("no cell loses digits"));
+}
+
+#[test]
+fn a_model_needs_examples() {
+    let folder = folder("tune-model");
+    let tune = |more: &[&str]| {
+        let args = ["tune", "lenet5_8x8", "--policy", "o1-bf16", "--budget", "1e-2", "--metric", "relative"];
+        precast_in(&folder.0, &[&args, more].concat())
+    };
+    assert!(error(2, tune(&[])).contains("--data is missing"));
+    assert!(error(2, tune(&["--data", "points.csv"])).contains("expected `digits` or an `.npz` file"));
+    assert!(error(2, tune(&["--data", "digits", "--batch", "0"])).contains("--batch"));
+    assert!(text(tune(&["--data", "digits"])).contains(" cells lowered, relative "));
+}

@@ -1,0 +1,183 @@
+//! A shadow run: the error that enters, begins in, and leaves each cell of a lowered network.
+
+use std::{borrow::Cow, fmt};
+
+use precast_policy::table::table;
+
+use super::passes::{Border, borders, gradients, numbers, of_outputs};
+use crate::{
+    Policy, Tensor,
+    cell::{AsCell, Child},
+    error::{Error, Result},
+    plan::undo,
+    printable,
+    tune::{Base, LossOf, Metric, loss_scale, relative, scores, wide},
+};
+
+/// The errors of the cells of a lowered network, compared with the same network in f32 on one batch.
+///
+/// It takes one call in f32, in which each cell is also run alone in the precision of the plan, one call of the lowered
+/// network, and backward passes of the first. All errors are relative: the norm of the difference divided by the norm
+/// in f32.
+///
+/// ```
+/// use precast::{prelude::*, shadow::Shadow};
+/// let rng = &mut Rng::seed(1);
+/// let mut net = Child::new(sequential![Dense::new(8, 32, rng), Tanh, Dense::new(32, 4, rng)]);
+/// let x = Tensor::randn(&[64, 8], rng)?;
+/// let shadow = Shadow::of(&Policy::new(Level::O2, DType::Bf16)?, &mut net, &x)?;
+/// println!("{shadow}");
+/// assert!(shadow.error > 1e-4 && shadow.error < 1e-1);
+/// assert_eq!(shadow.cells.len(), 3);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Shadow {
+    /// The cells that the plan rounds, by their effect on the output, the largest first.
+    pub cells: Vec<ShadowCell>,
+    /// Error of the output of the network.
+    pub error: f64,
+}
+
+/// The errors of one cell.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ShadowCell {
+    /// Path of the cell.
+    pub path: String,
+    /// Kind of the cell.
+    pub kind: Cow<'static, str>,
+    /// Error of the inputs that it got in the lowered network.
+    pub incoming: f64,
+    /// Error of its outputs when it alone is lowered, on inputs in f32.
+    pub local: f64,
+    /// Error of its outputs in the lowered network.
+    pub outgoing: f64,
+    /// Predicted error of the network's output when this cell alone is lowered; infinite if it is not finite.
+    pub effect: f64,
+    /// Error of the gradient of its outputs, in a shadow run with a loss.
+    pub gradient: Option<f64>,
+}
+
+impl ShadowCell {
+    /// Returns the outgoing error, divided by the sum of the incoming and the local one.
+    pub fn growth(&self) -> f64 {
+        let given = self.incoming + self.local;
+        if given > 0.0 { self.outgoing / given } else { 1.0 }
+    }
+}
+
+/// The batch, the loss and its scale of a shadow run.
+struct Step<'a, C: ?Sized> {
+    call: &'a dyn Fn(&Child<C>) -> Result<Tensor>,
+    loss: Option<LossOf<'a>>,
+    scale: f64,
+}
+
+impl Shadow {
+    /// Runs a network of one input. Afterwards, every adapter is cleared.
+    ///
+    /// # Errors
+    /// As [`Shadow::of_step`].
+    pub fn of<C: ?Sized + AsCell>(policy: &Policy, net: &mut Child<C>, x: &Tensor) -> Result<Self> {
+        Shadow::of_step(policy, net, &|net| net.call(x), None)
+    }
+
+    /// Runs a network by a function, which returns its output, and compares the gradients of a loss as well, if there
+    /// is one. The loss is multiplied by the policy's loss scale.
+    ///
+    /// # Errors
+    /// Those of planning and of the network; [`ErrorKind::Value`](crate::ErrorKind::Value) when it is not finite in
+    /// f32.
+    pub fn of_step<C: ?Sized + AsCell>(
+        policy: &Policy,
+        net: &mut Child<C>,
+        call: &dyn Fn(&Child<C>) -> Result<Tensor>,
+        loss: Option<LossOf<'_>>,
+    ) -> Result<Self> {
+        undo(net);
+        let base = Base::new(policy, net)?;
+        let step = Step { call, loss, scale: loss_scale(policy) };
+        let shadow = run(&base, net, &step);
+        undo(net);
+        shadow
+    }
+
+    /// Returns the paths of the cells with the largest effects.
+    pub fn top(&self, count: usize) -> Vec<&str> {
+        self.cells.iter().take(count).map(|cell| cell.path.as_str()).collect()
+    }
+}
+
+fn run<C: ?Sized + AsCell>(base: &Base<'_>, net: &mut Child<C>, step: &Step<'_, C>) -> Result<Shadow> {
+    let probe = Metric::Relative.probe();
+    let (scored, exact) = borders(|| scores(net, &base.roundings(), probe, || wide((step.call)(net)?)))?;
+    if !numbers(std::slice::from_ref(&scored.output)).iter().all(|x| x.is_finite()) {
+        return Err(Error::value("the network is not finite in float32, so there is nothing to compare"));
+    }
+    let backward = |y: &Tensor, scale: f64| match step.loss {
+        Some(loss) => {
+            let loss = loss(y, 0)?;
+            gradients(&loss.mul(&Tensor::scalar(scale, loss.dtype()))?).map(Some)
+        }
+        None => Ok(None),
+    };
+    let exact_gradients = backward(&scored.output, 1.0)?;
+    base.plan.clone().apply(net)?;
+    let (output, low) = borders(|| wide((step.call)(net)?))?;
+    let low_gradients = backward(&output, step.scale)?;
+    let mut slots = Vec::new();
+    net.walk(&mut |entry| slots.push(entry.slot.id));
+    let none = Vec::new();
+    let mut cells = Vec::new();
+    for (i, decision) in base.plan.decisions.iter().enumerate().filter(|(i, _)| scored.cells[*i].rounds) {
+        let calls = (exact.get(&slots[i]).unwrap_or(&none), low.get(&slots[i]).unwrap_or(&none));
+        let all = |calls: &[Border], of: &dyn Fn(&Border) -> Vec<f64>| calls.iter().flat_map(of).collect::<Vec<f64>>();
+        let error = |of: &dyn Fn(&Border) -> Vec<f64>| relative(&all(calls.1, of), &all(calls.0, of));
+        let gradient = exact_gradients.as_ref().zip(low_gradients.as_ref()).map(|(exact, low)| {
+            let scaled = |call: &Border| of_outputs(call, low).iter().map(|x| x / step.scale).collect();
+            relative(&all(calls.1, &scaled), &all(calls.0, &|call| of_outputs(call, exact)))
+        });
+        cells.push(ShadowCell {
+            path: decision.path.clone(),
+            kind: decision.kind.clone(),
+            incoming: error(&|call| numbers(&call.inputs)),
+            local: scored.local[i],
+            outgoing: error(&|call| numbers(&call.outputs)),
+            effect: scored.errors[i].sqrt(),
+            gradient,
+        });
+    }
+    cells.sort_by(|a, b| b.effect.total_cmp(&a.effect));
+    Ok(Shadow { cells, error: relative(&output.to_f64(), &scored.output.to_f64()) })
+}
+
+/// Growth above which a cell is noted: two bits.
+const GROWS: f64 = 4.0;
+
+impl fmt::Display for Shadow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let with_gradients = self.cells.iter().any(|cell| cell.gradient.is_some());
+        let number = |x: f64| if x.is_finite() { format!("{x:.1e}") } else { "not finite".to_string() };
+        let rows = self.cells.iter().map(|cell| {
+            let path = if cell.path.is_empty() { "(root)".into() } else { printable::printable(&cell.path) };
+            let note = match cell {
+                _ if !cell.effect.is_finite() || !cell.outgoing.is_finite() => "overflows",
+                _ if cell.growth() > GROWS => "enlarges what came in",
+                _ => "",
+            };
+            let mut row = vec![path.into_owned(), cell.kind.to_string()];
+            row.extend([cell.effect, cell.incoming, cell.local, cell.outgoing].map(number));
+            row.push(format!("{:.1}", cell.growth()));
+            row.extend(cell.gradient.filter(|_| with_gradients).map(number));
+            row.push(note.into());
+            row
+        });
+        let mut header = vec!["cell", "kind", "effect", "in", "local", "out", "growth"];
+        header.extend(with_gradients.then_some("gradient"));
+        header.push("");
+        let numbers = 2..header.len() - 1;
+        write!(f, "error of the output {}\n\n{}", number(self.error), table(&header, rows, |i| numbers.contains(&i)))
+    }
+}

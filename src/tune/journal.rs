@@ -1,0 +1,95 @@
+//! The file of runs that makes a search resumable.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    error::{Error, Result},
+    io::files,
+};
+
+/// One line of the file: the error of one set of lowered cells.
+#[derive(Debug, Serialize, Deserialize)]
+struct Line {
+    /// Hash of the problem: parameters, batches, policy and metric.
+    problem: String,
+    /// A digit for each cell that can be lowered: 1 if it was.
+    low: String,
+    /// The error; `None` if it was not finite.
+    error: Option<f64>,
+    /// Seconds of the run.
+    seconds: f64,
+}
+
+/// The runs of one problem that are known.
+#[derive(Debug, Default)]
+pub(super) struct Journal {
+    file: Option<PathBuf>,
+    problem: String,
+    /// The lines of the file, those of other problems included.
+    text: String,
+    known: HashMap<String, f64>,
+}
+
+/// The largest file that is read.
+const MOST_BYTES: usize = 64 << 20;
+
+impl Journal {
+    /// Reads the runs of a problem from a file, if there is one.
+    pub fn open(file: Option<&Path>, problem: u64) -> Result<Self> {
+        let problem = format!("{problem:016x}");
+        let mut journal = Journal { file: file.map(Path::to_path_buf), problem, ..Journal::default() };
+        let Some(file) = file.filter(|file| file.exists()) else { return Ok(journal) };
+        journal.text = files::read_text(file, MOST_BYTES)?;
+        for (i, text) in journal.text.lines().enumerate() {
+            let line: Line = serde_json::from_str(text).map_err(|error| {
+                Error::value(format!("{}:{}: expected a run of a search, got {error}", file.display(), i + 1))
+            })?;
+            if line.problem == journal.problem {
+                journal.known.insert(line.low, line.error.unwrap_or(f64::INFINITY));
+            }
+        }
+        Ok(journal)
+    }
+
+    fn digits(low: &[bool]) -> String {
+        low.iter().map(|low| if *low { '1' } else { '0' }).collect()
+    }
+
+    /// Returns the error of a set that was run before.
+    pub fn find(&self, low: &[bool]) -> Option<f64> {
+        self.known.get(&Journal::digits(low)).copied()
+    }
+
+    /// Adds a run.
+    pub fn add(&mut self, low: &[bool], error: f64, seconds: f64) -> Result<()> {
+        let low = Journal::digits(low);
+        self.known.insert(low.clone(), error);
+        let Some(path) = &self.file else { return Ok(()) };
+        let line = Line { problem: self.problem.clone(), low, error: Some(error).filter(|e| e.is_finite()), seconds };
+        self.text += &serde_json::to_string(&line).map_err(|error| Error::value(error.to_string()))?;
+        self.text.push('\n');
+        files::replace(path, self.text.as_bytes())
+    }
+}
+
+/// A hash of numbers (FNV-1a).
+pub(super) struct Hash(pub u64);
+
+impl Hash {
+    pub fn new() -> Self {
+        Hash(0xcbf2_9ce4_8422_2325)
+    }
+
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3));
+    }
+
+    pub fn numbers(&mut self, numbers: &[f64]) {
+        numbers.iter().for_each(|number| self.bytes(&number.to_bits().to_le_bytes()));
+    }
+}

@@ -1,0 +1,144 @@
+//! The result of a search.
+
+use std::{borrow::Cow, fmt, path::Path};
+
+use serde::Serialize;
+
+use crate::{DType, Op, Policy, cell::named, error::Result, io::files};
+
+/// The result of a [search](super::Tune): a policy, and how it was found.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Tuned {
+    /// The policy: the one given, with a rule for each cell that is kept in f32.
+    pub policy: Policy,
+    /// Name of the metric.
+    pub metric: &'static str,
+    /// The largest error allowed.
+    pub budget: f64,
+    /// The error of the policy, the largest over the batches.
+    pub error: f64,
+    /// The cells that the policy given could lower, in the order of a walk.
+    pub cells: Vec<TunedCell>,
+    /// The sets that were run, in order.
+    pub runs: Vec<TuneRun>,
+    /// `true` when the search ended by itself; `false` when it reached its limit of runs or minutes.
+    pub complete: bool,
+}
+
+/// A cell that could be lowered.
+#[derive(Clone, Debug, Serialize)]
+#[non_exhaustive]
+pub struct TunedCell {
+    /// Path of the cell.
+    pub path: String,
+    /// Kind of the cell.
+    pub kind: Cow<'static, str>,
+    /// `true` when the policy found lowers it.
+    pub low: bool,
+    /// Predicted error if this cell alone is lowered; `None` where the score has another unit than the metric, or is
+    /// not finite.
+    pub predicted: Option<f64>,
+    /// Error that the cell added to a set within the budget, where this was measured. It may be infinite.
+    pub measured: Option<f64>,
+    /// The first op in it that is not finite in the low dtype, if the cell's results are not.
+    pub overflows: Option<Op>,
+    /// Predicted nanoseconds that lowering saves, in a search for the [fastest](super::Tune::fastest) policy.
+    pub saves: Option<f64>,
+}
+
+/// One set that was run.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[non_exhaustive]
+pub struct TuneRun {
+    /// Number of cells lowered.
+    pub low: usize,
+    /// The error, the largest over the batches up to the first beyond the budget; infinite if it was not finite.
+    pub error: f64,
+    /// Seconds that it took.
+    pub seconds: f64,
+    /// `true` when it was read from the journal.
+    pub known: bool,
+}
+
+impl Tuned {
+    /// Returns the number of cells that the policy lowers.
+    pub fn lowered(&self) -> usize {
+        self.cells.iter().filter(|cell| cell.low).count()
+    }
+
+    /// Returns the policy as the text of a file, with the result of the search and the predicted errors of the lowered
+    /// cells as comments.
+    ///
+    /// # Errors
+    /// As [`Policy::to_yaml`].
+    pub fn to_yaml(&self) -> Result<String> {
+        let mut text = format!("# {}\n", self.summary());
+        let low = self.cells.iter().filter(|cell| cell.low);
+        for (path, error) in low.filter_map(|cell| Some((&cell.path, cell.predicted?))) {
+            text += &format!("#   {error:.1e} predicted for {}\n", named(path));
+        }
+        Ok(text + &self.policy.to_yaml()?)
+    }
+
+    /// Writes [`to_yaml`](Tuned::to_yaml) to a file, in one step.
+    ///
+    /// # Errors
+    /// As [`Policy::save`].
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        files::replace(path, self.to_yaml()?.as_bytes())
+    }
+
+    fn summary(&self) -> String {
+        let fresh = self.runs.iter().filter(|run| !run.known);
+        let (count, seconds) = (fresh.clone().count(), fresh.map(|run| run.seconds).sum::<f64>());
+        let known = self.runs.len() - count;
+        let known = if known > 0 { format!(", {known} known") } else { String::new() };
+        format!(
+            "{} of {} cells lowered, {} {:.2e} of {:.2e}; {count} runs{known}, {seconds:.1} s",
+            self.lowered(),
+            self.cells.len(),
+            self.metric,
+            self.error,
+            self.budget
+        )
+    }
+}
+
+impl TunedCell {
+    /// Returns the reason for keeping the cell.
+    pub(super) fn because(&self, metric: &str, low: DType) -> Option<String> {
+        let predicted = self.predicted.map(|error| format!("predicted {error:.1e}"));
+        Some(match (self.overflows, self.measured, predicted) {
+            (Some(op), ..) => format!("not finite in {}: {op}", low.long_name()),
+            _ if self.saves.is_some_and(|saves| saves <= 0.0) => "not faster when lowered".into(),
+            (_, Some(error), _) if error.is_infinite() => format!("not finite when lowered ({metric}, measured)"),
+            (_, Some(error), Some(predicted)) => format!("adds {error:.1e} of {metric} when lowered ({predicted})"),
+            (_, Some(error), None) => format!("adds {error:.1e} of {metric} when lowered"),
+            (_, None, Some(predicted)) => format!("{predicted} of {metric} when lowered"),
+            (_, None, None) => format!("beyond the budget of {metric} when lowered"),
+        })
+    }
+}
+
+impl fmt::Display for Tuned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.summary())?;
+        if !self.complete {
+            writeln!(f, "the search reached its limit; more runs may lower more cells")?;
+        }
+        let kept = self.cells.iter().filter(|cell| !cell.low);
+        let mut lines: Vec<(String, String)> = kept
+            .map(|cell| {
+                let why = cell.because(self.metric, self.policy.dtype).unwrap_or_default();
+                (format!("{} ({})", named(&cell.path), cell.kind), why)
+            })
+            .collect();
+        lines.sort();
+        let width = lines.iter().map(|(cell, _)| cell.chars().count()).max().unwrap_or(0);
+        for (cell, why) in lines {
+            write!(f, "\nkept {cell:width$}  {why}")?;
+        }
+        Ok(())
+    }
+}
