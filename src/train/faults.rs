@@ -140,8 +140,10 @@ impl SavedFault {
         weights::write(folder.join(BATCH), [("x", tensors.x), ("y", tensors.y)])?;
         if let Some(from) = checkpoint {
             let to = folder.join(CHECKPOINT);
-            let linked = fs::hard_link(from, &to).or_else(|_| fs::copy(from, &to).map(drop));
-            linked.map_err(|e| Error::io(&to, &e))?;
+            let linked = fs::hard_link(from, &to);
+            if linked.is_err() {
+                files::replace(&to, &files::read(from)?)?;
+            }
         }
         // Last, so that a folder with a description is complete.
         files::replace(folder.join(FAULT), text.as_bytes())?;
