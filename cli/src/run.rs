@@ -165,16 +165,16 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
             let best = run.best().map_or(String::new(), |(epoch, score)| {
                 format!("\nbest {}: {score}, after epoch {}", score.name(), epoch + 1)
             });
+            let faults = run.faults().map_err(Failure::work)?.iter().fold(String::new(), |faults, folder| {
+                format!("{faults}\na step met a number that was not finite: {program} replay {}", inputs::shown(folder))
+            });
             print(format_args!(
-                "{}\n\n{}{best}\nwritten: {shown} ({REPORT}, metrics.jsonl, weights and checkpoints)",
+                "{}\n\n{}{best}{faults}\nwritten: {shown} ({REPORT}, metrics.jsonl, weights and checkpoints)",
                 runs_table_by(&runs, library_table),
                 notes(&runs)
             ))
         }
     })?;
-    for fault in run.faults().map_err(Failure::work)? {
-        say_line(&format!("a step had a number that was not finite: {program} replay {}", inputs::shown(&fault)));
-    }
     match ended {
         EndReason::Interrupted => {
             let steps = run.history().steps.len();

@@ -123,7 +123,12 @@ fn attempt(scale: f32, by_scale: bool, step: &mut impl FnMut(&Cure) -> Result<Re
     let scales = if by_scale { 0 } else { SCALES };
     let mut attempt = Attempt { cure: Cure::default(), kept: Vec::new(), scale, too_small, too_large, scales };
     for _ in 0..RUNS {
-        let record = step(&attempt.cure)?;
+        let record = match step(&attempt.cure) {
+            Ok(record) => record,
+            // A change that the network or the policy refuses is no cure.
+            Err(_) if attempt.cure != Cure::default() => break,
+            Err(error) => return Err(error),
+        };
         let Some(fault) = record.fault() else { return Ok(Some(attempt.cure)) };
         if !attempt.change(&fault, &record)? {
             break;
@@ -224,12 +229,15 @@ fn read_by<'a>(record: &'a Record, cell: &str) -> Option<&'a str> {
     before.filter(|edge| edge.cell != cell && !edge.cell.is_empty()).last().map(|edge| edge.cell.as_str())
 }
 
-/// Removes the rules that are not needed.
+/// Removes the rules that are not needed to keep a cell in f32.
 fn fewer_rules(mut cure: Cure, step: &mut impl FnMut(&Cure) -> Result<Record>) -> Result<Cure> {
     let mut at = 0;
     while cure.rules.len() > 1 && at < cure.rules.len() {
         let mut fewer = cure.clone();
-        let _ = fewer.rules.remove(at);
+        if fewer.rules.remove(at).run != Some(RunAs::Full) {
+            at += 1;
+            continue;
+        }
         match step(&fewer) {
             Ok(record) if record.fault().is_none() => cure = fewer,
             _ => at += 1,

@@ -31,7 +31,7 @@ use crate::{Child, cell::AsCell, observe::heard_by};
 /// let x = Tensor::full(&[1, 4], 65000.0, DType::F32);
 /// let outcome = monitor.watch(&net, |net| scale.step(&mut optimizer, net.call(&x)?.mean_all()?))?;
 /// let fault = monitor.fault().expect("the sums of the first layer exceed the range of f16");
-/// assert!(fault.to_string().starts_with("Linear in cell `0`, forward pass: "), "{fault}");
+/// assert!(fault.to_string().starts_with("Linear in `0`, forward pass: "), "{fault}");
 /// # let _ = outcome;
 /// # Ok::<(), Error>(())
 /// ```

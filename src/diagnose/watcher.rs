@@ -53,7 +53,7 @@ fn cannot_enlarge(op: Op) -> bool {
 /// Number of elements up to which a result in f32 is looked at in every step.
 const FEW: usize = 4096;
 
-/// What a step left.
+/// Findings of one step.
 pub(super) struct Watched {
     pub steps: Steps,
     /// Results that were not finite, and those that read one that was not.

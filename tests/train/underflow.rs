@@ -175,7 +175,7 @@ fn the_op_in_which_an_overflow_began_is_found() {
     let here = found(&net, 300.0);
     assert_eq!((here.kind, here.edge.phase), (FaultKind::Inf, Phase::Forward));
     assert_eq!((here.edge.cell.as_str(), here.edge.op, here.edge.good_inputs), ("0", EdgeOp::Op(Op::Linear), true));
-    let message = "Linear in cell `0`, forward pass: 1 of 1 numbers are infinite, by rounding: they are finite in f32";
+    let message = "Linear in `0`, forward pass: 1 of 1 numbers are infinite, by rounding: they are finite in f32";
     assert_eq!(here.to_string(), message);
     assert_eq!(here.edge.subject, Subject::Output);
     // A parameter or an input that does not fit into f16 is named.

@@ -141,8 +141,9 @@ impl SavedFault {
         weights::write(folder.join(BATCH), [("x", tensors.x), ("y", tensors.y)])?;
         if let Some(from) = checkpoint()? {
             let to = folder.join(CHECKPOINT);
-            let linked = fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(drop));
-            linked.map_err(|e| Error::io(&to, &e))?;
+            if fs::hard_link(&from, &to).is_err() {
+                files::replace(&to, &files::read(&from)?)?;
+            }
         }
         // Last, so that a folder with a description is complete.
         files::replace(folder.join(FAULT), text.as_bytes())?;

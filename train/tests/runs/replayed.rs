@@ -25,7 +25,7 @@ const POLICY: &str = "
 version: 1
 level: O3
 dtype: float16
-loss_scale: {kind: dynamic, init: 1048576, growth: 2, backoff: 0.5, interval: 4, min: 1, max: 1.0e30}
+loss_scale: {kind: dynamic, init: 1024, growth: 2, backoff: 0.5, interval: 4, min: 1, max: 1.0e30}
 ";
 
 fn model() -> Model {
@@ -106,7 +106,7 @@ net:
     let all: Vec<usize> = (0..run.history().steps.len()).filter(|&at| !run.history().steps[at].is_skipped()).collect();
     assert!(!taken.is_empty() && taken == all, "{taken:?} of {all:?}");
     let (at, origin) = run.history().swallowed().next().map(|(at, origin)| (at, origin.clone())).unwrap();
-    assert_eq!(origin.to_string().split(':').next(), Some("Linear in cell `0`, forward pass"));
+    assert_eq!(origin.to_string().split(':').next(), Some("Linear in `0`, forward pass"));
     // One of each place is saved, and the metrics have the rest.
     let places = run.faults().unwrap();
     let place = places.iter().find(|folder| SavedFault::load(folder).unwrap().origin == origin).unwrap();
