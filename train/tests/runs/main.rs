@@ -3,5 +3,8 @@
 #[path = "../../../tests/common/mod.rs"]
 mod common;
 mod folders;
+#[path = "../../../tests/common/json_schema.rs"]
+mod json_schema;
 mod readers;
 mod reports;
+mod schema;
