@@ -34,6 +34,9 @@
 //! | `no_setter` | The option is set as a field only. |
 //! | `left_out` | With `written`: files leave it out at its default. |
 //!
+//! The setter of a tuple has an argument for each of its numbers; that of a list takes anything that can be iterated, if
+//! its items are not numbers.
+//!
 //! `#[options(..)]` of the struct takes:
 //!
 //! | argument | meaning |
@@ -42,17 +45,47 @@
 //! | `written` | Files have options at their default, too, except `None`. |
 //! | `no_new` | The type has a `new` of its own. |
 //! | `called = "Name"` | The name in the descriptions of other options. |
+//!
+//! The variants of an enum are choices by name. Each has no options, options with names as its fields, or one struct of
+//! options. Files have the name in small letters or, with `#[option(name = "..")]`, another one; a method `name` returns
+//! it.
+//!
+//! ```
+//! use precast::options::{Range, Takes, options};
+//!
+//! /// A filter.
+//! #[options]
+//! #[derive(Clone, Debug, PartialEq)]
+//! pub enum Filter {
+//!     /// The mean of a window.
+//!     BoxFilter {
+//!         /// Length of the window.
+//!         #[option(default = 3, at_least = 1)]
+//!         length: usize,
+//!     },
+//!     /// The numbers as they are.
+//!     #[option(name = "none")]
+//!     Identity {},
+//! }
+//!
+//! let filter: Filter = serde_json::from_str(r#"{"box_filter": {}}"#).unwrap();
+//! assert_eq!((filter.name(), &filter), ("box_filter", &Filter::BoxFilter { length: 3 }));
+//! assert_eq!(Filter::schema(&Range::default())["anyOf"][0]["enum"], serde_json::json!(["box_filter", "none"]));
+//! ```
 
 use std::path::PathBuf;
 
+use precast_policy::document;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
+use serde_yaml::Spanned;
 
 pub use precast_derive::options;
 
 use crate::{
     DType,
     error::{Error, Result},
+    policy::LossScaleSpec,
 };
 
 /// Options that are stated once, by [`#[options]`](macro@options).
@@ -63,15 +96,15 @@ pub trait Options {
     /// Describes the options, in the order of their declaration.
     fn options() -> Vec<OptionInfo>;
 
-    /// Returns the message for the first number outside its range.
-    fn out_of_range(&self) -> Option<String>;
+    /// Returns the key and the message of the first option with a number outside its range.
+    fn out_of_range(&self) -> Option<(&'static str, String)>;
 
     /// Checks the ranges.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number outside its range.
     fn check(&self) -> Result<()> {
-        self.out_of_range().map_or(Ok(()), |words| Err(Error::value(words)))
+        self.out_of_range().map_or(Ok(()), |(_, words)| Err(Error::value(words)))
     }
 }
 
@@ -205,7 +238,7 @@ impl<O: Options> Takes for O {
     }
 
     fn out_of_range(&self, _: &str, _: &Range) -> Option<String> {
-        Options::out_of_range(self)
+        Options::out_of_range(self).map(|(_, words)| words)
     }
 }
 
@@ -215,6 +248,7 @@ pub fn schema_of(options: &[OptionInfo]) -> Value {
         let mut schema = option.schema.clone();
         if let Some(fields) = schema.as_object_mut() {
             match option.default.as_ref() {
+                // A whole map would be long; the description has it in words.
                 Some(Value::Null | Value::Object(_)) | None => {}
                 Some(Value::Number(number)) => {
                     fields.insert("default".into(), number.as_f64().map_or(Value::Null, whole));
@@ -224,7 +258,7 @@ pub fn schema_of(options: &[OptionInfo]) -> Value {
                 }
             }
             let about = match &option.default {
-                Some(Value::Null) => format!("{} Default: {}.", option.about, option.shown),
+                Some(Value::Null | Value::Object(_)) => format!("{} Default: {}.", option.about, option.shown),
                 _ => option.about.clone(),
             };
             fields.insert("description".into(), about.into());
@@ -238,6 +272,46 @@ pub fn schema_of(options: &[OptionInfo]) -> Value {
     }
     schema["properties"] = Value::Object(options.iter().map(property).collect());
     schema
+}
+
+/// A choice by name, with its options; `#[options]` of an enum makes it.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Choice {
+    pub name: &'static str,
+    pub about: &'static str,
+    /// `None` where the name is all.
+    pub options: Option<Vec<OptionInfo>>,
+}
+
+impl Choice {
+    /// Describes the accepted values in words.
+    pub fn takes(choices: &[Choice]) -> String {
+        let names: Vec<String> = choices.iter().map(|choice| format!("`{}`", choice.name)).collect();
+        match choices.iter().all(|choice| choice.options.is_none()) {
+            true => names.join(" or "),
+            false => format!("{}, or a map of a name and its options", names.join(", ")),
+        }
+    }
+
+    /// Describes the accepted values as JSON Schema: a name, if it needs no options, or a map of a name and its options.
+    pub fn schema(choices: &[Choice]) -> Value {
+        let needless = |choice: &&Choice| choice.options.iter().flatten().all(|option| !option.required);
+        let names: Vec<&str> = choices.iter().filter(needless).map(|choice| choice.name).collect();
+        let names = json!({"enum": names});
+        let with_options = |choice: &Choice| {
+            let mut schema = schema_of(choice.options.as_ref()?);
+            schema["description"] = without_links(choice.about).into();
+            Some((choice.name.to_string(), schema))
+        };
+        let maps: Map<String, Value> = choices.iter().filter_map(with_options).collect();
+        if maps.is_empty() {
+            return names;
+        }
+        let mut one = json!({"type": "object", "additionalProperties": false, "minProperties": 1, "maxProperties": 1});
+        one["properties"] = maps.into();
+        json!({"anyOf": [names, one]})
+    }
 }
 
 macro_rules! numbers {
@@ -266,10 +340,12 @@ macro_rules! numbers {
 }
 numbers! {
     usize: "a whole number" "integer" " of at least 0";
+    u32: "a whole number" "integer" " of at least 0";
     u64: "a whole number" "integer" " of at least 0";
     isize: "a whole number" "integer" "";
     i64: "a whole number" "integer" "";
     f64: "a number" "number" "";
+    f32: "a number" "number" "";
 }
 
 macro_rules! plain {
@@ -287,27 +363,42 @@ macro_rules! plain {
 }
 plain! {
     bool: "true or false" json!({"type": "boolean"});
-    char: "a character" json!({"type": "string"});
+    char: "a character" json!({"type": "string", "minLength": 1, "maxLength": 1});
     String: "text" json!({"type": "string"});
     PathBuf: "a path" json!({"type": "string"});
     DType: "a dtype, such as bfloat16" json!({"enum": ["float16", "bfloat16"]});
+    LossScaleSpec: "a map with `kind`: none, fixed or dynamic" json!({"type": "object", "required": ["kind"]});
 }
 
-/// Implements [`Takes`] for an enum that files name by lowercase words.
-macro_rules! named {
-    ($($name:ty: $first:literal $(, $more:literal)*;)*) => { $(
-        impl $crate::options::Takes for $name {
-            fn takes(_: &$crate::options::Range) -> String {
-                concat!("`", $first, "`", $(" or `", $more, "`"),*).into()
-            }
+/// A choice as hand-written files have it.
+impl<T: Takes> Takes for document::Choice<T> {
+    fn takes(range: &Range) -> String {
+        T::takes(range)
+    }
 
-            fn schema(_: &$crate::options::Range) -> serde_json::Value {
-                serde_json::json!({"enum": [$first $(, $more)*]})
-            }
-        }
-    )* };
+    fn schema(range: &Range) -> Value {
+        T::schema(range)
+    }
+
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+        self.0.out_of_range(name, range)
+    }
 }
-pub(crate) use named;
+
+/// A value with its position in a file.
+impl<T: Takes> Takes for Spanned<T> {
+    fn takes(range: &Range) -> String {
+        T::takes(range)
+    }
+
+    fn schema(range: &Range) -> Value {
+        T::schema(range)
+    }
+
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+        self.value.out_of_range(name, range)
+    }
+}
 
 impl<T: Takes> Takes for Option<T> {
     fn takes(range: &Range) -> String {

@@ -6,7 +6,7 @@ use precast::{
     policy::{Pack, PolicyFile, SCHEMA},
 };
 
-use super::{Failure, Result, print, print_as_it_is, table::table};
+use super::{Failure, Result, print, print_as_it_is, print_json, table::table};
 
 /// Print a file that comes with precast, unchanged: a policy, a pack of lists, a model, a run, or the schema of
 /// policies
@@ -94,6 +94,6 @@ enum SchemaOf {
 pub(super) fn schema(args: &SchemaArgs) -> Result {
     match args.of {
         SchemaOf::Policy => print_as_it_is(SCHEMA.trim_end()),
-        SchemaOf::Run => print_as_it_is(precast_train::SCHEMA.trim_end()),
+        SchemaOf::Run => print_json(&precast_train::RunFile::schema()),
     }
 }

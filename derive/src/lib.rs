@@ -1,6 +1,7 @@
 //! `#[derive(Cell)]` and `#[options]` of the crate precast, where they are re-exported and documented.
 #![deny(missing_docs)]
 
+mod choices;
 mod constructor;
 mod fields;
 mod option;
@@ -11,8 +12,7 @@ use proc_macro::TokenStream;
 use proc_macro2::{Ident, Span, TokenStream as Tokens};
 use quote::{quote, quote_spanned};
 use syn::{
-    Data, DeriveInput, Error, GenericParam, Generics, ItemStruct, Meta, Result, ext::IdentExt, parse_macro_input,
-    parse_quote,
+    Data, DeriveInput, Error, GenericParam, Generics, Item, Meta, Result, ext::IdentExt, parse_macro_input, parse_quote,
 };
 
 use crate::{
@@ -27,11 +27,16 @@ pub fn cell(input: TokenStream) -> TokenStream {
     expand(&input).unwrap_or_else(Error::into_compile_error).into()
 }
 
-/// Makes the fields of a struct options: documented, with defaults and ranges, in code and in files.
+/// Makes the fields of a struct, or of the variants of an enum, options: documented, with defaults and ranges, in code
+/// and in files.
 #[proc_macro_attribute]
 pub fn options(arguments: TokenStream, input: TokenStream) -> TokenStream {
-    let input = parse_macro_input!(input as ItemStruct);
-    options::expand(arguments.into(), input).unwrap_or_else(Error::into_compile_error).into()
+    let expanded = match parse_macro_input!(input as Item) {
+        Item::Struct(input) => options::expand(arguments.into(), input),
+        Item::Enum(input) => choices::expand(arguments.into(), input),
+        other => Err(Error::new_spanned(other, "options are the fields of a struct, or of the variants of an enum")),
+    };
+    expanded.unwrap_or_else(Error::into_compile_error).into()
 }
 
 fn expand(input: &DeriveInput) -> Result<Tokens> {

@@ -19,6 +19,8 @@ pub struct Words {
     pub no_setter: bool,
     /// `true` when files leave it out at its default, in options that are otherwise written.
     pub left_out: bool,
+    /// The name of a variant in files, where it is not its own in small letters.
+    pub name: Option<String>,
 }
 
 /// The bounds of the numbers of an option.
@@ -72,6 +74,8 @@ impl Range {
 /// An option with everything that its field says.
 pub struct Described {
     pub ident: Ident,
+    /// Beginning of the names of its functions: the variant that it belongs to.
+    pub of: String,
     pub visibility: Visibility,
     pub ty: Type,
     /// The key in files.
@@ -85,25 +89,20 @@ impl Described {
     /// Reads a field, and removes its `#[option(..)]`.
     pub fn take(field: &mut Field) -> Result<Self> {
         let ident = field.ident.clone().ok_or_else(|| Error::new_spanned(&field.ty, "an option has a name"))?;
-        let mut words = Words::take(field)?;
+        let mut words = Words::take(&mut field.attrs)?;
         let ty = ungrouped(&field.ty).clone();
         let about = documentation(&field.attrs);
         if about.is_empty() {
             return Err(Error::new(ident.span(), "an option is documented: a noun phrase, or \"`true` when ..\""));
         }
         words.range.describe(ty.to_token_stream().into_iter().any(|token| is_float(&token)));
-        Ok(Described { key: ident.unraw().to_string(), ident, visibility: field.vis.clone(), ty, about, words })
+        let (key, of) = (ident.unraw().to_string(), String::new());
+        Ok(Described { key, ident, of, visibility: field.vis.clone(), ty, about, words })
     }
 
     /// Returns `T` of an `Option<T>`.
     pub fn optional(&self) -> Option<&Type> {
-        let Type::Path(path) = &self.ty else { return None };
-        let last = path.path.segments.last().filter(|last| last.ident == "Option")?;
-        let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
-        match arguments.args.first()? {
-            GenericArgument::Type(inner) => Some(ungrouped(inner)),
-            _ => None,
-        }
+        argument_of(&self.ty, "Option")
     }
 
     /// Returns whether its value is taken as it is, so that a literal needs no suffix.
@@ -154,6 +153,22 @@ impl Described {
             }
         };
         self.sentence().map_or(sets.clone(), |sentence| format!("{sets} {sentence}"))
+    }
+}
+
+/// Returns `T` of a `Vec<T>`, unless it is a number, a switch or a letter.
+pub fn listed(ty: &Type) -> Option<&Type> {
+    argument_of(ty, "Vec").filter(|item| !plain(item))
+}
+
+/// Returns `T` of a type such as `Option<T>`.
+fn argument_of<'a>(ty: &'a Type, name: &str) -> Option<&'a Type> {
+    let Type::Path(path) = ungrouped(ty) else { return None };
+    let last = path.path.segments.last().filter(|last| last.ident == name)?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+    match arguments.args.first()? {
+        GenericArgument::Type(inner) => Some(ungrouped(inner)),
+        _ => None,
     }
 }
 

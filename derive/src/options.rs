@@ -4,19 +4,19 @@
 use proc_macro2::{Ident, Span, TokenStream as Tokens};
 use quote::{format_ident, quote};
 use syn::{
-    Attribute, Error, Expr, Field, Fields, GenericParam, ItemStruct, LitStr, Meta, Result, Token, Type, Visibility,
+    Attribute, Error, Expr, Fields, GenericParam, ItemStruct, LitStr, Meta, Result, Token, Type, Visibility,
     ext::IdentExt, meta::ParseNestedMeta, parse::Parser, parse_quote, punctuated::Punctuated,
 };
 
-use crate::option::{Described, Words, is_f64, plain};
+use crate::option::{Described, Words, is_f64, listed, plain};
 
 /// The arguments of `#[options(..)]`.
 #[derive(Default)]
-struct Arguments {
+pub struct Arguments {
     /// The types that get the setters, each with a method `options`; none for the struct itself.
     setters_on: Vec<Ident>,
     /// `true` when options at their default are written to files.
-    written: bool,
+    pub written: bool,
     /// `true` when the type has a `new` of its own.
     no_new: bool,
     /// The name in `a map with the options of NAME`.
@@ -24,7 +24,7 @@ struct Arguments {
 }
 
 impl Arguments {
-    fn parse(tokens: Tokens) -> Result<Self> {
+    pub fn parse(tokens: Tokens) -> Result<Self> {
         let mut arguments = Arguments::default();
         let word = |meta: ParseNestedMeta<'_>| {
             match meta.path.get_ident().map(Ident::to_string).as_deref() {
@@ -64,11 +64,7 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
     if arguments.setters_on.is_empty() && name.to_string().ends_with("Spec") {
         input.attrs.insert(0, parse_quote!(#[non_exhaustive]));
     }
-    input.attrs.insert(0, parse_quote!(#[serde(crate = "::precast::__derive::serde", deny_unknown_fields)]));
-    input.attrs.insert(
-        0,
-        parse_quote!(#[derive(::precast::__derive::serde::Serialize, ::precast::__derive::serde::Deserialize)]),
-    );
+    input.attrs.splice(0..0, in_files());
 
     let (impl_generics, type_generics, where_clause) = input.generics.split_for_impl();
     let defaults = options.iter().filter_map(defaults);
@@ -94,7 +90,7 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
     let checks = options.iter().map(|option| {
         let (ident, key, range) = (&option.ident, &option.key, option.words.range.tokens());
         quote!(if let ::core::option::Option::Some(words) = ::precast::options::Takes::out_of_range(&self.#ident, #key, &#range) {
-            return ::core::option::Option::Some(words);
+            return ::core::option::Option::Some((#key, words));
         })
     });
     let called = match &arguments.called {
@@ -117,12 +113,20 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
             fn options() -> ::std::vec::Vec<::precast::options::OptionInfo> {
                 ::std::vec![#(#infos),*]
             }
-            fn out_of_range(&self) -> ::core::option::Option<::std::string::String> {
+            fn out_of_range(&self) -> ::core::option::Option<(&'static str, ::std::string::String)> {
                 #(#checks)*
                 ::core::option::Option::None
             }
         }
     })
+}
+
+/// Returns the attributes of serde for a type.
+pub fn in_files() -> [Attribute; 2] {
+    [
+        parse_quote!(#[derive(::precast::__derive::serde::Serialize, ::precast::__derive::serde::Deserialize)]),
+        parse_quote!(#[serde(crate = "::precast::__derive::serde", deny_unknown_fields)]),
+    ]
 }
 
 /// Returns `::<N>` for the parameters of a struct.
@@ -136,15 +140,15 @@ fn turbofish(params: &[&GenericParam]) -> Tokens {
 }
 
 fn default_fn(option: &Described) -> Ident {
-    format_ident!("default_{}", option.ident.unraw())
+    format_ident!("default_{}{}", option.of, option.ident.unraw())
 }
 
 fn is_default_fn(option: &Described) -> Ident {
-    format_ident!("is_default_{}", option.ident.unraw())
+    format_ident!("is_default_{}{}", option.of, option.ident.unraw())
 }
 
 /// Returns the attributes of a field: the sentence on its default and range, and those of serde.
-fn attributes(option: &Described, path: &str, written: bool) -> Vec<Attribute> {
+pub fn attributes(option: &Described, path: &str, written: bool) -> Vec<Attribute> {
     let mut attributes: Vec<Attribute> = Vec::new();
     if let Some(sentence) = option.sentence() {
         let sentence = format!(" {sentence}");
@@ -163,7 +167,7 @@ fn attributes(option: &Described, path: &str, written: bool) -> Vec<Attribute> {
 }
 
 /// Defines the two functions that serde calls for an option with a default.
-fn defaults(option: &Described) -> Option<Tokens> {
+pub fn defaults(option: &Described) -> Option<Tokens> {
     let value = option.words.default.as_ref()?;
     let (ty, default, is_default) = (&option.ty, default_fn(option), is_default_fn(option));
     let value = match value {
@@ -236,6 +240,14 @@ fn setter(option: &Described, elsewhere: bool) -> Option<Tokens> {
             let types = tuple.elems.iter();
             (quote!(#(#names: #types),*), quote!((#(#names),*)))
         }
+        inner if listed(inner).is_some() => {
+            let item = listed(inner);
+            let takes = quote! {
+                #ident: impl ::core::iter::IntoIterator<Item = impl ::core::convert::Into<#item>>
+            };
+            let items = quote!(::core::iter::IntoIterator::into_iter(#ident));
+            (takes, quote!(#items.map(::core::convert::Into::into).collect()))
+        }
         inner => {
             // A number of a layer may be an f32 or an integer in code.
             let as_it_is = plain(inner) && (elsewhere || !is_f64(inner));
@@ -260,7 +272,7 @@ fn setter(option: &Described, elsewhere: bool) -> Option<Tokens> {
 }
 
 /// Returns the description of an option.
-fn info(option: &Described) -> Tokens {
+pub fn info(option: &Described) -> Tokens {
     let (ty, key, about, range) = (&option.ty, &option.key, &option.about, option.words.range.tokens());
     let (shown, default) = match option.words.default {
         Some(_) => {
@@ -290,13 +302,13 @@ pub fn documentation(attributes: &[Attribute]) -> String {
 }
 
 impl Words {
-    /// Reads and removes `#[option(..)]` of a field.
-    pub fn take(field: &mut Field) -> Result<Self> {
+    /// Reads and removes the `#[option(..)]` of a field or a variant.
+    pub fn take(attributes: &mut Vec<Attribute>) -> Result<Self> {
         let mut words = Words::default();
-        for attribute in field.attrs.iter().filter(|attribute| attribute.path().is_ident("option")) {
+        for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("option")) {
             attribute.parse_nested_meta(|word| words.read(word))?;
         }
-        field.attrs.retain(|attribute| !attribute.path().is_ident("option"));
+        attributes.retain(|attribute| !attribute.path().is_ident("option"));
         Ok(words)
     }
 
@@ -316,10 +328,11 @@ impl Words {
             "finite" => self.range.finite = true,
             "no_setter" => self.no_setter = true,
             "left_out" => self.left_out = true,
+            "name" => self.name = Some(word.value()?.parse::<LitStr>()?.value()),
             _ => {
                 return Err(word.error(
                     "allowed here: `default`, `default = ..`, `shown = \"..\"`, `note = \"..\"`, `at_least = ..`, \
-                     `above = ..`, `at_most = ..`, `below = ..`, `finite`, `no_setter`, `left_out`",
+                     `above = ..`, `at_most = ..`, `below = ..`, `finite`, `no_setter`, `left_out`, and for a variant `name = \"..\"`",
                 ));
             }
         }

@@ -17,6 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use inventory;
 pub use serde;
+pub use serde_json;
 pub use typetag;
 
 use super::{Cell, Child, Member, Params, Part, PartMut, kinds};

@@ -56,7 +56,7 @@ macro_rules! written_as_spec {
             fn options() -> Vec<$crate::options::OptionInfo> {
                 <$spec as $crate::options::Options>::options()
             }
-            fn out_of_range(&self) -> Option<String> {
+            fn out_of_range(&self) -> Option<(&'static str, String)> {
                 $crate::options::Options::out_of_range(&self.spec)
             }
         }

@@ -1,6 +1,6 @@
 //! Transformer layers (Vaswani et al. 2017, section 3.1) with torch's names.
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::{
     attention::{MultiheadAttention, MultiheadAttentionSpec},
@@ -16,12 +16,12 @@ use crate::{
     Tensor,
     cell::{Cell, Child, Forward},
     error::Result,
-    options::{Options, named, options},
+    options::{Options, options},
 };
 
 /// The activation between the two `Dense` layers of a transformer layer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[options]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TransformerActivation {
     /// `max(x, 0)`.
@@ -30,8 +30,6 @@ pub enum TransformerActivation {
     /// `x * Phi(x)` with the cumulative distribution function Phi of the normal distribution.
     Gelu,
 }
-
-named! { TransformerActivation: "relu", "gelu"; }
 
 /// Options of a transformer layer: an encoder's ([`TransformerEncoderLayerSpec`]) or a decoder's
 /// ([`TransformerDecoderLayerSpec`]). The names and defaults are torch's.

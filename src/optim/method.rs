@@ -2,8 +2,6 @@
 
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, LambOptions, LionOptions, MuonOptions, Optimizer,
     RmsPropOptions, SgdOptions, makes::Makes,
@@ -12,29 +10,24 @@ use crate::{
     Param,
     cell::Params,
     error::{Error, Result, did_you_mean},
-    options::{OptionInfo, Options},
+    options::{OptionInfo, Options, options},
 };
 
 /// Defines [`Method`] from the name of each optimizer in files, its options, and its usual learning rate.
 macro_rules! methods {
     ($(#[$about:meta])* Method: $($(#[$doc:meta])* $name:literal $variant:ident($options:ident) $lr:literal;)*) => {
         $(#[$about])*
-        #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-        #[serde(rename_all = "lowercase", deny_unknown_fields)]
+        #[options]
+        #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub enum Method {
-            $($(#[$doc])* $variant($options),)*
+            $($(#[$doc])* #[option(name = $name)] $variant($options),)*
         }
 
         impl Method {
             /// Returns every optimizer with its default options.
             pub fn all() -> Vec<Method> {
                 vec![$(Method::$variant($options::default())),*]
-            }
-
-            /// Returns the name in files.
-            pub fn name(&self) -> &'static str {
-                match self { $(Method::$variant(_) => $name,)* }
             }
 
             /// Returns the usual learning rate.

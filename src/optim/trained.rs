@@ -84,7 +84,7 @@ impl<R: Rule> Trained<R> {
             check_not_negative("group's factor of the learning rate", group.lr_factor.unwrap_or(1.0))?;
             check_not_negative("group's weight decay", group.weight_decay.unwrap_or(0.0))?;
         }
-        if let Some(words) = self.rule.out_of_range() {
+        if let Some((_, words)) = self.rule.out_of_range() {
             return Err(Error::value(format!("the optimizer's {words}")));
         }
         self.rule.check_together()

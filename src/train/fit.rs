@@ -4,11 +4,9 @@ mod last;
 
 use std::{collections::HashSet, mem, time::Instant};
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     Checkpoint, Epoch, History, Loss, Method, Schedule, Score, Step,
-    data::{Batch, Split, Standardization, batches_of_epoch, check_batch},
+    data::{Batch, Split, Standardization, batches_of_epoch},
 };
 use crate::{
     Child, Tensor,
@@ -17,64 +15,48 @@ use crate::{
     error::{Error, Result},
     logging::event,
     optim::Optimizer,
+    options::{Options, options},
     plan::check_run,
     policy::LossScaleSpec,
     scale::{Cause, LossScale, Outcome},
 };
 
 /// Options of a training run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[options(written)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FitOptions {
-    /// Number of passes over the training data. Default: 10.
+    /// Number of passes over the training data.
+    #[option(default = 10)]
     pub epochs: usize,
-    /// Number of examples per step, at least 1. Default: 32. The last step of an epoch takes the rest: fewer, or one
-    /// more if a single example would be left; see [`shuffled_batches`](super::data::Dataset::shuffled_batches).
+    /// Number of examples per step. The last step of an epoch takes the rest: fewer, or one more if a single example
+    /// would be left; see [`shuffled_batches`](super::data::Dataset::shuffled_batches).
+    #[option(default = 32, at_least = 1)]
     pub batch: usize,
-    /// Learning rate. Default: 0.05. Run files and the command default to the [usual](Method::usual_lr) one of the
-    /// optimizer.
+    /// Learning rate. Run files and the command default to the [usual](Method::usual_lr) one of the optimizer.
+    #[option(default = 0.05)]
     pub lr: f64,
-    /// Learning-rate schedule. Default: constant. It advances with each step that updates the parameters; skipped steps
-    /// do not count.
+    /// Learning-rate schedule. It advances with each step that updates the parameters; skipped steps do not count.
+    #[option(default = Schedule::Constant)]
     pub schedule: Schedule,
-    /// Number of steps of a linear warm-up before the schedule. Default: 0.
+    /// Number of steps of a linear warm-up before the schedule.
+    #[option(default = 0)]
     pub warm_up: usize,
-    /// Seed for the order of the examples in every epoch. Default: 0.
+    /// Seed for the order of the examples in every epoch.
+    #[option(default = 0)]
     pub seed: u64,
-    /// The optimizer. Default: gradient descent with momentum 0.9.
+    /// The optimizer.
+    #[option(default, shown = "gradient descent with momentum 0.9")]
     pub method: Method,
-    /// The loss. Default: the [usual](Loss::usual) one of the targets.
+    /// The loss.
+    #[option(default = None, shown = "the [usual](Loss::usual) one of the targets")]
     pub loss: Option<Loss>,
-    /// The loss scale. Default: none.
+    /// The loss scale.
+    #[option(default = LossScaleSpec::None)]
     pub loss_scale: LossScaleSpec,
-    /// `true` to watch every step with a [`Monitor`], which finds the first number that was not finite. Default: true.
+    /// `true` to watch every step with a [`Monitor`], which finds the first number that was not finite.
+    #[option(default = true)]
     pub monitor: bool,
-}
-
-impl Default for FitOptions {
-    fn default() -> Self {
-        let method = Method::default();
-        let (schedule, loss_scale) = (Schedule::Constant, LossScaleSpec::None);
-        FitOptions {
-            epochs: 10,
-            batch: 32,
-            lr: 0.05,
-            schedule,
-            warm_up: 0,
-            seed: 0,
-            method,
-            loss: None,
-            loss_scale,
-            monitor: true,
-        }
-    }
-}
-
-precast_policy::__setters! {
-    FitOptions: epochs epochs: usize, batch batch: usize, lr lr: f64, schedule schedule: Schedule, warm_up warm_up: usize,
-        seed seed: u64, method method: Method, loss_scale loss_scale: LossScaleSpec, monitor monitor: bool;
-    optional loss loss: Loss
 }
 
 impl FitOptions {
@@ -214,10 +196,7 @@ impl Fit {
     /// # Errors
     /// As [`Fit::new`].
     pub fn with_optimizer(optimizer: Box<dyn Optimizer>, options: &FitOptions) -> Result<Self> {
-        if let Schedule::Step { every: 0, .. } = options.schedule {
-            return Err(Error::value("a schedule of steps after every 0; allowed: at least 1"));
-        }
-        check_batch(options.batch)?;
+        options.check()?;
         optimizer.check()?;
         let scale = LossScale::new(options.loss_scale.clone())?;
         if optimizer.params().iter().next().is_none() {

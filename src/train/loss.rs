@@ -1,7 +1,5 @@
 //! The loss of a training run.
 
-use serde::{Deserialize, Serialize};
-
 use super::{
     data::{IGNORED, Targets},
     score::class_logits,
@@ -9,24 +7,25 @@ use super::{
 use crate::{
     CrossEntropy, DType, Reduction, Tensor,
     error::{Error, Result},
+    options::{Range, Takes, options},
 };
 
 /// The objective of a training run. Every loss is a mean, computed in f32 whatever the dtype of the outputs: a 16-bit
 /// loss would overflow when scaled.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[options(written)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Loss {
     /// The [cross entropy](Tensor::cross_entropy_with) of classes.
     CrossEntropy {
-        /// Share of each target that is spread evenly over all classes, from 0 to 1. Default: 0.
-        #[serde(default, skip_serializing_if = "is_zero")]
+        /// Share of each target that is spread evenly over all classes.
+        #[option(default = 0.0, at_least = 0, at_most = 1, left_out)]
         label_smoothing: f64,
-        /// Class whose targets have no loss. Default: [`IGNORED`].
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// Class whose targets have no loss.
+        #[option(default = None, shown = "-100, that is [`IGNORED`]")]
         ignore_index: Option<i64>,
-        /// Weight of each class. Default: all 1.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// Weight of each class.
+        #[option(default = None, shown = "all 1", at_least = 0)]
         weight: Option<Vec<f32>>,
     },
     /// The [mean squared error](Tensor::mse_loss).
@@ -35,21 +34,13 @@ pub enum Loss {
     L1 {},
     /// The [Huber loss](Tensor::huber_loss): squared below `delta`, linear above.
     Huber {
-        /// Transition from squared to linear, above 0. Default: 1.
-        #[serde(default = "one")]
+        /// Transition from squared to linear.
+        #[option(default = 1.0, above = 0)]
         delta: f64,
     },
     /// [Binary cross entropy with logits](Tensor::bce_with_logits): targets are numbers from 0 to 1, outputs are
     /// logits.
     BceWithLogits {},
-}
-
-fn is_zero(x: &f64) -> bool {
-    *x == 0.0
-}
-
-fn one() -> f64 {
-    1.0
 }
 
 impl Loss {
@@ -66,40 +57,16 @@ impl Loss {
         }
     }
 
-    /// Returns the name in files.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Loss::CrossEntropy { .. } => "cross_entropy",
-            Loss::Mse {} => "mse",
-            Loss::L1 {} => "l1",
-            Loss::Huber { .. } => "huber",
-            Loss::BceWithLogits {} => "bce_with_logits",
-        }
-    }
-
     /// Checks the options and the kind of the targets.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an option outside its range,
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) for targets of the other kind.
     pub fn check(&self, targets: &Targets) -> Result<()> {
-        let refused = |words: String| Err(Error::value(format!("the loss {}: {words}", self.name())));
-        let classes = match self {
-            Loss::CrossEntropy { label_smoothing, weight, .. } => {
-                if !(0.0..=1.0).contains(label_smoothing) {
-                    return refused(format!("`label_smoothing` is {label_smoothing}; allowed: 0 to 1"));
-                }
-                if let Some(factor) = weight.iter().flatten().find(|w| !(w.is_finite() && **w >= 0.0)) {
-                    return refused(format!("a weight is {factor}; allowed: finite numbers from 0"));
-                }
-                true
-            }
-            Loss::Huber { delta } if !(delta.is_finite() && *delta > 0.0) => {
-                return refused(format!("`delta` is {delta}; allowed: finite and above 0"));
-            }
-            _ => false,
-        };
-        match (classes, targets) {
+        if let Some(words) = self.out_of_range("loss", &Range::default()) {
+            return Err(Error::value(format!("the loss {}: {words}", self.name())));
+        }
+        match (matches!(self, Loss::CrossEntropy { .. }), targets) {
             (_, Targets::None) => Err(Error::data("the examples have no targets, which a loss compares with")),
             (true, Targets::Numbers { .. }) => {
                 let words = "the loss cross_entropy compares with classes, and the targets are numbers; \

@@ -2,11 +2,11 @@
 
 use std::f64::consts::PI;
 
-use serde::{Deserialize, Serialize};
+use crate::options::options;
 
 /// Learning-rate schedule.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase", deny_unknown_fields)]
+#[options]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Schedule {
     /// Constant learning rate.
@@ -17,15 +17,17 @@ pub enum Schedule {
     Cosine,
     /// Multiplication by a factor after every given number of steps, as by `torch.optim.lr_scheduler.StepLR`.
     Step {
-        /// Number of steps, at least 1.
+        /// Number of steps between two multiplications.
+        #[option(at_least = 1)]
         every: usize,
         /// The factor.
+        #[option(finite)]
         factor: f64,
     },
     /// Rise from 1/25 of the full rate to all of it in the first three tenths of the run, then decay to 1/250000 of it,
     /// each along half a cosine wave. (Smith and Topin 2018, "Super-convergence", in the form and with the defaults of
     /// `torch.optim.lr_scheduler.OneCycleLR`; the full rate is its `max_lr`.)
-    #[serde(rename = "one-cycle")]
+    #[option(name = "one-cycle")]
     OneCycle,
 }
 

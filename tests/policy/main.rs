@@ -4,5 +4,7 @@ mod capabilities;
 #[path = "../common/mod.rs"]
 mod common;
 mod files;
+#[path = "../common/json_schema.rs"]
+mod json_schema;
 mod levels;
 mod schema;

@@ -375,7 +375,7 @@ fn a_batch_of_classes_without_weight_has_no_loss() {
         Targets::Classes { shape: vec![], values: vec![0, 0, 1, 1, 0, 1, 0, 1] },
     );
     let loss = Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None, weight: Some(vec![0.0, 1.0]) };
-    let options = FitOptions::default().epochs(1).batch(1).loss(Some(loss));
+    let options = FitOptions::default().epochs(1).batch(1).loss(loss);
     let mut net = Child::new(Dense::new(1, 2, &mut Rng::seed(1)));
     let history = fit(&mut net, &data.unwrap().split(6, 0).unwrap(), &options, &mut |_| {}).unwrap();
     assert!(history.skipped() > 0 && history.skipped() < 6, "{}", history.skipped());

@@ -45,8 +45,5 @@ pub use run_file::{CheckpointOptions, RunFile};
 pub use storage::{LowStorage, Storage};
 pub use test_data::Test;
 
-/// JSON Schema of run files, for editors that complete and check them.
-pub static SCHEMA: &str = include_str!("../run-schema.json");
-
 /// A run file with every key and its default in comments, to begin with.
 pub static EXAMPLE: &str = include_str!("../run.yaml");

@@ -4,18 +4,19 @@ use std::path::{Path, PathBuf};
 
 use precast::{
     error::{Error, ErrorKind, Result},
+    options::{Options, options, schema_of},
     train::{FitOptions, Loss, Method, Schedule},
 };
 use precast_policy::{
     document::{self, Choice, Document, Source},
     files,
 };
-use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_yaml::{Location, Spanned};
 
 use super::{
     Storage, data,
-    test_data::{TEST, Test},
+    test_data::Test,
     written::{Places, Written},
 };
 
@@ -71,64 +72,104 @@ pub struct RunFile {
 }
 
 /// Retention of checkpoints. One is written after each epoch and when a run is interrupted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[options(written)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointOptions {
-    /// Number of steps between additional checkpoints. Default: none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Number of steps between additional checkpoints.
+    #[option(default = None, at_least = 1)]
     pub every: Option<usize>,
-    /// Number of latest checkpoints kept, at least 1. Default: 2.
+    /// Number of latest checkpoints kept.
+    #[option(default = 2, at_least = 1)]
     pub keep: usize,
-}
-
-impl Default for CheckpointOptions {
-    fn default() -> Self {
-        CheckpointOptions { every: None, keep: 2 }
-    }
 }
 
 type At<T> = Spanned<T>;
 
-/// The document.
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+fn at<T>(value: T) -> At<T> {
+    Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN)
+}
+
+/// The document. Its fields are the keys, as editors show them.
+#[options(written, no_new, called = "run")]
 struct RunV1 {
+    /// Version of the file format.
+    #[option(at_least = 1, at_most = 1)]
     version: At<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Name of the run and of its folder.
+    #[option(default = None, shown = "that of the policy")]
     name: Option<At<String>>,
+    /// A model file, or the name of a built-in model. Relative paths start from the folder of this file.
     model: At<String>,
+    /// A policy file, or the name of a built-in policy.
     policy: At<String>,
+    /// Source of the examples.
     data: At<Choice<data::Source>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Test examples: a share of all, a number of them, or another file of the same format.
+    #[option(default = None, shown = "0.2")]
     test: Option<At<Test>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    standardize: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    standardize_targets: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    storage: Option<At<Choice<Storage>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    optimizer: Option<At<Choice<Method>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// `true` when the inputs are standardized to mean 0 and variance 1, by the training examples. Numbers keep all
+    /// digits of their file until then.
+    #[option(default = false)]
+    standardize: bool,
+    /// `true` when numeric targets are standardized, too. Scores and predictions stay in the units of the data; the loss
+    /// does not.
+    #[option(default = false)]
+    standardize_targets: bool,
+    /// Storage of the parameters. Low storage takes less memory; stochastic_rounding and kahan are for bfloat16.
+    #[option(default = at(Choice(Storage::Float32)))]
+    storage: At<Choice<Storage>>,
+    /// The optimizer, with its own options.
+    #[option(default = at(Choice(Method::default())), shown = "sgd")]
+    optimizer: At<Choice<Method>>,
+    /// The full learning rate.
+    #[option(default = None, shown = "the usual one of the optimizer", above = 0)]
     lr: Option<At<f64>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    schedule: Option<At<Choice<Schedule>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    warm_up: Option<usize>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Learning-rate schedule.
+    #[option(default = at(Choice(Schedule::Constant)))]
+    schedule: At<Choice<Schedule>>,
+    /// Number of steps of a linear warm-up before the schedule.
+    #[option(default = 0)]
+    warm_up: usize,
+    /// The loss.
+    #[option(default = None, shown = "cross_entropy for classes, mse for numbers")]
     loss: Option<At<Choice<Loss>>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    epochs: Option<At<usize>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    batch: Option<At<usize>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    seed: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    monitor: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    checkpoint: Option<At<CheckpointOptions>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Number of passes over the training examples.
+    #[option(default = at(FitOptions::default().epochs), at_least = 1)]
+    epochs: At<usize>,
+    /// Number of examples per step.
+    #[option(default = at(FitOptions::default().batch), at_least = 1)]
+    batch: At<usize>,
+    /// Seed of the weights, the choice of test examples, and the order of the others.
+    #[option(default = 0)]
+    seed: u64,
+    /// `true` to watch every step: the first result that was not finite is named.
+    #[option(default = true)]
+    monitor: bool,
+    /// Retention of checkpoints. One is written after each epoch and when a run is interrupted.
+    #[option(default = at(CheckpointOptions::default()), shown = "the last 2")]
+    checkpoint: At<CheckpointOptions>,
+    /// Number of epochs without a better score after which the run ends.
+    #[option(default = None, shown = "unlimited", at_least = 1)]
     patience: Option<At<usize>>,
+}
+
+impl RunV1 {
+    /// Returns the position of the value of a key that has a range.
+    fn place(&self, key: &str) -> Location {
+        let optional = match key {
+            "data" => Some(self.data.referenced),
+            "test" => self.test.as_ref().map(|at| at.referenced),
+            "lr" => self.lr.as_ref().map(|at| at.referenced),
+            "schedule" => Some(self.schedule.referenced),
+            "loss" => self.loss.as_ref().map(|at| at.referenced),
+            "epochs" => Some(self.epochs.referenced),
+            "batch" => Some(self.batch.referenced),
+            "checkpoint" => Some(self.checkpoint.referenced),
+            "patience" => self.patience.as_ref().map(|at| at.referenced),
+            _ => None,
+        };
+        optional.unwrap_or(Location::UNKNOWN)
+    }
 }
 
 impl Document for RunV1 {
@@ -216,81 +257,32 @@ impl RunFile {
     pub fn parse(text: &str, name: &str) -> Result<Self> {
         let source = Source::new(name, text);
         let read: RunV1 = document::read(&source)?;
-        let least_one = |key: &str, n: Option<&At<usize>>| match n {
-            Some(n) if n.value == 0 => {
-                Err(source.error(n.referenced, Error::run(format!("`{key}` is 0; allowed: at least 1"))))
-            }
-            n => Ok(n.map(|n| n.value)),
-        };
+        let refused = |at: Location, words: String| source.error(at, Error::run(words));
         let name = match &read.name {
             Some(name) if !is_file_name(&name.value) => {
                 let words = format!("`{}` names no folder; allowed: letters, digits, `-`, `_` and `.`", name.value);
-                return Err(source.error(name.referenced, Error::run(words)));
+                return Err(refused(name.referenced, words));
             }
             name => name.as_ref().map(|name| name.value.clone()),
         };
-        let method = match read.optimizer {
-            Some(at) => {
-                let Choice(method) = at.value;
-                method.check().map_err(|error| source.error(at.referenced, Error::run(error.to_string())))?;
-                method
-            }
-            None => Method::default(),
-        };
-        let storage = match read.storage {
-            Some(at) => {
-                let Choice(storage) = at.value;
-                storage.check().map_err(|error| source.error(at.referenced, Error::run(error.to_string())))?;
-                storage
-            }
-            None => Storage::default(),
-        };
-        let lr = match read.lr {
-            Some(lr) if !(lr.value.is_finite() && lr.value > 0.0) => {
-                let words = format!("`lr` is {}; allowed: finite and above 0", lr.value);
-                return Err(source.error(lr.referenced, Error::run(words)));
-            }
-            lr => lr.map_or(method.usual_lr(), |lr| lr.value),
-        };
-        let schedule = match read.schedule {
-            Some(at) if matches!(at.value.0, Schedule::Step { every: 0, .. }) => {
-                return Err(
-                    source.error(at.referenced, Error::run("a schedule of steps after every 0; allowed: at least 1"))
-                );
-            }
-            at => at.map_or(Schedule::Constant, |at| at.value.0),
-        };
+        let (optimizer, storage) = (&read.optimizer, &read.storage);
+        optimizer.value.0.check().map_err(|error| refused(optimizer.referenced, error.to_string()))?;
+        storage.value.0.check().map_err(|error| refused(storage.referenced, error.to_string()))?;
+        if let Some((key, words)) = read.out_of_range() {
+            return Err(refused(read.place(key), words));
+        }
+        let method = read.optimizer.value.0;
         let test_at = read.test.as_ref().map(|at| at.referenced);
-        let test = match read.test {
-            Some(at)
-                if matches!(at.value, Test::Count(0))
-                    || matches!(at.value, Test::Share(s) if !(s > 0.0 && s < 1.0)) =>
-            {
-                let met = match at.value {
-                    Test::Share(share) => share.to_string(),
-                    _ => "0 examples".into(),
-                };
-                let words = format!("`test` is {met}; allowed: {TEST}");
-                return Err(source.error(at.referenced, Error::run(words)));
-            }
-            at => at.map_or(Test::Share(0.2), |at| at.value),
-        };
-        let checkpoint = match read.checkpoint {
-            Some(at) if at.value.keep == 0 || at.value.every == Some(0) => {
-                let words = "`every` and `keep` of checkpoints are at least 1";
-                return Err(source.error(at.referenced, Error::run(words)));
-            }
-            at => at.map_or(CheckpointOptions::default(), |at| at.value),
-        };
+        let test = read.test.map_or(Test::Share(0.2), |at| at.value);
         let mut options = FitOptions::default()
-            .lr(lr)
-            .schedule(schedule)
-            .warm_up(read.warm_up.unwrap_or(0))
-            .seed(read.seed.unwrap_or(0))
+            .epochs(read.epochs.value)
+            .batch(read.batch.value)
+            .lr(read.lr.map_or(method.usual_lr(), |lr| lr.value))
+            .schedule(read.schedule.value.0)
+            .warm_up(read.warm_up)
+            .seed(read.seed)
             .method(method)
-            .monitor(read.monitor.unwrap_or(true));
-        options.epochs = least_one("epochs", read.epochs.as_ref())?.unwrap_or(options.epochs);
-        options.batch = least_one("batch", read.batch.as_ref())?.unwrap_or(options.batch);
+            .monitor(read.monitor);
         options.loss = read.loss.map(|at| at.value.0);
         let written = Written::new(
             &source,
@@ -308,12 +300,12 @@ impl RunFile {
             policy: read.policy.value,
             data: read.data.value.0,
             test,
-            standardize: read.standardize.unwrap_or(false),
-            standardize_targets: read.standardize_targets.unwrap_or(false),
-            storage,
+            standardize: read.standardize,
+            standardize_targets: read.standardize_targets,
+            storage: read.storage.value.0,
             options,
-            checkpoint,
-            patience: least_one("patience", read.patience.as_ref())?,
+            checkpoint: read.checkpoint.value,
+            patience: read.patience.map(|at| at.value),
             folder: PathBuf::new(),
         })
     }
@@ -323,9 +315,6 @@ impl RunFile {
     /// # Errors
     /// [`ErrorKind::Run`] when it cannot be written.
     pub fn to_yaml(&self) -> Result<String> {
-        fn at<T>(value: T) -> At<T> {
-            Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN)
-        }
         let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, monitor, .. } = &self.options;
         let written = RunV1 {
             version: at(1),
@@ -334,22 +323,31 @@ impl RunFile {
             policy: at(self.policy.clone()),
             data: at(Choice(self.data.clone())),
             test: Some(at(self.test.clone())),
-            standardize: Some(self.standardize),
-            standardize_targets: Some(self.standardize_targets),
-            storage: Some(at(Choice(self.storage.clone()))),
-            optimizer: Some(at(Choice(method.clone()))),
+            standardize: self.standardize,
+            standardize_targets: self.standardize_targets,
+            storage: at(Choice(self.storage.clone())),
+            optimizer: at(Choice(method.clone())),
             lr: Some(at(*lr)),
-            schedule: Some(at(Choice(*schedule))),
-            warm_up: Some(*warm_up),
+            schedule: at(Choice(*schedule)),
+            warm_up: *warm_up,
             loss: loss.clone().map(|loss| at(Choice(loss))),
-            epochs: Some(at(*epochs)),
-            batch: Some(at(*batch)),
-            seed: Some(*seed),
-            monitor: Some(*monitor),
-            checkpoint: Some(at(self.checkpoint)),
+            epochs: at(*epochs),
+            batch: at(*batch),
+            seed: *seed,
+            monitor: *monitor,
+            checkpoint: at(self.checkpoint),
             patience: self.patience.map(at),
         };
         serde_yaml::to_string(&written).map_err(|error| Error::run(format!("the run cannot be written: {error}")))
+    }
+
+    /// Returns the JSON Schema of run files, by which editors complete and check them.
+    pub fn schema() -> Value {
+        let mut schema = schema_of(&RunV1::options());
+        schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+        schema["title"] = "precast run, version 1".into();
+        schema["description"] = "A training run: a model, data, a policy, and how to train.".into();
+        schema
     }
 
     /// Writes a run file atomically.

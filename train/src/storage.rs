@@ -3,10 +3,10 @@
 use precast::{
     Child, DType, Level, Policy,
     error::{Error, Result},
+    options::options,
     policy::Pattern,
     storage::{Decorate, Decorated, decorate},
 };
-use serde::{Deserialize, Serialize};
 
 /// Storage of a network's parameters during training. Low-precision storage is that of [`decorate`], so the kinds of
 /// cells that the pack keeps in f32 stay f32.
@@ -25,8 +25,8 @@ use serde::{Deserialize, Serialize};
 /// assert_eq!(run.storage, Storage::StochasticRounding(LowStorage::default()));
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", deny_unknown_fields)]
+#[options]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Storage {
     /// f32, as the network was built.
@@ -43,14 +43,14 @@ pub enum Storage {
 }
 
 /// Parameters stored in low precision.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LowStorage {
-    /// Storage dtype. Default: that of the policy, unless its level is O0, which lowers nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Storage dtype.
+    #[option(default = None, shown = "that of the policy", note = "unless its level is O0, which lowers nothing")]
     pub dtype: Option<DType>,
-    /// Paths of cells or parameters left unchanged; see [`Decorate::exclude_path`].
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// Paths of cells or parameters left unchanged, such as `head.**`; see [`Decorate::exclude_path`].
+    #[option(default)]
     pub exclude: Vec<String>,
 }
 
@@ -78,17 +78,6 @@ impl Storage {
             return Err(Error::dtype(words));
         }
         exclude.iter().try_for_each(|path| path.parse::<Pattern>().map(drop))
-    }
-
-    /// Returns the name in files.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Storage::Float32 => "float32",
-            Storage::Masters(_) => "masters",
-            Storage::Low(_) => "low",
-            Storage::StochasticRounding(_) => "stochastic_rounding",
-            Storage::Kahan(_) => "kahan",
-        }
     }
 
     /// Returns the dtype of low-precision storage under a policy; `None` if there is none.

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
+use precast::options::{Range, Takes};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::{Value, json};
 
 /// Test examples of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,7 +29,7 @@ impl Serialize for Test {
 }
 
 /// Accepted values of `test`.
-pub(super) const TEST: &str = "a share above 0 and below 1, a number of examples from 1, or a file";
+const TEST: &str = "a share above 0 and below 1, a number of examples from 1, or a file";
 
 impl<'de> Deserialize<'de> for Test {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -59,5 +61,25 @@ impl<'de> Deserialize<'de> for Test {
             }
         }
         deserializer.deserialize_any(Reader)
+    }
+}
+
+impl Takes for Test {
+    fn takes(_: &Range) -> String {
+        TEST.into()
+    }
+
+    fn schema(_: &Range) -> Value {
+        let share = json!({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1});
+        json!({"anyOf": [share, {"type": "integer", "minimum": 1}, {"type": "string"}]})
+    }
+
+    fn out_of_range(&self, name: &str, _: &Range) -> Option<String> {
+        let got = match self {
+            Test::Count(0) => "0 examples".to_string(),
+            Test::Share(share) if !(*share > 0.0 && *share < 1.0) => share.to_string(),
+            _ => return None,
+        };
+        Some(format!("`{name}` is {got}; allowed: {TEST}"))
     }
 }

@@ -107,7 +107,7 @@ fn tensor<T: TensorElement>(values: Vec<T>, n: usize, shape: &[usize]) -> Tensor
 }
 
 /// Rejects a batch size of 0.
-pub(in crate::train) fn check_batch(size: usize) -> Result<()> {
+fn check_batch(size: usize) -> Result<()> {
     if size > 0 { Ok(()) } else { Err(Error::value("a batch of 0 examples; allowed: at least 1")) }
 }
 

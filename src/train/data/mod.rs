@@ -12,7 +12,6 @@ pub(crate) mod origin;
 pub(crate) mod resize;
 mod standardization;
 
-pub(super) use batches::check_batch;
 pub use batches::{Batch, batches_of_epoch};
 pub use dataset::{Dataset, IGNORED, Inputs, Split, Targets};
 pub use digits::{digits, parse_digits, read_digits};

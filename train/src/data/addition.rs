@@ -5,10 +5,10 @@ use std::collections::HashSet;
 use precast::{
     data::{Dataset, IGNORED, Inputs, Targets},
     error::{Error, Result},
+    options::{Options, options},
 };
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
 
 use super::{MOST_TOKENS, Vocabulary};
 
@@ -25,35 +25,21 @@ use super::{MOST_TOKENS, Vocabulary};
 /// assert!(Addition::vocabulary().decode(&labels[3..])?.parse::<u32>().unwrap() <= 18);
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[options(written)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Addition {
-    /// Number of digits of each operand, 1 to 9.
+    /// Number of digits of each operand.
+    #[option(at_least = 1, at_most = 9)]
     pub digits: usize,
-    /// Number of sums. Default: 10,000, or all of them if there are fewer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Number of sums.
+    #[option(default = None, shown = "10,000, or all of them if there are fewer", at_least = 1)]
     pub examples: Option<usize>,
-    /// Seed for drawing the sums. Default: 0.
-    #[serde(default)]
+    /// Seed for drawing the sums.
+    #[option(default = 0)]
     pub seed: u64,
 }
 
 impl Addition {
-    /// Creates sums of two numbers with this many digits.
-    pub fn new(digits: usize) -> Self {
-        Addition { digits, examples: None, seed: 0 }
-    }
-
-    /// Sets [`examples`](Addition::examples).
-    pub fn examples(self, examples: usize) -> Self {
-        Addition { examples: Some(examples), ..self }
-    }
-
-    /// Sets [`seed`](Addition::seed).
-    pub fn seed(self, seed: u64) -> Self {
-        Addition { seed, ..self }
-    }
-
     /// Returns the vocabulary: the ten digits, the plus and the equals sign.
     pub fn vocabulary() -> Vocabulary {
         Vocabulary::Chars("0123456789+=".into())
@@ -65,16 +51,14 @@ impl Addition {
     /// [`ErrorKind::Value`](precast::ErrorKind::Value) for a number of digits outside 1 to 9, and for a number of
     /// examples that is zero, exceeds the number of sums, or yields more than 2^27 characters.
     pub fn read(&self) -> Result<Dataset> {
-        if !(1..=9).contains(&self.digits) {
-            return Err(Error::value(format!("sums of numbers with {} digits; allowed: 1 to 9", self.digits)));
-        }
+        self.check()?;
         let (digits, numbers) = (self.digits, 10u64.pow(self.digits as u32));
         // `aa+bb=cc`, where the answer has one more digit.
         let length = 3 * digits + 2;
         let sums = numbers * numbers;
         let most = sums.min((MOST_TOKENS / length) as u64);
         let examples = self.examples.map_or(most.min(USUAL), |examples| examples as u64);
-        if !(1..=most).contains(&examples) {
+        if examples > most {
             return Err(Error::value(format!("{examples} sums of numbers with {digits} digits; allowed: 1 to {most}")));
         }
         let mut rng = ChaCha8Rng::seed_from_u64(self.seed);

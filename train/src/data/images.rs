@@ -12,34 +12,34 @@ use precast::{
     __train::{MOST_PIXELS, resize},
     data::{Dataset, Inputs, Targets},
     error::{Error, Result},
+    options::options,
 };
 use precast_policy::{files, printable};
-use serde::{Deserialize, Serialize};
 
 use super::class_names::ClassNames;
 
 /// PNG images in a folder with a subfolder for each class. Hidden entries, whose names begin with a dot, are skipped;
 /// anything else that is not a class folder, or not a PNG file in one, is an error.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[options(written)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Images {
     /// The folder. The names of its subfolders are the classes.
     pub folder: PathBuf,
-    /// Pixel format to which images are converted, without transparency. Default: rgb.
-    #[serde(default)]
+    /// Pixel format to which images are converted, without transparency.
+    #[option(default = PixelFormat::Rgb, no_setter)]
     pub pixels: PixelFormat,
     /// Height and width to which each image is [resized](Dataset::resize), bilinearly and with filtering when
-    /// downscaled. By default, all images must have the same size.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// downscaled.
+    #[option(default = None, shown = "those of the images, which must all have the same size", no_setter)]
     pub resize: Option<[usize; 2]>,
-    /// Names of the classes in the order of their indices. Default: those of the subfolders, sorted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Names of the classes in the order of their indices.
+    #[option(default, shown = "those of the subfolders, sorted", left_out)]
     pub class_names: Vec<String>,
 }
 
 /// Pixel format of an image.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[options]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PixelFormat {
     /// One channel, for colours their luma by ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B, as in Pillow:
@@ -51,11 +51,6 @@ pub enum PixelFormat {
 }
 
 impl Images {
-    /// Creates a reader for the images of a folder, in colour.
-    pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Images { folder: folder.into(), pixels: PixelFormat::Rgb, resize: None, class_names: Vec::new() }
-    }
-
     /// Converts images to grey.
     pub fn grey(self) -> Self {
         Images { pixels: PixelFormat::Grey, ..self }
@@ -66,14 +61,10 @@ impl Images {
         Images { pixels: PixelFormat::Rgb, ..self }
     }
 
-    /// Sets [`resize`](Images::resize).
+    /// Sets the height and width to which each image is resized.
+    #[must_use]
     pub fn resize(self, height: usize, width: usize) -> Self {
         Images { resize: Some([height, width]), ..self }
-    }
-
-    /// Sets [`class_names`](Images::class_names).
-    pub fn class_names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Images { class_names: names.into_iter().map(Into::into).collect(), ..self }
     }
 
     /// Reads the images as examples of shape `[channels, height, width]`, with values from 0 to 1, sorted by class and

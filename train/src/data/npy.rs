@@ -12,9 +12,9 @@ use precast::{
     __train::{Parts, Read as HowRead, Wide},
     data::{Dataset, Inputs, Targets},
     error::{Error, Result, did_you_mean_or_some},
+    options::options,
 };
 use precast_policy::{files, printable};
-use serde::{Deserialize, Serialize};
 use zip::ZipArchive;
 
 use super::{
@@ -33,16 +33,16 @@ use super::{
 ///
 /// Numbers that f32 cannot represent keep their digits until they are [standardized](Dataset::standardized); see
 /// [`Dataset::notes`].
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[options(no_new)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Npy {
     /// An `.npz` file. Without it, inputs and targets are separate files.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[option(default = None, no_setter)]
     pub file: Option<PathBuf>,
     /// Inputs: a `.npy` file, or the name of an entry of the `.npz` file.
     pub inputs: PathBuf,
-    /// Targets, in the same way. Without them, examples have no targets.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Targets: a `.npy` file, or the name of an entry of the `.npz` file. Without them, examples have no targets.
+    #[option(default = None)]
     pub targets: Option<PathBuf>,
 }
 
@@ -57,14 +57,10 @@ impl Npy {
         Npy { file: Some(file.into()), ..Npy::new("x", "y") }
     }
 
-    /// Sets [`inputs`](Npy::inputs).
+    /// Sets the inputs.
+    #[must_use]
     pub fn inputs(self, inputs: impl Into<PathBuf>) -> Self {
         Npy { inputs: inputs.into(), ..self }
-    }
-
-    /// Sets [`targets`](Npy::targets).
-    pub fn targets(self, targets: impl Into<PathBuf>) -> Self {
-        Npy { targets: Some(targets.into()), ..self }
     }
 
     /// Reads the arrays as examples.

@@ -5,14 +5,14 @@ use std::path::Path;
 use precast::{
     data::{Dataset, digits, read_digits},
     error::{Error, Result},
+    options::options,
 };
-use serde::{Deserialize, Serialize};
 
 use super::{Addition, Csv, Images, Npy, Text, Vocabulary};
 
 /// Source of examples: `digits`, or a reader with its options, such as `csv: {file: iris.csv, target: species}`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[options]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Source {
     /// The handwritten digits shipped with the library; see [`digits`].

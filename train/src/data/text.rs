@@ -8,6 +8,7 @@ use std::{
 use precast::{
     data::{Dataset, Inputs, Targets},
     error::{Error, Result},
+    options::{Options, options},
 };
 use precast_policy::{files, printable};
 use serde::{Deserialize, Serialize};
@@ -15,33 +16,28 @@ use serde::{Deserialize, Serialize};
 use super::{MOST_BYTES, MOST_TOKENS, lines::end_of};
 
 /// A text cut into windows of tokens: inputs are i64 `[length]`, and the target at each position is the next token.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[options(written)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Text {
     /// The file.
     pub file: PathBuf,
-    /// Kind of token. Default: bytes.
-    #[serde(default)]
+    /// Kind of token.
+    #[option(default = Tokens::Bytes, no_setter)]
     pub tokens: Tokens,
-    /// Number of tokens in an example. Default: 64.
-    #[serde(default = "usual_length")]
+    /// Number of tokens in an example.
+    #[option(default = 64, at_least = 1)]
     pub length: usize,
-    /// Number of tokens between the starts of two examples. Default: the length of an example.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Number of tokens between the starts of two examples.
+    #[option(default = None, shown = "the length of an example", at_least = 1)]
     pub stride: Option<usize>,
-    /// All characters that may occur, in the order of their indices, for tokens that are characters. Default: those in
-    /// the file, sorted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// All characters that may occur, in the order of their indices, for tokens that are characters.
+    #[option(default = None, shown = "those in the file, sorted")]
     pub characters: Option<String>,
 }
 
-fn usual_length() -> usize {
-    64
-}
-
 /// Kind of token of a text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[options]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Tokens {
     /// A byte: 256 tokens, for any file.
@@ -63,11 +59,6 @@ pub enum Vocabulary {
 }
 
 impl Text {
-    /// Creates a reader for a text of bytes, in windows of 64.
-    pub fn new(file: impl Into<PathBuf>) -> Self {
-        Text { file: file.into(), tokens: Tokens::Bytes, length: usual_length(), stride: None, characters: None }
-    }
-
     /// Uses bytes as tokens.
     pub fn bytes(self) -> Self {
         Text { tokens: Tokens::Bytes, ..self }
@@ -76,21 +67,6 @@ impl Text {
     /// Uses characters as tokens.
     pub fn chars(self) -> Self {
         Text { tokens: Tokens::Chars, ..self }
-    }
-
-    /// Sets [`length`](Text::length).
-    pub fn length(self, length: usize) -> Self {
-        Text { length, ..self }
-    }
-
-    /// Sets [`stride`](Text::stride).
-    pub fn stride(self, stride: usize) -> Self {
-        Text { stride: Some(stride), ..self }
-    }
-
-    /// Sets [`characters`](Text::characters).
-    pub fn characters(self, characters: impl Into<String>) -> Self {
-        Text { characters: Some(characters.into()), ..self }
     }
 
     /// Returns the vocabulary, if it is known without reading the file.
@@ -174,9 +150,7 @@ impl Text {
 
     /// Returns the indices of all tokens of a file, and their vocabulary.
     fn tokens_of(&self, bytes: &[u8]) -> Result<(Vec<i64>, Vocabulary)> {
-        if self.length == 0 || self.stride == Some(0) {
-            return Err(Error::value("examples of 0 tokens, or beginning every 0 tokens; allowed: at least 1"));
-        }
+        self.check()?;
         if self.tokens == Tokens::Bytes {
             return Ok((bytes.iter().map(|&byte| byte.into()).collect(), Vocabulary::Bytes));
         }

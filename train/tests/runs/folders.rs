@@ -1,10 +1,6 @@
 //! Training runs with folders: the bits of a run do not depend on how often it was stopped, and mismatches are refused.
 
-use std::{
-    fs,
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-};
+use std::{fs, ops::ControlFlow, path::PathBuf};
 
 use precast::{ErrorKind, io::models::Model, prelude::*, train::Event};
 use precast_train::{EndReason, Prediction, Predictor, Run, RunFile};
@@ -735,72 +731,6 @@ fn what_is_written_is_read_again() {
             format!("{{version: 1, model: m.yaml, policy: o2, data: {{csv: {{file: a.csv, target: y}}}}{more}}}");
         let file = RunFile::parse(&text, "run.yaml").unwrap();
         assert_eq!(RunFile::parse(&file.to_yaml().unwrap(), "again").unwrap(), file);
-    }
-}
-
-/// Returns the names that the reader allows at a position, from its message about an unknown one.
-fn allowed(text: &str) -> Vec<String> {
-    let message = RunFile::parse(text, "run.yaml").expect_err(text).to_string();
-    let first = message.lines().next().unwrap();
-    let (_, names) = first.split_once("; allowed: ").unwrap_or_else(|| panic!("{message}"));
-    let mut names: Vec<String> = names.split(", ").map(String::from).collect();
-    names.sort();
-    names
-}
-
-fn keys(value: &Value) -> Vec<String> {
-    let mut keys: Vec<String> = match value {
-        Value::Object(map) => map.keys().cloned().collect(),
-        Value::Array(names) => names.iter().map(|name| name.as_str().unwrap().to_string()).collect(),
-        other => panic!("{other}"),
-    };
-    keys.sort();
-    keys
-}
-
-/// Editors complete and check run files by the schema, so it has the keys and the names of the reader.
-#[test]
-fn the_schema_knows_the_keys_and_names_that_the_reader_knows() {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-    let schema: Value = serde_json::from_str(&fs::read_to_string(root.join("train/run-schema.json")).unwrap()).unwrap();
-    let at = |pointer: &str| schema.pointer(pointer).unwrap_or_else(|| panic!("{pointer}"));
-    let with = |more: &str| format!("version: 1\nmodel: m\npolicy: o2\n{more}\n");
-    let digits = |more: &str| with(&format!("data: digits\n{more}"));
-
-    assert_eq!(keys(at("/properties")), allowed(&digits("zzz: 1")));
-    let mut sources = keys(at("/properties/data/anyOf/1/properties"));
-    sources.sort();
-    assert_eq!(sources, allowed(&with("data: zzz")));
-    for source in ["csv", "images", "npy", "text", "addition"] {
-        let known = allowed(&with(&format!("data: {{{source}: {{zzz: 1}}}}")));
-        assert_eq!(keys(at(&format!("/$defs/{source}/properties"))), known, "{source}");
-    }
-    assert_eq!(keys(at("/properties/optimizer/anyOf/0/enum")), allowed(&digits("optimizer: zzz")));
-    assert_eq!(keys(at("/properties/loss/anyOf/0/enum")), allowed(&digits("loss: zzz")));
-    let schedules = [keys(at("/properties/schedule/anyOf/0/enum")), vec!["step".into()]].concat();
-    let mut schedules: Vec<String> = schedules;
-    schedules.sort();
-    assert_eq!(schedules, allowed(&digits("schedule: zzz")));
-    assert_eq!(keys(at("/properties/checkpoint/properties")), allowed(&digits("checkpoint: {zzz: 1}")));
-    let options = "/properties/optimizer/anyOf/1/properties";
-    for name in keys(at("/properties/optimizer/anyOf/0/enum")) {
-        let here = at(&format!("{options}/{name}"));
-        let known = match here.get("$ref") {
-            Some(_) => keys(at("/$defs/adamw/properties")),
-            None => keys(&here["properties"]),
-        };
-        assert_eq!(known, allowed(&digits(&format!("optimizer: {{{name}: {{zzz: 1}}}}"))), "{name}");
-    }
-    assert_eq!(keys(at("/properties/storage/anyOf/0/enum")), allowed(&digits("storage: zzz")));
-    assert_eq!(keys(at("/$defs/low_storage/properties")), allowed(&digits("storage: {low: {zzz: 1}}")));
-    for (key, name) in [("loss", "cross_entropy"), ("loss", "huber"), ("schedule", "step")] {
-        let known = allowed(&digits(&format!("{key}: {{{name}: {{zzz: 1}}}}")));
-        assert_eq!(keys(at(&format!("/properties/{key}/anyOf/1/properties/{name}/properties"))), known, "{name}");
-    }
-    for file in ["train/run.yaml", "examples/addition/run.yaml"] {
-        let run = RunFile::load(root.join(file)).unwrap();
-        run.read_model().unwrap();
-        run.read_policy().unwrap();
     }
 }
 

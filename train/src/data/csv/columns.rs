@@ -1,6 +1,8 @@
 //! Columns in the options of a table.
 
+use precast::options::{Range, Takes};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 /// A column of a table: its name in the header, or its number, counted from 1. In files: `species`, or `5`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,6 +31,17 @@ enum OneOrMany {
 impl Columns {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+impl Takes for Columns {
+    fn takes(_: &Range) -> String {
+        "the name of a column, or its number, counted from 1; or a list of these".into()
+    }
+
+    fn schema(_: &Range) -> Value {
+        let column = || json!({"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 1}]});
+        json!({"anyOf": [column(), {"type": "array", "items": column()}]})
     }
 }
 

@@ -9,8 +9,6 @@ mod targets;
 
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
 pub use columns::{Column, Columns};
 use table::Table;
 
@@ -19,65 +17,61 @@ use precast::{
     __train::{Parts, Read},
     data::{Dataset, Inputs, Targets},
 };
-use precast::{error::Result, io::files::unpacked};
+use precast::{error::Result, io::files::unpacked, options::options};
 use precast_policy::{files, printable};
 
 /// A table in a text file, gzipped or not: one row per example, with numbers in all columns but those of classes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+///
+/// ```
+/// # use precast_train::data::Csv;
+/// let csv = Csv::new("de.csv").target("preis").delimiter(';').decimal(',').thousands('.');
+/// let data = csv.parse(b"flaeche;preis\n20,5;1.060,25\n21;63,5\n")?;
+/// assert_eq!(data.batches(2)?.next().unwrap().y.to_f64(), [1060.25, 63.5]);
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[options(written)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Csv {
     /// The file.
     pub file: PathBuf,
-    /// Target columns: one of classes, or one or several of numbers. Without any, examples have no targets.
-    #[serde(default, skip_serializing_if = "Columns::is_empty")]
+    /// Target columns, such as `"species"`, `5` or `["x", "y"]`: one of classes, or one or several of numbers. Without
+    /// any, examples have no targets.
+    #[option(default, left_out)]
     pub target: Columns,
-    /// Kind of the targets, classes or numbers. By default, text and integers are classes, and numbers with a decimal
-    /// point or an exponent are numbers, as are the targets of several columns.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Kind of the targets, classes or numbers.
+    #[option(
+        default = None,
+        shown = "classes for text and integers",
+        note = "numbers for those with a decimal point or an exponent, and for the targets of several columns",
+        no_setter
+    )]
     pub r#as: Option<TargetKind>,
-    /// `true` when the first row has the names of the columns. Default: true.
-    #[serde(default = "yes")]
+    /// `true` when the first row has the names of the columns.
+    #[option(default = true)]
     pub header: bool,
-    /// Input columns, in this order. Default: all but the targets and the ignored ones.
-    #[serde(default, skip_serializing_if = "Columns::is_empty")]
+    /// Input columns, in this order.
+    #[option(default, shown = "all but the targets and the ignored ones", left_out)]
     pub columns: Columns,
     /// Columns that are neither inputs nor targets.
-    #[serde(default, skip_serializing_if = "Columns::is_empty")]
+    #[option(default, left_out)]
     pub ignore: Columns,
-    /// Names of the classes in the order of their indices. Default: those in the file, sorted.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// Names of the classes in the order of their indices.
+    #[option(default, shown = "those in the file, sorted", left_out)]
     pub class_names: Vec<String>,
-    /// Field separator, an ASCII character. Default: a comma.
-    #[serde(default = "comma")]
+    /// Field separator, an ASCII character.
+    #[option(default = ',', shown = "a comma")]
     pub delimiter: char,
-    /// Decimal separator, a point or a comma. Default: a point.
-    #[serde(default = "point", skip_serializing_if = "is_point")]
+    /// Decimal separator, a point or a comma.
+    #[option(default = '.', shown = "a point", left_out)]
     pub decimal: char,
-    /// Thousands separator: a comma, a point, a space (also a no-break space), an apostrophe or an underscore. Default:
-    /// none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Thousands separator: a comma, a point, a space (also a no-break space), an apostrophe or an underscore.
+    #[option(default = None)]
     pub thousands: Option<char>,
 }
 
-fn yes() -> bool {
-    true
-}
-
-fn comma() -> char {
-    ','
-}
-
-fn point() -> char {
-    '.'
-}
-
-fn is_point(decimal: &char) -> bool {
-    *decimal == point()
-}
-
 /// Kind of the values of a target column.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[options]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TargetKind {
     /// Classes: one for each distinct text.
@@ -87,19 +81,6 @@ pub enum TargetKind {
 }
 
 impl Csv {
-    /// Creates a reader for a file with a header, whose columns are all inputs.
-    pub fn new(file: impl Into<PathBuf>) -> Self {
-        let (target, columns, ignore) = (Columns::default(), Columns::default(), Columns::default());
-        let (r#as, class_names) = (None, Vec::new());
-        let (header, delimiter, decimal, thousands) = (yes(), comma(), point(), None);
-        Csv { file: file.into(), target, r#as, header, columns, ignore, class_names, delimiter, decimal, thousands }
-    }
-
-    /// Sets [`target`](Csv::target): `"species"`, `5`, or several as `["x", "y"]`.
-    pub fn target(self, target: impl Into<Columns>) -> Self {
-        Csv { target: target.into(), ..self }
-    }
-
     /// Treats targets as classes.
     pub fn classes(self) -> Self {
         Csv { r#as: Some(TargetKind::Classes), ..self }
@@ -108,49 +89,6 @@ impl Csv {
     /// Treats targets as numbers.
     pub fn numbers(self) -> Self {
         Csv { r#as: Some(TargetKind::Numbers), ..self }
-    }
-
-    /// Sets [`header`](Csv::header).
-    pub fn header(self, header: bool) -> Self {
-        Csv { header, ..self }
-    }
-
-    /// Sets [`columns`](Csv::columns).
-    pub fn columns(self, columns: impl Into<Columns>) -> Self {
-        Csv { columns: columns.into(), ..self }
-    }
-
-    /// Sets [`ignore`](Csv::ignore).
-    pub fn ignore(self, ignore: impl Into<Columns>) -> Self {
-        Csv { ignore: ignore.into(), ..self }
-    }
-
-    /// Sets [`class_names`](Csv::class_names).
-    pub fn class_names(self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Csv { class_names: names.into_iter().map(Into::into).collect(), ..self }
-    }
-
-    /// Sets [`delimiter`](Csv::delimiter).
-    pub fn delimiter(self, delimiter: char) -> Self {
-        Csv { delimiter, ..self }
-    }
-
-    /// Sets [`decimal`](Csv::decimal).
-    ///
-    /// ```
-    /// # use precast_train::data::Csv;
-    /// let csv = Csv::new("de.csv").target("preis").delimiter(';').decimal(',').thousands('.');
-    /// let data = csv.parse(b"flaeche;preis\n20,5;1.060,25\n21;63,5\n")?;
-    /// assert_eq!(data.batches(2)?.next().unwrap().y.to_f64(), [1060.25, 63.5]);
-    /// # Ok::<(), precast::Error>(())
-    /// ```
-    pub fn decimal(self, decimal: char) -> Self {
-        Csv { decimal, ..self }
-    }
-
-    /// Sets [`thousands`](Csv::thousands).
-    pub fn thousands(self, thousands: char) -> Self {
-        Csv { thousands: Some(thousands), ..self }
     }
 
     /// Reads the rows as examples of shape `[columns]`. A class is an index; numbers are of shape `[targets]`.
