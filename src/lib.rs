@@ -73,6 +73,7 @@
 //! | --- | --- | --- |
 //! | error | `training has stalled` | a step returned [`Outcome::Stalled`] |
 //! | warn | `step skipped` | a gradient was not finite: the cause, and the first parameter |
+//! | warn | `step taken with a number that was not finite` | in [`train::fit`]: the first result that was not finite |
 //! | warn | `gradients in float16 without a loss scale` | once per optimizer: the first cell |
 //! | warn | `trained in evaluation` | once per optimizer: the first batch norm or dropout that ran in evaluation mode |
 //! | warn | `rounding loses updates` | once, when more than half of a parameter's [counted](optim::LostUpdates) updates are lost: its path, the share |
