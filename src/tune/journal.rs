@@ -17,7 +17,7 @@ use crate::{
 struct Line {
     /// Hash of the problem: parameters, batches, policy and metric.
     problem: String,
-    /// A digit for each cell that can be lowered: 1 if it was.
+    /// A digit for each cell that can be lowered: 1 if it was. The last is 1 if the root ran in f32.
     low: String,
     /// The error; `None` if it was not finite.
     error: Option<f64>,

@@ -171,8 +171,14 @@ impl<'a> Tune<'a> {
             limit,
             begun,
             done,
+            full_root: false,
         };
         let budget = self.metric.cost(self.budget);
+        if base.rounds_input() {
+            let floor = runs.error(&[], true)?.map_or(0.0, |error| self.metric.cost(error));
+            runs.full_root = floor > FLOOR * budget;
+            order.retain(|&i| !(runs.full_root && cells[i] == 0));
+        }
         let problem = Problem { order: &order, scores: &errors, budget, calibrated: self.metric.is_predicted() };
         let found = search(&problem, &mut |low| Ok(runs.error(low, false)?.map(|error| self.metric.cost(error))))?;
         let mut error = self.metric.error(found.cost);
@@ -186,8 +192,8 @@ impl<'a> Tune<'a> {
                 )));
             }
         }
-        let done = runs.done;
-        self.report(&base, &scored, &Candidates { cells, gains }, &found, done, error)
+        let (done, full_root) = (runs.done, runs.full_root);
+        self.report(&base, &scored, &Candidates { cells, gains, full_root }, &found, done, error)
     }
 
     /// Refuses a metric that differs between two passes in f32 by more than the budget.
@@ -258,7 +264,7 @@ impl<'a> Tune<'a> {
         runs: Vec<TuneRun>,
         error: f64,
     ) -> Result<Tuned> {
-        let Candidates { cells, gains } = candidates;
+        let Candidates { cells, gains, full_root } = candidates;
         let of_cell = |(i, &cell): (usize, &usize)| {
             let decision = &base.plan.decisions[cell];
             let score = scored.errors[cell];
@@ -274,9 +280,15 @@ impl<'a> Tune<'a> {
             }
         };
         let tuned: Vec<TunedCell> = cells.iter().enumerate().map(of_cell).collect();
-        let (keep, rounds) = (kept(base, cells, |i| !tuned[i].low), rounds(scored));
+        let (keep, rounds) = (kept(base, cells, *full_root, |i| !tuned[i].low), rounds(scored));
         let (name, low) = (self.metric.name(), self.policy.dtype);
         let because = |cell: usize| {
+            if cell == 0 && *full_root {
+                return Some(format!(
+                    "the inputs of the network, rounded to {}, take too much of the budget",
+                    low.long_name()
+                ));
+            }
             let at = cells.iter().position(|&other| other == cell)?;
             tuned[at].because(name, low)
         };
@@ -299,10 +311,14 @@ fn rounds(scored: &Scores) -> Vec<bool> {
     scored.cells.iter().map(|cell| cell.rounds).collect()
 }
 
+/// Share of the budget above which the rounding of the network's inputs at a low root is avoided, by a root in f32.
+const FLOOR: f64 = 0.25;
+
 /// Returns for each cell of the network whether it is kept, given the same for each that can be lowered.
-fn kept(base: &Base<'_>, cells: &[usize], keep: impl Fn(usize) -> bool) -> Vec<bool> {
+fn kept(base: &Base<'_>, cells: &[usize], full_root: bool, keep: impl Fn(usize) -> bool) -> Vec<bool> {
     let mut all = vec![false; base.plan.decisions.len()];
-    cells.iter().enumerate().for_each(|(i, &cell)| all[cell] = keep(i));
+    all[0] = full_root;
+    cells.iter().enumerate().for_each(|(i, &cell)| all[cell] |= keep(i));
     all
 }
 
@@ -310,6 +326,7 @@ fn kept(base: &Base<'_>, cells: &[usize], keep: impl Fn(usize) -> bool) -> Vec<b
 struct Candidates {
     cells: Vec<usize>,
     gains: Vec<f64>,
+    full_root: bool,
 }
 
 /// The runs of a search.
@@ -326,6 +343,8 @@ struct Runs<'a, C: ?Sized + AsCell> {
     limit: usize,
     begun: Instant,
     done: Vec<TuneRun>,
+    /// `true` when the root runs in f32, so that it does not round the network's inputs.
+    full_root: bool,
 }
 
 impl<C: ?Sized + AsCell> Runs<'_, C> {
@@ -333,7 +352,8 @@ impl<C: ?Sized + AsCell> Runs<'_, C> {
     fn error(&mut self, low: &[usize], force: bool) -> Result<Option<f64>> {
         let mut lowered = vec![false; self.cells.len()];
         low.iter().for_each(|&cell| lowered[cell] = true);
-        if let Some(error) = self.journal.find(&lowered) {
+        let key = [&lowered[..], &[self.full_root]].concat();
+        if let Some(error) = self.journal.find(&key) {
             self.done.push(TuneRun { low: low.len(), error, seconds: 0.0, known: true });
             return Ok(Some(error));
         }
@@ -345,13 +365,13 @@ impl<C: ?Sized + AsCell> Runs<'_, C> {
         let start = Instant::now();
         let error = self.measure(&lowered)?;
         let seconds = start.elapsed().as_secs_f64();
-        self.journal.add(&lowered, error, seconds)?;
+        self.journal.add(&key, error, seconds)?;
         self.done.push(TuneRun { low: low.len(), error, seconds, known: false });
         Ok(Some(error))
     }
 
     fn measure(&mut self, lowered: &[bool]) -> Result<f64> {
-        let keep = kept(self.base, self.cells, |i| !lowered[i]);
+        let keep = kept(self.base, self.cells, self.full_root, |i| !lowered[i]);
         let (_, plan) = self.base.keeping(&keep, &rounds(self.scored), &|_| None)?;
         plan.apply(self.net)?;
         let scale = loss_scale(self.tune.policy);

@@ -54,6 +54,12 @@ impl<'a> Base<'a> {
         (0..frames.len()).map(rounding).collect()
     }
 
+    /// Returns whether the root rounds the inputs of the network, so that even cells in f32 get rounded ones.
+    pub fn rounds_input(&self) -> bool {
+        let cast = self.plan.decisions.first().and_then(|root| root.adapter.as_ref()?.cast());
+        cast.is_some_and(|cast| cast.inward.is_low())
+    }
+
     /// Returns the low dtype to which a cell in f32 rounds its outputs.
     fn border(&self, i: usize) -> Option<DType> {
         let cast = self.plan.decisions[i].adapter.as_ref()?.cast()?;
