@@ -109,6 +109,7 @@ pub mod io;
 #[allow(unsafe_code)]
 mod kernels;
 pub mod layers;
+pub mod lint;
 mod logging;
 pub mod observe;
 mod ops;

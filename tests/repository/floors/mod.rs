@@ -18,7 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["precision", "tensor", "observe", "ops", "gradcheck"],
     &["cell", "layers", "cost", "io"],
     &["plan", "storage", "graph", "autocast", "diagnose"],
-    &["scale", "optim", "train", "compat"],
+    &["scale", "optim", "lint", "train", "compat"],
     &["report", "cli", "main", "guide"],
 ];
 

@@ -1,6 +1,7 @@
 //! Planted faults, hazards and fragile cells: the cases of SPEC.md, or of the folder that `PRECAST_TRUST` names.
 
 mod cases;
+mod lint;
 
 use std::{collections::BTreeMap, env, fs, path::PathBuf};
 
