@@ -25,6 +25,7 @@ pages! {
     own_op "own-op.md";
     second_derivatives "second-derivatives.md";
     find_the_overflow "find-the-overflow.md";
+    lint "lint.md";
     listen "listen.md";
     from_torch "from-torch.md";
     load_torch_weights "load-torch-weights.md";

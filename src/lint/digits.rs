@@ -16,66 +16,96 @@ const GROWTH: f64 = 4.0;
 /// Number of additions, one after the other, from which they count as one sum. Eight adds lose at most three bits.
 const DEPTH: usize = 8;
 
-/// A sum as it would be computed in 16 bits.
-struct Sum {
+/// A result as it would be computed in 16 bits, from sums.
+struct Low {
     numbers: Vec<f64>,
     error: f64,
-    /// Number of additions in the same cell that led to it.
+    /// The longest chain of additions that led to it.
+    chain: Chain,
+}
+
+/// Additions in one cell, each of which reads the one before.
+#[derive(Clone, Copy, Default)]
+struct Chain {
     depth: usize,
+    /// The last one, with its error.
+    last: Option<(usize, f64)>,
 }
 
 /// Finds sums and differences that lose digits. Each is computed again in its dtype, from operands rounded to it, along
-/// chains of additions; the difference to f32 is the error.
+/// chains of additions and of products that read these; the difference to f32 is the error.
 pub(super) fn findings(edges: &Edges) -> Vec<Finding> {
-    let mut sums: Vec<Option<Sum>> = edges.list.iter().map(|_| None).collect();
+    let mut known: Vec<Option<Low>> = edges.list.iter().map(|_| None).collect();
     let mut found: Vec<Finding> = Vec::new();
     for at in 0..edges.list.len() {
+        let Some(low) = again(edges, at, &known) else { continue };
         let edge = &edges.list[at];
-        let sign = match edge.forward_op() {
-            Some(Op::Add) => 1.0,
-            Some(Op::Sub) => -1.0,
-            _ => continue,
-        };
-        if !edge.dtype.is_low() || edge.operands.len() != 2 {
-            continue;
-        }
-        let before = [0, 1].map(|i| edges.origin(at, i).and_then(|from| sums[from].as_ref()));
-        let operands = [0, 1].map(|i| match before[i] {
-            Some(sum) => sum.numbers.clone(),
-            None => rounded(&values(&edge.operands[i]), edge.dtype),
-        });
-        let Some([a, b]) = broadcast(edges, at, &operands) else { continue };
-        let low: Vec<f64> = a.iter().zip(&b).map(|(a, b)| a + sign * b).collect();
-        let (low, exact) = (rounded(&low, edge.dtype), values(&edge.exact));
-        let error = norm(low.iter().zip(&exact).map(|(low, exact)| low - exact)) / norm(exact.iter().copied());
-        if !error.is_finite() {
-            continue;
-        }
-        let same_cell = |i: usize| edges.origin(at, i).is_some_and(|from| edges.list[from].cell == edge.cell);
-        let inside = |i: usize| before[i].filter(|_| same_cell(i)).map_or(0, |sum| sum.depth);
-        let (entered, depth) =
-            (before.iter().flatten().map(|sum| sum.error).fold(0.0, f64::max), inside(0).max(inside(1)));
-        let deep = depth >= DEPTH && !before.iter().flatten().any(|sum| sum.error > LOST);
-        if error > LOST && (error > GROWTH * entered || deep) {
+        let before = || (0..2).filter_map(|i| known[edges.origin(at, i)?].as_ref());
+        let entered = before().map(|low| low.error).fold(0.0, f64::max);
+        let is_sum = matches!(edge.forward_op(), Some(Op::Add | Op::Sub));
+        // More than the error of one rounding: the additions lost it, and what follows only shows it.
+        let deep = low.chain.last.filter(|(_, error)| low.chain.depth > DEPTH && *error > edge.dtype.epsilon());
+        if is_sum && low.error > LOST && before().all(|before| before.error <= LOST) {
             let constant = (0..2).any(|i| edges.constant(at, i).is_some());
-            let rule = match () {
-                () if depth >= DEPTH => Rule::Depth,
-                () if constant || depth > 0 => Rule::Absorbed,
-                () => Rule::Cancellation,
-            };
-            found.push(finding(edges, at, rule, error, depth));
+            match deep {
+                Some((last, _)) => found.push(finding(edges, last, Rule::Depth, &low)),
+                None if low.error <= GROWTH * entered => {}
+                None if constant || low.chain.depth > 1 => found.push(finding(edges, at, Rule::Absorbed, &low)),
+                None => found.push(finding(edges, at, Rule::Cancellation, &low)),
+            }
         }
-        sums[at] = Some(Sum { numbers: low, error, depth: depth + 1 });
+        known[at] = Some(low);
     }
     found
 }
 
-fn finding(edges: &Edges, at: usize, rule: Rule, error: f64, depth: usize) -> Finding {
+/// Computes a sum, a difference or a product of these in the dtype of its edge.
+fn again(edges: &Edges, at: usize, known: &[Option<Low>]) -> Option<Low> {
+    let edge = &edges.list[at];
+    let run: fn(f64, f64) -> f64 = match edge.forward_op()? {
+        Op::Add => |a, b| a + b,
+        Op::Sub => |a, b| a - b,
+        Op::Mul => |a, b| a * b,
+        Op::Div => |a, b| a / b,
+        _ => return None,
+    };
+    if !edge.dtype.is_low() || edge.operands.len() != 2 {
+        return None;
+    }
+    let before = [0, 1].map(|i| edges.origin(at, i).and_then(|from| known[from].as_ref()));
+    let is_sum = matches!(edge.forward_op(), Some(Op::Add | Op::Sub));
+    if !is_sum && before.iter().all(Option::is_none) {
+        return None;
+    }
+    let operands = [0, 1].map(|i| match before[i] {
+        Some(low) => low.numbers.clone(),
+        None => rounded(&values(&edge.operands[i]), edge.dtype),
+    });
+    let [a, b] = broadcast(edges, at, &operands)?;
+    let numbers: Vec<f64> = a.iter().zip(&b).map(|(a, b)| run(*a, *b)).collect();
+    let (numbers, exact) = (rounded(&numbers, edge.dtype), values(&edge.exact));
+    let wrong = norm(numbers.iter().zip(&exact).map(|(low, exact)| low - exact));
+    let error = if wrong == 0.0 { 0.0 } else { wrong / norm(exact.iter().copied()) };
+    if !error.is_finite() {
+        return None;
+    }
+    let in_cell = |i: &usize| edges.origin(at, *i).is_some_and(|from| edges.list[from].cell == edge.cell);
+    let chains = (0..2).filter(in_cell).filter_map(|i| Some(before[i]?.chain));
+    let longest = chains.max_by_key(|chain| chain.depth).unwrap_or_default();
+    let chain = match edge.forward_op() {
+        Some(Op::Add) => Chain { depth: longest.depth + 1, last: Some((at, error)) },
+        Some(Op::Sub) => Chain { depth: longest.depth + 1, ..longest },
+        _ => longest,
+    };
+    Some(Low { numbers, error, chain })
+}
+
+fn finding(edges: &Edges, at: usize, rule: Rule, low: &Low) -> Finding {
     let edge = &edges.list[at];
     let (place, cell) = (edge.place(), named(&edge.cell));
     let (why, write) = match rule {
         Rule::Depth => (
-            format!("a sum that is rounded after each of {} terms", depth + 2),
+            format!("a sum that is rounded after each of {} terms", low.chain.depth),
             format!("one `sum` of all terms, which adds in f32, in {cell}"),
         ),
         Rule::Absorbed => (
@@ -87,8 +117,8 @@ fn finding(edges: &Edges, at: usize, rule: Rule, error: f64, depth: usize) -> Fi
             format!("the difference before the squares and products, or run: float32 for {cell}"),
         ),
     };
-    let what = format!("{place} is wrong by {:.0} % in {}: {why}", 100.0 * error, edge.dtype);
-    Finding::at(rule, Severity::Warning, place, [error, LOST]).what(what).write(write)
+    let what = format!("{place} is wrong by {:.0} % in {}: {why}", 100.0 * low.error, edge.dtype);
+    Finding::at(rule, Severity::Warning, place, [low.error, LOST]).what(what).write(write)
 }
 
 /// Expands two operands to the shape of the result.

@@ -268,6 +268,11 @@ impl Hears for Follower {
             CastRole::Gradient => (None, Subject::Gradient(0)),
             _ => (None, Subject::Other),
         };
+        // A cast inside the gradient of an op has no counterpart.
+        let inside = cast.backward && State::known(&state.twins, cast.input).is_none();
+        if inside {
+            return;
+        }
         let phase = if cast.backward { Phase::Backward } else { Phase::Forward };
         let twin = state.twin(cast.input);
         let new = edge(phase, EdgeOp::Op(Op::Cast), subject, cast.output.dtype(), twin.clone());
@@ -309,7 +314,8 @@ impl Hears for Follower {
         let mut state = self.0.borrow_mut();
         let mut exact = vec![0.0; sum.sum.len()];
         for term in sum.terms {
-            exact.iter_mut().zip(values(&state.twin(term))).for_each(|(sum, x)| *sum += x);
+            let Some(twin) = State::known(&state.twins, term) else { return };
+            exact.iter_mut().zip(values(&twin)).for_each(|(sum, x)| *sum += x);
         }
         let Ok(exact) = Tensor::from_f64(&exact, sum.sum.shape(), DType::F64) else { return };
         let new = edge(Phase::Backward, EdgeOp::Accumulate, Subject::Other, sum.sum.dtype(), exact);

@@ -6,7 +6,12 @@ use super::{
     format::{amax, flushes, largest, norm, overflows_at, short, smallest, values},
     masks,
 };
-use crate::{Op, diagnose::Phase, policy::LossScaleSpec};
+use crate::{
+    Op,
+    catalogue::Family,
+    diagnose::{EdgeOp, Phase},
+    policy::LossScaleSpec,
+};
 
 /// Factor by which later batches may exceed the largest number of this one. The largest of n normal numbers is about
 /// √(2 ln n), so that of 10⁴ batches exceeds that of one batch of 10³ numbers by √(ln 10⁷ / ln 10³) = 1.53.
@@ -14,6 +19,10 @@ const HEADROOM: f64 = 1.5;
 
 /// Share of the norm of a tensor that may become 0: with more, fewer than about four bits of it are correct.
 const LOST: f64 = 1.0 / 16.0;
+
+/// Share of the gradient that is read below which a sum of gradients is only its rounding error in f32: √n ulps for sums
+/// of n = 10⁴ terms. The gradient of a bias before a batch norm is 0, and computed as such a number.
+const NOISE: f64 = 1.0 / 65536.0;
 
 /// The range of one edge.
 struct Range {
@@ -48,6 +57,36 @@ impl Range {
         });
         range.need = kept.map_or(0.0, |kept| smallest(edge.dtype) / 2.0 / kept);
         range
+    }
+}
+
+/// Returns the ranges of all edges. Gradients that are rounding errors in f32 count as 0.
+fn ranges_of(edges: &Edges) -> Vec<Range> {
+    let mut ranges: Vec<Range> = edges.list.iter().map(Range::of).collect();
+    let mut noise = vec![false; ranges.len()];
+    for (at, edge) in edges.list.iter().enumerate() {
+        if edge.phase != Phase::Backward {
+            continue;
+        }
+        let read = edges.sources(at).map(|from| ranges[from].amax).fold(0.0, f64::max);
+        noise[at] = edges.sources(at).any(|from| noise[from])
+            || adds_gradients(edges, at) && ranges[at].finite && ranges[at].amax < NOISE * read;
+        if noise[at] {
+            ranges[at] = Range { amax: 0.0, finite: true, lost: 0.0, flushed: 0.0, need: 0.0 };
+        }
+    }
+    ranges
+}
+
+/// Returns whether a gradient is a sum, whose terms may cancel.
+fn adds_gradients(edges: &Edges, at: usize) -> bool {
+    let edge = &edges.list[at];
+    let shorter = || edges.sources(at).any(|from| edge.exact.len() < edges.list[from].exact.len());
+    match edge.op {
+        EdgeOp::Accumulate => true,
+        EdgeOp::Op(Op::Softmax | Op::LogSoftmax) => true,
+        EdgeOp::Op(op) => op.family() == Some(Family::Norm) || shorter(),
+        _ => false,
     }
 }
 
@@ -113,7 +152,7 @@ fn chains(edges: &Edges, flagged: &[bool]) -> Vec<(usize, Vec<usize>)> {
 
 /// Finds what leaves the range of its dtype, under this loss scale.
 pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64) -> Vec<Finding> {
-    let ranges: Vec<Range> = edges.list.iter().map(Range::of).collect();
+    let ranges = ranges_of(edges);
     let (masked, mut found) = masks::findings(edges);
     if let Some(finding) = not_finite(edges, &ranges, &masked) {
         found.push(finding);
@@ -128,9 +167,13 @@ pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64) -> Vec<F
         let edge = &edges.list[at];
         let forward = edge.phase == Phase::Forward;
         let broken = std::iter::once(&at).chain(&then).any(beyond);
-        // A dynamic loss scale adapts, if there is one that fits.
+        // A dynamic loss scale adapts by itself, if there is one that fits.
         let adapts = !forward && matches!(spec, LossScaleSpec::Dynamic(_)) && window.least <= window.most;
-        let severity = if broken && !adapts { Severity::Error } else { Severity::Warning };
+        let severity = match (broken, adapts) {
+            (_, true) => Severity::Information,
+            (true, false) => Severity::Error,
+            (false, false) => Severity::Warning,
+        };
         let (rule, cells) = (if forward { Rule::Overflow } else { Rule::GradOverflow }, cells_of(edges, at, &then));
         let reach = if beyond(&at) { "beyond" } else { "near" };
         let place = edge.place();
@@ -152,7 +195,12 @@ pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64) -> Vec<F
         if forward && edge.forward_op() == Some(Op::Cast) && edges.is_constant(at, 0) {
             continue;
         }
-        let severity = if ranges[at].flushed > 0.5 { Severity::Error } else { Severity::Warning };
+        let adapts = !forward && matches!(spec, LossScaleSpec::Dynamic(_)) && window.least <= window.most;
+        let severity = match ranges[at].flushed > 0.5 {
+            _ if adapts => Severity::Information,
+            true => Severity::Error,
+            false => Severity::Warning,
+        };
         let (place, smallest) = (edge.place(), smallest(edge.dtype));
         let what = format!(
             "{:.0} % of the numbers of {place} become 0: the largest is {}, the smallest {} {}",

@@ -9,10 +9,13 @@ use crate::{
     Child, Grads, Param, Tensor,
     cell::{AsCell, Params},
     error::Result,
-    optim::{LostUpdates, Method},
+    optim::Method,
     storage::{Decorate, LowParam},
     tensor::Rounding,
 };
+
+/// Share of lost updates above which a parameter learns something else: one update of 16.
+const LOST: f64 = 1.0 / 16.0;
 
 /// Finds hazards of the storage: that of the request or, without one, that of the network.
 pub(super) fn findings<C: ?Sized + AsCell>(
@@ -85,17 +88,16 @@ fn low_weights(low: &[LowParam], update: Option<&(Method, f64)>, gradients: &Gra
     optimizer.update(&grads)?;
     let lost = optimizer.lost_updates();
     let Some(worst) = lost.iter().max_by(|a, b| a.share().total_cmp(&b.share())) else { return Ok(None) };
-    if !worst.is_high() {
+    if worst.share() <= LOST {
         return Ok(None);
     }
-    let high = lost.iter().filter(|lost| lost.is_high()).count();
+    let high = lost.iter().filter(|lost| lost.share() > LOST).count();
     let what = format!(
-        "{high} of {} parameters are stored in {dtype} without masters and lose more than half of their updates at a \
-         learning rate of {lr}: `{}` loses {:.0} %",
+        "{high} of {} parameters are stored in {dtype} without masters and lose updates at a learning rate of {lr}: `{}` loses {:.0} %",
         bare.len(),
         worst.path,
         100.0 * worst.share()
     );
-    let finding = Finding::of_cell(Rule::LowWeights, Severity::Warning, "", [worst.share(), LostUpdates::WARN_ABOVE]);
+    let finding = Finding::of_cell(Rule::LowWeights, Severity::Warning, "", [worst.share(), LOST]);
     Ok(Some(finding.what(what).write(write)))
 }

@@ -21,11 +21,15 @@ pub(super) fn replaced<C: ?Sized + AsCell>(net: &Child<C>, policy: &Policy) -> R
         wrapped += usize::from(entry.slot.adapter.is_some());
         differs |= entry.slot.adapter != wanted;
     });
-    if wrapped == 0 || !differs {
+    if wrapped == 0 {
         return Ok(None);
     }
-    let finding = Finding::of_cell(Rule::DoubleWrapping, Severity::Warning, "", [wrapped as f64, 0.0]);
-    let what = format!("{wrapped} cells have the adapters of another policy, which this one replaces");
+    let (severity, effect) = match differs {
+        true => (Severity::Warning, "which this one replaces"),
+        false => (Severity::Information, "which this one repeats"),
+    };
+    let finding = Finding::of_cell(Rule::DoubleWrapping, severity, "", [wrapped as f64, 0.0]);
+    let what = format!("{wrapped} cells have the adapters of a policy already, {effect}");
     Ok(Some(finding.what(what).write("one policy; `plan::undo` takes the other off")))
 }
 

@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::{
     Checkpoint, Epoch, History, Loss, Method, Schedule, Score, Step,
     data::{Batch, Split, Standardization, batches_of_epoch, check_batch},
+    lint,
 };
 use crate::{
     Child, Tensor,
     cell::{AsCell, Part},
     error::{Error, Result},
+    lint::{Finding, Severity},
     logging::event,
     optim::Optimizer,
     plan::check_run,
@@ -48,6 +50,9 @@ pub struct FitOptions {
     /// `true` to [find](Child::find_non_finite), for each skipped step, the op that produced the first non-finite
     /// number. Default: false. This reads every number of every step.
     pub find_non_finite: bool,
+    /// `true` to [lint](crate::lint::Lint) the network on the first batch, for [`Fit::findings`]. Default: true. It costs
+    /// about four steps, once, and changes nothing.
+    pub lint: bool,
 }
 
 impl Default for FitOptions {
@@ -65,13 +70,15 @@ impl Default for FitOptions {
             loss: None,
             loss_scale,
             find_non_finite: false,
+            lint: true,
         }
     }
 }
 
 precast_policy::__setters! {
     FitOptions: epochs epochs: usize, batch batch: usize, lr lr: f64, schedule schedule: Schedule, warm_up warm_up: usize,
-        seed seed: u64, method method: Method, loss_scale loss_scale: LossScaleSpec, find_non_finite find_non_finite: bool;
+        seed seed: u64, method method: Method, loss_scale loss_scale: LossScaleSpec, find_non_finite find_non_finite: bool,
+        lint lint: bool;
     optional loss loss: Loss
 }
 
@@ -172,6 +179,8 @@ pub struct Fit {
     targets: Option<Standardization>,
     /// `true` when the first step of this process was checked against the applied plan.
     checked: bool,
+    /// Findings of the lint, once it has run.
+    findings: Option<Vec<Finding>>,
     history: History,
 }
 
@@ -226,7 +235,7 @@ impl Fit {
             .map(|(_, param)| bytes(&param.value()) + param.master().as_ref().map_or(0, bytes));
         let history = History { param_bytes: param_bytes.sum(), ..History::default() };
         let (options, place, order) = (options.clone(), Place::default(), Vec::new());
-        Ok(Fit { options, scale, optimizer, place, order, targets: None, checked: false, history })
+        Ok(Fit { options, scale, optimizer, place, order, targets: None, checked: false, findings: None, history })
     }
 
     /// Resumes a run from a checkpoint, with the network and options of the original run. With the original run's
@@ -269,6 +278,26 @@ impl Fit {
             .counting(STEP, step as u64)
             .counting(STEPS, steps as u64)
             .counting(STEPPED, stepped as u64)
+    }
+
+    /// Lints the network on the first batch of the run, unless it was linted, or a step was taken. A lint that fails
+    /// finds nothing.
+    pub(super) fn lint<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) {
+        if self.findings.is_some() || self.place.steps > 0 || !self.options.lint {
+            return;
+        }
+        let found = lint::first_batch(net, data, &self.options).unwrap_or_default();
+        let found = found.into_iter().filter(|finding| finding.severity > Severity::Information);
+        let found = self.findings.insert(found.collect());
+        for finding in found {
+            event!(WARN, rule = finding.rule.name(), cell = %finding.cell, "{finding}");
+        }
+    }
+
+    /// Returns the errors and warnings of the [lint](crate::lint::Lint) of the first batch, which runs before the first
+    /// step of a run. They stop nothing.
+    pub fn findings(&self) -> &[Finding] {
+        self.findings.as_deref().unwrap_or_default()
     }
 
     /// Returns the history so far.
@@ -315,6 +344,7 @@ impl Fit {
             return Ok(None);
         }
         check(data)?;
+        self.lint(net, data);
         let (examples, FitOptions { batch, seed, .. }) = (data.train.len(), &self.options);
         let steps = batches_of_epoch(examples, *batch);
         if self.place.step >= steps {

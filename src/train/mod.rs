@@ -5,6 +5,7 @@ pub mod data;
 mod fit;
 mod folder;
 mod history;
+mod lint;
 mod load;
 mod loss;
 mod positions;

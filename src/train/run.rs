@@ -108,10 +108,12 @@ impl Run {
             file.read_data(model.input.as_deref())?;
         let text = model.to_yaml().ok();
         let (policy, note) = settled(policy, &mut model.net, &data, file.options.batch)?;
-        let Prepared { net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
+        let Prepared { mut net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
         notes.extend(note);
         notes.extend(of_data);
-        let fit = Fit::new(&net, &options)?.with_targets(standardizations.targets.clone());
+        let mut fit = Fit::new(&net, &options)?.with_targets(standardizations.targets.clone());
+        fit.lint(&mut net, &data);
+        notes.extend(fit.findings().iter().map(ToString::to_string));
         // The defaults derived from the data are written down, so that predictions need no data.
         let found = RunFile { options: FitOptions { loss: options.loss.clone(), ..found.options }, ..found };
         let folder = Folder::create(folder.as_ref())?;
@@ -238,7 +240,7 @@ impl Run {
     }
 
     /// Returns human-readable notes about the beginning of the run: a damaged checkpoint, outputs without a class,
-    /// distinct numbers of the data that became equal.
+    /// distinct numbers of the data that became equal, the findings of the lint.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -319,17 +321,17 @@ fn best_epoch(history: &History) -> Option<usize> {
 }
 
 /// A network ready to be trained.
-struct Prepared {
-    net: Child,
+pub(super) struct Prepared {
+    pub net: Child,
     plan: Plan,
     storage: Option<Decorated>,
     /// Options with the loss of the data and the loss scale of the policy.
-    options: FitOptions,
+    pub options: FitOptions,
     /// Notes from calling the network on two examples.
     notes: Vec<String>,
 }
 
-fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Result<Prepared> {
+pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Result<Prepared> {
     let mut net = model.net;
     let (plan, storage) = file.wrap(&mut net, policy)?;
     let loss = file.options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
@@ -354,7 +356,7 @@ fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Resu
 
 /// Settles a policy that prefers speed into one with rules, by a training step that changes nothing, and returns it
 /// with a note.
-fn settled(policy: Policy, net: &mut Child, data: &Split, batch: usize) -> Result<(Policy, Option<String>)> {
+pub(super) fn settled(policy: Policy, net: &mut Child, data: &Split, batch: usize) -> Result<(Policy, Option<String>)> {
     if policy.prefer == Prefer::Memory {
         return Ok((policy, None));
     }
@@ -458,7 +460,7 @@ impl RunFile {
     }
 
     /// Reads the data for a model whose examples have the shape `input`.
-    fn read_data(&self, input: Option<&[usize]>) -> Result<Read> {
+    pub(super) fn read_data(&self, input: Option<&[usize]>) -> Result<Read> {
         let all = self.data.read(&self.folder).map_err(|error| self.not_there("data", error))?;
         let shape = all.shape().to_vec();
         let notes_of = |data: &Dataset| data.notes_unless(self.standardize, self.standardize_targets);
@@ -515,9 +517,9 @@ impl RunFile {
 }
 
 /// The data of a run.
-struct Read {
+pub(super) struct Read {
     /// Examples as the model takes them. Only the training targets are standardized.
-    data: Split,
+    pub data: Split,
     /// Shape of one example as read.
     shape: Vec<usize>,
     /// Run file with absolute paths and all settings found in the data.

@@ -125,6 +125,8 @@ struct RunV1 {
     #[serde(skip_serializing_if = "Option::is_none")]
     find_non_finite: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    lint: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     checkpoint: Option<At<CheckpointOptions>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     patience: Option<At<usize>>,
@@ -292,6 +294,7 @@ impl RunFile {
             method,
             loss: read.loss.map(|at| at.value.0),
             find_non_finite: read.find_non_finite.unwrap_or(false),
+            lint: read.lint.unwrap_or(true),
             ..usual
         };
         let written = Written::new(
@@ -328,7 +331,7 @@ impl RunFile {
         fn at<T>(value: T) -> At<T> {
             Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN)
         }
-        let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, find_non_finite, .. } =
+        let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, find_non_finite, lint, .. } =
             &self.options;
         let written = RunV1 {
             version: at(1),
@@ -349,6 +352,7 @@ impl RunFile {
             batch: Some(at(*batch)),
             seed: Some(*seed),
             find_non_finite: Some(*find_non_finite),
+            lint: Some(*lint),
             checkpoint: Some(at(self.checkpoint)),
             patience: self.patience.map(at),
         };

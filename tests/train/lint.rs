@@ -1,11 +1,12 @@
 //! Each rule of the lint on a network whose numbers are known, and on one that just passes.
 
 use precast::{
+    data::Dataset,
     lint::{Finding, Lint, Rule, Severity},
     policy::LossScaleSpec,
     prelude::*,
     storage::{Decorate, decorate},
-    train::{Method, SgdOptions},
+    train::{Fit, FitOptions, Method, SgdOptions},
 };
 
 type Run = fn(&Tensor) -> Result<Tensor>;
@@ -26,13 +27,18 @@ fn number(x: f64) -> Tensor {
     Tensor::scalar(x, DType::F32)
 }
 
-/// Lints code in a region of a dtype, with the sum of its results as the loss.
+/// Lints code in a region of a dtype. The loss is the sum of its results, every second one halved.
 fn found_in(run: Run, x: &Tensor, dtype: DType, scale: f32) -> Vec<Finding> {
     let mut net = Child::new(Code { run });
     let lint = Lint::new().loss_scale(LossScaleSpec::Fixed { scale });
     // The input is on the tape, so that gradients flow to it.
     let x = x.requires_grad();
-    lint.under(&Policy::new("O3", dtype).unwrap(), &mut net, |net| net.call(&x)?.sum_all()).unwrap()
+    let loss = |net: &Child<Code>| {
+        let y = net.call(&x)?;
+        let weights = (0..y.len()).map(|i| if i % 2 == 0 { 1f32 } else { 0.5 }).collect();
+        y.mul(&Tensor::from_vec::<f32>(weights, y.shape())?)?.sum_all()
+    };
+    lint.under(&Policy::new("O3", dtype).unwrap(), &mut net, loss).unwrap()
 }
 
 fn rules_in(run: Run, x: &Tensor, dtype: DType) -> Vec<(Rule, Severity)> {
@@ -253,11 +259,15 @@ fn a_loss_in_16_bits() {
 fn two_wrappings_of_one_network() {
     let x = Tensor::ones(&[4, 8], DType::F32);
     let loss = |net: &Child<Sequential>| net.call(&x)?.sum_all();
-    let [o2, o3] = ["O2", "O3"].map(|level| Policy::new(level, F16).unwrap());
+    let [o2, o1] = ["O2", "O1"].map(|level| Policy::new(level, F16).unwrap());
     let mut net = dense(&mut Rng::seed(1), [8, 8]);
     let applied = o2.apply(&mut net).unwrap();
-    assert_eq!(rules(&Lint::new().under(&o2, &mut net, loss).unwrap()), []);
-    assert_eq!(rules(&Lint::new().under(&o3, &mut net, loss).unwrap()), [Rule::DoubleWrapping]);
+    let under = |policy: &Policy, net: &mut Child<Sequential>| -> Vec<(Rule, Severity)> {
+        let found = Lint::new().under(policy, net, loss).unwrap();
+        found.iter().map(|finding| (finding.rule, finding.severity)).collect()
+    };
+    assert_eq!(under(&o2, &mut net), [(Rule::DoubleWrapping, Severity::Information)]);
+    assert_eq!(under(&o1, &mut net), [(Rule::DoubleWrapping, Warning)]);
     let region = |net: &Child<Sequential>| autocast(Autocast::new("precast-1")?.dtype(F16), || net.call(&x))?.sum_all();
     assert!(rules(&Lint::new().run(&net, region).unwrap()).contains(&Rule::DoubleWrapping));
     // The lint leaves the network as it was.
@@ -270,11 +280,11 @@ fn updates_of_low_weights_are_lost_below_half_a_unit() {
     let x = Tensor::ones(&[4, 8], DType::F32);
     let loss = |net: &Child<Sequential>| net.call(&x)?.mean_all();
     let of = |masters: bool, lr: Option<f64>| {
-        let net = dense(&mut Rng::seed(1), [8, 8]);
+        let mut net = dense(&mut Rng::seed(1), [8, 8]);
         let _ = decorate(&net, Decorate::new(Bf16).masters(masters)).unwrap();
         let lint = Lint::new();
         let lint = lr.map_or(lint.clone(), |lr| lint.update(Method::Sgd(SgdOptions::default()), lr));
-        rules(&lint.run(&net, loss).unwrap()).contains(&Rule::LowWeights)
+        rules(&lint.under(&Policy::new("O2", Bf16).unwrap(), &mut net, loss).unwrap()).contains(&Rule::LowWeights)
     };
     assert!(of(false, None) && of(false, Some(1e-6)));
     assert!(!of(false, Some(1.0)) && !of(true, None) && !of(true, Some(1e-6)));
@@ -314,4 +324,29 @@ fn a_lint_changes_nothing() {
     let policy = Policy::new("O2", F16).unwrap();
     let _ = Lint::new().under(&policy, &mut net, |net| net.call(&x)?.square()?.mean_all()).unwrap();
     assert_eq!(state(&net), state(&made()));
+}
+
+#[test]
+fn a_run_lints_its_first_batch_and_trains_as_without() {
+    let x: Vec<f32> = (0..64).map(|i| (i % 7) as f32 * 2e4).collect();
+    let y = (0..16).map(|i| i as f32).collect();
+    let data = Dataset::regression(x, &[4], y, &[1]).unwrap().split(12, 0).unwrap();
+    let trained = |lint: bool, dtype: DType| {
+        let rng = &mut Rng::seed(1);
+        let dropout = Dropout::new(0.5, rng);
+        let mut net =
+            Child::new(sequential![Dense::new(4, 8, rng), BatchNorm1d::new(8), dropout, Dense::new(8, 1, rng)]);
+        let policy = Policy::new("O2", dtype).unwrap();
+        policy.apply(&mut net).unwrap();
+        let options = FitOptions::default().epochs(2).batch(4).lr(1e-3).lint(lint).loss_scale(policy.loss_scale);
+        let mut fit = Fit::new(&net, &options).unwrap();
+        while fit.advance(&mut net, &data).unwrap().is_some() {}
+        let weights: Vec<Vec<f64>> = net.named_params().iter().map(|(_, param)| param.value().to_f64()).collect();
+        (rules(fit.findings()), weights)
+    };
+    for (dtype, found) in [(F16, &[Rule::Overflow][..]), (Bf16, &[])] {
+        let (with, without) = (trained(true, dtype), trained(false, dtype));
+        assert_eq!((&with.0[..], with.1), (found, without.1), "{dtype}");
+        assert_eq!(without.0, []);
+    }
 }

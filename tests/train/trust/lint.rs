@@ -25,7 +25,8 @@ fn findings(case: &Case<'_>, batch: u64) -> Result<Vec<Finding>> {
     if value["storage"] == "low" && !all_low {
         let _ = precast::storage::decorate(&net, Decorate::new(dtype).masters(false))?;
     }
-    net.set_train(true);
+    // The cases normalize with running statistics.
+    net.set_train(false);
     let steps: Vec<&str> = value["applied"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let level = value["level"].as_str().unwrap();
     // All but the last policy are applied already.
