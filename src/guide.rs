@@ -26,6 +26,7 @@ pages! {
     second_derivatives "second-derivatives.md";
     find_the_overflow "find-the-overflow.md";
     tune "tune.md";
+    lint "lint.md";
     listen "listen.md";
     from_torch "from-torch.md";
     load_torch_weights "load-torch-weights.md";

@@ -106,6 +106,7 @@ pub mod io;
 #[allow(unsafe_code)]
 mod kernels;
 pub mod layers;
+pub mod lint;
 mod logging;
 pub mod observe;
 mod ops;
@@ -156,6 +157,7 @@ pub mod __train {
             resize::{MOST_PIXELS, resize},
         },
         fit::{EPOCH, STEPS},
+        lint::first_batch,
         score::answers,
     };
 }

@@ -22,6 +22,7 @@ mod graph;
 mod init;
 mod inputs;
 mod levels;
+mod lint;
 mod network;
 mod ops;
 mod plan;
@@ -69,6 +70,7 @@ Examples:
   precast plan lenet5 --policy o2                    which cell will run in which precision, and why
   precast explain lenet5_bn 1 --policy o2            why one cell runs as it does
   precast diff lenet5_bn --policy o2 --policy o3     what another policy would change
+  precast lint lenet5 --policy o2                    numbers, ops and parameters that 16 bits endanger
   precast graph lenet5 --policy graph --svg out.svg  the graph of a call, rewritten by a policy, as a table and a drawing
   precast plan model.safetensors --policy o2         the same for weights of another tool, whose cells are inferred
   precast convert bert/ bert-f16/ --policy o2        weights of another tool, stored in the dtypes of a policy
@@ -106,6 +108,7 @@ enum Command {
     Convert(convert::Args),
     Export(export::Args),
     Levels(levels::Args),
+    Lint(lint::Args),
     Ops(ops::Args),
     Init(init::Args),
     Cells(cells::Args),
@@ -261,6 +264,7 @@ impl Cli {
             Command::Convert(args) => convert::run(args),
             Command::Export(args) => export::run(self, args),
             Command::Levels(args) => levels::run(args),
+            Command::Lint(args) => lint::run(self, args),
             Command::Ops(args) => ops::run(args),
             Command::Init(args) => init::run(self, args),
             Command::Cells(args) => cells::run(self, args),

@@ -89,6 +89,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         // gradient of a weight.
         let wide = self.planned.wide_weight_grads == Some(true);
         let by_op = wide && matches!(frame, Some(Frame::Fixed(_))) && self.cell.as_cell().is_leaf();
+        let cast = cast.filter(|_| !context::is_all_in_f32());
         let inward = cast.map(|cast| cast.inward).filter(|_| !by_op);
         Border { frame, inward, outward: cast.map(|cast| cast.outward) }
     }

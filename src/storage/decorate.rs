@@ -1,6 +1,10 @@
 //! Storing parameters in 16 bits, with or without f32 masters.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+};
 
 use crate::{
     DType, Param,
@@ -29,6 +33,16 @@ pub struct Decorate {
 enum Keep {
     Masters,
     Nothing(Rounding),
+}
+
+impl Keep {
+    /// Returns whether there are masters, and the rounding of updates.
+    fn parts(self) -> (bool, Rounding) {
+        match self {
+            Keep::Masters => (true, Rounding::Nearest),
+            Keep::Nothing(rounding) => (false, rounding),
+        }
+    }
 }
 
 impl fmt::Display for Keep {
@@ -110,6 +124,42 @@ impl Decorate {
     pub fn save_dtype(mut self, dtype: DType) -> Self {
         self.save_dtype = Some(dtype);
         self
+    }
+}
+
+/// A parameter or buffer that is stored low, or would be.
+pub(crate) struct LowParam {
+    pub path: String,
+    pub param: Param,
+    pub dtype: DType,
+    pub has_master: bool,
+    pub rounding: Rounding,
+}
+
+impl LowParam {
+    /// Returns the parameters and buffers of a network that are stored low now.
+    pub fn of<C: ?Sized + AsCell>(net: &Child<C>) -> Vec<LowParam> {
+        let mut seen = HashSet::new();
+        let low = net.named_params().into_iter().filter(|(_, param)| param.dtype().is_low() && seen.insert(param.id()));
+        low.map(|(path, param)| {
+            let (dtype, has_master, rounding) = (param.dtype(), param.master().is_some(), param.rounding());
+            LowParam { path, param, dtype, has_master, rounding }
+        })
+        .collect()
+    }
+}
+
+impl Decorate {
+    /// Returns the parameters and buffers that this would store low, without a check of their range.
+    ///
+    /// # Errors
+    /// Those of [`decorate`] for the pack and the exclusions.
+    pub(crate) fn would_store<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<Vec<LowParam>> {
+        let pack = self.pack.clone().map_or_else(|| Pack::named(Pack::DEFAULT), Ok)?;
+        let (has_master, rounding) = self.keep.parts();
+        let low = survey(net, self.dtype, &pack, &self.excluded)?.into_iter().filter(|stored| stored.kept.is_none());
+        let of = |Stored { path, param, .. }| LowParam { path, param, dtype: self.dtype, has_master, rounding };
+        Ok(low.map(of).collect())
     }
 }
 
@@ -235,10 +285,7 @@ pub fn decorate<C: ?Sized + AsCell>(net: &Child<C>, how: Decorate) -> Result<Dec
     if !dtype.is_low() {
         return Err(Error::dtype(format!("parameters are stored in float16 or bfloat16, got {}", dtype.long_name())));
     }
-    let (masters, rounding) = match keep {
-        Keep::Masters => (true, Rounding::Nearest),
-        Keep::Nothing(rounding) => (false, rounding),
-    };
+    let (masters, rounding) = keep.parts();
     if rounding != Rounding::Nearest && dtype != DType::Bf16 {
         return Err(Error::dtype(format!(
             "parameters are stored in bfloat16 {keep}, got {}; masters are for both dtypes",

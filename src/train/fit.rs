@@ -7,12 +7,14 @@ use std::{collections::HashSet, mem, time::Instant};
 use super::{
     Checkpoint, Epoch, History, Loss, Method, Schedule, Score, Step,
     data::{Batch, Split, Standardization, batches_of_epoch},
+    lint,
 };
 use crate::{
     Child, Tensor,
     cell::{AsCell, Part},
     diagnose::Monitor,
     error::{Error, Result},
+    lint::{Finding, Severity},
     logging::event,
     optim::Optimizer,
     options::{Options, options},
@@ -57,6 +59,10 @@ pub struct FitOptions {
     /// `true` to watch every step with a [`Monitor`], which finds the first number that was not finite.
     #[option(default = true)]
     pub monitor: bool,
+    /// `true` to [lint](crate::lint::Lint) the network on the first batch, for [`Fit::findings`]. It costs about four
+    /// steps, once, and changes nothing.
+    #[option(default = true)]
+    pub lint: bool,
 }
 
 impl FitOptions {
@@ -157,6 +163,8 @@ pub struct Fit {
     /// `true` when the first step of this process was checked against the applied plan.
     checked: bool,
     monitor: Monitor,
+    /// Findings of the lint, once it has run.
+    findings: Option<Vec<Finding>>,
     history: History,
 }
 
@@ -209,7 +217,8 @@ impl Fit {
         let history = History { param_bytes: param_bytes.sum(), ..History::default() };
         let (options, place, order) = (options.clone(), Place::default(), Vec::new());
         let monitor = Monitor::default();
-        Ok(Fit { options, scale, optimizer, place, order, targets: None, checked: false, monitor, history })
+        let findings = None;
+        Ok(Fit { options, scale, optimizer, place, order, targets: None, checked: false, monitor, findings, history })
     }
 
     /// Resumes a run from a checkpoint, with the network and options of the original run. With the original run's
@@ -252,6 +261,27 @@ impl Fit {
             .counting(STEP, step as u64)
             .counting(STEPS, steps as u64)
             .counting(STEPPED, stepped as u64)
+    }
+
+    /// Lints the network on the first batch of the run, unless it was linted, or a step was taken. A lint that fails
+    /// finds nothing.
+    #[doc(hidden)]
+    pub fn lint<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) {
+        if self.findings.is_some() || self.place.steps > 0 || !self.options.lint {
+            return;
+        }
+        let found = lint::first_batch(net, data, &self.options).unwrap_or_default();
+        let found = found.into_iter().filter(|finding| finding.severity > Severity::Information);
+        let found = self.findings.insert(found.collect());
+        for _finding in found {
+            event!(WARN, rule = _finding.rule.name(), cell = %_finding.cell, "{_finding}");
+        }
+    }
+
+    /// Returns the errors and warnings of the [lint](crate::lint::Lint) of the first batch, which runs before the first
+    /// step of a run. They stop nothing.
+    pub fn findings(&self) -> &[Finding] {
+        self.findings.as_deref().unwrap_or_default()
     }
 
     /// Returns the history so far.
@@ -298,6 +328,7 @@ impl Fit {
             return Ok(None);
         }
         check(data)?;
+        self.lint(net, data);
         let (examples, FitOptions { batch, seed, .. }) = (data.train.len(), &self.options);
         let steps = batches_of_epoch(examples, *batch);
         if self.place.step >= steps {

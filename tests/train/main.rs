@@ -5,6 +5,7 @@ mod checkpoint;
 mod common;
 mod datasets;
 mod decorate;
+mod lint;
 mod loss_scale;
 mod optim;
 mod regression;

@@ -1,10 +1,15 @@
-//! A run from nothing but its file: the folder into which it is written.
+//! A run from nothing but its file: the folder into which it is written, and its lint.
 
 use std::path::{Path, PathBuf};
 
-use precast::error::Result;
+use precast::{__train::first_batch, error::Result, io::models::Model, lint::Finding, storage::weights};
 
-use super::{Run, RunFile};
+use super::{
+    Run, RunFile,
+    folder::Folder,
+    parts::Read,
+    run::{Prepared, prepared, settled},
+};
 
 /// The folder that contains the folders of runs.
 const RUNS: &str = "runs";
@@ -46,5 +51,32 @@ impl RunFile {
         let plain = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '-' };
         let name: String = name.trim_start_matches('.').chars().map(plain).take(100).collect();
         Ok(if name.is_empty() { "run".into() } else { name })
+    }
+}
+
+impl RunFile {
+    /// Lints the network of the run on its first batch, as [`Lint`](precast::lint::Lint) does, without a folder. In the
+    /// folder of a run, the network has the best weights so far.
+    ///
+    /// ```
+    /// use precast_train::RunFile;
+    /// let file = RunFile::parse("{version: 1, model: mlp, policy: o2-bf16, data: digits}", "run.yaml")?;
+    /// for finding in file.lint(file.read_model()?)? {
+    ///     println!("{finding}");
+    /// }
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of reading the policy and the data, and of [`Lint::run`](precast::lint::Lint::run).
+    pub fn lint(&self, mut model: Model) -> Result<Vec<Finding>> {
+        let Read { data, .. } = self.read_data(model.input.as_deref())?;
+        let (policy, _) = settled(self.read_policy()?, &mut model.net, &data, self.options.batch)?;
+        let Prepared { mut net, options, .. } = prepared(self, model, &policy, &data)?;
+        let best = Folder::best(&self.folder);
+        if best.is_file() {
+            let _ = weights::load(&net, &best)?;
+        }
+        first_batch(&mut net, &data, &options)
     }
 }

@@ -120,10 +120,12 @@ impl Run {
             file.read_data(model.input.as_deref())?;
         let text = model.to_yaml().ok();
         let (policy, note) = settled(policy, &mut model.net, &data, file.options.batch)?;
-        let Prepared { net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
+        let Prepared { mut net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
         notes.extend(note);
         notes.extend(of_data);
-        let fit = Fit::new(&net, &options)?.standardized_targets(standardizations.targets.clone());
+        let mut fit = Fit::new(&net, &options)?.standardized_targets(standardizations.targets.clone());
+        fit.lint(&mut net, &data);
+        notes.extend(fit.findings().iter().map(ToString::to_string));
         // The defaults derived from the data are written down, so that predictions need no data.
         let mut found = found;
         found.options.loss.clone_from(&options.loss);
@@ -259,7 +261,7 @@ impl Run {
     }
 
     /// Returns human-readable notes about the beginning of the run: a damaged checkpoint, outputs without a class,
-    /// distinct numbers of the data that became equal.
+    /// distinct numbers of the data that became equal, the findings of the lint.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -383,7 +385,7 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
 
 /// Settles a policy that prefers speed into one with rules, by a training step that changes nothing, and returns it
 /// with a note.
-fn settled(policy: Policy, net: &mut Child, data: &Split, batch: usize) -> Result<(Policy, Option<String>)> {
+pub(super) fn settled(policy: Policy, net: &mut Child, data: &Split, batch: usize) -> Result<(Policy, Option<String>)> {
     if policy.prefer == Prefer::Memory {
         return Ok((policy, None));
     }

@@ -145,6 +145,9 @@ struct RunV1 {
     /// `true` to watch every step: the first result that was not finite is named.
     #[option(default = true)]
     monitor: bool,
+    /// `true` to lint the network on the first batch; errors and warnings are notes of the run.
+    #[option(default = true)]
+    lint: bool,
     /// Retention of checkpoints. One is written after each epoch and when a run is interrupted.
     #[option(default = at(CheckpointOptions::default()), shown = "the last 2")]
     checkpoint: At<CheckpointOptions>,
@@ -282,7 +285,8 @@ impl RunFile {
             .warm_up(read.warm_up)
             .seed(read.seed)
             .method(method)
-            .monitor(read.monitor);
+            .monitor(read.monitor)
+            .lint(read.lint);
         options.loss = read.loss.map(|at| at.value.0);
         let written = Written::new(
             &source,
@@ -315,7 +319,7 @@ impl RunFile {
     /// # Errors
     /// [`ErrorKind::Run`] when it cannot be written.
     pub fn to_yaml(&self) -> Result<String> {
-        let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, monitor, .. } = &self.options;
+        let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, monitor, lint, .. } = &self.options;
         let written = RunV1 {
             version: at(1),
             name: self.name.clone().map(at),
@@ -335,6 +339,7 @@ impl RunFile {
             batch: at(*batch),
             seed: *seed,
             monitor: *monitor,
+            lint: *lint,
             checkpoint: at(self.checkpoint),
             patience: self.patience.map(at),
         };

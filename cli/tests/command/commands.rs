@@ -40,8 +40,8 @@ fn help_tells_a_newcomer_how_to_begin() {
         assert!(help.contains(word), "{word}: {help}");
     }
     let commands = [
-        "train", "runs", "predict", "plan", "explain", "diff", "convert", "export", "graph", "levels", "ops", "init",
-        "cells", "show", "schema", "bench",
+        "train", "runs", "predict", "plan", "explain", "diff", "convert", "export", "graph", "levels", "lint", "ops",
+        "init", "cells", "show", "schema", "bench",
     ];
     for command in commands.into_iter().chain(["completions", "man"]) {
         assert!(text(precast(&[command, "--help"])).contains(&format!("Usage: precast {command}")), "{command}");

@@ -6,6 +6,7 @@ mod common;
 mod documents;
 mod failures;
 mod graph;
+mod lint;
 mod program;
 mod runs;
 mod stored_models;

@@ -37,6 +37,8 @@ struct Switches {
     node_slot: Option<usize>,
     /// `true` when gradients of weights are computed in f32.
     wide_weight_grads: bool,
+    /// `true` when every op runs in f32, whatever region it is in.
+    in_f32: bool,
     /// `true` when results are recorded on the tape.
     tape: bool,
     /// `true` when the tape keeps calls, for second derivatives.
@@ -69,6 +71,7 @@ thread_local! {
                 backward: false,
                 node_slot: None,
                 wide_weight_grads: false,
+                in_f32: false,
                 tape: true,
                 keeps_calls: false,
                 added: NOBODY,
@@ -179,6 +182,17 @@ pub(crate) fn enter_weight_grads(wide: bool) -> Scope {
 /// Returns whether gradients of weights are computed in f32.
 pub(crate) fn wide_weight_grads() -> bool {
     switches().wide_weight_grads
+}
+
+/// Runs every op of `f` in f32: regions cast to no other dtype, nor do borders of cells.
+pub(crate) fn all_in_f32<R>(f: impl FnOnce() -> R) -> R {
+    let _scope = switch(|switches| switches.in_f32 = true);
+    f()
+}
+
+/// Returns whether every op runs in f32.
+pub(crate) fn is_all_in_f32() -> bool {
+    switches().in_f32
 }
 
 /// Runs `f` with the tape switched on or off.

@@ -1,6 +1,6 @@
 //! The stack of regions.
 
-use super::{CONTEXT, Context, Scope, Undo};
+use super::{CONTEXT, Context, Scope, Undo, is_all_in_f32};
 use crate::{DType, precision::Frame};
 
 /// State of an [`autocast`](crate::autocast()) region, in addition to its frame.
@@ -93,6 +93,9 @@ pub(crate) fn in_code() -> bool {
 /// Calls `f` with the innermost frame and whether low copies of parameters are cached. `f` must not enter or leave a
 /// frame.
 pub(crate) fn with_current<R>(f: impl FnOnce(Option<&Frame>, bool) -> R) -> R {
+    if is_all_in_f32() {
+        return f(Some(&Frame::Fixed(DType::F32)), false);
+    }
     top(|top| match top {
         Some(top) => f(Some(&top.frame), top.region.is_none_or(|region| region.cache)),
         None => f(None, true),

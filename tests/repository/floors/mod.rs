@@ -18,7 +18,7 @@ const FLOORS: &[&[&str]] = &[
     &["precision", "tensor", "observe", "ops", "gradcheck"],
     &["cell", "layers", "cost", "io"],
     &["plan", "storage", "graph", "autocast", "diagnose", "shadow", "tune"],
-    &["scale", "optim", "train", "compat"],
+    &["scale", "optim", "lint", "train", "compat"],
     &["guide"],
 ];
 

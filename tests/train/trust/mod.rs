@@ -3,6 +3,7 @@
 mod cases;
 mod cured;
 mod digits;
+mod lint;
 mod monitored;
 mod search;
 

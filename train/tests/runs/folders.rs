@@ -725,7 +725,7 @@ fn what_is_written_is_read_again() {
         ", schedule: {step: {every: 7, factor: 0.5}}, checkpoint: {every: 5, keep: 1}, patience: 4, warm_up: 2",
         ", optimizer: {muon: {rounds: 4, others: {betas: [0.8, 0.9], state_8bit: true}}}, storage: stochastic_rounding",
         ", optimizer: lion, storage: {masters: {dtype: bfloat16, exclude: ['head.**']}}, standardize_targets: true",
-        ", test: other.csv, standardize: true, name: first try, monitor: false, lr: 0.125",
+        ", test: other.csv, standardize: true, name: first try, monitor: false, lint: false, lr: 0.125",
     ] {
         let text =
             format!("{{version: 1, model: m.yaml, policy: o2, data: {{csv: {{file: a.csv, target: y}}}}{more}}}");

@@ -1,0 +1,167 @@
+//! Finding precision hazards before training, from the numbers of one pass in f32.
+
+mod digits;
+mod edges;
+mod finding;
+mod format;
+mod masks;
+mod patterns;
+mod range;
+mod reference;
+mod storage;
+mod wrapping;
+
+use std::rc::Rc;
+
+pub use finding::{Finding, Place, Rule, Severity};
+
+use self::{edges::Follower, reference::Recorder};
+use crate::{
+    Child, DType, Grads, Param, Policy, Tensor,
+    cell::AsCell,
+    error::Result,
+    observe::heard_by,
+    optim::Method,
+    policy::LossScaleSpec,
+    storage::Decorate,
+    tensor::{context, recording},
+};
+
+/// Lint of a network: the hazards of the precision in which it runs.
+///
+/// It runs the forward and the backward pass twice: in f32, whose numbers it reads, and as the network is wrapped, which
+/// gives the dtype of every result, cast and gradient. A number in f32 that does not fit the dtype of its place is a
+/// finding, whether or not the pass under the policy still reaches it with good numbers. No parameter, buffer or counter
+/// of the network changes.
+///
+/// It costs about four training steps, and keeps all tensors of both passes meanwhile.
+///
+/// ```
+/// use precast::{lint::{Lint, Rule}, prelude::*};
+/// let rng = &mut Rng::seed(1);
+/// let mut net = Child::new(sequential![Dense::new(16, 16, rng), ReLU, Dense::new(16, 8, rng)]);
+/// let x = Tensor::full(&[8, 16], 1e6, DType::F32);
+///
+/// let policy = Policy::new("O2", DType::F16)?;
+/// let findings = Lint::new().under(&policy, &mut net, |net| net.call(&x)?.mean_all())?;
+/// for finding in &findings {
+///     println!("{finding}"); // rule, cell, op, number, limit, and the cure
+/// }
+/// assert_eq!(findings[0].rule, Rule::Overflow);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Lint {
+    loss_scale: Option<LossScaleSpec>,
+    update: Option<(Method, f64)>,
+    storage: Option<Decorate>,
+}
+
+impl Lint {
+    /// Creates a lint with the loss scale of the policy, or none.
+    pub fn new() -> Self {
+        Lint::default()
+    }
+
+    /// Sets the loss scale of the backward pass; a dynamic one is that of the first step. Default: that of the policy,
+    /// with [`under`](Lint::under).
+    #[must_use]
+    pub fn loss_scale(self, scale: LossScaleSpec) -> Self {
+        Lint { loss_scale: Some(scale), ..self }
+    }
+
+    /// Sets the optimizer and the learning rate, for the share of updates that low parameters would lose. Default: none;
+    /// low parameters without masters are then a finding in any case.
+    #[must_use]
+    pub fn update(self, method: Method, lr: f64) -> Self {
+        Lint { update: Some((method, lr)), ..self }
+    }
+
+    /// Sets the storage that the parameters will have. Default: the one that they have.
+    #[must_use]
+    pub fn storage(self, storage: Decorate) -> Self {
+        Lint { storage: Some(storage), ..self }
+    }
+
+    /// Lints a network as a policy would run it: applies the policy, and undoes it at the end. `loss` calls the network
+    /// and returns the loss; it runs twice.
+    ///
+    /// # Errors
+    /// Those of [`Policy::apply`] and of `loss`; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a
+    /// floating scalar.
+    pub fn under<C: ?Sized + AsCell>(
+        &self,
+        policy: &Policy,
+        net: &mut Child<C>,
+        loss: impl Fn(&Child<C>) -> Result<Tensor>,
+    ) -> Result<Vec<Finding>> {
+        let over = wrapping::replaced(net, policy)?;
+        let applied = policy.apply(net)?;
+        let scale = self.loss_scale.clone().unwrap_or_else(|| policy.loss_scale.clone());
+        let found = Lint { loss_scale: Some(scale), ..self.clone() }.run(net, loss);
+        applied.undo(net)?;
+        Ok(sorted(over.into_iter().chain(found?).collect()))
+    }
+
+    /// Lints a network as it is wrapped now. `loss` calls the network and returns the loss; it runs twice.
+    ///
+    /// # Errors
+    /// Those of `loss`; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar.
+    pub fn run<C: ?Sized + AsCell>(
+        &self,
+        net: &Child<C>,
+        loss: impl Fn(&Child<C>) -> Result<Tensor>,
+    ) -> Result<Vec<Finding>> {
+        let spec = self.loss_scale.clone().unwrap_or(LossScaleSpec::None);
+        let scale = initial(&spec);
+        let recorder = Rc::new(Recorder::default());
+        let (_, gradients) = heard_by(recorder.clone(), || pass(scale, || context::all_in_f32(|| loss(net))))?;
+        let follower = Rc::new(Follower::new(recorder.take()));
+        let (low_loss, low_gradients) = heard_by(follower.clone(), || pass(scale, || loss(net)))?;
+        low_gradients.scaled.discard();
+        let edges = follower.finish(net);
+        let mut found = range::findings(&edges, &spec, scale);
+        found.extend(digits::findings(&edges));
+        found.extend(patterns::findings(&edges, &found));
+        found.extend(wrapping::findings(&edges, net, low_loss));
+        found.extend(storage::findings(net, self.storage.as_ref(), self.update.as_ref(), &gradients)?);
+        gradients.scaled.discard();
+        Ok(sorted(found))
+    }
+}
+
+/// Results of a pass.
+struct Gradients {
+    /// Gradients, multiplied by the loss scale.
+    scaled: Grads,
+    scale: f64,
+    /// Buffers, each with the statistics of the batch towards which it moves.
+    statistics: Vec<(Param, Tensor)>,
+}
+
+/// Returns the loss scale of the first step.
+fn initial(spec: &LossScaleSpec) -> f64 {
+    match spec {
+        LossScaleSpec::Fixed { scale } => f64::from(*scale),
+        LossScaleSpec::Dynamic(dynamic) => f64::from(dynamic.init),
+        _ => 1.0,
+    }
+}
+
+/// Runs a forward and a backward pass without side effects; returns the dtype of the loss, too.
+fn pass(scale: f64, loss: impl FnOnce() -> Result<Tensor>) -> Result<(DType, Gradients)> {
+    let (loss, recorded) = recording::record(loss);
+    let loss = loss?;
+    loss.check_scalar("a lint starts from a floating scalar; the loss")?;
+    let dtype = loss.dtype();
+    let wide = if dtype.is_low() { loss.cast(DType::F32) } else { loss };
+    let scaled = wide.mul(&Tensor::scalar(scale, wide.dtype()))?.into_grads()?;
+    let statistics = recorded.blends.into_iter().map(|blend| (blend.buffer, blend.batch)).collect();
+    Ok((dtype, Gradients { scaled, scale, statistics }))
+}
+
+/// Sorts findings by severity, the worst first, and leaves their order otherwise.
+fn sorted(mut found: Vec<Finding>) -> Vec<Finding> {
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    found
+}

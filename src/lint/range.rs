@@ -1,0 +1,242 @@
+//! Numbers beyond the range of their dtype: overflow and underflow, forward and backward.
+
+use super::{
+    edges::{Edge, Edges},
+    finding::{Finding, Place, Rule, Severity},
+    format::{amax, flushes, largest, norm, overflows_at, short, smallest, values},
+    masks,
+};
+use crate::{
+    Op,
+    catalogue::Family,
+    diagnose::{EdgeOp, Phase},
+    policy::LossScaleSpec,
+};
+
+/// Factor by which later batches may exceed the largest number of this one. The largest of n normal numbers is about
+/// √(2 ln n), so that of 10⁴ batches exceeds that of one batch of 10³ numbers by √(ln 10⁷ / ln 10³) = 1.53.
+const HEADROOM: f64 = 1.5;
+
+/// Share of the norm of a tensor that may become 0: with more, fewer than about four bits of it are correct.
+const LOST: f64 = 1.0 / 16.0;
+
+/// Share of the gradient that is read below which a sum of gradients is only its rounding error in f32: √n ulps for sums
+/// of n = 10⁴ terms. The gradient of a bias before a batch norm is 0, and computed as such a number.
+const NOISE: f64 = 1.0 / 65536.0;
+
+/// The range of one edge.
+struct Range {
+    amax: f64,
+    finite: bool,
+    /// Share of the norm that becomes 0.
+    lost: f64,
+    /// Share of the numbers other than 0 that become 0.
+    flushed: f64,
+    /// Least factor by which the numbers must grow to keep their norm.
+    need: f64,
+}
+
+impl Range {
+    fn of(edge: &Edge) -> Range {
+        let numbers = values(&edge.exact);
+        let finite = numbers.iter().all(|x| x.is_finite());
+        let mut range = Range { amax: amax(&numbers), finite, lost: 0.0, flushed: 0.0, need: 0.0 };
+        let mut found: Vec<f64> = numbers.iter().map(|x| x.abs()).filter(|x| *x > 0.0 && x.is_finite()).collect();
+        let whole = norm(found.iter().map(|x| x / range.amax));
+        if !edge.dtype.is_low() || found.is_empty() {
+            return range;
+        }
+        found.sort_by(f64::total_cmp);
+        let flushed = found.partition_point(|x| flushes(*x, edge.dtype));
+        range.flushed = flushed as f64 / found.len() as f64;
+        range.lost = norm(found[..flushed].iter().map(|x| x / range.amax)) / whole;
+        let (mut sum, limit) = (0.0, (LOST * whole).powi(2));
+        let kept = found.iter().find(|x| {
+            sum += (**x / range.amax).powi(2);
+            sum > limit
+        });
+        range.need = kept.map_or(0.0, |kept| smallest(edge.dtype) / 2.0 / kept);
+        range
+    }
+}
+
+/// Returns the ranges of all edges. Gradients that are rounding errors in f32 count as 0.
+fn ranges_of(edges: &Edges) -> Vec<Range> {
+    let mut ranges: Vec<Range> = edges.list.iter().map(Range::of).collect();
+    let mut noise = vec![false; ranges.len()];
+    for (at, edge) in edges.list.iter().enumerate() {
+        if edge.phase != Phase::Backward {
+            continue;
+        }
+        let read = edges.sources(at).map(|from| ranges[from].amax).fold(0.0, f64::max);
+        noise[at] = edges.sources(at).any(|from| noise[from])
+            || adds_gradients(edges, at) && ranges[at].finite && ranges[at].amax < NOISE * read;
+        if noise[at] {
+            ranges[at] = Range { amax: 0.0, finite: true, lost: 0.0, flushed: 0.0, need: 0.0 };
+        }
+    }
+    ranges
+}
+
+/// Returns whether a gradient is a sum, whose terms may cancel.
+fn adds_gradients(edges: &Edges, at: usize) -> bool {
+    let edge = &edges.list[at];
+    let shorter = || edges.sources(at).any(|from| edge.exact.len() < edges.list[from].exact.len());
+    match edge.op {
+        EdgeOp::Accumulate => true,
+        EdgeOp::Op(Op::Softmax | Op::LogSoftmax) => true,
+        EdgeOp::Op(op) => op.family() == Some(Family::Norm) || shorter(),
+        _ => false,
+    }
+}
+
+/// Loss scales that fit.
+struct Window {
+    least: f64,
+    most: f64,
+}
+
+impl Window {
+    fn of(edges: &Edges, ranges: &[Range], scale: f64) -> Window {
+        let mut window = Window { least: 0.0, most: f64::INFINITY };
+        for (edge, range) in edges.list.iter().zip(ranges) {
+            if edge.phase == Phase::Backward && edge.dtype.is_low() && range.finite && range.amax > 0.0 {
+                window.least = window.least.max(scale * range.need);
+                window.most = window.most.min(scale * largest(edge.dtype) / HEADROOM / range.amax);
+            }
+        }
+        window
+    }
+
+    /// Describes a loss scale that fits, in powers of 2.
+    fn cure(&self, cells: &[String]) -> String {
+        let (least, most) = (2f64.powf(self.least.log2().ceil()), 2f64.powf(self.most.log2().floor()));
+        if self.least <= most && least <= most {
+            // The largest one leaves the most room for smaller gradients.
+            return format!("loss_scale: {{ kind: fixed, scale: {most} }} ({least:e} to {most:e} fit)");
+        }
+        let (rules, least, most) = (rules_for(cells), short(self.least), short(self.most));
+        format!("{rules} (no loss scale fits: small gradients need {least}, large ones allow {most})")
+    }
+}
+
+/// Returns the rules of a policy that keep these cells in f32, with their results.
+fn rules_for(cells: &[String]) -> String {
+    let rules = cells.iter().map(|cell| match cell.is_empty() {
+        true => "the values outside of cells in f32".to_string(),
+        false => format!("- {{ path: \"{cell}\", run: float32-out }}"),
+    });
+    rules.collect::<Vec<_>>().join(" ")
+}
+
+/// Finds the edges that are out of range, each with the later ones that follow from it.
+fn chains(edges: &Edges, flagged: &[bool]) -> Vec<(usize, Vec<usize>)> {
+    let mut seen = vec![false; flagged.len()];
+    let mut chains = Vec::new();
+    for at in 0..flagged.len() {
+        if !flagged[at] || seen[at] || edges.sources(at).any(|from| flagged[from]) {
+            continue;
+        }
+        let (mut chain, mut pending) = (Vec::new(), vec![at]);
+        while let Some(next) = pending.pop() {
+            if flagged[next] && !std::mem::replace(&mut seen[next], true) {
+                chain.push(next);
+                pending.extend(&edges.readers[next]);
+            }
+        }
+        chain.sort_unstable();
+        chains.push((at, chain.split_off(1)));
+    }
+    chains
+}
+
+/// Finds what leaves the range of its dtype, under this loss scale.
+pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64) -> Vec<Finding> {
+    let ranges = ranges_of(edges);
+    let (masked, mut found) = masks::findings(edges);
+    if let Some(finding) = not_finite(edges, &ranges, &masked) {
+        found.push(finding);
+        return found;
+    }
+    let window = Window::of(edges, &ranges, scale);
+    let low = |at: usize| edges.list[at].dtype.is_low() && !masked[at];
+    let list = |wanted: &dyn Fn(usize) -> bool| (0..ranges.len()).map(|at| low(at) && wanted(at)).collect::<Vec<_>>();
+    let limit = |at: usize| largest(edges.list[at].dtype);
+    for (at, then) in chains(edges, &list(&|at| ranges[at].amax * HEADROOM > limit(at))) {
+        let beyond = |at: &usize| ranges[*at].amax >= overflows_at(edges.list[*at].dtype);
+        let edge = &edges.list[at];
+        let forward = edge.phase == Phase::Forward;
+        let broken = std::iter::once(&at).chain(&then).any(beyond);
+        // A dynamic loss scale adapts by itself, if there is one that fits.
+        let adapts = !forward && matches!(spec, LossScaleSpec::Dynamic(_)) && window.least <= window.most;
+        let severity = match (broken, adapts) {
+            (_, true) => Severity::Information,
+            (true, false) => Severity::Error,
+            (false, false) => Severity::Warning,
+        };
+        let (rule, cells) = (if forward { Rule::Overflow } else { Rule::GradOverflow }, cells_of(edges, at, &then));
+        let reach = if beyond(&at) { "beyond" } else { "near" };
+        let place = edge.place();
+        let what = format!(
+            "{place} reaches {} in f32, {reach} {}, the largest {}",
+            short(ranges[at].amax),
+            limit(at) as f32,
+            edge.dtype
+        );
+        let write = if forward { rules_for(&cells) } else { window.cure(&cells) };
+        let finding = Finding::at(rule, severity, place, [ranges[at].amax, limit(at)]);
+        found.push(finding.what(what).write(write).then(places(edges, &then)));
+    }
+    for (at, then) in chains(edges, &list(&|at| ranges[at].lost > LOST)) {
+        let edge = &edges.list[at];
+        let forward = edge.phase == Phase::Forward;
+        let (rule, cells) = (if forward { Rule::Underflow } else { Rule::GradUnderflow }, cells_of(edges, at, &then));
+        // A constant of the code that becomes 0 is judged by its effect.
+        if forward && edge.forward_op() == Some(Op::Cast) && edges.is_constant(at, 0) {
+            continue;
+        }
+        let adapts = !forward && matches!(spec, LossScaleSpec::Dynamic(_)) && window.least <= window.most;
+        let severity = match ranges[at].flushed > 0.5 {
+            _ if adapts => Severity::Information,
+            true => Severity::Error,
+            false => Severity::Warning,
+        };
+        let (place, smallest) = (edge.place(), smallest(edge.dtype));
+        let what = format!(
+            "{:.0} % of the numbers of {place} become 0: the largest is {}, the smallest {} {}",
+            100.0 * ranges[at].flushed,
+            short(ranges[at].amax),
+            edge.dtype,
+            short(smallest)
+        );
+        let write = if forward { rules_for(&cells) } else { window.cure(&cells) };
+        let finding = Finding::at(rule, severity, place, [ranges[at].amax, smallest]);
+        found.push(finding.what(what).write(write).then(places(edges, &then)));
+    }
+    found
+}
+
+/// Finds the first number that is not finite in f32 either.
+fn not_finite(edges: &Edges, ranges: &[Range], masked: &[bool]) -> Option<Finding> {
+    let at = (0..ranges.len()).find(|at| !ranges[*at].finite && !masked[*at])?;
+    let place = edges.list[at].place();
+    let what = format!("{place} is not finite in f32 either: no precision is to blame, and no more can be said");
+    let finding = Finding::at(Rule::NotFinite, Severity::Error, place, [f64::INFINITY, f64::from(f32::MAX)]);
+    Some(finding.what(what).write("smaller inputs, weights or loss scale"))
+}
+
+fn places(edges: &Edges, of: &[usize]) -> Vec<Place> {
+    of.iter().map(|at| edges.list[*at].place()).collect()
+}
+
+/// Returns the cells of a chain, each once.
+fn cells_of(edges: &Edges, at: usize, then: &[usize]) -> Vec<String> {
+    let mut cells: Vec<String> = Vec::new();
+    for at in std::iter::once(&at).chain(then) {
+        let cell = &edges.list[*at].cell;
+        if !cells.contains(cell) {
+            cells.push(cell.clone());
+        }
+    }
+    cells
+}

@@ -1,0 +1,103 @@
+//! Hazards of parameters and buffers stored in 16 bits: statistics beyond their range, and updates that are lost.
+
+use super::{
+    Gradients,
+    finding::{Finding, Rule, Severity},
+    format::{amax, overflows_at, short, values},
+};
+use crate::{
+    Child, Grads, Param, Tensor,
+    cell::{AsCell, Params},
+    error::Result,
+    optim::Method,
+    storage::{Decorate, LowParam},
+    tensor::Rounding,
+};
+
+/// Share of lost updates above which a parameter learns something else: one update of 16.
+const LOST: f64 = 1.0 / 16.0;
+
+/// Finds hazards of the storage: that of the request or, without one, that of the network.
+pub(super) fn findings<C: ?Sized + AsCell>(
+    net: &Child<C>,
+    storage: Option<&Decorate>,
+    update: Option<&(Method, f64)>,
+    gradients: &Gradients,
+) -> Result<Vec<Finding>> {
+    let low = storage.map_or_else(|| Ok(LowParam::of(net)), |storage| storage.would_store(net))?;
+    let mut found: Vec<Finding> = low.iter().filter_map(|low| out_of_range(low, gradients)).collect();
+    found.extend(low_weights(&low, update, gradients)?);
+    Ok(found)
+}
+
+/// Returns the path of the cell of a parameter.
+fn cell_of(path: &str) -> &str {
+    path.rsplit_once('.').map_or("", |(cell, _)| cell)
+}
+
+/// Finds a parameter or buffer beyond the range of its storage, or statistics on their way there.
+fn out_of_range(low: &LowParam, gradients: &Gradients) -> Option<Finding> {
+    let largest = |x: &Tensor| {
+        let numbers = values(x);
+        if numbers.iter().all(|x| x.is_finite()) { amax(&numbers) } else { f64::INFINITY }
+    };
+    let own = largest(&low.param.full());
+    // Running statistics move towards those of the batches.
+    let batches = gradients.statistics.iter().filter(|(buffer, _)| buffer.is_same(&low.param));
+    let met = batches.map(|(_, batch)| largest(batch)).fold(own, f64::max);
+    let limit = overflows_at(low.dtype);
+    if met < limit {
+        return None;
+    }
+    let rule = if low.param.is_trained() { Rule::Overflow } else { Rule::RunningVar };
+    let finding = Finding::of_cell(rule, Severity::Error, cell_of(&low.path), [met, limit]);
+    let what = format!("`{}`, stored in {}, reaches {}, beyond {}", low.path, low.dtype, short(met), short(limit));
+    Some(finding.what(what).write(format!("`Decorate::exclude_path(\"{}\")`, which stores it in f32", low.path)))
+}
+
+/// Finds low parameters whose updates are lost: with an optimizer, by a step on copies of them.
+fn low_weights(low: &[LowParam], update: Option<&(Method, f64)>, gradients: &Gradients) -> Result<Option<Finding>> {
+    let bare = |low: &&LowParam| low.param.is_trained() && !low.has_master && low.rounding == Rounding::Nearest;
+    let bare: Vec<&LowParam> = low.iter().filter(bare).collect();
+    let Some(first) = bare.first() else { return Ok(None) };
+    let dtype = first.dtype;
+    let write = "f32 masters (`Decorate::masters`), stochastic rounding or Kahan compensation";
+    let Some((method, lr)) = update else {
+        let half = dtype.epsilon() / 4.0;
+        let what = format!(
+            "{} parameters are stored in {dtype} without masters: an update below about {} of a weight is lost",
+            bare.len(),
+            short(half)
+        );
+        let finding = Finding::of_cell(Rule::LowWeights, Severity::Warning, "", [bare.len() as f64, 0.0]);
+        return Ok(Some(finding.what(what).write(write)));
+    };
+    let (mut grads, mut copies) = (Grads::default(), Vec::new());
+    for low in &bare {
+        let Some(grad) = gradients.scaled.get(&low.param) else { continue };
+        let copy = Param::new(low.param.full());
+        copy.store_low(dtype, false, Rounding::Nearest);
+        let unscaled: Vec<f64> = grad.to_f64().iter().map(|g| g / gradients.scale).collect();
+        grads.set(&copy, Tensor::from_f64(&unscaled, grad.shape(), crate::DType::F32)?);
+        copies.push((low.path.clone(), copy));
+    }
+    if copies.is_empty() {
+        return Ok(None);
+    }
+    let mut optimizer = method.optimizer(copies.into_iter().collect::<Params>(), *lr, &|_| false);
+    optimizer.update(&grads)?;
+    let lost = optimizer.lost_updates();
+    let Some(worst) = lost.iter().max_by(|a, b| a.share().total_cmp(&b.share())) else { return Ok(None) };
+    if worst.share() <= LOST {
+        return Ok(None);
+    }
+    let high = lost.iter().filter(|lost| lost.share() > LOST).count();
+    let what = format!(
+        "{high} of {} parameters are stored in {dtype} without masters and lose updates at a learning rate of {lr}: `{}` loses {:.0} %",
+        bare.len(),
+        worst.path,
+        100.0 * worst.share()
+    );
+    let finding = Finding::of_cell(Rule::LowWeights, Severity::Warning, "", [worst.share(), LOST]);
+    Ok(Some(finding.what(what).write(write)))
+}
