@@ -154,7 +154,7 @@ impl Attempt {
                 }
                 // The gradient leaves the cell for the one whose result it read.
                 let Some(before) = read_by(record, cell) else { return Ok(false) };
-                self.keep(&before.to_string(), fault)
+                self.keep(before, fault)
             }
             Phase::Unscale | Phase::Optimizer => Ok(false),
         }

@@ -130,7 +130,6 @@ impl Outcome {
     }
 
     /// Adds the first result that was not finite to the cause of a skipped step.
-    #[must_use]
     pub fn began_with(mut self, found: Option<Origin>) -> Self {
         if let Outcome::Skipped { cause } | Outcome::Stalled { cause, .. } = &mut self
             && let Cause::Loss { origin } | Cause::Overflow { origin, .. } = cause
