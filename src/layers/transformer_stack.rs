@@ -55,7 +55,7 @@ impl TransformerSpec<false> {
     /// Builds the cell. Each layer draws its own initial values.
     ///
     /// # Errors
-    /// Those of [`TransformerEncoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for a number
+    /// Those of [`TransformerEncoderLayerSpec::build`](super::TransformerEncoderLayerSpec::build), and [`ErrorKind::Value`](crate::ErrorKind::Value) for a number
     /// of layers outside 1 to 4096.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerEncoder> {
         Ok(TransformerEncoder { layers: self.layers(|layer| layer.build(rng))?, norm: self.last_norm()?, spec: self })
@@ -66,7 +66,7 @@ impl TransformerSpec<true> {
     /// Builds the cell. Each layer draws its own initial values.
     ///
     /// # Errors
-    /// Those of [`TransformerDecoderLayerSpec::build`], and [`ErrorKind::Value`](crate::ErrorKind::Value) for a number
+    /// Those of [`TransformerDecoderLayerSpec::build`](super::TransformerDecoderLayerSpec::build), and [`ErrorKind::Value`](crate::ErrorKind::Value) for a number
     /// of layers outside 1 to 4096.
     pub fn build(self, rng: &mut Rng) -> Result<TransformerDecoder> {
         Ok(TransformerDecoder { layers: self.layers(|layer| layer.build(rng))?, norm: self.last_norm()?, spec: self })

@@ -16,7 +16,7 @@ use super::{
 };
 
 impl RunFile {
-    /// Reads the run file of a [`Run`]'s folder.
+    /// Reads the run file of a [`Run`](super::Run)'s folder.
     ///
     /// # Errors
     /// As [`RunFile::load`]; [`ErrorKind::Run`](precast::ErrorKind::Run) when the folder has none.

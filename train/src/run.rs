@@ -36,7 +36,7 @@ use super::{
 /// | `plan.txt` | what the policy decided for each cell, and how each parameter is stored if some are low |
 /// | `about.json` | version, machine, the number of examples and their checksum |
 /// | `metrics.jsonl` | a line for each step and each epoch, written as they happen |
-/// | `checkpoint-*.safetensors` | the last [`Checkpoint`](super::Checkpoint)s |
+/// | `checkpoint-*.safetensors` | the last [`Checkpoint`](precast::train::Checkpoint)s |
 /// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end |
 /// | `headroom.json` | how far the numbers of each cell were from the limits of their dtypes before the last checkpoint |
 /// | `faults/step-N/` | a [`SavedFault`] for each place at which a number was not finite, to [run](super::Replay) again |
@@ -202,7 +202,7 @@ impl Run {
     /// observer receives them, and a checkpoint before this returns, disk errors excepted.
     ///
     /// # Errors
-    /// As [`fit`](super::fit), and [`ErrorKind::Io`](precast::ErrorKind::Io) when a file cannot be written.
+    /// As [`fit`](precast::train::fit), and [`ErrorKind::Io`](precast::ErrorKind::Io) when a file cannot be written.
     pub fn train_with(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<EndReason> {
         loop {
             if self.is_out_of_patience() {

@@ -11,7 +11,7 @@ use crate::{
 
 impl Fit {
     /// Returns the record of the largest magnitudes in the last steps, which is empty unless the run
-    /// [watches](FitOptions::monitor) its steps.
+    /// [watches](crate::train::FitOptions::monitor) its steps.
     pub fn monitor(&self) -> &Monitor {
         &self.monitor
     }
