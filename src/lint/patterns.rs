@@ -131,8 +131,8 @@ fn variance_by_hand(edges: &Edges, at: usize, before: &[Finding]) -> Option<Find
 /// Largest whole number up to which f32 counts: beyond it, whole numbers are no counts.
 const COUNTABLE: f64 = 16_777_216.0;
 
-/// Returns whether an edge counts or numbers something: a sum of whole numbers, integers made floats, and arithmetic on
-/// these.
+/// Returns whether an edge counts or numbers something: a sum of zeros and ones, integers made floats, and arithmetic
+/// and sums of these.
 fn is_count(edges: &Edges, at: usize, counts: &[bool]) -> bool {
     let edge = &edges.list[at];
     let numbers = values(&edge.exact);
@@ -142,7 +142,7 @@ fn is_count(edges: &Edges, at: usize, counts: &[bool]) -> bool {
     }
     let counted = |i: usize| edge.sources[i].is_some_and(|from| counts[from]) || !edge.operands[i].dtype().is_float();
     match edge.forward_op() {
-        Some(Op::Sum | Op::CumSum) => whole(&values(&edge.operands[0])) && edges.constant(at, 0).is_none(),
+        Some(Op::Sum | Op::CumSum) => counted(0) || values(&edge.operands[0]).iter().all(|x| *x == 0.0 || *x == 1.0),
         Some(Op::Cast) => counted(0),
         Some(Op::Add | Op::Sub | Op::Mul) => (0..2).any(counted),
         _ => false,

@@ -123,7 +123,7 @@ impl Window {
 /// Returns the rules of a policy that keep these cells in f32, with their results.
 fn rules_for(cells: &[String]) -> String {
     let rules = cells.iter().map(|cell| match cell.is_empty() {
-        true => "the values outside of cells in f32".to_string(),
+        true => "smaller numbers at the border of the network".to_string(),
         false => format!("- {{ path: \"{cell}\", run: float32-out }}"),
     });
     rules.collect::<Vec<_>>().join(" ")
