@@ -50,8 +50,8 @@ pub struct FitOptions {
     /// `true` to [find](Child::find_non_finite), for each skipped step, the op that produced the first non-finite
     /// number. Default: false. This reads every number of every step.
     pub find_non_finite: bool,
-    /// `true` to [lint](crate::lint::Lint) the network on the first batch, for [`Fit::findings`]. Default: true. It costs
-    /// about four steps, once, and changes nothing.
+    /// `true` to [lint](crate::lint::Lint) the network on the first batch, for [`Fit::findings`]. Default: true. It runs
+    /// the batch twice and keeps all tensors of both passes meanwhile, once, and changes nothing.
     pub lint: bool,
 }
 

@@ -54,8 +54,8 @@ impl RunFile {
 }
 
 impl RunFile {
-    /// Lints the network of the run on its first batch, as [`Lint`](crate::lint::Lint) does, without a folder. In the folder of a run, the
-    /// network has the best weights so far.
+    /// Lints the network of the run on its first batch, as [`Lint`](crate::lint::Lint) does, without a folder. In the
+    /// folder of a run, the network has the best weights so far.
     ///
     /// ```
     /// use precast::{Error, train::RunFile};
