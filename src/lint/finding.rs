@@ -36,10 +36,9 @@ macro_rules! rules {
     ($($(#[$doc:meta])* $rule:ident = $name:literal,)*) => {
         /// Rule that found something.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-        #[serde(rename_all = "snake_case")]
         #[non_exhaustive]
         pub enum Rule {
-            $($(#[$doc])* $rule,)*
+            $($(#[$doc])* #[serde(rename = $name)] $rule,)*
         }
 
         impl Rule {

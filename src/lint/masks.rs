@@ -63,8 +63,8 @@ fn adds_masks(op: Option<Op>) -> bool {
     op.is_some_and(|op| adds.contains(&op) || views.contains(&op))
 }
 
-/// Magnitude from which negative numbers are those of a mask: half of the largest f16. The exponential of a tenth of a
-/// thousandth of it is 0 in f32.
+/// Magnitude from which negative numbers are those of a mask: half of the largest f16. Scores of half that size would
+/// be an overflow of their own.
 const MASK: f64 = 32752.0;
 
 fn is_large(edges: &Edges, at: usize) -> bool {

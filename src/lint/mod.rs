@@ -29,12 +29,13 @@ use crate::{
 
 /// Lint of a network: the hazards of the precision in which it runs.
 ///
-/// It runs the forward and the backward pass twice: in f32, whose numbers it reads, and as the network is wrapped, which
-/// gives the dtype of every result, cast and gradient. A number in f32 that does not fit the dtype of its place is a
-/// finding, whether or not the pass under the policy still reaches it with good numbers. No parameter, buffer or counter
-/// of the network changes.
+/// It runs the forward and the backward pass twice: in f32, whose numbers it reads, and as the network is wrapped,
+/// which gives the dtype of every result, cast and gradient. A number in f32 that does not fit the dtype of its place
+/// is a finding, whether or not the pass under the policy still reaches it with good numbers. No parameter, buffer or
+/// counter of the network changes.
 ///
-/// It costs about four training steps, and keeps all tensors of both passes meanwhile.
+/// It costs two forward and backward passes and a look at each of their numbers, and keeps all tensors of both passes
+/// meanwhile.
 ///
 /// ```
 /// use precast::{lint::{Lint, Rule}, prelude::*};
@@ -70,8 +71,8 @@ impl Lint {
         Lint { loss_scale: Some(scale), ..self }
     }
 
-    /// Sets the optimizer and the learning rate, for the share of updates that low parameters would lose. Default: none;
-    /// low parameters without masters are then a finding in any case.
+    /// Sets the optimizer and the learning rate, for the share of updates that low parameters would lose. Default:
+    /// none; low parameters without masters are then a finding in any case.
     #[must_use]
     pub fn update(self, method: Method, lr: f64) -> Self {
         Lint { update: Some((method, lr)), ..self }

@@ -42,8 +42,8 @@ fn by(edges: &Edges, at: usize, operand: usize, op: Op) -> Option<usize> {
     edges.origin(at, operand).filter(|from| edges.list[*from].forward_op() == Some(op))
 }
 
-/// Finds an epsilon that is 0, or another number, in its dtype, before a root, a logarithm or a division. The epsilon of
-/// a norm is not among them: its inside is f32.
+/// Finds an epsilon that is 0, or another number, in its dtype, before a root, a logarithm or a division. The epsilon
+/// of a norm is not among them: its inside is f32.
 fn eps_too_small(edges: &Edges, at: usize) -> Option<Finding> {
     let edge = &edges.list[at];
     let eps = match edge.forward_op() {
@@ -131,22 +131,18 @@ fn variance_by_hand(edges: &Edges, at: usize, before: &[Finding]) -> Option<Find
 /// Largest whole number up to which f32 counts: beyond it, whole numbers are no counts.
 const COUNTABLE: f64 = 16_777_216.0;
 
-/// Returns whether an edge counts or numbers something: a sum of whole numbers, integers made floats, and arithmetic on
-/// these.
+/// Returns whether an edge counts or numbers something: a sum of zeros and ones, integers made floats, and arithmetic
+/// and sums of these.
 fn is_count(edges: &Edges, at: usize, counts: &[bool]) -> bool {
     let edge = &edges.list[at];
-    let numbers = values(&edge.exact);
-    let whole = |numbers: &[f64]| numbers.iter().all(|x| x.fract() == 0.0 && x.abs() <= COUNTABLE);
-    if !whole(&numbers) {
-        return false;
-    }
     let counted = |i: usize| edge.sources[i].is_some_and(|from| counts[from]) || !edge.operands[i].dtype().is_float();
-    match edge.forward_op() {
-        Some(Op::Sum | Op::CumSum) => whole(&values(&edge.operands[0])) && edges.constant(at, 0).is_none(),
+    let counts = match edge.forward_op() {
+        Some(Op::Sum | Op::CumSum) => counted(0) || values(&edge.operands[0]).iter().all(|x| *x == 0.0 || *x == 1.0),
         Some(Op::Cast) => counted(0),
         Some(Op::Add | Op::Sub | Op::Mul) => (0..2).any(counted),
         _ => false,
-    }
+    };
+    counts && values(&edge.exact).iter().all(|x| x.fract() == 0.0 && x.abs() <= COUNTABLE)
 }
 
 /// Finds counts that their dtype does not hold: whole numbers beyond 2048 in f16, 256 in bf16.

@@ -3,7 +3,7 @@
 use super::{
     edges::{Edge, Edges},
     finding::{Finding, Place, Rule, Severity},
-    format::{amax, flushes, largest, norm, overflows_at, short, smallest, values},
+    format::{largest, overflows_at, short, smallest, values},
     masks,
 };
 use crate::{
@@ -20,8 +20,8 @@ const HEADROOM: f64 = 1.5;
 /// Share of the norm of a tensor that may become 0: with more, fewer than about four bits of it are correct.
 const LOST: f64 = 1.0 / 16.0;
 
-/// Share of the gradient that is read below which a sum of gradients is only its rounding error in f32: √n ulps for sums
-/// of n = 10⁴ terms. The gradient of a bias before a batch norm is 0, and computed as such a number.
+/// Share of the gradient that is read below which a sum of gradients is only its rounding error in f32: √n ulps for
+/// sums of n = 10⁴ terms. The gradient of a bias before a batch norm is 0, and computed as such a number.
 const NOISE: f64 = 1.0 / 65536.0;
 
 /// The range of one edge.
@@ -38,24 +38,37 @@ struct Range {
 
 impl Range {
     fn of(edge: &Edge) -> Range {
-        let numbers = values(&edge.exact);
-        let finite = numbers.iter().all(|x| x.is_finite());
-        let mut range = Range { amax: amax(&numbers), finite, lost: 0.0, flushed: 0.0, need: 0.0 };
-        let mut found: Vec<f64> = numbers.iter().map(|x| x.abs()).filter(|x| *x > 0.0 && x.is_finite()).collect();
-        let whole = norm(found.iter().map(|x| x / range.amax));
-        if !edge.dtype.is_low() || found.is_empty() {
+        let mut range = Range { amax: 0.0, finite: true, lost: 0.0, flushed: 0.0, need: 0.0 };
+        let (low, limit) = (edge.dtype.is_low(), smallest(edge.dtype) / 2.0);
+        // Sums of squares by exponent.
+        let mut squares = [0.0; 1 << 11];
+        let (mut nonzero, mut flushed, mut lost) = (0usize, 0usize, 0.0);
+        for x in values(&edge.exact) {
+            let (x, square) = (x.abs(), x * x);
+            range.finite &= x.is_finite();
+            if x == 0.0 || !x.is_finite() {
+                continue;
+            }
+            range.amax = range.amax.max(x);
+            squares[(x.to_bits() >> 52) as usize] += square;
+            nonzero += 1;
+            if x <= limit {
+                (flushed, lost) = (flushed + 1, lost + square);
+            }
+        }
+        let whole: f64 = squares.iter().sum();
+        if !low || nonzero == 0 || whole == 0.0 {
             return range;
         }
-        found.sort_by(f64::total_cmp);
-        let flushed = found.partition_point(|x| flushes(*x, edge.dtype));
-        range.flushed = flushed as f64 / found.len() as f64;
-        range.lost = norm(found[..flushed].iter().map(|x| x / range.amax)) / whole;
-        let (mut sum, limit) = (0.0, (LOST * whole).powi(2));
-        let kept = found.iter().find(|x| {
-            sum += (**x / range.amax).powi(2);
-            sum > limit
+        range.flushed = flushed as f64 / nonzero as f64;
+        range.lost = (lost / whole).sqrt();
+        let mut sum = 0.0;
+        let kept = squares.iter().position(|square| {
+            sum += square;
+            sum > LOST * LOST * whole
         });
-        range.need = kept.map_or(0.0, |kept| smallest(edge.dtype) / 2.0 / kept);
+        let least = kept.map_or(f64::INFINITY, |exponent| f64::from_bits((exponent as u64) << 52));
+        range.need = 2.0 * limit / least;
         range
     }
 }
@@ -123,7 +136,7 @@ impl Window {
 /// Returns the rules of a policy that keep these cells in f32, with their results.
 fn rules_for(cells: &[String]) -> String {
     let rules = cells.iter().map(|cell| match cell.is_empty() {
-        true => "the values outside of cells in f32".to_string(),
+        true => "smaller numbers at the border of the network".to_string(),
         false => format!("- {{ path: \"{cell}\", run: float32-out }}"),
     });
     rules.collect::<Vec<_>>().join(" ")

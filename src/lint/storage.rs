@@ -84,20 +84,24 @@ fn low_weights(low: &[LowParam], update: Option<&(Method, f64)>, gradients: &Gra
     if copies.is_empty() {
         return Ok(None);
     }
-    let mut optimizer = method.optimizer(copies.into_iter().collect::<Params>(), *lr, &|_| false);
+    let mut optimizer = method.optimizer(copies.iter().cloned().collect::<Params>(), *lr, &|_| false);
+    let before: Vec<Vec<f64>> = copies.iter().map(|(_, copy)| copy.value().to_f64()).collect();
     optimizer.update(&grads)?;
-    let lost = optimizer.lost_updates();
-    let Some(worst) = lost.iter().max_by(|a, b| a.share().total_cmp(&b.share())) else { return Ok(None) };
-    if worst.share() <= LOST {
-        return Ok(None);
-    }
-    let high = lost.iter().filter(|lost| lost.share() > LOST).count();
+    let lost = copies.iter().zip(&before).map(|((path, copy), before)| {
+        let (after, grad) = (copy.value().to_f64(), grads.get(copy).map_or(Vec::new(), |grad| grad.to_f64()));
+        let moves = || grad.iter().zip(before.iter().zip(&after)).filter(|(grad, _)| **grad != 0.0);
+        let same = moves().filter(|(_, (before, after))| before == after).count();
+        (path, same as f64 / moves().count().max(1) as f64)
+    });
+    let lost: Vec<(&String, f64)> = lost.filter(|(_, share)| *share > LOST).collect();
+    let Some((path, worst)) = lost.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return Ok(None) };
+    let high = lost.len();
     let what = format!(
         "{high} of {} parameters are stored in {dtype} without masters and lose updates at a learning rate of {lr}: `{}` loses {:.0} %",
         bare.len(),
-        worst.path,
-        100.0 * worst.share()
+        path,
+        100.0 * worst
     );
-    let finding = Finding::of_cell(Rule::LowWeights, Severity::Warning, "", [worst.share(), LOST]);
+    let finding = Finding::of_cell(Rule::LowWeights, Severity::Warning, "", [*worst, LOST]);
     Ok(Some(finding.what(what).write(write)))
 }

@@ -59,9 +59,9 @@ pub struct FitOptions {
     /// `true` to watch every step with a [`Monitor`], which finds the first number that was not finite.
     #[option(default = true)]
     pub monitor: bool,
-    /// `true` to [lint](crate::lint::Lint) the network on the first batch, for [`Fit::findings`]. It costs about four
-    /// steps, once, and changes nothing.
-    #[option(default = true)]
+    /// `true` to [lint](crate::lint::Lint) the network on the first batch, for [`Fit::findings`]. It runs the batch twice
+    /// and keeps all tensors of both passes meanwhile, once, and changes nothing. A run file lints by default.
+    #[option(default = false)]
     pub lint: bool,
 }
 

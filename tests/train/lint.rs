@@ -87,7 +87,7 @@ fn gradients_are_those_at_the_loss_scale_and_the_scale_that_is_written_fits() {
         assert_eq!(found.iter().map(|finding| finding.rule).collect::<Vec<_>>(), [rule], "{found:?}");
         let near = found_in(run, &x, F16, near);
         assert_eq!(near, [], "{rule}");
-        let written = found[0].write.split("scale: ").nth(1).and_then(|rest| rest.split(' ').next());
+        let written = found[0].write.split("fixed, scale: ").nth(1).and_then(|rest| rest.split(' ').next());
         let written: f32 = written.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{}", found[0]));
         assert_eq!(found_in(run, &x, F16, written), []);
     }
@@ -227,7 +227,7 @@ fn rules(findings: &[Finding]) -> Vec<Rule> {
 
 #[test]
 fn shapes_are_information() {
-    let o2 = Policy::new("O2", F16).unwrap();
+    let o2 = Policy::new("O2", Bf16).unwrap();
     let of = |sides: [usize; 2]| {
         let mut net = dense(&mut Rng::seed(1), sides);
         let x = Tensor::ones(&[3, sides[0]], DType::F32);
@@ -259,7 +259,7 @@ fn a_loss_in_16_bits() {
 fn two_wrappings_of_one_network() {
     let x = Tensor::ones(&[4, 8], DType::F32);
     let loss = |net: &Child<Sequential>| net.call(&x)?.sum_all();
-    let [o2, o1] = ["O2", "O1"].map(|level| Policy::new(level, F16).unwrap());
+    let [o2, o1] = ["O2", "O1"].map(|level| Policy::new(level, Bf16).unwrap());
     let mut net = dense(&mut Rng::seed(1), [8, 8]);
     let applied = o2.apply(&mut net).unwrap();
     let under = |policy: &Policy, net: &mut Child<Sequential>| -> Vec<(Rule, Severity)> {
@@ -268,7 +268,8 @@ fn two_wrappings_of_one_network() {
     };
     assert_eq!(under(&o2, &mut net), [(Rule::DoubleWrapping, Severity::Information)]);
     assert_eq!(under(&o1, &mut net), [(Rule::DoubleWrapping, Warning)]);
-    let region = |net: &Child<Sequential>| autocast(Autocast::new("precast-1")?.dtype(F16), || net.call(&x))?.sum_all();
+    let region =
+        |net: &Child<Sequential>| autocast(Autocast::new("precast-1")?.dtype(Bf16), || net.call(&x))?.sum_all();
     assert!(rules(&Lint::new().run(&net, region).unwrap()).contains(&Rule::DoubleWrapping));
     // The lint leaves the network as it was.
     applied.undo(&mut net).unwrap();
