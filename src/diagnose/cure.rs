@@ -60,7 +60,7 @@ impl Cure {
     /// ```
     ///
     /// # Errors
-    /// Those of `step`.
+    /// Those of `step` without a change.
     pub fn find(scale: f32, mut step: impl FnMut(&Cure) -> Result<Record>) -> Result<Option<Cure>> {
         for by_scale in [true, false] {
             if let Some(cure) = attempt(scale, by_scale, &mut step)? {

@@ -51,7 +51,10 @@ pub(super) fn of_cells(results: &[Peaks]) -> Vec<Headroom> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Op, diagnose::EdgeOp};
+    use crate::{
+        Op,
+        diagnose::{EdgeOp, Subject},
+    };
 
     #[test]
     fn a_cell_has_the_headroom_of_its_nearest_result() {
@@ -59,6 +62,7 @@ mod tests {
             phase: Phase::Forward,
             cell: cell.into(),
             op: EdgeOp::Op(Op::Exp),
+            subject: Subject::Output,
             call: 0,
             dtype: DType::F16,
             peaks: peaks.to_vec(),

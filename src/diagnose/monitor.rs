@@ -3,7 +3,7 @@
 use std::{collections::HashMap, mem, rc::Rc};
 
 use super::{
-    edge::Edge,
+    edge::{Edge, Subject},
     fault::Fault,
     headroom::{Headroom, of_cells},
     names::Names,
@@ -19,7 +19,8 @@ use crate::{Child, cell::AsCell, observe::heard_by};
 /// It reads each 16-bit result once, right after the op that wrote it: the results of ops, casts, gradients and their
 /// sums. A number that is not finite shows in the largest magnitude, so the first one of a step is known with its place,
 /// also when the step was taken because an op such as `tanh` made a finite number of it. Results of more than 4096
-/// numbers in f32 are read in the first step, and in a step that follows one with a number that was not finite.
+/// numbers in f32 are read in the first step, and in a step that follows one with a number that was not finite; low
+/// copies of parameters then, and in every 16th step.
 ///
 /// ```
 /// use precast::{diagnose::Monitor, prelude::*, sequential};
@@ -40,8 +41,8 @@ pub struct Monitor {
     steps: Steps,
     /// Results of the last step that were not finite, and those that read them.
     bad: Record,
-    /// `true` when large results in f32 are not looked at, because all numbers of the last step were finite.
-    trusts_f32: bool,
+    /// `true` when all numbers of the last step were finite, so that not all are looked at.
+    was_sound: bool,
     /// Names of the network, read when one is needed.
     names: Option<Names>,
 }
@@ -49,7 +50,7 @@ pub struct Monitor {
 impl Monitor {
     /// Runs a step of a network, and keeps the magnitudes of its results.
     pub fn watch<C: ?Sized + AsCell, R>(&mut self, net: &Child<C>, step: impl FnOnce(&Child<C>) -> R) -> R {
-        let watcher = Rc::new(Watcher::new(mem::take(&mut self.steps), !self.trusts_f32));
+        let watcher = Rc::new(Watcher::new(mem::take(&mut self.steps), !self.was_sound));
         let result = heard_by(watcher.clone(), || step(net));
         let Watched { steps, bad, overflowed } = watcher.take();
         self.steps = steps;
@@ -59,7 +60,7 @@ impl Monitor {
             self.bad = Record { edges: known.edges(bad) };
             self.names = Some(known);
         }
-        self.trusts_f32 = !overflowed && self.fault().is_none();
+        self.was_sound = !overflowed && self.fault().is_none();
         result
     }
 
@@ -84,12 +85,14 @@ impl Monitor {
         let (steps, names) = (&self.steps, Names::read(net));
         let mut calls = HashMap::new();
         let of = |(at, site): (usize, &Site)| {
-            let (cell, _) = names.of(site.slot, site.leaf);
+            let (cell, param) = names.of(site.slot, site.leaf);
+            let subject = param.map_or(site.which.subject(), Subject::Param);
             let call = calls.entry((site.phase, cell.clone(), site.op)).or_insert(0);
             *call += 1;
             let (zero, subnormal) = steps.small(at);
             let Site { phase, op, dtype, .. } = *site;
-            Peaks { phase, cell, op, call: *call - 1, dtype, peaks: steps.peaks(at).collect(), zero, subnormal }
+            let (call, peaks) = (*call - 1, steps.peaks(at).collect());
+            Peaks { phase, cell, op, subject, call, dtype, peaks, zero, subnormal }
         };
         steps.sites().iter().enumerate().map(of).collect()
     }

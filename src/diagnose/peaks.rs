@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
-use super::edge::{EdgeOp, Phase};
+use super::edge::{EdgeOp, Phase, Subject};
 use crate::DType;
 
 /// Largest magnitudes of one result in the last steps.
@@ -16,6 +16,8 @@ pub struct Peaks {
     pub cell: String,
     /// Operation that writes it.
     pub op: EdgeOp,
+    /// Tensor that it holds.
+    pub subject: Subject,
     /// Call of the operation in its cell, from 0.
     pub call: usize,
     /// Dtype of its numbers.

@@ -110,6 +110,16 @@ impl Steps {
         self.at += 1;
     }
 
+    /// Adds the next result of the step with the magnitude of the last step; `false` if that is not known.
+    pub fn push_again(&mut self, site: Site) -> bool {
+        let known = self.begun > 1 && self.sites.get(self.at) == Some(&site);
+        if known {
+            let before = (self.begun - 2) % KEPT * self.sites.len() + self.at;
+            self.push(site, self.peaks[before].into(), None);
+        }
+        known
+    }
+
     pub fn sites(&self) -> &[Site] {
         &self.sites
     }
@@ -168,6 +178,12 @@ mod tests {
         step(&mut steps, &[(0, 4.0), (5, 5.0)]);
         assert_eq!(steps.sites(), [site(0), site(5)]);
         assert_eq!((all(&steps, 0), all(&steps, 1)), (vec![4.0], vec![5.0]));
+        // The magnitude of a result that is not looked at.
+        steps.begin();
+        assert!(steps.push_again(site(0)) && !steps.push_again(site(6)));
+        assert_eq!(all(&steps, 0), [4.0, 4.0]);
+        steps.push(site(5), 5.0, None);
+        assert_eq!((all(&steps, 0), all(&steps, 1)), (vec![4.0, 4.0], vec![5.0, 5.0]));
         // A step that ended early: its rest is not that of the step before.
         step(&mut steps, &[(0, 6.0)]);
         step(&mut steps, &[(0, 7.0)]);

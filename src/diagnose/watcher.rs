@@ -22,8 +22,8 @@ pub(super) struct Watcher(RefCell<State>);
 struct State {
     steps: Steps,
     samples: bool,
-    /// `true` when large results in f32 are looked at, too.
-    looks_at_f32: bool,
+    /// `true` when large results in f32 and low copies of parameters are looked at, too.
+    thorough: bool,
     /// `true` when a gradient was not finite.
     overflowed: bool,
     /// Results that are not finite, and those that read them.
@@ -63,11 +63,11 @@ pub(super) struct Watched {
 }
 
 impl Watcher {
-    /// Creates a watcher of a step. Large results in f32 overflow rarely, and take twice the time, so they are looked
-    /// at only on demand.
-    pub fn new(mut steps: Steps, looks_at_f32: bool) -> Self {
+    /// Creates a watcher of a step. Large results in f32 overflow rarely, and parameters change slowly, so they are
+    /// looked at on demand; low copies of parameters also in the steps that are sampled.
+    pub fn new(mut steps: Steps, thorough: bool) -> Self {
         steps.begin();
-        Watcher(RefCell::new(State { samples: steps.samples(), steps, looks_at_f32, ..State::default() }))
+        Watcher(RefCell::new(State { samples: steps.samples(), steps, thorough, ..State::default() }))
     }
 
     pub fn take(&self) -> Watched {
@@ -81,7 +81,7 @@ impl State {
     fn look(&mut self, site: Site, inputs: &[&Tensor], output: &Tensor, good: impl FnOnce() -> bool) {
         // Only these have a place among the steps, which is the same in each.
         let always = output.dtype().is_low() || output.len() <= FEW;
-        if !always && !self.looks_at_f32 && self.wrote.is_empty() {
+        if !always && !self.thorough && self.wrote.is_empty() {
             return;
         }
         let peak = output.peak();
@@ -164,7 +164,11 @@ impl Hears for Watcher {
         let phase = if cast.backward { Phase::Backward } else { Phase::Forward };
         let (op, which, dtype) = (EdgeOp::Op(Op::Cast), Which::Cast(cast.of), cast.output.dtype());
         let site = Site { phase, op, which, slot: cast.slot, leaf, dtype };
-        self.0.borrow_mut().look(site, &[cast.input], cast.output, || true);
+        let mut state = self.0.borrow_mut();
+        let knows = leaf.is_some() && !state.thorough && !state.samples && state.wrote.is_empty();
+        if !(knows && state.steps.push_again(site)) {
+            state.look(site, &[cast.input], cast.output, || true);
+        }
     }
 
     fn gradient(&self, call: &GradientCall<'_>) {

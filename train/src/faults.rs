@@ -6,9 +6,9 @@ use std::{
 };
 
 use precast::{
-    Child, DType,
+    Child, DType, Op,
     data::Split,
-    diagnose::{EdgeOp, Origin, Peaks, Phase},
+    diagnose::{EdgeOp, Origin, Peaks, Phase, Subject},
     error::{Error, Result},
     io::json,
     storage::weights,
@@ -75,7 +75,8 @@ pub struct SavedResult {
     pub largest: Option<f32>,
 }
 
-/// Returns the magnitudes of the last step, with their checksum.
+/// Returns the magnitudes of the last step, with their checksum. Those of low copies of parameters may be those of an
+/// earlier step, so they are left out.
 pub(super) fn last_step(peaks: Vec<Peaks>) -> (Vec<SavedResult>, u32) {
     let mut hasher = crc32fast::Hasher::new();
     let saved = |result: Peaks| {
@@ -84,7 +85,8 @@ pub(super) fn last_step(peaks: Vec<Peaks>) -> (Vec<SavedResult>, u32) {
         let Peaks { phase, cell, op, dtype, .. } = result;
         SavedResult { phase, cell, op, dtype, largest: Some(largest).filter(|x| x.is_finite()) }
     };
-    let results = peaks.into_iter().map(saved).collect();
+    let is_copy = |of: &Peaks| matches!(of.subject, Subject::Param(_)) && of.op == EdgeOp::Op(Op::Cast);
+    let results = peaks.into_iter().filter(|result| !is_copy(result)).map(saved).collect();
     (results, hasher.finalize())
 }
 

@@ -96,7 +96,8 @@ net:
     let rows: String = (0..24).map(|i| format!("{0},{0},-{0},{0},{1}.5\n", 60000 + 200 * i, i % 3)).collect();
     files.write("data.csv", &format!("a,b,c,d,y\n{rows}"));
     files.write("model.yaml", net);
-    let text = "{version: 1, model: model.yaml, policy: o3, data: {csv: {file: data.csv, target: y}}, test: 4, epochs: 3, \
+    files.write("policy.yaml", "{version: 1, level: O3, dtype: float16, loss_scale: {kind: none}}");
+    let text = "{version: 1, model: model.yaml, policy: policy.yaml, data: {csv: {file: data.csv, target: y}}, test: 4, epochs: 3, \
                 batch: 10, lr: 0.0001}";
     let file = files.write("run.yaml", text);
     let folder = Folder::to_come("swallowed-run");
@@ -110,6 +111,7 @@ net:
     // One of each place is saved, and the metrics have the rest.
     let places = run.faults().unwrap();
     let place = places.iter().find(|folder| SavedFault::load(folder).unwrap().origin == origin).unwrap();
+    assert!(SavedFault::load(place).unwrap().taken);
     let metrics = std::fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
     assert_eq!(metrics.matches("\"swallowed\"").count(), taken.len());
     let mut replay = Replay::open(place, model()).unwrap();
