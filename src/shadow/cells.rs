@@ -112,7 +112,8 @@ impl Shadow {
 
 fn run<C: ?Sized + AsCell>(base: &Base<'_>, net: &mut Child<C>, step: &Step<'_, C>) -> Result<Shadow> {
     let probe = Metric::Relative.probe();
-    let (scored, exact) = borders(|| scores(net, &base.roundings(), probe, || wide((step.call)(net)?)))?;
+    let (scored, exact) =
+        borders(|| scores(net, &base.roundings(), base.policy.dtype, probe, || wide((step.call)(net)?)))?;
     if !numbers(std::slice::from_ref(&scored.output)).iter().all(|x| x.is_finite()) {
         return Err(Error::value("the network is not finite in float32, so there is nothing to compare"));
     }

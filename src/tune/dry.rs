@@ -42,6 +42,8 @@ pub(crate) struct DryResult {
     pub exact: Tensor,
     /// The result of the same cell in the precision of the plan, on the same inputs, minus [`exact`](Self::exact).
     pub error: Vec<f32>,
+    /// Other cells that read it.
+    pub readers: Vec<usize>,
 }
 
 /// A pass in f32.
@@ -98,6 +100,8 @@ struct Value {
     lowered: Tensor,
     /// `true` when it leaves the cell.
     leaves: bool,
+    /// Other cells that read it.
+    readers: Vec<usize>,
 }
 
 impl Value {
@@ -113,7 +117,7 @@ impl Value {
             Place::Node(node) => Some(node.id),
             _ => None,
         };
-        DryResult { cell: self.cell, node, exact: self.exact, error }
+        DryResult { cell: self.cell, node, exact: self.exact, error, readers: self.readers }
     }
 }
 
@@ -125,12 +129,13 @@ impl State {
         }
     }
 
-    /// Returns an input of an op: as computed by the same call of the cell in low precision, or else in f32.
-    fn read(&mut self, x: &Tensor, call: u64) -> Tensor {
+    /// Returns an input of an op of a cell: as computed by the same call of the cell in low precision, or else in f32.
+    fn read(&mut self, x: &Tensor, cell: Option<usize>, call: u64) -> Tensor {
         match self.by_tensor.get(&x.identity()).map(|&at| &mut self.values[at]) {
             Some(value) if value.call == call => value.lowered.clone(),
             Some(value) => {
                 value.leaves = true;
+                value.readers.extend(cell.filter(|cell| !value.readers.contains(cell)));
                 x.to_keep()
             }
             None => x.to_keep(),
@@ -158,7 +163,7 @@ impl Hears for Dry {
         let state = &mut *state;
         let cell = call.slot.and_then(|slot| self.slots.get(&slot)).copied();
         let number = state.calls.last().copied().unwrap_or(0);
-        let inputs: Vec<Tensor> = call.inputs.iter().map(|x| state.read(x, number)).collect();
+        let inputs: Vec<Tensor> = call.inputs.iter().map(|x| state.read(x, cell, number)).collect();
         let (Some(cell), true) = (cell, call.output.dtype().is_float()) else { return };
         let rounding = &self.roundings[cell];
         let frame = match rounding {
@@ -186,6 +191,13 @@ impl Hears for Dry {
             found.overflows = Some(call.op);
         }
         state.by_tensor.insert(call.output.identity(), state.values.len());
-        state.values.push(Value { cell, call: number, exact: call.output.clone(), lowered, leaves: false });
+        state.values.push(Value {
+            cell,
+            call: number,
+            exact: call.output.clone(),
+            lowered,
+            leaves: false,
+            readers: Vec::new(),
+        });
     }
 }

@@ -4,6 +4,7 @@
 mod dry;
 mod journal;
 mod metric;
+mod order;
 mod rules;
 mod score;
 mod search;
@@ -25,6 +26,7 @@ pub use tuned::{TuneRun, Tuned, TunedCell};
 use self::{
     journal::{Hash, Journal},
     metric::{Call, Reference},
+    order::order,
     score::Scores,
     search::{Problem, Searched, search},
 };
@@ -145,7 +147,7 @@ impl<'a> Tune<'a> {
         let references: Vec<Reference> =
             (0..batches).map(|at| self.metric.reference(net, call, at)).collect::<Result<_>>()?;
         self.check_noise(net, call, &references[0])?;
-        let scored = scores(net, &base.roundings(), self.metric.probe(), || wide(call(net, 0)?))?;
+        let scored = scores(net, &base.roundings(), self.policy.dtype, self.metric.probe(), || wide(call(net, 0)?))?;
         let cells: Vec<usize> = (0..scored.cells.len()).filter(|&cell| scored.cells[cell].rounds).collect();
         if cells.is_empty() {
             let words =
@@ -154,8 +156,8 @@ impl<'a> Tune<'a> {
         }
         let gains = self.gains(net, call, &base, &cells)?;
         let errors: Vec<f64> = cells.iter().map(|&cell| scored.errors[cell]).collect();
-        let mut order: Vec<usize> = (0..cells.len()).filter(|&i| errors[i].is_finite() && gains[i] > 0.0).collect();
-        order.sort_by(|&a, &b| (errors[a] / gains[a]).total_cmp(&(errors[b] / gains[b])));
+        let index = |cell: usize| cells.binary_search(&cell).ok();
+        let (mut order, costs) = order(&errors, &gains, &scored.shared, index);
         let journal = Journal::open(self.journal.as_deref(), self.problem(net, &base, &cells, &references)?)?;
         let limit = self.runs.unwrap_or(4 * cells.len().next_power_of_two().ilog2() as usize + 8);
         let (begun, done) = (Instant::now(), Vec::new());
@@ -179,7 +181,7 @@ impl<'a> Tune<'a> {
             runs.full_root = floor > FLOOR * budget;
             order.retain(|&i| !(runs.full_root && cells[i] == 0));
         }
-        let problem = Problem { order: &order, scores: &errors, budget, calibrated: self.metric.is_predicted() };
+        let problem = Problem { order: &order, scores: &costs, budget, calibrated: self.metric.is_predicted() };
         let found = search(&problem, &mut |low| Ok(runs.error(low, false)?.map(|error| self.metric.cost(error))))?;
         let mut error = self.metric.error(found.cost);
         if found.low.is_empty() {
@@ -193,7 +195,7 @@ impl<'a> Tune<'a> {
             }
         }
         let (done, full_root) = (runs.done, runs.full_root);
-        self.report(&base, &scored, &Candidates { cells, gains, full_root }, &found, done, error)
+        self.report(&base, &scored, &Candidates { cells, gains, order, full_root }, &found, done, error)
     }
 
     /// Refuses a metric that differs between two passes in f32 by more than the budget.
@@ -264,7 +266,7 @@ impl<'a> Tune<'a> {
         runs: Vec<TuneRun>,
         error: f64,
     ) -> Result<Tuned> {
-        let Candidates { cells, gains, full_root } = candidates;
+        let Candidates { cells, gains, order, full_root } = candidates;
         let of_cell = |(i, &cell): (usize, &usize)| {
             let decision = &base.plan.decisions[cell];
             let score = scored.errors[cell];
@@ -273,6 +275,7 @@ impl<'a> Tune<'a> {
                 path: decision.path.clone(),
                 kind: decision.kind.clone(),
                 low: found.low.contains(&i),
+                rank: order.iter().position(|&other| other == i),
                 predicted: Some(self.metric.error(score)).filter(|e| e.is_finite() && self.metric.is_predicted()),
                 measured: added.map(|added| self.metric.error(added.max(0.0))),
                 overflows: scored.cells[cell].overflows.filter(|_| !score.is_finite()),
@@ -326,6 +329,7 @@ fn kept(base: &Base<'_>, cells: &[usize], full_root: bool, keep: impl Fn(usize) 
 struct Candidates {
     cells: Vec<usize>,
     gains: Vec<f64>,
+    order: Vec<usize>,
     full_root: bool,
 }
 

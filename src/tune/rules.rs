@@ -93,7 +93,7 @@ impl<'a> Base<'a> {
         rounds: &[bool],
         because: &dyn Fn(usize) -> Option<String>,
     ) -> Result<(Policy, Plan)> {
-        let keep = self.covered(keep, rounds);
+        let (named, keep) = (keep, self.covered(keep, rounds));
         let mut policy = self.policy.clone();
         let mut runs = Vec::<Region>::new();
         let mut ours = Vec::<bool>::new();
@@ -102,8 +102,13 @@ impl<'a> Base<'a> {
             let above = self.above[i];
             let own = matches!(decision.because, Reason::Rule(_) | Reason::ToFloat(_));
             let inherits = above.is_some_and(|above| ours[above]) && !own;
-            let given = if inherits { above.map_or(Region::AsIs, |above| runs[above]) } else { decision.run };
             let full = Region::Fixed(DType::F32);
+            let given = match above {
+                // A rule for all cells decides for each that has none of its own.
+                Some(_) if of_all.is_some() && !own => full,
+                Some(above) if inherits => runs[above],
+                _ => decision.run,
+            };
             let wanted = match keep[i] {
                 true => full,
                 false if decision.run.lowers() => decision.run,
@@ -111,7 +116,9 @@ impl<'a> Base<'a> {
             };
             // A cell in f32 inside a low one rounds its outputs.
             let rounds = keep[i] && self.border(i).is_some() && above.is_some_and(|above| runs[above].lowers());
-            let rule = given != wanted || rounds;
+            // A rule for all cells says nothing of this one.
+            let unnamed = of_all.is_some() && named[i];
+            let rule = given != wanted || rounds || unnamed;
             if rule {
                 let run = if keep[i] { RunAs::FullOut } else { RunAs::Low };
                 let pattern = if decision.path.is_empty() { "**" } else { &decision.path };

@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use super::dry::{DryCell, DryResult, DryRun, Rounding, dry_run};
 use crate::{
-    Child, Tensor,
+    Child, DType, Tensor,
     cell::AsCell,
     error::Result,
     layers::Rng,
@@ -21,6 +21,17 @@ pub(crate) struct Scores {
     pub errors: Vec<f64>,
     /// Relative error of the results of each cell when it alone is lowered.
     pub local: Vec<f64>,
+    /// Roundings that two cells share.
+    pub shared: Vec<Shared>,
+}
+
+/// The rounding of a result that one cell writes and another reads: if both are lowered, it is in the errors of both and
+/// happens once.
+pub(crate) struct Shared {
+    pub writer: usize,
+    pub reader: usize,
+    /// Estimate of the squared error of the output that it causes.
+    pub error: f64,
 }
 
 /// Number of independent samples, rows times probes, whose mean is a score. Each is the square of a nearly
@@ -34,12 +45,13 @@ const PROBES: usize = 8;
 /// errors of the output must be the error that is to be estimated.
 pub(crate) type Probe<'a> = &'a dyn Fn(&Tensor, &mut Rng) -> Result<Tensor>;
 
-/// Runs `f`, which calls the network in f32, and scores its cells: the errors of a cell's results, found by a dry
+/// Runs `f`, which calls the network in f32, and scores its cells for a low dtype: the errors of a cell's results, found by a dry
 /// lowering, are multiplied with the gradients of random projections of the output. The signed products of a row are
 /// added before they are squared, so errors that cancel count as such, and those that agree do not.
 pub(crate) fn scores<C: ?Sized + AsCell>(
     net: &Child<C>,
     roundings: &[Rounding],
+    low: DType,
     probe: Probe<'_>,
     f: impl FnOnce() -> Result<Tensor>,
 ) -> Result<Scores> {
@@ -55,24 +67,37 @@ pub(crate) fn scores<C: ?Sized + AsCell>(
             nodes.entry(node).or_default().push(at);
         }
     }
-    let results: Vec<Error> = results
-        .into_iter()
-        .map(|result| Error {
-            cell: result.cell,
-            by_row: result.exact.shape().first() == Some(&rows),
-            error: result.error,
-        })
-        .collect();
-    let listener = Rc::new(Products { rows, nodes, results, sums: RefCell::default() });
+    let sources = |result: DryResult| {
+        let by_row = result.exact.shape().first() == Some(&rows);
+        let rounding = match result.readers.is_empty() {
+            true => Vec::new(),
+            false => {
+                let rounded = result.exact.cast(low).to_f64();
+                rounded.iter().zip(result.exact.to_f64()).map(|(low, exact)| (low - exact) as f32).collect()
+            }
+        };
+        Source { cell: result.cell, by_row, error: result.error, rounding, readers: result.readers }
+    };
+    let sources: Vec<Source> = results.into_iter().map(sources).collect();
+    let mut shared = vec![0.0; sources.len()];
+    let listener = Rc::new(Products { rows, nodes, sources, sums: RefCell::default() });
     let (probes, rng) = (SAMPLES.div_ceil(rows).min(PROBES), &mut Rng::seed(0));
     for _ in 0..if output.is_tracked() { probes } else { 0 } {
-        listener.sums.replace(vec![vec![0.0; rows]; errors.len()]);
+        let empty = |count: usize| vec![vec![0.0; rows]; count];
+        listener.sums.replace(Sums { cells: empty(errors.len()), roundings: empty(shared.len()) });
         heard_by(listener.clone(), || output.backward_from(&probe(&output, rng)?).map(drop))?;
-        for (error, sums) in errors.iter_mut().zip(listener.sums.take()) {
-            *error += sums.iter().map(|sum| sum * sum).sum::<f64>() / probes as f64;
-        }
+        let Sums { cells, roundings } = listener.sums.take();
+        let square = |sums: &[f64]| sums.iter().map(|sum| sum * sum).sum::<f64>() / probes as f64;
+        errors.iter_mut().zip(cells).for_each(|(error, sums)| *error += square(&sums));
+        shared.iter_mut().zip(roundings).for_each(|(error, sums)| *error += square(&sums));
     }
-    Ok(Scores { output, cells, errors, local })
+    let of_source = |(source, error): (&Source, f64)| {
+        let error = error / source.readers.len().max(1) as f64;
+        let (writer, readers) = (source.cell, source.readers.clone());
+        readers.into_iter().map(move |reader| Shared { writer, reader, error })
+    };
+    let shared = listener.sources.iter().zip(shared).flat_map(of_source).collect();
+    Ok(Scores { output, cells, errors, local, shared })
 }
 
 /// Returns the relative error of the results of each cell.
@@ -87,32 +112,47 @@ fn local(results: &[DryResult], cells: usize) -> Vec<f64> {
 }
 
 /// The errors of a result of a cell.
-struct Error {
+struct Source {
     cell: usize,
     /// `true` when the first axis counts the rows of the output.
     by_row: bool,
+    /// Those of the cell alone, lowered.
     error: Vec<f32>,
+    /// Those of rounding the result.
+    rounding: Vec<f32>,
+    readers: Vec<usize>,
 }
 
-/// Adds the products of errors and gradients, by cell and row.
+/// Adds the products of errors and gradients, by row.
 struct Products {
     rows: usize,
     /// The results by the number of their node on the tape.
     nodes: HashMap<u64, Vec<usize>>,
-    results: Vec<Error>,
-    sums: RefCell<Vec<Vec<f64>>>,
+    sources: Vec<Source>,
+    sums: RefCell<Sums>,
+}
+
+/// Sums of each row.
+#[derive(Default)]
+struct Sums {
+    cells: Vec<Vec<f64>>,
+    roundings: Vec<Vec<f64>>,
 }
 
 impl Hears for Products {
     fn gradient(&self, call: &GradientCall<'_>) {
         for &at in self.nodes.get(&call.node).into_iter().flatten() {
-            let Error { cell, by_row, error } = &self.results[at];
+            let Source { cell, by_row, error, rounding, .. } = &self.sources[at];
             let gradient = call.grad.to_f64();
             let length = if *by_row { error.len() / self.rows } else { error.len() }.max(1);
-            let sums = &mut self.sums.borrow_mut()[*cell];
-            for (row, (gradient, error)) in gradient.chunks(length).zip(error.chunks(length)).enumerate() {
-                sums[row] += gradient.iter().zip(error).map(|(g, e)| g * f64::from(*e)).sum::<f64>();
-            }
+            let add = |sums: &mut [f64], errors: &[f32]| {
+                for (row, (gradient, errors)) in gradient.chunks(length).zip(errors.chunks(length)).enumerate() {
+                    sums[row] += gradient.iter().zip(errors).map(|(g, e)| g * f64::from(*e)).sum::<f64>();
+                }
+            };
+            let sums = &mut *self.sums.borrow_mut();
+            add(&mut sums.cells[*cell], error);
+            add(&mut sums.roundings[at], rounding);
         }
     }
 }

@@ -36,6 +36,8 @@ pub struct TunedCell {
     pub kind: Cow<'static, str>,
     /// `true` when the policy found lowers it.
     pub low: bool,
+    /// Position in the order in which the search lowers cells; `None` for a cell that it keeps in any case.
+    pub rank: Option<usize>,
     /// Predicted error if this cell alone is lowered; `None` where the score has another unit than the metric, or is
     /// not finite.
     pub predicted: Option<f64>,

@@ -165,9 +165,9 @@ fn trained_networks_are_lowered_within_the_budget() {
         assert!(errors[..2].iter().all(|error| *error <= budget * 1.0001), "{name}: {errors:?} of {budget}");
 
         // Half of the cells, by their scores, and at random.
-        let mut ranked: Vec<(f64, String)> =
-            found.cells.iter().map(|cell| (cell.predicted.unwrap_or(f64::INFINITY), cell.path.clone())).collect();
-        ranked.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut ranked: Vec<(usize, String)> =
+            found.cells.iter().map(|cell| (cell.rank.unwrap_or(usize::MAX), cell.path.clone())).collect();
+        ranked.sort();
         let mut paths: Vec<String> = ranked.into_iter().map(|(_, path)| path).collect();
         let half = paths.len() / 2;
         let by_score = error(&mut trained.net, &paths[..half], &x[0]);
@@ -193,10 +193,11 @@ fn trained_networks_are_lowered_within_the_budget() {
             errors[0].max(errors[1]) / budget,
             errors[2] / budget
         );
-        // Neighbours share roundings, which scores of single cells do not know.
-        assert!(by_score <= 2.0 * best && ratio > 1.0, "{name}: {by_score}, {best}");
+        // Roundings may cancel by chance in one of many sets.
+        assert!(by_score <= 1.5 * best && ratio > 1.0, "{name}: {by_score}, {best}");
     }
     println!("trust search: in {twice} of 5 trained networks at most half the error of the best of 4 random sets");
+    assert!(twice >= 4, "{twice}");
 }
 
 #[test]
