@@ -210,6 +210,7 @@ pub fn schema_of(options: &[OptionInfo]) -> Value {
             match option.default.as_ref() {
                 // A whole map would be long; the description has it in words.
                 Some(Value::Null | Value::Object(_)) | None => {}
+                Some(Value::Array(items)) if items.is_empty() => {}
                 Some(Value::Number(number)) => {
                     fields.insert("default".into(), number.as_f64().map_or(Value::Null, whole));
                 }
@@ -218,7 +219,7 @@ pub fn schema_of(options: &[OptionInfo]) -> Value {
                 }
             }
             let about = match &option.default {
-                Some(Value::Null | Value::Object(_)) => format!("{} Default: {}.", option.about, option.shown),
+                Some(_) if !fields.contains_key("default") => format!("{} Default: {}.", option.about, option.shown),
                 _ => option.about.clone(),
             };
             fields.insert("description".into(), about.into());
@@ -274,15 +275,23 @@ impl Choice {
     }
 }
 
-/// Returns the text of a documentation without its links.
+/// Returns the text of a documentation without its links: [`name`], [`name`](place) and [words](place).
 pub(crate) fn without_links(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
-    while let Some((before, link)) = rest.split_once("[`") {
-        let Some((name, after)) = link.split_once("`]") else { break };
-        plain += before;
-        plain += name;
+    while let Some((before, link)) = rest.split_once('[') {
+        let Some((words, after)) = link.split_once(']') else { break };
         let target = after.strip_prefix('(').and_then(|target| target.split_once(')'));
+        let name = words.strip_prefix('`').and_then(|name| name.strip_suffix('`'));
+        plain += before;
+        match (name, target) {
+            (None, None) => {
+                plain.push('[');
+                rest = link;
+                continue;
+            }
+            (name, _) => plain += name.unwrap_or(words),
+        }
         rest = target.map_or(after, |(_, after)| after);
     }
     plain + rest
