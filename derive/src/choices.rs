@@ -9,7 +9,7 @@ use crate::{
     options::{Arguments, attributes, defaults, documentation, in_files, info},
 };
 
-/// What follows from a variant.
+/// A variant, with the code that follows from it.
 struct Choice {
     ident: Ident,
     name: String,

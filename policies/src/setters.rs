@@ -1,4 +1,5 @@
-//! Setters of public fields, for options that may get more of them.
+//! Setters of public fields, for options that may get more of them: those of this package, which does without the derive of
+//! `#[options]`, and those of ops and calls, which no file has.
 
 /// Writes a chainable setter for each listed field. Fields after `optional` take the value or an option.
 #[doc(hidden)]

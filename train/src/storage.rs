@@ -47,7 +47,7 @@ pub enum Storage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct LowStorage {
     /// Storage dtype.
-    #[option(default = None, shown = "that of the policy", note = "unless its level is O0, which lowers nothing")]
+    #[option(default = None, shown = "that of the policy, unless its level is O0, which lowers nothing")]
     pub dtype: Option<DType>,
     /// Paths of cells or parameters left unchanged, such as `head.**`; see [`Decorate::exclude_path`].
     #[option(default)]

@@ -30,7 +30,7 @@ pub struct Images {
     pub pixels: PixelFormat,
     /// Height and width to which each image is [resized](Dataset::resize), bilinearly and with filtering when
     /// downscaled.
-    #[option(default = None, shown = "those of the images, which must all have the same size", no_setter)]
+    #[option(default = None, shown = "those of the images, which must all have the same size", at_least = 1, no_setter)]
     pub resize: Option<[usize; 2]>,
     /// Names of the classes in the order of their indices.
     #[option(default, shown = "those of the subfolders, sorted", left_out)]

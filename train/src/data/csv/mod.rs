@@ -41,8 +41,8 @@ pub struct Csv {
     /// Kind of the targets, classes or numbers.
     #[option(
         default = None,
-        shown = "classes for text and integers",
-        note = "numbers for those with a decimal point or an exponent, and for the targets of several columns",
+        shown = "classes for text and integers; numbers for those with a decimal point or an exponent, and for the \
+                 targets of several columns",
         no_setter
     )]
     pub r#as: Option<TargetKind>,

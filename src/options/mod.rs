@@ -51,7 +51,7 @@
 //! it.
 //!
 //! ```
-//! use precast::options::{Range, Takes, options};
+//! use precast::options::options;
 //!
 //! /// A filter.
 //! #[options]
@@ -70,23 +70,20 @@
 //!
 //! let filter: Filter = serde_json::from_str(r#"{"box_filter": {}}"#).unwrap();
 //! assert_eq!((filter.name(), &filter), ("box_filter", &Filter::BoxFilter { length: 3 }));
-//! assert_eq!(Filter::schema(&Range::default())["anyOf"][0]["enum"], serde_json::json!(["box_filter", "none"]));
+//! assert_eq!(Filter::Identity {}.name(), "none");
+//! let error = serde_json::from_str::<Filter>(r#"{"box_filter": {"width": 3}}"#).unwrap_err().to_string();
+//! assert!(error.starts_with("unknown field `width`, expected `length`"), "{error}");
 //! ```
 
-use std::path::PathBuf;
+mod takes;
 
-use precast_policy::document;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use serde_yaml::Spanned;
 
 pub use precast_derive::options;
+pub use takes::Takes;
 
-use crate::{
-    DType,
-    error::{Error, Result},
-    policy::LossScaleSpec,
-};
+use crate::error::{Error, Result};
 
 /// Options that are stated once, by [`#[options]`](macro@options).
 pub trait Options {
@@ -205,43 +202,6 @@ fn whole(x: f64) -> Value {
     if x.fract() == 0.0 && x.abs() < 1e15 { (x as i64).into() } else { x.into() }
 }
 
-/// The type of an option.
-pub trait Takes {
-    /// Describes the accepted values in words.
-    fn takes(range: &Range) -> String;
-
-    /// Describes the accepted values as JSON Schema.
-    fn schema(range: &Range) -> Value;
-
-    /// Returns the value as files have it.
-    fn written(&self) -> Value
-    where
-        Self: Serialize,
-    {
-        serde_json::to_value(self).unwrap_or_default()
-    }
-
-    /// Returns the message for a number outside a range.
-    fn out_of_range(&self, _name: &str, _range: &Range) -> Option<String> {
-        None
-    }
-}
-
-/// Options inside options.
-impl<O: Options> Takes for O {
-    fn takes(_: &Range) -> String {
-        format!("a map with the options of {}", O::CALLED)
-    }
-
-    fn schema(_: &Range) -> Value {
-        schema_of(&O::options())
-    }
-
-    fn out_of_range(&self, _: &str, _: &Range) -> Option<String> {
-        Options::out_of_range(self).map(|(_, words)| words)
-    }
-}
-
 /// Returns the JSON Schema of a map of options.
 pub fn schema_of(options: &[OptionInfo]) -> Value {
     let property = |option: &OptionInfo| {
@@ -250,6 +210,7 @@ pub fn schema_of(options: &[OptionInfo]) -> Value {
             match option.default.as_ref() {
                 // A whole map would be long; the description has it in words.
                 Some(Value::Null | Value::Object(_)) | None => {}
+                Some(Value::Array(items)) if items.is_empty() => {}
                 Some(Value::Number(number)) => {
                     fields.insert("default".into(), number.as_f64().map_or(Value::Null, whole));
                 }
@@ -258,7 +219,7 @@ pub fn schema_of(options: &[OptionInfo]) -> Value {
                 }
             }
             let about = match &option.default {
-                Some(Value::Null | Value::Object(_)) => format!("{} Default: {}.", option.about, option.shown),
+                Some(_) if !fields.contains_key("default") => format!("{} Default: {}.", option.about, option.shown),
                 _ => option.about.clone(),
             };
             fields.insert("description".into(), about.into());
@@ -314,158 +275,23 @@ impl Choice {
     }
 }
 
-macro_rules! numbers {
-    ($($number:ty: $words:literal $json:literal $least:expr;)*) => { $(
-        impl Takes for $number {
-            fn takes(range: &Range) -> String {
-                match range.words.is_empty() {
-                    true => range.after(concat!($words, $least)),
-                    false => range.after($words),
-                }
-            }
-
-            fn schema(range: &Range) -> Value {
-                let mut schema = range.schema($json);
-                if !$least.is_empty() && range.at_least.is_none() && range.above.is_none() {
-                    schema["minimum"] = 0.into();
-                }
-                schema
-            }
-
-            fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
-                range.refusal(name, *self as f64)
-            }
-        }
-    )* };
-}
-numbers! {
-    usize: "a whole number" "integer" " of at least 0";
-    u32: "a whole number" "integer" " of at least 0";
-    u64: "a whole number" "integer" " of at least 0";
-    isize: "a whole number" "integer" "";
-    i64: "a whole number" "integer" "";
-    f64: "a number" "number" "";
-    f32: "a number" "number" "";
-}
-
-macro_rules! plain {
-    ($($name:ty: $words:literal $json:expr;)*) => { $(
-        impl Takes for $name {
-            fn takes(_: &Range) -> String {
-                $words.into()
-            }
-
-            fn schema(_: &Range) -> Value {
-                $json
-            }
-        }
-    )* };
-}
-plain! {
-    bool: "true or false" json!({"type": "boolean"});
-    char: "a character" json!({"type": "string", "minLength": 1, "maxLength": 1});
-    String: "text" json!({"type": "string"});
-    PathBuf: "a path" json!({"type": "string"});
-    DType: "a dtype, such as bfloat16" json!({"enum": ["float16", "bfloat16"]});
-    LossScaleSpec: "a map with `kind`: none, fixed or dynamic" json!({"type": "object", "required": ["kind"]});
-}
-
-/// A choice as hand-written files have it.
-impl<T: Takes> Takes for document::Choice<T> {
-    fn takes(range: &Range) -> String {
-        T::takes(range)
-    }
-
-    fn schema(range: &Range) -> Value {
-        T::schema(range)
-    }
-
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
-        self.0.out_of_range(name, range)
-    }
-}
-
-/// A value with its position in a file.
-impl<T: Takes> Takes for Spanned<T> {
-    fn takes(range: &Range) -> String {
-        T::takes(range)
-    }
-
-    fn schema(range: &Range) -> Value {
-        T::schema(range)
-    }
-
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
-        self.value.out_of_range(name, range)
-    }
-}
-
-impl<T: Takes> Takes for Option<T> {
-    fn takes(range: &Range) -> String {
-        T::takes(range)
-    }
-
-    fn schema(range: &Range) -> Value {
-        T::schema(range)
-    }
-
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
-        self.as_ref()?.out_of_range(name, range)
-    }
-}
-
-impl<T: Takes> Takes for Vec<T> {
-    fn takes(_: &Range) -> String {
-        "a list".into()
-    }
-
-    fn schema(range: &Range) -> Value {
-        json!({"type": "array", "items": T::schema(range)})
-    }
-
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
-        self.iter().find_map(|x| x.out_of_range(name, range))
-    }
-}
-
-impl<T: Takes, const N: usize> Takes for [T; N] {
-    fn takes(range: &Range) -> String {
-        format!("a list of {N} numbers, each {}", T::takes(range))
-    }
-
-    fn schema(range: &Range) -> Value {
-        json!({"type": "array", "items": T::schema(range), "minItems": N, "maxItems": N})
-    }
-
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
-        self.iter().find_map(|x| x.out_of_range(name, range))
-    }
-}
-
-impl<T: Takes> Takes for (T, T) {
-    fn takes(range: &Range) -> String {
-        <[T; 2]>::takes(range)
-    }
-
-    fn schema(range: &Range) -> Value {
-        <[T; 2]>::schema(range)
-    }
-
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
-        let part = |at: usize| format!("{name}[{at}]");
-        self.0.out_of_range(&part(0), range).or_else(|| self.1.out_of_range(&part(1), range))
-    }
-}
-
-/// Returns the text of a documentation without its links.
+/// Returns the text of a documentation without its links: [`name`], [`name`](place) and [words](place).
 pub(crate) fn without_links(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
-    while let Some((before, link)) = rest.split_once("[`") {
-        let Some((name, after)) = link.split_once("`]") else { break };
-        plain += before;
-        plain += name;
+    while let Some((before, link)) = rest.split_once('[') {
+        let Some((words, after)) = link.split_once(']') else { break };
         let target = after.strip_prefix('(').and_then(|target| target.split_once(')'));
+        let name = words.strip_prefix('`').and_then(|name| name.strip_suffix('`'));
+        plain += before;
+        match (name, target) {
+            (None, None) => {
+                plain.push('[');
+                rest = link;
+                continue;
+            }
+            (name, _) => plain += name.unwrap_or(words),
+        }
         rest = target.map_or(after, |(_, after)| after);
     }
     plain + rest

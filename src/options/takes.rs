@@ -1,0 +1,191 @@
+//! The types of options: the values that they accept, in words and as JSON Schema.
+
+use std::path::PathBuf;
+
+use precast_policy::document;
+use serde::Serialize;
+use serde_json::{Value, json};
+use serde_yaml::Spanned;
+
+use super::{Options, Range, schema_of};
+use crate::{DType, policy::LossScaleSpec};
+
+/// The type of an option.
+pub trait Takes {
+    /// Describes the accepted values in words.
+    fn takes(range: &Range) -> String;
+
+    /// Describes the accepted values as JSON Schema.
+    fn schema(range: &Range) -> Value;
+
+    /// Returns the value as files have it.
+    fn written(&self) -> Value
+    where
+        Self: Serialize,
+    {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+
+    /// Returns the message for a number outside a range.
+    fn out_of_range(&self, _name: &str, _range: &Range) -> Option<String> {
+        None
+    }
+}
+
+/// Options inside options.
+impl<O: Options> Takes for O {
+    fn takes(_: &Range) -> String {
+        format!("a map with the options of {}", O::CALLED)
+    }
+
+    fn schema(_: &Range) -> Value {
+        schema_of(&O::options())
+    }
+
+    fn out_of_range(&self, _: &str, _: &Range) -> Option<String> {
+        Options::out_of_range(self).map(|(_, words)| words)
+    }
+}
+
+macro_rules! numbers {
+    ($($number:ty: $words:literal $json:literal $least:expr;)*) => { $(
+        impl Takes for $number {
+            fn takes(range: &Range) -> String {
+                match range.words.is_empty() {
+                    true => range.after(concat!($words, $least)),
+                    false => range.after($words),
+                }
+            }
+
+            fn schema(range: &Range) -> Value {
+                let mut schema = range.schema($json);
+                if !$least.is_empty() && range.at_least.is_none() && range.above.is_none() {
+                    schema["minimum"] = 0.into();
+                }
+                schema
+            }
+
+            fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+                range.refusal(name, *self as f64)
+            }
+        }
+    )* };
+}
+numbers! {
+    usize: "a whole number" "integer" " of at least 0";
+    u32: "a whole number" "integer" " of at least 0";
+    u64: "a whole number" "integer" " of at least 0";
+    isize: "a whole number" "integer" "";
+    i64: "a whole number" "integer" "";
+    f64: "a number" "number" "";
+    f32: "a number" "number" "";
+}
+
+macro_rules! plain {
+    ($($name:ty: $words:literal $json:expr;)*) => { $(
+        impl Takes for $name {
+            fn takes(_: &Range) -> String {
+                $words.into()
+            }
+
+            fn schema(_: &Range) -> Value {
+                $json
+            }
+        }
+    )* };
+}
+plain! {
+    bool: "true or false" json!({"type": "boolean"});
+    char: "a character" json!({"type": "string", "minLength": 1, "maxLength": 1});
+    String: "text" json!({"type": "string"});
+    PathBuf: "a path" json!({"type": "string"});
+    DType: "a dtype, such as bfloat16" json!({"enum": ["float16", "bfloat16"]});
+    LossScaleSpec: "a map with `kind`: none, fixed or dynamic" json!({"type": "object", "required": ["kind"]});
+}
+
+/// A choice as hand-written files have it.
+impl<T: Takes> Takes for document::Choice<T> {
+    fn takes(range: &Range) -> String {
+        T::takes(range)
+    }
+
+    fn schema(range: &Range) -> Value {
+        T::schema(range)
+    }
+
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+        self.0.out_of_range(name, range)
+    }
+}
+
+/// A value with its position in a file.
+impl<T: Takes> Takes for Spanned<T> {
+    fn takes(range: &Range) -> String {
+        T::takes(range)
+    }
+
+    fn schema(range: &Range) -> Value {
+        T::schema(range)
+    }
+
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+        self.value.out_of_range(name, range)
+    }
+}
+
+impl<T: Takes> Takes for Option<T> {
+    fn takes(range: &Range) -> String {
+        T::takes(range)
+    }
+
+    fn schema(range: &Range) -> Value {
+        T::schema(range)
+    }
+
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+        self.as_ref()?.out_of_range(name, range)
+    }
+}
+
+impl<T: Takes> Takes for Vec<T> {
+    fn takes(_: &Range) -> String {
+        "a list".into()
+    }
+
+    fn schema(range: &Range) -> Value {
+        json!({"type": "array", "items": T::schema(range)})
+    }
+
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+        self.iter().find_map(|x| x.out_of_range(name, range))
+    }
+}
+
+impl<T: Takes, const N: usize> Takes for [T; N] {
+    fn takes(range: &Range) -> String {
+        format!("a list of {N} numbers, each {}", T::takes(range))
+    }
+
+    fn schema(range: &Range) -> Value {
+        json!({"type": "array", "items": T::schema(range), "minItems": N, "maxItems": N})
+    }
+
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+        self.iter().find_map(|x| x.out_of_range(name, range))
+    }
+}
+
+impl<T: Takes> Takes for (T, T) {
+    fn takes(range: &Range) -> String {
+        <[T; 2]>::takes(range)
+    }
+
+    fn schema(range: &Range) -> Value {
+        <[T; 2]>::schema(range)
+    }
+
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+        let part = |at: usize| format!("{name}[{at}]");
+        self.0.out_of_range(&part(0), range).or_else(|| self.1.out_of_range(&part(1), range))
+    }
+}
