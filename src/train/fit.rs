@@ -7,13 +7,12 @@ use serde::{Deserialize, Serialize};
 use super::{
     Checkpoint, Epoch, History, Loss, Method, Schedule, Score, Step,
     data::{Batch, Split, Standardization, batches_of_epoch, check_batch},
-    lint,
+    history::mean_of_taken,
 };
 use crate::{
     Child, Tensor,
     cell::{AsCell, Part},
     error::{Error, Result},
-    lint::{Finding, Severity},
     logging::event,
     optim::Optimizer,
     plan::check_run,
@@ -169,7 +168,7 @@ pub fn fit<C: ?Sized + AsCell>(
 /// ```
 #[derive(Debug)]
 pub struct Fit {
-    options: FitOptions,
+    pub(super) options: FitOptions,
     scale: LossScale,
     optimizer: Box<dyn Optimizer>,
     place: Place,
@@ -180,7 +179,7 @@ pub struct Fit {
     /// `true` when the first step of this process was checked against the applied plan.
     checked: bool,
     /// Findings of the lint, once it has run.
-    findings: Option<Vec<Finding>>,
+    pub(super) findings: Option<Vec<crate::lint::Finding>>,
     history: History,
 }
 
@@ -278,26 +277,6 @@ impl Fit {
             .counting(STEP, step as u64)
             .counting(STEPS, steps as u64)
             .counting(STEPPED, stepped as u64)
-    }
-
-    /// Lints the network on the first batch of the run, unless it was linted, or a step was taken. A lint that fails
-    /// finds nothing.
-    pub(super) fn lint<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) {
-        if self.findings.is_some() || self.place.steps > 0 || !self.options.lint {
-            return;
-        }
-        let found = lint::first_batch(net, data, &self.options).unwrap_or_default();
-        let found = found.into_iter().filter(|finding| finding.severity > Severity::Information);
-        let found = self.findings.insert(found.collect());
-        for finding in found {
-            event!(WARN, rule = finding.rule.name(), cell = %finding.cell, "{finding}");
-        }
-    }
-
-    /// Returns the errors and warnings of the [lint](crate::lint::Lint) of the first batch, which runs before the first
-    /// step of a run. They stop nothing.
-    pub fn findings(&self) -> &[Finding] {
-        self.findings.as_deref().unwrap_or_default()
     }
 
     /// Returns the history so far.
@@ -433,12 +412,6 @@ pub(super) const EPOCH: &str = "epoch";
 const STEP: &str = "step of the epoch";
 pub(super) const STEPS: &str = "steps";
 const STEPPED: &str = "updates";
-
-/// Computes the mean loss of the steps taken; NaN if there was none.
-fn mean_of_taken(steps: &[&Step]) -> f64 {
-    let taken = || steps.iter().filter(|step| !step.is_skipped());
-    taken().map(|step| step.loss).sum::<f64>() / taken().count() as f64
-}
 
 /// Rejects data that a run cannot use.
 fn check(data: &Split) -> Result<()> {

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use super::{
     Run, RunFile,
+    fit::Fit,
     folder::Folder,
-    lint,
     run::{Prepared, Read, prepared, settled},
 };
 use crate::{error::Result, io::models::Model, lint::Finding, storage::weights};
@@ -76,6 +76,6 @@ impl RunFile {
         if best.is_file() {
             let _ = weights::load(&net, &best)?;
         }
-        lint::first_batch(&mut net, &data, &options)
+        Fit::new(&net, &options)?.first_findings(&mut net, &data)
     }
 }
