@@ -157,7 +157,6 @@ pub mod __train {
             resize::{MOST_PIXELS, resize},
         },
         fit::{EPOCH, STEPS},
-        lint::first_batch,
         score::answers,
     };
 }

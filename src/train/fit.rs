@@ -7,14 +7,13 @@ use std::{collections::HashSet, mem, time::Instant};
 use super::{
     Checkpoint, Epoch, History, Loss, Method, Schedule, Score, Step,
     data::{Batch, Split, Standardization, batches_of_epoch},
-    lint,
+    history::mean_of_taken,
 };
 use crate::{
     Child, Tensor,
     cell::{AsCell, Part},
     diagnose::Monitor,
     error::{Error, Result},
-    lint::{Finding, Severity},
     logging::event,
     optim::Optimizer,
     options::{Options, options},
@@ -152,7 +151,7 @@ pub fn fit<C: ?Sized + AsCell>(
 /// ```
 #[derive(Debug)]
 pub struct Fit {
-    options: FitOptions,
+    pub(super) options: FitOptions,
     scale: LossScale,
     optimizer: Box<dyn Optimizer>,
     place: Place,
@@ -164,7 +163,7 @@ pub struct Fit {
     checked: bool,
     monitor: Monitor,
     /// Findings of the lint, once it has run.
-    findings: Option<Vec<Finding>>,
+    pub(super) findings: Option<Vec<crate::lint::Finding>>,
     history: History,
 }
 
@@ -261,27 +260,6 @@ impl Fit {
             .counting(STEP, step as u64)
             .counting(STEPS, steps as u64)
             .counting(STEPPED, stepped as u64)
-    }
-
-    /// Lints the network on the first batch of the run, unless it was linted, or a step was taken. A lint that fails
-    /// finds nothing.
-    #[doc(hidden)]
-    pub fn lint<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) {
-        if self.findings.is_some() || self.place.steps > 0 || !self.options.lint {
-            return;
-        }
-        let found = lint::first_batch(net, data, &self.options).unwrap_or_default();
-        let found = found.into_iter().filter(|finding| finding.severity > Severity::Information);
-        let found = self.findings.insert(found.collect());
-        for _finding in found {
-            event!(WARN, rule = _finding.rule.name(), cell = %_finding.cell, "{_finding}");
-        }
-    }
-
-    /// Returns the errors and warnings of the [lint](crate::lint::Lint) of the first batch, which runs before the first
-    /// step of a run. They stop nothing.
-    pub fn findings(&self) -> &[Finding] {
-        self.findings.as_deref().unwrap_or_default()
     }
 
     /// Returns the history so far.
@@ -420,12 +398,6 @@ const STEP: &str = "step of the epoch";
 /// Number of completed steps.
 pub const STEPS: &str = "steps";
 const STEPPED: &str = "updates";
-
-/// Computes the mean loss of the steps taken; NaN if there was none.
-fn mean_of_taken(steps: &[&Step]) -> f64 {
-    let taken = || steps.iter().filter(|step| !step.is_skipped());
-    taken().map(|step| step.loss).sum::<f64>() / taken().count() as f64
-}
 
 /// Rejects data that a run cannot use.
 fn check(data: &Split) -> Result<()> {

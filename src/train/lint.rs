@@ -1,28 +1,52 @@
 //! The lint of a training run, on its first batch.
 
-use super::{FitOptions, Loss, data::Split};
+use super::{Fit, FitOptions, Loss, data::Split};
 use crate::{
     Child,
     cell::AsCell,
     error::Result,
-    lint::{Finding, Lint},
+    lint::{Finding, Lint, Severity},
+    logging::event,
 };
 
-/// Lints a network, as it is wrapped now, on the first batch of a run.
-pub fn first_batch<C: ?Sized + AsCell>(net: &mut Child<C>, data: &Split, options: &FitOptions) -> Result<Vec<Finding>> {
-    let order = data.train.order(options.seed, 0);
-    let batch = data.train.batch(&order, options.batch, 0);
-    let loss = options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
-    if !loss.counts(&batch.y) {
-        return Ok(Vec::new());
+impl Fit {
+    /// Lints the network on the first batch of the run, unless it was linted, or a step was taken. A lint that fails
+    /// finds nothing.
+    #[doc(hidden)]
+    pub fn lint<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) {
+        if self.findings.is_some() || self.steps_done() > 0 || !self.options.lint {
+            return;
+        }
+        let found = self.first_findings(net, data).unwrap_or_default();
+        let found = found.into_iter().filter(|finding| finding.severity > Severity::Information);
+        for _finding in self.findings.insert(found.collect()) {
+            event!(WARN, rule = _finding.rule.name(), cell = %_finding.cell, "{_finding}");
+        }
     }
-    let lint = Lint::new().loss_scale(options.loss_scale.clone()).update(options.method.clone(), options.lr);
-    net.set_train(true);
-    let found = lint.run(net, |net| loss.of(&net.call(&batch.x)?, &batch.y));
-    net.set_train(false);
-    // The lint made low-precision copies of the parameters. The first step makes new ones, like every other step.
-    for (_, param) in net.params().iter() {
-        param.set(&param.full())?;
+
+    /// Lints the network, as it is wrapped now, on the first batch of the run.
+    #[doc(hidden)]
+    pub fn first_findings<C: ?Sized + AsCell>(&self, net: &mut Child<C>, data: &Split) -> Result<Vec<Finding>> {
+        let FitOptions { seed, batch, loss, loss_scale, method, lr, .. } = &self.options;
+        let batch = data.train.batch(&data.train.order(*seed, 0), *batch, 0);
+        let loss = loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
+        if !loss.counts(&batch.y) {
+            return Ok(Vec::new());
+        }
+        let lint = Lint::new().loss_scale(loss_scale.clone()).update(method.clone(), *lr);
+        net.set_train(true);
+        let found = lint.run(net, |net| loss.of(&net.call(&batch.x)?, &batch.y));
+        net.set_train(false);
+        // The lint made low-precision copies of the parameters. The first step makes new ones, like every other step.
+        for (_, param) in net.params().iter() {
+            param.set(&param.full())?;
+        }
+        found
     }
-    found
+
+    /// Returns the errors and warnings of the [lint](crate::lint::Lint) of the first batch, which runs before the first
+    /// step of a run. They stop nothing.
+    pub fn findings(&self) -> &[Finding] {
+        self.findings.as_deref().unwrap_or_default()
+    }
 }

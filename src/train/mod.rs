@@ -5,7 +5,7 @@ mod checkpoint;
 pub mod data;
 pub(crate) mod fit;
 mod history;
-pub(crate) mod lint;
+mod lint;
 mod loss;
 mod schedule;
 pub(crate) mod score;

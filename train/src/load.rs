@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use precast::{__train::first_batch, error::Result, io::models::Model, lint::Finding, storage::weights};
+use precast::{error::Result, io::models::Model, lint::Finding, storage::weights, train::Fit};
 
 use super::{
     Run, RunFile,
@@ -77,6 +77,6 @@ impl RunFile {
         if best.is_file() {
             let _ = weights::load(&net, &best)?;
         }
-        first_batch(&mut net, &data, &options)
+        Fit::new(&net, &options)?.first_findings(&mut net, &data)
     }
 }
