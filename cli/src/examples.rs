@@ -17,6 +17,7 @@ use super::{Cli, Failure, Result, inputs, run::model};
 
 /// A network and its examples.
 #[derive(Debug, clap::Args)]
+#[group(id = "examples")]
 pub(super) struct Args {
     /// The folder of a run, whose best weights and data are used; or a model
     pub model: PathBuf,

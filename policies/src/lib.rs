@@ -31,7 +31,7 @@
 //! assert_eq!(plan.decision("conv")?.run.dtype(), Some(DType::F16));
 //! assert_eq!(plan.decision("norm")?.because.to_string(), "full list, precast-1"); // as BatchNorm2d
 //! assert_eq!(plan.decision("gate")?.because.to_string(), "full list, burn.yaml:6:24");
-//! assert_eq!(plan.explain("head")?.decision.effect(), "runs f32, returns f16");
+//! assert_eq!(plan.explain("head")?.decision.effect(), "runs f32");
 //! # Ok(())
 //! # }
 //! ```

@@ -20,7 +20,8 @@ pub(super) fn smallest(dtype: DType) -> f64 {
 
 /// Returns the bound from which numbers become infinite: halfway to the number that would follow the largest.
 pub(super) fn overflows_at(dtype: DType) -> f64 {
-    largest(dtype) * (1.0 + dtype.epsilon() / 4.0)
+    let largest_power = largest(dtype) / (2.0 - dtype.epsilon());
+    largest_power * (2.0 - dtype.epsilon() / 2.0)
 }
 
 /// Rounds numbers to a dtype, once.

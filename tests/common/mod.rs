@@ -4,6 +4,7 @@
 pub mod f32_runs;
 pub mod folder;
 pub mod golden;
+pub mod json_schema;
 pub mod metrics;
 pub mod png;
 pub mod speeds;

@@ -4,7 +4,5 @@ mod capabilities;
 #[path = "../common/mod.rs"]
 mod common;
 mod files;
-#[path = "../common/json_schema.rs"]
-mod json_schema;
 mod levels;
 mod schema;

@@ -8,7 +8,7 @@ use precast::{
 };
 use serde_json::Value;
 
-use crate::json_schema::fault;
+use crate::common::json_schema::fault;
 
 fn text(file: impl AsRef<Path>) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);

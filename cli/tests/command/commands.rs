@@ -159,8 +159,8 @@ fn a_pack_is_shown_with_every_op_that_it_lists() {
 
 #[test]
 fn a_plan_is_a_tree_a_table_or_json() {
-    let expected = Policy::load("policies/o2.yaml").unwrap();
-    let expected = expected.plan(&models::load("models/lenet5_bn.yaml", 0).unwrap()).unwrap();
+    let expected = Policy::load(root().join("policies/o2.yaml")).unwrap();
+    let expected = expected.plan(&models::load(root().join("models/lenet5_bn.yaml"), 0).unwrap()).unwrap();
     let plan = |model: &str, policy: &str, format: &str| {
         text(precast(&["plan", model, "--policy", policy, "--format", format]))
     };
@@ -673,7 +673,7 @@ fn training_compares_policies_and_writes_what_it_promises() {
         assert_eq!(full["history"]["steps"].as_array().unwrap().len(), 20);
         let policy = Policy::named(full["name"].as_str().unwrap()).unwrap();
         let plan: Plan = serde_json::from_value(full["plan"].clone()).unwrap();
-        assert_eq!(plan, policy.plan(&models::load("models/mlp.yaml", 0).unwrap()).unwrap());
+        assert_eq!(plan, policy.plan(&models::load(root().join("models/mlp.yaml"), 0).unwrap()).unwrap());
     }
     let losses = |run: usize| metrics["runs"][run]["history"]["steps"][0]["loss"].as_f64().unwrap();
     assert!((losses(0) - losses(1)).abs() < 0.01, "the runs start from the same weights and examples");
@@ -682,7 +682,7 @@ fn training_compares_policies_and_writes_what_it_promises() {
     let svg = fs::read_to_string(out.join("curves.svg")).unwrap();
     assert!(svg.starts_with("<svg") && svg.contains("o3-bf16"));
     // The weights are those that were tested: in f32, and with the same accuracy.
-    let net = models::load("models/mlp.yaml", 5).unwrap();
+    let net = models::load(root().join("models/mlp.yaml"), 5).unwrap();
     weights::load(&net, out.join("o0.safetensors")).unwrap();
     assert!(net.named_params().iter().all(|(_, param)| param.value().dtype() == DType::F32));
     let test = precast::data::digits().unwrap().reshape(&[64]).unwrap().split(320, 0).unwrap().test;

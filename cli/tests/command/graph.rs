@@ -77,7 +77,7 @@ fn a_policy_with_a_level_shows_the_casts_of_its_plan() {
         assert!(json.get("casts_at_o1").is_none());
         json["casts"].as_u64().unwrap()
     };
-    let mut net = models::load("models/lenet5.yaml", 0).unwrap();
+    let mut net = models::load(root().join("models/lenet5.yaml"), 0).unwrap();
     let _applied = Policy::named("o1").unwrap().apply(&mut net).unwrap();
     let graph = Graph::trace(&net, &[Tensor::ones(&[2, 1, 32, 32], DType::F32)]).unwrap();
     assert_eq!(casts(&["-p", "o1"]), graph.casts() as u64);

@@ -17,7 +17,7 @@ use super::{MOST_TOKENS, Vocabulary};
 /// the parts of a split are disjoint.
 ///
 /// ```
-/// use precast::data::{Addition, IGNORED};
+/// use precast_train::data::{Addition, IGNORED};
 /// let sums = Addition::new(1).read()?; // all hundred
 /// assert_eq!((sums.len(), sums.shape(), sums.classes()), (100, &[5][..], 12));
 /// let labels = &sums.labels()[..5];

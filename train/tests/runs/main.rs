@@ -3,8 +3,6 @@
 #[path = "../../../tests/common/mod.rs"]
 mod common;
 mod folders;
-#[path = "../../../tests/common/json_schema.rs"]
-mod json_schema;
 mod readers;
 mod replayed;
 mod reports;

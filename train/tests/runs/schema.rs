@@ -5,7 +5,7 @@ use std::path::Path;
 use precast_train::RunFile;
 use serde_json::Value;
 
-use crate::json_schema::fault;
+use crate::common::json_schema::fault;
 
 /// A run file with one more line.
 fn with(line: &str) -> String {
