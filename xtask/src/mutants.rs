@@ -66,7 +66,7 @@ const TESTS: &[&str] = &[
     "train::decorate",
     "train::loss_scale",
     "train::optim",
-    "train::runs",
+    "runs::folders",
     "train::training",
     "train::underflow",
 ];
