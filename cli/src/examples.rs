@@ -41,8 +41,8 @@ pub(super) struct Subject {
 }
 
 impl Args {
-    /// Reads the network, and this number of batches in a random order.
-    pub fn read(&self, cli: &Cli, batches: usize) -> Result<Subject> {
+    /// Reads the network, and this number of batches in a random order. `needs` begins the error for too few examples.
+    pub fn read(&self, cli: &Cli, batches: usize, needs: &str) -> Result<Subject> {
         let (mut net, data, loss) = match self.model.is_dir() {
             true => self.of_run(cli)?,
             false => self.of_model(cli)?,
@@ -50,8 +50,7 @@ impl Args {
         net.set_train(false);
         let size = (self.batch as usize).min(data.len() / batches);
         if size == 0 {
-            let count = data.len();
-            return Err(Failure::Usage(format!("{batches} batches need as many examples, got {count}")));
+            return Err(Failure::Usage(format!("{needs}; got {}", data.len())));
         }
         let loss = loss.unwrap_or_else(|| Loss::usual(data.targets()));
         let batches = data.shuffled_batches(size, 0, 0)?.take(batches).collect();

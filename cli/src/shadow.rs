@@ -29,7 +29,7 @@ pub(super) struct Args {
     #[command(flatten)]
     examples: examples::Args,
     /// A policy file or a built-in policy
-    #[arg(long)]
+    #[arg(short, long)]
     policy: PathBuf,
     /// Compare the gradients of the loss, too
     #[arg(long)]
@@ -41,7 +41,7 @@ pub(super) struct Args {
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let policy = inputs::policy(&args.policy)?;
-    let mut subject = args.examples.read(cli, 1)?;
+    let mut subject = args.examples.read(cli, 1, "shadow needs at least 1 example")?;
     undo(&mut subject.net);
     let mut net = std::mem::replace(&mut subject.net, precast::Child::of(precast::layers::Identity));
     let x = subject.batches[0].x.clone();

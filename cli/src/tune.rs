@@ -34,22 +34,22 @@ pub(super) struct Args {
     #[command(flatten)]
     examples: examples::Args,
     /// A policy file or a built-in policy
-    #[arg(long)]
+    #[arg(short, long)]
     policy: PathBuf,
     /// The error to be kept within the budget
     #[arg(long, default_value = "kl")]
     metric: MetricName,
     /// The largest error allowed
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_parser = positive, allow_hyphen_values = true)]
     budget: f64,
     /// Save the most time, as predicted for this machine, rather than lower the most cells
     #[arg(long)]
     fastest: bool,
     /// The most sets of cells to be run [default: 4 ceil(log2 n) + 8 for n cells]
-    #[arg(long)]
-    runs: Option<usize>,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
+    runs: Option<u32>,
     /// The time after which no further set is run
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_parser = positive, allow_hyphen_values = true)]
     minutes: Option<f64>,
     #[command(flatten)]
     output: Output,
@@ -59,6 +59,14 @@ pub(super) struct Args {
     /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
+}
+
+/// Parses a positive, finite number.
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(number) if number > 0.0 && number.is_finite() => Ok(number),
+        _ => Err("expected a positive number".into()),
+    }
 }
 
 /// The name of a metric.
@@ -85,13 +93,15 @@ struct Report<'a> {
     runs: &'a [TuneRun],
 }
 
+const NEEDS: &str = "tune needs at least 2 examples, a batch to search on and one to check, and better hundreds";
+
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     args.output.check()?;
     if let Some(svg) = &args.svg {
         files::check_writable(svg).map_err(|error| Failure::Usage(format!("--svg: {error}")))?;
     }
     let policy = inputs::policy(&args.policy)?;
-    let mut subject = args.examples.read(cli, 2)?;
+    let mut subject = args.examples.read(cli, 2, NEEDS)?;
     undo(&mut subject.net);
     let found = search(args, &policy.value, &mut subject).map_err(Failure::work)?;
     match args.format {
@@ -126,7 +136,7 @@ fn search(args: &Args, policy: &precast::Policy, subject: &mut Subject) -> preca
     };
     let speeds = args.fastest.then(inputs::speeds_here);
     let mut tune = Tune::new(policy, metric, args.budget);
-    tune = args.runs.into_iter().fold(tune, Tune::runs);
+    tune = args.runs.into_iter().fold(tune, |tune, runs| tune.runs(runs as usize));
     tune = args.minutes.into_iter().fold(tune, Tune::minutes);
     tune = speeds.iter().fold(tune, Tune::fastest);
     if let Some(file) = &args.output.file {

@@ -161,6 +161,10 @@ impl fmt::Display for Shadow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let with_gradients = self.cells.iter().any(|cell| cell.gradient.is_some());
         let number = |x: f64| if x.is_finite() { format!("{x:.1e}") } else { "not finite".to_string() };
+        write!(f, "error of the output {}\n\n", number(self.error))?;
+        if self.cells.is_empty() {
+            return f.write_str("the policy lowers no cell of this network");
+        }
         let rows = self.cells.iter().map(|cell| {
             let path = if cell.path.is_empty() { "(root)".into() } else { printable::printable(&cell.path) };
             let note = match cell {
@@ -177,8 +181,8 @@ impl fmt::Display for Shadow {
         });
         let mut header = vec!["cell", "kind", "effect", "in", "local", "out", "growth"];
         header.extend(with_gradients.then_some("gradient"));
-        header.push("");
+        header.push("note");
         let numbers = 2..header.len() - 1;
-        write!(f, "error of the output {}\n\n{}", number(self.error), table(&header, rows, |i| numbers.contains(&i)))
+        f.write_str(&table(&header, rows, |i| numbers.contains(&i)))
     }
 }

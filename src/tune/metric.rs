@@ -6,6 +6,7 @@ use super::score::Probe;
 use crate::{
     DType, Param, Tensor,
     cell::{AsCell, Child},
+    diagnose::{Monitor, Origin},
     error::{Error, Result},
     layers::Rng,
     no_grad,
@@ -76,27 +77,31 @@ impl Metric<'_> {
         call: Call<'_, C>,
         at: usize,
     ) -> Result<Reference> {
-        let gradient = match self {
-            Metric::Gradient(loss) => gradient(net, &loss(&outputs(net, call, at)?, at)?, 1.0)?,
-            _ => Vec::new(),
+        let run = |net: &Child<C>| -> Result<_> {
+            let gradient = match self {
+                Metric::Gradient(loss) => gradient(net, &loss(&outputs(net, call, at)?, at)?, 1.0)?,
+                _ => Vec::new(),
+            };
+            let output = no_grad(|| outputs(net, call, at))?;
+            let loss = match self {
+                Metric::Loss(loss) => no_grad(|| loss(&output, at))?.item()?,
+                _ => 0.0,
+            };
+            Ok((output, loss, gradient))
         };
-        let output = no_grad(|| outputs(net, call, at))?;
-        let loss = match self {
-            Metric::Loss(loss) => no_grad(|| loss(&output, at))?.item()?,
-            _ => 0.0,
-        };
-        let finite = |numbers: &[f64]| numbers.iter().all(|number| number.is_finite());
-        if !finite(&output.to_f64()) || !loss.is_finite() || !finite(&gradient) {
+        let mut monitor = Monitor::default();
+        let (output, loss, gradient) = monitor.watch(net, run)?;
+        if !output.has_only_finite() || !loss.is_finite() || !gradient.iter().all(|number| number.is_finite()) {
             return Err(Error::value(format!(
                 "the network is not finite in float32 on batch {at}, so no precision makes it so: look for the cause with \
                  `net.record`"
             )));
         }
-        Ok(Reference { output, loss, gradient })
+        Ok(Reference { output, loss, gradient, fault: monitor.fault().map(|fault| fault.origin()) })
     }
 
-    /// Returns the error of the network as it is now; infinite if it is not finite. A gradient is computed with this
-    /// loss scale.
+    /// Returns the error of the network as it is now; infinite if a number in the run is not finite, except where the
+    /// run in f32 has such a number first, and for harmless masks. A gradient is computed with this loss scale.
     pub(super) fn measure<C: ?Sized + AsCell>(
         &self,
         net: &Child<C>,
@@ -105,18 +110,27 @@ impl Metric<'_> {
         reference: &Reference,
         scale: f64,
     ) -> Result<f64> {
-        let now = || no_grad(|| outputs(net, call, at));
         let exact = &reference.output;
-        let error = match self {
-            Metric::Kl => divergence(exact, &now()?),
-            Metric::Relative => relative(&now()?.to_f64(), &exact.to_f64()),
-            Metric::Loss(loss) => (no_grad(|| loss(&now()?, at))?.item()? - reference.loss).abs(),
-            Metric::Gradient(loss) => {
-                relative(&gradient(net, &loss(&outputs(net, call, at)?, at)?, scale)?, &reference.gradient)
+        let run = |net: &Child<C>| -> Result<_> {
+            let now = match self {
+                Metric::Gradient(_) => outputs(net, call, at)?,
+                _ => no_grad(|| outputs(net, call, at))?,
+            };
+            if !now.has_only_finite() {
+                return Ok(f64::INFINITY);
             }
-            Metric::Own(error) => error(&now()?, exact, at)?,
+            Ok(match self {
+                Metric::Kl => divergence(exact, &now),
+                Metric::Relative => relative(&now.to_f64(), &exact.to_f64()),
+                Metric::Loss(loss) => (no_grad(|| loss(&now, at))?.item()? - reference.loss).abs(),
+                Metric::Gradient(loss) => relative(&gradient(net, &loss(&now, at)?, scale)?, &reference.gradient),
+                Metric::Own(error) => error(&now, exact, at)?,
+            })
         };
-        Ok(if error.is_finite() { error } else { f64::INFINITY })
+        let mut monitor = Monitor::default();
+        let error = monitor.watch(net, run)?;
+        let sound = monitor.fault().is_none_or(|fault| reference.has_fault_of(&fault.origin()));
+        Ok(if sound && error.is_finite() { error } else { f64::INFINITY })
     }
 }
 
@@ -134,6 +148,16 @@ pub(super) struct Reference {
     pub output: Tensor,
     pub loss: f64,
     pub gradient: Vec<f64>,
+    /// The first number in the run that is not finite and not harmless, although the outputs are finite.
+    pub fault: Option<Origin>,
+}
+
+impl Reference {
+    /// Returns whether the first fault in f32 has the place of this one.
+    fn has_fault_of(&self, other: &Origin) -> bool {
+        let place = |origin: &Origin| (origin.edge.phase, origin.edge.cell.clone(), origin.edge.op);
+        self.fault.as_ref().is_some_and(|fault| place(fault) == place(other))
+    }
 }
 
 fn outputs<C: ?Sized + AsCell>(net: &Child<C>, call: Call<'_, C>, at: usize) -> Result<Tensor> {
@@ -183,8 +207,9 @@ fn divergence(exact: &Tensor, logits: &Tensor) -> f64 {
     let (p, q) = (exact.to_f64(), logits.to_f64());
     let rows = (p.len() / classes).max(1) as f64;
     let of_row = |(p, q): (Vec<f64>, Vec<f64>)| p.iter().zip(&q).map(|(p, q)| p.exp() * (p - q)).sum::<f64>();
-    // Rounding of this sum can leave it just below 0.
-    (log_softmax(&p, classes).zip(log_softmax(&q, classes)).map(of_row).sum::<f64>() / rows).max(0.0)
+    let mean = log_softmax(&p, classes).zip(log_softmax(&q, classes)).map(of_row).sum::<f64>() / rows;
+    // Rounding can leave it just below 0. `max` would make 0 of NaN.
+    if mean < 0.0 { 0.0 } else { mean }
 }
 
 fn signs(length: usize, rng: &mut Rng) -> impl Iterator<Item = f64> {

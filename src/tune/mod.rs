@@ -120,8 +120,9 @@ impl<'a> Tune<'a> {
     /// output to be compared.
     ///
     /// # Errors
-    /// - [`ErrorKind::Value`](crate::ErrorKind::Value) for a budget that is not positive or that no set meets, without
-    ///   batches, and when the network is not finite in f32 or its error too noisy.
+    /// - [`ErrorKind::Value`](crate::ErrorKind::Value) for a budget that is not positive or that no set meets, for
+    ///   minutes or runs that are not positive, without batches, and when the network is not finite in f32 or its error
+    ///   too noisy.
     /// - [`ErrorKind::Plan`](crate::ErrorKind::Plan) when the policy lowers nothing that a rule can keep.
     /// - Those of planning, of the network and of the metric.
     pub fn run_with<C: ?Sized + AsCell>(
@@ -132,6 +133,12 @@ impl<'a> Tune<'a> {
     ) -> Result<Tuned> {
         if !(self.budget > 0.0 && self.budget.is_finite()) {
             return Err(Error::value(format!("the budget of a search is a positive number, got {}", self.budget)));
+        }
+        if let Some(minutes) = self.minutes.filter(|minutes| minutes.is_nan() || *minutes <= 0.0) {
+            return Err(Error::value(format!("the minutes of a search are a positive number, got {minutes}")));
+        }
+        if self.runs == Some(0) {
+            return Err(Error::value("a search needs at least one run, got 0"));
         }
         if batches == 0 {
             return Err(Error::value("a search needs at least one batch, got none"));
@@ -244,11 +251,12 @@ impl<'a> Tune<'a> {
         references: &[Reference],
     ) -> Result<u64> {
         let mut hash = Hash::new();
+        hash.bytes(ERRORS);
         hash.bytes(self.metric.name().as_bytes());
         hash.bytes(self.policy.to_yaml()?.as_bytes());
         cells.iter().for_each(|&cell| hash.bytes(base.plan.decisions[cell].path.as_bytes()));
         net.named_params().iter().for_each(|(_, param)| hash.numbers(&param.value().to_f64()));
-        for Reference { output, loss, gradient } in references {
+        for Reference { output, loss, gradient, .. } in references {
             hash.numbers(&output.to_f64());
             hash.numbers(&[*loss]);
             hash.numbers(gradient);
@@ -295,7 +303,8 @@ impl<'a> Tune<'a> {
             let at = cells.iter().position(|&other| other == cell)?;
             tuned[at].because(name, low)
         };
-        let (policy, _) = base.keeping(&keep, &rounds, &because)?;
+        let (mut policy, _) = base.keeping(&keep, &rounds, &because)?;
+        policy.name = None;
         let (budget, complete) = (self.budget, found.complete);
         Ok(Tuned { policy, metric: name, budget, error, cells: tuned, runs, complete })
     }
@@ -313,6 +322,9 @@ pub(crate) fn loss_scale(policy: &Policy) -> f64 {
 fn rounds(scored: &Scores) -> Vec<bool> {
     scored.cells.iter().map(|cell| cell.rounds).collect()
 }
+
+/// Version of the errors in journals. Those of the first do not count numbers inside a run that are not finite.
+const ERRORS: &[u8] = b"2";
 
 /// Share of the budget above which the rounding of the network's inputs at a low root is avoided, by a root in f32.
 const FLOOR: f64 = 0.25;

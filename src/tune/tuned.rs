@@ -10,7 +10,7 @@ use crate::{DType, Op, Policy, cell::named, error::Result, io::files};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Tuned {
-    /// The policy: the one given, with a rule for each cell that is kept in f32.
+    /// The policy: the one given, with a rule for each cell that is kept in f32, and without its name.
     pub policy: Policy,
     /// Name of the metric.
     pub metric: &'static str,
@@ -92,12 +92,19 @@ impl Tuned {
     }
 
     fn summary(&self) -> String {
-        let fresh = self.runs.iter().filter(|run| !run.known);
-        let (count, seconds) = (fresh.clone().count(), fresh.map(|run| run.seconds).sum::<f64>());
-        let known = self.runs.len() - count;
-        let known = if known > 0 { format!(", {known} known") } else { String::new() };
+        let (all, known) = (self.runs.len(), self.runs.iter().filter(|run| run.known).count());
+        let mut runs = format!("{all} {}", if all == 1 { "run" } else { "runs" });
+        match known {
+            0 => {}
+            known if known == all => runs += ", all known before",
+            known => runs += &format!(", {known} known before"),
+        }
+        if known < all {
+            // A run that was known took no time.
+            runs += &format!(", {:.1} s", self.runs.iter().map(|run| run.seconds).sum::<f64>());
+        }
         format!(
-            "{} of {} cells lowered, {} {:.2e} of {:.2e}; {count} runs{known}, {seconds:.1} s",
+            "{} of {} cells lowered, {} {:.2e} of {:.2e}; {runs}",
             self.lowered(),
             self.cells.len(),
             self.metric,

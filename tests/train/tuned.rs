@@ -2,8 +2,9 @@
 
 use precast::{
     data::digits,
+    diagnose::FaultKind,
     io::models::Model,
-    policy::{Rule, RunAs},
+    policy::{LossScaleSpec, Rule, RunAs},
     prelude::*,
     shadow::Shadow,
     tune::{Metric, Tune},
@@ -291,6 +292,10 @@ fn every_metric_searches_and_impossible_searches_say_why() {
     let tune = || Tune::new(&policy, Metric::Relative, 1e-3);
     refused(Tune::new(&policy, Metric::Kl, 0.0), &mut trained.net, &x, "a positive number");
     refused(tune(), &mut trained.net, &[], "at least one batch");
+    refused(tune().runs(0), &mut trained.net, &x, "at least one run");
+    for minutes in [0.0, -1.0, f64::NAN] {
+        refused(tune().minutes(minutes), &mut trained.net, &x, "minutes of a search are a positive number");
+    }
     let infinite = [Tensor::full(&[4, 64], f64::INFINITY, DType::F32)];
     refused(tune(), &mut trained.net, &infinite, "not finite in float32");
     let full = Policy::new(Level::O0, DType::Bf16).unwrap();
@@ -343,4 +348,84 @@ fn the_errors_of_a_cell_alone_agree_with_those_of_the_network() {
         assert!((of_cell.local / of_cell.outgoing - 1.0).abs() <= 1e-6, "{shadow}");
         assert!((of_cell.growth() - 1.0).abs() <= 1e-6 && of_cell.gradient.is_some_and(|error| error < 0.1));
     }
+}
+
+/// Returns whether a run of the network holds a number that is not finite and not harmless.
+fn breaks(net: &Child, x: &Tensor) -> bool {
+    let (y, record) = net.record(|net| no_grad(|| net.call(x)));
+    let fault = record.fault().map(|fault| fault.kind);
+    y.is_err() || fault.is_some_and(|kind| matches!(kind, FaultKind::Inf | FaultKind::Nan))
+}
+
+#[test]
+fn a_set_whose_run_is_not_finite_fails_in_every_metric() {
+    let rng = &mut Rng::seed(7);
+    let cells = sequential![Dense::new(4, 8, rng), Tanh, Dense::new(8, 8, rng), Tanh, Dense::new(8, 3, rng)];
+    let mut net = Child::of(cells);
+    net.set_train(false);
+    // No f16 holds the inputs, nor the results of the first layer, of which `Tanh` makes finite numbers.
+    let mut batch = || Tensor::randn(&[64, 4], rng).unwrap().mul(&Tensor::scalar(1e6, DType::F32)).unwrap();
+    let x = [batch(), batch()];
+    let y = Tensor::from_vec((0..64).map(|i| i % 3).collect::<Vec<i64>>(), &[64]).unwrap();
+    let loss = |found: &Tensor, _: usize| found.cross_entropy(&y);
+    // `max` ignores NaN.
+    let own = |y: &Tensor, exact: &Tensor, _: usize| {
+        Ok(y.to_f64().iter().zip(exact.to_f64()).map(|(y, exact)| (y - exact).abs()).fold(0.0, f64::max))
+    };
+    let ignores = |_: &Tensor, _: usize| Ok(Tensor::scalar(1.0, DType::F32));
+    let mut policy = Policy::named("o2").unwrap();
+    policy.loss_scale = LossScaleSpec::None;
+    assert!(policy.name.is_some());
+    let applied = policy.apply(&mut net).unwrap();
+    assert!(logits(&net, &x[0]).iter().any(|y| y.is_nan()));
+    applied.undo(&mut net).unwrap();
+    for metric in [
+        Metric::Kl,
+        Metric::Relative,
+        Metric::Loss(&loss),
+        Metric::Loss(&ignores),
+        Metric::Gradient(&loss),
+        Metric::Own(&own),
+    ] {
+        let found = Tune::new(&policy, metric, 0.1).run(&mut net, &x).unwrap();
+        let low: Vec<&str> = found.cells.iter().filter(|cell| cell.low).map(|cell| cell.path.as_str()).collect();
+        assert_eq!(low, ["2", "3", "4"], "{found}");
+        let applied = found.policy.apply(&mut net).unwrap();
+        assert!(x.iter().all(|x| !breaks(&net, x)), "{found}");
+        applied.undo(&mut net).unwrap();
+        // A run is called after its policy: one that is tuned has no name of another.
+        assert_eq!(found.policy.name, None);
+        assert!(!found.to_yaml().unwrap().contains("\nname:"));
+    }
+    let nan = [Tensor::full(&[4, 4], f64::NAN, DType::F32)];
+    let error = Tune::new(&policy, Metric::Kl, 1.0).run(&mut net, &nan).unwrap_err().to_string();
+    assert!(error.contains("not finite in float32"), "{error}");
+}
+
+/// A network with a mask, and with the logarithm of 0, which is infinite in f32, too.
+#[derive(Cell, Debug)]
+struct Masked {
+    scores: Child<Dense>,
+    out: Child<Dense>,
+}
+
+impl Forward for Masked {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let scores = self.scores.call(x)?;
+        let mask = Tensor::from_vec(vec![0.0_f32, 0.0, 0.0, -1e9], &[4])?.cast(scores.dtype());
+        let shares = scores.add(&mask)?.softmax(-1)?;
+        let y = self.out.call(&shares)?;
+        y.add(&y.relu()?.log()?.exp()?)
+    }
+}
+
+#[test]
+fn a_mask_and_infinities_of_f32_do_not_count() {
+    let rng = &mut Rng::seed(8);
+    let mut net = Child::of(Masked { scores: Dense::new(6, 4, rng).into(), out: Dense::new(4, 5, rng).into() });
+    let x = [Tensor::randn(&[32, 6], rng).unwrap()];
+    assert!(breaks(&net, &x[0]));
+    let policy = Policy::new(Level::O3, DType::F16).unwrap();
+    let found = Tune::new(&policy, Metric::Relative, 0.1).run(&mut net, &x).unwrap();
+    assert_eq!(found.lowered(), found.cells.len(), "{found}");
 }

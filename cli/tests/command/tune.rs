@@ -49,7 +49,7 @@ fn a_run_is_tuned_and_the_policy_used() {
 
     // The runs are in a file, and are not repeated.
     let known = text(tune(&[&budget, "--output", "tuned.yaml", "--force"]));
-    assert!(known.contains("; 0 runs, ") && known.contains(" known, "), "{known}");
+    assert!(known.contains(" runs, all known before\n"), "{known}");
     assert!(fs::read_to_string(folder.0.join("tuned.jsonl")).unwrap().lines().count() >= 2);
 
     for metric in ["loss", "relative", "gradient"] {
@@ -58,19 +58,38 @@ fn a_run_is_tuned_and_the_policy_used() {
     }
     let none = text(tune(&["1e-300"]));
     assert!(none.contains("\n0 of 5 cells lowered, kl 0.00e0 "), "{none}");
-    assert!(error(1, tune(&["0"])).contains("the budget of a search is a positive number, got 0"));
+    for wrong in ["0", "-1", "nan", "inf"] {
+        assert!(error(2, tune(&[wrong])).contains("--budget"), "{wrong}");
+        assert!(error(2, tune(&["1", "--minutes", wrong])).contains("--minutes"), "{wrong}");
+    }
+    assert!(error(2, tune(&["1", "--runs", "0"])).contains("--runs"));
+
+    // A run with the policy found has the name of its file.
+    text(precast_in(&folder.0, &["train", "run.yaml", "-p", "tuned.yaml", "--epochs", "1", "--quiet"]));
+    assert!(folder.0.join("runs/tuned").is_dir());
+}
+
+#[test]
+fn one_example_is_too_few() {
+    let folder = folder("tune-one");
+    folder.write("one.csv", "x,y,side\n1,2,below\n");
+    let args = ["tune", "runs/o2-bf16", "-p", "o2-bf16", "--budget", "1", "--data", "one.csv"];
+    let said = error(2, precast_in(&folder.0, &args));
+    assert!(said.contains("tune needs at least 2 examples") && said.contains("; got 1"), "{said}");
 }
 
 #[test]
 fn a_shadow_run_prints_a_table() {
     let folder = folder("shadow");
-    let shadow = |more: &[&str]| {
-        text(precast_in(&folder.0, &[&["shadow", "runs/o2-bf16", "--policy", "o2-bf16"], more].concat()))
-    };
+    let shadow =
+        |more: &[&str]| text(precast_in(&folder.0, &[&["shadow", "runs/o2-bf16", "-p", "o2-bf16"], more].concat()));
     let said = shadow(&[]);
     assert!(said.contains("error of the output ") && said.contains("| Dense "), "{said}");
     assert!(shadow(&["--gradients"]).contains("| gradient |"));
     assert!(shadow(&["--digits"]).contains("no cell loses digits"));
+    assert!(said.contains("| note "), "{said}");
+    let full = text(precast_in(&folder.0, &["shadow", "runs/o2-bf16", "-p", "o0"]));
+    assert!(full.contains("lowers no cell of this network") && !full.contains('|'), "{full}");
 }
 
 #[test]
