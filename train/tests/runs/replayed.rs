@@ -1,6 +1,6 @@
 //! Steps of a run, run again from a saved fault: bit for bit, with any number of threads, and their cures.
 
-use precast::{io::models::Model, set_threads};
+use precast::{diagnose::Cure, io::models::Model, set_threads};
 use precast_train::{Replay, SavedFault};
 use precast_train::{Run, RunFile};
 
@@ -119,4 +119,42 @@ net:
     assert!(replay.run().unwrap().is_same);
     let cure = replay.cure().unwrap().expect("f32 holds these numbers");
     assert!((1..=2).contains(&cure.rules.len()), "{cure}");
+}
+
+/// Trains the built-in network at O3 with a fixed loss scale and a learning rate, and replays its last saved fault.
+fn replay_of_mlp(test: &str, scale: &str, lr: f64) -> Replay {
+    let files = Folder::new(test);
+    files.write("policy.yaml", &format!("{{version: 1, level: O3, dtype: float16, loss_scale: {scale}}}"));
+    let text = format!("{{version: 1, model: mlp, policy: policy.yaml, data: digits, epochs: 2, lr: {lr}}}");
+    let file = RunFile::load(files.write("run.yaml", &text)).unwrap();
+    let folder = Folder::to_come(&format!("{test}-run"));
+    let mut run = Run::begin(&file, file.read_model().unwrap(), &folder).unwrap();
+    // It may stall.
+    let _ = run.train();
+    let place = run.faults().unwrap().pop().expect("a fault");
+    Replay::open(place, file.read_model().unwrap()).unwrap()
+}
+
+/// The largest power of two with which no gradient overflows is found from any distance, and no rule is needed.
+#[test]
+fn a_fixed_scale_far_too_large_is_cured_by_one_that_fits_alone() {
+    for scale in ["1e6", "1e9", "1e30"] {
+        let mut replay = replay_of_mlp(&format!("scale-{scale}"), &format!("{{kind: fixed, scale: {scale}}}"), 0.1);
+        let cure = replay.cure().unwrap().expect("a smaller scale");
+        let fits = cure.loss_scale.unwrap();
+        assert!(cure.rules.is_empty() && fits >= 1024.0 && fits.log2().fract() == 0.0, "{scale}: {cure}");
+        let mut faulty = |scale| {
+            let cure = Cure { loss_scale: Some(scale), ..Cure::default() };
+            replay.run_with(&cure).unwrap().record.fault().is_some_and(|fault| fault.kind.is_overflow())
+        };
+        // Twice as much may be near the limit, four times as much is beyond.
+        assert!(!faulty(fits) && faulty(4.0 * fits), "{scale}: {cure}");
+    }
+}
+
+#[test]
+fn a_step_that_diverges_in_f32_has_no_cure() {
+    let mut replay = replay_of_mlp("diverged", "{kind: fixed, scale: 128}", 3000.0);
+    assert_eq!(replay.cure().unwrap(), None);
+    assert!(replay.not_by_precision().unwrap().is_some());
 }
