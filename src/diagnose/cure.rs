@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Op, Policy,
     error::Result,
-    policy::{Rule, RunAs, Select},
+    policy::{LossScaleSpec, Rule, RunAs, Select},
     tensor::context,
 };
 
@@ -88,7 +88,7 @@ impl Cure {
         context::all_in_f32(|| step(&Cure { rules: Vec::new(), loss_scale: Some(1.0) }))
     }
 
-    /// Returns the policy with the rules of this change.
+    /// Returns the policy with the rules and the loss scale of this change.
     ///
     /// # Errors
     /// Those of [`Policy::rule`].
@@ -97,6 +97,9 @@ impl Cure {
         let replaced = |select: &Select| select.is_exact_path() && self.rules.iter().any(|rule| rule.select == *select);
         cured.rules.retain(|rule| !replaced(&rule.select));
         cured.rules.splice(0..0, self.rules.iter().cloned());
+        if let Some(scale) = self.loss_scale {
+            cured.loss_scale = LossScaleSpec::Fixed { scale };
+        }
         Ok(cured)
     }
 }
@@ -163,7 +166,7 @@ impl Attempt {
         step: &mut impl FnMut(&Cure) -> Result<Record>,
     ) -> Result<bool> {
         match (fault.edge.phase, self.first) {
-            (Phase::Forward, _) => self.keep(&fault.edge.cell, fault),
+            (Phase::Forward, _) => self.keep(&fault.edge.cell, fault, record),
             (Phase::Backward | Phase::Unscale, Some(first)) => {
                 self.first = None;
                 self.rescale(first, step)?;
@@ -176,11 +179,11 @@ impl Attempt {
             (Phase::Backward, None) => {
                 let cell = &fault.edge.cell;
                 if !self.keeps(cell) {
-                    return self.keep(cell, fault);
+                    return self.keep(cell, fault, record);
                 }
                 // The gradient leaves the cell for the one whose result it read.
                 let Some(before) = read_by(record, cell) else { return Ok(false) };
-                self.keep(before, fault)
+                self.keep(before, fault, record)
             }
             (Phase::Unscale | Phase::Optimizer, _) => Ok(false),
         }
@@ -220,7 +223,7 @@ impl Attempt {
     }
 
     /// Keeps a cell in f32; `false` if it is.
-    fn keep(&mut self, cell: &str, fault: &Fault<'_>) -> Result<bool> {
+    fn keep(&mut self, cell: &str, fault: &Fault<'_>, record: &Record) -> Result<bool> {
         if self.keeps(cell) {
             return Ok(false);
         }
@@ -233,7 +236,9 @@ impl Attempt {
         self.kept.push(cell.to_string());
         if cell.is_empty() {
             // No path selects the root alone.
-            self.cure.rules.push(Rule::path("*.**", RunAs::Low)?);
+            if record.edges.iter().any(|edge| !edge.cell.is_empty()) {
+                self.cure.rules.push(Rule::path("*.**", RunAs::Low)?);
+            }
             self.cure.rules.push(Rule::path("**", RunAs::Full)?.because(because));
         } else {
             self.cure.rules.insert(0, Rule::path(cell, RunAs::Full)?.because(because));

@@ -141,12 +141,17 @@ impl Replay {
             Ok(record)
         })?;
         if let Some(fault) = record.fault().filter(|fault| fault.kind.is_overflow()) {
-            return Ok(Some(format!("f32 overflows too: {fault}")));
+            let why = format!("f32 overflows too: the cause is not the precision; {fault}");
+            return Ok(Some(why));
         }
         // An infinity in a step that was taken may have caused it.
         let diverged = loss > DIVERGED * self.first_loss && !self.follows_taken;
+        let first = self.first_loss;
         Ok(diverged.then(|| {
-            format!("the training has diverged: the loss is {loss} in f32 too, and began with {}", self.first_loss)
+            format!(
+                "the training has diverged: the cause is not the precision; the loss is {loss:.3e} in f32 too, and began \
+                 with {first:.3e}"
+            )
         }))
     }
 

@@ -1,6 +1,6 @@
 //! Steps of a run, run again from a saved fault: bit for bit, with any number of threads, and their cures.
 
-use precast::{diagnose::Cure, io::models::Model, set_threads};
+use precast::{diagnose::Cure, io::models::Model, lint::Rule, set_threads};
 use precast_train::{Replay, SavedFault};
 use precast_train::{Run, RunFile};
 
@@ -157,4 +157,29 @@ fn a_step_that_diverges_in_f32_has_no_cure() {
     let mut replay = replay_of_mlp("diverged", "{kind: fixed, scale: 128}", 3000.0);
     assert_eq!(replay.cure().unwrap(), None);
     assert!(replay.not_by_precision().unwrap().is_some());
+}
+
+/// Inputs beyond f16 need the root in f32, and the cells in it as before.
+#[test]
+fn the_rules_that_a_lint_writes_cure_large_inputs() {
+    let net = "{version: 1, input: [4], net: {kind: Sequential, cells: [{kind: Dense, in_features: 4, out_features: 8}, \
+               {kind: ReLU}, {kind: Dense, in_features: 8, out_features: 1}]}}";
+    let files = Folder::new("lint-written");
+    let rows: String = (0..24).map(|i| format!("{0},{0},-{0},{0},{1}.5\n", 100_000 + 200 * i, i % 3)).collect();
+    files.write("data.csv", &format!("a,b,c,d,y\n{rows}"));
+    files.write("model.yaml", net);
+    let lint = |rules: &str| {
+        files.write(
+            "policy.yaml",
+            &format!("{{version: 1, level: O2, dtype: float16, loss_scale: {{kind: none}}{rules}}}"),
+        );
+        let text = "{version: 1, model: model.yaml, policy: policy.yaml, data: {csv: {file: data.csv, target: y}}, test: 4, batch: 10}";
+        let file = RunFile::load(files.write("run.yaml", text)).unwrap();
+        file.lint(file.read_model().unwrap()).unwrap()
+    };
+    let found = lint("");
+    assert_eq!((found[0].rule, found[0].cell.as_str()), (Rule::Overflow, ""));
+    let rules = &found[0].write;
+    let left = lint(&format!(", {rules}"));
+    assert!(left.iter().all(|finding| finding.rule != Rule::Overflow), "{rules}: {left:?}");
 }
