@@ -5,7 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use precast::lint::{Finding, Severity};
+use precast::{
+    ErrorKind,
+    lint::{Finding, Rule, Severity},
+};
 use precast_policy::printable_lines;
 use precast_train::RunFile;
 use serde::Serialize;
@@ -41,6 +44,9 @@ pub(super) struct Args {
     /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
+    /// List shapes that matter on GPUs only, too
+    #[arg(long)]
+    all: bool,
 }
 
 /// The findings, as JSON.
@@ -52,8 +58,12 @@ struct Found<'a> {
 }
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    let file = run_file(args)?;
-    let findings = file.lint(model(cli, &file)?)?;
+    let (file, needs_data) = run_file(cli, args)?;
+    let findings =
+        file.lint(model(cli, &file)?).map_err(|error| match needs_data && error.kind() == ErrorKind::Data {
+            true => Failure::Usage(format!("{error}; that is the data of the shipped digits: --data names others")),
+            false => error.into(),
+        })?;
     let count = |severity: Severity| findings.iter().filter(|finding| finding.severity == severity).count();
     let errors = count(Severity::Error);
     match args.format {
@@ -62,11 +72,14 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         }
         Format::Text => {
             let mut text = String::new();
-            for finding in &findings {
+            let hidden = |finding: &Finding| finding.rule == Rule::ShapeOf8 && !args.all;
+            for finding in findings.iter().filter(|finding| !hidden(finding)) {
                 writeln!(text, "{}", printable_lines(&finding.to_string())).expect("writing to a string");
             }
             let (warnings, informations) = (count(Severity::Warning), count(Severity::Information));
-            print(format_args!("{text}{errors} errors, {warnings} warnings, {informations} for information"))?;
+            let (errors, warnings) = (counted(errors, "error"), counted(warnings, "warning"));
+            let more = if findings.iter().any(hidden) { " (with --all, the shapes that matter on GPUs)" } else { "" };
+            print(format_args!("{text}{errors}, {warnings}, {informations} for information{more}"))?;
         }
     }
     match errors {
@@ -76,30 +89,49 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     }
 }
 
-/// Returns the run that is linted: for a model, one on the given data.
-fn run_file(args: &Args) -> Result<RunFile> {
-    let of_run = args.model.is_dir() || is_run_file(&args.model);
+/// Formats a number of things.
+fn counted(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// Reads the policy of the command line, so that an error names it.
+fn check_policy(policy: &Path) -> Result {
+    match inputs::policy_file(policy)? {
+        read if read.cells().is_none() => Err(Failure::Usage(format!(
+            "{read} is a policy for graphs, which has no cells to lint; expected one with a level: O0 to O3 or auto"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the run that is linted, for a model one on the given data, and whether its data was not named.
+fn run_file(cli: &Cli, args: &Args) -> Result<(RunFile, bool)> {
+    let of_run = args.model.join("run.yaml").is_file() || is_run_file(&args.model);
     if !of_run {
+        let _ = inputs::model(cli, &args.model, 0)?;
         let Some(policy) = &args.policy else {
             return Err(Failure::Usage("--policy is needed for a model; a run has one".into()));
         };
+        check_policy(policy)?;
         let quoted = |path: &Path| format!("'{}'", path.to_string_lossy().replace('\'', "''"));
         let data = args.data.as_deref().unwrap_or("digits");
-        let text = format!("version: 1\nmodel: {}\npolicy: {}\ndata: {data}\n", quoted(&args.model), quoted(policy));
-        return Ok(RunFile::parse(&text, "--data")?);
+        let text = format!("data: {data}\nversion: 1\nmodel: {}\npolicy: {}\n", quoted(&args.model), quoted(policy));
+        return Ok((RunFile::parse(&text, "--data")?, args.data.is_none()));
     }
     if args.data.is_some() {
         return Err(Failure::Usage("--data is for a model; a run names its data".into()));
     }
     let file = if args.model.is_dir() { RunFile::of_folder(&args.model)? } else { RunFile::load(&args.model)? };
-    Ok(match &args.policy {
+    let file = match &args.policy {
         None => file,
         // A policy on the command line is relative to the current folder.
         Some(policy) => {
+            check_policy(policy)?;
             let policy = std::path::absolute(policy).ok().filter(|path| path.is_file()).unwrap_or(policy.clone());
             let mut file = file;
             file.policy = policy.to_string_lossy().into_owned();
             file
         }
-    })
+    };
+    Ok((file, false))
 }

@@ -2,27 +2,29 @@
 
 use std::fmt;
 
-use half::f16;
-
 use super::{
     edge::{Edge, EdgeOp, Phase, Subject},
-    fault::{Fault, FaultKind},
+    fault::Fault,
     record::Record,
 };
 use crate::{
     Op, Policy,
     error::Result,
-    policy::{Rule, RunAs, Select},
+    policy::{LossScaleSpec, Rule, RunAs, Select},
+    tensor::context,
 };
 
 /// Maximum number of runs of one attempt.
 const RUNS: usize = 24;
 
 /// Maximum number of loss scales that one attempt tries.
-const SCALES: usize = 8;
+const SCALES: usize = 12;
 
-/// Factor between the largest gradient and the largest number of its dtype.
-const MARGIN: f64 = 8.0;
+/// Largest power of two of a loss scale that is tried, and the smallest without its sign.
+const MOST: i32 = 100;
+
+/// Largest gradient in 16 bits that a loss scale may cause: the largest number of f16, with the headroom of a lint.
+const LIMIT: f64 = 65504.0 / 1.5;
 
 /// A change of a policy and of the loss scale.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,10 +37,12 @@ pub struct Cure {
 
 impl Cure {
     /// Finds the change with which a step is sound. `step` runs the step again under a change, from the same
-    /// parameters and with the same batch, and returns its record; `scale` is its loss scale. `None` if nothing helps.
+    /// parameters and with the same batch, and returns its record; `scale` is its loss scale. `None` if nothing helps,
+    /// f32 included: then no rules are tried.
     ///
-    /// A faulty gradient is cured by the loss scale if one is neither too large nor too small for any gradient. Every
-    /// other fault is cured by keeping its cell in f32, and those that read its numbers as long as these do not fit.
+    /// A faulty gradient is cured by the largest power of two, as a loss scale, with which all gradients are finite, if
+    /// it is large enough for the smallest ones. Every other fault is cured by keeping its cell in f32, and those that
+    /// read its numbers as long as these do not fit.
     /// Rules that are not needed are removed. Every returned change has been run, and its record has no fault.
     ///
     /// ```
@@ -62,15 +66,29 @@ impl Cure {
     /// # Errors
     /// Those of `step` without a change.
     pub fn find(scale: f32, mut step: impl FnMut(&Cure) -> Result<Record>) -> Result<Option<Cure>> {
+        let wide = Cure::in_f32(&mut step).ok();
+        if wide.as_ref().and_then(Record::fault).is_some_and(|fault| fault.kind.is_overflow()) {
+            return Ok(None);
+        }
+        let first = wide.map_or(0, |record| power(LIMIT / largest(&record, |_| true)));
         for by_scale in [true, false] {
-            if let Some(cure) = attempt(scale, by_scale, &mut step)? {
+            if let Some(cure) = attempt(scale, by_scale.then_some(first), &mut step)? {
                 return fewer_rules(cure, &mut step).map(Some);
             }
         }
         Ok(None)
     }
 
-    /// Returns the policy with the rules of this change.
+    /// Runs a step as [`find`](Cure::find) does, with all ops in f32 and without a loss scale, whatever its policy. If
+    /// it overflows, its precision is not the cause.
+    ///
+    /// # Errors
+    /// Those of `step`.
+    pub fn in_f32(mut step: impl FnMut(&Cure) -> Result<Record>) -> Result<Record> {
+        context::all_in_f32(|| step(&Cure { rules: Vec::new(), loss_scale: Some(1.0) }))
+    }
+
+    /// Returns the policy with the rules and the loss scale of this change.
     ///
     /// # Errors
     /// Those of [`Policy::rule`].
@@ -79,6 +97,9 @@ impl Cure {
         let replaced = |select: &Select| select.is_exact_path() && self.rules.iter().any(|rule| rule.select == *select);
         cured.rules.retain(|rule| !replaced(&rule.select));
         cured.rules.splice(0..0, self.rules.iter().cloned());
+        if let Some(scale) = self.loss_scale {
+            cured.loss_scale = LossScaleSpec::Fixed { scale };
+        }
         Ok(cured)
     }
 }
@@ -105,23 +126,22 @@ impl fmt::Display for Cure {
     }
 }
 
-/// Changes that led nowhere are left out of the next attempt.
+/// A change that grows with each fault that it meets.
 struct Attempt {
     cure: Cure,
     /// Paths of the cells that are kept.
     kept: Vec<String>,
+    /// Power of two of the first loss scale to try; `None` where the loss scale is settled.
+    first: Option<i32>,
     scale: f64,
-    /// Largest scale with which gradients vanished, and smallest with which one overflowed.
-    too_small: f64,
-    too_large: f64,
-    scales: usize,
+    /// `true` when the loss scale is the largest that fits.
+    is_largest: bool,
 }
 
-fn attempt(scale: f32, by_scale: bool, step: &mut impl FnMut(&Cure) -> Result<Record>) -> Result<Option<Cure>> {
-    let scale = f64::from(scale);
-    let (too_small, too_large) = (0.0, f64::INFINITY);
-    let scales = if by_scale { 0 } else { SCALES };
-    let mut attempt = Attempt { cure: Cure::default(), kept: Vec::new(), scale, too_small, too_large, scales };
+/// Grows a change from nothing; `first` is the power of two of the first loss scale to try, `None` for rules alone.
+fn attempt(scale: f32, first: Option<i32>, step: &mut impl FnMut(&Cure) -> Result<Record>) -> Result<Option<Cure>> {
+    let (cure, kept, scale) = (Cure::default(), Vec::new(), f64::from(scale));
+    let mut attempt = Attempt { cure, kept, first, scale, is_largest: false };
     for _ in 0..RUNS {
         let record = match step(&attempt.cure) {
             Ok(record) => record,
@@ -130,7 +150,7 @@ fn attempt(scale: f32, by_scale: bool, step: &mut impl FnMut(&Cure) -> Result<Re
             Err(error) => return Err(error),
         };
         let Some(fault) = record.fault() else { return Ok(Some(attempt.cure)) };
-        if !attempt.change(&fault, &record)? {
+        if !attempt.change(&fault, &record, step)? {
             break;
         }
     }
@@ -139,63 +159,63 @@ fn attempt(scale: f32, by_scale: bool, step: &mut impl FnMut(&Cure) -> Result<Re
 
 impl Attempt {
     /// Changes what the fault asks for; `false` if that is done already.
-    fn change(&mut self, fault: &Fault<'_>, record: &Record) -> Result<bool> {
-        match fault.edge.phase {
-            Phase::Forward => self.keep(&fault.edge.cell, fault),
-            Phase::Unscale if self.scale < 1.0 => {
+    fn change(
+        &mut self,
+        fault: &Fault<'_>,
+        record: &Record,
+        step: &mut impl FnMut(&Cure) -> Result<Record>,
+    ) -> Result<bool> {
+        match (fault.edge.phase, self.first) {
+            (Phase::Forward, _) => self.keep(&fault.edge.cell, fault, record),
+            (Phase::Backward | Phase::Unscale, Some(first)) => {
+                self.first = None;
+                self.rescale(first, step)?;
+                Ok(true)
+            }
+            (Phase::Unscale, None) if self.scale < 1.0 && !self.is_largest => {
                 (self.scale, self.cure.loss_scale) = (1.0, Some(1.0));
                 Ok(true)
             }
-            Phase::Backward if self.scales < SCALES => Ok(self.rescale(fault, record)),
-            Phase::Backward => {
+            (Phase::Backward, None) => {
                 let cell = &fault.edge.cell;
                 if !self.keeps(cell) {
-                    return self.keep(cell, fault);
+                    return self.keep(cell, fault, record);
                 }
                 // The gradient leaves the cell for the one whose result it read.
                 let Some(before) = read_by(record, cell) else { return Ok(false) };
-                self.keep(before, fault)
+                self.keep(before, fault, record)
             }
-            Phase::Unscale | Phase::Optimizer => Ok(false),
+            (Phase::Unscale | Phase::Optimizer, _) => Ok(false),
         }
     }
 
-    /// Changes the loss scale.
-    fn rescale(&mut self, fault: &Fault<'_>, record: &Record) -> bool {
-        self.scales += 1;
-        let gradients = record.edges.iter().filter(|edge| edge.phase == Phase::Backward && edge.dtype.is_low());
-        let largest = gradients.map(|edge| edge.numbers.exact).fold(0.0, f64::max);
-        let limit = f16::MAX.to_f64() / MARGIN;
-        let wanted = match fault.kind {
-            FaultKind::Flush => {
-                self.too_small = self.too_small.max(self.scale);
-                self.scale * limit / largest.max(f64::MIN_POSITIVE)
+    /// Sets the loss scale to the largest power of two with which all gradients are finite and fit into 16 bits, if there
+    /// is one. Tries `first`, and follows the largest gradient of each try.
+    fn rescale(&mut self, first: i32, step: &mut impl FnMut(&Cure) -> Result<Record>) -> Result<()> {
+        let (mut at, mut fits, mut too_large) = (first, None, i32::MAX);
+        for _ in 0..SCALES {
+            let record = step(&Cure { loss_scale: Some(2f32.powi(at)), ..self.cure.clone() })?;
+            let room = room(&record);
+            let next = match room {
+                Some(more @ 0..) => {
+                    fits = Some(at);
+                    (at + more).min(MOST).min(too_large - 1)
+                }
+                _ => {
+                    too_large = at;
+                    at + room.unwrap_or(-1)
+                }
+            };
+            if fits.is_some_and(|fits| next <= fits) || next < -MOST {
+                break;
             }
-            _ => {
-                self.too_large = self.too_large.min(self.scale);
-                self.scale * (limit / largest.max(f64::MIN_POSITIVE)).min(0.5)
-            }
-        };
-        // Between those that failed.
-        let next = match wanted > self.too_small && wanted < self.too_large {
-            true => wanted,
-            false if self.too_small > 0.0 && self.too_large.is_finite() => (self.too_small * self.too_large).sqrt(),
-            false => return self.give_up(),
-        };
-        let next = 2f64.powi(next.log2().floor().clamp(-100.0, 100.0) as i32);
-        if next == self.scale || next <= self.too_small || next >= self.too_large {
-            return self.give_up();
+            at = next;
         }
-        self.scale = next;
-        self.cure.loss_scale = Some(next as f32);
-        true
-    }
-
-    /// Stops trying loss scales; the next fault is cured by rules.
-    fn give_up(&mut self) -> bool {
-        let tried = self.scales;
-        self.scales = SCALES;
-        tried < SCALES
+        if let Some(fits) = fits {
+            (self.scale, self.cure.loss_scale) = (2f64.powi(fits), Some(2f32.powi(fits)));
+            self.is_largest = true;
+        }
+        Ok(())
     }
 
     fn keeps(&self, cell: &str) -> bool {
@@ -203,15 +223,22 @@ impl Attempt {
     }
 
     /// Keeps a cell in f32; `false` if it is.
-    fn keep(&mut self, cell: &str, fault: &Fault<'_>) -> Result<bool> {
+    fn keep(&mut self, cell: &str, fault: &Fault<'_>, record: &Record) -> Result<bool> {
         if self.keeps(cell) {
             return Ok(false);
         }
-        let because = fault.to_string();
+        let because = match fault.edge.phase {
+            Phase::Backward if self.is_largest => {
+                format!("no loss scale fits: with {}, the largest that does not overflow, {fault}", self.scale)
+            }
+            _ => fault.to_string(),
+        };
         self.kept.push(cell.to_string());
         if cell.is_empty() {
             // No path selects the root alone.
-            self.cure.rules.push(Rule::path("*.**", RunAs::Low)?);
+            if record.edges.iter().any(|edge| !edge.cell.is_empty()) {
+                self.cure.rules.push(Rule::path("*.**", RunAs::Low)?);
+            }
             self.cure.rules.push(Rule::path("**", RunAs::Full)?.because(because));
         } else {
             self.cure.rules.insert(0, Rule::path(cell, RunAs::Full)?.because(because));
@@ -227,6 +254,29 @@ fn read_by<'a>(record: &'a Record, cell: &str) -> Option<&'a str> {
     let first = record.edges.iter().filter(forward).position(|edge| edge.cell == cell && !is_param(edge))?;
     let before = record.edges.iter().filter(forward).take(first);
     before.filter(|edge| edge.cell != cell && !edge.cell.is_empty()).last().map(|edge| edge.cell.as_str())
+}
+
+/// Returns the number of times that all gradients can be doubled; `None` if one is not finite.
+fn room(record: &Record) -> Option<i32> {
+    let gradients = || record.edges.iter().filter(|edge| matches!(edge.phase, Phase::Backward | Phase::Unscale));
+    if gradients().any(|edge| !edge.numbers.is_finite()) {
+        return None;
+    }
+    Some(match largest(record, |edge| edge.dtype.is_low()) {
+        0.0 => 0,
+        largest => power(LIMIT / largest),
+    })
+}
+
+/// Returns the largest gradient among these edges, before rounding.
+fn largest(record: &Record, wanted: impl Fn(&Edge) -> bool) -> f64 {
+    let gradients = record.edges.iter().filter(|edge| edge.phase == Phase::Backward && wanted(edge));
+    gradients.map(|edge| edge.numbers.exact).fold(0.0, f64::max)
+}
+
+/// Returns the largest power of two up to a number.
+fn power(x: f64) -> i32 {
+    x.log2().floor().clamp(f64::from(-MOST), f64::from(MOST)) as i32
 }
 
 /// Removes the rules that are not needed to keep a cell in f32.

@@ -48,6 +48,13 @@ impl Fault<'_> {
     }
 }
 
+impl FaultKind {
+    /// Returns whether numbers are infinite or NaN.
+    pub fn is_overflow(self) -> bool {
+        matches!(self, FaultKind::Inf | FaultKind::Nan)
+    }
+}
+
 impl fmt::Display for Fault<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write(self.kind, self.edge, f)

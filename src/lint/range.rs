@@ -122,24 +122,29 @@ impl Window {
     }
 
     /// Describes a loss scale that fits, in powers of 2.
-    fn cure(&self, cells: &[String]) -> String {
+    fn cure(&self, edges: &Edges, cells: &[String]) -> String {
         let (least, most) = (2f64.powf(self.least.log2().ceil()), 2f64.powf(self.most.log2().floor()));
         if self.least <= most && least <= most {
             // The largest one leaves the most room for smaller gradients.
-            return format!("loss_scale: {{ kind: fixed, scale: {most} }} ({least:e} to {most:e} fit)");
+            return format!("loss_scale: {{ kind: fixed, scale: {most} }} ({least} to {most} fit)");
         }
-        let (rules, least, most) = (rules_for(cells), short(self.least), short(self.most));
+        let (rules, least, most) = (rules_for(edges, cells), short(self.least), short(self.most));
         format!("{rules} (no loss scale fits: small gradients need {least}, large ones allow {most})")
     }
 }
 
 /// Returns the rules of a policy that keep these cells in f32, with their results.
-fn rules_for(cells: &[String]) -> String {
-    let rules = cells.iter().map(|cell| match cell.is_empty() {
-        true => "smaller numbers at the border of the network".to_string(),
-        false => format!("- {{ path: \"{cell}\", run: float32-out }}"),
-    });
-    rules.collect::<Vec<_>>().join(" ")
+fn rules_for(edges: &Edges, cells: &[String]) -> String {
+    let named = cells.iter().filter(|cell| !cell.is_empty());
+    let mut rules: Vec<String> = named.map(|cell| format!("{{ path: {cell:?}, run: float32-out }}")).collect();
+    if cells.iter().any(String::is_empty) {
+        // No path selects the root alone.
+        if edges.list.iter().any(|edge| !edge.cell.is_empty()) {
+            rules.push("{ path: \"*.**\", run: low }".into());
+        }
+        rules.push("{ path: \"**\", run: float32 }".into());
+    }
+    format!("rules: [{}]", rules.join(", "))
 }
 
 /// Finds the edges that are out of range, each with the later ones that follow from it.
@@ -196,7 +201,7 @@ pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64) -> Vec<F
             limit(at) as f32,
             edge.dtype
         );
-        let write = if forward { rules_for(&cells) } else { window.cure(&cells) };
+        let write = if forward { rules_for(edges, &cells) } else { window.cure(edges, &cells) };
         let finding = Finding::at(rule, severity, place, [ranges[at].amax, limit(at)]);
         found.push(finding.what(what).write(write).then(places(edges, &then)));
     }
@@ -222,7 +227,7 @@ pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64) -> Vec<F
             edge.dtype,
             short(smallest)
         );
-        let write = if forward { rules_for(&cells) } else { window.cure(&cells) };
+        let write = if forward { rules_for(edges, &cells) } else { window.cure(edges, &cells) };
         let finding = Finding::at(rule, severity, place, [ranges[at].amax, smallest]);
         found.push(finding.what(what).write(write).then(places(edges, &then)));
     }

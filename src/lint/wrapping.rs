@@ -102,7 +102,10 @@ fn shapes(edges: &Edges) -> Vec<Finding> {
         let odd = sides.iter().find(|side| *side % 8 != 0).copied().unwrap_or(0);
         let numbers = [odd as f64, 8.0];
         let what = format!("{op} in {} has a weight of {sides:?}, and {odd} is no multiple of 8", named(&edge.cell));
-        let write = format!("{} channels: matrix units work in blocks of 8", odd.next_multiple_of(8));
+        let write = format!(
+            "{} channels, for a GPU: its matrix units work in blocks of 8; a CPU has none",
+            odd.next_multiple_of(8)
+        );
         let finding = Finding::at(Rule::ShapeOf8, Severity::Information, edge.place(), numbers);
         found.push(finding.what(what).write(write));
     }

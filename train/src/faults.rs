@@ -152,12 +152,17 @@ impl SavedFault {
         Ok(Some(folder))
     }
 
-    /// Reads all faults of a run, with their folders.
-    pub(super) fn all(run: &Path) -> Result<Vec<(PathBuf, SavedFault)>> {
+    /// Reads all faults of a run from its folder, in the order of their steps, each with its own folder.
+    ///
+    /// # Errors
+    /// Those of [`SavedFault::load`], except that a run without faults has none.
+    pub fn all(run: &Path) -> Result<Vec<(PathBuf, SavedFault)>> {
         let Ok(entries) = fs::read_dir(run.join(FAULTS)) else { return Ok(Vec::new()) };
         let mut folders: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
         folders.retain(|folder| folder.join(FAULT).is_file());
-        folders.sort();
-        folders.into_iter().map(|folder| Ok((folder.clone(), SavedFault::load(&folder)?))).collect()
+        let faults = folders.into_iter().map(|folder| Ok((folder.clone(), SavedFault::load(&folder)?)));
+        let mut faults = faults.collect::<Result<Vec<_>>>()?;
+        faults.sort_by_key(|(_, fault)| fault.step);
+        Ok(faults)
     }
 }

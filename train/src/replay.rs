@@ -16,7 +16,7 @@ use precast::{
 use super::{
     RunFile, SavedFault,
     faults::{self, CHECKPOINT},
-    folder::Folder,
+    folder::{Folder, history_of},
     parts::Read,
     run::{Prepared, prepared},
 };
@@ -34,7 +34,14 @@ pub struct Replay {
     data: Split,
     /// State before the step.
     before: Checkpoint,
+    /// First finite loss of the run; infinite if there is none.
+    first_loss: f64,
+    /// `true` when an earlier step was taken although a number was not finite.
+    follows_taken: bool,
 }
+
+/// Factor between a loss that has diverged and the first one.
+const DIVERGED: f64 = 100.0;
 
 /// A step that was run again.
 #[derive(Clone, Debug)]
@@ -78,7 +85,11 @@ impl Replay {
         }
         fit.finish_epoch(&mut net, &data)?;
         let before = fit.checkpoint(&net);
-        Ok(Replay { fault, policy, options, net, data, before })
+        let history = history_of(&run)?;
+        let first_loss = history.steps.iter().map(|step| step.loss).find(|loss| loss.is_finite());
+        let first_loss = first_loss.unwrap_or(f64::INFINITY);
+        let follows_taken = history.swallowed().any(|(at, _)| at + 1 < fault.step);
+        Ok(Replay { fault, policy, options, net, data, before, first_loss, follows_taken })
     }
 
     /// Returns the folder of the run with the fault in a folder.
@@ -105,17 +116,51 @@ impl Replay {
         self.run_with(&Cure::default())
     }
 
-    /// Finds the rules and the loss scale with which the step is sound; see [`Cure::find`].
+    /// Finds the rules and the loss scale with which the step is sound; see [`Cure::find`]. `None` also where the
+    /// [precision is not the cause](Replay::not_by_precision).
     ///
     /// # Errors
     /// Those of the network.
     pub fn cure(&mut self) -> Result<Option<Cure>> {
+        if self.not_by_precision()?.is_some() {
+            return Ok(None);
+        }
         Cure::find(self.fault.scale, |cure| Ok(self.run_with(cure)?.record))
     }
 
-    /// Runs the step with a change of the policy.
-    fn run_with(&mut self, cure: &Cure) -> Result<Replayed> {
-        let Replay { fault, policy, options, net, data, before } = self;
+    /// Returns why no precision helps: in f32 without a loss scale, the step overflows as well, or the training has
+    /// diverged before it. `None` if the precision is the cause.
+    ///
+    /// # Errors
+    /// Those of the network.
+    pub fn not_by_precision(&mut self) -> Result<Option<String>> {
+        let mut loss = f64::NAN;
+        let record = Cure::in_f32(|cure| {
+            let Replayed { step, record, .. } = self.run_with(cure)?;
+            loss = step.loss;
+            Ok(record)
+        })?;
+        if let Some(fault) = record.fault().filter(|fault| fault.kind.is_overflow()) {
+            let why = format!("f32 overflows too: the cause is not the precision; {fault}");
+            return Ok(Some(why));
+        }
+        // An infinity in a step that was taken may have caused it.
+        let diverged = loss > DIVERGED * self.first_loss && !self.follows_taken;
+        let first = self.first_loss;
+        Ok(diverged.then(|| {
+            format!(
+                "the training has diverged: the cause is not the precision; the loss is {loss:.3e} in f32 too, and began \
+                 with {first:.3e}"
+            )
+        }))
+    }
+
+    /// Runs the step with a change of the policy, from the same state.
+    ///
+    /// # Errors
+    /// Those of the policy and of the network.
+    pub fn run_with(&mut self, cure: &Cure) -> Result<Replayed> {
+        let Replay { fault, policy, options, net, data, before, .. } = self;
         undo(net);
         let _ = cure.apply(policy)?.plan(&*net)?.apply(net)?;
         let loss_scale = match cure.loss_scale {

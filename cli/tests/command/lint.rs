@@ -58,7 +58,12 @@ fn a_model_takes_data_and_the_folder_of_a_run_its_weights() {
     for (args, message) in [
         (&["net.yaml"][..], "--policy is needed for a model"),
         (&["run.yaml", "--data", "digits"], "--data is for a model"),
-        (&["net.yaml", "--policy", "o2", "--data", "digit"], "--data:4:7"),
+        (&["nope.yaml"], "there is no file `nope.yaml`"),
+        (&["runs/none"], "there is no file `runs/none`"),
+        (&["net.yaml", "--policy", "o22"], "there is no file `o22`"),
+        (&["net.yaml", "--policy", "graph"], "has no cells to lint"),
+        (&["net.yaml", "--policy", "o2"], "--data names others"),
+        (&["net.yaml", "--policy", "o2", "--data", "digit"], "--data:1:7"),
     ] {
         let output = lint(args);
         let said = String::from_utf8(output.stderr).unwrap();

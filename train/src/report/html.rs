@@ -6,7 +6,7 @@ use precast::{diagnose::Headroom, error::Result, train::History};
 use precast_policy::{files, printable};
 
 use super::{TrainingRun, chart, runs_table_by, score_chart};
-use crate::{About, RunFile, about_of, headroom_of, history_of};
+use crate::{About, RunFile, SavedFault, about_of, headroom_of, history_of};
 
 /// The contents of a report on a run, read from its folder.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub struct RunReport {
     about: About,
     history: History,
     headroom: Vec<Headroom>,
+    /// The commands that run its faults again.
+    replays: String,
 }
 
 impl RunReport {
@@ -40,6 +42,10 @@ impl RunReport {
             about: about_of(folder)?,
             history: history_of(folder)?,
             headroom: headroom_of(folder)?,
+            replays: SavedFault::all(folder)?
+                .iter()
+                .map(|(folder, _)| format!("precast replay {} --cure\n", folder.display()))
+                .collect(),
         })
     }
 
@@ -57,7 +63,7 @@ const MOST_SKIPPED: usize = 200;
 /// # Errors
 /// [`ErrorKind::Value`](precast::ErrorKind::Value) when a picture cannot be drawn.
 pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
-    let RunReport { name, file, text, plan, about, history, headroom } = report;
+    let RunReport { name, file, text, plan, about, history, headroom, replays } = report;
     let runs: Vec<TrainingRun<'_>> = [report].into_iter().chain(others).map(RunReport::run).collect();
     let mut page = String::new();
     let mut section = |title: &str, body: String| {
@@ -86,6 +92,9 @@ pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
         section("Score on the test examples", svg(&picture));
     }
     section("Skipped steps", skipped(history));
+    if !replays.is_empty() {
+        section("Run a fault again, and find its cure", format!("<pre>{}</pre>", escaped(replays)));
+    }
     if !headroom.is_empty() {
         section("Headroom in 16 bits, in the last steps", headroom_table(headroom));
     }

@@ -1,6 +1,6 @@
 //! Steps of a run, run again from a saved fault: bit for bit, with any number of threads, and their cures.
 
-use precast::{io::models::Model, set_threads};
+use precast::{diagnose::Cure, io::models::Model, lint::Rule, set_threads};
 use precast_train::{Replay, SavedFault};
 use precast_train::{Run, RunFile};
 
@@ -119,4 +119,67 @@ net:
     assert!(replay.run().unwrap().is_same);
     let cure = replay.cure().unwrap().expect("f32 holds these numbers");
     assert!((1..=2).contains(&cure.rules.len()), "{cure}");
+}
+
+/// Trains the built-in network at O3 with a fixed loss scale and a learning rate, and replays its last saved fault.
+fn replay_of_mlp(test: &str, scale: &str, lr: f64) -> Replay {
+    let files = Folder::new(test);
+    files.write("policy.yaml", &format!("{{version: 1, level: O3, dtype: float16, loss_scale: {scale}}}"));
+    let text = format!("{{version: 1, model: mlp, policy: policy.yaml, data: digits, epochs: 2, lr: {lr}}}");
+    let file = RunFile::load(files.write("run.yaml", &text)).unwrap();
+    let folder = Folder::to_come(&format!("{test}-run"));
+    let mut run = Run::begin(&file, file.read_model().unwrap(), &folder).unwrap();
+    // It may stall.
+    let _ = run.train();
+    let place = run.faults().unwrap().pop().expect("a fault");
+    Replay::open(place, file.read_model().unwrap()).unwrap()
+}
+
+/// The largest power of two with which no gradient overflows is found from any distance, and no rule is needed.
+#[test]
+fn a_fixed_scale_far_too_large_is_cured_by_one_that_fits_alone() {
+    for scale in ["1e6", "1e9", "1e30"] {
+        let mut replay = replay_of_mlp(&format!("scale-{scale}"), &format!("{{kind: fixed, scale: {scale}}}"), 0.1);
+        let cure = replay.cure().unwrap().expect("a smaller scale");
+        let fits = cure.loss_scale.unwrap();
+        assert!(cure.rules.is_empty() && fits >= 1024.0 && fits.log2().fract() == 0.0, "{scale}: {cure}");
+        let mut faulty = |scale| {
+            let cure = Cure { loss_scale: Some(scale), ..Cure::default() };
+            replay.run_with(&cure).unwrap().record.fault().is_some_and(|fault| fault.kind.is_overflow())
+        };
+        // Twice as much may be near the limit, four times as much is beyond.
+        assert!(!faulty(fits) && faulty(4.0 * fits), "{scale}: {cure}");
+    }
+}
+
+#[test]
+fn a_step_that_diverges_in_f32_has_no_cure() {
+    let mut replay = replay_of_mlp("diverged", "{kind: fixed, scale: 128}", 3000.0);
+    assert_eq!(replay.cure().unwrap(), None);
+    assert!(replay.not_by_precision().unwrap().is_some());
+}
+
+/// Inputs beyond f16 need the root in f32, and the cells in it as before.
+#[test]
+fn the_rules_that_a_lint_writes_cure_large_inputs() {
+    let net = "{version: 1, input: [4], net: {kind: Sequential, cells: [{kind: Dense, in_features: 4, out_features: 8}, \
+               {kind: ReLU}, {kind: Dense, in_features: 8, out_features: 1}]}}";
+    let files = Folder::new("lint-written");
+    let rows: String = (0..24).map(|i| format!("{0},{0},-{0},{0},{1}.5\n", 100_000 + 200 * i, i % 3)).collect();
+    files.write("data.csv", &format!("a,b,c,d,y\n{rows}"));
+    files.write("model.yaml", net);
+    let lint = |rules: &str| {
+        files.write(
+            "policy.yaml",
+            &format!("{{version: 1, level: O2, dtype: float16, loss_scale: {{kind: none}}{rules}}}"),
+        );
+        let text = "{version: 1, model: model.yaml, policy: policy.yaml, data: {csv: {file: data.csv, target: y}}, test: 4, batch: 10}";
+        let file = RunFile::load(files.write("run.yaml", text)).unwrap();
+        file.lint(file.read_model().unwrap()).unwrap()
+    };
+    let found = lint("");
+    assert_eq!((found[0].rule, found[0].cell.as_str()), (Rule::Overflow, ""));
+    let rules = &found[0].write;
+    let left = lint(&format!(", {rules}"));
+    assert!(left.iter().all(|finding| finding.rule != Rule::Overflow), "{rules}: {left:?}");
 }
