@@ -179,7 +179,13 @@ fn the_rules_that_a_lint_writes_cure_large_inputs() {
     };
     let found = lint("");
     assert_eq!((found[0].rule, found[0].cell.as_str()), (Rule::Overflow, ""));
-    let rules = &found[0].write;
-    let left = lint(&format!(", {rules}"));
+    // f32 reaches as far as the numbers do not fit, so cells that read them may follow.
+    let (mut rules, mut left) = (String::new(), found);
+    for _ in 0..3 {
+        let Some(next) = left.iter().find(|finding| finding.rule == Rule::Overflow) else { break };
+        let next = next.write.strip_prefix("rules: [").and_then(|text| text.strip_suffix(']')).unwrap();
+        rules = if rules.is_empty() { next.to_string() } else { format!("{next}, {rules}") };
+        left = lint(&format!(", rules: [{rules}]"));
+    }
     assert!(left.iter().all(|finding| finding.rule != Rule::Overflow), "{rules}: {left:?}");
 }
