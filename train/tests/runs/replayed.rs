@@ -141,7 +141,7 @@ fn a_fixed_scale_far_too_large_is_cured_by_one_that_fits_alone() {
     for scale in ["1e6", "1e9", "1e30"] {
         let mut replay = replay_of_mlp(&format!("scale-{scale}"), &format!("{{kind: fixed, scale: {scale}}}"), 0.1);
         let cure = replay.cure().unwrap().expect("a smaller scale");
-        let fits = cure.loss_scale.unwrap();
+        let fits = cure.loss_scale.unwrap_or_else(|| panic!("{scale}: {cure}"));
         assert!(cure.rules.is_empty() && fits >= 1024.0 && fits.log2().fract() == 0.0, "{scale}: {cure}");
         let mut faulty = |scale| {
             let cure = Cure { loss_scale: Some(scale), ..Cure::default() };
