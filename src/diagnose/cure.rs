@@ -11,7 +11,6 @@ use crate::{
     Op, Policy,
     error::Result,
     policy::{LossScaleSpec, Rule, RunAs, Select},
-    tensor::context,
 };
 
 /// Maximum number of runs of one attempt.
@@ -79,13 +78,13 @@ impl Cure {
         Ok(None)
     }
 
-    /// Runs a step as [`find`](Cure::find) does, with all ops in f32 and without a loss scale, whatever its policy. If
+    /// Runs a step as [`find`](Cure::find) does, with all cells in f32 and without a loss scale. If
     /// it overflows, its precision is not the cause.
     ///
     /// # Errors
     /// Those of `step`.
     pub fn in_f32(mut step: impl FnMut(&Cure) -> Result<Record>) -> Result<Record> {
-        context::all_in_f32(|| step(&Cure { rules: Vec::new(), loss_scale: Some(1.0) }))
+        step(&Cure { rules: vec![Rule::path("**", RunAs::Full)?], loss_scale: Some(1.0) })
     }
 
     /// Returns the policy with the rules and the loss scale of this change.
@@ -95,7 +94,9 @@ impl Cure {
     pub fn apply(&self, policy: &Policy) -> Result<Policy> {
         let mut cured = policy.clone();
         let replaced = |select: &Select| select.is_exact_path() && self.rules.iter().any(|rule| rule.select == *select);
-        cured.rules.retain(|rule| !replaced(&rule.select));
+        // A change of all cells alone, which the exact paths of the policy would override.
+        let all = matches!(&self.rules[..], [rule] if rule.select.to_string() == "path **");
+        cured.rules.retain(|rule| !all && !replaced(&rule.select));
         cured.rules.splice(0..0, self.rules.iter().cloned());
         if let Some(scale) = self.loss_scale {
             cured.loss_scale = LossScaleSpec::Fixed { scale };

@@ -280,7 +280,12 @@ impl Checkpoint {
             None => here != ScaleKind::None || self.head.scale.scale == 1.0,
         };
         if same {
-            scale.restore(self.head.scale)?;
+            let mut state = self.head.scale;
+            // A fixed scale is that of the run that resumes.
+            if let (Some(ScaleKind::Fixed), LossScaleSpec::Fixed { scale }) = (self.head.scale_kind, given.spec()) {
+                state.scale = *scale;
+            }
+            scale.restore(state)?;
         } else {
             event!(INFO, kept = ?self.head.scale_kind, here = ?here, "the loss scale begins anew");
         }

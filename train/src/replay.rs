@@ -167,7 +167,7 @@ impl Replay {
             Some(scale) => LossScaleSpec::Fixed { scale },
             None => options.loss_scale.clone(),
         };
-        let options = options.clone().loss_scale(loss_scale).monitor(true);
+        let options = options.clone().loss_scale(loss_scale).monitor(true).lint(false);
         let mut fit = Fit::resume(net, &options, before, History::default())?;
         let (advanced, record) = recorded(net, |net| fit.advance(net, data).map(drop));
         advanced?;

@@ -141,7 +141,7 @@ fn a_fixed_scale_far_too_large_is_cured_by_one_that_fits_alone() {
     for scale in ["1e6", "1e9", "1e30"] {
         let mut replay = replay_of_mlp(&format!("scale-{scale}"), &format!("{{kind: fixed, scale: {scale}}}"), 0.1);
         let cure = replay.cure().unwrap().expect("a smaller scale");
-        let fits = cure.loss_scale.unwrap();
+        let fits = cure.loss_scale.unwrap_or_else(|| panic!("{scale}: {cure}"));
         assert!(cure.rules.is_empty() && fits >= 1024.0 && fits.log2().fract() == 0.0, "{scale}: {cure}");
         let mut faulty = |scale| {
             let cure = Cure { loss_scale: Some(scale), ..Cure::default() };
@@ -179,7 +179,13 @@ fn the_rules_that_a_lint_writes_cure_large_inputs() {
     };
     let found = lint("");
     assert_eq!((found[0].rule, found[0].cell.as_str()), (Rule::Overflow, ""));
-    let rules = &found[0].write;
-    let left = lint(&format!(", {rules}"));
+    // f32 reaches as far as the numbers do not fit, so cells that read them may follow.
+    let (mut rules, mut left) = (String::new(), found);
+    for _ in 0..3 {
+        let Some(next) = left.iter().find(|finding| finding.rule == Rule::Overflow) else { break };
+        let next = next.write.strip_prefix("rules: [").and_then(|text| text.strip_suffix(']')).unwrap();
+        rules = if rules.is_empty() { next.to_string() } else { format!("{next}, {rules}") };
+        left = lint(&format!(", rules: [{rules}]"));
+    }
     assert!(left.iter().all(|finding| finding.rule != Rule::Overflow), "{rules}: {left:?}");
 }
