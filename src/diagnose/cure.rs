@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{
     edge::{Edge, EdgeOp, Phase, Subject},
-    fault::Fault,
+    fault::{Fault, FaultKind},
     record::Record,
 };
 use crate::{
@@ -66,7 +66,8 @@ impl Cure {
     /// Those of `step` without a change.
     pub fn find(scale: f32, mut step: impl FnMut(&Cure) -> Result<Record>) -> Result<Option<Cure>> {
         let wide = Cure::in_f32(&mut step).ok();
-        if wide.as_ref().and_then(Record::fault).is_some_and(|fault| fault.kind.is_overflow()) {
+        // A NaN of f32 may come from a number that its rounding made negative, which other roundings do not.
+        if wide.as_ref().and_then(Record::fault).is_some_and(|fault| fault.kind == FaultKind::Inf) {
             return Ok(None);
         }
         let first = wide.map_or(0, |record| power(LIMIT / largest(&record, |_| true)));
