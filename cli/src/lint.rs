@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::{
     Cli, Failure, Format, Result, inputs, print, print_json,
-    run::{is_run_file, model},
+    run::{is_run_file, model, under},
 };
 
 /// List the numbers, ops and parameters of a network that its precision endangers
@@ -124,13 +124,9 @@ fn run_file(cli: &Cli, args: &Args) -> Result<(RunFile, bool)> {
     let file = if args.model.is_dir() { RunFile::of_folder(&args.model)? } else { RunFile::load(&args.model)? };
     let file = match &args.policy {
         None => file,
-        // A policy on the command line is relative to the current folder.
         Some(policy) => {
             check_policy(policy)?;
-            let policy = std::path::absolute(policy).ok().filter(|path| path.is_file()).unwrap_or(policy.clone());
-            let mut file = file;
-            file.policy = policy.to_string_lossy().into_owned();
-            file
+            under(file, policy)
         }
     };
     Ok((file, false))

@@ -35,25 +35,23 @@ pub(super) fn is_run_file(file: &Path) -> bool {
     !has("net") && (has("data") || has("model"))
 }
 
+/// Returns a run under another policy. A policy on the command line is relative to the current folder.
+pub(super) fn under(mut file: RunFile, policy: &Path) -> RunFile {
+    let path = std::path::absolute(policy).ok().filter(|path| path.is_file());
+    file.policy = path.as_deref().unwrap_or(policy).to_string_lossy().into_owned();
+    file
+}
+
 /// Trains from a run file, once for each given policy.
 pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
     let mut file = RunFile::load(&args.model)?;
     args.change(&mut file)?;
     let files: Vec<RunFile> = match &args.policy[..] {
         [] => vec![file],
-        // A policy on the command line is relative to the current folder.
-        policies => policies
-            .iter()
-            .map(|policy| {
-                let policy = match std::path::absolute(policy) {
-                    Ok(path) if path.is_file() => path,
-                    _ => policy.clone(),
-                };
-                let mut run = file.clone();
-                (run.policy, run.name) = (policy.to_string_lossy().into_owned(), None);
-                run
-            })
-            .collect(),
+        policies => {
+            file.name = None;
+            policies.iter().map(|policy| under(file.clone(), policy)).collect()
+        }
     };
     if files.len() > 1 && args.output.is_some() {
         let words = "--output is the folder of one run; leave it out, and each policy gets its own below `runs`";

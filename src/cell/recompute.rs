@@ -16,7 +16,7 @@ use crate::{
     DType, Op, Tensor,
     catalogue::Attributes,
     error::Result,
-    ops::run_recorded,
+    ops::run_again,
     precision::{self, Frame},
     tensor::{
         Backward, Place, backward_of, context, is_recording, record_segment,
@@ -211,10 +211,7 @@ impl Segment {
             let _slot = call.slot.map(context::enter_slot);
             let _region = call.wide_weight_grads.map(|dtype| precision::enter(Frame::Fixed(dtype)));
             let _grads = call.wide_weight_grads.map(|_| context::enter_weight_grads(true));
-            made.push(match &call.again {
-                Some(again) => vec![again.0(&inputs)?],
-                None => run_recorded(call.op, &call.attributes, &inputs)?,
-            });
+            made.push(run_again(call.op, &call.attributes, call.again.as_ref(), &inputs)?);
         }
         Ok(made)
     }

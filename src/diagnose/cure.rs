@@ -5,10 +5,11 @@ use std::fmt;
 use super::{
     edge::{Edge, EdgeOp, Phase, Subject},
     fault::{Fault, FaultKind},
+    measure,
     record::Record,
 };
 use crate::{
-    Op, Policy,
+    DType, Op, Policy,
     error::Result,
     policy::{LossScaleSpec, Rule, RunAs, Select},
 };
@@ -21,9 +22,6 @@ const SCALES: usize = 12;
 
 /// Largest power of two of a loss scale that is tried, and the smallest without its sign.
 const MOST: i32 = 100;
-
-/// Largest gradient in 16 bits that a loss scale may cause: the largest number of f16, with the headroom of a lint.
-const LIMIT: f64 = 65504.0 / 1.5;
 
 /// A change of a policy and of the loss scale.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -70,7 +68,7 @@ impl Cure {
         if wide.as_ref().and_then(Record::fault).is_some_and(|fault| fault.kind == FaultKind::Inf) {
             return Ok(None);
         }
-        let first = wide.map_or(0, |record| power(LIMIT / largest(&record, |_| true)));
+        let first = wide.map_or(0, |record| doublings(largest(&record, |_| true)));
         for by_scale in [true, false] {
             if let Some(cure) = attempt(scale, by_scale.then_some(first), &mut step)? {
                 return fewer_rules(cure, &mut step).map(Some);
@@ -266,8 +264,13 @@ fn room(record: &Record) -> Option<i32> {
     }
     Some(match largest(record, |edge| edge.dtype.is_low()) {
         0.0 => 0,
-        largest => power(LIMIT / largest),
+        largest => doublings(largest),
     })
+}
+
+/// Returns the number of times that a gradient can be doubled in f16, with the headroom of a lint.
+fn doublings(gradient: f64) -> i32 {
+    power(measure::largest(DType::F16) / measure::HEADROOM / gradient)
 }
 
 /// Returns the largest gradient among these edges, before rounding.

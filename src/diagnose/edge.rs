@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DType, Op, Tensor, cell::named, printable::printable};
+use crate::{DType, Op, cell::named, observe::CastRole, printable::printable};
 
 /// Phase of a training step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -74,6 +74,19 @@ pub enum Subject {
     Gradient(usize),
     /// A tensor of the code.
     Other,
+}
+
+impl Subject {
+    /// Returns the tensor that a cast writes; a parameter is named later.
+    pub(crate) fn of_cast(role: CastRole) -> Self {
+        match role {
+            CastRole::IntoCell => Subject::CellInput,
+            CastRole::OutOfCell => Subject::CellOutput,
+            CastRole::IntoOp(op) => Subject::InputOf(op),
+            CastRole::Gradient => Subject::Gradient(0),
+            CastRole::Leaf(_) | CastRole::Other => Subject::Other,
+        }
+    }
 }
 
 /// Counts of the numbers of an edge.
@@ -184,9 +197,4 @@ impl fmt::Display for Edge {
             Subject::Output | Subject::Other => write!(f, "{op} in {}, {phase}", named(cell)),
         }
     }
-}
-
-/// Returns the elements of a tensor; a widening is read at its 16-bit source.
-pub(super) fn values(x: &Tensor) -> Vec<f64> {
-    x.least().to_f64()
 }

@@ -13,7 +13,7 @@ use crate::{
 
 /// Paths by the identity of slots and parameters.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(crate) struct Names {
     slots: HashMap<usize, String>,
     /// Path of the cell that holds each parameter, and of the parameter.
     params: HashMap<u64, (String, String)>,
@@ -45,7 +45,7 @@ impl Names {
     }
 
     /// Returns whether the cells of all edges are known.
-    pub fn know(&self, edges: &[Raw]) -> bool {
+    pub(super) fn know(&self, edges: &[Raw]) -> bool {
         let known = |raw: &Raw| {
             let owned = raw.leaf.is_some_and(|leaf| self.params.contains_key(&leaf));
             owned || raw.slot.is_none_or(|slot| self.slots.contains_key(&slot))
@@ -54,7 +54,7 @@ impl Names {
     }
 
     /// Names edges.
-    pub fn edges(&self, edges: Vec<Raw>) -> Vec<Edge> {
+    pub(super) fn edges(&self, edges: Vec<Raw>) -> Vec<Edge> {
         let mut calls = HashMap::new();
         let edge = |raw: Raw| {
             let Raw { phase, slot, leaf, op, subject, dtype, numbers, error, from, good_inputs } = raw;

@@ -1,9 +1,11 @@
 //! Largest magnitudes of one result.
 
-use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
-use super::edge::{EdgeOp, Phase, Subject};
+use super::{
+    edge::{EdgeOp, Phase, Subject},
+    measure::largest,
+};
 use crate::DType;
 
 /// Largest magnitudes of one result in the last steps.
@@ -36,11 +38,6 @@ impl Peaks {
     pub fn headroom(&self) -> Option<f64> {
         let most =
             self.peaks.iter().fold(0f32, |most, peak| if peak.is_nan() { f32::INFINITY } else { most.max(*peak) });
-        let limit = match self.dtype {
-            DType::F16 => f16::MAX.to_f64(),
-            DType::Bf16 => bf16::MAX.to_f64(),
-            _ => f32::MAX.into(),
-        };
-        (most > 0.0).then(|| (limit / f64::from(most)).log2())
+        (most > 0.0).then(|| (largest(self.dtype) / f64::from(most)).log2())
     }
 }

@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use super::{
     edge::{Edge, EdgeOp, Phase, Subject},
     fault::{Fault, FaultKind},
+    measure::{GROWTH, LOST},
     names::Names,
-    recorder::Recorder,
+    recorder::{Raw, Recorder},
 };
 use crate::{Child, Op, cell::AsCell, observe::heard_by};
 
@@ -19,14 +20,8 @@ pub struct Record {
     pub edges: Vec<Edge>,
 }
 
-/// Relative error above which a result is lost: less than about four correct bits.
-const LOST: f64 = 1.0 / 16.0;
-
 /// Share of a norm that rounding to f16 loses in any case, so that flushing as much of it changes nothing.
 const ROUNDING: f64 = 1.0 / 2048.0;
-
-/// Factor by which a cell that loses digits enlarges the error of its inputs.
-const GROWTH: f64 = 4.0;
 
 impl Record {
     /// Returns the first edge that went wrong, in time; `None` if the step is sound.
@@ -146,15 +141,20 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn record<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Record) {
-        let recorder = Rc::new(Recorder::default());
-        let result = heard_by(recorder.clone(), || f(self));
-        (result, Record { edges: Names::read(self).edges(recorder.take()) })
+        let (result, raw) = raw(|| f(self));
+        (result, Record { edges: Names::read(self).edges(raw) })
     }
 }
 
 /// Records as [`Child::record`] does what changes the network.
 pub fn recorded<C: ?Sized + AsCell, R>(net: &mut Child<C>, f: impl FnOnce(&mut Child<C>) -> R) -> (R, Record) {
+    let (result, raw) = raw(|| f(net));
+    (result, Record { edges: Names::read(net).edges(raw) })
+}
+
+/// Runs `f`, and returns along with its result the edges without their names.
+fn raw<R>(f: impl FnOnce() -> R) -> (R, Vec<Raw>) {
     let recorder = Rc::new(Recorder::default());
-    let result = heard_by(recorder.clone(), || f(net));
-    (result, Record { edges: Names::read(net).edges(recorder.take()) })
+    let result = heard_by(recorder.clone(), f);
+    (result, recorder.take())
 }

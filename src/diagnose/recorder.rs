@@ -6,12 +6,13 @@ use std::{
 };
 
 use super::{
-    edge::{EdgeOp, Numbers, Phase, Subject, values},
-    reference::{Repeatable, fits_f32, relative, wide},
+    edge::{EdgeOp, Numbers, Phase, Subject},
+    measure::{relative, values},
+    reference::{Repeatable, fits_f32, wide},
 };
 use crate::{
     DType, Op, Tensor,
-    observe::{Accumulation, CastCall, CastRole, GradientCall, Hears, OpCall, ParamStep},
+    observe::{Accumulation, CastCall, GradientCall, Hears, OpCall, ParamStep},
     tensor::Place,
 };
 
@@ -108,7 +109,7 @@ impl Hears for Recorder {
         let found = values(call.output);
         let shadows: Vec<Tensor> = call.inputs.iter().map(|x| state.shadow(x)).collect();
         let shadow = repeatable.on(&shadows).filter(|shadow| shadow.shape() == call.output.shape());
-        let error = shadow.as_ref().and_then(|shadow| relative(&found, &values(shadow)));
+        let error = shadow.as_ref().map(|shadow| relative(&found, &values(shadow))).filter(|error| error.is_finite());
         let exact = needs_exact(call.output, &found).then(|| repeatable.on(&repeatable.inputs)).flatten();
         let good_inputs = all_finite(&found) || exact.as_ref().is_some_and(fits_f32);
         let numbers = Numbers::of(&found, exact.as_ref().map(values).as_deref());
@@ -133,17 +134,10 @@ impl Hears for Recorder {
         if !cast.backward && state.wrote.contains_key(&cast.output.identity()) {
             return;
         }
-        let (leaf, subject) = match cast.of {
-            CastRole::Leaf(leaf) => (Some(leaf), Subject::Other),
-            CastRole::IntoCell => (None, Subject::CellInput),
-            CastRole::OutOfCell => (None, Subject::CellOutput),
-            CastRole::IntoOp(op) => (None, Subject::InputOf(op)),
-            CastRole::Gradient => (None, Subject::Gradient(0)),
-            _ => (None, Subject::Other),
-        };
+        let (leaf, subject) = (cast.of.leaf(), Subject::of_cast(cast.of));
         let shadow = state.shadow(cast.input);
         let (found, exact) = (values(cast.output), values(cast.input));
-        let error = (!cast.backward).then(|| relative(&found, &values(&shadow))).flatten();
+        let error = (!cast.backward).then(|| relative(&found, &values(&shadow))).filter(|error| error.is_finite());
         let phase = if cast.backward { Phase::Backward } else { Phase::Forward };
         let numbers = Numbers::of(&found, Some(&exact));
         let raw = Raw::new(phase, EdgeOp::Op(Op::Cast), subject, cast.output, numbers);

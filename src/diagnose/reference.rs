@@ -4,7 +4,7 @@ use crate::{
     DType, Op, Tensor,
     catalogue::Attributes,
     error::Result,
-    ops::run_recorded,
+    ops::run_again,
     precision::{self, Frame},
     tensor::{recording::Again, with_recording},
 };
@@ -36,10 +36,7 @@ impl Repeatable {
 
     fn run(&self, inputs: &[Tensor]) -> Result<Tensor> {
         let inputs: Vec<&Tensor> = inputs.iter().collect();
-        match &self.again {
-            Some(again) => (again.0)(&inputs),
-            None => Ok(run_recorded(self.op, &self.attributes, &inputs)?.swap_remove(0)),
-        }
+        Ok(run_again(self.op, &self.attributes, self.again.as_ref(), &inputs)?.swap_remove(0))
     }
 }
 
@@ -51,12 +48,4 @@ pub(super) fn wide(x: &Tensor) -> Tensor {
 /// Returns whether all numbers are finite in f32.
 pub(super) fn fits_f32(x: &Tensor) -> bool {
     x.to_f64().iter().all(|x| x.abs() <= f64::from(f32::MAX))
-}
-
-/// Returns the norm of the difference of two tensors, divided by the norm of the second. `None` if it is not a number.
-pub(super) fn relative(x: &[f64], exact: &[f64]) -> Option<f64> {
-    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
-    let (difference, whole) =
-        (norm(&mut x.iter().zip(exact).map(|(x, exact)| x - exact)), norm(&mut exact.iter().copied()));
-    Some(if difference == 0.0 { 0.0 } else { difference / whole }).filter(|error| error.is_finite())
 }

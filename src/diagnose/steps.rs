@@ -35,11 +35,8 @@ impl Which {
         match self {
             Which::Output => Subject::Output,
             Which::Gradient(input) => Subject::Gradient(input),
-            Which::Cast(CastRole::IntoCell) => Subject::CellInput,
-            Which::Cast(CastRole::OutOfCell) => Subject::CellOutput,
-            Which::Cast(CastRole::IntoOp(op)) => Subject::InputOf(op),
-            Which::Cast(CastRole::Gradient) => Subject::Gradient(0),
-            Which::Cast(_) | Which::Param => Subject::Other,
+            Which::Cast(role) => Subject::of_cast(role),
+            Which::Param => Subject::Other,
         }
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     DType, Op, Param, Tensor,
-    observe::{Accumulation, CastCall, CastRole, GradientCall, Hears, OpCall},
+    observe::{Accumulation, CastCall, GradientCall, Hears, OpCall},
     tensor::HeldIdentity,
 };
 
@@ -160,7 +160,7 @@ impl Hears for Watcher {
         if !cast.computed || exact || !cast.output.dtype().is_float() || !cast.input.dtype().is_float() {
             return;
         }
-        let leaf = if let CastRole::Leaf(leaf) = cast.of { Some(leaf) } else { None };
+        let leaf = cast.of.leaf();
         let phase = if cast.backward { Phase::Backward } else { Phase::Forward };
         let (op, which, dtype) = (EdgeOp::Op(Op::Cast), Which::Cast(cast.of), cast.output.dtype());
         let site = Site { phase, op, which, slot: cast.slot, leaf, dtype };

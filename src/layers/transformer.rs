@@ -219,17 +219,23 @@ impl TransformerEncoderLayer {
     }
 }
 
+/// Splits the inputs of an encoder called as `dyn Cell`: its input, and an optional mask.
+pub(super) fn encoder_inputs<'a>(kind: &str, inputs: &'a [Tensor]) -> Result<(&'a Tensor, Option<&'a Tensor>)> {
+    match inputs {
+        [x] => Ok((x, None)),
+        [x, mask] => Ok((x, Some(mask))),
+        _ => Err(wrong_inputs(kind, "x, or x and a mask", inputs.len())),
+    }
+}
+
 impl Forward for TransformerEncoderLayer {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.encode(x, None)
     }
 
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        match inputs {
-            [x] => Ok(vec![self.encode(x, None)?]),
-            [x, mask] => Ok(vec![self.encode(x, Some(mask))?]),
-            _ => Err(wrong_inputs("a TransformerEncoderLayer", "x, or x and a mask", inputs.len())),
-        }
+        let (x, mask) = encoder_inputs("a TransformerEncoderLayer", inputs)?;
+        Ok(vec![self.encode(x, mask)?])
     }
 }
 

@@ -5,9 +5,10 @@ use serde::Deserialize;
 use super::{
     init::Rng,
     norm::LayerNorm,
-    recurrent::wrong_inputs,
     spec::written_as_spec,
-    transformer::{TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayerSpec, decoder_inputs},
+    transformer::{
+        TransformerDecoderLayer, TransformerEncoderLayer, TransformerLayerSpec, decoder_inputs, encoder_inputs,
+    },
 };
 use crate::{
     Tensor,
@@ -113,11 +114,8 @@ impl Forward for TransformerEncoder {
     }
 
     fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        match inputs {
-            [x] => Ok(vec![self.encode(x, None)?]),
-            [x, mask] => Ok(vec![self.encode(x, Some(mask))?]),
-            _ => Err(wrong_inputs("a TransformerEncoder", "x, or x and a mask", inputs.len())),
-        }
+        let (x, mask) = encoder_inputs("a TransformerEncoder", inputs)?;
+        Ok(vec![self.encode(x, mask)?])
     }
 }
 

@@ -3,15 +3,13 @@
 use super::{
     edges::Edges,
     finding::{Finding, Rule, Severity},
-    format::{norm, rounded, values},
+    format::rounded,
 };
-use crate::{Op, cell::named};
-
-/// Relative error above which digits are lost: fewer than about four bits are correct.
-const LOST: f64 = 1.0 / 16.0;
-
-/// Factor by which an op that loses digits enlarges the error of its operands.
-const GROWTH: f64 = 4.0;
+use crate::{
+    Op,
+    cell::named,
+    diagnose::measure::{GROWTH, LOST, relative, values},
+};
 
 /// Number of additions, one after the other, from which they count as one sum. Eight adds lose at most three bits.
 const DEPTH: usize = 8;
@@ -84,8 +82,7 @@ fn again(edges: &Edges, at: usize, known: &[Option<Low>]) -> Option<Low> {
     let [a, b] = broadcast(edges, at, &operands)?;
     let numbers: Vec<f64> = a.iter().zip(&b).map(|(a, b)| run(*a, *b)).collect();
     let (numbers, exact) = (rounded(&numbers, edge.dtype), values(&edge.exact));
-    let wrong = norm(numbers.iter().zip(&exact).map(|(low, exact)| low - exact));
-    let error = if wrong == 0.0 { 0.0 } else { wrong / norm(exact.iter().copied()) };
+    let error = relative(&numbers, &exact);
     if !error.is_finite() {
         return None;
     }

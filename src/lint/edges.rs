@@ -6,17 +6,13 @@ use std::{
     mem,
 };
 
-use super::{
-    finding::Place,
-    format::{amax, values},
-    reference::Reference,
-};
+use super::{finding::Place, format::amax, reference::Reference};
 use crate::{
     Child, DType, Op, Tensor,
     catalogue::Attributes,
-    cell::{AsCell, Part, join},
-    diagnose::{EdgeOp, Phase, Subject},
-    observe::{Accumulation, CastCall, CastRole, CellCall, CellEntry, GradientCall, Hears, OpCall},
+    cell::AsCell,
+    diagnose::{EdgeOp, Phase, Subject, measure::values, names::Names},
+    observe::{Accumulation, CastCall, CellCall, CellEntry, GradientCall, Hears, OpCall},
     precision,
     tensor::Place as Node,
 };
@@ -149,26 +145,16 @@ impl Follower {
 
     /// Returns the edges, under the names of this network.
     pub fn finish<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Edges {
-        let (mut paths, mut params) = (HashMap::new(), HashMap::new());
-        net.walk(&mut |entry| {
-            paths.insert(entry.slot.id, entry.path.to_string());
-            entry.slot.cell.visit(&mut |name, node| {
-                if let Part::Param(param) = node {
-                    params.entry(param.id().0).or_insert_with(|| (entry.path.to_string(), join(entry.path, name)));
-                }
-            });
-        });
+        let names = Names::read(net);
         let mut state = self.0.borrow_mut();
         let (mut list, given) = (mem::take(&mut state.list), mem::take(&mut state.given));
         let mut readers = vec![Vec::new(); list.len()];
         for (at, edge) in list.iter_mut().enumerate() {
-            let inside = edge.slot.and_then(|slot| paths.get(&slot).cloned());
-            edge.outside = edge.slot.is_none();
-            let owner = edge.leaf.and_then(|leaf| params.get(&leaf));
-            if let Some((_, param)) = owner {
-                edge.subject = Subject::Param(param.clone());
+            let (cell, param) = names.of(edge.slot, edge.leaf);
+            (edge.cell, edge.outside) = (cell, edge.slot.is_none());
+            if let Some(param) = param {
+                edge.subject = Subject::Param(param);
             }
-            edge.cell = inside.or_else(|| Some(owner?.0.clone())).unwrap_or_default();
             edge.sources.iter().flatten().for_each(|&from: &usize| readers[from].push(at));
         }
         Edges { list, readers, given, wrapped: mem::take(&mut state.wrapped) }
@@ -260,14 +246,7 @@ impl Hears for Follower {
         if !cast.output.dtype().is_low() {
             return state.alias(cast.input, cast.output);
         }
-        let (leaf, subject) = match cast.of {
-            CastRole::Leaf(leaf) => (Some(leaf), Subject::Other),
-            CastRole::IntoCell => (None, Subject::CellInput),
-            CastRole::OutOfCell => (None, Subject::CellOutput),
-            CastRole::IntoOp(op) => (None, Subject::InputOf(op)),
-            CastRole::Gradient => (None, Subject::Gradient(0)),
-            _ => (None, Subject::Other),
-        };
+        let (leaf, subject) = (cast.of.leaf(), Subject::of_cast(cast.of));
         // A cast inside the gradient of an op has no counterpart.
         let inside = cast.backward && State::known(&state.twins, cast.input).is_none();
         if inside {

@@ -1,14 +1,6 @@
 //! Limits of the 16-bit formats.
 
-use crate::{DType, Tensor};
-
-/// Returns the largest finite number of a low dtype.
-pub(super) fn largest(dtype: DType) -> f64 {
-    match dtype {
-        DType::F16 => 65504.0,
-        _ => (2.0 - 2f64.powi(-7)) * 2f64.powi(127),
-    }
-}
+use crate::{DType, Tensor, diagnose::measure::largest};
 
 /// Returns the smallest number of a low dtype above 0, which is subnormal. Half of it is a tie, which rounds to 0.
 pub(super) fn smallest(dtype: DType) -> f64 {
@@ -27,17 +19,6 @@ pub(super) fn overflows_at(dtype: DType) -> f64 {
 /// Rounds numbers to a dtype, once.
 pub(super) fn rounded(values: &[f64], dtype: DType) -> Vec<f64> {
     Tensor::from_f64(values, &[values.len()], dtype).map_or_else(|_| values.to_vec(), |x| x.to_f64())
-}
-
-/// Returns the numbers of a tensor; a widening is read at its 16-bit source.
-pub(super) fn values(x: &Tensor) -> Vec<f64> {
-    x.least().to_f64()
-}
-
-/// Returns the norm of numbers.
-pub(super) fn norm(values: impl Iterator<Item = f64>) -> f64 {
-    // Scaled, so that squares of numbers near the limits of f32 stay exact enough.
-    values.map(|x| x * x).sum::<f64>().sqrt()
 }
 
 /// Returns the largest finite magnitude.

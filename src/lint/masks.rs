@@ -3,9 +3,13 @@
 use super::{
     edges::Edges,
     finding::{Finding, Rule, Severity},
-    format::{overflows_at, short, values},
+    format::{overflows_at, short},
 };
-use crate::{Op, cell::named};
+use crate::{
+    Op,
+    cell::named,
+    diagnose::measure::{largest, values},
+};
 
 /// Returns whether an op turns negative infinity into 0.
 fn swallows(op: Option<Op>) -> bool {
@@ -48,7 +52,7 @@ pub(super) fn findings(edges: &Edges) -> (Vec<bool>, Vec<Finding>) {
         let limit = -overflows_at(edge.dtype);
         let write = format!(
             "a mask of {}, or booleans (`where`), and no softmax of rows that are masked whole: cell {}",
-            short(super::format::largest(edge.dtype) / -2.0),
+            short(largest(edge.dtype) / -2.0),
             named(&edge.cell)
         );
         found.push(Finding::at(Rule::MaskConstant, severity, place, [least, limit]).what(what).write(write));

@@ -3,9 +3,13 @@
 use super::{
     edges::Edges,
     finding::{Finding, Rule, Severity},
-    format::{amax, largest, rounded, short, smallest, values},
+    format::{amax, rounded, short, smallest},
 };
-use crate::{Op, cell::named};
+use crate::{
+    Op,
+    cell::named,
+    diagnose::measure::{largest, values},
+};
 
 /// Finds fragile code. Sums, softmaxes and variances by hand are reported where a number is out of range, or a
 /// difference loses digits: where `before` has a finding.

@@ -3,22 +3,18 @@
 use super::{
     edges::{Edge, Edges},
     finding::{Finding, Place, Rule, Severity},
-    format::{largest, overflows_at, short, smallest, values},
+    format::{overflows_at, short, smallest},
     masks,
 };
 use crate::{
     Op,
     catalogue::Family,
-    diagnose::{EdgeOp, Phase},
+    diagnose::{
+        EdgeOp, Phase,
+        measure::{HEADROOM, LOST, largest, values},
+    },
     policy::LossScaleSpec,
 };
-
-/// Factor by which later batches may exceed the largest number of this one. The largest of n normal numbers is about
-/// √(2 ln n), so that of 10⁴ batches exceeds that of one batch of 10³ numbers by √(ln 10⁷ / ln 10³) = 1.53.
-const HEADROOM: f64 = 1.5;
-
-/// Share of the norm of a tensor that may become 0: with more, fewer than about four bits of it are correct.
-const LOST: f64 = 1.0 / 16.0;
 
 /// Share of the gradient that is read below which a sum of gradients is only its rounding error in f32: √n ulps for
 /// sums of n = 10⁴ terms. The gradient of a bias before a batch norm is 0, and computed as such a number.

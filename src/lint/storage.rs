@@ -3,11 +3,12 @@
 use super::{
     Gradients,
     finding::{Finding, Rule, Severity},
-    format::{amax, overflows_at, short, values},
+    format::{amax, overflows_at, short},
 };
 use crate::{
     Child, Grads, Param, Tensor,
     cell::{AsCell, Params},
+    diagnose::measure::values,
     error::Result,
     optim::Method,
     storage::{Decorate, LowParam},

@@ -20,7 +20,7 @@ pub use gradient::twice_differentiable;
 pub use loss::cross_entropy::CrossEntropy;
 pub use loss::reduction::Reduction;
 pub use recurrent::RecurrentWeights;
-pub(crate) use run::{check_attributes, method_of, run_recorded};
+pub(crate) use run::{check_attributes, method_of, run_again, run_recorded};
 pub use run::{run, run_with};
 pub use spatial::conv::{ConvOptions, ConvTransposeOptions};
 pub use spatial::grid_sample::GridPadding;

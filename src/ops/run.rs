@@ -9,6 +9,7 @@ use crate::{
     catalogue::{Attributes, as_serde_has_them, op_table},
     error::{Error, Result, did_you_mean},
     kernels::recurrent::Gating,
+    tensor::recording::Again,
 };
 use std::ops::Range;
 
@@ -237,6 +238,19 @@ pub(crate) fn run_recorded(op: Op, attributes: &Attributes, inputs: &[&Tensor]) 
         (Op::Addmm | Op::Baddbmm | Op::Addbmm | Op::Addmv, &[a, b, added]) => run_known(op, attributes, &[added, a, b]),
         (Op::Embedding, &[table, ids]) => run_known(op, attributes, &[ids, table]),
         _ => run_known(op, attributes, inputs),
+    }
+}
+
+/// Runs a recorded call again: as [`run_recorded`], or by the closure of an op that only code can run.
+pub(crate) fn run_again(
+    op: Op,
+    attributes: &Attributes,
+    again: Option<&Again>,
+    inputs: &[&Tensor],
+) -> Result<Vec<Tensor>> {
+    match again {
+        Some(again) => Ok(vec![(again.0)(inputs)?]),
+        None => run_recorded(op, attributes, inputs),
     }
 }
 

@@ -8,10 +8,11 @@ use super::passes::{Border, borders, gradients, numbers, of_outputs};
 use crate::{
     Policy, Tensor,
     cell::{AsCell, Child},
+    diagnose::measure::{GROWTH, relative},
     error::{Error, Result},
     plan::undo,
     printable,
-    tune::{Base, LossOf, Metric, loss_scale, relative, scores, wide},
+    tune::{Base, LossOf, Metric, loss_scale, scores, wide},
 };
 
 /// The errors of the cells of a lowered network, compared with the same network in f32 on one batch.
@@ -154,9 +155,6 @@ fn run<C: ?Sized + AsCell>(base: &Base<'_>, net: &mut Child<C>, step: &Step<'_, 
     Ok(Shadow { cells, error: relative(&output.to_f64(), &scored.output.to_f64()) })
 }
 
-/// Growth above which a cell is noted: two bits.
-const GROWS: f64 = 4.0;
-
 impl fmt::Display for Shadow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let with_gradients = self.cells.iter().any(|cell| cell.gradient.is_some());
@@ -169,7 +167,7 @@ impl fmt::Display for Shadow {
             let path = if cell.path.is_empty() { "(root)".into() } else { printable::printable(&cell.path) };
             let note = match cell {
                 _ if !cell.effect.is_finite() || !cell.outgoing.is_finite() => "overflows",
-                _ if cell.growth() > GROWS => "enlarges what came in",
+                _ if cell.growth() > GROWTH => "enlarges what came in",
                 _ => "",
             };
             let mut row = vec![path.into_owned(), cell.kind.to_string()];

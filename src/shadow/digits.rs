@@ -5,10 +5,11 @@ use std::{cell::RefCell, collections::HashMap, fmt, rc::Rc};
 use crate::{
     DType, Op, Tensor,
     cell::{AsCell, Child, named},
+    diagnose::measure::{GROWTH, LOST},
     error::Result,
     layers::Rng,
     observe::{CastCall, CellCall, CellEntry, Hears, OpCall, heard_by},
-    ops::run_recorded,
+    ops::run_again,
     precision::{self, Frame},
     tensor::with_recording,
 };
@@ -63,13 +64,6 @@ pub struct LostDigits {
     /// The largest spread that came into the cell.
     pub incoming: f64,
 }
-
-/// Spread above which a result is lost: less than about four correct bits.
-const LOST: f64 = 1.0 / 16.0;
-
-/// Factor by which a cell that loses digits enlarges the spread of its inputs: two bits more than one rounding each may
-/// add.
-const GROWTH: f64 = 4.0;
 
 impl Digits {
     /// Runs `f`, which calls the network once, and compares two further passes that follow it.
@@ -209,11 +203,8 @@ impl Hears for Twins {
         let mut run = |twin: usize| {
             let inputs: Vec<&Tensor> = inputs.iter().map(|twins| &twins[twin]).collect();
             let _off = precision::enter(Frame::Off);
-            let output = with_recording(false, || match call.again {
-                Some(again) => (again.0)(&inputs),
-                None => run_recorded(call.op, call.attributes, &inputs).map(|mut outputs| outputs.swap_remove(0)),
-            });
-            Some(rounded(&output.ok()?, to, &mut state.rngs[twin]))
+            let output = with_recording(false, || run_again(call.op, call.attributes, call.again, &inputs));
+            Some(rounded(output.ok()?.first()?, to, &mut state.rngs[twin]))
         };
         // An op that cannot be repeated gives both passes the network's own result.
         let (Some(a), Some(b)) = (run(0), run(1)) else { return };

@@ -150,6 +150,16 @@ pub enum CastRole {
     Other,
 }
 
+impl CastRole {
+    /// Returns the number of the parameter, or of the tensor that requires a gradient.
+    pub(crate) fn leaf(self) -> Option<u64> {
+        match self {
+            CastRole::Leaf(leaf) => Some(leaf),
+            _ => None,
+        }
+    }
+}
+
 /// Entry into a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

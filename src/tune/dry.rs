@@ -7,7 +7,7 @@ use crate::{
     cell::AsCell,
     error::Result,
     observe::{CellCall, CellEntry, Hears, OpCall, heard_by},
-    ops::run_recorded,
+    ops::run_again,
     precision::{self, Frame, resolve},
     tensor::{Place, with_recording},
 };
@@ -180,13 +180,10 @@ impl Hears for Dry {
         let lowered = with_recording(false, || {
             let _region = precision::enter(frame);
             let inputs: Vec<&Tensor> = inputs.iter().collect();
-            match call.again {
-                Some(again) => (again.0)(&inputs),
-                None => run_recorded(call.op, call.attributes, &inputs).map(|mut outputs| outputs.swap_remove(0)),
-            }
+            run_again(call.op, call.attributes, call.again, &inputs)
         });
         // An op that cannot be repeated counts as exact.
-        let Ok(lowered) = lowered else { return };
+        let Ok(lowered) = lowered.map(|mut outputs| outputs.swap_remove(0)) else { return };
         if found.overflows.is_none() && !lowered.has_only_finite() && call.output.has_only_finite() {
             found.overflows = Some(call.op);
         }

@@ -6,7 +6,10 @@ use super::score::Probe;
 use crate::{
     DType, Param, Tensor,
     cell::{AsCell, Child},
-    diagnose::{Monitor, Origin},
+    diagnose::{
+        Monitor, Origin,
+        measure::{norm, relative},
+    },
     error::{Error, Result},
     layers::Rng,
     no_grad,
@@ -181,13 +184,6 @@ fn gradient<C: ?Sized + AsCell>(net: &Child<C>, loss: &Tensor, scale: f64) -> Re
     Ok(params.flat_map(of).map(|gradient| gradient / scale).collect())
 }
 
-/// Returns the norm of the error divided by the norm of the exact numbers.
-pub(crate) fn relative(found: &[f64], exact: &[f64]) -> f64 {
-    let norm = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>().sqrt();
-    let error = norm(&mut found.iter().zip(exact).map(|(x, exact)| x - exact));
-    if error == 0.0 { 0.0 } else { error / norm(&mut exact.iter().copied()) }
-}
-
 /// Returns the logarithms of the probabilities of each row of logits.
 fn log_softmax(logits: &[f64], classes: usize) -> impl Iterator<Item = Vec<f64>> {
     logits.chunks(classes).map(|row| {
@@ -218,7 +214,7 @@ fn signs(length: usize, rng: &mut Rng) -> impl Iterator<Item = f64> {
 
 /// Draws a probe for the squared error of the output, relative to its squared norm.
 fn relative_probe(y: &Tensor, rng: &mut Rng) -> Result<Tensor> {
-    let norm = y.to_f64().iter().map(|x| x * x).sum::<f64>().sqrt();
+    let norm = norm(y.to_f64().into_iter());
     let scale = if norm > 0.0 { 1.0 / norm } else { 1.0 };
     probe(y, signs(y.len(), rng).map(|sign| sign * scale))
 }

@@ -15,11 +15,7 @@ use std::{
     time::Instant,
 };
 
-pub(crate) use self::{
-    metric::{relative, wide},
-    rules::Base,
-    score::scores,
-};
+pub(crate) use self::{metric::wide, rules::Base, score::scores};
 pub use metric::{ErrorOf, LossOf, Metric};
 pub use tuned::{TuneRun, Tuned, TunedCell};
 

@@ -10,10 +10,7 @@ use precast::{
     train::{FitOptions, History, Method, Score, SgdOptions, accuracy, fit, mean_squared_error},
 };
 
-/// Returns pseudo-random points from -1 to 1.
-fn points(n: usize) -> Vec<f32> {
-    (1..=n).map(|i| (i as f32 * 0.618_034).fract() * 2.0 - 1.0).collect()
-}
+use crate::common::curve::{CURVE, curve, points};
 
 /// Returns the same examples for training and testing.
 fn both(data: Dataset) -> Split {
@@ -141,26 +138,6 @@ fn a_plane_is_learnt_as_least_squares_say() {
     let score = history.score().and_then(Score::mean_squared_error).unwrap();
     assert!(close(score, least, 1e-5), "{score} {least}");
     assert_eq!(mean_squared_error(&net, &data.test, 7).unwrap(), score, "the batch size does not matter in evaluation");
-}
-
-const CURVE: &str = "
-version: 1
-name: curve
-net:
-  kind: Sequential
-  cells:
-  - {kind: Dense, in_features: 1, out_features: 32}
-  - {kind: Tanh}
-  - {kind: Dense, in_features: 32, out_features: 32}
-  - {kind: ReLU}
-  - {kind: Dense, in_features: 32, out_features: 2}
-";
-
-/// Returns half a wave of a sine and a parabola.
-fn curve() -> Split {
-    let x = points(600);
-    let y = x.iter().flat_map(|x| [(3.0 * x).sin(), x * x]).collect();
-    Dataset::regression(x, &[1], y, &[2]).unwrap().split(500, 0).unwrap()
 }
 
 #[test]

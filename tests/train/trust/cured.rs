@@ -2,7 +2,7 @@
 
 use precast::{diagnose::Cure, prelude::*};
 
-use super::{cases::Case, read};
+use super::{cases::Case, read, take};
 
 #[test]
 fn faults_of_a_precision_are_cured_by_rules_that_were_run() {
@@ -13,16 +13,10 @@ fn faults_of_a_precision_are_cured_by_rules_that_were_run() {
         }
         faults += 1;
         let case = Case(&value);
-        let x = case.input(0);
         let run = |cure: &Cure| {
             let net = case.lowered(|policy| cure.apply(&policy).unwrap())?;
-            let mut optimizer = Sgd::new(net.params(), case.lr());
-            let mut scale = LossScale::fixed(cure.loss_scale.unwrap_or(case.loss_scale()))?;
-            let (outcome, record) = net.record(|net| {
-                let loss = case.loss(&net.call(&x)?)?;
-                scale.step(&mut optimizer, &loss)
-            });
-            let _ = outcome;
+            let scale = LossScale::fixed(cure.loss_scale.unwrap_or(case.loss_scale()))?;
+            let (_outcome, record) = net.record(|net| take(&case, net, scale));
             Ok(record)
         };
         match Cure::find(case.loss_scale(), run).unwrap() {

@@ -11,7 +11,7 @@ use std::{collections::BTreeMap, env, fs, path::PathBuf};
 
 use self::cases::{Case, plain};
 use precast::{
-    diagnose::{FaultKind, Phase, Record},
+    diagnose::{Edge, FaultKind, Phase, Record},
     prelude::*,
 };
 use serde_json::Value;
@@ -27,13 +27,29 @@ fn read(name: &str) -> Vec<Value> {
 /// Runs the step of a case and records it.
 fn step(case: &Case<'_>) -> Result<(Result<Outcome>, Record)> {
     let net = case.lowered(|policy| policy)?;
-    let x = case.input(0);
-    let mut optimizer = Sgd::new(net.params(), case.lr());
-    let mut scale = LossScale::fixed(case.loss_scale())?;
-    Ok(net.record(|net| {
-        let loss = case.loss(&net.call(&x)?)?;
-        scale.step(&mut optimizer, &loss)
-    }))
+    let scale = LossScale::fixed(case.loss_scale())?;
+    Ok(net.record(|net| take(case, net, scale)))
+}
+
+/// Returns whether an edge is the one of a case: phase, cell and op.
+fn is_at(found: &Edge, truth: &Value) -> bool {
+    let phase = match found.phase {
+        Phase::Forward => "forward",
+        Phase::Backward => "backward",
+        Phase::Unscale => "unscale",
+        Phase::Optimizer => "optimizer",
+    };
+    let op = |name: String| name.to_lowercase().replace("matmulext", "matmul").replace("batchmatmul", "matmul");
+    truth["phase"] == phase
+        && truth["cell"] == plain(&found.cell)
+        && op(truth["op"].as_str().unwrap().into()) == op(found.op.to_string())
+}
+
+/// Takes the step of a case with a loss scale.
+fn take(case: &Case<'_>, net: &Child<Sequential>, mut scale: LossScale) -> Result<Outcome> {
+    let (x, mut optimizer) = (case.input(0), Sgd::new(net.params(), case.lr()));
+    let loss = case.loss(&net.call(&x)?)?;
+    scale.step(&mut optimizer, &loss)
 }
 
 #[test]
@@ -60,16 +76,7 @@ fn the_first_faulty_edge_is_named() {
             println!("{}: nothing found; truth {edge}; {outcome:?}", case.id());
             continue;
         };
-        let phase = match fault.edge.phase {
-            Phase::Forward => "forward",
-            Phase::Backward => "backward",
-            Phase::Unscale => "unscale",
-            Phase::Optimizer => "optimizer",
-        };
-        let op = |name: String| name.to_lowercase().replace("matmulext", "matmul").replace("batchmatmul", "matmul");
-        let right = edge["phase"] == phase
-            && edge["cell"] == plain(&fault.edge.cell)
-            && op(edge["op"].as_str().unwrap().into()) == op(fault.edge.op.to_string());
+        let right = is_at(fault.edge, edge);
         family[usize::from(!right)] += 1;
         if !right {
             println!("{}: WRONG {fault}; truth {edge}", case.id());

@@ -1,14 +1,11 @@
 //! The planted faults as a [`Monitor`] sees them: infinities and NaN, with the place where they began.
 
 use precast::{
-    diagnose::{FaultKind, Monitor, Phase},
+    diagnose::{FaultKind, Monitor},
     prelude::*,
 };
 
-use super::{
-    cases::{Case, plain},
-    read,
-};
+use super::{cases::Case, is_at, read, take};
 
 /// Every fault that a largest magnitude shows is named as by the record, and no quiet step is called faulty.
 #[test]
@@ -19,14 +16,9 @@ fn a_monitor_names_the_first_number_that_is_not_finite() {
         let case = Case(&value);
         let truth = &value["truth"];
         let net = case.lowered(|policy| policy).unwrap();
-        let x = case.input(0);
-        let mut optimizer = Sgd::new(net.params(), case.lr());
-        let mut scale = LossScale::fixed(case.loss_scale()).unwrap();
         let mut monitor = Monitor::default();
-        let outcome = monitor.watch(&net, |net| {
-            let loss = case.loss(&net.call(&x)?)?;
-            scale.step(&mut optimizer, &loss)
-        });
+        let scale = LossScale::fixed(case.loss_scale()).unwrap();
+        let outcome = monitor.watch(&net, |net| take(&case, net, scale));
         let fault = monitor.fault();
         let kind = truth["kind"].as_str().unwrap();
         if kind == "none" {
@@ -49,16 +41,7 @@ fn a_monitor_names_the_first_number_that_is_not_finite() {
             println!("{}: nothing found; truth {edge}; {outcome:?}", case.id());
             continue;
         };
-        let phase = match fault.edge.phase {
-            Phase::Forward => "forward",
-            Phase::Backward => "backward",
-            Phase::Unscale => "unscale",
-            Phase::Optimizer => "optimizer",
-        };
-        let op = |name: String| name.to_lowercase().replace("matmulext", "matmul").replace("batchmatmul", "matmul");
-        let good = edge["phase"] == phase
-            && edge["cell"] == plain(&fault.edge.cell)
-            && op(edge["op"].as_str().unwrap().into()) == op(fault.edge.op.to_string());
+        let good = is_at(fault.edge, edge);
         right += usize::from(good);
         wrong += usize::from(!good);
         taken += usize::from(matches!(outcome, Ok(Outcome::Stepped)));

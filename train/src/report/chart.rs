@@ -3,7 +3,11 @@
 use std::{error::Error as StdError, ops::Range, path::Path};
 
 use plotters::{
-    coord::{CoordTranslate, Shift},
+    chart::MeshStyle,
+    coord::{
+        CoordTranslate, Shift,
+        ranged1d::{Ranged, ValueFormatter},
+    },
     prelude::*,
 };
 use precast::{
@@ -30,7 +34,7 @@ const COLOURS: [RGBColor; 7] = [
 ];
 
 pub(super) type Drawn = std::result::Result<(), Box<dyn StdError>>;
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws the runs as an SVG document.
 ///
@@ -46,21 +50,14 @@ pub fn chart(runs: &[TrainingRun<'_>]) -> Result<String> {
     if !all().any(|step| step.loss.is_finite()) {
         return Err(Error::value("there is nothing to draw: no run has a step with a finite loss"));
     }
-    let mut svg = String::new();
-    let drawn = (|| -> Drawn {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE)?;
+    picture(SIZE, |root| {
         let (above, below) = root.split_vertically(LOSS_HEIGHT);
         let most = runs.iter().map(|run| run.history.steps.len()).max().unwrap_or(0);
         let steps = 0.0..(most.max(2) - 1) as f64;
         let groups = same_course(runs);
         draw_losses(&above, &groups, steps.clone())?;
-        draw_scales(&below, &groups, steps)?;
-        root.present()?;
-        Ok(())
-    })();
-    drawn.map_err(|e| Error::value(format!("the picture could not be drawn: {e}")))?;
-    Ok(svg)
+        draw_scales(&below, &groups, steps)
+    })
 }
 
 /// Writes [`chart`] to a file, in one step.
@@ -95,40 +92,72 @@ pub fn score_chart(runs: &[TrainingRun<'_>]) -> Result<Option<String>> {
     let all = || curves.iter().flatten().map(|(_, score)| *score);
     let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(f64::MIN, f64::max));
     let room = 0.05 * (high - low).max(1e-3 * high.abs()).max(1e-12);
-    let mut svg = String::new();
-    let drawn = (|| -> Drawn {
-        let root = SVGBackend::with_string(&mut svg, (SIZE.0, SIZE.1 - LOSS_HEIGHT + 60)).into_drawing_area();
-        root.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&root)
-            .margin(12)
-            .margin_right(24)
-            .x_label_area_size(44)
-            .y_label_area_size(64)
-            .build_cartesian_2d(1.0..last, low - room..high + room)?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(BLACK.mix(0.12))
-            .axis_style(BLACK.mix(0.5))
-            .label_style(TEXT)
+    let size = (SIZE.0, SIZE.1 - LOSS_HEIGHT + 60);
+    let svg = picture(size, |root| {
+        let mut chart = builder(root, 44).build_cartesian_2d(1.0..last, low - room..high + room)?;
+        grid(&mut chart.configure_mesh())
             .x_label_formatter(&|epoch| format!("{epoch:.0}"))
             .x_desc("epoch")
             .y_desc(name)
             .draw()?;
         for (i, (group, points)) in groups.iter().zip(&curves).enumerate() {
-            let style = colour(i).stroke_width(2);
-            chart
-                .draw_series(LineSeries::new(points.iter().copied(), style))?
-                .label(joint_name(group))
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+            draw_curve(&mut chart, i, joint_name(group), points.iter().copied())?;
         }
-        draw_legend(&mut chart, SeriesLabelPosition::LowerRight)?;
+        draw_legend(&mut chart, SeriesLabelPosition::LowerRight)
+    })?;
+    Ok(Some(svg))
+}
+
+/// Draws a picture as an SVG document.
+pub(super) fn picture(size: (u32, u32), draw: impl FnOnce(&Area<'_>) -> Drawn) -> Result<String> {
+    let mut svg = String::new();
+    let drawn = (|| -> Drawn {
+        let root = SVGBackend::with_string(&mut svg, size).into_drawing_area();
+        root.fill(&WHITE)?;
+        draw(&root)?;
         root.present()?;
         Ok(())
     })();
     drawn.map_err(|e| Error::value(format!("the picture could not be drawn: {e}")))?;
-    Ok(Some(svg))
+    Ok(svg)
+}
+
+/// Begins a chart in an area, with this height for the labels below it.
+pub(super) fn builder<'a, 'b>(area: &'a Area<'b>, below: u32) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let mut builder = ChartBuilder::on(area);
+    builder.margin(12).margin_right(24).x_label_area_size(below).y_label_area_size(64);
+    builder
+}
+
+/// Sets the style of axes and grid.
+pub(super) fn grid<'m, 'a, 'b, X, Y, DB>(
+    mesh: &'m mut MeshStyle<'a, 'b, X, Y, DB>,
+) -> &'m mut MeshStyle<'a, 'b, X, Y, DB>
+where
+    X: Ranged + ValueFormatter<X::ValueType>,
+    Y: Ranged + ValueFormatter<Y::ValueType>,
+    DB: DrawingBackend,
+{
+    mesh.disable_x_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(BLACK.mix(0.12))
+        .axis_style(BLACK.mix(0.5))
+        .label_style(TEXT)
+}
+
+/// Draws a curve with its name in the legend.
+fn draw_curve<'a, 'b: 'a, C: CoordTranslate<From = (f64, f64)>>(
+    chart: &mut ChartContext<'a, SVGBackend<'b>, C>,
+    run: usize,
+    name: String,
+    points: impl IntoIterator<Item = (f64, f64)>,
+) -> Drawn {
+    let style = colour(run).stroke_width(2);
+    chart
+        .draw_series(LineSeries::new(points, style))?
+        .label(name)
+        .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+    Ok(())
 }
 
 /// Draws the names of the curves.
@@ -153,19 +182,8 @@ fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Draw
     let losses: Vec<Vec<(f64, f64)>> = groups.iter().map(|group| losses(&group[0])).collect();
     let means: Vec<Vec<(f64, f64)>> = losses.iter().map(|losses| running_mean(losses)).collect();
     let range = range_of(&losses, &means);
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .margin_right(24)
-        .x_label_area_size(28)
-        .y_label_area_size(64)
-        .build_cartesian_2d(steps, range.clone().log_scale())?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.12))
-        .axis_style(BLACK.mix(0.5))
-        .label_style(TEXT)
+    let mut chart = builder(area, 28).build_cartesian_2d(steps, range.clone().log_scale())?;
+    grid(&mut chart.configure_mesh())
         .x_label_formatter(&|step| format!("{step:.0}"))
         .y_label_formatter(&|loss| if (0.01..=100.0).contains(loss) { short(*loss) } else { power_of(10.0, *loss) })
         .y_desc("loss (thick: running mean)")
@@ -176,11 +194,7 @@ fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Draw
         chart.draw_series(LineSeries::new(inside(points), colour(i).mix(0.25).stroke_width(1)))?;
     }
     for (i, (group, points)) in groups.iter().zip(&means).enumerate() {
-        let style = colour(i).stroke_width(2);
-        chart
-            .draw_series(LineSeries::new(inside(points), style))?
-            .label(joint_name(group))
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
+        draw_curve(&mut chart, i, joint_name(group), inside(points))?;
     }
     draw_legend(&mut chart, SeriesLabelPosition::UpperRight)?;
     Ok(())
@@ -189,19 +203,8 @@ fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Draw
 fn draw_scales(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Drawn {
     let scales = || groups.iter().flat_map(|group| &group[0].history.steps).map(|step| f64::from(step.scale));
     let (low, high) = (scales().fold(f64::MAX, f64::min), scales().fold(1.0, f64::max));
-    let mut chart = ChartBuilder::on(area)
-        .margin(12)
-        .margin_right(24)
-        .x_label_area_size(44)
-        .y_label_area_size(64)
-        .build_cartesian_2d(steps, (low / 2.0..high * 2.0).log_scale().base(2.0))?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .light_line_style(TRANSPARENT)
-        .bold_line_style(BLACK.mix(0.12))
-        .axis_style(BLACK.mix(0.5))
-        .label_style(TEXT)
+    let mut chart = builder(area, 44).build_cartesian_2d(steps, (low / 2.0..high * 2.0).log_scale().base(2.0))?;
+    grid(&mut chart.configure_mesh())
         .x_label_formatter(&|step| format!("{step:.0}"))
         .y_label_formatter(&|scale| power_of(2.0, *scale))
         .y_labels(8)
@@ -225,7 +228,7 @@ fn short(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-pub(super) const TEXT: (&str, u32) = ("sans-serif", 14);
+const TEXT: (&str, u32) = ("sans-serif", 14);
 
 pub(super) fn colour(run: usize) -> RGBColor {
     COLOURS[run % COLOURS.len()]

@@ -1,12 +1,9 @@
 //! A chart of a search: the error of each run against the number of cells lowered.
 
 use plotters::prelude::*;
-use precast::{
-    error::{Error, Result},
-    tune::Tuned,
-};
+use precast::{error::Result, tune::Tuned};
 
-use super::chart::{Drawn, TEXT, colour, power_of};
+use super::chart::{builder, colour, grid, picture, power_of};
 
 const SIZE: (u32, u32) = (960, 420);
 
@@ -25,23 +22,9 @@ pub fn tune_chart(tuned: &Tuned) -> Result<String> {
         tuned.runs.iter().map(move |run| ((run.low as f64, inside(run.error)), run.error <= tuned.budget))
     };
     let most = tuned.cells.len().max(1) as f64;
-    let mut svg = String::new();
-    let drawn = (|| -> Drawn {
-        let root = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
-        root.fill(&WHITE)?;
-        let mut chart = ChartBuilder::on(&root)
-            .margin(12)
-            .margin_right(24)
-            .x_label_area_size(44)
-            .y_label_area_size(64)
-            .build_cartesian_2d(0.0..most, (low..high).log_scale())?;
-        chart
-            .configure_mesh()
-            .disable_x_mesh()
-            .light_line_style(TRANSPARENT)
-            .bold_line_style(BLACK.mix(0.12))
-            .axis_style(BLACK.mix(0.5))
-            .label_style(TEXT)
+    picture(SIZE, |root| {
+        let mut chart = builder(root, 44).build_cartesian_2d(0.0..most, (low..high).log_scale())?;
+        grid(&mut chart.configure_mesh())
             .x_label_formatter(&|cells| format!("{cells:.0}"))
             .y_label_formatter(&|error| power_of(10.0, *error))
             .x_desc("cells lowered (a cross marks a set beyond the budget, the line is the budget)")
@@ -52,9 +35,6 @@ pub fn tune_chart(tuned: &Tuned) -> Result<String> {
         chart.draw_series(passed.map(|(point, _)| Circle::new(point, 4, colour(0).filled())))?;
         let failed = points().filter(|(_, passed)| !*passed);
         chart.draw_series(failed.map(|(point, _)| Cross::new(point, 4, colour(1).stroke_width(2))))?;
-        root.present()?;
         Ok(())
-    })();
-    drawn.map_err(|e| Error::value(format!("the picture could not be drawn: {e}")))?;
-    Ok(svg)
+    })
 }

@@ -1,31 +1,13 @@
 //! Reports: a run as a table and as a picture.
 
 use precast::{
-    data::{Dataset, Split, digits},
+    data::digits,
     io::models::{self, Model},
     train::{FitOptions, Score, fit},
 };
 use precast_train::report::{TrainingRun, chart, runs_table};
 
-const CURVE: &str = "
-version: 1
-name: curve
-net:
-  kind: Sequential
-  cells:
-  - {kind: Dense, in_features: 1, out_features: 32}
-  - {kind: Tanh}
-  - {kind: Dense, in_features: 32, out_features: 32}
-  - {kind: ReLU}
-  - {kind: Dense, in_features: 32, out_features: 2}
-";
-
-/// Returns half a wave of a sine and a parabola.
-fn curve() -> Split {
-    let x: Vec<f32> = (1..=600).map(|i| (i as f32 * 0.618_034).fract() * 2.0 - 1.0).collect();
-    let y = x.iter().flat_map(|x| [(3.0 * x).sin(), x * x]).collect();
-    Dataset::regression(x, &[1], y, &[2]).unwrap().split(500, 0).unwrap()
-}
+use crate::common::curve::{CURVE, curve};
 
 #[test]
 fn a_run_is_shown_as_a_table_and_a_picture() {
