@@ -99,8 +99,8 @@ pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
     check().map_err(|e| Error::io(path, &e))
 }
 
-/// As [`replace`], with the bytes that `write` writes to the new file. The file is replaced when `write` succeeds, and
-/// is unchanged when it fails.
+/// Replaces a file, as [`replace`] does, with the bytes that `write` writes to the new one. The file is replaced when
+/// `write` succeeds, and is unchanged when it fails.
 ///
 /// # Errors
 /// Those of [`replace`] and of `write`.

@@ -13,7 +13,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
 
-/// As [`printable`], for text of several lines.
+/// Escapes control characters, as [`printable`] does, but keeps line breaks.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c == '\n')
 }

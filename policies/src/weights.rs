@@ -86,7 +86,7 @@ pub fn is_weight(path: &str, kind: &str, own: &str, axes: usize) -> bool {
     weights_of(path, kind).iter().any(|&(known, least, most)| known == name && (least..=most).contains(&axes))
 }
 
-/// The kind of a cell whose `weight` is no parameter of a layer, by its name.
+/// The kind of a cell whose `weight` is not that of a layer, by its name.
 #[doc(hidden)]
 pub const CONSTANTS: &str = "Constants";
 

@@ -46,7 +46,7 @@ pub struct Slot<'a> {
     pub id: usize,
 }
 
-/// As [`Slot`], mutable.
+/// Mutable form of [`Slot`].
 #[derive(Debug)]
 pub struct SlotMut<'a> {
     /// The cell.
@@ -63,7 +63,7 @@ impl SlotMut<'_> {
         *self.to_float
     }
 
-    /// As [`Child::set_to_float`].
+    /// Sets the dtype requested in code, as [`Child::set_to_float`] does.
     ///
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f32, f16 or bf16.
@@ -91,12 +91,12 @@ impl SlotMut<'_> {
         Ok(())
     }
 
-    /// As [`Child::is_recomputed`].
+    /// Returns whether the cell is recomputed, as [`Child::is_recomputed`] does.
     pub fn is_recomputed(&self) -> bool {
         *self.recompute || self.planned.recompute
     }
 
-    /// As [`Child::set_recompute`].
+    /// Sets whether the cell is recomputed, as [`Child::set_recompute`] does.
     pub fn set_recompute(&mut self, recompute: bool) {
         *self.recompute = recompute;
     }
@@ -183,7 +183,7 @@ impl<C: ?Sized> Child<C> {
         Ok(self)
     }
 
-    /// As [`to_float`](Child::to_float), in place; `None` cancels the request.
+    /// Requests a dtype as [`to_float`](Child::to_float) does, in place; `None` cancels the request.
     ///
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) unless the dtype is f32, f16 or bf16.

@@ -53,7 +53,7 @@ pub(crate) fn registered(kind: &str) -> Option<&'static Registered> {
     inventory::iter::<Registered>().find(|of| of.saved && of.kind == kind)
 }
 
-/// As [`kinds`], with those that are not saved: what a policy may name.
+/// Returns all kinds that a policy may name: those of [`kinds`], and those that are not saved.
 pub(crate) fn known_kinds() -> impl Iterator<Item = &'static str> {
     inventory::iter::<Registered>().map(|of| of.kind)
 }

@@ -19,7 +19,7 @@ use crate::Param;
 pub trait Member {
     /// Passes itself to the visitor under a name.
     fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>));
-    /// As [`visit`](Member::visit), mutable.
+    /// Visits mutably, as [`visit`](Member::visit) does.
     fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>));
 }
 

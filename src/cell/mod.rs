@@ -201,7 +201,7 @@ pub trait Cell: Forward + Any + Debug + Send + Sync {
     /// Passes each child cell and parameter with its name to the visitor, in order.
     fn visit(&self, visitor: &mut dyn FnMut(&str, Part<'_>));
 
-    /// As [`visit`](Cell::visit), mutable.
+    /// Visits mutably, as [`visit`](Cell::visit) does.
     fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, PartMut<'_>));
 
     /// Returns the cell in the form written to architecture files, if its type is marked `#[cell(saved)]`.

@@ -54,7 +54,8 @@ pub(crate) struct ParamRead {
 
 /// Every op call of a run, in order.
 ///
-/// A plan [checks](crate::Plan::check) that the network ran as it says, and [says](crate::Plan::ops) what each op did, and why:
+/// [`Plan::check`](crate::Plan::check) checks that the network ran as planned, and [`Plan::ops`](crate::Plan::ops)
+/// lists what each op did, with the reason:
 ///
 /// ```
 /// use precast::{prelude::*, sequential};

@@ -15,7 +15,7 @@ pub enum Part<'a> {
     Param(&'a Param),
 }
 
-/// As [`Part`], mutable.
+/// Mutable form of [`Part`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PartMut<'a> {

@@ -21,8 +21,8 @@ impl Graph {
         self.run_nth(0, inputs)
     }
 
-    /// As [`run`](Graph::run), for the `n`-th time: a dropout drops the same elements as the traced layer in its `n`-th
-    /// call after the traced one.
+    /// Runs the graph for the `n`-th time, as [`run`](Graph::run) does: a dropout drops the same elements as the traced
+    /// layer in its `n`-th call after the traced one.
     ///
     /// # Errors
     /// As [`run`](Graph::run).

@@ -32,7 +32,7 @@ impl Graph {
         Graph::trace_with(net, inputs, |net, inputs| net.call_many(inputs))
     }
 
-    /// As [`trace`](Graph::trace), for a function that calls the network, for example with its loss.
+    /// Records a function that calls the network, for example with its loss.
     ///
     /// # Errors
     /// As [`trace`](Graph::trace).
@@ -46,7 +46,7 @@ impl Graph {
         traced(&net.named_params(), &paths, inputs, |inputs| f(net, inputs))
     }
 
-    /// As [`trace`](Graph::trace), for a function of tensors and parameters.
+    /// Records a function of tensors and parameters.
     ///
     /// # Errors
     /// As [`trace`](Graph::trace).
@@ -184,7 +184,7 @@ impl<'a> Builder<'a> {
         slot.and_then(|slot| self.paths.get(&slot)).cloned().unwrap_or_default()
     }
 
-    /// Returns the port of a tensor; a parameter or a constant is added when it is first met.
+    /// Returns the port of a tensor; a parameter or a constant is added when it first occurs.
     fn port_of(&mut self, x: &Tensor, cell: &str) -> Port {
         let port = match (self.from.get(&x.identity()), self.params.get(&x.identity())) {
             (Some(port), _) => *port,

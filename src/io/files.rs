@@ -1,4 +1,5 @@
-//! Files: read within limits and replaced in one step, as the package `precast-policy` does it; unpacked, and written behind.
+//! Files: read within limits and replaced in one step, as by the package `precast-policy`; unpacked, and written in a
+//! separate thread.
 
 use std::{
     borrow::Cow,
@@ -17,7 +18,7 @@ pub use precast_policy::files::{check_writable, replace};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The bytes of a file that may be packed by gzip, unpacked and not longer than a limit.
+/// Returns the bytes of a file, unpacked if it is packed by gzip, up to a limit.
 ///
 /// # Errors
 /// [`ErrorKind::Data`] when decompression fails or exceeds the limit.
@@ -56,8 +57,8 @@ impl Writer {
     }
 }
 
-/// Writes the buffers that `make` hands over to a file, in a separate thread, so that disk writes overlap with the
-/// making of the next buffer.
+/// Writes the buffers that `make` passes to its [`Writer`] to a file, in a separate thread, so that writing one overlaps
+/// with making the next.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] with this path when the file cannot be written, else that of `make`.

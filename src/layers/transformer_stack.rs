@@ -120,7 +120,7 @@ impl Forward for TransformerEncoder {
 }
 
 impl Child<TransformerEncoder> {
-    /// As `encode` of a [`TransformerEncoderLayer`]; the mask applies to every layer.
+    /// Encodes with each layer in turn, as `encode` of a [`TransformerEncoderLayer`]; the mask applies to every layer.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for incompatible shapes.
@@ -173,7 +173,8 @@ impl Forward for TransformerDecoder {
 }
 
 impl Child<TransformerDecoder> {
-    /// As `decode` of a [`TransformerDecoderLayer`]; memory and masks apply to every layer.
+    /// Decodes with each layer in turn, as `decode` of a [`TransformerDecoderLayer`]; memory and masks apply to every
+    /// layer.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for incompatible shapes.

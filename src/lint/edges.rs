@@ -69,7 +69,7 @@ pub(super) struct Edges {
 }
 
 impl Edges {
-    /// Returns the edges of which one is computed, without repetition.
+    /// Returns the edges from which an edge is computed, without repetition.
     pub fn sources(&self, at: usize) -> impl Iterator<Item = usize> + '_ {
         self.list[at].sources.iter().flatten().copied()
     }

@@ -66,7 +66,7 @@ rules! {
     GradOverflow = "grad_overflow",
     /// Gradients, or sums of gradients, that become 0.
     GradUnderflow = "grad_underflow",
-    /// A difference of nearly equal numbers, of which few digits remain.
+    /// A difference of nearly equal numbers, with few digits left.
     Cancellation = "cancellation",
     /// Small numbers added to a large one, which loses them.
     Absorbed = "absorbed",
@@ -88,7 +88,7 @@ rules! {
     LowWeights = "low_weights",
     /// A loss computed in 16 bits.
     LowOutputIntoLoss = "low_output_into_loss",
-    /// A product whose sides are no multiples of 8.
+    /// A product with a side that is not a multiple of 8.
     ShapeOf8 = "shape_of_8",
     /// Counts or indices that their dtype does not hold exactly.
     CountsInFloat = "counts_in_float",
@@ -135,7 +135,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// One finding of a lint. Its text says where, the number met, the limit, and the cure.
+/// One finding of a lint. Its text has the place, the number found, the limit, and the cure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Finding {
@@ -147,7 +147,7 @@ pub struct Finding {
     pub cell: String,
     /// The result of the pass, if it is about one.
     pub place: Option<Place>,
-    /// Number met.
+    /// The number found.
     pub number: f64,
     /// Limit that it exceeds.
     pub limit: f64,

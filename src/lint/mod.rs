@@ -29,13 +29,13 @@ use crate::{
 
 /// Lint of a network: the hazards of the precision in which it runs.
 ///
-/// It runs the forward and the backward pass twice: in f32, whose numbers it reads, and as the network is wrapped,
-/// which gives the dtype of every result, cast and gradient. A number in f32 that does not fit the dtype of its place
+/// It runs the forward and the backward pass twice: once in f32, for the numbers, and once with the adapters of the
+/// network, for the dtype of every result, cast and gradient. A number in f32 that does not fit the dtype of its place
 /// is a finding, whether or not the pass under the policy still reaches it with good numbers. No parameter, buffer or
 /// counter of the network changes.
 ///
-/// It costs two forward and backward passes and a look at each of their numbers, and keeps all tensors of both passes
-/// meanwhile.
+/// It costs two forward and backward passes, reads each of their numbers, and keeps all tensors of both passes in
+/// memory until it ends.
 ///
 /// ```
 /// use precast::{lint::{Lint, Rule}, prelude::*};

@@ -132,7 +132,7 @@ fn variance_by_hand(edges: &Edges, at: usize, before: &[Finding]) -> Option<Find
     Some(finding.what(what).write("`x.var(axes)`, or the mean of the squares of x minus its mean"))
 }
 
-/// Largest whole number up to which f32 counts: beyond it, whole numbers are no counts.
+/// Number up to which f32 has every integer: whole numbers beyond it are not taken as counts.
 const COUNTABLE: f64 = 16_777_216.0;
 
 /// Returns whether an edge counts or numbers something: a sum of zeros and ones, integers made floats, and arithmetic

@@ -89,7 +89,7 @@ fn digits(dtype: DType) -> u32 {
     1 + (1.0 / dtype.epsilon()).log2() as u32
 }
 
-/// Finds products in 16 bits whose weight has a side that is no multiple of 8.
+/// Finds products in 16 bits whose weight has a side that is not a multiple of 8.
 fn shapes(edges: &Edges) -> Vec<Finding> {
     let mut found: Vec<Finding> = Vec::new();
     for edge in edges.list.iter().filter(|edge| edge.dtype.is_low()) {

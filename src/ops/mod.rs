@@ -171,7 +171,8 @@ pub(crate) fn one_float_dtype(inputs: &[Tensor]) -> Result<()> {
     }
 }
 
-/// Returns the error of an op that takes floating tensors. Integers are met where an array was to be read as numbers.
+/// Returns the error of an op that takes floating-point tensors. Integers often come from an array that was meant to be
+/// read as numbers.
 pub(crate) fn not_floating(expected: &str, met: &[DType]) -> Error {
     let hint = match met.contains(&DType::I64) {
         true => {

@@ -11,7 +11,8 @@ use crate::{
     precision::OpRules,
 };
 
-/// As [`Plan::check`](super::Plan::check), for the contents of a network's slots, regardless of their origin.
+/// Compares a recorded call with the contents of a network's slots, regardless of their origin, as
+/// [`Plan::check`](super::Plan::check) compares it with a plan.
 pub fn check_run<C: ?Sized + AsCell>(net: &Child<C>, trace: &Trace) -> Result<()> {
     let (mut cells, mut above) = (Vec::new(), Vec::<(Region, Option<Arc<OpRules>>)>::new());
     net.walk(&mut |entry| {

@@ -23,7 +23,7 @@ use crate::{
 /// optimizer, and [`update`](LossScale::update) once per step. Gradients that are still scaled have a type of their
 /// own.
 ///
-/// The rule of the dynamic scale is in [`ScaleMachine::adjust`], which knows no tensor;
+/// The rule of the dynamic scale is in [`ScaleMachine::adjust`], which needs no tensors;
 /// [`DynamicScale`](crate::policy::DynamicScale) has the numbers of other systems.
 ///
 /// ```

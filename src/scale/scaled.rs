@@ -107,7 +107,7 @@ impl ScaledLoss {
         self.scaling.scale
     }
 
-    /// Computes the gradients with respect to each of `of`, on the tape and divided by the scale: for a gradient
+    /// Computes the gradients with respect to each tensor of `of`, on the tape and divided by the scale, for a gradient
     /// penalty that is part of a loss. They are computed scaled, so that none underflows in f16 along the way. One that
     /// overflows is a vote for a lower scale: the step with that loss is skipped as an overflow.
     ///
@@ -146,7 +146,8 @@ impl ScaledLoss {
         Ok(ScaledGrads { grads: self.scaled.backward()?, scaling: self.scaling })
     }
 
-    /// As [`backward`](ScaledLoss::backward), but consumes the loss: see [`Tensor::into_grads`].
+    /// Runs the backward pass, as [`backward`](ScaledLoss::backward) does, but consumes the loss: see
+    /// [`Tensor::into_grads`].
     ///
     /// # Errors
     /// Those of [`Tensor::backward`].

@@ -85,8 +85,8 @@ impl Shadow {
         Shadow::of_step(policy, net, &|net| net.call(x), None)
     }
 
-    /// Runs a network by a function, which returns its output, and compares the gradients of a loss as well, if there
-    /// is one. The loss is multiplied by the policy's loss scale.
+    /// Runs a network through `call`, which returns its output, and also compares the gradients of `loss`, if there is
+    /// one. The loss is multiplied by the policy's loss scale.
     ///
     /// # Errors
     /// Those of planning and of the network; [`ErrorKind::Value`](crate::ErrorKind::Value) when it is not finite in

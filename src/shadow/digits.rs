@@ -19,7 +19,7 @@ use crate::{
 /// but of its rounding. This needs no weights in f32, which a network with [decorated](crate::storage::Decorate)
 /// parameters or from a file may not have.
 ///
-/// Both are computed op by op next to one call of the network, whose own results are unchanged.
+/// Both passes are computed op by op during one call of the network, whose own results are unchanged.
 ///
 /// ```
 /// use precast::{prelude::*, shadow::Digits};

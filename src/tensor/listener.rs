@@ -99,7 +99,7 @@ pub struct OpCall<'a> {
     pub(crate) given: &'a [&'a Tensor],
     /// Closure that repeats a custom op, which only code can run.
     pub(crate) again: Option<&'a Again>,
-    /// Attributes and replay of a call of which a [light](Hears::is_light) listener is given neither.
+    /// Attributes and replay of the call; a [light](Hears::is_light) listener receives neither.
     pub(crate) description: Description<'a>,
 }
 
@@ -234,7 +234,7 @@ pub struct ParamStep<'a> {
 
 /// Runs `f` while `listener` observes this thread, and returns both.
 ///
-/// Listeners nest: each observes everything, the outermost first.
+/// Calls can be nested: each listener receives every event, the outermost first.
 pub fn listen<L: Listener + 'static, R>(listener: L, f: impl FnOnce() -> R) -> (R, L) {
     let public = Rc::new(Public(RefCell::new(listener)));
     let result = heard_by(public.clone(), f);

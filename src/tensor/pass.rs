@@ -1,7 +1,7 @@
 //! Notes of a forward pass for the step it becomes part of: the values it stored, and the cells that ran in evaluation.
 //!
 //! The outermost call of a network [opens](open) a pass. A value stored meanwhile, such as the running statistics of a
-//! batch norm, takes effect at once. The tape holds the pass, the backward pass hands it to the gradients, and the code
+//! batch norm, takes effect at once. The tape holds the pass, the backward pass moves it to the gradients, and the code
 //! that takes the step [settles](Pass::settle) it or [reverts](Pass::take_back) it. A pass without a backward pass is
 //! settled when its tape is dropped.
 

@@ -45,7 +45,7 @@ impl Fit {
     }
 
     /// Returns the errors and warnings of the [lint](crate::lint::Lint) of the first batch, which runs before the first
-    /// step of a run. They stop nothing.
+    /// step of a run. They do not stop the run.
     pub fn findings(&self) -> &[Finding] {
         self.findings.as_deref().unwrap_or_default()
     }

@@ -112,8 +112,8 @@ impl<'a> Tune<'a> {
         self.run_with(net, batches.len(), &|net, at| net.call(&batches[at]))
     }
 
-    /// As [`run`](Tune::run), with a function that runs the network on the batch with this number and returns the
-    /// output to be compared.
+    /// Searches as [`run`](Tune::run) does, with a function that runs the network on the batch with this number and
+    /// returns the output to be compared.
     ///
     /// # Errors
     /// - [`ErrorKind::Value`](crate::ErrorKind::Value) for a budget that is not positive or that no set meets, for

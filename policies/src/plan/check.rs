@@ -62,7 +62,7 @@ impl Claim<'_> {
 /// Maximum number of contradictions in a message.
 const SHOWN: usize = 3;
 
-/// As [`Plan::check`], for the planned precision of these cells.
+/// Compares a recorded call with the planned precision of these cells, as [`Plan::check`] does.
 #[doc(hidden)]
 pub fn check_claims<'a>(claims: impl Iterator<Item = Claim<'a>>, trace: &impl Recorded) -> Result<()> {
     let mut paths = Vec::new();

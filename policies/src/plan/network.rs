@@ -52,7 +52,7 @@ impl Policy {
         Ok(self.planned(&prepared, decisions, Some(prediction)))
     }
 
-    /// [Plans](Policy::plan) and [applies](Plan::apply).
+    /// Makes a [plan](Policy::plan) for a network and [applies](Plan::apply) it.
     ///
     /// # Errors
     /// As [`Policy::plan`]; the network is then unchanged.
@@ -105,8 +105,8 @@ impl Plan {
         self.convert_with(model, to, S::Options::default(), &mut |_| ())
     }
 
-    /// As [`convert`](Plan::convert), with options. `progress` is called with the number of bytes read since the last
-    /// call.
+    /// Writes weights, as [`convert`](Plan::convert) does, with options. `progress` is called with the number of bytes
+    /// read since the last call.
     ///
     /// # Errors
     /// As [`convert`](Plan::convert).

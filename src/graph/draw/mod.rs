@@ -19,7 +19,8 @@ impl Graph {
 }
 
 impl Rewritten {
-    /// As [`Graph::to_svg`], with the list of each op as the colour of its border, and its reason as a tooltip.
+    /// Draws the graph, as [`Graph::to_svg`] does, with the list of each op as the colour of its border, and its reason
+    /// as a tooltip.
     pub fn to_svg(&self) -> String {
         Drawing::new(&self.graph, Some(&self.painting)).svg()
     }

@@ -7,7 +7,7 @@ use crate::cell::{Outline, OutlinedCell, join, known_kinds};
 
 /// Kind of a cell without tensors of its own.
 pub const CONTAINER: &str = "Container";
-/// Kind of a cell whose `weight` is no parameter of a layer, by the name of the cell: a table, a mask, scales, or the
+/// Kind of a cell whose `weight` is not that of a layer, by the name of the cell: a table, a mask, scales, or the
 /// weights of classes in a loss.
 pub const CONSTANTS: &str = precast_policy::weights::CONSTANTS;
 /// Kind of a cell that its tensors do not identify.

@@ -14,7 +14,7 @@ pub fn conversion_table(converted: &Converted) -> String {
     conversion_table_by(converted, one_line_a_row)
 }
 
-/// As [`conversion_table`], with another layout.
+/// Returns the table of [`conversion_table`] in another layout.
 #[doc(hidden)]
 pub fn conversion_table_by(converted: &Converted, layout: Layout) -> String {
     layout(&HEADER, converted.tensors.iter().map(row).collect(), &NUMBERS)

@@ -29,7 +29,7 @@ pub(super) fn one_line_a_row(header: &[&str], rows: Vec<Vec<String>>, numbers: &
     table(header, rows, |column| numbers.contains(&column))
 }
 
-/// As [`runs_table`], with another layout.
+/// Returns the table of [`runs_table`] in another layout.
 #[doc(hidden)]
 pub fn runs_table_by(runs: &[TrainingRun<'_>], layout: Layout) -> String {
     let mut scores = runs.iter().filter_map(|run| run.history.score()).map(Score::name);
@@ -72,7 +72,7 @@ pub fn plan_table(plan: &Plan) -> String {
     plan_table_by(plan, one_line_a_row)
 }
 
-/// As [`plan_table`], with another layout.
+/// Returns the table of [`plan_table`] in another layout.
 #[doc(hidden)]
 pub fn plan_table_by(plan: &Plan, layout: Layout) -> String {
     let predicted = plan.prediction.is_some();
@@ -120,7 +120,7 @@ pub fn graph_table(nodes: &[NodeDecision]) -> String {
     graph_table_by(nodes, one_line_a_row)
 }
 
-/// As [`graph_table`], with another layout.
+/// Returns the table of [`graph_table`] in another layout.
 #[doc(hidden)]
 pub fn graph_table_by(nodes: &[NodeDecision], layout: Layout) -> String {
     let nodes = nodes.iter().filter(|node| node.computes() || node.is_cast());
