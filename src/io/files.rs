@@ -57,8 +57,8 @@ impl Writer {
     }
 }
 
-/// Writes the buffers that `make` passes to its [`Writer`] to a file, in a separate thread, so that writing one overlaps
-/// with making the next.
+/// Writes the buffers that `make` passes to its [`Writer`] to a file, in a separate thread, so that writing one
+/// overlaps with making the next.
 ///
 /// # Errors
 /// [`ErrorKind::Io`] with this path when the file cannot be written, else that of `make`.
