@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::Score;
+use super::{Score, fit::Raised};
 use crate::{
     diagnose::{Fault, Origin},
     logging::event,
@@ -17,6 +17,9 @@ pub struct History {
     pub steps: Vec<Step>,
     /// Every completed epoch, in order.
     pub epochs: Vec<Epoch>,
+    /// Every cell that stalled the run and was raised to f32, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub raised: Vec<Raised>,
     /// Peak size in bytes of the activations kept by a step's tape for the backward pass.
     pub tape_bytes: usize,
     /// Size in bytes of the trained parameters, including their masters.

@@ -15,7 +15,7 @@ pub use crate::optim::{
     RmsPropOptions, SgdOptions,
 };
 pub use checkpoint::Checkpoint;
-pub use fit::{Event, Fit, FitOptions, fit};
+pub use fit::{Event, Fit, FitOptions, Raised, fit};
 pub use history::{Epoch, History, Step};
 pub use loss::Loss;
 pub use schedule::Schedule;

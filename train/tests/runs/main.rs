@@ -1,5 +1,6 @@
 //! Runs: their files and folders, the readers of examples, and the reports.
 
+mod changing;
 #[path = "../../../tests/common/mod.rs"]
 mod common;
 mod folders;
