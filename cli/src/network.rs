@@ -37,8 +37,11 @@ pub(super) struct Inferred {
 const NAMED: usize = 4;
 
 impl Network {
-    /// Reads a safetensors file, or a folder with such files that does not have the name of a model; otherwise a model.
+    /// Reads the model of a run, a safetensors file, or a folder with such files that does not have the name of a model; otherwise a model.
     pub fn read(cli: &Cli, argument: &Path) -> Result<Self> {
+        if let Some(run) = inputs::run_file(argument)? {
+            return Ok(Network::Built(inputs::model_of(cli, argument, &run)?));
+        }
         let folder = argument.is_dir() && !argument.to_str().is_some_and(|name| cli.model_names().contains(&name));
         match folder || argument.extension().is_some_and(|end| end == "safetensors") {
             true => Ok(Network::Stored(inputs::stored(argument)?)),
