@@ -70,6 +70,11 @@ impl Monitor {
         self.bad.fault()
     }
 
+    /// Returns the results of the last step with numbers that are not finite and not harmless, in time.
+    pub fn not_finite(&self) -> impl Iterator<Item = &Edge> {
+        self.bad.not_finite()
+    }
+
     /// Returns the results of the last step with infinities that had no effect, such as those of a mask.
     pub fn harmless(&self) -> impl Iterator<Item = &Edge> {
         self.bad.harmless_infinities()

@@ -1,5 +1,6 @@
 //! Training: data, steps, the loss scale, optimizers, storage and checkpoints.
 
+mod checker;
 mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
