@@ -11,6 +11,7 @@ mod loss_scale;
 mod optim;
 mod regression;
 mod skipped_steps;
+mod threads;
 mod training;
 mod trust;
 mod tuned;
