@@ -17,9 +17,8 @@ use precast::{
     storage::{stored::StoredModel, weights::check_is_safetensors},
 };
 use precast_policy::{files, printable};
-use precast_train::RunFile;
 
-use super::{Cli, Failure, Result, run::is_run_file, say};
+use super::{Cli, Failure, Result, say};
 
 /// A value that was read, and its origin.
 pub(super) struct Read<T> {
@@ -32,6 +31,11 @@ pub(super) struct Read<T> {
 }
 
 impl<T> Read<T> {
+    /// Returns a part of the run with this argument.
+    pub fn of_run(value: T, argument: &Path) -> Self {
+        Read { value, argument: argument.to_path_buf(), built_in: false, own: false }
+    }
+
     /// Returns the file or the name, as it was given.
     pub fn argument(&self) -> String {
         shown(&self.argument)
@@ -89,30 +93,6 @@ pub(super) fn word(path: &Path) -> String {
 /// Formats a path without control characters.
 pub(super) fn shown(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
-}
-
-/// Returns the run of a run file or of the folder of a run, with its policy as it is now.
-pub(super) fn run_file(argument: &Path) -> Result<Option<RunFile>> {
-    Ok(match argument.is_dir() {
-        true if argument.join("run.yaml").is_file() => Some(RunFile::of_folder(argument)?.as_now()),
-        false if argument.is_file() && is_run_file(argument) => Some(RunFile::load(argument)?),
-        _ => None,
-    })
-}
-
-/// Reads a policy, which a run has unless another one is given.
-pub(super) fn policy_of(given: Option<&Path>, run: Option<&RunFile>) -> Result<Read<PolicyFile>> {
-    match (given, run) {
-        (Some(policy), _) => policy_file(policy),
-        (None, Some(run)) => policy_file(&run.policy_path()),
-        (None, None) => Err(Failure::Usage("--policy is needed for a model; a run has one".into())),
-    }
-}
-
-/// Reads the model of a run.
-pub(super) fn model_of(cli: &Cli, argument: &Path, run: &RunFile) -> Result<Read<Model>> {
-    let value = super::run::model(cli, run)?;
-    Ok(Read { value, argument: argument.to_path_buf(), built_in: false, own: false })
 }
 
 /// Reads a model, or builds one of the program's own, with initial weights drawn from the seed.

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{
     Cli, Failure, Format, Result, graph,
     inputs::{self, Predicting, Read, shown, word},
-    network::{Inferred, Network},
+    network::{self, Inferred, Network},
     print, print_json,
     table::library_table,
 };
@@ -128,9 +128,9 @@ struct Explained<'a> {
 }
 
 pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
-    let run = inputs::run_file(&args.model)?;
+    let run = network::run_file(&args.model)?;
     let mut network = Network::read(cli, &args.model)?;
-    let file = inputs::policy_of(args.policy.as_deref(), run.as_ref())?;
+    let file = network::policy_of(args.policy.as_deref(), run.as_ref())?;
     args.predicting.check(args.predict, &[&file.value])?;
     let Some(policy) = file.cells() else {
         if args.predict {
@@ -155,9 +155,9 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
 }
 
 pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
-    let run = inputs::run_file(&args.model)?;
+    let run = network::run_file(&args.model)?;
     let mut network = Network::read(cli, &args.model)?;
-    let file = inputs::policy_of(args.policy.as_deref(), run.as_ref())?;
+    let file = network::policy_of(args.policy.as_deref(), run.as_ref())?;
     args.predicting.check(false, &[&file.value])?;
     let Some(policy) = file.cells() else {
         return graph::explain(cli, network.callable()?, &args.path, &file, args.train, args.format);

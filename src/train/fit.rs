@@ -8,10 +8,9 @@ use std::{collections::HashSet, mem, time::Instant};
 
 pub use options::FitOptions;
 use policy::Changing;
-pub use policy::Raised;
 
 use super::{
-    Checkpoint, Epoch, History, Loss, Score, Step,
+    Checkpoint, Epoch, History, Loss, Raised, Score, Step,
     data::{Batch, Split, Standardization, batches_of_epoch},
     history::mean_of_taken,
 };

@@ -15,8 +15,8 @@ pub use crate::optim::{
     RmsPropOptions, SgdOptions,
 };
 pub use checkpoint::Checkpoint;
-pub use fit::{Event, Fit, FitOptions, Raised, fit};
-pub use history::{Epoch, History, Step};
+pub use fit::{Event, Fit, FitOptions, fit};
+pub use history::{Epoch, History, Raised, Step};
 pub use loss::Loss;
 pub use schedule::Schedule;
 pub use score::{Score, accuracy, mean_squared_error};

@@ -1,41 +1,16 @@
 //! The policy of a run: rules end during it, and cells that stall it are raised to f32.
 
-use std::{collections::HashSet, fmt};
-
-use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 
 use super::Fit;
 use crate::{
     Child, Policy,
-    cell::{AsCell, named},
+    cell::AsCell,
     diagnose::{Cure, Origin},
     error::{Error, Result},
     logging::event,
+    train::Raised,
 };
-
-/// A cell that stalled a run and was raised to f32, so that the run continued.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Raised {
-    /// Number of steps before.
-    pub step: usize,
-    /// First result of the last step that was not finite. Its cell was raised.
-    pub origin: Origin,
-}
-
-impl Raised {
-    /// Returns a policy with the rules that keep the cell in f32.
-    fn apply(&self, policy: &Policy) -> Result<Policy> {
-        Cure::raise(&self.origin, self.step)?.apply(policy)
-    }
-}
-
-impl fmt::Display for Raised {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Raised { step, origin } = self;
-        write!(f, "{} was raised to float32 after step {step}, which stalled: {origin}", named(&origin.edge.cell))
-    }
-}
 
 /// Policy of a run whose decisions change during it.
 #[derive(Clone, Debug)]
@@ -81,7 +56,7 @@ impl Fit {
                 "a rule raises cells that stall the run, and only the monitor finds them; switch it on",
             ));
         }
-        let policy = self.history.raised.iter().try_fold(policy.clone(), |policy, raised| raised.apply(&policy))?;
+        let policy = self.history.raised.iter().try_fold(policy.clone(), |policy, of| with_raised(&policy, of))?;
         self.changing = Some(Changing { policy, may_raise, wrapped_until: None });
         Ok(self)
     }
@@ -112,7 +87,7 @@ impl Fit {
         let Some(origin) = self.to_raise().cloned() else { return Ok(None) };
         let raised = Raised { step: self.place.steps, origin };
         if let Some(changing) = &mut self.changing {
-            (changing.policy, changing.wrapped_until) = (raised.apply(&changing.policy)?, None);
+            (changing.policy, changing.wrapped_until) = (with_raised(&changing.policy, &raised)?, None);
         }
         event!(WARN, step = raised.step, cell = %raised.origin.edge.cell, "cell raised to float32");
         self.history.raised.push(raised);
@@ -139,4 +114,9 @@ impl Fit {
         changing.wrapped_until = Some(now.ends().first().copied().unwrap_or(usize::MAX));
         Ok(())
     }
+}
+
+/// Returns a policy with the rules that keep a raised cell in f32.
+fn with_raised(policy: &Policy, Raised { step, origin }: &Raised) -> Result<Policy> {
+    Cure::raise(origin, *step)?.apply(policy)
 }
