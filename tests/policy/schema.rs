@@ -134,6 +134,7 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "rule-path-star-in-name",
         "rule-path-twice",
         "rule-twice-the-first-lasts",
+        "rule-until-prefers-speed",
         // the pack's lists and the catalogue of ops
         "cells-add-and-remove",
         "cells-add-there",

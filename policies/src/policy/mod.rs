@@ -147,13 +147,20 @@ impl Policy {
     pub(crate) fn check(&self) -> Result<()> {
         check_low(self.dtype)?;
         Reader::Level(self.level).check_lists(&self.lists)?;
-        if let Some(rule) = self.rules.iter().find(|rule| rule.until.is_some() && !self.prefer.is_memory()) {
-            let (select, origin) = (&rule.select, &rule.origin);
-            let words = "and `prefer: speed` decides once; leave one of them out";
-            return Err(Error::policy(format!("{origin}: the rule for the {select} ends during a run, {words}")));
+        for rule in &self.rules {
+            self.check_end(rule).map_err(|error| error.context(&rule.origin))?;
         }
         // Nothing is low at O0.
         if self.level == Level::O0 { Ok(()) } else { self.scaler.check(&self.loss_scale, self.dtype) }
+    }
+
+    /// Checks that a rule may end during a run.
+    fn check_end(&self, rule: &Rule) -> Result<()> {
+        if rule.until.is_none() || self.prefer.is_memory() {
+            return Ok(());
+        }
+        let words = "ends during a run, and `prefer: speed` decides once; leave one of them out";
+        Err(Error::policy(format!("the rule for the {} {words}", rule.select)))
     }
 
     /// Returns the op rules of the regions created by the level, if it treats any op by a list.

@@ -209,7 +209,9 @@ fn cells(document: PolicyV1, level: Level, dtype: DType, source: &Source<'_>) ->
     }
     for written in document.rules {
         let place = written.value.place().unwrap_or(written.referenced);
-        policy = policy.rule(rules::read(written, source)?).map_err(|error| source.error(place, error))?;
+        let rule = rules::read(written, source)?;
+        let checked = policy.check_end(&rule);
+        policy = checked.and_then(|()| policy.rule(rule)).map_err(|error| source.error(place, error))?;
     }
     let changing = Changing { pack: &pack, reader: Reader::Level(level), dtype, source };
     changing.apply::<String>(&mut policy.lists, &document.cells.changes())?;
