@@ -86,8 +86,8 @@ fn mistakes_that_a_run_meets_are_placed_in_its_file() {
         (head.replace("side", "sied"), "run.yaml:7:13: ", "no column `sied`"),
         (format!("{head}loss: mse\n"), "run.yaml:8:7: ", "the targets are classes; allowed: cross_entropy"),
         (format!("{head}checkpoint:\n  every: 0\n"), "run.yaml:9:10: ", "`every` is 0"),
-        (format!("{head}optimizer: {{adam: {{betas: [0.9, 0.9], eps: -1}}}}\n"), "run.yaml:8:45: ", "`eps` is -1"),
-        (format!("{head}schedule: {{step: {{every: 3, factor: -1}}}}\n"), "run.yaml:8:37: ", "`factor` is -1"),
+        (format!("{head}optimizer: {{adam: {{betas: [0.9, 0.9], eps: -1}}}}\n"), "run.yaml:8:44: ", "`eps` is -1"),
+        (format!("{head}schedule: {{step: {{every: 0, factor: 0.1}}}}\n"), "run.yaml:8:26: ", "`every` is 0"),
         (head.replace("net.yaml", "none.yaml"), "none.yaml", "`out_features` is 0; allowed: at least 1"),
     ] {
         folder.write("run.yaml", &text);
