@@ -180,7 +180,7 @@ pub struct Numerics {
 ///
 /// ```
 /// use precast::{compat::paddle::{DebugMode, check_numerics}, prelude::*};
-/// let x = Tensor::new([1.0f32, 0.0, f32::INFINITY], &[3])?;
+/// let x = Tensor::from_vec(vec![1.0f32, 0.0, f32::INFINITY], &[3])?;
 /// let found = check_numerics(&x, "my_op", "x", DebugMode::CheckNanInf)?;
 /// assert_eq!((found.num_nan, found.num_inf, found.num_zero, found.min), (0, 1, 1, 0.0));
 /// assert!(check_numerics(&x, "my_op", "x", DebugMode::CheckNanInfAndAbort).is_err());
