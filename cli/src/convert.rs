@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> Result {
         let words = format!("{policy} prefers speed, which is decided by a call, and {model} is weights without code");
         return Err(Failure::Usage(words));
     }
-    let plan = policy.value.plan_outline(model.value.outline())?;
+    let plan = policy.value.in_the_end().plan_outline(model.value.outline())?;
     if args.to.exists() && !args.force {
         return Err(Failure::Usage(format!("`{}` is there already; --force replaces it", shown(&args.to))));
     }

@@ -31,6 +31,11 @@ pub(super) struct Read<T> {
 }
 
 impl<T> Read<T> {
+    /// Returns a part of the run with this argument.
+    pub fn of_run(value: T, argument: &Path) -> Self {
+        Read { value, argument: argument.to_path_buf(), built_in: false, own: false }
+    }
+
     /// Returns the file or the name, as it was given.
     pub fn argument(&self) -> String {
         shown(&self.argument)

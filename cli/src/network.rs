@@ -5,15 +5,17 @@ use std::path::Path;
 use precast::{
     Plan, Policy,
     io::models::Model,
-    policy::Prefer,
+    policy::{PolicyFile, Prefer},
     storage::stored::{StoredModel, UNKNOWN},
 };
 use precast_policy::printable;
+use precast_train::RunFile;
 use serde::Serialize;
 
 use super::{
     Cli, Failure, Result,
     inputs::{self, Predicting, Read},
+    run::{is_run_file, model},
 };
 
 /// A network, or the weights of one.
@@ -37,8 +39,11 @@ pub(super) struct Inferred {
 const NAMED: usize = 4;
 
 impl Network {
-    /// Reads a safetensors file, or a folder with such files that does not have the name of a model; otherwise a model.
+    /// Reads the model of a run, a safetensors file, or a folder with such files that does not have the name of a model; otherwise a model.
     pub fn read(cli: &Cli, argument: &Path) -> Result<Self> {
+        if let Some(run) = run_file(argument)? {
+            return Ok(Network::Built(Read::of_run(model(cli, &run)?, argument)));
+        }
         let folder = argument.is_dir() && !argument.to_str().is_some_and(|name| cli.model_names().contains(&name));
         match folder || argument.extension().is_some_and(|end| end == "safetensors") {
             true => Ok(Network::Stored(inputs::stored(argument)?)),
@@ -107,6 +112,24 @@ impl Inferred {
         let some: Vec<String> = unknown.iter().take(NAMED).map(shown).collect();
         let more = if unknown.len() > NAMED { ", .." } else { "" };
         format!("{from}; {} {UNKNOWN}: {}{more}", unknown.len(), some.join(", "))
+    }
+}
+
+/// Returns the run of a run file or of the folder of a run, with its policy as it is now.
+pub(super) fn run_file(argument: &Path) -> Result<Option<RunFile>> {
+    Ok(match argument.is_dir() {
+        true if argument.join("run.yaml").is_file() => Some(RunFile::of_folder(argument)?.as_now()),
+        false if argument.is_file() && is_run_file(argument) => Some(RunFile::load(argument)?),
+        _ => None,
+    })
+}
+
+/// Reads a policy, which a run has unless another one is given.
+pub(super) fn policy_of(given: Option<&Path>, run: Option<&RunFile>) -> Result<Read<PolicyFile>> {
+    match (given, run) {
+        (Some(policy), _) => inputs::policy_file(policy),
+        (None, Some(run)) => inputs::policy_file(&run.policy_path()),
+        (None, None) => Err(Failure::Usage("--policy is needed for a model; a run has one".into())),
     }
 }
 

@@ -3,15 +3,15 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use precast::{Plan, Policy};
+use precast::{Plan, Policy, diagnose::Headroom, plan::Explanation};
 use precast_policy::printable;
-use precast_train::report::plan_table_by;
+use precast_train::{headroom_of, report::plan_table_by};
 use serde::Serialize;
 
 use super::{
     Cli, Failure, Format, Result, graph,
     inputs::{self, Predicting, Read, shown, word},
-    network::{Inferred, Network},
+    network::{self, Inferred, Network},
     print, print_json,
     table::library_table,
 };
@@ -23,16 +23,18 @@ Examples:
   precast plan lenet5 --policy o2
   precast plan models/mlp.yaml --policy my-policy.yaml --format json
   precast plan mlp --policy o2 --predict --batch 64   with times and bytes of a training step
+  precast plan runs/o2                                a run, by the policy that it has now
   precast plan bert-base/ --policy o2                 cells inferred from the tensors of a folder of Hugging Face
 
 Cells marked with * are wrapped: their inputs and their outputs are cast.
 A policy for graphs wraps no cells: what is shown is what `precast graph` shows.")]
 pub(super) struct PlanArgs {
-    /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
+    /// A model file, the name of a built-in model, the folder of a run, a run file, a safetensors file, or a Hugging
+    /// Face folder
     model: PathBuf,
-    /// A policy file, or the name of a built-in policy
+    /// A policy file, or the name of a built-in policy [default: that of the run]
     #[arg(short, long)]
-    policy: PathBuf,
+    policy: Option<PathBuf>,
     /// Also predict the time and the bytes of every cell, even if the policy does not prefer speed
     #[arg(long)]
     predict: bool,
@@ -62,16 +64,18 @@ enum PlanFormat {
 Examples:
   precast explain lenet5_bn 1 --policy o2      the second cell: a batch normalisation
   precast explain lenet5_bn . --policy o2      the network itself
+  precast explain runs/o2 1                    with the range of its numbers in the run
   precast explain lenet5 relu_1 --policy graph a node, as `precast graph` names it, under a policy for graphs")]
 pub(super) struct ExplainArgs {
-    /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
+    /// A model file, the name of a built-in model, the folder of a run, a run file, a safetensors file, or a Hugging
+    /// Face folder
     model: PathBuf,
     /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself. With a policy
     /// for graphs, the name of a node
     path: String,
-    /// A policy file, or the name of a built-in policy
+    /// A policy file, or the name of a built-in policy [default: that of the run]
     #[arg(short, long)]
-    policy: PathBuf,
+    policy: Option<PathBuf>,
     #[command(flatten)]
     predicting: Predicting,
     /// Record a call in training instead of one in evaluation, for a policy for graphs
@@ -90,7 +94,8 @@ Example:
 
 If one of the policies is for graphs, the nodes of two graphs are compared.")]
 pub(super) struct DiffArgs {
-    /// A model file, the name of a built-in model, a safetensors file, or a Hugging Face folder
+    /// A model file, the name of a built-in model, the folder of a run, a run file, a safetensors file, or a Hugging
+    /// Face folder
     model: PathBuf,
     /// Two policies, each a file or the name of a built-in one: from, to
     #[arg(short, long, required = true)]
@@ -113,9 +118,19 @@ struct InferredPlan<'a> {
     plan: &'a Plan,
 }
 
+/// An explanation with the record of a run.
+#[derive(Serialize)]
+struct Explained<'a> {
+    #[serde(flatten)]
+    explanation: &'a Explanation,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    headroom: Vec<Headroom>,
+}
+
 pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
+    let run = network::run_file(&args.model)?;
     let mut network = Network::read(cli, &args.model)?;
-    let file = inputs::policy_file(&args.policy)?;
+    let file = network::policy_of(args.policy.as_deref(), run.as_ref())?;
     args.predicting.check(args.predict, &[&file.value])?;
     let Some(policy) = file.cells() else {
         if args.predict {
@@ -140,8 +155,9 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
 }
 
 pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
+    let run = network::run_file(&args.model)?;
     let mut network = Network::read(cli, &args.model)?;
-    let file = inputs::policy_file(&args.policy)?;
+    let file = network::policy_of(args.policy.as_deref(), run.as_ref())?;
     args.predicting.check(false, &[&file.value])?;
     let Some(policy) = file.cells() else {
         return graph::explain(cli, network.callable()?, &args.path, &file, args.train, args.format);
@@ -150,7 +166,8 @@ pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
     let path = if args.path == "." { "" } else { &args.path };
     let plan = network.plan(&args.predicting, &policy.value, false)?;
     let explanation = plan.explain(path).map_err(|error| {
-        let (model, policy) = (word(&args.model), word(&args.policy));
+        let model = word(&args.model);
+        let policy = args.policy.as_deref().map_or(String::new(), |policy| format!(" --policy {}", word(policy)));
         let program = &cli.program;
         let found = of_the_kind(&plan, path).map_or(error.to_string(), |paths| {
             format!(
@@ -158,10 +175,16 @@ pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
                 shown(Path::new(path))
             )
         });
-        Failure::Usage(format!("{found}; `{program} plan {model} --policy {policy}` shows every path"))
+        Failure::Usage(format!("{found}; `{program} plan {model}{policy}` shows every path"))
     })?;
+    let headroom = match run {
+        Some(_) if args.model.is_dir() => headroom_of(&args.model)?,
+        _ => Vec::new(),
+    };
+    let headroom: Vec<Headroom> = headroom.into_iter().filter(|of| of.cell == path).collect();
+    let explanation = explanation.with_numbers(&headroom);
     match args.format {
-        Format::Json => print_json(&explanation),
+        Format::Json => print_json(&Explained { explanation: &explanation, headroom }),
         Format::Text => print(format_args!("{}{explanation}", network.header(&[&policy], &plan))),
     }
 }

@@ -56,6 +56,11 @@ impl Progress {
         self.score = Some(epoch.score);
     }
 
+    /// Prints something while the bar is hidden.
+    pub fn above(&self, print: impl FnOnce()) {
+        self.bar.suspend(print);
+    }
+
     /// Removes the bar.
     pub fn finish(&self) {
         self.bar.finish_and_clear();

@@ -146,6 +146,7 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
         match event {
             Event::Step(step) => bar.step(step),
             Event::Epoch(epoch) => bar.epoch(epoch),
+            Event::Raised(raised) => bar.above(|| say_line(&raised.to_string())),
             _ => {}
         }
         if STOP.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -41,17 +41,18 @@ pub(super) struct Args {
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let policy = inputs::policy(&args.policy)?;
+    let in_the_end = policy.value.in_the_end();
     let mut subject = args.examples.read(cli, 1, "shadow needs at least 1 example")?;
     undo(&mut subject.net);
     let mut net = std::mem::replace(&mut subject.net, precast::Child::of(precast::layers::Identity));
     let x = subject.batches[0].x.clone();
     if args.digits {
-        policy.value.apply(&mut net)?;
+        in_the_end.apply(&mut net)?;
         let digits = Digits::of(&net, |net| no_grad(|| net.call(&x))).map_err(Failure::work)?;
         return print(format_args!("model   {}\npolicy  {policy}\n\n{digits}", shown(&args.examples.model)));
     }
     let loss: LossOf<'_> = &|y, at| subject.loss(y, at);
-    let shadow = Shadow::of_step(&policy.value, &mut net, &|net| net.call(&x), args.gradients.then_some(loss));
+    let shadow = Shadow::of_step(&in_the_end, &mut net, &|net| net.call(&x), args.gradients.then_some(loss));
     let shadow = shadow.map_err(Failure::work)?;
     print(format_args!("model   {}\npolicy  {policy}\n\n{shadow}", shown(&args.examples.model)))
 }

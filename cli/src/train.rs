@@ -157,7 +157,7 @@ fn runners(cli: &Cli, args: &Args, options: &FitOptions, data: &Split) -> Result
         let _ = plan.apply(&mut net)?;
         digits::check(&net, data)?;
         let options = options.clone().loss_scale(policy.value.loss_scale.clone());
-        let fit = Fit::new(&net, &options)?;
+        let fit = Fit::new(&net, &options)?.under(&net, &policy.value)?;
         runners.push(Runner { name, policy, plan, net, fit });
     }
     Ok(runners)

@@ -103,7 +103,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let policy = inputs::policy(&args.policy)?;
     let mut subject = args.examples.read(cli, 2, NEEDS)?;
     undo(&mut subject.net);
-    let found = search(args, &policy.value, &mut subject).map_err(Failure::work)?;
+    let found = search(args, &policy.value.in_the_end(), &mut subject).map_err(Failure::work)?;
     match args.format {
         Format::Json => {
             let Tuned { metric, budget, error, complete, cells, runs, .. } = &found;

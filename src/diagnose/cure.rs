@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{
     edge::{Edge, EdgeOp, Phase, Subject},
-    fault::{Fault, FaultKind},
+    fault::{Fault, FaultKind, Origin},
     measure,
     record::Record,
 };
@@ -84,6 +84,27 @@ impl Cure {
     /// Those of `step`.
     pub fn in_f32(mut step: impl FnMut(&Cure) -> Result<Record>) -> Result<Record> {
         step(&Cure { rules: vec![Rule::path("**", RunAs::Full)?], loss_scale: Some(1.0) })
+    }
+
+    /// Returns the change that raises the cell with the first faulty result of a run that has stalled to f32.
+    pub(crate) fn raise(origin: &Origin, step: usize) -> Result<Cure> {
+        let mut cure = Cure::default();
+        cure.keep(&origin.edge.cell, format!("stalled the run at step {step}: {origin}"), false)?;
+        Ok(cure)
+    }
+
+    /// Adds the rules that keep a cell in f32; `alone` says that the network is this cell.
+    fn keep(&mut self, cell: &str, because: String, alone: bool) -> Result<()> {
+        if !cell.is_empty() {
+            self.rules.insert(0, Rule::path(cell, RunAs::Full)?.because(because));
+            return Ok(());
+        }
+        // No path selects the root alone.
+        if !alone {
+            self.rules.push(Rule::path("*.**", RunAs::Low)?);
+        }
+        self.rules.push(Rule::path("**", RunAs::Full)?.because(because));
+        Ok(())
     }
 
     /// Returns the policy with the rules and the loss scale of this change.
@@ -234,15 +255,7 @@ impl Attempt {
             _ => fault.to_string(),
         };
         self.kept.push(cell.to_string());
-        if cell.is_empty() {
-            // No path selects the root alone.
-            if record.edges.iter().any(|edge| !edge.cell.is_empty()) {
-                self.cure.rules.push(Rule::path("*.**", RunAs::Low)?);
-            }
-            self.cure.rules.push(Rule::path("**", RunAs::Full)?.because(because));
-        } else {
-            self.cure.rules.insert(0, Rule::path(cell, RunAs::Full)?.because(because));
-        }
+        self.cure.keep(cell, because, record.edges.iter().all(|edge| edge.cell.is_empty()))?;
         Ok(true)
     }
 }

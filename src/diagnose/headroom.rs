@@ -1,11 +1,27 @@
 //! Headroom of cells: how far their largest numbers are from the limits of their dtypes.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::{edge::Phase, peaks::Peaks};
 use crate::DType;
 
 /// Range of the 16-bit results of one cell in the last steps, in one phase.
+///
+/// ```
+/// use precast::{diagnose::Monitor, prelude::*};
+/// let mut net = Child::new(Dense::new(4, 2, &mut Rng::seed(1)));
+/// let policy = Policy::named("o3-bf16")?;
+/// let plan = policy.plan(&net)?;
+/// let _ = policy.apply(&mut net)?;
+/// let mut monitor = Monitor::default();
+/// let y = monitor.watch(&net, |net| net.call(&Tensor::ones(&[1, 4], DType::F32)))?;
+/// let numbers = monitor.headroom(&net).into_iter().filter(|of| of.cell.is_empty());
+/// println!("{}", plan.explain("")?.with_numbers(numbers)); // the reason, and the largest number next to it
+/// # let _ = y;
+/// # Ok::<(), Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Headroom {
@@ -21,6 +37,20 @@ pub struct Headroom {
     pub doublings: Option<f64>,
     /// Largest share of zeros in a result of the cell.
     pub zero: f32,
+}
+
+impl fmt::Display for Headroom {
+    /// Formats it without the cell: `forward pass: at most 1.240e4 in f16, 2.4 doublings from its limit; 12 % zeros`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Headroom { phase, dtype, largest, doublings, zero, .. } = self;
+        match (largest, doublings) {
+            (Some(largest), Some(doublings)) => {
+                write!(f, "{phase}: at most {largest:.3e} in {dtype}, {doublings:.1} doublings from its limit")?;
+            }
+            _ => write!(f, "{phase}: not finite in {dtype}")?,
+        }
+        write!(f, "; {:.0} % zeros", 100.0 * zero)
+    }
 }
 
 /// Returns the headroom of each cell and phase, in the order in which they are first met.
@@ -80,5 +110,8 @@ mod tests {
         assert_eq!(cells, ["a", "c"], "all numbers of b are 0");
         assert_eq!((found[0].largest, found[0].doublings, found[0].zero), (Some(8188.0), Some(3.0), 0.5));
         assert_eq!((found[1].largest, found[1].doublings), (None, None));
+        let words = "forward pass: at most 8.188e3 in f16, 3.0 doublings from its limit; 50 % zeros";
+        assert_eq!(found[0].to_string(), words);
+        assert_eq!(found[1].to_string(), "forward pass: not finite in f16; 0 % zeros");
     }
 }

@@ -22,6 +22,10 @@ use crate::{Child, cell::AsCell, observe::heard_by};
 /// numbers in f32 are read in the first step, and in a step that follows one with a number that was not finite; low
 /// copies of parameters then, and in every 16th step.
 ///
+/// It sees the ops of the thread that runs the step, and of threads into which [`carry`](crate::precision::carry) carries
+/// its precision. In any other thread it sees nothing: an infinity from there is found at the first op of this thread that
+/// reads it, whose [inputs](Edge::good_inputs) are then not good.
+///
 /// ```
 /// use precast::{diagnose::Monitor, prelude::*, sequential};
 /// let rng = &mut Rng::seed(1);
@@ -68,6 +72,11 @@ impl Monitor {
     /// backward pass, its [inputs](Edge::good_inputs) are good where the gradient that it read is finite.
     pub fn fault(&self) -> Option<Fault<'_>> {
         self.bad.fault()
+    }
+
+    /// Returns the results of the last step with numbers that are not finite and not harmless, in time.
+    pub fn not_finite(&self) -> impl Iterator<Item = &Edge> {
+        self.bad.not_finite()
     }
 
     /// Returns the results of the last step with infinities that had no effect, such as those of a mask.

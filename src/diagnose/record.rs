@@ -95,6 +95,13 @@ impl Record {
         self.edges.iter().zip(self.harmless()).filter_map(|(edge, harmless)| harmless.then_some(edge))
     }
 
+    /// Returns the edges with numbers that are not finite and not harmless, in time.
+    pub fn not_finite(&self) -> impl Iterator<Item = &Edge> {
+        let bad =
+            |(edge, harmless): (_, bool)| Some(edge).filter(|edge: &&Edge| !harmless && !edge.numbers.is_finite());
+        self.edges.iter().zip(self.harmless()).filter_map(bad)
+    }
+
     /// Returns, for each edge, whether all its infinities are those of a mask that has no effect: they are negative,
     /// come from a constant that is cast or infinite already, and everything that reads them is a finite softmax, or
     /// passes them on to one.

@@ -1,6 +1,11 @@
 //! The listener that looks at the largest magnitude of every result of a step.
 
-use std::{cell::RefCell, collections::HashMap, mem};
+use std::{
+    collections::HashMap,
+    mem,
+    rc::Rc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use super::{
     edge::{EdgeOp, Numbers, Phase},
@@ -10,13 +15,17 @@ use super::{
 };
 use crate::{
     DType, Op, Param, Tensor,
-    observe::{Accumulation, CastCall, GradientCall, Hears, OpCall},
+    observe::{Accumulation, CastCall, Elsewhere, GradientCall, Hears, OpCall},
     tensor::HeldIdentity,
 };
 
-/// Looks at the results of one step.
-#[derive(Default)]
-pub(super) struct Watcher(RefCell<State>);
+/// Looks at the results of one step, on one thread.
+pub(super) struct Watcher {
+    state: Arc<Mutex<State>>,
+    /// `true` on a thread into which the precision was carried. Its results have no place among those of other steps,
+    /// since their order may change.
+    elsewhere: bool,
+}
 
 #[derive(Default)]
 struct State {
@@ -67,12 +76,32 @@ impl Watcher {
     /// looked at on demand; low copies of parameters also in the steps that are sampled.
     pub fn new(mut steps: Steps, thorough: bool) -> Self {
         steps.begin();
-        Watcher(RefCell::new(State { samples: steps.samples(), steps, thorough, ..State::default() }))
+        let state = State { samples: steps.samples(), steps, thorough, ..State::default() };
+        Watcher { state: Arc::new(Mutex::new(state)), elsewhere: false }
     }
 
     pub fn take(&self) -> Watched {
-        let State { steps, bad, overflowed, .. } = mem::take(&mut *self.0.borrow_mut());
+        let State { steps, bad, overflowed, .. } = mem::take(&mut *self.state());
         Watched { steps, bad, overflowed }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the magnitude of the low copy of a parameter is that of the last step, and adds it.
+    fn knows(&self, site: Site) -> bool {
+        let mut state = self.state();
+        let same = !state.thorough && !state.samples && state.wrote.is_empty();
+        same && (self.elsewhere || state.steps.push_again(site))
+    }
+
+    /// Looks at a result as [`State::look`] does.
+    fn look(&self, site: Site, inputs: &[&Tensor], output: &Tensor, good: impl FnOnce() -> bool) {
+        match self.elsewhere {
+            true => self.state().judge(site, output.peak(), inputs, output, good),
+            false => self.state().look(site, inputs, output, good),
+        }
     }
 }
 
@@ -129,13 +158,17 @@ impl Hears for Watcher {
         true
     }
 
+    fn elsewhere(&self) -> Option<Elsewhere> {
+        let state = self.state.clone();
+        Some(Arc::new(move || Rc::new(Watcher { state: state.clone(), elsewhere: true })))
+    }
+
     fn op(&self, call: &OpCall<'_>) {
         if call.backward || !call.output.dtype().is_float() {
             return;
         }
-        let mut state = self.0.borrow_mut();
         let passes = cannot_enlarge(call.op);
-        if passes && state.wrote.is_empty() {
+        if passes && self.state().wrote.is_empty() {
             return;
         }
         let (phase, op, which, dtype) = (Phase::Forward, EdgeOp::Op(call.op), Which::Output, call.output.dtype());
@@ -149,8 +182,8 @@ impl Hears for Watcher {
         };
         let inputs: Vec<&Tensor> = call.inputs.iter().collect();
         match passes {
-            true => state.judge(site, call.output.peak(), &inputs, call.output, good),
-            false => state.look(site, &inputs, call.output, good),
+            true => self.state().judge(site, call.output.peak(), &inputs, call.output, good),
+            false => self.look(site, &inputs, call.output, good),
         }
     }
 
@@ -164,28 +197,25 @@ impl Hears for Watcher {
         let phase = if cast.backward { Phase::Backward } else { Phase::Forward };
         let (op, which, dtype) = (EdgeOp::Op(Op::Cast), Which::Cast(cast.of), cast.output.dtype());
         let site = Site { phase, op, which, slot: cast.slot, leaf, dtype };
-        let mut state = self.0.borrow_mut();
-        let knows = leaf.is_some() && !state.thorough && !state.samples && state.wrote.is_empty();
-        if !(knows && state.steps.push_again(site)) {
-            state.look(site, &[cast.input], cast.output, || true);
+        if !(leaf.is_some() && self.knows(site)) {
+            self.look(site, &[cast.input], cast.output, || true);
         }
     }
 
     fn gradient(&self, call: &GradientCall<'_>) {
         let Some(op) = call.op.filter(|op| *op != Op::Cast) else { return };
-        let mut state = self.0.borrow_mut();
         let passes = cannot_enlarge(op);
         for (input, gradient) in call.gradients.iter().enumerate() {
             let Some(gradient) = gradient else { continue };
             let known = gradient.identity() == call.grad.identity();
-            if known || passes && state.wrote.is_empty() {
+            if known || passes && self.state().wrote.is_empty() {
                 continue;
             }
             let (phase, op, which, dtype) = (Phase::Backward, EdgeOp::Op(op), Which::Gradient(input), gradient.dtype());
             let site = Site { phase, op, which, slot: call.slot, leaf: None, dtype };
             match passes {
-                true => state.judge(site, gradient.peak(), &[call.grad], gradient, || true),
-                false => state.look(site, &[call.grad], gradient, || true),
+                true => self.state().judge(site, gradient.peak(), &[call.grad], gradient, || true),
+                false => self.look(site, &[call.grad], gradient, || true),
             }
         }
     }
@@ -193,11 +223,11 @@ impl Hears for Watcher {
     fn accumulate(&self, sum: &Accumulation<'_>) {
         let (phase, op, which, dtype) = (Phase::Backward, EdgeOp::Accumulate, Which::Param, sum.sum.dtype());
         let site = Site { phase, op, which, slot: sum.slot, leaf: sum.leaf, dtype };
-        self.0.borrow_mut().look(site, sum.terms, sum.sum, || true);
+        self.look(site, sum.terms, sum.sum, || true);
     }
 
     fn unscaled(&self, leaf: u64, before: f64, after: f64) {
-        let mut state = self.0.borrow_mut();
+        let mut state = self.state();
         state.overflowed |= !before.is_finite();
         let (phase, op, which, dtype) = (Phase::Unscale, EdgeOp::Unscale, Which::Param, DType::F32);
         state.steps.push(Site { phase, op, which, slot: None, leaf: Some(leaf), dtype }, after, None);
@@ -209,7 +239,7 @@ impl Hears for Watcher {
     fn updated(&self, param: &Param, refused: u64) {
         if refused > 0 {
             let (phase, op) = (Phase::Optimizer, EdgeOp::Update);
-            self.0.borrow_mut().judge_param(phase, op, param.id().0, param.dtype(), refused as usize);
+            self.state().judge_param(phase, op, param.id().0, param.dtype(), refused as usize);
         }
     }
 }

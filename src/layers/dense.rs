@@ -6,15 +6,22 @@ use super::{
     init::{Init, Rng},
     spec::written_as_spec,
 };
-use crate::{Cell, Param, Tensor, cell::Forward, error::Result, options::options};
+use crate::{
+    Cell, Param, Tensor,
+    cell::Forward,
+    error::Result,
+    options::{Options, options},
+};
 
 /// Options of a [`Dense`].
 #[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct DenseSpec {
     /// Length of the last axis of the input.
+    #[option(at_least = 1)]
     pub in_features: usize,
     /// Length of the last axis of the output.
+    #[option(at_least = 1)]
     pub out_features: usize,
     /// `true` when a bias is added.
     #[option(default = true)]
@@ -25,8 +32,14 @@ impl DenseSpec {
     /// Builds the cell. Its weight and bias are uniform within `1 / sqrt(in_features)`, as in torch and MindSpore.
     ///
     /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a length of 0,
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weight does not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<Dense> {
+        self.check()?;
+        self.make(rng)
+    }
+
+    fn make(self, rng: &mut Rng) -> Result<Dense> {
         let weight = Init::weight().sample(&[self.out_features, self.in_features], rng)?;
         let bias = match self.bias {
             true => Some(Param::new(Init::uniform_of(self.in_features).sample(&[self.out_features], rng)?)),
@@ -57,7 +70,7 @@ impl Dense {
     /// # Panics
     /// When the weight does not fit into memory, as with `Vec`.
     pub fn new(in_features: usize, out_features: usize, rng: &mut Rng) -> Self {
-        DenseSpec::new(in_features, out_features).build(rng).expect("a weight that fits into memory")
+        DenseSpec::new(in_features, out_features).make(rng).expect("a weight that fits into memory")
     }
 
     /// Returns the lengths of the last axes of input and output.

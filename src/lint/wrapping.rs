@@ -103,7 +103,7 @@ fn shapes(edges: &Edges) -> Vec<Finding> {
         let numbers = [odd as f64, 8.0];
         let what = format!("{op} in {} has a weight of {sides:?}, and {odd} is no multiple of 8", named(&edge.cell));
         let write = format!(
-            "{} channels, for a GPU: its matrix units work in blocks of 8; a CPU has none",
+            "{} channels, as TensorFlow's guideline for GPUs says: their matrix units work in blocks of 8; a CPU has none",
             odd.next_multiple_of(8)
         );
         let finding = Finding::at(Rule::ShapeOf8, Severity::Information, edge.place(), numbers);

@@ -12,7 +12,7 @@ pub use stats::{Calls, OpStats, collect_op_stats};
 pub use crate::tensor::listener::{
     Accumulation, CastCall, CastRole, CellCall, CellEntry, GradientCall, Listener, OpCall, ParamStep, listen,
 };
-pub(crate) use crate::tensor::listener::{Hears, heard_by};
+pub(crate) use crate::tensor::listener::{Elsewhere, Hears, heard_by};
 use crate::{
     DType, Op, Tensor,
     tensor::{Activation, context},

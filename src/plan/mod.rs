@@ -11,6 +11,6 @@ pub use apply::{Applied, undo};
 pub use check::check_run;
 #[doc(inline)]
 pub use precast_policy::plan::{
-    Change, Cost, Decided, Decision, Diff, Explanation, Exported, Exporter, Forecast, OpReason, OpRow, OpsTable, Plan,
-    Predicted, Reason, Recompute, Region, RuleRef, Summary,
+    Change, Cost, Decided, Decision, Diff, Explanation, Exported, Exporter, Forecast, Later, OpReason, OpRow, OpsTable,
+    Plan, Predicted, Reason, Recompute, Region, RuleRef, Summary,
 };

@@ -1,6 +1,6 @@
 //! Listeners, which observe what a thread runs. They may read tensors and change nothing.
 
-use std::{cell::RefCell, fmt, rc::Rc};
+use std::{cell::RefCell, fmt, rc::Rc, sync::Arc};
 
 use super::{Param, Tensor, context, with_recording};
 use crate::{DType, Op, catalogue::Attributes, precision::Frame, tensor::recording::Again};
@@ -248,12 +248,19 @@ pub(crate) fn heard_by<R>(listener: Rc<dyn Hears>, f: impl FnOnce() -> R) -> R {
     f()
 }
 
+/// Maker of the listeners of other threads.
+pub(crate) type Elsewhere = Arc<dyn Fn() -> Rc<dyn Hears> + Send + Sync>;
+
 /// Listener of this library, which receives more events and sees the tensors on the tape.
 pub(crate) trait Hears {
     /// Returns whether this listener does without attributes, calls of cells, and unscaled or updated tensors, which
     /// take time to make.
     fn is_light(&self) -> bool {
         false
+    }
+    /// Returns a maker of listeners for threads into which the precision is [carried](context::carry).
+    fn elsewhere(&self) -> Option<Elsewhere> {
+        None
     }
     fn op(&self, _call: &OpCall<'_>) {}
     fn cast(&self, _cast: &CastCall<'_>) {}

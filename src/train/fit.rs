@@ -1,11 +1,16 @@
 //! The training loop.
 
 mod last;
+mod options;
+mod policy;
 
 use std::{collections::HashSet, mem, time::Instant};
 
+pub use options::FitOptions;
+use policy::Changing;
+
 use super::{
-    Checkpoint, Epoch, History, Loss, Method, Schedule, Score, Step,
+    Checkpoint, Epoch, History, Loss, Raised, Score, Step,
     data::{Batch, Split, Standardization, batches_of_epoch},
     history::mean_of_taken,
 };
@@ -16,60 +21,10 @@ use crate::{
     error::{Error, Result},
     logging::event,
     optim::Optimizer,
-    options::{Options, options},
+    options::Options,
     plan::check_run,
-    policy::LossScaleSpec,
     scale::{Cause, LossScale, Outcome},
 };
-
-/// Options of a training run.
-#[options(written)]
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct FitOptions {
-    /// Number of passes over the training data.
-    #[option(default = 10)]
-    pub epochs: usize,
-    /// Number of examples per step. The last step of an epoch takes the rest: fewer, or one more if a single example
-    /// would be left; see [`shuffled_batches`](super::data::Dataset::shuffled_batches).
-    #[option(default = 32, at_least = 1)]
-    pub batch: usize,
-    /// Learning rate. Run files and the command default to the [usual](Method::usual_lr) one of the optimizer.
-    #[option(default = 0.05)]
-    pub lr: f64,
-    /// Learning-rate schedule. It advances with each step that updates the parameters; skipped steps do not count.
-    #[option(default = Schedule::Constant)]
-    pub schedule: Schedule,
-    /// Number of steps of a linear warm-up before the schedule.
-    #[option(default = 0)]
-    pub warm_up: usize,
-    /// Seed for the order of the examples in every epoch.
-    #[option(default = 0)]
-    pub seed: u64,
-    /// The optimizer.
-    #[option(default, shown = "gradient descent with momentum 0.9")]
-    pub method: Method,
-    /// The loss.
-    #[option(default = None, shown = "the [usual](Loss::usual) one of the targets")]
-    pub loss: Option<Loss>,
-    /// The loss scale.
-    #[option(default = LossScaleSpec::None)]
-    pub loss_scale: LossScaleSpec,
-    /// `true` to watch every step with a [`Monitor`], which finds the first number that was not finite.
-    #[option(default = true)]
-    pub monitor: bool,
-    /// `true` to [lint](crate::lint::Lint) the network on the first batch, for [`Fit::findings`]. It runs the batch twice
-    /// and keeps all tensors of both passes meanwhile, once, and changes nothing. A run file lints by default.
-    #[option(default = false)]
-    pub lint: bool,
-}
-
-impl FitOptions {
-    /// Returns the maximum number of steps of a run.
-    pub fn steps(&self, examples: usize) -> usize {
-        self.epochs.saturating_mul(batches_of_epoch(examples, self.batch))
-    }
-}
 
 /// Progress of a training run, as passed to its observer.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +34,9 @@ pub enum Event<'a> {
     Step(&'a Step),
     /// After every epoch.
     Epoch(&'a Epoch),
+    /// After a step that stalled the run, when the cell at fault was raised to f32 and the run continues; see
+    /// [`Fit::under`].
+    Raised(&'a Raised),
 }
 
 /// Trains a network with the loss computed in f32, and measures its [`Score`] on the test examples after each epoch.
@@ -162,6 +120,8 @@ pub struct Fit {
     /// `true` when the first step of this process was checked against the applied plan.
     checked: bool,
     monitor: Monitor,
+    /// The policy, if its decisions change during the run.
+    changing: Option<Changing>,
     /// Findings of the lint, once it has run.
     pub(super) findings: Option<Vec<crate::lint::Finding>>,
     history: History,
@@ -216,8 +176,20 @@ impl Fit {
         let history = History { param_bytes: param_bytes.sum(), ..History::default() };
         let (options, place, order) = (options.clone(), Place::default(), Vec::new());
         let monitor = Monitor::default();
-        let findings = None;
-        Ok(Fit { options, scale, optimizer, place, order, targets: None, checked: false, monitor, findings, history })
+        let (changing, findings) = (None, None);
+        Ok(Fit {
+            options,
+            scale,
+            optimizer,
+            place,
+            order,
+            targets: None,
+            checked: false,
+            monitor,
+            changing,
+            findings,
+            history,
+        })
     }
 
     /// Resumes a run from a checkpoint, with the network and options of the original run. With the original run's
@@ -274,7 +246,7 @@ impl Fit {
 
     /// Returns whether every epoch is complete, or the run has stalled.
     pub fn is_over(&self) -> bool {
-        self.place.epoch >= self.options.epochs || self.history.stalled().is_some()
+        self.place.epoch >= self.options.epochs || self.has_stalled() && self.to_raise().is_none()
     }
 
     /// Trains for the rest of the epoch; `net` is the network that the run was made for. Does nothing if the run is
@@ -306,7 +278,11 @@ impl Fit {
             return Ok(None);
         }
         check(data)?;
+        if self.has_stalled() {
+            return Ok(self.raise()?.map(Event::Raised));
+        }
         self.lint(net, data);
+        self.wrap(net)?;
         let (examples, FitOptions { batch, seed, .. }) = (data.train.len(), &self.options);
         let steps = batches_of_epoch(examples, *batch);
         if self.place.step >= steps {

@@ -1,9 +1,12 @@
 //! The record of a training run.
 
+use std::fmt;
+
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::Score;
 use crate::{
+    cell::named,
     diagnose::{Fault, Origin},
     logging::event,
     scale::{Cause, Outcome},
@@ -17,6 +20,9 @@ pub struct History {
     pub steps: Vec<Step>,
     /// Every completed epoch, in order.
     pub epochs: Vec<Epoch>,
+    /// Every cell that stalled the run and was raised to f32, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub raised: Vec<Raised>,
     /// Peak size in bytes of the activations kept by a step's tape for the backward pass.
     pub tape_bytes: usize,
     /// Size in bytes of the trained parameters, including their masters.
@@ -63,6 +69,23 @@ pub struct Epoch {
     pub skipped: usize,
     /// Wall-clock time of its steps, excluding the test.
     pub seconds: f64,
+}
+
+/// A cell that stalled a run and was raised to f32, so that the run continued.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Raised {
+    /// Number of steps before.
+    pub step: usize,
+    /// First result of the last step that was not finite. Its cell was raised.
+    pub origin: Origin,
+}
+
+impl fmt::Display for Raised {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Raised { step, origin } = self;
+        write!(f, "{} was raised to float32 after step {step}, which stalled: {origin}", named(&origin.edge.cell))
+    }
 }
 
 /// Deserializes null, the JSON form of a non-finite number, as NaN.

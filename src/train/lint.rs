@@ -17,7 +17,10 @@ impl Fit {
         if self.findings.is_some() || self.steps_done() > 0 || !self.options.lint {
             return;
         }
-        let found = self.first_findings(net, data).unwrap_or_default();
+        // The hazards of a rule that ends are those after it.
+        let found = self.wrap_in_the_end(net).and_then(|()| self.first_findings(net, data)).unwrap_or_default();
+        // An error is that of the first step.
+        let _ = self.wrap(net);
         let found = found.into_iter().filter(|finding| finding.severity > Severity::Information);
         for _finding in self.findings.insert(found.collect()) {
             event!(WARN, rule = _finding.rule.name(), cell = %_finding.cell, "{_finding}");

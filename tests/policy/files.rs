@@ -168,10 +168,10 @@ fn every_broken_policy_is_answered_with_place_and_reason() {
 fn meaning(policy: &Policy) -> String {
     let cells = policy.lists.cells().iter().map(|(kind, entry)| (kind, entry.treatment));
     let ops = policy.lists.ops().iter().map(|(op, entry)| (op, entry.treatment));
-    let rules = policy
-        .rules
-        .iter()
-        .map(|r| format!("{} {:?} {:?} {:?} {:?}", r.select, r.run, r.checkpoint, r.because, r.expect));
+    let rules = policy.rules.iter().map(|r| {
+        let changes = (r.until, r.raise_after_stall);
+        format!("{} {:?} {:?} {changes:?} {:?} {:?}", r.select, r.run, r.checkpoint, r.because, r.expect)
+    });
     format!(
         "{:?} {:?} {} {} {} {:?} {:?} {:?} {:?}",
         policy.name,
@@ -235,6 +235,41 @@ ops: { black: { add: [Softmax, Gather] } }
 loss_scale: { kind: dynamic, init: 1024, growth: 1.5, backoff: 0.25, interval: 7, min: 2, max: 4096.5, hysteresis: 3, forgive: growth }
 ";
 
+/// A policy whose decisions change during a run.
+const CHANGING: &str = "\
+version: 1
+level: O2
+dtype: float16
+rules:
+  - path: \"**\"
+    run: float32
+    until: { step: 500 }
+  - path: encoder.**
+    after_stall: raise
+  - path: \"**\"
+    run: low
+    until: { step: 600 }
+";
+
+#[test]
+fn rules_end_after_their_steps() {
+    let policy = Policy::parse(CHANGING, "changing.yaml").unwrap();
+    let expected = [
+        Rule::path("**", RunAs::Full).unwrap().until(500),
+        Rule::raise_after_stall("encoder.**").unwrap(),
+        Rule::path("**", RunAs::Low).unwrap().until(600),
+    ];
+    let plain = |rule: &Rule| (rule.select.clone(), rule.run, rule.until, rule.raise_after_stall);
+    assert!(policy.rules.iter().map(plain).eq(expected.iter().map(plain)), "{:?}", policy.rules);
+    assert_eq!(policy.ends().into_iter().collect::<Vec<_>>(), [500, 600]);
+    let rules = |steps| policy.after_steps(steps).rules.len();
+    assert_eq!([0, 499, 500, 599, 600, usize::MAX].map(rules), [3, 3, 2, 2, 1, 1]);
+    assert_eq!(policy.in_the_end().rules, policy.rules[1..2]);
+    // The same selection again, for after the first rule alone.
+    let again = |until| policy.clone().rule(Rule::path("**", RunAs::Inherit).unwrap().until(until));
+    assert!(again(600).is_err() && again(601).is_ok());
+}
+
 #[test]
 fn a_full_policy_means_what_it_says() {
     let policy = Policy::parse(FULL, "full.yaml").unwrap();
@@ -297,6 +332,7 @@ fn what_is_written_is_read_back() {
         .into_iter()
         .collect();
     policies.push(Policy::parse(FULL, "full").unwrap());
+    policies.push(Policy::parse(CHANGING, "changing").unwrap());
     let ops = "white: { remove: [Einsum] }, black: { add: [Tanh], remove: [Pow] }, promote: { add: [Einsum, Where] }";
     let auto = format!("version: 1\nlevel: auto\ndtype: float16\nops: {{ {ops} }}\n");
     policies.push(Policy::parse(&auto, "auto").unwrap());

@@ -47,6 +47,8 @@ fn the_reader_and_the_schema_know_the_same_keys() {
         ("/$defs/changes/properties", "ops: { white: { zz: 1 } }"),
         ("/$defs/rule/properties", "rules: [{ zz: 1 }]"),
         ("/$defs/rule/properties/run/oneOf/0/enum", "rules: [{ kind: A, run: zz }]"),
+        ("/$defs/until/properties", "rules: [{ kind: A, run: low, until: { zz: 1 } }]"),
+        ("/$defs/rule/properties/after_stall/enum", "rules: [{ kind: A, after_stall: zz }]"),
         ("/$defs/loss_scale/properties", "loss_scale: { zz: 1 }"),
         ("/$defs/loss_scale/properties/kind/enum", "loss_scale: { kind: zz }"),
         ("/properties/pack/enum", "pack: zz"),
@@ -131,6 +133,8 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "rule-path-empty-segment",
         "rule-path-star-in-name",
         "rule-path-twice",
+        "rule-twice-the-first-lasts",
+        "rule-until-prefers-speed",
         // the pack's lists and the catalogue of ops
         "cells-add-and-remove",
         "cells-add-there",

@@ -1,5 +1,6 @@
 //! Training: data, steps, the loss scale, optimizers, storage and checkpoints.
 
+mod checker;
 mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,6 +11,7 @@ mod loss_scale;
 mod optim;
 mod regression;
 mod skipped_steps;
+mod threads;
 mod training;
 mod trust;
 mod tuned;

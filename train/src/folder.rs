@@ -27,13 +27,14 @@ use super::{
 const RUN: &str = "run.yaml";
 const MODEL: &str = "model.yaml";
 pub(super) const POLICY: &str = "policy.yaml";
+pub(super) const POLICY_NOW: &str = "policy-now.yaml";
 const PLAN: &str = "plan.txt";
 const ABOUT: &str = "about.json";
-const METRICS: &str = "metrics.jsonl";
+pub(super) const METRICS: &str = "metrics.jsonl";
 const STANDARDIZATION: &str = "standardization.json";
 const BEST: &str = "best.safetensors";
 const LAST: &str = "last.safetensors";
-const HEADROOM: &str = "headroom.json";
+pub(super) const HEADROOM: &str = "headroom.json";
 const LOCK: &str = ".lock";
 
 /// The folder of a run, locked against other writers while this value lives.
@@ -186,7 +187,8 @@ impl Folder {
         Folder::locked(path)
     }
 
-    fn check(path: &Path) -> Result<()> {
+    /// Rejects a folder without a run.
+    pub fn check(path: &Path) -> Result<()> {
         match path.join(RUN).is_file() {
             true => Ok(()),
             false => {
@@ -314,6 +316,7 @@ impl Folder {
         self.put_line(&match event {
             Event::Step(step) => Line::Step((*step).clone()),
             Event::Epoch(epoch) => Line::Epoch((*epoch).clone()),
+            Event::Raised(raised) => Line::Raised((*raised).clone()),
             _ => return Ok(()),
         })
     }
@@ -394,6 +397,11 @@ impl Folder {
         found.map_err(|e| Error::io(&self.path, &e))
     }
 
+    /// Writes the policy of the next step, after its rules have changed.
+    pub fn save_policy_now(&self, policy: &Policy) -> Result<()> {
+        files::replace(self.path.join(POLICY_NOW), policy.to_yaml()?.as_bytes())
+    }
+
     /// Writes the range of the results of each cell in the last steps.
     pub fn save_headroom(&self, headroom: &[Headroom]) -> Result<()> {
         files::replace(self.path.join(HEADROOM), json(&headroom)?.as_bytes())
@@ -418,30 +426,6 @@ impl Folder {
     pub fn best(path: &Path) -> PathBuf {
         path.join(BEST)
     }
-}
-
-/// Reads the provenance of the run in a folder.
-pub(crate) fn about_of(path: &Path) -> Result<About> {
-    Folder::about(path)
-}
-
-/// Reads the range of the results of each cell of the run in a folder; empty if it was not watched.
-pub(crate) fn headroom_of(path: &Path) -> Result<Vec<Headroom>> {
-    let file = path.join(HEADROOM);
-    if !file.is_file() {
-        return Ok(Vec::new());
-    }
-    let text = files::read_text(&file, 1 << 24)?;
-    json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
-}
-
-/// Reads the history so far of the run in a folder.
-///
-/// # Errors
-/// [`ErrorKind::Run`](precast::ErrorKind::Run) when there is no run or a line cannot be read.
-pub fn history_of(path: &Path) -> Result<History> {
-    Folder::check(path)?;
-    read_metrics(&path.join(METRICS), u64::MAX, u64::MAX).map(|(history, _)| history)
 }
 
 fn json(value: &impl Serialize) -> Result<String> {

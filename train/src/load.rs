@@ -71,7 +71,7 @@ impl RunFile {
     /// Those of reading the policy and the data, and of [`Lint::run`](precast::lint::Lint::run).
     pub fn lint(&self, mut model: Model) -> Result<Vec<Finding>> {
         let Read { data, .. } = self.read_data(model.input.as_deref())?;
-        let (policy, _) = settled(self.read_policy()?, &mut model.net, &data, self.options.batch)?;
+        let (policy, _) = settled(self.read_policy()?.in_the_end(), &mut model.net, &data, self.options.batch)?;
         let Prepared { mut net, options, .. } = prepared(self, model, &policy, &data)?;
         let best = Folder::best(&self.folder);
         if best.is_file() {

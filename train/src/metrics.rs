@@ -5,7 +5,7 @@ use std::path::Path;
 use precast::{
     error::{Error, Result},
     io::json,
-    train::{Epoch, History, Step},
+    train::{Epoch, History, Raised, Step},
 };
 use precast_policy::files;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,8 @@ use serde::{Deserialize, Serialize};
 pub(super) enum Line {
     Step(Step),
     Epoch(Epoch),
+    /// Written after the step that stalled the run.
+    Raised(Raised),
     /// Written after the first step.
     Memory(Memory),
 }
@@ -43,6 +45,7 @@ pub(super) fn read_metrics(file: &Path, steps: u64, epochs: u64) -> Result<(Hist
         match line {
             Line::Step(step) if (history.steps.len() as u64) < steps => history.steps.push(step),
             Line::Epoch(epoch) if (history.epochs.len() as u64) < epochs => history.epochs.push(epoch),
+            Line::Raised(raised) if raised.step as u64 <= steps => history.raised.push(raised),
             Line::Memory(memory) if steps > 0 => {
                 history.tape_bytes = memory.activation_bytes;
                 history.param_bytes = memory.parameter_bytes;

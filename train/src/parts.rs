@@ -1,6 +1,6 @@
 //! The model, the policy and the data that a run file names.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use precast::{
     Child, Plan, Policy,
@@ -12,7 +12,7 @@ use precast::{
 
 use super::{
     RunFile, Test,
-    folder::{Folder, Standardizations},
+    folder::{Folder, POLICY_NOW, Standardizations},
 };
 
 impl RunFile {
@@ -73,6 +73,23 @@ impl RunFile {
             true => Policy::load(file).map_err(|error| self.not_there("policy", error)),
             false => Policy::named(&self.policy).map_err(|error| self.wrong("policy", error)),
         }
+    }
+
+    /// Returns the run with the policy of the last step: without the rules that have
+    /// [ended](precast::policy::Rule::until), and with those for [raised](precast::train::Raised) cells. Outside of the
+    /// folder of a run, it is unchanged.
+    #[must_use]
+    pub fn as_now(mut self) -> Self {
+        if self.folder.join(POLICY_NOW).is_file() {
+            self.policy = POLICY_NOW.into();
+        }
+        self
+    }
+
+    /// Returns the file of the policy, or its name.
+    pub fn policy_path(&self) -> PathBuf {
+        let file = self.folder.join(&self.policy);
+        if file.is_file() || is_path(&self.policy) { file } else { PathBuf::from(&self.policy) }
     }
 
     /// Reads the data for a model whose examples have the shape `input`.

@@ -16,18 +16,31 @@ impl RunFile {
             "model" => place(&places.model, &self.model),
             "policy" => place(&places.policy, &self.policy),
             "data" => place(&places.data, &self.data),
+            "loss" => {
+                places.loss.as_ref().filter(|(read, _)| self.options.loss.as_ref() == Some(read)).map(|(_, at)| *at)
+            }
             "test" => places.test.as_ref().and_then(|test| place(test, &self.test)),
             _ => None,
         };
+        let source = Source::new(name, text);
         match place {
-            Some(place) => Source::new(name, text).error(place, error),
+            // The name of a column is in the file.
+            Some(place) => match error.to_string().split_once("no column `").and_then(|(_, rest)| rest.split_once('`'))
+            {
+                Some((column, _)) => source.error(source.place_in(place, column), error),
+                None => source.error(place, error),
+            },
             None => error,
         }
     }
 
-    /// Adds a position as [`wrong`](RunFile::wrong) does, for a file that cannot be opened. Errors within a file have
-    /// their position there.
+    /// Adds a position as [`wrong`](RunFile::wrong) does, for a file that cannot be opened and for a column that it has
+    /// not. Other errors within a file have their position there.
     pub(super) fn not_there(&self, key: &str, error: Error) -> Error {
-        if error.kind() == ErrorKind::Io { self.wrong(key, error) } else { error }
+        if error.kind() == ErrorKind::Io || error.to_string().contains("no column `") {
+            self.wrong(key, error)
+        } else {
+            error
+        }
     }
 }

@@ -91,7 +91,7 @@ impl Predictor {
         about.check_pixels(&file.data).map_err(|error| error.context(folder.display()))?;
         weights::check_of_run(&best)?;
         // The weights in the file are in their storage dtypes.
-        let (plan, _) = file.wrap(&mut net, &file.read_policy()?)?;
+        let (plan, _) = file.wrap(&mut net, &file.clone().as_now().read_policy()?)?;
         let _ = weights::load(&net, &best)?;
         net.set_train(false);
         let standardizations = Folder::standardizations(folder)?;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use precast::{
+    __train::STEPS,
     Child, Policy,
     data::Split,
     diagnose::{Cure, Record, recorded},
@@ -10,14 +11,15 @@ use precast::{
     io::models::Model,
     plan::undo,
     policy::LossScaleSpec,
-    train::{Checkpoint, Fit, FitOptions, History, Step},
+    train::{Checkpoint, Fit, FitOptions, History, Raised, Step},
 };
 
 use super::{
     RunFile, SavedFault,
     faults::{self, CHECKPOINT},
-    folder::{Folder, history_of},
+    folder::Folder,
     parts::Read,
+    records::history_of,
     run::{Prepared, prepared},
 };
 
@@ -75,19 +77,25 @@ impl Replay {
         Folder::check_data_of(&run, &file, &data, &shape)?;
         let Prepared { mut net, options, .. } = prepared(&file, model, &policy, &data)?;
         let checkpoint = folder.join(CHECKPOINT);
+        let history = history_of(&run)?;
         let fit = match checkpoint.is_file() {
-            true => Fit::resume(&mut net, &options, &Checkpoint::load(checkpoint)?, History::default())?,
+            true => {
+                let checkpoint = Checkpoint::load(checkpoint)?;
+                let mut before = History::default();
+                let is_before = |raised: &&Raised| checkpoint.count(STEPS).is_some_and(|at| raised.step as u64 <= at);
+                before.raised = history.raised.iter().filter(is_before).cloned().collect();
+                Fit::resume(&mut net, &options, &checkpoint, before)?
+            }
             false => Fit::new(&net, &options)?,
         };
-        let mut fit = fit.standardized_targets(standardizations.targets);
+        let mut fit = fit.standardized_targets(standardizations.targets).under(&net, &policy)?;
         while fit.steps_done() + 1 < fault.step {
             if fit.advance(&mut net, &data)?.is_none() {
                 return Err(Error::run("the run ends before the fault").context(folder.display()));
             }
         }
         fit.finish_epoch(&mut net, &data)?;
-        let before = fit.checkpoint(&net);
-        let history = history_of(&run)?;
+        let (before, policy) = (fit.checkpoint(&net), fit.policy().unwrap_or(policy));
         let first_loss = history.steps.iter().map(|step| step.loss).find(|loss| loss.is_finite());
         let first_loss = first_loss.unwrap_or(f64::INFINITY);
         let follows_taken = history.swallowed().any(|(at, _)| at + 1 < fault.step);

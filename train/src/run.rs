@@ -1,6 +1,7 @@
 //! Training runs with a folder, which can be interrupted at any step and resumed.
 
 use std::{
+    collections::BTreeSet,
     fmt,
     ops::ControlFlow,
     path::{Path, PathBuf},
@@ -33,9 +34,10 @@ use super::{
 /// | file | what |
 /// | --- | --- |
 /// | `run.yaml`, `model.yaml`, `policy.yaml` | the run, complete; a copy of the model, unless it was built in code; the policy |
+/// | `policy-now.yaml` | the policy of the next step, once a rule has ended or a cell was raised |
 /// | `plan.txt` | what the policy decided for each cell, and how each parameter is stored if some are low |
 /// | `about.json` | version, machine, the number of examples and their checksum |
-/// | `metrics.jsonl` | a line for each step and each epoch, written as they happen |
+/// | `metrics.jsonl` | a line for each step, each epoch and each [raised](precast::train::Raised) cell, written as they happen |
 /// | `checkpoint-*.safetensors` | the last [`Checkpoint`](precast::train::Checkpoint)s |
 /// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end |
 /// | `headroom.json` | how far the numbers of each cell were from the limits of their dtypes before the last checkpoint |
@@ -75,6 +77,8 @@ pub struct Run {
     folder: Folder,
     standardizations: Standardizations,
     notes: Vec<String>,
+    /// Numbers of steps after which rules end.
+    ends: BTreeSet<usize>,
 }
 
 /// Reason for the end of a run.
@@ -123,7 +127,8 @@ impl Run {
         let Prepared { mut net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
         notes.extend(note);
         notes.extend(of_data);
-        let mut fit = Fit::new(&net, &options)?.standardized_targets(standardizations.targets.clone());
+        let fit = Fit::new(&net, &options)?.standardized_targets(standardizations.targets.clone());
+        let mut fit = fit.under(&net, &policy)?;
         fit.lint(&mut net, &data);
         notes.extend(fit.findings().iter().map(ToString::to_string));
         // The defaults derived from the data are written down, so that predictions need no data.
@@ -136,7 +141,8 @@ impl Run {
         };
         let about = About::of(file, &data, &shape);
         folder.write_all(&found, text.as_deref(), &policy, &plan_text, &about, &standardizations)?;
-        Ok(Run { file: found, policy, plan, storage, net, data, fit, folder, standardizations, notes })
+        let ends = policy.ends();
+        Ok(Run { file: found, policy, plan, storage, net, data, fit, folder, standardizations, notes, ends })
     }
 
     /// Resumes the run of a folder from its last checkpoint. `model` is that of [`RunFile::read_model`] of the
@@ -186,8 +192,9 @@ impl Run {
                 Fit::new(&net, &options)?
             }
         };
-        let fit = fit.standardized_targets(standardizations.targets.clone());
-        Ok(Run { file, policy, plan, storage, net, data, fit, folder, standardizations, notes })
+        let fit = fit.standardized_targets(standardizations.targets.clone()).under(&net, &policy)?;
+        let ends = policy.ends();
+        Ok(Run { file, policy, plan, storage, net, data, fit, folder, standardizations, notes, ends })
     }
 
     /// Trains until the run ends.
@@ -209,24 +216,29 @@ impl Run {
                 return self.end(EndReason::NoBetter);
             }
             let Some(event) = self.fit.advance(&mut self.net, &self.data)? else {
-                let ended = if self.history().stalled().is_some() { EndReason::Stalled } else { EndReason::Done };
+                let ended = if self.fit.has_stalled() { EndReason::Stalled } else { EndReason::Done };
                 return self.end(ended);
             };
             self.folder.note(&event)?;
-            let is_epoch = matches!(event, Event::Epoch(_));
+            let (is_step, is_epoch) = (matches!(event, Event::Step(_)), matches!(event, Event::Epoch(_)));
+            let changes = matches!(event, Event::Raised(_));
             let flow = observer(event);
-            if !is_epoch {
+            let steps = self.fit.steps_done();
+            if let Some(policy) = self.fit.policy().filter(|_| changes || is_step && self.ends.contains(&steps)) {
+                self.folder.save_policy_now(&policy)?;
+            }
+            if is_step {
                 let last = || Ok(self.folder.checkpoints()?.pop());
                 SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, last)?;
             }
-            if self.fit.steps_done() == 1 && !is_epoch {
+            if steps == 1 && is_step {
                 self.folder.note_memory(self.fit.history())?;
             }
             if is_epoch && best_epoch(self.history()).is_some_and(|best| best + 1 == self.history().epochs.len()) {
                 self.folder.save_best(&self.net)?;
             }
-            let steps = self.fit.steps_done();
-            let due = is_epoch || self.file.checkpoint.every.is_some_and(|every| steps.is_multiple_of(every));
+            let due =
+                is_epoch || is_step && self.file.checkpoint.every.is_some_and(|every| steps.is_multiple_of(every));
             if due || flow.is_break() {
                 self.save_checkpoint()?;
             }
@@ -271,12 +283,12 @@ impl Run {
         &self.file
     }
 
-    /// Returns the plan that was applied.
+    /// Returns the plan by which the run began.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
 
-    /// Returns the policy.
+    /// Returns the policy by which the run began. See [`Fit::under`] for one that changes.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -364,11 +376,11 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     let mut net = model.net;
     let (plan, storage) = file.wrap(&mut net, policy)?;
     let loss = file.options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
-    loss.check(data.train.targets())?;
+    loss.check(data.train.targets()).map_err(|error| file.wrong("loss", error))?;
     if file.standardize_targets && matches!(loss, Loss::BceWithLogits {}) {
         let words =
             "the loss bce_with_logits compares with numbers from 0 to 1, which `standardize_targets` would move";
-        return Err(Error::data(words));
+        return Err(file.wrong("loss", Error::data(words)));
     }
     let mut notes = check(&net, data, &loss)?;
     if storage.is_none() && file.storage != Storage::Float32 {

@@ -261,6 +261,12 @@ impl RunFile {
         let source = Source::new(name, text);
         let read: RunV1 = document::read(&source)?;
         let refused = |at: Location, words: String| source.error(at, Error::run(words));
+        // The position of the option that the words name first.
+        let out_of_range = |at: Location, key: &str, words: String| {
+            let option = words.split(['`', '[']).nth(1).filter(|option| *option != key);
+            let place = option.map_or(at.into(), |option| source.place_in(at.into(), option));
+            source.error(place, Error::run(words))
+        };
         let name = match &read.name {
             Some(name) if !is_file_name(&name.value) => {
                 let words = format!("`{}` names no folder; allowed: letters, digits, `-`, `_` and `.`", name.value);
@@ -269,10 +275,10 @@ impl RunFile {
             name => name.as_ref().map(|name| name.value.clone()),
         };
         let (optimizer, storage) = (&read.optimizer, &read.storage);
-        optimizer.value.0.check().map_err(|error| refused(optimizer.referenced, error.to_string()))?;
-        storage.value.0.check().map_err(|error| refused(storage.referenced, error.to_string()))?;
+        optimizer.value.0.check().map_err(|error| out_of_range(optimizer.referenced, "", error.to_string()))?;
+        storage.value.0.check().map_err(|error| out_of_range(storage.referenced, "", error.to_string()))?;
         if let Some((key, words)) = read.out_of_range() {
-            return Err(refused(read.place(key), words));
+            return Err(out_of_range(read.place(key), key, words));
         }
         let method = read.optimizer.value.0;
         let test_at = read.test.as_ref().map(|at| at.referenced);
@@ -287,6 +293,7 @@ impl RunFile {
             .method(method)
             .monitor(read.monitor)
             .lint(read.lint);
+        let loss_at = read.loss.as_ref().map(|at| at.referenced);
         options.loss = read.loss.map(|at| at.value.0);
         let written = Written::new(
             &source,
@@ -294,6 +301,7 @@ impl RunFile {
                 model: (read.model.value.clone(), read.model.referenced.into()),
                 policy: (read.policy.value.clone(), read.policy.referenced.into()),
                 data: (read.data.value.0.clone(), read.data.referenced.into()),
+                loss: options.loss.clone().zip(loss_at.map(Into::into)),
                 test: test_at.map(|at| (test.clone(), at.into())),
             },
         );

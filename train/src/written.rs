@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use precast::train::Loss;
 use precast_policy::document::{Place, Source};
 
 use super::{Test, data};
@@ -16,6 +17,7 @@ pub(super) struct Places {
     pub model: (String, Place),
     pub policy: (String, Place),
     pub data: (data::Source, Place),
+    pub loss: Option<(Loss, Place)>,
     pub test: Option<(Test, Place)>,
 }
 

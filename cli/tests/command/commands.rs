@@ -357,7 +357,7 @@ fn kinds_are_listed_with_their_options_and_other_names() {
     let dense = text(precast(&["cells", "nn.Linear"]));
     assert!(dense.starts_with("`nn.Linear` is Dense here.\n"), "{dense}");
     assert!(dense.contains("example     {kind: Dense, in_features: 64, out_features: 10}"), "{dense}");
-    assert_eq!(rows(&dense)[0], ["in_features", "a whole number of at least 0", "(required)"]);
+    assert_eq!(rows(&dense)[0], ["in_features", "a whole number of at least 1", "(required)"]);
     assert_eq!(rows(&dense)[2], ["bias", "true or false", "true"]);
     assert!(text(precast(&["cells", "ReLU"])).contains("It has no options."));
     let json = json_of(&["cells", "ConvTranspose2d", "--format", "json"]);

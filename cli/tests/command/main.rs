@@ -7,6 +7,7 @@ mod documents;
 mod failures;
 mod graph;
 mod lint;
+mod plans_of_runs;
 mod program;
 mod runs;
 mod stored_models;

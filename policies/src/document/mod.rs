@@ -202,13 +202,17 @@ pub fn read<T: Document>(source: &Source<'_>) -> Result<T> {
     }
     check_size::<T>(source)?;
     check_form::<T>(source)?;
-    match parsed::<T, T>(source) {
-        Ok(document) => check_version::<T>(source, document.version()).map(|()| document),
-        Err(error) => {
-            let Head { version } = parsed::<Head, T>(source)?;
-            Err(check_version::<T>(source, &version).err().unwrap_or(error))
-        }
+    let error = match parsed::<T>(source) {
+        Ok(document) => return check_version::<T>(source, document.version()).map(|()| document),
+        Err(error) => error,
+    };
+    match parsed::<Head>(source) {
+        Ok(Head { version }) => check_version::<T>(source, &version)?,
+        // The unknown key may be a typo of `version`.
+        Err(_) if matches!(error.without_snippet(), serde_yaml::Error::SerdeUnknownField { .. }) => {}
+        Err(error) => return Err(placed::<T>(source, &error)),
     }
+    Err(placed::<T>(source, &error))
 }
 
 fn check_size<T: Document>(source: &Source<'_>) -> Result<()> {
@@ -231,7 +235,7 @@ fn check_version<T: Document>(source: &Source<'_>, version: &Spanned<u32>) -> Re
 }
 
 /// Deserializes a text that has passed [`check_form`].
-fn parsed<T: DeserializeOwned, D: Document>(source: &Source<'_>) -> Result<T> {
+fn parsed<T: DeserializeOwned>(source: &Source<'_>) -> Result<T, serde_yaml::Error> {
     let options = serde_yaml::options! {
         strict_booleans: true,
         merge_keys: MergeKeyPolicy::Error,
@@ -239,17 +243,20 @@ fn parsed<T: DeserializeOwned, D: Document>(source: &Source<'_>) -> Result<T> {
         // `check_form` has already counted.
         budget: None,
     };
-    serde_yaml::from_str_with_options(source.text, options).map_err(|error| {
-        let place = error.location().map_or(Place::START, Place::from);
-        let place = match error.without_snippet() {
-            // The parser reports a missing key of the document at its last key.
-            serde_yaml::Error::SerdeMissingField { field, .. } if D::REQUIRED.contains(field) => source.first(),
-            // For an unknown variant, it reports the start of the key.
-            serde_yaml::Error::SerdeUnknownVariant { variant, .. } => source.place_after(place, variant),
-            _ => place,
-        };
-        source.error(place, Error::new(D::KIND, in_our_words::<D>(&error, source, place)))
-    })
+    serde_yaml::from_str_with_options(source.text, options)
+}
+
+/// Adds the position to an error of the parser, in words of this library.
+fn placed<D: Document>(source: &Source<'_>, error: &serde_yaml::Error) -> Error {
+    let place = error.location().map_or(Place::START, Place::from);
+    let place = match error.without_snippet() {
+        // The parser reports a missing key of the document at its last key.
+        serde_yaml::Error::SerdeMissingField { field, .. } if D::REQUIRED.contains(field) => source.first(),
+        // For an unknown variant, it reports the start of the key.
+        serde_yaml::Error::SerdeUnknownVariant { variant, .. } => source.place_after(place, variant),
+        _ => place,
+    };
+    source.error(place, Error::new(D::KIND, in_our_words::<D>(error, source, place)))
 }
 
 /// Translates an error of the parser into a message of this library, with the expected and the actual content.

@@ -97,6 +97,24 @@ impl Source<'_> {
         }
     }
 
+    /// Returns the position of a word in the value at a position, or of the word's own value if it is a key there. The
+    /// position itself if the word is not found.
+    pub fn place_in(&self, place: Place, word: &str) -> Place {
+        let text = self.text.replace("\r\n", "\n").replace('\r', "\n");
+        for (i, line) in text.split('\n').enumerate().skip(place.line - 1) {
+            let (line, first) = (line.chars().collect::<Vec<char>>(), i + 1 == place.line);
+            let indent = line.iter().take_while(|c| **c == ' ').count();
+            if !first && indent < line.len() && indent + 1 < place.column {
+                break;
+            }
+            let skip = if first { place.column - 1 } else { 0 };
+            if let Some(column) = column_of(&line, skip, &word.chars().collect::<Vec<char>>()) {
+                return Place { line: i + 1, column };
+            }
+        }
+        place
+    }
+
     /// Returns the value at a position, up to the end of the value on its line.
     pub fn value_at(&self, place: Place) -> String {
         let line = self.line(place.line);
@@ -111,6 +129,20 @@ impl Source<'_> {
         let text = self.text.replace("\r\n", "\n").replace('\r', "\n");
         text.split('\n').nth(number - 1).unwrap_or("").to_string()
     }
+}
+
+/// Returns the column of a word on a line, or of its value if it is a key.
+fn column_of(line: &[char], skip: usize, word: &[char]) -> Option<usize> {
+    let in_word = |c: Option<&char>| c.is_some_and(|c| c.is_alphanumeric() || *c == '_');
+    let fits = |at: usize| {
+        let (before, after) = (at.checked_sub(1).and_then(|i| line.get(i)), line.get(at + word.len()));
+        line[at..].starts_with(word) && !in_word(before) && !in_word(after)
+    };
+    let at = (skip.min(line.len())..line.len()).find(|&at| !word.is_empty() && fits(at))?;
+    let rest = &line[at + word.len()..];
+    let blanks = rest.iter().skip(1).take_while(|c| **c == ' ').count();
+    let has_value = rest.first() == Some(&':') && rest.len() > 1 + blanks;
+    Some(if has_value { at + word.len() + 2 + blanks } else { at + 1 })
 }
 
 /// Truncates a message to a readable length. Messages quote the file, so they may be long.
@@ -131,6 +163,20 @@ mod tests {
         let error = source.error(Place { line: 2, column: 8 }, Error::level("unknown level `O4`"));
         assert_eq!(error.to_string(), "p.yaml:2:8: unknown level `O4`\n  |\n2 | level: O4\n  |        ^");
         assert_eq!(error.kind(), crate::ErrorKind::Level);
+    }
+
+    #[test]
+    fn a_word_is_found_within_its_value() {
+        let text = "check: {every: 0, keep: 2}\nsource:\n  csv:\n    file: a.csv\n    target: kind\nevery: 3\n";
+        let source = Source { name: "p".into(), text };
+        let at = |line, column, word| {
+            let Place { line, column } = source.place_in(Place { line, column }, word);
+            (line, column)
+        };
+        assert_eq!((at(1, 8, "every"), at(1, 8, "keep")), ((1, 16), (1, 25)));
+        assert_eq!((at(3, 3, "target"), at(3, 3, "kind")), ((5, 13), (5, 13)));
+        // Beyond the value, and within another word.
+        assert_eq!((at(3, 3, "every"), at(3, 3, "arget"), at(1, 8, "")), ((3, 3), (3, 3), (1, 8)));
     }
 
     #[test]

@@ -28,6 +28,12 @@ pub struct Decision {
     /// The rule that recomputes its activations in the backward pass, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Recompute>,
+    /// `true` when a rule raises the cell to f32 if it [stalls a run](crate::policy::Rule::raise_after_stall).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub raise_after_stall: bool,
+    /// Decisions that follow this one in a run, when rules [end](crate::policy::Rule::until).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later: Vec<Later>,
     /// `true` when the gradients of its own weights are computed in f32; see [`RunAs::LowForward`].
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wide_weight_grads: bool,
@@ -55,6 +61,18 @@ impl Decision {
         let (adapter, wide_weight_grads) = (self.adapter.clone(), self.turns_weight_grads);
         Planned { adapter, recompute: self.recompute.is_some(), wide_weight_grads }
     }
+}
+
+/// A decision that follows another one in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Later {
+    /// Number of steps after which it holds.
+    pub after: usize,
+    /// Effect on the cell, in a few words.
+    pub effect: String,
+    /// The reason for the decision.
+    pub because: Reason,
 }
 
 /// The reason for a decision about a cell, or about a node of a graph.
@@ -107,6 +125,9 @@ pub struct RuleRef {
     pub select: String,
     /// The precision that it sets.
     pub run: RunAs,
+    /// Number of steps after which it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<usize>,
     /// The author's reason.
     pub because: Option<String>,
     /// The place where it was written.
@@ -144,6 +165,6 @@ impl RuleRef {
     /// Returns the rule as a reason; `None` for a rule that does not set the precision.
     pub(super) fn of(rule: &Rule) -> Option<Self> {
         let (select, because, origin) = (rule.select.to_string(), rule.because.clone(), rule.origin.clone());
-        Some(RuleRef { select, run: rule.run?, because, origin })
+        Some(RuleRef { select, run: rule.run?, until: rule.until, because, origin })
     }
 }

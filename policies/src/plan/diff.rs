@@ -55,7 +55,10 @@ impl Decided for Decision {
     fn is_like(&self, other: &Self) -> bool {
         let what =
             |d: &Decision| (d.run, d.adapter.clone(), d.recompute.is_some(), d.wide_weight_grads, d.kind.clone());
-        what(self) == what(other)
+        let later = |d: &Decision| -> Vec<(usize, String)> {
+            d.later.iter().map(|later| (later.after, later.effect.clone())).collect()
+        };
+        what(self) == what(other) && self.raise_after_stall == other.raise_after_stall && later(self) == later(other)
     }
 }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{
     cost::{Cost, Forecast, Predicted},
-    decision::{Decision, Reason, Recompute},
+    decision::{Decision, Later, Reason, Recompute},
     plan::{Plan, Summary},
     region::Region,
     words::{bytes, cells, time},
@@ -82,7 +82,8 @@ impl fmt::Display for Reason {
         match self {
             Reason::ToFloat(dtype) => write!(f, "to_float({dtype})"),
             Reason::Rule(rule) => {
-                write!(f, "rule {} (run: {}), {}", rule.select, rule.run, rule.origin)?;
+                let until = rule.until.map_or(String::new(), |step| format!(" until step {step}"));
+                write!(f, "rule {} (run: {}{until}), {}", rule.select, rule.run, rule.origin)?;
                 match &rule.because {
                     Some(because) => write!(f, ": {}", printable(because)),
                     None => Ok(()),
@@ -116,8 +117,21 @@ impl fmt::Display for Reason {
 }
 
 impl Decision {
-    /// Returns the effect on the cell, in a few words: `runs f16, returns f32`.
+    /// Returns the effect on the cell, in a few words: `runs f16, returns f32`, and those that follow in a run: `runs
+    /// f32 until step 500, then runs f16`.
     pub fn effect(&self) -> String {
+        let mut effect = self.first_effect();
+        for Later { after, effect: next, .. } in &self.later {
+            effect += &format!(" until step {after}, then {next}");
+        }
+        if self.raise_after_stall {
+            effect += ", raised if it stalls";
+        }
+        effect
+    }
+
+    /// Returns the effect on the cell until a rule ends.
+    pub(super) fn first_effect(&self) -> String {
         let precision = match (&self.adapter, self.run) {
             (Some(Adapter::Cast(cast) | Adapter::CastOps(cast, _)), _) if cast.inward != cast.outward => {
                 cast.to_string()
@@ -236,7 +250,7 @@ impl Plan {
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when there is no such cell, with the nearest path.
     pub fn explain(&self, path: &str) -> Result<Explanation> {
         let decision = self.decision(path)?.clone();
-        Ok(Explanation { policy: self.policy.clone(), decision })
+        Ok(Explanation { policy: self.policy.clone(), decision, numbers: Vec::new() })
     }
 }
 
@@ -248,11 +262,23 @@ pub struct Explanation {
     pub policy: Summary,
     /// The decision.
     pub decision: Decision,
+    /// The range of its numbers in a run, in words.
+    #[serde(skip)]
+    pub numbers: Vec<String>,
+}
+
+impl Explanation {
+    /// Shows the range of the cell's numbers next to the reason, in words.
+    #[must_use]
+    pub fn with_numbers(mut self, numbers: impl IntoIterator<Item = impl fmt::Display>) -> Self {
+        self.numbers.extend(numbers.into_iter().map(|words| words.to_string()));
+        self
+    }
 }
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Decision { path, kind, adapter, recompute, because, overridden, predicted, .. } = &self.decision;
+        let Decision { path, kind, adapter, recompute, because, overridden, predicted, later, .. } = &self.decision;
         writeln!(f, "{} ({})", shown(path), printable(kind))?;
         writeln!(f, "  under    {}", self.policy)?;
         writeln!(f, "  effect   {}", self.decision.effect())?;
@@ -287,8 +313,17 @@ impl fmt::Display for Explanation {
         if let Reason::Level(level) = because {
             write!(f, ": {}", level.meaning())?;
         }
+        for Later { after, effect, because } in later {
+            write!(f, "\n  then     after step {after}, {effect}: {because}")?;
+        }
+        if self.decision.raise_after_stall {
+            write!(f, "\n  stall    raised to f32 if it stalls a run, which then continues")?;
+        }
         for reason in overridden {
             write!(f, "\n  over     {reason}")?;
+        }
+        for words in &self.numbers {
+            write!(f, "\n  numbers  {}", printable(words))?;
         }
         Ok(())
     }

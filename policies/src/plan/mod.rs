@@ -21,7 +21,7 @@ mod words;
 #[doc(hidden)]
 pub use check::{Claim, check_claims};
 pub use cost::{Cost, Forecast, Predicted};
-pub use decision::{Decision, Reason, Recompute, RuleRef};
+pub use decision::{Decision, Later, Reason, Recompute, RuleRef};
 pub use diff::{Change, Decided, Diff};
 pub use display::Explanation;
 #[doc(hidden)]

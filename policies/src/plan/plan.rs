@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     cost::Forecast,
     decide::{Choice, Facts, Prepared, Surroundings, decide},
-    decision::{Decision, RuleRef},
+    decision::{Decision, Later, RuleRef},
     words::cells,
 };
 use crate::{
@@ -135,6 +135,28 @@ impl Policy {
     /// Returns the decisions regardless of time, the freedom of `prefer: speed` at each, and the tensors that rules
     /// name.
     pub(super) fn decisions(&self, prepared: &Prepared<'_>, outline: Outline) -> Result<Decided> {
+        let ends = self.ends();
+        if ends.is_empty() {
+            return self.decisions_at_once(prepared, outline);
+        }
+        let (mut first, choices, tensors) = self.decisions_at_once(prepared, outline.clone())?;
+        let mut now = first.clone();
+        for end in ends {
+            let policy = self.after_steps(end);
+            let (next, ..) = policy.decisions_at_once(&Prepared::new(&policy, outline.system)?, outline.clone())?;
+            for ((decision, now), next) in first.iter_mut().zip(&now).zip(&next) {
+                if (now.run, now.planned()) != (next.run, next.planned()) {
+                    let (effect, because) = (next.first_effect(), next.because.clone());
+                    decision.later.push(Later { after: end, effect, because });
+                }
+            }
+            now = next;
+        }
+        Ok((first, choices, tensors))
+    }
+
+    /// Returns the decisions as long as all rules hold.
+    fn decisions_at_once(&self, prepared: &Prepared<'_>, outline: Outline) -> Result<Decided> {
         let (mut hits, mut matching) = (vec![0; self.rules.len()], Vec::new());
         let mut order = Order::new(&self.rules);
         let (mut decisions, mut choices) = (Vec::new(), Vec::new());
@@ -159,6 +181,8 @@ impl Policy {
                 run: verdict.run,
                 adapter,
                 recompute: prepared.recompute(&matching),
+                raise_after_stall: self.level != Level::O0 && matching.iter().any(|&i| self.rules[i].raise_after_stall),
+                later: Vec::new(),
                 wide_weight_grads: verdict.wide_weight_grads && has_matrices,
                 turns_weight_grads: Some(verdict.wide_weight_grads).filter(|wide| *wide != around.wide_weight_grads),
                 keeps: if low { keeps } else { Vec::new() },
@@ -178,7 +202,10 @@ impl Policy {
         }
         order.check()?;
         check_paths(&decisions)?;
-        check_weight_grads(&self.rules, &decisions)?;
+        // A rule that ends may decide in place of those for gradients of weights.
+        if self.ends().is_empty() {
+            check_weight_grads(&self.rules, &decisions)?;
+        }
         check_kinds(self, &decisions, &outline.kinds, outline.system)?;
         Ok((decisions, choices, tensors))
     }
@@ -247,7 +274,9 @@ impl<'a> Order<'a> {
             let speaking = || matching.iter().copied().filter(|&i| says(&self.rules[i]));
             let exact = speaking().find(|&i| self.rules[i].select.is_exact_path());
             let Some(first) = exact.or_else(|| speaking().next()) else { continue };
-            let later: Vec<usize> = speaking().filter(|&i| i > first).collect();
+            // A rule that ends leaves its cells to the rules after it.
+            let lasts = |i: &usize| *i > first && self.rules[first].outlasts(&self.rules[*i]);
+            let later: Vec<usize> = speaking().filter(lasts).collect();
             self.decides[first] = true;
             // A rule for one path is an exception to those for many, regardless of the order.
             if exact.is_none() {

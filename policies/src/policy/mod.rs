@@ -32,6 +32,8 @@ pub use prefer::Prefer;
 pub use rule::{Rule, RunAs, Select};
 pub use scaler::Scaler;
 
+use std::collections::BTreeSet;
+
 use self::lists::Reader;
 use crate::{
     DType,
@@ -145,8 +147,20 @@ impl Policy {
     pub(crate) fn check(&self) -> Result<()> {
         check_low(self.dtype)?;
         Reader::Level(self.level).check_lists(&self.lists)?;
+        for rule in &self.rules {
+            self.check_end(rule).map_err(|error| error.context(&rule.origin))?;
+        }
         // Nothing is low at O0.
         if self.level == Level::O0 { Ok(()) } else { self.scaler.check(&self.loss_scale, self.dtype) }
+    }
+
+    /// Checks that a rule may end during a run.
+    fn check_end(&self, rule: &Rule) -> Result<()> {
+        if rule.until.is_none() || self.prefer.is_memory() {
+            return Ok(());
+        }
+        let words = "ends during a run, and `prefer: speed` decides once; leave one of them out";
+        Err(Error::policy(format!("the rule for the {} {words}", rule.select)))
     }
 
     /// Returns the op rules of the regions created by the level, if it treats any op by a list.
@@ -161,13 +175,41 @@ impl Policy {
         }
     }
 
+    /// Returns the policy after a number of steps of a run: without the rules that have [ended](Rule::until).
+    ///
+    /// ```
+    /// use precast_policy::{Policy, policy::{Rule, RunAs}};
+    /// let policy = Policy::named("o2")?.rule(Rule::path("**", RunAs::Full)?.until(500))?;
+    /// assert_eq!(policy.after_steps(499), policy);
+    /// assert!(policy.after_steps(500).rules.is_empty());
+    /// # Ok::<(), precast_policy::Error>(())
+    /// ```
+    #[must_use]
+    pub fn after_steps(&self, steps: usize) -> Policy {
+        let mut after = self.clone();
+        after.rules.retain(|rule| rule.until.is_none_or(|until| until > steps));
+        after
+    }
+
+    /// Returns the policy after all its rules with an [end](Rule::until) have ended.
+    #[must_use]
+    pub fn in_the_end(&self) -> Policy {
+        self.after_steps(usize::MAX)
+    }
+
+    /// Returns the numbers of steps after which rules end, in order.
+    pub fn ends(&self) -> BTreeSet<usize> {
+        self.rules.iter().filter_map(|rule| rule.until).collect()
+    }
+
     /// Appends a rule.
     ///
     /// # Errors
-    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when an earlier rule has the same path or kind, since this one
-    /// would never apply.
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when an earlier rule has the same path or kind and does not
+    /// [end](Rule::until) before this one, which would never apply.
     pub fn rule(mut self, rule: Rule) -> Result<Self> {
-        if let Some(earlier) = self.rules.iter().find(|earlier| earlier.select == rule.select) {
+        let same = |earlier: &&Rule| earlier.select == rule.select && earlier.outlasts(&rule);
+        if let Some(earlier) = self.rules.iter().find(same) {
             let (select, origin) = (&rule.select, &earlier.origin);
             return Err(Error::policy(format!("the {select} has a rule already ({origin}), and the first wins")));
         }

@@ -24,6 +24,11 @@ pub struct Rule {
     /// `true` when the activations of these cells are recomputed in the backward pass. `None` leaves it to other rules.
     /// Default: kept. Unlike `run`, it applies to these cells alone, since all cells inside are recomputed with them.
     pub checkpoint: Option<bool>,
+    /// Number of steps of a run after which the rule ends. Default: it holds in every step.
+    pub until: Option<usize>,
+    /// `true` when a cell of the rule that stalls a run is raised to f32, so that the run continues. Default: the run
+    /// ends.
+    pub raise_after_stall: bool,
     /// Author's reason, shown along with the decision.
     pub because: Option<String>,
     /// Number of cells the rule must match. Default: at least one.
@@ -50,6 +55,15 @@ impl Rule {
         Ok(Rule::new(Select::Path(pattern.parse()?), None).checkpoint(true))
     }
 
+    /// Creates a rule that raises the cells whose path matches a pattern to f32 if they stall a run. It does not affect
+    /// their precision before.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the pattern is malformed.
+    pub fn raise_after_stall(pattern: &str) -> Result<Self> {
+        Ok(Rule { raise_after_stall: true, ..Rule::new(Select::Path(pattern.parse()?), None) })
+    }
+
     /// Creates a rule for the cells of a kind.
     pub fn kind(kind: impl Into<String>, run: RunAs) -> Self {
         Rule::new(Select::Kind(kind.into()), Some(run))
@@ -62,13 +76,26 @@ impl Rule {
     }
 
     fn new(select: Select, run: Option<RunAs>) -> Self {
-        Rule { select, run, checkpoint: None, because: None, expect: None, origin: Origin::Code }
+        let (checkpoint, because, until, expect) = (None, None, None, None);
+        Rule { select, run, checkpoint, until, raise_after_stall: false, because, expect, origin: Origin::Code }
     }
 
     /// Sets whether the activations of the cells are recomputed.
     pub fn checkpoint(mut self, recompute: bool) -> Self {
         self.checkpoint = Some(recompute);
         self
+    }
+
+    /// Sets the number of steps after which the rule ends: `Rule::path("**", RunAs::Full)?.until(500)` is a warm-up in
+    /// f32.
+    pub fn until(mut self, step: usize) -> Self {
+        self.until = Some(step);
+        self
+    }
+
+    /// Returns whether the rule holds in all steps in which another one does.
+    pub(crate) fn outlasts(&self, other: &Rule) -> bool {
+        self.until.is_none_or(|until| other.until.is_some_and(|other| other <= until))
     }
 
     /// Sets the reason.

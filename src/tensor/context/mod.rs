@@ -12,7 +12,11 @@ use std::{
 pub use region::{AutocastState, Carried, carry, current, enter, region};
 pub(crate) use region::{adapter, dtype_of_all, enter_adapter, enter_region, in_code, with_current};
 
-use super::{listener::Hears, pass::Notes, recording::Recorder};
+use super::{
+    listener::{Elsewhere, Hears},
+    pass::Notes,
+    recording::Recorder,
+};
 
 struct Context {
     /// Entered regions, each with a number that distinguishes it from a later one at the same depth.
@@ -281,6 +285,13 @@ pub(crate) fn tell(f: impl Fn(&dyn Hears)) {
         f(&*recorder);
     }
     listeners.iter().for_each(|listener| f(&**listener));
+}
+
+/// Returns makers of the listeners that observe other threads, too.
+fn heard_elsewhere() -> Vec<Elsewhere> {
+    let deaf = switches().deaf.listeners;
+    CONTEXT
+        .with(|context| context.listeners.borrow()[deaf..].iter().filter_map(|listener| listener.elsewhere()).collect())
 }
 
 /// Returns the active recorder.

@@ -1,7 +1,9 @@
 //! The stack of regions.
 
-use super::{CONTEXT, Context, Scope, Undo, is_all_in_f32};
-use crate::{DType, precision::Frame};
+use std::fmt;
+
+use super::{CONTEXT, Context, Scope, Undo, enter_slot, heard_elsewhere, is_all_in_f32, listen, slot};
+use crate::{DType, precision::Frame, tensor::listener::Elsewhere};
 
 /// State of an [`autocast`](crate::autocast()) region, in addition to its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,22 +129,43 @@ pub(crate) fn dtype_of_all(dtype: DType) -> Option<DType> {
 /// assert_eq!(dtypes, (DType::F32, DType::Bf16));
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Clone, Debug)]
-pub struct Carried(Entered);
+#[derive(Clone)]
+pub struct Carried {
+    entered: Entered,
+    /// Slot of the cell that is being run, and listeners that observe other threads, too.
+    slot: Option<usize>,
+    listeners: Vec<Elsewhere>,
+}
 
-/// Captures the precision of this thread.
+impl fmt::Debug for Carried {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Carried").field(&self.entered).finish()
+    }
+}
+
+/// Captures the precision of this thread. A [`Monitor`](crate::diagnose::Monitor) of this thread also sees the results
+/// computed in it.
 pub fn carry() -> Carried {
     // If nothing was entered, nothing is cast, whatever the other thread has entered itself.
     let nothing = || Entered { frame: Frame::Off, region: None, adapter: None, in_code: false };
-    Carried(top(|top| top.cloned().unwrap_or_else(nothing)))
+    let entered = top(|top| top.cloned().unwrap_or_else(nothing));
+    Carried { entered, slot: slot(), listeners: heard_elsewhere() }
 }
 
 impl Carried {
     /// Runs `f` on this thread in the captured precision.
     pub fn run<R>(&self, f: impl FnOnce() -> R) -> R {
-        let _scope = push(|_| self.0.clone());
-        f()
+        let _scope = push(|_| self.entered.clone());
+        let _slot = self.slot.map(enter_slot);
+        heard_by_all(&self.listeners, f)
     }
+}
+
+/// Runs `f` while listeners observe this thread.
+fn heard_by_all<R>(makers: &[Elsewhere], f: impl FnOnce() -> R) -> R {
+    let Some((make, others)) = makers.split_first() else { return f() };
+    let _scope = listen(make());
+    heard_by_all(others, f)
 }
 
 #[cfg(test)]

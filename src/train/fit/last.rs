@@ -36,9 +36,10 @@ impl Fit {
         data.train.batch(&self.order, self.options.batch, self.place.step.saturating_sub(1))
     }
 
-    /// Ends the epoch if all its steps were taken.
+    /// Raises the cell that stalled the run, if it may, and ends the epoch if all its steps were taken.
     #[doc(hidden)]
     pub fn finish_epoch<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) -> Result<()> {
+        self.raise()?;
         if self.place.step >= batches_of_epoch(data.train.len(), self.options.batch) {
             self.advance(net, data)?;
         }

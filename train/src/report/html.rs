@@ -95,6 +95,11 @@ pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
     if !replays.is_empty() {
         section("Run a fault again, and find its cure", format!("<pre>{}</pre>", escaped(replays)));
     }
+    if !history.raised.is_empty() {
+        let lines: String =
+            history.raised.iter().map(|raised| format!("{}\n", printable(&raised.to_string()))).collect();
+        section("Raised cells", format!("<pre>{}</pre>", escaped(&lines)));
+    }
     if !headroom.is_empty() {
         section("Headroom in 16 bits, in the last steps", headroom_table(headroom));
     }

@@ -643,7 +643,9 @@ fn mismatched_model_and_data_are_refused_before_any_write() {
     );
     let error = Run::begin(&file("o2", ", loss: mse"), model(0), &to).unwrap_err();
     assert!(
-        error.to_string().starts_with("the loss mse compares with numbers, and the targets are classes"),
+        error
+            .to_string()
+            .starts_with("run.yaml:1:107: the loss mse compares with numbers, and the targets are classes"),
         "{error}"
     );
     assert!(!to.exists());

@@ -1,8 +1,10 @@
 //! Runs: their files and folders, the readers of examples, and the reports.
 
+mod changing;
 #[path = "../../../tests/common/mod.rs"]
 mod common;
 mod folders;
+mod planted;
 mod readers;
 mod replayed;
 mod reports;

@@ -104,6 +104,10 @@ impl Plan {
             (by_lists, "whose ops go by lists: each op runs in the dtype of its inputs"),
             (count(&|d| d.recompute.is_some()), "that are recomputed: recompute them by the means of the library"),
             (
+                count(&|d| !d.later.is_empty()),
+                "whose decision changes during a run: this is the first one, and `Policy::in_the_end` has the last",
+            ),
+            (
                 count(&|d| d.wide_weight_grads),
                 "whose gradients of weights are float32: they have the dtype of the weights",
             ),

@@ -74,6 +74,8 @@ impl Document for PolicyV1 {
             "backoff_factor" | "decr_ratio" => "backoff",
             "growth_interval" | "scale_window" | "incr_every_n_steps" | "growth_steps" => "interval",
             "recompute" => "checkpoint",
+            "steps" => "step",
+            "on_stall" | "stall" | "if_stalled" => "after_stall",
             _ => return None,
         })
     }
@@ -87,6 +89,8 @@ impl Document for PolicyV1 {
             "dtype" => "float16, bfloat16",
             "forward" => "low",
             "weight_grad" => "float32, low",
+            "after_stall" => "raise",
+            "step" => "a number of steps, such as 500",
             "kind" => "none, fixed, dynamic",
             _ => "",
         }
@@ -96,6 +100,7 @@ impl Document for PolicyV1 {
         match key {
             "loss_scale" => "`{kind: dynamic}` or `{kind: fixed, scale: 1024}`",
             "low" | "full" | "widest" | "white" | "black" | "promote" => "`{add: [Softmax]}`",
+            "until" => "`{step: 500}`",
             "graph" => "`{}` or `{infer: {remove: [Softmax]}}`",
             _ => "",
         }
@@ -204,7 +209,9 @@ fn cells(document: PolicyV1, level: Level, dtype: DType, source: &Source<'_>) ->
     }
     for written in document.rules {
         let place = written.value.place().unwrap_or(written.referenced);
-        policy = policy.rule(rules::read(written, source)?).map_err(|error| source.error(place, error))?;
+        let rule = rules::read(written, source)?;
+        let checked = policy.check_end(&rule);
+        policy = checked.and_then(|()| policy.rule(rule)).map_err(|error| source.error(place, error))?;
     }
     let changing = Changing { pack: &pack, reader: Reader::Level(level), dtype, source };
     changing.apply::<String>(&mut policy.lists, &document.cells.changes())?;

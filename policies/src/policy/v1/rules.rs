@@ -26,6 +26,10 @@ pub(super) struct RuleV1 {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     checkpoint: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    until: Option<At<UntilV1>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after_stall: Option<At<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     because: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     expect: Option<At<usize>>,
@@ -36,6 +40,13 @@ impl RuleV1 {
     pub fn place(&self) -> Option<Location> {
         self.path.as_ref().or(self.kind.as_ref()).map(|select| select.referenced)
     }
+}
+
+/// End of a rule.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UntilV1 {
+    step: At<usize>,
 }
 
 /// Word, or one word for each direction.
@@ -106,7 +117,7 @@ impl RunV1 {
 
 /// Converts a written rule.
 pub(super) fn read(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
-    let RuleV1 { path, kind, run, checkpoint, because, expect } = written.value;
+    let RuleV1 { path, kind, run, checkpoint, until, after_stall, because, expect } = written.value;
     let fail = |place: Location, words: &str| Err(source.error(place, Error::policy(words)));
     let select = match (path, kind) {
         (Some(path), None) => Select::Path(path.value.parse().map_err(|error| source.error(path.referenced, error))?),
@@ -117,14 +128,24 @@ pub(super) fn read(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
         }
         (None, None) => return fail(written.referenced, "a rule needs `path` or `kind`"),
     };
-    if run.is_none() && checkpoint.is_none() {
+    if run.is_none() && checkpoint.is_none() && after_stall.is_none() {
         return fail(
             written.referenced,
-            "a rule needs `run` (allowed: float32, float32-out, float32-inside, low, inherit) or `checkpoint`",
+            "a rule needs `run` (allowed: float32, float32-out, float32-inside, low, inherit), `checkpoint` or `after_stall`",
         );
     }
     let parse = |run: At<RunV1>| run.value.run().map_err(|error| source.error(run.referenced, error));
     let run = run.map(parse).transpose()?;
+    if let Some(UntilV1 { step }) = until.as_ref().map(|until| &until.value).filter(|until| until.step.value == 0) {
+        return fail(
+            step.referenced,
+            "`until: {step: 0}` ends before the first step; allowed: a whole number of at least 1",
+        );
+    }
+    if let Some(word) = &after_stall {
+        by_name(&word.value, [RAISE], |name| name, "unknown word for `after_stall`")
+            .map_err(|words| source.error(word.referenced, Error::policy(words)))?;
+    }
     if let Some(expect) = expect.as_ref().filter(|expect| expect.value == 0) {
         return fail(
             expect.referenced,
@@ -132,8 +153,13 @@ pub(super) fn read(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
         );
     }
     let expect = expect.map(|expect| expect.value);
-    Ok(Rule { select, run, checkpoint, because, expect, origin: Origin::at(source, written.referenced) })
+    let (until, raise_after_stall) = (until.map(|until| until.value.step.value), after_stall.is_some());
+    let origin = Origin::at(source, written.referenced);
+    Ok(Rule { select, run, checkpoint, until, raise_after_stall, because, expect, origin })
 }
+
+/// The word of `after_stall`.
+const RAISE: &str = "raise";
 
 pub(super) const NO_KIND: &str = "an empty kind; the kind of a cell is the name of its type, as Dense";
 
@@ -148,6 +174,8 @@ pub(super) fn written(rule: &Rule) -> RuleV1 {
         kind,
         run: rule.run.map(|run| placeless(RunV1::written(run))),
         checkpoint: rule.checkpoint,
+        until: rule.until.map(|step| placeless(UntilV1 { step: placeless(step) })),
+        after_stall: rule.raise_after_stall.then(|| placeless(RAISE.into())),
         because: rule.because.clone(),
         expect: rule.expect.map(placeless),
     }

@@ -1,0 +1,44 @@
+//! Parts of the folder of a run, read while it may be training.
+
+use std::path::Path;
+
+use precast::{
+    diagnose::Headroom,
+    error::{Error, Result},
+    io::json,
+    train::History,
+};
+use precast_policy::files;
+
+use super::{
+    folder::{About, Folder, HEADROOM, METRICS},
+    metrics::read_metrics,
+};
+
+/// Reads the provenance of the run in a folder.
+pub(crate) fn about_of(path: &Path) -> Result<About> {
+    Folder::about(path)
+}
+
+/// Reads the range of the results of each cell of the run in a folder, in the steps before its last checkpoint; empty if
+/// they were not watched.
+///
+/// # Errors
+/// [`ErrorKind::Run`](precast::ErrorKind::Run) when the file cannot be read.
+pub fn headroom_of(path: &Path) -> Result<Vec<Headroom>> {
+    let file = path.join(HEADROOM);
+    if !file.is_file() {
+        return Ok(Vec::new());
+    }
+    let text = files::read_text(&file, 1 << 24)?;
+    json::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
+}
+
+/// Reads the history so far of the run in a folder.
+///
+/// # Errors
+/// [`ErrorKind::Run`](precast::ErrorKind::Run) when there is no run or a line cannot be read.
+pub fn history_of(path: &Path) -> Result<History> {
+    Folder::check(path)?;
+    read_metrics(&path.join(METRICS), u64::MAX, u64::MAX).map(|(history, _)| history)
+}
