@@ -8,6 +8,7 @@ use half::bf16;
 use super::{
     by_channels::Columns,
     geometry::{Geometry, index, positions},
+    image_terms::ImageTerms,
     padded::{PaddedLayout, SLACK},
     vector_axis::VectorAxis,
     windows::images_together,
@@ -18,7 +19,7 @@ use crate::kernels::{
         blocking::{KC, MAX_MR, MAX_NR},
         dot::Dots,
         micro_kernel::{Panel, TILE, Terms, Wide, Windows, micro_kernel},
-        pack::{Operand, Packer, STEP, pack_panels, pack_transposed, packed_len},
+        pack::{STEP, pack_panels, packed_len},
         pairs::{ByWay, Ways, WaysKernel, are_exact, run_pairs, sizes_of},
     },
     limits,
@@ -157,7 +158,8 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
                 let some = c..(c + S::NR).min(channels.end);
                 for block in (0..terms).step_by(KC) {
                     let block = block..(block + KC).min(terms);
-                    let gradient = OutputGradient { g, grad, image: images.start, group };
+                    let channels = (g.groups * g.out_channels, g.out_volume());
+                    let gradient = ImageTerms::new(grad, channels, images.start, group * g.out_channels);
                     let lanes = block.start / in_lane..block.end.div_ceil(in_lane);
                     if ways.pack(simd, gradient, some.clone(), block.clone(), S::NR, panel).is_none() {
                         pack_panels(simd, &mut Wide, gradient, some.clone(), block, S::NR, panel);
@@ -173,49 +175,6 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
         for (c, sums) in channels.clone().step_by(S::NR).zip(sums.chunks_exact(sums_len)) {
             let some = c..(c + S::NR).min(channels.end);
             epilogue(simd, g, group, some, rows.clone(), sums, &mut columns, out);
-        }
-    }
-}
-
-/// Gradient of a group's output as a right operand: its columns are channels, its terms the outputs of consecutive
-/// images.
-#[derive(Clone, Copy)]
-struct OutputGradient<'a, T> {
-    g: &'a Geometry,
-    grad: &'a [T],
-    image: usize,
-    group: usize,
-}
-
-impl<T: VectorFloat> Operand<T> for OutputGradient<'_, T> {
-    /// The last outputs of an image are packed in whole steps.
-    const BEYOND: usize = STEP;
-
-    #[inline(always)]
-    unsafe fn pack_panel<S: Simd, K: Packer<S, T>>(
-        self,
-        simd: S,
-        packer: &mut K,
-        some: Range<usize>,
-        terms: Range<usize>,
-        to: *mut f32,
-        width: usize,
-    ) {
-        let OutputGradient { g, grad, image, group } = self;
-        let volume = g.out_volume();
-        let mut p = terms.start;
-        while p < terms.end {
-            let (i, output) = (p / volume, p % volume);
-            let len = (volume - output).min(terms.end - p);
-            let from = (((image + i) * g.groups + group) * g.out_channels + some.start) * volume + output;
-            assert!(from + (some.len() - 1) * volume + len <= grad.len(), "outputs are inside the gradient");
-            assert!((p - terms.start).is_multiple_of(K::IN_LANE), "an image begins a lane");
-            // SAFETY: asserted; the panel has room for all terms and one whole step more.
-            unsafe {
-                let to = to.add((p - terms.start) / K::IN_LANE * width);
-                pack_transposed(simd, packer, grad.as_ptr().add(from), volume, some.len(), len, to, width);
-            }
-            p += len;
         }
     }
 }
