@@ -14,7 +14,6 @@ use super::{
     micro_kernel::{Panel, TILE, Terms, Wide, micro_kernel},
     pack::{Operand, pack_panels, packed_len, panel_len},
     pairs::{Multiply, Ways, WaysKernel, are_exact, are_normal},
-    product::Product,
 };
 use crate::kernels::{
     float::VectorFloat,
