@@ -22,11 +22,14 @@ struct Choice {
 }
 
 pub fn expand(arguments: Tokens, mut input: ItemEnum) -> Result<Tokens> {
-    let written = Arguments::parse(arguments)?.written;
+    let arguments = Arguments::parse(arguments)?;
     let owner = input.ident.clone();
+    if arguments.of_cell {
+        return Err(Error::new(owner.span(), "`of_cell` is for structs"));
+    }
     let choices: Vec<Choice> =
-        input.variants.iter_mut().map(|variant| Choice::take(variant, &owner, written)).collect::<Result<_>>()?;
-    input.attrs.splice(0..0, in_files());
+        input.variants.iter_mut().map(|variant| Choice::take(variant, &owner, &arguments)).collect::<Result<_>>()?;
+    input.attrs.splice(0..0, in_files(&arguments));
     let defaults = choices.iter().flat_map(|choice| &choice.defaults);
     let described: Vec<&Tokens> = choices.iter().map(|choice| &choice.described).collect();
     let checked = choices.iter().map(|choice| &choice.checked);
@@ -62,7 +65,7 @@ pub fn expand(arguments: Tokens, mut input: ItemEnum) -> Result<Tokens> {
 
 impl Choice {
     /// Reads a variant, and adds its name in files.
-    fn take(variant: &mut Variant, owner: &Ident, written: bool) -> Result<Self> {
+    fn take(variant: &mut Variant, owner: &Ident, arguments: &Arguments) -> Result<Self> {
         let ident = variant.ident.clone();
         let words = Words::take(&mut variant.attrs)?;
         let name = words.name.unwrap_or_else(|| in_small_letters(&ident));
@@ -89,7 +92,7 @@ impl Choice {
                 for field in &mut fields.named {
                     let mut option = Described::take(field)?;
                     option.of = format!("{name}_").replace('-', "_");
-                    field.attrs.extend(attributes(&option, &owner.to_string(), written));
+                    field.attrs.extend(attributes(&option, &owner.to_string(), arguments));
                     choice.defaults.extend(defaults(&option));
                     infos.push(info(&option));
                     let (place, key, range) = (&option.ident, &option.key, option.words.range.tokens());

@@ -2,7 +2,10 @@
 
 use proc_macro2::{Ident, TokenStream as Tokens};
 use quote::{ToTokens, quote};
-use syn::{Error, Expr, Field, GenericArgument, Lit, PathArguments, Result, Type, Visibility, ext::IdentExt};
+use syn::{
+    Attribute, Error, Expr, Field, GenericArgument, Lit, LitStr, Path, PathArguments, Result, Type, Visibility,
+    ext::IdentExt,
+};
 
 use crate::options::documentation;
 
@@ -82,6 +85,8 @@ pub struct Described {
     pub key: String,
     /// Its documentation, without the default.
     pub about: String,
+    /// The module in `#[serde(with = "..")]`, which reads and writes its values.
+    pub read_by: Option<Path>,
     pub words: Words,
 }
 
@@ -97,7 +102,8 @@ impl Described {
         }
         words.range.describe(ty.to_token_stream().into_iter().any(|token| is_float(&token)));
         let (key, of) = (ident.unraw().to_string(), String::new());
-        Ok(Described { key, ident, of, visibility: field.vis.clone(), ty, about, words })
+        let read_by = read_by(&field.attrs)?;
+        Ok(Described { key, ident, of, visibility: field.vis.clone(), ty, about, read_by, words })
     }
 
     /// Returns `T` of an `Option<T>`.
@@ -154,6 +160,22 @@ impl Described {
         };
         self.sentence().map_or(sets.clone(), |sentence| format!("{sets} {sentence}"))
     }
+}
+
+/// Returns the module in `#[serde(with = "..")]`.
+fn read_by(attributes: &[Attribute]) -> Result<Option<Path>> {
+    let Some(attribute) = attributes.iter().find(|attribute| attribute.path().is_ident("serde")) else {
+        return Ok(None);
+    };
+    let mut module = None;
+    attribute.parse_nested_meta(|word| {
+        let value: LitStr = word.value()?.parse()?;
+        if word.path.is_ident("with") {
+            module = Some(value.parse()?);
+        }
+        Ok(())
+    })?;
+    Ok(module)
 }
 
 /// Returns `T` of a `Vec<T>`, unless it is a number, a switch or a letter.

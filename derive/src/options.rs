@@ -21,6 +21,8 @@ pub struct Arguments {
     no_new: bool,
     /// The name in `a map with the options of NAME`.
     called: Option<LitStr>,
+    /// `true` for the options of cells, which one reader reads.
+    pub of_cell: bool,
 }
 
 impl Arguments {
@@ -37,8 +39,10 @@ impl Arguments {
                 Some("written") => arguments.written = true,
                 Some("no_new") => arguments.no_new = true,
                 Some("called") => arguments.called = Some(meta.value()?.parse()?),
+                Some("of_cell") => arguments.of_cell = true,
                 _ => {
-                    return Err(meta.error("allowed here: `setters_on(Type)`, `written`, `no_new`, `called = \"..\"`"));
+                    return Err(meta
+                        .error("allowed here: `setters_on(Type)`, `written`, `no_new`, `called = \"..\"`, `of_cell`"));
                 }
             }
             Ok(())
@@ -58,13 +62,13 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
     let path = quote!(#name #turbofish).to_string().replace(' ', "");
     let options = fields.named.iter_mut().map(Described::take).collect::<Result<Vec<Described>>>()?;
     for (field, option) in fields.named.iter_mut().zip(&options) {
-        field.attrs.extend(attributes(option, &path, arguments.written));
+        field.attrs.extend(attributes(option, &path, &arguments));
     }
     // What has no setters of its own is written as a literal, and so is a cell that is its own options: `Softmax { axis: 0 }`.
     if arguments.setters_on.is_empty() && name.to_string().ends_with("Spec") {
         input.attrs.insert(0, parse_quote!(#[non_exhaustive]));
     }
-    input.attrs.splice(0..0, in_files());
+    input.attrs.splice(0..0, in_files(&arguments));
 
     let (impl_generics, type_generics, where_clause) = input.generics.split_for_impl();
     let defaults = options.iter().filter_map(defaults);
@@ -86,6 +90,11 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
             }
         }
     });
+    let called = match &arguments.called {
+        Some(called) => called.value(),
+        None => name.unraw().to_string().trim_end_matches("Spec").trim_end_matches("Options").to_string(),
+    };
+    let reader = arguments.of_cell.then(|| reader(&input, &options, &called));
     let infos = options.iter().map(info);
     let checks = options.iter().map(|option| {
         let (ident, key, range) = (&option.ident, &option.key, option.words.range.tokens());
@@ -93,10 +102,6 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
             return ::core::option::Option::Some((#key, words));
         })
     });
-    let called = match &arguments.called {
-        Some(called) => called.value(),
-        None => name.unraw().to_string().trim_end_matches("Spec").trim_end_matches("Options").to_string(),
-    };
     Ok(quote! {
         #input
 
@@ -107,6 +112,7 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
 
         #setters
         #default
+        #reader
 
         impl #impl_generics ::precast::options::Options for #name #type_generics #where_clause {
             const CALLED: &'static str = #called;
@@ -122,11 +128,61 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
 }
 
 /// Returns the attributes of serde for a type.
-pub fn in_files() -> [Attribute; 2] {
-    [
-        parse_quote!(#[derive(::precast::__derive::serde::Serialize, ::precast::__derive::serde::Deserialize)]),
+pub fn in_files(arguments: &Arguments) -> Vec<Attribute> {
+    let mut attributes: Vec<Attribute> = vec![
+        parse_quote!(#[derive(::precast::__derive::serde::Serialize)]),
         parse_quote!(#[serde(crate = "::precast::__derive::serde", deny_unknown_fields)]),
-    ]
+    ];
+    if !arguments.of_cell {
+        attributes.insert(0, parse_quote!(#[derive(::precast::__derive::serde::Deserialize)]));
+    }
+    attributes
+}
+
+/// Implements `Deserialize` by the reader that all options of cells share. It sees the values as trait objects, so an
+/// error inside a value has its place in its text.
+fn reader(input: &ItemStruct, options: &[Described], called: &str) -> Tokens {
+    let mut generics = input.generics.clone();
+    generics.params.insert(0, parse_quote!('de));
+    let (impl_generics, ..) = generics.split_for_impl();
+    let (_, type_generics, where_clause) = input.generics.split_for_impl();
+    let name = &input.ident;
+    let (idents, types): (Vec<_>, Vec<_>) = options.iter().map(|option| (&option.ident, &option.ty)).unzip();
+    let keys: Vec<&String> = options.iter().map(|option| &option.key).collect();
+    let numbers = 0..options.len();
+    let values = options.iter().map(|option| match &option.read_by {
+        Some(module) => quote!(#module::deserialize(value)?),
+        None => quote!(Deserialize::deserialize(value)?),
+    });
+    let finished = options.iter().map(|option| {
+        let (ident, key) = (&option.ident, &option.key);
+        match option.words.default {
+            Some(_) => {
+                let default = default_fn(option);
+                quote!(#ident.unwrap_or_else(Self::#default))
+            }
+            None => quote!(#ident.ok_or_else(|| Error::missing_field(#key))?),
+        }
+    });
+    quote! {
+        const _: () = {
+            use ::precast::__derive::serde::{Deserialize, Deserializer, de::Error};
+
+            impl #impl_generics Deserialize<'de> for #name #type_generics #where_clause {
+                fn deserialize<D: Deserializer<'de>>(deserializer: D) -> ::core::result::Result<Self, D::Error> {
+                    #(let mut #idents: ::core::option::Option<#types> = ::core::option::Option::None;)*
+                    ::precast::__derive::read_options(deserializer, #called, &[#(#keys),*], &mut |key, value| {
+                        match key {
+                            #(#numbers => #idents = ::core::option::Option::Some(#values),)*
+                            _ => {}
+                        }
+                        ::core::result::Result::Ok(())
+                    })?;
+                    ::core::result::Result::Ok(Self { #(#idents: #finished),* })
+                }
+            }
+        };
+    }
 }
 
 /// Returns `::<N>` for the parameters of a struct.
@@ -148,7 +204,7 @@ fn is_default_fn(option: &Described) -> Ident {
 }
 
 /// Returns the attributes of a field: the sentence on its default and range, and those of serde.
-pub fn attributes(option: &Described, path: &str, written: bool) -> Vec<Attribute> {
+pub fn attributes(option: &Described, path: &str, arguments: &Arguments) -> Vec<Attribute> {
     let mut attributes: Vec<Attribute> = Vec::new();
     if let Some(sentence) = option.sentence() {
         let sentence = format!(" {sentence}");
@@ -157,9 +213,11 @@ pub fn attributes(option: &Described, path: &str, written: bool) -> Vec<Attribut
     if option.words.default.is_none() {
         return attributes;
     }
-    let default = LitStr::new(&format!("{path}::{}", default_fn(option)), Span::call_site());
-    attributes.push(parse_quote!(#[serde(default = #default)]));
-    if !written || option.words.left_out || option.optional().is_some() {
+    if !arguments.of_cell {
+        let default = LitStr::new(&format!("{path}::{}", default_fn(option)), Span::call_site());
+        attributes.push(parse_quote!(#[serde(default = #default)]));
+    }
+    if !arguments.written || option.words.left_out || option.optional().is_some() {
         let is_default = LitStr::new(&format!("{path}::{}", is_default_fn(option)), Span::call_site());
         attributes.push(parse_quote!(#[serde(skip_serializing_if = #is_default)]));
     }

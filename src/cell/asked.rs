@@ -1,7 +1,7 @@
 //! The fields of a saved type whose options are not stated by `#[options]`: serde knows their names, and reading the type
 //! from some of them shows which are missing or wrong.
 
-use std::fmt;
+use std::{cell::Cell as Place, fmt};
 
 use serde::{
     Deserializer,
@@ -52,24 +52,39 @@ pub enum Wrong {
 impl Asked {
     /// Reads a type from fields.
     pub fn ask<T: DeserializeOwned>(given: &[(&str, Value)]) -> Asked {
-        let mut fields: &'static [&'static str] = &[];
-        let read = T::deserialize(Given { rest: given, value: None, fields: &mut fields }).map(drop);
-        Asked { fields, read }
+        Asked::of(given, |fields| erased_serde::deserialize::<T>(fields).is_ok())
+    }
+
+    /// Asks by a function that returns whether the type was read.
+    fn of(given: &[(&str, Value)], read: fn(&mut dyn erased_serde::Deserializer<'_>) -> bool) -> Asked {
+        let (mut fields, wrong): (&[&str], _) = (&[], Place::default());
+        let given = Given { rest: given, value: None, fields: &mut fields, wrong: &wrong };
+        let read = read(&mut <dyn erased_serde::Deserializer>::erase(given));
+        Asked { fields, read: if read { Ok(()) } else { Err(wrong.take().unwrap_or(Wrong::Other)) } }
     }
 }
 
-/// Fields to read, and a place for the names of all.
+/// Fields to read, and places for the names of all and for the first error, which the trait object of the type that reads
+/// them returns as text.
 struct Given<'a> {
     rest: &'a [(&'a str, Value)],
     value: Option<&'a (&'a str, Value)>,
     fields: &'a mut &'static [&'static str],
+    wrong: &'a Place<Option<Wrong>>,
+}
+
+/// Notes an error, unless there is one.
+fn note(place: &Place<Option<Wrong>>, wrong: Wrong) -> Wrong {
+    place.set(place.take().or(Some(wrong)));
+    Wrong::Other
 }
 
 impl<'de> Deserializer<'de> for Given<'_> {
     type Error = Wrong;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Wrong> {
-        visitor.visit_map(self)
+        let place = self.wrong;
+        visitor.visit_map(self).map_err(|wrong| note(place, wrong))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -79,7 +94,7 @@ impl<'de> Deserializer<'de> for Given<'_> {
         visitor: V,
     ) -> Result<V::Value, Wrong> {
         *self.fields = fields;
-        visitor.visit_map(self)
+        self.deserialize_any(visitor)
     }
 
     forward_to_deserialize_any! {
@@ -99,7 +114,7 @@ impl<'de> MapAccess<'de> for Given<'_> {
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Wrong> {
         let Some((name, value)) = self.value.take() else { return Err(Wrong::Other) };
-        seed.deserialize(value.clone()).map_err(|_| Wrong::Value(name.to_string()))
+        seed.deserialize(value.clone()).map_err(|_| note(self.wrong, Wrong::Value(name.to_string())))
     }
 }
 

@@ -24,6 +24,7 @@ use super::{Cell, Child, Member, Params, Part, PartMut, kinds};
 use crate::{Param, options::Options};
 
 pub use super::asked::{Asked, Described};
+pub use crate::options::read as read_options;
 pub use kinds::Registered;
 
 /// The type of a field.

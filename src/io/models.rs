@@ -25,7 +25,10 @@
 
 use std::path::Path;
 
-use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde::{
+    Deserialize, Serialize,
+    de::{Error as _, IgnoredAny},
+};
 use serde_yaml::{Spanned, budget::BudgetBreach};
 
 use crate::{
@@ -197,7 +200,7 @@ impl Model {
         let head: Head = read(text, origin)?;
         match head.version.value {
             VERSION => {
-                let V1 { name, input, input_dtype, net, .. } = Rng::seed(seed).reading(|| read(text, origin))?;
+                let V1 { name, input, input_dtype, net, .. } = Rng::seed(seed).reading(|| read_cells(text, origin))?;
                 let input_dtype = match input_dtype {
                     None | Some(InputDtype::Float32) => DType::F32,
                     Some(InputDtype::Int64) => DType::I64,
@@ -294,15 +297,28 @@ fn too_deep() -> String {
 
 /// Reads one document, with limits checked during parsing.
 fn read<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
-    let options = serde_yaml::options! {
+    serde_yaml::from_str_with_options(text, options()).map_err(|e| in_our_words(&e, &Source::new(origin, text)))
+}
+
+/// Reads a document as [`read`] does, by the code that reads cells inside cells.
+fn read_cells<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
+    let read = |yaml: serde_yaml::Deserializer<'de, '_>| {
+        erased_serde::deserialize(&mut <dyn erased_serde::Deserializer>::erase(yaml)).map_err(serde_yaml::Error::custom)
+    };
+    serde_yaml::with_deserializer_from_str_with_options(text, options(), read)
+        .map_err(|e| in_our_words(&e, &Source::new(origin, text)))
+}
+
+/// Returns the limits of reading, and the refused forms of YAML.
+fn options() -> serde_yaml::Options {
+    serde_yaml::options! {
         budget: serde_yaml::budget! {
             max_depth: MAX_DEPTH, max_nodes: MAX_NODES, max_aliases: 0, max_anchors: 0, max_documents: 1, max_merge_keys: 0,
         },
         strict_booleans: true,
         reject_unsupported_tags: true,
         with_snippet: false,
-    };
-    serde_yaml::from_str_with_options(text, options).map_err(|e| in_our_words(&e, &Source::new(origin, text)))
+    }
 }
 
 /// Converts a parser error, adding its place and the nearest allowed name.

@@ -38,7 +38,7 @@ macro_rules! plain {
 macro_rules! with_option {
     ($($(#[$doc:meta])* $name:ident { $(#[$of:meta])* $field:ident: $type:ty } => |$x:ident| $body:expr;)*) => { $(
         $(#[$doc])*
-        #[options]
+        #[options(of_cell)]
         #[derive(Cell, Clone, Copy, Debug, PartialEq)]
         #[cell(saved)]
         pub struct $name {

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Options of a [`MultiheadAttention`].
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultiheadAttentionSpec {
     /// Length of the last axis of queries, keys, values and result.

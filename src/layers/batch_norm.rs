@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Options of a [`BatchNorm`].
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchNormSpec<const N: usize> {
     /// Number of channels: the length of axis 1.

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Options of a [`Conv`].
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConvSpec<const N: usize> {
     /// Number of input channels.
@@ -44,7 +44,7 @@ pub struct ConvSpec<const N: usize> {
 }
 
 /// Options of a [`ConvTranspose`].
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConvTransposeSpec<const N: usize> {
     /// Number of input channels.

@@ -9,7 +9,7 @@ use super::{
 use crate::{Cell, Param, Tensor, cell::Forward, error::Result, options::options};
 
 /// Options of a [`Dense`].
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct DenseSpec {
     /// Length of the last axis of the input.

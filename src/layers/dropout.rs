@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Options of a [`Dropout`].
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct DropoutSpec {
     /// The probability of zeroing an element.

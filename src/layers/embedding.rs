@@ -9,7 +9,7 @@ use super::{
 use crate::{Cell, Param, Tensor, cell::Forward, error::Result, options::options};
 
 /// Options of an [`Embedding`].
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct EmbeddingSpec {
     /// Number of rows of the table.

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Options of a [`LoRA`], and the layer to adapt.
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug)]
 pub struct LoRASpec {
     /// The layer to adapt.

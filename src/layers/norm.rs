@@ -20,7 +20,7 @@ pub(super) fn affine_params(affine: bool, shape: &[usize]) -> Result<(Option<Par
 }
 
 /// Options of a [`LayerNorm`].
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerNormSpec {
     /// The last axes of the input, over which the statistics are computed.
@@ -90,7 +90,7 @@ impl Forward for LayerNorm {
 }
 
 /// Options of a [`GroupNorm`].
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupNormSpec {
     /// Number of groups of channels that share their statistics.
@@ -162,7 +162,7 @@ impl Forward for GroupNorm {
 }
 
 /// Options of an [`InstanceNorm`].
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct InstanceNormSpec<const N: usize> {
     /// Number of channels: the length of axis 1.
@@ -249,7 +249,7 @@ instance_kinds! {
 }
 
 /// Options of an [`RmsNorm`].
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmsNormSpec {
     /// Length of the last axis.

@@ -6,7 +6,7 @@ use crate::{Cell, Padding, PoolOptions, Tensor, cell::Forward, error::Result, op
 /// The maximum of each window over `N` spatial axes: [`MaxPool1d`], [`MaxPool2d`] and [`MaxPool3d`].
 ///
 /// `[n, c, spatial...]`. In files: `{kind: MaxPool2d, kernel_size: 2}`, and `stride`, `padding`, `ceil`.
-#[options]
+#[options(of_cell)]
 #[derive(Cell, Clone, Debug, PartialEq)]
 #[cell(saved, kinds(MaxPool1d, MaxPool2d, MaxPool3d))]
 pub struct MaxPool<const N: usize> {
@@ -28,7 +28,7 @@ pub struct MaxPool<const N: usize> {
 ///
 /// `[n, c, spatial...]`. In files: `{kind: AvgPool2d, kernel_size: 2}`, and `stride`, `padding`, `ceil`,
 /// `count_include_pad`.
-#[options]
+#[options(of_cell)]
 #[derive(Cell, Clone, Debug, PartialEq)]
 #[cell(saved, kinds(AvgPool1d, AvgPool2d, AvgPool3d))]
 pub struct AvgPool<const N: usize> {
@@ -53,7 +53,7 @@ pub struct AvgPool<const N: usize> {
 /// [`AdaptiveAvgPool2d`] and [`AdaptiveAvgPool3d`].
 ///
 /// `[n, c, spatial...] -> [n, c, output_size...]`. In files: `{kind: AdaptiveAvgPool2d, output_size: 1}`.
-#[options]
+#[options(of_cell)]
 #[derive(Cell, Clone, Debug, PartialEq)]
 #[cell(saved, kinds(AdaptiveAvgPool1d, AdaptiveAvgPool2d, AdaptiveAvgPool3d))]
 pub struct AdaptiveAvgPool<const N: usize> {

@@ -6,7 +6,7 @@ use super::{init::constant, spec::written_as_spec};
 use crate::{Cell, Param, Tensor, cell::Forward, error::Result, options::options};
 
 /// Options of a [`PReLU`].
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct PReLUSpec {
     /// 1, or the length of axis 1.

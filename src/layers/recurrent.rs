@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Options of a recurrent cell with `GATES` gates.
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecurrentSpec<const GATES: usize> {
     /// Length of the last axis of the input.

@@ -24,7 +24,7 @@ use crate::{
 /// assert_eq!(all.slice(2, 3..5)?.to_f64(), later.to_f64());        // the positions 3 and 4
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[options]
+#[options(of_cell)]
 #[derive(Cell, Clone, Copy, Debug, PartialEq)]
 #[cell(saved)]
 pub struct RotaryEmbedding {

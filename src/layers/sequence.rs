@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Options of a recurrent network over a sequence, with `GATES` gates.
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct RecurrentLayersSpec<const GATES: usize> {
     /// Length of the last axis of the input.

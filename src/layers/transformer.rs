@@ -33,7 +33,7 @@ pub enum TransformerActivation {
 
 /// Options of a transformer layer: an encoder's ([`TransformerEncoderLayerSpec`]) or a decoder's
 /// ([`TransformerDecoderLayerSpec`]). The names and defaults are torch's.
-#[options(called = "TransformerEncoderLayer")]
+#[options(called = "TransformerEncoderLayer", of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransformerLayerSpec<const DECODER: bool> {
     /// Length of the last axis of input and output.

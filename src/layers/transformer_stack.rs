@@ -19,7 +19,7 @@ use crate::{
 
 /// Options of a stack of transformer layers: an encoder ([`TransformerEncoderSpec`]) or a decoder
 /// ([`TransformerDecoderSpec`]).
-#[options]
+#[options(of_cell)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct TransformerSpec<const DECODER: bool> {
     /// Options of each layer.

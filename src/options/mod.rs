@@ -45,6 +45,7 @@
 //! | `written` | Files have options at their default, too, except `None`. |
 //! | `no_new` | The type has a `new` of its own. |
 //! | `called = "Name"` | The name in the descriptions of other options. |
+//! | `of_cell` | Files are read by one reader, which all such options share: less code than a reader of their own. |
 //!
 //! The variants of an enum are choices by name. Each has no options, options with names as its fields, or one struct of
 //! options. Files have the name in small letters or, with `#[option(name = "..")]`, another one; a method `name` returns
@@ -75,12 +76,15 @@
 //! assert!(error.starts_with("unknown field `width`, expected `length`"), "{error}");
 //! ```
 
+mod read;
 mod takes;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 pub use precast_derive::options;
+#[doc(hidden)]
+pub use read::read;
 pub use takes::Takes;
 
 use crate::error::{Error, Result};

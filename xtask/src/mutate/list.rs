@@ -1,4 +1,5 @@
-//! Plausible mistakes that cargo-mutants cannot make: in kernels, roundings and tapes, and those of several lines.
+//! Plausible mistakes that cargo-mutants cannot make, in kernels, roundings and tapes, and those of several lines; and in
+//! training runs, on which it is not run.
 
 /// A mistake: in `file` the first text of each change, which occurs there once, is replaced by the second.
 pub struct Mutation {
@@ -153,6 +154,76 @@ pub const MUTATIONS: &[Mutation] = &[
         "src/kernels/attention.rs",
         &[("first: if self.causal { start + 1 } else { keys }", "first: if self.causal { start + 2 } else { keys }")],
         &["laws::layer_ops", "laws::layers"],
+    ),
+    // Runs.
+    mutation(
+        "skipped steps count for the loss of an epoch",
+        "src/train/history.rs",
+        &[("let taken = || steps.iter().filter(|step| !step.is_skipped());", "let taken = || steps.iter();")],
+        &["lib", "train::skipped_steps"],
+    ),
+    mutation(
+        "an output that is not finite is an answer",
+        "src/train/score.rs",
+        &[("highest.is_finite().then_some(class)", "(highest.is_finite() || true).then_some(class)")],
+        &["train::skipped_steps", "command::runs"],
+    ),
+    mutation(
+        "a resumed run begins its schedule anew",
+        "src/train/fit.rs",
+        &[("stepped: count(STEPPED)? }", "stepped: 0 * count(STEPPED)? }")],
+        &["runs::folders"],
+    ),
+    mutation(
+        "a resumed run begins its epoch anew",
+        "src/train/fit.rs",
+        &[("step: count(STEP)?,", "step: 0 * count(STEP)?,")],
+        &["runs::folders"],
+    ),
+    mutation(
+        "metrics after the checkpoint stay",
+        "train/src/folder.rs",
+        &[("if whole > text as u64 {", "if whole > u64::MAX - text as u64 {")],
+        &["runs::folders", "command::runs"],
+    ),
+    mutation(
+        "the newest checkpoints are removed",
+        "train/src/folder.rs",
+        &[("for old in all.iter().rev().skip(keep) {", "for old in all.iter().skip(keep) {")],
+        &["runs::folders"],
+    ),
+    mutation(
+        "data that changed is taken",
+        "train/src/folder.rs",
+        &[("if of(&then) == of(now) {", "if then.train_examples == now.train_examples {")],
+        &["runs::folders"],
+    ),
+    mutation(
+        "two processes share a folder",
+        "train/src/folder.rs",
+        &[("match lock.try_lock() {", "match lock.try_lock_shared() {")],
+        &["runs::folders"],
+    ),
+    mutation(
+        "a worse score is the best",
+        "train/src/run.rs",
+        &[(
+            "epoch.score.is_better_than(history.epochs[best].score)",
+            "!epoch.score.is_better_than(history.epochs[best].score)",
+        )],
+        &["runs::folders"],
+    ),
+    mutation(
+        "weights of a run that are damaged are taken",
+        "train/src/predict.rs",
+        &[("        weights::check_of_run(&best)?;\n", "")],
+        &["runs::folders", "command::runs"],
+    ),
+    mutation(
+        "low storage without masters keeps masters",
+        "train/src/storage.rs",
+        &[("Storage::Low(_) => how.masters(false),", "Storage::Low(_) => how,")],
+        &["lib", "runs::folders"],
     ),
     // Kernels.
     mutation(

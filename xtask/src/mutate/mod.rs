@@ -6,7 +6,7 @@ mod list;
 use std::{
     fs,
     io::Write,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -172,7 +172,7 @@ impl Tree {
             None => {}
             Some((Some((target, module)), _)) => {
                 // Another revision may lack the target.
-                if !self.path.join("tests").join(target).join("main.rs").exists() {
+                if folder_of(&self.path, target).is_none() {
                     return Ok(None);
                 }
                 arguments.extend(["--test", target, "--", module]);
@@ -205,6 +205,12 @@ impl Tree {
         ["PRECAST_GOLDENS", "PRECAST_VERDICTS"].iter().for_each(|name| _ = command.env_remove(name));
         patient(command, &self.build.join("output.txt"))
     }
+}
+
+/// Returns the folder of a test target: in the library, or in one of the packages on top of it.
+fn folder_of(root: &Path, target: &str) -> Option<PathBuf> {
+    let folders = ["tests", "train/tests", "cli/tests"].map(|tests| root.join(tests).join(target));
+    folders.into_iter().find(|folder| folder.join("main.rs").exists())
 }
 
 /// Returns a file with a mistake in it.
@@ -267,7 +273,7 @@ mod tests {
 
     #[test]
     fn each_mutation_can_be_made_and_names_tests() {
-        assert!((15..=25).contains(&MUTATIONS.len()));
+        assert!((15..=40).contains(&MUTATIONS.len()));
         assert_eq!(MUTATIONS.iter().map(|m| m.name).collect::<HashSet<_>>().len(), MUTATIONS.len());
         for mutation in MUTATIONS {
             let right = fs::read_to_string(root().join(mutation.file)).unwrap();
@@ -275,7 +281,8 @@ mod tests {
             assert_ne!(right, wrong, "{}", mutation.name);
             for first in mutation.first.iter().filter(|first| **first != "lib") {
                 let (target, module) = first.split_once("::").unwrap_or_else(|| panic!("{first} names no module"));
-                let module = root().join("tests").join(target).join(module);
+                let folder = folder_of(&root(), target).unwrap_or_else(|| panic!("there is no target {target}"));
+                let module = folder.join(module);
                 assert!(module.exists() || module.with_extension("rs").exists(), "{first} is not there");
             }
         }
