@@ -19,7 +19,7 @@ use crate::kernels::{
         blocking::{KC, MAX_MR, MAX_NR},
         dot::Dots,
         micro_kernel::{Panel, TILE, Terms, Wide, Windows, micro_kernel},
-        pack::{STEP, pack_panels, packed_len},
+        pack::{Operand, pack_panels, packed_len},
         pairs::{ByWay, Ways, WaysKernel, are_exact, run_pairs, sizes_of},
     },
     limits,
@@ -60,9 +60,9 @@ pub(super) fn weight_gradient<T: VectorFloat>(
 pub(super) fn by_pairs(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Pooled<bf16>> {
     // Without the instruction, tests run its twin.
     let pay = cfg!(test) || limits::pairs_pay();
-    // A pair does not span two rows of outputs.
-    let is_even = g.output[2].is_multiple_of(2);
-    let can = pay && is_even && are_exact(sizes_of(x), sizes_of(grad));
+    // A pair does not span two rows of outputs, so an odd row has one number that is multiplied alone.
+    let full = 5 * g.output[2] >= 4 * g.output[2].next_multiple_of(2);
+    let can = pay && full && are_exact(sizes_of(x), sizes_of(grad));
     can.then(|| by_channels(g, x, grad, &|region| run_pairs(region)))
 }
 
@@ -132,13 +132,17 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
         let mut numbers = Pooled::<T>::zeros(len + distance);
         let first = read.start * source.channel();
         let offsets = Pooled::collect(rows.len(), offsets[rows.clone()].iter().map(|offset| offset - first));
-        assert!(in_lane == 1 || g.output[2].is_multiple_of(in_lane), "a lane is of one row");
-        let outputs = (0..together).flat_map(|i| starts.iter().step_by(in_lane).map(move |start| i * image + start));
-        let outputs = Pooled::collect(together * starts.len() / in_lane, outputs);
+        // First output of each lane, and the start of the input that it reads. A lane is of one row and one block.
+        let row = g.output[2];
+        let begins = |o: &usize| (o - (o / row * row).max(o / KC * KC)).is_multiple_of(in_lane);
+        let firsts = (0..together * starts.len()).filter(begins);
+        let firsts = Pooled::collect(together * starts.len(), firsts);
+        let of_output = |&output: &usize| output / starts.len() * image + starts[output % starts.len()];
+        let outputs = Pooled::collect(firsts.len(), firsts.iter().map(of_output));
         let last = outputs.iter().max().unwrap_or(&0) + offsets.iter().max().unwrap_or(&0);
         assert!(last < padded.len(), "factors are inside the padded images");
         // Each image's outputs are packed in whole steps.
-        let panel = panel.uninit(packed_len(S::NR, S::NR, KC + STEP));
+        let panel = panel.uninit(packed_len(S::NR, S::NR, KC + <ImageTerms<T> as Operand<T>>::BEYOND));
         let sums_len = rows.len().next_multiple_of(MAX_MR) * S::NR;
         let sums = sums.uninit(channels.len().div_ceil(S::NR) * sums_len);
         sums.fill(0.0);
@@ -160,7 +164,9 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
                     let block = block..(block + KC).min(terms);
                     let channels = (g.groups * g.out_channels, g.out_volume());
                     let gradient = ImageTerms::new(grad, channels, images.start, group * g.out_channels);
-                    let lanes = block.start / in_lane..block.end.div_ceil(in_lane);
+                    let gradient = gradient.rows_of(row);
+                    let lane = |output: usize| firsts.partition_point(|&first| first < output);
+                    let lanes = lane(block.start)..lane(block.end);
                     if ways.pack(simd, gradient, some.clone(), block.clone(), S::NR, panel).is_none() {
                         pack_panels(simd, &mut Wide, gradient, some.clone(), block, S::NR, panel);
                     }

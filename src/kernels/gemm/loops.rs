@@ -58,9 +58,9 @@ pub(crate) fn regions<F: Factors<Out: Send>>(factors: &F, out: &mut [F::Out], ru
 /// Computes a whole product on one thread, by a given way.
 #[cfg(test)]
 pub(super) fn on_one_thread<T: VectorFloat, R>(
-    factors: &Product<T>,
+    factors: &super::product::Product<T>,
     out: &mut [T],
-    run: impl FnOnce(Region<'_, Product<'_, T>>) -> R,
+    run: impl FnOnce(Region<'_, super::product::Product<'_, T>>) -> R,
 ) -> R {
     let (rows, columns, out) = (0..factors.mkn.0, 0..factors.mkn.2, Shared::new(out));
     with_scratch(|[a, b, partial, wide]| run(Region { factors, rows, columns, out, a, b, partial, wide }))
