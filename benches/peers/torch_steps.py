@@ -21,8 +21,11 @@ def lenet5():
     )
 
 
-def mlp():
-    return nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+def mlp(*sizes):
+    layers = [nn.Linear(*sizes[:2])]
+    for pair in zip(sizes[1:], sizes[2:]):
+        layers += [nn.ReLU(), nn.Linear(*pair)]
+    return nn.Sequential(*layers)
 
 
 class Residual(nn.Module):
@@ -42,21 +45,61 @@ class Residual(nn.Module):
 
 
 def resnet18(width=32):
-    layers = [nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()]
+    return residuals([nn.Conv2d(3, width, 3, 1, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()], width, 10)
+
+
+def picture_stem():
+    return [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+
+
+def residuals(layers, width, classes):
     inputs = width
     for stage in range(4):
         for block in range(2):
             outputs = width << stage
             layers.append(Residual(inputs, outputs, 2 if stage > 0 and block == 0 else 1))
             inputs = outputs
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 10))
+    return with_head(layers, inputs, classes)
+
+
+def with_head(layers, inputs, classes):
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, classes))
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, inputs, middle, stride, groups):
+        super().__init__()
+        outputs = 4 * middle
+        self.narrow, self.norm1 = nn.Conv2d(inputs, middle, 1, bias=False), nn.BatchNorm2d(middle)
+        self.conv = nn.Conv2d(middle, middle, 3, stride, 1, groups=groups, bias=False)
+        self.norm2 = nn.BatchNorm2d(middle)
+        self.widen, self.norm3 = nn.Conv2d(middle, outputs, 1, bias=False), nn.BatchNorm2d(outputs)
+        self.project = None
+        if stride != 1 or inputs != outputs:
+            self.project = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        y = F.relu(self.norm1(self.narrow(x)))
+        y = self.norm3(self.widen(F.relu(self.norm2(self.conv(y)))))
+        return F.relu(y + (x if self.project is None else self.project(x)))
+
+
+def resnet50(depthwise=False):
+    layers, inputs = picture_stem(), 64
+    for stage, blocks in enumerate([3, 4, 6, 3]):
+        middle = 64 << stage
+        for block in range(blocks):
+            stride = 2 if stage > 0 and block == 0 else 1
+            layers.append(Bottleneck(inputs, middle, stride, middle if depthwise else 1))
+            inputs = 4 * middle
+    return with_head(layers, inputs, 1000)
 
 
 class Lstm(nn.Module):
-    def __init__(self):
+    def __init__(self, hidden=256):
         super().__init__()
-        self.lstm = nn.LSTM(256, 256, 2, batch_first=True)
-        self.head = nn.Linear(256, 10)
+        self.lstm = nn.LSTM(hidden, hidden, 2, batch_first=True)
+        self.head = nn.Linear(hidden, 10)
 
     def forward(self, x):
         return self.head(self.lstm(x)[0][:, -1])
@@ -96,16 +139,32 @@ def sgd(params):
     return torch.optim.SGD(params, lr=0.01, momentum=0.9)
 
 
+def adamw(params):
+    return torch.optim.AdamW(params, lr=1e-3)
+
+
+def numbers(*shape, classes=10):
+    return lambda: (torch.randn(*shape), torch.randint(0, classes, shape[:1]))
+
+
+def tokens(batch, length, vocabulary):
+    ids = lambda *shape: torch.randint(0, vocabulary, shape)
+    return lambda: (ids(batch, length), ids(batch * length))
+
+
 NETS = {
-    "lenet5": (lenet5, lambda: (torch.randn(32, 1, 28, 28), torch.randint(0, 10, (32,))), sgd),
-    "mlp": (mlp, lambda: (torch.randn(64, 784), torch.randint(0, 10, (64,))), sgd),
-    "resnet18": (resnet18, lambda: (torch.randn(8, 3, 32, 32), torch.randint(0, 10, (8,))), sgd),
-    "lstm": (Lstm, lambda: (torch.randn(16, 32, 256), torch.randint(0, 10, (16,))), sgd),
-    "gpt": (
-        Gpt,
-        lambda: (torch.randint(0, 256, (8, 64)), torch.randint(0, 256, (8 * 64,))),
-        lambda params: torch.optim.AdamW(params, lr=1e-3),
-    ),
+    "lenet5": (lenet5, numbers(32, 1, 28, 28), sgd),
+    "mlp": (lambda: mlp(784, 512, 512, 10), numbers(64, 784), sgd),
+    "resnet18": (resnet18, numbers(8, 3, 32, 32), sgd),
+    "lstm": (Lstm, numbers(16, 32, 256), sgd),
+    "gpt": (Gpt, tokens(8, 64, 256), adamw),
+    "resnet50-224": (resnet50, numbers(4, 3, 224, 224, classes=1000), sgd),
+    "resnet18-224": (lambda: residuals(picture_stem(), 64, 1000), numbers(4, 3, 224, 224, classes=1000), sgd),
+    "depthwise50-224": (lambda: resnet50(True), numbers(4, 3, 224, 224, classes=1000), sgd),
+    "mlp-2048": (lambda: mlp(2048, 2048, 2048, 2048, 10), numbers(256, 2048), sgd),
+    "gpt2-small": (lambda: Gpt(50257, 768, 12, 12, 256), tokens(2, 256, 50257), adamw),
+    "gpt-4096": (lambda: Gpt(1000, 512, 8, 2, 4096), tokens(1, 4096, 1000), adamw),
+    "lstm-1024": (lambda: Lstm(1024), numbers(32, 100, 1024), sgd),
 }
 LOW = {"f16": torch.float16, "bf16": torch.bfloat16}
 ready = {}

@@ -1,9 +1,11 @@
-//! Training steps of five networks compared with torch's, alternating: `cargo bench --bench steps`.
+//! Training steps of five small networks compared with torch's, alternating: `cargo bench --bench steps`; of seven of the
+//! size that people train with `-- real`.
 //!
 //! `-- --python PATH` names a Python with torch, whose f32 step is then 1.00; without one, it is precast's own O0. `--
 //! --threads N`, `-- --rounds N`, `-- --times N` (batches N times as large) and names of networks select the
 //! measurements. Times are the median over the rounds of the ratio to torch's step in the same round, followed by the
-//! ratio of the fastest of each. `-- predict` compares the predictions of plans for forward and backward passes with
+//! ratio of the fastest of each. Names of columns, such as `"O2 bf16"`, select those; times are then relative to the
+//! first. `-- predict` compares the predictions of plans for forward and backward passes with
 //! the measured times; `-- memory` prints the memory of each network, `-- monitor` the cost of a monitor. With `PRECAST_VECTORS=8` torch is limited to AVX2
 //! as well.
 
@@ -15,7 +17,7 @@ mod peers;
 
 use std::time::Instant;
 
-use nets::{NAMES, Task, task};
+use nets::{NAMES, REAL, Task, task};
 use peers::{Options, Torch, fastest, median};
 use precast::{
     __bench, Outcome,
@@ -152,9 +154,14 @@ fn main() -> Result<()> {
         return memory::answer(name, options.times, column);
     }
     let mut asked =
-        |word| options.names.iter().position(|name| name == word).map(|i| options.names.remove(i)).is_some();
-    let (predict, memory, monitored) = (asked("predict"), asked("memory"), asked("monitor"));
-    let all = NAMES.map(String::from);
+        |word: &str| options.names.iter().position(|name| name == word).map(|i| options.names.remove(i)).is_some();
+    let (predict, memory, monitored, real) = (asked("predict"), asked("memory"), asked("monitor"), asked("real"));
+    let mut columns = Vec::from(COLUMNS);
+    let named: Vec<Column> = columns.iter().copied().filter(|column| asked(&column.name())).collect();
+    if !named.is_empty() {
+        columns = named;
+    }
+    let all: Vec<String> = if real { &REAL[..] } else { &NAMES[..] }.iter().map(|name| name.to_string()).collect();
     let names = if options.names.is_empty() { &all[..] } else { &options.names };
     if memory {
         return names.iter().try_for_each(|name| memory::row(name, &options));
@@ -178,7 +185,7 @@ fn main() -> Result<()> {
         }
     };
     for name in names {
-        row(name, &options, torch.as_mut())?;
+        row(name, &options, &columns, torch.as_mut())?;
     }
     Ok(())
 }
@@ -216,16 +223,22 @@ fn predictions(name: &str, options: &Options, speeds: &Speeds) -> Result<()> {
 }
 
 /// Prints one network: every column in turn, round by round.
-fn row(name: &str, options: &Options, mut torch: Option<&mut Torch>) -> Result<()> {
+fn row(name: &str, options: &Options, columns: &[Column], mut torch: Option<&mut Torch>) -> Result<()> {
+    let columns: Vec<Column> =
+        columns.iter().copied().filter(|c| torch.is_some() || matches!(c, Column::Ours(..))).collect();
     let mut trainers = Vec::new();
-    for column in COLUMNS {
+    for &column in &columns {
         if let Column::Ours(level, dtype) = column {
             trainers.push((column, Trainer::new(name, options.times, level, dtype)?));
         }
     }
-    let mut times: Vec<(Column, Vec<f64>, Option<String>)> = COLUMNS.map(|column| (column, Vec::new(), None)).into();
+    let mut times: Vec<(Column, Vec<f64>, Option<String>)> =
+        columns.iter().map(|&column| (column, Vec::new(), None)).collect();
     // A first step determines how many steps make a measurement of some tenth of a second.
-    let steps = (0.1 / trainers[0].1.time(1)?).ceil().clamp(1.0, 20.0) as usize;
+    let steps = match trainers.first_mut() {
+        Some((_, trainer)) => (0.1 / trainer.time(1)?).ceil().clamp(1.0, 20.0) as usize,
+        None => 1,
+    };
     for _ in 0..options.rounds {
         for (column, seconds, failure) in &mut times {
             let time = match (*column, &mut torch) {
@@ -246,14 +259,16 @@ fn row(name: &str, options: &Options, mut torch: Option<&mut Torch>) -> Result<(
             seconds.extend(time);
         }
     }
-    let base = times[usize::from(torch.is_none())].1.clone();
+    let Some(base) = times.first().map(|(_, seconds, _)| seconds.clone()).filter(|seconds| !seconds.is_empty()) else {
+        println!("\n{name}: nothing was measured");
+        return Ok(());
+    };
     println!("\n{name}: 1.00 is {:.3} ms", fastest(&base) * 1e3);
     for (column, seconds, failure) in &times {
         let kept = trainers.iter().find(|(c, _)| c == column).map(|(_, trainer)| trainer.kept);
         let kept = kept.map_or(String::new(), |bytes| format!("  {:.1} KiB kept", bytes as f64 / 1024.0));
         match failure {
             Some(why) => println!("  {:10} {why}", column.name()),
-            None if seconds.is_empty() => {}
             None => {
                 let ratio = median(seconds.iter().zip(&base).map(|(a, b)| a / b).collect());
                 println!("  {:10} {ratio:5.2}  fastest {:5.2}{kept}", column.name(), fastest(seconds) / fastest(&base));

@@ -30,23 +30,19 @@ use crate::kernels::{
 /// Number of elements copied at once; a copy may read and write up to this many too many.
 const COPIED: usize = 16;
 
-/// Number of elements of the widest vector.
-const VECTOR: usize = 16;
-
 /// Number of padded elements that are read together, if more than one image: two MiB.
 const CHUNK: usize = 1 << 20;
 
 /// Least number of rows, terms or columns; below it, packing takes longer than pairs save.
 const LEAST: usize = 24;
 
-/// Number of outputs per image below which several images are multiplied together, or other kernels are used: weights
-/// are packed for each product.
-const MANY: usize = 256;
+/// Least number of columns, of all images; the weights are packed for them.
+const MANY: usize = 64;
 
 /// Returns whether products with this many rows, terms and columns per image are computed here: if pairs multiply
 /// faster than f32, and each number of a padded image is packed for several taps.
 fn pay(g: &Geometry, rows: usize, terms: usize, columns: usize) -> bool {
-    let is_large = rows >= LEAST && terms >= LEAST && (columns.is_multiple_of(VECTOR) || columns >= MANY);
+    let is_large = rows >= LEAST && terms >= LEAST && g.batch * columns >= MANY;
     // Without the instruction, tests run its twin.
     g.groups == 1 && g.taps() > 1 && is_large && (cfg!(test) || limits::pairs_pay())
 }
@@ -340,8 +336,7 @@ fn convolution(
     let (x_image, image, volume) =
         (g.in_channels * g.in_volume(), g.in_channels * source.channel(), runs.len() * length);
     let (mut out, sizes) = (uninit_vec(g.batch * rows * volume), sizes_of(x));
-    // A vector of outputs belongs to one image.
-    let together = if volume.is_multiple_of(VECTOR) { (CHUNK / image).clamp(1, g.batch) } else { 1 };
+    let together = (CHUNK / image).clamp(1, g.batch);
     let mut padded = Pooled::<bf16>::zeros(together * image + length + 2 * COPIED);
     // Without a bias, the other kernels add 0, which makes -0 positive.
     let zeros = Pooled::<bf16>::zeros(rows);

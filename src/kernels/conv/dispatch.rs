@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{by_products, geometry::Geometry, im2col, vector_axis::VectorAxis, weight_grad, windows};
+use super::{by_products, geometry::Geometry, im2col, pointwise, vector_axis::VectorAxis, weight_grad, windows};
 use crate::kernels::{
     gemm::Gemm,
     memory::{Pooled, zeros},
@@ -21,13 +21,17 @@ macro_rules! convolve {
     ($($t:ty),*) => { $(
         impl Convolve for $t {
             fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Pooled<Self> {
-                in_f32::forward(g, x, weight, bias)
+                pointwise::forward(g, x, weight, bias).unwrap_or_else(|| in_f32::forward(g, x, weight, bias))
             }
             fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Pooled<Self> {
-                in_f32::input_gradient(g, grad, weight, bias)
+                pointwise::input_gradient(g, grad, weight, bias)
+                    .unwrap_or_else(|| in_f32::input_gradient(g, grad, weight, bias))
             }
             fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Pooled<Self> {
-                weight_grad::weight_gradient(VectorAxis::of_weight(simd::widest(), g, x), g, x, grad)
+                let (vectors, axis) = VectorAxis::of_weight(simd::widest(), g, x);
+                // By outputs, sums have another order.
+                let product = (axis == VectorAxis::Channels).then(|| pointwise::weight_gradient(g, x, grad)).flatten();
+                product.unwrap_or_else(|| weight_grad::weight_gradient((vectors, axis), g, x, grad))
             }
         }
     )* };
@@ -36,17 +40,22 @@ convolve!(f32, f16);
 
 impl Convolve for bf16 {
     fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Pooled<bf16> {
-        by_products::forward(g, x, weight, bias).unwrap_or_else(|| in_f32::forward(g, x, weight, bias))
+        pointwise::forward(g, x, weight, bias)
+            .or_else(|| by_products::forward(g, x, weight, bias))
+            .unwrap_or_else(|| in_f32::forward(g, x, weight, bias))
     }
     fn input_gradient(g: &Geometry, grad: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Pooled<bf16> {
-        by_products::input_gradient(g, grad, weight, bias)
+        pointwise::input_gradient(g, grad, weight, bias)
+            .or_else(|| by_products::input_gradient(g, grad, weight, bias))
             .unwrap_or_else(|| in_f32::input_gradient(g, grad, weight, bias))
     }
     fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Pooled<bf16> {
         let (vectors, axis) = VectorAxis::of_weight(simd::widest(), g, x);
         // By outputs, sums have another order.
-        let by_pairs = (axis == VectorAxis::Channels).then(|| weight_grad::by_pairs(g, x, grad)).flatten();
-        by_pairs.unwrap_or_else(|| weight_grad::weight_gradient((vectors, axis), g, x, grad))
+        let product = (axis == VectorAxis::Channels)
+            .then(|| pointwise::weight_gradient(g, x, grad).or_else(|| weight_grad::by_pairs(g, x, grad)))
+            .flatten();
+        product.unwrap_or_else(|| weight_grad::weight_gradient((vectors, axis), g, x, grad))
     }
 }
 

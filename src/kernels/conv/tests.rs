@@ -9,7 +9,7 @@ use crate::{
     dtype::Element,
     kernels::{
         float::{Float, VectorFloat},
-        gemm::blocking::KC,
+        gemm::{blocking::KC, pairs::Multiply},
         simd, threads,
     },
 };
@@ -192,6 +192,8 @@ fn products_of_pairs_have_the_bits_of_the_other_kernels() {
     let more = [
         geometry(5, 1, (24, 24), [one, [8, 3, 1, 1, 1, 1], [8, 3, 1, 1, 1, 1]]),
         geometry(9, 1, (32, 33), [one, [4, 3, 1, 1, 1, 1], [4, 3, 1, 1, 1, 1]]),
+        // A block of terms ends inside a row of odd length, after an odd and after an even number of its outputs.
+        geometry(14, 1, (24, 24), [one, [7, 3, 1, 1, 1, 1], [7, 3, 1, 1, 1, 1]]),
         geometry(3, 1, (26, 40), [one, [6, 1, 1, 1, 0, 0], [7, 1, 1, 1, 0, 0]]),
         geometry(3, 1, (25, 26), [one, [32, 3, 2, 1, 1, 1], [32, 3, 2, 1, 1, 0]]),
         geometry(2, 1, (24, 25), [one, [40, 5, 1, 2, 4, 4], [40, 5, 1, 2, 4, 4]]),
@@ -229,7 +231,58 @@ fn products_of_pairs_have_the_bits_of_the_other_kernels() {
             assert!(got.len() == want.len() && got.iter().zip(&want).all(same), "{i} {g:?}: {got:?} for {want:?}");
         }
     }
-    assert_eq!(computed, [10, 8, 14], "computed by pairs");
+    assert_eq!(computed, [18, 14, 23], "computed by pairs");
+}
+
+/// Compares convolutions of one tap with the other kernels, bit for bit.
+fn check_one_tap<T: Convolve + VectorFloat + Multiply>() {
+    let one = [1, 1, 1, 1, 0, 0];
+    let all = [
+        geometry(1, 1, (16, 16), [one, one, [16, 1, 1, 1, 0, 0]]),
+        geometry(3, 1, (40, 17), [one, [7, 1, 1, 1, 0, 0], [7, 1, 1, 1, 0, 0]]),
+        geometry(5, 1, (19, 70), [one, [5, 1, 1, 1, 0, 0], [5, 1, 1, 1, 0, 0]]),
+        geometry(2, 1, (33, 34), [one, [14, 1, 2, 1, 0, 0], [13, 1, 2, 1, 0, 0]]),
+        geometry(3, 1, (20, 24), [[3, 1, 2, 1, 0, 0], [9, 1, 4, 1, 0, 0], [14, 1, 3, 1, 0, 0]]),
+        geometry(2, 1, (300, 16), [one, [4, 1, 1, 1, 0, 0], [7, 1, 1, 1, 0, 0]]),
+        geometry(2, 1, (16, 300), [one, [4, 1, 1, 1, 0, 0], [23, 1, 1, 1, 0, 0]]),
+    ];
+    if simd::widest() == simd::Width::One {
+        return;
+    }
+    for g in all.into_iter().filter(|g| !cfg!(miri) || g.work() < 70_000) {
+        let [xs, ws, ys] = g.sizes();
+        let (mut x, weight, grad) = (random::<T>(xs, 1), random::<T>(ws, 2), random::<T>(ys, 3));
+        // Numbers that are multiplied in f32, whatever their neighbors.
+        x.iter_mut().skip(5).step_by(1000).for_each(|x| *x = T::narrow(2f32.powi(-130)));
+        let (bias, in_bias) = (random::<T>(g.out_channels, 4), random::<T>(g.in_channels, 5));
+        let way = (simd::widest(), VectorAxis::Channels);
+        for with_bias in [true, false] {
+            let (bias, in_bias) = (with_bias.then_some(&bias[..]), with_bias.then_some(&in_bias[..]));
+            let results = [
+                (pointwise::forward(&g, &x, &weight, bias), windows::forward(way, &g, &x, &weight, bias)),
+                (
+                    pointwise::input_gradient(&g, &grad, &weight, in_bias),
+                    windows::input_gradient(way, &g, &grad, &weight, in_bias),
+                ),
+                (pointwise::weight_gradient(&g, &x, &grad), weight_grad::weight_gradient(way, &g, &x, &grad)),
+            ];
+            for (i, (got, want)) in results.into_iter().enumerate() {
+                let got = got.unwrap_or_else(|| panic!("{i} {g:?} is a product"));
+                assert_eq!(got.len(), want.len());
+                for (j, (a, b)) in got.iter().zip(&want).enumerate() {
+                    let bits = |x: &T| x.widen().to_bits();
+                    assert!(bits(a) == bits(b), "{i} {g:?}, {j}: {a:?} for {b:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn convolutions_of_one_tap_have_the_bits_of_the_other_kernels() {
+    check_one_tap::<f32>();
+    check_one_tap::<f16>();
+    check_one_tap::<bf16>();
 }
 
 #[test]
@@ -280,6 +333,8 @@ fn the_same_with_threads<T: Convolve + VectorFloat>() {
         geometry(3, 1, (16, 24), [one, [20, 3, 1, 1, 1, 1], [20, 3, 1, 1, 1, 1]]),
         geometry(1, 1, (16, 64), [one, [20, 3, 1, 1, 1, 1], [20, 3, 1, 1, 1, 1]]),
         geometry(5, 1, (24, 40), [one, [8, 3, 1, 1, 1, 1], [8, 3, 1, 1, 1, 1]]),
+        geometry(5, 1, (40, 48), [one, [13, 1, 1, 1, 0, 0], [13, 1, 1, 1, 0, 0]]),
+        geometry(3, 1, (40, 48), [one, [25, 1, 2, 1, 0, 0], [25, 1, 2, 1, 0, 0]]),
     ] {
         let [xs, ws, ys] = g.sizes();
         assert!(g.work() > threads::SMALL, "large enough for threads");

@@ -8,6 +8,7 @@ use half::bf16;
 use super::{
     by_channels::Columns,
     geometry::{Geometry, index, positions},
+    image_terms::ImageTerms,
     padded::{PaddedLayout, SLACK},
     vector_axis::VectorAxis,
     windows::images_together,
@@ -18,7 +19,7 @@ use crate::kernels::{
         blocking::{KC, MAX_MR, MAX_NR},
         dot::Dots,
         micro_kernel::{Panel, TILE, Terms, Wide, Windows, micro_kernel},
-        pack::{Operand, Packer, STEP, pack_panels, pack_transposed, packed_len},
+        pack::{Operand, pack_panels, packed_len},
         pairs::{ByWay, Ways, WaysKernel, are_exact, run_pairs, sizes_of},
     },
     limits,
@@ -59,9 +60,9 @@ pub(super) fn weight_gradient<T: VectorFloat>(
 pub(super) fn by_pairs(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Pooled<bf16>> {
     // Without the instruction, tests run its twin.
     let pay = cfg!(test) || limits::pairs_pay();
-    // A pair does not span two rows of outputs.
-    let is_even = g.output[2].is_multiple_of(2);
-    let can = pay && is_even && are_exact(sizes_of(x), sizes_of(grad));
+    // A pair does not span two rows of outputs, so an odd row has one number that is multiplied alone.
+    let full = 5 * g.output[2] >= 4 * g.output[2].next_multiple_of(2);
+    let can = pay && full && are_exact(sizes_of(x), sizes_of(grad));
     can.then(|| by_channels(g, x, grad, &|region| run_pairs(region)))
 }
 
@@ -131,13 +132,17 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
         let mut numbers = Pooled::<T>::zeros(len + distance);
         let first = read.start * source.channel();
         let offsets = Pooled::collect(rows.len(), offsets[rows.clone()].iter().map(|offset| offset - first));
-        assert!(in_lane == 1 || g.output[2].is_multiple_of(in_lane), "a lane is of one row");
-        let outputs = (0..together).flat_map(|i| starts.iter().step_by(in_lane).map(move |start| i * image + start));
-        let outputs = Pooled::collect(together * starts.len() / in_lane, outputs);
+        // First output of each lane, and the start of the input that it reads. A lane is of one row and one block.
+        let row = g.output[2];
+        let begins = |o: &usize| (o - (o / row * row).max(o / KC * KC)).is_multiple_of(in_lane);
+        let firsts = (0..together * starts.len()).filter(begins);
+        let firsts = Pooled::collect(together * starts.len(), firsts);
+        let of_output = |&output: &usize| output / starts.len() * image + starts[output % starts.len()];
+        let outputs = Pooled::collect(firsts.len(), firsts.iter().map(of_output));
         let last = outputs.iter().max().unwrap_or(&0) + offsets.iter().max().unwrap_or(&0);
         assert!(last < padded.len(), "factors are inside the padded images");
         // Each image's outputs are packed in whole steps.
-        let panel = panel.uninit(packed_len(S::NR, S::NR, KC + STEP));
+        let panel = panel.uninit(packed_len(S::NR, S::NR, KC + <ImageTerms<T> as Operand<T>>::BEYOND));
         let sums_len = rows.len().next_multiple_of(MAX_MR) * S::NR;
         let sums = sums.uninit(channels.len().div_ceil(S::NR) * sums_len);
         sums.fill(0.0);
@@ -157,8 +162,11 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
                 let some = c..(c + S::NR).min(channels.end);
                 for block in (0..terms).step_by(KC) {
                     let block = block..(block + KC).min(terms);
-                    let gradient = OutputGradient { g, grad, image: images.start, group };
-                    let lanes = block.start / in_lane..block.end.div_ceil(in_lane);
+                    let channels = (g.groups * g.out_channels, g.out_volume());
+                    let gradient = ImageTerms::new(grad, channels, images.start, group * g.out_channels);
+                    let gradient = gradient.rows_of(row);
+                    let lane = |output: usize| firsts.partition_point(|&first| first < output);
+                    let lanes = lane(block.start)..lane(block.end);
                     if ways.pack(simd, gradient, some.clone(), block.clone(), S::NR, panel).is_none() {
                         pack_panels(simd, &mut Wide, gradient, some.clone(), block, S::NR, panel);
                     }
@@ -173,49 +181,6 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
         for (c, sums) in channels.clone().step_by(S::NR).zip(sums.chunks_exact(sums_len)) {
             let some = c..(c + S::NR).min(channels.end);
             epilogue(simd, g, group, some, rows.clone(), sums, &mut columns, out);
-        }
-    }
-}
-
-/// Gradient of a group's output as a right operand: its columns are channels, its terms the outputs of consecutive
-/// images.
-#[derive(Clone, Copy)]
-struct OutputGradient<'a, T> {
-    g: &'a Geometry,
-    grad: &'a [T],
-    image: usize,
-    group: usize,
-}
-
-impl<T: VectorFloat> Operand<T> for OutputGradient<'_, T> {
-    /// The last outputs of an image are packed in whole steps.
-    const BEYOND: usize = STEP;
-
-    #[inline(always)]
-    unsafe fn pack_panel<S: Simd, K: Packer<S, T>>(
-        self,
-        simd: S,
-        packer: &mut K,
-        some: Range<usize>,
-        terms: Range<usize>,
-        to: *mut f32,
-        width: usize,
-    ) {
-        let OutputGradient { g, grad, image, group } = self;
-        let volume = g.out_volume();
-        let mut p = terms.start;
-        while p < terms.end {
-            let (i, output) = (p / volume, p % volume);
-            let len = (volume - output).min(terms.end - p);
-            let from = (((image + i) * g.groups + group) * g.out_channels + some.start) * volume + output;
-            assert!(from + (some.len() - 1) * volume + len <= grad.len(), "outputs are inside the gradient");
-            assert!((p - terms.start).is_multiple_of(K::IN_LANE), "an image begins a lane");
-            // SAFETY: asserted; the panel has room for all terms and one whole step more.
-            unsafe {
-                let to = to.add((p - terms.start) / K::IN_LANE * width);
-                pack_transposed(simd, packer, grad.as_ptr().add(from), volume, some.len(), len, to, width);
-            }
-            p += len;
         }
     }
 }

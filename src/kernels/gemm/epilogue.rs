@@ -26,9 +26,9 @@ impl<T: VectorFloat> Epilogue<'_, T> {
     /// at `of_column` in the result.
     ///
     /// # Safety
-    /// `partial` is valid for reads and writes of a vector, unless the block is both the first and the last. `count`
-    /// elements from that position are inside the result and the addend, and no other thread accesses these elements of
-    /// the result.
+    /// `partial` is valid for reads and writes of a vector, unless the block is both the first and the last. The
+    /// locations of these `count` columns are inside the result and the addend ([`Added::ToEach`] has one block of
+    /// columns), and no other thread accesses these elements of the result.
     #[inline(always)]
     pub unsafe fn vector<S: Simd>(
         &self,
@@ -54,7 +54,20 @@ impl<T: VectorFloat> Epilogue<'_, T> {
                 Added::ToRows(x) => sum = simd.add(sum, simd.splat(x[i].widen())),
                 Added::ToEach(x) => sum = simd.add(sum, load_first(simd, x.as_ptr().add(at), count)),
             }
-            store_first(simd, sum, self.out.at(at), count);
+            let left = self.places.left(j);
+            if count <= left {
+                return store_first(simd, sum, self.out.at(at), count);
+            }
+            // The columns are of several blocks.
+            let mut all = [T::default(); 16];
+            T::store(simd, sum, all.as_mut_ptr());
+            let (mut done, mut len) = (0, left);
+            while done < count {
+                let to = self.out.at(i * self.places.row + self.places.of_column(j + done));
+                std::ptr::copy_nonoverlapping(all.as_ptr().add(done), to, len);
+                done += len;
+                len = self.places.columns.min(count - done);
+            }
         }
     }
 

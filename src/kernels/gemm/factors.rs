@@ -23,8 +23,7 @@ pub(crate) trait Factors: Sync {
     fn places(&self) -> Places;
 }
 
-/// Locations of the results of a product: row i of column j is at `j / columns * block + i * row + j % columns`. The
-/// columns of a block are a multiple of the widest vector, or all.
+/// Locations of the results of a product: row i of column j is at `j / columns * block + i * row + j % columns`.
 #[derive(Clone, Copy)]
 pub(crate) struct Places {
     pub row: usize,
@@ -36,6 +35,18 @@ impl Places {
     /// Creates the locations of consecutive rows of `n`.
     pub fn rows_of(n: usize) -> Self {
         Places { row: n, columns: n, block: 0 }
+    }
+
+    /// Returns whether there is a location for each result of `m x n`.
+    pub fn hold(self, m: usize, n: usize) -> bool {
+        let blocks = n.checked_div(self.columns).unwrap_or(0);
+        self.columns == n || (blocks * self.columns == n && self.row == self.columns && self.block == m * self.row)
+    }
+
+    /// Returns the number of columns from `j` to the end of its block.
+    #[inline(always)]
+    pub fn left(self, j: usize) -> usize {
+        if j < self.columns { self.columns - j } else { self.columns - j % self.columns }
     }
 
     #[inline(always)]

@@ -12,9 +12,8 @@ use super::{
     epilogue::Epilogue,
     factors::Factors,
     micro_kernel::{Panel, TILE, Terms, Wide, micro_kernel},
-    pack::{pack_panels, packed_len, panel_len},
+    pack::{Operand, pack_panels, packed_len, panel_len},
     pairs::{Multiply, Ways, WaysKernel, are_exact, are_normal},
-    product::Product,
 };
 use crate::kernels::{
     float::VectorFloat,
@@ -24,12 +23,16 @@ use crate::kernels::{
 };
 
 /// Computes a whole product; `false` if there are no vectors.
-pub(super) fn product<T: Multiply, O: VectorFloat>(product: &Product<T, O>, out: &mut [O]) -> bool {
+pub(crate) fn product<T, F>(factors: &F, out: &mut [F::Out]) -> bool
+where
+    T: Multiply,
+    F: Factors<Of = T, Out: VectorFloat>,
+{
     let width = simd::widest();
     if width == Width::One {
         return false;
     }
-    regions(product, out, |region| {
+    regions(factors, out, |region| {
         let done = T::run(width, region);
         assert!(done.is_ok(), "a width that the machine has");
     });
@@ -40,10 +43,7 @@ pub(super) fn product<T: Multiply, O: VectorFloat>(product: &Product<T, O>, out:
 pub(crate) fn regions<F: Factors<Out: Send>>(factors: &F, out: &mut [F::Out], run: impl Fn(Region<'_, F>) + Sync) {
     let (m, n) = factors.size();
     let (work, places) = (factors.depths().sum::<usize>() * m * n, factors.places());
-    assert!(
-        out.len() == m * n && (places.columns == n || places.columns.is_multiple_of(16)),
-        "a place for each result"
-    );
+    assert!(out.len() == m * n && places.hold(m, n), "a place for each result");
     let out = Shared::new(out);
     let region = |rows, columns| {
         with_scratch(|[a, b, partial, wide]| run(Region { factors, rows, columns, out, a, b, partial, wide }));
@@ -58,9 +58,9 @@ pub(crate) fn regions<F: Factors<Out: Send>>(factors: &F, out: &mut [F::Out], ru
 /// Computes a whole product on one thread, by a given way.
 #[cfg(test)]
 pub(super) fn on_one_thread<T: VectorFloat, R>(
-    factors: &Product<T>,
+    factors: &super::product::Product<T>,
     out: &mut [T],
-    run: impl FnOnce(Region<'_, Product<'_, T>>) -> R,
+    run: impl FnOnce(Region<'_, super::product::Product<'_, T>>) -> R,
 ) -> R {
     let (rows, columns, out) = (0..factors.mkn.0, 0..factors.mkn.2, Shared::new(out));
     with_scratch(|[a, b, partial, wide]| run(Region { factors, rows, columns, out, a, b, partial, wide }))
@@ -104,13 +104,13 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
                 let depth = range.len();
                 let epilogue = Epilogue { first: block == 0, last: block + 1 == blocks, added, out, places };
                 let (left, right) = factors.pair(which);
-                let len = packed_len(columns.len(), S::NR, depth);
+                let len = packed_len(columns.len(), S::NR, depth + <F::Right as Operand<T>>::BEYOND);
                 let b = b.uninit(if W::Terms::IN_LANE > 1 { len } else { 0 });
                 let b_sizes = ways.pack(simd, right, columns.clone(), range.clone(), S::NR, b);
                 // Right operand in f32, packed on demand.
                 let (mut unpacked, mut wide) = (Some(&mut *wide), &[][..]);
                 for some in parts(rows.clone(), mc::<S>()) {
-                    let a = a.uninit(packed_len(some.len(), S::MR, depth));
+                    let a = a.uninit(packed_len(some.len(), S::MR, depth + <F::Left as Operand<T>>::BEYOND));
                     let partial = partial.wrapping_add((some.start - rows.start) * stride);
                     let exact = b_sizes.filter(are_normal).is_some_and(|b_sizes| {
                         let a_sizes = ways.pack(simd, left, some.clone(), range.clone(), S::MR, a);
