@@ -306,7 +306,7 @@ impl Fit {
             return Ok(None);
         }
         check(data)?;
-        self.lint(net, data);
+        self.lint(net, data, None);
         let (examples, FitOptions { batch, seed, .. }) = (data.train.len(), &self.options);
         let steps = batches_of_epoch(examples, *batch);
         if self.place.step >= steps {

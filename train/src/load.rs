@@ -70,13 +70,17 @@ impl RunFile {
     /// # Errors
     /// Those of reading the policy and the data, and of [`Lint::run`](precast::lint::Lint::run).
     pub fn lint(&self, mut model: Model) -> Result<Vec<Finding>> {
-        let Read { data, .. } = self.read_data(model.input.as_deref())?;
+        let Read { data, shape, .. } = self.read_data(model.input.as_deref())?;
+        let of_run = Folder::is_of_run(&self.folder);
+        if of_run {
+            Folder::check_data_of(&self.folder, self, &data, &shape)?;
+        }
         let (policy, _) = settled(self.read_policy()?, &mut model.net, &data, self.options.batch)?;
         let Prepared { mut net, options, .. } = prepared(self, model, &policy, &data)?;
-        let best = Folder::best(&self.folder);
-        if best.is_file() {
+        let best = if of_run { Folder::best_weights(&self.folder)? } else { None };
+        if let Some(best) = best {
             let _ = weights::load(&net, &best)?;
         }
-        Fit::new(&net, &options)?.first_findings(&mut net, &data)
+        Fit::new(&net, &options)?.first_findings(&mut net, &data, Some(&policy))
     }
 }

@@ -124,8 +124,8 @@ impl Run {
         notes.extend(note);
         notes.extend(of_data);
         let mut fit = Fit::new(&net, &options)?.standardized_targets(standardizations.targets.clone());
-        fit.lint(&mut net, &data);
-        notes.extend(fit.findings().iter().map(ToString::to_string));
+        fit.lint(&mut net, &data, Some(&policy));
+        notes.extend(fit.findings().iter().map(|finding| format!("the lint of the first batch: {finding}")));
         // The defaults derived from the data are written down, so that predictions need no data.
         let mut found = found;
         found.options.loss.clone_from(&options.loss);
@@ -217,7 +217,8 @@ impl Run {
             let flow = observer(event);
             if !is_epoch {
                 let last = || Ok(self.folder.checkpoints()?.pop());
-                SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, last)?;
+                let inputs = || Ok([checksum_of(&self.policy)?, self.file.fingerprint()?]);
+                SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, inputs, last)?;
             }
             if self.fit.steps_done() == 1 && !is_epoch {
                 self.folder.note_memory(self.fit.history())?;
@@ -333,6 +334,11 @@ impl Run {
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
+}
+
+/// Computes the checksum of a policy, as a file has it.
+pub(super) fn checksum_of(policy: &Policy) -> Result<u32> {
+    Ok(crc32fast::hash(policy.to_yaml()?.as_bytes()))
 }
 
 /// Counter in checkpoints with the checksum of the run file.

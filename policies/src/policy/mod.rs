@@ -35,6 +35,7 @@ pub use scaler::Scaler;
 use self::lists::Reader;
 use crate::{
     DType,
+    catalogue::System,
     error::{Error, Result},
     precision::{OpRules, Treatment},
 };
@@ -158,6 +159,16 @@ impl Policy {
             Level::O1 => Some(OpRules { back: Some(DType::F32), ..rules }),
             Level::O2 => Some(OpRules { back: Some(self.dtype), unlisted: Treatment::Low, ..rules }),
             Level::Auto => Some(rules),
+        }
+    }
+
+    /// Returns the precision of a rule that keeps a cell in f32 with its outputs: [`RunAs::Full`], or with a pack of
+    /// MindSpore, where its outputs would be cast, [`RunAs::FullOut`].
+    pub fn keeps(&self) -> RunAs {
+        let pack = self.pack.as_deref().and_then(|pack| Pack::shared(pack).ok());
+        match pack.is_some_and(|pack| pack.system == Some(System::MindSpore)) {
+            true => RunAs::FullOut,
+            false => RunAs::Full,
         }
     }
 
