@@ -18,6 +18,7 @@ use super::{
     inputs::{self, Output, shown},
     print, print_json,
     run::{STOP, listen},
+    say,
 };
 
 /// Search for the cells that a policy can lower while the error of the network stays within a budget, and write the
@@ -164,5 +165,8 @@ fn search(args: &Args, policy: &precast::Policy, subject: &mut Subject) -> preca
     if let Some(file) = &args.output.file {
         tune = tune.journal(file.with_extension(JOURNAL));
     }
-    tune.run(&mut net, &x)
+    let shown = |run: &TuneRun| say(&format!("{} cells lowered: {} {:.2e}", run.low, metric.name(), run.error));
+    let found = tune.watch(&shown).run(&mut net, &x);
+    say("");
+    found
 }

@@ -29,6 +29,7 @@ use self::{
     metric::{Call, Reference},
     order::order,
     search::{Problem, Searched, search},
+    tuned::Watch,
 };
 use crate::{
     DType, Policy, Tensor,
@@ -71,13 +72,25 @@ pub struct Tune<'a> {
     journal: Option<PathBuf>,
     scale: Option<f64>,
     stop: Option<&'a AtomicBool>,
+    watch: Option<Watch<'a>>,
 }
 
 impl<'a> Tune<'a> {
     /// Creates a search for the most cells that a policy can lower while the error stays within a budget. Cells that
     /// the policy keeps in f32 stay so.
     pub fn new(policy: &'a Policy, metric: Metric<'a>, budget: f64) -> Self {
-        Tune { policy, metric, budget, runs: None, minutes: None, speeds: None, journal: None, scale: None, stop: None }
+        Tune {
+            policy,
+            metric,
+            budget,
+            runs: None,
+            minutes: None,
+            speeds: None,
+            journal: None,
+            scale: None,
+            stop: None,
+            watch: None,
+        }
     }
 
     /// Sets the largest number of sets to be run. Default: `4 ceil(log2 n) + 8` for `n` cells.
@@ -101,6 +114,12 @@ impl<'a> Tune<'a> {
     /// Sets a flag which, once it is set, ends the search with what it has found.
     pub fn stop(mut self, stop: &'a AtomicBool) -> Self {
         self.stop = Some(stop);
+        self
+    }
+
+    /// Sets a function that is called after each run.
+    pub fn watch(mut self, watch: &'a dyn Fn(&TuneRun)) -> Self {
+        self.watch = Some(Watch(watch));
         self
     }
 
@@ -400,7 +419,11 @@ impl<C: ?Sized + AsCell> Runs<'_, C> {
         let error = self.measure(&lowered)?;
         let seconds = start.elapsed().as_secs_f64();
         self.journal.add(&key, error, seconds)?;
-        self.done.push(TuneRun { low: low.len(), error, seconds, known: false });
+        let run = TuneRun { low: low.len(), error, seconds, known: false };
+        if let Some(Watch(watch)) = self.tune.watch {
+            watch(&run);
+        }
+        self.done.push(run);
         Ok(Some(error))
     }
 

@@ -68,6 +68,16 @@ pub struct TuneRun {
 /// Number of lowered cells that a policy names in its comments.
 const NAMED: usize = 8;
 
+/// A function that is called after each run.
+#[derive(Clone, Copy)]
+pub(super) struct Watch<'a>(pub &'a dyn Fn(&TuneRun));
+
+impl fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
 impl Tuned {
     /// Returns the number of cells that the policy lowers.
     pub fn lowered(&self) -> usize {

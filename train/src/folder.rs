@@ -414,24 +414,9 @@ impl Folder {
         self.path.join(LAST).is_file()
     }
 
-    /// Returns the path of the weights for prediction, which are the best ones; `None` if no epoch was done.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when they are missing although an epoch was done.
-    pub fn best_weights(path: &Path) -> Result<Option<PathBuf>> {
-        let best = path.join(BEST);
-        match best.is_file() {
-            true => Ok(Some(best)),
-            false if history_of(path)?.epochs.is_empty() => Ok(None),
-            false => {
-                Err(Error::run(format!("`{BEST}` is missing, the best weights of the run")).context(path.display()))
-            }
-        }
-    }
-
-    /// Returns whether a folder is that of a run.
-    pub fn is_of_run(path: &Path) -> bool {
-        path.join(RUN).is_file() && path.join(ABOUT).is_file()
+    /// Returns the path of the weights for prediction, which are the best ones.
+    pub fn best(path: &Path) -> PathBuf {
+        path.join(BEST)
     }
 }
 

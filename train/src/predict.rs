@@ -17,6 +17,7 @@ use super::{
     RunFile,
     data::Vocabulary,
     folder::{Folder, Standardizations},
+    load::best_weights,
     parts::Read,
 };
 
@@ -84,7 +85,7 @@ impl Predictor {
         let folder = folder.as_ref();
         let file = RunFile::of_folder(folder)?;
         let Model { mut net, input, .. } = model;
-        let Some(best) = Folder::best_weights(folder)? else {
+        let Some(best) = best_weights(folder)? else {
             return Err(Error::run("no epoch of the run was done, so it has no weights yet").context(folder.display()));
         };
         Folder::check_files(folder)?;
