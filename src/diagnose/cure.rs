@@ -252,7 +252,7 @@ impl Attempt {
         }
         let because = match fault.edge.phase {
             Phase::Backward if self.is_largest => {
-                format!("no loss scale fits: with {}, the largest that does not overflow, {fault}", self.scale)
+                format!("no loss scale fits: with {}, the largest that does not overflow, {fault}", number(self.scale))
             }
             _ => fault.to_string(),
         };

@@ -103,7 +103,10 @@ pub(super) fn outlier(file: &RunFile, fault: &SavedFault, split: &Split) -> Resu
         return Ok(None);
     }
     let place = match &file.data {
-        Source::Csv(csv) => format!("{}:{}", csv.file.display(), csv.line_of(row, &file.folder)?),
+        Source::Csv(csv) => {
+            let name = csv.file.file_name().unwrap_or_default().to_string_lossy();
+            format!("{name}:{}", csv.line_of(row, &file.folder)?)
+        }
         _ => format!("example {} of the data", row + 1),
     };
     let name = all.input_names().get(column).cloned().unwrap_or_else(|| (column + 1).to_string());

@@ -131,13 +131,49 @@ fn damage_to_a_fault_or_its_run_is_named() {
 /// A run that stalls does not keep the next policy from being trained.
 #[test]
 fn every_policy_is_trained_although_one_run_stalls() {
-    let folder = folder("stalled-first", 0.0, ", lr: 0.01, epochs: 6");
+    let folder = folder("stalled-first", 0.0, "");
     let table: String = (0..40).map(|i| format!("{0}e5,-{0}e5,{1}\n", 1 + i, i % 2)).collect();
     folder.write("points.csv", &format!("x,y,side\n{table}"));
-    let run = fs::read_to_string(folder.0.join("run.yaml")).unwrap().replace("epochs: 2, ", "");
+    // At least the 20 steps after which a run has stalled.
+    let run = fs::read_to_string(folder.0.join("run.yaml")).unwrap().replace("epochs: 2", "epochs: 10, lr: 1e-9");
     folder.write("run.yaml", &run);
     let output = precast_in(&folder.0, &["train", "run.yaml", "--policy", "o3", "--policy", "o0", "--quiet"]);
     let (said, message) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(message.contains("1 of 2 runs failed:\no3 stalled at step 20"), "{message}");
     assert!(folder.0.join("runs/o0/last.safetensors").is_file() && said.contains("| o0 "), "{said}");
+}
+
+/// A fault right at the beginning needs no data but its batch.
+#[test]
+fn a_fault_is_replayed_from_its_batch_when_the_data_has_moved() {
+    let folder = folder("moved", 1e5, "");
+    // Every row is beyond f16, so the first step is faulty.
+    let rows: String = (0..40).map(|i| format!("{0}e5,-{0}e5,{1}\n", 1 + i, i % 2)).collect();
+    folder.write("points.csv", &format!("x,y,side\n{rows}"));
+    let fault = fault(&folder);
+    let before = text(precast_in(&folder.0, &["replay", &fault]));
+    fs::rename(folder.0.join("points.csv"), folder.0.join("moved.csv")).unwrap();
+    let output = precast_in(&folder.0, &["replay", &fault]);
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("the saved batch takes the place of the data"), "{message}");
+    assert_eq!((output.status.code(), String::from_utf8(output.stdout).unwrap()), (Some(0), before));
+}
+
+/// An input that is far from all others is named by its line, its column and its number.
+#[test]
+fn the_input_that_broke_a_step_is_named() {
+    let folder = folder("outlier", 0.0, "");
+    let row = |i: i64| {
+        let y = if i % 8 == 7 { format!("-{i}e36") } else { format!("0.{i}") };
+        format!("0.5,{y},{}\n", i % 2)
+    };
+    let table = "x,y,side\n".to_string() + &(0..40).map(row).collect::<String>();
+    folder.write("points.csv", &table);
+    let said = text(precast_in(&folder.0, &["replay", &fault(&folder)]));
+    let found = said.split("points.csv:").nth(1).unwrap_or_else(|| panic!("{said}"));
+    let (line, rest) = found.split_once(": column y is ").unwrap();
+    let number: f64 = rest.split(';').next().unwrap().parse().unwrap();
+    let field = table.lines().nth(line.parse::<usize>().unwrap() - 1).unwrap().split(',').nth(1).unwrap();
+    let expected: f32 = field.parse().unwrap();
+    assert_eq!(number as f32, expected);
 }
