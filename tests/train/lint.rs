@@ -352,7 +352,8 @@ fn a_run_lints_its_first_batch_and_trains_as_without() {
     }
 }
 
-/// A gradient of 2 * 2e5 / 4 = 1e5 per unit of the loss scale is no f16 at a scale of 1, and is one at 1/4.
+/// Four examples with gradients of 2 * 2e5 / 4 = 1e5 per unit of the loss scale add up to 4e5 for the weight, which is
+/// no f16 at a scale of 1, and is one at 1/16.
 #[test]
 fn a_dynamic_scale_that_cannot_fall_to_the_one_that_fits_is_an_error() {
     let found = |min: f32| {
@@ -365,11 +366,11 @@ fn a_dynamic_scale_that_cannot_fall_to_the_one_that_fits_is_an_error() {
             .unwrap();
         found.into_iter().find(|finding| finding.rule == Rule::GradOverflow).unwrap()
     };
-    assert_eq!(found(0.25).severity, Severity::Information);
+    assert_eq!(found(0.0625).severity, Severity::Information);
     let beyond = found(1.0);
     assert_eq!(beyond.severity, Error);
-    // The largest power of two below 65504 / 1.5 / 1e5 = 0.44.
-    let write = "loss_scale: { kind: dynamic, init: 0.25, min: 0.25 }";
+    // The largest power of two below 65504 / 1.5 / 4e5 = 0.11.
+    let write = "loss_scale: { kind: dynamic, init: 0.0625, min: 0.0625 }";
     assert!(beyond.write.starts_with(write) && beyond.write.contains("standardize_targets"), "{}", beyond.write);
 }
 

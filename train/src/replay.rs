@@ -192,6 +192,8 @@ impl Replay {
         let follows_taken = before.iter().any(|step| step.swallowed.is_some());
         let first = self.steps.iter().map(|step| step.loss).find(|loss| loss.is_finite()).unwrap_or(f64::INFINITY);
         let diverged = loss > DIVERGED * first && !follows_taken;
+        // One input that is far from all others is no course of the training.
+        let diverged = diverged && self.outlier()?.is_none();
         let advice = &self.advice;
         Ok(diverged.then(|| {
             format!(
@@ -280,11 +282,13 @@ const LARGE: f64 = 10.0;
 
 /// Returns the advice for a run that has diverged.
 fn advice(options: &FitOptions, data: &Split) -> String {
-    let smaller = format!("try a smaller learning rate than `lr: {}`", options.lr);
+    let smaller = format!("try a smaller learning rate than `lr: {}`", number(options.lr));
     let Inputs::Numbers(values) = data.train.inputs() else { return smaller };
     let squares: f64 = values.iter().map(|x| f64::from(*x).powi(2)).sum();
     match (squares / values.len().max(1) as f64).sqrt() {
-        large if large > LARGE => format!("{smaller}, or `standardize: true`: the inputs are {large:.0} on average"),
+        large if large > LARGE => {
+            format!("{smaller}, or `standardize: true`: the root mean square of the inputs is {large:.0}")
+        }
         _ => smaller,
     }
 }

@@ -53,7 +53,7 @@ fn a_dynamic_scale_that_falls_is_the_cure() {
     let scale = "{kind: dynamic, init: 16777216, growth: 2, backoff: 0.5, interval: 2000, min: 1, max: 16777216}";
     folder.write("big.yaml", &format!("{{version: 1, name: o2, level: O2, dtype: float16, loss_scale: {scale}}}"));
     let run = fs::read_to_string(folder.0.join("run.yaml")).unwrap();
-    folder.write("run.yaml", &run.replace("policy: o2", "policy: big.yaml"));
+    folder.write("run.yaml", &run.replace("policy: o2", "policy: big.yaml").replace("epochs: 2", "epochs: 10"));
     let fault = fault(&folder);
     let said = text(precast_in(&folder.0, &["replay", &fault, "--cure", "--output", "cured.yaml"]));
     assert!(said.contains("no cure is needed: the dynamic scale fell to "), "{said}");
@@ -141,6 +141,9 @@ fn every_policy_is_trained_although_one_run_stalls() {
     let (said, message) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(message.contains("1 of 2 runs failed:\no3 stalled at step 20"), "{message}");
     assert!(folder.0.join("runs/o0/last.safetensors").is_file() && said.contains("| o0 "), "{said}");
+    // Steps with the same cause are one row of the report.
+    let report = fs::read_to_string(folder.0.join("runs/o3/report.html")).unwrap();
+    assert!(report.contains(">1 to 20<"), "{report}");
 }
 
 /// A fault right at the beginning needs no data but its batch.
