@@ -93,6 +93,8 @@ struct Report<'a> {
     error: f64,
     complete: bool,
     cells: &'a [TunedCell],
+    /// The reason for which the inputs of the network are not rounded, if they are not.
+    inputs: Option<&'a str>,
     runs: &'a [TuneRun],
 }
 
@@ -119,9 +121,9 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let found = search(args, &policy.value, &mut subject).map_err(Failure::work)?;
     match args.format {
         Format::Json => {
-            let Tuned { metric, budget, error, complete, cells, runs, .. } = &found;
-            let (budget, error, complete) = (*budget, *error, *complete);
-            print_json(&Report { metric, budget, error, complete, cells, runs })?;
+            let Tuned { metric, budget, error, complete, cells, inputs, runs, .. } = &found;
+            let (budget, error, complete, inputs) = (*budget, *error, *complete, inputs.as_deref());
+            print_json(&Report { metric, budget, error, complete, cells, inputs, runs })?;
         }
         Format::Text => {
             print(format_args!("model   {}\npolicy  {policy}\n\n{found}", shown(&args.examples.model)))?;

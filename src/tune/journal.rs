@@ -47,7 +47,7 @@ impl Journal {
         let mut journal = Journal { problem, ..Journal::default() };
         let Some(path) = file else { return Ok(journal) };
         let failed = |error: io::Error| Error::io(path, &error);
-        let file = File::options().create(true).read(true).append(true).open(path).map_err(failed)?;
+        let file = files::open_lines(path)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => {
                 let words =

@@ -161,6 +161,11 @@ fn a_search_continues_after_a_line_that_was_cut_off() {
     let again = fs::read_to_string(&journal).unwrap();
     let (lines, known) = (whole.lines().count(), whole.trim_end().rfind('\n').unwrap());
     assert_eq!((again.lines().count(), &again[..known]), (lines, &whole[..known]));
+    // Another search has the file.
+    let other = fs::File::options().append(true).open(&journal).unwrap();
+    other.lock().unwrap();
+    assert!(error(1, tune("tuned.yaml")).contains("another search writes to this file"));
+    drop(other);
     assert!(error(2, tune("tuned.jsonl")).contains("is the name of the file of its runs"));
     let said = error(2, tune("runs/o2-bf16/policy.yaml"));
     assert!(said.contains("is in the folder of a run"), "{said}");
