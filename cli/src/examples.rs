@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use precast::{
-    Child, Tensor,
+    Child, Policy, Tensor,
     data::{Batch, Dataset},
     storage::weights,
     train::Loss,
@@ -11,9 +11,14 @@ use precast::{
 use precast_train::{
     Predictor, RunFile,
     data::{Npy, Source},
+    history_of,
 };
 
-use super::{Cli, Failure, Result, inputs, run::model};
+use super::{
+    Cli, Failure, Result,
+    inputs::{self, Read},
+    run::model,
+};
 
 /// A network and its examples.
 #[derive(Debug, clap::Args)]
@@ -21,10 +26,10 @@ use super::{Cli, Failure, Result, inputs, run::model};
 pub(super) struct Args {
     /// The folder of a run, whose best weights and data are used; or a model
     pub model: PathBuf,
-    /// The examples: for a run, a file like that of its data [default: its data]; for a model, `digits` or an `.npz`
-    /// file
-    #[arg(long, value_name = "FILE")]
-    data: Option<PathBuf>,
+    /// The examples: `digits`, an `.npz` file, or data as a run file writes it; for a run, also a file like that of its
+    /// data [default: its data]
+    #[arg(short, long)]
+    data: Option<String>,
     /// The weights of a model, as safetensors [default: initial weights]
     #[arg(long, value_name = "FILE")]
     weights: Option<PathBuf>,
@@ -38,6 +43,8 @@ pub(super) struct Subject {
     pub net: Child,
     pub batches: Vec<Batch>,
     loss: Loss,
+    /// The loss scale at the end of the run.
+    pub scale: Option<f32>,
 }
 
 impl Args {
@@ -54,7 +61,18 @@ impl Args {
         }
         let loss = loss.unwrap_or_else(|| Loss::usual(data.targets()));
         let batches = data.shuffled_batches(size, 0, 0)?.take(batches).collect();
-        Ok(Subject { net, batches, loss })
+        let steps = if self.model.is_dir() { history_of(&self.model)?.steps } else { Vec::new() };
+        let scale = steps.last().map(|step| step.scale);
+        Ok(Subject { net, batches, loss, scale })
+    }
+
+    /// Reads the policy: the one given, otherwise that of the run.
+    pub fn policy(&self, given: Option<&Path>) -> Result<Read<Policy>> {
+        match given {
+            Some(policy) => inputs::policy(policy),
+            None if self.model.is_dir() => inputs::policy(&self.model.join("policy.yaml")),
+            None => Err(Failure::Usage("--policy is needed for a model; a run has one".into())),
+        }
     }
 
     fn of_run(&self, cli: &Cli) -> Result<(Child, Dataset, Option<Loss>)> {
@@ -63,8 +81,12 @@ impl Args {
         }
         let file = RunFile::of_folder(&self.model)?;
         let predictor = Predictor::of_folder(&self.model, model(cli, &file)?)?;
-        let data = predictor.examples(self.data.as_deref())?;
-        Ok((predictor.into_net(), data, file.options.loss))
+        let data = match &self.data {
+            None => predictor.examples(None)?,
+            Some(text) if is_data(text) => predictor.examples_of(data(text)?.read(Path::new(""))?)?,
+            Some(file) => predictor.examples(Some(Path::new(file)))?,
+        };
+        Ok((predictor.into_net()?, data, file.options.loss))
     }
 
     fn of_model(&self, cli: &Cli) -> Result<(Child, Dataset, Option<Loss>)> {
@@ -72,16 +94,9 @@ impl Args {
         if let Some(weights) = &self.weights {
             let _ = weights::load(&model.net, weights)?;
         }
-        let source = match self.data.as_deref() {
-            None => return Err(Failure::Usage("--data is missing: `digits`, or an `.npz` file with examples".into())),
-            Some(file) if file == Path::new("digits") => Source::Digits,
-            Some(file) if file.extension().is_some_and(|end| end == "npz") => Source::Npy(Npy::npz(file)),
-            Some(file) => {
-                let file = inputs::shown(file);
-                return Err(Failure::Usage(format!(
-                    "--data: expected `digits` or an `.npz` file, got `{file}`; other files are read for a run, which says how"
-                )));
-            }
+        let source = match &self.data {
+            None => return Err(Failure::Usage(format!("--data is missing: {DATA}"))),
+            Some(text) => data(text)?,
         };
         let data = source.read(Path::new(""))?;
         let data = match &model.input {
@@ -92,7 +107,34 @@ impl Args {
     }
 }
 
+/// The forms of data on the command line.
+const DATA: &str =
+    "`digits`, an `.npz` file, or data as a run file writes it: `{csv: {file: iris.csv, target: species}}`";
+
+/// Returns whether a text describes data itself, rather than a file like that of a run.
+fn is_data(text: &str) -> bool {
+    text == "digits"
+        || text.trim_start().starts_with('{')
+        || Path::new(text).extension().is_some_and(|end| end == "npz")
+}
+
+/// Reads the description of data on the command line.
+pub(super) fn data(text: &str) -> Result<Source> {
+    if !is_data(text) {
+        return Err(Failure::Usage(format!("--data: expected {DATA}, got `{}`", inputs::shown(Path::new(text)))));
+    }
+    if Path::new(text).extension().is_some_and(|end| end == "npz") {
+        return Ok(Source::Npy(Npy::npz(text)));
+    }
+    Ok(RunFile::parse(&format!("data: {text}\nversion: 1\nmodel: mlp\npolicy: o0\n"), "--data")?.data)
+}
+
 impl Subject {
+    /// Returns whether the outputs are the logits of classes.
+    pub fn has_classes(&self) -> bool {
+        matches!(self.loss, Loss::CrossEntropy { .. })
+    }
+
     /// Returns the loss of the outputs for the batch with this number.
     pub fn loss(&self, y: &Tensor, at: usize) -> precast::Result<Tensor> {
         self.loss.of(y, &self.batches[at].y)

@@ -140,6 +140,23 @@ pub(super) struct Output {
 }
 
 impl Output {
+    /// Refuses a file inside the folder of a run, whose files are the run's own, and as [`check`](Output::check).
+    pub fn check_outside_runs(&self) -> Result {
+        let path = self.file.as_deref().and_then(|file| std::path::absolute(file).ok());
+        let run = path
+            .iter()
+            .flat_map(|path| path.ancestors().skip(1))
+            .find(|folder| folder.join("run.yaml").is_file() && folder.join("about.json").is_file());
+        match (run, &self.file) {
+            (Some(run), Some(file)) => Err(Failure::Usage(format!(
+                "--output: `{}` is in the folder of a run, `{}`, which keeps its files to the end; write it elsewhere",
+                shown(file),
+                shown(run)
+            ))),
+            _ => self.check(),
+        }
+    }
+
     /// Refuses an existing file, unless it may be replaced, and one that cannot be written.
     pub fn check(&self) -> Result {
         let Some(file) = &self.file else { return Ok(()) };

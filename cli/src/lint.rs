@@ -14,7 +14,9 @@ use precast_train::RunFile;
 use serde::Serialize;
 
 use super::{
-    Cli, Failure, Format, Result, inputs, print, print_json,
+    Cli, Failure, Format, Result,
+    examples::data,
+    inputs, print, print_json,
     run::{is_run_file, model, under},
 };
 
@@ -38,7 +40,7 @@ pub(super) struct Args {
     /// A policy file, or the name of a built-in policy [default: that of the run]
     #[arg(short, long)]
     policy: Option<PathBuf>,
-    /// The data of a model, as a run file writes it [default: digits]
+    /// The data of a model: `digits`, an `.npz` file, or data as a run file writes it [default: digits]
     #[arg(short, long)]
     data: Option<String>,
     /// Output format
@@ -114,9 +116,12 @@ fn run_file(cli: &Cli, args: &Args) -> Result<(RunFile, bool)> {
         };
         check_policy(policy)?;
         let quoted = |path: &Path| format!("'{}'", path.to_string_lossy().replace('\'', "''"));
-        let data = args.data.as_deref().unwrap_or("digits");
-        let text = format!("data: {data}\nversion: 1\nmodel: {}\npolicy: {}\n", quoted(&args.model), quoted(policy));
-        return Ok((RunFile::parse(&text, "--data")?, args.data.is_none()));
+        let text = format!("data: digits\nversion: 1\nmodel: {}\npolicy: {}\n", quoted(&args.model), quoted(policy));
+        let mut file = RunFile::parse(&text, "--data")?;
+        if let Some(text) = &args.data {
+            file.data = data(text)?;
+        }
+        return Ok((file, args.data.is_none()));
     }
     if args.data.is_some() {
         return Err(Failure::Usage("--data is for a model; a run names its data".into()));

@@ -4,13 +4,13 @@ use std::path::{Path, PathBuf};
 
 use precast::diagnose::{Edge, Record};
 use precast_policy::{files, printable_lines};
-use precast_train::{Replay, RunFile, SavedFault};
+use precast_train::{Replay, RunFile, SavedFault, history_of};
 
 use super::{
     Cli, Failure, Result,
     inputs::{Output, shown, word},
     print,
-    run::model,
+    run::{model, say_line},
 };
 
 /// Run the step of a saved fault again, look at every number of it, and find its cure
@@ -35,71 +35,112 @@ pub(super) struct Args {
 const SHOWN: usize = 6;
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    args.output.check()?;
+    args.output.check_outside_runs()?;
     if args.output.file.is_some() && !args.cure {
         return Err(Failure::Usage("--output is for the policy of --cure".into()));
     }
-    if args.folder.join("run.yaml").is_file() {
-        return list(cli, &args.folder);
+    let of_run = |folder: &Path| folder.join("run.yaml").is_file() && folder.join("about.json").is_file();
+    let run = match args.folder.ends_with("faults") {
+        true => args.folder.parent().filter(|run| of_run(run)),
+        false => Some(args.folder.as_path()).filter(|run| of_run(run)),
+    };
+    match run {
+        Some(run) if args.cure => Err(Failure::Usage(format!(
+            "--cure is for one fault, and `{}` is a run; give the folder of one:\n{}",
+            shown(run),
+            listed(cli, run)?.trim_end()
+        ))),
+        Some(run) => print(listed(cli, run)?.trim_end()),
+        None => one(cli, args),
     }
-    let file = RunFile::of_folder(Replay::run_of(&args.folder)?)?;
+}
+
+/// Runs the step of one fault again.
+fn one(cli: &Cli, args: &Args) -> Result {
+    let saved = SavedFault::load(&args.folder)?;
+    let run = Replay::run_of(&args.folder)?;
+    let file = RunFile::of_folder(&run)?;
     let mut replay = Replay::open(&args.folder, model(cli, &file)?)?;
+    if let Some(why) = replay.without_data() {
+        say_line(&format!("{why}; the saved batch takes the place of the data"));
+    }
     let replayed = replay.run().map_err(Failure::work)?;
     let fault = replay.fault();
-    let text = format!(
-        "step {}, epoch {}, batch {}: {}\n",
-        fault.step,
-        fault.epoch + 1,
-        fault.batch + 1,
-        replayed.step.outcome
-    );
+    let text =
+        format!("step {}, epoch {}, batch {}: {}", fault.step, fault.epoch + 1, fault.batch + 1, replayed.step.outcome);
     print(printable_lines(&text))?;
     match replayed.record.fault() {
         Some(fault) => {
             for edge in chain(&replayed.record, fault.at) {
                 let numbers = &edge.numbers;
-                let text = format!("  {:9.3e}  {edge}\n", numbers.amax);
+                let text = format!("  {:9.3e}  {edge}", numbers.amax);
                 print(printable_lines(&text))?;
             }
-            print(printable_lines(&format!("first: {fault}\n")))?;
-        }
-        None => print("every number is sound\n")?,
-    }
-    let same = if replayed.is_same { "the same" } else { "not the same" };
-    print(format_args!("the largest magnitudes of all {} results are {same} as in the run\n", fault.results.len()))?;
-    if args.cure {
-        match replay.cure().map_err(Failure::work)? {
-            Some(cure) => {
-                let text =
-                    format!("\nwith this change of the policy, this step is sound; no other was run with it:\n{cure}");
-                print(printable_lines(&text))?;
-                if let Some(to) = &args.output.file {
-                    let cured = cure.apply(&file.read_policy()?)?.to_yaml()?;
-                    files::replace(to, cured.as_bytes()).map_err(Failure::work)?;
-                    print(format_args!("written: {}", shown(to)))?;
-                }
-            }
-            None => {
-                let why = replay.not_by_precision().map_err(Failure::work)?;
-                return Err(Failure::Work(why.unwrap_or("no rules and no loss scale make the step sound".into())));
+            print(printable_lines(&format!("first: {fault}")))?;
+            if let Some(outlier) = replay.outlier().map_err(Failure::work)? {
+                print(printable_lines(&format!("the largest input: {outlier}")))?;
             }
         }
+        None => print("every number is sound")?,
     }
-    Ok(())
+    if !replayed.is_same {
+        let now = replayed.step.fault().map_or("nothing".into(), ToString::to_string);
+        return Err(Failure::Work(format!(
+            "this step is not the one of the run, which began with {}; now it begins with {now}, or other numbers differ",
+            saved.origin
+        )));
+    }
+    let results = fault.results.len();
+    print(format_args!(
+        "the first fault and the largest magnitudes of all {results} results are the same as in the run"
+    ))?;
+    if args.cure { cure(cli, args, &run, &file, &mut replay) } else { Ok(()) }
 }
 
-/// Prints the faults of a run, each with the command that runs its step again.
-fn list(cli: &Cli, run: &Path) -> Result {
-    let faults = SavedFault::all(run)?;
+/// Finds the cure of a fault, and writes the policy with it.
+fn cure(cli: &Cli, args: &Args, run: &Path, file: &RunFile, replay: &mut Replay) -> Result {
+    if let Some(why) = replay.recovered().map_err(Failure::work)? {
+        let nothing = if args.output.file.is_some() { "; no policy is written" } else { "" };
+        return print(format_args!("\n{why}{nothing}"));
+    }
+    let Some(cure) = replay.cure().map_err(Failure::work)? else {
+        let why = replay.not_by_precision().map_err(Failure::work)?;
+        return Err(Failure::Work(why.unwrap_or("no rules and no loss scale make the step sound".into())));
+    };
+    let policy = file.read_policy()?;
+    let lines = cure.lines(&policy.loss_scale);
+    let text = format!("\nwith this change of the policy, this step is sound; no other was run with it:\n{lines}");
+    print(printable_lines(text.trim_end()))?;
+    let Some(to) = &args.output.file else { return Ok(()) };
+    files::replace(to, cure.apply(&policy)?.to_yaml()?.as_bytes()).map_err(Failure::work)?;
+    let name = to.file_stem().unwrap_or_default();
+    let (program, next) = (&cli.program, run.with_file_name(name));
+    let (of, next) = (word(&relative(&run.join("run.yaml"))), word(&relative(&next)));
+    print(format_args!("written: {0}; try: {program} train {of} --policy {0} --output {next}", word(to)))
+}
+
+/// Returns a path as seen from the current folder, if it is inside.
+fn relative(path: &Path) -> PathBuf {
+    let here = std::env::current_dir().ok();
+    here.and_then(|here| path.strip_prefix(here).ok()).unwrap_or(path).to_path_buf()
+}
+
+/// Describes the faults of a run, each with the command that runs its step again.
+fn listed(cli: &Cli, run: &Path) -> Result<String> {
+    let (faults, file) = (SavedFault::all(run)?, RunFile::of_folder(run)?);
     if faults.is_empty() {
-        return print(format_args!("no step of {} met a number that was not finite\n", shown(run)));
+        let skipped = history_of(run)?.skipped();
+        let steps = format!("{skipped} {}", if skipped == 1 { "step was" } else { "steps were" });
+        return Ok(match (file.options.monitor, skipped) {
+            (false, _) => format!("{} was not monitored (`monitor: false`); {steps} skipped\n", shown(run)),
+            (true, 0) => format!("no step of {} met a number that was not finite\n", shown(run)),
+            (true, _) => format!("no fault of {} is saved; {steps} skipped\n", shown(run)),
+        });
     }
-    for (folder, fault) in faults {
-        let text = format!("step {}: {}\n", fault.step, fault.origin);
-        print(printable_lines(&text))?;
-        print(format_args!("  {} replay {}\n", cli.program, word(&folder)))?;
-    }
-    Ok(())
+    Ok(faults.iter().fold(String::new(), |text, (folder, fault)| {
+        let line = format!("step {}: {}", fault.step, fault.origin);
+        format!("{text}{}\n  {} replay {}\n", printable_lines(&line), cli.program, word(folder))
+    }))
 }
 
 /// Returns the results from which a faulty one was computed, the oldest first: at each step the largest.

@@ -208,7 +208,9 @@ pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
         printable(runs[0].name)
     );
     for group in same_course(runs).iter().filter(|group| group.len() > 1) {
-        notes += &format!("\n{}: the same loss at every step, bit for bit", joint_name(group));
+        let finite = group[0].history.steps.iter().any(|step| step.loss.is_finite());
+        let same = if finite { "the same loss at every step, bit for bit" } else { "no step has a finite loss" };
+        notes += &format!("\n{}: {same}", joint_name(group));
     }
     for TrainingRun { name, history } in runs {
         let mut swallowed = history.swallowed();

@@ -59,7 +59,7 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
     }
     // A mistake in the last policy is reported before the first run is trained.
     let policies = files.iter().map(RunFile::check_policy).collect::<precast::Result<Vec<_>>>()?;
-    let mut folders: Vec<PathBuf> = Vec::new();
+    let (mut folders, mut failures) = (Vec::<PathBuf>::new(), Vec::new());
     for (file, policy) in files.iter().zip(policies) {
         let model = model(cli, file)?;
         let to = match &args.output {
@@ -73,13 +73,28 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
             let _ = inputs::speeds_here(); // with a status line
         }
         let run = Run::begin(file, model, &to)?;
-        let ended = train(cli, run, args)?;
+        let ended = train(cli, run, args);
         folders.push(to);
-        if ended == EndReason::Interrupted {
-            break;
+        match ended {
+            Ok(EndReason::Interrupted) => break,
+            Ok(_) => {}
+            Err(error) if STOP.load(Ordering::Relaxed) => return Err(error),
+            // One run that fails does not keep the others from being trained.
+            Err(Failure::Work(error)) => failures.push(error),
+            Err(error) => return Err(error),
         }
     }
-    if folders.len() > 1 && args.format == Format::Text { table(&folders) } else { Ok(()) }
+    if folders.len() > 1 && args.format == Format::Text {
+        table(&folders)?;
+    }
+    match &failures[..] {
+        [] => Ok(()),
+        [one] if folders.len() == 1 => Err(Failure::Work(one.clone())),
+        _ => {
+            let (failed, all) = (failures.len(), folders.len());
+            Err(Failure::Work(format!("{failed} of {all} runs failed:\n{}", failures.join("\n"))))
+        }
+    }
 }
 
 /// Resumes the run of a folder.
@@ -98,15 +113,16 @@ pub(super) fn model(cli: &Cli, file: &RunFile) -> Result<Model> {
 }
 
 /// Prints a note on standard error that is not a failure.
-fn say_line(note: &str) {
+pub(super) fn say_line(note: &str) {
     // If standard error is closed, the results are still available.
     let _ = writeln!(io::stderr(), "note: {}", printable_lines(note));
 }
 
 /// Set by Ctrl-C; a second one ends the process at once.
-static STOP: AtomicBool = AtomicBool::new(false);
+pub(super) static STOP: AtomicBool = AtomicBool::new(false);
 
-fn listen() {
+/// Lets Ctrl-C set [`STOP`].
+pub(super) fn listen() {
     // If no handler can be installed, Ctrl-C ends the process, and the last checkpoint remains.
     let _ = ctrlc::set_handler(|| {
         if STOP.swap(true, Ordering::Relaxed) {
@@ -180,7 +196,7 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
             let words = format!("interrupted after step {steps}; continue with: {program} train --resume {shown}");
             Err(Failure::Work(words))
         }
-        EndReason::Stalled => Err(Failure::Work(why_stalled(run.history()).unwrap_or_default())),
+        EndReason::Stalled => Err(Failure::Work(format!("{name} {}", why_stalled(run.history()).unwrap_or_default()))),
         ended => match run.history().epochs.last() {
             Some(epoch) => spoilt(epoch).map_or(Ok(ended), |words| Err(Failure::Work(words))),
             None => Ok(ended),

@@ -5,15 +5,12 @@ use std::path::PathBuf;
 use precast::{
     no_grad,
     plan::undo,
+    policy::LossScaleSpec,
     shadow::{Digits, Shadow},
     tune::LossOf,
 };
 
-use super::{
-    Cli, Failure, Result, examples,
-    inputs::{self, shown},
-    print,
-};
+use super::{Cli, Failure, Result, examples, inputs::shown, print};
 
 /// Run a lowered network next to itself in float32, and show the error that enters, begins in and leaves each cell
 #[derive(Debug, clap::Args)]
@@ -28,9 +25,9 @@ Examples:
 pub(super) struct Args {
     #[command(flatten)]
     examples: examples::Args,
-    /// A policy file or a built-in policy
+    /// A policy file or a built-in policy [default: that of the run]
     #[arg(short, long)]
-    policy: PathBuf,
+    policy: Option<PathBuf>,
     /// Compare the gradients of the loss, too
     #[arg(long)]
     gradients: bool,
@@ -40,7 +37,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    let policy = inputs::policy(&args.policy)?;
+    let policy = args.examples.policy(args.policy.as_deref())?;
     let in_the_end = policy.value.in_the_end();
     let mut subject = args.examples.read(cli, 1, "shadow needs at least 1 example")?;
     undo(&mut subject.net);
@@ -51,8 +48,12 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         let digits = Digits::of(&net, |net| no_grad(|| net.call(&x))).map_err(Failure::work)?;
         return print(format_args!("model   {}\npolicy  {policy}\n\n{digits}", shown(&args.examples.model)));
     }
+    let mut scaled = in_the_end.clone();
+    if let (LossScaleSpec::Dynamic(dynamic), Some(scale)) = (&mut scaled.loss_scale, subject.scale) {
+        dynamic.init = scale;
+    }
     let loss: LossOf<'_> = &|y, at| subject.loss(y, at);
-    let shadow = Shadow::of_step(&in_the_end, &mut net, &|net| net.call(&x), args.gradients.then_some(loss));
+    let shadow = Shadow::of_step(&scaled, &mut net, &|net| net.call(&x), args.gradients.then_some(loss));
     let shadow = shadow.map_err(Failure::work)?;
     print(format_args!("model   {}\npolicy  {policy}\n\n{shadow}", shown(&args.examples.model)))
 }

@@ -1,10 +1,11 @@
 //! `precast tune`: the search for the cells that a policy can lower within a budget of error.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::atomic::Ordering};
 
 use precast::{
     Tensor,
     plan::undo,
+    policy::LossScaleSpec,
     tune::{Metric, Tune, TuneRun, Tuned, TunedCell},
 };
 use precast_policy::files;
@@ -16,6 +17,8 @@ use super::{
     examples::{self, Subject},
     inputs::{self, Output, shown},
     print, print_json,
+    run::{STOP, listen},
+    say,
 };
 
 /// Search for the cells that a policy can lower while the error of the network stays within a budget, and write the
@@ -33,12 +36,12 @@ Examples:
 pub(super) struct Args {
     #[command(flatten)]
     examples: examples::Args,
-    /// A policy file or a built-in policy
+    /// A policy file or a built-in policy [default: that of the run]
     #[arg(short, long)]
-    policy: PathBuf,
-    /// The error to be kept within the budget
-    #[arg(long, default_value = "kl")]
-    metric: MetricName,
+    policy: Option<PathBuf>,
+    /// The error to be kept within the budget [default: kl for classes, relative for numbers]
+    #[arg(long)]
+    metric: Option<MetricName>,
     /// The largest error allowed
     #[arg(long, value_parser = positive, allow_hyphen_values = true)]
     budget: f64,
@@ -90,25 +93,37 @@ struct Report<'a> {
     error: f64,
     complete: bool,
     cells: &'a [TunedCell],
+    /// The reason for which the inputs of the network are not rounded, if they are not.
+    inputs: Option<&'a str>,
     runs: &'a [TuneRun],
 }
 
 const NEEDS: &str = "tune needs at least 2 examples, a batch to search on and one to check, and better hundreds";
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    args.output.check()?;
+    args.output.check_outside_runs()?;
+    if let Some(file) = args.output.file.as_ref().filter(|file| **file == file.with_extension(JOURNAL)) {
+        let words = "is the name of the file of its runs; a policy is a `.yaml` file";
+        return Err(Failure::Usage(format!("--output: `{}` {words}", shown(file))));
+    }
     if let Some(svg) = &args.svg {
         files::check_writable(svg).map_err(|error| Failure::Usage(format!("--svg: {error}")))?;
     }
-    let policy = inputs::policy(&args.policy)?;
+    let policy = args.examples.policy(args.policy.as_deref())?;
     let mut subject = args.examples.read(cli, 2, NEEDS)?;
     undo(&mut subject.net);
+    if matches!(args.metric, Some(MetricName::Kl)) && !subject.has_classes() {
+        let words = "--metric kl compares the probabilities of classes, and the targets are numbers; expected relative, loss \
+                     or gradient";
+        return Err(Failure::Usage(words.into()));
+    }
+    listen();
     let found = search(args, &policy.value.in_the_end(), &mut subject).map_err(Failure::work)?;
     match args.format {
         Format::Json => {
-            let Tuned { metric, budget, error, complete, cells, runs, .. } = &found;
-            let (budget, error, complete) = (*budget, *error, *complete);
-            print_json(&Report { metric, budget, error, complete, cells, runs })?;
+            let Tuned { metric, budget, error, complete, cells, inputs, runs, .. } = &found;
+            let (budget, error, complete, inputs) = (*budget, *error, *complete, inputs.as_deref());
+            print_json(&Report { metric, budget, error, complete, cells, inputs, runs })?;
         }
         Format::Text => {
             print(format_args!("model   {}\npolicy  {policy}\n\n{found}", shown(&args.examples.model)))?;
@@ -117,30 +132,43 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     if let Some(svg) = &args.svg {
         files::replace(svg, tune_chart(&found)?.as_bytes()).map_err(Failure::work)?;
     }
-    match &args.output.file {
-        Some(file) => found.save(file).map_err(Failure::work),
-        None => Ok(()),
+    if let Some(file) = &args.output.file {
+        found.save(file).map_err(Failure::work)?;
+    }
+    match STOP.load(Ordering::Relaxed) {
+        true => Err(Failure::Work("interrupted; the policy is that of the runs so far".into())),
+        false => Ok(()),
     }
 }
+
+/// The extension of the file of runs.
+const JOURNAL: &str = "jsonl";
 
 fn search(args: &Args, policy: &precast::Policy, subject: &mut Subject) -> precast::Result<Tuned> {
     let Subject { batches, .. } = subject;
     let x: Vec<Tensor> = batches.iter().map(|batch| batch.x.clone()).collect();
     let mut net = std::mem::replace(&mut subject.net, precast::Child::of(precast::layers::Identity));
     let loss = |y: &Tensor, at: usize| subject.loss(y, at);
-    let metric = match args.metric {
+    let usual = if subject.has_classes() { MetricName::Kl } else { MetricName::Relative };
+    let metric = match args.metric.unwrap_or(usual) {
         MetricName::Loss => Metric::Loss(&loss),
         MetricName::Kl => Metric::Kl,
         MetricName::Relative => Metric::Relative,
         MetricName::Gradient => Metric::Gradient(&loss),
     };
     let speeds = args.fastest.then(inputs::speeds_here);
-    let mut tune = Tune::new(policy, metric, args.budget);
+    let mut tune = Tune::new(policy, metric, args.budget).stop(&STOP);
+    // The scale at which the run settled, rather than the first one, which overflows.
+    let settled = subject.scale.filter(|_| matches!(policy.loss_scale, LossScaleSpec::Dynamic(_)));
+    tune = settled.into_iter().fold(tune, |tune, scale| tune.scale(scale.into()));
     tune = args.runs.into_iter().fold(tune, |tune, runs| tune.runs(runs as usize));
     tune = args.minutes.into_iter().fold(tune, Tune::minutes);
     tune = speeds.iter().fold(tune, Tune::fastest);
     if let Some(file) = &args.output.file {
-        tune = tune.journal(file.with_extension("jsonl"));
+        tune = tune.journal(file.with_extension(JOURNAL));
     }
-    tune.run(&mut net, &x)
+    let shown = |run: &TuneRun| say(&format!("{} cells lowered: {} {:.2e}", run.low, metric.name(), run.error));
+    let found = tune.watch(&shown).run(&mut net, &x);
+    say("");
+    found
 }

@@ -79,6 +79,15 @@ pub fn replace(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     replace_by(path, |file| file.write_all(bytes).map_err(|e| Error::io(path, &e)))
 }
 
+/// Opens a file that grows line by line, or makes it. After a crash, its last line may lack its end.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file can neither be opened nor made.
+#[doc(hidden)]
+pub fn open_lines(path: &Path) -> Result<File> {
+    File::options().create(true).append(true).read(true).open(path).map_err(|e| Error::io(path, &e))
+}
+
 /// Checks that [`replace`] can write a file to a path. Changes nothing.
 ///
 /// # Errors

@@ -12,6 +12,7 @@ use crate::{
     DType, Op, Policy,
     error::Result,
     policy::{LossScaleSpec, Rule, RunAs, Select},
+    printable::number,
 };
 
 /// Maximum number of runs of one attempt.
@@ -107,7 +108,8 @@ impl Cure {
         Ok(())
     }
 
-    /// Returns the policy with the rules and the loss scale of this change.
+    /// Returns the policy with the rules and the loss scale of this change, and without its name. A dynamic loss scale
+    /// stays dynamic, and begins with that of the change.
     ///
     /// # Errors
     /// Those of [`Policy::rule`].
@@ -118,32 +120,53 @@ impl Cure {
         let all = matches!(&self.rules[..], [rule] if rule.select.to_string() == "path **");
         cured.rules.retain(|rule| !all && !replaced(&rule.select));
         cured.rules.splice(0..0, self.rules.iter().cloned());
-        if let Some(scale) = self.loss_scale {
-            cured.loss_scale = LossScaleSpec::Fixed { scale };
-        }
+        cured.loss_scale = self.scale_for(&policy.loss_scale);
+        cured.name = None;
         Ok(cured)
+    }
+
+    /// Returns the loss scale of a policy with that of this change.
+    fn scale_for(&self, spec: &LossScaleSpec) -> LossScaleSpec {
+        match (self.loss_scale, spec) {
+            (None, _) => spec.clone(),
+            (Some(scale), LossScaleSpec::Dynamic(dynamic)) => {
+                let (min, max) = (dynamic.min.min(scale), dynamic.max.max(scale));
+                LossScaleSpec::Dynamic(dynamic.clone().init(scale).min(min).max(max))
+            }
+            (Some(scale), _) => LossScaleSpec::Fixed { scale },
+        }
+    }
+
+    /// Returns the change as lines of a policy file, for a policy with this loss scale.
+    pub fn lines(&self, spec: &LossScaleSpec) -> String {
+        let scale = match (self.scale_for(spec), spec) {
+            _ if self.loss_scale.is_none() => String::new(),
+            (LossScaleSpec::Dynamic(to), LossScaleSpec::Dynamic(from)) => {
+                let bound = |name: &str, to: f32, from: f32| match to == from {
+                    true => String::new(),
+                    false => format!(", {name}: {}", number(to)),
+                };
+                let (min, max) = (bound("min", to.min, from.min), bound("max", to.max, from.max));
+                format!("loss_scale: {{ kind: dynamic, init: {}{min}{max} }}\n", number(to.init))
+            }
+            (LossScaleSpec::Fixed { scale }, _) => format!("loss_scale: {{ kind: fixed, scale: {} }}\n", number(scale)),
+            _ => String::new(),
+        };
+        let head = if self.rules.is_empty() { "" } else { "rules:\n" };
+        self.rules.iter().fold(format!("{scale}{head}"), |lines, rule| {
+            let run = rule.run.map_or(String::new(), |run| run.to_string());
+            let path = rule.select.to_string();
+            let path = path.strip_prefix("path ").unwrap_or(&path);
+            let because = rule.because.as_ref().map_or(String::new(), |why| format!("    because: {why:?}\n"));
+            format!("{lines}  - path: {path:?}\n    run: {run}\n{because}")
+        })
     }
 }
 
 impl fmt::Display for Cure {
-    /// Writes the change as lines of a policy file.
+    /// Writes the change as [lines](Cure::lines) for a policy without a dynamic loss scale.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(scale) = self.loss_scale {
-            writeln!(f, "loss_scale: {{ kind: fixed, scale: {scale} }}")?;
-        }
-        if !self.rules.is_empty() {
-            writeln!(f, "rules:")?;
-        }
-        for rule in &self.rules {
-            let run = rule.run.map_or(String::new(), |run| run.to_string());
-            let path = rule.select.to_string();
-            let path = path.strip_prefix("path ").unwrap_or(&path);
-            writeln!(f, "  - path: {path:?}\n    run: {run}")?;
-            if let Some(because) = &rule.because {
-                writeln!(f, "    because: {because:?}")?;
-            }
-        }
-        Ok(())
+        f.write_str(&self.lines(&LossScaleSpec::None))
     }
 }
 
@@ -250,7 +273,7 @@ impl Attempt {
         }
         let because = match fault.edge.phase {
             Phase::Backward if self.is_largest => {
-                format!("no loss scale fits: with {}, the largest that does not overflow, {fault}", self.scale)
+                format!("no loss scale fits: with {}, the largest that does not overflow, {fault}", number(self.scale))
             }
             _ => fault.to_string(),
         };

@@ -1,6 +1,6 @@
 //! Edges of a step: the results that its ops, casts and updates write.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -182,6 +182,17 @@ pub struct Edge {
     pub good_inputs: bool,
 }
 
+/// Returns the name of the input of an op with this index.
+pub(crate) fn input_name(op: EdgeOp, input: usize) -> Cow<'static, str> {
+    let has_weight = matches!(op, EdgeOp::Op(op) if op.has_weight());
+    match input {
+        0 if has_weight => "the input".into(),
+        1 if has_weight => "the weight".into(),
+        2 if has_weight => "the bias".into(),
+        _ => format!("input {input}").into(),
+    }
+}
+
 impl fmt::Display for Edge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Edge { cell, op, phase, .. } = self;
@@ -193,7 +204,9 @@ impl fmt::Display for Edge {
             Subject::Gradient(_) if *op == EdgeOp::Op(Op::Cast) => {
                 write!(f, "{op} of a gradient in {}, {phase}", named(cell))
             }
-            Subject::Gradient(input) => write!(f, "gradient of input {input} of {op} in {}, {phase}", named(cell)),
+            Subject::Gradient(input) => {
+                write!(f, "gradient of {} of {op} in {}, {phase}", input_name(*op, *input), named(cell))
+            }
             Subject::Output | Subject::Other => write!(f, "{op} in {}, {phase}", named(cell)),
         }
     }

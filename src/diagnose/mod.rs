@@ -3,7 +3,7 @@
 //! and backward, from the casts of the inputs to the update of the parameters.
 
 mod cure;
-mod edge;
+pub(crate) mod edge;
 mod fault;
 mod headroom;
 pub(crate) mod measure;

@@ -20,7 +20,8 @@ use crate::{Child, cell::AsCell, observe::heard_by};
 /// sums. A number that is not finite shows in the largest magnitude, so the first one of a step is known with its place,
 /// also when the step was taken because an op such as `tanh` made a finite number of it. Results of more than 4096
 /// numbers in f32 are read in the first step, and in a step that follows one with a number that was not finite; low
-/// copies of parameters then, and in every 16th step.
+/// copies of parameters then, and in every 16th step. When a later result of the step is not finite, those that are still
+/// there are read after all, so that the first one is named in every step.
 ///
 /// It sees the ops of the thread that runs the step, and of threads into which [`carry`](crate::precision::carry) carries
 /// its precision. In any other thread it sees nothing: an infinity from there is found at the first op of this thread that

@@ -41,6 +41,16 @@ struct State {
     wrote: HashMap<usize, usize>,
     /// Keeps the identities of these values from being used again.
     alive: Vec<HeldIdentity>,
+    /// Results that were not looked at, in order, until one that is not finite is met.
+    unread: Vec<Unread>,
+}
+
+/// A result that is looked at only if a later one of the step is not finite.
+struct Unread {
+    site: Site,
+    /// Values that were read: an infinity in them is not the result's own.
+    inputs: Vec<HeldIdentity>,
+    output: HeldIdentity,
 }
 
 /// Returns whether no result of an op, and no gradient that it passes back, is larger than its inputs.
@@ -73,7 +83,8 @@ pub(super) struct Watched {
 
 impl Watcher {
     /// Creates a watcher of a step. Large results in f32 overflow rarely, and parameters change slowly, so they are
-    /// looked at on demand; low copies of parameters also in the steps that are sampled.
+    /// looked at on demand, and when a later result is not finite; low copies of parameters also in the steps that are
+    /// sampled.
     pub fn new(mut steps: Steps, thorough: bool) -> Self {
         steps.begin();
         let state = State { samples: steps.samples(), steps, thorough, ..State::default() };
@@ -87,13 +98,6 @@ impl Watcher {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns whether the magnitude of the low copy of a parameter is that of the last step, and adds it.
-    fn knows(&self, site: Site) -> bool {
-        let mut state = self.state();
-        let same = !state.thorough && !state.samples && state.wrote.is_empty();
-        same && (self.elsewhere || state.steps.push_again(site))
     }
 
     /// Looks at a result as [`State::look`] does.
@@ -111,7 +115,7 @@ impl State {
         // Only these have a place among the steps, which is the same in each.
         let always = output.dtype().is_low() || output.len() <= FEW;
         if !always && !self.thorough && self.wrote.is_empty() {
-            return;
+            return self.leave_unread(site, inputs, output);
         }
         let peak = output.peak();
         if always {
@@ -121,14 +125,47 @@ impl State {
         self.judge(site, peak, inputs, output, good);
     }
 
+    /// Leaves a result for later, without keeping its value.
+    fn leave_unread(&mut self, site: Site, inputs: &[&Tensor], output: &Tensor) {
+        let inputs = inputs.iter().map(|x| x.narrow().unwrap_or(x).hold_identity()).collect();
+        self.unread.push(Unread { site, inputs, output: output.hold_identity() });
+    }
+
+    /// Looks at the results that were left, as far as they are still there.
+    fn read_the_rest(&mut self) {
+        for Unread { site, inputs, output } in mem::take(&mut self.unread) {
+            let identity = output.identity();
+            let Some(x) = output.value().filter(|_| !self.wrote.contains_key(&identity)) else { continue };
+            let from: Vec<usize> = inputs.iter().filter_map(|x| self.wrote.get(&x.identity())).copied().collect();
+            // In f32, what overflowed once overflows again; a cast to 16 bits is not to blame for what it reads.
+            let good = || x.dtype().is_low() && inputs.iter().all(|x| x.value().is_none_or(|x| x.has_only_finite()));
+            self.keep(site, x.peak(), from, &x, output, good);
+        }
+    }
+
     /// Keeps a result that is not finite, or read one.
     fn judge(&mut self, site: Site, peak: f64, inputs: &[&Tensor], output: &Tensor, good: impl FnOnce() -> bool) {
         if peak.is_finite() && self.wrote.is_empty() {
             return;
         }
+        self.read_the_rest();
         // A widening is not looked at: its source was.
         let wrote = |x: &Tensor| self.wrote.get(&x.identity()).or_else(|| self.wrote.get(&x.narrow()?.identity()));
         let from: Vec<usize> = inputs.iter().filter_map(|x| wrote(x)).copied().collect();
+        let good = || inputs.iter().all(|x| x.has_only_finite()) && good();
+        self.keep(site, peak, from, output, output.hold_identity(), good);
+    }
+
+    /// Keeps a result that is not finite, or was computed from such results.
+    fn keep(
+        &mut self,
+        site: Site,
+        peak: f64,
+        from: Vec<usize>,
+        output: &Tensor,
+        identity: HeldIdentity,
+        good: impl FnOnce() -> bool,
+    ) {
         if peak.is_finite() && from.is_empty() {
             return;
         }
@@ -136,9 +173,9 @@ impl State {
         let mut good_inputs = true;
         if !peak.is_finite() {
             (numbers.nan, numbers.inf, numbers.neg_inf, numbers.amax) = output.not_finite();
-            good_inputs = from.is_empty() && inputs.iter().all(|x| x.has_only_finite()) && good();
-            self.wrote.insert(output.identity(), self.bad.len());
-            self.alive.push(output.hold_identity());
+            good_inputs = from.is_empty() && good();
+            self.wrote.insert(identity.identity(), self.bad.len());
+            self.alive.push(identity);
         }
         let Site { phase, op, which, slot, leaf, dtype } = site;
         let (subject, error) = (which.subject(), None);
@@ -190,15 +227,23 @@ impl Hears for Watcher {
     fn cast(&self, cast: &CastCall<'_>) {
         // A widening is exact.
         let exact = cast.input.dtype().is_low() && !cast.output.dtype().is_low();
-        if !cast.computed || exact || !cast.output.dtype().is_float() || !cast.input.dtype().is_float() {
+        let leaf = cast.of.leaf();
+        // A low copy of a parameter that is kept was computed in an earlier step.
+        let kept = leaf.is_some() && !cast.computed;
+        if !(cast.computed || kept) || exact || !cast.output.dtype().is_float() || !cast.input.dtype().is_float() {
             return;
         }
-        let leaf = cast.of.leaf();
         let phase = if cast.backward { Phase::Backward } else { Phase::Forward };
         let (op, which, dtype) = (EdgeOp::Op(Op::Cast), Which::Cast(cast.of), cast.output.dtype());
         let site = Site { phase, op, which, slot: cast.slot, leaf, dtype };
-        if !(leaf.is_some() && self.knows(site)) {
-            self.look(site, &[cast.input], cast.output, || true);
+        let mut state = self.state();
+        let knows = leaf.is_some() && !state.thorough && !state.samples && state.wrote.is_empty();
+        if kept && state.wrote.is_empty() || knows && (self.elsewhere || state.steps.push_again(site)) {
+            state.leave_unread(site, &[cast.input], cast.output);
+        } else if !kept && !self.elsewhere {
+            state.look(site, &[cast.input], cast.output, || true);
+        } else if !state.wrote.contains_key(&cast.output.identity()) {
+            state.judge(site, cast.output.peak(), &[cast.input], cast.output, || true);
         }
     }
 

@@ -12,7 +12,9 @@ use std::{
 };
 
 use flate2::read::MultiGzDecoder;
-pub(crate) use precast_policy::files::{POINTER, is_pointer, read, read_text, read_within, replace_by, replace_folder};
+pub(crate) use precast_policy::files::{
+    POINTER, is_pointer, open_lines, read, read_text, read_within, replace_by, replace_folder,
+};
 #[doc(inline)]
 pub use precast_policy::files::{check_writable, replace};
 

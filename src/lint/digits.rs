@@ -1,14 +1,14 @@
 //! Lost digits: differences of nearly equal numbers, and sums that are rounded after every term.
 
 use super::{
-    edges::Edges,
+    edges::{Edge, Edges},
     finding::{Finding, Rule, Severity},
-    format::rounded,
+    format::{rounded, short},
 };
 use crate::{
     Op,
     cell::named,
-    diagnose::measure::{GROWTH, LOST, relative, values},
+    diagnose::measure::{GROWTH, LOST, norm, relative, values},
 };
 
 /// Number of additions, one after the other, from which they count as one sum. Eight adds lose at most three bits.
@@ -55,6 +55,53 @@ pub(super) fn findings(edges: &Edges) -> Vec<Finding> {
         known[at] = Some(low);
     }
     found
+}
+
+/// Number of examples from which the differences between them are judged.
+const EXAMPLES: usize = 4;
+
+/// Finds casts of the network's inputs that lose the differences between examples: in one column of numbers, the error
+/// of the rounding is compared with the distance from the mean. A constant has no differences.
+pub(super) fn of_inputs(edges: &Edges) -> Option<Finding> {
+    let cast = |edge: &&Edge| edge.forward_op() == Some(Op::Cast) && edge.dtype.is_low();
+    let inputs = edges.list.iter().filter(cast).filter(|edge| edges.is_given(edge));
+    let worst = inputs.flat_map(|edge| columns(edge).map(move |lost| (edge, lost)));
+    let (edge, lost) = worst.max_by(|(_, a), (_, b)| a.share.total_cmp(&b.share)).filter(|(_, at)| at.share > LOST)?;
+    let (place, share) = (edge.place(), 100.0 * lost.share);
+    let what = format!(
+        "{place} loses {share:.0} % of the differences between examples: number {} of an example is {} with a spread of {}",
+        lost.column,
+        short(lost.mean),
+        short(lost.spread)
+    );
+    let finding = Finding::at(Rule::InputDigits, Severity::Warning, place, [lost.share, LOST]);
+    Some(finding.what(what).write("inputs without their mean (`standardize: true` in a run file), or f32 for the root"))
+}
+
+/// A column of the inputs, and the share of its spread that rounding loses.
+struct Column {
+    column: usize,
+    mean: f64,
+    spread: f64,
+    share: f64,
+}
+
+/// Returns the columns of an input that is cast.
+fn columns(edge: &Edge) -> impl Iterator<Item = Column> {
+    let exact = values(&edge.exact);
+    let (n, low) = (edge.exact.shape().first().copied().unwrap_or(0), rounded(&exact, edge.dtype));
+    let width = if n >= EXAMPLES { exact.len() / n } else { 0 };
+    (0..width).filter_map(move |column| {
+        let of = |numbers: &[f64]| (0..n).map(|row| numbers[row * width + column]).collect::<Vec<f64>>();
+        let (exact, low) = (of(&exact), of(&low));
+        let mean = exact.iter().sum::<f64>() / n as f64;
+        let spread = norm(exact.iter().map(|x| x - mean));
+        let share = norm(exact.iter().zip(&low).map(|(x, low)| x - low)) / spread;
+        let spread = spread / (n as f64).sqrt();
+        // What f32 does not tell apart are rounding errors of the data.
+        let differs = spread > mean.abs() * f64::from(f32::EPSILON);
+        (share.is_finite() && differs).then_some(Column { column, mean, spread, share })
+    })
 }
 
 /// Computes a sum, a difference or a product of these in the dtype of its edge.

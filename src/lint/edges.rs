@@ -92,6 +92,11 @@ impl Edges {
         self.is_constant(at, operand).then(|| values(x)[0])
     }
 
+    /// Returns whether an edge reads an input of the network.
+    pub fn is_given(&self, edge: &Edge) -> bool {
+        edge.unwritten.first().copied().flatten().is_some_and(|input| self.given.contains(&input))
+    }
+
     /// Returns whether an operand is a tensor of the code: no result, no parameter and no input of the network.
     pub fn is_constant(&self, at: usize, operand: usize) -> bool {
         let edge = &self.list[at];

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     cell::named,
-    diagnose::{EdgeOp, Phase, Subject},
+    diagnose::{EdgeOp, Phase, Subject, edge::input_name},
     printable::printable,
 };
 
@@ -88,6 +88,8 @@ rules! {
     LowWeights = "low_weights",
     /// A loss computed in 16 bits.
     LowOutputIntoLoss = "low_output_into_loss",
+    /// Inputs of the network whose differences are lost in the dtype to which they are cast.
+    InputDigits = "input_digits",
     /// A product with a side that is not a multiple of 8.
     ShapeOf8 = "shape_of_8",
     /// Counts or indices that their dtype does not hold exactly.
@@ -129,7 +131,9 @@ impl fmt::Display for Place {
             Subject::Gradient(_) if *op == EdgeOp::Op(crate::Op::Cast) => {
                 write!(f, "{op} of a gradient in {}", named(cell))
             }
-            Subject::Gradient(input) => write!(f, "gradient of input {input} of {op} in {}", named(cell)),
+            Subject::Gradient(input) => {
+                write!(f, "gradient of {} of {op} in {}", input_name(*op, *input), named(cell))
+            }
             Subject::Output | Subject::Other => write!(f, "{op} in {}", named(cell)),
         }
     }
@@ -157,6 +161,9 @@ pub struct Finding {
     pub write: String,
     /// Later results with the same trouble, which this one causes.
     pub then: Vec<Place>,
+    /// Paths of the cells that the cure keeps in f32; empty for another cure.
+    #[serde(default)]
+    pub keep: Vec<String>,
 }
 
 impl Finding {
@@ -173,6 +180,7 @@ impl Finding {
             what: String::new(),
             write: String::new(),
             then: Vec::new(),
+            keep: Vec::new(),
         }
     }
 
@@ -188,6 +196,10 @@ impl Finding {
 
     pub(super) fn write(self, write: impl Into<String>) -> Self {
         Finding { write: write.into(), ..self }
+    }
+
+    pub(super) fn keep(self, keep: Vec<String>) -> Self {
+        Finding { keep, ..self }
     }
 
     pub(super) fn then(self, then: Vec<Place>) -> Self {

@@ -1,5 +1,6 @@
 //! Finding precision hazards before training, from the numbers of one pass in f32.
 
+mod cure;
 mod digits;
 mod edges;
 mod finding;
@@ -22,7 +23,7 @@ use crate::{
     error::Result,
     observe::heard_by,
     optim::Method,
-    policy::LossScaleSpec,
+    policy::{LossScaleSpec, RunAs},
     storage::Decorate,
     tensor::{context, recording},
 };
@@ -54,6 +55,8 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub struct Lint {
     loss_scale: Option<LossScaleSpec>,
+    /// Precision of the rules to be written: that of the policy's pack.
+    keeps: Option<RunAs>,
     update: Option<(Method, f64)>,
     storage: Option<Decorate>,
 }
@@ -85,7 +88,8 @@ impl Lint {
     }
 
     /// Lints a network as a policy would run it: applies the policy, and undoes it at the end. `loss` calls the network
-    /// and returns the loss; it runs twice.
+    /// and returns the loss; it runs twice. Where findings propose rules, the network is linted again under these, and
+    /// the rules grow until they suffice.
     ///
     /// # Errors
     /// Those of [`Policy::apply`] and of `loss`; [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a
@@ -97,11 +101,17 @@ impl Lint {
         loss: impl Fn(&Child<C>) -> Result<Tensor>,
     ) -> Result<Vec<Finding>> {
         let over = wrapping::replaced(net, policy)?;
-        let applied = policy.apply(net)?;
         let scale = self.loss_scale.clone().unwrap_or_else(|| policy.loss_scale.clone());
-        let found = Lint { loss_scale: Some(scale), ..self.clone() }.run(net, loss);
-        applied.undo(net)?;
-        Ok(sorted(over.into_iter().chain(found?).collect()))
+        let lint = Lint { loss_scale: Some(scale), keeps: Some(policy.keeps()), ..self.clone() };
+        let mut under = |policy: &Policy| {
+            let applied = policy.apply(net)?;
+            let found = lint.run(net, &loss);
+            applied.undo(net)?;
+            found
+        };
+        let found = under(policy)?;
+        let found = cure::verified(policy, found, under);
+        Ok(sorted(over.into_iter().chain(found).collect()))
     }
 
     /// Lints a network as it is wrapped now. `loss` calls the network and returns the loss; it runs twice.
@@ -121,8 +131,13 @@ impl Lint {
         let (low_loss, low_gradients) = heard_by(follower.clone(), || pass(scale, || loss(net)))?;
         low_gradients.scaled.discard();
         let edges = follower.finish(net);
-        let mut found = range::findings(&edges, &spec, scale);
+        let keeps = self.keeps.unwrap_or(RunAs::Full);
+        let mut found = range::findings(&edges, &spec, scale, keeps);
+        if self.loss_scale == Some(LossScaleSpec::None) {
+            found.extend(range::unscaled(&edges, &found));
+        }
         found.extend(digits::findings(&edges));
+        found.extend(digits::of_inputs(&edges));
         found.extend(patterns::findings(&edges, &found));
         found.extend(wrapping::findings(&edges, net, low_loss));
         found.extend(storage::findings(net, self.storage.as_ref(), self.update.as_ref(), &gradients)?);

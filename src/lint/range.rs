@@ -1,19 +1,21 @@
 //! Numbers beyond the range of their dtype: overflow and underflow, forward and backward.
 
 use super::{
+    cure,
     edges::{Edge, Edges},
     finding::{Finding, Place, Rule, Severity},
     format::{overflows_at, short, smallest},
     masks,
 };
 use crate::{
-    Op,
+    DType, Op,
     catalogue::Family,
     diagnose::{
         EdgeOp, Phase,
         measure::{HEADROOM, LOST, largest, values},
     },
-    policy::LossScaleSpec,
+    policy::{LossScaleSpec, RunAs},
+    printable::number,
 };
 
 /// Share of the gradient that is read below which a sum of gradients is only its rounding error in f32: √n ulps for
@@ -118,29 +120,55 @@ impl Window {
     }
 
     /// Describes a loss scale that fits, in powers of 2.
-    fn cure(&self, edges: &Edges, cells: &[String]) -> String {
+    fn cure(&self, spec: &LossScaleSpec, edges: &Edges, cells: Vec<String>, keeps: RunAs) -> (String, Vec<String>) {
         let (least, most) = (2f64.powf(self.least.log2().ceil()), 2f64.powf(self.most.log2().floor()));
-        if self.least <= most && least <= most {
-            // The largest one leaves the most room for smaller gradients.
-            return format!("loss_scale: {{ kind: fixed, scale: {most} }} ({least} to {most} fit)");
+        if self.least > most || least > most {
+            let (rules, least, most) = (rules_for(edges, &cells, keeps), short(self.least), short(self.most));
+            let text = format!("{rules} (no loss scale fits: small gradients need {least}, large ones allow {most})");
+            return (text, cells);
         }
-        let (rules, least, most) = (rules_for(edges, cells), short(self.least), short(self.most));
-        format!("{rules} (no loss scale fits: small gradients need {least}, large ones allow {most})")
+        // The largest one leaves the most room for smaller gradients.
+        let (scale, fit) = (number(most), format!("({} to {} fit)", number(least), number(most)));
+        let text = match spec {
+            LossScaleSpec::Dynamic(dynamic) if most < f64::from(dynamic.min) => format!(
+                "loss_scale: {{ kind: dynamic, init: {scale}, min: {scale} }} {fit}, or smaller targets \
+                 (`standardize_targets: true` in a run file)"
+            ),
+            LossScaleSpec::Dynamic(_) => format!("loss_scale: {{ kind: dynamic, init: {scale} }} {fit}"),
+            _ => format!("loss_scale: {{ kind: fixed, scale: {scale} }} {fit}"),
+        };
+        (text, Vec::new())
+    }
+
+    /// Returns whether a dynamic loss scale finds one that fits by itself.
+    fn is_reached_by(&self, spec: &LossScaleSpec) -> bool {
+        let LossScaleSpec::Dynamic(dynamic) = spec else { return false };
+        let (most, least) = (self.most.min(dynamic.max.into()), self.least.max(dynamic.min.into()));
+        least <= most
     }
 }
 
 /// Returns the rules of a policy that keep these cells in f32, with their results.
-fn rules_for(edges: &Edges, cells: &[String]) -> String {
-    let named = cells.iter().filter(|cell| !cell.is_empty());
-    let mut rules: Vec<String> = named.map(|cell| format!("{{ path: {cell:?}, run: float32-out }}")).collect();
-    if cells.iter().any(String::is_empty) {
-        // No path selects the root alone.
-        if edges.list.iter().any(|edge| !edge.cell.is_empty()) {
-            rules.push("{ path: \"*.**\", run: low }".into());
-        }
-        rules.push("{ path: \"**\", run: float32 }".into());
+fn rules_for(edges: &Edges, cells: &[String], keeps: RunAs) -> String {
+    cure::line(cells, keeps, edges.list.iter().any(|edge| !cells.contains(&edge.cell)))
+}
+
+/// Finds gradients in f16 that no loss scale keeps from becoming 0, unless a finding has them.
+pub(super) fn unscaled(edges: &Edges, before: &[Finding]) -> Option<Finding> {
+    if before.iter().any(|finding| finding.rule == Rule::GradUnderflow) {
+        return None;
     }
-    format!("rules: [{}]", rules.join(", "))
+    let backward = |edge: &&Edge| edge.phase == Phase::Backward && edge.dtype == DType::F16;
+    let edge = edges.list.iter().find(backward)?;
+    let smallest = smallest(edge.dtype);
+    let what = format!(
+        "gradients are {} from {} on, and the policy has no loss scale: those below {} become 0",
+        edge.dtype,
+        edge.place(),
+        short(smallest)
+    );
+    let finding = Finding::at(Rule::GradUnderflow, Severity::Warning, edge.place(), [1.0, smallest]);
+    Some(finding.what(what).write("loss_scale: { kind: dynamic }"))
 }
 
 /// Finds the edges that are out of range, each with the later ones that follow from it.
@@ -165,7 +193,7 @@ fn chains(edges: &Edges, flagged: &[bool]) -> Vec<(usize, Vec<usize>)> {
 }
 
 /// Finds what leaves the range of its dtype, under this loss scale.
-pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64) -> Vec<Finding> {
+pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64, keeps: RunAs) -> Vec<Finding> {
     let ranges = ranges_of(edges);
     let (masked, mut found) = masks::findings(edges);
     if let Some(finding) = not_finite(edges, &ranges, &masked) {
@@ -176,13 +204,18 @@ pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64) -> Vec<F
     let low = |at: usize| edges.list[at].dtype.is_low() && !masked[at];
     let list = |wanted: &dyn Fn(usize) -> bool| (0..ranges.len()).map(|at| low(at) && wanted(at)).collect::<Vec<_>>();
     let limit = |at: usize| largest(edges.list[at].dtype);
+    let cure = |forward: bool, cells: Vec<String>| match forward {
+        true => (rules_for(edges, &cells, keeps), cells),
+        false => window.cure(spec, edges, cells, keeps),
+    };
+    // A dynamic loss scale adapts by itself, if it reaches one that fits.
+    let reached = window.is_reached_by(spec);
     for (at, then) in chains(edges, &list(&|at| ranges[at].amax * HEADROOM > limit(at))) {
         let beyond = |at: &usize| ranges[*at].amax >= overflows_at(edges.list[*at].dtype);
         let edge = &edges.list[at];
         let forward = edge.phase == Phase::Forward;
         let broken = std::iter::once(&at).chain(&then).any(beyond);
-        // A dynamic loss scale adapts by itself, if there is one that fits.
-        let adapts = !forward && matches!(spec, LossScaleSpec::Dynamic(_)) && window.least <= window.most;
+        let adapts = !forward && reached;
         let severity = match (broken, adapts) {
             (_, true) => Severity::Information,
             (true, false) => Severity::Error,
@@ -194,12 +227,12 @@ pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64) -> Vec<F
         let what = format!(
             "{place} reaches {} in f32, {reach} {}, the largest {}",
             short(ranges[at].amax),
-            limit(at) as f32,
+            short(limit(at)),
             edge.dtype
         );
-        let write = if forward { rules_for(edges, &cells) } else { window.cure(edges, &cells) };
+        let (write, keep) = cure(forward, cells);
         let finding = Finding::at(rule, severity, place, [ranges[at].amax, limit(at)]);
-        found.push(finding.what(what).write(write).then(places(edges, &then)));
+        found.push(finding.what(what).write(write).keep(keep).then(places(edges, &then)));
     }
     for (at, then) in chains(edges, &list(&|at| ranges[at].lost > LOST)) {
         let edge = &edges.list[at];
@@ -209,9 +242,8 @@ pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64) -> Vec<F
         if forward && edge.forward_op() == Some(Op::Cast) && edges.is_constant(at, 0) {
             continue;
         }
-        let adapts = !forward && matches!(spec, LossScaleSpec::Dynamic(_)) && window.least <= window.most;
         let severity = match ranges[at].flushed > 0.5 {
-            _ if adapts => Severity::Information,
+            _ if !forward && reached => Severity::Information,
             true => Severity::Error,
             false => Severity::Warning,
         };
@@ -223,9 +255,9 @@ pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64) -> Vec<F
             edge.dtype,
             short(smallest)
         );
-        let write = if forward { rules_for(edges, &cells) } else { window.cure(edges, &cells) };
+        let (write, keep) = cure(forward, cells);
         let finding = Finding::at(rule, severity, place, [ranges[at].amax, smallest]);
-        found.push(finding.what(what).write(write).then(places(edges, &then)));
+        found.push(finding.what(what).write(write).keep(keep).then(places(edges, &then)));
     }
     found
 }

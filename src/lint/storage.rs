@@ -11,6 +11,7 @@ use crate::{
     diagnose::measure::values,
     error::Result,
     optim::Method,
+    printable::number,
     storage::{Decorate, LowParam},
     tensor::Rounding,
 };
@@ -98,8 +99,9 @@ fn low_weights(low: &[LowParam], update: Option<&(Method, f64)>, gradients: &Gra
     let Some((path, worst)) = lost.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else { return Ok(None) };
     let high = lost.len();
     let what = format!(
-        "{high} of {} parameters are stored in {dtype} without masters and lose updates at a learning rate of {lr}: `{}` loses {:.0} %",
+        "{high} of {} parameters are stored in {dtype} without masters and lose updates at a learning rate of {}: `{}` loses {:.0} %",
         bare.len(),
+        number(*lr),
         path,
         100.0 * worst
     );

@@ -10,9 +10,10 @@ use crate::{
     cell::{AsCell, Child},
     diagnose::measure::{GROWTH, relative},
     error::{Error, Result},
+    no_grad,
     plan::undo,
     printable,
-    tune::{Base, LossOf, Metric, loss_scale, scores, wide},
+    tune::{Base, LossOf, Metric, Scores, loss_scale, scores, wide},
 };
 
 /// The errors of the cells of a lowered network, compared with the same network in f32 on one batch.
@@ -37,6 +38,8 @@ use crate::{
 pub struct Shadow {
     /// The cells that the plan rounds, by their effect on the output, the largest first.
     pub cells: Vec<ShadowCell>,
+    /// The cast of the network's inputs, if the cells do not explain the error of the output. Its effect is measured.
+    pub input: Option<ShadowCell>,
     /// Error of the output of the network.
     pub error: f64,
 }
@@ -152,7 +155,35 @@ fn run<C: ?Sized + AsCell>(base: &Base<'_>, net: &mut Child<C>, step: &Step<'_, 
         });
     }
     cells.sort_by(|a, b| b.effect.total_cmp(&a.effect));
-    Ok(Shadow { cells, error: relative(&output.to_f64(), &scored.output.to_f64()) })
+    let error = relative(&output.to_f64(), &scored.output.to_f64());
+    let explained = cells.iter().map(|cell| cell.effect * cell.effect).sum::<f64>().sqrt();
+    let input = match base.rounds_input() && (error.is_nan() || error > GROWTH * explained) {
+        true => Some(input(base, net, step, &scored, exact.get(&slots[0]).unwrap_or(&none))?),
+        false => None,
+    };
+    Ok(Shadow { cells, input, error })
+}
+
+/// Measures the error of the output when nothing but the inputs of the network is rounded, in one more pass.
+fn input<C: ?Sized + AsCell>(
+    base: &Base<'_>,
+    net: &mut Child<C>,
+    step: &Step<'_, C>,
+    scored: &Scores,
+    calls: &[Border],
+) -> Result<ShadowCell> {
+    let rounds: Vec<bool> = scored.cells.iter().map(|cell| cell.rounds).collect();
+    let keep: Vec<bool> = rounds.iter().enumerate().map(|(i, rounds)| i > 0 && *rounds).collect();
+    let (_, plan) = base.keeping(&keep, &rounds, &|_| None)?;
+    plan.apply(net)?;
+    let output = no_grad(|| wide((step.call)(net)?))?;
+    let inputs: Vec<f64> = calls.iter().flat_map(|call| numbers(&call.inputs)).collect();
+    let low = Tensor::from_f64(&inputs, &[inputs.len()], base.policy.dtype)?.to_f64();
+    let (effect, local) = (relative(&output.to_f64(), &scored.output.to_f64()), relative(&low, &inputs));
+    let finite = |x: f64| if x.is_nan() { f64::INFINITY } else { x };
+    let (path, kind) = ("(input)".into(), "cast".into());
+    let (local, effect) = (finite(local), finite(effect));
+    Ok(ShadowCell { path, kind, incoming: 0.0, local, outgoing: local, effect, gradient: None })
 }
 
 impl fmt::Display for Shadow {
@@ -163,7 +194,7 @@ impl fmt::Display for Shadow {
         if self.cells.is_empty() {
             return f.write_str("the policy lowers no cell of this network");
         }
-        let rows = self.cells.iter().map(|cell| {
+        let rows = self.input.iter().chain(&self.cells).map(|cell| {
             let path = if cell.path.is_empty() { "(root)".into() } else { printable::printable(&cell.path) };
             let note = match cell {
                 _ if !cell.effect.is_finite() || !cell.outgoing.is_finite() => "overflows",
@@ -172,8 +203,11 @@ impl fmt::Display for Shadow {
             };
             let mut row = vec![path.into_owned(), cell.kind.to_string()];
             row.extend([cell.effect, cell.incoming, cell.local, cell.outgoing].map(number));
-            row.push(format!("{:.1}", cell.growth()));
-            row.extend(cell.gradient.filter(|_| with_gradients).map(number));
+            row.push(match cell.growth() {
+                growth if growth.is_finite() => format!("{growth:.1}"),
+                _ => "not finite".into(),
+            });
+            row.extend(with_gradients.then(|| cell.gradient.map_or(String::new(), number)));
             row.push(note.into());
             row
         });

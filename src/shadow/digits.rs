@@ -4,9 +4,11 @@ use std::{cell::RefCell, collections::HashMap, fmt, rc::Rc};
 
 use crate::{
     DType, Op, Tensor,
+    catalogue::Family,
     cell::{AsCell, Child, named},
+    diagnose::Monitor,
     diagnose::measure::{GROWTH, LOST},
-    error::Result,
+    error::{Error, Result},
     layers::Rng,
     observe::{CastCall, CellCall, CellEntry, Hears, OpCall, heard_by},
     ops::run_again,
@@ -57,7 +59,7 @@ pub struct Digits {
 pub struct LostDigits {
     /// Path of the cell; empty for the root, and outside every cell.
     pub cell: String,
-    /// The op whose result has lost them.
+    /// The op whose result has lost them; [`Op::Cast`] for an input of the network, whose cast lost them.
     pub op: Op,
     /// Spread of the result.
     pub spread: f64,
@@ -69,12 +71,16 @@ impl Digits {
     /// Runs `f`, which calls the network once, and compares two further passes that follow it.
     ///
     /// # Errors
-    /// Those of `f`.
+    /// Those of `f`; [`ErrorKind::Value`](crate::ErrorKind::Value) when the output is not finite.
     pub fn of<C: ?Sized + AsCell>(net: &Child<C>, f: impl FnOnce(&Child<C>) -> Result<Tensor>) -> Result<Self> {
-        let listener = Rc::new(Twins::default());
-        let output = heard_by(listener.clone(), || f(net))?;
+        let (listener, mut monitor) = (Rc::new(Twins::default()), Monitor::default());
+        let output = monitor.watch(net, |net| heard_by(listener.clone(), || f(net)))?;
         let state = listener.0.take();
         let [a, b] = state.twins(&output);
+        if ![&output, &a, &b].iter().all(|x| x.has_only_finite()) {
+            let first = monitor.fault().map_or(String::new(), |fault| format!("; it began with {fault}"));
+            return Err(Error::value(format!("the output of the network is not finite, so it has no digits{first}")));
+        }
         let spread = spread(&a, &b);
         let lost = state.lost.map(|(slot, lost)| {
             let cell = slot.and_then(|slot| net.path_of(slot)).unwrap_or_default();
@@ -98,6 +104,13 @@ impl fmt::Display for LostDigits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let LostDigits { cell, op, spread, incoming } = self;
         let percent = 100.0 * spread;
+        if *op == Op::Cast {
+            return write!(
+                f,
+                "the cast of the network's input in {} loses digits: {percent:.0} % of what reads it is rounding",
+                named(cell)
+            );
+        }
         write!(
             f,
             "{} loses digits: {percent:.0} % of {op} is rounding, of its inputs {:.1} %",
@@ -147,6 +160,8 @@ struct Value {
     call: Option<u64>,
     /// The largest spread that came into that call on the way to it.
     incoming: f64,
+    /// The slot in which an input of the network was cast, of which this is a view.
+    input: Option<Option<usize>>,
 }
 
 impl State {
@@ -171,9 +186,9 @@ impl State {
         inputs.iter().map(of).fold(0.0, f64::max)
     }
 
-    fn insert(&mut self, output: &Tensor, twins: [Tensor; 2], call: Option<u64>, incoming: f64) -> f64 {
-        let spread = spread(&twins[0], &twins[1]);
-        self.values.insert(output.identity(), Value { twins, spread, call, incoming });
+    fn insert(&mut self, output: &Tensor, value: Value) -> f64 {
+        let spread = value.spread;
+        self.values.insert(output.identity(), value);
         self.alive.push(output.to_keep());
         spread
     }
@@ -209,11 +224,21 @@ impl Hears for Twins {
         // An op that cannot be repeated gives both passes the network's own result.
         let (Some(a), Some(b)) = (run(0), run(1)) else { return };
         let incoming = state.incoming(call.inputs, number);
-        let spread = state.insert(call.output, [a, b], Some(number), incoming);
-        if state.lost.is_none() && to.is_low() && spread > LOST && spread > GROWTH * incoming {
-            let lost = LostDigits { cell: String::new(), op: call.op, spread, incoming };
-            state.lost = Some((call.slot, lost));
+        let cast = call.inputs.iter().find_map(|x| state.value(x)?.input);
+        let input = cast.filter(|_| call.op.family() == Some(Family::View));
+        let spread = spread(&a, &b);
+        let value = Value { twins: [a, b], spread, call: Some(number), incoming, input };
+        let spread = state.insert(call.output, value);
+        if state.lost.is_some() || spread <= LOST || spread <= GROWTH * incoming {
+            return;
         }
+        // An op in f32 only shows what the rounding of its input lost.
+        let (slot, op) = match cast {
+            Some(slot) if !to.is_low() => (slot, Op::Cast),
+            _ if to.is_low() => (call.slot, call.op),
+            _ => return,
+        };
+        state.lost = Some((slot, LostDigits { cell: String::new(), op, spread, incoming }));
     }
 
     fn cast(&self, cast: &CastCall<'_>) {
@@ -225,7 +250,12 @@ impl Hears for Twins {
         let [a, b] = state.twins(cast.input);
         let [one, other] = &mut state.rngs;
         let twins = [rounded(&a, to, one), rounded(&b, to, other)];
-        state.insert(cast.output, twins, None, 0.0);
+        let known = state.value(cast.input).map(|value| value.input);
+        // A tensor that no op wrote and that has no gradient is an input of the network; a single number is a constant.
+        let is_input = to.is_low() && cast.of.leaf().is_none() && cast.input.len() > 1;
+        let given = is_input.then_some(cast.slot);
+        let (spread, input) = (spread(&twins[0], &twins[1]), known.unwrap_or(given));
+        state.insert(cast.output, Value { twins, spread, call: None, incoming: 0.0, input });
     }
 }
 

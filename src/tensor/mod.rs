@@ -323,7 +323,19 @@ impl Tensor {
 }
 
 /// Identity of a value that may be gone.
-pub(crate) struct HeldIdentity(#[expect(dead_code, reason = "it is only held")] Weak<OnceLock<Array>>);
+pub(crate) struct HeldIdentity(Weak<OnceLock<Array>>);
+
+impl HeldIdentity {
+    /// Returns the [identity](Tensor::identity).
+    pub fn identity(&self) -> usize {
+        self.0.as_ptr() as usize
+    }
+
+    /// Returns the value, outside the tape; `None` if it is gone or was never computed.
+    pub fn value(&self) -> Option<Tensor> {
+        Some(Tensor::from_array(self.0.upgrade()?.get()?.clone()))
+    }
+}
 
 /// Activation kept by the tape.
 #[derive(Clone, Copy, Debug, Eq)]

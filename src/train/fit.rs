@@ -281,7 +281,7 @@ impl Fit {
         if self.has_stalled() {
             return Ok(self.raise()?.map(Event::Raised));
         }
-        self.lint(net, data);
+        self.lint(net, data, None);
         self.wrap(net)?;
         let (examples, FitOptions { batch, seed, .. }) = (data.train.len(), &self.options);
         let steps = batches_of_epoch(examples, *batch);

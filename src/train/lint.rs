@@ -2,23 +2,25 @@
 
 use super::{Fit, FitOptions, Loss, data::Split};
 use crate::{
-    Child,
+    Child, Policy,
     cell::AsCell,
     error::Result,
     lint::{Finding, Lint, Severity},
     logging::event,
+    plan::undo,
 };
 
 impl Fit {
     /// Lints the network on the first batch of the run, unless it was linted, or a step was taken. A lint that fails
-    /// finds nothing.
+    /// finds nothing. With the policy that the network has, the rules that it proposes are verified.
     #[doc(hidden)]
-    pub fn lint<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) {
+    pub fn lint<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split, policy: Option<&Policy>) {
         if self.findings.is_some() || self.steps_done() > 0 || !self.options.lint {
             return;
         }
         // The hazards of a rule that ends are those after it.
-        let found = self.wrap_in_the_end(net).and_then(|()| self.first_findings(net, data)).unwrap_or_default();
+        let wrapped = self.wrap_in_the_end(net);
+        let found = wrapped.and_then(|()| self.first_findings(net, data, policy)).unwrap_or_default();
         // An error is that of the first step.
         let _ = self.wrap(net);
         let found = found.into_iter().filter(|finding| finding.severity > Severity::Information);
@@ -29,7 +31,12 @@ impl Fit {
 
     /// Lints the network, as it is wrapped now, on the first batch of the run.
     #[doc(hidden)]
-    pub fn first_findings<C: ?Sized + AsCell>(&self, net: &mut Child<C>, data: &Split) -> Result<Vec<Finding>> {
+    pub fn first_findings<C: ?Sized + AsCell>(
+        &self,
+        net: &mut Child<C>,
+        data: &Split,
+        policy: Option<&Policy>,
+    ) -> Result<Vec<Finding>> {
         let FitOptions { seed, batch, loss, loss_scale, method, lr, .. } = &self.options;
         let batch = data.train.batch(&data.train.order(*seed, 0), *batch, 0);
         let loss = loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
@@ -38,7 +45,16 @@ impl Fit {
         }
         let lint = Lint::new().loss_scale(loss_scale.clone()).update(method.clone(), *lr);
         net.set_train(true);
-        let found = lint.run(net, |net| loss.of(&net.call(&batch.x)?, &batch.y));
+        let loss = |net: &Child<C>| loss.of(&net.call(&batch.x)?, &batch.y);
+        let found = match policy {
+            Some(policy) => {
+                undo(net);
+                let found = lint.under(policy, net, loss);
+                policy.apply(net)?;
+                found
+            }
+            None => lint.run(net, loss),
+        };
         net.set_train(false);
         // The lint made low-precision copies of the parameters. The first step makes new ones, like every other step.
         for (_, param) in net.params().iter() {

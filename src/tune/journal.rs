@@ -2,6 +2,8 @@
 
 use std::{
     collections::HashMap,
+    fs::{File, TryLockError},
+    io::{self, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -28,10 +30,9 @@ struct Line {
 /// The runs of one problem that are known.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    file: Option<PathBuf>,
+    /// The file to which runs are added, locked against other searches while this value lives.
+    file: Option<(PathBuf, File)>,
     problem: String,
-    /// The lines of the file, those of other problems included.
-    text: String,
     known: HashMap<String, f64>,
 }
 
@@ -39,20 +40,37 @@ pub(super) struct Journal {
 const MOST_BYTES: usize = 64 << 20;
 
 impl Journal {
-    /// Reads the runs of a problem from a file, if there is one.
+    /// Reads the runs of a problem from a file, which is made if there is none. A last line without its end was cut off
+    /// when the search was stopped, and is removed.
     pub fn open(file: Option<&Path>, problem: u64) -> Result<Self> {
         let problem = format!("{problem:016x}");
-        let mut journal = Journal { file: file.map(Path::to_path_buf), problem, ..Journal::default() };
-        let Some(file) = file.filter(|file| file.exists()) else { return Ok(journal) };
-        journal.text = files::read_text(file, MOST_BYTES)?;
-        for (i, text) in journal.text.lines().enumerate() {
+        let mut journal = Journal { problem, ..Journal::default() };
+        let Some(path) = file else { return Ok(journal) };
+        let failed = |error: io::Error| Error::io(path, &error);
+        let file = files::open_lines(path)?;
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => {
+                let words =
+                    format!("{}: another search writes to this file; give one of them another name", path.display());
+                return Err(Error::value(words));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed(error)),
+            Ok(()) => {}
+        }
+        let text = files::read_text(path, MOST_BYTES)?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        for (i, text) in text[..whole].lines().enumerate() {
             let line: Line = serde_json::from_str(text).map_err(|error| {
-                Error::value(format!("{}:{}: expected a run of a search, got {error}", file.display(), i + 1))
+                Error::value(format!("{}:{}: expected a run of a search, got {error}", path.display(), i + 1))
             })?;
             if line.problem == journal.problem {
                 journal.known.insert(line.low, line.error.unwrap_or(f64::INFINITY));
             }
         }
+        if whole < text.len() {
+            file.set_len(whole as u64).map_err(failed)?;
+        }
+        journal.file = Some((path.to_path_buf(), file));
         Ok(journal)
     }
 
@@ -69,11 +87,10 @@ impl Journal {
     pub fn add(&mut self, low: &[bool], error: f64, seconds: f64) -> Result<()> {
         let low = Journal::digits(low);
         self.known.insert(low.clone(), error);
-        let Some(path) = &self.file else { return Ok(()) };
+        let Some((path, file)) = &mut self.file else { return Ok(()) };
         let line = Line { problem: self.problem.clone(), low, error: Some(error).filter(|e| e.is_finite()), seconds };
-        self.text += &serde_json::to_string(&line).map_err(|error| Error::value(error.to_string()))?;
-        self.text.push('\n');
-        files::replace(path, self.text.as_bytes())
+        let line = serde_json::to_string(&line).map_err(|error| Error::value(error.to_string()))?;
+        file.write_all(format!("{line}\n").as_bytes()).map_err(|error| Error::io(path, &error))
     }
 }
 

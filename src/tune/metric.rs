@@ -100,6 +100,12 @@ impl Metric<'_> {
                  `net.record`"
             )));
         }
+        if matches!(self, Metric::Kl) && classes(&output) < 2 {
+            return Err(Error::value(
+                "`kl` compares the probabilities of classes, and the output has one number for each example; expected another \
+                 metric, such as `relative`",
+            ));
+        }
         Ok(Reference { output, loss, gradient, fault: monitor.fault().map(|fault| fault.origin()) })
     }
 

@@ -12,10 +12,15 @@ mod tuned;
 
 use std::{
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::Instant,
 };
 
-pub(crate) use self::{metric::wide, rules::Base, score::scores};
+pub(crate) use self::{
+    metric::wide,
+    rules::Base,
+    score::{Scores, scores},
+};
 pub use metric::{ErrorOf, LossOf, Metric};
 pub use tuned::{TuneRun, Tuned, TunedCell};
 
@@ -23,8 +28,8 @@ use self::{
     journal::{Hash, Journal},
     metric::{Call, Reference},
     order::order,
-    score::Scores,
     search::{Problem, Searched, search},
+    tuned::Watch,
 };
 use crate::{
     DType, Policy, Tensor,
@@ -65,13 +70,27 @@ pub struct Tune<'a> {
     minutes: Option<f64>,
     speeds: Option<&'a Speeds>,
     journal: Option<PathBuf>,
+    scale: Option<f64>,
+    stop: Option<&'a AtomicBool>,
+    watch: Option<Watch<'a>>,
 }
 
 impl<'a> Tune<'a> {
     /// Creates a search for the most cells that a policy can lower while the error stays within a budget. Cells that
     /// the policy keeps in f32 stay so.
     pub fn new(policy: &'a Policy, metric: Metric<'a>, budget: f64) -> Self {
-        Tune { policy, metric, budget, runs: None, minutes: None, speeds: None, journal: None }
+        Tune {
+            policy,
+            metric,
+            budget,
+            runs: None,
+            minutes: None,
+            speeds: None,
+            journal: None,
+            scale: None,
+            stop: None,
+            watch: None,
+        }
     }
 
     /// Sets the largest number of sets to be run. Default: `4 ceil(log2 n) + 8` for `n` cells.
@@ -83,6 +102,24 @@ impl<'a> Tune<'a> {
     /// Sets the time after which no further set is run, in minutes. Default: unlimited.
     pub fn minutes(mut self, minutes: f64) -> Self {
         self.minutes = Some(minutes);
+        self
+    }
+
+    /// Sets the loss scale of gradients. Default: that with which the policy begins.
+    pub fn scale(mut self, scale: f64) -> Self {
+        self.scale = Some(scale);
+        self
+    }
+
+    /// Sets a flag which, once it is set, ends the search with what it has found.
+    pub fn stop(mut self, stop: &'a AtomicBool) -> Self {
+        self.stop = Some(stop);
+        self
+    }
+
+    /// Sets a function that is called after each run.
+    pub fn watch(mut self, watch: &'a dyn Fn(&TuneRun)) -> Self {
+        self.watch = Some(Watch(watch));
         self
     }
 
@@ -250,6 +287,9 @@ impl<'a> Tune<'a> {
         hash.bytes(ERRORS);
         hash.bytes(self.metric.name().as_bytes());
         hash.bytes(self.policy.to_yaml()?.as_bytes());
+        hash.numbers(
+            &self.scale.filter(|_| matches!(self.metric, Metric::Gradient(_))).into_iter().collect::<Vec<_>>(),
+        );
         cells.iter().for_each(|&cell| hash.bytes(base.plan.decisions[cell].path.as_bytes()));
         net.named_params().iter().for_each(|(_, param)| hash.numbers(&param.value().to_f64()));
         for Reference { output, loss, gradient, .. } in references {
@@ -289,12 +329,11 @@ impl<'a> Tune<'a> {
         let tuned: Vec<TunedCell> = cells.iter().enumerate().map(of_cell).collect();
         let (keep, rounds) = (kept(base, cells, *full_root, |i| !tuned[i].low), rounds(scored));
         let (name, low) = (self.metric.name(), self.policy.dtype);
+        let inputs = full_root
+            .then(|| format!("the inputs of the network, rounded to {}, take too much of the budget", low.long_name()));
         let because = |cell: usize| {
             if cell == 0 && *full_root {
-                return Some(format!(
-                    "the inputs of the network, rounded to {}, take too much of the budget",
-                    low.long_name()
-                ));
+                return inputs.clone();
             }
             let at = cells.iter().position(|&other| other == cell)?;
             tuned[at].because(name, low)
@@ -302,7 +341,7 @@ impl<'a> Tune<'a> {
         let (mut policy, _) = base.keeping(&keep, &rounds, &because)?;
         policy.name = None;
         let (budget, complete) = (self.budget, found.complete);
-        Ok(Tuned { policy, metric: name, budget, error, cells: tuned, runs, complete })
+        Ok(Tuned { policy, metric: name, budget, error, cells: tuned, inputs, runs, complete })
     }
 }
 
@@ -369,8 +408,10 @@ impl<C: ?Sized + AsCell> Runs<'_, C> {
             self.done.push(TuneRun { low: low.len(), error, seconds: 0.0, known: true });
             return Ok(Some(error));
         }
-        let fresh = self.done.iter().filter(|run| !run.known).count();
+        // The run that lowers no cell is the floor of the others, and no set.
+        let fresh = self.done.iter().filter(|run| !run.known && run.low > 0).count();
         let late = self.tune.minutes.is_some_and(|minutes| self.begun.elapsed().as_secs_f64() > 60.0 * minutes);
+        let late = late || self.tune.stop.is_some_and(|stop| stop.load(Ordering::Relaxed));
         if !force && (fresh >= self.limit || late) {
             return Ok(None);
         }
@@ -378,7 +419,11 @@ impl<C: ?Sized + AsCell> Runs<'_, C> {
         let error = self.measure(&lowered)?;
         let seconds = start.elapsed().as_secs_f64();
         self.journal.add(&key, error, seconds)?;
-        self.done.push(TuneRun { low: low.len(), error, seconds, known: false });
+        let run = TuneRun { low: low.len(), error, seconds, known: false };
+        if let Some(Watch(watch)) = self.tune.watch {
+            watch(&run);
+        }
+        self.done.push(run);
         Ok(Some(error))
     }
 
@@ -386,7 +431,7 @@ impl<C: ?Sized + AsCell> Runs<'_, C> {
         let keep = kept(self.base, self.cells, self.full_root, |i| !lowered[i]);
         let (_, plan) = self.base.keeping(&keep, &rounds(self.scored), &|_| None)?;
         plan.apply(self.net)?;
-        let scale = loss_scale(self.tune.policy);
+        let scale = self.tune.scale.unwrap_or_else(|| loss_scale(self.tune.policy));
         let mut worst = 0.0;
         for (at, reference) in self.references.iter().enumerate() {
             let error = self.tune.metric.measure(self.net, self.call, at, reference, scale)?;

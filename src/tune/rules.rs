@@ -120,7 +120,7 @@ impl<'a> Base<'a> {
             let unnamed = of_all.is_some() && named[i];
             let rule = given != wanted || rounds || unnamed;
             if rule {
-                let run = if keep[i] { RunAs::FullOut } else { RunAs::Low };
+                let run = if keep[i] { self.policy.keeps() } else { RunAs::Low };
                 let pattern = if decision.path.is_empty() { "**" } else { &decision.path };
                 let mut rule = Rule::path(pattern, run)?;
                 rule.because = if keep[i] { because(i) } else { None };

@@ -20,7 +20,9 @@ pub struct Tuned {
     pub error: f64,
     /// The cells that the policy given could lower, in the order of a walk.
     pub cells: Vec<TunedCell>,
-    /// The sets that were run, in order.
+    /// Reason for which the policy keeps the root in f32, so that the inputs of the network are not rounded.
+    pub inputs: Option<String>,
+    /// The sets that were run, in order; the empty one is the floor of the error.
     pub runs: Vec<TuneRun>,
     /// `true` when the search ended by itself; `false` when it reached its limit of runs or minutes.
     pub complete: bool,
@@ -63,22 +65,40 @@ pub struct TuneRun {
     pub known: bool,
 }
 
+/// Number of lowered cells that a policy names in its comments.
+const NAMED: usize = 8;
+
+/// A function that is called after each run.
+#[derive(Clone, Copy)]
+pub(super) struct Watch<'a>(pub &'a dyn Fn(&TuneRun));
+
+impl fmt::Debug for Watch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Watch")
+    }
+}
+
 impl Tuned {
     /// Returns the number of cells that the policy lowers.
     pub fn lowered(&self) -> usize {
         self.cells.iter().filter(|cell| cell.low).count()
     }
 
-    /// Returns the policy as the text of a file, with the result of the search and the predicted errors of the lowered
-    /// cells as comments.
+    /// Returns the policy as the text of a file, with the result of the search and the largest predicted errors among
+    /// the lowered cells as comments.
     ///
     /// # Errors
     /// As [`Policy::to_yaml`].
     pub fn to_yaml(&self) -> Result<String> {
         let mut text = format!("# {}\n", self.summary());
         let low = self.cells.iter().filter(|cell| cell.low);
-        for (path, error) in low.filter_map(|cell| Some((&cell.path, cell.predicted?))) {
+        let mut predicted: Vec<(&String, f64)> = low.filter_map(|cell| Some((&cell.path, cell.predicted?))).collect();
+        predicted.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        for (path, error) in predicted.iter().take(NAMED) {
             text += &format!("#   {error:.1e} predicted for {}\n", named(path));
+        }
+        if predicted.len() > NAMED {
+            text += &format!("#   less for the other {}\n", predicted.len() - NAMED);
         }
         Ok(text + &self.policy.to_yaml()?)
     }
@@ -92,11 +112,12 @@ impl Tuned {
     }
 
     fn summary(&self) -> String {
-        let (all, known) = (self.runs.len(), self.runs.iter().filter(|run| run.known).count());
+        let sets = || self.runs.iter().filter(|run| run.low > 0);
+        let (all, known) = (sets().count(), sets().filter(|run| run.known).count());
         let mut runs = format!("{all} {}", if all == 1 { "run" } else { "runs" });
         match known {
             0 => {}
-            known if known == all => runs += ", all known before",
+            known if known == all && self.runs.iter().all(|run| run.known) => runs += ", all known before",
             known => runs += &format!(", {known} known before"),
         }
         if known < all {
@@ -137,13 +158,12 @@ impl fmt::Display for Tuned {
             writeln!(f, "the search reached its limit; more runs may lower more cells")?;
         }
         let kept = self.cells.iter().filter(|cell| !cell.low);
-        let mut lines: Vec<(String, String)> = kept
-            .map(|cell| {
-                let why = cell.because(self.metric, self.policy.dtype).unwrap_or_default();
-                (format!("{} ({})", named(&cell.path), cell.kind), why)
-            })
-            .collect();
-        lines.sort();
+        let of_cell = |cell: &TunedCell| {
+            let why = cell.because(self.metric, self.policy.dtype).unwrap_or_default();
+            (format!("{} ({})", named(&cell.path), cell.kind), why)
+        };
+        let inputs = self.inputs.iter().map(|why| ("(inputs)".to_string(), why.clone()));
+        let lines: Vec<(String, String)> = inputs.chain(kept.map(of_cell)).collect();
         let width = lines.iter().map(|(cell, _)| cell.chars().count()).max().unwrap_or(0);
         for (cell, why) in lines {
             write!(f, "\nkept {cell:width$}  {why}")?;

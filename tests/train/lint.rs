@@ -351,3 +351,79 @@ fn a_run_lints_its_first_batch_and_trains_as_without() {
         assert_eq!(without.0, []);
     }
 }
+
+/// Four examples with gradients of 2 * 2e5 / 4 = 1e5 per unit of the loss scale add up to 4e5 for the weight, which is
+/// no f16 at a scale of 1, and is one at 1/16.
+#[test]
+fn a_dynamic_scale_that_cannot_fall_to_the_one_that_fits_is_an_error() {
+    let found = |min: f32| {
+        let mut net = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
+        let dynamic = precast::policy::DynamicScale::default().min(min);
+        let policy = Policy::new("O3", F16).unwrap().with_loss_scale(LossScaleSpec::Dynamic(dynamic));
+        let (x, y) = (Tensor::ones(&[4, 1], DType::F32), Tensor::full(&[4, 1], 2e5, DType::F32));
+        let found = Lint::new()
+            .under(&policy, &mut net, |net| net.call(&x)?.cast(DType::F32).mse_loss(&y, precast::Reduction::Mean))
+            .unwrap();
+        found.into_iter().find(|finding| finding.rule == Rule::GradOverflow).unwrap()
+    };
+    assert_eq!(found(0.0625).severity, Severity::Information);
+    let beyond = found(1.0);
+    assert_eq!(beyond.severity, Error);
+    // The largest power of two below 65504 / 1.5 / 4e5 = 0.11.
+    let write = "loss_scale: { kind: dynamic, init: 0.0625, min: 0.0625 }";
+    assert!(beyond.write.starts_with(write) && beyond.write.contains("standardize_targets"), "{}", beyond.write);
+}
+
+/// f16 has steps of 2 at 3000, so 2999 and 3001 become 3000, and 2998 and 3002 stay.
+#[test]
+fn inputs_whose_differences_are_lost_are_a_warning() {
+    let found = |apart: f32| {
+        let x = [3000.0 - apart, 3000.0 + apart].repeat(4);
+        let x = Tensor::from_vec(x, &[8, 1]).unwrap();
+        let mut net = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
+        let policy = Policy::new("O2", F16).unwrap();
+        let found = Lint::new().under(&policy, &mut net, |net| net.call(&x)?.mean_all()).unwrap();
+        found.into_iter().find(|finding| finding.rule == Rule::InputDigits)
+    };
+    assert_eq!(found(2.0), None);
+    let lost = found(1.0).expect("all differences are lost");
+    assert_eq!((lost.severity, lost.number), (Warning, 1.0));
+    assert!(lost.what.contains("loses 100 % of the differences") && lost.write.contains("standardize"), "{lost}");
+}
+
+/// The rules that a finding proposes are linted, and grow to the cells that read numbers which still do not fit.
+#[test]
+fn proposed_rules_hold_under_a_lint_of_their_own() {
+    // Each layer doubles a number, so f32 of the first ones only moves the overflow to the next.
+    let double = || {
+        let layer = Dense::new(1, 1, &mut Rng::seed(1));
+        layer.weight.set(&Tensor::full(&[1, 1], 2.0, DType::F32)).unwrap();
+        layer
+    };
+    let mut net = Child::new(sequential![double(), double(), double(), Tanh, double()]);
+    let x = Tensor::full(&[4, 1], 40000.0, DType::F32);
+    let policy = Policy::new("O3", F16).unwrap().with_loss_scale(LossScaleSpec::Fixed { scale: 1.0 });
+    let lint = |policy: &Policy, net: &mut Child<Sequential>| {
+        let found = Lint::new().under(policy, net, |net| net.call(&x)?.mean_all()).unwrap();
+        found.into_iter().filter(|finding| finding.rule == Rule::Overflow).collect::<Vec<_>>()
+    };
+    let found = lint(&policy, &mut net);
+    let rules = found[0].write.strip_prefix("rules: [").and_then(|text| text.strip_suffix(']')).unwrap();
+    assert!(!rules.contains("float32-out") && !rules.contains("\"4\""), "{rules}");
+    let text =
+        format!("{{version: 1, level: O3, dtype: float16, loss_scale: {{kind: fixed, scale: 1}}, rules: [{rules}]}}");
+    assert_eq!(lint(&Policy::parse(&text, "cured.yaml").unwrap(), &mut net), []);
+}
+
+#[test]
+fn gradients_in_f16_without_a_loss_scale_are_a_warning() {
+    let found = |scale: LossScaleSpec, dtype| {
+        let mut net = Child::new(Dense::new(1, 1, &mut Rng::seed(1)));
+        let policy = Policy::new("O2", dtype).unwrap().with_loss_scale(scale);
+        let found =
+            Lint::new().under(&policy, &mut net, |net| net.call(&Tensor::ones(&[4, 1], DType::F32))?.mean_all());
+        found.unwrap().iter().filter(|finding| finding.rule == Rule::GradUnderflow).count()
+    };
+    assert_eq!(found(LossScaleSpec::None, F16), 1);
+    assert_eq!([found(LossScaleSpec::None, Bf16), found(LossScaleSpec::Fixed { scale: 1.0 }, F16)], [0, 0]);
+}

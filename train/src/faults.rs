@@ -12,15 +12,15 @@ use precast::{
     error::{Error, Result},
     io::json,
     storage::weights,
-    train::Fit,
+    train::{Fit, Step},
 };
 use precast_policy::files;
 use serde::{Deserialize, Serialize};
 
 /// Folder of the faults of a run.
 pub(super) const FAULTS: &str = "faults";
-const FAULT: &str = "fault.json";
-const BATCH: &str = "batch.safetensors";
+pub(super) const FAULT: &str = "fault.json";
+pub(super) const BATCH: &str = "batch.safetensors";
 pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
 
 /// Maximum number of faults that a run saves, each of another place.
@@ -57,6 +57,9 @@ pub struct SavedFault {
     pub results: Vec<SavedResult>,
     /// CRC-32 of the magnitudes of all results.
     pub checksum: u32,
+    /// CRC-32 of the policy and of the run file without its data; `None` in faults of earlier versions.
+    #[serde(default)]
+    pub inputs: Option<[u32; 2]>,
 }
 
 /// Largest magnitude of one result of a step.
@@ -94,17 +97,70 @@ impl SavedFault {
     /// Reads a fault from its folder.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](precast::ErrorKind::Io) when there is none, [`ErrorKind::Run`](precast::ErrorKind::Run) when it
-    /// cannot be read.
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when there is none, and when it cannot be read.
     pub fn load(folder: impl AsRef<Path>) -> Result<Self> {
-        let file = folder.as_ref().join(FAULT);
+        let folder = folder.as_ref();
+        if !folder.join(FAULT).is_file() {
+            return Err(SavedFault::missing(folder));
+        }
+        let file = folder.join(FAULT);
         let text = files::read_text(&file, LONGEST)?;
         json::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
     }
 
-    fn is_of_same_place(&self, origin: &Origin) -> bool {
+    /// Returns the error for a folder without a fault. It names the faults of the run, if there is one.
+    fn missing(folder: &Path) -> Error {
+        let there = folder.is_dir();
+        let name =
+            |folder: &Path| folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let run = [Some(folder), folder.parent(), folder.parent().and_then(Path::parent)];
+        let run = run.into_iter().flatten().find(|run| run.join(FAULTS).is_dir());
+        let known = run.and_then(|run| SavedFault::all(run).ok()).unwrap_or_default();
+        let known: Vec<String> = known.iter().map(|(folder, _)| format!("`{}`", name(folder))).collect();
+        let words = match (there, &known[..]) {
+            (false, []) => format!("there is no folder `{}`", folder.display()),
+            (false, _) => {
+                format!("there is no folder `{}`; the faults of the run are {}", folder.display(), known.join(", "))
+            }
+            (true, []) => format!("there is no fault in `{}`: `{FAULT}` is missing", folder.display()),
+            (true, _) => {
+                format!("there is no fault in `{}`; those of the run are {}", folder.display(), known.join(", "))
+            }
+        };
+        Error::run(words)
+    }
+
+    /// Returns whether a fault began in the same place as this one.
+    pub(super) fn is_of_same_place(&self, origin: &Origin) -> bool {
         let place = |of: &Origin| (of.edge.phase, of.edge.cell.clone(), of.edge.op, of.edge.subject.clone());
         place(&self.origin) == place(origin)
+    }
+
+    /// Rejects a description that is not the one that the run saved in this folder. `steps` are those of the run.
+    pub(super) fn check(&self, folder: &Path, seed: u64, steps: &[Step]) -> Result<()> {
+        let wrong = |name: &str, met: String, expected: String| {
+            let words = format!("`{name}` is {met}, expected {expected}: the file is not the one that the run saved");
+            Err(Error::run(words).context(folder.join(FAULT).display()))
+        };
+        let of_folder = folder.file_name().and_then(|name| name.to_str()?.strip_prefix("step-")?.parse::<usize>().ok());
+        if let Some(step) = of_folder.filter(|step| *step != self.step) {
+            return wrong("step", self.step.to_string(), step.to_string());
+        }
+        if self.seed != seed {
+            return wrong("seed", self.seed.to_string(), seed.to_string());
+        }
+        if self.scale.is_nan() || self.scale <= 0.0 {
+            return wrong("scale", self.scale.to_string(), "a positive number".into());
+        }
+        // The metrics end earlier where a run was resumed from a checkpoint before them.
+        let Some(step) = self.step.checked_sub(1).and_then(|at| steps.get(at)) else { return Ok(()) };
+        if self.scale != step.scale {
+            return wrong("scale", self.scale.to_string(), step.scale.to_string());
+        }
+        if self.epoch != step.epoch {
+            return wrong("epoch", self.epoch.to_string(), step.epoch.to_string());
+        }
+        Ok(())
     }
 
     /// Saves the fault of the last step of a run, unless one of the same place is saved. Returns its folder.
@@ -113,6 +169,7 @@ impl SavedFault {
         fit: &Fit,
         net: &Child,
         data: &Split,
+        inputs: impl FnOnce() -> Result<[u32; 2]>,
         checkpoint: impl FnOnce() -> Result<Option<PathBuf>>,
     ) -> Result<Option<PathBuf>> {
         let Some((step, origin)) = fit.history().steps.last().and_then(|step| Some((step, step.fault()?))) else {
@@ -135,6 +192,7 @@ impl SavedFault {
             origin: origin.clone(),
             results,
             checksum,
+            inputs: Some(inputs()?),
         };
         let folder = run.join(FAULTS).join(format!("step-{}", saved.step));
         let (tensors, text) = (fit.tensors_of_last(data), serde_json::to_string(&saved));

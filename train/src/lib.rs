@@ -19,6 +19,7 @@
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
+mod batch;
 pub mod data;
 mod faults;
 mod folder;

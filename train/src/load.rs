@@ -2,14 +2,36 @@
 
 use std::path::{Path, PathBuf};
 
-use precast::{error::Result, io::models::Model, lint::Finding, storage::weights, train::Fit};
+use precast::{
+    error::{Error, Result},
+    io::models::Model,
+    lint::Finding,
+    storage::weights,
+    train::Fit,
+};
 
 use super::{
     Run, RunFile,
     folder::Folder,
     parts::Read,
+    records::history_of,
     run::{Prepared, prepared, settled},
 };
+
+/// Returns the best weights of the run in a folder; `None` if no epoch was done.
+///
+/// # Errors
+/// [`ErrorKind::Run`](precast::ErrorKind::Run) when they are missing although an epoch was done.
+pub(super) fn best_weights(folder: &Path) -> Result<Option<PathBuf>> {
+    let best = Folder::best(folder);
+    match best.is_file() {
+        true => Ok(Some(best)),
+        false if history_of(folder)?.epochs.is_empty() => Ok(None),
+        false => {
+            Err(Error::run("`best.safetensors` is missing, the best weights of the run").context(folder.display()))
+        }
+    }
+}
 
 /// The folder that contains the folders of runs.
 const RUNS: &str = "runs";
@@ -70,13 +92,17 @@ impl RunFile {
     /// # Errors
     /// Those of reading the policy and the data, and of [`Lint::run`](precast::lint::Lint::run).
     pub fn lint(&self, mut model: Model) -> Result<Vec<Finding>> {
-        let Read { data, .. } = self.read_data(model.input.as_deref())?;
+        let Read { data, shape, .. } = self.read_data(model.input.as_deref())?;
+        let of_run = Folder::about(&self.folder).is_ok();
+        if of_run {
+            Folder::check_data_of(&self.folder, self, &data, &shape)?;
+        }
         let (policy, _) = settled(self.read_policy()?.in_the_end(), &mut model.net, &data, self.options.batch)?;
         let Prepared { mut net, options, .. } = prepared(self, model, &policy, &data)?;
-        let best = Folder::best(&self.folder);
-        if best.is_file() {
+        let best = if of_run { best_weights(&self.folder)? } else { None };
+        if let Some(best) = best {
             let _ = weights::load(&net, &best)?;
         }
-        Fit::new(&net, &options)?.first_findings(&mut net, &data)
+        Fit::new(&net, &options)?.first_findings(&mut net, &data, Some(&policy))
     }
 }

@@ -9,7 +9,7 @@ use precast::{
     error::{Error, Result},
     io::models::Model,
     no_grad,
-    storage::{SaveMode, weights},
+    storage::{Decorated, SaveMode, weights},
     train::{FitOptions, Loss, Score},
 };
 
@@ -17,6 +17,8 @@ use super::{
     RunFile,
     data::Vocabulary,
     folder::{Folder, Standardizations},
+    load::best_weights,
+    parts::Read,
 };
 
 /// The network of a [`Run`](super::Run) with its best weights, wrapped by the run's policy, along with the settings for
@@ -25,6 +27,7 @@ use super::{
 pub struct Predictor {
     net: Child,
     plan: Plan,
+    storage: Option<Decorated>,
     file: RunFile,
     input: Option<Vec<usize>>,
     standardizations: Standardizations,
@@ -82,20 +85,19 @@ impl Predictor {
         let folder = folder.as_ref();
         let file = RunFile::of_folder(folder)?;
         let Model { mut net, input, .. } = model;
-        let best = Folder::best(folder);
-        if !best.is_file() {
+        let Some(best) = best_weights(folder)? else {
             return Err(Error::run("no epoch of the run was done, so it has no weights yet").context(folder.display()));
-        }
+        };
         Folder::check_files(folder)?;
         let about = Folder::about(folder)?;
         about.check_pixels(&file.data).map_err(|error| error.context(folder.display()))?;
         weights::check_of_run(&best)?;
         // The weights in the file are in their storage dtypes.
-        let (plan, _) = file.wrap(&mut net, &file.clone().as_now().read_policy()?)?;
+        let (plan, storage) = file.wrap(&mut net, &file.clone().as_now().read_policy()?)?;
         let _ = weights::load(&net, &best)?;
         net.set_train(false);
         let standardizations = Folder::standardizations(folder)?;
-        Ok(Predictor { net, plan, file, input, standardizations, data_shape: about.data_shape })
+        Ok(Predictor { net, plan, storage, file, input, standardizations, data_shape: about.data_shape })
     }
 
     /// Predicts for the examples of a file, read like the data of the run; any targets in it are ignored.
@@ -138,8 +140,20 @@ impl Predictor {
     pub fn examples(&self, file: Option<&Path>) -> Result<Dataset> {
         let examples = match file {
             Some(file) => self.file.data.read_like(file)?,
-            None => self.file.data.read(&self.file.folder)?,
+            None => {
+                let Read { data, shape, .. } = self.file.read_data(self.input.as_deref())?;
+                Folder::check_data_of(&self.file.folder, &self.file, &data, &shape)?;
+                self.file.data.read(&self.file.folder)?
+            }
         };
+        self.examples_of(examples)
+    }
+
+    /// Returns examples with targets as the network takes them, given these as read.
+    ///
+    /// # Errors
+    /// As [`Predictor::score`].
+    pub fn examples_of(&self, examples: Dataset) -> Result<Dataset> {
         self.check_shape(&examples)?;
         let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
         match &self.standardizations.targets {
@@ -148,9 +162,13 @@ impl Predictor {
         }
     }
 
-    /// Returns the network, wrapped by the run's policy.
-    pub fn into_net(self) -> Child {
-        self.net
+    /// Returns the network, wrapped by the run's policy, with its parameters in f32: those stored low are widened.
+    ///
+    /// # Errors
+    /// As [`Decorated::undo`].
+    pub fn into_net(self) -> Result<Child> {
+        self.storage.map_or(Ok(()), |storage| storage.undo())?;
+        Ok(self.net)
     }
 
     fn check_shape(&self, examples: &Dataset) -> Result<()> {

@@ -4,23 +4,25 @@ use std::path::{Path, PathBuf};
 
 use precast::{
     __train::STEPS,
-    Child, Policy,
-    data::Split,
+    Child, Outcome, Policy,
+    data::{Inputs, Split},
     diagnose::{Cure, Record, recorded},
     error::{Error, Result},
     io::models::Model,
     plan::undo,
     policy::LossScaleSpec,
-    train::{Checkpoint, Fit, FitOptions, History, Raised, Step},
+    train::{Checkpoint, Fit, FitOptions, History, Step},
 };
 
+use precast_policy::printable::number;
+
 use super::{
-    RunFile, SavedFault,
+    RunFile, SavedFault, batch,
     faults::{self, CHECKPOINT},
     folder::Folder,
     parts::Read,
-    records::history_of,
-    run::{Prepared, prepared},
+    records::{about_of, history_of},
+    run::{Prepared, checksum_of, prepared},
 };
 
 /// A step of a run, run again from a saved fault: with the same parameters, the same batch and the same dropouts, so
@@ -30,16 +32,19 @@ use super::{
 #[derive(Debug)]
 pub struct Replay {
     fault: SavedFault,
+    file: RunFile,
     policy: Policy,
     options: FitOptions,
     net: Child,
     data: Split,
+    /// Reason for which the saved batch takes the place of the data.
+    without_data: Option<String>,
     /// State before the step.
     before: Checkpoint,
-    /// First finite loss of the run; infinite if there is none.
-    first_loss: f64,
-    /// `true` when an earlier step was taken although a number was not finite.
-    follows_taken: bool,
+    /// Steps of the run, as far as its metrics go.
+    steps: Vec<Step>,
+    /// Advice for a run that has diverged.
+    advice: String,
     /// The step in f32, once it has been run, with the change that makes it so.
     in_f32: Option<(Cure, Replayed)>,
 }
@@ -55,7 +60,8 @@ pub struct Replayed {
     pub step: Step,
     /// Every number that it rounded.
     pub record: Record,
-    /// `true` when the largest magnitude of every result has the same bits as in the run.
+    /// `true` when the largest magnitude of every result has the same bits as in the run, and the first that is not
+    /// finite is the one of the run.
     pub is_same: bool,
 }
 
@@ -64,8 +70,8 @@ impl Replay {
     /// that of [`RunFile::read_model`] of the run's folder, or the one built in code.
     ///
     /// # Errors
-    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when there is no fault or no run, and when the data has changed; the
-    /// errors of the model and the data.
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when there is no fault or no run, when the saved fault is damaged, and
+    /// when the policy, the run file or the data has changed; the errors of the model and the data.
     pub fn open(folder: impl AsRef<Path>, model: Model) -> Result<Self> {
         let folder = folder.as_ref();
         let fault = SavedFault::load(folder)?;
@@ -73,22 +79,37 @@ impl Replay {
         Folder::check_files(&run)?;
         let file = RunFile::of_folder(&run)?;
         let policy = file.read_policy()?;
-        let Read { data, shape, standardizations, .. } = file.read_data(model.input.as_deref())?;
-        Folder::check_data_of(&run, &file, &data, &shape)?;
-        let Prepared { mut net, options, .. } = prepared(&file, model, &policy, &data)?;
+        let History { steps, raised, .. } = history_of(&run)?;
+        fault.check(folder, file.options.seed, &steps)?;
         let checkpoint = folder.join(CHECKPOINT);
-        let history = history_of(&run)?;
-        let fit = match checkpoint.is_file() {
-            true => {
-                let checkpoint = Checkpoint::load(checkpoint)?;
-                let mut before = History::default();
-                let is_before = |raised: &&Raised| checkpoint.count(STEPS).is_some_and(|at| raised.step as u64 <= at);
-                before.raised = history.raised.iter().filter(is_before).cloned().collect();
-                Fit::resume(&mut net, &options, &checkpoint, before)?
+        let checkpoint = checkpoint.is_file().then(|| Checkpoint::load(checkpoint)).transpose()?;
+        check_inputs(&fault, checkpoint.as_ref(), &policy, &file).map_err(|e| e.context(run.display()))?;
+        let about = about_of(&run)?;
+        batch::check(folder, &fault, about.train_examples)?;
+        let read = file.read_data(model.input.as_deref()).and_then(|read| {
+            Folder::check_data_of(&run, &file, &read.data, &read.shape)?;
+            Ok(read)
+        });
+        // Right after the checkpoint, the saved batch is all that the step reads.
+        let before = checkpoint.as_ref().and_then(|checkpoint| checkpoint.count(STEPS)).unwrap_or(0);
+        let (data, targets, without_data) = match read {
+            Ok(Read { data, standardizations, .. }) => (data, standardizations.targets, None),
+            Err(error) if before + 1 == fault.step as u64 => {
+                let data = batch::data_of(folder, &fault, &about)?;
+                (data, Folder::standardizations(&run)?.targets, Some(error.to_string()))
             }
-            false => Fit::new(&net, &options)?,
+            Err(error) => return Err(error),
         };
-        let mut fit = fit.standardized_targets(standardizations.targets).under(&net, &policy)?;
+        let Prepared { mut net, options, .. } = prepared(&file, model, &policy, &data)?;
+        let fit = match &checkpoint {
+            Some(checkpoint) => {
+                let mut history = History::default();
+                history.raised = raised.into_iter().filter(|raised| raised.step as u64 <= before).collect();
+                Fit::resume(&mut net, &options, checkpoint, history)?
+            }
+            None => Fit::new(&net, &options)?,
+        };
+        let mut fit = fit.standardized_targets(targets).under(&net, &policy)?;
         while fit.steps_done() + 1 < fault.step {
             if fit.advance(&mut net, &data)?.is_none() {
                 return Err(Error::run("the run ends before the fault").context(folder.display()));
@@ -96,10 +117,8 @@ impl Replay {
         }
         fit.finish_epoch(&mut net, &data)?;
         let (before, policy) = (fit.checkpoint(&net), fit.policy().unwrap_or(policy));
-        let first_loss = history.steps.iter().map(|step| step.loss).find(|loss| loss.is_finite());
-        let first_loss = first_loss.unwrap_or(f64::INFINITY);
-        let follows_taken = history.swallowed().any(|(at, _)| at + 1 < fault.step);
-        Ok(Replay { fault, policy, options, net, data, before, first_loss, follows_taken, in_f32: None })
+        let advice = advice(&options, &data);
+        Ok(Replay { fault, file, policy, options, net, data, without_data, before, steps, advice, in_f32: None })
     }
 
     /// Returns the folder of the run with the fault in a folder.
@@ -111,6 +130,23 @@ impl Replay {
         folder.parent().and_then(Path::parent).map(Path::to_path_buf).ok_or_else(|| {
             Error::run("expected the folder of a fault, `runs/NAME/faults/step-N`").context(folder.display())
         })
+    }
+
+    /// Returns the error of reading the data, if the saved batch takes its place.
+    pub fn without_data(&self) -> Option<&str> {
+        self.without_data.as_deref()
+    }
+
+    /// Describes the largest input of the batch, with its place in the data, if it is a thousand times larger than the
+    /// median of its column.
+    ///
+    /// # Errors
+    /// Those of reading the data.
+    pub fn outlier(&self) -> Result<Option<String>> {
+        match &self.without_data {
+            None => batch::outlier(&self.file, &self.fault, &self.data),
+            Some(_) => Ok(None),
+        }
     }
 
     /// Returns the saved fault.
@@ -157,12 +193,41 @@ impl Replay {
             return Ok(Some(why));
         }
         // An infinity in a step that was taken may have caused it.
-        let diverged = loss > DIVERGED * self.first_loss && !self.follows_taken;
-        let first = self.first_loss;
+        let before = &self.steps[..self.steps.len().min(self.fault.step - 1)];
+        let follows_taken = before.iter().any(|step| step.swallowed.is_some());
+        let first = self.steps.iter().map(|step| step.loss).find(|loss| loss.is_finite()).unwrap_or(f64::INFINITY);
+        let diverged = loss > DIVERGED * first && !follows_taken;
+        // One input that is far from all others is no course of the training.
+        let diverged = diverged && self.outlier()?.is_none();
+        let advice = &self.advice;
         Ok(diverged.then(|| {
             format!(
                 "the training has diverged: the cause is not the precision; the loss is {loss:.3e} in f32 too, and began \
-                 with {first:.3e}"
+                 with {first:.3e}; {advice}"
+            )
+        }))
+    }
+
+    /// Returns why the run needs no cure: its dynamic loss scale fell to one with which this step is sound, and steps
+    /// were taken from then on. `None` if it needs one.
+    ///
+    /// # Errors
+    /// Those of the network.
+    pub fn recovered(&mut self) -> Result<Option<String>> {
+        let LossScaleSpec::Dynamic(_) = &self.policy.loss_scale else { return Ok(None) };
+        let stalled = self.steps.iter().any(|step| matches!(step.outcome, Outcome::Stalled { .. }));
+        let later = self.steps.iter().enumerate().skip(self.fault.step).find(|(_, step)| !step.is_skipped());
+        let Some((at, scale)) = later.map(|(at, step)| (at, step.scale)) else { return Ok(None) };
+        if stalled || scale >= self.fault.scale || self.steps[at].swallowed.is_some() {
+            return Ok(None);
+        }
+        let with_it = self.run_with(&Cure { loss_scale: Some(scale), ..Cure::default() })?;
+        let steps = at + 1 - self.fault.step;
+        let steps = format!("{steps} {}", if steps == 1 { "step" } else { "steps" });
+        Ok(with_it.record.fault().is_none().then(|| {
+            format!(
+                "no cure is needed: the dynamic scale fell to {}, with which this step is sound, {steps} later",
+                number(scale)
             )
         }))
     }
@@ -190,6 +255,45 @@ impl Replay {
         let Some(step) = fit.history().steps.last().cloned() else {
             return Err(Error::run("the run ends before the fault"));
         };
-        Ok(Replayed { step, record, is_same: checksum == fault.checksum })
+        let (batch, examples) = fit.last_batch(data);
+        if (batch, &examples) != (fault.batch, &fault.examples) {
+            let words = "`batch` and `examples` are not those of this step: the file is not the one that the run saved";
+            return Err(Error::run(words));
+        }
+        let is_same = checksum == fault.checksum && step.fault().is_some_and(|origin| fault.is_of_same_place(origin));
+        Ok(Replayed { step, record, is_same })
+    }
+}
+
+/// Rejects a policy or a run file other than that of the fault, or of its checkpoint.
+fn check_inputs(fault: &SavedFault, checkpoint: Option<&Checkpoint>, policy: &Policy, file: &RunFile) -> Result<()> {
+    let now = [checksum_of(policy)?, file.fingerprint()?];
+    let of_checkpoint = checkpoint.map(Checkpoint::policy).transpose()?.flatten();
+    let kept = of_checkpoint.as_ref().map(checksum_of).transpose()?.unwrap_or(now[0]);
+    let [policy, file] = fault.inputs.unwrap_or([kept, now[1]]);
+    match [policy == now[0], file == now[1]] {
+        [false, _] => {
+            Err(Error::run("`policy.yaml` is not the policy of the fault; a run keeps its policy to the end"))
+        }
+        [_, false] => {
+            Err(Error::run("`run.yaml` is not the one of the fault, but for its data; a change makes a new run"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Root mean square of inputs above which standardization is advised: weights are initialized for inputs of 1.
+const LARGE: f64 = 10.0;
+
+/// Returns the advice for a run that has diverged.
+fn advice(options: &FitOptions, data: &Split) -> String {
+    let smaller = format!("try a smaller learning rate than `lr: {}`", number(options.lr));
+    let Inputs::Numbers(values) = data.train.inputs() else { return smaller };
+    let squares: f64 = values.iter().map(|x| f64::from(*x).powi(2)).sum();
+    match (squares / values.len().max(1) as f64).sqrt() {
+        large if large > LARGE => {
+            format!("{smaller}, or `standardize: true`: the root mean square of the inputs is {large:.0}")
+        }
+        _ => smaller,
     }
 }

@@ -129,8 +129,8 @@ impl Run {
         notes.extend(of_data);
         let fit = Fit::new(&net, &options)?.standardized_targets(standardizations.targets.clone());
         let mut fit = fit.under(&net, &policy)?;
-        fit.lint(&mut net, &data);
-        notes.extend(fit.findings().iter().map(ToString::to_string));
+        fit.lint(&mut net, &data, Some(&policy));
+        notes.extend(fit.findings().iter().map(|finding| format!("the lint of the first batch: {finding}")));
         // The defaults derived from the data are written down, so that predictions need no data.
         let mut found = found;
         found.options.loss.clone_from(&options.loss);
@@ -229,7 +229,8 @@ impl Run {
             }
             if is_step {
                 let last = || Ok(self.folder.checkpoints()?.pop());
-                SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, last)?;
+                let inputs = || Ok([checksum_of(&self.policy)?, self.file.fingerprint()?]);
+                SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, inputs, last)?;
             }
             if steps == 1 && is_step {
                 self.folder.note_memory(self.fit.history())?;
@@ -345,6 +346,11 @@ impl Run {
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
+}
+
+/// Computes the checksum of a policy, as a file has it.
+pub(super) fn checksum_of(policy: &Policy) -> Result<u32> {
+    Ok(crc32fast::hash(policy.to_yaml()?.as_bytes()))
 }
 
 /// Counter in checkpoints with the checksum of the run file.

@@ -63,7 +63,7 @@ fn a_model_takes_data_and_the_folder_of_a_run_its_weights() {
         (&["net.yaml", "--policy", "o22"], "there is no file `o22`"),
         (&["net.yaml", "--policy", "graph"], "has no cells to lint"),
         (&["net.yaml", "--policy", "o2"], "--data names others"),
-        (&["net.yaml", "--policy", "o2", "--data", "digit"], "--data:1:7"),
+        (&["net.yaml", "--policy", "o2", "--data", "digit"], "got `digit`"),
     ] {
         let output = lint(args);
         let said = String::from_utf8(output.stderr).unwrap();

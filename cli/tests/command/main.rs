@@ -5,6 +5,7 @@ mod commands;
 mod common;
 mod documents;
 mod failures;
+mod faults;
 mod graph;
 mod lint;
 mod plans_of_runs;

@@ -42,7 +42,7 @@ fn a_run_is_tuned_and_the_policy_used() {
     let said = text(tune(&[&budget, "--output", "tuned.yaml", "--svg", "tuned.svg"]));
     assert!(said.contains("cells lowered, kl ") && said.contains("\nkept `"), "{said}");
     let policy = fs::read_to_string(folder.0.join("tuned.yaml")).unwrap();
-    assert!(policy.contains("run: float32-out") && policy.starts_with("# "), "{policy}");
+    assert!(policy.contains("run: float32\n") && policy.starts_with("# "), "{policy}");
     assert!(fs::read_to_string(folder.0.join("tuned.svg")).unwrap().contains("</svg>"));
     let plan = text(precast_in(&folder.0, &["plan", "net.yaml", "--policy", "tuned.yaml"]));
     assert!(plan.contains("of kl when lowered"), "{plan}");
@@ -100,7 +100,73 @@ fn a_model_needs_examples() {
         precast_in(&folder.0, &[&args, more].concat())
     };
     assert!(error(2, tune(&[])).contains("--data is missing"));
-    assert!(error(2, tune(&["--data", "points.csv"])).contains("expected `digits` or an `.npz` file"));
+    assert!(error(2, tune(&["--data", "points.csv"])).contains("expected `digits`, an `.npz` file"));
     assert!(error(2, tune(&["--data", "digits", "--batch", "0"])).contains("--batch"));
     assert!(text(tune(&["--data", "digits"])).contains(" cells lowered, relative "));
+}
+
+/// Trains a network with one output on numbers.
+fn regression(test: &str) -> Folder {
+    let folder = Folder::new(test);
+    let rows: String = (0..60).map(|i| format!("{i},{},{}.5\n", i % 7, 2 * i - i % 7)).collect();
+    folder.write("points.csv", &format!("x,y,z\n{rows}"));
+    let cells = "[{kind: Dense, in_features: 2, out_features: 8}, {kind: Tanh}, {kind: Dense, in_features: 8, out_features: 1}]";
+    folder.write("net.yaml", &format!("version: 1\ninput: [2]\nnet: {{kind: Sequential, cells: {cells}}}\n"));
+    let data = "data: {csv: {file: points.csv, target: z}}, standardize: true, standardize_targets: true";
+    let storage = "storage: {low: {dtype: bfloat16}}";
+    folder
+        .write("run.yaml", &format!("{{version: 1, model: net.yaml, policy: o2-bf16, {data}, {storage}, epochs: 2}}"));
+    let _ = precast_in(&folder.0, &["train", "run.yaml", "--quiet"]);
+    folder
+}
+
+/// A softmax of one number is 1, so numbers are compared themselves. The parameters, stored low, are widened.
+#[test]
+fn a_regression_is_tuned_by_the_relative_error_of_its_numbers() {
+    let folder = regression("tune-regression");
+    let tune = |more: &[&str]| precast_in(&folder.0, &[&["tune", "runs/o2-bf16", "--budget", "1"], more].concat());
+    let said = text(tune(&[]));
+    assert!(said.contains(" cells lowered, relative "), "{said}");
+    assert!(error(2, tune(&["--metric", "kl"])).contains("expected relative"));
+    assert!(text(precast_in(&folder.0, &["shadow", "runs/o2-bf16"])).contains("error of the output "));
+    let data = "{csv: {file: points.csv, target: z}}";
+    text(tune(&["--data", data]));
+    // Changed data and missing weights are told apart from a run that is as it was.
+    let best = folder.0.join("runs/o2-bf16/best.safetensors");
+    let weights = fs::read(&best).unwrap();
+    fs::remove_file(&best).unwrap();
+    for command in [&["lint", "runs/o2-bf16"][..], &["shadow", "runs/o2-bf16"]] {
+        assert!(error(2, precast_in(&folder.0, command)).contains("`best.safetensors` is missing"));
+    }
+    fs::write(&best, weights).unwrap();
+    folder.write("points.csv", "x,y,z\n1,2,3.5\n2,3,4.5\n4,5,6.5\n");
+    for command in [&["lint", "runs/o2-bf16"][..], &["shadow", "runs/o2-bf16"]] {
+        assert!(error(2, precast_in(&folder.0, command)).contains("the data has changed"));
+    }
+}
+
+/// The line that a killed search was writing is left out, and the rest is not run again.
+#[test]
+fn a_search_continues_after_a_line_that_was_cut_off() {
+    let folder = folder("tune-cut");
+    let tune = |output: &str| {
+        precast_in(&folder.0, &["tune", "runs/o2-bf16", "--budget", "1e-9", "--force", "--output", output])
+    };
+    text(tune("tuned.yaml"));
+    let journal = folder.0.join("tuned.jsonl");
+    let whole = fs::read_to_string(&journal).unwrap();
+    fs::write(&journal, &whole[..whole.len() - 5]).unwrap();
+    text(tune("tuned.yaml"));
+    // Each line is a run, and the last one was run once more.
+    let again = fs::read_to_string(&journal).unwrap();
+    let (lines, known) = (whole.lines().count(), whole.trim_end().rfind('\n').unwrap());
+    assert_eq!((again.lines().count(), &again[..known]), (lines, &whole[..known]));
+    // Another search has the file.
+    let other = fs::File::options().append(true).open(&journal).unwrap();
+    other.lock().unwrap();
+    assert!(error(1, tune("tuned.yaml")).contains("another search writes to this file"));
+    drop(other);
+    assert!(error(2, tune("tuned.jsonl")).contains("is the name of the file of its runs"));
+    let said = error(2, tune("runs/o2-bf16/policy.yaml"));
+    assert!(said.contains("is in the folder of a run"), "{said}");
 }

@@ -37,6 +37,7 @@ use std::collections::BTreeSet;
 use self::lists::Reader;
 use crate::{
     DType,
+    catalogue::System,
     error::{Error, Result},
     precision::{OpRules, Treatment},
 };
@@ -200,6 +201,16 @@ impl Policy {
     /// Returns the numbers of steps after which rules end, in order.
     pub fn ends(&self) -> BTreeSet<usize> {
         self.rules.iter().filter_map(|rule| rule.until).collect()
+    }
+
+    /// Returns the precision of a rule that keeps a cell in f32 with its outputs: [`RunAs::Full`], or with a pack of
+    /// MindSpore, where its outputs would be cast, [`RunAs::FullOut`].
+    pub fn keeps(&self) -> RunAs {
+        let pack = self.pack.as_deref().and_then(|pack| Pack::shared(pack).ok());
+        match pack.is_some_and(|pack| pack.system == Some(System::MindSpore)) {
+            true => RunAs::FullOut,
+            false => RunAs::Full,
+        }
     }
 
     /// Appends a rule.

@@ -6,7 +6,7 @@ use plotters::{
     chart::MeshStyle,
     coord::{
         CoordTranslate, Shift,
-        ranged1d::{Ranged, ValueFormatter},
+        ranged1d::{AsRangedCoord, Ranged, ValueFormatter},
     },
     prelude::*,
 };
@@ -14,7 +14,7 @@ use precast::{
     error::{Error, Result},
     train::Score,
 };
-use precast_policy::files;
+use precast_policy::{files, printable};
 
 use super::{TrainingRun, joint_name, same_course};
 
@@ -91,12 +91,14 @@ pub fn score_chart(runs: &[TrainingRun<'_>]) -> Result<Option<String>> {
     }
     let all = || curves.iter().flatten().map(|(_, score)| *score);
     let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(f64::MIN, f64::max));
-    let room = 0.05 * (high - low).max(1e-3 * high.abs()).max(1e-12);
+    // A single value needs an axis around it.
+    let room = if low < high { 0.05 * (high - low).max(1e-3 * high.abs()) } else { (0.05 * high.abs()).max(0.05) };
     let size = (SIZE.0, SIZE.1 - LOSS_HEIGHT + 60);
     let svg = picture(size, |root| {
         let mut chart = builder(root, 44).build_cartesian_2d(1.0..last, low - room..high + room)?;
         grid(&mut chart.configure_mesh())
-            .x_label_formatter(&|epoch| format!("{epoch:.0}"))
+            .x_label_formatter(&|epoch| whole(*epoch))
+            .y_label_formatter(&|score| short(*score))
             .x_desc("epoch")
             .y_desc(name)
             .draw()?;
@@ -146,7 +148,7 @@ where
 }
 
 /// Draws a curve with its name in the legend.
-fn draw_curve<'a, 'b: 'a, C: CoordTranslate<From = (f64, f64)>>(
+pub(super) fn draw_curve<'a, 'b: 'a, C: CoordTranslate<From = (f64, f64)>>(
     chart: &mut ChartContext<'a, SVGBackend<'b>, C>,
     run: usize,
     name: String,
@@ -161,7 +163,7 @@ fn draw_curve<'a, 'b: 'a, C: CoordTranslate<From = (f64, f64)>>(
 }
 
 /// Draws the names of the curves.
-fn draw_legend<'a, 'b: 'a, C: CoordTranslate>(
+pub(super) fn draw_legend<'a, 'b: 'a, C: CoordTranslate>(
     chart: &mut ChartContext<'a, SVGBackend<'b>, C>,
     place: SeriesLabelPosition,
 ) -> Drawn {
@@ -178,13 +180,34 @@ fn draw_legend<'a, 'b: 'a, C: CoordTranslate>(
 /// Runs with the same course.
 type Group<'a> = Vec<TrainingRun<'a>>;
 
+/// Ratio of the largest to the smallest loss up to which the axis is linear: a logarithmic one would have no two ticks.
+const LINEAR: f64 = 20.0;
+
 fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Drawn {
     let losses: Vec<Vec<(f64, f64)>> = groups.iter().map(|group| losses(&group[0])).collect();
     let means: Vec<Vec<(f64, f64)>> = losses.iter().map(|losses| running_mean(losses)).collect();
     let range = range_of(&losses, &means);
-    let mut chart = builder(area, 28).build_cartesian_2d(steps, range.clone().log_scale())?;
+    let drawn = (groups, &losses[..], &means[..]);
+    match range.end / range.start <= LINEAR {
+        true => draw_losses_on(area, drawn, steps, range.clone(), range),
+        false => draw_losses_on(area, drawn, steps, range.clone().log_scale(), range),
+    }
+}
+
+/// Draws the losses and their means on this axis.
+fn draw_losses_on<Y: AsRangedCoord<Value = f64>>(
+    area: &Area<'_>,
+    (groups, losses, means): (&[Group<'_>], &[Vec<(f64, f64)>], &[Vec<(f64, f64)>]),
+    steps: Range<f64>,
+    axis: Y,
+    range: Range<f64>,
+) -> Drawn
+where
+    Y::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
+{
+    let mut chart = builder(area, 28).build_cartesian_2d(steps, axis)?;
     grid(&mut chart.configure_mesh())
-        .x_label_formatter(&|step| format!("{step:.0}"))
+        .x_label_formatter(&|step| whole(*step))
         .y_label_formatter(&|loss| if (0.01..=100.0).contains(loss) { short(*loss) } else { power_of(10.0, *loss) })
         .y_desc("loss (thick: running mean)")
         .draw()?;
@@ -193,7 +216,7 @@ fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Draw
     for (i, points) in losses.iter().enumerate() {
         chart.draw_series(LineSeries::new(inside(points), colour(i).mix(0.25).stroke_width(1)))?;
     }
-    for (i, (group, points)) in groups.iter().zip(&means).enumerate() {
+    for (i, (group, points)) in groups.iter().zip(means).enumerate() {
         draw_curve(&mut chart, i, joint_name(group), inside(points))?;
     }
     draw_legend(&mut chart, SeriesLabelPosition::UpperRight)?;
@@ -205,7 +228,7 @@ fn draw_scales(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Draw
     let (low, high) = (scales().fold(f64::MAX, f64::min), scales().fold(1.0, f64::max));
     let mut chart = builder(area, 44).build_cartesian_2d(steps, (low / 2.0..high * 2.0).log_scale().base(2.0))?;
     grid(&mut chart.configure_mesh())
-        .x_label_formatter(&|step| format!("{step:.0}"))
+        .x_label_formatter(&|step| whole(*step))
         .y_label_formatter(&|scale| power_of(2.0, *scale))
         .y_labels(8)
         .x_desc("step (a cross marks a step that was skipped)")
@@ -225,7 +248,15 @@ fn draw_scales(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Draw
 /// Formats a number of an axis, without digits due to rounding.
 fn short(number: f64) -> String {
     let text = format!("{number:.4}");
-    text.trim_end_matches('0').trim_end_matches('.').to_string()
+    match text.trim_end_matches('0').trim_end_matches('.') {
+        "-0" => "0".to_string(),
+        text => text.to_string(),
+    }
+}
+
+/// Formats a number of an axis that counts; one between two counts has no label.
+pub(super) fn whole(number: f64) -> String {
+    if (number - number.round()).abs() < 1e-6 { format!("{number:.0}") } else { String::new() }
 }
 
 const TEXT: (&str, u32) = ("sans-serif", 14);
@@ -264,11 +295,11 @@ fn staircase(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     corners.chain(points.last().copied()).collect()
 }
 
-/// Formats `65536` as `2¹⁶`, and a number that is not a power of the base unchanged.
+/// Formats `65536` as `2¹⁶`, and a number that is not a power of the base with four digits at most.
 pub(super) fn power_of(base: f64, number: f64) -> String {
     let exponent = number.log(base).round();
-    if (number / base.powf(exponent) - 1.0).abs() > 1e-9 {
-        return number.to_string();
+    if (number / base.powf(exponent) - 1.0).abs() > 1e-6 {
+        return printable::number(format!("{number:.3e}").parse::<f64>().unwrap_or(number));
     }
     let superscript = |c: char| match c {
         '-' => '⁻',
@@ -355,5 +386,9 @@ mod tests {
     fn scales_are_written_as_powers() {
         assert_eq!([65536.0, 1.0, 0.5, 100.0].map(|scale| power_of(2.0, scale)), ["2¹⁶", "2⁰", "2⁻¹", "100"]);
         assert_eq!([100.0, 0.001, 0.2].map(|loss| power_of(10.0, loss)), ["10²", "10⁻³", "0.2"]);
+        // Ticks of an axis are computed, and so nearly powers.
+        assert_eq!([9.999999996e-5, 2.0000000004].map(|error| power_of(10.0, error)), ["10⁻⁴", "2"]);
+        assert_eq!([1.0, 1.5, 2.0000000001].map(whole), ["1", "", "2"]);
+        assert_eq!([-1e-17, 0.5, 3.0].map(short), ["0", "0.5", "3"]);
     }
 }

@@ -1,8 +1,12 @@
 //! A training run as a standalone HTML file.
 
-use std::{fmt::Write as _, path::Path};
+use std::{fmt::Write as _, mem, path::Path};
 
-use precast::{diagnose::Headroom, error::Result, train::History};
+use precast::{
+    diagnose::Headroom,
+    error::Result,
+    train::{History, Step},
+};
 use precast_policy::{files, printable};
 
 use super::{TrainingRun, chart, runs_table_by, score_chart};
@@ -54,7 +58,7 @@ impl RunReport {
     }
 }
 
-/// The maximum number of skipped steps listed.
+/// The maximum number of rows of skipped steps.
 const MOST_SKIPPED: usize = 200;
 
 /// Returns the report of a run, with a table and curves of others for comparison. The text is one standalone HTML file,
@@ -121,19 +125,33 @@ fn headroom_table(headroom: &[Headroom]) -> String {
 }
 
 fn skipped(history: &History) -> String {
-    let rows: Vec<Vec<String>> = history
-        .steps
-        .iter()
-        .enumerate()
-        .filter_map(|(i, step)| {
-            let why = match (step.outcome.cause(), step.fault()) {
-                (Some(cause), _) => cause.to_string(),
-                (None, Some(fault)) => format!("taken, although a number was not finite: {fault}"),
-                (None, None) => return None,
-            };
-            Some(vec![(i + 1).to_string(), (step.epoch + 1).to_string(), why])
-        })
-        .collect();
+    // Steps one after the other that began in the same place share a row.
+    let place =
+        |of: &Step| of.fault().map(|of| (of.edge.phase, of.edge.cell.clone(), of.edge.op, of.edge.subject.clone()));
+    let kind = |of: &Step| (of.outcome.cause().map(mem::discriminant), place(of));
+    let mut groups: Vec<(usize, usize)> = Vec::new();
+    for (i, step) in history.steps.iter().enumerate() {
+        if step.outcome.cause().is_none() && step.fault().is_none() {
+            continue;
+        }
+        match groups.last_mut() {
+            Some((first, last)) if *last + 1 == i && kind(&history.steps[*first]) == kind(step) => *last = i,
+            _ => groups.push((i, i)),
+        }
+    }
+    let row = |(first, last): (usize, usize)| {
+        let step = &history.steps[first];
+        let why = match (step.outcome.cause(), step.fault()) {
+            (Some(cause), _) => cause.to_string(),
+            (None, fault) => {
+                let fault = fault.map(ToString::to_string).unwrap_or_default();
+                format!("taken, although a number was not finite: {fault}")
+            }
+        };
+        let steps = if first == last { (first + 1).to_string() } else { format!("{} to {}", first + 1, last + 1) };
+        vec![steps, (step.epoch + 1).to_string(), why]
+    };
+    let rows: Vec<Vec<String>> = groups.into_iter().map(row).collect();
     if rows.is_empty() {
         return "<p>No step was skipped, and none met a number that was not finite.</p>".into();
     }

@@ -2,8 +2,9 @@
 
 use plotters::prelude::*;
 use precast::{error::Result, tune::Tuned};
+use precast_policy::printable;
 
-use super::chart::{builder, colour, grid, picture, power_of};
+use super::chart::{builder, colour, draw_curve, draw_legend, grid, picture, power_of, whole};
 
 const SIZE: (u32, u32) = (960, 420);
 
@@ -25,16 +26,17 @@ pub fn tune_chart(tuned: &Tuned) -> Result<String> {
     picture(SIZE, |root| {
         let mut chart = builder(root, 44).build_cartesian_2d(0.0..most, (low..high).log_scale())?;
         grid(&mut chart.configure_mesh())
-            .x_label_formatter(&|cells| format!("{cells:.0}"))
+            .x_label_formatter(&|cells| whole(*cells))
             .y_label_formatter(&|error| power_of(10.0, *error))
-            .x_desc("cells lowered (a cross marks a set beyond the budget, the line is the budget)")
+            .x_desc("cells lowered (a cross marks a set beyond the budget; at the upper edge, its error is not finite)")
             .y_desc(tuned.metric)
             .draw()?;
-        chart.draw_series(LineSeries::new([(0.0, tuned.budget), (most, tuned.budget)], colour(1).stroke_width(1)))?;
+        let budget = format!("budget {}", printable::number(tuned.budget));
+        draw_curve(&mut chart, 1, budget, [(0.0, tuned.budget), (most, tuned.budget)])?;
         let passed = points().filter(|(_, passed)| *passed);
         chart.draw_series(passed.map(|(point, _)| Circle::new(point, 4, colour(0).filled())))?;
         let failed = points().filter(|(_, passed)| !*passed);
         chart.draw_series(failed.map(|(point, _)| Cross::new(point, 4, colour(1).stroke_width(2))))?;
-        Ok(())
+        draw_legend(&mut chart, SeriesLabelPosition::UpperLeft)
     })
 }

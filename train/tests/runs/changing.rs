@@ -83,7 +83,7 @@ fn a_warm_up_in_f32_ends_after_its_steps_and_resumes_bit_for_bit() {
     // Predictions are in the precision of the last step.
     let file = RunFile::of_folder(&whole).unwrap();
     let predictor = Predictor::of_folder(&whole, file.read_model().unwrap()).unwrap();
-    assert!(predictor.into_net().adapter().is_some());
+    assert!(predictor.into_net().unwrap().adapter().is_some());
 }
 
 fn large(files: &Folder, rules: &str, more: &str, to: &Path) -> precast::Result<Run> {

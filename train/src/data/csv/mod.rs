@@ -7,7 +7,7 @@ mod number_format;
 mod table;
 mod targets;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use columns::{Column, Columns};
 use table::Table;
@@ -144,6 +144,15 @@ impl Csv {
             .with_input_names(table.names(&uses.inputs));
         let origins = Parts { inputs: origin.clone(), targets: origin };
         Ok(data.with_origin(Parts { inputs: inputs_wide, targets: found.wide }, Read { origins, notes }))
+    }
+
+    /// Returns the line of an example in the file, counted from 1.
+    pub(crate) fn line_of(&self, example: usize, folder: &Path) -> Result<usize> {
+        let (file, origin) = (folder.join(&self.file), self.origin());
+        let bytes = files::read_within(&file, MOST_BYTES)?;
+        let bytes = unpacked(&bytes, MOST_BYTES).map_err(|error| error.context(&origin))?;
+        let row = Table::of(self, &origin, &bytes)?.rows().nth(example).transpose()?;
+        Ok(row.map_or(0, |row| row.line))
     }
 
     /// Returns these options with the settings found in the file: the names of its input columns and of its classes.

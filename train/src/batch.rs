@@ -1,0 +1,115 @@
+//! The batch of a fault: the examples that the run saved, in place of data that is gone, and the example whose input is an outlier.
+
+use std::path::Path;
+
+use precast::{
+    Tensor,
+    data::{Dataset, Inputs, Split, Targets},
+    error::{Error, Result},
+    storage::weights,
+};
+use precast_policy::printable::number;
+
+use super::{
+    About, RunFile, SavedFault, Test,
+    data::Source,
+    faults::{BATCH, FAULT},
+};
+
+/// Reads the saved batch of a fault.
+///
+/// # Errors
+/// [`ErrorKind::Run`](precast::ErrorKind::Run) when it does not have the examples that the fault names, and the errors of
+/// reading its file.
+fn saved(folder: &Path, fault: &SavedFault, train: usize) -> Result<[Tensor; 2]> {
+    let file = folder.join(BATCH);
+    let mut tensors = weights::read(&file)?;
+    let (x, y) = (tensors.remove("x"), tensors.remove("y"));
+    let rows = |of: &Option<Tensor>| of.as_ref().and_then(|of| of.shape().first().copied()).unwrap_or(0);
+    let n = fault.examples.len();
+    let (Some(x), Some(y), true) = (&x, &y, [rows(&x), rows(&y)] == [n, n]) else {
+        let words = format!("expected `x` and `y` of {n} examples, got {} and {}", rows(&x), rows(&y));
+        return Err(Error::run(words).context(file.display()));
+    };
+    if let Some(most) = fault.examples.iter().max().filter(|most| **most >= train) {
+        let words = format!("`examples` has {most}, and there are {train} training examples");
+        return Err(Error::run(words).context(folder.join(FAULT).display()));
+    }
+    Ok([x.clone(), y.clone()])
+}
+
+/// Rejects a saved batch that cannot be read, or has other examples than the fault names.
+pub(super) fn check(folder: &Path, fault: &SavedFault, train: usize) -> Result<()> {
+    saved(folder, fault, train).map(drop)
+}
+
+/// Returns data with as many training examples as the run had: those of the saved batch, and zeros. This is enough for
+/// the step of the fault, and for no other.
+pub(super) fn data_of(folder: &Path, fault: &SavedFault, about: &About) -> Result<Split> {
+    let [x, y] = saved(folder, fault, about.train_examples)?;
+    fn rows<T: Clone + Default>(batch: &[T], fault: &SavedFault, all: usize) -> Vec<T> {
+        let width = batch.len() / fault.examples.len().max(1);
+        let mut values = vec![T::default(); all * width];
+        for (row, &example) in fault.examples.iter().enumerate() {
+            values[example * width..(example + 1) * width].clone_from_slice(&batch[row * width..(row + 1) * width]);
+        }
+        values
+    }
+    let of = |all: usize, whole: bool| {
+        let shape = y.shape()[1..].to_vec();
+        let inputs = match x.dtype().is_float() {
+            true if whole => Inputs::Numbers(rows(&x.to_vec()?, fault, all)),
+            true => Inputs::Numbers(x.to_vec()?),
+            false if whole => Inputs::Indices(rows(&x.to_vec()?, fault, all)),
+            false => Inputs::Indices(x.to_vec()?),
+        };
+        let targets = match y.dtype().is_float() {
+            true if whole => Targets::Numbers { shape, values: rows(&y.to_vec()?, fault, all) },
+            true => Targets::Numbers { shape, values: y.to_vec()? },
+            false if whole => Targets::Classes { shape, values: rows(&y.to_vec()?, fault, all) },
+            false => Targets::Classes { shape, values: y.to_vec()? },
+        };
+        Dataset::of(inputs, &x.shape()[1..], targets)
+    };
+    Ok(Split { train: of(about.train_examples, true)?, test: of(fault.examples.len(), false)? })
+}
+
+/// Factor above the median of its column from which a number is an outlier: no distribution of measurements reaches it.
+const OUTLIER: f32 = 1000.0;
+
+/// Describes the largest input of the batch, with its place in the data, if it is an outlier of its column.
+pub(super) fn outlier(file: &RunFile, fault: &SavedFault, split: &Split) -> Result<Option<String>> {
+    let all = file.data.read(&file.folder)?;
+    let Inputs::Numbers(values) = all.inputs() else { return Ok(None) };
+    let width = values.len() / all.len().max(1);
+    // The rows are shuffled as the examples were.
+    let rows: Vec<i64> = (0..all.len() as i64).collect();
+    let numbers =
+        Dataset::of(Inputs::Indices(rows), &[], Targets::Classes { shape: vec![], values: vec![0; all.len()] })?;
+    let numbers = match &file.test {
+        Test::File(_) => numbers,
+        _ => numbers.split(split.train.len(), file.options.seed)?.train,
+    };
+    let Inputs::Indices(rows) = numbers.inputs() else { return Ok(None) };
+    let row = |example: usize| rows.get(example).and_then(|row| usize::try_from(*row).ok());
+    let places = fault.examples.iter().filter_map(|example| row(*example));
+    let places = places.flat_map(|row| (0..width).map(move |column| (row, column)));
+    let size = |(row, column): (usize, usize)| values[row * width + column].abs();
+    let Some((row, column)) = places.max_by(|a, b| size(*a).total_cmp(&size(*b))) else { return Ok(None) };
+    let mut others: Vec<f32> = (0..all.len()).map(|row| size((row, column))).collect();
+    let middle = others.len() / 2;
+    let (_, median, _) = others.select_nth_unstable_by(middle, f32::total_cmp);
+    if size((row, column)) <= OUTLIER * *median {
+        return Ok(None);
+    }
+    let place = match &file.data {
+        Source::Csv(csv) => {
+            let name = csv.file.file_name().unwrap_or_default().to_string_lossy();
+            format!("{name}:{}", csv.line_of(row, &file.folder)?)
+        }
+        _ => format!("example {} of the data", row + 1),
+    };
+    let name = all.input_names().get(column).cloned().unwrap_or_else(|| (column + 1).to_string());
+    let number = number(values[row * width + column]);
+    Ok(Some(format!("{place}: column {name} is {number}; half of its numbers are at most {median:.3}")))
+}
