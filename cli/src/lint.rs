@@ -8,16 +8,17 @@ use std::{
 use precast::{
     ErrorKind,
     lint::{Finding, Rule, Severity},
+    train::History,
 };
 use precast_policy::printable_lines;
-use precast_train::RunFile;
+use precast_train::{RunFile, history_of};
 use serde::Serialize;
 
 use super::{
     Cli, Failure, Format, Result,
     examples::data,
     inputs, print, print_json,
-    run::{is_run_file, model, under},
+    run::{is_run_file, model, say_line, under},
 };
 
 /// List the numbers, ops and parameters of a network that its precision endangers
@@ -83,6 +84,16 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
             let more = if findings.iter().any(hidden) { " (with --all, the shapes that matter on GPUs)" } else { "" };
             print(format_args!("{text}{errors}, {warnings}, {informations} for information{more}"))?;
         }
+    }
+    let broke = |history: &History| {
+        history.stalled().is_some() || history.epochs.last().is_some_and(|epoch| !epoch.loss.is_finite())
+    };
+    if args.model.is_dir() && errors > 0 && history_of(&args.model).is_ok_and(|history| broke(&history)) {
+        let (program, run) = (&cli.program, inputs::word(&args.model));
+        say_line(&format!(
+            "the run broke, so its weights may be to blame: `{program} replay {run}` lists the steps, and the cure of one \
+             says whether the precision is the cause"
+        ));
     }
     match errors {
         0 => Ok(()),

@@ -49,6 +49,9 @@ pub struct Replay {
     in_f32: Option<(Cure, Replayed)>,
 }
 
+/// Number of times that a scale at which other batches are sound may fall for this one: to an eighth, if it halves.
+const FALLS: usize = 3;
+
 /// Factor between a loss that has diverged and the first one.
 const DIVERGED: f64 = 100.0;
 
@@ -208,28 +211,36 @@ impl Replay {
         }))
     }
 
-    /// Returns why the run needs no cure: its dynamic loss scale fell to one with which this step is sound, and steps
-    /// were taken from then on. `None` if it needs one.
+    /// Returns why the run needs no cure: its dynamic loss scale fell until steps were taken, and the same step is sound
+    /// with that scale, or after it falls a few times more. `None` if it needs one.
     ///
     /// # Errors
     /// Those of the network.
     pub fn recovered(&mut self) -> Result<Option<String>> {
-        let LossScaleSpec::Dynamic(_) = &self.policy.loss_scale else { return Ok(None) };
+        let LossScaleSpec::Dynamic(dynamic) = self.policy.loss_scale.clone() else { return Ok(None) };
         let stalled = self.steps.iter().any(|step| matches!(step.outcome, Outcome::Stalled { .. }));
         let later = self.steps.iter().enumerate().skip(self.fault.step).find(|(_, step)| !step.is_skipped());
         let Some((at, scale)) = later.map(|(at, step)| (at, step.scale)) else { return Ok(None) };
         if stalled || scale >= self.fault.scale || self.steps[at].swallowed.is_some() {
             return Ok(None);
         }
-        let with_it = self.run_with(&Cure { loss_scale: Some(scale), ..Cure::default() })?;
         let steps = at + 1 - self.fault.step;
         let steps = format!("{steps} {}", if steps == 1 { "step" } else { "steps" });
-        Ok(with_it.record.fault().is_none().then(|| {
-            format!(
-                "no cure is needed: the dynamic scale fell to {}, with which this step is sound, {steps} later",
-                number(scale)
-            )
-        }))
+        let mut lower = scale;
+        for _ in 0..=FALLS {
+            let with_it = self.run_with(&Cure { loss_scale: Some(lower), ..Cure::default() })?;
+            if with_it.record.fault().is_none() {
+                let (fell, sound) = (number(scale), number(lower));
+                return Ok(Some(format!(
+                    "no cure is needed: the dynamic scale fell to {fell}, {steps} later; with {sound}, this step is sound"
+                )));
+            }
+            lower = (f64::from(lower) * dynamic.backoff) as f32;
+            if lower < dynamic.min {
+                break;
+            }
+        }
+        Ok(None)
     }
 
     /// Runs the step with a change of the policy, from the same state.

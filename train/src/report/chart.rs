@@ -180,6 +180,9 @@ pub(super) fn draw_legend<'a, 'b: 'a, C: CoordTranslate>(
 /// Runs with the same course.
 type Group<'a> = Vec<TrainingRun<'a>>;
 
+/// Points of a curve.
+type Points = Vec<(f64, f64)>;
+
 /// Ratio of the largest to the smallest loss up to which the axis is linear: a logarithmic one would have no two ticks.
 const LINEAR: f64 = 20.0;
 
@@ -197,7 +200,7 @@ fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Draw
 /// Draws the losses and their means on this axis.
 fn draw_losses_on<Y: AsRangedCoord<Value = f64>>(
     area: &Area<'_>,
-    (groups, losses, means): (&[Group<'_>], &[Vec<(f64, f64)>], &[Vec<(f64, f64)>]),
+    (groups, losses, means): (&[Group<'_>], &[Points], &[Points]),
     steps: Range<f64>,
     axis: Y,
     range: Range<f64>,
