@@ -119,12 +119,12 @@ pub(crate) struct Normalized<T: Float> {
 /// Computes `(x - mean) * (gamma / deviation) + beta`. This order gives the bits of MindSpore's CPU kernel. If each
 /// element has its own gamma, there is one division per row instead: `(x - mean) * (1 / deviation) * gamma + beta`.
 ///
-/// `given` holds means and variances, for [`Statistics::Given`].
-pub(crate) fn normalize<T: Float>(
+/// `given` holds means and variances, for [`Statistics::Given`]. The numbers of x may have fewer bits than the result.
+pub(crate) fn normalize<X: Float<Wide = T::Wide>, T: Float>(
     rows: &Rows,
     statistics: Statistics,
     eps: f64,
-    x: &[T],
+    x: &[X],
     given: (Pooled<T::Wide>, Pooled<T::Wide>),
     gamma: Option<&[T::Wide]>,
     beta: Option<&[T::Wide]>,
@@ -256,14 +256,14 @@ impl Statistics {
 /// Computes the gradients of [`normalize`]. With `rstd = 1 / deviation`, `n = (x - mean) * rstd` and
 /// `g = grad * gamma`, the gradient of x is `rstd * (g - mean(g) - n * mean(g * n))`; the last two terms come from the
 /// mean and the deviation, if those depend on x (S. Ioffe, C. Szegedy, "Batch normalization", 2015, section 3).
-pub(crate) fn backward<T: Float>(
+pub(crate) fn backward<X: Float<Wide = T::Wide>, T: Float>(
     rows: &Rows,
     statistics: Statistics,
-    x: &[T],
+    x: &[X],
     means: &[T::Wide],
     deviations: &[T::Wide],
     gamma: Option<&[T::Wide]>,
-    grad: &[T],
+    grad: &[X],
 ) -> Gradients<T> {
     let one = T::Wide::one();
     let (count, block) = (rows.params(), rows.block());

@@ -3,6 +3,8 @@
 //! Statistics, parameters and arithmetic are in f32 (f64 for f64); the result is rounded once to the dtype of x.
 //! Parameters may have a different floating dtype from x.
 
+use half::{bf16, f16};
+
 use crate::ops::{Call, by_float, call, dispatch, elements, not_floating};
 use crate::{
     DType, Op, Tensor,
@@ -57,18 +59,31 @@ impl Norm {
         inputs.get(self.gamma_at() + usize::from(self.with_gamma))
     }
 
-    fn forward<T: Stored + Float>(&self, inputs: &[Tensor]) -> Result<(Array, Moments)>
+    /// Computes the result in `T` from the elements of x in `X`.
+    fn forward<X: Stored + Float<Wide = T::Wide>, T: Stored + Float>(
+        &self,
+        x: &Tensor,
+        inputs: &[Tensor],
+    ) -> Result<(Array, Moments)>
     where
         T::Wide: Stored + Real,
     {
-        let x = elements::<T>(&inputs[0]);
+        let x = elements::<X>(x);
         let given = match self.statistics {
             Statistics::Given => (wide(&inputs[1])?.into_buffer(), wide(&inputs[2])?.into_buffer()),
             _ => Default::default(),
         };
         let gamma = self.gamma(inputs).map(wide).transpose()?;
         let beta = self.beta(inputs).map(wide).transpose()?;
-        let used = norm::normalize(&self.rows, self.statistics, self.eps, &x, given, gamma.as_deref(), beta.as_deref());
+        let used = norm::normalize::<X, T>(
+            &self.rows,
+            self.statistics,
+            self.eps,
+            &x,
+            given,
+            gamma.as_deref(),
+            beta.as_deref(),
+        );
         let each_row = |data: Pooled<T::Wide>| tensor_of(data, &[self.rows.rows]);
         let moments = Moments {
             mean: each_row(used.means)?,
@@ -79,16 +94,22 @@ impl Norm {
     }
 
     /// Computes the gradients of the inputs: that of x has the shape of the output gradient, all others the shape
-    /// `params`. The saved tensors are x, the mean, the deviation, and gamma if any.
-    fn backward<T: Stored + Float>(&self, b: &Backward<'_>, params: &[usize]) -> Result<Vec<Tensor>>
+    /// `params`, computed in `T` from the elements of x and of the output gradient in `X`. The saved tensors are x, the
+    /// mean, the deviation, and gamma if any.
+    fn backward<X: Stored + Float<Wide = T::Wide>, T: Stored + Float>(
+        &self,
+        b: &Backward<'_>,
+        (x, grad): (&Tensor, &Tensor),
+        params: &[usize],
+    ) -> Result<Vec<Tensor>>
     where
         T::Wide: Stored + Real,
     {
-        let (x, grad) = (elements::<T>(&b.saved[0]), elements::<T>(b.grad));
+        let (x, grad) = (elements::<X>(x), elements::<X>(grad));
         let (mean, deviation) = (wide::<T::Wide>(&b.saved[1])?, wide::<T::Wide>(&b.saved[2])?);
         let gamma = b.saved.get(3).map(wide::<T::Wide>).transpose()?;
         let gamma = gamma.as_deref();
-        let to = norm::backward(&self.rows, self.statistics, &x, &mean, &deviation, gamma, &grad);
+        let to = norm::backward::<X, T>(&self.rows, self.statistics, &x, &mean, &deviation, gamma, &grad);
         let mut grads = vec![tensor_of(to.x, b.grad.shape())?];
         if self.statistics == Statistics::Given {
             let (mean, variance) = norm::given_gradients(&deviation, gamma, &to.gamma, &to.beta);
@@ -122,7 +143,13 @@ fn normalized(
             return Err(Error::value(format!("eps {eps} must be a finite number, at least 0")));
         }
         let norm = Norm { rows, statistics, eps, with_gamma };
-        let (value, moments) = by_float!(x, T => norm.forward::<T>(inputs))?;
+        // An unread widening is read in 16 bits.
+        let least = x.least();
+        let (value, moments) = match (least.dtype(), x.dtype()) {
+            (DType::F16, DType::F32) => norm.forward::<f16, f32>(least, inputs)?,
+            (DType::Bf16, DType::F32) => norm.forward::<bf16, f32>(least, inputs)?,
+            _ => by_float!(x, T => norm.forward::<T, T>(x, inputs))?,
+        };
         let dtypes: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
         let mut saved = vec![x.clone(), moments.mean.clone(), moments.deviation.clone()];
         saved.extend(norm.gamma(inputs).cloned());
@@ -130,7 +157,12 @@ fn normalized(
         let more = if batch { vec![moments.mean.clone(), moments.variance.clone()] } else { vec![] };
         used = Some(moments);
         let forward = Forward::new(value, saved, move |b| {
-            let grads = by_float!(b.grad, T => norm.backward::<T>(b, &params))?;
+            let both @ (x, grad) = (b.saved[0].least(), b.grad.least());
+            let grads = match (x.dtype(), grad.dtype(), b.grad.dtype()) {
+                (DType::F16, DType::F16, DType::F32) => norm.backward::<f16, f32>(b, both, &params)?,
+                (DType::Bf16, DType::Bf16, DType::F32) => norm.backward::<bf16, f32>(b, both, &params)?,
+                _ => by_float!(b.grad, T => norm.backward::<T, T>(b, (&b.saved[0], b.grad), &params))?,
+            };
             let wanted = grads.into_iter().zip(b.needs).zip(&dtypes);
             Ok(wanted.map(|((grad, need), dtype)| need.then(|| grad.cast(*dtype))).collect())
         });
