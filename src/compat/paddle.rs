@@ -49,7 +49,7 @@ impl TensorCheckerConfig {
     /// Sets the ops that are checked, by Paddle's names.
     ///
     /// # Errors
-    /// [`ErrorKind::Op`](crate::ErrorKind::Op) for a name that Paddle does not have.
+    /// [`ErrorKind::List`](crate::ErrorKind::List) for a name that Paddle does not have.
     pub fn checked_op_list<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Result<Self> {
         self.checked_op_list = Some(ops(names)?);
         Ok(self)
