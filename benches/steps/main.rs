@@ -3,17 +3,18 @@
 //!
 //! `-- --python PATH` names a Python with torch, whose f32 step is then 1.00; without one, it is precast's own O0. `--
 //! --threads N`, `-- --rounds N`, `-- --times N` (batches N times as large) and names of networks select the
-//! measurements. Times are the median over the rounds of the ratio to torch's step in the same round, followed by the
-//! ratio of the fastest of each. Names of columns, such as `"O2 bf16"`, select those; times are then relative to the
-//! first. `-- predict` compares the predictions of plans for forward and backward passes with
-//! the measured times; `-- memory` prints the memory of each network, `-- monitor` the cost of a monitor. With `PRECAST_VECTORS=8` torch is limited to AVX2
-//! as well.
+//! measurements; names of columns, such as `"O2 bf16"`, select those, and times are then relative to the first. Times are
+//! the median over the rounds of the ratio to torch's step in the same round, followed by the ratio of the fastest of
+//! each. `-- predict` compares the predictions of plans for forward and backward passes with the measured times; `--
+//! memory` prints the memory of each network, `-- monitor` the cost of a monitor, `-- shadow` that of a shadow run. With
+//! `PRECAST_VECTORS=8` torch is limited to AVX2 as well.
 
 mod memory;
 mod monitor;
 mod nets;
 #[path = "../peers/mod.rs"]
 mod peers;
+mod shadow;
 
 use std::time::Instant;
 
@@ -156,6 +157,7 @@ fn main() -> Result<()> {
     let mut asked =
         |word: &str| options.names.iter().position(|name| name == word).map(|i| options.names.remove(i)).is_some();
     let (predict, memory, monitored, real) = (asked("predict"), asked("memory"), asked("monitor"), asked("real"));
+    let shadowed = asked("shadow");
     let mut columns = Vec::from(COLUMNS);
     let named: Vec<Column> = columns.iter().copied().filter(|column| asked(&column.name())).collect();
     if !named.is_empty() {
@@ -165,6 +167,9 @@ fn main() -> Result<()> {
     let names = if options.names.is_empty() { &all[..] } else { &options.names };
     if memory {
         return names.iter().try_for_each(|name| memory::row(name, &options));
+    }
+    if shadowed {
+        return names.iter().try_for_each(|name| shadow::row(name, &options));
     }
     if monitored {
         println!("{}, {} threads: a watched step is that much of one that is not", __bench::vectors(), options.threads);
