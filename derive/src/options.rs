@@ -150,6 +150,7 @@ fn reader(input: &ItemStruct, options: &[Described], called: &str) -> Tokens {
     let (idents, types): (Vec<_>, Vec<_>) = options.iter().map(|option| (&option.ident, &option.ty)).unzip();
     let keys: Vec<&String> = options.iter().map(|option| &option.key).collect();
     let numbers = 0..options.len();
+    let required = numbers.clone().filter(|number| options[*number].words.default.is_none());
     let values = options.iter().map(|option| match &option.read_by {
         Some(module) => quote!(#module::deserialize(value)?),
         None => quote!(Deserialize::deserialize(value)?),
@@ -171,7 +172,8 @@ fn reader(input: &ItemStruct, options: &[Described], called: &str) -> Tokens {
             impl #impl_generics Deserialize<'de> for #name #type_generics #where_clause {
                 fn deserialize<D: Deserializer<'de>>(deserializer: D) -> ::core::result::Result<Self, D::Error> {
                     #(let mut #idents: ::core::option::Option<#types> = ::core::option::Option::None;)*
-                    ::precast::__derive::read_options(deserializer, #called, &[#(#keys),*], &mut |key, value| {
+                    let keys: (&'static [&'static str], &[usize]) = (&[#(#keys),*], &[#(#required),*]);
+                    ::precast::__derive::read_options(deserializer, #called, keys, &mut |key, value| {
                         match key {
                             #(#numbers => #idents = ::core::option::Option::Some(#values),)*
                             _ => {}

@@ -11,20 +11,22 @@ use serde::{
 /// A function that sets an option, by the number of its key, to a value.
 type Set<'s, 'de> = dyn FnMut(usize, &mut dyn Value<'de>) -> Result<(), erased_serde::Error> + 's;
 
-/// Reads a map of options with these keys, and sets each that is present.
+/// Reads a map of options with these keys, and sets each that is present. `required` has the numbers of those that must
+/// be.
 pub fn read<'de, D: Deserializer<'de>>(
     deserializer: D,
     called: &'static str,
-    keys: &'static [&'static str],
+    (keys, required): (&'static [&'static str], &[usize]),
     set: &mut Set<'_, 'de>,
 ) -> Result<(), D::Error> {
-    deserializer.deserialize_struct(called, keys, Reader { called, keys, set })
+    deserializer.deserialize_struct(called, keys, Reader { called, keys, required, set })
 }
 
 /// Reader of one map.
 struct Reader<'a, 's, 'de> {
     called: &'static str,
     keys: &'static [&'static str],
+    required: &'a [usize],
     set: &'a mut Set<'s, 'de>,
 }
 
@@ -44,7 +46,10 @@ impl<'de> Visitor<'de> for Reader<'_, '_, 'de> {
             seen.push(key);
             map.next_value_seed(Slot { key, set: self.set })?;
         }
-        Ok(())
+        match self.required.iter().find(|key| !seen.contains(key)) {
+            Some(key) => Err(A::Error::missing_field(self.keys[*key])),
+            None => Ok(()),
+        }
     }
 }
 
