@@ -130,7 +130,8 @@ impl Cure {
         match (self.loss_scale, spec) {
             (None, _) => spec.clone(),
             (Some(scale), LossScaleSpec::Dynamic(dynamic)) => {
-                let (min, max) = (dynamic.min.min(scale), dynamic.max.max(scale));
+                let min = if scale < dynamic.min { scale / measure::ROOM_BELOW } else { dynamic.min };
+                let max = dynamic.max.max(scale);
                 LossScaleSpec::Dynamic(dynamic.clone().init(scale).min(min).max(max))
             }
             (Some(scale), _) => LossScaleSpec::Fixed { scale },

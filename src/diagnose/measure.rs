@@ -10,6 +10,9 @@ pub(crate) const LOST: f64 = 1.0 / 16.0;
 /// Factor by which what loses digits enlarges the error of its inputs: two bits more than one rounding each may add.
 pub(crate) const GROWTH: f64 = 4.0;
 
+/// Factor by which a dynamic loss scale may fall below the one that fits a batch: gradients of later ones may be larger.
+pub(crate) const ROOM_BELOW: f32 = 256.0;
+
 /// Factor by which later batches may exceed the largest number of this one. The largest of n normal numbers is about
 /// √(2 ln n), so that of 10⁴ batches exceeds that of one batch of 10³ numbers by √(ln 10⁷ / ln 10³) = 1.53.
 pub(crate) const HEADROOM: f64 = 1.5;

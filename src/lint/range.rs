@@ -12,7 +12,7 @@ use crate::{
     catalogue::Family,
     diagnose::{
         EdgeOp, Phase,
-        measure::{HEADROOM, LOST, largest, values},
+        measure::{HEADROOM, LOST, ROOM_BELOW, largest, values},
     },
     policy::{LossScaleSpec, RunAs},
     printable::number,
@@ -131,8 +131,9 @@ impl Window {
         let (scale, fit) = (number(most), format!("({} to {} fit)", number(least), number(most)));
         let text = match spec {
             LossScaleSpec::Dynamic(dynamic) if most < f64::from(dynamic.min) => format!(
-                "loss_scale: {{ kind: dynamic, init: {scale}, min: {scale} }} {fit}, or smaller targets \
-                 (`standardize_targets: true` in a run file)"
+                "loss_scale: {{ kind: dynamic, init: {scale}, min: {} }} {fit}, or smaller targets \
+                 (`standardize_targets: true` in a run file)",
+                number(most / f64::from(ROOM_BELOW))
             ),
             LossScaleSpec::Dynamic(_) => format!("loss_scale: {{ kind: dynamic, init: {scale} }} {fit}"),
             _ => format!("loss_scale: {{ kind: fixed, scale: {scale} }} {fit}"),

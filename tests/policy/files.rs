@@ -270,6 +270,18 @@ fn rules_end_after_their_steps() {
     assert!(again(600).is_err() && again(601).is_ok());
 }
 
+/// One rule has the precision of these cells, one their recomputation, and one what happens if they stall a run.
+#[test]
+fn rules_about_different_things_may_have_one_path() {
+    let rules = "{ path: '**', run: float32 }, { path: '**', checkpoint: true }, { path: '**', after_stall: raise }";
+    let text = |more: &str| format!("version: 1\nlevel: O2\ndtype: float16\nrules: [{rules}{more}]\n");
+    assert_eq!(Policy::parse(&text(""), "p.yaml").unwrap().rules.len(), 3);
+    for again in ["run: low", "checkpoint: true", "after_stall: raise"] {
+        let error = Policy::parse(&text(&format!(", {{ path: '**', {again} }}")), "p.yaml").unwrap_err();
+        assert!(error.to_string().contains("the path ** has a rule already"), "{error}");
+    }
+}
+
 #[test]
 fn a_full_policy_means_what_it_says() {
     let policy = Policy::parse(FULL, "full.yaml").unwrap();

@@ -370,7 +370,7 @@ fn a_dynamic_scale_that_cannot_fall_to_the_one_that_fits_is_an_error() {
     let beyond = found(1.0);
     assert_eq!(beyond.severity, Error);
     // The largest power of two below 65504 / 1.5 / 4e5 = 0.11.
-    let write = "loss_scale: { kind: dynamic, init: 0.0625, min: 0.0625 }";
+    let write = "loss_scale: { kind: dynamic, init: 0.0625, min: 0.00024414063 }";
     assert!(beyond.write.starts_with(write) && beyond.write.contains("standardize_targets"), "{}", beyond.write);
 }
 

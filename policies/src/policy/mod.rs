@@ -216,10 +216,12 @@ impl Policy {
     /// Appends a rule.
     ///
     /// # Errors
-    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when an earlier rule has the same path or kind and does not
-    /// [end](Rule::until) before this one, which would never apply.
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when an earlier rule has the same path or kind, determines the
+    /// same of its cells, and does not [end](Rule::until) before this one, which would never apply.
     pub fn rule(mut self, rule: Rule) -> Result<Self> {
-        let same = |earlier: &&Rule| earlier.select == rule.select && earlier.outlasts(&rule);
+        let same = |earlier: &&Rule| {
+            earlier.select == rule.select && earlier.is_about_the_same_as(&rule) && earlier.outlasts(&rule)
+        };
         if let Some(earlier) = self.rules.iter().find(same) {
             let (select, origin) = (&rule.select, &earlier.origin);
             return Err(Error::policy(format!("the {select} has a rule already ({origin}), and the first wins")));

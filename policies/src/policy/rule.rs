@@ -93,6 +93,13 @@ impl Rule {
         self
     }
 
+    /// Returns whether both rules determine the precision of their cells, their recomputation, or whether they are raised.
+    pub(crate) fn is_about_the_same_as(&self, other: &Rule) -> bool {
+        self.run.is_some() && other.run.is_some()
+            || self.checkpoint.is_some() && other.checkpoint.is_some()
+            || self.raise_after_stall && other.raise_after_stall
+    }
+
     /// Returns whether the rule holds in all steps in which another one does.
     pub(crate) fn outlasts(&self, other: &Rule) -> bool {
         self.until.is_none_or(|until| other.until.is_some_and(|other| other <= until))

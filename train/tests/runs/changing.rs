@@ -154,6 +154,23 @@ fn a_cell_that_stalls_a_run_is_raised_and_the_run_continues() {
     }
 }
 
+/// The root is kept in f32 by a rule for `**`, the path of the rule that raises it.
+#[test]
+fn the_policy_of_a_raised_root_can_be_read() {
+    let files = Folder::new("stall-root");
+    let to = Folder::to_come("stall-root-run");
+    let rows: String = (0..84).map(|i| format!("{0},{0},-{0},{0},{1}.5\n", 70000 + 20 * i, i % 3)).collect();
+    drop(large(&files, RAISE, "", &Folder::to_come("stall-root-unused")).unwrap());
+    // Numbers that are infinite in f16.
+    files.write("data.csv", &format!("a,b,c,d,y\n{rows}"));
+    let file = RunFile::load(files.at("run.yaml")).unwrap();
+    let mut run = Run::begin(&file, file.read_model().unwrap(), &to).unwrap();
+    let _ = run.train().unwrap();
+    assert_eq!(run.history().raised[0].origin.edge.cell, "");
+    let now = Policy::load(to.join("policy-now.yaml")).unwrap();
+    assert!(now.rules.iter().any(|rule| rule.raise_after_stall) && now.rules.iter().any(|rule| rule.run.is_some()));
+}
+
 #[test]
 fn a_run_ends_where_no_rule_raises_its_cell() {
     let files = Folder::new("stall-ends");
