@@ -137,7 +137,7 @@ mod tests {
                 r#"{"channels": 1, "lengths": [1]}"#,
                 "invalid length 1, expected an array of length 2 at line 1 column 30",
             ),
-            ("[1]", "invalid type: sequence, expected a map with the options of Filter at line 1 column 0"),
+            ("[1]", "invalid type: sequence, expected a map with the options of Filter at line 1 column 1"),
         ] {
             assert_eq!(read(text).unwrap_err(), says, "{text}");
         }
