@@ -18,7 +18,7 @@ use crate::kernels::{
         blocking::{KC, MAX_MR, MAX_NR},
         factors::{Factors, Places},
         loops,
-        pack::{Matrix, Operand, Packer, pack_contiguous, pack_transposed},
+        pack::{COPIED, Matrix, Operand, Packer, pack_copied, pack_transposed},
         pairs::{run_pairs, sizes_of},
         product::Added,
     },
@@ -26,9 +26,6 @@ use crate::kernels::{
     memory::{Pooled, uninit_vec},
     simd::{Simd, SizeRange},
 };
-
-/// Number of elements copied at once; a copy may read and write up to this many too many.
-const COPIED: usize = 16;
 
 /// Number of padded elements that are read together, if more than one image: two MiB.
 const CHUNK: usize = 1 << 20;
@@ -206,29 +203,19 @@ impl Operand<bf16> for Im2col<'_> {
             count += 1;
         });
         let sequences = &sequences[..count];
-        // Many terms are copied before one is read: a load of data that several stores have just written waits for
-        // them.
-        const ROW: usize = MAX_NR + COPIED;
-        const TERMS: usize = 64;
-        let mut rows = [[bf16::ZERO; ROW]; TERMS];
-        for first in terms.clone().step_by(TERMS) {
-            let batch = first..terms.end.min(first + TERMS);
-            for (row, &offset) in rows.iter_mut().zip(&patches.offsets[batch.clone()]) {
+        // SAFETY: sequences belong to this matrix; a row has room for all of them and one more copy. The caller guarantees
+        // the room for the panel.
+        unsafe {
+            pack_copied(simd, packer, terms, to, width, |term, row| {
                 let mut at = 0;
                 for &(from, len) in sequences {
-                    // SAFETY: sequences belong to this matrix; a row has room for all of them and one more copy.
-                    unsafe { patches.copy(from + offset, len, row.as_mut_ptr().add(at)) };
+                    patches.copy(from + patches.offsets[term], len, row.as_mut_ptr().add(at));
                     at += len;
                 }
                 if at < width {
                     row[at..].fill(bf16::ZERO);
                 }
-            }
-            // SAFETY: the rows have `width` numbers; there is room for the lanes of these terms.
-            unsafe {
-                let to = to.add((first - terms.start) / K::IN_LANE * width);
-                pack_contiguous(simd, packer, rows.as_flattened(), ROW, width, batch.len(), to, width);
-            }
+            });
         }
     }
 }

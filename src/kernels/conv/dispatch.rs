@@ -21,17 +21,13 @@ macro_rules! convolve {
     ($($t:ty),*) => { $(
         impl Convolve for $t {
             fn forward(g: &Geometry, x: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Pooled<Self> {
-                pointwise::forward(g, x, weight, bias).unwrap_or_else(|| in_f32::forward(g, x, weight, bias))
+                by_vectors::forward(g, x, weight, bias, || None)
             }
             fn input_gradient(g: &Geometry, grad: &[Self], weight: &[Self], bias: Option<&[Self]>) -> Pooled<Self> {
-                pointwise::input_gradient(g, grad, weight, bias)
-                    .unwrap_or_else(|| in_f32::input_gradient(g, grad, weight, bias))
+                by_vectors::input_gradient(g, grad, weight, bias, || None)
             }
             fn weight_gradient(g: &Geometry, x: &[Self], grad: &[Self]) -> Pooled<Self> {
-                let (vectors, axis) = VectorAxis::of_weight(simd::widest(), g, x);
-                // By outputs, sums have another order.
-                let product = (axis == VectorAxis::Channels).then(|| pointwise::weight_gradient(g, x, grad)).flatten();
-                product.unwrap_or_else(|| weight_grad::weight_gradient((vectors, axis), g, x, grad))
+                by_vectors::weight_gradient(g, x, grad, || None)
             }
         }
     )* };
@@ -40,38 +36,58 @@ convolve!(f32, f16);
 
 impl Convolve for bf16 {
     fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Pooled<bf16> {
-        pointwise::forward(g, x, weight, bias)
-            .or_else(|| by_products::forward(g, x, weight, bias))
-            .unwrap_or_else(|| in_f32::forward(g, x, weight, bias))
+        by_vectors::forward(g, x, weight, bias, || by_products::forward(g, x, weight, bias))
     }
     fn input_gradient(g: &Geometry, grad: &[bf16], weight: &[bf16], bias: Option<&[bf16]>) -> Pooled<bf16> {
-        pointwise::input_gradient(g, grad, weight, bias)
-            .or_else(|| by_products::input_gradient(g, grad, weight, bias))
-            .unwrap_or_else(|| in_f32::input_gradient(g, grad, weight, bias))
+        by_vectors::input_gradient(g, grad, weight, bias, || by_products::input_gradient(g, grad, weight, bias))
     }
     fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Pooled<bf16> {
-        let (vectors, axis) = VectorAxis::of_weight(simd::widest(), g, x);
-        // By outputs, sums have another order.
-        let product = (axis == VectorAxis::Channels)
-            .then(|| pointwise::weight_gradient(g, x, grad).or_else(|| weight_grad::by_pairs(g, x, grad)))
-            .flatten();
-        product.unwrap_or_else(|| weight_grad::weight_gradient((vectors, axis), g, x, grad))
+        by_vectors::weight_gradient(g, x, grad, || weight_grad::by_pairs(g, x, grad))
     }
 }
 
-/// Kernels that multiply in f32.
-mod in_f32 {
-    use super::{super::windows, Geometry, VectorAxis, simd};
-    use crate::kernels::{float::VectorFloat, memory::Pooled};
+/// Kernels with vectors: the product of a convolution of one tap, else `pairs`, else multiplication in f32.
+mod by_vectors {
+    use super::{super::windows, Geometry, VectorAxis, pointwise, simd, weight_grad};
+    use crate::kernels::{gemm::pairs::Multiply, memory::Pooled};
 
-    pub fn forward<T: VectorFloat>(g: &Geometry, x: &[T], weight: &[T], bias: Option<&[T]>) -> Pooled<T> {
-        let choice = VectorAxis::of_windows(simd::widest(), g.out_channels, g.output[2]);
-        windows::forward(choice, g, x, weight, bias)
+    pub fn forward<T: Multiply>(
+        g: &Geometry,
+        x: &[T],
+        weight: &[T],
+        bias: Option<&[T]>,
+        pairs: impl FnOnce() -> Option<Pooled<T>>,
+    ) -> Pooled<T> {
+        pointwise::forward(g, x, weight, bias).or_else(pairs).unwrap_or_else(|| {
+            let choice = VectorAxis::of_windows(simd::widest(), g.out_channels, g.output[2]);
+            windows::forward(choice, g, x, weight, bias)
+        })
     }
 
-    pub fn input_gradient<T: VectorFloat>(g: &Geometry, grad: &[T], weight: &[T], bias: Option<&[T]>) -> Pooled<T> {
-        let choice = VectorAxis::of_windows(simd::widest(), g.in_channels, g.input[2].div_ceil(g.stride[2]));
-        windows::input_gradient(choice, g, grad, weight, bias)
+    pub fn input_gradient<T: Multiply>(
+        g: &Geometry,
+        grad: &[T],
+        weight: &[T],
+        bias: Option<&[T]>,
+        pairs: impl FnOnce() -> Option<Pooled<T>>,
+    ) -> Pooled<T> {
+        pointwise::input_gradient(g, grad, weight, bias).or_else(pairs).unwrap_or_else(|| {
+            let choice = VectorAxis::of_windows(simd::widest(), g.in_channels, g.input[2].div_ceil(g.stride[2]));
+            windows::input_gradient(choice, g, grad, weight, bias)
+        })
+    }
+
+    pub fn weight_gradient<T: Multiply>(
+        g: &Geometry,
+        x: &[T],
+        grad: &[T],
+        pairs: impl FnOnce() -> Option<Pooled<T>>,
+    ) -> Pooled<T> {
+        let choice @ (_, axis) = VectorAxis::of_weight(simd::widest(), g, x);
+        // By outputs, sums have another order.
+        let by_channels = || pointwise::weight_gradient(g, x, grad).or_else(pairs);
+        let product = (axis == VectorAxis::Channels).then(by_channels).flatten();
+        product.unwrap_or_else(|| weight_grad::weight_gradient(choice, g, x, grad))
     }
 }
 

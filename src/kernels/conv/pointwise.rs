@@ -16,7 +16,7 @@ use crate::kernels::{
         blocking::MAX_NR,
         factors::{Factors, Places},
         loops,
-        pack::{Matrix, Operand, Packer, pack_contiguous},
+        pack::{Matrix, Operand, Packer, pack_contiguous, pack_copied},
         pairs::Multiply,
         product::Added,
     },
@@ -74,26 +74,23 @@ impl<T: Multiply> Operand<T> for Pixels<'_, T> {
             // caller.
             return unsafe { pack_contiguous(simd, packer, from, volume, some.len(), terms.len(), to, width) };
         }
-        // Columns of several images are copied together. Many terms are copied before one is read: a load of data that
-        // several stores have just written waits for them.
-        const TERMS: usize = 64;
-        let mut rows = [[T::default(); MAX_NR]; TERMS];
-        for first in terms.clone().step_by(TERMS) {
-            let batch = first..terms.end.min(first + TERMS);
-            let mut column = some.start;
-            while column < some.end {
-                let (from, left) = self.at(column);
-                let (len, to) = (left.min(some.end - column), column - some.start);
-                for (row, term) in rows.iter_mut().zip(batch.clone()) {
-                    row[to..to + len].copy_from_slice(&self.x[from + term * volume..][..len]);
+        // Columns of several images: the index of the first number of each sequence, and its length.
+        let (mut sequences, mut count, mut column) = ([(0, 0); MAX_NR], 0, some.start);
+        while column < some.end {
+            let (from, left) = self.at(column);
+            sequences[count] = (from, left.min(some.end - column));
+            column += sequences[count].1;
+            count += 1;
+        }
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            pack_copied(simd, packer, terms, to, width, |term, row| {
+                let mut at = 0;
+                for &(from, len) in &sequences[..count] {
+                    row[at..at + len].copy_from_slice(&self.x[from + term * volume..][..len]);
+                    at += len;
                 }
-                column += len;
-            }
-            // SAFETY: the rows have as many numbers; there is room for the lanes of these terms.
-            unsafe {
-                let to = to.add((first - terms.start) / K::IN_LANE * width);
-                pack_contiguous(simd, packer, rows.as_flattened(), MAX_NR, some.len(), batch.len(), to, width);
-            }
+            });
         }
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct Epilogue<'a, T> {
 
 impl<T: VectorFloat> Epilogue<'_, T> {
     /// Runs the epilogue of a vector of sums. Its first `count` sums are those of row i from column j. Column j begins
-    /// at `of_column` in the result.
+    /// at `of_column` in the result, and `left` columns from there are in one block.
     ///
     /// # Safety
     /// `partial` is valid for reads and writes of a vector, unless the block is both the first and the last. The
@@ -36,7 +36,7 @@ impl<T: VectorFloat> Epilogue<'_, T> {
         mut sum: S::F32s,
         partial: *mut f32,
         (i, j): (usize, usize),
-        of_column: usize,
+        (of_column, left): (usize, usize),
         count: usize,
     ) {
         let at = i * self.places.row + of_column;
@@ -54,7 +54,6 @@ impl<T: VectorFloat> Epilogue<'_, T> {
                 Added::ToRows(x) => sum = simd.add(sum, simd.splat(x[i].widen())),
                 Added::ToEach(x) => sum = simd.add(sum, load_first(simd, x.as_ptr().add(at), count)),
             }
-            let left = self.places.left(j);
             if count <= left {
                 return store_first(simd, sum, self.out.at(at), count);
             }
@@ -87,13 +86,13 @@ impl<T: VectorFloat> Epilogue<'_, T> {
     ) {
         let mut at = 0;
         while at < columns {
-            let of_column = self.places.of_column(j + at);
+            let column = (self.places.of_column(j + at), self.places.left(j + at));
             for (r, row) in tile[..rows].iter().enumerate() {
                 let partial = partial.wrapping_add(r * stride + at);
                 // SAFETY: a vector at `at` is inside the tile's row; the rest is guaranteed by the caller.
                 unsafe {
                     let sum = simd.load_f32(row.as_ptr().add(at));
-                    self.vector(simd, sum, partial, (i + r, j + at), of_column, S::LANES.min(columns - at));
+                    self.vector(simd, sum, partial, (i + r, j + at), column, S::LANES.min(columns - at));
                 }
             }
             at += S::LANES;

@@ -125,7 +125,7 @@ impl<T: VectorFloat> Kernel for Columns<'_, T> {
                             let count = S::LANES.min(columns.len() - at);
                             let partial = partial.as_mut_ptr().add(place);
                             let j = columns.start + at;
-                            epilogue.vector(simd, sum, partial, (i, j), j, count);
+                            epilogue.vector(simd, sum, partial, (i, j), (j, count), count);
                         }
                     }
                 }

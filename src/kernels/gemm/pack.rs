@@ -227,6 +227,40 @@ pub(crate) unsafe fn pack_contiguous<S: Simd, T: Lanes, K: Packer<S, T>>(
     }
 }
 
+/// Number of numbers that a copy of a term may write after the last of the panel.
+pub(crate) const COPIED: usize = 16;
+
+/// Packs one panel as [`pack_contiguous`] does, of numbers that are not in one place: `copy` writes those of a term to a
+/// row of zeros, and may write [`COPIED`] more.
+///
+/// # Safety
+/// `to` is valid for writes of `width` numbers per lane of terms and one vector more.
+#[inline(always)]
+pub(crate) unsafe fn pack_copied<S: Simd, T: Lanes, K: Packer<S, T>>(
+    simd: S,
+    packer: &mut K,
+    terms: Range<usize>,
+    to: *mut f32,
+    width: usize,
+    copy: impl Fn(usize, &mut [T; MAX_NR + COPIED]),
+) {
+    // Many terms are copied before one is read: a load of data that several stores have just written waits for them.
+    const TERMS: usize = 64;
+    const { assert!(TERMS.is_multiple_of(2)) };
+    let mut rows = [[T::default(); MAX_NR + COPIED]; TERMS];
+    for first in terms.clone().step_by(TERMS) {
+        let batch = first..terms.end.min(first + TERMS);
+        for (row, term) in rows.iter_mut().zip(batch.clone()) {
+            copy(term, row);
+        }
+        // SAFETY: the rows have `width` numbers; the caller guarantees room for the lanes of these terms.
+        unsafe {
+            let to = to.add((first - terms.start) / K::IN_LANE * width);
+            pack_contiguous(simd, packer, rows.as_flattened(), MAX_NR + COPIED, width, batch.len(), to, width);
+        }
+    }
+}
+
 /// Packs one panel in which the numbers of a row or column are contiguous: `to[p * width + i] = from[i * stride + p]`
 /// for `len` numbers i and `depth` terms p; 0 for i up to `width`. Pairs are as in [`pack_contiguous`].
 ///
