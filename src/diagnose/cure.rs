@@ -96,15 +96,13 @@ impl Cure {
 
     /// Adds the rules that keep a cell in f32; `alone` says that the network is this cell.
     fn keep(&mut self, cell: &str, because: String, alone: bool) -> Result<()> {
-        if !cell.is_empty() {
-            self.rules.insert(0, Rule::path(cell, RunAs::Full)?.because(because));
-            return Ok(());
+        let mut rules = rules_keeping(cell, RunAs::Full, !alone)?;
+        if let Some(own) = rules.last_mut() {
+            own.because = Some(because);
         }
-        // No path selects the root alone.
-        if !alone {
-            self.rules.push(Rule::path("*.**", RunAs::Low)?);
-        }
-        self.rules.push(Rule::path("**", RunAs::Full)?.because(because));
+        // A rule for the root selects all cells, and the first rule wins.
+        let at = if cell.is_empty() { self.rules.len() } else { 0 };
+        self.rules.splice(at..at, rules);
         Ok(())
     }
 
@@ -282,6 +280,17 @@ impl Attempt {
         self.cure.keep(cell, because, record.edges.iter().all(|edge| edge.cell.is_empty()))?;
         Ok(true)
     }
+}
+
+/// Returns the rules that keep a cell in f32 with its results, its own last. `others` says whether there are cells besides
+/// the root, which are lowered where the root is kept.
+pub(crate) fn rules_keeping(cell: &str, run: RunAs, others: bool) -> Result<Vec<Rule>> {
+    if !cell.is_empty() {
+        return Ok(vec![Rule::path(cell, run)?]);
+    }
+    // No path selects the root alone.
+    let lowered = others.then(|| Rule::path("*.**", RunAs::Low)).transpose()?;
+    Ok(lowered.into_iter().chain([Rule::path("**", RunAs::Full)?]).collect())
 }
 
 /// Returns the path of the cell whose result a cell reads, in the forward pass.

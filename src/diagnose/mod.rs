@@ -17,6 +17,7 @@ mod steps;
 mod watcher;
 
 pub use cure::Cure;
+pub(crate) use cure::rules_keeping;
 pub use edge::{Edge, EdgeOp, Numbers, Phase, Subject};
 pub use fault::{Fault, FaultKind, Origin};
 pub use headroom::Headroom;

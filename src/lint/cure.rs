@@ -3,7 +3,7 @@
 use super::finding::{Finding, Severity};
 use crate::{
     Policy,
-    diagnose::Cure,
+    diagnose::{Cure, rules_keeping},
     error::Result,
     policy::{Rule, RunAs},
 };
@@ -12,17 +12,11 @@ use crate::{
 const ROUNDS: usize = 8;
 
 /// Returns rules that keep these cells in f32 with their results, and lower the others. `more` says whether there are
-/// others, if the root is among the cells: no path selects the root alone.
+/// others, if the root is among the cells.
 fn rules(cells: &[String], run: RunAs, more: bool) -> Result<Vec<Rule>> {
-    let named = cells.iter().filter(|cell| !cell.is_empty());
-    let mut rules = named.map(|cell| Rule::path(cell, run)).collect::<Result<Vec<_>>>()?;
-    if cells.iter().any(String::is_empty) {
-        if more {
-            rules.push(Rule::path("*.**", RunAs::Low)?);
-        }
-        rules.push(Rule::path("**", RunAs::Full)?);
-    }
-    Ok(rules)
+    let (named, root): (Vec<&String>, Vec<&String>) = cells.iter().partition(|cell| !cell.is_empty());
+    let in_order = named.into_iter().chain(root.into_iter().take(1));
+    Ok(in_order.map(|cell| rules_keeping(cell, run, more)).collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// Formats the rules of [`rules`] as a line of a policy file.
