@@ -19,10 +19,10 @@ impl Fit {
             return;
         }
         // The hazards of a rule that ends are those after it.
-        let wrapped = self.wrap_in_the_end(net);
-        let found = wrapped.and_then(|()| self.first_findings(net, data, policy)).unwrap_or_default();
+        let policy = self.policy_in_the_end().or_else(|| policy.cloned());
+        let found = self.first_findings(net, data, policy.as_ref()).unwrap_or_default();
         // An error is that of the first step.
-        let _ = self.wrap(net);
+        let _ = self.wrap_anew(net);
         let found = found.into_iter().filter(|finding| finding.severity > Severity::Information);
         for _finding in self.findings.insert(found.collect()) {
             event!(WARN, rule = _finding.rule.name(), cell = %_finding.cell, "{_finding}");

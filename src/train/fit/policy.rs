@@ -94,12 +94,15 @@ impl Fit {
         Ok(self.history.raised.last())
     }
 
-    /// Wraps the network by the rules that hold when all others have ended.
-    pub(in crate::train) fn wrap_in_the_end<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>) -> Result<()> {
-        let Some(changing) = &mut self.changing else { return Ok(()) };
-        changing.wrapped_until = None;
-        let _ = changing.policy.in_the_end().plan(&*net)?.apply(net)?;
-        Ok(())
+    /// Returns the policy with the rules that hold when all others have ended, if its decisions change during the run.
+    pub(in crate::train) fn policy_in_the_end(&self) -> Option<Policy> {
+        self.changing.as_ref().map(|changing| changing.policy.in_the_end())
+    }
+
+    /// Wraps the network as [`wrap`](Fit::wrap) does, whatever its wrapping is now.
+    pub(in crate::train) fn wrap_anew<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>) -> Result<()> {
+        self.changing.iter_mut().for_each(|changing| changing.wrapped_until = None);
+        self.wrap(net)
     }
 
     /// Wraps the network by the rules that hold in the next step.

@@ -154,6 +154,20 @@ fn a_cell_that_stalls_a_run_is_raised_and_the_run_continues() {
     }
 }
 
+/// A warm-up in f32 hides nothing: the lint of the first batch is that of the steps after it.
+#[test]
+fn a_policy_is_linted_as_it_is_when_its_rules_have_ended() {
+    let files = Folder::new("lint-until");
+    let rules = "rules:\n  - path: '**'\n    run: float32\n    until: { step: 13 }\n";
+    let run = large(&files, rules, "", &Folder::to_come("lint-until-run")).unwrap();
+    let overflow = |notes: &[String]| notes.iter().any(|note| note.contains("lint") && note.contains("overflow"));
+    assert!(overflow(run.notes()), "{:?}", run.notes());
+    drop(run);
+    let rules = "rules:\n  - path: '**'\n    run: float32\n";
+    let run = large(&files, rules, "", &Folder::to_come("lint-always-run")).unwrap();
+    assert!(!overflow(run.notes()), "{:?}", run.notes());
+}
+
 /// The root is kept in f32 by a rule for `**`, the path of the rule that raises it.
 #[test]
 fn the_policy_of_a_raised_root_can_be_read() {
