@@ -17,6 +17,7 @@ use precast_train::{
 use super::{
     Cli, Failure, Result,
     inputs::{self, Read},
+    network,
     run::model,
 };
 
@@ -68,11 +69,8 @@ impl Args {
 
     /// Reads the policy: the one given, otherwise that of the run.
     pub fn policy(&self, given: Option<&Path>) -> Result<Read<Policy>> {
-        match given {
-            Some(policy) => inputs::policy(policy),
-            None if self.model.is_dir() => inputs::policy(&self.model.join("policy.yaml")),
-            None => Err(Failure::Usage("--policy is needed for a model; a run has one".into())),
-        }
+        let run = if given.is_some() { None } else { network::run_file(&self.model)? };
+        inputs::policy(&network::policy_of(given, run.as_ref())?)
     }
 
     fn of_run(&self, cli: &Cli) -> Result<(Child, Dataset, Option<Loss>)> {

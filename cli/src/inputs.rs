@@ -128,6 +128,11 @@ pub(super) fn header<T, P>(model: &Read<T>, policies: &[&Read<P>]) -> String {
     format!("model   {model}\n{policies}")
 }
 
+/// Returns whether a folder is that of a run.
+pub(super) fn is_run(folder: &Path) -> bool {
+    folder.join("run.yaml").is_file() && folder.join("about.json").is_file()
+}
+
 /// The destination of a command's output.
 #[derive(Debug, clap::Args)]
 pub(super) struct Output {
@@ -143,10 +148,7 @@ impl Output {
     /// Refuses a file inside the folder of a run, whose files are the run's own, and as [`check`](Output::check).
     pub fn check_outside_runs(&self) -> Result {
         let path = self.file.as_deref().and_then(|file| std::path::absolute(file).ok());
-        let run = path
-            .iter()
-            .flat_map(|path| path.ancestors().skip(1))
-            .find(|folder| folder.join("run.yaml").is_file() && folder.join("about.json").is_file());
+        let run = path.iter().flat_map(|path| path.ancestors().skip(1)).find(|folder| is_run(folder));
         match (run, &self.file) {
             (Some(run), Some(file)) => Err(Failure::Usage(format!(
                 "--output: `{}` is in the folder of a run, `{}`, which keeps its files to the end; write it elsewhere",

@@ -1,11 +1,11 @@
 //! The subject of a plan: a network, or stored weights from which the cells are inferred.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use precast::{
     Plan, Policy,
     io::models::Model,
-    policy::{PolicyFile, Prefer},
+    policy::Prefer,
     storage::stored::{StoredModel, UNKNOWN},
 };
 use precast_policy::printable;
@@ -124,11 +124,11 @@ pub(super) fn run_file(argument: &Path) -> Result<Option<RunFile>> {
     })
 }
 
-/// Reads a policy, which a run has unless another one is given.
-pub(super) fn policy_of(given: Option<&Path>, run: Option<&RunFile>) -> Result<Read<PolicyFile>> {
+/// Returns the policy that is given, otherwise that of the run.
+pub(super) fn policy_of(given: Option<&Path>, run: Option<&RunFile>) -> Result<PathBuf> {
     match (given, run) {
-        (Some(policy), _) => inputs::policy_file(policy),
-        (None, Some(run)) => inputs::policy_file(&run.policy_path()),
+        (Some(policy), _) => Ok(policy.to_path_buf()),
+        (None, Some(run)) => Ok(run.policy_path()),
         (None, None) => Err(Failure::Usage("--policy is needed for a model; a run has one".into())),
     }
 }

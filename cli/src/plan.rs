@@ -130,7 +130,7 @@ struct Explained<'a> {
 pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
     let run = network::run_file(&args.model)?;
     let mut network = Network::read(cli, &args.model)?;
-    let file = network::policy_of(args.policy.as_deref(), run.as_ref())?;
+    let file = inputs::policy_file(&network::policy_of(args.policy.as_deref(), run.as_ref())?)?;
     args.predicting.check(args.predict, &[&file.value])?;
     let Some(policy) = file.cells() else {
         if args.predict {
@@ -157,7 +157,7 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
 pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
     let run = network::run_file(&args.model)?;
     let mut network = Network::read(cli, &args.model)?;
-    let file = network::policy_of(args.policy.as_deref(), run.as_ref())?;
+    let file = inputs::policy_file(&network::policy_of(args.policy.as_deref(), run.as_ref())?)?;
     args.predicting.check(false, &[&file.value])?;
     let Some(policy) = file.cells() else {
         return graph::explain(cli, network.callable()?, &args.path, &file, args.train, args.format);

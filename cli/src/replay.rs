@@ -8,7 +8,7 @@ use precast_train::{Replay, RunFile, SavedFault, history_of};
 
 use super::{
     Cli, Failure, Result,
-    inputs::{Output, shown, word},
+    inputs::{Output, is_run, shown, word},
     print,
     run::{model, say_line},
 };
@@ -39,12 +39,8 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     if args.output.file.is_some() && !args.cure {
         return Err(Failure::Usage("--output is for the policy of --cure".into()));
     }
-    let of_run = |folder: &Path| folder.join("run.yaml").is_file() && folder.join("about.json").is_file();
-    let run = match args.folder.ends_with("faults") {
-        true => args.folder.parent().filter(|run| of_run(run)),
-        false => Some(args.folder.as_path()).filter(|run| of_run(run)),
-    };
-    match run {
+    let run = if args.folder.ends_with("faults") { args.folder.parent() } else { Some(args.folder.as_path()) };
+    match run.filter(|run| is_run(run)) {
         Some(run) if args.cure => Err(Failure::Usage(format!(
             "--cure is for one fault, and `{}` is a run; give the folder of one:\n{}",
             shown(run),

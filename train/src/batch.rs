@@ -47,31 +47,29 @@ pub(super) fn check(folder: &Path, fault: &SavedFault, train: usize) -> Result<(
 /// the step of the fault, and for no other.
 pub(super) fn data_of(folder: &Path, fault: &SavedFault, about: &About) -> Result<Split> {
     let [x, y] = saved(folder, fault, about.train_examples)?;
-    fn rows<T: Clone + Default>(batch: &[T], fault: &SavedFault, all: usize) -> Vec<T> {
-        let width = batch.len() / fault.examples.len().max(1);
+    // Copies the examples of the batch to these places among as many examples.
+    fn rows<T: Clone + Default>(batch: &[T], places: &[usize], all: usize) -> Vec<T> {
+        let width = batch.len() / places.len().max(1);
         let mut values = vec![T::default(); all * width];
-        for (row, &example) in fault.examples.iter().enumerate() {
-            values[example * width..(example + 1) * width].clone_from_slice(&batch[row * width..(row + 1) * width]);
+        for (row, &place) in places.iter().enumerate() {
+            values[place * width..(place + 1) * width].clone_from_slice(&batch[row * width..(row + 1) * width]);
         }
         values
     }
-    let of = |all: usize, whole: bool| {
+    let of = |places: &[usize], all: usize| {
         let shape = y.shape()[1..].to_vec();
         let inputs = match x.dtype().is_float() {
-            true if whole => Inputs::Numbers(rows(&x.to_vec()?, fault, all)),
-            true => Inputs::Numbers(x.to_vec()?),
-            false if whole => Inputs::Indices(rows(&x.to_vec()?, fault, all)),
-            false => Inputs::Indices(x.to_vec()?),
+            true => Inputs::Numbers(rows(&x.to_vec()?, places, all)),
+            false => Inputs::Indices(rows(&x.to_vec()?, places, all)),
         };
         let targets = match y.dtype().is_float() {
-            true if whole => Targets::Numbers { shape, values: rows(&y.to_vec()?, fault, all) },
-            true => Targets::Numbers { shape, values: y.to_vec()? },
-            false if whole => Targets::Classes { shape, values: rows(&y.to_vec()?, fault, all) },
-            false => Targets::Classes { shape, values: y.to_vec()? },
+            true => Targets::Numbers { shape, values: rows(&y.to_vec()?, places, all) },
+            false => Targets::Classes { shape, values: rows(&y.to_vec()?, places, all) },
         };
         Dataset::of(inputs, &x.shape()[1..], targets)
     };
-    Ok(Split { train: of(about.train_examples, true)?, test: of(fault.examples.len(), false)? })
+    let in_order: Vec<usize> = (0..fault.examples.len()).collect();
+    Ok(Split { train: of(&fault.examples, about.train_examples)?, test: of(&in_order, in_order.len())? })
 }
 
 /// Factor above the median of its column from which a number is an outlier: no distribution of measurements reaches it.

@@ -282,16 +282,7 @@ impl Folder {
     }
 
     /// Rejects data that changed since the run in a folder began.
-    pub fn check_data_of(path: &Path, file: &RunFile, data: &Split, shape: &[usize]) -> Result<()> {
-        Folder::check_same(path, &About::of(file, data, shape))
-    }
-
-    /// Rejects data that changed since the run began.
-    pub fn check_data(&self, now: &About) -> Result<()> {
-        Folder::check_same(&self.path, now)
-    }
-
-    fn check_same(path: &Path, now: &About) -> Result<()> {
+    pub fn check_data(path: &Path, now: &About) -> Result<()> {
         let then = Folder::about(path)?;
         let of = |about: &About| (about.train_examples, about.test_examples, about.shape.clone(), about.data_checksum);
         if of(&then) == of(now) {

@@ -92,11 +92,9 @@ impl RunFile {
     /// # Errors
     /// Those of reading the policy and the data, and of [`Lint::run`](precast::lint::Lint::run).
     pub fn lint(&self, mut model: Model) -> Result<Vec<Finding>> {
-        let Read { data, shape, .. } = self.read_data(model.input.as_deref())?;
         let of_run = Folder::about(&self.folder).is_ok();
-        if of_run {
-            Folder::check_data_of(&self.folder, self, &data, &shape)?;
-        }
+        let input = model.input.as_deref();
+        let Read { data, .. } = if of_run { self.read_data_of(&self.folder, input) } else { self.read_data(input) }?;
         let (policy, _) = settled(self.read_policy()?.in_the_end(), &mut model.net, &data, self.options.batch)?;
         let Prepared { mut net, options, .. } = prepared(self, model, &policy, &data)?;
         let best = if of_run { best_weights(&self.folder)? } else { None };

@@ -12,7 +12,7 @@ use precast::{
 
 use super::{
     RunFile, Test,
-    folder::{Folder, POLICY_NOW, Standardizations},
+    folder::{About, Folder, POLICY_NOW, Standardizations},
 };
 
 impl RunFile {
@@ -90,6 +90,14 @@ impl RunFile {
     pub fn policy_path(&self) -> PathBuf {
         let file = self.folder.join(&self.policy);
         if file.is_file() || is_path(&self.policy) { file } else { PathBuf::from(&self.policy) }
+    }
+
+    /// Reads the data as [`read_data`](RunFile::read_data) does, and rejects data that changed since the run in a folder
+    /// began.
+    pub(crate) fn read_data_of(&self, run: &Path, input: Option<&[usize]>) -> Result<Read> {
+        let read = self.read_data(input)?;
+        Folder::check_data(run, &About::of(self, &read.data, &read.shape))?;
+        Ok(read)
     }
 
     /// Reads the data for a model whose examples have the shape `input`.

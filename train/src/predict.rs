@@ -18,7 +18,6 @@ use super::{
     data::Vocabulary,
     folder::{Folder, Standardizations},
     load::best_weights,
-    parts::Read,
 };
 
 /// The network of a [`Run`](super::Run) with its best weights, wrapped by the run's policy, along with the settings for
@@ -141,8 +140,7 @@ impl Predictor {
         let examples = match file {
             Some(file) => self.file.data.read_like(file)?,
             None => {
-                let Read { data, shape, .. } = self.file.read_data(self.input.as_deref())?;
-                Folder::check_data_of(&self.file.folder, &self.file, &data, &shape)?;
+                let _ = self.file.read_data_of(&self.file.folder, self.input.as_deref())?;
                 self.file.data.read(&self.file.folder)?
             }
         };

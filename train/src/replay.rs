@@ -89,10 +89,7 @@ impl Replay {
         check_inputs(&fault, checkpoint.as_ref(), &policy, &file).map_err(|e| e.context(run.display()))?;
         let about = about_of(&run)?;
         batch::check(folder, &fault, about.train_examples)?;
-        let read = file.read_data(model.input.as_deref()).and_then(|read| {
-            Folder::check_data_of(&run, &file, &read.data, &read.shape)?;
-            Ok(read)
-        });
+        let read = file.read_data_of(&run, model.input.as_deref());
         // Right after the checkpoint, the saved batch is all that the step reads.
         let before = checkpoint.as_ref().and_then(|checkpoint| checkpoint.count(STEPS)).unwrap_or(0);
         let (data, targets, without_data) = match read {

@@ -158,8 +158,8 @@ impl Run {
         let file = RunFile::of_folder(folder.path())?;
         Folder::about(folder.path())?.check_pixels(&file.data).map_err(|e| e.context(folder.path().display()))?;
         let policy = file.read_policy()?;
-        let Read { data, shape, standardizations, notes: of_data, .. } = file.read_data(model.input.as_deref())?;
-        folder.check_data(&About::of(&file, &data, &shape))?;
+        let Read { data, standardizations, notes: of_data, .. } =
+            file.read_data_of(folder.path(), model.input.as_deref())?;
         let policy_text = policy.to_yaml()?;
         let Prepared { mut net, plan, storage, options, mut notes } = prepared(&file, model, &policy, &data)?;
         notes.extend(of_data);

@@ -131,12 +131,17 @@ fn damage_to_a_fault_or_its_run_is_named() {
     assert!(said.contains("is not the policy of the fault"), "{said}");
 }
 
+/// Returns a table whose numbers are all beyond f16.
+fn beyond_f16() -> String {
+    let rows: String = (0..40).map(|i| format!("{0}e5,-{0}e5,{1}\n", 1 + i, i % 2)).collect();
+    format!("x,y,side\n{rows}")
+}
+
 /// A run that stalls does not keep the next policy from being trained.
 #[test]
 fn every_policy_is_trained_although_one_run_stalls() {
     let folder = folder("stalled-first", 0.0, "");
-    let table: String = (0..40).map(|i| format!("{0}e5,-{0}e5,{1}\n", 1 + i, i % 2)).collect();
-    folder.write("points.csv", &format!("x,y,side\n{table}"));
+    folder.write("points.csv", &beyond_f16());
     // At least the 20 steps after which a run has stalled.
     let run = fs::read_to_string(folder.0.join("run.yaml")).unwrap().replace("epochs: 2", "epochs: 10, lr: 1e-9");
     folder.write("run.yaml", &run);
@@ -156,9 +161,8 @@ fn every_policy_is_trained_although_one_run_stalls() {
 #[test]
 fn a_fault_is_replayed_from_its_batch_when_the_data_has_moved() {
     let folder = folder("moved", 1e5, "");
-    // Every row is beyond f16, so the first step is faulty.
-    let rows: String = (0..40).map(|i| format!("{0}e5,-{0}e5,{1}\n", 1 + i, i % 2)).collect();
-    folder.write("points.csv", &format!("x,y,side\n{rows}"));
+    // The first step is faulty.
+    folder.write("points.csv", &beyond_f16());
     let fault = fault(&folder);
     let before = text(precast_in(&folder.0, &["replay", &fault]));
     fs::rename(folder.0.join("points.csv"), folder.0.join("moved.csv")).unwrap();
