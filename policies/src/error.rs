@@ -55,6 +55,8 @@ struct Inner {
     /// Address of the slot in which the error occurred, until the root call turns it into a path.
     slot: Option<usize>,
     cell: Option<String>,
+    /// Word of a file that the error is about.
+    word: Option<String>,
 }
 
 macro_rules! constructors {
@@ -69,7 +71,7 @@ impl Error {
     /// stop. It may quote a file: control characters in it are escaped, except for line ends.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = printable_lines(&message.into()).into_owned();
-        Error(Box::new(Inner { kind, message, op: None, slot: None, cell: None }))
+        Error(Box::new(Inner { kind, message, op: None, slot: None, cell: None, word: None }))
     }
 
     constructors! {
@@ -165,6 +167,19 @@ impl Error {
             self.0.cell = path_of(slot);
         }
         self
+    }
+
+    /// Notes the word of a file that the error is about, for its position.
+    #[doc(hidden)]
+    pub fn about(mut self, word: impl Into<String>) -> Self {
+        self.0.word = Some(word.into());
+        self
+    }
+
+    /// Returns the [noted](Error::about) word.
+    #[doc(hidden)]
+    pub fn word(&self) -> Option<&str> {
+        self.0.word.as_deref()
     }
 
     /// Puts text before the message: `file: message`.

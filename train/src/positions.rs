@@ -24,12 +24,10 @@ impl RunFile {
         };
         let source = Source::new(name, text);
         match place {
-            // The name of a column is in the file.
-            Some(place) => match error.to_string().split_once("no column `").and_then(|(_, rest)| rest.split_once('`'))
-            {
-                Some((column, _)) => source.error(source.place_in(place, column), error),
-                None => source.error(place, error),
-            },
+            Some(place) => {
+                let place = error.word().map_or(place, |word| source.place_in(place, word));
+                source.error(place, error)
+            }
             None => error,
         }
     }
@@ -37,10 +35,6 @@ impl RunFile {
     /// Adds a position as [`wrong`](RunFile::wrong) does, for a file that cannot be opened and for a column that it has
     /// not. Other errors within a file have their position there.
     pub(super) fn not_there(&self, key: &str, error: Error) -> Error {
-        if error.kind() == ErrorKind::Io || error.to_string().contains("no column `") {
-            self.wrong(key, error)
-        } else {
-            error
-        }
+        if error.kind() == ErrorKind::Io || error.word().is_some() { self.wrong(key, error) } else { error }
     }
 }

@@ -84,6 +84,7 @@ fn mistakes_that_a_run_meets_are_placed_in_its_file() {
     let head = "version: 1\nmodel: net.yaml\npolicy: o2-bf16\ndata:\n  csv:\n    file: points.csv\n    target: side\n";
     for (text, place, words) in [
         (head.replace("side", "sied"), "run.yaml:7:13: ", "no column `sied`"),
+        (head.replace("side", "4"), "run.yaml:7:13: ", "no column 4; the file has 3"),
         (format!("{head}loss: mse\n"), "run.yaml:8:7: ", "the targets are classes; allowed: cross_entropy"),
         (format!("{head}checkpoint:\n  every: 0\n"), "run.yaml:9:10: ", "`every` is 0"),
         (format!("{head}optimizer: {{adam: {{betas: [0.9, 0.9], eps: -1}}}}\n"), "run.yaml:8:44: ", "`eps` is -1"),

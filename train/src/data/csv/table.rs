@@ -154,7 +154,11 @@ impl<'a> Table<'a> {
 
     /// Returns the index of a column.
     fn place(&self, column: &Column) -> Result<usize> {
-        let unknown = |words: String| Err(Error::data(format!("{}: {words}", self.origin)));
+        let word = match column {
+            Column::Number(number) => number.to_string(),
+            Column::Name(name) => name.clone(),
+        };
+        let unknown = |words: String| Err(Error::data(format!("{}: {words}", self.origin)).about(word));
         match column {
             Column::Number(number) if (1..=self.width).contains(number) => Ok(number - 1),
             Column::Number(number) => {
