@@ -59,8 +59,10 @@ pub mod error;
 #[doc(hidden)]
 pub mod files;
 pub mod host;
+pub mod infer;
 pub mod kinds;
 mod logging;
+mod outcome;
 mod outline;
 #[doc(hidden)]
 pub mod path;

@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+#[doc(hidden)]
+pub use crate::outcome::PATIENCE;
+pub use crate::outcome::{Cause, Outcome};
 use crate::{
     error::{Error, Result},
     logging::event,

@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use precast_policy::scale::PATIENCE;
 use serde::{Deserialize, Serialize};
 
 use super::LossScale;
@@ -21,9 +22,6 @@ use crate::{
     printable::{number, printable},
     tensor::{LeafId, Scaling, Unscaled, pass::Pass},
 };
-
-/// After this many consecutive skipped steps, at a scale that cannot fall, a step is [`Outcome::Stalled`].
-const PATIENCE: u32 = 20;
 
 /// The outcome of a training step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

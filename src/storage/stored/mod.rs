@@ -8,7 +8,6 @@
 mod convert;
 mod folder;
 mod header;
-mod infer;
 
 use std::{
     collections::BTreeMap,
@@ -19,12 +18,13 @@ pub(crate) use convert::Target;
 pub use convert::{ConvertOptions, Converted, ConvertedTensor};
 use folder::Folder;
 use header::Header;
-pub use infer::{CONSTANTS, CONTAINER, UNKNOWN};
-pub(crate) use precast_policy::weights::{cell_of, is_constants, is_weight, kept_for};
+use precast_policy::infer::NamedTensor;
+pub use precast_policy::infer::{CONSTANTS, CONTAINER, UNKNOWN};
+pub(crate) use precast_policy::weights::{cell_of, is_weight, kept_for};
 use safetensors::Dtype;
 
 use crate::{
-    cell::Outline,
+    cell::{Outline, known_kinds},
     error::{Error, Result},
     logging::event,
     storage::weights::{CHECKSUM, OF_RUN},
@@ -113,12 +113,7 @@ impl StoredModel {
 
     /// Infers the tree of cells from the names and shapes of the tensors.
     ///
-    /// Each dotted prefix of a name is a cell. Its kind follows from its own tensors: a `weight` of two axes is a
-    /// `Dense`, or an `Embedding` if the name says so; of three to five axes a convolution; of one axis a norm;
-    /// `running_mean` a batch norm; `weight_ih_l0` an `LSTM`, a `GRU` or an `RNN`. A cell without tensors of its own is
-    /// a [`CONTAINER`], and one that cannot be identified is [`UNKNOWN`]. A `weight` without a bias is of [`CONSTANTS`]
-    /// if the name of its cell is that of a table, a mask, scales, or a loss. Cells without any tensors, such as
-    /// activations, are absent. The kind of the root is the [architecture](StoredModel::architecture), if known.
+    /// See [`Outline::inferred`]. The kind of the root is the [architecture](StoredModel::architecture), if known.
     ///
     /// ```
     /// use precast::{storage::{stored::StoredModel, weights}, prelude::*};
@@ -138,7 +133,14 @@ impl StoredModel {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn outline(&self) -> Outline {
-        infer::outline(self.tensors(), self.architecture())
+        let named = |tensor: &'_ StoredTensor| NamedTensor {
+            name: &tensor.name,
+            shape: &tensor.shape,
+            dtype: tensor.castable(),
+            is_float: tensor.is_float(),
+        };
+        let tensors: Vec<NamedTensor<'_>> = self.tensors().map(named).collect();
+        Outline::inferred(tensors, self.architecture()).kinds(known_kinds())
     }
 
     /// Rejects checkpoints of this library, whose checksum covers the unconverted tensors.

@@ -2,21 +2,49 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use super::{StoredTensor, cell_of, is_constants, is_weight};
-use crate::cell::{Outline, OutlinedCell, join, known_kinds};
+use crate::{
+    DType,
+    outline::{Outline, OutlinedCell},
+    path::join,
+    weights::{cell_of, is_constants, is_weight},
+};
+
+/// A tensor by its name and shape, from which a cell is inferred.
+#[derive(Clone, Copy, Debug)]
+pub struct NamedTensor<'a> {
+    /// Name, with dots between the segments: `layers.0.fc.weight`.
+    pub name: &'a str,
+    /// Shape.
+    pub shape: &'a [usize],
+    /// Dtype; `None` for one that precast has not, such as float8.
+    pub dtype: Option<DType>,
+    /// `true` for floating dtypes, including those that precast has not.
+    pub is_float: bool,
+}
+
+impl<'a> NamedTensor<'a> {
+    /// Creates the description of a tensor in a dtype of precast.
+    pub fn new(name: &'a str, shape: &'a [usize], dtype: DType) -> Self {
+        NamedTensor { name, shape, dtype: Some(dtype), is_float: dtype.is_float() }
+    }
+
+    fn is_castable(&self) -> bool {
+        self.dtype.is_some_and(DType::is_castable)
+    }
+}
 
 /// Kind of a cell without tensors of its own.
 pub const CONTAINER: &str = "Container";
 /// Kind of a cell whose `weight` is not that of a layer, by the name of the cell: a table, a mask, scales, or the
 /// weights of classes in a loss.
-pub const CONSTANTS: &str = precast_policy::weights::CONSTANTS;
+pub const CONSTANTS: &str = crate::weights::CONSTANTS;
 /// Kind of a cell that its tensors do not identify.
 pub const UNKNOWN: &str = "Unknown";
 
 /// One cell while the tree grows.
 #[derive(Default)]
 struct Growing<'a> {
-    own: BTreeMap<&'a str, &'a StoredTensor>,
+    own: BTreeMap<&'a str, NamedTensor<'a>>,
     inside: BTreeMap<Segment<'a>, Growing<'a>>,
 }
 
@@ -30,31 +58,55 @@ impl<'a> From<&'a str> for Segment<'a> {
     }
 }
 
-/// Returns the outline of a model with these tensors; `architecture` is the kind of the root.
-pub(super) fn outline<'a>(tensors: impl Iterator<Item = &'a StoredTensor>, architecture: Option<&str>) -> Outline {
-    let mut root = Growing::default();
-    let (mut rank, mut names) = (None, Vec::new());
-    for tensor in tensors {
-        names.extend(tensor.castable().map(|_| tensor.name.clone()));
-        let (path, own) = cell_of(&tensor.name);
-        let path = path.split('.').filter(|segment| !segment.is_empty());
-        let cell = path.fold(&mut root, |cell, segment| cell.inside.entry(segment.into()).or_default());
-        cell.own.insert(own, tensor);
-        if own == "weight" && (3..=5).contains(&tensor.shape.len()) {
-            rank = rank.max(Some(tensor.shape.len() - 2));
+impl Outline {
+    /// Infers the tree of cells from the names and shapes of tensors; `architecture` is the kind of the root.
+    ///
+    /// Each dotted prefix of a name is a cell. Its kind follows from its own tensors: a `weight` of two axes is a
+    /// `Dense`, or an `Embedding` if the name says so; of three to five axes a convolution; of one axis a norm;
+    /// `running_mean` a batch norm; `weight_ih_l0` an `LSTM`, a `GRU` or an `RNN`. A cell without tensors of its own is
+    /// a [`CONTAINER`], and one that cannot be identified is [`UNKNOWN`]. A `weight` without a bias is of [`CONSTANTS`]
+    /// if the name of its cell is that of a table, a mask, scales, or a loss. Cells without any tensors, such as
+    /// activations, are absent.
+    ///
+    /// ```
+    /// use precast_policy::{DType, Outline, infer::NamedTensor};
+    /// let net = Outline::inferred(
+    ///     [
+    ///         NamedTensor::new("layers.0.q_proj.weight", &[8, 8], DType::F32),
+    ///         NamedTensor::new("layers.0.norm.weight", &[8], DType::F32),
+    ///     ],
+    ///     Some("Llama"),
+    /// );
+    /// let kinds: Vec<&str> = net.cells().iter().map(|cell| &*cell.kind).collect();
+    /// assert_eq!(kinds, ["Llama", "Container", "Container", "RmsNorm", "Dense"]);
+    /// ```
+    pub fn inferred<'a>(tensors: impl IntoIterator<Item = NamedTensor<'a>>, architecture: Option<&str>) -> Outline {
+        let mut root = Growing::default();
+        let (mut rank, mut names) = (None, Vec::new());
+        for tensor in tensors {
+            if tensor.is_castable() {
+                names.push(tensor.name.to_string());
+            }
+            let (path, own) = cell_of(tensor.name);
+            let path = path.split('.').filter(|segment| !segment.is_empty());
+            let cell = path.fold(&mut root, |cell, segment| cell.inside.entry(segment.into()).or_default());
+            cell.own.insert(own, tensor);
+            if own == "weight" && (3..=5).contains(&tensor.shape.len()) {
+                rank = rank.max(Some(tensor.shape.len() - 2));
+            }
         }
+        let mut cells = Vec::new();
+        list(&root, "", 0, rank.unwrap_or(2), &mut cells);
+        if let Some(architecture) = architecture {
+            cells[0].kind = Cow::Owned(architecture.to_string());
+            cells[0].keeps = keeps(&root, "", architecture);
+        }
+        Outline::walked(cells).tensors(names)
     }
-    let mut cells = Vec::new();
-    list(&root, "", 0, rank.unwrap_or(2), &mut cells);
-    if let Some(architecture) = architecture {
-        cells[0].kind = Cow::Owned(architecture.to_string());
-        cells[0].keeps = keeps(&root, "", architecture);
-    }
-    Outline::walked(cells).tensors(names).kinds(known_kinds())
 }
 
 fn list(cell: &Growing<'_>, path: &str, depth: usize, rank: usize, cells: &mut Vec<OutlinedCell>) {
-    let has_matrices = cell.own.values().any(|tensor| tensor.is_float() && tensor.shape.len() > 1);
+    let has_matrices = cell.own.values().any(|tensor| tensor.is_float && tensor.shape.len() > 1);
     let kind = kind(cell, path, rank);
     let keeps = keeps(cell, path, kind);
     let mut outlined = OutlinedCell::new(path, kind);
@@ -67,14 +119,14 @@ fn list(cell: &Growing<'_>, path: &str, depth: usize, rank: usize, cells: &mut V
 
 /// Returns the tensors of a cell that are not known as weights.
 fn keeps(cell: &Growing<'_>, path: &str, kind: &str) -> Vec<String> {
-    let castable = cell.own.iter().filter(|(_, tensor)| tensor.castable().is_some());
+    let castable = cell.own.iter().filter(|(_, tensor)| tensor.is_castable());
     let others = castable.filter(|(own, tensor)| !is_weight(path, kind, own, tensor.shape.len()));
     others.map(|(own, _)| own.to_string()).collect()
 }
 
 /// Returns the kind of a cell. `rank` is the number of spatial axes of the model's convolutions.
 fn kind(cell: &Growing<'_>, path: &str, rank: usize) -> &'static str {
-    let floats = || cell.own.iter().filter(|(_, tensor)| tensor.is_float());
+    let floats = || cell.own.iter().filter(|(_, tensor)| tensor.is_float);
     let shape = |names: &[&str]| floats().find(|(name, _)| names.contains(name)).map(|(_, tensor)| &tensor.shape[..]);
     if floats().next().is_none() {
         return if cell.inside.is_empty() { UNKNOWN } else { CONTAINER };
@@ -156,21 +208,17 @@ fn norm(name: &str, bias: Option<bool>) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use precast_policy::weights::MAX_DEPTH;
-    use safetensors::Dtype;
-
     use super::*;
+    use crate::weights::MAX_DEPTH;
 
     /// An f32 tensor by name and shape.
     type Named<'a> = (&'a str, &'a [usize]);
 
     fn outline_of(tensors: &[Named<'_>]) -> Vec<(String, String)> {
-        let stored = |(name, shape): &Named<'_>| {
-            let dtype = if name.ends_with("ids") { Dtype::I64 } else { Dtype::F32 };
-            StoredTensor { name: name.to_string(), shape: shape.to_vec(), bytes: 0, dtype, start: 0 }
-        };
-        let tensors: Vec<StoredTensor> = tensors.iter().map(stored).collect();
-        outline(tensors.iter(), None).cells().iter().map(|cell| (cell.path.clone(), cell.kind.to_string())).collect()
+        let named = tensors.iter().map(|&(name, shape)| {
+            NamedTensor::new(name, shape, if name.ends_with("ids") { DType::I64 } else { DType::F32 })
+        });
+        Outline::inferred(named, None).cells().iter().map(|cell| (cell.path.clone(), cell.kind.to_string())).collect()
     }
 
     /// Shapes as in the layers of torch.
