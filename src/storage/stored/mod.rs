@@ -133,13 +133,12 @@ impl StoredModel {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn outline(&self) -> Outline {
-        let named = |tensor: &'_ StoredTensor| NamedTensor {
+        let tensors = self.tensors().map(|tensor| NamedTensor {
             name: &tensor.name,
             shape: &tensor.shape,
             dtype: tensor.castable(),
             is_float: tensor.is_float(),
-        };
-        let tensors: Vec<NamedTensor<'_>> = self.tensors().map(named).collect();
+        });
         Outline::inferred(tensors, self.architecture()).kinds(known_kinds())
     }
 

@@ -1,0 +1,220 @@
+//! Applying a plan to a network, and undoing it.
+
+use std::{collections::BTreeSet, fmt};
+
+use burn::{
+    module::{Module, ModuleDisplay, ModuleMapper},
+    tensor::Device,
+};
+use precast_policy::{
+    Adapter, DType, Error, Level, Plan, Result, host::Wrap, plan::Region, printable,
+};
+
+use crate::{
+    Amp,
+    dtype::float_dtype,
+    outline::{Walked, walked},
+    walk::{self, Border, Met, Settings},
+    weight::Attach,
+};
+
+/// The changes that a plan made to a network.
+#[derive(Clone, Debug)]
+#[must_use = "it undoes the plan"]
+pub struct Applied {
+    paths: Vec<String>,
+    before: Settings,
+    notes: Vec<String>,
+}
+
+impl Applied {
+    /// Returns what the plan says and burn cannot do, one sentence each. Empty where the whole plan is in force.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Restores the casts that the network had before: none, unless a plan had been applied to it. Weights are stored
+    /// in f32 in either case, so it computes the same bits as a network that was never changed.
+    ///
+    /// Each weight keeps a cast that does nothing; [`materialize`](Module::materialize) removes it, so that another
+    /// reparameterization of burn's, such as LoRA, can take its place.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) for another network.
+    pub fn undo<M: Module + ModuleDisplay>(&self, net: &mut Amp<M>) -> Result<()> {
+        let walked = walked(net);
+        check_is_of(&walked, self.paths.iter().map(String::as_str), "these changes were")?;
+        set(net, &self.before);
+        Ok(())
+    }
+}
+
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))
+    }
+}
+
+impl<M: Module + ModuleDisplay> Wrap for Amp<M> {
+    type Applied = Applied;
+
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) for a plan of another network;
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a dtype that the device does not support, a module
+    /// that runs in another precision than its surroundings without an [`Amp`] around it, level `auto`, and a weight
+    /// that burn cannot read in another dtype. The network is unchanged after an error.
+    fn wrap(&mut self, plan: Plan) -> Result<Applied> {
+        let walked = walked(self);
+        check_is_of(&walked, plan.decisions.iter().map(|decision| decision.path.as_str()), "the plan was made")?;
+        if plan.policy.level == Level::Auto {
+            return Err(Error::unsupported(
+                "level auto decides op by op, and burn does not report its ops while it runs; use level O1, O2 or O3. \
+                 `precast_burn::graph` shows what the lists would do",
+            ));
+        }
+        check_devices(&plan, &self.devices())?;
+        check_wrappers(&plan, &walked.met)?;
+        let settings = settings(&plan, &walked);
+        let mut changed = self.clone();
+        set(&mut changed, &settings);
+        check_weights(&settings, &crate::outline::walked(&changed).met)?;
+        *self = changed;
+        let paths = plan.decisions.iter().map(|decision| decision.path.clone()).collect();
+        Ok(Applied { paths, before: settings_of(&walked.met), notes: notes(&plan) })
+    }
+}
+
+/// Compares the paths of a plan with those of a network.
+fn check_is_of<'a>(walked: &Walked, paths: impl Iterator<Item = &'a str>, made: &str) -> Result<()> {
+    let here: BTreeSet<&str> = walked.outline.cells().iter().map(|cell| cell.path.as_str()).collect();
+    let there: BTreeSet<&str> = paths.collect();
+    let lacks = |all: &BTreeSet<&str>, of: &BTreeSet<&str>| all.difference(of).next().map(|path| printable(path).into_owned());
+    match (lacks(&there, &here), lacks(&here, &there)) {
+        (None, None) => Ok(()),
+        (Some(path), _) => Err(Error::path(format!("{made} for a network with a module `{path}`, which this one lacks"))),
+        (None, Some(path)) => Err(Error::path(format!("{made} for a network without the module `{path}`"))),
+    }
+}
+
+fn check_devices(plan: &Plan, devices: &[Device]) -> Result<()> {
+    let used: BTreeSet<DType> = plan.decisions.iter().filter_map(|decision| decision.run.dtype()).collect();
+    for (dtype, theirs) in used.into_iter().filter_map(|dtype| Some((dtype, float_dtype(dtype)?))) {
+        if let Some(device) = devices.iter().find(|device| !device.supports_dtype(theirs)) {
+            let supported = [DType::F16, DType::Bf16].into_iter();
+            let supported = supported.filter(|other| float_dtype(*other).is_some_and(|other| device.supports_dtype(other)));
+            let supported: Vec<&str> = supported.map(DType::long_name).collect();
+            let remedy = match &supported[..] {
+                [] => "it has no 16-bit dtype".to_string(),
+                names => format!("it has {}", names.join(" and ")),
+            };
+            return Err(Error::unsupported(format!("{device:?} does not support {}; {remedy}", dtype.long_name())));
+        }
+    }
+    Ok(())
+}
+
+/// Names every module whose border must cast and has no wrapper.
+fn check_wrappers(plan: &Plan, met: &Met) -> Result<()> {
+    let missing: Vec<String> = plan
+        .decisions
+        .iter()
+        .filter(|decision| border(decision.adapter.as_ref()).is_some() && !met.wrappers.contains_key(&decision.path))
+        .map(|decision| {
+            let (path, kind) = (printable(&decision.path), printable(&decision.kind));
+            format!("  `{path}` {}: declare its field as `Amp<{kind}>`", decision.effect())
+        })
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(Error::unsupported(format!(
+        "modules that run in another precision than their surroundings have no `Amp` that casts at their border:\n{}\n\
+         For a field inside a module of burn's own, a rule with `run: inherit` keeps it in the precision around it, or a \
+         rule for the whole module",
+        missing.join("\n")
+    )))
+}
+
+/// Names the weights that cannot be read in another dtype.
+fn check_weights(settings: &Settings, met: &Met) -> Result<()> {
+    let stays = settings.weights.iter().find(|(path, dtype)| met.weights.get(*path) != Some(&Some(**dtype)));
+    let Some((path, dtype)) = stays else { return Ok(()) };
+    let dtype = burn::tensor::DType::from(*dtype).name();
+    Err(Error::unsupported(format!(
+        "`{}` cannot be read in {dtype}: it is a running state, such as that of a batch norm, or has another \
+         reparameterization of burn's, such as LoRA; keep its module in float32 by a rule",
+        printable(path)
+    )))
+}
+
+fn border(adapter: Option<&Adapter>) -> Option<Border> {
+    let cast = adapter?.cast()?;
+    Some(Border { inward: float_dtype(cast.inward)?, outward: float_dtype(cast.outward)? })
+}
+
+/// Returns the settings that put a plan into force.
+fn settings(plan: &Plan, walked: &Walked) -> Settings {
+    let mut settings = Settings::default();
+    for decision in &plan.decisions {
+        if let Some(border) = border(decision.adapter.as_ref()) {
+            settings.borders.insert(decision.path.clone(), border);
+        }
+    }
+    for param in &walked.floats {
+        let owner = param.path.rsplit_once('.').map_or("", |(owner, _)| owner);
+        let decision = plan.decisions.iter().find(|decision| decision.path == owner);
+        let Some(dtype) = decision.and_then(|decision| float_dtype(decision.run.dtype()?)) else { continue };
+        // One that is not initialized yet will be stored in the default dtype of its device, f32 unless it was changed.
+        let stored = param.stored.unwrap_or(burn::tensor::DType::F32);
+        if stored != dtype.into() && crate::dtype::is_castable(stored) {
+            settings.weights.insert(param.path.clone(), dtype);
+        }
+    }
+    settings
+}
+
+/// Returns the settings in force.
+fn settings_of(met: &Met) -> Settings {
+    let borders = met.wrappers.iter().filter_map(|(path, border)| Some((path.clone(), (*border)?)));
+    let weights = met.weights.iter().filter_map(|(path, dtype)| Some((path.clone(), (*dtype)?)));
+    Settings { borders: borders.collect(), weights: weights.collect() }
+}
+
+/// Puts settings into force.
+fn set<M: Module>(net: &mut Amp<M>, settings: &Settings) {
+    let taken = net.clone();
+    let (mapped, _) = walk::walk(Some(settings.clone()), || taken.map(&mut Walks));
+    // Parameters that have a cast already keep it: the walk has set it.
+    *net = mapped.apply_reparameterization(Attach(settings));
+}
+
+/// Takes the walk through the network, and leaves the parameters as they are.
+struct Walks;
+
+impl ModuleMapper for Walks {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        walk::enter(name);
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        walk::exit();
+    }
+}
+
+fn notes(plan: &Plan) -> Vec<String> {
+    let by_ops = |region: Region| matches!(region, Region::Lists(_) | Region::Except(_));
+    let mut notes = Vec::new();
+    if plan.decisions.iter().any(|decision| by_ops(decision.run)) {
+        notes.push(
+            "the op lists of the policy are not in force, since burn does not report its ops while it runs: ops that code calls \
+             between modules take their inputs as they come. `precast_burn::in_f32` computes one in f32"
+                .to_string(),
+        );
+    }
+    if plan.decisions.iter().any(|decision| decision.recompute.is_some()) {
+        notes.push(
+            "activations are not recomputed by a rule: use `Device::gradient_checkpointing` of burn for the whole network".to_string(),
+        );
+    }
+    notes
+}

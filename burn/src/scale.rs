@@ -1,0 +1,268 @@
+//! The loss scale, and the training step.
+
+use std::collections::BTreeMap;
+
+use burn::{
+    module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId},
+    optim::{GradientsParams, LearningRate, ModuleOptimizer},
+    tensor::{DType, Tensor},
+};
+use precast_policy::{
+    Error, Policy, Result,
+    policy::LossScaleSpec,
+    scale::{Outcome, ScaleMachine, ScaleState},
+};
+
+use crate::{castable::Castable, walk};
+
+/// A loss scale: multiplies the loss before the backward pass, so that small gradients do not underflow in f16, and
+/// divides the gradients by the same number afterwards. A step with a loss or a gradient that is not finite is skipped.
+///
+/// [`step`](LossScale::step) does all of it. A loop of your own calls [`backward`](LossScale::backward),
+/// [`unscale`](ScaledGrads::unscale) and [`judge`](LossScale::judge).
+#[derive(Clone, Debug, PartialEq)]
+pub struct LossScale {
+    machine: ScaleMachine,
+}
+
+/// Gradients that are multiplied by the loss scale. They cannot be read or passed to an optimizer before they are
+/// [unscaled](ScaledGrads::unscale).
+#[derive(Debug)]
+#[must_use = "scaled gradients are there to be unscaled"]
+pub struct ScaledGrads {
+    grads: GradientsParams,
+    loss: Tensor<1>,
+    scale: f32,
+}
+
+/// Gradients that were divided by the loss scale, and the result of looking at each of them.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Checked {
+    /// The gradients. Those of a step that is skipped are still scaled.
+    pub grads: GradientsParams,
+    /// `true` when the loss was finite before it was scaled.
+    pub finite_loss: bool,
+    /// Path of the first parameter, in the order of the network, with a gradient that is not finite.
+    pub first_non_finite: Option<String>,
+    /// Paths of the parameters that require a gradient and got none.
+    pub missing: Vec<String>,
+}
+
+impl LossScale {
+    /// Creates the loss scale that a policy specifies: a dynamic one for f16, none for bf16, unless it says otherwise.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number outside its range.
+    pub fn new(policy: &Policy) -> Result<Self> {
+        ScaleMachine::new(policy.loss_scale.clone()).map(LossScale::from)
+    }
+
+    /// Returns the current factor of the loss.
+    pub fn value(&self) -> f32 {
+        self.machine.value()
+    }
+
+    /// Returns the current state, for a checkpoint.
+    pub fn state(&self) -> ScaleState {
+        self.machine.state()
+    }
+
+    /// Continues from a state taken between two steps.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a state that this scale cannot reach.
+    pub fn restore(&mut self, state: ScaleState) -> Result<()> {
+        self.machine.restore(state)
+    }
+
+    /// Takes one training step: scales the loss, runs the backward pass, unscales and checks the gradients, and updates
+    /// the network if all are finite. Returns the network, and whether it was updated.
+    ///
+    /// A skipped step leaves parameters, optimizer and running states as they were before the forward pass. The
+    /// gradients are read back once, as in `torch.amp.GradScaler`. The clipping of the optimizer sees unscaled
+    /// gradients.
+    ///
+    /// # Errors
+    /// As [`backward`](LossScale::backward). The network is lost with an error, as no gradient was computed; clone it
+    /// first where that matters.
+    pub fn step<M: Module>(
+        &mut self,
+        optimizer: &mut ModuleOptimizer,
+        lr: LearningRate,
+        net: M,
+        loss: Tensor<1>,
+    ) -> Result<(M, Outcome)> {
+        let checked = self.backward(loss, &net)?.unscale(&net);
+        let outcome = self.judge(&checked);
+        let net = if outcome.is_step() { optimizer.step(lr, net, checked.grads) } else { taken_back(net) };
+        Ok((net, outcome))
+    }
+
+    /// Multiplies the loss by the scale and computes the gradients of the parameters of a network.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a loss of more than one number;
+    /// [`ErrorKind::Gradient`](crate::ErrorKind::Gradient) for a loss that does not depend on a parameter.
+    pub fn backward<M: Module>(&self, loss: Tensor<1>, net: &M) -> Result<ScaledGrads> {
+        let [numbers] = loss.dims();
+        if numbers != 1 {
+            return Err(Error::shape(format!("a training step starts from one number; the loss has {numbers}")));
+        }
+        let without_gradients = || {
+            Error::gradient(
+                "the loss does not depend on a parameter of the network that requires a gradient: create network and data \
+                 on `device.autodiff()`, and detach nothing between them and the loss",
+            )
+        };
+        if !loss.is_tracked() {
+            return Err(without_gradients());
+        }
+        let wide = loss.cast_to(burn::tensor::FloatDType::F32);
+        let before = wide.clone().detach().inner();
+        let scaled = match self.machine.spec() {
+            LossScaleSpec::None => wide,
+            _ => wide.mul_scalar(self.value()),
+        };
+        let grads = GradientsParams::from_grads(scaled.backward(), net);
+        if grads.is_empty() {
+            return Err(without_gradients());
+        }
+        Ok(ScaledGrads { grads, loss: before, scale: self.value() })
+    }
+
+    /// Decides on a step, and sets the scale of the next one. The rule is that of
+    /// [`ScaleMachine::judge`](precast_policy::scale::ScaleMachine::judge).
+    pub fn judge(&mut self, checked: &Checked) -> Outcome {
+        self.machine.judge(checked.finite_loss, checked.first_non_finite.clone())
+    }
+}
+
+impl From<ScaleMachine> for LossScale {
+    fn from(machine: ScaleMachine) -> Self {
+        LossScale { machine }
+    }
+}
+
+impl ScaledGrads {
+    /// Adds gradients of the same network at the same scale, for a step of several batches.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Gradient`](crate::ErrorKind::Gradient) for gradients at another scale.
+    pub fn accumulate<M: Module>(&mut self, other: ScaledGrads, net: &M) -> Result<()> {
+        if self.scale != other.scale {
+            return Err(Error::gradient(format!(
+                "gradients at loss scale {} cannot be added to those at {}",
+                other.scale, self.scale
+            )));
+        }
+        struct Add<'a>(&'a mut GradientsParams, GradientsParams);
+        impl ModuleVisitor for Add<'_> {
+            fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+                let Some(new) = self.1.remove::<D>(param.id) else { return };
+                let sum = match self.0.remove::<D>(param.id) {
+                    Some(old) => old + new,
+                    None => new,
+                };
+                self.0.register(param.id, sum);
+            }
+        }
+        net.visit(&mut Add(&mut self.grads, other.grads));
+        self.loss = self.loss.clone() + other.loss;
+        Ok(())
+    }
+
+    /// Divides the gradients by the scale and checks that all are finite.
+    pub fn unscale<M: Module>(self, net: &M) -> Checked {
+        let ScaledGrads { grads, loss, scale } = self;
+        // All numbers are read from the device at once: the loss, then 0 or NaN for each gradient.
+        let mut look = Look { grads: &grads, read: vec![loss], paths: Vec::new(), missing: Vec::new() };
+        let ((), _) = walk::walk(None, || net.visit(&mut look));
+        let Look { read, paths, missing, .. } = look;
+        let numbers = Tensor::cat(read, 0).into_data().convert::<f32>().try_to_vec::<f32>().unwrap_or_default();
+        let finite_loss = numbers.first().is_some_and(|loss| loss.is_finite());
+        let bad = numbers.iter().skip(1).position(|number| !number.is_finite());
+        let first_non_finite = bad.map(|at| paths[at].clone());
+        let mut checked = Checked { grads, finite_loss, first_non_finite, missing };
+        if scale != 1.0 && checked.finite_loss && checked.first_non_finite.is_none() {
+            net.visit(&mut Divide { grads: &mut checked.grads, by: scale });
+        }
+        checked
+    }
+}
+
+/// Computes a number for each gradient that is NaN unless the gradient is finite.
+struct Look<'a> {
+    grads: &'a GradientsParams,
+    read: Vec<Tensor<1>>,
+    paths: Vec<String>,
+    missing: Vec<String>,
+}
+
+impl ModuleVisitor for Look<'_> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        walk::enter(name);
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        walk::exit();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        let path = walk::here().unwrap_or_default();
+        match self.grads.get::<D>(param.id) {
+            // 0 times an infinity is NaN, and a sum with NaN is NaN.
+            Some(grad) => {
+                let grad = if grad.dtype() == DType::F32 { grad } else { grad.cast(burn::tensor::FloatDType::F32) };
+                self.read.push(grad.mul_scalar(0.0).sum());
+                self.paths.push(path);
+            }
+            None if param.base().is_require_grad() => self.missing.push(path),
+            None => {}
+        }
+    }
+}
+
+struct Divide<'a> {
+    grads: &'a mut GradientsParams,
+    by: f32,
+}
+
+impl ModuleVisitor for Divide<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(grad) = self.grads.remove::<D>(param.id) {
+            self.grads.register(param.id, grad.mul_scalar(1.0 / self.by));
+        }
+    }
+}
+
+/// Returns the network with the running states that it had before the forward pass. A batch norm keeps its last update
+/// aside until the next forward pass, so the value to return to is there.
+fn taken_back<M: Module>(net: M) -> M {
+    #[derive(Default)]
+    struct Buffers(BTreeMap<ParamId, burn::tensor::TensorData>);
+    impl ModuleVisitor for Buffers {
+        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+            if param.is_initialized() && !param.base().is_require_grad() {
+                self.0.insert(param.id, param.base().into_data());
+            }
+        }
+    }
+    struct Restore(BTreeMap<ParamId, burn::tensor::TensorData>);
+    impl ModuleMapper for Restore {
+        fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+            match self.0.remove(&param.id) {
+                Some(data) => param.map(|tensor| Tensor::from_data(data, &tensor.device())),
+                None => param,
+            }
+        }
+    }
+    let mut buffers = Buffers::default();
+    net.visit(&mut buffers);
+    if buffers.0.is_empty() {
+        return net;
+    }
+    // Drops the updates that are kept aside.
+    let _ = net.valid();
+    net.map(&mut Restore(buffers.0))
+}

@@ -1,0 +1,88 @@
+//! Weights that are stored in one dtype and read in another: a reparameterization of burn's.
+
+use burn::{
+    module::{
+        Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param,
+        Reparameterization, Reparameterizer,
+    },
+    tensor::{Device, FloatDType, Tensor},
+};
+
+use crate::walk::{self, Settings};
+
+/// Casts a parameter where the forward pass reads it, on the tape. Visitors, optimizers and records have the parameter
+/// as it is stored, and its gradient arrives in that dtype.
+#[derive(Clone, Debug)]
+pub(crate) struct CastOnRead {
+    /// `None` reads the parameter as it is stored.
+    dtype: Option<FloatDType>,
+}
+
+impl Reparameterization for CastOnRead {
+    const NAME: &'static str = "precast";
+
+    fn apply<const D: usize>(&self, base: Tensor<D>) -> Tensor<D> {
+        match self.dtype {
+            Some(dtype) if base.dtype() != dtype.into() => base.cast(dtype),
+            _ => base,
+        }
+    }
+}
+
+impl Module for CastOnRead {
+    fn collect_devices(&self, devices: Devices) -> Devices {
+        devices
+    }
+
+    fn fork(self, _: &Device) -> Self {
+        self
+    }
+
+    fn to_device(self, _: &Device) -> Self {
+        self
+    }
+
+    fn train(self) -> Self {
+        self
+    }
+
+    fn valid(&self) -> Self {
+        self.clone()
+    }
+
+    fn materialize(self) -> Self {
+        self
+    }
+
+    fn visit<V: ModuleVisitor>(&self, _: &mut V) {
+        walk::meet_weight(self.dtype);
+    }
+
+    fn map<M: ModuleMapper>(self, _: &mut M) -> Self {
+        CastOnRead { dtype: walk::weight_here().unwrap_or(self.dtype) }
+    }
+}
+
+impl ModuleDisplayDefault for CastOnRead {
+    fn content(&self, content: Content) -> Option<Content> {
+        content.add_debug_attribute("dtype", &self.dtype).optional()
+    }
+}
+
+impl ModuleDisplay for CastOnRead {}
+
+/// Attaches casts to the parameters of settings.
+pub(crate) struct Attach<'a>(pub &'a Settings);
+
+impl Reparameterizer for Attach<'_> {
+    type Reparam = CastOnRead;
+
+    fn reparameterize<const D: usize>(
+        &mut self,
+        path: &str,
+        param: Param<Tensor<D>>,
+    ) -> (Param<Tensor<D>>, Option<CastOnRead>) {
+        let dtype = self.0.weights.get(path).copied();
+        (param, dtype.map(|dtype| CastOnRead { dtype: Some(dtype) }))
+    }
+}
