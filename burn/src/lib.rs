@@ -61,6 +61,7 @@ mod apply;
 mod castable;
 mod dtype;
 mod forward;
+pub mod graph;
 mod kinds;
 mod outline;
 mod scale;

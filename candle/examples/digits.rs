@@ -34,7 +34,7 @@ fn main() -> precast_candle::Result<()> {
     let vars = VarMap::new();
 
     let policy = Policy::load(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/digits.yaml"))?;
-    let mut net = Network::new(&vars, &Device::Cpu, |vb| Net::new(vb))?;
+    let mut net = Network::new(&vars, &Device::Cpu, Net::new)?;
     let plan = net.plan(&policy)?;
     println!("{plan}");
     net.apply(plan)?;
@@ -47,7 +47,7 @@ fn main() -> precast_candle::Result<()> {
             let model = net.build()?;
             let loss = cross_entropy(&model.forward(&x)?, &y)?;
             match net.step(&mut scale, &mut adamw, &loss)? {
-                Outcome::Stalled { cause, .. } => panic!("training cannot go on: {cause}"),
+                Outcome::Stalled { cause, .. } => panic!("training has stalled: {cause}"),
                 Outcome::Skipped { cause } => println!("skipped: {cause}"),
                 _ => {}
             }

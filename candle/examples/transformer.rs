@@ -88,7 +88,7 @@ impl Module for Net {
 fn main() -> precast_candle::Result<()> {
     let (device, vars) = (Device::Cpu, VarMap::new());
     let policy = Policy::named("o2-bf16")?;
-    let mut net = Network::new(&vars, &device, |vb| Net::new(vb))?;
+    let mut net = Network::new(&vars, &device, Net::new)?;
     let plan = net.plan(&policy)?;
     println!("{plan}");
     net.apply(plan)?;

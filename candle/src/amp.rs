@@ -50,12 +50,15 @@ pub(crate) struct Age {
 }
 
 impl<M> Amp<M> {
-    /// Builds a module from the builder of its path, and wraps it in the casts for this path.
+    /// Builds a module from the builder of its path, and wraps it in the casts for this path. The dtype of the builder is
+    /// that of the module.
     ///
     /// # Errors
     /// Those of `build`.
     pub fn new<'a>(vb: VarBuilder<'a>, build: impl FnOnce(VarBuilder<'a>) -> Result<M>) -> Result<Self> {
         let (border, path) = (Border::at::<M>(&vb), vb.prefix());
+        // Some layers make tensors of the builder's dtype, as the first state of an LSTM.
+        let vb = border.inward.map_or(vb.clone(), |dtype| vb.to_dtype(dtype));
         Ok(Amp { module: build(vb)?, path, border, age: None })
     }
 

@@ -2,7 +2,7 @@
 //! which casts the plan has for their path.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Arc, Mutex},
 };
 
@@ -10,7 +10,9 @@ use candle_core::{DType, Device, Result, Shape, Tensor};
 use candle_nn::{Init, VarBuilder, VarMap, var_builder::SimpleBackend};
 use precast_policy::{
     self as policy, Plan,
+    infer::CONTAINER,
     plan::{Decision, Region},
+    printable,
     weights::cell_of,
 };
 
@@ -85,29 +87,61 @@ fn around(plan: &Plan, decision: &Decision) -> Region {
     above.find_map(|above| plan.decision(above).ok()).map_or(Region::AsIs, |above| above.run)
 }
 
-/// Returns the name of a type without its path and parameters.
+/// Returns the name of a type without its path and parameters; that of the wrapped type for an `Amp`.
 pub(crate) fn kind_of<M>() -> &'static str {
-    let name = std::any::type_name::<M>();
-    let name = name.split('<').next().unwrap_or(name);
-    name.rsplit("::").next().unwrap_or(name)
+    let mut name = std::any::type_name::<M>();
+    loop {
+        let (outer, inside) = name.split_once('<').unwrap_or((name.trim_end_matches('>'), ""));
+        match outer.rsplit("::").next() {
+            Some("Amp") if !inside.is_empty() => name = inside,
+            Some(last) if last.chars().all(|c| c.is_alphanumeric() || c == '_') && !last.is_empty() => {
+                return last;
+            }
+            // A tuple, or a trait object.
+            _ => return CONTAINER,
+        }
+    }
 }
 
 /// Backend of the `VarBuilder` of a network.
 pub(crate) struct Backend {
     pub vars: VarMap,
     pub borders: Arc<Borders>,
-    /// Collects what the constructor asks for, in the run that learns it.
-    pub learned: Option<Arc<Mutex<Learned>>>,
+    pub mode: Mode,
+}
+
+/// Use of a [`Backend`].
+pub(crate) enum Mode {
+    /// Collects what the constructor asks for.
+    Learn(Arc<Mutex<Learned>>),
+    /// Builds a network of the variables with these names.
+    Build(Arc<HashSet<String>>),
 }
 
 impl Backend {
     /// Returns a variable in the dtype of its cell. A variable that is no f32 has a dtype that its code asked for.
     fn planned(&self, name: &str, variable: &Tensor) -> Result<Tensor> {
-        if let Some(learned) = &self.learned {
-            learned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).variable(name, variable);
-        }
+        self.learn(|learned| learned.variable(name, variable));
         let border = self.borders.get(cell_of(name).0).copied().unwrap_or_default();
         if variable.dtype() == DType::F32 { cast(variable, border.inward) } else { Ok(variable.clone()) }
+    }
+
+    fn learn(&self, note: impl FnOnce(&mut Learned)) {
+        if let Mode::Learn(learned) = &self.mode {
+            note(&mut learned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        }
+    }
+
+    /// Refuses a variable of which the plan does not know.
+    fn check(&self, name: &str) -> Result<()> {
+        match &self.mode {
+            Mode::Build(names) if !names.contains(name) => candle_core::bail!(
+                "the constructor asks for `{}`, and did not when the network was learned: it asks for the same variables in \
+                 every run",
+                printable(name)
+            ),
+            _ => Ok(()),
+        }
     }
 
     fn find(&self, name: &str) -> Option<Tensor> {
@@ -118,6 +152,7 @@ impl Backend {
 
 impl SimpleBackend for Backend {
     fn get(&self, shape: Shape, name: &str, init: Init, dtype: DType, device: &Device) -> Result<Tensor> {
+        self.check(name)?;
         // `vb.dtype()` is that of the planned network, and variables are f32 nevertheless.
         let dtype = if is_castable(dtype) { DType::F32 } else { dtype };
         let variable = self.vars.get(shape, name, init, dtype, device)?;
@@ -127,14 +162,13 @@ impl SimpleBackend for Backend {
     fn get_unchecked(&self, name: &str, _: DType, _: &Device) -> Result<Tensor> {
         if let Some((path, kind)) = name.split_once(QUESTION) {
             let path = path.strip_suffix('.').unwrap_or(path);
-            if let Some(learned) = &self.learned {
-                learned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).border(path, kind);
-            }
+            self.learn(|learned| learned.border(path, kind));
             return self.borders.get(path).copied().unwrap_or_default().answer();
         }
+        self.check(name)?;
         match self.find(name) {
             Some(variable) => self.planned(name, &variable),
-            None => candle_core::bail!("no variable `{name}`"),
+            None => candle_core::bail!("no variable `{}`", printable(name)),
         }
     }
 

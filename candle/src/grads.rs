@@ -157,17 +157,22 @@ impl Grads {
     pub(crate) fn check_missing(&self) -> Result<()> {
         const SHOWN: usize = 6;
         let missing = self.missing();
-        let Some(first) = missing.first() else { return Ok(()) };
+        let (Some(first), Some(last)) = (missing.first(), missing.last()) else { return Ok(()) };
+        if missing.len() == self.entries.len() {
+            let words = "no gradient reaches any variable: the loss is computed from another network than that of `net.build()`, or \
+                         its last layer has no backward pass, or it was detached";
+            return Err(policy::Error::gradient(words).into());
+        }
         let names: Vec<String> = missing.iter().take(SHOWN).map(|name| format!("`{}`", printable(name))).collect();
         let more = match missing.len().saturating_sub(SHOWN) {
             0 => String::new(),
-            more => format!(" and {more} more"),
+            more => format!(", and {more} more, the last of which is `{}`", printable(last)),
         };
-        let (cell, names) = (policy::weights::cell_of(first).0, names.join(", "));
+        let (cell, names) = (printable(policy::weights::cell_of(first).0), names.join(", "));
         let words = format!(
             "no gradient reaches {names}{more}. candle_nn's `LayerNorm`, `RmsNorm`, `softmax_last_dim`, `rope` and `sdpa` have no \
-             backward pass, and cut the gradients of all before them; precast_candle's have one. So does `detach`. Where it is \
-             meant, say so: `frozen(\"{cell}\")`, or `optional(\"{cell}\")` for a part that some steps leave out"
+             backward pass, and cut the gradients of all before them; precast_candle's have one. `detach` cuts them, too. If this is intended, \
+             declare it: `frozen(\"{cell}\")`, or `optional(\"{cell}\")` for a part that some steps leave out"
         );
         Err(policy::Error::gradient(words).into())
     }

@@ -5,6 +5,7 @@
 
 mod amp;
 mod border;
+mod device;
 mod dtype;
 mod error;
 mod files;
@@ -24,6 +25,11 @@ pub use layers::{
 };
 pub use network::Network;
 pub use precast_policy::{
-    self as policy, Plan, Policy,
+    self, ErrorKind, Plan, Policy,
     scale::{Cause, Outcome, ScaleMachine},
 };
+
+/// Runs the examples of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/candle.md")]
+struct Guide;

@@ -1,6 +1,7 @@
 //! A network of candle that runs by a plan.
 
 use std::{
+    collections::HashSet,
     fmt,
     sync::{
         Arc, Mutex,
@@ -15,8 +16,9 @@ use precast_policy::{self as policy, Plan, Policy, printable};
 use crate::{
     Amp, Result,
     amp::Age,
-    border::{Backend, Border, Borders, kind_of},
-    dtype::{check_device, is_castable, to_candle},
+    border::{Backend, Border, Borders, Mode, kind_of},
+    device,
+    dtype::is_castable,
     learned::{Learned, Variable, kind_here},
     planning,
 };
@@ -47,6 +49,8 @@ pub struct Network<N> {
     var_map: VarMap,
     device: Device,
     learned: Learned,
+    /// Names of the variables.
+    names: Arc<HashSet<String>>,
     plan: Option<Plan>,
     borders: Arc<Borders>,
     /// Counts changes of the variables.
@@ -66,7 +70,7 @@ impl<N> Network<N> {
         F: Fn(VarBuilder<'static>) -> candle_core::Result<N> + Send + Sync + 'static,
     {
         let learning = Arc::new(Mutex::new(Learned::new(kind_of::<N>())));
-        let backend = Backend { vars: vars.clone(), borders: Arc::default(), learned: Some(learning.clone()) };
+        let backend = Backend { vars: vars.clone(), borders: Arc::default(), mode: Mode::Learn(learning.clone()) };
         constructor(VarBuilder::from_backend(Box::new(backend), DType::F32, device.clone()))?;
         let learned = learning.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
         let low = |variable: &&Variable| is_castable(variable.dtype) && variable.dtype != DType::F32;
@@ -82,6 +86,7 @@ impl<N> Network<N> {
             constructor: Box::new(constructor),
             var_map: vars.clone(),
             device: device.clone(),
+            names: Arc::new(learned.variables.iter().map(|variable| variable.name.clone()).collect()),
             learned,
             plan: None,
             borders: Arc::default(),
@@ -190,11 +195,7 @@ impl<N> Network<N> {
             return Err(policy::Error::new(policy::ErrorKind::Unsupported, words).into());
         }
         planning::check(&plan, &self.learned)?;
-        for low in policy::DType::LOW {
-            if plan.decisions.iter().any(|decision| decision.run.dtype() == Some(low)) {
-                to_candle(low).map_or(Ok(()), |dtype| check_device(dtype, &self.device))?;
-            }
-        }
+        device::check(&plan, &self.device)?;
         self.borders = Arc::new(Border::of(&plan));
         self.plan = Some(plan);
         self.changed();
@@ -220,7 +221,11 @@ impl<N> Network<N> {
     /// Those of the constructor.
     pub fn build(&self) -> Result<Amp<N>> {
         let root = self.borders.get("").copied().unwrap_or_default();
-        let backend = Backend { vars: self.var_map.clone(), borders: self.borders.clone(), learned: None };
+        let backend = Backend {
+            vars: self.var_map.clone(),
+            borders: self.borders.clone(),
+            mode: Mode::Build(self.names.clone()),
+        };
         let dtype = root.inward.unwrap_or(DType::F32);
         let module = (self.constructor)(VarBuilder::from_backend(Box::new(backend), dtype, self.device.clone()))?;
         let age = Age { built: self.now.load(Ordering::Acquire), now: self.now.clone() };

@@ -75,15 +75,21 @@ pub(crate) fn check(plan: &Plan, learned: &Learned) -> Result<()> {
     };
     let bare: Vec<&Decision> = plan.decisions.iter().filter(is_bare).collect();
     let Some(first) = bare.first() else { return Ok(()) };
-    let list: Vec<String> = bare.iter().map(|cell| format!("`{}` {}", printable(&cell.path), cell.effect())).collect();
-    let (parent, name) = first.path.rsplit_once('.').unwrap_or(("", &first.path));
-    let within = if parent.is_empty() { String::new() } else { format!(" in the constructor of `{parent}`") };
+    let list: Vec<String> =
+        bare.iter().map(|cell| format!("`{}` ({})", printable(&cell.path), cell.effect())).collect();
+    let name = first.path.rsplit('.').next().unwrap_or_default();
+    let ours = match &*first.kind {
+        "LayerNorm" => "build it by `precast_candle::layer_norm`, which casts by the plan and has a backward pass, or ",
+        "RmsNorm" => "build it by `precast_candle::rms_norm`, which casts by the plan and has a backward pass, or ",
+        "Dense" => "build it by `precast_candle::linear`, which casts by the plan, or ",
+        _ => "",
+    };
+    let path = printable(&first.path);
     Err(policy::Error::plan(format!(
-        "{}: a cell in another precision than around it needs casts, and has none. Wrap it{within}: \
-         `Amp::new(vb.pp(\"{name}\"), |vb| ..)?` in place of `..(vb.pp(\"{name}\"))?`, or use a layer of precast_candle; if the \
-         code casts, say so: `by_hand(\"{}\")`",
+        "{}: tensors need casts at a change of precision, and these cells have none. For `{path}`, {ours}wrap \
+         it: `Amp::new(vb.pp(\"{name}\"), |vb| ..)?` in place of `..(vb.pp(\"{name}\"))?`. If the code around it casts, declare it: \
+         `by_hand(\"{path}\")`",
         list.join(", "),
-        first.path
     ))
     .into())
 }

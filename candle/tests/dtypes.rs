@@ -5,7 +5,7 @@ mod common;
 use candle_core::{DType, Module, Result, Tensor};
 use candle_nn::{VarBuilder, VarMap, embedding, loss::mse};
 use common::{CPU, Net, all_bits, batch, bits, loss, network, policy, tensor};
-use precast_candle::{Amp, Network, Policy, ScaleMachine, policy::ErrorKind};
+use precast_candle::{Amp, ErrorKind, Network, Policy, ScaleMachine};
 
 const ONE_IN_F32: &str = "version: 1\nlevel: O2\ndtype: DTYPE\nrules: [{ path: head, run: float32 }]";
 

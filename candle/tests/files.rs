@@ -7,7 +7,7 @@ use std::{collections::HashMap, path::PathBuf};
 use candle_core::{DType, Module, Tensor, safetensors};
 use candle_nn::{VarBuilder, VarMap};
 use common::{CPU, Net, all_bits, batch, floats, network};
-use precast_candle::{Network, Policy, policy::ErrorKind};
+use precast_candle::{ErrorKind, Network, Policy};
 
 fn file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("precast-candle-{}-{name}.safetensors", std::process::id()))

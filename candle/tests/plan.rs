@@ -1,4 +1,4 @@
-//! Plans of candle's networks: kinds, corrections, YAML, and what is refused.
+//! Plans of candle's networks: kinds, corrections, YAML, and refusals.
 
 mod common;
 
@@ -7,7 +7,7 @@ use candle_nn::{
     Activation, BatchNorm, Conv2d, VarBuilder, VarMap, batch_norm, conv2d, embedding, linear as candle_linear,
 };
 use common::{CPU, Net, network, policy};
-use precast_candle::{Amp, Network, Plan, Policy, linear, policy::ErrorKind};
+use precast_candle::{Amp, ErrorKind, Network, Plan, Policy, linear};
 
 /// Returns the plan of a policy of one level with further lines.
 fn planned(net: &Network<Net>, text: &str) -> precast_candle::Result<Plan> {
@@ -59,7 +59,7 @@ fn kinds_follow_from_names_shapes_and_types() {
     assert_eq!(
         kinds,
         [
-            ("", "Amp"),
+            ("", "Gate"),
             ("fc", "Dense"),
             ("embed", "Embedding"),
             ("conv", "Conv2d"),
@@ -152,7 +152,8 @@ fn what_candle_cannot_do_is_refused() {
     // Made elsewhere, a plan can have op lists.
     let mut net = net;
     let mut plan = net.plan(&Policy::named("o1").unwrap()).unwrap();
-    plan.decisions[0].run = precast_candle::policy::plan::Region::Lists(precast_candle::policy::DType::F16);
+    plan.decisions[0].run =
+        precast_candle::precast_policy::plan::Region::Lists(precast_candle::precast_policy::DType::F16);
     assert_eq!(net.apply(plan).unwrap_err().kind(), Some(ErrorKind::Unsupported));
 }
 
@@ -196,8 +197,9 @@ fn a_cell_that_needs_casts_and_has_none_is_refused() {
     let error = net.apply(net.plan(&o2).unwrap()).unwrap_err();
     assert_eq!(error.kind(), Some(ErrorKind::Plan));
     for words in [
-        "`block.norm` runs f32, returns f16",
-        "Wrap it in the constructor of `block`: `Amp::new(vb.pp(\"norm\"), |vb| ..)?`",
+        "`block.norm` (runs f32, returns f16): tensors need casts",
+        "For `block.norm`, build it by `precast_candle::layer_norm`",
+        "or wrap it: `Amp::new(vb.pp(\"norm\"), |vb| ..)?`",
         "by_hand(\"block.norm\")",
     ] {
         assert!(error.to_string().contains(words), "{error}");
@@ -226,4 +228,15 @@ fn a_batch_norm_in_16_bits_is_refused() {
         let y = model.call(&common::tensor(&[2, 1, 5, 5], 1), |net, x| net.1.forward_t(&net.0.forward(x)?, train));
         assert_eq!(y.unwrap().dtype(), DType::F32);
     }
+}
+
+/// A constructor that asks for other variables when the network is built would have no plan for them.
+#[test]
+fn a_constructor_that_changes_is_an_error() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let runs = AtomicUsize::new(0);
+    let build = move |vb: VarBuilder| vb.get(2, &format!("run{}", runs.fetch_add(1, Ordering::Relaxed)));
+    let net = Network::new(&VarMap::new(), CPU, build).unwrap();
+    let error = net.build().unwrap_err().to_string();
+    assert!(error.starts_with("the constructor asks for `run1`, and did not when the network was learned"), "{error}");
 }

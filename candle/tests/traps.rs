@@ -1,12 +1,12 @@
-//! What candle does in silence or by an error that says little: each trap, and what there is against it. A trap that
-//! candle mends fails here, so that the documentation can drop it.
+//! Traps of candle, each with its remedy here. A trap that candle mends fails these tests, so that the documentation can
+//! drop it.
 
 mod common;
 
 use candle_core::{D, DType, Device, Module, Result, Tensor, Var};
-use candle_nn::{VarBuilder, VarMap, batch_norm, ops};
+use candle_nn::{ModuleT, RNN, VarBuilder, VarMap, batch_norm, ops};
 use common::{CPU, floats, tensor};
-use precast_candle::{Amp, Network, Policy, layer_norm, linear, rms_norm, rope, softmax};
+use precast_candle::{Amp, LayerNorm, Network, Policy, layer_norm, linear, rms_norm, rope, softmax};
 
 /// Returns whether a gradient reaches the input of a function.
 fn reaches(run: impl Fn(&Tensor) -> Result<Tensor>) -> bool {
@@ -86,7 +86,7 @@ fn the_gradient_of_a_bias_stagnates_in_bf16_and_ours_does_not() {
         floats(grads.unscale().unwrap().get("fc.bias").unwrap())[0]
     };
     assert_eq!(gradient(true), 1000.0);
-    assert_eq!(gradient(false), 256.0);
+    assert!(gradient(false) <= 512.0, "{}", gradient(false)); // 256, unless a vector unit has several sums
 }
 
 /// candle's softmax sums in the dtype of its input.
@@ -94,7 +94,9 @@ fn the_gradient_of_a_bias_stagnates_in_bf16_and_ours_does_not() {
 fn softmax_in_bf16_has_a_wrong_sum_and_ours_has_not() {
     let x = Tensor::zeros((1, 1024), DType::BF16, CPU).unwrap();
     assert_eq!(floats(&softmax(&x, 1).unwrap()), [1.0 / 1024.0; 1024]);
-    assert_eq!(floats(&ops::softmax(&x, 1).unwrap())[0], 1.0 / 256.0);
+    assert!(floats(&ops::softmax(&x, 1).unwrap())[0] >= 1.0 / 512.0);
+    let ones = Tensor::ones(4096, DType::F16, CPU).unwrap();
+    assert!(floats(&ones.sum_all().unwrap())[0] < 4096.0);
 }
 
 /// The order of `VarMap::all_vars` is that of a hash map; ours is that of the constructor.
@@ -113,7 +115,7 @@ fn bf16_runs_on_cpus() {
     let mut net = Network::new(&VarMap::new(), CPU, |vb| linear(2, 2, vb.pp("fc"))).unwrap();
     net.apply(net.plan(&Policy::named("o3-bf16").unwrap()).unwrap()).unwrap();
     let model = net.build().unwrap();
-    assert_eq!(model.inner().forward(&tensor(&[1, 2], 1)).unwrap().dtype(), DType::F32);
+    assert_eq!(model.forward(&tensor(&[1, 2], 1)).unwrap().dtype(), DType::F32);
     assert_eq!(model.inner().weight().dtype(), DType::BF16);
 }
 
@@ -135,4 +137,43 @@ fn running_statistics_survive_the_next_build() {
             assert!((mean - exact).abs() < 1e-6, "step {step}: {mean} for {exact}");
         }
     }
+}
+
+/// candle has no convolution in bf16 on CPUs, and its batch norm mixes dtypes in evaluation. Plans that need either are
+/// refused: see `networks.rs` and `plan.rs`.
+#[test]
+fn some_layers_have_no_16_bits() {
+    let low = |shape: &[usize], dtype| Tensor::ones(shape, dtype, CPU).unwrap();
+    let conv = |dtype| low(&[1, 4, 8, 8], dtype).conv2d(&low(&[4, 4, 3, 3], dtype), 0, 1, 1, 1);
+    assert!(conv(DType::BF16).is_err() && conv(DType::F16).is_ok());
+    let [ones, zeros] = [Tensor::ones(2, DType::F32, CPU).unwrap(), Tensor::zeros(2, DType::F32, CPU).unwrap()];
+    let half = |x: &Tensor| x.to_dtype(DType::F16).unwrap();
+    let bn = candle_nn::BatchNorm::new(2, zeros.clone(), ones.clone(), half(&ones), half(&zeros), 1e-5).unwrap();
+    let x = half(&tensor(&[5, 2], 1));
+    assert!(bn.forward_t(&x, true).is_ok() && bn.forward_t(&x, false).is_err());
+    // A norm wants weights of its input's dtype, although it computes in f32.
+    let norm = |weight: Tensor| candle_nn::LayerNorm::new_no_bias(weight, 1e-5);
+    assert!(norm(ones.clone()).forward(&x).is_err() && norm(half(&ones)).forward(&x).is_ok());
+    assert!(LayerNorm::new_no_bias(ones, 1e-5).forward(&x).is_ok());
+}
+
+/// Products are safe in 16 bits: their sums are f32. Closed form: 3000 ones, rounded once.
+#[test]
+fn products_are_summed_in_f32() {
+    for (dtype, sum) in [(DType::BF16, 3008.0), (DType::F16, 3000.0)] {
+        let [row, column] = [(1, 3000), (3000, 1)].map(|shape| Tensor::ones(shape, dtype, CPU).unwrap());
+        assert_eq!(floats(&row.matmul(&column).unwrap()), [sum], "{dtype:?}");
+    }
+}
+
+/// Some layers make tensors of the builder's dtype: the first state of candle's LSTM.
+#[test]
+fn an_lstm_in_an_amp_begins_in_its_dtype() {
+    let build = |vb: VarBuilder| Amp::new(vb.pp("lstm"), |vb| candle_nn::lstm(2, 2, Default::default(), vb));
+    let mut net = Network::new(&VarMap::new(), CPU, build).unwrap();
+    net.apply(net.plan(&Policy::named("o1").unwrap()).unwrap()).unwrap();
+    let model = net.build().unwrap();
+    assert_eq!(model.inner().inner().zero_state(1).unwrap().h().dtype(), DType::F16);
+    let plain = candle_nn::lstm(2, 2, Default::default(), VarBuilder::zeros(DType::F32, CPU)).unwrap();
+    assert_eq!(plain.zero_state(1).unwrap().h().dtype(), DType::F32);
 }

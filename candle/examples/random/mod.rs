@@ -13,7 +13,7 @@ impl Random {
     }
 }
 
-/// Sets all matrices from a seed: candle's own random numbers have none on CPUs.
+/// Sets all matrices from a seed and all biases to 0: candle's own random numbers have none on CPUs.
 pub fn seeded(vars: &VarMap, seed: u64) -> Result<()> {
     let vars = vars.data().lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut names: Vec<&String> = vars.keys().collect();
@@ -28,6 +28,8 @@ pub fn seeded(vars: &VarMap, seed: u64) -> Result<()> {
             let bound = (3.0 / columns as f64).sqrt();
             let numbers = (0..rows * columns).map(|_| (bound * (2.0 * random.next() - 1.0)) as f32);
             var.set(&Tensor::from_iter(numbers, var.device())?.reshape(var.shape())?)?;
+        } else if name.ends_with("bias") {
+            var.set(&var.zeros_like()?)?;
         }
     }
     Ok(())

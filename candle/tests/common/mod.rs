@@ -1,4 +1,4 @@
-//! What several tests use: a small network, initial values, and bits.
+//! Parts of several tests: a small network, initial values, and bits.
 #![allow(dead_code, reason = "each test uses a part")]
 
 #[path = "../../examples/random/mod.rs"]

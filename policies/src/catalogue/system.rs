@@ -31,7 +31,7 @@ pub enum System {
     /// ONNX's operators, such as `Conv`. Open.
     #[serde(rename = "onnx")]
     Onnx,
-    /// burn's modules, such as `Linear`. None of its ops is known. Open.
+    /// burn's modules, such as `BatchNorm`, and the ops of its graphs, such as `Matmul`. Open.
     #[serde(rename = "burn")]
     Burn,
 }
@@ -100,6 +100,7 @@ impl System {
     pub(super) fn further_names(self, op: Op) -> &'static [&'static str] {
         match self {
             System::Onnx => further::names(further::ONNX, op),
+            System::Burn => further::names(further::BURN, op),
             _ => &[],
         }
     }

@@ -1,0 +1,51 @@
+//! Ops of networks of burn, before a run, by op lists.
+
+mod networks;
+
+use burn::tensor::{Device, Tensor, activation::softmax};
+use networks::Mlp;
+use precast_burn::{DType, Forward, Policy, graph::Graph};
+
+fn graph() -> Graph {
+    Graph::record(&Mlp::new(&Device::default()), |net, device| {
+        softmax(net.forward(Tensor::<2>::zeros([4, 8], device)), 1)
+    })
+    .unwrap()
+}
+
+/// torch 2.15, autocast on CUDA: products are low, softmax is f32, everything between takes what comes. A linear layer
+/// of burn is a product and a sum of f32 bias: the sum widens.
+#[test]
+fn lists_of_torch_paint_a_network() {
+    let text = "version: 1\nlevel: auto\ndtype: bfloat16\npack: torch-2.15-cuda\n";
+    let painted = graph().painted(&Policy::parse(text, "torch.yaml").unwrap()).unwrap();
+    let of = |name: &str| painted.ops.iter().filter(|op| op.name == name).collect::<Vec<_>>();
+    for product in of("Matmul").iter().chain(&of("Linear")) {
+        assert!(product.to.iter().all(|dtype| *dtype == DType::Bf16), "{painted}");
+        assert_eq!(product.output, Some(DType::Bf16), "{painted}");
+    }
+    assert_eq!(of("Matmul").len() + of("Linear").len(), 2, "{painted}");
+    let softmax = of("Softmax");
+    assert_eq!(softmax.len(), 1, "{painted}");
+    assert_eq!(softmax[0].to, [DType::F32]);
+    assert_eq!(softmax[0].because, "full list, torch-2.15-cuda");
+}
+
+#[test]
+fn levels_of_one_dtype_paint_everything() {
+    let painted = graph().painted(&Policy::named("o3-bf16").unwrap()).unwrap();
+    assert!(painted.ops.iter().flat_map(|op| &op.to).all(|dtype| *dtype == DType::Bf16), "{painted}");
+    let plain = graph().painted(&Policy::named("o0").unwrap()).unwrap();
+    assert!(plain.ops.iter().all(|op| op.from == op.to), "{plain}");
+    assert!(plain.to_string().contains("ops, 0 with casts"), "{plain}");
+}
+
+#[test]
+fn code_that_reads_a_result_is_refused() {
+    let read = Graph::record(&Mlp::new(&Device::default()), |net, device| {
+        net.forward(Tensor::<2>::zeros([4, 8], device)).sum().into_scalar::<f32>()
+    });
+    let text = read.unwrap_err().to_string();
+    assert!(text.contains("cannot be recorded"), "{text}");
+    assert!(!graph().is_empty(), "the device records again");
+}
