@@ -17,7 +17,7 @@ use precast_burn::{Amp, Forward, LossScale, Outcome, Policy, Result};
 
 #[derive(Module, Debug)]
 pub struct Net {
-    conv1: Amp<Conv2d>, // `digits.yaml` keeps it in f32
+    conv1: Amp<Conv2d>,   // `digits.yaml` keeps it in f32
     norm: Amp<BatchNorm>, // level O2 keeps it in f32
     act: Relu,
     pool: MaxPool2d,
@@ -108,11 +108,8 @@ fn main() -> Result<()> {
     let text = include_str!("digits.yaml");
     let (f16, bf16) = (Policy::parse(text, "digits.yaml")?, text.replace("float16", "bfloat16"));
     println!("{}", f16.plan(&Amp::new(Net::new(&device)))?);
-    for (name, policy) in [
-        ("f32", Policy::named("o0")?),
-        ("bf16", Policy::parse(&bf16, "digits.yaml")?),
-        ("f16", f16),
-    ] {
+    for (name, policy) in [("f32", Policy::named("o0")?), ("bf16", Policy::parse(&bf16, "digits.yaml")?), ("f16", f16)]
+    {
         let trained = train(&policy, 1, 6, &device)?;
         let (accuracy, scale) = (100.0 * trained.accuracy, trained.scale);
         println!("{name:4}  {accuracy:.1} % of the test digits, {} steps skipped, loss scale {scale}", trained.skipped);

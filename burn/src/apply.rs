@@ -6,9 +6,7 @@ use burn::{
     module::{Module, ModuleDisplay, ModuleMapper},
     tensor::Device,
 };
-use precast_policy::{
-    Adapter, DType, Error, Level, Plan, Result, host::Wrap, plan::Region, printable,
-};
+use precast_policy::{Adapter, DType, Error, Level, Plan, Result, host::Wrap, plan::Region, printable};
 
 use crate::{
     Amp,
@@ -88,10 +86,13 @@ impl<M: Module + ModuleDisplay> Wrap for Amp<M> {
 fn check_is_of<'a>(walked: &Walked, paths: impl Iterator<Item = &'a str>, made: &str) -> Result<()> {
     let here: BTreeSet<&str> = walked.outline.cells().iter().map(|cell| cell.path.as_str()).collect();
     let there: BTreeSet<&str> = paths.collect();
-    let lacks = |all: &BTreeSet<&str>, of: &BTreeSet<&str>| all.difference(of).next().map(|path| printable(path).into_owned());
+    let lacks =
+        |all: &BTreeSet<&str>, of: &BTreeSet<&str>| all.difference(of).next().map(|path| printable(path).into_owned());
     match (lacks(&there, &here), lacks(&here, &there)) {
         (None, None) => Ok(()),
-        (Some(path), _) => Err(Error::path(format!("{made} for a network with a module `{path}`, which this one lacks"))),
+        (Some(path), _) => {
+            Err(Error::path(format!("{made} for a network with a module `{path}`, which this one lacks")))
+        }
         (None, Some(path)) => Err(Error::path(format!("{made} for a network without the module `{path}`"))),
     }
 }
@@ -101,7 +102,8 @@ fn check_devices(plan: &Plan, devices: &[Device]) -> Result<()> {
     for (dtype, theirs) in used.into_iter().filter_map(|dtype| Some((dtype, float_dtype(dtype)?))) {
         if let Some(device) = devices.iter().find(|device| !device.supports_dtype(theirs)) {
             let supported = [DType::F16, DType::Bf16].into_iter();
-            let supported = supported.filter(|other| float_dtype(*other).is_some_and(|other| device.supports_dtype(other)));
+            let supported =
+                supported.filter(|other| float_dtype(*other).is_some_and(|other| device.supports_dtype(other)));
             let supported: Vec<&str> = supported.map(DType::long_name).collect();
             let remedy = match &supported[..] {
                 [] => "it has no 16-bit dtype".to_string(),

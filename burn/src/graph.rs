@@ -84,9 +84,12 @@ impl Graph {
             })
         }));
         let captured = match captured {
-            Ok(captured) => captured.map_err(|error| Error::unsupported(format!("the ops cannot be recorded: {error}")))?,
+            Ok(captured) => {
+                captured.map_err(|error| Error::unsupported(format!("the ops cannot be recorded: {error}")))?
+            }
             Err(panic) => {
-                let words = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+                let words =
+                    panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
                 let words = words.and_then(|words| words.lines().next()).unwrap_or("a panic");
                 return Err(Error::unsupported(format!("the ops cannot be recorded without a computation: {words}")));
             }
@@ -115,6 +118,46 @@ impl Graph {
     /// Returns whether nothing was recorded.
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
+    }
+
+    /// Checks that no op takes floating inputs of different dtypes. burn does not promote: on a CPU such an op panics, and
+    /// on wgpu with fusion its result is garbage without an error. A recording of the network as a plan has changed it
+    /// finds a cast that is missing between two modules:
+    ///
+    /// ```
+    /// use burn::{nn::LinearConfig, prelude::*};
+    /// use precast_burn::{Amp, Forward, Policy, graph::Graph};
+    /// let mut net = Amp::new(LinearConfig::new(8, 4).init(&Device::default()));
+    /// let _applied = Policy::named("o2")?.apply(&mut net)?;
+    /// let forward = |net: Amp<_>, device: &Device| net.forward(Tensor::<2>::zeros([2, 8], device));
+    /// Graph::record(&net, forward)?.check()?;
+    ///
+    /// // The call of the module inside casts nothing.
+    /// let forward = |net: Amp<nn::Linear>, device: &Device| net.inner().forward(Tensor::<2>::zeros([2, 8], device));
+    /// let error = Graph::record(&net, forward)?.check().unwrap_err();
+    /// assert!(error.to_string().contains("takes f32 and f16"));
+    /// # Ok::<(), precast_burn::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) with the first such op, and the number of all.
+    pub fn check(&self) -> Result<()> {
+        let floats = |op: &Recorded| -> Vec<DType> { op.inputs.iter().filter_map(|(_, dtype)| *dtype).collect() };
+        let mixed = |op: &Recorded| floats(op).windows(2).any(|two| two[0] != two[1]);
+        let Some(at) = self.ops.iter().position(mixed) else { return Ok(()) };
+        let (op, number) = (&self.ops[at], self.ops.iter().filter(|op| mixed(op)).count());
+        let mut dtypes: Vec<&str> = floats(op).iter().map(|dtype| dtype.name()).collect();
+        dtypes.dedup();
+        let before: Vec<&str> = self.ops[at.saturating_sub(3)..at].iter().map(|op| op.name.as_str()).collect();
+        let before = if before.is_empty() { String::new() } else { format!(", behind {}", before.join(", ")) };
+        let more = if number > 1 { format!("; {} more ops like it", number - 1) } else { String::new() };
+        Err(Error::dtype(format!(
+            "op {at} of {}, `{}`, takes {}{before}{more}. Wrap the module that it is in by `Amp`, or cast in code: burn does \
+             not promote, and computes garbage on some devices",
+            self.ops.len(),
+            op.name,
+            dtypes.join(" and ")
+        )))
     }
 
     /// Decides for each op what a policy would cast, by the function that decides for precast's own regions. The dtypes
@@ -212,10 +255,19 @@ impl fmt::Display for Painted {
         }
         let changed = self.ops.iter().filter(|op| op.from != op.to).count();
         writeln!(f, "{} ops, {changed} with casts", self.ops.len())?;
-        let widened: Vec<String> =
-            self.ops.iter().enumerate().filter(|(_, op)| op.widened).map(|(at, op)| format!("{} ({at})", op.name)).collect();
+        let widened: Vec<String> = self
+            .ops
+            .iter()
+            .enumerate()
+            .filter(|(_, op)| op.widened)
+            .map(|(at, op)| format!("{} ({at})", op.name))
+            .collect();
         if !widened.is_empty() {
-            writeln!(f, "to follow the lists in code, compute these by `precast_burn::in_f32`: {}", widened.join(", "))?;
+            writeln!(
+                f,
+                "to follow the lists in code, compute these by `precast_burn::in_f32`: {}",
+                widened.join(", ")
+            )?;
         }
         Ok(())
     }

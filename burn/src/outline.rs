@@ -6,15 +6,11 @@ use burn::{
     module::{Flag, Module, ModuleDisplay, ModuleVisitor, Param},
     tensor::{Bool, Int, Tensor},
 };
-use precast_policy::{
-    DType, Outline, OutlinedCell,
-    catalogue::System,
-    host::Outlined,
-    kinds,
-};
+use precast_policy::{DType, Outline, OutlinedCell, catalogue::System, host::Outlined, kinds};
 
 use crate::{
-    Amp, kinds::printed,
+    Amp,
+    kinds::printed,
     walk::{self, Met},
 };
 

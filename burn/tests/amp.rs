@@ -236,9 +236,6 @@ fn a_record_has_the_same_names_and_bits_with_and_without_a_plan() {
     let _applied = Policy::named("o2").unwrap().apply(&mut other).unwrap();
     let other = other.load_file(&plain);
     assert_eq!(other.inner().conv.weight.val().dtype(), DType::F16, "the plan stays in force");
-    assert_eq!(
-        bits(low.forward(images(&device())).into_data()),
-        bits(other.forward(images(&device())).into_data())
-    );
+    assert_eq!(bits(low.forward(images(&device())).into_data()), bits(other.forward(images(&device())).into_data()));
     std::fs::remove_dir_all(folder).unwrap();
 }

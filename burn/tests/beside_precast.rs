@@ -5,12 +5,7 @@ use burn::{
     nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig, Relu},
     prelude::*,
 };
-use precast::{
-    DType, Tensor as Ours,
-    cell::{Child, Params},
-    layers,
-    sequential,
-};
+use precast::{Child, Tensor as Ours, cell::Params, layers, prelude::Rng, sequential};
 use precast_burn::{Amp, Forward, Policy};
 
 #[derive(Module, Debug)]
@@ -35,13 +30,14 @@ fn param<const D: usize>(numbers: &[f32], shape: [usize; D], device: &Device) ->
 
 /// Weights of both: burn stores a linear layer as input x output, precast as output x input.
 fn networks(device: &Device) -> (Amp<Net>, Child) {
-    let rng = &mut precast::Rng::seed(3);
-    let ours = Child::new(sequential![
+    let rng = &mut Rng::seed(3);
+    let ours: Child = Child::new(sequential![
         layers::Dense::new(16, 32, rng),
         layers::LayerNorm::new(&[32]),
         layers::ReLU,
         layers::Dense::new(32, 4, rng)
-    ]);
+    ])
+    .into();
     let params: Params = ours.params();
     let of = |path: &str| -> Vec<f32> {
         let found = params.iter().find(|(at, _)| *at == path).unwrap_or_else(|| panic!("{path}")).1;
@@ -73,7 +69,7 @@ fn results_differ_by_units_of_the_low_dtype() {
         let _ours = precast::Policy::named(level).unwrap().apply(&mut ours).unwrap();
         let theirs = net.forward(Tensor::<1>::from_floats(&x[..], &device).reshape([4, 16]));
         let theirs: Vec<f64> = theirs.into_data().convert::<f64>().try_to_vec().unwrap();
-        let x = Ours::from_slice(&x, &[4, 16]).unwrap().cast(DType::F32);
+        let x = Ours::from_vec(x.clone(), &[4, 16]).unwrap();
         let ours = ours.call(&x).unwrap().to_f64();
         let largest = ours.iter().fold(0f64, |most, y| most.max(y.abs()));
         for (theirs, ours) in theirs.iter().zip(&ours) {

@@ -49,3 +49,20 @@ fn code_that_reads_a_result_is_refused() {
     assert!(text.contains("cannot be recorded"), "{text}");
     assert!(!graph().is_empty(), "the device records again");
 }
+
+/// A layer that returns f32 in a network of f16: the layer behind it would multiply f32 and f16.
+#[test]
+fn a_missing_cast_is_found_before_the_run() {
+    use precast_burn::Amp;
+    let check = |rule: &str| {
+        let mut net = Amp::new(networks::Tower::new(&Device::default()));
+        let text = format!("version: 1\nlevel: O2\ndtype: float16\nrules: [{rule}]\n");
+        let _applied = Policy::parse(&text, "rules.yaml").unwrap().apply(&mut net).unwrap();
+        Graph::record(&net, |net, device| net.forward(Tensor::<4>::zeros([2, 1, 4, 4], device))).unwrap().check()
+    };
+    check("").unwrap();
+    check("{ path: norm, run: float32-inside }").unwrap();
+    let error = check("{ path: 'blocks.1.norm', run: float32 }").unwrap_err();
+    assert_eq!(error.kind(), precast_burn::ErrorKind::DType);
+    assert!(error.to_string().contains("takes f32 and f16"), "{error}");
+}

@@ -54,10 +54,7 @@ fn an_overflow_halves_the_scale_and_leaves_everything_else() {
     let loss = net.forward(x()).sum();
     let (mut net, outcome) = scale.step(&mut optimizer, 0.5, net, loss).unwrap();
     assert_eq!(outcome, Outcome::Skipped { cause: Cause::Overflow { scale: 65536.0, first: "weight".into() } });
-    assert_eq!(
-        outcome.to_string(),
-        "skipped: a gradient was not finite at loss scale 65536, first seen in `weight`"
-    );
+    assert_eq!(outcome.to_string(), "skipped: a gradient was not finite at loss scale 65536, first seen in `weight`");
     assert_eq!(scale.value(), 32768.0);
     assert_eq!(numbers(net.inner().weight.base()), [1.0]);
     assert_eq!(optimizer.to_record().into_bytes().unwrap().len(), {
