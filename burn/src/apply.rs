@@ -6,7 +6,12 @@ use burn::{
     module::{Module, ModuleDisplay, ModuleMapper},
     tensor::Device,
 };
-use precast_policy::{Adapter, DType, Error, Level, Plan, Result, host::Wrap, plan::Region, printable};
+use precast_policy::{
+    Adapter, DType, Error, Level, Plan, Result,
+    host::Wrap,
+    plan::{Decision, Region},
+    printable,
+};
 
 use crate::{
     Amp,
@@ -210,6 +215,13 @@ fn notes(plan: &Plan) -> Vec<String> {
         notes.push(
             "the op lists of the policy are not in force, since burn does not report its ops while it runs: ops that code calls \
              between modules take their inputs as they come. `precast_burn::in_f32` computes one in f32"
+                .to_string(),
+        );
+    }
+    let changes = |decision: &Decision| !decision.later.is_empty() || decision.raise_after_stall;
+    if plan.decisions.iter().any(changes) {
+        notes.push(
+            "rules with `until` or `after_stall` do not change the network while it trains: make and apply another plan there"
                 .to_string(),
         );
     }

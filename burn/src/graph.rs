@@ -22,7 +22,10 @@ use precast_policy::{
     DType, Error, Op, Outline, OutlinedCell, Policy, Result,
     catalogue::System,
     precision::{Frame, Treatment, resolve},
+    printable,
 };
+
+use crate::weight::last_read;
 
 /// The ops of a forward pass, in the order in which they run.
 #[derive(Clone, Debug)]
@@ -68,13 +71,15 @@ impl Graph {
     /// input there; the numbers in the input do not matter. Nothing is computed.
     ///
     /// # Errors
-    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when `forward` reads the result of an op, as code does
-    /// that branches on a number: that needs a computation. burn panics then; the panic is caught here.
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when two dtypes meet in an op that burn refuses to record, with the
+    /// weight that was read last; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when `forward` reads the
+    /// result of an op, as code does that branches on a number: that needs a computation. burn panics in both cases, which
+    /// prints a line; the panic is caught here.
     pub fn record<M: Module, O>(net: &M, forward: impl FnOnce(M, &Device) -> O) -> Result<Graph> {
         // A parameter that is drawn while the device records would become an op.
         net.visit(&mut Draw);
-        let net = net.valid();
-        let device = Device::capture();
+        let (net, device) = (net.valid(), Device::capture());
+        last_read();
         let captured = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             device.capture_scope(|scope| {
                 let result = forward(net.to_device(&device), &device);
@@ -91,6 +96,13 @@ impl Graph {
                 let words =
                     panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
                 let words = words.and_then(|words| words.lines().next()).unwrap_or("a panic");
+                if words.contains("DTypeMismatch") {
+                    let read = last_read().map(|path| format!(" The weight read last is `{}`.", printable(&path)));
+                    return Err(Error::dtype(format!(
+                        "an op takes floating inputs of different dtypes.{} {CAST_IT}",
+                        read.unwrap_or_default()
+                    )));
+                }
                 return Err(Error::unsupported(format!("the ops cannot be recorded without a computation: {words}")));
             }
         };
@@ -134,8 +146,8 @@ impl Graph {
     ///
     /// // The call of the module inside casts nothing.
     /// let forward = |net: Amp<nn::Linear>, device: &Device| net.inner().forward(Tensor::<2>::zeros([2, 8], device));
-    /// let error = Graph::record(&net, forward)?.check().unwrap_err();
-    /// assert!(error.to_string().contains("takes f32 and f16"));
+    /// let error = Graph::record(&net, forward).and_then(|graph| graph.check()).unwrap_err();
+    /// assert!(error.to_string().contains("different dtypes"));
     /// # Ok::<(), precast_burn::Error>(())
     /// ```
     ///
@@ -152,8 +164,7 @@ impl Graph {
         let before = if before.is_empty() { String::new() } else { format!(", behind {}", before.join(", ")) };
         let more = if number > 1 { format!("; {} more ops like it", number - 1) } else { String::new() };
         Err(Error::dtype(format!(
-            "op {at} of {}, `{}`, takes {}{before}{more}. Wrap the module that it is in by `Amp`, or cast in code: burn does \
-             not promote, and computes garbage on some devices",
+            "op {at} of {}, `{}`, takes {}{before}{more}. {CAST_IT}",
             self.ops.len(),
             op.name,
             dtypes.join(" and ")
@@ -207,6 +218,10 @@ impl Graph {
         Ok(Painted { ops })
     }
 }
+
+/// Advice for an op of mixed dtypes.
+const CAST_IT: &str = "Wrap the module that it is in by `Amp`, keep it in the precision around it by `run: inherit`, or cast \
+                       in code: burn does not promote, and computes garbage on some devices";
 
 /// Initializes each parameter.
 struct Draw;

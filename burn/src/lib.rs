@@ -56,6 +56,16 @@
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
+/// Runs the program of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+/// Runs the programs of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/burn.md")]
+struct Guide;
+
 mod amp;
 mod apply;
 mod castable;
@@ -78,4 +88,4 @@ pub use precast_policy::{
     DType, Error, ErrorKind, Level, Outline, Plan, Policy, Result,
     scale::{Cause, Outcome},
 };
-pub use scale::{Checked, LossScale, ScaledGrads};
+pub use scale::{Checked, LossScale, ScaledGrads, taken_back};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use burn::{
     module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId},
     optim::{GradientsParams, LearningRate, ModuleOptimizer},
-    tensor::{DType, Tensor},
+    tensor::{DType, FloatDType, Tensor},
 };
 use precast_policy::{
     Error, Policy, Result,
@@ -118,7 +118,7 @@ impl LossScale {
         if !loss.is_tracked() {
             return Err(without_gradients());
         }
-        let wide = loss.cast_to(burn::tensor::FloatDType::F32);
+        let wide = loss.cast_to(FloatDType::F32);
         let before = wide.clone().detach().inner();
         let scaled = match self.machine.spec() {
             LossScaleSpec::None => wide,
@@ -211,16 +211,23 @@ impl ModuleVisitor for Look<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let path = walk::here().unwrap_or_default();
         match self.grads.get::<D>(param.id) {
-            // 0 times an infinity is NaN, and a sum with NaN is NaN.
             Some(grad) => {
-                let grad = if grad.dtype() == DType::F32 { grad } else { grad.cast(burn::tensor::FloatDType::F32) };
-                self.read.push(grad.mul_scalar(0.0).sum());
+                self.read.push(nan_unless_finite(grad));
                 self.paths.push(path);
             }
             None if param.base().is_require_grad() => self.missing.push(path),
             None => {}
         }
     }
+}
+
+/// Returns 0, or NaN if a number of the gradient is not finite: 0 times an infinity is NaN, and so is a sum with NaN.
+/// Rows are summed first, which a GPU does in parallel.
+fn nan_unless_finite<const D: usize>(grad: Tensor<D>) -> Tensor<1> {
+    let grad = if grad.dtype() == DType::F32 { grad } else { grad.cast(FloatDType::F32) };
+    let numbers = grad.shape().num_elements();
+    let rows = grad.dims().first().copied().unwrap_or(1).max(1);
+    grad.reshape([rows, numbers / rows]).mul_scalar(0.0).sum_dim(1).sum()
 }
 
 struct Divide<'a> {
@@ -236,9 +243,10 @@ impl ModuleVisitor for Divide<'_> {
     }
 }
 
-/// Returns the network with the running states that it had before the forward pass. A batch norm keeps its last update
-/// aside until the next forward pass, so the value to return to is there.
-fn taken_back<M: Module>(net: M) -> M {
+/// Returns the network with the running states that it had before its last forward pass, for a step that is skipped in a
+/// loop of your own. A batch norm keeps its last update aside until the next forward pass, so the value to return to is
+/// there.
+pub fn taken_back<M: Module>(net: M) -> M {
     #[derive(Default)]
     struct Buffers(BTreeMap<ParamId, burn::tensor::TensorData>);
     impl ModuleVisitor for Buffers {

@@ -1,5 +1,7 @@
 //! Weights that are stored in one dtype and read in another: a reparameterization of burn's.
 
+use std::{cell::RefCell, sync::Arc};
+
 use burn::{
     module::{
         Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault, ModuleMapper, ModuleVisitor, Param,
@@ -10,10 +12,21 @@ use burn::{
 
 use crate::walk::{self, Settings};
 
+thread_local! {
+    static LAST_READ: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
+}
+
+/// Returns the path of the weight that was cast last on this thread since the previous call.
+pub(crate) fn last_read() -> Option<Arc<str>> {
+    LAST_READ.take()
+}
+
 /// Casts a parameter where the forward pass reads it, on the tape. Visitors, optimizers and records have the parameter
 /// as it is stored, and its gradient arrives in that dtype.
 #[derive(Clone, Debug)]
 pub(crate) struct CastOnRead {
+    /// Path of the parameter, for messages.
+    path: Arc<str>,
     /// `None` reads the parameter as it is stored.
     dtype: Option<FloatDType>,
 }
@@ -22,6 +35,7 @@ impl Reparameterization for CastOnRead {
     const NAME: &'static str = "precast";
 
     fn apply<const D: usize>(&self, base: Tensor<D>) -> Tensor<D> {
+        LAST_READ.set(Some(self.path.clone()));
         match self.dtype {
             Some(dtype) if base.dtype() != dtype.into() => base.cast(dtype),
             _ => base,
@@ -59,7 +73,7 @@ impl Module for CastOnRead {
     }
 
     fn map<M: ModuleMapper>(self, _: &mut M) -> Self {
-        CastOnRead { dtype: walk::weight_here().unwrap_or(self.dtype) }
+        CastOnRead { dtype: walk::weight_here().unwrap_or(self.dtype), path: self.path }
     }
 }
 
@@ -83,6 +97,6 @@ impl Reparameterizer for Attach<'_> {
         param: Param<Tensor<D>>,
     ) -> (Param<Tensor<D>>, Option<CastOnRead>) {
         let dtype = self.0.weights.get(path).copied();
-        (param, dtype.map(|dtype| CastOnRead { dtype: Some(dtype) }))
+        (param, dtype.map(|dtype| CastOnRead { path: path.into(), dtype: Some(dtype) }))
     }
 }

@@ -239,3 +239,38 @@ fn a_record_has_the_same_names_and_bits_with_and_without_a_plan() {
     assert_eq!(bits(low.forward(images(&device())).into_data()), bits(other.forward(images(&device())).into_data()));
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn what_has_no_effect_is_noted() {
+    let text = "level: O2\ndtype: float16\nrules:\n- { path: up, run: float32-inside, until: { step: 10 } }\n- { path: down, \
+                after_stall: raise }\n- { path: act, checkpoint: true }\n";
+    let applied = policy(text).apply(&mut Amp::new(Mlp::new(&device()))).unwrap();
+    let notes = applied.to_string();
+    assert!(notes.contains("`until` or `after_stall`") && notes.contains("not recomputed"), "{notes}");
+}
+
+/// The plan that the README shows.
+#[test]
+fn the_plan_of_the_readme_is_that_of_its_program() {
+    use burn::nn::{
+        BatchNorm, BatchNormConfig, Linear, LinearConfig, Relu,
+        conv::{Conv2d, Conv2dConfig},
+    };
+    #[derive(Module, Debug)]
+    struct Net {
+        conv1: Amp<Conv2d>,
+        norm: Amp<BatchNorm>,
+        act: Relu,
+        head: Linear,
+    }
+    let readme = include_str!("../README.md");
+    let between = |begin: &str, end: &str| readme.split_once(begin).unwrap().1.split_once(end).unwrap().0.to_string();
+    let policy = Policy::parse(&between("const POLICY: &str = \"", "\";"), "digits.yaml").unwrap();
+    let net = Amp::new(Net {
+        conv1: Conv2dConfig::new([1, 16], [3, 3]).init(&device()).into(),
+        norm: BatchNormConfig::new(16).init(&device()).into(),
+        act: Relu::new(),
+        head: LinearConfig::new(576, 10).init(&device()),
+    });
+    assert_eq!(policy.plan(&net).unwrap().to_string().trim_end(), between("```text\n", "```").trim_end());
+}

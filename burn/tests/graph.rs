@@ -58,11 +58,24 @@ fn a_missing_cast_is_found_before_the_run() {
         let mut net = Amp::new(networks::Tower::new(&Device::default()));
         let text = format!("version: 1\nlevel: O2\ndtype: float16\nrules: [{rule}]\n");
         let _applied = Policy::parse(&text, "rules.yaml").unwrap().apply(&mut net).unwrap();
-        Graph::record(&net, |net, device| net.forward(Tensor::<4>::zeros([2, 1, 4, 4], device))).unwrap().check()
+        Graph::record(&net, |net, device| net.forward(Tensor::<4>::zeros([2, 1, 4, 4], device)))?.check()
     };
     check("").unwrap();
     check("{ path: norm, run: float32-inside }").unwrap();
     let error = check("{ path: 'blocks.1.norm', run: float32 }").unwrap_err();
     assert_eq!(error.kind(), precast_burn::ErrorKind::DType);
-    assert!(error.to_string().contains("takes f32 and f16"), "{error}");
+    let text = error.to_string();
+    assert!(text.contains("different dtypes. The weight read last is `blocks.1.up.bias`"), "{text}");
+}
+
+/// burn records a product of two dtypes, which is garbage on some devices.
+#[test]
+fn a_product_of_two_dtypes_is_found() {
+    use burn::tensor::FloatDType;
+    let product = Graph::record(&Mlp::new(&Device::default()), |_, device| {
+        let x = Tensor::<2>::ones([2, 2], device);
+        x.clone().matmul(x.cast(FloatDType::F16))
+    });
+    let text = product.unwrap().check().unwrap_err().to_string();
+    assert!(text.contains("`Matmul`, takes f32 and f16, behind Ones, Cast"), "{text}");
 }
