@@ -7,6 +7,7 @@ mod copy;
 mod deny;
 mod export;
 mod fuzz;
+mod hosts;
 mod miri;
 mod mutants;
 mod mutate;
@@ -40,6 +41,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "deny", about: deny::ABOUT, run: deny::run },
     Command { name: "export", about: export::ABOUT, run: export::run },
     Command { name: "fuzz", about: fuzz::ABOUT, run: fuzz::run },
+    Command { name: "hosts", about: hosts::ABOUT, run: hosts::run },
     Command { name: "miri", about: miri::ABOUT, run: miri::run },
     Command { name: "mutants", about: mutants::ABOUT, run: mutants::run },
     Command { name: "mutate", about: mutate::ABOUT, run: mutate::run },
