@@ -19,7 +19,11 @@ pub fn run(words: &[String]) -> Result {
     }
     for manifest in ["burn/Cargo.toml", "candle/Cargo.toml"] {
         let cargo = |words: &[&str], variables: &[(&str, &str)]| {
-            shell::run("cargo", &[&words[..1], &["--locked", "--manifest-path", manifest], &words[1..]].concat(), variables)
+            shell::run(
+                "cargo",
+                &[&words[..1], &["--locked", "--manifest-path", manifest], &words[1..]].concat(),
+                variables,
+            )
         };
         shell::run("cargo", &["fmt", "--check", "--manifest-path", manifest], &[])?;
         cargo(&["clippy", "--all-targets", "--", "-D", "warnings"], &[])?;
