@@ -127,7 +127,7 @@ fn keeps(cell: &Growing<'_>, path: &str, kind: &str) -> Vec<String> {
 /// Returns the kind of a cell. `rank` is the number of spatial axes of the model's convolutions.
 fn kind(cell: &Growing<'_>, path: &str, rank: usize) -> &'static str {
     let floats = || cell.own.iter().filter(|(_, tensor)| tensor.is_float);
-    let shape = |names: &[&str]| floats().find(|(name, _)| names.contains(name)).map(|(_, tensor)| &tensor.shape[..]);
+    let shape = |names: &[&str]| floats().find(|(name, _)| names.contains(name)).map(|(_, tensor)| tensor.shape);
     if floats().next().is_none() {
         return if cell.inside.is_empty() { UNKNOWN } else { CONTAINER };
     }
