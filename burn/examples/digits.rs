@@ -49,9 +49,8 @@ impl Forward<Tensor<4>> for Net {
     }
 }
 
-/// A trained network, and how its steps went.
+/// Accuracy of a trained network, and how its steps went.
 pub struct Trained {
-    pub net: Amp<Net>,
     /// Share of the test digits that it knows.
     pub accuracy: f64,
     pub skipped: usize,
@@ -92,7 +91,7 @@ pub fn train(policy: &Policy, seed: u64, epochs: u64, device: &Device) -> Result
         let guesses = evaluated.forward(x).argmax(1).reshape([rows]);
         right += guesses.equal(y).int().sum().into_scalar::<i64>();
     }
-    Ok(Trained { net, accuracy: right as f64 / test.len() as f64, skipped, scale: scale.value() })
+    Ok(Trained { accuracy: right as f64 / test.len() as f64, skipped, scale: scale.value() })
 }
 
 fn tensors(batch: &Batch, device: &Device) -> (Tensor<4>, Tensor<1, Int>) {

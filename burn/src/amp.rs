@@ -71,7 +71,13 @@ impl<M> Amp<M> {
         &self.inner
     }
 
-    /// Returns the module inside, and drops the casts at its border.
+    /// Returns the module inside, to change its fields.
+    pub fn inner_mut(&mut self) -> &mut M {
+        &mut self.inner
+    }
+
+    /// Returns the module inside, and drops the casts at its border. Its weights are still read in their planned dtypes:
+    /// [undo](crate::Applied::undo) the plan first, or [`materialize`](Module::materialize).
     pub fn into_inner(self) -> M {
         self.inner
     }

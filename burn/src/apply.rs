@@ -3,19 +3,21 @@
 use std::{collections::BTreeSet, fmt};
 
 use burn::{
-    module::{Module, ModuleDisplay, ModuleMapper},
-    tensor::Device,
+    module::{Module, ModuleDisplay, ModuleMapper, Param},
+    tensor::{Device, FloatDType, Tensor},
 };
 use precast_policy::{
     Adapter, DType, Error, Level, Plan, Result,
+    catalogue::System,
     host::Wrap,
+    kinds,
     plan::{Decision, Region},
     printable,
 };
 
 use crate::{
     Amp,
-    dtype::float_dtype,
+    dtype::{float_dtype, is_low},
     outline::{Walked, walked},
     walk::{self, Border, Met, Settings},
     weight::Attach,
@@ -23,7 +25,7 @@ use crate::{
 
 /// The changes that a plan made to a network.
 #[derive(Clone, Debug)]
-#[must_use = "it undoes the plan"]
+#[must_use = "keep it: its method `undo` takes the plan back"]
 pub struct Applied {
     paths: Vec<String>,
     before: Settings,
@@ -38,6 +40,8 @@ impl Applied {
 
     /// Restores the casts that the network had before: none, unless a plan had been applied to it. Weights are stored
     /// in f32 in either case, so it computes the same bits as a network that was never changed.
+    ///
+    /// Several plans are undone in reverse order. A parameter that was stored in 16 bits stays in f32.
     ///
     /// Each weight keeps a cast that does nothing; [`materialize`](Module::materialize) removes it, so that another
     /// reparameterization of burn's, such as LoRA, can take its place.
@@ -76,14 +80,15 @@ impl<M: Module + ModuleDisplay> Wrap for Amp<M> {
             ));
         }
         check_devices(&plan, &self.devices())?;
+        check_kinds(&plan)?;
         check_wrappers(&plan, &walked.met)?;
-        let settings = settings(&plan, &walked);
-        let mut changed = self.clone();
+        let (settings, widened) = (settings(&plan, &walked), walked.stored_low());
+        let mut changed = self.clone().map(&mut Widen);
         set(&mut changed, &settings);
-        check_weights(&settings, &crate::outline::walked(&changed).met)?;
+        check_weights(&settings, &crate::outline::walked(&changed))?;
         *self = changed;
         let paths = plan.decisions.iter().map(|decision| decision.path.clone()).collect();
-        Ok(Applied { paths, before: settings_of(&walked.met), notes: notes(&plan) })
+        Ok(Applied { paths, before: settings_of(&walked.met), notes: notes(&plan, &walked, widened) })
     }
 }
 
@@ -120,36 +125,73 @@ fn check_devices(plan: &Plan, devices: &[Device]) -> Result<()> {
     Ok(())
 }
 
+/// Kinds of burn's modules that create f32 tensors themselves: states of recurrent layers, tables of positions.
+const WIDE: &[&str] = &["Lstm", "BiLstm", "Gru", "BiGru", "Rnn", "BiRnn", "PositionalEncoding", "RotaryEncoding"];
+
+/// Refuses 16 bits for modules of burn that cannot compute in them.
+fn check_kinds(plan: &Plan) -> Result<()> {
+    let lowers = |decision: &&Decision| decision.run.dtype().is_some_and(DType::is_low);
+    let Some(decision) = plan.decisions.iter().filter(lowers).find(|decision| WIDE.contains(&&*decision.kind)) else {
+        return Ok(());
+    };
+    let (path, kind) = (printable(&decision.path), printable(&decision.kind));
+    Err(Error::unsupported(format!(
+        "`{path}` ({kind}) cannot run in {}: burn creates tensors inside it in the default dtype of the device. Keep it in \
+         f32 by a rule, `{{ path: {path}, run: float32-inside }}`, and declare its field as `Amp<{kind}>`",
+        decision.run
+    )))
+}
+
 /// Names every module whose border must cast and has no wrapper.
 fn check_wrappers(plan: &Plan, met: &Met) -> Result<()> {
+    let own: BTreeSet<&str> = kinds::of(System::Burn).into_iter().map(|(kind, _)| kind).collect();
+    let kind_of =
+        |path: &str| plan.decisions.iter().find(|decision| decision.path == path).map(|decision| &*decision.kind);
+    let remedy = |path: &str, kind: &str| {
+        let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
+        match kind_of(parent) {
+            Some("Vec" | "Array" | "Tuple") => format!("wrap each in its list, as `Vec<Amp<{kind}>>`"),
+            Some(parent) if own.contains(parent) => format!(
+                "`{name}` is a field of burn's {parent}, so keep it in the precision around it by a rule with \
+                 `path: '**.{name}'` and `run: inherit`, or run the whole {parent} in f32"
+            ),
+            _ if path.is_empty() => "wrap the network: `Amp::new(net)`".to_string(),
+            _ => format!("declare its field as `Amp<{kind}>`"),
+        }
+    };
     let missing: Vec<String> = plan
         .decisions
         .iter()
         .filter(|decision| border(decision.adapter.as_ref()).is_some() && !met.wrappers.contains_key(&decision.path))
         .map(|decision| {
             let (path, kind) = (printable(&decision.path), printable(&decision.kind));
-            format!("  `{path}` {}: declare its field as `Amp<{kind}>`", decision.effect())
+            format!("  `{path}` ({kind}) {}: {}", decision.effect(), remedy(&decision.path, &kind))
         })
         .collect();
     if missing.is_empty() {
         return Ok(());
     }
     Err(Error::unsupported(format!(
-        "modules that run in another precision than their surroundings have no `Amp` that casts at their border:\n{}\n\
-         For a field inside a module of burn's own, a rule with `run: inherit` keeps it in the precision around it, or a \
-         rule for the whole module",
+        "modules that run in another precision than their surroundings have no `Amp` that casts at their border:\n{}",
         missing.join("\n")
     )))
 }
 
 /// Names the weights that cannot be read in another dtype.
-fn check_weights(settings: &Settings, met: &Met) -> Result<()> {
-    let stays = settings.weights.iter().find(|(path, dtype)| met.weights.get(*path) != Some(&Some(**dtype)));
+fn check_weights(settings: &Settings, walked: &Walked) -> Result<()> {
+    let met = &walked.met.weights;
+    let stays = settings.weights.iter().find(|(path, dtype)| met.get(*path) != Some(&Some(**dtype)));
     let Some((path, dtype)) = stays else { return Ok(()) };
-    let dtype = burn::tensor::DType::from(*dtype).name();
+    let (path, dtype) = (path.as_str(), burn::tensor::DType::from(*dtype).name());
+    let owner = printable(path.rsplit_once('.').map_or("", |(owner, _)| owner));
+    let why = match walked.reparameterized.get(path) {
+        Some(name) => {
+            format!("it has the reparameterization `{}` of burn's, and a weight has room for one", printable(name))
+        }
+        None => "it is a running state, which burn computes in f32".to_string(),
+    };
     Err(Error::unsupported(format!(
-        "`{}` cannot be read in {dtype}: it is a running state, such as that of a batch norm, or has another \
-         reparameterization of burn's, such as LoRA; keep its module in float32 by a rule",
+        "`{}` cannot be read in {dtype}: {why}. Keep its module in f32 by a rule: `{{ path: {owner}, run: float32-inside }}`",
         printable(path)
     )))
 }
@@ -171,9 +213,9 @@ fn settings(plan: &Plan, walked: &Walked) -> Settings {
         let owner = param.path.rsplit_once('.').map_or("", |(owner, _)| owner);
         let decision = plan.decisions.iter().find(|decision| decision.path == owner);
         let Some(dtype) = decision.and_then(|decision| float_dtype(decision.run.dtype()?)) else { continue };
-        // One that is not initialized yet will be stored in the default dtype of its device, f32 unless it was changed.
-        let stored = param.stored.unwrap_or(burn::tensor::DType::F32);
-        if stored != dtype.into() && crate::dtype::is_castable(stored) {
+        // All are stored in f32: those in 16 bits are widened.
+        let castable = param.stored.is_none_or(crate::dtype::is_castable);
+        if castable && dtype != FloatDType::F32 {
             settings.weights.insert(param.path.clone(), dtype);
         }
     }
@@ -195,6 +237,19 @@ fn set<M: Module>(net: &mut Amp<M>, settings: &Settings) {
     *net = mapped.apply_reparameterization(Attach(settings));
 }
 
+/// Stores parameters of 16 bits in f32: as masters, small updates would be lost in them.
+struct Widen;
+
+impl ModuleMapper for Widen {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        if !param.is_initialized() || !is_low(param.base().dtype()) {
+            return param;
+        }
+        let trained = param.base().is_require_grad();
+        param.map(|tensor| tensor.cast(FloatDType::F32).detach().set_require_grad(trained))
+    }
+}
+
 /// Takes the walk through the network, and leaves the parameters as they are.
 struct Walks;
 
@@ -208,9 +263,29 @@ impl ModuleMapper for Walks {
     }
 }
 
-fn notes(plan: &Plan) -> Vec<String> {
+fn notes(plan: &Plan, walked: &Walked, widened: usize) -> Vec<String> {
     let by_ops = |region: Region| matches!(region, Region::Lists(_) | Region::Except(_));
     let mut notes = Vec::new();
+    if widened > 0 {
+        notes.push(format!("{widened} parameters that were stored in 16 bits are stored in f32 now"));
+    }
+    for path in &walked.constants {
+        let owner = path.rsplit_once('.').map_or("", |(owner, _)| owner);
+        let run = plan.decision(owner).ok().and_then(|decision| decision.run.dtype());
+        if let Some(dtype) = run.filter(|dtype| dtype.is_low()) {
+            let path = printable(path);
+            notes.push(format!(
+                "`{path}` is a tensor and no parameter, so it stays as it is while its module runs in {dtype}: if it is \
+                 floating, cast it in code to the dtype of what it meets"
+            ));
+        }
+    }
+    if plan.decisions.iter().any(|decision| decision.wide_weight_grads) {
+        notes.push(
+            "`weight_grad: float32` has no effect: burn computes the gradient of a weight in the dtype in which it is read"
+                .to_string(),
+        );
+    }
     if plan.decisions.iter().any(|decision| by_ops(decision.run)) {
         notes.push(
             "the op lists of the policy are not in force, since burn does not report its ops while it runs: ops that code calls \

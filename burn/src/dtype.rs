@@ -18,3 +18,9 @@ pub(crate) fn is_castable(dtype: burn::tensor::DType) -> bool {
     use burn::tensor::DType::{BF16, F16, F32};
     matches!(dtype, F32 | F16 | BF16)
 }
+
+/// Returns whether a dtype is f16 or bf16.
+pub(crate) fn is_low(dtype: burn::tensor::DType) -> bool {
+    use burn::tensor::DType::{BF16, F16};
+    matches!(dtype, F16 | BF16)
+}

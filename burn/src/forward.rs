@@ -9,8 +9,12 @@ use burn::{
 };
 
 /// A module that is called with one input. burn has no such trait; with it, a call of `Amp<Linear>` reads as a call of
-/// `Linear`. It is implemented for burn's layers with parameters. For all others there is
-/// [`Amp::with`](crate::Amp::with).
+/// `Linear`. It is implemented for burn's linear layer, convolutions, norms, embedding and dropout. All others, such as an
+/// attention with several inputs, are called by [`Amp::with`](crate::Amp::with).
+#[diagnostic::on_unimplemented(
+    note = "`Amp` calls any module by a closure: `self.attention.with(input, |attention, input| attention.forward(input))`",
+    note = "or implement `precast_burn::Forward` for a module of your own"
+)]
 pub trait Forward<I> {
     /// The output.
     type Output;

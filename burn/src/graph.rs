@@ -73,8 +73,9 @@ impl Graph {
     /// # Errors
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when two dtypes meet in an op that burn refuses to record, with the
     /// weight that was read last; [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) when `forward` reads the
-    /// result of an op, as code does that branches on a number: that needs a computation. burn panics in both cases, which
-    /// prints a line; the panic is caught here.
+    /// result of an op, as code does that branches on a number: that needs a computation;
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) with burn's words when it fails otherwise. burn panics in all cases,
+    /// which prints lines; the panic is caught here.
     pub fn record<M: Module, O>(net: &M, forward: impl FnOnce(M, &Device) -> O) -> Result<Graph> {
         // A parameter that is drawn while the device records would become an op.
         net.visit(&mut Draw);
@@ -95,7 +96,7 @@ impl Graph {
             Err(panic) => {
                 let words =
                     panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-                let words = words.and_then(|words| words.lines().next()).unwrap_or("a panic");
+                let words = words.unwrap_or("a panic without words");
                 if words.contains("DTypeMismatch") {
                     let read = last_read().map(|path| format!(" The weight read last is `{}`.", printable(&path)));
                     return Err(Error::dtype(format!(
@@ -103,7 +104,12 @@ impl Graph {
                         read.unwrap_or_default()
                     )));
                 }
-                return Err(Error::unsupported(format!("the ops cannot be recorded without a computation: {words}")));
+                if words.contains("has no concrete value") {
+                    return Err(Error::unsupported(
+                        "the forward pass reads the result of an op, and a recording computes none".to_string(),
+                    ));
+                }
+                return Err(Error::shape(format!("the forward pass failed while it was recorded: {}", words.trim())));
             }
         };
         let dtype = |theirs: Theirs| match theirs {
@@ -172,7 +178,10 @@ impl Graph {
     }
 
     /// Decides for each op what a policy would cast, by the function that decides for precast's own regions. The dtypes
-    /// that it gives to results are those of the inputs of the ops behind.
+    /// that it gives to results are those of the inputs of the ops behind. Record the network without a plan for it: with
+    /// one, the casts of the plan are ops, too.
+    ///
+    /// The ops are burn's: a linear layer is a product and a sum, where torch has one op, so an f32 bias widens the sum.
     ///
     /// # Errors
     /// Those of [`Policy::plan`]; [`ErrorKind::List`](crate::ErrorKind::List) for an op that the lists refuse.
@@ -207,6 +216,7 @@ impl Graph {
                     Some(because) => format!("{} list, {pack}: {because}", entry.treatment),
                     None => format!("{} list, {pack}", entry.treatment),
                 },
+                (Some(_), None) if from != to => "unlisted: dtypes meet, and the widest wins".to_string(),
                 (Some(_), None) if op.is_some() => format!("unlisted: {}", plan.unlisted.meaning()),
                 (Some(_), None) => "not an op that lists can name".to_string(),
                 (None, _) => "no casts".to_string(),
@@ -220,8 +230,9 @@ impl Graph {
 }
 
 /// Advice for an op of mixed dtypes.
-const CAST_IT: &str = "Wrap the module that it is in by `Amp`, keep it in the precision around it by `run: inherit`, or cast \
-                       in code: burn does not promote, and computes garbage on some devices";
+const CAST_IT: &str = "A module before it may return f32 into 16 bits: a rule with `run: float32-inside` in place of \
+                       `float32` casts its result back, and `run: inherit` keeps it in the precision around it. A tensor that \
+                       code creates needs `.cast(x.dtype())`. burn does not promote, and computes garbage on some devices";
 
 /// Initializes each parameter.
 struct Draw;

@@ -85,7 +85,8 @@ pub use dtype::float_dtype;
 pub use forward::Forward;
 pub use outline::outline;
 pub use precast_policy::{
-    DType, Error, ErrorKind, Level, Outline, Plan, Policy, Result,
-    scale::{Cause, Outcome},
+    self, DType, Error, ErrorKind, Level, Outline, Plan, Policy, Result,
+    policy::{Rule, RunAs},
+    scale::{Cause, Outcome, ScaleMachine, ScaleState},
 };
-pub use scale::{Checked, LossScale, ScaledGrads, taken_back};
+pub use scale::{Checked, LossScale, ScaledGrads, take_back};

@@ -3,15 +3,17 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use burn::{
-    module::{Flag, Module, ModuleDisplay, ModuleVisitor, Param},
+    module::{Flag, Module, ModuleDisplay, ModuleVisitor, Param, Reparameterization},
     tensor::{Bool, Int, Tensor},
 };
 use precast_policy::{DType, Outline, OutlinedCell, catalogue::System, host::Outlined, kinds};
 
 use crate::{
     Amp,
+    dtype::is_low,
     kinds::printed,
     walk::{self, Met},
+    weight::CastOnRead,
 };
 
 /// Kind of a module that burn does not name: one without parameters inside a module that prints itself in a way of its
@@ -30,7 +32,18 @@ pub(crate) struct FloatParam {
 pub(crate) struct Walked {
     pub outline: Outline,
     pub floats: Vec<FloatParam>,
+    /// Paths of fields that are tensors without being parameters. burn lets nobody see or change them.
+    pub constants: Vec<String>,
+    /// Reparameterizations of burn's, such as `lora`, by the path of their parameter.
+    pub reparameterized: BTreeMap<String, String>,
     pub met: Met,
+}
+
+impl Walked {
+    /// Returns the number of parameters that are stored in 16 bits.
+    pub fn stored_low(&self) -> usize {
+        self.floats.iter().filter(|param| param.stored.is_some_and(is_low)).count()
+    }
 }
 
 /// Returns the outline of any network, wrapped or not.
@@ -54,9 +67,12 @@ pub(crate) fn walked<M: Module + ModuleDisplay>(net: &M) -> Walked {
     let ((), met) = walk::walk(None, || net.visit(&mut visitor));
     let printed = printed(net);
     let cells: Vec<OutlinedCell> = visitor.nodes.iter().filter_map(|node| node.cell(&printed, &met)).collect();
+    let constants =
+        visitor.nodes.iter().filter(|node| node.is_constant(&printed)).map(|node| node.path.clone()).collect();
     let known = kinds::of(System::Burn).into_iter().map(|(kind, _)| kind);
     let outline = Outline::new(cells).expect("a walk meets each module behind its parent");
-    Walked { outline: outline.system(System::Burn).kinds(known), floats: visitor.floats, met }
+    let (floats, reparameterized) = (visitor.floats, visitor.reparameterized);
+    Walked { outline: outline.system(System::Burn).kinds(known), floats, constants, reparameterized, met }
 }
 
 #[derive(Default)]
@@ -71,9 +87,13 @@ struct Node {
 }
 
 impl Node {
-    /// Returns the cell; `None` for a parameter, a flag, and an absent module.
+    fn is_constant(&self, printed: &BTreeMap<String, String>) -> bool {
+        self.kind.is_none() && printed.get(&self.printed).is_some_and(|kind| kind == "Tensor")
+    }
+
+    /// Returns the cell; `None` for a parameter, a flag, a constant, and an absent module.
     fn cell(&self, printed: &BTreeMap<String, String>, met: &Met) -> Option<OutlinedCell> {
-        if self.holds_value {
+        if self.holds_value || self.is_constant(printed) {
             return None;
         }
         let kind = match (&self.kind, printed.get(&self.printed).map(String::as_str)) {
@@ -104,6 +124,7 @@ struct Visitor {
     /// Number of reparameterizations around the next module. Their own parameters are no part of the network's tree.
     inside_parameter: usize,
     floats: Vec<FloatParam>,
+    reparameterized: BTreeMap<String, String>,
 }
 
 impl Visitor {
@@ -118,6 +139,10 @@ impl ModuleVisitor for Visitor {
     fn enter_module(&mut self, name: &str, container: &str) {
         walk::enter(name);
         if container == "Reparameterization" || self.inside_parameter > 0 {
+            let of = self.open.last().map(|at| self.nodes[*at].path.clone());
+            if let Some(path) = of.filter(|_| self.inside_parameter == 0 && name != CastOnRead::NAME) {
+                self.reparameterized.insert(path, name.to_string());
+            }
             self.inside_parameter += 1;
             return;
         }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use burn::{
+    lr_scheduler::module_lr_scheduler::ModuleLearningRate,
     module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId},
-    optim::{GradientsParams, LearningRate, ModuleOptimizer},
+    optim::{GradientsParams, ModuleOptimizer},
     tensor::{DType, FloatDType, Tensor},
 };
 use precast_policy::{
@@ -89,14 +90,28 @@ impl LossScale {
     pub fn step<M: Module>(
         &mut self,
         optimizer: &mut ModuleOptimizer,
-        lr: LearningRate,
+        lr: impl Into<ModuleLearningRate>,
         net: M,
         loss: Tensor<1>,
     ) -> Result<(M, Outcome)> {
-        let checked = self.backward(loss, &net)?.unscale(&net);
+        let (grads, outcome) = self.gradients(loss, &net)?;
+        Ok((if outcome.is_step() { optimizer.step(lr, net, grads) } else { net }, outcome))
+    }
+
+    /// Returns the gradients for an optimizer, unscaled and checked; none when the step is to be skipped. With them an
+    /// optimizer changes nothing, so this is all that a `TrainStep` of burn's `Learner` needs. The running states of the
+    /// network are [taken back](take_back) then.
+    ///
+    /// # Errors
+    /// As [`backward`](LossScale::backward).
+    pub fn gradients<M: Module>(&mut self, loss: Tensor<1>, net: &M) -> Result<(GradientsParams, Outcome)> {
+        let checked = self.backward(loss, net)?.unscale(net);
         let outcome = self.judge(&checked);
-        let net = if outcome.is_step() { optimizer.step(lr, net, checked.grads) } else { taken_back(net) };
-        Ok((net, outcome))
+        if outcome.is_step() {
+            return Ok((checked.grads, outcome));
+        }
+        take_back(net);
+        Ok((GradientsParams::new(), outcome))
     }
 
     /// Multiplies the loss by the scale and computes the gradients of the parameters of a network.
@@ -243,10 +258,10 @@ impl ModuleVisitor for Divide<'_> {
     }
 }
 
-/// Returns the network with the running states that it had before its last forward pass, for a step that is skipped in a
-/// loop of your own. A batch norm keeps its last update aside until the next forward pass, so the value to return to is
-/// there.
-pub fn taken_back<M: Module>(net: M) -> M {
+/// Gives a network the running states that it had before its last forward pass, for a step that is skipped in a loop of
+/// your own. A batch norm keeps its last update aside until the next forward pass, so the value to return to is there;
+/// copies of a network share it.
+pub fn take_back<M: Module>(net: &M) {
     #[derive(Default)]
     struct Buffers(BTreeMap<ParamId, burn::tensor::TensorData>);
     impl ModuleVisitor for Buffers {
@@ -268,9 +283,9 @@ pub fn taken_back<M: Module>(net: M) -> M {
     let mut buffers = Buffers::default();
     net.visit(&mut buffers);
     if buffers.0.is_empty() {
-        return net;
+        return;
     }
     // Drops the updates that are kept aside.
     let _ = net.valid();
-    net.map(&mut Restore(buffers.0))
+    let _ = net.clone().map(&mut Restore(buffers.0));
 }

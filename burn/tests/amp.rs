@@ -135,7 +135,7 @@ fn a_module_without_its_wrapper_is_named() {
     let error = Policy::named("o2").unwrap().apply(&mut net).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     let text = error.to_string();
-    assert!(text.contains("`norm` runs f32, returns f16: declare its field as `Amp<LayerNorm>`"), "{text}");
+    assert!(text.contains("`norm` (LayerNorm) runs f32, returns f16: declare its field as `Amp<LayerNorm>`"), "{text}");
     assert_eq!(net.casts(), None, "unchanged");
     assert_eq!(net.inner().fc.weight.val().dtype(), DType::F32, "unchanged");
     // A rule keeps it in the precision around it.
