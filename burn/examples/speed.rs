@@ -156,7 +156,7 @@ impl Block {
     fn attention(&self, x: Tensor<3>, mask: &Tensor<4, Bool>) -> Tensor<3> {
         let [batch, length, width] = x.dims();
         let qkv = self.qkv.forward(x).reshape([batch, length, 3, HEADS, width / HEADS]).permute([2, 0, 3, 1, 4]);
-        let part = |i: usize| qkv.clone().slice([i..i + 1]).reshape([batch, HEADS, length, width / HEADS]);
+        let part = |i: usize| qkv.clone().narrow(0, i, 1).reshape([batch, HEADS, length, width / HEADS]);
         let scores = part(0).matmul(part(1).transpose()).div_scalar(((width / HEADS) as f32).sqrt());
         let mask = mask.clone().expand([batch, HEADS, length, length]);
         let weights = in_f32(scores, |scores| softmax(scores.mask_fill(mask, -1e30), 3));

@@ -166,7 +166,7 @@ fn accumulated_gradients_are_those_of_the_sum() {
     let device = device();
     let net = Mlp::new(&device);
     let scale: LossScale = precast_policy::scale::ScaleMachine::fixed(8.0).unwrap().into();
-    let part = |from: usize| net.forward(rows(&device).slice([from..from + 2])).square().sum();
+    let part = |from: usize| net.forward(rows(&device).narrow(0, from, 2)).square().sum();
     let whole = scale.backward(net.forward(rows(&device)).square().sum(), &net).unwrap().unscale(&net);
     let mut sum = scale.backward(part(0), &net).unwrap();
     sum.accumulate(scale.backward(part(2), &net).unwrap(), &net).unwrap();
