@@ -156,7 +156,16 @@ fn a_recording_that_fails_says_why() {
 
 #[test]
 fn f32_gradients_of_weights_are_noted() {
-    let applied =
-        policy("{ path: up, run: { forward: low, weight_grad: float32 } }").apply(&mut Amp::new(Mlp::new(&Device::default())));
+    let applied = policy("{ path: up, run: { forward: low, weight_grad: float32 } }")
+        .apply(&mut Amp::new(Mlp::new(&Device::default())));
     assert!(applied.unwrap().to_string().contains("`weight_grad: float32` has no effect"));
+}
+
+#[test]
+fn names_of_other_systems_are_answered_with_burns() {
+    for (met, burn) in [("GELU", "Gelu"), ("Dense", "Linear"), ("BatchNorm2d", "BatchNorm")] {
+        let net = Amp::new(Mlp::new(&Device::default()));
+        let text = policy(&format!("{{ kind: {met}, run: float32 }}")).plan(&net).unwrap_err().to_string();
+        assert!(text.contains(&format!("calls so is `{burn}` in burn")), "{text}");
+    }
 }

@@ -194,7 +194,7 @@ impl Policy {
         }
         let tensors = named_tensors(&self.rules, &hits, &outline.tensors);
         for (rule, hits) in self.rules.iter().zip(hits) {
-            check_hits(rule, hits, &decisions, &outline.tensors)?;
+            check_hits(rule, hits, &decisions, &outline.tensors, outline.system)?;
         }
         for decision in &mut decisions {
             let path = &decision.path;
@@ -302,7 +302,13 @@ impl<'a> Order<'a> {
 }
 
 /// Rejects a rule that matches nothing, or not as much as it expects. One that matches no cell is for tensors.
-fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision], tensors: &[String]) -> Result<()> {
+fn check_hits(
+    rule: &Rule,
+    hits: usize,
+    decisions: &[Decision],
+    tensors: &[String],
+    system: Option<System>,
+) -> Result<()> {
     let named = || tensors.iter().filter(|name| hits == 0 && rule.names_tensor(name));
     let hits = hits + named().count();
     match rule.expect {
@@ -322,7 +328,7 @@ fn check_hits(rule: &Rule, hits: usize, decisions: &[Decision], tensors: &[Strin
         None if hits == 0 => {
             let (paths, kinds) = (decisions.iter().map(|d| d.path.as_str()), decisions.iter().map(|d| d.kind.as_ref()));
             let paths = paths.chain(tensors.iter().map(String::as_str));
-            let near = other_name(&rule.select, decisions).unwrap_or_else(|| rule.select.nearest(paths, kinds));
+            let near = other_name(&rule.select, decisions, system).unwrap_or_else(|| rule.select.nearest(paths, kinds));
             Err(Error::policy(format!("{}: the rule for {} matches no cell{near}", rule.origin, rule.select)))
         }
         _ => Ok(()),
@@ -354,11 +360,13 @@ fn check_paths(decisions: &[Decision]) -> Result<()> {
 }
 
 /// Returns a suggestion for a selection that matches nothing: a kind under another system's name, or a parameter.
-fn other_name(select: &Select, decisions: &[Decision]) -> Option<String> {
+fn other_name(select: &Select, decisions: &[Decision], system: Option<System>) -> Option<String> {
     let select = match select {
         Select::Kind(kind) => {
             let (here, who) = named_elsewhere(kind)?;
-            return Some(format!(" (what {who} calls so is `{here}` here)"));
+            let Some(system) = system else { return Some(format!(" (what {who} calls so is `{here}` here)")) };
+            let (there, _) = kinds::of(system).into_iter().find(|(_, kinds)| kinds.contains(&here))?;
+            return Some(format!(" (what {who} calls so is `{there}` in {system})"));
         }
         Select::Path(pattern) => pattern.to_string(),
     };
