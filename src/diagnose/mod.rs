@@ -3,6 +3,7 @@
 //! and backward, from the casts of the inputs to the update of the parameters.
 
 mod cure;
+pub(crate) mod distance;
 pub(crate) mod edge;
 mod fault;
 mod headroom;

@@ -1,26 +1,31 @@
 //! A shadow run: the error that enters, begins in, and leaves each cell of a lowered network.
 
-use std::{borrow::Cow, fmt};
+use std::{borrow::Cow, fmt, rc::Rc};
 
 use precast_policy::table::table;
 
-use super::passes::{Border, borders, gradients, numbers, of_outputs};
+use super::passes::{Border, borders, compared, gradients};
 use crate::{
     Policy, Tensor,
     cell::{AsCell, Child},
-    diagnose::measure::{GROWTH, relative},
+    diagnose::{distance::Distance, measure::GROWTH},
     error::{Error, Result},
     no_grad,
     plan::undo,
     printable,
-    tune::{Base, LossOf, Metric, Scores, loss_scale, scores, wide},
+    tune::{Base, LossOf, Metric, Probes, Scores, loss_scale, scores, wide},
 };
+
+/// Number of samples from which the effect of a cell is estimated, rows times backward passes: a batch of at least as many
+/// rows takes one. The standard deviation of an effect is then `sqrt(2 / 8) / 2`, a quarter, of its expectation.
+const SAMPLES: usize = 8;
 
 /// The errors of the cells of a lowered network, compared with the same network in f32 on one batch.
 ///
-/// It takes one call in f32, in which each cell is also run alone in the precision of the plan, one call of the lowered
-/// network, and backward passes of the first. All errors are relative: the norm of the difference divided by the norm
-/// in f32.
+/// It takes one call in f32, in which each op is also run once more in the precision of the plan, one call of the lowered
+/// network, and a backward pass of the first, which computes no gradient of a parameter; for a batch of fewer than 8 rows,
+/// as many passes as make 8. A cell's own ops count as its own, those of cells inside it as theirs. All errors are
+/// relative: the norm of the difference divided by the norm in f32, over the numbers that are finite in f32.
 ///
 /// ```
 /// use precast::{prelude::*, shadow::Shadow};
@@ -58,7 +63,8 @@ pub struct ShadowCell {
     pub local: f64,
     /// Error of its outputs in the lowered network.
     pub outgoing: f64,
-    /// Predicted error of the network's output when this cell alone is lowered; infinite if it is not finite.
+    /// Predicted error of the network's output when this cell alone is lowered; infinite if it is not finite. With n
+    /// rows, its standard deviation is `1 / sqrt(2 n)` of it.
     pub effect: f64,
     /// Error of the gradient of its outputs, in a shadow run with a loss.
     pub gradient: Option<f64>,
@@ -115,50 +121,43 @@ impl Shadow {
 }
 
 fn run<C: ?Sized + AsCell>(base: &Base<'_>, net: &mut Child<C>, step: &Step<'_, C>) -> Result<Shadow> {
-    let probe = Metric::Relative.probe();
-    let (scored, exact) =
-        borders(|| scores(net, &base.roundings(), base.policy.dtype, probe, || wide((step.call)(net)?)))?;
-    if !numbers(std::slice::from_ref(&scored.output)).iter().all(|x| x.is_finite()) {
+    let probes = Probes { probe: Metric::Relative.probe(), samples: SAMPLES, shared: None };
+    let (scored, exact) = borders(|| scores(net, &base.roundings(), &probes, || wide((step.call)(net)?)))?;
+    if !scored.output.has_only_finite() {
         return Err(Error::value("the network is not finite in float32, so there is nothing to compare"));
     }
-    let backward = |y: &Tensor, scale: f64| match step.loss {
-        Some(loss) => {
-            let loss = loss(y, 0)?;
-            gradients(&loss.mul(&Tensor::scalar(scale, loss.dtype()))?).map(Some)
-        }
-        None => Ok(None),
-    };
-    let exact_gradients = backward(&scored.output, 1.0)?;
+    let exact = Rc::new(exact);
+    let exact_gradients = step.loss.map(|loss| gradients(&loss(&scored.output, 0)?, &exact)).transpose()?;
     base.plan.clone().apply(net)?;
-    let (output, low) = borders(|| wide((step.call)(net)?))?;
-    let low_gradients = backward(&output, step.scale)?;
+    let lowered = || wide((step.call)(net)?);
+    let (output, mut errors) = match step.loss {
+        Some(_) => compared(&exact, lowered)?,
+        None => compared(&exact, || no_grad(lowered))?,
+    };
+    if let Some((loss, exact)) = step.loss.zip(exact_gradients) {
+        let loss = loss(&output, 0)?;
+        errors.compare_gradients(&loss.mul(&Tensor::scalar(step.scale, loss.dtype()))?, step.scale, exact)?;
+    }
     let mut slots = Vec::new();
     net.walk(&mut |entry| slots.push(entry.slot.id));
-    let none = Vec::new();
     let mut cells = Vec::new();
     for (i, decision) in base.plan.decisions.iter().enumerate().filter(|(i, _)| scored.cells[*i].rounds) {
-        let calls = (exact.get(&slots[i]).unwrap_or(&none), low.get(&slots[i]).unwrap_or(&none));
-        let all = |calls: &[Border], of: &dyn Fn(&Border) -> Vec<f64>| calls.iter().flat_map(of).collect::<Vec<f64>>();
-        let error = |of: &dyn Fn(&Border) -> Vec<f64>| relative(&all(calls.1, of), &all(calls.0, of));
-        let gradient = exact_gradients.as_ref().zip(low_gradients.as_ref()).map(|(exact, low)| {
-            let scaled = |call: &Border| of_outputs(call, low).iter().map(|x| x / step.scale).collect();
-            relative(&all(calls.1, &scaled), &all(calls.0, &|call| of_outputs(call, exact)))
-        });
+        let of_cell = errors.of(slots[i]);
         cells.push(ShadowCell {
             path: decision.path.clone(),
             kind: decision.kind.clone(),
-            incoming: error(&|call| numbers(&call.inputs)),
+            incoming: of_cell.incoming.relative(),
             local: scored.local[i],
-            outgoing: error(&|call| numbers(&call.outputs)),
+            outgoing: of_cell.outgoing.relative(),
             effect: scored.errors[i].sqrt(),
-            gradient,
+            gradient: step.loss.map(|_| of_cell.gradient.relative()),
         });
     }
     cells.sort_by(|a, b| b.effect.total_cmp(&a.effect));
-    let error = relative(&output.to_f64(), &scored.output.to_f64());
+    let error = Distance::between(&output, &scored.output).relative();
     let explained = cells.iter().map(|cell| cell.effect * cell.effect).sum::<f64>().sqrt();
     let input = match base.rounds_input() && (error.is_nan() || error > GROWTH * explained) {
-        true => Some(input(base, net, step, &scored, exact.get(&slots[0]).unwrap_or(&none))?),
+        true => Some(input(base, net, step, &scored, exact.get(&slots[0]).map_or(&[], Vec::as_slice))?),
         false => None,
     };
     Ok(Shadow { cells, input, error })
@@ -177,12 +176,14 @@ fn input<C: ?Sized + AsCell>(
     let (_, plan) = base.keeping(&keep, &rounds, &|_| None)?;
     plan.apply(net)?;
     let output = no_grad(|| wide((step.call)(net)?))?;
-    let inputs: Vec<f64> = calls.iter().flat_map(|call| numbers(&call.inputs)).collect();
-    let low = Tensor::from_f64(&inputs, &[inputs.len()], base.policy.dtype)?.to_f64();
-    let (effect, local) = (relative(&output.to_f64(), &scored.output.to_f64()), relative(&low, &inputs));
+    let mut rounded = Distance::default();
+    for x in calls.iter().flat_map(|call| &call.inputs).filter(|x| x.dtype().is_float()) {
+        rounded += Distance::between(&x.detach().cast(base.policy.dtype), x);
+    }
     let finite = |x: f64| if x.is_nan() { f64::INFINITY } else { x };
+    let effect = finite(Distance::between(&output, &scored.output).relative());
+    let local = finite(rounded.relative());
     let (path, kind) = ("(input)".into(), "cast".into());
-    let (local, effect) = (finite(local), finite(effect));
     Ok(ShadowCell { path, kind, incoming: 0.0, local, outgoing: local, effect, gradient: None })
 }
 

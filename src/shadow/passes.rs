@@ -1,12 +1,17 @@
-//! The tensors at the border of each cell in a forward pass, and their gradients.
+//! The tensors at the border of each cell in f32, and their distances from those of the lowered network.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
 
 use crate::{
     Tensor,
+    diagnose::distance::Distance,
     error::Result,
     observe::{CellCall, GradientCall, Hears, heard_by},
-    tensor::Place,
+    tensor::{HeldIdentity, Place},
 };
 
 /// The calls of each cell slot, in order.
@@ -39,32 +44,144 @@ pub(super) fn borders<R>(f: impl FnOnce() -> Result<R>) -> Result<(R, Calls)> {
 }
 
 /// The gradients of the results of nodes of the tape.
-#[derive(Default)]
-struct Gradients(RefCell<HashMap<u64, Tensor>>);
+pub(super) type Gradients = HashMap<u64, Tensor>;
 
-impl Hears for Gradients {
+struct Keep {
+    nodes: HashSet<u64>,
+    gradients: RefCell<Gradients>,
+}
+
+impl Hears for Keep {
     fn gradient(&self, call: &GradientCall<'_>) {
-        self.0.borrow_mut().insert(call.node, call.grad.to_keep());
+        if self.nodes.contains(&call.node) {
+            self.gradients.borrow_mut().insert(call.node, call.grad.to_keep());
+        }
     }
 }
 
-/// Runs a backward pass from a loss, and returns the gradients by node.
-pub(super) fn gradients(loss: &Tensor) -> Result<HashMap<u64, Tensor>> {
-    let listener = Rc::new(Gradients::default());
-    heard_by(listener.clone(), || loss.backward().map(drop))?;
-    Ok(listener.0.take())
+/// Runs a backward pass from a loss, and returns the gradients of the outputs of cells.
+pub(super) fn gradients(loss: &Tensor, calls: &Calls) -> Result<Gradients> {
+    let nodes: HashSet<u64> = calls.values().flatten().flat_map(|call| &call.outputs).filter_map(node).collect();
+    let listener = Rc::new(Keep { nodes, gradients: RefCell::default() });
+    heard_by(listener.clone(), || loss.backward_to(&listener.nodes, None))?;
+    Ok(listener.gradients.take())
 }
 
-/// Returns the gradients of the outputs of a call, if they are known.
-pub(super) fn of_outputs(border: &Border, gradients: &HashMap<u64, Tensor>) -> Vec<f64> {
-    let known = |output: &Tensor| match output.place() {
-        Place::Node(node) => gradients.get(&node.id).map(Tensor::to_f64),
+/// Returns the number of the node that wrote a tensor.
+fn node(x: &Tensor) -> Option<u64> {
+    match x.place() {
+        Place::Node(node) => Some(node.id),
         _ => None,
-    };
-    border.outputs.iter().filter_map(known).flatten().collect()
+    }
 }
 
-/// Returns the numbers of the floating tensors among these.
-pub(super) fn numbers(tensors: &[Tensor]) -> Vec<f64> {
-    tensors.iter().filter(|x| x.dtype().is_float()).flat_map(Tensor::to_f64).collect()
+/// Distances of a cell of the lowered network from the same cell in f32, over all its calls.
+#[derive(Clone, Copy, Default)]
+pub(super) struct CellErrors {
+    pub incoming: Distance,
+    pub outgoing: Distance,
+    pub gradient: Distance,
+}
+
+/// The distances of each cell slot.
+#[derive(Default)]
+pub(super) struct Errors {
+    by_slot: HashMap<usize, CellErrors>,
+    /// Outputs of cells, by their node: the slot, and the node of the same output in f32.
+    outputs: HashMap<u64, Vec<(usize, u64)>>,
+    /// Number of calls of each slot.
+    calls: HashMap<usize, usize>,
+    /// Tensors that were compared. What one cell returns the next one reads.
+    known: HashMap<(usize, usize), Distance>,
+    held: Vec<HeldIdentity>,
+}
+
+impl Errors {
+    /// Returns the distances of a cell.
+    pub fn of(&self, slot: usize) -> CellErrors {
+        self.by_slot.get(&slot).copied().unwrap_or_default()
+    }
+
+    /// Returns the distance of the floating tensors among these.
+    fn between(&mut self, found: &[Tensor], exact: &[Tensor]) -> Distance {
+        let mut all = Distance::default();
+        for (found, exact) in
+            found.iter().zip(exact).filter(|(x, exact)| x.dtype().is_float() && exact.dtype().is_float())
+        {
+            // A widening has the numbers of its source.
+            let found = found.narrow().unwrap_or(found);
+            let pair = (found.identity(), exact.identity());
+            all += *self.known.entry(pair).or_insert_with(|| {
+                self.held.push(found.hold_identity());
+                Distance::between(found, exact)
+            });
+        }
+        all
+    }
+
+    /// Runs a backward pass from a scaled loss of the lowered network, and compares the gradients of the outputs of
+    /// cells.
+    pub fn compare_gradients(&mut self, loss: &Tensor, scale: f64, exact: Gradients) -> Result<()> {
+        let (outputs, by_slot) = (std::mem::take(&mut self.outputs), RefCell::default());
+        let nodes = outputs.keys().copied().collect();
+        let listener = Rc::new(Compare { outputs, exact, scale, by_slot });
+        heard_by(listener.clone(), || loss.backward_to(&nodes, None))?;
+        for (slot, distance) in listener.by_slot.take() {
+            self.by_slot.entry(slot).or_default().gradient = distance;
+        }
+        Ok(())
+    }
+}
+
+/// Compares the gradients of the outputs of cells of the lowered network.
+struct Compare {
+    outputs: HashMap<u64, Vec<(usize, u64)>>,
+    exact: Gradients,
+    scale: f64,
+    by_slot: RefCell<HashMap<usize, Distance>>,
+}
+
+impl Hears for Compare {
+    fn gradient(&self, call: &GradientCall<'_>) {
+        for (slot, exact) in self.outputs.get(&call.node).into_iter().flatten() {
+            if let Some(exact) = self.exact.get(exact) {
+                let distance = Distance::between_scaled(call.grad, exact, self.scale);
+                *self.by_slot.borrow_mut().entry(*slot).or_default() += distance;
+            }
+        }
+    }
+}
+
+/// Runs `f`, which calls the lowered network, and compares its cells with those in f32.
+pub(super) fn compared<R>(exact: &Rc<Calls>, f: impl FnOnce() -> Result<R>) -> Result<(R, Errors)> {
+    let listener = Rc::new(Lowered { exact: exact.clone(), errors: RefCell::default() });
+    let result = heard_by(listener.clone(), f)?;
+    let errors = listener.errors.take();
+    Ok((result, errors))
+}
+
+/// Compares the cells of the lowered network, as each is left.
+struct Lowered {
+    exact: Rc<Calls>,
+    errors: RefCell<Errors>,
+}
+
+impl Hears for Lowered {
+    fn leave(&self, cell: &CellCall<'_>) {
+        let Some(outputs) = cell.outputs else { return };
+        let errors = &mut *self.errors.borrow_mut();
+        let call = errors.calls.entry(cell.slot).or_default();
+        let Some(exact) = self.exact.get(&cell.slot).and_then(|calls| calls.get(*call)) else { return };
+        *call += 1;
+        let (incoming, outgoing) =
+            (errors.between(cell.inputs, &exact.inputs), errors.between(outputs, &exact.outputs));
+        let of_cell = errors.by_slot.entry(cell.slot).or_default();
+        of_cell.incoming += incoming;
+        of_cell.outgoing += outgoing;
+        for (output, exact) in outputs.iter().zip(&exact.outputs) {
+            if let Some((output, exact)) = node(output).zip(node(exact)) {
+                errors.outputs.entry(output).or_default().push((cell.slot, exact));
+            }
+        }
+    }
 }

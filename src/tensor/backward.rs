@@ -1,7 +1,7 @@
 //! Backward pass: gradients of a scalar with respect to every leaf it depends on.
 
 use std::{
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet, btree_map::Entry},
     sync::{Arc, PoisonError},
 };
 
@@ -59,6 +59,14 @@ impl Tensor {
     }
 
     fn walk(self, parameters: Parameters) -> Result<Grads> {
+        let seed = self.seed()?;
+        let start = self.place().clone();
+        drop(self);
+        walk_from(start, seed, parameters, None)
+    }
+
+    /// Returns the gradient of this scalar with respect to itself.
+    fn seed(&self) -> Result<Tensor> {
         self.check_scalar("backward starts from a floating scalar; this")?;
         if !self.is_tracked() {
             return Err(Error::gradient(
@@ -66,10 +74,18 @@ impl Tensor {
                  `detach`ed tensors or from the `value` of a parameter, or has the network no trained parameters?",
             ));
         }
-        let seed = Tensor::full(self.shape(), 1.0, self.dtype());
-        let start = self.place().clone();
-        drop(self);
-        walk_from(start, seed, parameters)
+        Ok(Tensor::full(self.shape(), 1.0, self.dtype()))
+    }
+
+    /// Computes the gradients of this scalar, or of `sum(self * seed)`, with respect to the results of these nodes of
+    /// the tape, which listeners receive. It computes no others, neither those of parameters nor those below the nodes.
+    ///
+    /// # Errors
+    /// Those of [`backward`](Tensor::backward) without a seed.
+    pub(crate) fn backward_to(&self, nodes: &HashSet<u64>, seed: Option<&Tensor>) -> Result<()> {
+        let seed = seed.map_or_else(|| self.seed(), |seed| Ok(seed.detach()))?;
+        let on_the_way = on_the_way(self.place(), nodes);
+        walk_from(self.place().clone(), seed, Parameters::Stay, Some(&on_the_way)).map(drop)
     }
 
     /// Computes the vector-Jacobian product: gradients of `sum(self * seed)`. `seed` has this tensor's shape and dtype.
@@ -94,7 +110,7 @@ impl Tensor {
                 self.shape()
             )));
         }
-        walk_from(self.place().clone(), seed.detach(), Parameters::Stay)
+        walk_from(self.place().clone(), seed.detach(), Parameters::Stay, None)
     }
 
     /// Returns an error unless this is a floating scalar. `what` begins the message, before "is".
@@ -132,14 +148,37 @@ impl Tensor {
 /// `sum(a * seed_a) + sum(b * seed_b) + ...`. For a backward pass nested in another, which has already left every
 /// region. Gradients that arrive at a leaf among `nodes` are summed in their own dtype, as at the node it replaces.
 pub(crate) fn backward_of(outputs: &[(Tensor, Tensor)], nodes: &HashSet<LeafId>) -> Result<Grads> {
-    walk_back(outputs.iter().map(|(output, seed)| (output.place().clone(), seed.detach())), nodes, Parameters::Stay)
+    let starts = outputs.iter().map(|(output, seed)| (output.place().clone(), seed.detach()));
+    walk_back(starts, nodes, Parameters::Stay, None)
 }
 
 /// Walks back from one place, outside every region and off the tape.
-fn walk_from(start: Place, seed: Tensor, parameters: Parameters) -> Result<Grads> {
+fn walk_from(start: Place, seed: Tensor, parameters: Parameters, on_the_way: Option<&HashSet<u64>>) -> Result<Grads> {
     let _off = context::enter(Frame::Off);
     let _phase = context::enter_backward();
-    with_recording(false, || walk_back([(start, seed)], &HashSet::new(), parameters))
+    with_recording(false, || walk_back([(start, seed)], &HashSet::new(), parameters, on_the_way))
+}
+
+/// Returns the nodes from which some of `nodes` are reached, and these themselves.
+fn on_the_way(start: &Place, nodes: &HashSet<u64>) -> HashSet<u64> {
+    let mut all: BTreeMap<u64, Arc<Node>> = BTreeMap::new();
+    let mut pending = vec![start.clone()];
+    while let Some(place) = pending.pop() {
+        let Place::Node(node) = place else { continue };
+        if let Entry::Vacant(new) = all.entry(node.id) {
+            pending.extend(node.inputs.iter().cloned());
+            let _ = new.insert(node);
+        }
+    }
+    let mut found = HashSet::new();
+    // Inputs are older than outputs.
+    for (id, node) in &all {
+        let leads = |place: &Place| matches!(place, Place::Node(node) if found.contains(&node.id));
+        if nodes.contains(id) || node.inputs.iter().any(leads) {
+            let _ = found.insert(*id);
+        }
+    }
+    found
 }
 
 /// Fate of parameters after a backward pass.
@@ -152,12 +191,19 @@ enum Parameters {
 }
 
 /// Walks the tape backward. Ids grow with creation and inputs are older than outputs, so the highest pending id is
-/// always ready. An unshared node is freed, with its saved tensors, once its gradients are computed.
+/// always ready. An unshared node is freed, with its saved tensors, once its gradients are computed. If there are nodes
+/// `on_the_way`, gradients arrive only there.
 fn walk_back(
     starts: impl IntoIterator<Item = (Place, Tensor)>,
     nodes: &HashSet<LeafId>,
     parameters: Parameters,
+    on_the_way: Option<&HashSet<u64>>,
 ) -> Result<Grads> {
+    let is_wanted = |place: &Place| match (place, on_the_way) {
+        (Place::None, _) => false,
+        (Place::Leaf(_), on_the_way) => on_the_way.is_none(),
+        (Place::Node(node), on_the_way) => on_the_way.is_none_or(|nodes| nodes.contains(&node.id)),
+    };
     let mut grads = Grads::default();
     let mut pending: BTreeMap<u64, (Arc<Node>, Tensor)> = BTreeMap::new();
     let mut widened = Widened { nodes, dtypes: HashMap::new() };
@@ -166,14 +212,16 @@ fn walk_back(
     }
     while let Some((_, (node, grad))) = pending.pop_last() {
         let low = grad.dtype() == DType::F16 || node.has_f16;
-        let needs: Vec<bool> = node.inputs.iter().map(|p| !matches!(p, Place::None)).collect();
+        let needs: Vec<bool> = node.inputs.iter().map(is_wanted).collect();
         // A widening that is read here is dropped with this copy rather than kept by the tape.
         let saved: Vec<Tensor> = node.saved.iter().map(Tensor::to_keep).collect();
         let context = Backward { grad: &grad, saved: &saved, needs: &needs };
-        let back = {
+        let back = if needs.contains(&true) || on_the_way.is_none() {
             // Only listeners ask for the slot.
             let _node = context::is_heard().then(|| context::enter_node(node.slot));
             (node.backward)(&context).map_err(|e| e.in_backward(node.op.map(Op::name)))?
+        } else {
+            vec![None; needs.len()]
         };
         debug_assert_eq!(back.len(), node.inputs.len(), "{:?} returns a gradient for each input", node.op);
         if let Some(passes) = node.passes.get() {
@@ -183,8 +231,8 @@ fn walk_back(
             let (op, slot, node) = (node.op, node.slot, node.id);
             listener.gradient(&GradientCall { op, slot, grad: &grad, gradients: &back, node });
         });
-        for (place, grad) in node.inputs.iter().zip(back) {
-            if let Some(grad) = grad {
+        for ((place, grad), need) in node.inputs.iter().zip(back).zip(needs) {
+            if let Some(grad) = grad.filter(|_| need) {
                 if let Place::Leaf(id) = place
                     && (low || grad.dtype() == DType::F16)
                 {
@@ -271,10 +319,20 @@ fn accumulate(place: &Place, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Mutex, Weak};
+    use std::{
+        cell::RefCell,
+        rc::Rc,
+        sync::{Mutex, Weak},
+    };
 
     use super::*;
-    use crate::tensor::record_segment;
+    use crate::{
+        Param,
+        tensor::{
+            listener::{Hears, heard_by},
+            record_segment,
+        },
+    };
 
     /// An op whose backward pass checks whether the node after it still exists.
     #[test]
@@ -302,5 +360,39 @@ mod tests {
             assert_eq!(*seen.lock().unwrap(), Some(!given_up));
             assert_eq!(grads.of(&x).unwrap().to_f64(), [f64::from(2f32.exp()); 3]);
         }
+    }
+
+    /// The gradients that a listener receives, by node, and the number of those computed for inputs.
+    #[derive(Default)]
+    struct Received(RefCell<(HashMap<u64, Vec<f64>>, usize)>);
+
+    impl Hears for Received {
+        fn gradient(&self, call: &GradientCall<'_>) {
+            let (by_node, computed) = &mut *self.0.borrow_mut();
+            let _ = by_node.insert(call.node, call.grad.to_f64());
+            *computed += call.gradients.iter().flatten().count();
+        }
+    }
+
+    #[test]
+    fn a_walk_to_nodes_computes_their_gradients_and_no_others() {
+        let weight = Param::new(Tensor::full(&[2], 3.0, DType::F32));
+        let below = weight.tensor().square().unwrap();
+        let goal = below.exp().unwrap();
+        let beside = weight.tensor().sqrt().unwrap();
+        let y = goal.mul(&weight.tensor()).unwrap().mul(&beside).unwrap();
+        let Place::Node(node) = goal.place() else { panic!("it is on the tape") };
+        for seed in [None, Some(Tensor::full(&[2], 2.0, DType::F32))] {
+            let received = Rc::new(Received::default());
+            let from = if seed.is_some() { y.clone() } else { y.sum_all().unwrap() };
+            heard_by(received.clone(), || from.backward_to(&HashSet::from([node.id]), seed.as_ref())).unwrap();
+            let (by_node, computed) = received.0.take();
+            let factor = if seed.is_some() { 2.0 } else { 1.0 };
+            assert_eq!(by_node[&node.id], [factor * f64::from(3.0 * 3f32.sqrt()); 2]);
+            // One for each op between: two products, and the sum.
+            assert_eq!((computed, by_node.len()), if seed.is_some() { (2, 3) } else { (3, 4) });
+        }
+        let off_the_tape = Tensor::ones(&[], DType::F32).backward_to(&HashSet::new(), None);
+        assert_eq!(off_the_tape.unwrap_err().kind(), crate::ErrorKind::Gradient);
     }
 }

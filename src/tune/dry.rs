@@ -40,8 +40,8 @@ pub(crate) struct DryResult {
     pub node: Option<u64>,
     /// The result in f32.
     pub exact: Tensor,
-    /// The result of the same cell in the precision of the plan, on the same inputs, minus [`exact`](Self::exact).
-    pub error: Vec<f32>,
+    /// The result of the same cell in the precision of the plan, on the same inputs.
+    pub lowered: Tensor,
     /// Other cells that read it.
     pub readers: Vec<usize>,
 }
@@ -110,14 +110,11 @@ impl Value {
             Rounding::Border(dtype) if self.lowered.dtype().is_castable() => self.lowered.cast(*dtype),
             _ => self.lowered,
         };
-        let pairs = lowered.to_f64().into_iter().zip(self.exact.to_f64());
-        // Where the network is infinite in f32, lowering is not to blame.
-        let error = pairs.map(|(low, exact)| if exact.is_finite() { (low - exact) as f32 } else { 0.0 }).collect();
         let node = match self.exact.place() {
             Place::Node(node) => Some(node.id),
             _ => None,
         };
-        DryResult { cell: self.cell, node, exact: self.exact, error, readers: self.readers }
+        DryResult { cell: self.cell, node, exact: self.exact, lowered, readers: self.readers }
     }
 }
 
@@ -136,11 +133,17 @@ impl State {
             Some(value) => {
                 value.leaves = true;
                 value.readers.extend(cell.filter(|cell| !value.readers.contains(cell)));
-                x.to_keep()
+                given(x)
             }
-            None => x.to_keep(),
+            None => given(x),
         }
     }
+}
+
+/// Returns an input in f32. A parameter keeps its low copies, which the lowered network reads, too; a widening is not
+/// computed in place of an op.
+fn given(x: &Tensor) -> Tensor {
+    if x.narrow().is_some() { x.to_keep() } else { x.clone() }
 }
 
 impl Hears for Dry {
@@ -175,15 +178,22 @@ impl Hears for Dry {
         let low = |dtype: &Option<DType>| dtype.is_some_and(DType::is_low);
         let casts = resolve(Some(&frame), call.op, &dtypes);
         let found = &mut state.cells[cell];
-        found.rounds |=
-            matches!(rounding, Rounding::Border(_)) || casts.is_ok_and(|casts| casts.inputs.iter().any(low));
-        let lowered = with_recording(false, || {
-            let _region = precision::enter(frame);
-            let inputs: Vec<&Tensor> = inputs.iter().collect();
-            run_again(call.op, call.attributes, call.again, &inputs)
-        });
-        // An op that cannot be repeated counts as exact.
-        let Ok(lowered) = lowered.map(|mut outputs| outputs.swap_remove(0)) else { return };
+        let rounds = casts.is_ok_and(|casts| casts.inputs.iter().any(low));
+        found.rounds |= rounds || matches!(rounding, Rounding::Border(_));
+        let is_exact = |(input, given): (&Tensor, &Tensor)| input.identity() == given.identity();
+        let lowered = if !rounds && call.again.is_none() && inputs.iter().zip(call.inputs).all(is_exact) {
+            // It would give the same numbers.
+            call.output.detach()
+        } else {
+            let again = with_recording(false, || {
+                let _region = precision::enter(frame);
+                let inputs: Vec<&Tensor> = inputs.iter().collect();
+                run_again(call.op, call.attributes, call.again, &inputs)
+            });
+            // An op that cannot be repeated counts as exact.
+            let Ok(mut outputs) = again else { return };
+            outputs.swap_remove(0)
+        };
         if found.overflows.is_none() && !lowered.has_only_finite() && call.output.has_only_finite() {
             found.overflows = Some(call.op);
         }

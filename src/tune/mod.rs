@@ -19,7 +19,7 @@ use std::{
 pub(crate) use self::{
     metric::wide,
     rules::Base,
-    score::{Scores, scores},
+    score::{Probes, Scores, scores},
 };
 pub use metric::{ErrorOf, LossOf, Metric};
 pub use tuned::{TuneRun, Tuned, TunedCell};
@@ -28,6 +28,7 @@ use self::{
     journal::{Hash, Journal},
     metric::{Call, Reference},
     order::order,
+    score::SAMPLES,
     search::{Problem, Searched, search},
     tuned::Watch,
 };
@@ -187,7 +188,8 @@ impl<'a> Tune<'a> {
         let references: Vec<Reference> =
             (0..batches).map(|at| self.metric.reference(net, call, at)).collect::<Result<_>>()?;
         self.check_noise(net, call, &references[0])?;
-        let scored = scores(net, &base.roundings(), self.policy.dtype, self.metric.probe(), || wide(call(net, 0)?))?;
+        let probes = Probes { probe: self.metric.probe(), samples: SAMPLES, shared: Some(self.policy.dtype) };
+        let scored = scores(net, &base.roundings(), &probes, || wide(call(net, 0)?))?;
         let cells: Vec<usize> = (0..scored.cells.len()).filter(|&cell| scored.cells[cell].rounds).collect();
         if cells.is_empty() {
             let words =

@@ -1,11 +1,16 @@
 //! Scores: an estimate, from one pass in f32, of the error of the output that each cell alone causes when lowered.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
 
 use super::dry::{DryCell, DryResult, DryRun, Rounding, dry_run};
 use crate::{
     Child, DType, Tensor,
     cell::AsCell,
+    diagnose::distance::{Distance, add_projections},
     error::Result,
     layers::Rng,
     observe::{GradientCall, Hears, heard_by},
@@ -34,9 +39,9 @@ pub(crate) struct Shared {
     pub error: f64,
 }
 
-/// Number of independent samples, rows times probes, whose mean is a score. Each is the square of a nearly
+/// Number of independent samples, rows times probes, whose mean is a score in a search. Each is the square of a nearly
 /// normal number, so the standard deviation of a score is `sqrt(2 / 512)`, a sixteenth, of its expectation.
-const SAMPLES: usize = 512;
+pub(super) const SAMPLES: usize = 512;
 
 /// The most probes: a network that sees few rows at a time is scored less exactly.
 const PROBES: usize = 8;
@@ -45,49 +50,56 @@ const PROBES: usize = 8;
 /// errors of the output must be the error that is to be estimated.
 pub(crate) type Probe<'a> = &'a dyn Fn(&Tensor, &mut Rng) -> Result<Tensor>;
 
-/// Runs `f`, which calls the network in f32, and scores its cells for a low dtype: the errors of a cell's results, found by a dry
+/// The probes of a network.
+pub(crate) struct Probes<'a> {
+    pub probe: Probe<'a>,
+    /// Number of samples, rows times probes.
+    pub samples: usize,
+    /// The dtype to which results are rounded, if roundings that cells share are scored, too.
+    pub shared: Option<DType>,
+}
+
+/// Runs `f`, which calls the network in f32, and scores its cells: the errors of a cell's results, found by a dry
 /// lowering, are multiplied with the gradients of random projections of the output. The signed products of a row are
 /// added before they are squared, so errors that cancel count as such, and those that agree do not.
 pub(crate) fn scores<C: ?Sized + AsCell>(
     net: &Child<C>,
     roundings: &[Rounding],
-    low: DType,
-    probe: Probe<'_>,
+    probes: &Probes<'_>,
     f: impl FnOnce() -> Result<Tensor>,
 ) -> Result<Scores> {
     let DryRun { output, cells, results } = dry_run(net, roundings, f)?;
     let rows = output.shape().first().copied().unwrap_or(1).max(1);
     let mut errors = vec![0.0; cells.len()];
-    let local = local(&results, cells.len());
+    let mut local = vec![Distance::default(); cells.len()];
     let mut nodes = HashMap::<u64, Vec<usize>>::new();
     for (at, result) in results.iter().enumerate() {
-        if result.error.iter().any(|error| !error.is_finite()) {
+        let distance = Distance::between(&result.lowered, &result.exact);
+        local[result.cell] += distance;
+        if !distance.apart.is_finite() {
             errors[result.cell] = f64::INFINITY;
-        } else if let Some(node) = result.node {
+        } else if let Some(node) = result.node.filter(|_| distance.apart > 0.0 || probes.shared.is_some()) {
             nodes.entry(node).or_default().push(at);
         }
     }
     let sources = |result: DryResult| {
         let by_row = result.exact.shape().first() == Some(&rows);
-        let rounding = match result.readers.is_empty() {
-            true => Vec::new(),
-            false => {
-                let rounded = result.exact.cast(low).to_f64();
-                rounded.iter().zip(result.exact.to_f64()).map(|(low, exact)| (low - exact) as f32).collect()
-            }
-        };
-        Source { cell: result.cell, by_row, error: result.error, rounding, readers: result.readers }
+        let rounded = probes.shared.filter(|_| !result.readers.is_empty()).map(|low| result.exact.detach().cast(low));
+        let DryResult { cell, exact, lowered, readers, .. } = result;
+        Source { cell, by_row, exact, lowered, rounded, readers }
     };
     let sources: Vec<Source> = results.into_iter().map(sources).collect();
     let mut shared = vec![0.0; sources.len()];
-    let listener = Rc::new(Products { rows, nodes, sources, sums: RefCell::default() });
-    let (probes, rng) = (SAMPLES.div_ceil(rows).min(PROBES), &mut Rng::seed(0));
-    for _ in 0..if output.is_tracked() { probes } else { 0 } {
+    let ends: HashSet<u64> = nodes.keys().copied().collect();
+    let listener = Rc::new(Products { nodes, sources, sums: RefCell::default() });
+    let (count, rng) = (probes.samples.div_ceil(rows).min(PROBES), &mut Rng::seed(0));
+    for _ in 0..if ends.is_empty() { 0 } else { count } {
         let empty = |count: usize| vec![vec![0.0; rows]; count];
         listener.sums.replace(Sums { cells: empty(errors.len()), roundings: empty(shared.len()) });
-        heard_by(listener.clone(), || output.backward_from(&probe(&output, rng)?).map(drop))?;
+        let probe = (probes.probe)(&output, rng)?;
+        heard_by(listener.clone(), || output.backward_to(&ends, Some(&probe)))?;
         let Sums { cells, roundings } = listener.sums.take();
-        let square = |sums: &[f64]| sums.iter().map(|sum| sum * sum).sum::<f64>() / probes as f64;
+        let square = |sums: &[f64]| sums.iter().map(|sum| sum * sum).sum::<f64>() / count as f64;
         errors.iter_mut().zip(cells).for_each(|(error, sums)| *error += square(&sums));
         shared.iter_mut().zip(roundings).for_each(|(error, sums)| *error += square(&sums));
     }
@@ -97,35 +109,25 @@ pub(crate) fn scores<C: ?Sized + AsCell>(
         readers.into_iter().map(move |reader| Shared { writer, reader, error })
     };
     let shared = listener.sources.iter().zip(shared).flat_map(of_source).collect();
+    let local = local.into_iter().map(Distance::relative).collect();
     Ok(Scores { output, cells, errors, local, shared })
 }
 
-/// Returns the relative error of the results of each cell.
-fn local(results: &[DryResult], cells: usize) -> Vec<f64> {
-    let mut squares = vec![(0.0, 0.0); cells];
-    for DryResult { cell, exact, error, .. } in results {
-        let (apart, whole) = &mut squares[*cell];
-        *apart += error.iter().map(|error| f64::from(*error).powi(2)).sum::<f64>();
-        *whole += exact.to_f64().iter().filter(|x| x.is_finite()).map(|x| x * x).sum::<f64>();
-    }
-    squares.into_iter().map(|(apart, whole)| if apart == 0.0 { 0.0 } else { (apart / whole).sqrt() }).collect()
-}
-
-/// The errors of a result of a cell.
+/// A result of a cell.
 struct Source {
     cell: usize,
     /// `true` when the first axis counts the rows of the output.
     by_row: bool,
-    /// Those of the cell alone, lowered.
-    error: Vec<f32>,
-    /// Those of rounding the result.
-    rounding: Vec<f32>,
+    exact: Tensor,
+    /// That of the cell alone, lowered.
+    lowered: Tensor,
+    /// The exact one, rounded.
+    rounded: Option<Tensor>,
     readers: Vec<usize>,
 }
 
 /// Adds the products of errors and gradients, by row.
 struct Products {
-    rows: usize,
     /// The results by the number of their node on the tape.
     nodes: HashMap<u64, Vec<usize>>,
     sources: Vec<Source>,
@@ -142,17 +144,14 @@ struct Sums {
 impl Hears for Products {
     fn gradient(&self, call: &GradientCall<'_>) {
         for &at in self.nodes.get(&call.node).into_iter().flatten() {
-            let Source { cell, by_row, error, rounding, .. } = &self.sources[at];
-            let gradient = call.grad.to_f64();
-            let length = if *by_row { error.len() / self.rows } else { error.len() }.max(1);
-            let add = |sums: &mut [f64], errors: &[f32]| {
-                for (row, (gradient, errors)) in gradient.chunks(length).zip(errors.chunks(length)).enumerate() {
-                    sums[row] += gradient.iter().zip(errors).map(|(g, e)| g * f64::from(*e)).sum::<f64>();
-                }
+            let Source { cell, by_row, exact, lowered, rounded, .. } = &self.sources[at];
+            let add = |sums: &mut [f64], found: &Tensor| {
+                let rows = if *by_row { sums.len() } else { 1 };
+                add_projections(found, exact, call.grad, &mut sums[..rows]);
             };
             let sums = &mut *self.sums.borrow_mut();
-            add(&mut sums.cells[*cell], error);
-            add(&mut sums.roundings[at], rounding);
+            add(&mut sums.cells[*cell], lowered);
+            rounded.iter().for_each(|rounded| add(&mut sums.roundings[at], rounded));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Elementwise functions on slices of any float, with their derivatives; exponential and related functions.
 
 mod derivatives;
+pub(crate) mod distance;
 pub(crate) mod finite;
 mod function;
 pub(crate) mod math;
