@@ -119,7 +119,7 @@ struct Source {
     /// `true` when the first axis counts the rows of the output.
     by_row: bool,
     exact: Tensor,
-    /// The error of the cell alone, lowered.
+    /// The result of the cell alone, lowered.
     lowered: Tensor,
     /// The exact one, rounded.
     rounded: Option<Tensor>,
