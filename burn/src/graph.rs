@@ -21,6 +21,7 @@ use burn::{
 use precast_policy::{
     DType, Error, Op, Outline, OutlinedCell, Policy, Result,
     catalogue::System,
+    policy::Entry,
     precision::{Frame, Treatment, resolve},
     printable,
 };
@@ -188,7 +189,6 @@ impl Graph {
     pub fn painted(&self, policy: &Policy) -> Result<Painted> {
         let plan = policy.plan_outline(Outline::new([OutlinedCell::new("", "Network")])?)?;
         let frame = plan.decisions[0].adapter.as_ref().map(|adapter| adapter.frame());
-        let pack = policy.pack.as_deref().unwrap_or("the policy");
         let mut met: HashMap<u64, DType> = HashMap::new();
         let mut ops = Vec::new();
         for recorded in &self.ops {
@@ -210,18 +210,19 @@ impl Graph {
                 met.insert(*id, result);
                 output = Some(result);
             }
-            let because = match (&frame, op.and_then(|op| plan.listed.get(&op))) {
+            let entry = op.and_then(|op| plan.listed.get(&op));
+            let because = match (&frame, entry) {
                 (Some(Frame::Fixed(_)), _) => format!("level {}", policy.level),
-                (Some(_), Some(entry)) => match &entry.because {
-                    Some(because) => format!("{} list, {pack}: {because}", entry.treatment),
-                    None => format!("{} list, {pack}", entry.treatment),
+                (Some(_), Some(Entry { treatment, origin, because, .. })) => match because {
+                    Some(because) => format!("{treatment} list, {origin}: {}", printable(because)),
+                    None => format!("{treatment} list, {origin}"),
                 },
                 (Some(_), None) if from != to => "unlisted: dtypes meet, and the widest wins".to_string(),
                 (Some(_), None) if op.is_some() => format!("unlisted: {}", plan.unlisted.meaning()),
                 (Some(_), None) => "not an op that lists can name".to_string(),
                 (None, _) => "no casts".to_string(),
             };
-            let full = op.and_then(|op| plan.listed.get(&op)).is_some_and(|entry| entry.treatment == Treatment::Full);
+            let full = entry.is_some_and(|entry| entry.treatment == Treatment::Full);
             let widened = full && from.iter().any(|dtype| dtype.is_low());
             ops.push(PaintedOp { name: recorded.name.clone(), from, to, output, because, widened });
         }

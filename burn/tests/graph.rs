@@ -79,3 +79,12 @@ fn a_product_of_two_dtypes_is_found() {
     let text = product.unwrap().check().unwrap_err().to_string();
     assert!(text.contains("`Matmul`, takes f32 and f16, behind Ones, Cast"), "{text}");
 }
+
+/// An entry of a policy's own has its place in the file as the reason.
+#[test]
+fn an_op_that_a_file_lists_has_its_place_as_the_reason() {
+    let text = "version: 1\nlevel: auto\ndtype: bfloat16\nops: { full: { add: ['burn::Matmul'] } }\n";
+    let painted = graph().painted(&Policy::parse(text, "mine.yaml").unwrap()).unwrap();
+    let product = painted.ops.iter().find(|op| op.name == "Matmul").unwrap();
+    assert!(product.because.starts_with("full list, mine.yaml:4:"), "{}", product.because);
+}
