@@ -10,7 +10,6 @@ use precast_policy::DType;
 
 use crate::{
     castable::Castable,
-    dtype::float_dtype,
     forward::Forward,
     walk::{self, Border},
 };
@@ -24,7 +23,7 @@ use crate::{
 pub struct Amp<M> {
     inner: M,
     border: Option<Border>,
-    to_float: Option<FloatDType>,
+    to_float: Option<DType>,
 }
 
 impl<M> Amp<M> {
@@ -36,7 +35,7 @@ impl<M> Amp<M> {
     /// Requests a dtype for the module in code, as torch's `custom_fwd` and MindSpore's `to_float` do: f32, f16 or
     /// bf16. It overrides the level of a policy; a rule that names the path overrides it. Any other dtype is ignored.
     pub fn to_float(mut self, dtype: DType) -> Self {
-        self.to_float = float_dtype(dtype);
+        self.to_float = dtype.is_castable().then_some(dtype);
         self
     }
 

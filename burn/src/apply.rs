@@ -17,7 +17,7 @@ use precast_policy::{
 
 use crate::{
     Amp,
-    dtype::{float_dtype, is_low},
+    dtype::{float_dtype, is_castable, is_low},
     outline::{Walked, walked},
     walk::{self, Border, Met, Settings},
     weight::Attach,
@@ -145,11 +145,9 @@ fn check_kinds(plan: &Plan) -> Result<()> {
 /// Names every module whose border must cast and has no wrapper.
 fn check_wrappers(plan: &Plan, met: &Met) -> Result<()> {
     let own: BTreeSet<&str> = kinds::of(System::Burn).into_iter().map(|(kind, _)| kind).collect();
-    let kind_of =
-        |path: &str| plan.decisions.iter().find(|decision| decision.path == path).map(|decision| &*decision.kind);
     let remedy = |path: &str, kind: &str| {
         let (parent, name) = path.rsplit_once('.').unwrap_or(("", path));
-        match kind_of(parent) {
+        match plan.decision(parent).ok().map(|parent| &*parent.kind) {
             Some("Vec" | "Array" | "Tuple") => format!("wrap each in its list, as `Vec<Amp<{kind}>>`"),
             Some(parent) if own.contains(parent) => format!(
                 "`{name}` is a field of burn's {parent}, so keep it in the precision around it by a rule with \
@@ -183,7 +181,7 @@ fn check_weights(settings: &Settings, walked: &Walked) -> Result<()> {
     let stays = settings.weights.iter().find(|(path, dtype)| met.get(*path) != Some(&Some(**dtype)));
     let Some((path, dtype)) = stays else { return Ok(()) };
     let (path, dtype) = (path.as_str(), burn::tensor::DType::from(*dtype).name());
-    let owner = printable(path.rsplit_once('.').map_or("", |(owner, _)| owner));
+    let owner = printable(owner(path));
     let why = match walked.reparameterized.get(path) {
         Some(name) => {
             format!("it has the reparameterization `{}` of burn's, and a weight has room for one", printable(name))
@@ -194,6 +192,16 @@ fn check_weights(settings: &Settings, walked: &Walked) -> Result<()> {
         "`{}` cannot be read in {dtype}: {why}. Keep its module in f32 by a rule: `{{ path: {owner}, run: float32-inside }}`",
         printable(path)
     )))
+}
+
+/// Returns the path of the module that has a parameter or a constant.
+fn owner(path: &str) -> &str {
+    path.rsplit_once('.').map_or("", |(owner, _)| owner)
+}
+
+/// Returns the single dtype in which a module runs, if there is one.
+fn runs_in(plan: &Plan, path: &str) -> Option<DType> {
+    plan.decision(path).ok()?.run.dtype()
 }
 
 fn border(adapter: Option<&Adapter>) -> Option<Border> {
@@ -210,11 +218,9 @@ fn settings(plan: &Plan, walked: &Walked) -> Settings {
         }
     }
     for param in &walked.floats {
-        let owner = param.path.rsplit_once('.').map_or("", |(owner, _)| owner);
-        let decision = plan.decisions.iter().find(|decision| decision.path == owner);
-        let Some(dtype) = decision.and_then(|decision| float_dtype(decision.run.dtype()?)) else { continue };
+        let Some(dtype) = runs_in(plan, owner(&param.path)).and_then(float_dtype) else { continue };
         // All are stored in f32: those in 16 bits are widened.
-        let castable = param.stored.is_none_or(crate::dtype::is_castable);
+        let castable = param.stored.is_none_or(is_castable);
         if castable && dtype != FloatDType::F32 {
             settings.weights.insert(param.path.clone(), dtype);
         }
@@ -270,9 +276,7 @@ fn notes(plan: &Plan, walked: &Walked, widened: usize) -> Vec<String> {
         notes.push(format!("{widened} parameters that were stored in 16 bits are stored in f32 now"));
     }
     for path in &walked.constants {
-        let owner = path.rsplit_once('.').map_or("", |(owner, _)| owner);
-        let run = plan.decision(owner).ok().and_then(|decision| decision.run.dtype());
-        if let Some(dtype) = run.filter(|dtype| dtype.is_low()) {
+        if let Some(dtype) = runs_in(plan, owner(path)).filter(|dtype| dtype.is_low()) {
             let path = printable(path);
             notes.push(format!(
                 "`{path}` is a tensor and no parameter, so it stays as it is while its module runs in {dtype}: if it is \

@@ -6,7 +6,7 @@ use burn::{
     module::{Flag, Module, ModuleDisplay, ModuleVisitor, Param, Reparameterization},
     tensor::{Bool, Int, Tensor},
 };
-use precast_policy::{DType, Outline, OutlinedCell, catalogue::System, host::Outlined, kinds};
+use precast_policy::{Outline, OutlinedCell, catalogue::System, host::Outlined, kinds, path::join};
 
 use crate::{
     Amp,
@@ -107,12 +107,8 @@ impl Node {
         if self.has_matrices {
             cell = cell.matrices();
         }
-        match met.to_float.get(&self.path).map(|dtype| burn::tensor::DType::from(*dtype)) {
-            Some(burn::tensor::DType::F32) => Some(cell.to_float(DType::F32)),
-            Some(burn::tensor::DType::F16) => Some(cell.to_float(DType::F16)),
-            Some(burn::tensor::DType::BF16) => Some(cell.to_float(DType::Bf16)),
-            _ => Some(cell),
-        }
+        cell.to_float = met.to_float.get(&self.path).copied();
+        Some(cell)
     }
 }
 
@@ -149,7 +145,6 @@ impl ModuleVisitor for Visitor {
         let parent = self.open.last().copied().unwrap_or(0);
         let (family, kind) = container.split_once(':').unwrap_or((container, container));
         self.nodes[parent].kind = Some(kind.to_string());
-        let join = |path: &str, name: &str| if path.is_empty() { name.to_string() } else { format!("{path}.{name}") };
         let printed = if family == "Enum" { "_0" } else { name };
         let (path, printed) = (join(&self.nodes[parent].path, name), join(&self.nodes[parent].printed, printed));
         self.open.push(self.nodes.len());

@@ -1,10 +1,8 @@
 //! The loss scale, and the training step.
 
-use std::collections::BTreeMap;
-
 use burn::{
     lr_scheduler::module_lr_scheduler::ModuleLearningRate,
-    module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId},
+    module::{Module, ModuleMapper, ModuleVisitor, Param},
     optim::{GradientsParams, ModuleOptimizer},
     tensor::{DType, FloatDType, Tensor},
 };
@@ -262,30 +260,29 @@ impl ModuleVisitor for Divide<'_> {
 /// your own. A batch norm keeps its last update aside until the next forward pass, so the value to return to is there;
 /// copies of a network share it.
 pub fn take_back<M: Module>(net: &M) {
-    #[derive(Default)]
-    struct Buffers(BTreeMap<ParamId, burn::tensor::TensorData>);
-    impl ModuleVisitor for Buffers {
+    // The container of gradients holds tensors of any rank by parameter; nothing leaves the device.
+    struct Keep(GradientsParams);
+    impl ModuleVisitor for Keep {
         fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
             if param.is_initialized() && !param.base().is_require_grad() {
-                self.0.insert(param.id, param.base().into_data());
+                self.0.register(param.id, param.base());
             }
         }
     }
-    struct Restore(BTreeMap<ParamId, burn::tensor::TensorData>);
-    impl ModuleMapper for Restore {
+    impl ModuleMapper for Keep {
         fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-            match self.0.remove(&param.id) {
-                Some(data) => param.map(|tensor| Tensor::from_data(data, &tensor.device())),
+            match self.0.remove::<D>(param.id) {
+                Some(kept) => param.map(|_| kept),
                 None => param,
             }
         }
     }
-    let mut buffers = Buffers::default();
-    net.visit(&mut buffers);
-    if buffers.0.is_empty() {
+    let mut kept = Keep(GradientsParams::new());
+    net.visit(&mut kept);
+    if kept.0.is_empty() {
         return;
     }
     // Drops the updates that are kept aside.
     let _ = net.valid();
-    let _ = net.clone().map(&mut Restore(buffers.0));
+    let _ = net.clone().map(&mut kept);
 }

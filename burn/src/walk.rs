@@ -4,8 +4,9 @@
 use std::{cell::RefCell, collections::BTreeMap};
 
 use burn::tensor::FloatDType;
+use precast_policy::DType;
 
-/// What [`Amp`](crate::Amp) does at the border of a module.
+/// The casts of [`Amp`](crate::Amp) at the border of a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Border {
     pub inward: FloatDType,
@@ -21,11 +22,12 @@ pub(crate) struct Settings {
     pub weights: BTreeMap<String, FloatDType>,
 }
 
-/// What a walk met: the paths of all wrappers and cast weights, with what they are set to.
+/// The wrappers and cast weights that a walk met, by path, with their settings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Met {
     pub wrappers: BTreeMap<String, Option<Border>>,
-    pub to_float: BTreeMap<String, FloatDType>,
+    /// Dtypes that code requests.
+    pub to_float: BTreeMap<String, DType>,
     pub weights: BTreeMap<String, Option<FloatDType>>,
 }
 
@@ -53,11 +55,9 @@ impl Drop for Ends {
 /// Walks through a network by `through`, which calls [`enter`] and [`exit`]. Returns its result and what it met.
 pub(crate) fn walk<R>(settings: Option<Settings>, through: impl FnOnce() -> R) -> (R, Met) {
     WALK.set(Some(Walk { settings, ..Walk::default() }));
-    let ends = Ends;
+    let _ends = Ends;
     let result = through();
-    let met = WALK.with_borrow_mut(|walk| walk.take().map(|walk| walk.met).unwrap_or_default());
-    drop(ends);
-    (result, met)
+    (result, WALK.take().map(|walk| walk.met).unwrap_or_default())
 }
 
 pub(crate) fn enter(name: &str) {
@@ -74,7 +74,7 @@ pub(crate) fn here() -> Option<String> {
 }
 
 /// Notes a wrapper.
-pub(crate) fn meet_wrapper(border: Option<Border>, to_float: Option<FloatDType>) {
+pub(crate) fn meet_wrapper(border: Option<Border>, to_float: Option<DType>) {
     WALK.with_borrow_mut(|walk| {
         let Some(walk) = walk else { return };
         let path = walk.path.join(".");

@@ -70,7 +70,7 @@ fn training_in_f16_skips_and_converges() {
     assert_eq!(numbers(net.inner().down.inner().weight.val()), numbers(plain.down.inner().weight.base()));
 }
 
-/// What burn does alone: with fusion, a product of two dtypes reads the bits of one as the other's.
+/// burn alone: with fusion, a product of two dtypes reads the bits of one as the other's.
 #[test]
 fn a_product_of_two_dtypes_is_garbage_and_found() {
     use precast_burn::graph::Graph;

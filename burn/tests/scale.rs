@@ -136,7 +136,7 @@ fn a_skipped_step_takes_back_the_running_states() {
     assert!(states(&next).iter().flatten().all(|number| number.is_finite()));
 }
 
-/// What burn does alone: the running states of a batch norm are lost with the first batch that overflows.
+/// burn alone: the running states of a batch norm are lost with the first batch that overflows.
 #[test]
 fn without_the_step_a_running_state_is_lost() {
     let mut net = Amp::new(Tower::new(&device()));

@@ -11,8 +11,7 @@ use crate::{
 };
 
 /// After this many consecutive skipped steps, at a scale that cannot fall, training has stalled.
-#[doc(hidden)]
-pub const PATIENCE: u32 = 20;
+const PATIENCE: u32 = 20;
 
 /// A loss scale without tensors: the factor by which a loss is multiplied before the backward pass, so that small
 /// gradients do not underflow in 16 bits. The gradients are divided by it, and the step is skipped when one of them is
@@ -254,10 +253,9 @@ impl ScaleMachine {
             Some(first) if finite_loss => Cause::Overflow { scale: self.value(), first },
             _ => Cause::Loss,
         };
-        let helps = matches!(cause, Cause::Overflow { .. });
-        let skipped = self.state().skipped.saturating_add(1);
-        let stalled = skipped >= PATIENCE && !(helps && self.can_shrink());
-        if helps {
+        let by_scale = matches!(cause, Cause::Overflow { .. });
+        let (skipped, stalled) = self.after_skip(by_scale);
+        if by_scale {
             self.adjust(false);
         } else {
             self.skip();
@@ -268,6 +266,14 @@ impl ScaleMachine {
         }
         event!(WARN, %cause, skipped, "step skipped");
         Outcome::Skipped { cause }
+    }
+
+    /// Returns the number of consecutive skipped steps if this one is skipped, too, and whether training has stalled
+    /// then. `by_scale` is whether a smaller scale would help.
+    #[doc(hidden)]
+    pub fn after_skip(&self, by_scale: bool) -> (u32, bool) {
+        let skipped = self.state.skipped.saturating_add(1);
+        (skipped, skipped >= PATIENCE && !(by_scale && self.can_shrink()))
     }
 
     /// Counts a step that was skipped for a reason other than the scale, such as a non-finite loss.

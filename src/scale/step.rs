@@ -8,7 +8,6 @@ use std::{
     },
 };
 
-use precast_policy::scale::PATIENCE;
 use serde::{Deserialize, Serialize};
 
 use super::LossScale;
@@ -261,8 +260,8 @@ impl LossScale {
         if !matches!(self.votes.worst, Some(Cause::Overflow { .. })) {
             self.votes.worst = Some(cause.clone());
         }
-        let skipped = self.state().skipped.saturating_add(1);
-        Ok(if skipped >= PATIENCE && !self.shrinks_after(&cause) {
+        let (skipped, stalled) = self.machine.after_skip(matches!(cause, Cause::Overflow { .. }));
+        Ok(if stalled {
             event!(ERROR, %cause, skipped, scale = unscaled.scaling.scale, "training has stalled");
             Outcome::Stalled { cause, skipped }
         } else {
@@ -304,11 +303,6 @@ impl LossScale {
             Some(_) => self.machine.skip(),
         }
         Ok(())
-    }
-
-    /// Returns whether a skipped step lowers the scale, now or after more of them.
-    fn shrinks_after(&self, cause: &Cause) -> bool {
-        matches!(cause, Cause::Overflow { .. }) && self.machine.can_shrink()
     }
 }
 
