@@ -109,6 +109,7 @@ pub mod layers;
 pub mod lint;
 mod logging;
 pub mod observe;
+pub mod onnx;
 mod ops;
 pub mod optim;
 pub mod options;
