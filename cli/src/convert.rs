@@ -16,24 +16,26 @@ use serde::Serialize;
 use super::{
     Failure, Format, Result,
     inputs::{self, Read, shown},
+    onnx::{self, OnnxArgs},
     print, print_json,
     progress::Bar,
     table::library_table,
 };
 
-/// Store a safetensors file or a Hugging Face folder in the dtypes in which a policy runs the cells
+/// Store a safetensors file, a Hugging Face folder or an ONNX model in the dtypes in which a policy runs it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   precast convert model.safetensors model-f16.safetensors --policy o2
   precast convert bert-base/ bert-base-bf16/ --policy o2-bf16 --html report.html
   precast convert half.safetensors full.safetensors --policy o0 --widen
+  precast convert model.onnx model-f16.onnx --policy onnx
 
 The cells are inferred from the names and shapes of the tensors: `precast plan model.safetensors --policy o2` shows them, and why
 each runs as it does. Weights of cells that run low are stored low, all other tensors stay as they are.
 Of a folder, the index and the dtype in config.json are kept true, and other small files are copied.")]
 pub(super) struct Args {
-    /// A safetensors file, or a folder with `model.safetensors` or `model.safetensors.index.json`
+    /// A safetensors file, a folder with `model.safetensors` or `model.safetensors.index.json`, or an ONNX model
     from: PathBuf,
     /// The file or the folder to write
     to: PathBuf,
@@ -55,6 +57,8 @@ pub(super) struct Args {
     /// Show no progress
     #[arg(long)]
     quiet: bool,
+    #[command(flatten)]
+    onnx: OnnxArgs,
     /// Output format of the report
     #[arg(long, default_value = "text")]
     format: Format,
@@ -71,6 +75,10 @@ struct Report<'a> {
 }
 
 pub(super) fn run(args: &Args) -> Result {
+    if onnx::is_onnx(&args.from) {
+        return onnx_model(args);
+    }
+    onnx::refuse(&args.onnx, &args.from)?;
     let (model, policy) = (inputs::stored(&args.from)?, inputs::policy(&args.policy)?);
     if policy.value.prefer == Prefer::Speed {
         let words = format!("{policy} prefers speed, which is decided by a call, and {model} is weights without code");
@@ -92,6 +100,19 @@ pub(super) fn run(args: &Args) -> Result {
         _ => Failure::work(error),
     })?;
     report(args, &model, &policy, &plan.policy, &converted)
+}
+
+fn onnx_model(args: &Args) -> Result {
+    let others = [("--widen", args.widen), ("--allow-overflow", args.allow_overflow), ("--html", args.html.is_some())];
+    if let Some((name, _)) = others.iter().find(|(_, given)| *given) {
+        return Err(Failure::Usage(format!(
+            "{name} is for weight files, and `{}` is an ONNX model",
+            shown(&args.from)
+        )));
+    }
+    let policy = &inputs::policy_file(&args.policy)?;
+    let Args { from, to, force, quiet, format, .. } = args;
+    onnx::convert(&onnx::Converting { from, to, policy, force: *force, quiet: *quiet, format: *format }, &args.onnx)
 }
 
 fn report<T>(args: &Args, model: &Read<T>, policy: &Read<Policy>, summary: &Summary, converted: &Converted) -> Result {

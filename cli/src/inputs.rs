@@ -36,6 +36,11 @@ impl<T> Read<T> {
         Read { value, argument: argument.to_path_buf(), built_in: false, own: false }
     }
 
+    /// Returns a value that was read from this file.
+    pub fn of_file(value: T, argument: &Path) -> Self {
+        Read::of_run(value, argument)
+    }
+
     /// Returns the file or the name, as it was given.
     pub fn argument(&self) -> String {
         shown(&self.argument)

@@ -24,6 +24,7 @@ mod inputs;
 mod levels;
 mod lint;
 mod network;
+mod onnx;
 mod ops;
 mod plan;
 mod predict;

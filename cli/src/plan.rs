@@ -12,7 +12,7 @@ use super::{
     Cli, Failure, Format, Result, graph,
     inputs::{self, Predicting, Read, shown, word},
     network::{self, Inferred, Network},
-    print, print_json,
+    onnx, print, print_json,
     table::library_table,
 };
 
@@ -25,6 +25,7 @@ Examples:
   precast plan mlp --policy o2 --predict --batch 64   with times and bytes of a training step
   precast plan runs/o2                                a run, by the policy that it has now
   precast plan bert-base/ --policy o2                 cells inferred from the tensors of a folder of Hugging Face
+  precast plan model.onnx --policy onnx               the nodes of an ONNX model
 
 Cells marked with * are wrapped: their inputs and their outputs are cast.
 A policy for graphs wraps no cells: what is shown is what `precast graph` shows.")]
@@ -128,6 +129,11 @@ struct Explained<'a> {
 }
 
 pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
+    if onnx::is_onnx(&args.model) {
+        let file = inputs::policy_file(&onnx_policy(args.policy.as_deref())?)?;
+        let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
+        return onnx::plan(&args.model, &file, format);
+    }
     let run = network::run_file(&args.model)?;
     let mut network = Network::read(cli, &args.model)?;
     let file = inputs::policy_file(&network::policy_of(args.policy.as_deref(), run.as_ref())?)?;
@@ -154,7 +160,17 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
     }
 }
 
+/// Returns the policy for an ONNX model, which has none of its own.
+fn onnx_policy(policy: Option<&Path>) -> Result<PathBuf> {
+    let missing = || Failure::Usage("an ONNX model needs a policy: `--policy onnx`, `onnx-bf16`, or a file".into());
+    policy.map(Path::to_path_buf).ok_or_else(missing)
+}
+
 pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
+    if onnx::is_onnx(&args.model) {
+        let file = inputs::policy_file(&onnx_policy(args.policy.as_deref())?)?;
+        return onnx::explain(cli, &args.model, &args.path, &file, args.format);
+    }
     let run = network::run_file(&args.model)?;
     let mut network = Network::read(cli, &args.model)?;
     let file = inputs::policy_file(&network::policy_of(args.policy.as_deref(), run.as_ref())?)?;
@@ -208,8 +224,11 @@ pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
         };
         return Err(Failure::Usage(format!("diff compares two policies; --policy was given {met}")));
     };
-    let mut network = Network::read(cli, &args.model)?;
     let (from, to) = (inputs::policy_file(from)?, inputs::policy_file(to)?);
+    if onnx::is_onnx(&args.model) {
+        return onnx::diff(&args.model, &from, &to, args.format);
+    }
+    let mut network = Network::read(cli, &args.model)?;
     args.predicting.check(false, &[&from.value, &to.value])?;
     let (Some(before), Some(after)) = (from.cells(), to.cells()) else {
         network.callable()?;

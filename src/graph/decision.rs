@@ -1,6 +1,6 @@
 //! The decisions for the nodes of a graph.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, fmt, sync::Arc};
 
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ pub struct NodeDecision {
     /// Its name.
     pub node: String,
     /// The name of its op, or its kind of node: `Conv2d`, `Cast`, `Parameter`.
-    pub op: &'static str,
+    pub op: Cow<'static, str>,
     /// Path of the cell in which it ran; empty for the root, and for a node outside every cell.
     pub cell: String,
     /// The dtype of its output; of the first one, if it has several.
@@ -35,7 +35,7 @@ pub struct NodeDecision {
 impl NodeDecision {
     /// Returns whether it computes: an op other than a cast.
     pub fn computes(&self) -> bool {
-        !self.is_cast() && !["Input", "Parameter", "Constant", "StopGradient"].contains(&self.op)
+        !self.is_cast() && !["Input", "Parameter", "Constant", "StopGradient"].contains(&&*self.op)
     }
 
     /// Returns whether it casts.
@@ -47,7 +47,7 @@ impl NodeDecision {
 impl fmt::Display for NodeDecision {
     /// Formats it as in `Relu f16: between linear_1 and linear_2, which are on the allow list`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", printable(self.op), self.dtype)?;
+        write!(f, "{} {}", printable(&self.op), self.dtype)?;
         self.because.as_ref().map_or(Ok(()), |because| write!(f, ": {because}"))
     }
 }
@@ -77,7 +77,7 @@ impl Decided for NodeDecision {
     }
 
     fn kind(&self) -> &str {
-        self.op
+        &self.op
     }
 
     fn effect(&self) -> String {
@@ -89,7 +89,7 @@ impl Decided for NodeDecision {
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        (self.op, self.dtype) == (other.op, other.dtype)
+        (&self.op, self.dtype) == (&other.op, other.dtype)
     }
 
     fn is_compared(&self) -> bool {
@@ -140,7 +140,8 @@ fn decisions(graph: &Graph, painting: Option<&Painting>) -> Vec<NodeDecision> {
             _ if node.is_cast() => Some(Reason::ReadBy(readers.remove(&place).unwrap_or_default())),
             _ => reasons.remove(&node.name[..]),
         };
-        let (node, op, cell, dtype) = (node.name.clone(), node.op_name(), node.cell.clone(), node.outputs[0].dtype);
+        let (node, op, cell, dtype) =
+            (node.name.clone(), node.op_name().into(), node.cell.clone(), node.outputs[0].dtype);
         NodeDecision { node, op, cell, dtype, because }
     };
     graph.nodes.iter().enumerate().map(decision).collect()

@@ -46,11 +46,16 @@ mod trace;
 mod type_graph;
 mod vertices;
 
+pub(crate) use casts::{NewCast, casts};
 pub(crate) use cell::check_not_wrapped;
 pub use cell::{GraphCell, rewrite};
 pub use decision::NodeDecision;
+pub(crate) use device::{Device, LowSupport, OpSupport};
 pub use graph::{Dim, Graph, Kind, Node, Output, Port};
+pub(crate) use paint::paint_listed;
+pub(crate) use painting::Painting;
 pub use rewrite::Rewritten;
+pub(crate) use type_graph::{TypeAttr, TypeGraph, TypeNode};
 
 #[doc(inline)]
 pub use crate::policy::{GraphLevel, GraphList, GraphPolicy};

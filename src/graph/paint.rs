@@ -26,9 +26,25 @@ use crate::{
 /// unknown form or another cycle, for tensor lists with too many readers and writers, and when a type that cannot be
 /// changed would have to be low.
 pub fn paint(graph: &TypeGraph, policy: &GraphPolicy, device: &Device) -> Result<Painting> {
+    let mut by_op: HashMap<&str, Option<GraphList>> = HashMap::new();
+    let list = |op| *by_op.entry(op).or_insert_with(|| policy.list(op));
+    let lists = graph.nodes.iter().map(|node| &node.op[..]).map(list).collect();
+    paint_listed(graph, lists, policy, device)
+}
+
+/// Paints a graph whose nodes are on these lists, one for each node.
+///
+/// # Errors
+/// As [`paint`].
+pub(crate) fn paint_listed(
+    graph: &TypeGraph,
+    lists: Vec<Option<GraphList>>,
+    policy: &GraphPolicy,
+    device: &Device,
+) -> Result<Painting> {
     policy.check()?;
     graph.check()?;
-    let mut vertices = Vertices::new(graph, policy, device);
+    let mut vertices = Vertices::new(graph, lists, policy.dtype, device);
     let mut low = allowed(&vertices, policy, device);
     let mut denied = vec![None; vertices.len()];
     if low.iter().any(Option::is_some) {

@@ -72,7 +72,7 @@ impl Painting {
 
     /// Returns the reason for each node's output, by node name. For a node with several types, that of its activations
     /// counts.
-    pub(super) fn reasons(&self) -> HashMap<&str, Reason> {
+    pub(crate) fn reasons(&self) -> HashMap<&str, Reason> {
         let mut of_node: HashMap<&str, usize> = HashMap::new();
         for (v, vertex) in self.vertices.iter().enumerate() {
             let known = of_node.entry(&vertex.node).or_insert(v);

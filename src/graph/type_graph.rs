@@ -165,7 +165,7 @@ impl TypeGraph {
     }
 
     /// Returns the inputs that read each output.
-    pub(super) fn consumers(&self) -> HashMap<Port, Vec<Port>> {
+    pub(crate) fn consumers(&self) -> HashMap<Port, Vec<Port>> {
         let mut consumers: HashMap<Port, Vec<Port>> = HashMap::new();
         for (node, n) in self.nodes.iter().enumerate() {
             for (port, input) in n.inputs.iter().enumerate() {

@@ -8,7 +8,7 @@ use super::{
     edges::Edges,
     type_graph::{TypeGraph, TypeNode},
 };
-use crate::policy::{GraphList, GraphPolicy};
+use crate::{DType, policy::GraphList};
 
 /// The properties of a vertex used in painting.
 #[derive(Clone, Copy, Debug)]
@@ -40,19 +40,20 @@ pub(super) struct Vertices<'a> {
 }
 
 impl<'a> Vertices<'a> {
-    pub fn new(graph: &'a TypeGraph, policy: &GraphPolicy, device: &Device) -> Self {
+    /// Creates the vertices of a graph whose nodes are on these lists.
+    pub fn new(graph: &'a TypeGraph, lists: Vec<Option<GraphList>>, low: DType, device: &Device) -> Self {
         let nodes = &graph.nodes;
-        let mut by_op: HashMap<&str, (Option<GraphList>, Option<&OpSupport>)> = HashMap::new();
-        let mut of = |op: &'a str| *by_op.entry(op).or_insert_with(|| (policy.list(op), device.op(op)));
-        let (list_of_nodes, supports): (Vec<_>, Vec<_>) = nodes.iter().map(|node| of(&node.op)).unzip();
+        let mut by_op: HashMap<&str, Option<&OpSupport>> = HashMap::new();
+        let mut of = |op: &'a str| *by_op.entry(op).or_insert_with(|| device.op(op));
+        let supports: Vec<_> = nodes.iter().map(|node| of(&node.op)).collect();
         let mut first = Vec::with_capacity(nodes.len());
         let mut all = Vec::new();
         for (node, n) in nodes.iter().enumerate() {
             first.push(all.len());
             all.extend(n.types.iter().enumerate().map(|(attr, t)| {
-                let low = supports[node].map(|op| op.attr(&t.name)).filter(|_| !t.fixed).unwrap_or_default();
-                let is_low = t.fixed && t.dtype == policy.dtype.long_name();
-                let (defined_low, runs_low) = (low.defined || is_low, low.defined && low.kernel);
+                let support = supports[node].map(|op| op.attr(&t.name)).filter(|_| !t.fixed).unwrap_or_default();
+                let is_low = t.fixed && t.dtype == low.long_name();
+                let (defined_low, runs_low) = (support.defined || is_low, support.defined && support.kernel);
                 Vertex { node, attr, is_f32: t.is_f32(), defined_low, runs_low }
             }));
         }
@@ -66,7 +67,7 @@ impl<'a> Vertices<'a> {
         let edges: Vec<(usize, usize)> = edges.collect();
         let (above, below) = both_ways(all.len(), &edges);
         let known = supports.iter().map(|op| op.is_some() || device.is_any()).collect();
-        Vertices { graph, all, lists: list_of_nodes, known, first, edges, above, below }
+        Vertices { graph, all, lists, known, first, edges, above, below }
     }
 
     pub fn len(&self) -> usize {

@@ -63,6 +63,8 @@ pub(super) struct Graph {
     pub values: Vec<ValueInfo>,
     /// The fields of the message, in order.
     pub fields: Vec<(GraphField, Span)>,
+    /// The bytes of the message.
+    pub span: Span,
 }
 
 /// A field of a graph, by its index in the list of its kind.
@@ -320,7 +322,7 @@ impl Graph {
         let Some(deeper) = deepest.checked_sub(1) else {
             return Err(Error::model(format!("byte {}: more than {DEEPEST} graphs within each other", span.start)));
         };
-        let mut graph = Graph::default();
+        let mut graph = Graph { span, ..Graph::default() };
         source.fields(span, |source, f| {
             let field = match f.number {
                 1 => {

@@ -92,6 +92,13 @@ impl Op {
         found.unwrap_or_default()
     }
 
+    /// Returns the op that a system calls so: the first of the catalogue, or an interned foreign op.
+    #[doc(hidden)]
+    pub fn in_system_of(system: System, name: &str) -> Option<Op> {
+        let foreign = || Foreign::known(&format!("{}::{name}", system.name())).map(Op::Foreign);
+        system.ops(name).first().copied().or_else(foreign)
+    }
+
     /// Returns the op with a name in this library, of a registered `CustomOp`, or of an interned foreign op.
     #[doc(hidden)]
     pub fn by_own_name(name: &str) -> Option<Op> {

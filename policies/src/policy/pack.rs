@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Packs shipped with the library.
-const EMBEDDED: [(&str, &str); 11] = embedded!(
+const EMBEDDED: [(&str, &str); 12] = embedded!(
     "packs/",
     "precast-1",
     "mindspore-2.10",
@@ -29,6 +29,7 @@ const EMBEDDED: [(&str, &str); 11] = embedded!(
     "tensorflow-2.21-fp16",
     "tensorflow-2.21-bf16",
     "tensorflow-2.21-cpu",
+    "onnx-1",
 );
 
 /// Named, versioned set of lists for cells and ops. A released pack never changes: new lists get a new version.

@@ -88,8 +88,9 @@ impl Pack {
             Ok(lists)
         });
         let graph = graph.transpose()?;
-        if pack.dtypes.is_empty() || (levels.is_empty() && regions.is_empty()) {
-            let words = format!("{}: a pack needs at least one low dtype, and a level or a region", source.name);
+        if pack.dtypes.is_empty() || (levels.is_empty() && regions.is_empty() && graph.is_none()) {
+            let words =
+                format!("{}: a pack needs at least one low dtype, and a level, a region or a graph", source.name);
             return Err(Error::list(words));
         }
         pack = Pack { levels, stays_f32, regions, graph, ..pack };
@@ -358,7 +359,7 @@ mod tests {
             ("graph: { allow: [MatMul], deny: [Exp, MatMul] }", "p.yaml:6:39: MatMul is already on the list `allow`"),
             ("graph: { allow: [Linear, Linaer] }", "p.yaml:6:26: no op is called `Linaer` (did you mean `Linear`"),
             ("graph: { allow: [Linear], alow: [] }", "p.yaml:6:27: unknown key `alow` (did you mean `allow`?)"),
-            ("", "p.yaml: a pack needs at least one low dtype, and a level or a region"),
+            ("", "p.yaml: a pack needs at least one low dtype, and a level, a region or a graph"),
         ] {
             let message = Pack::parse(&format!("{head}{rest}\n"), "p.yaml").unwrap_err().to_string();
             assert!(message.starts_with(words), "{message}");

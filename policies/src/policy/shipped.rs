@@ -8,8 +8,22 @@ use super::{
 use crate::error::{Error, Result};
 
 /// Names and texts of those with a level, starting with the policy that lowers least, and then of those for graphs.
-const EMBEDDED: [(&str, &str); 11] =
-    embedded!("", "o0", "o1", "o1-bf16", "o2", "o2-bf16", "o3", "o3-bf16", "auto", "auto-bf16", "graph", "graph-bf16");
+const EMBEDDED: [(&str, &str); 13] = embedded!(
+    "",
+    "o0",
+    "o1",
+    "o1-bf16",
+    "o2",
+    "o2-bf16",
+    "o3",
+    "o3-bf16",
+    "auto",
+    "auto-bf16",
+    "graph",
+    "graph-bf16",
+    "onnx",
+    "onnx-bf16"
+);
 
 /// Number of those with a level.
 const OF_CELLS: usize = 9;
@@ -42,7 +56,8 @@ impl GraphPolicy {
         embedded::names(EMBEDDED).skip(OF_CELLS)
     }
 
-    /// Returns a policy for graphs shipped with the library: `graph` is in float16, `graph-bf16` in bfloat16.
+    /// Returns a policy for graphs shipped with the library: `graph` is in float16, `graph-bf16` in
+    /// bfloat16; `onnx` and `onnx-bf16` are for models of ONNX.
     ///
     /// # Errors
     /// As [`Policy::named`].
@@ -126,7 +141,7 @@ mod tests {
         assert_eq!(
             Policy::named("O2").unwrap_err().to_string(),
             "no policy is called `O2` (did you mean `o2`?); allowed: o0, o1, o1-bf16, o2, o2-bf16, o3, o3-bf16, auto, auto-bf16, \
-             graph, graph-bf16"
+             graph, graph-bf16, onnx, onnx-bf16"
         );
     }
 

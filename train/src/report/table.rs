@@ -127,7 +127,7 @@ pub fn graph_table_by(nodes: &[NodeDecision], layout: Layout) -> String {
     let rows = nodes.map(|node| {
         vec![
             printable(&node.node).into_owned(),
-            printable(node.op).into_owned(),
+            printable(&node.op).into_owned(),
             if node.cell.is_empty() { "(root)".into() } else { printable(&node.cell).into_owned() },
             node.dtype.to_string(),
             node.because.as_ref().map_or(String::new(), Reason::to_string),

@@ -1,0 +1,225 @@
+//! ONNX models in `precast plan`, `explain`, `diff` and `convert`.
+
+use std::path::Path;
+
+use precast::{
+    DType, Level,
+    graph::NodeDecision,
+    onnx::{OnnxConvertOptions, OnnxConverted, OnnxModel, OnnxPlan, OnnxPlanOptions},
+    plan::Diff,
+    policy::{GraphPolicy, Lists, PolicyFile},
+};
+use precast_policy::printable;
+use precast_train::report::graph_table_by;
+use serde::Serialize;
+
+use super::{
+    Cli, Failure, Format, Result,
+    inputs::{self, Read, header, shown},
+    print, print_json,
+    progress::Bar,
+    table::library_table,
+};
+
+/// Returns whether an argument is a file of ONNX by its name.
+pub(super) fn is_onnx(argument: &Path) -> bool {
+    argument.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
+}
+
+fn read(argument: &Path) -> Result<Read<OnnxModel>> {
+    Ok(Read::of_file(OnnxModel::open(argument)?, argument))
+}
+
+/// Returns the lists by which nodes are painted. Level O0 has none: nothing runs low.
+fn policy_for(file: &Read<PolicyFile>) -> Result<GraphPolicy> {
+    match &file.value {
+        PolicyFile::Graph(policy) => Ok(policy.clone()),
+        PolicyFile::Cells(policy) if policy.level == Level::O0 => {
+            Ok(GraphPolicy::with_lists(DType::F16, Lists::named("O0"))?)
+        }
+        PolicyFile::Cells(policy) => Err(Failure::Usage(format!(
+            "{file} is a policy of level {}, which decides by cells, and an ONNX file has nodes; `--policy onnx` and \
+             `onnx-bf16` are for ONNX, and your own has `graph: {{}}` and `pack: onnx-1`",
+            policy.level
+        ))),
+    }
+}
+
+/// The output of `--format json`.
+#[derive(Serialize)]
+struct Report<'a> {
+    dtype: DType,
+    low: usize,
+    full: usize,
+    others: usize,
+    nodes: &'a [NodeDecision],
+}
+
+/// Prints the output of `precast plan`.
+pub(super) fn plan(argument: &Path, file: &Read<PolicyFile>, format: Format) -> Result {
+    let (model, policy) = (read(argument)?, policy_for(file)?);
+    let plan = model.value.plan(&policy)?;
+    match format {
+        Format::Json => {
+            let (low, full) = counts(&plan);
+            print_json(&Report { dtype: plan.dtype(), low, full, others: plan.others(), nodes: plan.decisions() })
+        }
+        Format::Text => {
+            let table = graph_table_by(plan.decisions(), library_table);
+            print(format_args!("{}{table}\n{}", header(&model, &[file]), summary(&plan)))
+        }
+    }
+}
+
+/// Returns the nodes that run low, and those that stay float32. Casts and constants count as neither.
+fn counts(plan: &OnnxPlan<'_>) -> (usize, usize) {
+    let computes = |decision: &&NodeDecision| !["Cast", "Constant"].contains(&&*decision.op);
+    let count = |dtype| plan.decisions().iter().filter(computes).filter(|decision| decision.dtype == dtype).count();
+    (count(plan.dtype()), count(DType::F32))
+}
+
+fn summary(plan: &OnnxPlan<'_>) -> String {
+    let (low, full) = counts(plan);
+    let others = match plan.others() {
+        0 => String::new(),
+        others => format!("; {others} without floats"),
+    };
+    format!("{low} of {} nodes run in {}{others}", low + full, plan.dtype().long_name())
+}
+
+/// Prints the output of `precast explain`.
+pub(super) fn explain(cli: &Cli, argument: &Path, name: &str, file: &Read<PolicyFile>, format: Format) -> Result {
+    let (model, policy) = (read(argument)?, policy_for(file)?);
+    let plan = model.value.plan(&policy)?;
+    let decision = plan.decision(name).map_err(|error| {
+        Failure::Usage(format!(
+            "{error}; `{} plan {} --policy {}` shows every node",
+            cli.program,
+            model.word(),
+            file.word()
+        ))
+    })?;
+    match format {
+        Format::Json => print_json(decision),
+        Format::Text => {
+            let NodeDecision { node, op, dtype, because, .. } = decision;
+            let mut text = format!("{}{} ({})", header(&model, &[file]), printable(node), printable(op));
+            text += &format!("\n  dtype    {dtype}");
+            if let Some(because) = because {
+                text += &format!("\n  because  {}", printable(&because.to_string()));
+            }
+            print(text)
+        }
+    }
+}
+
+/// Prints the output of `precast diff`.
+pub(super) fn diff(argument: &Path, from: &Read<PolicyFile>, to: &Read<PolicyFile>, format: Format) -> Result {
+    let model = read(argument)?;
+    let (before, after) = (policy_for(from)?, policy_for(to)?);
+    let (before, after) = (model.value.plan(&before)?, model.value.plan(&after)?);
+    let diff = Diff::between((&from.value.to_string(), before.decisions()), (&to.value.to_string(), after.decisions()));
+    match format {
+        Format::Json => print_json(&diff),
+        Format::Text => print(format_args!("{}{diff}", header(&model, &[from, to]))),
+    }
+}
+
+/// Options of `precast convert` for ONNX models.
+#[derive(Debug, clap::Args)]
+pub(super) struct OnnxArgs {
+    /// ONNX: inputs and outputs that become low, by name; all without names
+    #[arg(long, value_name = "NAMES", num_args = 0.., value_delimiter = ',')]
+    low_io: Option<Vec<String>>,
+    /// ONNX: write low ops as float32 with their results rounded by casts, as any runtime can check them
+    #[arg(long)]
+    explicit: bool,
+    /// ONNX: store tensors of this many bytes or more in a data file beside the model
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    external: Option<u64>,
+}
+
+impl OnnxArgs {
+    /// Returns the name of an option that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [("--low-io", self.low_io.is_some()), ("--explicit", self.explicit)];
+        let external = ("--external", self.external.is_some());
+        given.into_iter().chain([external]).find(|(_, given)| *given).map(|(name, _)| name)
+    }
+}
+
+/// The output of `precast convert --format json`.
+#[derive(Serialize)]
+struct ConvertReport<'a> {
+    from: String,
+    to: String,
+    dtype: DType,
+    #[serde(flatten)]
+    converted: &'a OnnxConverted,
+    nodes: &'a [NodeDecision],
+}
+
+/// The arguments of `precast convert` that are for all files.
+pub(super) struct Converting<'a> {
+    pub from: &'a Path,
+    pub to: &'a Path,
+    pub policy: &'a Read<PolicyFile>,
+    pub force: bool,
+    pub quiet: bool,
+    pub format: Format,
+}
+
+/// Converts a model and prints the report.
+pub(super) fn convert(args: &Converting<'_>, own: &OnnxArgs) -> Result {
+    let (model, policy) = (read(args.from)?, policy_for(args.policy)?);
+    if args.to.exists() && !args.force {
+        return Err(Failure::Usage(format!("`{}` is there already; --force replaces it", shown(args.to))));
+    }
+    let options = match own.low_io.as_deref() {
+        None => OnnxPlanOptions::new(),
+        Some([]) => OnnxPlanOptions::new().low_io(),
+        Some(names) => OnnxPlanOptions::new().low_io_of(names),
+    };
+    let bar = if args.quiet { Bar::hidden() } else { Bar::of_bytes(model.value.bytes()) };
+    let plan = model.value.plan_with(&policy, &options, &mut |bytes| bar.advance(bytes / 2))?;
+    let mut writing = OnnxConvertOptions::new().explicit(own.explicit).replace(args.force);
+    if let Some(bytes) = own.external {
+        writing = writing.external(bytes);
+    }
+    let converted = plan.convert(args.to, &writing, &mut |bytes| bar.advance(bytes / 2));
+    bar.finish();
+    let converted = converted.map_err(Failure::work)?;
+    match args.format {
+        Format::Json => print_json(&ConvertReport {
+            from: args.from.to_string_lossy().into_owned(),
+            to: args.to.to_string_lossy().into_owned(),
+            dtype: plan.dtype(),
+            converted: &converted,
+            nodes: plan.decisions(),
+        }),
+        Format::Text => {
+            let mut text = format!("{}{}\n", header(&model, &[args.policy]), summary(&plan));
+            text += &format!(
+                "{} casts, {} weights in {}; {} bytes, {} before\n",
+                converted.casts,
+                converted.lowered,
+                plan.dtype().long_name(),
+                converted.bytes_after,
+                converted.bytes_before
+            );
+            text += &format!("written: {}", shown(args.to));
+            if let Some(data) = &converted.data {
+                text += &format!(", {}", shown(data));
+            }
+            print(text)
+        }
+    }
+}
+
+/// Refuses options for ONNX models with other files.
+pub(super) fn refuse(own: &OnnxArgs, from: &Path) -> Result {
+    match own.given() {
+        Some(name) => Err(Failure::Usage(format!("{name} is for ONNX models, and `{}` is none", inputs::shown(from)))),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,248 @@
+//! Conversion of a model: the file again, with the changes of its plan and all else as it was.
+
+use std::{
+    fs,
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use super::{
+    edits::{Edits, edits},
+    model::{ModelField, OnnxModel},
+    pieces::{Body, Numbers},
+    plan::OnnxPlan,
+    rebuild::Rebuilder,
+    tensor::Data,
+};
+use crate::{
+    error::{Error, Result},
+    io::files::replace_by,
+};
+
+/// Files of protobuf end before 2 GB; a model that would come near has its weights in a file of its own.
+const LARGEST: u64 = 1 << 30;
+
+/// Options of [`OnnxPlan::convert`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OnnxConvertOptions {
+    explicit: bool,
+    external: Option<u64>,
+    replace: bool,
+}
+
+impl OnnxConvertOptions {
+    /// Creates the default options.
+    pub fn new() -> Self {
+        OnnxConvertOptions::default()
+    }
+
+    /// Sets the explicit form: each low op computes in float32, and its result is rounded by a cast to the low dtype
+    /// and back. This is what precast means by low, and what a runtime without 16-bit arithmetic can check. Default: no.
+    pub fn explicit(mut self, yes: bool) -> Self {
+        self.explicit = yes;
+        self
+    }
+
+    /// Sets the length in bytes from which tensors are stored in a data file beside the model. Default: all tensors
+    /// that were in one, and all from 1 KiB on when the model would have more than 1 GiB.
+    pub fn external(mut self, bytes: u64) -> Self {
+        self.external = Some(bytes);
+        self
+    }
+
+    /// Sets whether existing files are replaced. Default: no.
+    pub fn replace(mut self, yes: bool) -> Self {
+        self.replace = yes;
+        self
+    }
+}
+
+/// A converted model.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[non_exhaustive]
+pub struct OnnxConverted {
+    /// Nodes that run low.
+    pub low: usize,
+    /// Nodes that read or give float32 and stay so.
+    pub full: usize,
+    /// Casts that were inserted.
+    pub casts: usize,
+    /// Weights that are stored low.
+    pub lowered: usize,
+    /// Length of the model and its data files before, in bytes.
+    pub bytes_before: u64,
+    /// Length of the model and its data file after, in bytes.
+    pub bytes_after: u64,
+    /// Data file that was written, if any.
+    pub data: Option<PathBuf>,
+}
+
+impl OnnxPlan<'_> {
+    /// Writes the model in its planned precision. A model of which nothing runs low is written byte for byte as it was.
+    ///
+    /// `progress` is called with the bytes of weights that were read or written. The file is whole or absent.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or written, or exists and is not to be
+    /// replaced; [`ErrorKind::Model`](crate::ErrorKind::Model) for weights that cannot be read.
+    pub fn convert(
+        &self,
+        to: impl AsRef<Path>,
+        options: &OnnxConvertOptions,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<OnnxConverted> {
+        let to = to.as_ref();
+        if to.exists() && !options.replace {
+            return Err(Error::new(crate::ErrorKind::Io, format!("{}: is there already", to.display())));
+        }
+        let model = self.values.model;
+        let mut report = OnnxConverted {
+            low: self.decisions.iter().filter(|d| d.dtype == self.dtype && !d.is_cast()).count(),
+            full: self.decisions.iter().filter(|d| d.dtype == crate::DType::F32 && !d.is_cast()).count(),
+            casts: 0,
+            lowered: 0,
+            bytes_before: model.bytes() + data_files(model)?.iter().map(|(_, len)| len).sum::<u64>(),
+            bytes_after: 0,
+            data: None,
+        };
+        if !self.lowers() {
+            return self.copy(to, options, report, progress);
+        }
+        let edits = edits(self, options.explicit);
+        report.casts = edits.casts();
+        report.lowered = edits.initialisers.len() + edits.constants.len();
+        self.write(to, &edits, options, report, progress)
+    }
+
+    /// Writes the bytes of the model, and copies of its data files unless it is written beside them.
+    fn copy(
+        &self,
+        to: &Path,
+        options: &OnnxConvertOptions,
+        mut report: OnnxConverted,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<OnnxConverted> {
+        let model = self.values.model;
+        let all = model.files().model.all();
+        let mut body = Body::default();
+        body.copy(all);
+        let (old, new) = (model.path.as_deref().map(folder), folder(to));
+        let beside = old.as_deref().is_some_and(|old| fs::canonicalize(old).ok() == fs::canonicalize(&new).ok());
+        if let (Some(old), false) = (old, beside) {
+            for (location, _) in data_files(model)? {
+                let (from, into) = (old.join(&location), new.join(&location));
+                if into.exists() && !options.replace {
+                    return Err(Error::new(crate::ErrorKind::Io, format!("{}: is there already", into.display())));
+                }
+                if let Some(parent) = into.parent() {
+                    fs::create_dir_all(parent).map_err(|e| Error::io(parent, &e))?;
+                }
+                replace_by(&into, |file| {
+                    let mut from = fs::File::open(&from).map_err(|e| Error::io(&from, &e))?;
+                    std::io::copy(&mut from, file).map_err(|e| Error::io(&into, &e)).map(drop)
+                })?;
+            }
+        }
+        write_body(&body, model, to, progress)?;
+        report.bytes_after = report.bytes_before;
+        Ok(report)
+    }
+
+    fn write(
+        &self,
+        to: &Path,
+        edits: &Edits,
+        options: &OnnxConvertOptions,
+        mut report: OnnxConverted,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<OnnxConverted> {
+        let model = self.values.model;
+        let external = options.external.or((model.bytes() > LARGEST).then_some(1024));
+        let data = to.with_file_name(format!("{}.data", to.file_name().unwrap_or_default().to_string_lossy()));
+        let location = data.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let mut rebuilder = Rebuilder::new(self, edits, options.explicit, external, &location);
+        let mut whole = Body::default();
+        for field in &model.fields {
+            match field {
+                ModelField::Other(span) => whole.copy(*span),
+                ModelField::Graph => {
+                    let graph = rebuilder.graph(0)?.unwrap_or_else(|| {
+                        let mut body = Body::default();
+                        body.copy(model.graph.span);
+                        body
+                    });
+                    whole.message(7, graph);
+                }
+            }
+        }
+        let outside = rebuilder.outside;
+        report.bytes_after = whole.len;
+        if let Some((last, at)) = outside.last() {
+            if data.exists() && !options.replace {
+                return Err(Error::new(crate::ErrorKind::Io, format!("{}: is there already", data.display())));
+            }
+            report.bytes_after += at + last.len()?;
+            write_data(&outside, model, &data, progress)?;
+            report.data = Some(data);
+        }
+        write_body(&whole, model, to, progress)?;
+        Ok(report)
+    }
+}
+
+fn write_body(body: &Body<'_>, model: &OnnxModel, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<()> {
+    replace_by(to, |file| {
+        let mut out = BufWriter::with_capacity(1 << 20, file);
+        body.write(model, &mut out, progress)?;
+        out.flush().map_err(|e| Error::io(to, &e))
+    })
+}
+
+/// Writes the tensors of a data file at their places.
+fn write_data(
+    outside: &[(Numbers<'_>, u64)],
+    model: &OnnxModel,
+    to: &Path,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
+    replace_by(to, |file| {
+        let mut out = BufWriter::with_capacity(1 << 20, file);
+        let failed = |e: std::io::Error| Error::io(to, &e);
+        let mut at = 0;
+        for (numbers, start) in outside {
+            let gap = vec![0; (start - at) as usize];
+            out.write_all(&gap).map_err(failed)?;
+            numbers.write(model, &mut out, progress)?;
+            at = start + numbers.len()?;
+        }
+        out.flush().map_err(failed)
+    })
+}
+
+fn folder(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// Returns the data files of a model with their lengths, each once. A missing one counts 0.
+fn data_files(model: &OnnxModel) -> Result<Vec<(String, u64)>> {
+    let mut found: Vec<(String, u64)> = Vec::new();
+    let mut graphs = vec![&model.graph];
+    while let Some(graph) = graphs.pop() {
+        let attributes = graph.nodes.iter().flat_map(|node| &node.attributes);
+        let tensors = graph.initialisers.iter().chain(attributes.filter_map(|attribute| attribute.tensor.as_ref()));
+        for tensor in tensors {
+            let Data::External(place) = &tensor.data else { continue };
+            if found.iter().any(|(known, _)| *known == place.location) {
+                continue;
+            }
+            let path = model.path.as_deref().map(|path| path.with_file_name("").join(&place.location));
+            let len = path.and_then(|path| fs::metadata(path).ok()).map_or(0, |met| met.len());
+            found.push((place.location.clone(), len));
+        }
+        graphs.extend(graph.nodes.iter().flat_map(|node| node.bodies().map(|(_, body)| body)));
+    }
+    Ok(found)
+}

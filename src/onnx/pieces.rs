@@ -1,0 +1,153 @@
+//! A message to be written: bytes copied from the model, new bytes, and the numbers of tensors, which are read while
+//! they are written.
+
+use std::io::Write;
+
+use super::{
+    model::{OnnxModel, data_file},
+    tensor::{Data, Tensor, external_span},
+    wire::{Span, put_head},
+};
+use crate::{
+    DType,
+    error::{Error, Result},
+};
+
+/// Bytes that are copied at once.
+const CHUNK: usize = 1 << 20;
+
+/// A message, or a part of one.
+#[derive(Debug, Default)]
+pub(super) struct Body<'a> {
+    pieces: Vec<Piece<'a>>,
+    pub len: u64,
+}
+
+#[derive(Debug)]
+enum Piece<'a> {
+    Copy(Span),
+    Bytes(Vec<u8>),
+    Body(Body<'a>),
+    Numbers(Numbers<'a>),
+}
+
+/// The numbers of a tensor as raw data.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Numbers<'a> {
+    pub tensor: &'a Tensor,
+    /// The dtype to which float32 is rounded; `None` for the numbers as they are.
+    pub to: Option<DType>,
+}
+
+impl Numbers<'_> {
+    /// Returns the length in bytes.
+    pub fn len(&self) -> Result<u64> {
+        match self.to {
+            Some(_) => Ok(self.tensor.count()? * 2),
+            None => self.tensor.bytes()?.ok_or_else(|| self.tensor.wrong("its type has no raw form")),
+        }
+    }
+
+    /// Writes the numbers.
+    pub fn write(&self, model: &OnnxModel, out: &mut dyn Write, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let failed = |e: std::io::Error| Error::new(crate::ErrorKind::Io, e.to_string());
+        let Some(to) = self.to else { return self.copy(model, out, progress) };
+        let mut bytes: Vec<u8> = Vec::new();
+        model.floats(self.tensor, |numbers| {
+            bytes.clear();
+            match to {
+                DType::F16 => bytes.extend(numbers.iter().flat_map(|&n| half::f16::from_f32(n).to_le_bytes())),
+                _ => bytes.extend(numbers.iter().flat_map(|&n| half::bf16::from_f32(n).to_le_bytes())),
+            }
+            progress(numbers.len() as u64 * 4);
+            out.write_all(&bytes).map_err(failed)
+        })
+    }
+
+    fn copy(&self, model: &OnnxModel, out: &mut dyn Write, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let mut files = model.files();
+        let files = &mut *files;
+        match &self.tensor.data {
+            Data::Raw(span) => copy(&mut files.model, *span, out, progress),
+            Data::External(place) => {
+                let source = data_file(&mut files.data, model.path.as_deref(), self.tensor, place)?;
+                let span = external_span(self.tensor, place, source)?;
+                copy(source, span, out, progress)
+            }
+            Data::Typed => Err(self.tensor.wrong("its numbers are not raw")),
+        }
+    }
+}
+
+fn copy(
+    source: &mut super::wire::Source,
+    span: Span,
+    out: &mut dyn Write,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
+    let mut bytes = vec![0; CHUNK.min(span.len as usize)];
+    let mut at = span.start;
+    while at < span.end() {
+        let now = bytes.len().min((span.end() - at) as usize);
+        source.read_at(at, &mut bytes[..now])?;
+        out.write_all(&bytes[..now]).map_err(|e| Error::new(crate::ErrorKind::Io, e.to_string()))?;
+        progress(now as u64);
+        at += now as u64;
+    }
+    Ok(())
+}
+
+impl<'a> Body<'a> {
+    /// Appends bytes of the model. Adjacent ones become one piece.
+    pub fn copy(&mut self, span: Span) {
+        self.len += span.len;
+        match self.pieces.last_mut() {
+            Some(Piece::Copy(last)) if last.end() == span.start => last.len += span.len,
+            _ => self.pieces.push(Piece::Copy(span)),
+        }
+    }
+
+    /// Appends new bytes.
+    pub fn bytes(&mut self, bytes: &[u8]) {
+        self.len += bytes.len() as u64;
+        match self.pieces.last_mut() {
+            Some(Piece::Bytes(last)) => last.extend_from_slice(bytes),
+            _ => self.pieces.push(Piece::Bytes(bytes.to_vec())),
+        }
+    }
+
+    /// Appends a field with a message.
+    pub fn message(&mut self, number: u32, body: Body<'a>) {
+        let mut head = Vec::new();
+        put_head(&mut head, number, body.len);
+        self.bytes(&head);
+        self.len += body.len;
+        self.pieces.push(Piece::Body(body));
+    }
+
+    /// Appends a field with the numbers of a tensor.
+    pub fn numbers(&mut self, number: u32, numbers: Numbers<'a>) -> Result<()> {
+        let len = numbers.len()?;
+        let mut head = Vec::new();
+        put_head(&mut head, number, len);
+        self.bytes(&head);
+        self.len += len;
+        self.pieces.push(Piece::Numbers(numbers));
+        Ok(())
+    }
+
+    /// Writes the message.
+    pub fn write(&self, model: &OnnxModel, out: &mut dyn Write, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Copy(span) => copy(&mut model.files().model, *span, out, progress)?,
+                Piece::Bytes(bytes) => {
+                    out.write_all(bytes).map_err(|e| Error::new(crate::ErrorKind::Io, e.to_string()))?;
+                }
+                Piece::Body(body) => body.write(model, out, progress)?,
+                Piece::Numbers(numbers) => numbers.write(model, out, progress)?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,369 @@
+//! The precision of every node of a model, with reasons.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{
+    keep::{self, Kept},
+    model::OnnxModel,
+    numbers::{self, Limits},
+    painted::{Painted, Requests},
+    schema::{self, Schema},
+    tensor::Elem,
+    types,
+    values::Values,
+};
+use crate::{
+    DType, Op,
+    catalogue::System,
+    error::{Error, Result, did_you_mean},
+    graph::{NewCast, NodeDecision, Painting, casts, paint_listed},
+    plan::Reason,
+    policy::{GraphList, GraphPolicy},
+};
+
+/// Largest magnitudes met in a run, as a share of what the low dtype holds: other inputs may give larger ones.
+const HEADROOM: f64 = 1.5;
+
+/// Largest magnitudes of the values of a model, as measured by runs: see [`OnnxModel::measure`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OnnxRanges {
+    pub(super) largest: HashMap<String, f32>,
+}
+
+impl OnnxRanges {
+    /// Notes a magnitude of a value.
+    pub(super) fn note(&mut self, name: &str, largest: f32) {
+        let known = self.largest.entry(name.into()).or_insert(0.0);
+        *known = known.max(largest);
+    }
+
+    /// Returns the largest magnitude of a value by its name; `None` for a value that was not met.
+    pub fn largest(&self, value: &str) -> Option<f32> {
+        self.largest.get(value).copied()
+    }
+}
+
+/// Options of [`OnnxModel::plan`].
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct OnnxPlanOptions {
+    low_io: LowIo,
+    ranges: Option<OnnxRanges>,
+}
+
+/// Inputs and outputs that take and give the low dtype.
+#[derive(Clone, Debug, Default, PartialEq)]
+enum LowIo {
+    #[default]
+    None,
+    All,
+    Names(Vec<String>),
+}
+
+impl OnnxPlanOptions {
+    /// Creates the default options.
+    pub fn new() -> Self {
+        OnnxPlanOptions::default()
+    }
+
+    /// Sets all inputs and outputs of float32 to take and give the low dtype. Default: they stay float32.
+    pub fn low_io(mut self) -> Self {
+        self.low_io = LowIo::All;
+        self
+    }
+
+    /// Sets the inputs and outputs with these names to take and give the low dtype. Default: none.
+    pub fn low_io_of(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.low_io = LowIo::Names(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Sets measured ranges: nodes whose values come near the largest number of the low dtype stay f32. Default: none.
+    pub fn ranges(mut self, ranges: OnnxRanges) -> Self {
+        self.ranges = Some(ranges);
+        self
+    }
+}
+
+/// Planned precision of an ONNX model: the decision for each node that computes in floating point.
+pub struct OnnxPlan<'a> {
+    pub(super) values: Values<'a>,
+    pub(super) elems: Vec<Elem>,
+    pub(super) painted: Painted,
+    pub(super) painting: Painting,
+    pub(super) casts: Vec<NewCast>,
+    pub(super) dtype: DType,
+    pub(super) decisions: Vec<NodeDecision>,
+}
+
+impl std::fmt::Debug for OnnxPlan<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OnnxPlan")
+            .field("dtype", &self.dtype)
+            .field("decisions", &self.decisions)
+            .finish_non_exhaustive()
+    }
+}
+
+impl OnnxPlan<'_> {
+    /// Returns the low dtype.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Returns the decisions for the nodes that read or give floating-point numbers, in the order of the file.
+    pub fn decisions(&self) -> &[NodeDecision] {
+        &self.decisions
+    }
+
+    /// Returns the number of nodes without floating-point numbers, such as those that compute shapes.
+    pub fn others(&self) -> usize {
+        self.values.nodes.len() - self.decisions.len()
+    }
+
+    /// Returns the decision for a node by its path, or by its name in the file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) for a name that no node has, with the nearest one.
+    pub fn decision(&self, name: &str) -> Result<&NodeDecision> {
+        let dotted: Vec<&str> = name.split(['/', '.']).filter(|part| !part.is_empty()).collect();
+        let dotted = dotted.join(".");
+        self.decisions.iter().find(|decision| decision.node == name || decision.node == dotted).ok_or_else(|| {
+            let near = did_you_mean(&dotted, self.decisions.iter().map(|decision| &decision.node[..]));
+            Error::new(crate::ErrorKind::Path, format!("no node with floats is called `{name}`{near}"))
+        })
+    }
+
+    /// Returns whether anything runs low.
+    pub fn lowers(&self) -> bool {
+        self.painting.vertices.iter().any(|vertex| vertex.low.is_some())
+    }
+}
+
+impl OnnxModel {
+    /// Plans the precision of every node by a policy for graphs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Model`](crate::ErrorKind::Model) for a model that does not fit together, and for one whose opset does
+    /// not have the low dtype; [`ErrorKind::Path`](crate::ErrorKind::Path) for a name of an input or output, or a rule,
+    /// that fits nothing.
+    ///
+    /// ```no_run
+    /// use precast::{onnx::OnnxModel, policy::GraphPolicy};
+    /// let model = OnnxModel::open("model.onnx")?;
+    /// let plan = model.plan(&GraphPolicy::named("onnx")?)?;
+    /// for decision in plan.decisions() {
+    ///     println!("{}  {decision}", decision.node);
+    /// }
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn plan(&self, policy: &GraphPolicy) -> Result<OnnxPlan<'_>> {
+        self.plan_with(policy, &OnnxPlanOptions::new(), &mut |_| ())
+    }
+
+    /// Plans with options. `progress` is called with the bytes of weights that were read.
+    ///
+    /// # Errors
+    /// As [`plan`](OnnxModel::plan).
+    pub fn plan_with(
+        &self,
+        policy: &GraphPolicy,
+        options: &OnnxPlanOptions,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<OnnxPlan<'_>> {
+        policy.check()?;
+        let values = Values::of(self)?;
+        let elems = types::infer(&values)?;
+        self.check_opset(policy.dtype)?;
+        let paths = values.paths();
+        let lists = lists(&values, &paths, policy);
+        let limits = Limits::of(policy.dtype);
+        let mut kept = keep::exact(&values, &elems, &lists);
+        let unfit = numbers::unfit(&values, &elems, &limits, progress)?;
+        for (node, why) in keep::unfit(&values, &lists, unfit, &limits) {
+            kept.insert(node, why);
+        }
+        if let Some(ranges) = &options.ranges {
+            kept.extend(measured(&values, &elems, ranges, policy.dtype));
+        }
+        let low_io = low_io(&values, &options.low_io)?;
+        let requests = Requests {
+            lists: &lists,
+            kept: &kept,
+            low_io: &|name| low_io.contains(name),
+            low: policy.dtype,
+            paths: &paths,
+        };
+        let mut painted = Painted::of(&values, &elems, &requests)?;
+        let of_nodes = std::mem::take(&mut painted.lists);
+        let painting = paint_listed(&painted.graph, of_nodes, policy, &painted.device)?;
+        let casts = casts(&painted.graph, &painting);
+        let decisions = decisions(&values, &elems, &painted, &painting, &kept, &paths, policy);
+        Ok(OnnxPlan { elems, painted, painting, casts, dtype: policy.dtype, decisions, values })
+    }
+
+    /// Checks that the opset of the model has casts to the low dtype.
+    fn check_opset(&self, low: DType) -> Result<()> {
+        let cast = Schema::of("", "Cast", self.opset());
+        if cast.is_none_or(|cast| cast.allows("T2", low)) {
+            return Ok(());
+        }
+        let first = Schema::first_with("Cast", low).unwrap_or(0);
+        Err(Error::model(format!(
+            "no node can run in {low}: ONNX has it from opset {first} on, and the model is of opset {}; float16 fits any \
+             opset",
+            self.opset(),
+            low = low.long_name()
+        )))
+    }
+}
+
+/// Returns the list of each node's op.
+fn lists(values: &Values<'_>, _paths: &[String], policy: &GraphPolicy) -> Vec<Option<GraphList>> {
+    let mut by_op: HashMap<&str, Option<GraphList>> = HashMap::new();
+    let mut lists = Vec::with_capacity(values.nodes.len());
+    for placed in &values.nodes {
+        let op = &placed.node.op[..];
+        let list = *by_op.entry(op).or_insert_with(|| policy.list_of(Op::in_system_of(System::Onnx, op)?));
+        // Other domains and functions have ops of their own, even under the same names.
+        lists.push(list.filter(|_| placed.schema.is_some()));
+    }
+    lists
+}
+
+/// Finds the nodes whose measured values come too near the largest number of the low dtype.
+fn measured(values: &Values<'_>, elems: &[Elem], ranges: &OnnxRanges, low: DType) -> HashMap<usize, Kept> {
+    let largest = match low {
+        DType::F16 => f64::from(half::f16::MAX),
+        _ => f64::from(half::bf16::MAX),
+    };
+    let limit = largest / HEADROOM;
+    let over = |placed: &super::values::Placed<'_>| {
+        let met = placed.inputs.iter().chain(&placed.outputs).flatten().filter(|&&value| elems[value] == Elem::F32);
+        let met =
+            met.filter_map(|&value| Some((values.values[value].name, ranges.largest(values.values[value].name)?)));
+        met.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, size)| f64::from(*size) > limit)
+    };
+    let kept = |(index, placed)| {
+        let (name, size) = over(placed)?;
+        let because = format!(
+            "`{name}` reached {size:e}, more than {} holds with room for other inputs ({limit:.0})",
+            low.long_name()
+        );
+        Some((index, Kept { because, spreads: false }))
+    };
+    values.nodes.iter().enumerate().filter_map(kept).collect()
+}
+
+/// Returns the names of the inputs and outputs that become low.
+fn low_io<'a>(values: &Values<'a>, wanted: &LowIo) -> Result<HashSet<&'a str>> {
+    let main = &values.scopes[0];
+    let all = || main.inputs.iter().chain(&main.outputs).map(|&value| values.values[value].name);
+    match wanted {
+        LowIo::None => Ok(HashSet::new()),
+        LowIo::All => Ok(all().collect()),
+        LowIo::Names(names) => names
+            .iter()
+            .map(|name| {
+                all().find(|known| known == name).ok_or_else(|| {
+                    let near = did_you_mean(name, all());
+                    let words = format!("the model has no input or output called `{name}`{near}");
+                    Error::new(crate::ErrorKind::Path, words)
+                })
+            })
+            .collect(),
+    }
+}
+
+fn decisions(
+    values: &Values<'_>,
+    elems: &[Elem],
+    painted: &Painted,
+    painting: &Painting,
+    kept: &HashMap<usize, Kept>,
+    paths: &[String],
+    policy: &GraphPolicy,
+) -> Vec<NodeDecision> {
+    let reasons = painting.reasons();
+    let mut all = Vec::new();
+    for (index, placed) in values.nodes.iter().enumerate() {
+        let node = placed.node;
+        let floats: Vec<usize> = placed.outputs.iter().chain(&placed.inputs).flatten().copied().collect();
+        let Some(&first) = floats.iter().find(|&&value| float(elems[value]).is_some()) else { continue };
+        let at = painted.nodes[index];
+        let types = &painted.graph.nodes[at].types;
+        let own = if node.op == "Cast" { types.len().saturating_sub(1) } else { 0 };
+        let is_low =
+            painting.is_low(at, own) || placed.outputs.iter().flatten().any(|&value| is_low(painted, painting, value));
+        let dtype = match is_low {
+            true => policy.dtype,
+            false => float(elems[first]).unwrap_or(DType::F32),
+        };
+        let because = match kept.get(&index) {
+            Some(kept) if !is_low => Reason::Words(kept.because.clone().into()),
+            _ => reason(values, index, dtype, reasons.get(&paths[index][..]), policy),
+        };
+        let scope = paths[index].rsplit_once('.').map_or("", |(scope, _)| scope);
+        all.push(NodeDecision {
+            node: paths[index].clone(),
+            op: node.op.clone().into(),
+            cell: scope.into(),
+            dtype,
+            because: Some(because),
+        });
+    }
+    all
+}
+
+/// Returns the reason for a node, in ONNX's words where painting knows only that it was not to be changed.
+fn reason(values: &Values<'_>, index: usize, dtype: DType, painted: Option<&Reason>, policy: &GraphPolicy) -> Reason {
+    let placed = &values.nodes[index];
+    let node = placed.node;
+    let words = |words: String| Reason::Words(words.into());
+    if dtype != DType::F32 && dtype != policy.dtype {
+        return words(format!("the model asks for {}", dtype.long_name()));
+    }
+    match placed.schema {
+        None if values.model.functions.iter().any(|f| f.name == node.op && f.domain == node.domain) => {
+            words("a function of the model".into())
+        }
+        None if !node.domain.is_empty() => words(format!("an op of the domain {}", node.domain)),
+        None => words(format!("an op that ONNX does not have in opset {}", values.model.opset())),
+        Some(_) if !placed.bodies.is_empty() => words("what its bodies give".into()),
+        Some(_) if node.op == "Constant" => words("as its readers need it".into()),
+        Some(_) if node.op == "Cast" && dtype == DType::F32 => words("a cast of the model".into()),
+        Some(known) => match known.own() {
+            None => words("takes float32 alone".into()),
+            Some(own) if !known.allows(own, policy.dtype) => {
+                let low = policy.dtype.long_name();
+                words(match Schema::first_with(&node.op, policy.dtype) {
+                    Some(first) if first > values.model.opset() => {
+                        format!("takes {low} from opset {first} on, and the model is of opset {}", values.model.opset())
+                    }
+                    _ => format!("never takes {low}"),
+                })
+            }
+            Some(_) => painted.cloned().unwrap_or_else(|| words("on no list".into())),
+        },
+    }
+}
+
+fn float(elem: Elem) -> Option<DType> {
+    Some(match elem {
+        Elem::F32 => DType::F32,
+        Elem::F16 => DType::F16,
+        Elem::BF16 => DType::Bf16,
+        Elem::F64 => DType::F64,
+        _ => return None,
+    })
+}
+
+/// Returns whether a value becomes low.
+pub(super) fn is_low(painted: &Painted, painting: &Painting, value: usize) -> bool {
+    let port = painted.ports[value];
+    painting.is_low(port.node, painted.graph.nodes[port.node].out_types[port.port])
+}
+
+/// Returns the element type of a value after the conversion.
+pub(super) fn after(plan: &OnnxPlan<'_>, value: usize) -> Elem {
+    if is_low(&plan.painted, &plan.painting, value) { schema::elem(plan.dtype) } else { plan.elems[value] }
+}
