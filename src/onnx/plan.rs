@@ -16,7 +16,7 @@ use crate::{
     DType, Op,
     catalogue::System,
     error::{Error, Result, did_you_mean},
-    graph::{NewCast, NodeDecision, Painting, casts, paint_listed},
+    graph::{NewCast, NodeDecision, Painting, Port, casts, paint_listed},
     plan::Reason,
     policy::{GraphList, GraphPolicy},
 };
@@ -186,16 +186,19 @@ impl OnnxModel {
             kept.extend(measured(&values, &elems, ranges, policy.dtype));
         }
         let low_io = low_io(&values, &options.low_io)?;
-        let requests = Requests {
-            lists: &lists,
-            kept: &kept,
-            low_io: &|name| low_io.contains(name),
-            low: policy.dtype,
-            paths: &paths,
+        let low = policy.dtype;
+        let (painted, painting) = loop {
+            let requests =
+                Requests { lists: &lists, kept: &kept, low_io: &|name| low_io.contains(name), low, paths: &paths };
+            let mut painted = Painted::of(&values, &elems, &requests)?;
+            let of_nodes = std::mem::take(&mut painted.lists);
+            let painting = paint_listed(&painted.graph, of_nodes, policy, &painted.device)?;
+            let early = too_early(&values, &painted, &painting, &lists);
+            if early.is_empty() {
+                break (painted, painting);
+            }
+            kept.extend(early);
         };
-        let mut painted = Painted::of(&values, &elems, &requests)?;
-        let of_nodes = std::mem::take(&mut painted.lists);
-        let painting = paint_listed(&painted.graph, of_nodes, policy, &painted.device)?;
         let casts = casts(&painted.graph, &painting);
         let decisions = decisions(&values, &elems, &painted, &painting, &kept, &paths, policy);
         Ok(OnnxPlan { elems, painted, painting, casts, dtype: policy.dtype, decisions, values })
@@ -228,6 +231,35 @@ fn lists(values: &Values<'_>, _paths: &[String], policy: &GraphPolicy) -> Vec<Op
         lists.push(list.filter(|_| placed.schema.is_some()));
     }
     lists
+}
+
+/// Finds the nodes on the clear list that would round float32 although something reads their result in float32. The cast
+/// after them costs no more than the one before them.
+fn too_early(
+    values: &Values<'_>,
+    painted: &Painted,
+    painting: &Painting,
+    lists: &[Option<GraphList>],
+) -> HashMap<usize, Kept> {
+    let nodes = &painted.graph.nodes;
+    let consumers = painted.graph.consumers();
+    let is_early = |&index: &usize| {
+        let at = painted.nodes[index];
+        let reads_low = |port: &Port| {
+            let attr = nodes[port.node].out_types[port.port];
+            nodes[port.node].types[attr].is_f32() && painting.is_low(port.node, attr)
+        };
+        let read_full = |output: usize| {
+            let readers = consumers.get(&Port { node: at, port: output }).map_or(&[][..], Vec::as_slice);
+            readers.iter().any(|reader| !painting.is_low(reader.node, nodes[reader.node].in_types[reader.port]))
+        };
+        lists[index] == Some(GraphList::Clear)
+            && painting.is_low(at, 0)
+            && !nodes[at].inputs.iter().any(reads_low)
+            && (0..nodes[at].out_types.len()).any(read_full)
+    };
+    let because = || Kept { because: "its result is read in float32, too".into(), spreads: false };
+    (0..values.nodes.len()).filter(is_early).map(|index| (index, because())).collect()
 }
 
 /// Finds the nodes whose measured values come too near the largest number of the low dtype.
