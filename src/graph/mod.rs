@@ -55,6 +55,7 @@ pub use graph::{Dim, Graph, Kind, Node, Output, Port};
 pub(crate) use paint::paint_listed;
 pub(crate) use painting::Painting;
 pub use rewrite::Rewritten;
+pub(crate) use rewrite::{rule, rule_lists};
 pub(crate) use type_graph::{TypeAttr, TypeGraph, TypeNode};
 
 #[doc(inline)]

@@ -244,5 +244,5 @@ fn painting(vertices: &Vertices<'_>, policy: &GraphPolicy, low: Marks, denied: M
     });
     let painted = painted.collect();
     let first = (0..nodes.len()).map(|node| vertices.vertex(node, 0)).collect();
-    Painting { dtype: policy.dtype, vertices: painted, first }
+    Painting { dtype: policy.dtype, vertices: painted, first, rules: HashMap::new() }
 }

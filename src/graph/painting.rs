@@ -6,7 +6,7 @@ use super::mark::Mark;
 use crate::{
     DType,
     error::{Error, Result, did_you_mean},
-    plan::Reason,
+    plan::{Reason, RuleRef},
     policy::GraphList,
 };
 
@@ -43,6 +43,8 @@ pub struct Painting {
     pub vertices: Vec<Painted>,
     /// The first vertex of each node.
     pub(super) first: Vec<usize>,
+    /// The rules that decided nodes, by name.
+    pub(crate) rules: HashMap<String, Arc<RuleRef>>,
 }
 
 impl Painting {
@@ -85,6 +87,9 @@ impl Painting {
 
     fn reason(&self, v: usize) -> Reason {
         let vertex = &self.vertices[v];
+        if let Some(rule) = self.rules.get(&*vertex.node) {
+            return Reason::Rule(rule.clone());
+        }
         let name = |v: usize| self.vertices[v].node.clone();
         let words = |words: &'static str| Reason::Words(words.into());
         match vertex.low.or(vertex.denied) {

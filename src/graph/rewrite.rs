@@ -1,12 +1,12 @@
 //! Graph rewriting: painting, then a cast at each output that is read in another dtype.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     casts::{NewCast, casts},
     device::Device,
     graph::{Graph, Kind, Names, Node, Port},
-    paint::paint,
+    paint::paint_listed,
     painting::Painting,
     type_graph::{TypeAttr, TypeGraph, TypeNode},
 };
@@ -14,7 +14,8 @@ use crate::{
     DType, Op,
     catalogue::{Attributes, Family},
     error::{Error, Result},
-    policy::GraphPolicy,
+    plan::RuleRef,
+    policy::{GraphList, GraphPolicy, Keep, RunAs},
 };
 
 /// A rewritten graph, with the reasons.
@@ -35,6 +36,49 @@ impl Rewritten {
     pub fn explain(&self, node: &str) -> Result<String> {
         self.painting.explain(node)
     }
+}
+
+/// Returns the path by which rules name a node: its cell, and its own name.
+fn node_path(node: &Node) -> String {
+    if node.cell.is_empty() { node.name.clone() } else { format!("{}.{}", node.cell, node.name) }
+}
+
+/// Returns the rule that decides a node, with the name of the node.
+pub(crate) fn rule(policy: &GraphPolicy, path: &str, op: &str, name: &str) -> Option<(String, Arc<RuleRef>)> {
+    let rule = RuleRef::of_node(policy.rule_of(path, op)?)?;
+    Some((name.to_string(), Arc::new(rule)))
+}
+
+/// Returns, for each node given by path and op, the list on which a rule puts it, and nothing for the others.
+///
+/// # Errors
+/// [`ErrorKind::Path`](crate::ErrorKind::Path) for a rule that fits no node, or another number than it expects.
+pub(crate) fn rule_lists<'a>(
+    policy: &GraphPolicy,
+    nodes: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+    count: usize,
+) -> Result<Vec<Option<Option<GraphList>>>> {
+    for rule in &policy.rules {
+        let met = nodes.clone().filter(|(path, op)| rule.select.matches(path, op)).count();
+        let select = rule.select.to_string().replacen("kind ", "op ", 1);
+        if met == 0 {
+            let near = rule.select.nearest(nodes.clone().map(|(path, _)| path), nodes.clone().map(|(_, op)| op));
+            let words = format!("{}: the rule for {select} fits no node{near}", rule.origin);
+            return Err(Error::new(crate::ErrorKind::Path, words));
+        }
+        if let Some(expected) = rule.expect.filter(|&expected| expected != met) {
+            let words = format!("{}: the rule for {select} fits {met} nodes, and expects {expected}", rule.origin);
+            return Err(Error::new(crate::ErrorKind::Path, words));
+        }
+    }
+    let list = |(path, op): (&str, &str)| {
+        let rule = policy.rule_of(path, op)?;
+        // On no list, a node stays f32 and does not keep others so.
+        Some((rule.run == Some(RunAs::Low)).then_some(GraphList::Allow))
+    };
+    let mut lists: Vec<_> = nodes.map(list).collect();
+    lists.resize(count, None);
+    Ok(lists)
 }
 
 impl Graph {
@@ -68,10 +112,27 @@ impl Graph {
             )));
         }
         let types = self.type_graph(policy);
-        let painting = paint(&types, policy, &Device::any())?;
+        let mut painting = paint_listed(&types, self.lists(&types, policy)?, policy, &Device::any())?;
+        let named = self.nodes.iter().map(|node| (node_path(node), node));
+        painting.rules = named.filter_map(|(path, node)| rule(policy, &path, node.op_name(), &node.name)).collect();
         let casts = casts(&types, &painting);
         let graph = self.with_casts(&types, &painting, &casts);
         Ok(Rewritten { graph, painting })
+    }
+
+    /// Returns the list of each node to be painted: that of the rule for it, or of its op.
+    fn lists(&self, types: &TypeGraph, policy: &GraphPolicy) -> Result<Vec<Option<GraphList>>> {
+        if policy.keep != Keep::default() {
+            return Err(Error::policy("`keep` is about ONNX models; the graph of a call has no ranges"));
+        }
+        let mut by_op: HashMap<&str, Option<GraphList>> = HashMap::new();
+        let mut lists: Vec<Option<GraphList>> =
+            types.nodes.iter().map(|node| *by_op.entry(&node.op).or_insert_with(|| policy.list(&node.op))).collect();
+        let paths: Vec<String> = self.nodes.iter().map(node_path).collect();
+        let named = paths.iter().zip(&self.nodes).map(|(path, node)| (&path[..], node.op_name()));
+        let decided = rule_lists(policy, named, lists.len())?;
+        lists.iter_mut().zip(decided).for_each(|(list, rule)| *list = rule.unwrap_or(*list));
+        Ok(lists)
     }
 
     /// Returns the graph to be painted: its nodes in order, followed by one for each output, which does not change.

@@ -152,6 +152,29 @@ pub(super) fn unfit(
     kept
 }
 
+/// Finds the products that add more terms than a number, as their weights say.
+pub(super) fn deep(values: &Values<'_>, most: usize) -> HashMap<usize, Kept> {
+    let terms = |placed: &Placed<'_>| {
+        let weight = placed.inputs.get(1).copied().flatten()?;
+        let of = &values.values[weight];
+        let dims = &values.scopes[of.scope].graph.initialisers[of.initialiser?].dims;
+        match &placed.node.op[..] {
+            "MatMul" => dims.iter().rev().nth(1).copied(),
+            "Gemm" => {
+                let turned = values.model.int(placed.node, "transB").ok().flatten().unwrap_or(0) != 0;
+                dims.get(usize::from(turned)).copied()
+            }
+            "Conv" => Some(dims.iter().skip(1).product()),
+            _ => None,
+        }
+    };
+    let kept = |(index, placed): (usize, &Placed<'_>)| {
+        let terms = terms(placed).filter(|&terms| terms > most)?;
+        Some((index, Kept { because: format!("adds {terms} products, and at most {most} may be"), spreads: false }))
+    };
+    values.nodes.iter().enumerate().filter_map(kept).collect()
+}
+
 /// Returns whether the result of an op is as large, or as small, as its input.
 fn hands_on(op: &str, list: Option<GraphList>, large: bool) -> bool {
     let moves = list == Some(GraphList::Clear) && !["Clip", "Sign", "ArgMax", "ArgMin"].contains(&op);

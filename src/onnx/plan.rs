@@ -16,7 +16,7 @@ use crate::{
     DType, Op,
     catalogue::System,
     error::{Error, Result, did_you_mean},
-    graph::{NewCast, NodeDecision, Painting, Port, casts, paint_listed},
+    graph::{NewCast, NodeDecision, Painting, Port, casts, paint_listed, rule, rule_lists},
     plan::Reason,
     policy::{GraphList, GraphPolicy},
 };
@@ -175,16 +175,24 @@ impl OnnxModel {
         let elems = types::infer(&values)?;
         self.check_opset(policy.dtype)?;
         let paths = values.paths();
-        let lists = lists(&values, &paths, policy);
-        let limits = Limits::of(policy.dtype);
+        let named = paths.iter().zip(&values.nodes).map(|(path, placed)| (&path[..], &placed.node.op[..]));
+        let rules = rule_lists(policy, named, paths.len())?;
+        let lists = lists(&values, &rules, policy);
+        let keep = &policy.keep;
+        let limits = Limits::of(policy.dtype).within(keep.initialisers_beyond, keep.initialisers_below);
         let mut kept = keep::exact(&values, &elems, &lists);
         let unfit = numbers::unfit(&values, &elems, &limits, progress)?;
         for (node, why) in keep::unfit(&values, &lists, unfit, &limits) {
             kept.insert(node, why);
         }
         if let Some(ranges) = &options.ranges {
-            kept.extend(measured(&values, &elems, ranges, policy.dtype));
+            kept.extend(measured(&values, &elems, ranges, policy));
         }
+        if let Some(most) = keep.reduce_over {
+            kept.extend(keep::deep(&values, most));
+        }
+        // A rule is the user's own word.
+        kept.retain(|&node, _| rules[node].is_none());
         let low_io = low_io(&values, &options.low_io)?;
         let low = policy.dtype;
         let (painted, painting) = loop {
@@ -192,7 +200,9 @@ impl OnnxModel {
                 Requests { lists: &lists, kept: &kept, low_io: &|name| low_io.contains(name), low, paths: &paths };
             let mut painted = Painted::of(&values, &elems, &requests)?;
             let of_nodes = std::mem::take(&mut painted.lists);
-            let painting = paint_listed(&painted.graph, of_nodes, policy, &painted.device)?;
+            let mut painting = paint_listed(&painted.graph, of_nodes, policy, &painted.device)?;
+            let decided = paths.iter().zip(&values.nodes).filter(|(_, placed)| placed.schema.is_some());
+            painting.rules = decided.filter_map(|(path, placed)| rule(policy, path, &placed.node.op, path)).collect();
             let early = too_early(&values, &painted, &painting, &lists);
             if early.is_empty() {
                 break (painted, painting);
@@ -220,15 +230,15 @@ impl OnnxModel {
     }
 }
 
-/// Returns the list of each node's op.
-fn lists(values: &Values<'_>, _paths: &[String], policy: &GraphPolicy) -> Vec<Option<GraphList>> {
+/// Returns the list of each node: that of the rule for it, or of its op.
+fn lists(values: &Values<'_>, rules: &[Option<Option<GraphList>>], policy: &GraphPolicy) -> Vec<Option<GraphList>> {
     let mut by_op: HashMap<&str, Option<GraphList>> = HashMap::new();
     let mut lists = Vec::with_capacity(values.nodes.len());
-    for placed in &values.nodes {
+    for (placed, rule) in values.nodes.iter().zip(rules) {
         let op = &placed.node.op[..];
         let list = *by_op.entry(op).or_insert_with(|| policy.list_of(Op::in_system_of(System::Onnx, op)?));
         // Other domains and functions have ops of their own, even under the same names.
-        lists.push(list.filter(|_| placed.schema.is_some()));
+        lists.push(rule.unwrap_or(list).filter(|_| placed.schema.is_some()));
     }
     lists
 }
@@ -263,12 +273,13 @@ fn too_early(
 }
 
 /// Finds the nodes whose measured values come too near the largest number of the low dtype.
-fn measured(values: &Values<'_>, elems: &[Elem], ranges: &OnnxRanges, low: DType) -> HashMap<usize, Kept> {
+fn measured(values: &Values<'_>, elems: &[Elem], ranges: &OnnxRanges, policy: &GraphPolicy) -> HashMap<usize, Kept> {
+    let low = policy.dtype;
     let largest = match low {
         DType::F16 => f64::from(half::f16::MAX),
         _ => f64::from(half::bf16::MAX),
     };
-    let limit = largest / HEADROOM;
+    let limit = policy.keep.values_beyond.unwrap_or(largest / HEADROOM);
     let over = |placed: &super::values::Placed<'_>| {
         let met = placed.inputs.iter().chain(&placed.outputs).flatten().filter(|&&value| elems[value] == Elem::F32);
         let met =
@@ -278,7 +289,7 @@ fn measured(values: &Values<'_>, elems: &[Elem], ranges: &OnnxRanges, low: DType
     let kept = |(index, placed)| {
         let (name, size) = over(placed)?;
         let because = format!(
-            "`{name}` reached {size:e}, more than {} holds with room for other inputs ({limit:.0})",
+            "`{name}` reached {size:e}, and {limit:.0} is the most that leaves {} room for other inputs",
             low.long_name()
         );
         Some((index, Kept { because, spreads: false }))

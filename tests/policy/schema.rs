@@ -58,6 +58,9 @@ fn the_reader_and_the_schema_know_the_same_keys() {
         ("/$defs/loss_scale/properties/forgive/enum", "loss_scale: { kind: dynamic, forgive: zz }"),
         ("/properties/graph/properties", "graph: { zz: 1 }"),
         ("/$defs/changes/properties", "graph: { deny: { zz: 1 } }"),
+        ("/properties/keep/properties", "keep: { zz: 1 }"),
+        ("/properties/keep/properties/initialisers/properties", "keep: { initialisers: { zz: 1 } }"),
+        ("/properties/keep/properties/values/properties", "keep: { values: { zz: 1 } }"),
     ] {
         let mut known = names(schema.pointer(place).unwrap());
         // Words of other systems are accepted, and messages do not recommend them.

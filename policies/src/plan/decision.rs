@@ -167,4 +167,11 @@ impl RuleRef {
         let (select, because, origin) = (rule.select.to_string(), rule.because.clone(), rule.origin.clone());
         Some(RuleRef { select, run: rule.run?, until: rule.until, because, origin })
     }
+
+    /// As [`of`](RuleRef::of), for a rule about the nodes of a graph, which have ops in place of kinds.
+    #[doc(hidden)]
+    pub fn of_node(rule: &Rule) -> Option<Self> {
+        let read = RuleRef::of(rule)?;
+        Some(RuleRef { select: read.select.replacen("kind ", "op ", 1), ..read })
+    }
 }

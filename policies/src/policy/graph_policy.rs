@@ -1,6 +1,6 @@
 //! Policies for graphs: the four lists of a rewrite, and a low dtype.
 
-use super::{GraphLevel, GraphList, LossScaleSpec, Pack, Scaler, check_low, lists::Reader};
+use super::{GraphLevel, GraphList, Keep, LossScaleSpec, Pack, Rule, RunAs, Scaler, check_low, lists::Reader};
 use crate::{
     DType, Op,
     catalogue::System,
@@ -10,7 +10,7 @@ use crate::{
 
 /// Requested precision of a graph: the low dtype, and four lists of ops from which it spreads to their neighbours.
 ///
-/// It has no level and no rules, since a graph has no cells. In a file, `graph` is in place of `level`:
+/// It has no level, since a graph has no cells; its rules are about nodes. In a file, `graph` is in place of `level`:
 ///
 /// ```
 /// use precast_policy::{DType, Op, policy::{GraphList, GraphPolicy}};
@@ -19,6 +19,9 @@ use crate::{
 /// dtype: float16
 /// pack: tensorflow-2.21-fp16
 /// graph: { infer: { remove: [Tanh] }, deny: { add: [Tanh] } }
+/// rules:
+///   - { path: encoder.*.attention.**, run: float32 }
+///   - { op: Resize, run: float32 }
 /// ";
 /// let policy = GraphPolicy::parse(text, "graph.yaml")?;
 /// assert_eq!(policy.list("Tanh"), Some(GraphList::Deny));
@@ -43,6 +46,10 @@ pub struct GraphPolicy {
     pub lists: Lists,
     /// Level that modifies the lists, `level:` of `graph:` in the file.
     pub level: GraphLevel,
+    /// Rules for single nodes, by path or by op. A rule with the exact path counts first, then the first that matches.
+    pub rules: Vec<Rule>,
+    /// Numbers for whose sake nodes of an ONNX model stay f32.
+    pub keep: Keep,
     /// Loss scale for training.
     pub loss_scale: LossScaleSpec,
     /// Response to f16 training without a loss scale.
@@ -66,7 +73,8 @@ impl GraphPolicy {
     /// [`ErrorKind::List`](crate::ErrorKind::List) for an entry of a cell, or on a list that graphs do not have.
     pub fn with_lists(dtype: DType, lists: Lists) -> Result<Self> {
         let (level, loss_scale, scaler) = (GraphLevel::Usual, LossScaleSpec::of_dtype(dtype), Scaler::Advised);
-        let policy = GraphPolicy { name: None, pack: None, dtype, lists, level, loss_scale, scaler };
+        let (rules, keep) = (Vec::new(), Keep::default());
+        let policy = GraphPolicy { name: None, pack: None, dtype, lists, level, rules, keep, loss_scale, scaler };
         policy.check().map(|()| policy)
     }
 
@@ -112,6 +120,23 @@ impl GraphPolicy {
         Ok(self)
     }
 
+    /// Adds a rule: the nodes with a path, or of an op, run in f32 or low whatever the lists say.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) for a precision other than [`RunAs::Full`] and [`RunAs::Low`], and
+    /// for a rule about recomputation or steps.
+    pub fn rule(mut self, rule: Rule) -> Result<Self> {
+        check_rule(&rule)?;
+        self.rules.push(rule);
+        Ok(self)
+    }
+
+    /// Returns the rule that decides a node.
+    pub fn rule_of(&self, path: &str, op: &str) -> Option<&Rule> {
+        let matching = || self.rules.iter().filter(|rule| rule.select.matches(path, op));
+        matching().find(|rule| rule.select.is_exact_path()).or_else(|| matching().next())
+    }
+
     /// Sets the level. [`GraphLevel::TensorCoresOnly`] concerns f16: with bf16 the lists are unchanged.
     ///
     /// # Errors
@@ -147,6 +172,7 @@ impl GraphPolicy {
         check_low(self.dtype)?;
         Reader::Graph.check_lists(&self.lists)?;
         self.level.check(self.dtype)?;
+        self.rules.iter().try_for_each(check_rule)?;
         self.scaler.check(&self.loss_scale, self.dtype)
     }
 
@@ -171,5 +197,17 @@ impl GraphPolicy {
             Some(system) => Op::named_in(system, name),
             None => Op::named(name),
         }
+    }
+}
+
+/// Checks that a rule is one for a node.
+fn check_rule(rule: &Rule) -> Result<()> {
+    let run = rule.run.filter(|run| matches!(run, RunAs::Full | RunAs::Low));
+    match run.is_none() || rule.checkpoint.is_some() || rule.until.is_some() || rule.raise_after_stall {
+        false => Ok(()),
+        true => Err(Error::policy(format!(
+            "a rule for nodes of a graph has `run: float32` or `run: low`, and nothing about steps or recomputation; met: {}",
+            rule.select
+        ))),
     }
 }

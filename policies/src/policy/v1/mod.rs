@@ -15,7 +15,8 @@ use self::{
     rules::RuleV1,
 };
 use super::{
-    GraphLevel, GraphPolicy, Level, LossScaleSpec, Pack, Policy, Scaler, check_low, either::PolicyFile, lists::Reader,
+    GraphLevel, GraphPolicy, Keep, Level, LossScaleSpec, Pack, Policy, Scaler, check_low, either::PolicyFile,
+    lists::Reader,
 };
 use crate::{
     DType, Op,
@@ -48,6 +49,8 @@ pub(super) struct PolicyV1 {
     graph: Option<At<GraphV1>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     loss_scale: Option<At<LossScaleV1>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    keep: Option<At<KeepV1>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scaler: Option<At<String>>,
 }
@@ -101,6 +104,9 @@ impl Document for PolicyV1 {
             "loss_scale" => "`{kind: dynamic}` or `{kind: fixed, scale: 1024}`",
             "low" | "full" | "widest" | "white" | "black" | "promote" => "`{add: [Softmax]}`",
             "until" => "`{step: 500}`",
+            "keep" => "`{initialisers: {beyond: 60000}, values: {beyond: 2048}, reduce_over: 4096}`",
+            "initialisers" => "`{beyond: 60000, below: 1e-6}`",
+            "values" => "`{beyond: 2048}`",
             "graph" => "`{}` or `{infer: {remove: [Softmax]}}`",
             _ => "",
         }
@@ -125,6 +131,63 @@ struct OpsV1 {
     full: ChangesV1,
     #[serde(alias = "promote", skip_serializing_if = "ChangesV1::is_empty")]
     widest: ChangesV1,
+}
+
+/// Limits of a policy for graphs.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct KeepV1 {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    initialisers: Option<BetweenV1>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<BeyondV1>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reduce_over: Option<At<usize>>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct BetweenV1 {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beyond: Option<At<f64>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    below: Option<At<f64>>,
+}
+
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct BeyondV1 {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beyond: Option<At<f64>>,
+}
+
+impl KeepV1 {
+    fn read(self, source: &Source<'_>) -> Result<Keep> {
+        let size = |written: Option<At<f64>>| match written {
+            Some(at) if !(at.value > 0.0) => {
+                let words = format!("{} is no magnitude; allowed: numbers above 0", at.value);
+                Err(source.error(at.referenced, Error::policy(words)))
+            }
+            written => Ok(written.map(|at| at.value)),
+        };
+        let initialisers = self.initialisers.unwrap_or_default();
+        Ok(Keep {
+            initialisers_beyond: size(initialisers.beyond)?,
+            initialisers_below: size(initialisers.below)?,
+            values_beyond: size(self.values.unwrap_or_default().beyond)?,
+            reduce_over: self.reduce_over.map(|at| at.value),
+        })
+    }
+
+    fn written(keep: &Keep) -> Self {
+        let (beyond, below) = (keep.initialisers_beyond.map(placeless), keep.initialisers_below.map(placeless));
+        let has = beyond.is_some() || below.is_some();
+        KeepV1 {
+            initialisers: has.then_some(BetweenV1 { beyond, below }),
+            values: keep.values_beyond.map(|beyond| BeyondV1 { beyond: Some(placeless(beyond)) }),
+            reduce_over: keep.reduce_over.map(placeless),
+        }
+    }
 }
 
 /// Lists of a policy for graphs, which has this block in place of a level.
@@ -207,9 +270,13 @@ fn cells(document: PolicyV1, level: Level, dtype: DType, source: &Source<'_>) ->
     if let Some(prefer) = document.prefer {
         policy.prefer = prefer.value.parse().map_err(|error| source.error(prefer.referenced, error))?;
     }
+    if let Some(keep) = &document.keep {
+        let words = "`keep` is for policies for graphs, which have `graph` in place of `level`";
+        return Err(source.error(keep.referenced, Error::policy(words)));
+    }
     for written in document.rules {
         let place = written.value.place().unwrap_or(written.referenced);
-        let rule = rules::read(written, source)?;
+        let rule = rules::read(written, false, source)?;
         let checked = policy.check_end(&rule);
         policy = checked.and_then(|()| policy.rule(rule)).map_err(|error| source.error(place, error))?;
     }
@@ -227,7 +294,6 @@ fn graph(document: PolicyV1, graph: GraphV1, dtype: DType, source: &Source<'_>) 
     let first = |changes: &[&ChangesV1]| changes.iter().find_map(|changes| changes.first()).map(|name| name.referenced);
     let of_cells = [
         ("prefer", document.prefer.as_ref().map(|prefer| prefer.referenced)),
-        ("rules", document.rules.first().map(|rule| rule.referenced)),
         ("cells", first(&document.cells.changes())),
         ("ops", first(&document.ops.changes())),
     ];
@@ -239,6 +305,14 @@ fn graph(document: PolicyV1, graph: GraphV1, dtype: DType, source: &Source<'_>) 
     }
     let changing = Changing { pack: &pack, reader: Reader::Graph, dtype, source };
     changing.apply::<Op>(&mut policy.lists, &graph.changes())?;
+    for written in document.rules {
+        let place = written.value.place().unwrap_or(written.referenced);
+        let rule = rules::read(written, true, source)?;
+        policy = policy.rule(rule).map_err(|error| source.error(place, error))?;
+    }
+    if let Some(keep) = document.keep {
+        policy.keep = keep.value.read(source)?;
+    }
     if let Some(level) = graph.level {
         let set = level.value.parse().and_then(|parsed| policy.level(parsed));
         policy = set.map_err(|error| source.error(level.referenced, error))?;
@@ -293,7 +367,7 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
     Ok(PolicyV1 {
         level: Some(placeless(level.to_string())),
         prefer: (!prefer.is_memory()).then(|| placeless(prefer.to_string())),
-        rules: rules.iter().map(|rule| placeless(rules::written(rule))).collect(),
+        rules: rules.iter().map(|rule| placeless(rules::written(rule, false))).collect(),
         cells: CellsV1 { low: cells(Treatment::Low), full: cells(Treatment::Full) },
         ops: OpsV1 { low, full, widest },
         ..head(name.as_ref(), &pack, *dtype, loss_scale, *scaler)
@@ -302,7 +376,7 @@ pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
 
 /// Converts a policy for graphs into a document.
 pub(super) fn written_graph(policy: &GraphPolicy) -> Result<PolicyV1> {
-    let GraphPolicy { name, pack, dtype, lists, level, loss_scale, scaler } = policy;
+    let GraphPolicy { name, pack, dtype, lists, level, rules, keep, loss_scale, scaler } = policy;
     let pack = Pack::named(pack.as_deref().unwrap_or(Pack::DEFAULT))?;
     let changed = Written::new(Reader::Graph, &pack, pack.graph_lists()?.clone(), lists, *dtype)?;
     let graph = GraphV1 {
@@ -312,7 +386,12 @@ pub(super) fn written_graph(policy: &GraphPolicy) -> Result<PolicyV1> {
         clear: changed.changes::<Op>(Treatment::Clear),
         level: (*level != GraphLevel::Usual).then(|| placeless(level.to_string())),
     };
-    Ok(PolicyV1 { graph: Some(placeless(graph)), ..head(name.as_ref(), &pack, *dtype, loss_scale, *scaler) })
+    Ok(PolicyV1 {
+        graph: Some(placeless(graph)),
+        rules: rules.iter().map(|rule| placeless(rules::written(rule, true))).collect(),
+        keep: (*keep != Keep::default()).then(|| placeless(KeepV1::written(keep))),
+        ..head(name.as_ref(), &pack, *dtype, loss_scale, *scaler)
+    })
 }
 
 /// Returns a document with the keys that both kinds of policies have.
@@ -328,6 +407,7 @@ fn head(name: Option<&String>, pack: &Pack, dtype: DType, scale: &LossScaleSpec,
         cells: CellsV1::default(),
         ops: OpsV1::default(),
         graph: None,
+        keep: None,
         loss_scale: Some(placeless(loss_scale::written(scale))),
         scaler: (!scaler.is_advised()).then(|| placeless(scaler.to_string())),
     }

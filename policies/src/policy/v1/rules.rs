@@ -22,6 +22,8 @@ pub(super) struct RuleV1 {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kind: Option<At<String>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    op: Option<At<String>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<At<RunV1>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     checkpoint: Option<bool>,
@@ -36,9 +38,9 @@ pub(super) struct RuleV1 {
 }
 
 impl RuleV1 {
-    /// Returns the position of its path or kind, if it has one.
+    /// Returns the position of its path, kind or op, if it has one.
     pub fn place(&self) -> Option<Location> {
-        self.path.as_ref().or(self.kind.as_ref()).map(|select| select.referenced)
+        self.path.as_ref().or(self.kind.as_ref()).or(self.op.as_ref()).map(|select| select.referenced)
     }
 }
 
@@ -115,17 +117,34 @@ impl RunV1 {
     }
 }
 
-/// Converts a written rule.
-pub(super) fn read(written: At<RuleV1>, source: &Source<'_>) -> Result<Rule> {
-    let RuleV1 { path, kind, run, checkpoint, until, after_stall, because, expect } = written.value;
+/// Converts a written rule: one for cells, or one for the nodes of a graph.
+pub(super) fn read(written: At<RuleV1>, of_nodes: bool, source: &Source<'_>) -> Result<Rule> {
+    let RuleV1 { path, kind, op, run, checkpoint, until, after_stall, because, expect } = written.value;
     let fail = |place: Location, words: &str| Err(source.error(place, Error::policy(words)));
+    let kind = match (of_nodes, kind, op) {
+        (false, _, Some(op)) => {
+            return fail(
+                op.referenced,
+                "a rule with `op` is for the nodes of a graph; a rule for cells has `path` or `kind`",
+            );
+        }
+        (true, Some(kind), _) => {
+            return fail(kind.referenced, "a rule with `kind` is for cells; a rule for nodes has `path` or `op`");
+        }
+        (_, kind, op) => kind.or(op),
+    };
     let select = match (path, kind) {
         (Some(path), None) => Select::Path(path.value.parse().map_err(|error| source.error(path.referenced, error))?),
         (None, Some(kind)) if kind.value.is_empty() => return fail(kind.referenced, NO_KIND),
         (None, Some(kind)) => Select::Kind(kind.value),
         (Some(_), Some(kind)) => {
-            return fail(kind.referenced, "a rule has `path` or `kind`, not both; write two rules");
+            let words = match of_nodes {
+                true => "a rule has `path` or `op`, not both; write two rules",
+                false => "a rule has `path` or `kind`, not both; write two rules",
+            };
+            return fail(kind.referenced, words);
         }
+        (None, None) if of_nodes => return fail(written.referenced, "a rule needs `path` or `op`"),
         (None, None) => return fail(written.referenced, "a rule needs `path` or `kind`"),
     };
     if run.is_none() && checkpoint.is_none() && after_stall.is_none() {
@@ -164,14 +183,16 @@ const RAISE: &str = "raise";
 pub(super) const NO_KIND: &str = "an empty kind; the kind of a cell is the name of its type, as Dense";
 
 /// Converts a rule into its written form.
-pub(super) fn written(rule: &Rule) -> RuleV1 {
+pub(super) fn written(rule: &Rule, of_nodes: bool) -> RuleV1 {
     let (path, kind) = match &rule.select {
         Select::Path(pattern) => (Some(placeless(pattern.to_string())), None),
         Select::Kind(kind) => (None, Some(placeless(kind.clone()))),
     };
+    let (kind, op) = if of_nodes { (None, kind) } else { (kind, None) };
     RuleV1 {
         path,
         kind,
+        op,
         run: rule.run.map(|run| placeless(RunV1::written(run))),
         checkpoint: rule.checkpoint,
         until: rule.until.map(|step| placeless(UntilV1 { step: placeless(step) })),
