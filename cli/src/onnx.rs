@@ -1,16 +1,16 @@
 //! ONNX models in `precast plan`, `explain`, `diff` and `convert`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use precast::{
     DType, Level,
     graph::NodeDecision,
-    onnx::{OnnxConvertOptions, OnnxConverted, OnnxModel, OnnxPlan, OnnxPlanOptions},
+    onnx::{OnnxConvertOptions, OnnxConverted, OnnxModel, OnnxPlan, OnnxPlanOptions, OnnxRanges},
     plan::Diff,
     policy::{GraphPolicy, Lists, PolicyFile},
 };
 use precast_policy::printable;
-use precast_train::report::graph_table_by;
+use precast_train::{data::npz_arrays, report::graph_table_by};
 use serde::Serialize;
 
 use super::{
@@ -128,6 +128,10 @@ pub(super) fn diff(argument: &Path, from: &Read<PolicyFile>, to: &Read<PolicyFil
 /// Options of `precast convert` for ONNX models.
 #[derive(Debug, clap::Args)]
 pub(super) struct OnnxArgs {
+    /// ONNX: measure the ranges of all values on these inputs, an `.npz` file with an array for each input; nodes with
+    /// values near the end of the low range stay float32. May be given several times
+    #[arg(long, value_name = "FILE")]
+    inputs: Vec<PathBuf>,
     /// ONNX: inputs and outputs that become low, by name; all without names
     #[arg(long, value_name = "NAMES", num_args = 0.., value_delimiter = ',')]
     low_io: Option<Vec<String>>,
@@ -142,7 +146,8 @@ pub(super) struct OnnxArgs {
 impl OnnxArgs {
     /// Returns the name of an option that was given.
     pub fn given(&self) -> Option<&'static str> {
-        let given = [("--low-io", self.low_io.is_some()), ("--explicit", self.explicit)];
+        let given =
+            [("--low-io", self.low_io.is_some()), ("--explicit", self.explicit), ("--inputs", !self.inputs.is_empty())];
         let external = ("--external", self.external.is_some());
         given.into_iter().chain([external]).find(|(_, given)| *given).map(|(name, _)| name)
     }
@@ -180,6 +185,10 @@ pub(super) fn convert(args: &Converting<'_>, own: &OnnxArgs) -> Result {
         Some([]) => OnnxPlanOptions::new().low_io(),
         Some(names) => OnnxPlanOptions::new().low_io_of(names),
     };
+    let options = match ranges(&model.value, &own.inputs)? {
+        Some(ranges) => options.ranges(ranges),
+        None => options,
+    };
     let bar = if args.quiet { Bar::hidden() } else { Bar::of_bytes(model.value.bytes()) };
     let plan = model.value.plan_with(&policy, &options, &mut |bytes| bar.advance(bytes / 2))?;
     let mut writing = OnnxConvertOptions::new().explicit(own.explicit).replace(args.force);
@@ -214,6 +223,17 @@ pub(super) fn convert(args: &Converting<'_>, own: &OnnxArgs) -> Result {
             print(text)
         }
     }
+}
+
+/// Measures the ranges of a model on the inputs of each file.
+fn ranges(model: &OnnxModel, files: &[PathBuf]) -> Result<Option<OnnxRanges>> {
+    let mut all: Option<OnnxRanges> = None;
+    for file in files {
+        let failed = |error: precast::Error| Failure::work(error.context(format!("--inputs {}", shown(file))));
+        let measured = npz_arrays(file).and_then(|inputs| model.measure(&inputs)).map_err(failed)?;
+        all.get_or_insert_default().merge(&measured);
+    }
+    Ok(all)
 }
 
 /// Refuses options for ONNX models with other files.

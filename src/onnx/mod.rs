@@ -2,12 +2,14 @@
 
 mod convert;
 mod edits;
+mod import;
 mod keep;
 mod model;
 mod numbers;
 mod painted;
 mod pieces;
 mod plan;
+mod ranges;
 mod rebuild;
 mod schema;
 mod tensor;
@@ -16,6 +18,8 @@ mod values;
 mod wire;
 
 pub use convert::{OnnxConvertOptions, OnnxConverted};
+pub use import::{Fixed, ImportOptions, OnnxNetwork};
 pub use model::OnnxModel;
-pub use plan::{OnnxPlan, OnnxPlanOptions, OnnxRanges};
+pub use plan::{OnnxPlan, OnnxPlanOptions};
+pub use ranges::OnnxRanges;
 pub use tensor::Elem;

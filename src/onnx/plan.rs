@@ -7,6 +7,7 @@ use super::{
     model::OnnxModel,
     numbers::{self, Limits},
     painted::{Painted, Requests},
+    ranges::OnnxRanges,
     schema::{self, Schema},
     tensor::Elem,
     types,
@@ -20,28 +21,6 @@ use crate::{
     plan::Reason,
     policy::{GraphList, GraphPolicy},
 };
-
-/// Largest magnitudes met in a run, as a share of what the low dtype holds: other inputs may give larger ones.
-const HEADROOM: f64 = 1.5;
-
-/// Largest magnitudes of the values of a model, as measured by runs: see [`OnnxModel::measure`].
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct OnnxRanges {
-    pub(super) largest: HashMap<String, f32>,
-}
-
-impl OnnxRanges {
-    /// Notes a magnitude of a value.
-    pub(super) fn note(&mut self, name: &str, largest: f32) {
-        let known = self.largest.entry(name.into()).or_insert(0.0);
-        *known = known.max(largest);
-    }
-
-    /// Returns the largest magnitude of a value by its name; `None` for a value that was not met.
-    pub fn largest(&self, value: &str) -> Option<f32> {
-        self.largest.get(value).copied()
-    }
-}
 
 /// Options of [`OnnxModel::plan`].
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -186,7 +165,7 @@ impl OnnxModel {
             kept.insert(node, why);
         }
         if let Some(ranges) = &options.ranges {
-            kept.extend(measured(&values, &elems, ranges, policy));
+            kept.extend(ranges.kept(&values, &elems, policy));
         }
         if let Some(most) = keep.reduce_over {
             kept.extend(keep::deep(&values, most));
@@ -270,31 +249,6 @@ fn too_early(
     };
     let because = || Kept { because: "its result is read in float32, too".into(), spreads: false };
     (0..values.nodes.len()).filter(is_early).map(|index| (index, because())).collect()
-}
-
-/// Finds the nodes whose measured values come too near the largest number of the low dtype.
-fn measured(values: &Values<'_>, elems: &[Elem], ranges: &OnnxRanges, policy: &GraphPolicy) -> HashMap<usize, Kept> {
-    let low = policy.dtype;
-    let largest = match low {
-        DType::F16 => f64::from(half::f16::MAX),
-        _ => f64::from(half::bf16::MAX),
-    };
-    let limit = policy.keep.values_beyond.unwrap_or(largest / HEADROOM);
-    let over = |placed: &super::values::Placed<'_>| {
-        let met = placed.inputs.iter().chain(&placed.outputs).flatten().filter(|&&value| elems[value] == Elem::F32);
-        let met =
-            met.filter_map(|&value| Some((values.values[value].name, ranges.largest(values.values[value].name)?)));
-        met.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, size)| f64::from(*size) > limit)
-    };
-    let kept = |(index, placed)| {
-        let (name, size) = over(placed)?;
-        let because = format!(
-            "`{name}` reached {size:e}, and {limit:.0} is the most that leaves {} room for other inputs",
-            low.long_name()
-        );
-        Some((index, Kept { because, spreads: false }))
-    };
-    values.nodes.iter().enumerate().filter_map(kept).collect()
 }
 
 /// Returns the names of the inputs and outputs that become low.

@@ -23,7 +23,7 @@ mod text;
 pub use addition::Addition;
 pub use csv::{Column, Columns, Csv, TargetKind};
 pub use images::{Images, PixelFormat};
-pub use npy::Npy;
+pub use npy::{Npy, npz_arrays};
 #[doc(no_inline)]
 pub use precast::data::*;
 pub use source::Source;

@@ -10,6 +10,7 @@ use half::f16;
 use ndarray::{Array, IxDyn, ShapeBuilder};
 use precast::{
     __train::{Parts, Read as HowRead, Wide},
+    Tensor,
     data::{Dataset, Inputs, Targets},
     error::{Error, Result, did_you_mean_or_some},
     options::options,
@@ -211,6 +212,24 @@ impl NpyArray {
         Ok(x)
     }
 
+    /// Returns the whole array as a tensor.
+    fn tensor(&self) -> Result<Tensor> {
+        let shape = &self.header.shape;
+        match self.header.dtype.kind {
+            'f' => {
+                let Dtype { bytes, .. } = self.header.dtype;
+                let number = |bits: u64| match bytes {
+                    2 => f16::from_bits(bits as u16).to_f32(),
+                    4 => f32::from_bits(bits as u32),
+                    _ => f64::from_bits(bits) as f32,
+                };
+                Tensor::from_vec(self.last_axis_fastest(self.bits().map(number).collect())?, shape)
+            }
+            'b' => Tensor::from_vec(self.last_axis_fastest(self.bits().map(|bits| bits != 0).collect())?, shape),
+            _ => Tensor::from_vec(self.integers()?, shape),
+        }
+    }
+
     /// Returns the elements of an integer array.
     fn integers(&self) -> Result<Vec<i64>> {
         let signed = self.header.dtype.kind == 'i';
@@ -297,6 +316,27 @@ fn entry(bytes: &[u8], file: &Path, name: &Path) -> Result<NpyArray> {
         return Err(failed(format!("longer than {} MiB", MOST_BYTES >> 20)));
     }
     parsed(array, origin)
+}
+
+/// Returns the arrays of an `.npz` file by name, in the order of the file, as tensors: of floats in float32, of integers
+/// in int64, of truth values in bool. The first axis is one as the others.
+///
+/// # Errors
+/// [`ErrorKind::Io`](precast::ErrorKind::Io) when the file cannot be read; [`ErrorKind::Data`](precast::ErrorKind::Data)
+/// for a file that is no archive of arrays, and for an array of another dtype.
+pub fn npz_arrays(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
+    let path = path.as_ref();
+    let bytes = files::read_within(path, MOST_BYTES)?;
+    let failed = |error: String| Error::data(format!("{}: {error}", shown(path)));
+    let archive = ZipArchive::new(Cursor::new(&bytes[..])).map_err(|error| failed(error.to_string()))?;
+    let names: Vec<String> =
+        archive.file_names().map(|name| name.map_or_else(|_| String::new(), Cow::into_owned)).collect();
+    let read = |name: &String| {
+        let name = name.strip_suffix(".npy").unwrap_or(name);
+        let array = entry(&bytes, path, Path::new(name))?;
+        Ok((name.to_string(), array.tensor()?))
+    };
+    names.iter().map(read).collect()
 }
 
 /// Parses an array from the bytes of a `.npy` file.

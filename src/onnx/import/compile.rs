@@ -1,0 +1,217 @@
+//! A model made ready to run: nodes with their attributes read, functions resolved, constants loaded.
+
+use std::collections::HashMap;
+
+use super::{
+    data::load,
+    ops,
+    step::{Action, Attr, Body, Step},
+};
+use crate::{
+    error::{Error, Result},
+    onnx::{
+        OnnxModel,
+        model::{Attribute, Function, Graph, Node},
+        wire::{Field, Source, Value as Wire},
+    },
+};
+
+/// Nodes of all bodies together, at most: functions that call functions multiply.
+const MOST: usize = 1 << 20;
+/// Functions within functions, at most.
+const DEEPEST: usize = 32;
+
+/// Returns the graph of a model, ready to run.
+pub(super) fn compile(model: &OnnxModel) -> Result<Body> {
+    let compiler = Compiler { model, left: std::cell::Cell::new(MOST) };
+    compiler.graph(&model.graph, &Scope { opsets: &model.opsets, given: &HashMap::new(), depth: 0 })
+}
+
+struct Compiler<'a> {
+    model: &'a OnnxModel,
+    left: std::cell::Cell<usize>,
+}
+
+/// The place in which a node is read.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    opsets: &'a HashMap<String, i64>,
+    /// The attributes of a function's call.
+    given: &'a HashMap<String, Attr>,
+    depth: usize,
+}
+
+impl Compiler<'_> {
+    fn graph(&self, graph: &Graph, scope: &Scope<'_>) -> Result<Body> {
+        if let Some((name, _)) = graph.sparse.first() {
+            return Err(Error::unsupported(format!("the initialiser `{name}` is sparse; a dense one can be imported")));
+        }
+        let mut body = Body::default();
+        for stored in &graph.initialisers {
+            body.initialisers.insert(stored.name.clone());
+            body.constants.push((stored.name.clone(), load(self.model, stored)?));
+        }
+        let inputs = graph.inputs.iter().filter(|input| !body.initialisers.contains(&input.name));
+        body.inputs = inputs.map(|input| input.name.clone()).collect();
+        body.outputs = graph.outputs.iter().map(|output| output.name.clone()).collect();
+        self.steps(&graph.nodes, scope, &mut body)?;
+        Ok(body)
+    }
+
+    fn function(&self, function: &Function, node: &Node, scope: &Scope<'_>) -> Result<Body> {
+        if scope.depth == DEEPEST {
+            return Err(Error::unsupported(format!("more than {DEEPEST} functions within each other")));
+        }
+        let mut given: HashMap<String, Attr> = HashMap::new();
+        let outside = Scope { given: &HashMap::new(), ..*scope };
+        for usual in &function.attributes {
+            given.extend(self.attribute(usual, &outside)?);
+        }
+        for attribute in &node.attributes {
+            given.extend(self.attribute(attribute, scope)?);
+        }
+        let mut body = Body { inputs: function.inputs.clone(), outputs: function.outputs.clone(), ..Body::default() };
+        let opsets = if function.opsets.is_empty() { scope.opsets } else { &function.opsets };
+        self.steps(&function.nodes, &Scope { opsets, given: &given, depth: scope.depth + 1 }, &mut body)?;
+        Ok(body)
+    }
+
+    fn steps(&self, nodes: &[Node], scope: &Scope<'_>, body: &mut Body) -> Result<()> {
+        for node in nodes {
+            let Some(left) = self.left.get().checked_sub(1) else {
+                return Err(Error::unsupported(format!("more than {MOST} nodes, with those of functions")));
+            };
+            self.left.set(left);
+            let step =
+                self.step(node, scope).map_err(|e| e.context(format!("node `{}` ({})", node.label(), node.op)))?;
+            match ops::constant_of(&step).map_err(|e| step.at(e))? {
+                Some(item) => body.constants.extend(step.outputs.into_iter().take(1).map(|name| (name, item.clone()))),
+                None => body.steps.push(step),
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&self, node: &Node, scope: &Scope<'_>) -> Result<Step> {
+        let same = |f: &&Function| (&f.domain, &f.name, &f.overload) == (&node.domain, &node.op, &node.overload);
+        let function = self.model.functions.iter().find(same);
+        let mut attributes = Vec::new();
+        for attribute in node.attributes.iter().filter(|_| function.is_none()) {
+            attributes.extend(self.attribute(attribute, scope)?);
+        }
+        let action = match (function, &node.domain[..], &node.op[..]) {
+            (Some(function), ..) => Action::Function(Box::new(self.function(function, node, scope)?)),
+            (None, "", "If") => Action::If,
+            (None, "", "Loop") => Action::Loop,
+            (None, "", "Scan") => Action::Scan,
+            (None, "", "SequenceMap") => Action::Map,
+            (None, "", op) => match ops::find(op) {
+                Some(run) => Action::Op(run),
+                None => Action::Refused("this op has no counterpart here".into()),
+            },
+            (None, domain, _) => {
+                Action::Refused(format!("the domain `{domain}` is unknown, and the model has no such function"))
+            }
+        };
+        Ok(Step {
+            label: node.label().to_string(),
+            name: node.name.clone(),
+            op: node.op.clone(),
+            scope: node.scope.clone(),
+            opset: scope.opsets.get(&node.domain).copied().unwrap_or(1),
+            inputs: node.inputs.clone(),
+            outputs: node.outputs.clone(),
+            attributes,
+            action,
+            cell: None,
+            last: vec![],
+        })
+    }
+
+    /// Returns an attribute; `None` for one that a function's caller leaves out.
+    fn attribute(&self, attribute: &Attribute, scope: &Scope<'_>) -> Result<Option<(String, Attr)>> {
+        let raw = self.raw(attribute)?;
+        let name = attribute.name.clone();
+        if let Some(of) = raw.of_function {
+            return Ok(scope.given.get(&of).map(|attr| (name, attr.clone())));
+        }
+        let [first, ..] = &attribute.graphs[..] else {
+            let value = match &attribute.tensor {
+                Some(stored) if raw.kind == 0 || raw.kind == 4 => match load(self.model, stored) {
+                    Ok(item) => Attr::Tensor(item),
+                    Err(e) if e.kind() == crate::ErrorKind::Unsupported => Attr::Other,
+                    Err(e) => return Err(e),
+                },
+                _ => raw.value(),
+            };
+            return Ok(Some((name, value)));
+        };
+        Ok(Some((name, Attr::Body(Box::new(self.graph(first, scope)?)))))
+    }
+
+    fn raw(&self, attribute: &Attribute) -> Result<Raw> {
+        let mut raw = Raw::default();
+        self.model.files().model.fields(attribute.span, |source, f| raw.read(source, f))?;
+        Ok(raw)
+    }
+}
+
+/// The fields of an attribute.
+#[derive(Default)]
+struct Raw {
+    kind: i64,
+    float: Option<f32>,
+    int: Option<i64>,
+    text: Option<String>,
+    floats: Vec<f32>,
+    ints: Vec<i64>,
+    texts: Vec<String>,
+    of_function: Option<String>,
+}
+
+impl Raw {
+    fn read(&mut self, source: &mut Source, f: &Field) -> Result<()> {
+        match (f.number, f.value) {
+            (2, Wire::Fixed32(bits)) => self.float = Some(f32::from_bits(bits)),
+            (3, _) => self.int = Some(f.int()?),
+            (4, _) => self.text = Some(lossy(source, f)?),
+            (7, Wire::Fixed32(bits)) => self.floats.push(f32::from_bits(bits)),
+            (7, Wire::Bytes(span)) => {
+                let bytes = source.bytes(span)?;
+                self.floats.extend(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+            }
+            (8, _) => source.ints(f, |number| self.ints.push(number))?,
+            (9, _) => self.texts.push(lossy(source, f)?),
+            (20, _) => self.kind = f.int()?,
+            (21, _) => self.of_function = Some(source.text(f)?).filter(|name| !name.is_empty()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn value(self) -> Attr {
+        match self.kind {
+            1 => Attr::Float(self.float.unwrap_or(0.0)),
+            2 => Attr::Int(self.int.unwrap_or(0)),
+            3 => Attr::Text(self.text.unwrap_or_default()),
+            6 => Attr::Floats(self.floats),
+            7 => Attr::Ints(self.ints),
+            8 => Attr::Texts(self.texts),
+            // Files of the first versions leave the type out.
+            0 => match self {
+                Raw { float: Some(number), .. } => Attr::Float(number),
+                Raw { int: Some(number), .. } => Attr::Int(number),
+                Raw { text: Some(text), .. } => Attr::Text(text),
+                Raw { floats, .. } if !floats.is_empty() => Attr::Floats(floats),
+                Raw { texts, .. } if !texts.is_empty() => Attr::Texts(texts),
+                Raw { ints, .. } => Attr::Ints(ints),
+            },
+            _ => Attr::Other,
+        }
+    }
+}
+
+/// Returns a string of bytes, which need not be text.
+fn lossy(source: &mut Source, f: &Field) -> Result<String> {
+    Ok(String::from_utf8_lossy(&source.bytes(f.bytes()?)?).into_owned())
+}

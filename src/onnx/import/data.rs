@@ -1,0 +1,178 @@
+//! The numbers of a model's tensors.
+
+use half::{bf16, f16};
+
+use super::value::{Item, dtype_of, is_int, room};
+use crate::{
+    DType, Tensor,
+    error::Result,
+    onnx::{
+        OnnxModel,
+        model::data_file,
+        tensor::{Data, Elem, Tensor as Stored, external_span, field},
+        wire::Value as Wire,
+    },
+};
+
+/// Reads the numbers of a tensor. The data of an unknown or a string type is an error.
+pub(super) fn load(model: &OnnxModel, stored: &Stored) -> Result<Item> {
+    let wrong = |words: &str| stored.wrong(words);
+    dtype_of(stored.elem).map_err(|e| e.context(format!("tensor `{}`", stored.name)))?;
+    let count = usize::try_from(stored.count()?).map_err(|_| wrong("more elements than memory can hold"))?;
+    let bytes = {
+        let mut files = model.files();
+        let files = &mut *files;
+        match &stored.data {
+            Data::Raw(span) => Some(files.model.bytes(*span)?),
+            Data::External(place) => {
+                let data = data_file(&mut files.data, model.path.as_deref(), stored, place)?;
+                let span = external_span(stored, place, data)?;
+                Some(data.bytes(span)?)
+            }
+            Data::Typed => None,
+        }
+    };
+    let x = match bytes {
+        Some(bytes) => {
+            let expected = stored.bytes()?.unwrap_or(0);
+            if bytes.len() as u64 != expected {
+                return Err(wrong(&format!("its shape takes {expected} bytes, and it has {}", bytes.len())));
+            }
+            of_bytes(&bytes, stored.elem, count, &stored.dims)?
+        }
+        None => {
+            let numbers = typed(model, stored)?;
+            if numbers.len() != count && !(is_small(stored.elem) && numbers.len() == count.div_ceil(2)) {
+                return Err(wrong(&format!(
+                    "its shape {:?} has {count} numbers, and it has {}",
+                    stored.dims,
+                    numbers.len()
+                )));
+            }
+            numbers.tensor(stored.elem, count, &stored.dims)?
+        }
+    };
+    Ok(Item::known(x, stored.elem))
+}
+
+fn is_small(elem: Elem) -> bool {
+    matches!(elem, Elem(21 | 22))
+}
+
+fn of_bytes(bytes: &[u8], elem: Elem, count: usize, shape: &[usize]) -> Result<Tensor> {
+    macro_rules! of {
+        ($t:ty) => {
+            bytes.as_chunks().0.iter().map(|bytes| <$t>::from_le_bytes(*bytes))
+        };
+    }
+    macro_rules! ints {
+        ($t:ty) => {
+            Tensor::from_vec(of!($t).map(|n| n as i64).collect::<Vec<i64>>(), shape)
+        };
+    }
+    match elem {
+        Elem::F32 => Tensor::from_vec(of!(f32).collect::<Vec<f32>>(), shape),
+        Elem::F64 => Tensor::from_vec(of!(f64).collect::<Vec<f64>>(), shape),
+        Elem::F16 => Tensor::from_vec(of!(f16).collect::<Vec<f16>>(), shape),
+        Elem::BF16 => Tensor::from_vec(of!(bf16).collect::<Vec<bf16>>(), shape),
+        Elem::BOOL => Tensor::from_vec(bytes.iter().map(|byte| *byte != 0).collect::<Vec<bool>>(), shape),
+        Elem::INT8 => ints!(i8),
+        Elem::UINT8 => ints!(u8),
+        Elem::INT16 => ints!(i16),
+        Elem::UINT16 => ints!(u16),
+        Elem::INT32 => ints!(i32),
+        Elem::UINT32 => ints!(u32),
+        Elem::UINT64 => ints!(u64),
+        Elem(21 | 22) => Tensor::from_vec(halves(bytes.iter().map(|byte| i64::from(*byte)), elem, count), shape),
+        _ => ints!(i64),
+    }
+}
+
+/// Returns integers of four bits, two in a byte, the lower one first.
+fn halves(bytes: impl Iterator<Item = i64>, elem: Elem, count: usize) -> Vec<i64> {
+    let both = bytes.flat_map(|byte| [byte & 15, (byte >> 4) & 15]);
+    both.take(count).map(|half| super::value::wrapped(half, elem)).collect()
+}
+
+/// The contents of a field of numbers.
+enum Typed {
+    Ints(Vec<i64>),
+    Floats(Vec<f32>),
+    Doubles(Vec<f64>),
+}
+
+impl Typed {
+    fn len(&self) -> usize {
+        match self {
+            Typed::Ints(numbers) => numbers.len(),
+            Typed::Floats(numbers) => numbers.len(),
+            Typed::Doubles(numbers) => numbers.len(),
+        }
+    }
+
+    fn tensor(self, elem: Elem, count: usize, shape: &[usize]) -> Result<Tensor> {
+        match self {
+            Typed::Floats(numbers) => Tensor::from_vec(numbers, shape),
+            Typed::Doubles(numbers) => Tensor::from_vec(numbers, shape),
+            Typed::Ints(numbers) => match elem {
+                Elem::F16 => {
+                    let bits = numbers.iter().map(|bits| f16::from_bits(*bits as u16));
+                    Tensor::from_vec(bits.collect::<Vec<f16>>(), shape)
+                }
+                Elem::BF16 => {
+                    let bits = numbers.iter().map(|bits| bf16::from_bits(*bits as u16));
+                    Tensor::from_vec(bits.collect::<Vec<bf16>>(), shape)
+                }
+                Elem::BOOL => Tensor::from_vec(numbers.iter().map(|n| *n != 0).collect::<Vec<bool>>(), shape),
+                _ if is_small(elem) && numbers.len() != count => {
+                    Tensor::from_vec(halves(numbers.into_iter(), elem, count), shape)
+                }
+                _ => Tensor::from_vec(
+                    numbers.into_iter().map(|n| super::value::wrapped(n, elem)).collect::<Vec<i64>>(),
+                    shape,
+                ),
+            },
+        }
+    }
+}
+
+fn typed(model: &OnnxModel, stored: &Stored) -> Result<Typed> {
+    let mut files = model.files();
+    let (mut ints, mut floats, mut doubles) = (Vec::new(), Vec::new(), Vec::new());
+    let wanted = match stored.elem {
+        Elem::F32 => field::FLOAT_DATA,
+        Elem::F64 => field::DOUBLE_DATA,
+        Elem::INT64 => field::INT64_DATA,
+        Elem::UINT32 | Elem::UINT64 => field::UINT64_DATA,
+        _ => field::INT32_DATA,
+    };
+    files.model.fields(stored.span, |source, f| {
+        match (f.number, f.value) {
+            (number, _) if number != wanted => {}
+            (field::FLOAT_DATA, Wire::Fixed32(bits)) => floats.push(f32::from_bits(bits)),
+            (field::FLOAT_DATA, Wire::Bytes(span)) => {
+                let bytes = source.bytes(span)?;
+                floats.extend(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+            }
+            (field::DOUBLE_DATA, Wire::Fixed64(bits)) => doubles.push(f64::from_bits(bits)),
+            (field::DOUBLE_DATA, Wire::Bytes(span)) => {
+                let bytes = source.bytes(span)?;
+                doubles.extend(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)));
+            }
+            (field::FLOAT_DATA | field::DOUBLE_DATA, _) => return Err(stored.wrong("its numbers are of another type")),
+            _ => source.ints(f, |number| ints.push(number))?,
+        }
+        Ok(())
+    })?;
+    Ok(match stored.elem {
+        Elem::F32 => Typed::Floats(floats),
+        Elem::F64 => Typed::Doubles(doubles),
+        _ => Typed::Ints(ints),
+    })
+}
+
+/// Creates a known tensor of one number.
+pub(super) fn filled(shape: &[usize], value: f64, dtype: DType) -> Result<Tensor> {
+    room(shape)?;
+    Tensor::try_full(shape, value, dtype)
+}

@@ -1,0 +1,130 @@
+//! Import: an ONNX model as a network whose nodes are calls of tensor methods.
+//!
+//! Numbers that depend neither on inputs nor on parameters are known: lengths of axes, constants, and all that is
+//! computed from them. Nodes read shapes, axes and counts from known numbers, so that a graph can be recorded.
+
+mod call;
+mod compile;
+mod control;
+mod data;
+mod fold;
+mod network;
+mod ops;
+mod options;
+mod params;
+mod run;
+mod step;
+mod value;
+mod weigh;
+
+pub use network::OnnxNetwork;
+pub use options::{Fixed, ImportOptions};
+
+use super::{OnnxModel, model::Axis};
+use crate::{
+    Child, Tensor,
+    error::{Error, Result},
+    no_grad,
+};
+
+impl OnnxModel {
+    /// Imports the model as a network that can be run, trained and planned, and traced as a
+    /// [`Graph`](crate::graph::Graph).
+    ///
+    /// Floating initialisers of more than one number are parameters, under the model's names, and so are all that a
+    /// product, a convolution, a norm, an embedding or a recurrent layer reads as its weight, also from a `Constant`
+    /// node. Masks (numbers that are not finite) and single numbers are constants.
+    ///
+    /// Models are exported for evaluation: a batch norm uses its running statistics, which are buffers, and dropout
+    /// does nothing, in training, too.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a node that cannot be run, with its name, its op
+    /// and the reason; [`ErrorKind::Model`](crate::ErrorKind::Model) for a model that contradicts itself;
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an input or an axis that the model does not have.
+    pub fn import(&self, options: &ImportOptions) -> Result<Child<OnnxNetwork>> {
+        self.network(options, true).map(Child::new)
+    }
+
+    /// Runs the model on inputs by name, and returns its outputs by name.
+    ///
+    /// # Errors
+    /// As [`import`](OnnxModel::import); [`ErrorKind::Value`](crate::ErrorKind::Value) for an input that is missing or
+    /// unknown; those of the ops, with the name of the node.
+    pub fn run(&self, inputs: &[(&str, Tensor)]) -> Result<Vec<(String, Tensor)>> {
+        let network = self.network(&ImportOptions::new(), true)?;
+        let inputs = ordered(&network, inputs)?;
+        let outputs = no_grad(|| network.run(&inputs, None))?;
+        Ok(network.outputs().map(str::to_string).zip(outputs).collect())
+    }
+
+    fn network(&self, options: &ImportOptions, folded: bool) -> Result<OnnxNetwork> {
+        let mut body = compile::compile(self)?;
+        for (name, fixed) in &options.fixed {
+            let input = self.graph.inputs.iter().find(|input| input.name == *name && body.inputs.contains(name));
+            let input = input.ok_or_else(|| unknown("input", name, &body.inputs))?;
+            let item = options.value(fixed, input)?;
+            fold::fix(&mut body, name, item);
+        }
+        let symbols =
+            self.graph.inputs.iter().flat_map(|input| input.axes.iter().flatten()).filter_map(|axis| match axis {
+                Axis::Symbol(symbol) => Some(symbol.clone()),
+                _ => None,
+            });
+        let symbols: Vec<String> = symbols.collect();
+        if let Some((name, _)) = options.axes.iter().find(|(name, _)| !symbols.contains(name)) {
+            return Err(unknown("symbolic axis", name, &symbols));
+        }
+        let (params, items) = weigh::choose(&mut body)?;
+        if folded {
+            fold::fold(&mut body)?;
+        }
+        fold::check(&body)?;
+        let weights = weigh::arrange(&mut body, params, items)?;
+        if folded {
+            fold::note_last(&mut body);
+        }
+        let inputs = body.inputs.iter().filter_map(|name| self.graph.inputs.iter().find(|input| input.name == *name));
+        let inputs = inputs.map(|input| network::Input {
+            name: input.name.clone(),
+            elem: input.elem(),
+            axes: input.axes.as_ref().map(|axes| {
+                let name = |axis: &Axis| if let Axis::Symbol(symbol) = axis { symbol.clone() } else { String::new() };
+                axes.iter().map(|axis| (name(axis), options.length(axis))).collect()
+            }),
+        });
+        let inputs = inputs.collect();
+        Ok(OnnxNetwork::new(weights, body, inputs))
+    }
+}
+
+/// Runs a model in float32, calls `each` with the name and the value of every floating tensor that a node makes, in
+/// bodies and functions, too, and returns the outputs by name.
+pub(super) fn observe(
+    model: &OnnxModel,
+    inputs: &[(String, Tensor)],
+    each: &mut dyn FnMut(&str, &Tensor),
+) -> Result<Vec<(String, Tensor)>> {
+    let network = model.network(&ImportOptions::new(), false)?;
+    let named: Vec<(&str, Tensor)> = inputs.iter().map(|(name, x)| (&name[..], x.clone())).collect();
+    let inputs = ordered(&network, &named)?;
+    let outputs = no_grad(|| network.observed(&inputs, each))?;
+    Ok(network.outputs().map(str::to_string).zip(outputs).collect())
+}
+
+/// Returns named inputs in the order of the network.
+fn ordered(network: &OnnxNetwork, inputs: &[(&str, Tensor)]) -> Result<Vec<Tensor>> {
+    let names: Vec<String> = network.inputs().map(str::to_string).collect();
+    if let Some((name, _)) = inputs.iter().find(|(name, _)| !names.iter().any(|other| other == name)) {
+        return Err(unknown("input", name, &names));
+    }
+    let given = |name: &String| {
+        let found = inputs.iter().find(|(other, _)| other == name).map(|(_, x)| x.clone());
+        found.ok_or_else(|| Error::value(format!("the input `{name}` is missing")))
+    };
+    names.iter().map(given).collect()
+}
+
+fn unknown(what: &str, name: &str, allowed: &[String]) -> Error {
+    Error::value(format!("the model has no {what} `{name}`; allowed: {}", allowed.join(", ")))
+}

@@ -1,0 +1,144 @@
+//! An imported model as a cell.
+
+use std::cell::RefCell;
+
+use super::{
+    params::Weights,
+    run::{Runner, Watch},
+    step::Body,
+    value::{Item, Value},
+};
+use crate::{
+    Cell, DType, Tensor,
+    cell::{Forward, Member, Part, PartMut},
+    error::{Error, Result},
+    onnx::tensor::Elem,
+};
+
+/// An imported model: a network with the model's parameters, which runs the model's nodes.
+///
+/// Made by [`OnnxModel::import`](super::super::OnnxModel::import). A node that reads weights is a cell of the kind that
+/// a layer with its arithmetic has (`Dense` for a matrix product, `Conv2d`, `LayerNorm`, ...), so that policies know
+/// it. Its path is that of its weights (`encoder.0.fc` for `encoder.0.fc.weight`), or of its scope (`a.q` for
+/// `/a/q/MatMul`), or else its name. Other parameters belong to the network itself, under the model's names.
+///
+/// Inputs and outputs have the order of the model. Integers of every width are i64.
+#[derive(Cell, Debug)]
+pub struct OnnxNetwork {
+    weights: Weights,
+    body: Body,
+    inputs: Vec<Input>,
+    outputs: Vec<String>,
+}
+
+/// An input of a network.
+#[derive(Clone, Debug)]
+pub(super) struct Input {
+    pub name: String,
+    pub elem: Option<Elem>,
+    /// The declared axes; those whose length is fixed have it.
+    pub axes: Option<Vec<(String, Option<usize>)>>,
+}
+
+impl OnnxNetwork {
+    pub(super) fn new(weights: Weights, body: Body, inputs: Vec<Input>) -> Self {
+        let outputs = body.outputs.clone();
+        OnnxNetwork { weights, body, inputs, outputs }
+    }
+
+    /// Returns the names of the inputs, in the order of a call.
+    pub fn inputs(&self) -> impl Iterator<Item = &str> {
+        self.inputs.iter().map(|input| &input.name[..])
+    }
+
+    /// Returns the names of the outputs, in the order of a call's results.
+    pub fn outputs(&self) -> impl Iterator<Item = &str> {
+        self.outputs.iter().map(String::as_str)
+    }
+
+    /// Runs the network, and calls `watch` with the name and the value of every floating tensor that a node makes.
+    pub(super) fn run(&self, inputs: &[Tensor], watch: Option<Watch<'_>>) -> Result<Vec<Tensor>> {
+        if inputs.len() != self.inputs.len() {
+            let names: Vec<&str> = self.inputs().collect();
+            return Err(Error::shape(format!(
+                "takes {} inputs ({}), got {}",
+                names.len(),
+                names.join(", "),
+                inputs.len()
+            )));
+        }
+        let pairs = self.inputs.iter().zip(inputs);
+        let values = pairs.map(|(input, x)| input.value(x)).collect::<Result<Vec<Value>>>()?;
+        let runner = Runner { weights: &self.weights, watch };
+        let made = runner.body(&self.body, values, None)?;
+        let tensor = |(value, name): (Value, &String)| match value {
+            Value::One(item) => Ok(item.x),
+            Value::Many(_) => {
+                Err(Error::unsupported(format!("the output `{name}` is a sequence; only tensors can be returned")))
+            }
+            Value::Absent => Err(Error::unsupported(format!("the output `{name}` is an empty optional value"))),
+        };
+        made.into_iter().zip(&self.outputs).map(tensor).collect()
+    }
+
+    /// Runs the network, and calls `each` with what its nodes make.
+    pub(super) fn observed(&self, inputs: &[Tensor], each: &mut dyn FnMut(&str, &Tensor)) -> Result<Vec<Tensor>> {
+        let each = RefCell::new(each);
+        self.run(inputs, Some(&|name, x| each.borrow_mut()(name, x)))
+    }
+}
+
+impl Input {
+    fn value(&self, x: &Tensor) -> Result<Value> {
+        let wrong = |words: String| Error::shape(format!("input `{}`: {words}", self.name));
+        if let Some(axes) = &self.axes {
+            let lengths = axes.iter().map(|(_, length)| *length);
+            if axes.len() != x.rank() {
+                return Err(wrong(format!("it has {} axes, got {:?}", axes.len(), x.shape())));
+            }
+            for ((name, _), (length, met)) in axes.iter().zip(lengths.zip(x.shape())) {
+                if length.is_some_and(|length| length != *met) {
+                    return Err(wrong(format!("its axis `{name}` is fixed to {}, got {met}", length.unwrap_or(0))));
+                }
+            }
+        }
+        let elem = self.elem.unwrap_or_else(|| elem_of(x.dtype()));
+        let declared = super::value::dtype_of(elem).map_err(|e| e.context(format!("input `{}`", self.name)))?;
+        let x = match (x.dtype(), declared) {
+            (met, declared) if met == declared => x.clone(),
+            // In a region of a low dtype, the input is rounded already.
+            (met, declared) if met.is_low() && declared.is_float() => x.clone(),
+            (met, declared) if met.is_float() && declared.is_float() => x.cast(declared),
+            (met, _) => {
+                let message = format!("input `{}` is of {elem}, got {}", self.name, met.long_name());
+                return Err(Error::dtype(message));
+            }
+        };
+        Ok(Item::computed(x, elem).into())
+    }
+}
+
+fn elem_of(dtype: DType) -> Elem {
+    match dtype {
+        DType::F64 => Elem::F64,
+        DType::F16 => Elem::F16,
+        DType::Bf16 => Elem::BF16,
+        DType::I64 => Elem::INT64,
+        DType::Bool => Elem::BOOL,
+        _ => Elem::F32,
+    }
+}
+
+impl Forward for OnnxNetwork {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let mut outputs = self.run(std::slice::from_ref(x), None)?;
+        match outputs.len() {
+            1 => Ok(outputs.swap_remove(0)),
+            n => Err(Error::shape(format!("the model has {n} outputs; call it with `call_many`"))),
+        }
+    }
+
+    fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.run(inputs, None)
+    }
+}

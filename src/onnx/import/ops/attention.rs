@@ -1,0 +1,168 @@
+//! Attention and rotary embeddings.
+
+use super::{
+    super::{
+        call::{lengths, one},
+        step::Call,
+        value::{Item, Value},
+    },
+    Table,
+    tools::number,
+};
+use crate::{
+    DType, Tensor,
+    error::{Error, Result},
+};
+
+pub(super) const OPS: Table = &[("Attention", attention), ("RotaryEmbedding", rotary)];
+
+/// Returns `[batch, heads, length, size]` of a tensor that has it, or has the heads in its last axis.
+fn heads(x: &Tensor, count: usize, name: &str) -> Result<Tensor> {
+    match *x.shape() {
+        [_, _, _, _] => Ok(x.clone()),
+        [batch, length, size] if count > 0 && size % count == 0 => {
+            x.reshape(&[batch, length, count, size / count])?.permute(&[0, 2, 1, 3])
+        }
+        ref shape => Err(Error::shape(format!("{name} of the shape {shape:?} have not {count} heads"))),
+    }
+}
+
+fn attention(call: &Call<'_>) -> Result<Vec<Value>> {
+    let item = call.item(0)?;
+    let count = |name: &str| Ok::<_, Error>(lengths(&[call.int(name, 0)?])?[0]);
+    let is_joined = item.x.rank() == 3;
+    let q = heads(&item.x, count("q_num_heads")?, "queries")?;
+    let mut k = heads(call.x(1)?, count("kv_num_heads")?, "keys")?;
+    let mut v = heads(call.x(2)?, count("kv_num_heads")?, "values")?;
+    let past = match (call.maybe_x(4)?, call.maybe_x(5)?) {
+        (Some(keys), Some(values)) => {
+            let before = keys.shape().get(2).copied().unwrap_or(0);
+            (k, v) = (Tensor::concat(&[keys, &k], 2)?, Tensor::concat(&[values, &v], 2)?);
+            before
+        }
+        _ => 0,
+    };
+    if call.maybe(6)?.is_some() {
+        return Err(call.refuse("its keys have lengths of their own"));
+    }
+    let (present_k, present_v) = (k.clone(), v.clone());
+    let (q_heads, kv_heads) = (q.shape()[1], k.shape()[1]);
+    if kv_heads == 0 || q_heads % kv_heads != 0 {
+        return Err(Error::shape(format!("{q_heads} heads of queries for {kv_heads} of keys")));
+    }
+    if q_heads != kv_heads {
+        (k, v) = (repeated(&k, q_heads / kv_heads)?, repeated(&v, q_heads / kv_heads)?);
+    }
+    let (queries, keys, size) = (q.shape()[2], k.shape()[2], q.shape()[3]);
+    let scale = call.float("scale", 1.0 / (size.max(1) as f64).sqrt())?;
+    let softcap = call.float("softcap", 0.0)?;
+    let causal = call.flag("is_causal", false)?;
+    let mask = call.maybe_x(3)?.map(|mask| padded(mask, keys)).transpose()?;
+    let matches = call.step.outputs.get(3).is_some_and(|name| !name.is_empty());
+    let (y, scores) = if softcap == 0.0 && !matches && !(causal && past > 0) {
+        (q.scaled_dot_product_attention(&k, &v, mask.as_ref(), causal, Some(scale))?, None)
+    } else {
+        let stage = call.int("qk_matmul_output_mode", 0)?;
+        let raw = q.matmul_ext(&k.permute(&[0, 1, 3, 2])?)?;
+        let raw = raw.mul(&number(&raw, scale))?;
+        let capped = match softcap {
+            0.0 => raw.clone(),
+            cap => raw.div(&number(&raw, cap))?.tanh()?.mul(&number(&raw, cap))?,
+        };
+        let mut biased = capped.clone();
+        let lowest = number(&raw, f64::NEG_INFINITY);
+        if causal {
+            let may: Vec<bool> = (0..queries * keys).map(|i| i % keys <= i / keys + past).collect();
+            biased = Tensor::from_vec(may, &[queries, keys])?.select(&biased, &lowest)?;
+        }
+        if let Some(mask) = &mask {
+            biased = match mask.dtype() {
+                DType::Bool => mask.select(&biased, &lowest)?,
+                _ => biased.add(mask)?,
+            };
+        }
+        let weights = biased.softmax(-1)?;
+        let shown = match (stage, call.opset()) {
+            (0, _) => raw,
+            // The order of the first two stages differs between opsets 23 and 24.
+            (1, ..=23) => biased,
+            (2, ..=23) => capped,
+            (1, _) => capped,
+            (2, _) => biased,
+            _ => weights.clone(),
+        };
+        (weights.matmul_ext(&v)?, Some(shown))
+    };
+    let y = match (is_joined, y.shape()) {
+        (true, &[batch, heads, length, size]) => y.permute(&[0, 2, 1, 3])?.reshape(&[batch, length, heads * size])?,
+        _ => y,
+    };
+    let of = |x: Tensor| Value::from(Item::computed(x, item.elem));
+    let mut made = vec![of(y), of(present_k), of(present_v)];
+    made.extend(scores.map(of));
+    Ok(made)
+}
+
+/// Repeats each head of keys or values for its group of queries.
+fn repeated(x: &Tensor, times: usize) -> Result<Tensor> {
+    let &[batch, heads, length, size] = x.shape() else { return Err(Error::shape("keys without heads")) };
+    let wide = x.unsqueeze(2)?.broadcast_to(&[batch, heads, times, length, size])?;
+    wide.reshape(&[batch, heads * times, length, size])
+}
+
+/// Extends a mask that is shorter than the keys: what it leaves out is masked.
+fn padded(mask: &Tensor, keys: usize) -> Result<Tensor> {
+    let len = mask.shape().last().copied().unwrap_or(keys);
+    if len >= keys || len == 1 {
+        return Ok(mask.clone());
+    }
+    let mut pairs = vec![(0, 0); mask.rank()];
+    pairs[mask.rank() - 1] = (0, keys - len);
+    mask.pad(&pairs, if mask.dtype() == DType::Bool { 0.0 } else { f64::NEG_INFINITY })
+}
+
+fn rotary(call: &Call<'_>) -> Result<Vec<Value>> {
+    let item = call.item(0)?;
+    let is_joined = item.x.rank() == 3;
+    let count = lengths(&[call.int("num_heads", 0)?])?[0];
+    // [batch, length, heads, size]
+    let x = heads(&item.x, count, "inputs")?.permute(&[0, 2, 1, 3])?;
+    let &[batch, length, many, size] = x.shape() else { return Err(Error::shape("inputs without heads")) };
+    let turned = match lengths(&[call.int("rotary_embedding_dim", 0)?])?[0] {
+        0 => size,
+        turned => turned,
+    };
+    if turned > size || turned % 2 != 0 {
+        return Err(Error::shape(format!("{turned} of {size} numbers cannot be turned in pairs")));
+    }
+    let cache = |index: usize| {
+        let cache = call.x(index)?;
+        let cache = match call.maybe_x(3)? {
+            Some(places) => places.embedding(cache)?,
+            None => cache.clone(),
+        };
+        match cache.shape() {
+            [_, _, _] => cache.slice(2, 0..(turned / 2).min(cache.shape()[2]))?.unsqueeze(2),
+            shape => Err(Error::shape(format!("a cache of {shape:?}; expected [batch, length, size]"))),
+        }
+    };
+    let (cos, sin) = (cache(1)?, cache(2)?);
+    let (part, rest) = (x.slice(3, 0..turned)?, x.slice(3, turned..size)?);
+    let half = turned / 2;
+    let interleaved = call.flag("interleaved", false)?;
+    let (a, b) = match interleaved {
+        true => {
+            let pairs = part.reshape(&[batch, length, many, half, 2])?;
+            (pairs.at(4, 0)?, pairs.at(4, 1)?)
+        }
+        false => (part.slice(3, 0..half)?, part.slice(3, half..turned)?),
+    };
+    let real = cos.mul(&a)?.sub(&sin.mul(&b)?)?;
+    let imaginary = sin.mul(&a)?.add(&cos.mul(&b)?)?;
+    let part = match interleaved {
+        true => Tensor::stack(&[&real, &imaginary], 4)?.reshape(&[batch, length, many, turned])?,
+        false => Tensor::concat(&[&real, &imaginary], 3)?,
+    };
+    let y = if turned == size { part } else { Tensor::concat(&[&part, &rest], 3)? };
+    one(if is_joined { y.reshape(&[batch, length, many * size])? } else { y.permute(&[0, 2, 1, 3])? }, item.elem)
+}
