@@ -1,0 +1,235 @@
+//! Models with hazards, converted under a policy: the results of onnxruntime in float32, up to the rounding of 16 bits.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use precast::{
+    DType, ErrorKind, Tensor,
+    onnx::{OnnxConvertOptions, OnnxModel, OnnxPlanOptions},
+    policy::GraphPolicy,
+};
+use serde_json::Value;
+
+/// A case and where it is.
+struct Case {
+    name: String,
+    model: PathBuf,
+    written: Value,
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for folder in ["given", "kindred"] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx/hazards").join(folder);
+        let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
+        for file in files.filter(|file| file.extension().is_some_and(|extension| extension == "json")) {
+            let written: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+            let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+            cases.push(Case { model: folder.join(written["model"].as_str().unwrap()), name, written });
+        }
+    }
+    cases.sort_by(|a, b| a.name.cmp(&b.name));
+    assert_eq!(cases.len(), 80);
+    cases
+}
+
+impl Case {
+    fn policy(&self) -> GraphPolicy {
+        let low = self.written["convert"]["low"].as_str().unwrap();
+        GraphPolicy::named(if low == "bfloat16" { "onnx-bf16" } else { "onnx" }).unwrap()
+    }
+
+    fn checks(&self, word: &str) -> Vec<&str> {
+        let names = self.written["checks"][word].as_array().map_or(&[][..], Vec::as_slice);
+        names.iter().filter_map(Value::as_str).collect()
+    }
+
+    /// Returns the inputs; `None` for one of a type that tensors do not have.
+    fn inputs(&self) -> Option<Vec<(String, Tensor)>> {
+        let inputs = self.written["inputs"].as_object().unwrap();
+        inputs.iter().map(|(name, value)| Some((name.clone(), tensor(value)?))).collect()
+    }
+
+    fn tolerance(&self) -> (f64, f64) {
+        let checks = &self.written["checks"];
+        let close = checks.get("close").or(checks.get("close_reference"));
+        let number = |key: &str| close.map_or(0.0, |close| close[key].as_f64().unwrap());
+        (number("rtol"), number("atol"))
+    }
+
+    /// Compares outputs with those of onnxruntime.
+    fn compare(&self, how: &str, outputs: &[(String, Tensor)], (relative, absolute): (f64, f64)) {
+        for (name, wanted) in self.written["outputs"].as_object().unwrap() {
+            let Some(wanted) = tensor(wanted) else { continue };
+            let met = &outputs.iter().find(|(output, _)| output == name).unwrap().1;
+            assert_eq!(met.shape(), wanted.shape(), "{} {how}: {name}", self.name);
+            assert_eq!(met.dtype(), wanted.dtype(), "{} {how}: {name}", self.name);
+            let exact = self.checks("equal_outputs").contains(&&name[..]) || !wanted.dtype().is_float();
+            for (met, wanted) in met.to_f64().into_iter().zip(wanted.to_f64()) {
+                let bound = if exact { 0.0 } else { absolute + relative * wanted.abs() };
+                let near = (met - wanted).abs() <= bound || met == wanted || met.is_nan() && wanted.is_nan();
+                assert!(near, "{} {how}: {name} is {met}, wanted {wanted}", self.name);
+            }
+        }
+    }
+}
+
+fn tensor(written: &Value) -> Option<Tensor> {
+    if let Some(shape) = written.get("full") {
+        let shape: Vec<usize> = serde_json::from_value(shape.clone()).unwrap();
+        return Some(Tensor::full(&shape, written["value"].as_f64().unwrap(), DType::F32));
+    }
+    let shape: Vec<usize> = serde_json::from_value(written["shape"].clone()).unwrap();
+    let data = written["data"].as_array().unwrap();
+    let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
+    Some(match written["dtype"].as_str().unwrap() {
+        "float32" => Tensor::from_vec(data.iter().map(|x| number(x).unwrap() as f32).collect(), &shape).unwrap(),
+        "float64" => Tensor::from_vec(data.iter().map(|x| number(x).unwrap()).collect(), &shape).unwrap(),
+        "int64" | "int32" => Tensor::from_vec(data.iter().map(|x| x.as_i64().unwrap()).collect(), &shape).unwrap(),
+        "bool" => Tensor::from_vec(data.iter().map(|x| x.as_bool().unwrap()).collect(), &shape).unwrap(),
+        _ => return None,
+    })
+}
+
+/// A folder of this test's own.
+fn scratch(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("precast-onnx-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn run(path: &Path, inputs: &[(String, Tensor)]) -> precast::Result<Vec<(String, Tensor)>> {
+    let inputs: Vec<(&str, Tensor)> = inputs.iter().map(|(name, x)| (&name[..], x.clone())).collect();
+    OnnxModel::open(path)?.run(&inputs)
+}
+
+#[test]
+fn converted_models_give_the_results_of_the_peer() {
+    let folder = scratch("hazards");
+    let (mut ran, mut refused) = (0, Vec::new());
+    for case in cases() {
+        let model = OnnxModel::open(&case.model).unwrap();
+        let inputs = case.inputs();
+        let mut options = OnnxPlanOptions::new();
+        if let (Some(inputs), true) = (&inputs, case.written["convert"].get("ranges").is_some()) {
+            options = options.ranges(model.measure(inputs).unwrap());
+        }
+        let plan = match model.plan_with(&case.policy(), &options, &mut |_| ()) {
+            Ok(plan) => plan,
+            Err(error) => {
+                // The model is of an opset without the low dtype.
+                let words = case.checks("refuse_or");
+                assert!(!words.is_empty() && words.iter().all(|word| error.to_string().contains(word)), "{error}");
+                continue;
+            }
+        };
+        for (word, low) in [("low", true), ("full", false), ("full_with_ranges", false)] {
+            for node in case.checks(word) {
+                let met = plan.decision(node).unwrap();
+                assert_eq!(met.dtype.is_low(), low, "{}: {node} {met}", case.name);
+            }
+        }
+        for (explicit, how) in [(false, "low"), (true, "explicit")] {
+            let to = folder.join(format!("{}-{how}.onnx", case.name));
+            let options = OnnxConvertOptions::new().explicit(explicit).replace(true);
+            plan.convert(&to, &options, &mut |_| ()).unwrap();
+            let Some(inputs) = &inputs else { continue };
+            // In float32 first: what cannot be run at all is refused there.
+            match run(&case.model, inputs) {
+                Ok(outputs) => case.compare("float32", &outputs, (1e-5, 1e-5)),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Unsupported, "{}: {error}", case.name);
+                    refused.push(case.name.clone());
+                    continue;
+                }
+            }
+            let outputs = run(&to, inputs).unwrap_or_else(|error| panic!("{} {how}: {error}", case.name));
+            case.compare(how, &outputs, case.tolerance());
+            ran += 1;
+        }
+    }
+    fs::remove_dir_all(folder).unwrap();
+    refused.dedup();
+    assert!(ran >= 140, "{ran} ran; refused: {refused:?}");
+}
+
+#[test]
+fn a_conversion_is_done_once_and_o0_changes_nothing() {
+    let folder = scratch("twice");
+    let nothing = GraphPolicy::with_lists(DType::F16, precast::policy::Lists::named("O0")).unwrap();
+    for case in cases() {
+        let model = OnnxModel::open(&case.model).unwrap();
+        let write = |model: &OnnxModel, policy: &GraphPolicy, name: &str| {
+            let to = folder.join(format!("{}-{name}.onnx", case.name));
+            let plan = model.plan(policy)?;
+            plan.convert(&to, &OnnxConvertOptions::new().replace(true), &mut |_| ()).map(|_| to)
+        };
+        let same = |a: &Path, b: &Path| assert!(fs::read(a).unwrap() == fs::read(b).unwrap(), "{}", case.name);
+        same(&write(&model, &nothing, "o0").unwrap(), &case.model);
+        let Ok(once) = write(&model, &case.policy(), "once") else { continue };
+        if case.written["convert"].get("ranges").is_some() {
+            continue;
+        }
+        let again = OnnxModel::open(&once).unwrap();
+        // A second data file would have another name.
+        if case.written["checks"].get("external").is_none() {
+            same(&write(&again, &case.policy(), "twice").unwrap(), &once);
+        }
+    }
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// Every prefix of a file, and every byte of it changed: an error or a plan, and never a panic.
+#[test]
+fn damaged_files_are_errors() {
+    let policy = GraphPolicy::named("onnx").unwrap();
+    for case in cases().into_iter().filter(|case| case.name.starts_with("21-if") || case.name.starts_with("51-")) {
+        let bytes = fs::read(&case.model).unwrap();
+        let read = |bytes: Vec<u8>| OnnxModel::from_bytes(bytes).and_then(|model| model.plan(&policy).map(drop));
+        for len in 0..bytes.len() {
+            let _ = read(bytes[..len].to_vec());
+        }
+        for at in 0..bytes.len() {
+            for change in [0x01, 0x80, 0xff] {
+                let mut changed = bytes.clone();
+                changed[at] ^= change;
+                let _ = read(changed);
+            }
+        }
+    }
+    let message = OnnxModel::from_bytes(b"not a model".to_vec()).unwrap_err().to_string();
+    assert!(message.starts_with("byte 0: "), "{message}");
+    assert_eq!(OnnxModel::from_bytes(Vec::new()).unwrap_err().to_string(), "an empty file, where an ONNX model is expected");
+}
+
+#[test]
+fn rules_decide_nodes_by_path_and_by_op() {
+    let case = cases().into_iter().find(|case| case.name == "03-resize-shared-constant").unwrap();
+    let model = OnnxModel::open(&case.model).unwrap();
+    let policy = |rule: &str| {
+        let text = format!("version: 1\npack: onnx-1\ndtype: float16\ngraph: {{}}\nrules:\n  - {rule}\n");
+        GraphPolicy::parse(&text, "rules.yaml")
+    };
+    let decision = |rule: &str| {
+        let policy = policy(rule)?;
+        let plan = model.plan(&policy)?;
+        Ok::<_, precast::Error>(plan.decision("product")?.to_string())
+    };
+    let usual = model.plan(&case.policy()).unwrap().decision("product").unwrap().to_string();
+    assert!(usual.starts_with("Mul f16"), "{usual}");
+    let ruled = decision("{ path: product, run: float32, because: small numbers }").unwrap();
+    assert_eq!(ruled, "Mul f32: small numbers (rule for path product, rules.yaml:6:5)");
+    assert!(decision("{ op: Mul, run: float32 }").unwrap().starts_with("Mul f32"));
+    for (rule, words) in [
+        ("{ path: prodct, run: float32 }", "the rule for path prodct fits no node (did you mean `product`?)"),
+        ("{ op: Mull, run: float32 }", "the rule for op Mull fits no node (did you mean `Mul`?)"),
+        ("{ kind: Mul, run: float32 }", "a rule with `kind` is for cells; a rule for nodes has `path` or `op`"),
+        ("{ path: product, run: inherit }", "a rule for nodes of a graph has `run: float32` or `run: low`"),
+        ("{ op: Mul, run: float32, expect: 2 }", "the rule for op Mul fits 1 nodes, and expects 2"),
+    ] {
+        let message = decision(rule).unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
+    }
+}
