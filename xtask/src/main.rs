@@ -12,6 +12,7 @@ mod miri;
 mod mutants;
 mod mutate;
 mod nightly;
+mod onnx;
 mod package;
 mod patterns;
 mod peers;
@@ -45,6 +46,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "miri", about: miri::ABOUT, run: miri::run },
     Command { name: "mutants", about: mutants::ABOUT, run: mutants::run },
     Command { name: "mutate", about: mutate::ABOUT, run: mutate::run },
+    Command { name: "onnx", about: onnx::ABOUT, run: onnx::run },
     Command { name: "package", about: package::ABOUT, run: package::run },
     Command { name: "patterns", about: patterns::ABOUT, run: patterns::run },
     Command { name: "peers", about: peers::ABOUT, run: peers::run },

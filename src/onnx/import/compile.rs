@@ -6,6 +6,7 @@ use super::{
     data::load,
     ops,
     step::{Action, Attr, Body, Step},
+    value::Item,
 };
 use crate::{
     error::{Error, Result},
@@ -84,6 +85,11 @@ impl Compiler<'_> {
             self.left.set(left);
             let step =
                 self.step(node, scope).map_err(|e| e.context(format!("node `{}` ({})", node.label(), node.op)))?;
+            if let Some((name, item)) = copy_of(&step, body) {
+                body.initialisers.insert(name.clone());
+                body.constants.push((name, item));
+                continue;
+            }
             match ops::constant_of(&step).map_err(|e| step.at(e))? {
                 Some(item) => body.constants.extend(step.outputs.into_iter().take(1).map(|name| (name, item.clone()))),
                 None => body.steps.push(step),
@@ -154,6 +160,17 @@ impl Compiler<'_> {
         self.model.files().model.fields(attribute.span, |source, f| raw.read(source, f))?;
         Ok(raw)
     }
+}
+
+/// Returns the copy of an initialiser under another name. torch writes equal weights once, although they are trained
+/// apart, with a copy for each of the others; tied weights have one name.
+fn copy_of(step: &Step, body: &Body) -> Option<(String, Item)> {
+    let ([input], [output], "Identity") = (&step.inputs[..], &step.outputs[..], &step.op[..]) else { return None };
+    if !body.initialisers.contains(input) {
+        return None;
+    }
+    let (_, item) = body.constants.iter().find(|(name, item)| name == input && item.is_float())?;
+    Some((output.clone(), item.clone()))
 }
 
 /// The fields of an attribute.

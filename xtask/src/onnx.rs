@@ -1,0 +1,36 @@
+//! `cargo xtask onnx`: ONNX's own test suite, run through the library.
+
+use crate::shell::{self, Result};
+
+/// One-line description.
+pub const ABOUT: &str = "--python PATH: the test suite of the package onnx, imported and run";
+
+const ALLOWED: &str = "allowed: --python PATH, --suite FOLDER";
+
+pub fn run(words: &[String]) -> Result {
+    let mut python = None;
+    let mut suite = None;
+    let mut rest = words.iter();
+    while let Some(word) = rest.next() {
+        let value = || rest.clone().next().cloned().ok_or_else(|| format!("{word} has no value; {ALLOWED}"));
+        match word.as_str() {
+            "--python" => python = Some(value()?),
+            "--suite" => suite = Some(value()?),
+            other => return Err(format!("met `{other}`; {ALLOWED}")),
+        }
+        rest.next();
+    }
+    let folder = match (&suite, &python) {
+        (Some(folder), _) => folder.clone(),
+        (None, Some(python)) => {
+            shell::check_python(python, "onnx, numpy")?;
+            let folder = shell::root().join("target").join("onnx-suite").display().to_string();
+            shell::run(python, &["-W", "ignore", "peers/onnx_suite.py", &folder], &[])?;
+            folder
+        }
+        (None, None) => return Err(format!("--python is missing: a Python that has onnx; {ALLOWED}")),
+    };
+    let arguments =
+        ["test", "--release", "-p", "precast", "--test", "onnx", "suite::", "--", "--ignored", "--nocapture"];
+    shell::run("cargo", &arguments, &[("PRECAST_ONNX_SUITE", &folder)])
+}
