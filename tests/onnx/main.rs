@@ -2,6 +2,7 @@
 
 mod build;
 mod cases;
+mod convert;
 mod networks;
 mod pb;
 mod refused;

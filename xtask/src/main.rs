@@ -13,6 +13,7 @@ mod mutants;
 mod mutate;
 mod nightly;
 mod onnx;
+mod onnx_cases;
 mod package;
 mod patterns;
 mod peers;

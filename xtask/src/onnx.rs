@@ -1,24 +1,33 @@
 //! `cargo xtask onnx`: ONNX's own test suite, run through the library.
 
-use crate::shell::{self, Result};
+use crate::{
+    onnx_cases,
+    shell::{self, Result},
+};
 
 /// One-line description.
-pub const ABOUT: &str = "--python PATH: the test suite of the package onnx, imported and run";
+pub const ABOUT: &str = "--python PATH: the test suite of the package onnx, imported and run; --cases FOLDER: hazards";
 
-const ALLOWED: &str = "allowed: --python PATH, --suite FOLDER";
+const ALLOWED: &str = "allowed: --python PATH, and --suite FOLDER or --cases FOLDER";
 
 pub fn run(words: &[String]) -> Result {
     let mut python = None;
     let mut suite = None;
+    let mut cases = None;
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let value = || rest.clone().next().cloned().ok_or_else(|| format!("{word} has no value; {ALLOWED}"));
         match word.as_str() {
             "--python" => python = Some(value()?),
             "--suite" => suite = Some(value()?),
+            "--cases" => cases = Some(value()?),
             other => return Err(format!("met `{other}`; {ALLOWED}")),
         }
         rest.next();
+    }
+    if let Some(folder) = cases {
+        let python = python.ok_or(format!("--python is missing: a Python that has onnx and onnxruntime; {ALLOWED}"))?;
+        return onnx_cases::run(&folder, &python);
     }
     let folder = match (&suite, &python) {
         (Some(folder), _) => folder.clone(),
