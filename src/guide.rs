@@ -32,6 +32,7 @@ pages! {
     load_torch_weights "load-torch-weights.md";
     save_and_load "save-and-load.md";
     files_of_other_tools "files-of-other-tools.md";
+    onnx "onnx.md";
     where_16_bit_pays "where-16-bit-pays.md";
     lora "lora.md";
     model_files "model-files.md";

@@ -138,6 +138,11 @@ fn converted_models_give_the_results_of_the_peer() {
             let Some(inputs) = &inputs else { continue };
             // In float32 first: what cannot be run at all is refused there.
             match run(&case.model, inputs) {
+                // On a CPU, onnxruntime does not round where a model asks for float16 in part, and its sum of 90,000
+                // equal numbers is off by 7 in 10,000.
+                Ok(outputs) if ["island", "deep-mean"].iter().any(|name| case.name.contains(name)) => {
+                    case.compare("float32", &outputs, case.tolerance());
+                }
                 Ok(outputs) => case.compare("float32", &outputs, (1e-5, 1e-5)),
                 Err(error) => {
                     assert_eq!(error.kind(), ErrorKind::Unsupported, "{}: {error}", case.name);
@@ -221,16 +226,16 @@ fn rules_decide_nodes_by_path_and_by_op() {
         Ok::<_, precast::Error>(plan.decision("product")?.to_string())
     };
     let usual = model.plan(&case.policy()).unwrap().decision("product").unwrap().to_string();
-    assert!(usual.starts_with("Mul f16"), "{usual}");
+    assert!(usual.starts_with("MatMul f16"), "{usual}");
     let ruled = decision("{ path: product, run: float32, because: small numbers }").unwrap();
-    assert_eq!(ruled, "Mul f32: small numbers (rule for path product, rules.yaml:6:5)");
-    assert!(decision("{ op: Mul, run: float32 }").unwrap().starts_with("Mul f32"));
+    assert_eq!(ruled, "MatMul f32: rule path product (run: float32), rules.yaml:6:5: small numbers");
+    assert!(decision("{ op: MatMul, run: float32 }").unwrap().starts_with("MatMul f32"));
     for (rule, words) in [
         ("{ path: prodct, run: float32 }", "the rule for path prodct fits no node (did you mean `product`?)"),
-        ("{ op: Mull, run: float32 }", "the rule for op Mull fits no node (did you mean `Mul`?)"),
-        ("{ kind: Mul, run: float32 }", "a rule with `kind` is for cells; a rule for nodes has `path` or `op`"),
+        ("{ op: MatMull, run: float32 }", "the rule for op MatMull fits no node (did you mean `MatMul`?)"),
+        ("{ kind: MatMul, run: float32 }", "a rule with `kind` is for cells; a rule for nodes has `path` or `op`"),
         ("{ path: product, run: inherit }", "a rule for nodes of a graph has `run: float32` or `run: low`"),
-        ("{ op: Mul, run: float32, expect: 2 }", "the rule for op Mul fits 1 nodes, and expects 2"),
+        ("{ op: MatMul, run: float32, expect: 2 }", "the rule for op MatMul fits 1 nodes, and expects 2"),
     ] {
         let message = decision(rule).unwrap_err().to_string();
         assert!(message.contains(words), "{message}");

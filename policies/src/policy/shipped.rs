@@ -123,6 +123,7 @@ mod tests {
             assert_eq!(policy.dtype().name(), dtype);
             let (name, begin) = match &policy {
                 PolicyFile::Cells(policy) => (&policy.name, policy.level.name().to_lowercase()),
+                PolicyFile::Graph(policy) if policy.pack.as_deref() == Some("onnx-1") => (&policy.name, "onnx".into()),
                 PolicyFile::Graph(policy) => (&policy.name, "graph".into()),
             };
             assert_eq!((name.as_deref(), begin.as_str()), (Some(file), level));
