@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::{
     Failure, Format, Result,
     inputs::{self, Read, shown},
-    print, print_json,
+    outputs, print, print_json,
     progress::Bar,
     table::library_table,
 };
@@ -71,6 +71,12 @@ struct Report<'a> {
 }
 
 pub(super) fn run(args: &Args) -> Result {
+    let html = args.html.as_deref();
+    for (name, path) in [("FROM", &args.from), ("TO", &args.to)] {
+        outputs::check_distinct(&[(name, Some(path)), ("--html", html)])?;
+    }
+    outputs::check_outside_runs("TO", &args.to)?;
+    outputs::check(&[("--html", html)])?;
     let (model, policy) = (inputs::stored(&args.from)?, inputs::policy(&args.policy)?);
     if policy.value.prefer == Prefer::Speed {
         let words = format!("{policy} prefers speed, which is decided by a call, and {model} is weights without code");
@@ -79,9 +85,6 @@ pub(super) fn run(args: &Args) -> Result {
     let plan = policy.value.in_the_end().plan_outline(model.value.outline())?;
     if args.to.exists() && !args.force {
         return Err(Failure::Usage(format!("`{}` is there already; --force replaces it", shown(&args.to))));
-    }
-    if let Some(page) = &args.html {
-        files::check_writable(page).map_err(|error| Failure::Usage(format!("--html: {error}")))?;
     }
     let options = ConvertOptions::new().widen(args.widen).allow_overflow(args.allow_overflow).replace(args.force);
     let bar = if args.quiet { Bar::hidden() } else { Bar::of_bytes(model.value.bytes()) };

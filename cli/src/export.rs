@@ -8,8 +8,9 @@ use precast_train::{Predictor, RunFile};
 
 use super::{
     Cli, Failure, Result,
-    inputs::{self, Output, Predicting, shown},
+    inputs::{self, Predicting, shown},
     network::Network,
+    outputs::Output,
     print, print_as_it_is,
     run::model,
 };

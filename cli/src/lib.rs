@@ -25,6 +25,7 @@ mod levels;
 mod lint;
 mod network;
 mod ops;
+mod outputs;
 mod plan;
 mod predict;
 mod progress;
