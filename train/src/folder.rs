@@ -197,6 +197,11 @@ impl Folder {
         }
     }
 
+    /// Returns whether a folder is that of a run, and has more of it than a run file.
+    pub fn is_of_run(path: &Path) -> bool {
+        path.join(RUN).is_file() && path.join(ABOUT).is_file()
+    }
+
     fn locked(path: &Path) -> Result<Self> {
         let open = |name: &str| {
             let file = path.join(name);
