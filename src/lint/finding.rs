@@ -157,7 +157,7 @@ pub struct Finding {
     pub limit: f64,
     /// Place and numbers in words.
     pub what: String,
-    /// The cure: a rule of a policy, a loss scale, or other code.
+    /// The cure: a rule of a policy, a loss scale, or other code; empty where an earlier finding has the same cure.
     pub write: String,
     /// Later results with the same trouble, which this one causes.
     pub then: Vec<Place>,

@@ -7,6 +7,7 @@ mod common;
 mod datasets;
 mod decorate;
 mod lint;
+mod lint_cures;
 mod loss_scale;
 mod optim;
 mod regression;

@@ -1,21 +1,25 @@
-//! A run from nothing but its file: the folder into which it is written, and its lint.
+//! A run from nothing but its file: the folder into which it is written, its lint, and its policy for this machine.
 
 use std::path::{Path, PathBuf};
 
 use precast::{
+    Child, LossScale, Policy,
+    cost::Speeds,
+    data::{Split, Targets},
     error::{Error, Result},
     io::models::Model,
-    lint::Finding,
+    lint::{Finding, Rule},
+    policy::Prefer,
     storage::weights,
-    train::Fit,
+    train::{Checkpoint, Fit},
 };
 
 use super::{
     Run, RunFile,
-    folder::Folder,
+    folder::{Folder, POLICY},
     parts::Read,
     records::history_of,
-    run::{Prepared, prepared, settled},
+    run::{Prepared, prepared},
 };
 
 /// Returns the best weights of the run in a folder; `None` if no epoch was done.
@@ -101,6 +105,47 @@ impl RunFile {
         if let Some(best) = best {
             let _ = weights::load(&net, &best)?;
         }
-        Fit::new(&net, &options)?.first_findings(&mut net, &data, Some(&policy))
+        let found = Fit::new(&net, &options)?.first_findings(&mut net, &data, Some(&policy))?;
+        Ok(found.into_iter().map(|finding| self.advised(finding, &data)).collect())
     }
+
+    /// Adds to the cure of a finding the key of a run file that is not set.
+    pub(super) fn advised(&self, mut finding: Finding, data: &Split) -> Finding {
+        let numbers = matches!(data.train.targets(), Targets::Numbers { .. });
+        let key = match finding.rule {
+            Rule::InputDigits if !self.standardize => "standardize",
+            Rule::GradOverflow if numbers && !self.standardize_targets => "standardize_targets",
+            _ => return finding,
+        };
+        if !finding.write.is_empty() {
+            finding.write += &format!("; in a run file, `{key}: true`");
+        }
+        finding
+    }
+}
+
+/// Settles a policy that prefers speed into one with rules, by a training step that changes nothing, and returns it
+/// with a note.
+pub(super) fn settled(policy: Policy, net: &mut Child, data: &Split, batch: usize) -> Result<(Policy, Option<String>)> {
+    if policy.prefer == Prefer::Memory {
+        return Ok((policy, None));
+    }
+    let Some(batch) = data.train.input_batches(batch)?.next() else {
+        return Err(Error::data("there are no examples to train with"));
+    };
+    let speeds = Speeds::here();
+    let mut none = LossScale::none();
+    let before = Checkpoint::of(net, &[], &none);
+    net.set_train(true);
+    let (called, trace) = net.trace(|net| net.call(&batch));
+    net.set_train(false);
+    // Norms count their batches, and dropout its calls.
+    before.restore(net, &mut [], &mut none)?;
+    called.map_err(|e| e.context("the model on a batch to train with"))?;
+    let settled = policy.settled(net, &trace, &speeds)?;
+    // Its rules refer to the file that the folder gets.
+    let settled = Policy::parse(&settled.to_yaml()?, POLICY)?;
+    let cells = settled.rules.len() - policy.rules.len();
+    let note = format!("`prefer: speed` is settled for {}: {cells} rules were added to `policy.yaml`", speeds.host);
+    Ok((settled, Some(note)))
 }
