@@ -7,6 +7,7 @@ use std::{
 
 use precast::{
     DType, Level, Outcome, Plan,
+    diagnose::Edge,
     train::{Epoch, History, Schedule},
 };
 use precast_policy::{files, printable};
@@ -112,7 +113,19 @@ impl Finished<'_> {
 
 pub(super) fn why_stalled(history: &History) -> Option<String> {
     let Outcome::Stalled { cause, skipped } = &history.stalled()?.outcome else { return None };
-    Some(format!("stalled at step {}: the last {skipped} changed nothing; {cause}", history.steps.len()))
+    let write = not_raised(history).unwrap_or_default();
+    Some(format!("stalled at step {}: the last {skipped} changed nothing; {cause}{write}", history.steps.len()))
+}
+
+/// Returns the rule that would raise the cell that stalled a run, if float32 has its numbers and no rule raised it.
+fn not_raised(history: &History) -> Option<String> {
+    let Edge { cell, dtype, good_inputs, .. } = &history.stalled()?.fault()?.edge;
+    if !dtype.is_low() || !good_inputs || history.raised.iter().any(|raised| raised.origin.edge.cell == *cell) {
+        return None;
+    }
+    let path = if cell.is_empty() { "**" } else { cell };
+    let named = if cell.is_empty() { "the root cell".into() } else { format!("`{cell}`") };
+    Some(format!("; no rule raises {named}: write `rules: [{{path: {path:?}, after_stall: raise}}]`"))
 }
 
 const METRICS: &str = "metrics.json";
@@ -214,13 +227,18 @@ fn same_loss(history: &History) -> String {
 /// finite.
 pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
     let mut notes = format!(
-        "score: on the test examples; time: of a step, relative to {}; activations: kept for the backward pass",
+        "score: on the test examples; time: of a step, relative to {}; activations: kept for the backward pass, at most; \
+         casts: of a step under the last policy",
         printable(runs[0].name)
     );
     for group in same_course(runs).iter().filter(|group| group.len() > 1) {
         notes += &format!("\n{}: {}", joint_name(group), same_loss(group[0].history));
     }
     for TrainingRun { name, history } in runs {
+        let raised = history.raised.iter().map(ToString::to_string);
+        for change in raised.chain(history.ended.iter().map(ToString::to_string)) {
+            notes += &format!("\n{}: {}", printable(name), printable(&change));
+        }
         let mut swallowed = history.swallowed();
         if let Some((at, origin)) = swallowed.next() {
             let (name, more) = (printable(name), swallowed.count());

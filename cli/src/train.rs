@@ -158,6 +158,8 @@ fn runners(cli: &Cli, args: &Args, options: &FitOptions, data: &Split) -> Result
         let _ = plan.apply(&mut net)?;
         digits::check(&net, data)?;
         let options = options.clone().loss_scale(policy.value.loss_scale.clone());
+        let steps = options.steps(data.train.len());
+        policy.value.idle_rules(&net, Some(steps))?.iter().for_each(|idle| run::say_line(idle));
         let fit = Fit::new(&net, &options)?.under(&net, &policy.value)?;
         runners.push(Runner { name, policy, plan, net, fit });
     }

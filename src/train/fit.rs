@@ -10,7 +10,7 @@ pub use options::FitOptions;
 use policy::Changing;
 
 use super::{
-    Checkpoint, Epoch, History, Loss, Raised, Score, Step,
+    Checkpoint, Ended, Epoch, History, Loss, Raised, Score, Step,
     data::{Batch, Split, Standardization, batches_of_epoch},
     history::mean_of_taken,
 };
@@ -37,6 +37,8 @@ pub enum Event<'a> {
     /// After a step that stalled the run, when the cell at fault was raised to f32 and the run continues; see
     /// [`Fit::under`].
     Raised(&'a Raised),
+    /// After the last step of rules that end; see [`Fit::under`].
+    Ended(&'a Ended),
 }
 
 /// Trains a network with the loss computed in f32, and measures its [`Score`] on the test examples after each epoch.
@@ -280,6 +282,9 @@ impl Fit {
         check(data)?;
         if self.has_stalled() {
             return Ok(self.raise()?.map(Event::Raised));
+        }
+        if self.end_rules() {
+            return Ok(self.history.ended.last().map(Event::Ended));
         }
         self.lint(net, data, None);
         self.wrap(net)?;

@@ -23,11 +23,15 @@ pub struct History {
     /// Every cell that stalled the run and was raised to f32, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub raised: Vec<Raised>,
+    /// Rules that ended during the run, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<Ended>,
     /// Peak size in bytes of the activations kept by a step's tape for the backward pass.
     pub tape_bytes: usize,
     /// Size in bytes of the trained parameters, including their masters.
     pub param_bytes: usize,
-    /// Number of casts that changed a dtype in the first step, in the forward and backward pass.
+    /// Number of casts that changed a dtype in a step, in the forward and backward pass: the first one, and after each
+    /// change of the policy the next one.
     pub casts: usize,
 }
 
@@ -79,6 +83,23 @@ pub struct Raised {
     pub step: usize,
     /// First result of the last step that was not finite. Its cell was raised.
     pub origin: Origin,
+}
+
+/// Rules of a policy that ended during a run, after the same step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Ended {
+    /// Number of steps before.
+    pub step: usize,
+    /// The rules, in words: `path ** (run: float32)`.
+    pub rules: Vec<String>,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let noun = if self.rules.len() == 1 { "rule" } else { "rules" };
+        write!(f, "the {noun} for the {} ended after step {}", self.rules.join(", the "), self.step)
+    }
 }
 
 impl fmt::Display for Raised {

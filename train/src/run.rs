@@ -36,7 +36,7 @@ use super::{
 /// | `policy-now.yaml` | the policy of the next step, once a rule has ended or a cell was raised |
 /// | `plan.txt` | what the policy decided for each cell, and how each parameter is stored if some are low |
 /// | `about.json` | version, machine, the number of examples and their checksum |
-/// | `metrics.jsonl` | a line for each step, each epoch and each [raised](precast::train::Raised) cell, written as they happen |
+/// | `metrics.jsonl` | a line for each step, each epoch, each [raised](precast::train::Raised) cell and each [end](precast::train::Ended) of rules, written as they happen |
 /// | `checkpoint-*.safetensors` | the last [`Checkpoint`](precast::train::Checkpoint)s |
 /// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end |
 /// | `headroom.json` | how far the numbers of each cell were from the limits of their dtypes before the last checkpoint |
@@ -122,9 +122,11 @@ impl Run {
         let Read { data, shape, file: found, standardizations, notes: of_data } =
             file.read_data(model.input.as_deref())?;
         let text = model.to_yaml().ok();
+        let steps = file.options.steps(data.train.len());
+        let idle = policy.idle_rules(&model.net, Some(steps))?;
         let (policy, note) = settled(policy, &mut model.net, &data, file.options.batch)?;
         let Prepared { mut net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
-        notes.extend(note);
+        notes.extend(idle.into_iter().chain(note));
         notes.extend(of_data);
         let fit = Fit::new(&net, &options)?.standardized_targets(standardizations.targets.clone());
         let mut fit = fit.under(&net, &policy)?;
@@ -194,6 +196,8 @@ impl Run {
         };
         let fit = fit.standardized_targets(standardizations.targets.clone()).under(&net, &policy)?;
         let ends = policy.ends();
+        let has_changed = !fit.history().raised.is_empty() || ends.iter().any(|end| *end <= fit.steps_done());
+        notes.extend(folder.restore_policy_now(fit.policy().filter(|_| has_changed).as_ref())?);
         Ok(Run { file, policy, plan, storage, net, data, fit, folder, standardizations, notes, ends })
     }
 
@@ -215,6 +219,8 @@ impl Run {
             if self.is_out_of_patience() {
                 return self.end(EndReason::NoBetter);
             }
+            let numbers = |of: &History| (of.tape_bytes, of.casts);
+            let before = numbers(self.history());
             let Some(event) = self.fit.advance(&mut self.net, &self.data)? else {
                 let ended = if self.fit.has_stalled() { EndReason::Stalled } else { EndReason::Done };
                 return self.end(ended);
@@ -232,7 +238,7 @@ impl Run {
                 let inputs = || Ok([checksum_of(&self.policy)?, self.file.fingerprint()?]);
                 SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, inputs, last)?;
             }
-            if steps == 1 && is_step {
+            if is_step && numbers(self.history()) != before {
                 self.folder.note_memory(self.fit.history())?;
             }
             if is_epoch && best_epoch(self.history()).is_some_and(|best| best + 1 == self.history().epochs.len()) {
