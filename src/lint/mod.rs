@@ -3,6 +3,7 @@
 mod cure;
 mod digits;
 mod edges;
+mod far;
 mod finding;
 mod format;
 mod masks;
@@ -146,6 +147,10 @@ impl Lint {
         found.extend(patterns::findings(&edges, &found));
         found.extend(wrapping::findings(&edges, net, low_loss));
         found.extend(storage::findings(net, self.storage.as_ref(), self.update.as_ref(), &gradients)?);
+        if let Some(method) = &self.update {
+            found.extend(far::update(net, method, &gradients)?);
+        }
+        found.extend(far::data(&edges, &found));
         gradients.scaled.discard();
         let low = edges.list.into_iter().filter(|edge| edge.dtype.is_low()).map(|edge| edge.cell).collect();
         Ok(Found { findings: sorted(found), low })

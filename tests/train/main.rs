@@ -8,6 +8,7 @@ mod datasets;
 mod decorate;
 mod lint;
 mod lint_cures;
+mod lint_far;
 mod loss_scale;
 mod optim;
 mod regression;

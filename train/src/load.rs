@@ -114,6 +114,10 @@ impl RunFile {
         let numbers = matches!(data.train.targets(), Targets::Numbers { .. });
         let key = match finding.rule {
             Rule::InputDigits if !self.standardize => "standardize",
+            Rule::FarData if finding.what.starts_with("the inputs") && !self.standardize => "standardize",
+            Rule::FarData if finding.what.starts_with("the targets") && !self.standardize_targets => {
+                "standardize_targets"
+            }
             Rule::GradOverflow if numbers && !self.standardize_targets => "standardize_targets",
             _ => return finding,
         };
