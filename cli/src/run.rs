@@ -163,7 +163,6 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
             Event::Step(step) => bar.step(step),
             Event::Epoch(epoch) => bar.epoch(epoch),
             Event::Raised(raised) => bar.above(|| say_line(&raised.to_string())),
-            Event::Ended(ended) => bar.above(|| say_line(&ended.to_string())),
             _ => {}
         }
         if STOP.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

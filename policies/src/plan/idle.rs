@@ -1,7 +1,9 @@
 //! Rules for a part of a run that can have no effect.
 
+use super::Decision;
 use crate::{
-    Policy,
+    DType, Policy,
+    adapter::Adapter,
     error::Result,
     host::Outlined,
     policy::{Prefer, Rule},
@@ -33,7 +35,7 @@ impl Policy {
         for (at, rule) in policy.rules.iter().enumerate() {
             let Rule { select, origin, .. } = rule;
             let is_raised = || {
-                let selected = last.decisions.iter().filter(|of| of.raise_after_stall && of.run.lowers());
+                let selected = last.decisions.iter().filter(|of| of.raise_after_stall && is_low(of));
                 selected.into_iter().any(|of| select.matches(&of.path, &of.kind))
             };
             // Without a rule that others need, there is no plan.
@@ -49,7 +51,7 @@ impl Policy {
                 ));
             } else if rule.raise_after_stall && !is_raised() {
                 idle.push(format!(
-                    "{origin}: `after_stall` of the rule for the {select} has no effect: none of its cells runs in 16 bits"
+                    "{origin}: `after_stall` of the rule for the {select} has no effect: none of its cells runs in 16 bits, or returns them"
                 ));
             } else if rule.until.is_some() && !decides() {
                 idle.push(format!(
@@ -59,6 +61,15 @@ impl Policy {
         }
         Ok(idle)
     }
+}
+
+/// Returns whether a cell runs low or rounds its outputs, so that raising it makes a difference.
+fn is_low(decision: &Decision) -> bool {
+    let outward = match &decision.adapter {
+        Some(Adapter::Cast(cast) | Adapter::CastOps(cast, _)) => Some(cast.outward),
+        _ => None,
+    };
+    decision.run.lowers() || outward.is_some_and(DType::is_low)
 }
 
 #[cfg(test)]
@@ -85,14 +96,15 @@ mod tests {
             idle("O3", warm_up, Some(5)),
             ["p.yaml:5:3: the rule for the path ** does not end: `until: {step: 5}`, and the run has 5 steps"]
         );
-        // Another rule keeps cell 2, and at O2 the lists keep a batch norm.
+        // Another rule keeps cell 2; the lists of O2 keep a batch norm, which returns 16 bits, and raising it helps.
         let kept = "- { kind: Dense, run: float32 }\n- { path: '2', run: float32, until: { step: 5 } }\n\
-                    - { path: '1', after_stall: raise }\n";
+                    - { path: '1', after_stall: raise }\n- { path: '0', after_stall: raise }\n";
         assert_eq!(
             idle("O2", kept, Some(6)),
             [
                 "p.yaml:6:3: the rule for the path 2 has no effect: its cells run the same without it",
-                "p.yaml:7:3: `after_stall` of the rule for the path 1 has no effect: none of its cells runs in 16 bits"
+                "p.yaml:8:3: `after_stall` of the rule for the path 0 has no effect: none of its cells runs in 16 bits, or \
+                 returns them"
             ]
         );
         assert_eq!(idle("O0", &(warm_up.to_string() + raise), None).len(), 2);
