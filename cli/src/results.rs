@@ -227,8 +227,8 @@ fn same_loss(history: &History) -> String {
 /// finite.
 pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
     let mut notes = format!(
-        "score: on the test examples; time: of a step, relative to {}; activations: kept for the backward pass, at most; \
-         casts: of a step under the last policy",
+        "score: on the test examples; time: of a step, relative to {}; activations: kept for the backward pass; \
+         activations and casts: of the first step",
         printable(runs[0].name)
     );
     for group in same_course(runs).iter().filter(|group| group.len() > 1) {

@@ -361,12 +361,16 @@ impl Fit {
             one(net)?
         } else {
             let (result, trace) = net.trace(one);
-            history.casts = trace.casts();
+            if !history.steps.iter().any(Step::was_run) {
+                history.casts = trace.casts();
+            }
             let step = result?;
             check_run(net, &trace)?;
             step
         };
-        history.tape_bytes = history.tape_bytes.max(tape_bytes);
+        if !history.steps.iter().any(Step::was_run) {
+            history.tape_bytes = tape_bytes;
+        }
         Ok(step)
     }
 }

@@ -26,12 +26,11 @@ pub struct History {
     /// Rules that ended during the run, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<Ended>,
-    /// Peak size in bytes of the activations kept by a step's tape for the backward pass.
+    /// Size in bytes of the activations kept by the tape of the first step for the backward pass.
     pub tape_bytes: usize,
     /// Size in bytes of the trained parameters, including their masters.
     pub param_bytes: usize,
-    /// Number of casts that changed a dtype in a step, in the forward and backward pass: the first one, and after each
-    /// change of the policy the next one.
+    /// Number of casts that changed a dtype in the first step, in the forward and backward pass.
     pub casts: usize,
 }
 
@@ -137,7 +136,7 @@ impl Step {
     }
 
     /// Returns whether there was a loss to compute.
-    fn was_run(&self) -> bool {
+    pub(super) fn was_run(&self) -> bool {
         self.outcome != Outcome::Skipped { cause: Cause::NoTarget }
     }
 }

@@ -318,7 +318,7 @@ impl Folder {
         })
     }
 
-    /// Appends a line with the memory and the casts of a step to the metrics.
+    /// Appends a line to the metrics, after the first step.
     pub fn note_memory(&self, history: &History) -> Result<()> {
         let History { tape_bytes, param_bytes, casts, .. } = *history;
         self.put_line(&Line::Memory(Memory {

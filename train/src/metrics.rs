@@ -20,7 +20,7 @@ pub(super) enum Line {
     Raised(Raised),
     /// Written after the last step of rules that end.
     Ended(Ended),
-    /// Written after each step that changes one of its numbers: the first one, for example.
+    /// Written after the first step.
     Memory(Memory),
 }
 

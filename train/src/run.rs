@@ -219,8 +219,6 @@ impl Run {
             if self.is_out_of_patience() {
                 return self.end(EndReason::NoBetter);
             }
-            let numbers = |of: &History| (of.tape_bytes, of.casts);
-            let before = numbers(self.history());
             let Some(event) = self.fit.advance(&mut self.net, &self.data)? else {
                 let ended = if self.fit.has_stalled() { EndReason::Stalled } else { EndReason::Done };
                 return self.end(ended);
@@ -238,7 +236,7 @@ impl Run {
                 let inputs = || Ok([checksum_of(&self.policy)?, self.file.fingerprint()?]);
                 SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, inputs, last)?;
             }
-            if is_step && numbers(self.history()) != before {
+            if steps == 1 && is_step {
                 self.folder.note_memory(self.fit.history())?;
             }
             if is_epoch && best_epoch(self.history()).is_some_and(|best| best + 1 == self.history().epochs.len()) {

@@ -134,7 +134,7 @@ impl Fit {
         let now = changing.policy.after_steps(steps);
         let _ = now.plan(&*net)?.apply(net)?;
         changing.wrapped_until = Some(now.ends().first().copied().unwrap_or(usize::MAX));
-        // The next step is checked against the new plan, and its casts are counted.
+        // The next step is checked against the new plan.
         self.checked = false;
         Ok(())
     }
