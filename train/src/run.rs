@@ -23,8 +23,8 @@ use super::{
     RunFile, Storage,
     faults::SavedFault,
     folder::{About, Folder, Standardizations},
-    load::settled,
     parts::Read,
+    settled::settled,
 };
 
 /// A training run in a folder. The folder holds the inputs of the run, its history, and checkpoints, so that the run
