@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use precast::cost::{Bound, Limits, Measured, Speeds};
 use serde::Serialize;
 
-use super::{Failure, Format, Result, print, print_json, say, table::table};
+use super::{Failure, Format, Result, outputs, print, print_json, say, table::table};
 
 /// Measure the limits of this machine on one thread and the share of them that kernels reach; about fifteen seconds.
 /// Also renew the speeds used by policies that prefer speed
@@ -27,6 +27,7 @@ struct Report {
 }
 
 pub(super) fn run(args: &Args) -> Result {
+    outputs::check(&[("--speeds", args.speeds.as_deref())])?;
     if let Some(file) = &args.speeds {
         Speeds::measure().save(file)?;
         return print(format_args!("written: {}", file.display()));

@@ -17,7 +17,7 @@ use super::{
     Failure, Format, Result,
     inputs::{self, Read, shown},
     onnx::{self, OnnxArgs},
-    print, print_json,
+    outputs, print, print_json,
     progress::Bar,
     table::library_table,
 };
@@ -75,6 +75,12 @@ struct Report<'a> {
 }
 
 pub(super) fn run(args: &Args) -> Result {
+    let html = args.html.as_deref();
+    for (name, path) in [("FROM", &args.from), ("TO", &args.to)] {
+        outputs::check_distinct(&[(name, Some(path)), ("--html", html)])?;
+    }
+    outputs::check_outside_runs("TO", &args.to)?;
+    outputs::check(&[("--html", html)])?;
     if onnx::is_onnx(&args.from) {
         return onnx_model(args);
     }
@@ -87,9 +93,6 @@ pub(super) fn run(args: &Args) -> Result {
     let plan = policy.value.in_the_end().plan_outline(model.value.outline())?;
     if args.to.exists() && !args.force {
         return Err(Failure::Usage(format!("`{}` is there already; --force replaces it", shown(&args.to))));
-    }
-    if let Some(page) = &args.html {
-        files::check_writable(page).map_err(|error| Failure::Usage(format!("--html: {error}")))?;
     }
     let options = ConvertOptions::new().widen(args.widen).allow_overflow(args.allow_overflow).replace(args.force);
     let bar = if args.quiet { Bar::hidden() } else { Bar::of_bytes(model.value.bytes()) };

@@ -8,8 +8,9 @@ use precast_train::{Predictor, RunFile};
 
 use super::{
     Cli, Failure, Result,
-    inputs::{self, Output, Predicting, shown},
+    inputs::{self, Predicting, shown},
     network::Network,
+    outputs::Output,
     print, print_as_it_is,
     run::model,
 };
@@ -57,7 +58,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let network = Network::read(cli, &args.model)?;
     let policy = inputs::policy(policy)?;
     let plan = network.plan(&Predicting::of_batch(32), &policy.value.in_the_end(), false)?;
-    let exported = plan.export(to);
+    let exported = plan.export_without(to, &policy.value.rules);
     let Some(file) = &args.output.file else { return print_as_it_is(exported.text.trim_end()) };
     files::replace(file, exported.text.as_bytes()).map_err(Failure::work)?;
     let mut text = format!("{}written: {}", network.header(&[&policy], &plan), shown(file));

@@ -15,8 +15,8 @@ use serde::Serialize;
 
 use super::{
     Cli, Failure, Format, Result,
-    inputs::{self, Predicting, Read, header, shown},
-    print, print_json,
+    inputs::{self, Predicting, Read, header},
+    outputs, print, print_json,
     table::library_table,
 };
 
@@ -63,13 +63,8 @@ pub(super) struct Args {
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let files = [("--svg", &args.svg), ("--dot", &args.dot), ("--json", &args.json)];
+    outputs::check(&files.map(|(name, file)| (name, file.as_deref())))?;
     let files: Vec<(&str, &Path)> = files.iter().filter_map(|(name, file)| Some((*name, file.as_deref()?))).collect();
-    for (i, (name, file)) in files.iter().enumerate() {
-        if let Some((other, _)) = files[..i].iter().find(|(_, earlier)| earlier == file) {
-            return Err(Failure::Usage(format!("{other} and {name} name one file, {}", shown(file))));
-        }
-        files::check_writable(file).map_err(|error| Failure::Usage(format!("{name}: {error}")))?;
-    }
     let mut model = inputs::model(cli, &args.model, 0)?;
     let policy = args.policy.as_deref().map(inputs::policy_file).transpose()?;
     let mut made = Made::new(&mut model, policy.as_ref().map(|policy| &policy.value), args.batch, args.train)?;

@@ -13,7 +13,8 @@ use precast_policy::{files, plan::cells, printable};
 
 use super::{
     Cli, Failure, Result,
-    inputs::{self, Output, Read, shown, word},
+    inputs::{self, Read, shown, word},
+    outputs::Output,
     print, print_as_it_is,
 };
 

@@ -133,48 +133,6 @@ pub(super) fn header<T, P>(model: &Read<T>, policies: &[&Read<P>]) -> String {
     format!("model   {model}\n{policies}")
 }
 
-/// Returns whether a folder is that of a run.
-pub(super) fn is_run(folder: &Path) -> bool {
-    folder.join("run.yaml").is_file() && folder.join("about.json").is_file()
-}
-
-/// The destination of a command's output.
-#[derive(Debug, clap::Args)]
-pub(super) struct Output {
-    /// The file to write; without it, the text goes to standard output
-    #[arg(short = 'o', long = "output", value_name = "FILE")]
-    pub file: Option<PathBuf>,
-    /// Replace an existing file
-    #[arg(long, requires = "file")]
-    force: bool,
-}
-
-impl Output {
-    /// Refuses a file inside the folder of a run, whose files are the run's own, and as [`check`](Output::check).
-    pub fn check_outside_runs(&self) -> Result {
-        let path = self.file.as_deref().and_then(|file| std::path::absolute(file).ok());
-        let run = path.iter().flat_map(|path| path.ancestors().skip(1)).find(|folder| is_run(folder));
-        match (run, &self.file) {
-            (Some(run), Some(file)) => Err(Failure::Usage(format!(
-                "--output: `{}` is in the folder of a run, `{}`, which keeps its files to the end; write it elsewhere",
-                shown(file),
-                shown(run)
-            ))),
-            _ => self.check(),
-        }
-    }
-
-    /// Refuses an existing file, unless it may be replaced, and one that cannot be written.
-    pub fn check(&self) -> Result {
-        let Some(file) = &self.file else { return Ok(()) };
-        if file.exists() && !self.force {
-            let words = format!("--output: `{}` is there already; --force replaces it", shown(file));
-            return Err(Failure::Usage(words));
-        }
-        files::check_writable(file).map_err(|error| Failure::Usage(format!("--output: {error}")))
-    }
-}
-
 /// Reads a policy for cells. This is where the commands that take no other refuse one for graphs.
 pub(super) fn policy(argument: &Path) -> Result<Read<Policy>> {
     let read = policy_file(argument)?;

@@ -26,6 +26,7 @@ mod lint;
 mod network;
 mod onnx;
 mod ops;
+mod outputs;
 mod plan;
 mod predict;
 mod progress;

@@ -67,6 +67,14 @@ impl Network {
         }
     }
 
+    /// Describes the rules for a part of a run that can have no effect.
+    pub fn idle_rules(&self, policy: &Policy) -> Result<Vec<String>> {
+        Ok(match self {
+            Network::Built(model) => policy.idle_rules(&model.value.net, None)?,
+            Network::Stored(model) => policy.idle_rules(&model.value.outline(), None)?,
+        })
+    }
+
     /// Returns the network, for a policy for graphs.
     pub fn callable(&mut self) -> Result<&mut Read<Model>> {
         match self {

@@ -13,6 +13,7 @@ use super::{
     inputs::{self, Predicting, Read, shown, word},
     network::{self, Inferred, Network},
     onnx, print, print_json,
+    run::say_line,
     table::library_table,
 };
 
@@ -147,6 +148,7 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
     };
     refuse_train(args.train)?;
     let plan = network.plan(&args.predicting, &policy.value, args.predict)?;
+    network.idle_rules(&policy.value)?.iter().for_each(|idle| say_line(idle));
     match args.format {
         PlanFormat::Json => match network.inferred(&plan) {
             None => print_json(&plan),

@@ -8,7 +8,7 @@ use precast_train::{
     data::{Column, Source},
 };
 
-use super::{Cli, Failure, Result, inputs::Output, print, print_as_it_is, run::model};
+use super::{Cli, Failure, Result, outputs::Output, print, print_as_it_is, run::model};
 
 /// Predict with the best weights of a run
 #[derive(Debug, clap::Args)]

@@ -8,7 +8,8 @@ use precast_train::{Replay, RunFile, SavedFault, history_of};
 
 use super::{
     Cli, Failure, Result,
-    inputs::{Output, is_run, shown, word},
+    inputs::{shown, word},
+    outputs::{Output, is_run},
     print,
     run::{model, say_line},
 };
@@ -35,7 +36,7 @@ pub(super) struct Args {
 const SHOWN: usize = 6;
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    args.output.check_outside_runs()?;
+    args.output.check()?;
     if args.output.file.is_some() && !args.cure {
         return Err(Failure::Usage("--output is for the policy of --cure".into()));
     }

@@ -7,6 +7,7 @@ use std::{
 
 use precast::{
     DType, Level, Outcome, Plan,
+    diagnose::Edge,
     train::{Epoch, History, Schedule},
 };
 use precast_policy::{files, printable};
@@ -112,7 +113,19 @@ impl Finished<'_> {
 
 pub(super) fn why_stalled(history: &History) -> Option<String> {
     let Outcome::Stalled { cause, skipped } = &history.stalled()?.outcome else { return None };
-    Some(format!("stalled at step {}: the last {skipped} changed nothing; {cause}", history.steps.len()))
+    let write = not_raised(history).unwrap_or_default();
+    Some(format!("stalled at step {}: the last {skipped} changed nothing; {cause}{write}", history.steps.len()))
+}
+
+/// Returns the rule that would raise the cell that stalled a run, if float32 has its numbers and no rule raised it.
+fn not_raised(history: &History) -> Option<String> {
+    let Edge { cell, dtype, good_inputs, .. } = &history.stalled()?.fault()?.edge;
+    if !dtype.is_low() || !good_inputs || history.raised.iter().any(|raised| raised.origin.edge.cell == *cell) {
+        return None;
+    }
+    let path = if cell.is_empty() { "**" } else { cell };
+    let named = if cell.is_empty() { "the root cell".into() } else { format!("`{cell}`") };
+    Some(format!("; no rule raises {named}: write `rules: [{{path: {path:?}, after_stall: raise}}]`"))
 }
 
 const METRICS: &str = "metrics.json";
@@ -200,19 +213,32 @@ pub(super) fn unless_unread(printed: Result) -> Result {
     }
 }
 
+/// Describes the losses of runs that have the same ones.
+fn same_loss(history: &History) -> String {
+    let steps = &history.steps;
+    match steps.iter().rposition(|step| step.loss.is_finite()).map_or(0, |last| last + 1) {
+        all if all == steps.len() => "the same loss at every step, bit for bit".into(),
+        0 => "no step has a finite loss".into(),
+        last => format!("the same loss up to step {last}, bit for bit; from step {} on, no loss is finite", last + 1),
+    }
+}
+
 /// Returns the legend of the table, the runs that were identical, and those that took steps with numbers that were not
 /// finite.
 pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
     let mut notes = format!(
-        "score: on the test examples; time: of a step, relative to {}; activations: kept for the backward pass",
+        "score: on the test examples; time: of a step, relative to {}; activations: kept for the backward pass; \
+         activations and casts: of the first step",
         printable(runs[0].name)
     );
     for group in same_course(runs).iter().filter(|group| group.len() > 1) {
-        let finite = group[0].history.steps.iter().any(|step| step.loss.is_finite());
-        let same = if finite { "the same loss at every step, bit for bit" } else { "no step has a finite loss" };
-        notes += &format!("\n{}: {same}", joint_name(group));
+        notes += &format!("\n{}: {}", joint_name(group), same_loss(group[0].history));
     }
     for TrainingRun { name, history } in runs {
+        let raised = history.raised.iter().map(ToString::to_string);
+        for change in raised.chain(history.ended.iter().map(ToString::to_string)) {
+            notes += &format!("\n{}: {}", printable(name), printable(&change));
+        }
         let mut swallowed = history.swallowed();
         if let Some((at, origin)) = swallowed.next() {
             let (name, more) = (printable(name), swallowed.count());
@@ -222,4 +248,40 @@ pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
         }
     }
     notes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use precast::train::Step;
+
+    fn run_of(losses: &[f64]) -> History {
+        let step = r#"{"epoch": 0, "loss": null, "scale": 1.0, "outcome": "stepped", "seconds": 0.0}"#;
+        let step = |loss: &f64| {
+            let mut step: Step = serde_json::from_str(step).unwrap();
+            step.loss = *loss;
+            step
+        };
+        let mut history = History::default();
+        history.steps = losses.iter().map(step).collect();
+        history
+    }
+
+    /// Losses that are not finite are not called the same bit for bit, whatever their bits.
+    #[test]
+    fn runs_that_end_without_a_finite_loss_are_said_to() {
+        let same = "the same loss at every step, bit for bit";
+        for (losses, words) in [
+            (&[2.0, 1.0][..], same),
+            (&[2.0, f64::NAN, 1.0], same),
+            (&[2.0, 1.0, f64::NAN, f64::NAN], "up to step 2, bit for bit; from step 3 on, no loss is finite"),
+            (&[f64::NAN, f64::INFINITY], "no step has a finite loss"),
+        ] {
+            let (one, mut other) = (run_of(losses), run_of(losses));
+            other.steps.iter_mut().filter(|step| !step.loss.is_finite()).for_each(|step| step.loss = -f64::NAN);
+            let runs = [("a", &one), ("b", &other)].map(|(name, history)| TrainingRun { name, history });
+            let said = notes(&runs);
+            assert!(said.lines().any(|line| line.starts_with("a = b: ") && line.ends_with(words)), "{said}");
+        }
+    }
 }

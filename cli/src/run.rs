@@ -16,7 +16,7 @@ use precast_train::{
 };
 
 use super::{
-    Cli, Failure, Format, Result, inputs, print, print_json,
+    Cli, Failure, Format, Result, inputs, outputs, print, print_json,
     progress::Progress,
     results::{notes, spoilt, unless_unread, why_stalled},
     table::library_table,
@@ -313,6 +313,7 @@ pub(super) fn runs(args: &RunsArgs) -> Result {
             given.join("`, `")
         )));
     };
+    outputs::check(&[("--html", args.html.as_deref())])?;
     if let Some(html) = &args.html {
         let others = others.iter().map(RunReport::of).collect::<precast::Result<Vec<_>>>()?;
         files::replace(html, runs_html(&RunReport::of(first)?, &others)?.as_bytes())?;

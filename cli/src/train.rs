@@ -15,7 +15,7 @@ use precast_train::report::{TrainingRun, runs_table_by};
 use super::{
     Cli, Failure, Format, Result, digits,
     inputs::{self, Read},
-    print, print_json,
+    outputs, print, print_json,
     progress::Progress,
     results::{self, Data, Finished, Results, notes, spoilt, unless_unread},
     run,
@@ -54,6 +54,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
 fn compare(cli: &Cli, args: &Args) -> Result {
     let options = args.options();
     let output = args.output.clone().unwrap_or_else(|| "precast-out".into());
+    outputs::check_outside_runs("--output", &output)?;
     let mut model = inputs::model(cli, &args.model, options.seed)?;
     let digits = data::digits()?;
     let shape = model.value.input.clone().unwrap_or_else(|| digits.shape().to_vec());
@@ -157,6 +158,8 @@ fn runners(cli: &Cli, args: &Args, options: &FitOptions, data: &Split) -> Result
         let _ = plan.apply(&mut net)?;
         digits::check(&net, data)?;
         let options = options.clone().loss_scale(policy.value.loss_scale.clone());
+        let steps = options.steps(data.train.len());
+        policy.value.idle_rules(&net, Some(steps))?.iter().for_each(|idle| run::say_line(idle));
         let fit = Fit::new(&net, &options)?.under(&net, &policy.value)?;
         runners.push(Runner { name, policy, plan, net, fit });
     }

@@ -1,6 +1,9 @@
 //! `precast tune`: the search for the cells that a policy can lower within a budget of error.
 
-use std::{path::PathBuf, sync::atomic::Ordering};
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::Ordering,
+};
 
 use precast::{
     Tensor,
@@ -15,7 +18,8 @@ use serde::Serialize;
 use super::{
     Cli, Failure, Format, Result,
     examples::{self, Subject},
-    inputs::{self, Output, shown},
+    inputs::{self, shown},
+    outputs::Output,
     print, print_json,
     run::{STOP, listen},
     say,
@@ -101,14 +105,13 @@ struct Report<'a> {
 const NEEDS: &str = "tune needs at least 2 examples, a batch to search on and one to check, and better hundreds";
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    args.output.check_outside_runs()?;
     if let Some(file) = args.output.file.as_ref().filter(|file| **file == file.with_extension(JOURNAL)) {
         let words = "is the name of the file of its runs; a policy is a `.yaml` file";
         return Err(Failure::Usage(format!("--output: `{}` {words}", shown(file))));
     }
-    if let Some(svg) = &args.svg {
-        files::check_writable(svg).map_err(|error| Failure::Usage(format!("--svg: {error}")))?;
-    }
+    let journal = args.journal();
+    let more = [("--svg", args.svg.as_deref()), ("the file of runs", journal.as_deref())];
+    args.output.check_with(&more, is_unfinished)?;
     let policy = args.examples.policy(args.policy.as_deref())?;
     let mut subject = args.examples.read(cli, 2, NEEDS)?;
     undo(&mut subject.net);
@@ -136,6 +139,9 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         found.save(file).map_err(Failure::work)?;
     }
     match STOP.load(Ordering::Relaxed) {
+        true if journal.is_some() => Err(Failure::Work(
+            "interrupted; the policy is that of the runs so far, and the same command continues".into(),
+        )),
         true => Err(Failure::Work("interrupted; the policy is that of the runs so far".into())),
         false => Ok(()),
     }
@@ -143,6 +149,18 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
 
 /// The extension of the file of runs.
 const JOURNAL: &str = "jsonl";
+
+impl Args {
+    /// Returns the file of runs, by which a search is resumed.
+    fn journal(&self) -> Option<PathBuf> {
+        self.output.file.as_ref().map(|file| file.with_extension(JOURNAL))
+    }
+}
+
+/// Returns whether a policy file is that of a search that has not ended, and so is replaced when it continues.
+fn is_unfinished(file: &Path) -> bool {
+    files::read_text(file, 1 << 20).is_ok_and(|text| text.lines().any(|line| line == Tuned::UNFINISHED))
+}
 
 fn search(args: &Args, policy: &precast::Policy, subject: &mut Subject) -> precast::Result<Tuned> {
     let Subject { batches, .. } = subject;
@@ -164,9 +182,7 @@ fn search(args: &Args, policy: &precast::Policy, subject: &mut Subject) -> preca
     tune = args.runs.into_iter().fold(tune, |tune, runs| tune.runs(runs as usize));
     tune = args.minutes.into_iter().fold(tune, Tune::minutes);
     tune = speeds.iter().fold(tune, Tune::fastest);
-    if let Some(file) = &args.output.file {
-        tune = tune.journal(file.with_extension(JOURNAL));
-    }
+    tune = args.journal().into_iter().fold(tune, Tune::journal);
     let shown = |run: &TuneRun| say(&format!("{} cells lowered: {} {:.2e}", run.low, metric.name(), run.error));
     let found = tune.watch(&shown).run(&mut net, &x);
     say("");

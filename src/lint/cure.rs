@@ -1,8 +1,12 @@
 //! The rules that findings propose: the cells to keep in f32, verified by a lint under these rules.
 
-use super::finding::{Finding, Severity};
+use super::{
+    Found,
+    finding::{Finding, Severity},
+};
 use crate::{
     Policy,
+    cell::named,
     diagnose::{Cure, rules_keeping},
     error::Result,
     policy::{Rule, RunAs},
@@ -19,15 +23,22 @@ fn rules(cells: &[String], run: RunAs, more: bool) -> Result<Vec<Rule>> {
     Ok(in_order.map(|cell| rules_keeping(cell, run, more)).collect::<Result<Vec<_>>>()?.concat())
 }
 
-/// Formats the rules of [`rules`] as a line of a policy file.
-pub(super) fn line(cells: &[String], run: RunAs, more: bool) -> String {
-    let rules = rules(cells, run, more).unwrap_or_default();
-    let rule = |rule: &Rule| {
+/// Formats rules as a line of a policy file, without those that a policy has.
+fn line(rules: &[Rule], policy: Option<&Policy>) -> String {
+    let is_set = |rule: &Rule| {
+        let mut set = policy.iter().flat_map(|policy| &policy.rules).filter(|set| set.until.is_none());
+        set.any(|set| (&set.select, set.run) == (&rule.select, rule.run))
+    };
+    let text = |rule: &Rule| {
         let path = rule.select.to_string();
         let path = path.strip_prefix("path ").unwrap_or(&path);
-        format!("{{ path: {path:?}, run: {} }}", rule.run.unwrap_or(run))
+        format!("{{ path: {path:?}, run: {} }}", rule.run.map_or(String::new(), |run| run.to_string()))
     };
-    format!("rules: [{}]", rules.iter().map(rule).collect::<Vec<_>>().join(", "))
+    let new: Vec<String> = rules.iter().filter(|rule| !is_set(rule)).map(text).collect();
+    match new.len() {
+        0 => "other code: the policy has the rules that keep these cells in float32".into(),
+        _ => format!("rules: [{}]", new.join(", ")),
+    }
 }
 
 /// Returns the cells that findings want to keep, each once.
@@ -41,31 +52,49 @@ fn kept(found: &[Finding]) -> Vec<String> {
     cells
 }
 
-/// Verifies the rules of findings by a lint under them, and extends them to the cells that this lint names, until it
-/// names none. `lint` lints the network under a policy.
-pub(super) fn verified(
-    policy: &Policy,
-    mut found: Vec<Finding>,
-    mut lint: impl FnMut(&Policy) -> Result<Vec<Finding>>,
-) -> Vec<Finding> {
+/// Writes the rules that keep the cells of findings in f32 into the first of these findings.
+pub(super) fn proposed(mut found: Found, run: RunAs) -> Vec<Finding> {
+    let cells = kept(&found.findings);
+    let more = found.has_others_low(&cells);
+    write(&mut found.findings, || line(&rules(&cells, run, more).unwrap_or_default(), None));
+    found.findings
+}
+
+impl Found {
+    /// Returns whether cells other than these have low results.
+    fn has_others_low(&self, cells: &[String]) -> bool {
+        self.low.iter().any(|cell| !cells.contains(cell))
+    }
+}
+
+fn write(found: &mut [Finding], line: impl FnOnce() -> String) {
+    if let Some(finding) = found.iter_mut().find(|finding| !finding.keep.is_empty()) {
+        finding.write = line();
+    }
+}
+
+/// Writes rules as [`proposed`] does, verified by a lint under them, and extended to the cells that this lint names,
+/// until it names none. `lint` lints the network under a policy.
+pub(super) fn verified(policy: &Policy, found: Found, mut lint: impl FnMut(&Policy) -> Result<Found>) -> Vec<Finding> {
     let run = policy.keeps();
-    let first = kept(&found);
-    let mut cells = first.clone();
-    let mut more = true;
-    let mut left = None;
+    let mut cells = kept(&found.findings);
+    let (mut more, mut left) = (found.has_others_low(&cells), None);
     for _ in 0..ROUNDS {
         if cells.is_empty() {
-            return found;
+            break;
         }
         let mut under = |more: bool| {
             let cure = Cure { rules: rules(&cells, run, more)?, loss_scale: None };
             // A cure has no name, and neither has an origin that the rules could refer to.
             lint(&cure.apply(policy)?)
         };
-        // Where the rules keep every cell, there are no others to lower, and a rule for them is refused.
-        let found = under(true).map(|found| (true, found)).or_else(|_| under(false).map(|found| (false, found)));
-        let Ok((others, next)) = found else { break };
-        more = others;
+        // Where the rules keep every low cell, there are no others to lower, and a rule for them may be refused.
+        more &= found.has_others_low(&cells);
+        let mut next = under(more);
+        if next.is_err() && more {
+            (more, next) = (false, under(false));
+        }
+        let Ok(Found { findings: next, .. }) = next else { break };
         let next_cells: Vec<String> = kept(&next).into_iter().filter(|cell| !cells.contains(cell)).collect();
         left = next.into_iter().find(|finding| finding.severity > Severity::Information && !finding.keep.is_empty());
         if next_cells.is_empty() {
@@ -73,15 +102,27 @@ pub(super) fn verified(
         }
         cells.extend(next_cells);
     }
-    let doubt = match (&left, cells == first) {
-        (None, true) => return found,
-        (None, false) => String::new(),
-        (Some(left), _) => format!(" (not verified: with these rules, {})", left.what),
-    };
-    let mut proposals = found.iter_mut().filter(|finding| !finding.keep.is_empty());
-    if let Some(finding) = proposals.next() {
-        finding.write = line(&cells, run, more) + &doubt;
+    let doubt = left.map_or(String::new(), |left| format!(" (not verified: with these rules, {})", left.what));
+    let mut findings = found.findings;
+    write(&mut findings, || line(&rules(&cells, run, more).unwrap_or_default(), Some(policy)) + &doubt);
+    findings
+}
+
+/// Leaves each cure at the first of the findings that share it, with the cells of all.
+pub(super) fn once(mut found: Vec<Finding>) -> Vec<Finding> {
+    for first in 0..found.len() {
+        let mut cells = vec![found[first].cell.clone()];
+        let write = found[first].write.clone();
+        for finding in found[first + 1..].iter_mut().filter(|finding| !write.is_empty() && finding.write == write) {
+            if !cells.contains(&finding.cell) {
+                cells.push(finding.cell.clone());
+            }
+            finding.write.clear();
+        }
+        if cells.len() > 1 {
+            let cells: Vec<_> = cells.iter().map(|cell| named(cell)).collect();
+            found[first].write += &format!("; for {}", cells.join(", "));
+        }
     }
-    proposals.for_each(|finding| finding.write = "the rules of the first finding".into());
     found
 }

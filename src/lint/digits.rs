@@ -75,7 +75,7 @@ pub(super) fn of_inputs(edges: &Edges) -> Option<Finding> {
         short(lost.spread)
     );
     let finding = Finding::at(Rule::InputDigits, Severity::Warning, place, [lost.share, LOST]);
-    Some(finding.what(what).write("inputs without their mean (`standardize: true` in a run file), or f32 for the root"))
+    Some(finding.what(what).write("inputs without their mean, or f32 for the root"))
 }
 
 /// A column of the inputs, and the share of its spread that rounding loses.

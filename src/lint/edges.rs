@@ -97,6 +97,11 @@ impl Edges {
         edge.unwritten.first().copied().flatten().is_some_and(|input| self.given.contains(&input))
     }
 
+    /// Returns whether an operand is an input of the network.
+    pub fn is_given_operand(&self, at: usize, operand: usize) -> bool {
+        self.list[at].unwritten.get(operand).copied().flatten().is_some_and(|input| self.given.contains(&input))
+    }
+
     /// Returns whether an operand is a tensor of the code: no result, no parameter and no input of the network.
     pub fn is_constant(&self, at: usize, operand: usize) -> bool {
         let edge = &self.list[at];

@@ -90,6 +90,10 @@ rules! {
     LowOutputIntoLoss = "low_output_into_loss",
     /// Inputs of the network whose differences are lost in the dtype to which they are cast.
     InputDigits = "input_digits",
+    /// Inputs or targets far beyond the others, where numbers overflow.
+    FarData = "far_data",
+    /// Gradients whose squares, which the optimizer averages, are beyond float32.
+    UpdateOverflow = "update_overflow",
     /// A product with a side that is not a multiple of 8.
     ShapeOf8 = "shape_of_8",
     /// Counts or indices that their dtype does not hold exactly.
@@ -157,7 +161,7 @@ pub struct Finding {
     pub limit: f64,
     /// Place and numbers in words.
     pub what: String,
-    /// The cure: a rule of a policy, a loss scale, or other code.
+    /// The cure: a rule of a policy, a loss scale, or other code; empty where an earlier finding has the same cure.
     pub write: String,
     /// Later results with the same trouble, which this one causes.
     pub then: Vec<Place>,

@@ -3,6 +3,7 @@
 mod cure;
 mod digits;
 mod edges;
+mod far;
 mod finding;
 mod format;
 mod masks;
@@ -12,7 +13,7 @@ mod reference;
 mod storage;
 mod wrapping;
 
-use std::rc::Rc;
+use std::{collections::HashSet, rc::Rc};
 
 pub use finding::{Finding, Place, Rule, Severity};
 
@@ -105,13 +106,13 @@ impl Lint {
         let lint = Lint { loss_scale: Some(scale), keeps: Some(policy.keeps()), ..self.clone() };
         let mut under = |policy: &Policy| {
             let applied = policy.apply(net)?;
-            let found = lint.run(net, &loss);
+            let found = lint.found(net, &loss);
             applied.undo(net)?;
             found
         };
         let found = under(policy)?;
         let found = cure::verified(policy, found, under);
-        Ok(sorted(over.into_iter().chain(found).collect()))
+        Ok(cure::once(sorted(over.into_iter().chain(found).collect())))
     }
 
     /// Lints a network as it is wrapped now. `loss` calls the network and returns the loss; it runs twice.
@@ -123,6 +124,12 @@ impl Lint {
         net: &Child<C>,
         loss: impl Fn(&Child<C>) -> Result<Tensor>,
     ) -> Result<Vec<Finding>> {
+        let found = self.found(net, loss)?;
+        Ok(cure::once(cure::proposed(found, self.keeps.unwrap_or(RunAs::Full))))
+    }
+
+    /// Lints a network without writing rules into the findings.
+    fn found<C: ?Sized + AsCell>(&self, net: &Child<C>, loss: impl Fn(&Child<C>) -> Result<Tensor>) -> Result<Found> {
         let spec = self.loss_scale.clone().unwrap_or(LossScaleSpec::None);
         let scale = initial(&spec);
         let recorder = Rc::new(Recorder::default());
@@ -131,8 +138,7 @@ impl Lint {
         let (low_loss, low_gradients) = heard_by(follower.clone(), || pass(scale, || loss(net)))?;
         low_gradients.scaled.discard();
         let edges = follower.finish(net);
-        let keeps = self.keeps.unwrap_or(RunAs::Full);
-        let mut found = range::findings(&edges, &spec, scale, keeps);
+        let mut found = range::findings(&edges, &spec, scale);
         if self.loss_scale == Some(LossScaleSpec::None) {
             found.extend(range::unscaled(&edges, &found));
         }
@@ -141,9 +147,21 @@ impl Lint {
         found.extend(patterns::findings(&edges, &found));
         found.extend(wrapping::findings(&edges, net, low_loss));
         found.extend(storage::findings(net, self.storage.as_ref(), self.update.as_ref(), &gradients)?);
+        if let Some(method) = &self.update {
+            found.extend(far::update(net, method, &gradients)?);
+        }
+        found.extend(far::data(&edges, &found));
         gradients.scaled.discard();
-        Ok(sorted(found))
+        let low = edges.list.into_iter().filter(|edge| edge.dtype.is_low()).map(|edge| edge.cell).collect();
+        Ok(Found { findings: sorted(found), low })
     }
+}
+
+/// Findings whose rules are not written yet.
+struct Found {
+    findings: Vec<Finding>,
+    /// Paths of the cells with low results.
+    low: HashSet<String>,
 }
 
 /// Results of a pass.

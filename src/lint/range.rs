@@ -1,7 +1,6 @@
 //! Numbers beyond the range of their dtype: overflow and underflow, forward and backward.
 
 use super::{
-    cure,
     edges::{Edge, Edges},
     finding::{Finding, Place, Rule, Severity},
     format::{overflows_at, short, smallest},
@@ -14,7 +13,7 @@ use crate::{
         EdgeOp, Phase,
         measure::{HEADROOM, LOST, ROOM_BELOW, largest, values},
     },
-    policy::{LossScaleSpec, RunAs},
+    policy::LossScaleSpec,
     printable::number,
 };
 
@@ -119,26 +118,35 @@ impl Window {
         window
     }
 
-    /// Describes a loss scale that fits, in powers of 2.
-    fn cure(&self, spec: &LossScaleSpec, edges: &Edges, cells: Vec<String>, keeps: RunAs) -> (String, Vec<String>) {
+    /// Returns a loss scale that fits, in powers of 2, as a line of a policy file; otherwise the reason why none fits.
+    fn cure(&self, spec: &LossScaleSpec) -> Result<String, String> {
         let (least, most) = (2f64.powf(self.least.log2().ceil()), 2f64.powf(self.most.log2().floor()));
         if self.least > most || least > most {
-            let (rules, least, most) = (rules_for(edges, &cells, keeps), short(self.least), short(self.most));
-            let text = format!("{rules} (no loss scale fits: small gradients need {least}, large ones allow {most})");
-            return (text, cells);
+            let (least, most) = (short(self.least), short(self.most));
+            return Err(format!("no loss scale fits: small gradients need {least}, large ones allow {most}"));
         }
         // The largest one leaves the most room for smaller gradients.
         let (scale, fit) = (number(most), format!("({} to {} fit)", number(least), number(most)));
-        let text = match spec {
+        Ok(match spec {
             LossScaleSpec::Dynamic(dynamic) if most < f64::from(dynamic.min) => format!(
-                "loss_scale: {{ kind: dynamic, init: {scale}, min: {} }} {fit}, or smaller targets \
-                 (`standardize_targets: true` in a run file)",
+                "loss_scale: {{ kind: dynamic, init: {scale}, min: {} }} {fit}, or a smaller loss",
                 number(most / f64::from(ROOM_BELOW))
             ),
             LossScaleSpec::Dynamic(_) => format!("loss_scale: {{ kind: dynamic, init: {scale} }} {fit}"),
             _ => format!("loss_scale: {{ kind: fixed, scale: {scale} }} {fit}"),
-        };
-        (text, Vec::new())
+        })
+    }
+
+    /// Completes a finding by its cure: rules for its cells, or for gradients the loss scale that fits.
+    fn cured(&self, finding: Finding, spec: &LossScaleSpec, forward: bool, cells: Vec<String>) -> Finding {
+        match (forward, self.cure(spec)) {
+            (true, _) => finding.keep(cells),
+            (false, Ok(scale)) => finding.write(scale),
+            (false, Err(why)) => {
+                let what = format!("{}; {why}", finding.what);
+                finding.what(what).keep(cells)
+            }
+        }
     }
 
     /// Returns whether a dynamic loss scale finds one that fits by itself.
@@ -147,11 +155,6 @@ impl Window {
         let (most, least) = (self.most.min(dynamic.max.into()), self.least.max(dynamic.min.into()));
         least <= most
     }
-}
-
-/// Returns the rules of a policy that keep these cells in f32, with their results.
-fn rules_for(edges: &Edges, cells: &[String], keeps: RunAs) -> String {
-    cure::line(cells, keeps, edges.list.iter().any(|edge| !cells.contains(&edge.cell)))
 }
 
 /// Finds gradients in f16 that no loss scale keeps from becoming 0, unless a finding has them.
@@ -194,7 +197,7 @@ fn chains(edges: &Edges, flagged: &[bool]) -> Vec<(usize, Vec<usize>)> {
 }
 
 /// Finds what leaves the range of its dtype, under this loss scale.
-pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64, keeps: RunAs) -> Vec<Finding> {
+pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64) -> Vec<Finding> {
     let ranges = ranges_of(edges);
     let (masked, mut found) = masks::findings(edges);
     if let Some(finding) = not_finite(edges, &ranges, &masked) {
@@ -205,10 +208,6 @@ pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64, keeps: R
     let low = |at: usize| edges.list[at].dtype.is_low() && !masked[at];
     let list = |wanted: &dyn Fn(usize) -> bool| (0..ranges.len()).map(|at| low(at) && wanted(at)).collect::<Vec<_>>();
     let limit = |at: usize| largest(edges.list[at].dtype);
-    let cure = |forward: bool, cells: Vec<String>| match forward {
-        true => (rules_for(edges, &cells, keeps), cells),
-        false => window.cure(spec, edges, cells, keeps),
-    };
     // A dynamic loss scale adapts by itself, if it reaches one that fits.
     let reached = window.is_reached_by(spec);
     for (at, then) in chains(edges, &list(&|at| ranges[at].amax * HEADROOM > limit(at))) {
@@ -231,9 +230,8 @@ pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64, keeps: R
             short(limit(at)),
             edge.dtype
         );
-        let (write, keep) = cure(forward, cells);
-        let finding = Finding::at(rule, severity, place, [ranges[at].amax, limit(at)]);
-        found.push(finding.what(what).write(write).keep(keep).then(places(edges, &then)));
+        let finding = Finding::at(rule, severity, place, [ranges[at].amax, limit(at)]).what(what);
+        found.push(window.cured(finding, spec, forward, cells).then(places(edges, &then)));
     }
     for (at, then) in chains(edges, &list(&|at| ranges[at].lost > LOST)) {
         let edge = &edges.list[at];
@@ -256,9 +254,8 @@ pub(super) fn findings(edges: &Edges, spec: &LossScaleSpec, scale: f64, keeps: R
             edge.dtype,
             short(smallest)
         );
-        let (write, keep) = cure(forward, cells);
-        let finding = Finding::at(rule, severity, place, [ranges[at].amax, smallest]);
-        found.push(finding.what(what).write(write).keep(keep).then(places(edges, &then)));
+        let finding = Finding::at(rule, severity, place, [ranges[at].amax, smallest]).what(what);
+        found.push(window.cured(finding, spec, forward, cells).then(places(edges, &then)));
     }
     found
 }

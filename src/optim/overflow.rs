@@ -32,7 +32,9 @@ impl Overflow {
         let way_out = match first.dtype {
             DType::F16 => format!("{wide} or bfloat16, lower the learning rate, or clip the gradients"),
             DType::Bf16 => format!("{wide}, lower the learning rate, or clip the gradients"),
-            _ => "Lower the learning rate, or clip the gradients".into(),
+            _ => "The precision is not the cause: float32 overflows. Lower the learning rate, clip the gradients, or divide \
+                  far inputs and targets by their size"
+                .into(),
         };
         Err(Error::value(format!(
             "finite values, or running averages of their gradients, would become infinite or NaN by the update; these elements \

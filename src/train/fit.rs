@@ -10,7 +10,7 @@ pub use options::FitOptions;
 use policy::Changing;
 
 use super::{
-    Checkpoint, Epoch, History, Loss, Raised, Score, Step,
+    Checkpoint, Ended, Epoch, History, Loss, Raised, Score, Step,
     data::{Batch, Split, Standardization, batches_of_epoch},
     history::mean_of_taken,
 };
@@ -37,6 +37,8 @@ pub enum Event<'a> {
     /// After a step that stalled the run, when the cell at fault was raised to f32 and the run continues; see
     /// [`Fit::under`].
     Raised(&'a Raised),
+    /// After the last step of rules that end; see [`Fit::under`].
+    Ended(&'a Ended),
 }
 
 /// Trains a network with the loss computed in f32, and measures its [`Score`] on the test examples after each epoch.
@@ -281,6 +283,9 @@ impl Fit {
         if self.has_stalled() {
             return Ok(self.raise()?.map(Event::Raised));
         }
+        if self.end_rules() {
+            return Ok(self.history.ended.last().map(Event::Ended));
+        }
         self.lint(net, data, None);
         self.wrap(net)?;
         let (examples, FitOptions { batch, seed, .. }) = (data.train.len(), &self.options);
@@ -356,12 +361,16 @@ impl Fit {
             one(net)?
         } else {
             let (result, trace) = net.trace(one);
-            history.casts = trace.casts();
+            if !history.steps.iter().any(Step::was_run) {
+                history.casts = trace.casts();
+            }
             let step = result?;
             check_run(net, &trace)?;
             step
         };
-        history.tape_bytes = history.tape_bytes.max(tape_bytes);
+        if !history.steps.iter().any(Step::was_run) {
+            history.tape_bytes = tape_bytes;
+        }
         Ok(step)
     }
 }

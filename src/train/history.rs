@@ -23,7 +23,10 @@ pub struct History {
     /// Every cell that stalled the run and was raised to f32, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub raised: Vec<Raised>,
-    /// Peak size in bytes of the activations kept by a step's tape for the backward pass.
+    /// Rules that ended during the run, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<Ended>,
+    /// Size in bytes of the activations kept by the tape of the first step for the backward pass.
     pub tape_bytes: usize,
     /// Size in bytes of the trained parameters, including their masters.
     pub param_bytes: usize,
@@ -81,6 +84,23 @@ pub struct Raised {
     pub origin: Origin,
 }
 
+/// Rules of a policy that ended during a run, after the same step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Ended {
+    /// Number of steps before.
+    pub step: usize,
+    /// The rules, in words: `path ** (run: float32)`.
+    pub rules: Vec<String>,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let noun = if self.rules.len() == 1 { "rule" } else { "rules" };
+        write!(f, "the {noun} for the {} ended after step {}", self.rules.join(", the "), self.step)
+    }
+}
+
 impl fmt::Display for Raised {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Raised { step, origin } = self;
@@ -116,7 +136,7 @@ impl Step {
     }
 
     /// Returns whether there was a loss to compute.
-    fn was_run(&self) -> bool {
+    pub(super) fn was_run(&self) -> bool {
         self.outcome != Outcome::Skipped { cause: Cause::NoTarget }
     }
 }

@@ -16,7 +16,7 @@ pub use crate::optim::{
 };
 pub use checkpoint::Checkpoint;
 pub use fit::{Event, Fit, FitOptions, fit};
-pub use history::{Epoch, History, Raised, Step};
+pub use history::{Ended, Epoch, History, Raised, Step};
 pub use loss::Loss;
 pub use schedule::Schedule;
 pub use score::{Score, accuracy, mean_squared_error};

@@ -79,6 +79,10 @@ impl fmt::Debug for Watch<'_> {
 }
 
 impl Tuned {
+    /// Line in the policy file of a search that is not [complete](Tuned::complete).
+    #[doc(hidden)]
+    pub const UNFINISHED: &str = "# The search has not ended: the same command continues it, and replaces this file.";
+
     /// Returns the number of cells that the policy lowers.
     pub fn lowered(&self) -> usize {
         self.cells.iter().filter(|cell| cell.low).count()
@@ -91,6 +95,9 @@ impl Tuned {
     /// As [`Policy::to_yaml`].
     pub fn to_yaml(&self) -> Result<String> {
         let mut text = format!("# {}\n", self.summary());
+        if !self.complete {
+            text += &format!("{}\n", Tuned::UNFINISHED);
+        }
         let low = self.cells.iter().filter(|cell| cell.low);
         let mut predicted: Vec<(&String, f64)> = low.filter_map(|cell| Some((&cell.path, cell.predicted?))).collect();
         predicted.sort_by(|(_, a), (_, b)| b.total_cmp(a));

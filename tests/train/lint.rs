@@ -114,7 +114,7 @@ fn no_loss_scale_fits_gradients_of_both_ends() {
     // The gradients are 1, 2^14, 2^28 and 2^42: f16 has 2^-24 to 2^16. The numbers are 0.
     let found = found_in(run, &full(4, 0.0), F16, 1.0);
     assert_eq!(rules(&found), [Rule::GradOverflow]);
-    assert!(found[0].write.contains("no loss scale fits"), "{}", found[0]);
+    assert!(found[0].what.contains("no loss scale fits"), "{}", found[0]);
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn a_run_lints_its_first_batch_and_trains_as_without() {
         let weights: Vec<Vec<f64>> = net.named_params().iter().map(|(_, param)| param.value().to_f64()).collect();
         (rules(fit.findings()), weights)
     };
-    for (dtype, found) in [(F16, &[Rule::Overflow][..]), (Bf16, &[])] {
+    for (dtype, found) in [(F16, &[Rule::Overflow, Rule::FarData][..]), (Bf16, &[])] {
         let (with, without) = (trained(true, dtype), trained(false, dtype));
         assert_eq!((&with.0[..], with.1), (found, without.1), "{dtype}");
         assert_eq!(without.0, []);
@@ -371,7 +371,7 @@ fn a_dynamic_scale_that_cannot_fall_to_the_one_that_fits_is_an_error() {
     assert_eq!(beyond.severity, Error);
     // The largest power of two below 65504 / 1.5 / 4e5 = 0.11.
     let write = "loss_scale: { kind: dynamic, init: 0.0625, min: 0.00024414063 }";
-    assert!(beyond.write.starts_with(write) && beyond.write.contains("standardize_targets"), "{}", beyond.write);
+    assert!(beyond.write.starts_with(write) && beyond.write.ends_with(", or a smaller loss"), "{}", beyond.write);
 }
 
 /// f16 has steps of 2 at 3000, so 2999 and 3001 become 3000, and 2998 and 3002 stay.
@@ -388,31 +388,10 @@ fn inputs_whose_differences_are_lost_are_a_warning() {
     assert_eq!(found(2.0), None);
     let lost = found(1.0).expect("all differences are lost");
     assert_eq!((lost.severity, lost.number), (Warning, 1.0));
-    assert!(lost.what.contains("loses 100 % of the differences") && lost.write.contains("standardize"), "{lost}");
-}
-
-/// The rules that a finding proposes are linted, and grow to the cells that read numbers which still do not fit.
-#[test]
-fn proposed_rules_hold_under_a_lint_of_their_own() {
-    // Each layer doubles a number, so f32 of the first ones only moves the overflow to the next.
-    let double = || {
-        let layer = Dense::new(1, 1, &mut Rng::seed(1));
-        layer.weight.set(&Tensor::full(&[1, 1], 2.0, DType::F32)).unwrap();
-        layer
-    };
-    let mut net = Child::new(sequential![double(), double(), double(), Tanh, double()]);
-    let x = Tensor::full(&[4, 1], 40000.0, DType::F32);
-    let policy = Policy::new("O3", F16).unwrap().with_loss_scale(LossScaleSpec::Fixed { scale: 1.0 });
-    let lint = |policy: &Policy, net: &mut Child<Sequential>| {
-        let found = Lint::new().under(policy, net, |net| net.call(&x)?.mean_all()).unwrap();
-        found.into_iter().filter(|finding| finding.rule == Rule::Overflow).collect::<Vec<_>>()
-    };
-    let found = lint(&policy, &mut net);
-    let rules = found[0].write.strip_prefix("rules: [").and_then(|text| text.strip_suffix(']')).unwrap();
-    assert!(!rules.contains("float32-out") && !rules.contains("\"4\""), "{rules}");
-    let text =
-        format!("{{version: 1, level: O3, dtype: float16, loss_scale: {{kind: fixed, scale: 1}}, rules: [{rules}]}}");
-    assert_eq!(lint(&Policy::parse(&text, "cured.yaml").unwrap(), &mut net), []);
+    assert!(
+        lost.what.contains("loses 100 % of the differences") && lost.write.starts_with("inputs without their mean"),
+        "{lost}"
+    );
 }
 
 #[test]

@@ -7,6 +7,8 @@ mod common;
 mod datasets;
 mod decorate;
 mod lint;
+mod lint_cures;
+mod lint_far;
 mod loss_scale;
 mod optim;
 mod regression;

@@ -17,6 +17,8 @@ use precast::{
 use precast_policy::files;
 use serde::{Deserialize, Serialize};
 
+use super::folder::Folder;
+
 /// Folder of the faults of a run.
 pub(super) const FAULTS: &str = "faults";
 pub(super) const FAULT: &str = "fault.json";
@@ -108,26 +110,33 @@ impl SavedFault {
         json::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
     }
 
-    /// Returns the error for a folder without a fault. It names the faults of the run, if there is one.
+    /// Returns the error for a folder without a fault: what it is, and the faults of its run, or the runs next to it.
     fn missing(folder: &Path) -> Error {
-        let there = folder.is_dir();
-        let name =
-            |folder: &Path| folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let run = [Some(folder), folder.parent(), folder.parent().and_then(Path::parent)];
-        let run = run.into_iter().flatten().find(|run| run.join(FAULTS).is_dir());
-        let known = run.and_then(|run| SavedFault::all(run).ok()).unwrap_or_default();
-        let known: Vec<String> = known.iter().map(|(folder, _)| format!("`{}`", name(folder))).collect();
-        let words = match (there, &known[..]) {
-            (false, []) => format!("there is no folder `{}`", folder.display()),
-            (false, _) => {
-                format!("there is no folder `{}`; the faults of the run are {}", folder.display(), known.join(", "))
-            }
-            (true, []) => format!("there is no fault in `{}`: `{FAULT}` is missing", folder.display()),
-            (true, _) => {
-                format!("there is no fault in `{}`; those of the run are {}", folder.display(), known.join(", "))
-            }
+        let listed = |names: Vec<String>| names.join(", ");
+        let met = match (folder.is_dir(), folder.exists()) {
+            (true, _) => format!("there is no fault in `{}`", folder.display()),
+            (false, true) => format!("`{}` is a file", folder.display()),
+            (false, false) => format!("there is no folder `{}`", folder.display()),
         };
-        Error::run(words)
+        if let Some(run) = folder.ancestors().take(3).find(|folder| Folder::is_of_run(folder)) {
+            let known = SavedFault::all(run).unwrap_or_default();
+            let name = |folder: &Path| folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            return Error::run(match known.len() {
+                0 => format!("{met}; the run `{}` has no fault", run.display()),
+                _ => {
+                    let known = known.iter().map(|(folder, _)| format!("`{}`", name(folder)));
+                    format!("{met}; the faults of the run are {}", listed(known.collect()))
+                }
+            });
+        }
+        let expected = "expected the folder of a run, or of one of its faults, `runs/NAME/faults/step-N`";
+        let near = folder.ancestors().take(2).flat_map(|near| [near.to_path_buf(), near.join("runs")]);
+        let runs = near.map(|near| runs_in(&near)).find(|runs| !runs.is_empty()).unwrap_or_default();
+        let runs: Vec<String> = runs.iter().map(|run| format!("`{}`", run.display())).collect();
+        Error::run(match runs.len() {
+            0 => format!("{met}; {expected}"),
+            _ => format!("{met}; {expected}; there are the runs {}", listed(runs)),
+        })
     }
 
     /// Returns whether a fault began in the same place as this one.
@@ -223,4 +232,17 @@ impl SavedFault {
         faults.sort_by_key(|(_, fault)| fault.step);
         Ok(faults)
     }
+}
+
+/// Returns the folders of runs in a folder, by name.
+fn runs_in(folder: &Path) -> Vec<PathBuf> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut runs: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .map(|path| path.strip_prefix(".").map_or(path.clone(), Path::to_path_buf))
+        .filter(|run| Folder::is_of_run(run))
+        .collect();
+    runs.sort();
+    runs
 }

@@ -197,6 +197,11 @@ impl Folder {
         }
     }
 
+    /// Returns whether a folder is that of a run, and has more of it than a run file.
+    pub fn is_of_run(path: &Path) -> bool {
+        path.join(RUN).is_file() && path.join(ABOUT).is_file()
+    }
+
     fn locked(path: &Path) -> Result<Self> {
         let open = |name: &str| {
             let file = path.join(name);
@@ -308,6 +313,7 @@ impl Folder {
             Event::Step(step) => Line::Step((*step).clone()),
             Event::Epoch(epoch) => Line::Epoch((*epoch).clone()),
             Event::Raised(raised) => Line::Raised((*raised).clone()),
+            Event::Ended(ended) => Line::Ended((*ended).clone()),
             _ => return Ok(()),
         })
     }
@@ -386,6 +392,26 @@ impl Folder {
             found.sort();
         }
         found.map_err(|e| Error::io(&self.path, &e))
+    }
+
+    /// Writes the policy of the next step again if its file is another one, and returns a note. It is the one of the
+    /// checkpoint, unless the file was changed, or was written after the checkpoint.
+    pub fn restore_policy_now(&self, policy: Option<&Policy>) -> Result<Option<String>> {
+        let file = self.path.join(POLICY_NOW);
+        let Some(policy) = policy else {
+            return match fs::remove_file(&file) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(Error::io(&file, &error)),
+                Ok(()) => Ok(Some(format!("`{POLICY_NOW}` is removed: at the checkpoint, no rule has changed"))),
+            };
+        };
+        let met = match fs::read(&file) {
+            Ok(text) if text == policy.to_yaml()?.as_bytes() => return Ok(None),
+            Ok(_) => "was not the policy of the checkpoint",
+            Err(_) => "was missing",
+        };
+        self.save_policy_now(policy)?;
+        Ok(Some(format!("`{POLICY_NOW}` {met}, and is written again")))
     }
 
     /// Writes the policy of the next step, after its rules have changed.

@@ -33,6 +33,7 @@ mod replay;
 pub mod report;
 mod run;
 mod run_file;
+mod settled;
 mod storage;
 mod test_data;
 mod written;

@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use precast::{
+    data::{Split, Targets},
     error::{Error, Result},
     io::models::Model,
-    lint::Finding,
+    lint::{Finding, Rule},
     storage::weights,
     train::Fit,
 };
@@ -15,7 +16,8 @@ use super::{
     folder::Folder,
     parts::Read,
     records::history_of,
-    run::{Prepared, prepared, settled},
+    run::{Prepared, prepared},
+    settled::settled,
 };
 
 /// Returns the best weights of the run in a folder; `None` if no epoch was done.
@@ -101,6 +103,25 @@ impl RunFile {
         if let Some(best) = best {
             let _ = weights::load(&net, &best)?;
         }
-        Fit::new(&net, &options)?.first_findings(&mut net, &data, Some(&policy))
+        let found = Fit::new(&net, &options)?.first_findings(&mut net, &data, Some(&policy))?;
+        Ok(found.into_iter().map(|finding| self.advised(finding, &data)).collect())
+    }
+
+    /// Adds to the cure of a finding the key of a run file that is not set.
+    pub(super) fn advised(&self, mut finding: Finding, data: &Split) -> Finding {
+        let numbers = matches!(data.train.targets(), Targets::Numbers { .. });
+        let key = match finding.rule {
+            Rule::InputDigits if !self.standardize => "standardize",
+            Rule::FarData if finding.what.starts_with("the inputs") && !self.standardize => "standardize",
+            Rule::FarData if finding.what.starts_with("the targets") && !self.standardize_targets => {
+                "standardize_targets"
+            }
+            Rule::GradOverflow if numbers && !self.standardize_targets => "standardize_targets",
+            _ => return finding,
+        };
+        if !finding.write.is_empty() {
+            finding.write += &format!("; in a run file, `{key}: true`");
+        }
+        finding
     }
 }

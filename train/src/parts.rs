@@ -102,7 +102,24 @@ impl RunFile {
 
     /// Reads the data for a model whose examples have the shape `input`.
     pub(crate) fn read_data(&self, input: Option<&[usize]>) -> Result<Read> {
-        let all = self.data.read(&self.folder).map_err(|error| self.not_there("data", error))?;
+        self.prepare(self.read_all()?, input)
+    }
+
+    /// Reads all examples, as they are in the data.
+    fn read_all(&self) -> Result<Dataset> {
+        self.data.read(&self.folder).map_err(|error| self.not_there("data", error))
+    }
+
+    /// Reads all examples of the run in a folder, as they are in the data, and rejects data that has changed.
+    pub(crate) fn read_all_of(&self, run: &Path, input: Option<&[usize]>) -> Result<Dataset> {
+        let all = self.read_all()?;
+        let read = self.prepare(all.clone(), input)?;
+        Folder::check_data(run, &About::of(self, &read.data, &read.shape))?;
+        Ok(all)
+    }
+
+    /// Splits and standardizes examples for a model whose examples have the shape `input`.
+    fn prepare(&self, all: Dataset, input: Option<&[usize]>) -> Result<Read> {
         let shape = all.shape().to_vec();
         let notes_of = |data: &Dataset| data.notes_unless(self.standardize, self.standardize_targets);
         let mut notes = notes_of(&all);

@@ -139,10 +139,7 @@ impl Predictor {
     pub fn examples(&self, file: Option<&Path>) -> Result<Dataset> {
         let examples = match file {
             Some(file) => self.file.data.read_like(file)?,
-            None => {
-                let _ = self.file.read_data_of(&self.file.folder, self.input.as_deref())?;
-                self.file.data.read(&self.file.folder)?
-            }
+            None => self.file.read_all_of(&self.file.folder, self.input.as_deref())?,
         };
         self.examples_of(examples)
     }

@@ -127,8 +127,11 @@ impl Replay {
     /// [`ErrorKind::Run`](precast::ErrorKind::Run) when the folder is not inside that of a run.
     pub fn run_of(folder: &Path) -> Result<PathBuf> {
         let folder = std::path::absolute(folder).map_err(|e| Error::io(folder, &e))?;
-        folder.parent().and_then(Path::parent).map(Path::to_path_buf).ok_or_else(|| {
-            Error::run("expected the folder of a fault, `runs/NAME/faults/step-N`").context(folder.display())
+        let run = folder.parent().and_then(Path::parent).filter(|run| Folder::is_of_run(run));
+        run.map(Path::to_path_buf).ok_or_else(|| {
+            let words = "the fault is not in the folder of the run that saved it, with which its step is run again; expected \
+                         `runs/NAME/faults/step-N`";
+            Error::run(words).context(folder.display())
         })
     }
 

@@ -9,23 +9,22 @@ use std::{
 
 use precast::{
     __train::{EPOCH, STEPS},
-    Child, LossScale, Plan, Policy,
-    cost::Speeds,
+    Child, Plan, Policy,
     data::{Split, Standardization},
     error::{Error, Result},
     io::models::Model,
     no_grad,
     plan::check_run,
-    policy::Prefer,
     storage::Decorated,
-    train::{Checkpoint, Event, Fit, FitOptions, History, Loss, Score},
+    train::{Event, Fit, FitOptions, History, Loss, Score},
 };
 
 use super::{
     RunFile, Storage,
     faults::SavedFault,
-    folder::{About, Folder, POLICY, Standardizations},
+    folder::{About, Folder, Standardizations},
     parts::Read,
+    settled::settled,
 };
 
 /// A training run in a folder. The folder holds the inputs of the run, its history, and checkpoints, so that the run
@@ -37,7 +36,7 @@ use super::{
 /// | `policy-now.yaml` | the policy of the next step, once a rule has ended or a cell was raised |
 /// | `plan.txt` | what the policy decided for each cell, and how each parameter is stored if some are low |
 /// | `about.json` | version, machine, the number of examples and their checksum |
-/// | `metrics.jsonl` | a line for each step, each epoch and each [raised](precast::train::Raised) cell, written as they happen |
+/// | `metrics.jsonl` | a line for each step, each epoch, each [raised](precast::train::Raised) cell and each [end](precast::train::Ended) of rules, written as they happen |
 /// | `checkpoint-*.safetensors` | the last [`Checkpoint`](precast::train::Checkpoint)s |
 /// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end |
 /// | `headroom.json` | how far the numbers of each cell were from the limits of their dtypes before the last checkpoint |
@@ -110,7 +109,7 @@ impl Run {
     /// Begins a run in a new or empty folder. `model` is that of [`RunFile::read_model`], or one built in code from the
     /// seed of the file.
     ///
-    /// A policy that [prefers speed](Prefer::Speed) is [settled](Policy::settled) for this machine, which is measured
+    /// A policy that [prefers speed](precast::policy::Prefer::Speed) is [settled](Policy::settled) for this machine, which is measured
     /// first if necessary: the folder gets the policy with rules for each decision, so that the run can be resumed
     /// elsewhere.
     ///
@@ -123,14 +122,17 @@ impl Run {
         let Read { data, shape, file: found, standardizations, notes: of_data } =
             file.read_data(model.input.as_deref())?;
         let text = model.to_yaml().ok();
+        let steps = file.options.steps(data.train.len());
+        let idle = policy.idle_rules(&model.net, Some(steps))?;
         let (policy, note) = settled(policy, &mut model.net, &data, file.options.batch)?;
         let Prepared { mut net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
-        notes.extend(note);
+        notes.extend(idle.into_iter().chain(note));
         notes.extend(of_data);
         let fit = Fit::new(&net, &options)?.standardized_targets(standardizations.targets.clone());
         let mut fit = fit.under(&net, &policy)?;
         fit.lint(&mut net, &data, Some(&policy));
-        notes.extend(fit.findings().iter().map(|finding| format!("the lint of the first batch: {finding}")));
+        let findings = fit.findings().iter().map(|finding| file.advised(finding.clone(), &data));
+        notes.extend(findings.map(|finding| format!("the lint of the first batch: {finding}")));
         // The defaults derived from the data are written down, so that predictions need no data.
         let mut found = found;
         found.options.loss.clone_from(&options.loss);
@@ -194,6 +196,8 @@ impl Run {
         };
         let fit = fit.standardized_targets(standardizations.targets.clone()).under(&net, &policy)?;
         let ends = policy.ends();
+        let has_changed = !fit.history().raised.is_empty() || ends.iter().any(|end| *end <= fit.steps_done());
+        notes.extend(folder.restore_policy_now(fit.policy().filter(|_| has_changed).as_ref())?);
         Ok(Run { file, policy, plan, storage, net, data, fit, folder, standardizations, notes, ends })
     }
 
@@ -399,32 +403,6 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     }
     let options = file.options.clone().loss(loss).loss_scale(policy.loss_scale.clone());
     Ok(Prepared { net, plan, storage, options, notes })
-}
-
-/// Settles a policy that prefers speed into one with rules, by a training step that changes nothing, and returns it
-/// with a note.
-pub(super) fn settled(policy: Policy, net: &mut Child, data: &Split, batch: usize) -> Result<(Policy, Option<String>)> {
-    if policy.prefer == Prefer::Memory {
-        return Ok((policy, None));
-    }
-    let Some(batch) = data.train.input_batches(batch)?.next() else {
-        return Err(Error::data("there are no examples to train with"));
-    };
-    let speeds = Speeds::here();
-    let mut none = LossScale::none();
-    let before = Checkpoint::of(net, &[], &none);
-    net.set_train(true);
-    let (called, trace) = net.trace(|net| net.call(&batch));
-    net.set_train(false);
-    // Norms count their batches, and dropout its calls.
-    before.restore(net, &mut [], &mut none)?;
-    called.map_err(|e| e.context("the model on a batch to train with"))?;
-    let settled = policy.settled(net, &trace, &speeds)?;
-    // Its rules refer to the file that the folder gets.
-    let settled = Policy::parse(&settled.to_yaml()?, POLICY)?;
-    let cells = settled.rules.len() - policy.rules.len();
-    let note = format!("`prefer: speed` is settled for {}: {cells} rules were added to `policy.yaml`", speeds.host);
-    Ok((settled, Some(note)))
 }
 
 /// Calls the network on two examples, and returns notes on allowed but probably unintended results.

@@ -67,10 +67,20 @@ fn a_dynamic_scale_that_falls_is_the_cure() {
 fn a_folder_without_a_fault_is_named_with_the_faults_that_there_are() {
     let folder = folder("no-fault", 1e5, "");
     let fault = fault(&folder);
+    fs::create_dir(folder.0.join("lonely")).unwrap();
+    fs::copy(folder.0.join(&fault).join("fault.json"), folder.0.join("lonely/fault.json")).unwrap();
     let name = Path::new(&fault).file_name().unwrap().to_str().unwrap();
     let replay = |args: &[&str]| precast_in(&folder.0, &[&["replay"], args].concat());
     for (args, message) in [
-        (&["nothere"][..], "there is no folder `nothere`".to_string()),
+        (&["nothere"][..], "there is no folder `nothere`; expected the folder of a run, or of one of its".to_string()),
+        (&["nothere"], "; there are the runs `runs/o2`".into()),
+        (&["run.yaml"], "`run.yaml` is a file; expected the folder of a run".into()),
+        (&["run.yaml"], "; there are the runs `runs/o2`".into()),
+        (&["runs"], "there is no fault in `runs`; expected the folder of a run".into()),
+        (&["runs"], "; there are the runs `runs/o2`".into()),
+        (&["runs/o3"], "there is no folder `runs/o3`; expected ".into()),
+        (&["runs/o3"], "; there are the runs `runs/o2`".into()),
+        (&["lonely"], "the fault is not in the folder of the run that saved it".into()),
         (&["runs/o2/faults/step-77"], format!("`runs/o2/faults/step-77`; the faults of the run are `{name}`")),
         (&["."], "there is no fault in `.`".into()),
         (&["runs/o2", "--cure", "--output", "q.yaml"], "--cure is for one fault".into()),
@@ -82,6 +92,16 @@ fn a_folder_without_a_fault_is_named_with_the_faults_that_there_are() {
     for run in ["runs/o2", "runs/o2/faults"] {
         assert!(text(replay(&[run])).contains(&format!("replay runs/o2/faults/{name}")), "{run}");
     }
+}
+
+#[test]
+fn a_run_without_faults_is_named_as_such() {
+    let folder = folder("sound", 0.0, "");
+    text(precast_in(&folder.0, &["train", "run.yaml", "--quiet", "--policy", "o0"]));
+    let replay = |of: &str| precast_in(&folder.0, &["replay", of]);
+    assert_eq!(text(replay("runs/o0")), "no step of runs/o0 met a number that was not finite\n");
+    let said = error(2, replay("runs/o0/faults/step-1"));
+    assert_eq!(said, "error: there is no folder `runs/o0/faults/step-1`; the run `runs/o0` has no fault\n");
 }
 
 #[test]
@@ -148,6 +168,9 @@ fn every_policy_is_trained_although_one_run_stalls() {
     let output = precast_in(&folder.0, &["train", "run.yaml", "--policy", "o3", "--policy", "o0", "--quiet"]);
     let (said, message) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(message.contains("1 of 2 runs failed:\no3 stalled at step 20"), "{message}");
+    // The cell at fault is named with the rule that would raise it.
+    let write = "no rule raises the root cell: write `rules: [{path: \"**\", after_stall: raise}]`";
+    assert!(message.contains(write), "{message}");
     assert!(folder.0.join("runs/o0/last.safetensors").is_file() && said.contains("| o0 "), "{said}");
     // The weights of a run that broke may be to blame for what a lint finds.
     let linted = precast_in(&folder.0, &["lint", "runs/o3"]);

@@ -70,3 +70,30 @@ fn a_model_takes_data_and_the_folder_of_a_run_its_weights() {
         assert!(output.status.code() == Some(2) && said.contains(message), "{said}");
     }
 }
+
+/// The keys of a run file that help are named where they are not set: targets of up to 4e6 for gradients that no scale
+/// above `min` fits, and not where the targets are standardized, or are classes.
+#[test]
+fn keys_of_the_run_file_are_named_unless_they_are_set() {
+    let folder = Folder::new("lint-keys");
+    let rows: String = (0..40).map(|i| format!("{0},-{0},{i}e5,{1}\n", f64::from(i) / 40.0, i % 2)).collect();
+    folder.write("points.csv", &format!("x,y,z,side\n{rows}"));
+    let said = |target: &str, more: &str| {
+        let (outputs, ignored) = if target == "z" { (1, "side") } else { (2, "z") };
+        let cell = format!("{{kind: Dense, in_features: 2, out_features: {outputs}}}");
+        folder.write("net.yaml", &format!("version: 1\ninput: [2]\nnet: {{kind: Sequential, cells: [{cell}]}}\n"));
+        let columns = format!("{{file: points.csv, target: {target}, ignore: {ignored}}}");
+        let scale = "{kind: dynamic, init: 16777216, min: 16777216}";
+        folder.write("p.yaml", &format!("{{version: 1, level: O2, dtype: float16, loss_scale: {scale}}}"));
+        let run = format!("{{version: 1, model: net.yaml, policy: p.yaml, data: {{csv: {columns}}}{more}}}");
+        folder.write("run.yaml", &run);
+        let output = precast_in(&folder.0, &["lint", "run.yaml"]);
+        String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+    };
+    let key = "; in a run file, `standardize_targets: true`";
+    for (target, more, is_named) in [("z", "", true), ("z", ", standardize_targets: true", false), ("side", "", false)]
+    {
+        let said = said(target, more);
+        assert!(said.contains("error grad_overflow") && said.contains(key) == is_named, "{target}{more}: {said}");
+    }
+}

@@ -199,6 +199,19 @@ fn decisions_are_exported_with_what_cannot_be_said() {
     let rules = "version: 1\nlevel: O2\ndtype: float16\nrules: [{path: layers.0.linear1, run: float32}]\n";
     let folder = Folder::new("files-export");
     let rules = folder.write("rules.yaml", rules);
+    // A rule for a part of a run, and one for a stall, are listed among what is not in the file.
+    let schedule = "version: 1\nlevel: O2\ndtype: float16\nrules:\n- {path: norm, run: low, until: {step: 9}}\n\
+                    - {path: layers.0.linear1, after_stall: raise}\n";
+    let schedule = folder.write("schedule.yaml", schedule);
+    for to in ["torch", "keras", "torchao", "deepspeed"] {
+        let exported = of(to, &schedule);
+        for line in [
+            "the rule for the path norm (run: low) until step 9: this is what holds after it",
+            "1 cell with `after_stall: raise`: no stall raises them",
+        ] {
+            assert!(exported.contains(line), "{to}: {exported}");
+        }
+    }
     let torchao = table(&of("torchao", &rules));
     assert_eq!((&torchao["layers.0.linear1"], &torchao["layers.0.linear2"]), (&false.into(), &true.into()));
     let deepspeed: Value = serde_json::from_str(&of("deepspeed", &rules)).unwrap();

@@ -145,6 +145,26 @@ fn a_regression_is_tuned_by_the_relative_error_of_its_numbers() {
     }
 }
 
+/// A search that ended at its limit, or by Ctrl-C, is continued by the same command. The policy of a search that ended by
+/// itself is replaced by force only, and so is a file of the user.
+#[test]
+fn an_unfinished_search_is_continued_by_the_same_command() {
+    let folder = folder("tune-continued");
+    let tune = |more: &[&str]| {
+        let args = ["tune", "runs/o2-bf16", "--budget", "1e-9", "--output", "tuned.yaml"];
+        precast_in(&folder.0, &[&args, more].concat())
+    };
+    let policy = || fs::read_to_string(folder.0.join("tuned.yaml")).unwrap();
+    text(tune(&["--runs", "1"]));
+    assert!(policy().contains("\n# The search has not ended: the same command continues it"), "{}", policy());
+    assert!(text(tune(&[])).contains(" known before"));
+    assert!(!policy().contains("has not ended"), "{}", policy());
+    assert!(error(2, tune(&[])).contains("`tuned.yaml` is there already; --force replaces it"));
+    folder.write("tuned.yaml", "mine: true\n");
+    assert!(error(2, tune(&[])).contains("--force"));
+    assert_eq!(policy(), "mine: true\n");
+}
+
 /// The line that a killed search was writing is left out, and the rest is not run again.
 #[test]
 fn a_search_continues_after_a_line_that_was_cut_off() {

@@ -9,6 +9,7 @@ mod diff;
 mod display;
 mod export;
 mod fastest;
+mod idle;
 mod network;
 mod op_table;
 #[allow(clippy::module_inception, reason = "the room and its main noun have one name")]

@@ -40,6 +40,7 @@ impl Fit {
     #[doc(hidden)]
     pub fn finish_epoch<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) -> Result<()> {
         self.raise()?;
+        self.end_rules();
         if self.place.step >= batches_of_epoch(data.train.len(), self.options.batch) {
             self.advance(net, data)?;
         }

@@ -9,7 +9,8 @@ use crate::{
     diagnose::{Cure, Origin},
     error::{Error, Result},
     logging::event,
-    train::Raised,
+    policy::Rule,
+    train::{Ended, Raised},
 };
 
 /// Policy of a run whose decisions change during it.
@@ -94,6 +95,24 @@ impl Fit {
         Ok(self.history.raised.last())
     }
 
+    /// Notes the rules that end with the last step, unless they are; returns whether there are any.
+    pub(super) fn end_rules(&mut self) -> bool {
+        let step = self.place.steps;
+        let is_noted = self.history.ended.last().is_some_and(|ended| ended.step >= step);
+        let rules = self.changing.iter().flat_map(|changing| &changing.policy.rules);
+        let words = |rule: &Rule| match rule.run {
+            Some(run) => format!("{} (run: {run})", rule.select),
+            None => rule.select.to_string(),
+        };
+        let rules: Vec<String> = rules.filter(|rule| rule.until == Some(step)).map(words).collect();
+        if rules.is_empty() || is_noted {
+            return false;
+        }
+        event!(INFO, step, rules = %rules.join(", "), "rules ended");
+        self.history.ended.push(Ended { step, rules });
+        true
+    }
+
     /// Returns the policy with the rules that hold when all others have ended, if its decisions change during the run.
     pub(in crate::train) fn policy_in_the_end(&self) -> Option<Policy> {
         self.changing.as_ref().map(|changing| changing.policy.in_the_end())
@@ -115,6 +134,8 @@ impl Fit {
         let now = changing.policy.after_steps(steps);
         let _ = now.plan(&*net)?.apply(net)?;
         changing.wrapped_until = Some(now.ends().first().copied().unwrap_or(usize::MAX));
+        // The next step is checked against the new plan.
+        self.checked = false;
         Ok(())
     }
 }

@@ -99,10 +99,13 @@ pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
     if !replays.is_empty() {
         section("Run a fault again, and find its cure", format!("<pre>{}</pre>", escaped(replays)));
     }
-    if !history.raised.is_empty() {
-        let lines: String =
-            history.raised.iter().map(|raised| format!("{}\n", printable(&raised.to_string()))).collect();
-        section("Raised cells", format!("<pre>{}</pre>", escaped(&lines)));
+    let raised = history.raised.iter().map(|raised| (raised.step, raised.to_string()));
+    let mut changes: Vec<(usize, String)> =
+        raised.chain(history.ended.iter().map(|ended| (ended.step, ended.to_string()))).collect();
+    if !changes.is_empty() {
+        changes.sort_by_key(|(step, _)| *step);
+        let lines: String = changes.iter().map(|(_, text)| format!("{}\n", printable(text))).collect();
+        section("Raised cells, and rules that ended", format!("<pre>{}</pre>", escaped(&lines)));
     }
     if !headroom.is_empty() {
         section("Headroom in 16 bits, in the last steps", headroom_table(headroom));

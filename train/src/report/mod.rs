@@ -24,11 +24,11 @@ pub struct TrainingRun<'a> {
     pub history: &'a History,
 }
 
-/// Groups runs with the same loss and the same loss scale at every step, bit for bit. Policies that differ only in
-/// lossless casts, such as a widening, give such runs.
+/// Groups runs with the same loss and the same loss scale at every step, bit for bit; losses that are not finite count as
+/// the same. Policies that differ only in lossless casts, such as a widening, give such runs.
 pub fn same_course<'a>(runs: &[TrainingRun<'a>]) -> Vec<Vec<TrainingRun<'a>>> {
-    let course =
-        |run: &TrainingRun<'a>| run.history.steps.iter().map(|step| (step.loss.to_bits(), step.scale.to_bits()));
+    let loss = |loss: f64| if loss.is_finite() { loss.to_bits() } else { f64::NAN.to_bits() };
+    let course = |run: &TrainingRun<'a>| run.history.steps.iter().map(|step| (loss(step.loss), step.scale.to_bits()));
     let mut groups: Vec<Vec<TrainingRun<'a>>> = Vec::new();
     for run in runs {
         match groups.iter_mut().find(|group| course(&group[0]).eq(course(run))) {

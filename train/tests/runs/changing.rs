@@ -3,7 +3,10 @@
 use std::{fs, ops::ControlFlow, path::Path};
 
 use precast::{Policy, io::models::Model, train::Event};
-use precast_train::{EndReason, Predictor, Replay, Run, RunFile, SavedFault};
+use precast_train::{
+    EndReason, Predictor, Replay, Run, RunFile, SavedFault, history_of,
+    report::{RunReport, runs_html},
+};
 
 use crate::common::{folder::Folder, metrics::metrics};
 
@@ -73,6 +76,13 @@ fn a_warm_up_in_f32_ends_after_its_steps_and_resumes_bit_for_bit() {
     assert_eq!((equal, warmed.len()), (13, 30));
     let now = Policy::load(whole.join("policy-now.yaml")).unwrap();
     assert!(now.rules.is_empty());
+    // The end is noted; the casts are those of the first step, in f32.
+    let history = history_of(&whole).unwrap();
+    assert_eq!(history.ended.iter().map(|ended| ended.step).collect::<Vec<_>>(), [13]);
+    assert_eq!(history.ended[0].to_string(), "the rule for the path ** (run: float32) ended after step 13");
+    assert_eq!(history.casts, 0);
+    let html = runs_html(&RunReport::of(&whole).unwrap(), &[]).unwrap();
+    assert!(html.contains("the rule for the path ** (run: float32) ended after step 13"));
     assert!(!full.join("policy-now.yaml").exists());
     let plan = fs::read_to_string(whole.join("plan.txt")).unwrap();
     assert!(plan.contains("runs f32 until step 13, then runs bf16"), "{plan}");
@@ -84,6 +94,37 @@ fn a_warm_up_in_f32_ends_after_its_steps_and_resumes_bit_for_bit() {
     let file = RunFile::of_folder(&whole).unwrap();
     let predictor = Predictor::of_folder(&whole, file.read_model().unwrap()).unwrap();
     assert!(predictor.into_net().unwrap().adapter().is_some());
+}
+
+/// The file is that of the checkpoint, whatever became of it, and a note says so.
+#[test]
+fn the_policy_of_the_next_step_is_written_again_when_it_was_changed() {
+    let files = Folder::new("policy-now");
+    let rules = "rules:\n  - { path: '**', run: float32, until: { step: 2 } }\n  - { path: '*', run: float32, until: { step: 30 } }\n";
+    let to = Folder::to_come("policy-now-run");
+    let mut run = run_of(&files, &format!("version: 1\nlevel: O3\ndtype: bfloat16\n{rules}"), &to);
+    let idle = run.notes().iter().filter(|note| note.contains("policy.yaml:6:5: the rule for the path * does not end"));
+    assert_eq!(idle.count(), 1, "{:?}", run.notes());
+    let _ = run.train_with(&mut |event| match event {
+        Event::Ended(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    drop(run);
+    let file = to.join("policy-now.yaml");
+    let whole = fs::read_to_string(&file).unwrap();
+    let notes = || {
+        let model = RunFile::of_folder(&to).unwrap().read_model().unwrap();
+        let run = Run::resume(&*to, model).unwrap();
+        let of_it = run.notes().iter().filter(|note| note.contains("`policy-now.yaml`"));
+        of_it.cloned().collect::<Vec<String>>()
+    };
+    assert!(notes().is_empty());
+    fs::write(&file, whole.replace("O3", "O1")).unwrap();
+    assert_eq!(notes(), ["`policy-now.yaml` was not the policy of the checkpoint, and is written again"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), whole);
+    fs::remove_file(&file).unwrap();
+    assert_eq!(notes(), ["`policy-now.yaml` was missing, and is written again"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), whole);
 }
 
 fn large(files: &Folder, rules: &str, more: &str, to: &Path) -> precast::Result<Run> {

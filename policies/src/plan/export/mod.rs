@@ -13,6 +13,7 @@ use json::Json;
 use super::{Decision, Plan, Region};
 use crate::{
     error::{Error, Result, by_name},
+    policy::Rule,
     printable::printable,
 };
 
@@ -80,6 +81,13 @@ impl Plan {
     /// # Ok::<(), precast_policy::Error>(())
     /// ```
     pub fn export(&self, to: Exporter) -> Exported {
+        self.export_without(to, &[])
+    }
+
+    /// Exports the plan of a policy [in the end](crate::Policy::in_the_end), and lists the rules that have ended among
+    /// what the library cannot express.
+    #[doc(hidden)]
+    pub fn export_without(&self, to: Exporter, ended: &[Rule]) -> Exported {
         let mut cannot_say = match to {
             Exporter::Torch => torch::cannot_say(),
             Exporter::Keras => keras::cannot_say(),
@@ -87,6 +95,14 @@ impl Plan {
             Exporter::DeepSpeed => deepspeed::cannot_say(self),
         };
         cannot_say.extend(self.said_by_nobody());
+        let until = |rule: &Rule| {
+            let run = rule.run.map_or(String::new(), |run| format!(" (run: {run})"));
+            Some(format!(
+                "the rule for the {}{run} until step {}: this is what holds after it",
+                rule.select, rule.until?
+            ))
+        };
+        cannot_say.extend(ended.iter().filter_map(until));
         let text = match to {
             Exporter::Torch => torch::text(self, &cannot_say),
             Exporter::Keras => keras::text(self, &cannot_say),
@@ -107,6 +123,7 @@ impl Plan {
                 count(&|d| !d.later.is_empty()),
                 "whose decision changes during a run: this is the first one, and `Policy::in_the_end` has the last",
             ),
+            (count(&|d| d.raise_after_stall), "with `after_stall: raise`: no stall raises them"),
             (
                 count(&|d| d.wide_weight_grads),
                 "whose gradients of weights are float32: they have the dtype of the weights",

@@ -1,0 +1,83 @@
+//! The files that a command writes, checked before its work begins.
+
+use std::path::{Path, PathBuf};
+
+use precast_policy::files;
+
+use super::{Failure, Result, inputs::shown};
+
+/// The destination of a command's output.
+#[derive(Debug, clap::Args)]
+pub(super) struct Output {
+    /// The file to write; without it, the text goes to standard output
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Replace an existing file
+    #[arg(long, requires = "file")]
+    force: bool,
+}
+
+impl Output {
+    /// Refuses an existing file, unless it may be replaced, and as [`check`].
+    pub fn check(&self) -> Result {
+        self.check_with(&[], |_| false)
+    }
+
+    /// Refuses as [`check`](Output::check), together with the files of other flags. `may_replace` says whether the
+    /// command replaces an existing file without being forced.
+    pub fn check_with(&self, more: &[(&str, Option<&Path>)], may_replace: impl Fn(&Path) -> bool) -> Result {
+        check(&[&[("--output", self.file.as_deref())], more].concat())?;
+        match &self.file {
+            Some(file) if file.exists() && !self.force && !may_replace(file) => {
+                Err(Failure::Usage(format!("--output: `{}` is there already; --force replaces it", shown(file))))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns whether a folder is that of a run.
+pub(super) fn is_run(folder: &Path) -> bool {
+    folder.join("run.yaml").is_file() && folder.join("about.json").is_file()
+}
+
+/// Refuses two flags that name one file, a file inside the folder of a run, whose files are the run's own, and one that
+/// cannot be written.
+pub(super) fn check(outputs: &[(&str, Option<&Path>)]) -> Result {
+    check_distinct(outputs)?;
+    for (flag, file) in outputs.iter().filter_map(|(flag, file)| Some((flag, (*file)?))) {
+        check_outside_runs(flag, file)?;
+        files::check_writable(file).map_err(|error| Failure::Usage(format!("{flag}: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Refuses two arguments that name one file or folder.
+pub(super) fn check_distinct(named: &[(&str, Option<&Path>)]) -> Result {
+    let named: Vec<_> = named.iter().filter_map(|(flag, path)| Some((flag, (*path)?, place((*path)?)))).collect();
+    for (i, (flag, path, place)) in named.iter().enumerate() {
+        if let Some((other, ..)) = named[..i].iter().find(|(.., other)| other == place) {
+            return Err(Failure::Usage(format!("{other} and {flag} name one file, `{}`", shown(path))));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a file or a folder that is that of a run, or is inside it.
+pub(super) fn check_outside_runs(flag: &str, path: &Path) -> Result {
+    match place(path).ancestors().find(|folder| is_run(folder)) {
+        Some(run) => Err(Failure::Usage(format!(
+            "{flag}: `{}` is in the folder of a run, `{}`, which keeps its files to the end; write it elsewhere",
+            shown(path),
+            shown(run)
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Returns the absolute path of a file that may not exist, without links.
+fn place(file: &Path) -> PathBuf {
+    let in_folder = || Some(file.parent().map(|folder| folder.join("."))?.canonicalize().ok()?.join(file.file_name()?));
+    let absolute = || std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+    file.canonicalize().ok().or_else(in_folder).unwrap_or_else(absolute)
+}

@@ -1,0 +1,66 @@
+//! Files that commands write: each has a place of its own, outside the folders of runs, which is checked before the work.
+
+use std::fs;
+
+use crate::program::{Folder, error, precast_in, text};
+
+#[test]
+fn two_outputs_onto_one_file_are_refused() {
+    let folder = Folder::new("one-file");
+    fs::create_dir(folder.0.join("sub")).unwrap();
+    folder.write("taken.svg", "before");
+    let tune = ["tune", "lenet5_8x8", "--data", "digits", "--policy", "o2", "--metric", "relative", "--budget", "1"];
+    let graph = ["graph", "lenet5"];
+    let convert = ["convert", "w.safetensors", "out.safetensors", "--policy", "o2"];
+    for (command, outputs, message) in [
+        (&tune[..], &["--output", "x.yaml", "--svg", "x.yaml"][..], "--output and --svg name one file, `x.yaml`"),
+        (&tune, &["--output", "x.yaml", "--svg", "sub/../x.jsonl"], "--svg and the file of runs name one file"),
+        (&tune, &["--output", "taken.svg", "--svg", "./taken.svg", "--force"], "--output and --svg name one file"),
+        (&graph, &["--svg", "g", "--dot", "./g"], "--svg and --dot name one file, `./g`"),
+        (&graph, &["--dot", "g", "--json", "sub/../g"], "--dot and --json name one file"),
+        (&convert, &["--html", "out.safetensors"], "TO and --html name one file"),
+        (&convert, &["--html", "w.safetensors"], "FROM and --html name one file"),
+    ] {
+        let said = error(2, precast_in(&folder.0, &[command, outputs].concat()));
+        assert!(said.contains(message), "{said}");
+    }
+    let mut files: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    files.sort();
+    assert_eq!(files, ["sub", "taken.svg"]);
+    assert_eq!(fs::read_to_string(folder.0.join("taken.svg")).unwrap(), "before");
+}
+
+/// A run keeps its files to the end, so no command writes next to them, whatever its flag is called.
+#[test]
+fn no_command_writes_into_the_folder_of_a_run() {
+    let folder = Folder::new("into-a-run");
+    let run = "{version: 1, model: mlp, policy: o2-bf16, data: digits, epochs: 1, batch: 512}";
+    folder.write("run.yaml", run);
+    text(precast_in(&folder.0, &["train", "run.yaml", "--quiet"]));
+    let listed = || {
+        let files = fs::read_dir(folder.0.join("runs/o2-bf16")).unwrap();
+        let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+        files.sort();
+        files.into_iter().filter(|file| file.is_file()).map(|file| (fs::read(&file).unwrap(), file)).collect::<Vec<_>>()
+    };
+    let before = listed();
+    for command in [
+        "init mlp --output runs/o2-bf16/new.yaml",
+        "init mlp --output runs/o2-bf16/policy.yaml --force",
+        "init mlp --output runs/o2-bf16",
+        "init mlp --output runs/../runs/o2-bf16/new.yaml",
+        "predict runs/o2-bf16 digits.csv --output runs/o2-bf16/run.yaml --force",
+        "export mlp --policy o2 --to torch --output runs/o2-bf16/precision.py",
+        "export runs/o2-bf16 --weights both --output runs/o2-bf16/best.safetensors --force",
+        "tune runs/o2-bf16 --budget 1 --svg runs/o2-bf16/tuned.svg",
+        "graph mlp --svg runs/o2-bf16/plan.txt",
+        "runs --html runs/o2-bf16/report.html",
+        "bench --speeds runs/o2-bf16/about.json",
+        "convert w.safetensors runs/o2-bf16/w.safetensors --policy o2",
+        "train mlp --output runs/o2-bf16",
+    ] {
+        let said = error(2, precast_in(&folder.0, &command.split(' ').collect::<Vec<_>>()));
+        assert!(said.contains("is in the folder of a run, `"), "{command}: {said}");
+    }
+    assert!(before == listed());
+}

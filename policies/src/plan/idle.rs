@@ -1,0 +1,112 @@
+//! Rules for a part of a run that can have no effect.
+
+use super::Decision;
+use crate::{
+    DType, Policy,
+    adapter::Adapter,
+    error::Result,
+    host::Outlined,
+    policy::{Prefer, Rule},
+};
+
+impl Policy {
+    /// Describes the rules that [end](Rule::until) during a run, or [raise](Rule::raise_after_stall) a cell that stalls
+    /// it, and can have no effect on a network, each with its place. `steps` is the length of the run, if it is known.
+    ///
+    /// ```
+    /// use precast_policy::{Outline, OutlinedCell, Policy, policy::{Rule, RunAs}};
+    /// let net = Outline::new([OutlinedCell::new("", "Sequential"), OutlinedCell::new("0", "Dense").matrices()])?;
+    /// let policy = Policy::named("o2")?.rule(Rule::path("0", RunAs::Full)?.until(500))?;
+    /// assert!(policy.idle_rules(&net, None)?.is_empty());
+    /// assert!(policy.idle_rules(&net, Some(500))?[0].contains("the run has 500 steps"));
+    /// # Ok::<(), precast_policy::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`plan`](Policy::plan).
+    pub fn idle_rules(&self, net: &impl Outlined, steps: Option<usize>) -> Result<Vec<String>> {
+        let is_scheduled = |rule: &Rule| rule.until.is_some() || rule.raise_after_stall;
+        if !self.rules.iter().any(is_scheduled) {
+            return Ok(Vec::new());
+        }
+        let policy = self.clone().with_prefer(Prefer::Memory);
+        let (plan, last) = (policy.plan(net)?, policy.in_the_end().plan(net)?);
+        let mut idle = Vec::new();
+        for (at, rule) in policy.rules.iter().enumerate() {
+            let Rule { select, origin, .. } = rule;
+            let is_raised = || {
+                let selected = last.decisions.iter().filter(|of| of.raise_after_stall && is_low(of));
+                selected.into_iter().any(|of| select.matches(&of.path, &of.kind))
+            };
+            // Without a rule that others need, there is no plan.
+            let decides = || {
+                let mut others = policy.clone();
+                drop(others.rules.remove(at));
+                others.plan(net).map_or(true, |others| !plan.diff(&others).changes.is_empty())
+            };
+            let long = rule.until.zip(steps).filter(|(until, steps)| until >= steps);
+            if let Some((until, steps)) = long {
+                idle.push(format!(
+                    "{origin}: the rule for the {select} does not end: `until: {{step: {until}}}`, and the run has {steps} steps"
+                ));
+            } else if rule.raise_after_stall && !is_raised() {
+                idle.push(format!(
+                    "{origin}: `after_stall` of the rule for the {select} has no effect: none of its cells runs in 16 bits, or returns them"
+                ));
+            } else if rule.until.is_some() && !decides() {
+                idle.push(format!(
+                    "{origin}: the rule for the {select} has no effect: its cells run the same without it"
+                ));
+            }
+        }
+        Ok(idle)
+    }
+}
+
+/// Returns whether a cell runs low or rounds its outputs, so that raising it makes a difference.
+fn is_low(decision: &Decision) -> bool {
+    let outward = match &decision.adapter {
+        Some(Adapter::Cast(cast) | Adapter::CastOps(cast, _)) => Some(cast.outward),
+        _ => None,
+    };
+    decision.run.lowers() || outward.is_some_and(DType::is_low)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Outline, OutlinedCell, Policy};
+
+    /// Each rule that can have no effect is named by its place, and no other.
+    #[test]
+    fn rules_without_an_effect_are_named_by_their_places() {
+        let cells = [("", "Sequential"), ("0", "Dense"), ("1", "BatchNorm2d"), ("2", "Dense")];
+        let net = Outline::new(cells.map(|(path, kind)| OutlinedCell::new(path, kind))).unwrap();
+        let idle = |level: &str, rules: &str, steps| {
+            let head = format!("version: 1\nlevel: {level}\ndtype: float16\nrules:\n");
+            let policy = Policy::parse(&(head + rules), "p.yaml").unwrap();
+            policy.idle_rules(&net, steps).unwrap()
+        };
+        let warm_up = "- { path: '**', run: float32, until: { step: 5 } }\n";
+        let raise = "- { path: '*', after_stall: raise }\n";
+        for rules in [warm_up, raise, "- { path: '2', run: float32 }\n"] {
+            assert!(idle("O3", rules, Some(6)).is_empty(), "{rules}");
+        }
+        // The run ends with the step after which the rule would.
+        assert_eq!(
+            idle("O3", warm_up, Some(5)),
+            ["p.yaml:5:3: the rule for the path ** does not end: `until: {step: 5}`, and the run has 5 steps"]
+        );
+        // Another rule keeps cell 2; the lists of O2 keep a batch norm, which returns 16 bits, and raising it helps.
+        let kept = "- { kind: Dense, run: float32 }\n- { path: '2', run: float32, until: { step: 5 } }\n\
+                    - { path: '1', after_stall: raise }\n- { path: '0', after_stall: raise }\n";
+        assert_eq!(
+            idle("O2", kept, Some(6)),
+            [
+                "p.yaml:6:3: the rule for the path 2 has no effect: its cells run the same without it",
+                "p.yaml:8:3: `after_stall` of the rule for the path 0 has no effect: none of its cells runs in 16 bits, or \
+                 returns them"
+            ]
+        );
+        assert_eq!(idle("O0", &(warm_up.to_string() + raise), None).len(), 2);
+    }
+}
