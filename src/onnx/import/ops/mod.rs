@@ -19,6 +19,7 @@ mod sample;
 mod scatter;
 mod sequence;
 mod shape;
+mod taps;
 mod tools;
 
 use std::{collections::HashMap, sync::OnceLock};
