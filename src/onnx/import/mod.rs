@@ -100,6 +100,7 @@ impl OnnxModel {
 
 /// Runs a model in float32, calls `each` with the name and the value of every floating tensor that a node makes, in
 /// bodies and functions, too, and returns the outputs by name.
+#[allow(dead_code, reason = "ranges of a conversion are measured by it")]
 pub(super) fn observe(
     model: &OnnxModel,
     inputs: &[(String, Tensor)],
@@ -127,4 +128,29 @@ fn ordered(network: &OnnxNetwork, inputs: &[(&str, Tensor)]) -> Result<Vec<Tenso
 
 fn unknown(what: &str, name: &str, allowed: &[String]) -> Error {
     Error::value(format!("the model has no {what} `{name}`; allowed: {}", allowed.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    #[test]
+    fn values_of_bodies_and_functions_are_observed() -> Result<()> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx/data");
+        let model = OnnxModel::open(folder.join("exports/resnet-script/model.onnx"))?;
+        let x = Tensor::ones(&[1, 3, 32, 32], DType::F32);
+        let mut met = Vec::new();
+        let outputs = observe(&model, &[("x0".into(), x.clone())], &mut |name, x| {
+            met.push((name.to_string(), x.shape().to_vec()));
+        })?;
+        let nodes: usize =
+            model.graph.nodes.iter().filter(|node| node.op != "Constant").map(|node| node.outputs.len()).sum();
+        assert_eq!(met.len(), nodes);
+        assert_eq!((&outputs[0].0[..], outputs[0].1.shape()), ("y0", &[1, 10][..]));
+        assert_eq!(met.last(), Some(&("y0".to_string(), vec![1, 10])));
+        let network = model.import(&ImportOptions::new())?;
+        assert_eq!(network.call(&x)?.to_f64(), outputs[0].1.to_f64());
+        Ok(())
+    }
 }

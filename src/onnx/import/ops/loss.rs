@@ -4,7 +4,7 @@ use super::{
     super::{
         call::one,
         step::Call,
-        value::{Item, Value},
+        value::Item,
     },
     Table,
     index::classes,

@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod attention;
+mod boxes;
 mod convolution;
 mod elementwise;
 mod index;
@@ -31,9 +32,10 @@ use super::step::Run;
 /// The ops of a family.
 type Table = &'static [(&'static str, Run)];
 
-const TABLES: [Table; 19] = [
+const TABLES: [Table; 20] = [
     arithmetic::OPS,
     attention::OPS,
+    boxes::OPS,
     convolution::OPS,
     elementwise::OPS,
     index::OPS,
