@@ -160,6 +160,7 @@ impl Compiler<'_> {
             attributes,
             action,
             cell: None,
+            wide: false,
             last: vec![],
         })
     }

@@ -33,7 +33,8 @@ impl OnnxModel {
     ///
     /// Floating initialisers of more than one number are parameters, under the model's names, and so are all that a
     /// product, a convolution, a norm, an embedding or a recurrent layer reads as its weight, also from a `Constant`
-    /// node. Masks (numbers that are not finite) and single numbers are constants.
+    /// node. Single numbers are constants, and so are masks, which have numbers beyond 65504. A node that reads such a
+    /// constant runs in float32 in every region, because in a low dtype it may be infinite.
     ///
     /// Models are exported for evaluation: a batch norm uses its running statistics, which are buffers, and dropout
     /// does nothing, in training, too.
@@ -81,6 +82,7 @@ impl OnnxModel {
         }
         fold::check(&body)?;
         let weights = weigh::arrange(&mut body, params, items)?;
+        weigh::note_wide(&mut body, &Default::default());
         if folded {
             fold::note_last(&mut body);
         }
