@@ -89,8 +89,12 @@ pub fn difference(made: &Tensor, expected: &Tensor, bound: Bound) -> Option<Stri
             expected.shape()
         ));
     }
-    // Two units of bf16 in the last place, as in ONNX's runner.
-    let relative = if made.dtype() == DType::Bf16 { bound.relative.max(0.015_625) } else { bound.relative };
+    // Two units in the last place, as ONNX's runner allows for bf16: its references add in 16 bits.
+    let relative = match made.dtype() {
+        DType::Bf16 => bound.relative.max(2f64.powi(-6)),
+        DType::F16 => bound.relative.max(2f64.powi(-9)),
+        _ => bound.relative,
+    };
     let (made, expected) = (made.to_f64(), expected.to_f64());
     let largest = expected.iter().filter(|x| x.is_finite()).fold(0.0f64, |most, x| most.max(x.abs()));
     let within = |a: f64, b: f64| {

@@ -113,11 +113,6 @@ impl Call<'_> {
         Ok(item)
     }
 
-    /// Returns whether the numbers of an input are the same in every call.
-    pub fn is_known(&self, index: usize) -> bool {
-        self.inputs.get(index).is_none_or(Value::is_known)
-    }
-
     fn attribute(&self, name: &str) -> Option<&Attr> {
         self.step.attributes.iter().find(|(other, _)| other == name).map(|(_, attr)| attr)
     }

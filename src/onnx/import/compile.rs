@@ -1,9 +1,9 @@
 //! A model made ready to run: nodes with their attributes read, functions resolved, constants loaded.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
-    data::load,
+    data::{Sparse, load},
     ops,
     step::{Action, Attr, Body, Step},
     value::Item,
@@ -12,15 +12,15 @@ use crate::{
     error::{Error, Result},
     onnx::{
         OnnxModel,
-        model::{Attribute, Function, Graph, Node},
+        model::{Attribute, Function, Graph, GraphField, Node},
         wire::{Field, Source, Value as Wire},
     },
 };
 
 /// Nodes of all bodies together, at most: functions that call functions multiply.
 const MOST: usize = 1 << 20;
-/// Functions within functions, at most.
-const DEEPEST: usize = 32;
+/// Graphs and functions within each other, at most.
+const DEEPEST: usize = 80;
 
 /// Returns the graph of a model, ready to run.
 pub(super) fn compile(model: &OnnxModel) -> Result<Body> {
@@ -42,15 +42,27 @@ struct Scope<'a> {
     depth: usize,
 }
 
+impl Scope<'_> {
+    fn deeper(&self) -> Result<Self> {
+        match self.depth {
+            DEEPEST => Err(Error::unsupported(format!("more than {DEEPEST} graphs and functions within each other"))),
+            depth => Ok(Scope { depth: depth + 1, ..*self }),
+        }
+    }
+}
+
 impl Compiler<'_> {
     fn graph(&self, graph: &Graph, scope: &Scope<'_>) -> Result<Body> {
-        if let Some((name, _)) = graph.sparse.first() {
-            return Err(Error::unsupported(format!("the initialiser `{name}` is sparse; a dense one can be imported")));
-        }
+        let scope = &scope.deeper()?;
         let mut body = Body::default();
         for stored in &graph.initialisers {
             body.initialisers.insert(stored.name.clone());
             body.constants.push((stored.name.clone(), load(self.model, stored)?));
+        }
+        for sparse in self.sparse(graph)? {
+            let (name, item) = sparse.dense(self.model)?;
+            body.initialisers.insert(name.clone());
+            body.constants.push((name, item));
         }
         let inputs = graph.inputs.iter().filter(|input| !body.initialisers.contains(&input.name));
         body.inputs = inputs.map(|input| input.name.clone()).collect();
@@ -59,10 +71,22 @@ impl Compiler<'_> {
         Ok(body)
     }
 
-    fn function(&self, function: &Function, node: &Node, scope: &Scope<'_>) -> Result<Body> {
-        if scope.depth == DEEPEST {
-            return Err(Error::unsupported(format!("more than {DEEPEST} functions within each other")));
+    fn sparse(&self, graph: &Graph) -> Result<Vec<Sparse>> {
+        let mut found = Vec::new();
+        let others = graph.fields.iter().filter(|(field, _)| *field == GraphField::Other);
+        let mut files = self.model.files();
+        for (_, span) in others.filter(|_| !graph.sparse.is_empty()) {
+            files.model.fields(*span, |source, f| {
+                if f.number == 15 {
+                    found.push(Sparse::read(source, f.bytes()?)?);
+                }
+                Ok(())
+            })?;
         }
+        Ok(found)
+    }
+
+    fn function(&self, function: &Function, node: &Node, scope: &Scope<'_>) -> Result<Body> {
         let mut given: HashMap<String, Attr> = HashMap::new();
         let outside = Scope { given: &HashMap::new(), ..*scope };
         for usual in &function.attributes {
@@ -73,12 +97,18 @@ impl Compiler<'_> {
         }
         let mut body = Body { inputs: function.inputs.clone(), outputs: function.outputs.clone(), ..Body::default() };
         let opsets = if function.opsets.is_empty() { scope.opsets } else { &function.opsets };
-        self.steps(&function.nodes, &Scope { opsets, given: &given, depth: scope.depth + 1 }, &mut body)?;
+        self.steps(&function.nodes, &Scope { opsets, given: &given, ..scope.deeper()? }, &mut body)?;
         Ok(body)
     }
 
     fn steps(&self, nodes: &[Node], scope: &Scope<'_>, body: &mut Body) -> Result<()> {
+        let mut made: HashSet<&str> = HashSet::new();
         for node in nodes {
+            for name in node.outputs.iter().filter(|name| !name.is_empty()) {
+                if !made.insert(name) || body.inputs.contains(name) || body.initialisers.contains(name) {
+                    return Err(node.wrong(format!("it makes `{name}`, which is an input or made before")));
+                }
+            }
             let Some(left) = self.left.get().checked_sub(1) else {
                 return Err(Error::unsupported(format!("more than {MOST} nodes, with those of functions")));
             };
@@ -130,6 +160,7 @@ impl Compiler<'_> {
             attributes,
             action,
             cell: None,
+            wide: false,
             last: vec![],
         })
     }
@@ -148,7 +179,10 @@ impl Compiler<'_> {
                     Err(e) if e.kind() == crate::ErrorKind::Unsupported => Attr::Other,
                     Err(e) => return Err(e),
                 },
-                _ => raw.value(),
+                _ => match &raw.sparse {
+                    Some(sparse) => Attr::Tensor(sparse.dense(self.model)?.1),
+                    None => raw.value(),
+                },
             };
             return Ok(Some((name, value)));
         };
@@ -184,6 +218,7 @@ struct Raw {
     ints: Vec<i64>,
     texts: Vec<String>,
     of_function: Option<String>,
+    sparse: Option<Sparse>,
 }
 
 impl Raw {
@@ -199,6 +234,7 @@ impl Raw {
             }
             (8, _) => source.ints(f, |number| self.ints.push(number))?,
             (9, _) => self.texts.push(lossy(source, f)?),
+            (22, _) => self.sparse = Some(Sparse::read(source, f.bytes()?)?),
             (20, _) => self.kind = f.int()?,
             (21, _) => self.of_function = Some(source.text(f)?).filter(|name| !name.is_empty()),
             _ => {}

@@ -2,15 +2,18 @@
 
 use half::{bf16, f16};
 
-use super::value::{Item, dtype_of, is_int, room};
+use super::{
+    call::lengths,
+    value::{Item, dtype_of, room},
+};
 use crate::{
     DType, Tensor,
-    error::Result,
+    error::{Error, Result},
     onnx::{
         OnnxModel,
         model::data_file,
         tensor::{Data, Elem, Tensor as Stored, external_span, field},
-        wire::Value as Wire,
+        wire::{Source, Span, Value as Wire},
     },
 };
 
@@ -169,6 +172,60 @@ fn typed(model: &OnnxModel, stored: &Stored) -> Result<Typed> {
         Elem::F64 => Typed::Doubles(doubles),
         _ => Typed::Ints(ints),
     })
+}
+
+/// A sparse tensor: some of its numbers, and their places.
+pub(super) struct Sparse {
+    values: Stored,
+    places: Stored,
+    shape: Vec<i64>,
+}
+
+impl Sparse {
+    /// Reads the message of a sparse tensor.
+    pub fn read(source: &mut Source, span: Span) -> Result<Self> {
+        let (mut values, mut places, mut shape) = (None, None, Vec::new());
+        source.fields(span, |source, f| {
+            match f.number {
+                1 => values = Some(Stored::read(source, f.bytes()?)?),
+                2 => places = Some(Stored::read(source, f.bytes()?)?),
+                3 => source.ints(f, |len| shape.push(len))?,
+                _ => {}
+            }
+            Ok(())
+        })?;
+        match (values, places) {
+            (Some(values), Some(places)) => Ok(Sparse { values, places, shape }),
+            _ => Err(Error::model(format!("byte {}: a sparse tensor without values or places", span.start))),
+        }
+    }
+
+    /// Returns the name and the numbers of the tensor, with its zeros.
+    pub fn dense(&self, model: &OnnxModel) -> Result<(String, Item)> {
+        let shape = lengths(&self.shape)?;
+        room(&shape)?;
+        let (values, places) = (load(model, &self.values)?, load(model, &self.places)?);
+        let wrong = || self.places.wrong("its places do not fit the tensor");
+        let (numbers, flat) = (places.x.to_vec::<i64>()?, places.x.rank() == 1);
+        let rank = if flat { 1 } else { shape.len() };
+        let size: usize = shape.iter().product();
+        if numbers.len() != values.x.len() * rank {
+            return Err(wrong());
+        }
+        let mut all = vec![0.0; size];
+        for (value, place) in values.x.to_f64().into_iter().zip(numbers.chunks(rank.max(1))) {
+            let at = match flat {
+                true => usize::try_from(place[0]).ok(),
+                false => place.iter().zip(&shape).try_fold(0usize, |at, (place, len)| {
+                    let place = usize::try_from(*place).ok().filter(|place| place < len)?;
+                    Some(at * len + place)
+                }),
+            };
+            *at.and_then(|at| all.get_mut(at)).ok_or_else(wrong)? = value;
+        }
+        let x = Tensor::from_f64(&all, &shape, values.x.dtype())?;
+        Ok((self.values.name.clone(), Item::known(x, values.elem)))
+    }
 }
 
 /// Creates a known tensor of one number.

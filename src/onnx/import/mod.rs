@@ -33,7 +33,8 @@ impl OnnxModel {
     ///
     /// Floating initialisers of more than one number are parameters, under the model's names, and so are all that a
     /// product, a convolution, a norm, an embedding or a recurrent layer reads as its weight, also from a `Constant`
-    /// node. Masks (numbers that are not finite) and single numbers are constants.
+    /// node. Single numbers are constants, and so are masks, which have numbers beyond 65504. A node that reads such a
+    /// constant runs in float32 in every region, because in a low dtype it may be infinite.
     ///
     /// Models are exported for evaluation: a batch norm uses its running statistics, which are buffers, and dropout
     /// does nothing, in training, too.
@@ -81,6 +82,7 @@ impl OnnxModel {
         }
         fold::check(&body)?;
         let weights = weigh::arrange(&mut body, params, items)?;
+        weigh::note_wide(&mut body, &Default::default());
         if folded {
             fold::note_last(&mut body);
         }
@@ -100,6 +102,7 @@ impl OnnxModel {
 
 /// Runs a model in float32, calls `each` with the name and the value of every floating tensor that a node makes, in
 /// bodies and functions, too, and returns the outputs by name.
+#[allow(dead_code, reason = "ranges of a conversion are measured by it")]
 pub(super) fn observe(
     model: &OnnxModel,
     inputs: &[(String, Tensor)],
@@ -127,4 +130,29 @@ fn ordered(network: &OnnxNetwork, inputs: &[(&str, Tensor)]) -> Result<Vec<Tenso
 
 fn unknown(what: &str, name: &str, allowed: &[String]) -> Error {
     Error::value(format!("the model has no {what} `{name}`; allowed: {}", allowed.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    #[test]
+    fn values_of_bodies_and_functions_are_observed() -> Result<()> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx/data");
+        let model = OnnxModel::open(folder.join("exports/resnet-script/model.onnx"))?;
+        let x = Tensor::ones(&[1, 3, 32, 32], DType::F32);
+        let mut met = Vec::new();
+        let outputs = observe(&model, &[("x0".into(), x.clone())], &mut |name, x| {
+            met.push((name.to_string(), x.shape().to_vec()));
+        })?;
+        let nodes: usize =
+            model.graph.nodes.iter().filter(|node| node.op != "Constant").map(|node| node.outputs.len()).sum();
+        assert_eq!(met.len(), nodes);
+        assert_eq!((&outputs[0].0[..], outputs[0].1.shape()), ("y0", &[1, 10][..]));
+        assert_eq!(met.last(), Some(&("y0".to_string(), vec![1, 10])));
+        let network = model.import(&ImportOptions::new())?;
+        assert_eq!(network.call(&x)?.to_f64(), outputs[0].1.to_f64());
+        Ok(())
+    }
 }

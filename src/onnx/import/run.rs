@@ -116,7 +116,10 @@ impl<'a> Runner<'a> {
                 None if call.inputs.iter().all(Value::is_known) => {
                     Ok(hidden(|| run(&call))?.into_iter().map(Value::as_known).collect())
                 }
-                None => run(&call),
+                None => {
+                    let _wide = step.wide.then(|| context::enter(Frame::Off));
+                    run(&call)
+                }
             },
             Action::If => {
                 let taken = if truth(&call, 0)? { "then_branch" } else { "else_branch" };

@@ -43,6 +43,8 @@ pub(super) struct Step {
     pub action: Action,
     /// The cell in whose slot it runs, and the inputs that are parameters of the cell, in their order there.
     pub cell: Option<(usize, Vec<usize>)>,
+    /// `true` when it runs in float32 in every region.
+    pub wide: bool,
     /// Values that no later node of the body reads.
     pub last: Vec<String>,
 }

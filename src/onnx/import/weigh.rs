@@ -12,6 +12,9 @@ use crate::{
     error::{Error, Result},
 };
 
+/// The largest number of float16.
+const BEYOND: f64 = 65504.0;
+
 /// Returns the inputs of an op that are weights. Running statistics are among them.
 fn weights_of(op: &str) -> &'static [usize] {
     match op {
@@ -131,7 +134,8 @@ fn take(
         let Readers { weight, other } = readers[*next];
         *next += 1;
         let many = item.x.len() > 1;
-        let is_weight = weight && item.x.rank() > 0 || other && many && initialisers.contains(name);
+        let is_weight =
+            weight && item.x.rank() > 0 || other && many && initialisers.contains(name) && !is_mask(&item.x);
         let is_param = is_weight && item.is_float() && item.x.all_finite() && !item.x.is_empty();
         if is_param {
             own.push((name.clone(), Place::Own(params.len())));
@@ -142,6 +146,23 @@ fn take(
     });
     for step in &mut body.steps {
         step.bodies_mut().for_each(|inner| take(inner, readers, next, params, items));
+    }
+}
+
+/// Returns whether a tensor has numbers that no weight has: those that hide elements from a softmax.
+fn is_mask(x: &Tensor) -> bool {
+    x.dtype().is_float() && x.to_f64().iter().any(|number| number.abs() > BEYOND)
+}
+
+/// Notes the nodes that read a constant beyond the range of float16. It would be infinite in a low region, and its
+/// products with 0 no numbers, so that they run in float32.
+pub(super) fn note_wide(body: &mut Body, outer: &HashSet<String>) {
+    let mut wide = outer.clone();
+    let beyond = |x: &Tensor| x.dtype().is_float() && x.to_f64().iter().any(|n| n.is_finite() && n.abs() > BEYOND);
+    wide.extend(body.constants.iter().filter(|(_, item)| beyond(&item.x)).map(|(name, _)| name.clone()));
+    for step in &mut body.steps {
+        step.wide = step.inputs.iter().any(|name| wide.contains(name));
+        step.bodies_mut().for_each(|inner| note_wide(inner, &wide));
     }
 }
 

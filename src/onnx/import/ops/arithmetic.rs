@@ -118,10 +118,15 @@ fn shift(call: &Call<'_>) -> Result<Vec<Value>> {
         Some("RIGHT") => false,
         other => return Err(Error::value(format!("`direction` is {other:?}; allowed: LEFT, RIGHT"))),
     };
+    let is_unsigned = call.elem()? == Elem::UINT64;
     by_numbers(call, |a, b| {
         let by = u32::try_from(b).unwrap_or(u32::MAX);
-        let shifted = if left { (a as u64).checked_shl(by) } else { (a as u64).checked_shr(by) };
-        Ok(shifted.unwrap_or(0) as i64)
+        Ok(match left {
+            true => a.checked_shl(by).unwrap_or(0),
+            false if is_unsigned => (a as u64).checked_shr(by).unwrap_or(0) as i64,
+            // The sign stays.
+            false => a >> by.min(63),
+        })
     })
 }
 

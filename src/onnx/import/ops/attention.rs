@@ -4,7 +4,7 @@ use super::{
     super::{
         call::{lengths, one},
         step::Call,
-        value::{Item, Value},
+        value::{Item, Value, room},
     },
     Table,
     tools::number,
@@ -42,9 +42,6 @@ fn attention(call: &Call<'_>) -> Result<Vec<Value>> {
         }
         _ => 0,
     };
-    if call.maybe(6)?.is_some() {
-        return Err(call.refuse("its keys have lengths of their own"));
-    }
     let (present_k, present_v) = (k.clone(), v.clone());
     let (q_heads, kv_heads) = (q.shape()[1], k.shape()[1]);
     if kv_heads == 0 || q_heads % kv_heads != 0 {
@@ -53,42 +50,33 @@ fn attention(call: &Call<'_>) -> Result<Vec<Value>> {
     if q_heads != kv_heads {
         (k, v) = (repeated(&k, q_heads / kv_heads)?, repeated(&v, q_heads / kv_heads)?);
     }
-    let (queries, keys, size) = (q.shape()[2], k.shape()[2], q.shape()[3]);
+    let size = q.shape()[3];
     let scale = call.float("scale", 1.0 / (size.max(1) as f64).sqrt())?;
     let softcap = call.float("softcap", 0.0)?;
-    let causal = call.flag("is_causal", false)?;
-    let mask = call.maybe_x(3)?.map(|mask| padded(mask, keys)).transpose()?;
     let matches = call.step.outputs.get(3).is_some_and(|name| !name.is_empty());
-    let (y, scores) = if softcap == 0.0 && !matches && !(causal && past > 0) {
-        (q.scaled_dot_product_attention(&k, &v, mask.as_ref(), causal, Some(scale))?, None)
+    let mask = mask(call, &q, k.shape()[2], past)?;
+    let (y, scores) = if softcap == 0.0 && !matches {
+        (q.scaled_dot_product_attention(&k, &v, mask.as_ref(), false, Some(scale))?, None)
     } else {
-        let stage = call.int("qk_matmul_output_mode", 0)?;
         let raw = q.matmul_ext(&k.permute(&[0, 1, 3, 2])?)?;
         let raw = raw.mul(&number(&raw, scale))?;
         let capped = match softcap {
             0.0 => raw.clone(),
             cap => raw.div(&number(&raw, cap))?.tanh()?.mul(&number(&raw, cap))?,
         };
-        let mut biased = capped.clone();
-        let lowest = number(&raw, f64::NEG_INFINITY);
-        if causal {
-            let may: Vec<bool> = (0..queries * keys).map(|i| i % keys <= i / keys + past).collect();
-            biased = Tensor::from_vec(may, &[queries, keys])?.select(&biased, &lowest)?;
-        }
-        if let Some(mask) = &mask {
-            biased = match mask.dtype() {
-                DType::Bool => mask.select(&biased, &lowest)?,
-                _ => biased.add(mask)?,
-            };
-        }
+        let biased = match &mask {
+            None => capped.clone(),
+            Some(mask) if mask.dtype() == DType::Bool => mask.select(&capped, &number(&raw, f64::NEG_INFINITY))?,
+            Some(mask) => capped.add(mask)?,
+        };
         let weights = biased.softmax(-1)?;
-        let shown = match (stage, call.opset()) {
-            (0, _) => raw,
-            // The order of the first two stages differs between opsets 23 and 24.
-            (1, ..=23) => biased,
-            (2, ..=23) => capped,
-            (1, _) => capped,
-            (2, _) => biased,
+        // A query without keys has no weights.
+        let none = biased.max(&[-1], true)?.eq(&number(&raw, f64::NEG_INFINITY))?;
+        let weights = none.select(&number(&raw, 0.0), &weights)?;
+        let shown = match call.int("qk_matmul_output_mode", 0)? {
+            0 => raw,
+            1 => capped,
+            2 => biased,
             _ => weights.clone(),
         };
         (weights.matmul_ext(&v)?, Some(shown))
@@ -101,6 +89,47 @@ fn attention(call: &Call<'_>) -> Result<Vec<Value>> {
     let mut made = vec![of(y), of(present_k), of(present_v)];
     made.extend(scores.map(of));
     Ok(made)
+}
+
+/// Returns the mask of all restrictions together: the given one, causality, windows, lengths of the keys.
+fn mask(call: &Call<'_>, q: &Tensor, keys: usize, past: usize) -> Result<Option<Tensor>> {
+    let (batch, queries) = (q.shape()[0], q.shape()[2]);
+    let given = call.maybe_x(3)?.map(|mask| padded(mask, keys)).transpose()?;
+    let causal = call.flag("is_causal", false)?;
+    let (left, right) = (call.int("left_window_size", -1)?, call.int("right_window_size", -1)?);
+    let lens = call.maybe_numbers(6)?;
+    if !causal && left < 0 && right < 0 && lens.is_none() {
+        return Ok(given);
+    }
+    if lens.as_ref().is_some_and(|lens| lens.len() != batch) {
+        return Err(Error::shape(format!("lengths of keys for a batch of {batch}")));
+    }
+    // The place of the first query among the keys, and the number of keys, for each example or for all.
+    let each: Vec<(i64, i64)> = match &lens {
+        Some(lens) => lens.iter().map(|len| (len.saturating_sub(queries as i64), *len)).collect(),
+        None => vec![(past as i64, keys as i64)],
+    };
+    room(&[each.len(), queries, keys])?;
+    let mut may = Vec::with_capacity(each.len() * queries * keys);
+    for (first, len) in &each {
+        for query in 0..queries as i64 {
+            let at = first.saturating_add(query);
+            may.extend((0..keys as i64).map(|key| {
+                let inside =
+                    (left < 0 || key >= at.saturating_sub(left)) && (right < 0 || key <= at.saturating_add(right));
+                key < *len && (!causal || key <= at) && inside
+            }));
+        }
+    }
+    let may = match each.len() {
+        1 => Tensor::from_vec(may, &[queries, keys])?,
+        count => Tensor::from_vec(may, &[count, 1, queries, keys])?,
+    };
+    Ok(Some(match given {
+        None => may,
+        Some(given) if given.dtype() == DType::Bool => may.logical_and(&given)?,
+        Some(given) => may.select(&given, &number(&given, f64::NEG_INFINITY))?,
+    }))
 }
 
 /// Repeats each head of keys or values for its group of queries.

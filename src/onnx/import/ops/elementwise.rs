@@ -73,12 +73,12 @@ const OTHERS: Table = &[
     ("Shrink", shrink),
     ("Sign", |call| of_any(call, Tensor::sign, |x| x.maximum(&number(x, -1.0))?.minimum(&number(x, 1.0)))),
     ("SwiGLU", |call| {
-        let (x, gate) = (call.x(0)?, call.item(0)?.elem);
-        one(x.silu()?.mul(call.x(1)?)?, gate)
+        let item = call.item(0)?;
+        one(swish(&item.x, call.float("alpha", 1.0)?)?.mul(call.x(1)?)?, item.elem)
     }),
     ("Swish", |call| {
         let alpha = call.float("alpha", 1.0)?;
-        float(call, |x| if alpha == 1.0 { x.silu() } else { x.mul(&x.mul(&number(x, alpha))?.sigmoid()?) })
+        float(call, |x| swish(x, alpha))
     }),
     ("ThresholdedRelu", |call| {
         let alpha = call.float("alpha", 1.0)?;
@@ -115,6 +115,10 @@ fn of_any(
     let item = call.item(0)?;
     let x = if item.is_int() { wrapping(ints(&item.x)?, item.elem)? } else { floats(&item.x)? };
     one(x, item.elem)
+}
+
+fn swish(x: &Tensor, alpha: f64) -> Result<Tensor> {
+    if alpha == 1.0 { x.silu() } else { x.mul(&x.mul(&number(x, alpha))?.sigmoid()?) }
 }
 
 fn cast(call: &Call<'_>) -> Result<Vec<Value>> {

@@ -8,7 +8,7 @@ use super::{
     },
     Table,
     reduce::places,
-    tools::{count, from_start, moved, number, vector},
+    tools::{count, from_start, number, vector},
 };
 use crate::{
     DType, Tensor,
@@ -181,9 +181,4 @@ fn compress(call: &Call<'_>) -> Result<Vec<Value>> {
 /// Returns the classes of targets as a mask, with the classes at axis 1.
 pub(super) fn classes(target: &Item, count: usize) -> Result<Tensor> {
     target.x.unsqueeze(1)?.eq(&places(count, 1, target.x.rank() + 1)?)
-}
-
-/// Returns a tensor with axis 1 at the end.
-pub(super) fn channels_last(x: &Tensor) -> Result<Tensor> {
-    moved(x, 1, x.rank() - 1)
 }

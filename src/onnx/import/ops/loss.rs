@@ -1,11 +1,7 @@
 //! Losses of classes.
 
 use super::{
-    super::{
-        call::one,
-        step::Call,
-        value::{Item, Value},
-    },
+    super::{call::one, step::Call, value::Item},
     Table,
     index::classes,
     tools::number,

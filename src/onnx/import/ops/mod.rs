@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod attention;
+mod boxes;
 mod convolution;
 mod elementwise;
 mod index;
@@ -19,6 +20,7 @@ mod sample;
 mod scatter;
 mod sequence;
 mod shape;
+mod taps;
 mod tools;
 
 use std::{collections::HashMap, sync::OnceLock};
@@ -30,9 +32,10 @@ use super::step::Run;
 /// The ops of a family.
 type Table = &'static [(&'static str, Run)];
 
-const TABLES: [Table; 19] = [
+const TABLES: [Table; 20] = [
     arithmetic::OPS,
     attention::OPS,
+    boxes::OPS,
     convolution::OPS,
     elementwise::OPS,
     index::OPS,

@@ -1,14 +1,20 @@
 //! Pools.
 
 use super::{
-    super::{call::one, step::Call, value::Value},
+    super::{
+        call::one,
+        step::Call,
+        value::{Item, Value, room},
+    },
     Table,
     convolution::{Windows, spatial},
+    taps::Taps,
     tools::{count, in_floats, number},
 };
 use crate::{
     Padding, PoolOptions, Tensor,
     error::{Error, Result},
+    onnx::tensor::Elem,
 };
 
 pub(super) const OPS: Table = &[
@@ -32,25 +38,66 @@ fn global(call: &Call<'_>, f: impl FnOnce(&Tensor, &[isize]) -> Result<Tensor>) 
     one(f(&item.x, &axes)?, item.elem)
 }
 
-/// Returns the windows of a pool.
-fn options(call: &Call<'_>, x: &Tensor) -> Result<PoolOptions> {
-    let kernel =
-        call.lengths("kernel_shape")?.ok_or_else(|| Error::value("its attribute `kernel_shape` is missing"))?;
-    let windows = Windows::read(call, spatial(call, x)?, kernel)?;
-    if windows.dilation.iter().any(|dilation| *dilation != 1) {
-        return Err(call.refuse("its windows are dilated, which pools here are not"));
+/// The settings of a pool.
+struct Pool {
+    windows: Windows,
+    ceil: bool,
+    count_padding: bool,
+}
+
+impl Pool {
+    fn read(call: &Call<'_>, x: &Tensor) -> Result<Pool> {
+        let kernel =
+            call.lengths("kernel_shape")?.ok_or_else(|| Error::value("its attribute `kernel_shape` is missing"))?;
+        Ok(Pool {
+            windows: Windows::read(call, spatial(call, x)?, kernel)?,
+            ceil: call.flag("ceil_mode", false)?,
+            count_padding: call.flag("count_include_pad", false)?,
+        })
     }
-    let wide = |(axis, pair): (usize, &(usize, usize))| pair.0.max(pair.1) >= windows.kernel[axis];
-    if windows.pads.iter().enumerate().any(wide) {
-        return Err(call.refuse("its padding is not less than its windows; such windows may be empty"));
+
+    /// Returns the options of the pools of this library; `None` for windows that these do not have.
+    fn options(&self) -> Option<PoolOptions> {
+        let Windows { kernel, stride, dilation, pads, .. } = &self.windows;
+        let narrow = pads.iter().zip(kernel).all(|((before, after), len)| before.max(after) < len);
+        (narrow && dilation.iter().all(|dilation| *dilation == 1)).then(|| PoolOptions {
+            kernel: kernel.clone(),
+            stride: stride.clone(),
+            padding: Padding::Explicit(pads.clone()),
+            ceil: self.ceil,
+            count_include_pad: self.count_padding,
+        })
     }
-    Ok(PoolOptions {
-        kernel: windows.kernel,
-        stride: windows.stride,
-        padding: Padding::Explicit(windows.pads),
-        ceil: call.flag("ceil_mode", false)?,
-        count_include_pad: call.flag("count_include_pad", false)?,
-    })
+
+    /// Returns the windows tap by tap.
+    fn taps(&self, x: &Tensor) -> Result<Taps> {
+        let Windows { kernel, stride, dilation, pads, .. } = &self.windows;
+        let spatial = &x.shape()[2..];
+        let mut lengths = Vec::new();
+        for axis in 0..spatial.len() {
+            let reach = dilation[axis].saturating_mul(kernel[axis] - 1).saturating_add(1);
+            let room = (spatial[axis] + pads[axis].0 + pads[axis].1).checked_sub(reach);
+            let room = room.ok_or_else(|| Error::shape(format!("a window of {reach} is longer than its axis")))?;
+            let whole = room / stride[axis] + 1;
+            let part = self.ceil && room % stride[axis] != 0 && whole * stride[axis] < spatial[axis] + pads[axis].0;
+            lengths.push(whole + usize::from(part));
+        }
+        room(&[&x.shape()[..2], &lengths[..], &[count(kernel)?]].concat())?;
+        let mut taps = Taps { lengths, places: vec![], padded: vec![] };
+        for tap in 0..count(kernel)? {
+            let (mut rest, mut places, mut padded) = (tap, vec![], vec![]);
+            for axis in (0..kernel.len()).rev() {
+                let offset = (rest % kernel[axis] * dilation[axis]) as i64 - pads[axis].0 as i64;
+                rest /= kernel[axis];
+                let at = (0..taps.lengths[axis]).map(|i| (i * stride[axis]) as i64 + offset).collect::<Vec<i64>>();
+                padded.insert(0, at.iter().map(|at| *at < (spatial[axis] + pads[axis].1) as i64).collect());
+                places.insert(0, at);
+            }
+            taps.places.push(places);
+            taps.padded.push(padded);
+        }
+        Ok(taps)
+    }
 }
 
 fn averages(x: &Tensor, options: &PoolOptions) -> Result<Tensor> {
@@ -63,17 +110,26 @@ fn averages(x: &Tensor, options: &PoolOptions) -> Result<Tensor> {
 
 fn pool(call: &Call<'_>, largest: bool) -> Result<Vec<Value>> {
     let item = call.item(0)?;
-    if largest && call.step.outputs.get(1).is_some_and(|name| !name.is_empty()) {
-        return Err(call.refuse("its second output, the places of the largest numbers, has no counterpart here"));
-    }
-    let options = options(call, &item.x)?;
-    let y = in_floats(item, |x| match (largest, options.kernel.len()) {
-        (false, _) => averages(x, &options),
-        (true, 1) => x.max_pool1d_with(&options),
-        (true, 2) => x.max_pool2d_with(&options),
-        (true, _) => x.max_pool3d_with(&options),
+    let pool = Pool::read(call, &item.x)?;
+    let y = in_floats(item, |x| match (pool.options(), largest) {
+        (Some(options), true) => match options.kernel.len() {
+            1 => x.max_pool1d_with(&options),
+            2 => x.max_pool2d_with(&options),
+            _ => x.max_pool3d_with(&options),
+        },
+        (Some(options), false) => averages(x, &options),
+        (None, true) => pool.taps(x)?.maxima(x),
+        (None, false) => {
+            let taps = pool.taps(x)?;
+            taps.sums(x)?.div(&taps.counts(x, pool.count_padding)?)
+        }
     })?;
-    one(y, item.elem)
+    let mut made: Vec<Value> = vec![Item::computed(y, item.elem).into()];
+    if largest && call.step.outputs.get(1).is_some_and(|name| !name.is_empty()) {
+        let places = pool.taps(&item.x)?.places_of_maxima(&item.x, call.flag("storage_order", false)?)?;
+        made.push(Item::computed(places, Elem::INT64).into());
+    }
+    Ok(made)
 }
 
 fn lp_pool(call: &Call<'_>) -> Result<Vec<Value>> {
@@ -83,9 +139,15 @@ fn lp_pool(call: &Call<'_>) -> Result<Vec<Value>> {
         // The first opset has a float.
         Err(_) => call.float("p", 2.0)?,
     };
-    let options = PoolOptions { count_include_pad: true, ..options(call, &item.x)? };
+    let pool = Pool { count_padding: true, ..Pool::read(call, &item.x)? };
     let powers = if p == 2.0 { item.x.square()? } else { item.x.abs()?.powf(p)? };
-    let size = count(&options.kernel)? as f64;
-    let means = averages(&powers, &options)?;
-    one(means.mul(&number(&means, size))?.powf(1.0 / p)?, item.elem)
+    let sums = match pool.options() {
+        // A part of a window has fewer elements than the kernel.
+        Some(options) if !options.ceil => {
+            let means = averages(&powers, &options)?;
+            means.mul(&number(&means, count(&options.kernel)? as f64))?
+        }
+        _ => pool.taps(&powers)?.sums(&powers)?,
+    };
+    one(sums.powf(1.0 / p)?, item.elem)
 }

@@ -7,7 +7,7 @@ use super::{
         value::{Item, Value, dtype_of},
     },
     Table,
-    tools::number,
+    tools::{number, vector},
 };
 use crate::{
     DType, Tensor,
@@ -20,13 +20,15 @@ pub(super) const OPS: Table =
 
 /// Returns a scale or a zero point in a shape that broadcasts to the tensor.
 fn along(call: &Call<'_>, setting: &Tensor, x: &Tensor) -> Result<Tensor> {
-    if call.int("block_size", 0)? != 0 {
-        return Err(call.refuse("it is quantised in blocks, which have no counterpart here"));
-    }
-    if setting.len() == 1 {
+    let block = call.int("block_size", 0)?;
+    if setting.len() == 1 && block == 0 {
         return setting.reshape(&[1isize; 0]);
     }
     let axis = axis_of(call.int("axis", 1)?, x.rank())?;
+    if block > 0 && setting.rank() == x.rank() {
+        let places = (0..x.shape()[axis] as i64).map(|at| at / block).collect();
+        return setting.index_select(axis as isize, &vector(places)?);
+    }
     let mut shape = vec![1; x.rank()];
     shape[axis] = setting.len();
     setting.reshape(&shape)

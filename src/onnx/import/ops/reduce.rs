@@ -71,6 +71,8 @@ fn reduce(
             (true, false) => None,
             (false, _) => Some(*len),
         });
+        // No truth value is an infinity.
+        let empty = if x.dtype() == DType::Bool { f64::from(empty > 0.0) } else { empty };
         return one(filled(&lengths.collect::<Vec<_>>(), empty, x.dtype())?, item.elem);
     }
     let axes: Vec<isize> = axes.iter().map(|axis| *axis as isize).collect();

@@ -1,5 +1,7 @@
 //! Elements written at indices.
 
+use std::collections::HashMap;
+
 use super::{
     super::{
         call::{axis_of, one},
@@ -8,7 +10,7 @@ use super::{
     },
     Table,
     index::{check_range, joined_index},
-    tools::{count, from_start},
+    tools::{count, from_start, vector},
 };
 use crate::{
     DType, Tensor,
@@ -22,13 +24,49 @@ pub(super) const OPS: Table = &[
     ("TensorScatter", tensor_scatter),
 ];
 
-/// Returns whether numbers are added to those at their places.
-fn adds(call: &Call<'_>) -> Result<bool> {
-    match call.text("reduction")?.unwrap_or("none") {
-        "none" => Ok(false),
-        "add" => Ok(true),
-        other => Err(call.refuse(&format!("the reduction `{other}` has no counterpart here; allowed: none, add"))),
+/// A function that joins a number with the one at its place.
+type Join = fn(&Tensor, &Tensor) -> Result<Tensor>;
+
+/// What becomes of the numbers at the places.
+enum Reduction {
+    Replaced,
+    Added,
+    Joined(Join),
+}
+
+fn reduction(call: &Call<'_>) -> Result<Reduction> {
+    Ok(match call.text("reduction")?.unwrap_or("none") {
+        "none" => Reduction::Replaced,
+        "add" => Reduction::Added,
+        "mul" => Reduction::Joined(Tensor::mul),
+        "max" => Reduction::Joined(Tensor::maximum),
+        "min" => Reduction::Joined(Tensor::minimum),
+        other => {
+            return Err(Error::value(format!("`reduction` is `{other}`; allowed: none, add, mul, max, min")));
+        }
+    })
+}
+
+/// Joins rows with those at their places, in as many rounds as the most frequent place occurs.
+fn joined(rows: &Tensor, places: &[i64], src: &Tensor, join: Join) -> Result<Tensor> {
+    let mut met: HashMap<i64, usize> = HashMap::new();
+    let mut rounds: Vec<Vec<(i64, i64)>> = Vec::new();
+    for (from, place) in places.iter().enumerate() {
+        let round = met.entry(*place).or_default();
+        if *round == rounds.len() {
+            rounds.push(vec![]);
+        }
+        rounds[*round].push((from as i64, *place));
+        *round += 1;
     }
+    let mut rows = rows.clone();
+    for round in rounds {
+        let (from, places): (Vec<i64>, Vec<i64>) = round.into_iter().unzip();
+        let places = vector(places)?;
+        let new = join(&rows.index_select(0, &places)?, &src.index_select(0, &vector(from)?)?)?;
+        rows = rows.index_copy(0, &places, &new)?;
+    }
+    Ok(rows)
 }
 
 /// Runs a scattering that adds integers in f64.
@@ -43,9 +81,31 @@ fn scatter_elements(call: &Call<'_>) -> Result<Vec<Value>> {
     let (item, src) = (call.item(0)?, call.x(2)?);
     let axis = axis_of(call.int("axis", 0)?, item.x.rank())?;
     let index = from_start(call.x(1)?, item.x.shape()[axis])?;
-    let x = match adds(call)? {
-        true => floating(item, src, |x, src| x.scatter_add(axis as isize, &index, src))?,
-        false => item.x.scatter(axis as isize, &index, src)?,
+    let x = match reduction(call)? {
+        Reduction::Replaced => item.x.scatter(axis as isize, &index, src)?,
+        Reduction::Added => floating(item, src, |x, src| x.scatter_add(axis as isize, &index, src))?,
+        Reduction::Joined(join) => {
+            call.readable(1)?;
+            let (shape, of_index) = (item.x.shape(), index.shape());
+            let fits = |axis_of: usize| axis_of == axis || of_index[axis_of] <= shape[axis_of];
+            if of_index.len() != shape.len() || src.shape() != of_index || !(0..shape.len()).all(fits) {
+                return Err(Error::shape(format!("indices of the shape {of_index:?} do not fit {shape:?}")));
+            }
+            // The place of each number among all.
+            let place = |(at, index): (usize, i64)| {
+                let (mut rest, mut place, mut stride) = (at, 0, 1);
+                for of in (0..shape.len()).rev() {
+                    let own = rest % of_index[of];
+                    rest /= of_index[of];
+                    place += stride * if of == axis { index } else { own as i64 };
+                    stride *= shape[of] as i64;
+                }
+                place
+            };
+            let places: Vec<i64> = index.to_vec::<i64>()?.into_iter().enumerate().map(place).collect();
+            let (flat, src) = (item.x.reshape(&[item.x.len()])?, src.reshape(&[src.len()])?);
+            joined(&flat, &places, &src, join)?.reshape(shape)?
+        }
     };
     one(x, item.elem)
 }
@@ -63,9 +123,13 @@ fn scatter_nd(call: &Call<'_>) -> Result<Vec<Value>> {
     let flat = flat.reshape(&[flat.len()])?;
     let rows = Item { x: item.x.reshape(&[&[count(inner)?], rest].concat())?, ..item.clone() };
     let src = src.reshape(&[&[flat.len()], rest].concat())?;
-    let x = match adds(call)? {
-        true => floating(&rows, &src, |x, src| x.index_put(&flat, src, true))?,
-        false => rows.x.index_put(&flat, &src, false)?,
+    let x = match reduction(call)? {
+        Reduction::Replaced => rows.x.index_put(&flat, &src, false)?,
+        Reduction::Added => floating(&rows, &src, |x, src| x.index_put(&flat, src, true))?,
+        Reduction::Joined(join) => {
+            call.readable(1)?;
+            joined(&rows.x, &flat.to_vec::<i64>()?, &src, join)?
+        }
     };
     one(x.reshape(shape)?, item.elem)
 }
