@@ -9,7 +9,8 @@ use precast::{
     data::{Dataset, parse_digits},
     io::models::{self, Model},
     layers::Rng,
-    policy::PolicyFile,
+    onnx::{ImportOptions, OnnxConvertOptions, OnnxModel},
+    policy::{GraphPolicy, PolicyFile},
     prelude::*,
     storage::{
         stored::{ConvertOptions, StoredModel},
@@ -17,6 +18,25 @@ use precast::{
     },
 };
 use precast_train::data::{Csv, Images, Npy};
+
+/// Checks an ONNX model: if it is read and planned, what a conversion writes is read and planned, too, and is converted
+/// to itself. It is also imported.
+pub fn onnx(bytes: &[u8]) {
+    let Ok(model) = OnnxModel::from_bytes(bytes.to_vec()) else { return };
+    let _ = model.import(&ImportOptions::new());
+    for policy in ["onnx", "onnx-bf16"] {
+        let policy = GraphPolicy::named(policy).expect("shipped");
+        let Ok(plan) = model.plan(&policy) else { continue };
+        for explicit in [false, true] {
+            let options = OnnxConvertOptions::new().explicit(explicit);
+            // Weights whose numbers are missing are errors here.
+            let Ok(written) = plan.to_bytes(&options) else { continue };
+            let again = OnnxModel::from_bytes(written.clone()).expect("what was written is read");
+            let twice = again.plan(&policy).expect("what was written fits together");
+            assert!(explicit || twice.to_bytes(&options).expect("as before") == written, "converted twice");
+        }
+    }
+}
 
 /// Checks a policy file: if it is read, it can be written, and means the same when read again.
 pub fn policy(bytes: &[u8]) {

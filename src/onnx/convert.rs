@@ -114,6 +114,53 @@ impl OnnxPlan<'_> {
         self.write(to, &edits, options, report, progress)
     }
 
+    /// Returns the bytes of the model in its planned precision. Data files are written by [`convert`](OnnxPlan::convert)
+    /// alone.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Model`](crate::ErrorKind::Model) for weights that cannot be read, or that are in a data file.
+    pub fn to_bytes(&self, options: &OnnxConvertOptions) -> Result<Vec<u8>> {
+        let model = self.values.model;
+        let edits = self.lowers().then(|| edits(self, options.explicit));
+        let (body, outside) = match &edits {
+            Some(edits) => self.body(edits, options, "")?,
+            None => (unchanged(model), Vec::new()),
+        };
+        if !outside.is_empty() {
+            return Err(Error::model("the weights of the model are in a data file, which bytes do not have"));
+        }
+        let mut bytes = Vec::new();
+        body.write(model, &mut bytes, &mut |_| ())?;
+        Ok(bytes)
+    }
+
+    /// Returns the message of the changed model, and the tensors of its data file with their places.
+    fn body<'a>(
+        &'a self,
+        edits: &'a Edits,
+        options: &OnnxConvertOptions,
+        location: &'a str,
+    ) -> Result<(Body<'a>, Vec<(Numbers<'a>, u64)>)> {
+        let model = self.values.model;
+        let external = options.external.or((model.bytes() > LARGEST).then_some(1024));
+        let mut rebuilder = Rebuilder::new(self, edits, options.explicit, external, location);
+        let mut whole = Body::default();
+        for field in &model.fields {
+            match field {
+                ModelField::Other(span) => whole.copy(*span),
+                ModelField::Graph => {
+                    let graph = rebuilder.graph(0)?.unwrap_or_else(|| {
+                        let mut body = Body::default();
+                        body.copy(model.graph.span);
+                        body
+                    });
+                    whole.message(7, graph);
+                }
+            }
+        }
+        Ok((whole, rebuilder.outside))
+    }
+
     /// Writes the bytes of the model, and copies of its data files unless it is written beside them.
     fn copy(
         &self,
@@ -123,9 +170,7 @@ impl OnnxPlan<'_> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<OnnxConverted> {
         let model = self.values.model;
-        let all = model.files().model.all();
-        let mut body = Body::default();
-        body.copy(all);
+        let body = unchanged(model);
         let (old, new) = (model.path.as_deref().map(folder), folder(to));
         let beside = old.as_deref().is_some_and(|old| fs::canonicalize(old).ok() == fs::canonicalize(&new).ok());
         if let (Some(old), false) = (old, beside) {
@@ -157,25 +202,9 @@ impl OnnxPlan<'_> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<OnnxConverted> {
         let model = self.values.model;
-        let external = options.external.or((model.bytes() > LARGEST).then_some(1024));
         let data = to.with_file_name(format!("{}.data", to.file_name().unwrap_or_default().to_string_lossy()));
         let location = data.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let mut rebuilder = Rebuilder::new(self, edits, options.explicit, external, &location);
-        let mut whole = Body::default();
-        for field in &model.fields {
-            match field {
-                ModelField::Other(span) => whole.copy(*span),
-                ModelField::Graph => {
-                    let graph = rebuilder.graph(0)?.unwrap_or_else(|| {
-                        let mut body = Body::default();
-                        body.copy(model.graph.span);
-                        body
-                    });
-                    whole.message(7, graph);
-                }
-            }
-        }
-        let outside = rebuilder.outside;
+        let (whole, outside) = self.body(edits, options, &location)?;
         report.bytes_after = whole.len;
         if let Some((last, at)) = outside.last() {
             if data.exists() && !options.replace {
@@ -188,6 +217,13 @@ impl OnnxPlan<'_> {
         write_body(&whole, model, to, progress)?;
         Ok(report)
     }
+}
+
+/// Returns the message of a model as it is.
+fn unchanged<'a>(model: &OnnxModel) -> Body<'a> {
+    let mut body = Body::default();
+    body.copy(model.files().model.all());
+    body
 }
 
 fn write_body(body: &Body<'_>, model: &OnnxModel, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<()> {

@@ -21,7 +21,6 @@ pub struct OnnxModel {
     /// The file it was read from; `None` for bytes.
     pub(super) path: Option<PathBuf>,
     pub(super) source: Locked,
-    pub(super) ir_version: i64,
     /// The version of each imported domain. The default domain is the empty name.
     pub(super) opsets: HashMap<String, i64>,
     pub(super) graph: Graph,
@@ -173,11 +172,10 @@ impl OnnxModel {
 
     fn read(mut source: Source, path: Option<PathBuf>) -> Result<Self> {
         let all = source.all();
-        let (mut ir_version, mut opsets, mut graph) = (0, HashMap::new(), None);
+        let (mut opsets, mut graph) = (HashMap::new(), None);
         let (mut functions, mut fields) = (Vec::new(), Vec::new());
         source.fields(all, |source, f| {
             match f.number {
-                1 => ir_version = f.int()?,
                 7 if graph.is_some() => {
                     return Err(Error::model(format!("byte {}: a second graph", f.whole.start)));
                 }
@@ -196,7 +194,7 @@ impl OnnxModel {
             }));
         };
         let source = Locked(Mutex::new(Files { model: source, data: HashMap::new() }));
-        let model = OnnxModel { path, source, ir_version, opsets, graph, functions, fields };
+        let model = OnnxModel { path, source, opsets, graph, functions, fields };
         if !model.opsets.contains_key("") && model.functions.is_empty() && !model.graph.nodes.is_empty() {
             let own = |node: &Node| node.domain.is_empty();
             if model.graph.nodes.iter().any(own) {
@@ -365,10 +363,6 @@ impl Graph {
             Ok(())
         })?;
         Ok(graph)
-    }
-
-    pub fn is_initialiser(&self, name: &str) -> bool {
-        self.initialisers.iter().any(|tensor| tensor.name == name)
     }
 }
 

@@ -176,19 +176,6 @@ impl<'a> Values<'a> {
         node.wrong(format!("it reads `{name}`, which nothing makes"))
     }
 
-    /// Returns the readers of each value: nodes, by index. The outputs of graphs are not among them.
-    pub fn readers(&self) -> Vec<Vec<usize>> {
-        let mut readers = vec![Vec::new(); self.values.len()];
-        for (index, placed) in self.nodes.iter().enumerate() {
-            for value in placed.inputs.iter().flatten() {
-                if readers[*value].last() != Some(&index) {
-                    readers[*value].push(index);
-                }
-            }
-        }
-        readers
-    }
-
     /// Returns the paths of the nodes for rules, each unique: scopes and names with dots, `a.q.MatMul` for
     /// `/a/q/MatMul`. A node without a name has that of its first output.
     pub fn paths(&self) -> Vec<String> {

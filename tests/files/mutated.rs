@@ -193,6 +193,11 @@ fn stored() {
 }
 
 #[test]
+fn onnx() {
+    feed_all(&files(&["fuzz/seeds/onnx"]), FILES / 3, feed::onnx);
+}
+
+#[test]
 fn digits() {
     feed_all(&files(&["fuzz/seeds/digits"]), FILES, feed::digits);
 }

@@ -1,0 +1,57 @@
+//! The command `precast` on ONNX models: plan, explain, diff and convert.
+
+use std::fs;
+
+use crate::program::{Folder, error, json_of, precast, precast_in, root, text};
+
+/// A vision transformer, exported by torch.
+const VIT: &str = "docs/guide/torch-vit.onnx";
+
+#[test]
+fn nodes_are_planned_explained_and_compared() {
+    let shown = text(precast(&["plan", VIT, "--policy", "onnx"]));
+    assert!(shown.starts_with(&format!("model   {VIT}\npolicy  onnx (built in)\n| node ")), "{shown}");
+    assert!(shown.ends_with("58 of 63 nodes run in float16; 71 without floats"), "{shown}");
+    let json = json_of(&["plan", VIT, "--policy", "onnx", "--format", "json"]);
+    assert_eq!((&json["low"], &json["full"]), (&58.into(), &5.into()));
+
+    for name in ["a.Softmax", "/a/Softmax"] {
+        let shown = text(precast(&["explain", VIT, name, "--policy", "onnx"]));
+        assert!(shown.ends_with("a.Softmax (Softmax)\n  dtype    f32\n  because  on the deny list"), "{shown}");
+    }
+    let message = error(2, precast(&["explain", VIT, "a.Softmx", "--policy", "onnx"]));
+    assert!(message.contains("no node with floats is called `a.Softmx` (did you mean `a.Softmax`?)"), "{message}");
+    let shown = text(precast(&["diff", VIT, "--policy", "onnx", "--policy", "o0"]));
+    assert!(shown.contains("a.q.MatMul (MatMul)\n  - runs f16: on the allow list\n  + runs f32"), "{shown}");
+}
+
+#[test]
+fn a_model_is_converted_and_level_o0_copies_it() {
+    let folder = Folder::new("onnx-convert");
+    let model = root().join(VIT);
+    fs::copy(&model, folder.0.join("vit.onnx")).unwrap();
+    let shown = text(precast_in(&folder.0, &["convert", "vit.onnx", "low.onnx", "--policy", "onnx"]));
+    assert!(shown.contains("58 of 63 nodes run in float16") && shown.ends_with("written: low.onnx"), "{shown}");
+    text(precast_in(&folder.0, &["convert", "vit.onnx", "same.onnx", "--policy", "o0"]));
+    assert!(fs::read(folder.0.join("same.onnx")).unwrap() == fs::read(folder.0.join("vit.onnx")).unwrap());
+    text(precast_in(&folder.0, &["convert", "vit.onnx", "x.onnx", "--policy", "onnx-bf16", "--explicit"]));
+
+    for (arguments, words) in [
+        (&["vit.onnx", "low.onnx", "--policy", "onnx"][..], "`low.onnx` is there already; --force replaces it"),
+        (&["vit.onnx", "new.onnx", "--policy", "o2"], "is a policy of level O2, which decides by cells"),
+        (&["vit.onnx", "new.onnx", "--policy", "onnx", "--widen"], "--widen is for weight files"),
+        (
+            &["vit.onnx", "new.onnx", "--policy", "onnx", "--low-io", "x1"],
+            "no input or output called `x1` (did you mean `x0`?)",
+        ),
+        (&["vit.onnx", "new.onnx", "--policy", "onnx", "--inputs", "none.npz"], "--inputs none.npz: "),
+    ] {
+        let run = precast_in(&folder.0, &[&["convert"], arguments].concat());
+        let message = String::from_utf8(run.stderr).unwrap();
+        assert!(!run.status.success() && message.contains(words), "{message}");
+    }
+    assert!(!folder.0.join("new.onnx").exists());
+    fs::write(folder.0.join("cut.onnx"), &fs::read(&model).unwrap()[..1000]).unwrap();
+    let message = error(1, precast_in(&folder.0, &["convert", "cut.onnx", "new.onnx", "--policy", "onnx"]));
+    assert!(message.contains("cut.onnx: byte "), "{message}");
+}

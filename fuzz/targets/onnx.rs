@@ -1,0 +1,6 @@
+#![no_main]
+
+#[path = "../feed.rs"]
+mod feed;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| feed::onnx(bytes));
