@@ -18,7 +18,7 @@ use precast::{
 };
 use precast_policy::{files, printable};
 
-use super::{Cli, Failure, Result, say};
+use super::{Cli, Failure, Result, onnx, say};
 
 /// A value that was read, and its origin.
 pub(super) struct Read<T> {
@@ -106,6 +106,13 @@ pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>
     if own {
         let value = cli.named(&argument.to_string_lossy(), seed)?;
         return Ok(Read { value, argument: argument.to_path_buf(), built_in: true, own });
+    }
+    if onnx::is_onnx(argument) {
+        return Err(Failure::Usage(format!(
+            "`{}` is an ONNX model, which `plan`, `explain`, `diff` and `convert` take; in code, `OnnxModel::import` makes a \
+             network of it",
+            shown(argument)
+        )));
     }
     refuse_pickle(argument)?;
     read(argument, |file| Model::load(file, seed), |name| cli.named(name, seed))
