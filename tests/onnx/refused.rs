@@ -1,7 +1,7 @@
 //! Models that cannot be run, and the words that say so.
 
 use precast::{
-    DType, ErrorKind, Result, Tensor,
+    ErrorKind, Result, Tensor,
     graph::Graph,
     onnx::{ImportOptions, OnnxModel},
 };
