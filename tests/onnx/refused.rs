@@ -1,12 +1,15 @@
 //! Models that cannot be run, and the words that say so.
 
 use precast::{
-    DType, ErrorKind, Result, Tensor,
+    ErrorKind, Result, Tensor,
     graph::Graph,
     onnx::{ImportOptions, OnnxModel},
 };
 
-use super::build::{BOOL, FLOAT, INT64, body, bytes, floats, graph, int, ints, model, node, text, value};
+use super::{
+    build::{BOOL, FLOAT, INT64, body, bytes, floats, graph, int, ints, model, node, text, value},
+    cases::tensors,
+};
 
 fn import(model: &OnnxModel) -> (ErrorKind, String) {
     match model.import(&ImportOptions::new()) {
@@ -190,6 +193,36 @@ fn damaged_models_do_not_panic() {
             let mut changed = whole.clone();
             changed[end] ^= bit;
             drop(attempt(changed));
+        }
+    }
+}
+
+/// Changes bytes of the shipped models at random. `PRECAST_ONNX_CHANGES` is the number of changes of each model.
+#[test]
+fn changed_models_do_not_panic() {
+    let changes = std::env::var("PRECAST_ONNX_CHANGES").ok().and_then(|count| count.parse().ok()).unwrap_or(4);
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below.max(1)
+    };
+    for entry in std::fs::read_dir("tests/onnx/data/suite/node").expect("a folder of cases") {
+        let folder = entry.expect("an entry").path();
+        let whole = std::fs::read(folder.join("model.onnx")).expect("a model");
+        let Some(inputs) = tensors(&folder, "input") else { continue };
+        for _ in 0..changes {
+            let mut changed = whole.clone();
+            for _ in 0..=random(2) {
+                let at = random(changed.len());
+                changed[at] = match random(3) {
+                    0 => changed[at].wrapping_add(1),
+                    1 => random(256) as u8,
+                    _ => changed[at] ^ (1 << random(8)),
+                };
+            }
+            let run = || OnnxModel::from_bytes(changed.clone())?.import(&ImportOptions::new())?.call_many(&inputs);
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(run())));
+            assert!(ended.is_ok(), "{}: {changed:?}", folder.display());
         }
     }
 }

@@ -74,7 +74,7 @@ fn folded(step: &mut Step, known: &Known<'_>) -> Result<Option<Vec<Value>>> {
     let inputs: Option<Vec<Value>> = step.inputs.iter().map(value).collect();
     match (&step.action, inputs) {
         (Action::Op(run), Some(inputs)) => {
-            let made: Vec<Value> = hidden(|| run(&Call { step, inputs }))?.into_iter().map(Value::as_known).collect();
+            let made: Vec<Value> = hidden(|| run(&Call { step, inputs }))?.into_iter().map(Value::into_known).collect();
             // Sequences have no place among constants.
             let plain = made.iter().all(|value| matches!(value, Value::One(_)));
             return Ok((plain && made.len() >= step.outputs.len()).then_some(made));

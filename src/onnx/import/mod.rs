@@ -76,12 +76,12 @@ impl OnnxModel {
         if let Some((name, _)) = options.axes.iter().find(|(name, _)| !symbols.contains(name)) {
             return Err(unknown("symbolic axis", name, &symbols));
         }
-        let (params, items) = weigh::choose(&mut body)?;
+        let chosen = weigh::choose(&mut body);
         if folded {
             fold::fold(&mut body)?;
         }
         fold::check(&body)?;
-        let weights = weigh::arrange(&mut body, params, items)?;
+        let weights = weigh::arrange(&mut body, chosen)?;
         weigh::note_wide(&mut body, &Default::default());
         if folded {
             fold::note_last(&mut body);

@@ -99,7 +99,10 @@ impl<const KIND: usize> Forward for NodeCell<KIND> {}
 
 macro_rules! kinds {
     ($($number:literal $kind:ident;)*) => {
-        $(type $kind = NodeCell<$number>;)*
+        $(
+            #[allow(clippy::upper_case_acronyms, reason = "the names of kinds")]
+            type $kind = NodeCell<$number>;
+        )*
 
         /// Returns a cell of a kind with its parameters; `None` for another kind.
         pub(super) fn cell_of(kind: &str, params: Named) -> Option<Child> {

@@ -114,7 +114,7 @@ impl<'a> Runner<'a> {
             Action::Op(run) => match &step.cell {
                 Some((cell, params)) => self.in_cell(call, *run, *cell, params),
                 None if call.inputs.iter().all(Value::is_known) => {
-                    Ok(hidden(|| run(&call))?.into_iter().map(Value::as_known).collect())
+                    Ok(hidden(|| run(&call))?.into_iter().map(Value::into_known).collect())
                 }
                 None => {
                     let _wide = step.wide.then(|| context::enter(Frame::Off));

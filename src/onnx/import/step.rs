@@ -49,7 +49,7 @@ pub(super) struct Step {
     pub last: Vec<String>,
 }
 
-/// What a node does.
+/// The action of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Op(Run),

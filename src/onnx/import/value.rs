@@ -78,11 +78,11 @@ impl Value {
     }
 
     /// Returns the value, with numbers that may be read.
-    pub fn as_known(self) -> Self {
+    pub fn into_known(self) -> Self {
         match self {
             Value::Absent => Value::Absent,
             Value::One(item) => Value::One(Item { known: true, ..item }),
-            Value::Many(values) => Value::Many(values.into_iter().map(Value::as_known).collect()),
+            Value::Many(values) => Value::Many(values.into_iter().map(Value::into_known).collect()),
         }
     }
 

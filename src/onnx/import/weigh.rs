@@ -59,14 +59,21 @@ struct Readers {
 #[derive(Clone, Default)]
 struct Scope(HashMap<String, usize>);
 
+/// A constant that is a parameter.
+pub(super) struct Weight {
+    name: String,
+    item: Item,
+    param: Param,
+}
+
 /// Makes parameters of the constants that are weights: floating initialisers of more than one number, and all that a
 /// product, a convolution, a norm, a table or a recurrent layer reads as its weight.
-pub(super) fn choose(body: &mut Body) -> Result<(Vec<Param>, Vec<(String, Item)>)> {
+pub(super) fn choose(body: &mut Body) -> Vec<Weight> {
     let mut readers = Vec::new();
     read(body, &Scope::default(), &[], &mut readers);
-    let (mut next, mut params, mut items) = (0, Vec::new(), Vec::new());
-    take(body, &readers, &mut next, &mut params, &mut items);
-    Ok((params, items))
+    let (mut next, mut weights) = (0, Vec::new());
+    take(body, &readers, &mut next, &mut weights);
+    weights
 }
 
 /// Notes the readers of every constant.
@@ -122,13 +129,7 @@ fn read(body: &Body, outer: &Scope, given: &[(String, usize)], readers: &mut Vec
 }
 
 /// Moves the parameters out of the constants, in the order of [`read`].
-fn take(
-    body: &mut Body,
-    readers: &[Readers],
-    next: &mut usize,
-    params: &mut Vec<Param>,
-    items: &mut Vec<(String, Item)>,
-) {
+fn take(body: &mut Body, readers: &[Readers], next: &mut usize, weights: &mut Vec<Weight>) {
     let Body { constants, params: own, initialisers, .. } = body;
     constants.retain(|(name, item)| {
         let Readers { weight, other } = readers[*next];
@@ -138,14 +139,13 @@ fn take(
             weight && item.x.rank() > 0 || other && many && initialisers.contains(name) && !is_mask(&item.x);
         let is_param = is_weight && item.is_float() && item.x.all_finite() && !item.x.is_empty();
         if is_param {
-            own.push((name.clone(), Place::Own(params.len())));
-            params.push(Param::new(item.x.clone()));
-            items.push((name.clone(), item.clone()));
+            own.push((name.clone(), Place::Own(weights.len())));
+            weights.push(Weight { name: name.clone(), item: item.clone(), param: Param::new(item.x.clone()) });
         }
         !is_param
     });
     for step in &mut body.steps {
-        step.bodies_mut().for_each(|inner| take(inner, readers, next, params, items));
+        step.bodies_mut().for_each(|inner| take(inner, readers, next, weights));
     }
 }
 
@@ -167,16 +167,16 @@ pub(super) fn note_wide(body: &mut Body, outer: &HashSet<String>) {
 }
 
 /// Makes cells of the nodes with weights, and returns all parameters that a node reads, with their paths.
-pub(super) fn arrange(body: &mut Body, params: Vec<Param>, items: Vec<(String, Item)>) -> Result<Weights> {
-    let mut arranged = Arranged { params, items, ..Arranged::default() };
+pub(super) fn arrange(body: &mut Body, all: Vec<Weight>) -> Result<Weights> {
+    let mut arranged = Arranged { all, ..Arranged::default() };
     arranged.cells(body, &Scope::default(), &[])?;
-    arranged.finish(body)
+    arranged.place(body, &mut HashMap::new(), &mut HashSet::new());
+    Ok(arranged.weights)
 }
 
 #[derive(Default)]
 struct Arranged {
-    params: Vec<Param>,
-    items: Vec<(String, Item)>,
+    all: Vec<Weight>,
     weights: Weights,
     paths: HashSet<String>,
     /// The first cell that has a parameter.
@@ -221,22 +221,22 @@ impl Arranged {
         let slots = weights_of(&step.op).iter().filter_map(|index| Some((*index, (*ids.get(*index)?)?)));
         let slots: Vec<(usize, usize)> = slots.collect();
         let Some((_, first)) = slots.first() else { return Ok(()) };
-        let Some(kind) = kind(&step.op, &self.items[*first].1.x) else { return Ok(()) };
+        let Some(kind) = kind(&step.op, &self.all[*first].item.x) else { return Ok(()) };
         let path = self.path(step, &slots);
         let mut named = Named::default();
         for (index, id) in &slots {
-            if step.op == "BatchNormalization" && *index > 2 && self.params[*id].is_trained() {
-                self.params[*id] = Param::buffer(self.items[*id].1.x.clone());
+            if step.op == "BatchNormalization" && *index > 2 && self.all[*id].param.is_trained() {
+                self.all[*id].param = Param::buffer(self.all[*id].item.x.clone());
             }
-            let name = &self.items[*id].0;
+            let name = &self.all[*id].name;
             let within = name.strip_prefix(&path[..]).and_then(|rest| rest.strip_prefix('.'));
-            named.0.push((within.unwrap_or(name).to_string(), self.params[*id].clone()));
+            named.0.push((within.unwrap_or(name).to_string(), self.all[*id].param.clone()));
         }
         let number = self.weights.cells.len();
         for (place, (_, id)) in slots.iter().enumerate() {
             self.holder.entry(*id).or_insert((number, place));
         }
-        let elems = slots.iter().map(|(_, id)| self.items[*id].1.elem).collect();
+        let elems = slots.iter().map(|(_, id)| self.all[*id].item.elem).collect();
         let cell = cell_of(kind, named).ok_or_else(|| Error::value(format!("there is no cell of the kind {kind}")))?;
         self.weights.cells.push((path, cell));
         self.weights.cell_elems.push(elems);
@@ -246,7 +246,7 @@ impl Arranged {
 
     /// Returns a path that no other cell has: that of its parameters, of its scope, or its name.
     fn path(&mut self, step: &Step, slots: &[(usize, usize)]) -> String {
-        let of_params = slots.iter().find_map(|(_, id)| self.items[*id].0.rsplit_once('.').map(|(path, _)| path));
+        let of_params = slots.iter().find_map(|(_, id)| self.all[*id].name.rsplit_once('.').map(|(path, _)| path));
         let (scope, last) = place_of(step);
         let path = match of_params {
             Some(path) if !path.is_empty() => path.to_string(),
@@ -262,13 +262,6 @@ impl Arranged {
     }
 
     /// Gives every parameter its place, and drops those that nothing reads.
-    fn finish(mut self, body: &mut Body) -> Result<Weights> {
-        let mut own = HashMap::new();
-        let mut names = HashSet::new();
-        self.place(body, &mut own, &mut names);
-        Ok(self.weights)
-    }
-
     fn place(&mut self, body: &mut Body, own: &mut HashMap<usize, usize>, names: &mut HashSet<String>) {
         let params = std::mem::take(&mut body.params);
         for (name, place) in params {
@@ -285,8 +278,8 @@ impl Arranged {
                         let unique = std::iter::once(name.clone()).chain(numbered);
                         let unique = unique.into_iter().find(|name| !names.contains(name)).expect("numbers do not end");
                         names.insert(unique.clone());
-                        weights.own.0.push((unique, self.params[id].clone()));
-                        weights.elems.push(self.items[id].1.elem);
+                        weights.own.0.push((unique, self.all[id].param.clone()));
+                        weights.elems.push(self.all[id].item.elem);
                         weights.elems.len() - 1
                     });
                     Place::Own(index)

@@ -17,7 +17,7 @@ const FLOORS: &[&[&str]] = &[
     &["catalogue", "options"],
     &["precision", "tensor", "observe", "ops", "gradcheck"],
     &["cell", "layers", "cost", "io"],
-    &["plan", "storage", "graph", "autocast", "diagnose", "shadow", "tune"],
+    &["plan", "storage", "graph", "autocast", "diagnose", "shadow", "tune", "onnx"],
     &["scale", "optim", "lint", "train", "compat"],
     &["guide"],
 ];

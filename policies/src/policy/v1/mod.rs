@@ -164,7 +164,7 @@ struct BeyondV1 {
 impl KeepV1 {
     fn read(self, source: &Source<'_>) -> Result<Keep> {
         let size = |written: Option<At<f64>>| match written {
-            Some(at) if !(at.value > 0.0) => {
+            Some(at) if at.value.is_nan() || at.value <= 0.0 => {
                 let words = format!("{} is no magnitude; allowed: numbers above 0", at.value);
                 Err(source.error(at.referenced, Error::policy(words)))
             }

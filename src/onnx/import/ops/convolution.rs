@@ -87,7 +87,7 @@ impl Windows {
     }
 }
 
-/// Returns the spatial axes of a tensor, of which there are one to three.
+/// Returns the spatial axes of a tensor: one to three.
 pub(super) fn spatial<'a>(call: &Call<'_>, x: &'a Tensor) -> Result<&'a [usize]> {
     match x.shape() {
         [_, _, spatial @ ..] if (1..=3).contains(&spatial.len()) => Ok(spatial),

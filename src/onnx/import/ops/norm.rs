@@ -92,7 +92,7 @@ fn group(call: &Call<'_>) -> Result<Vec<Value>> {
     let item = call.item(0)?;
     let groups = lengths(&[call.int("num_groups", 0)?])?[0];
     let channels = item.x.shape().get(1).copied().unwrap_or(0);
-    let each = if groups == 0 { 0 } else { channels / groups };
+    let each = channels.checked_div(groups).unwrap_or(0);
     // Before opset 21, the scale is one for each group.
     let wide = |scale: &Tensor| match call.opset() < 21 && scale.len() == groups && each > 1 {
         true => scale.reshape(&[groups, 1])?.broadcast_to(&[groups, each])?.reshape(&[groups * each]),

@@ -54,7 +54,7 @@ fn reduce(
     let keep = call.flag("keepdims", true)?;
     let given = call.ints_since(since, 1, "axes")?.unwrap_or_default();
     if given.is_empty() && call.flag("noop_with_empty_axes", false)? {
-        // Nothing is reduced, and what the op does to each number remains.
+        // Nothing is reduced; the function of each number remains.
         let one_more = f(&x.unsqueeze(-1)?, &[-1], false)?;
         return one(one_more, item.elem);
     }

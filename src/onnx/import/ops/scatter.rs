@@ -27,7 +27,7 @@ pub(super) const OPS: Table = &[
 /// A function that joins a number with the one at its place.
 type Join = fn(&Tensor, &Tensor) -> Result<Tensor>;
 
-/// What becomes of the numbers at the places.
+/// The effect on the numbers at the places.
 enum Reduction {
     Replaced,
     Added,

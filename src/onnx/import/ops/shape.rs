@@ -167,7 +167,7 @@ fn split(call: &Call<'_>) -> Result<Vec<Value>> {
     Ok(parts.into_iter().map(|x| Item::computed(x, item.elem).into()).collect())
 }
 
-/// Returns the lengths of a number of parts, the last of which may be shorter.
+/// Returns the lengths of a number of parts; the last may be shorter.
 fn equal_parts(len: usize, parts: usize) -> Result<Vec<usize>> {
     if parts == 0 || parts > len.max(1) {
         return Err(Error::shape(format!("{len} elements cannot be split into {parts} parts")));
