@@ -15,7 +15,7 @@ fn main() -> precast::Result<()> {
         _ => (concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/torch-vit.onnx"), "x0", "2,3,32,32"),
     };
     let shape: Vec<usize> = shape.split(',').filter_map(|length| length.parse().ok()).collect();
-    let x = Tensor::randn(&shape, &mut Rng::seed(1));
+    let x = Tensor::randn(&shape, &mut Rng::seed(1))?;
 
     let model = OnnxModel::open(path)?;
     let plan = model.plan(&GraphPolicy::named("onnx")?)?;

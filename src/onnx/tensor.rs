@@ -117,7 +117,6 @@ pub(super) mod field {
     pub const DATA_TYPE: u32 = 2;
     pub const FLOAT_DATA: u32 = 4;
     pub const INT32_DATA: u32 = 5;
-    pub const STRING_DATA: u32 = 6;
     pub const INT64_DATA: u32 = 7;
     pub const NAME: u32 = 8;
     pub const RAW_DATA: u32 = 9;
