@@ -3,6 +3,8 @@
 
 use std::io::Write;
 
+use half::{bf16, f16, slice::HalfFloatSliceExt as _};
+
 use super::{
     model::{OnnxModel, data_file},
     tensor::{Data, Tensor, external_span},
@@ -52,12 +54,20 @@ impl Numbers<'_> {
     pub fn write(&self, model: &OnnxModel, out: &mut dyn Write, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let failed = |e: std::io::Error| Error::new(crate::ErrorKind::Io, e.to_string());
         let Some(to) = self.to else { return self.copy(model, out, progress) };
-        let mut bytes: Vec<u8> = Vec::new();
+        let (mut half, mut brain, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
         model.floats(self.tensor, |numbers| {
-            bytes.clear();
+            bytes.resize(numbers.len() * 2, 0u8);
             match to {
-                DType::F16 => bytes.extend(numbers.iter().flat_map(|&n| half::f16::from_f32(n).to_le_bytes())),
-                _ => bytes.extend(numbers.iter().flat_map(|&n| half::bf16::from_f32(n).to_le_bytes())),
+                DType::F16 => {
+                    half.resize(numbers.len(), f16::ZERO);
+                    half.convert_from_f32_slice(numbers);
+                    put(&mut bytes, half.reinterpret_cast());
+                }
+                _ => {
+                    brain.resize(numbers.len(), bf16::ZERO);
+                    brain.convert_from_f32_slice(numbers);
+                    put(&mut bytes, brain.reinterpret_cast());
+                }
             }
             progress(numbers.len() as u64 * 4);
             out.write_all(&bytes).map_err(failed)
@@ -76,6 +86,13 @@ impl Numbers<'_> {
             }
             Data::Typed => Err(self.tensor.wrong("its numbers are not raw")),
         }
+    }
+}
+
+/// Writes numbers of 16 bits in little-endian order.
+fn put(bytes: &mut [u8], bits: &[u16]) {
+    for (bytes, bits) in bytes.as_chunks_mut().0.iter_mut().zip(bits) {
+        *bytes = bits.to_le_bytes();
     }
 }
 
