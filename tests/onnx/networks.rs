@@ -9,7 +9,7 @@ use precast::{
 };
 
 use super::{
-    build::{FLOAT, floats, graph, int, model, node, value},
+    build::{BOOL, FLOAT, Message, body, floats, graph, int, model, node, value},
     cases::{Bound, Verdict, difference, run, tensors},
     pb,
 };
@@ -203,5 +203,48 @@ fn a_model_runs_on_named_inputs() -> Result<()> {
     let message = |inputs: &[(&str, Tensor)]| model.run(inputs).unwrap_err().to_string();
     assert_eq!(message(&[("a", number(1.0))]), "the input `b` is missing");
     assert_eq!(message(&[("c", number(1.0))]), "the model has no input `c`; allowed: a, b");
+    Ok(())
+}
+
+/// Returns a tensor attribute.
+fn tensor(name: &str, value: &Message) -> Message {
+    Message::default().bytes(1, name).message(5, value).int(20, 4)
+}
+
+#[test]
+fn parameters_are_those_of_the_nodes_that_run() -> Result<()> {
+    let branch = |name: &str| {
+        let weight = floats(name, &[3, 3], &[1., 2., 3., 4., 5., 6., 7., 8., 9.]);
+        graph(&[node("MatMul", &["x", name], &["y"], &[])], &[weight], &[], &[value("y", FLOAT, &[])])
+    };
+    let bodies = [body("then_branch", &branch("wide.weight")), body("else_branch", &branch("narrow.weight"))];
+    // A weight in a node, a number alone, and a mask.
+    let nodes = [
+        node("If", &["c"], &["z"], &bodies),
+        node("Constant", &[], &["v"], &[tensor("value", &floats("", &[3, 2], &[1., 0., 0., 1., 1., 1.]))]),
+        node("MatMul", &["z", "v"], &["p"], &[]),
+        node("Mul", &["p", "half"], &["h"], &[]),
+        node("Add", &["h", "mask"], &["s"], &[]),
+    ];
+    let constants = [floats("half", &[], &[0.5]), floats("mask", &[2], &[0.0, f32::MIN])];
+    let inputs = [value("x", FLOAT, &["n", "3"]), value("c", BOOL, &[])];
+    let model = model(&graph(&nodes, &constants, &inputs, &[value("s", FLOAT, &[])]), 18);
+    let names = |options: &ImportOptions| -> Result<Vec<String>> {
+        Ok(model.import(options)?.named_params().into_iter().map(|(name, _)| name).collect())
+    };
+    assert_eq!(names(&ImportOptions::new())?, ["wide.weight", "narrow.weight", "my_matmul.v"]);
+    assert_eq!(names(&ImportOptions::new().fix("c", true))?, ["wide.weight", "my_matmul.v"]);
+    assert_eq!(names(&ImportOptions::new().fix("c", false))?, ["narrow.weight", "my_matmul.v"]);
+    Ok(())
+}
+
+#[test]
+fn rules_name_cells_by_the_paths_of_nodes() -> Result<()> {
+    let (network, _) = network("vit-script");
+    let text = "version: 1\nlevel: O2\ndtype: bfloat16\nrules:\n- path: a.*\n  run: float32\n";
+    let plan = Policy::parse(text, "rules.yaml")?.plan(&network)?;
+    assert_eq!(plan.decision("a.q")?.run.to_string(), "f32");
+    assert_eq!(plan.decision("f1")?.run.to_string(), "bf16");
+    assert_eq!(plan.decision("n1")?.because.to_string(), "full list, precast-1");
     Ok(())
 }

@@ -109,39 +109,51 @@ fn absurd_lengths_are_errors() {
     );
 }
 
-/// Returns a model whose `If` depends on an input.
-fn with_choice() -> OnnxModel {
+/// Returns a model whose `If` depends on an input and has these branches.
+fn with_choice(then: &str, otherwise: &str) -> OnnxModel {
     let branch = |op: &str| graph(&[node(op, &["x"], &["y"], &[])], &[], &[], &[value("y", FLOAT, &[])]);
-    let choice =
-        node("If", &["c"], &["z"], &[body("then_branch", &branch("Relu")), body("else_branch", &branch("Neg"))]);
+    let bodies = [body("then_branch", &branch(then)), body("else_branch", &branch(otherwise))];
     let inputs = [value("x", FLOAT, &["n", "3"]), value("c", BOOL, &[])];
-    model(&graph(&[choice], &[], &inputs, &[value("z", FLOAT, &[])]), 18)
+    model(&graph(&[node("If", &["c"], &["z"], &bodies)], &[], &inputs, &[value("z", FLOAT, &[])]), 18)
 }
 
 #[test]
-fn a_choice_is_made_by_each_call_but_not_by_a_graph() -> Result<()> {
-    let model = with_choice();
+fn a_choice_is_made_by_each_call() -> Result<()> {
+    let model = with_choice("Relu", "Neg");
     let network = model.import(&ImportOptions::new())?;
+    let truth = |holds: bool| Tensor::from_vec(vec![holds], &[]);
+    let graph = Graph::trace(&network, &[x(), truth(true)?])?;
     for (condition, expected) in [(true, [1., 0., 3.]), (false, [-1., 2., -3.])] {
-        let condition = Tensor::from_vec(vec![condition], &[])?;
-        assert_eq!(network.call_many(&[x(), condition])?[0].to_f64()[..3], expected);
+        let inputs = [x(), truth(condition)?];
+        assert_eq!(network.call_many(&inputs)?[0].to_f64()[..3], expected);
+        assert_eq!(graph.run(&inputs)?[0].to_f64()[..3], expected);
     }
-    let refused = Graph::trace(&network, &[x(), Tensor::from_vec(vec![true], &[])?]).unwrap_err();
+    let fixed = model.import(&ImportOptions::new().fix("c", false))?;
+    assert_eq!(fixed.cell().inputs().collect::<Vec<_>>(), ["x"]);
+    let graph = Graph::trace(&fixed, &[x()])?;
+    assert_eq!((graph.nodes().len(), &graph.run(&[x()])?[0].to_f64()[..3]), (2, &[-1., 2., -3.][..]));
+    Ok(())
+}
+
+#[test]
+fn a_graph_selects_only_among_results_of_one_shape() -> Result<()> {
+    let model = with_choice("Relu", "Transpose");
+    let network = model.import(&ImportOptions::new())?;
+    let inputs = [x(), Tensor::from_vec(vec![false], &[])?];
+    assert_eq!(network.call_many(&inputs)?[0].shape(), [3, 2]);
+    let refused = Graph::trace(&network, &inputs).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unsupported);
     assert_eq!(
         refused.to_string(),
-        "in the root cell: node `my_if` (If): its condition `c` depends on the inputs, and a graph has one branch; fix the \
-         input that decides it"
+        "in the root cell: node `my_if` (If): its condition `c` depends on the inputs, so that a graph runs both branches \
+         and selects, and the branches have results of float32 [2, 3] and float32 [3, 2]; fix the input that decides it"
     );
-    let fixed = model.import(&ImportOptions::new().fix("c", false))?;
-    assert_eq!(fixed.cell().inputs().collect::<Vec<_>>(), ["x"]);
-    assert_eq!(Graph::trace(&fixed, &[x()])?.run(&[x()])?[0].to_f64()[..3], [-1., 2., -3.]);
     Ok(())
 }
 
 #[test]
 fn options_are_checked() {
-    let model = with_choice();
+    let model = with_choice("Relu", "Neg");
     let message = |options: ImportOptions| model.import(&options).map(drop).unwrap_err().to_string();
     assert_eq!(message(ImportOptions::new().fix("d", 1)), "the model has no input `d`; allowed: x, c");
     assert_eq!(message(ImportOptions::new().fix("c", 0.5)), "input `c` is of bool; got 0.5");

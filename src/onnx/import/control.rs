@@ -10,9 +10,49 @@ use crate::{
     Tensor,
     error::{Error, Result},
     onnx::tensor::Elem,
+    tensor::recording,
 };
 
+/// Rounds of a loop, at most.
+const ROUNDS: i64 = 1 << 20;
+
 impl<'a> Runner<'a> {
+    /// Runs a branch of an `If`. In a graph whose inputs decide, it runs both and selects among their results.
+    pub(super) fn choose(&self, call: &Call<'a>, names: &Names<'_>) -> Result<Vec<Value>> {
+        let condition = call.item(0)?;
+        if condition.known || !recording::is_on() {
+            let taken = if truth(call, 0)? { "then_branch" } else { "else_branch" };
+            return self.body(call.step.body(taken)?, vec![], Some(names));
+        }
+        let refused = |why: String| {
+            let name = &call.step.inputs[0];
+            call.refuse(&format!(
+                "its condition `{name}` depends on the inputs, so that a graph runs both branches and selects, and {why}; fix \
+                 the input that decides it"
+            ))
+        };
+        let run = |branch: &str| {
+            let body = call.step.body(branch)?;
+            self.body(body, vec![], Some(names)).map_err(|e| refused(format!("`{branch}` fails: {e}")))
+        };
+        let (then, otherwise) = (run("then_branch")?, run("else_branch")?);
+        let condition = condition.x.reshape(&[1isize; 0])?;
+        let select = |pair: (Value, Value)| match pair {
+            (Value::One(a), Value::One(b)) if (a.x.shape(), a.elem) == (b.x.shape(), b.elem) => {
+                Ok(Item::computed(condition.select(&a.x, &b.x)?, a.elem).into())
+            }
+            (Value::One(a), Value::One(b)) => Err(refused(format!(
+                "the branches have results of {} {:?} and {} {:?}",
+                a.elem,
+                a.x.shape(),
+                b.elem,
+                b.x.shape()
+            ))),
+            _ => Err(refused("a branch has a result that is no tensor".into())),
+        };
+        then.into_iter().zip(otherwise).map(select).collect()
+    }
+
     /// Runs a `Loop`: at most as often as its first input says, as long as its condition holds.
     pub(super) fn repeat(&self, call: &Call<'a>, names: &Names<'_>) -> Result<Vec<Value>> {
         let body = call.step.body("body")?;
@@ -38,6 +78,9 @@ impl<'a> Runner<'a> {
         let mut known = true;
         let mut round = 0;
         while holds && times.is_none_or(|times| round < times) {
+            if round == ROUNDS {
+                return Err(call.refuse(&format!("it runs more than {ROUNDS} times")));
+            }
             let mut inputs: Vec<Value> = vec![Item::int(round)?.into(), Item::truth(true)?.into()];
             inputs.append(&mut carried);
             let mut made = self.body(body, inputs, Some(names))?.into_iter();

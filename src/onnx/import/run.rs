@@ -121,10 +121,7 @@ impl<'a> Runner<'a> {
                     run(&call)
                 }
             },
-            Action::If => {
-                let taken = if truth(&call, 0)? { "then_branch" } else { "else_branch" };
-                self.body(step.body(taken)?, vec![], Some(names))
-            }
+            Action::If => self.choose(&call, names),
             Action::Branch(body) => self.body(body, vec![], Some(names)),
             Action::Function(body) => self.body(body, call.inputs, None),
             Action::Loop => self.repeat(&call, names),
@@ -182,7 +179,7 @@ pub(super) fn truth(call: &Call<'_>, index: usize) -> Result<bool> {
     if !item.known && recording::is_on() {
         let name = &call.step.inputs[index];
         return Err(Error::unsupported(format!(
-            "its condition `{name}` depends on the inputs, and a graph has one branch; fix the input that decides it"
+            "its condition `{name}` depends on the inputs, and a graph has no numbers before it runs; fix the input that decides it"
         )));
     }
     match item.x.to_f64()[..] {

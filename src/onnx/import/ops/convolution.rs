@@ -4,7 +4,7 @@ use super::{
     super::{
         call::{lengths, one},
         step::Call,
-        value::Value,
+        value::{Value, room},
     },
     Table,
 };
@@ -82,6 +82,8 @@ impl Windows {
                 )));
             }
         };
+        let padded = |(len, pair): (&usize, &(usize, usize))| len.saturating_add(pair.0).saturating_add(pair.1);
+        room(&spatial.iter().zip(&pads).map(padded).collect::<Vec<usize>>())?;
         let automatic = mode.starts_with("SAME");
         Ok(Windows { kernel, stride, dilation, pads, automatic })
     }

@@ -38,6 +38,9 @@ fn global(call: &Call<'_>, f: impl FnOnce(&Tensor, &[isize]) -> Result<Tensor>) 
     one(f(&item.x, &axes)?, item.elem)
 }
 
+/// Elements of a window that is read tap by tap, at most.
+const TAPS: usize = 1 << 16;
+
 /// The settings of a pool.
 struct Pool {
     windows: Windows,
@@ -81,6 +84,11 @@ impl Pool {
             let whole = room / stride[axis] + 1;
             let part = self.ceil && room % stride[axis] != 0 && whole * stride[axis] < spatial[axis] + pads[axis].0;
             lengths.push(whole + usize::from(part));
+        }
+        if count(kernel)? > TAPS {
+            return Err(Error::unsupported(format!(
+                "windows of {kernel:?}; at most {TAPS} elements are read one by one"
+            )));
         }
         room(&[&x.shape()[..2], &lengths[..], &[count(kernel)?]].concat())?;
         let mut taps = Taps { lengths, places: vec![], padded: vec![] };

@@ -5,7 +5,7 @@ use super::{
         call::{axis_of, one},
         data::filled,
         step::Call,
-        value::{Item, Value},
+        value::{Item, Value, room},
     },
     Table,
     tools::{in_floats, number, reversed, vector, wrapping},
@@ -128,5 +128,6 @@ fn top(call: &Call<'_>) -> Result<Vec<Value>> {
 pub(super) fn places(len: usize, axis: usize, rank: usize) -> Result<Tensor> {
     let mut shape = vec![1; rank];
     shape[axis] = len;
+    room(&shape)?;
     vector((0..len as i64).collect())?.cast(DType::I64).reshape(&shape)
 }
