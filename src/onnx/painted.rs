@@ -1,7 +1,7 @@
 //! A model as the graph that painting knows: nodes with type attributes, and edges through the bodies of `If`, `Loop`
 //! and `Scan`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     keep::Kept,
@@ -86,10 +86,8 @@ impl Painted {
         }
         builder.sources(requests);
         builder.outputs(requests);
-        let mut painted = builder.finish();
+        let painted = builder.finish();
         painted.graph.check()?;
-        // A name of a node of the model is not that of another, but may be that of a value.
-        painted.lists.shrink_to_fit();
         Ok(painted)
     }
 }
@@ -159,9 +157,8 @@ impl Builder<'_> {
                 }
             }
         };
-        let ports = |value: &Option<usize>| *value;
         let reads: Vec<(usize, usize)> =
-            placed.inputs.iter().enumerate().filter_map(|(i, value)| Some((i, ports(value)?))).collect();
+            placed.inputs.iter().enumerate().filter_map(|(i, value)| Some((i, (*value)?))).collect();
         // What goes into a body goes through its own nodes.
         let through: Vec<usize> = match placed.bodies.is_empty() {
             true => Vec::new(),
@@ -173,7 +170,7 @@ impl Builder<'_> {
             .map(|&(i, value)| place(self, placed.schema.and_then(|schema| schema.input(i)), value, true))
             .collect();
         let outs: Vec<(usize, usize)> =
-            placed.outputs.iter().enumerate().filter_map(|(i, value)| Some((i, ports(value)?))).collect();
+            placed.outputs.iter().enumerate().filter_map(|(i, value)| Some((i, (*value)?))).collect();
         let out_types = outs
             .iter()
             .map(|&(i, value)| place(self, placed.schema.and_then(|schema| schema.output(i)), value, false))
@@ -283,14 +280,11 @@ impl Builder<'_> {
 
     /// Adds the readers of outputs of the model, and of outputs of bodies that no node hands on.
     fn outputs(&mut self, requests: &Requests<'_>) {
-        let mut met: Vec<(usize, usize)> = Vec::new();
-        for readers in &self.painted.readers {
-            met.extend(readers.iter().filter_map(|reader| match reader {
-                Reader::Body { scope, place } => Some((*scope, *place)),
-                _ => None,
-            }));
-        }
-        let met: std::collections::HashSet<_> = met.into_iter().collect();
+        let of_body = |reader: &Reader| match reader {
+            Reader::Body { scope, place } => Some((*scope, *place)),
+            _ => None,
+        };
+        let met: HashSet<_> = self.painted.readers.iter().flatten().filter_map(of_body).collect();
         for (scope, of) in self.values.scopes.iter().enumerate() {
             for (place, &value) in of.outputs.iter().enumerate().filter(|(place, _)| !met.contains(&(scope, *place))) {
                 let is_low = scope == 0 && (requests.low_io)(self.values.values[value].name);
