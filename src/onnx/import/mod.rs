@@ -20,7 +20,11 @@ mod weigh;
 pub use network::OnnxNetwork;
 pub use options::{Fixed, ImportOptions};
 
-use super::{OnnxModel, model::Axis};
+use super::{
+    OnnxModel,
+    model::{Axis, Type},
+    tensor::Elem,
+};
 use crate::{
     Child, Tensor,
     error::{Error, Result},
@@ -75,6 +79,18 @@ impl OnnxModel {
         let symbols: Vec<String> = symbols.collect();
         if let Some((name, _)) = options.axes.iter().find(|(name, _)| !symbols.contains(name)) {
             return Err(unknown("symbolic axis", name, &symbols));
+        }
+        for input in self.graph.inputs.iter().filter(|input| body.inputs.contains(&input.name)) {
+            let refused = |words: String| Error::unsupported(format!("input `{}`: {words}", input.name));
+            match input.kind {
+                Type::Nested(_) => {
+                    return Err(refused("it is a sequence or an optional value; expected a tensor".into()));
+                }
+                Type::Tensor(elem) if elem != Elem::UNDEFINED => {
+                    value::dtype_of(elem).map_err(|e| refused(e.to_string()))?;
+                }
+                _ => {}
+            }
         }
         let chosen = weigh::choose(&mut body);
         if folded {

@@ -8,7 +8,7 @@ use super::{
     },
     Table,
     convolution::{Windows, spatial},
-    taps::Taps,
+    taps::{Taps, maxima, means, places_of_maxima, sums},
     tools::{count, in_floats, number},
 };
 use crate::{
@@ -37,9 +37,6 @@ fn global(call: &Call<'_>, f: impl FnOnce(&Tensor, &[isize]) -> Result<Tensor>) 
     }
     one(f(&item.x, &axes)?, item.elem)
 }
-
-/// Elements of a window that is read tap by tap, at most.
-const TAPS: usize = 1 << 16;
 
 /// The settings of a pool.
 struct Pool {
@@ -72,39 +69,24 @@ impl Pool {
         })
     }
 
-    /// Returns the windows tap by tap.
-    fn taps(&self, x: &Tensor) -> Result<Taps> {
+    /// Returns the windows tap by tap, for each axis.
+    fn taps(&self, x: &Tensor) -> Result<Vec<Taps>> {
         let Windows { kernel, stride, dilation, pads, .. } = &self.windows;
-        let spatial = &x.shape()[2..];
-        let mut lengths = Vec::new();
-        for axis in 0..spatial.len() {
+        let axis = |(axis, len): (usize, &usize)| {
+            let (before, after) = pads[axis];
             let reach = dilation[axis].saturating_mul(kernel[axis] - 1).saturating_add(1);
-            let room = (spatial[axis] + pads[axis].0 + pads[axis].1).checked_sub(reach);
-            let room = room.ok_or_else(|| Error::shape(format!("a window of {reach} is longer than its axis")))?;
-            let whole = room / stride[axis] + 1;
-            let part = self.ceil && room % stride[axis] != 0 && whole * stride[axis] < spatial[axis] + pads[axis].0;
-            lengths.push(whole + usize::from(part));
-        }
-        if count(kernel)? > TAPS {
-            return Err(Error::unsupported(format!(
-                "windows of {kernel:?}; at most {TAPS} elements are read one by one"
-            )));
-        }
-        room(&[&x.shape()[..2], &lengths[..], &[count(kernel)?]].concat())?;
-        let mut taps = Taps { lengths, places: vec![], padded: vec![] };
-        for tap in 0..count(kernel)? {
-            let (mut rest, mut places, mut padded) = (tap, vec![], vec![]);
-            for axis in (0..kernel.len()).rev() {
-                let offset = (rest % kernel[axis] * dilation[axis]) as i64 - pads[axis].0 as i64;
-                rest /= kernel[axis];
-                let at = (0..taps.lengths[axis]).map(|i| (i * stride[axis]) as i64 + offset).collect::<Vec<i64>>();
-                padded.insert(0, at.iter().map(|at| *at < (spatial[axis] + pads[axis].1) as i64).collect());
-                places.insert(0, at);
-            }
-            taps.places.push(places);
-            taps.padded.push(padded);
-        }
-        Ok(taps)
+            let space = (len + before + after).checked_sub(reach).filter(|_| *len > 0);
+            let space = space.ok_or_else(|| Error::shape(format!("a window of {reach} is longer than its axis")))?;
+            let whole = space / stride[axis] + 1;
+            let part = self.ceil && space % stride[axis] != 0 && whole * stride[axis] < len + before;
+            let windows = whole + usize::from(part);
+            room(&[windows, kernel[axis]])?;
+            let place =
+                |tap: usize, window: usize| (window * stride[axis] + tap * dilation[axis]) as i64 - before as i64;
+            let places = (0..kernel[axis]).map(|tap| (0..windows).map(|window| place(tap, window)).collect());
+            Ok(Taps { len: *len, places: places.collect(), end: (len + after) as i64 })
+        };
+        x.shape()[2..].iter().enumerate().map(axis).collect()
     }
 }
 
@@ -126,15 +108,12 @@ fn pool(call: &Call<'_>, largest: bool) -> Result<Vec<Value>> {
             _ => x.max_pool3d_with(&options),
         },
         (Some(options), false) => averages(x, &options),
-        (None, true) => pool.taps(x)?.maxima(x),
-        (None, false) => {
-            let taps = pool.taps(x)?;
-            taps.sums(x)?.div(&taps.counts(x, pool.count_padding)?)
-        }
+        (None, true) => maxima(x, &pool.taps(x)?),
+        (None, false) => means(x, &pool.taps(x)?, pool.count_padding),
     })?;
     let mut made: Vec<Value> = vec![Item::computed(y, item.elem).into()];
     if largest && call.step.outputs.get(1).is_some_and(|name| !name.is_empty()) {
-        let places = pool.taps(&item.x)?.places_of_maxima(&item.x, call.flag("storage_order", false)?)?;
+        let places = places_of_maxima(&item.x, &pool.taps(&item.x)?, call.flag("storage_order", false)?)?;
         made.push(Item::computed(places, Elem::INT64).into());
     }
     Ok(made)
@@ -155,7 +134,7 @@ fn lp_pool(call: &Call<'_>) -> Result<Vec<Value>> {
             let means = averages(&powers, &options)?;
             means.mul(&number(&means, count(&options.kernel)? as f64))?
         }
-        _ => pool.taps(&powers)?.sums(&powers)?,
+        _ => sums(&powers, &pool.taps(&powers)?)?,
     };
     one(sums.powf(1.0 / p)?, item.elem)
 }
