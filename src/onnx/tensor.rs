@@ -82,7 +82,7 @@ impl std::fmt::Display for Elem {
     }
 }
 
-/// Where the numbers of a tensor are.
+/// Place of the numbers of a tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Data {
     /// Little-endian bytes.

@@ -118,7 +118,6 @@ impl OnnxModel {
 
 /// Runs a model in float32, calls `each` with the name and the value of every floating tensor that a node makes, in
 /// bodies and functions, too, and returns the outputs by name.
-#[allow(dead_code, reason = "ranges of a conversion are measured by it")]
 pub(super) fn observe(
     model: &OnnxModel,
     inputs: &[(String, Tensor)],

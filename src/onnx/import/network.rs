@@ -81,7 +81,6 @@ impl OnnxNetwork {
         made.into_iter().zip(&self.outputs).map(tensor).collect()
     }
 
-    #[allow(dead_code, reason = "ranges of a conversion are measured by it")]
     /// Runs the network, and calls `each` with what its nodes make.
     pub(super) fn observed(&self, inputs: &[Tensor], each: &mut dyn FnMut(&str, &Tensor)) -> Result<Vec<Tensor>> {
         let each = RefCell::new(each);
