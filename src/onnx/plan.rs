@@ -182,7 +182,7 @@ impl OnnxModel {
             let mut painting = paint_listed(&painted.graph, of_nodes, policy, &painted.device)?;
             let decided = paths.iter().zip(&values.nodes).filter(|(_, placed)| placed.schema.is_some());
             painting.rules = decided.filter_map(|(path, placed)| rule(policy, path, &placed.node.op, path)).collect();
-            let early = too_early(&values, &painted, &painting, &lists);
+            let early = too_early(&painted, &painting, &lists);
             if early.is_empty() {
                 break (painted, painting);
             }
@@ -225,30 +225,34 @@ fn lists(values: &Values<'_>, rules: &[Option<Option<GraphList>>], policy: &Grap
 /// Finds the nodes on the clear list that would round float32 although something reads their result in float32. The cast
 /// after them costs no more than the one before them.
 fn too_early(
-    values: &Values<'_>,
     painted: &Painted,
     painting: &Painting,
     lists: &[Option<GraphList>],
 ) -> HashMap<usize, Kept> {
     let nodes = &painted.graph.nodes;
     let consumers = painted.graph.consumers();
-    let is_early = |&index: &usize| {
-        let at = painted.nodes[index];
+    let mut early: HashSet<usize> = HashSet::new();
+    let mut found = HashMap::new();
+    // In the order of the nodes, so that one pass sees what the nodes before it do.
+    for (index, &at) in painted.nodes.iter().enumerate() {
         let reads_low = |port: &Port| {
             let attr = nodes[port.node].out_types[port.port];
-            nodes[port.node].types[attr].is_f32() && painting.is_low(port.node, attr)
+            !early.contains(&port.node) && nodes[port.node].types[attr].is_f32() && painting.is_low(port.node, attr)
         };
         let read_full = |output: usize| {
             let readers = consumers.get(&Port { node: at, port: output }).map_or(&[][..], Vec::as_slice);
             readers.iter().any(|reader| !painting.is_low(reader.node, nodes[reader.node].in_types[reader.port]))
         };
-        lists[index] == Some(GraphList::Clear)
+        let is_early = lists[index] == Some(GraphList::Clear)
             && painting.is_low(at, 0)
             && !nodes[at].inputs.iter().any(reads_low)
-            && (0..nodes[at].out_types.len()).any(read_full)
-    };
-    let because = || Kept { because: "its result is read in float32, too".into(), spreads: false };
-    (0..values.nodes.len()).filter(is_early).map(|index| (index, because())).collect()
+            && (0..nodes[at].out_types.len()).any(read_full);
+        if is_early {
+            early.insert(at);
+            found.insert(index, Kept { because: "its result is read in float32, too".into(), spreads: false });
+        }
+    }
+    found
 }
 
 /// Returns the names of the inputs and outputs that become low.
