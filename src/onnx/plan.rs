@@ -224,11 +224,7 @@ fn lists(values: &Values<'_>, rules: &[Option<Option<GraphList>>], policy: &Grap
 
 /// Finds the nodes on the clear list that would round float32 although something reads their result in float32. The cast
 /// after them costs no more than the one before them.
-fn too_early(
-    painted: &Painted,
-    painting: &Painting,
-    lists: &[Option<GraphList>],
-) -> HashMap<usize, Kept> {
+fn too_early(painted: &Painted, painting: &Painting, lists: &[Option<GraphList>]) -> HashMap<usize, Kept> {
     let nodes = &painted.graph.nodes;
     let consumers = painted.graph.consumers();
     let mut early: HashSet<usize> = HashSet::new();
