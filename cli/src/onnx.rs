@@ -132,8 +132,8 @@ pub(super) struct OnnxArgs {
     /// values near the end of the low range stay float32. May be given several times
     #[arg(long, value_name = "FILE")]
     inputs: Vec<PathBuf>,
-    /// ONNX: inputs and outputs that become low, by name; all without names
-    #[arg(long, value_name = "NAMES", num_args = 0.., value_delimiter = ',')]
+    /// ONNX: inputs and outputs that become low, by name with commas between; all without names
+    #[arg(long, value_name = "NAMES", num_args = 0.., value_delimiter = ',', require_equals = true)]
     low_io: Option<Vec<String>>,
     /// ONNX: write low ops as float32 with their results rounded by casts, as any runtime can check them
     #[arg(long)]
@@ -208,6 +208,7 @@ pub(super) fn convert(args: &Converting<'_>, own: &OnnxArgs) -> Result {
         }),
         Format::Text => {
             let mut text = format!("{}{}\n", header(&model, &[args.policy]), summary(&plan));
+            text += &kept(plan.decisions());
             text += &format!(
                 "{} casts, {} weights in {}; {} bytes, {} before\n",
                 converted.casts,
@@ -223,6 +224,20 @@ pub(super) fn convert(args: &Converting<'_>, own: &OnnxArgs) -> Result {
             print(text)
         }
     }
+}
+
+/// Most nodes that the report of a conversion names.
+const MOST_NAMED: usize = 12;
+
+/// Returns a line for each node that stays float32, up to a number.
+fn kept(decisions: &[NodeDecision]) -> String {
+    let full = || decisions.iter().filter(|of| of.dtype == DType::F32 && !of.is_cast() && of.op != "Constant");
+    let line = |of: &NodeDecision| printable(&format!("  {}  {of}", of.node)).into_owned() + "\n";
+    let mut text: String = full().take(MOST_NAMED).map(line).collect();
+    if let Some(more @ 1..) = full().count().checked_sub(MOST_NAMED) {
+        text += &format!("  and {more} more in float32\n");
+    }
+    text
 }
 
 /// Measures the ranges of a model on the inputs of each file.

@@ -207,7 +207,7 @@ fn pack_text(pack: &Pack, rows: &PackRows) -> String {
     header.push("kernel");
     let cells = rows.ops.iter().map(|row| {
         let mut cells = vec![row.op.to_string()];
-        cells.extend(rows.system.map(|system| row.names[&system].join(" ")));
+        cells.extend(rows.system.map(|system| row.op.names(system).collect::<Vec<_>>().join(" ")));
         cells.extend(row.decisions.iter().map(treatments));
         cells.extend(reasons.then(|| because(&row.op).unwrap_or_default().to_string()));
         cells.push(if row.kernel { "yes" } else { "no" }.into());

@@ -95,6 +95,7 @@ impl OnnxPlan<'_> {
         if to.exists() && !options.replace {
             return Err(Error::new(crate::ErrorKind::Io, format!("{}: is there already", to.display())));
         }
+        self.check_form(options)?;
         let model = self.values.model;
         let mut report = OnnxConverted {
             low: self.decisions.iter().filter(|d| d.dtype == self.dtype && !d.is_cast()).count(),
@@ -120,6 +121,7 @@ impl OnnxPlan<'_> {
     /// # Errors
     /// [`ErrorKind::Model`](crate::ErrorKind::Model) for weights that cannot be read, or that are in a data file.
     pub fn to_bytes(&self, options: &OnnxConvertOptions) -> Result<Vec<u8>> {
+        self.check_form(options)?;
         let model = self.values.model;
         let edits = self.lowers().then(|| edits(self, options.explicit));
         let (body, outside) = match &edits {
@@ -132,6 +134,15 @@ impl OnnxPlan<'_> {
         let mut bytes = Vec::new();
         body.write(model, &mut bytes, &mut |_| ())?;
         Ok(bytes)
+    }
+
+    fn check_form(&self, options: &OnnxConvertOptions) -> Result<()> {
+        match options.explicit && self.low_io {
+            true => {
+                Err(Error::value("the explicit form takes and gives float32; inputs and outputs cannot be low in it"))
+            }
+            false => Ok(()),
+        }
     }
 
     /// Returns the message of the changed model, and the tensors of its data file with their places.

@@ -113,6 +113,10 @@ pub(super) fn edits(plan: &OnnxPlan<'_>, explicit: bool) -> Edits {
     editor.edits
 }
 
+fn is_output(reader: &Reader) -> bool {
+    matches!(reader, Reader::Output { .. })
+}
+
 struct Editor<'a> {
     values: &'a Values<'a>,
     painted: &'a Painted,
@@ -215,7 +219,7 @@ impl Editor<'_> {
         match cast.to {
             DType::F32 if self.explicit => {}
             DType::F32 => self.widen(value, wanted, &readers),
-            _ => self.lower(value, wanted, readers.len()),
+            _ => self.lower(value, wanted, &readers),
         }
     }
 
@@ -228,8 +232,11 @@ impl Editor<'_> {
     }
 
     /// Makes a float32 value low for some of its readers.
-    fn lower(&mut self, value: usize, wanted: Vec<Reader>, readers: usize) {
+    fn lower(&mut self, value: usize, wanted: Vec<Reader>, readers: &[(Reader, bool)]) {
         let of = &self.values.values[value];
+        if let (Origin::Node { node }, true) = (of.origin, wanted.iter().any(is_output)) {
+            return self.lower_output(value, node, readers);
+        }
         let constant = match of.origin {
             Origin::Node { node } if self.values.nodes[node].node.op == "Constant" => Some(node),
             _ => None,
@@ -240,7 +247,7 @@ impl Editor<'_> {
         }
         // A body cannot give a value of the graph around it.
         let (inside, ends): (Vec<_>, Vec<_>) = wanted.into_iter().partition(|reader| self.may_share(value, reader));
-        let lowered = match inside.len() == readers {
+        let lowered = match inside.len() == readers.len() {
             true => Lowered::InPlace,
             false if inside.is_empty() => return self.insert(value, &ends, of.name, self.low()),
             false => Lowered::Copy(self.names.fresh(of.name, self.low(), true)),
@@ -258,6 +265,19 @@ impl Editor<'_> {
         self.insert(value, &ends, of.name, self.low());
     }
 
+    /// Gives a low output the name that what the node makes had, and that another one.
+    fn lower_output(&mut self, value: usize, node: usize, readers: &[(Reader, bool)]) {
+        let name = self.values.values[value].name;
+        let made = self.names.fresh(name, Elem::F32, true);
+        for (reader, _) in readers.iter().filter(|(_, wanted)| !wanted) {
+            self.rename(reader, &made);
+        }
+        let cast = self.one(&made, name, self.low());
+        self.edits.after.entry(node).or_default().push(cast);
+        self.edits.made.insert(value, made);
+        self.edits.types.insert(value, self.low());
+    }
+
     /// Makes a low value float32 for some of its readers.
     fn widen(&mut self, value: usize, wanted: Vec<Reader>, readers: &[(Reader, bool)]) {
         // A cast of the model reads the low value as well as the wide one.
@@ -267,7 +287,6 @@ impl Editor<'_> {
         };
         let wanted: Vec<Reader> = wanted.into_iter().filter(|reader| !is_cast(reader)).collect();
         let of = &self.values.values[value];
-        let is_output = |reader: &Reader| matches!(reader, Reader::Output { .. });
         let Origin::Node { node } = of.origin else { return self.insert(value, &wanted, of.name, Elem::F32) };
         if !wanted.iter().any(is_output) {
             return self.insert(value, &wanted, of.name, Elem::F32);

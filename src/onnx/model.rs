@@ -174,7 +174,7 @@ impl OnnxModel {
         let all = source.all();
         let (mut opsets, mut graph) = (HashMap::new(), None);
         let (mut functions, mut fields) = (Vec::new(), Vec::new());
-        source.fields(all, |source, f| {
+        let read = source.fields(all, |source, f| {
             match f.number {
                 7 if graph.is_some() => {
                     return Err(Error::model(format!("byte {}: a second graph", f.whole.start)));
@@ -186,7 +186,10 @@ impl OnnxModel {
             }
             fields.push(if f.number == 7 { ModelField::Graph } else { ModelField::Other(f.whole) });
             Ok(())
-        })?;
+        });
+        // A file of another kind fails at its first field.
+        let is_other = fields.is_empty() && graph.is_none();
+        read.map_err(|error| if is_other { error.context("not an ONNX model") } else { error })?;
         let Some(graph) = graph else {
             return Err(Error::model(match all.len {
                 0 => "an empty file, where an ONNX model is expected",

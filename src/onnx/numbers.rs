@@ -33,6 +33,8 @@ pub(super) struct Limits {
     /// The share of numbers that may be below.
     pub lost: f64,
     dtype: DType,
+    /// `true` for limits of the policy.
+    own: bool,
 }
 
 impl Limits {
@@ -42,11 +44,12 @@ impl Limits {
             DType::F16 => (65520.0, 2f32.powi(-21)),
             _ => (f32::from_bits(0x7f7f_8000), 2f32.powi(-130)),
         };
-        Limits { infinite, lossy, lost: LOST, dtype }
+        Limits { infinite, lossy, lost: LOST, dtype, own: false }
     }
 
     /// Sets the magnitudes that are accepted.
     pub fn within(mut self, beyond: Option<f64>, below: Option<f64>) -> Self {
+        self.own = beyond.is_some() || below.is_some();
         if let Some(beyond) = beyond {
             // A number at the limit is accepted.
             self.infinite = self.infinite.min((beyond as f32).next_up());
@@ -59,10 +62,13 @@ impl Limits {
 
     /// Returns the sentence for a tensor that does not fit.
     pub fn reason(&self, what: &str, unfit: &Unfit) -> String {
-        let dtype = self.dtype.long_name();
+        let whose = match self.own {
+            true => "the limits of the policy".into(),
+            false => format!("the range of {}", self.dtype.long_name()),
+        };
         match unfit {
-            Unfit::Beyond(largest) => format!("{what} has {largest:e}, beyond the range of {dtype}"),
-            Unfit::Below(smallest) => format!("{what} has numbers down to {smallest:e}, too small for {dtype}"),
+            Unfit::Beyond(largest) => format!("{what} reaches {largest:e}, beyond {whose}"),
+            Unfit::Below(smallest) => format!("{what} has numbers down to {smallest:e}, below {whose}"),
         }
     }
 }

@@ -92,6 +92,13 @@ impl Painted {
     }
 }
 
+impl Painted {
+    /// Returns the list of a node of the model.
+    pub fn graph_list(&self, node: usize) -> Option<GraphList> {
+        self.lists[self.nodes[node]]
+    }
+}
+
 impl Builder<'_> {
     fn attr(&self, name: &str, elem: Elem, fixed: bool) -> TypeAttr {
         let dtype = if elem == Elem::F32 { "float32".into() } else { self::name(elem) };

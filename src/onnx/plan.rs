@@ -72,6 +72,8 @@ pub struct OnnxPlan<'a> {
     pub(super) casts: Vec<NewCast>,
     pub(super) dtype: DType,
     pub(super) decisions: Vec<NodeDecision>,
+    /// `true` when inputs or outputs become low.
+    pub(super) low_io: bool,
 }
 
 impl std::fmt::Debug for OnnxPlan<'_> {
@@ -164,6 +166,13 @@ impl OnnxModel {
         for (node, why) in keep::unfit(&values, &lists, unfit, &limits) {
             kept.insert(node, why);
         }
+        for (&node, why) in
+            kept.iter().filter(|(node, why)| why.spreads && rules[**node] == Some(Some(GraphList::Allow)))
+        {
+            let node = values.nodes[node].node;
+            return Err(node
+                .wrong(format!("a rule runs it low, and {}; a finite number must not become infinite", why.because)));
+        }
         if let Some(ranges) = &options.ranges {
             kept.extend(ranges.kept(&values, &elems, policy));
         }
@@ -177,8 +186,8 @@ impl OnnxModel {
         let (painted, painting) = loop {
             let requests =
                 Requests { lists: &lists, kept: &kept, low_io: &|name| low_io.contains(name), low, paths: &paths };
-            let mut painted = Painted::of(&values, &elems, &requests)?;
-            let of_nodes = std::mem::take(&mut painted.lists);
+            let painted = Painted::of(&values, &elems, &requests)?;
+            let of_nodes = painted.lists.clone();
             let mut painting = paint_listed(&painted.graph, of_nodes, policy, &painted.device)?;
             let decided = paths.iter().zip(&values.nodes).filter(|(_, placed)| placed.schema.is_some());
             painting.rules = decided.filter_map(|(path, placed)| rule(policy, path, &placed.node.op, path)).collect();
@@ -190,7 +199,8 @@ impl OnnxModel {
         };
         let casts = casts(&painted.graph, &painting);
         let decisions = decisions(&values, &elems, &painted, &painting, &kept, &paths, policy);
-        Ok(OnnxPlan { elems, painted, painting, casts, dtype: policy.dtype, decisions, values })
+        let low_io = !low_io.is_empty();
+        Ok(OnnxPlan { elems, painted, painting, casts, dtype: policy.dtype, decisions, low_io, values })
     }
 
     /// Checks that the opset of the model has casts to the low dtype.
@@ -216,8 +226,11 @@ fn lists(values: &Values<'_>, rules: &[Option<Option<GraphList>>], policy: &Grap
     for (placed, rule) in values.nodes.iter().zip(rules) {
         let op = &placed.node.op[..];
         let list = *by_op.entry(op).or_insert_with(|| policy.list_of(Op::in_system_of(System::Onnx, op)?));
-        // Other domains and functions have ops of their own, even under the same names.
-        lists.push(rule.unwrap_or(list).filter(|_| placed.schema.is_some()));
+        // Other domains and functions have ops of their own, even under the same names, and an op that cannot be low
+        // must not draw its neighbours with it.
+        let can_be_low = |schema: &Schema| schema.own().is_some_and(|own| schema.allows(own, policy.dtype));
+        let refused = |list: &GraphList| *list == GraphList::Allow && !placed.schema.is_some_and(can_be_low);
+        lists.push(rule.unwrap_or(list).filter(|list| placed.schema.is_some() && !refused(list)));
     }
     lists
 }
@@ -297,7 +310,10 @@ fn decisions(
         };
         let because = match kept.get(&index) {
             Some(kept) if !is_low => Reason::Words(kept.because.clone().into()),
-            _ => reason(values, index, dtype, reasons.get(&paths[index][..]), policy),
+            _ => {
+                let painted = (reasons.get(&paths[index][..]), painted.graph_list(index));
+                reason(values, index, dtype, painted, policy)
+            }
         };
         let scope = paths[index].rsplit_once('.').map_or("", |(scope, _)| scope);
         all.push(NodeDecision {
@@ -312,7 +328,13 @@ fn decisions(
 }
 
 /// Returns the reason for a node, in ONNX's words where painting knows only that it was not to be changed.
-fn reason(values: &Values<'_>, index: usize, dtype: DType, painted: Option<&Reason>, policy: &GraphPolicy) -> Reason {
+fn reason(
+    values: &Values<'_>,
+    index: usize,
+    dtype: DType,
+    (painted, list): (Option<&Reason>, Option<GraphList>),
+    policy: &GraphPolicy,
+) -> Reason {
     let placed = &values.nodes[index];
     let node = placed.node;
     let words = |words: String| Reason::Words(words.into());
@@ -339,7 +361,11 @@ fn reason(values: &Values<'_>, index: usize, dtype: DType, painted: Option<&Reas
                     _ => format!("never takes {low}"),
                 })
             }
-            Some(_) => painted.cloned().unwrap_or_else(|| words("on no list".into())),
+            Some(_) => match painted {
+                Some(Reason::AfterDenied(_)) if list == Some(GraphList::Deny) => Reason::OnList(GraphList::Deny),
+                Some(painted) => painted.clone(),
+                None => words("on no list".into()),
+            },
         },
     }
 }

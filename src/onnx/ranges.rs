@@ -9,7 +9,11 @@ use super::{
     tensor::Elem,
     values::{Placed, Values},
 };
-use crate::{DType, Tensor, error::Result, policy::GraphPolicy};
+use crate::{
+    DType, Tensor,
+    error::{Error, Result},
+    policy::GraphPolicy,
+};
 
 /// Other inputs may give larger values than those that were measured: the largest of 10,000 batches of normal numbers is
 /// half as large again as that of one.
@@ -62,7 +66,10 @@ impl OnnxRanges {
         };
         let kept = |(index, placed)| {
             let (name, size) = over(placed)?;
-            let because = format!("`{name}` reached {size:e}, and {low} has room up to {limit:.0}");
+            let because = match policy.keep.values_beyond {
+                Some(limit) => format!("`{name}` reached {size:e}, beyond the {limit:e} of the policy"),
+                None => format!("`{name}` reached {size:e}, and {low} has room up to {limit:.0}"),
+            };
             Some((index, Kept { because, spreads: false }))
         };
         values.nodes.iter().enumerate().filter_map(kept).collect()
@@ -79,6 +86,9 @@ impl OnnxModel {
     pub fn measure(&self, inputs: &[(String, Tensor)]) -> Result<OnnxRanges> {
         let mut ranges = OnnxRanges::default();
         for (name, x) in inputs {
+            if x.dtype().is_float() && x.to_f64().iter().any(|number| number.is_nan()) {
+                return Err(Error::value(format!("the input `{name}` has NaN, which has no range")));
+            }
             ranges.note(name, x);
         }
         observe(self, inputs, &mut |name, x| ranges.note(name, x))?;

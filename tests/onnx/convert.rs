@@ -205,7 +205,7 @@ fn damaged_files_are_errors() {
         }
     }
     let message = OnnxModel::from_bytes(b"not a model".to_vec()).unwrap_err().to_string();
-    assert!(message.starts_with("byte 0: "), "{message}");
+    assert!(message.starts_with("not an ONNX model: byte "), "{message}");
     assert_eq!(
         OnnxModel::from_bytes(Vec::new()).unwrap_err().to_string(),
         "an empty file, where an ONNX model is expected"

@@ -41,7 +41,7 @@ fn a_model_is_converted_and_level_o0_copies_it() {
         (&["vit.onnx", "new.onnx", "--policy", "o2"], "is a policy of level O2, which decides by cells"),
         (&["vit.onnx", "new.onnx", "--policy", "onnx", "--widen"], "--widen is for weight files"),
         (
-            &["vit.onnx", "new.onnx", "--policy", "onnx", "--low-io", "x1"],
+            &["vit.onnx", "new.onnx", "--policy", "onnx", "--low-io=x1"],
             "no input or output called `x1` (did you mean `x0`?)",
         ),
         (&["vit.onnx", "new.onnx", "--policy", "onnx", "--inputs", "none.npz"], "--inputs none.npz: "),

@@ -133,6 +133,9 @@ pub(super) fn read(written: At<RuleV1>, of_nodes: bool, source: &Source<'_>) -> 
         }
         (_, kind, op) => kind.or(op),
     };
+    // The names of nodes have slashes where paths have dots.
+    let dotted = |path: At<String>| At { value: path.value.trim_start_matches('/').replace('/', "."), ..path };
+    let path = if of_nodes { path.map(dotted) } else { path };
     let select = match (path, kind) {
         (Some(path), None) => Select::Path(path.value.parse().map_err(|error| source.error(path.referenced, error))?),
         (None, Some(kind)) if kind.value.is_empty() => return fail(kind.referenced, NO_KIND),
