@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> Result {
     }
     outputs::check_outside_runs("TO", &args.to)?;
     outputs::check(&[("--html", html)])?;
-    if onnx::is_onnx(&args.from) {
+    if inputs::is_onnx(&args.from) {
         return onnx_model(args);
     }
     onnx::refuse(&args.onnx, &args.from)?;

@@ -18,7 +18,7 @@ use precast::{
 };
 use precast_policy::{files, printable};
 
-use super::{Cli, Failure, Result, onnx, say};
+use super::{Cli, Failure, Result, say};
 
 /// A value that was read, and its origin.
 pub(super) struct Read<T> {
@@ -107,7 +107,7 @@ pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>
         let value = cli.named(&argument.to_string_lossy(), seed)?;
         return Ok(Read { value, argument: argument.to_path_buf(), built_in: true, own });
     }
-    if onnx::is_onnx(argument) {
+    if is_onnx(argument) {
         return Err(Failure::Usage(format!(
             "`{}` is an ONNX model, which `plan`, `explain`, `diff` and `convert` take; in code, `OnnxModel::import` makes a \
              network of it",
@@ -116,6 +116,11 @@ pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>
     }
     refuse_pickle(argument)?;
     read(argument, |file| Model::load(file, seed), |name| cli.named(name, seed))
+}
+
+/// Returns whether an argument is a file of ONNX by its name.
+pub(super) fn is_onnx(argument: &Path) -> bool {
+    argument.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
 }
 
 /// Refuses a torch weight file where a model is expected.

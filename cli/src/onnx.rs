@@ -21,11 +21,6 @@ use super::{
     table::library_table,
 };
 
-/// Returns whether an argument is a file of ONNX by its name.
-pub(super) fn is_onnx(argument: &Path) -> bool {
-    argument.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
-}
-
 fn read(argument: &Path) -> Result<Read<OnnxModel>> {
     Ok(Read::of_file(OnnxModel::open(argument)?, argument))
 }

@@ -130,7 +130,7 @@ struct Explained<'a> {
 }
 
 pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
-    if onnx::is_onnx(&args.model) {
+    if inputs::is_onnx(&args.model) {
         let file = inputs::policy_file(&onnx_policy(args.policy.as_deref())?)?;
         let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
         return onnx::plan(&args.model, &file, format);
@@ -169,7 +169,7 @@ fn onnx_policy(policy: Option<&Path>) -> Result<PathBuf> {
 }
 
 pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
-    if onnx::is_onnx(&args.model) {
+    if inputs::is_onnx(&args.model) {
         let file = inputs::policy_file(&onnx_policy(args.policy.as_deref())?)?;
         return onnx::explain(cli, &args.model, &args.path, &file, args.format);
     }
@@ -227,7 +227,7 @@ pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
         return Err(Failure::Usage(format!("diff compares two policies; --policy was given {met}")));
     };
     let (from, to) = (inputs::policy_file(from)?, inputs::policy_file(to)?);
-    if onnx::is_onnx(&args.model) {
+    if inputs::is_onnx(&args.model) {
         return onnx::diff(&args.model, &from, &to, args.format);
     }
     let mut network = Network::read(cli, &args.model)?;

@@ -330,7 +330,7 @@ impl Editor<'_> {
         }
     }
 
-    /// Returns whether a reader may read a cast that stands where the value is made: a body gives what it makes itself.
+    /// Returns whether a reader may read the cast behind the maker of a value: a body gives what it makes itself.
     fn may_share(&self, value: usize, reader: &Reader) -> bool {
         let of = &self.values.values[value];
         match reader {

@@ -23,6 +23,7 @@ const RELEASED: &[(&str, u32, u32)] = &[
     ("mindspore-2.10", 0x9ea76740, 2444),
     ("mindspore-2.3", 0x77f2bcc6, 896),
     ("mindspore-2.4", 0xea94ea04, 1871),
+    ("onnx-1", 0x8bb44a4a, 2313),
     ("paddle-2.3", 0x15b63939, 2292),
     ("paddle-3.3", 0x9f1344c7, 3813),
     ("precast-1", 0xe546bbcb, 14082),

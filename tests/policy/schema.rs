@@ -175,6 +175,7 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "ops-white-at-O2",
         // a policy of the other kind
         "graph-for-cells",
+        "graph-rules",
         // combinations of numbers
         "scale-init-above-max",
         "scale-min-above-init",

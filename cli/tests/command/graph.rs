@@ -179,7 +179,7 @@ fn wrong_use_is_refused_and_nothing_is_written() {
     let unfit = model("unfit.yaml", &format!("input: [5]\nnet: {dense}"));
     let asked = model("asked.yaml", &format!("input: [4]\nnet: {{to_float: float32, cell: {dense}}}"));
     let large = model("large.yaml", &format!("input: [1000000, 4]\nnet: {dense}"));
-    let rules = model("rules.yaml", "dtype: float16\ngraph: {}\nrules: [{ path: '0', run: float32 }]");
+    let rules = model("rules.yaml", "dtype: float16\ngraph: {}\nrules: [{ path: zero, run: float32 }]");
     let full = folder.write("full", "a file where a folder should be");
     let beside = |name: &str| folder.0.join(name).to_str().unwrap().to_string();
     let (a, nowhere, inside) = (beside("a.svg"), beside("no/such/folder.svg"), format!("{full}/a.svg"));
@@ -193,7 +193,7 @@ fn wrong_use_is_refused_and_nothing_is_written() {
         (&["graph", &asked, "-p", "graph", "--svg", &a], &["the root cell has a `to_float`"]),
         (&["graph", &large, "--batch", "5"], &["a batch of 5 makes inputs of [5, 1000000, 4]", "at most 16777216"]),
         (&["graph", "lenet5", "--batch", "0"], &["--batch"]),
-        (&["graph", "lenet5", "-p", &rules], &["rules.yaml", "`rules` is for policies with a level"]),
+        (&["graph", "lenet5", "-p", &rules], &["rules.yaml", "the rule for path zero fits no node"]),
         (&["graph", "lenet5", "--svg", &nowhere], &["--svg: ", "no/such/folder.svg"]),
         (&["graph", "lenet5", "--svg", &a, "--json", &inside], &["--json: ", "full"]),
         (&["graph", "lenet5", "--svg", &a, "--dot", &a], &["--svg and --dot name one file"]),

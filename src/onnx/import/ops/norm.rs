@@ -4,7 +4,7 @@ use super::{
     super::{
         call::{axis_of, lengths, one},
         step::Call,
-        value::{Item, Value},
+        value::{Item, Value, dtype_of},
     },
     Table,
     tools::{broadcast, count, number},
@@ -12,6 +12,7 @@ use super::{
 use crate::{
     Tensor,
     error::{Error, Result},
+    onnx::tensor::Elem,
 };
 
 pub(super) const OPS: Table = &[
@@ -80,10 +81,13 @@ fn layer(call: &Call<'_>) -> Result<Vec<Value>> {
     let mut made: Vec<Value> = vec![Item::computed(y, item.elem).into()];
     if call.step.outputs.len() > 1 {
         let axes: Vec<isize> = (axis..x.rank()).map(|axis| axis as isize).collect();
+        // The statistics have a type of their own, float32 unless the node says otherwise.
+        let stash = Elem(i32::try_from(call.int("stash_type", 1)?).unwrap_or(1));
+        let x = &x.cast(dtype_of(stash)?);
         let mean = x.mean(&axes, true)?;
         let variance = x.var(&axes, 0, true)?;
         let inverse = variance.add(&number(&variance, eps))?.rsqrt()?;
-        made.extend([mean, inverse].map(|x| Value::from(Item::computed(x, item.elem))));
+        made.extend([mean, inverse].map(|x| Value::from(Item::computed(x, stash))));
     }
     Ok(made)
 }
