@@ -64,6 +64,10 @@ pub(super) fn run(args: &Args) -> Result {
     let mut graph = row(None);
     for name in PolicyFile::names() {
         let policy = PolicyFile::named(name)?;
+        // Those with lists of their own are for files of nodes: `precast show` lists them.
+        if matches!(&policy, PolicyFile::Graph(policy) if policy.pack.as_deref() != Some(Pack::DEFAULT)) {
+            continue;
+        }
         if let Some(row) = levels.iter_mut().chain([&mut graph]).find(|row| row.level == policy.level()) {
             row.policies.push(PolicyRow { name, dtype: policy.dtype() });
         }
