@@ -55,6 +55,6 @@ fn a_model_is_converted_and_level_o0_copies_it() {
     }
     assert!(!folder.0.join("new.onnx").exists());
     fs::write(folder.0.join("cut.onnx"), &fs::read(&model).unwrap()[..1000]).unwrap();
-    let message = error(1, precast_in(&folder.0, &["convert", "cut.onnx", "new.onnx", "--policy", "onnx"]));
+    let message = error(2, precast_in(&folder.0, &["convert", "cut.onnx", "new.onnx", "--policy", "onnx"]));
     assert!(message.contains("cut.onnx: byte "), "{message}");
 }
