@@ -166,12 +166,10 @@ impl OnnxModel {
         for (node, why) in keep::unfit(&values, &lists, unfit, &limits) {
             kept.insert(node, why);
         }
-        for (&node, why) in
-            kept.iter().filter(|(node, why)| why.spreads && rules[**node] == Some(Some(GraphList::Allow)))
-        {
-            let node = values.nodes[node].node;
-            return Err(node
-                .wrong(format!("a rule runs it low, and {}; a finite number must not become infinite", why.because)));
+        let infinite = kept.iter().find(|(node, why)| why.spreads && rules[**node] == Some(Some(GraphList::Allow)));
+        if let Some((&node, why)) = infinite {
+            let words = format!("a rule runs it low, and {}; a finite number must not become infinite", why.because);
+            return Err(values.nodes[node].node.wrong(words));
         }
         if let Some(ranges) = &options.ranges {
             kept.extend(ranges.kept(&values, &elems, policy));
