@@ -28,13 +28,16 @@ impl Overflow {
             0 => String::new(),
             more => format!("\n- and {more} parameters more"),
         };
-        let wide = "Store the parameter in float32 (`exclude` of `storage` in a run, `Decorate::exclude_path` in code)";
+        let apart =
+            "Store the parameter in float32 (`exclude` of `storage` in a run, `Decorate::exclude_path` in code)";
         let way_out = match first.dtype {
-            DType::F16 => format!("{wide} or bfloat16, lower the learning rate, or clip the gradients"),
-            DType::Bf16 => format!("{wide}, lower the learning rate, or clip the gradients"),
-            _ => "The precision is not the cause: float32 overflows. Lower the learning rate, clip the gradients, or divide \
-                  far inputs and targets by their size"
-                .into(),
+            DType::F16 => format!("{apart} or bfloat16, lower the learning rate, or clip the gradients"),
+            DType::Bf16 => format!("{apart}, lower the learning rate, or clip the gradients"),
+            wide => format!(
+                "The precision is not the cause: {} overflows. Lower the learning rate, clip the gradients, or divide far \
+                 inputs and targets by their size",
+                wide.long_name()
+            ),
         };
         Err(Error::value(format!(
             "finite values, or running averages of their gradients, would become infinite or NaN by the update; these elements \

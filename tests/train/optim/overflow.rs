@@ -186,7 +186,8 @@ fn wide_numbers_stay_finite_as_well() {
         all.set(&weight, Tensor::from_f64(&[-most, -1.0, -most], &[3], dtype).unwrap());
         let message = sgd.update(&all).unwrap_err().to_string();
         let end = format!(
-            "all others are updated. Lower the learning rate, or clip the gradients:\n- `w`: 1 of its numbers, in {}",
+            "all others are updated. The precision is not the cause: {0} overflows. Lower the learning rate, clip the \
+             gradients, or divide far inputs and targets by their size:\n- `w`: 1 of its numbers, in {0}",
             dtype.long_name()
         );
         assert!(message.ends_with(&end), "{message}");
