@@ -2,7 +2,7 @@
 //!
 //! It is read from the pages of rustdoc, which expand macros, follow re-exports and leave out what is hidden.
 
-use std::{collections::HashMap, env, fs, path::PathBuf};
+use std::{collections::HashMap, fs};
 
 use crate::shell::{self, Result};
 
@@ -27,7 +27,7 @@ pub fn run(words: &[String]) -> Result {
     // As in `.ci/run`, so that the pages are made once.
     let strict = ("RUSTDOCFLAGS", "-D warnings");
     shell::run("cargo", &doc.into_iter().chain(packages).collect::<Vec<_>>(), &[strict])?;
-    let pages = env::var_os("CARGO_TARGET_DIR").map_or_else(|| shell::root().join("target"), PathBuf::from).join("doc");
+    let pages = shell::target().join("doc");
     for (package, name) in PACKAGES {
         let mut interface = Interface::default();
         let read = |page: &str| {

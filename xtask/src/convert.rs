@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, Write},
-    path::{Path, PathBuf},
+    path::Path,
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -37,8 +37,7 @@ pub fn run(words: &[String]) -> Result {
 fn measure(folder: &Path, gib: usize) -> Result {
     let (from, copied, converted) = (folder.join("from.safetensors"), folder.join("copy"), folder.join("converted"));
     make(&from, gib).map_err(|error| format!("{}: {error}", from.display()))?;
-    let precast = std::env::var_os("CARGO_TARGET_DIR").map_or(shell::root().join("target"), PathBuf::from);
-    let precast = precast.join("release/precast");
+    let precast = shell::target().join("release/precast");
     println!("| round | cp, s | cp and sync, s | convert, s | convert, peak MiB |\n| --- | --- | --- | --- | --- |");
     for round in 1..=ROUNDS {
         let start = Instant::now();

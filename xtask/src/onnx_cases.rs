@@ -11,7 +11,6 @@ pub fn run(folder: &str, python: &str) -> Result {
     }
     shell::check_python(python, "onnx, onnxruntime, numpy")?;
     shell::run("cargo", &["build", "--quiet", "--release", "--package", "precast-cli"], &[])?;
-    let target = std::env::var("CARGO_TARGET_DIR").unwrap_or_else(|_| "target".into());
-    let program = format!("{target}/release/precast{}", std::env::consts::EXE_SUFFIX);
-    shell::run(python, &["peers/onnx_cases.py", folder, &program], &[])
+    let program = shell::target().join("release").join(format!("precast{}", std::env::consts::EXE_SUFFIX));
+    shell::run(python, &["peers/onnx_cases.py", folder, &program.display().to_string()], &[])
 }

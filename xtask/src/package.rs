@@ -2,7 +2,7 @@
 //! precast, its runs and its command there.
 
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
 };
 
@@ -26,7 +26,7 @@ pub fn run(words: &[String]) -> Result {
     let all: Vec<&str> = PACKAGES.iter().flat_map(|package| ["--package", package]).collect();
     let package = ["package", "--quiet", "--locked", "--allow-dirty", "--no-verify"];
     shell::run("cargo", &[&package[..], &all].concat(), &[])?;
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| shell::root().join("target"), PathBuf::from);
+    let target = shell::target();
     let made = target.join("package");
     let folder = made.join("unpacked");
     let failed = |error: std::io::Error| format!("{}: {error}", folder.display());

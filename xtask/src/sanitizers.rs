@@ -1,7 +1,5 @@
 //! The library's tests under the address and thread sanitizers.
 
-use std::{env, path::PathBuf};
-
 use crate::{
     nightly::{self, IF_PRESENT},
     shell::{self, Result},
@@ -28,7 +26,7 @@ fn sanitize(sanitizer: &str, words: &[String]) -> Result {
         return Ok(());
     }
     // A separate target folder preserves other builds.
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| shell::root().join("target"), PathBuf::from);
+    let target = shell::target();
     let target = target.join(sanitizer).display().to_string();
     let variables = [
         ("RUSTFLAGS", &*format!("-Zsanitizer={sanitizer}")),

@@ -1,6 +1,7 @@
 //! Running of other programs from the root of the repository.
 
 use std::{
+    env,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -11,6 +12,11 @@ pub type Result<T = ()> = std::result::Result<T, String>;
 /// Returns the root of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the root").to_path_buf()
+}
+
+/// Returns the folder of what cargo builds.
+pub fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
 /// Creates a command that runs in the root, with environment variables:
