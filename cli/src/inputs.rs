@@ -31,14 +31,9 @@ pub(super) struct Read<T> {
 }
 
 impl<T> Read<T> {
-    /// Returns a part of the run with this argument.
-    pub fn of_run(value: T, argument: &Path) -> Self {
-        Read { value, argument: argument.to_path_buf(), built_in: false, own: false }
-    }
-
-    /// Returns a value that was read from this file.
+    /// Returns a value that was read from this file, or from a folder.
     pub fn of_file(value: T, argument: &Path) -> Self {
-        Read::of_run(value, argument)
+        Read { value, argument: argument.to_path_buf(), built_in: false, own: false }
     }
 
     /// Returns the file or the name, as it was given.
@@ -135,8 +130,7 @@ fn refuse_pickle(argument: &Path) -> Result {
 
 /// Reads the headers of weights written by another tool.
 pub(super) fn stored(argument: &Path) -> Result<Read<StoredModel>> {
-    let value = StoredModel::open(argument)?;
-    Ok(Read { value, argument: argument.to_path_buf(), built_in: false, own: false })
+    Ok(Read::of_file(StoredModel::open(argument)?, argument))
 }
 
 /// Returns a line for the model, and one for each policy.
@@ -160,7 +154,7 @@ pub(super) fn policy(argument: &Path) -> Result<Read<Policy>> {
 pub(super) fn policy_file(argument: &Path) -> Result<Read<PolicyFile>> {
     if argument.as_os_str() == "-" {
         let value = PolicyFile::parse(standard_input()?, STANDARD_INPUT)?;
-        return Ok(Read { value, argument: STANDARD_INPUT.into(), built_in: false, own: false });
+        return Ok(Read::of_file(value, Path::new(STANDARD_INPUT)));
     }
     read(argument, |file| PolicyFile::load(file), PolicyFile::named)
 }

@@ -42,7 +42,7 @@ impl Network {
     /// Reads the model of a run, a safetensors file, or a folder with such files that does not have the name of a model; otherwise a model.
     pub fn read(cli: &Cli, argument: &Path) -> Result<Self> {
         if let Some(run) = run_file(argument)? {
-            return Ok(Network::Built(Read::of_run(model(cli, &run)?, argument)));
+            return Ok(Network::Built(Read::of_file(model(cli, &run)?, argument)));
         }
         let folder = argument.is_dir() && !argument.to_str().is_some_and(|name| cli.model_names().contains(&name));
         match folder || argument.extension().is_some_and(|end| end == "safetensors") {

@@ -68,8 +68,8 @@ pub(super) fn plan(argument: &Path, file: &Read<PolicyFile>, format: Format) -> 
 
 /// Returns the nodes that run low, and those that stay float32. Casts and constants count as neither.
 fn counts(plan: &OnnxPlan<'_>) -> (usize, usize) {
-    let computes = |decision: &&NodeDecision| !["Cast", "Constant"].contains(&&*decision.op);
-    let count = |dtype| plan.decisions().iter().filter(computes).filter(|decision| decision.dtype == dtype).count();
+    let computing = || plan.decisions().iter().filter(|decision| decision.computes());
+    let count = |dtype| computing().filter(|decision| decision.dtype == dtype).count();
     (count(plan.dtype()), count(DType::F32))
 }
 
@@ -226,7 +226,7 @@ const MOST_NAMED: usize = 12;
 
 /// Returns a line for each node that stays float32, up to a number.
 fn kept(decisions: &[NodeDecision]) -> String {
-    let full = || decisions.iter().filter(|of| of.dtype == DType::F32 && !of.is_cast() && of.op != "Constant");
+    let full = || decisions.iter().filter(|of| of.dtype == DType::F32 && of.computes());
     let line = |of: &NodeDecision| printable(&format!("  {}  {of}", of.node)).into_owned() + "\n";
     let mut text: String = full().take(MOST_NAMED).map(line).collect();
     if let Some(more @ 1..) = full().count().checked_sub(MOST_NAMED) {

@@ -294,20 +294,28 @@ fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
     Ok(data.with_origin(wide, HowRead { origins, notes }))
 }
 
+/// Returns the names of the arrays of an archive, in its order.
+fn names_in(archive: &ZipArchive<Cursor<&[u8]>>) -> Vec<String> {
+    let names = archive.file_names().map(|name| name.map_or_else(|_| String::new(), Cow::into_owned));
+    names.map(|name| name.strip_suffix(".npy").map_or(name.clone(), String::from)).collect()
+}
+
 /// Reads an array from an `.npz` file, a zip archive of `.npy` files.
 fn entry(bytes: &[u8], file: &Path, name: &Path) -> Result<NpyArray> {
     let file = shown(file);
     let failed = |error: String| Error::data(format!("{file}: {error}"));
     let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| failed(error.to_string()))?;
     let name = name.to_string_lossy();
-    let names: Vec<String> =
-        archive.file_names().map(|name| name.map_or_else(|_| String::new(), Cow::into_owned)).collect();
-    let arrays = || names.iter().map(|name| name.strip_suffix(".npy").unwrap_or(name));
-    let Some(at) = arrays().position(|array| array == name) else {
-        let near = did_you_mean_or_some(&name, arrays());
+    let names = names_in(&archive);
+    let Some(at) = names.iter().position(|array| *array == name) else {
+        let near = did_you_mean_or_some(&name, names.iter().map(String::as_str));
         return Err(failed(format!("there is no array `{}`{near}", printable(&name))));
     };
-    let origin = format!("{file}: {}", printable(&name));
+    unpacked(&mut archive, at, format!("{file}: {}", printable(&name)))
+}
+
+/// Unpacks and parses an array of an archive by its index.
+fn unpacked(archive: &mut ZipArchive<Cursor<&[u8]>>, at: usize, origin: String) -> Result<NpyArray> {
     let failed = |error: String| Error::data(format!("{origin}: {error}"));
     let unpacked = archive.by_index(at).map_err(|error| failed(error.to_string()))?;
     let mut array = Vec::new();
@@ -328,15 +336,13 @@ pub fn npz_arrays(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
     let path = path.as_ref();
     let bytes = files::read_within(path, MOST_BYTES)?;
     let failed = |error: String| Error::data(format!("{}: {error}", shown(path)));
-    let archive = ZipArchive::new(Cursor::new(&bytes[..])).map_err(|error| failed(error.to_string()))?;
-    let names: Vec<String> =
-        archive.file_names().map(|name| name.map_or_else(|_| String::new(), Cow::into_owned)).collect();
-    let read = |name: &String| {
-        let name = name.strip_suffix(".npy").unwrap_or(name);
-        let array = entry(&bytes, path, Path::new(name))?;
-        Ok((name.to_string(), array.tensor()?))
+    let mut archive = ZipArchive::new(Cursor::new(&bytes[..])).map_err(|error| failed(error.to_string()))?;
+    let names = names_in(&archive);
+    let read = |(at, name): (usize, String)| {
+        let array = unpacked(&mut archive, at, format!("{}: {}", shown(path), printable(&name)))?;
+        Ok((name, array.tensor()?))
     };
-    names.iter().map(read).collect()
+    names.into_iter().enumerate().map(read).collect()
 }
 
 /// Parses an array from the bytes of a `.npy` file.
