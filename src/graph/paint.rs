@@ -26,10 +26,14 @@ use crate::{
 /// unknown form or another cycle, for tensor lists with too many readers and writers, and when a type that cannot be
 /// changed would have to be low.
 pub fn paint(graph: &TypeGraph, policy: &GraphPolicy, device: &Device) -> Result<Painting> {
+    paint_listed(graph, lists(graph, policy), policy, device)
+}
+
+/// Returns the list of each node's op.
+pub(super) fn lists(graph: &TypeGraph, policy: &GraphPolicy) -> Vec<Option<GraphList>> {
     let mut by_op: HashMap<&str, Option<GraphList>> = HashMap::new();
     let list = |op| *by_op.entry(op).or_insert_with(|| policy.list(op));
-    let lists = graph.nodes.iter().map(|node| &node.op[..]).map(list).collect();
-    paint_listed(graph, lists, policy, device)
+    graph.nodes.iter().map(|node| &node.op[..]).map(list).collect()
 }
 
 /// Paints a graph whose nodes are on these lists, one for each node.

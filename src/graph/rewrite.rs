@@ -6,7 +6,7 @@ use super::{
     casts::{NewCast, casts},
     device::Device,
     graph::{Graph, Kind, Names, Node, Port},
-    paint::paint_listed,
+    paint::{self, paint_listed},
     painting::Painting,
     type_graph::{TypeAttr, TypeGraph, TypeNode},
 };
@@ -125,9 +125,7 @@ impl Graph {
         if policy.keep != Keep::default() {
             return Err(Error::policy("`keep` is about ONNX models; the graph of a call has no ranges"));
         }
-        let mut by_op: HashMap<&str, Option<GraphList>> = HashMap::new();
-        let mut lists: Vec<Option<GraphList>> =
-            types.nodes.iter().map(|node| *by_op.entry(&node.op).or_insert_with(|| policy.list(&node.op))).collect();
+        let mut lists = paint::lists(types, policy);
         let paths: Vec<String> = self.nodes.iter().map(node_path).collect();
         let named = paths.iter().zip(&self.nodes).map(|(path, node)| (&path[..], node.op_name()));
         let decided = rule_lists(policy, named, lists.len())?;
