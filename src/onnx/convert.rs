@@ -8,11 +8,12 @@ use std::{
 
 use super::{
     edits::{Edits, edits},
-    model::{ModelField, OnnxModel},
+    model::OnnxModel,
     pieces::{Body, Numbers},
     plan::OnnxPlan,
     rebuild::Rebuilder,
     tensor::Data,
+    wire::Span,
 };
 use crate::{
     error::{Error, Result},
@@ -126,7 +127,7 @@ impl OnnxPlan<'_> {
         let edits = self.lowers().then(|| edits(self, options.explicit));
         let (body, outside) = match &edits {
             Some(edits) => self.body(edits, options, "")?,
-            None => (unchanged(model), Vec::new()),
+            None => (Body::of(model.files().model.all()), Vec::new()),
         };
         if !outside.is_empty() {
             return Err(Error::model("the weights of the model are in a data file, which bytes do not have"));
@@ -155,20 +156,11 @@ impl OnnxPlan<'_> {
         let model = self.values.model;
         let external = options.external.or((model.bytes() > LARGEST).then_some(1024));
         let mut rebuilder = Rebuilder::new(self, edits, options.explicit, external, location);
-        let mut whole = Body::default();
-        for field in &model.fields {
-            match field {
-                ModelField::Other(span) => whole.copy(*span),
-                ModelField::Graph => {
-                    let graph = rebuilder.graph(0)?.unwrap_or_else(|| {
-                        let mut body = Body::default();
-                        body.copy(model.graph.span);
-                        body
-                    });
-                    whole.message(7, graph);
-                }
-            }
-        }
+        let graph = rebuilder.graph(0)?.unwrap_or_else(|| Body::of(model.graph.span));
+        let (all, field) = (model.files().model.all(), model.graph_field);
+        let mut whole = Body::of(Span { start: 0, len: field.start });
+        whole.message(7, graph);
+        whole.copy(Span { start: field.end(), len: all.len - field.end() });
         Ok((whole, rebuilder.outside))
     }
 
@@ -181,7 +173,7 @@ impl OnnxPlan<'_> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<OnnxConverted> {
         let model = self.values.model;
-        let body = unchanged(model);
+        let body = Body::of(model.files().model.all());
         let (old, new) = (model.path.as_deref().map(folder), folder(to));
         let beside = old.as_deref().is_some_and(|old| fs::canonicalize(old).ok() == fs::canonicalize(&new).ok());
         if let (Some(old), false) = (old, beside) {
@@ -228,13 +220,6 @@ impl OnnxPlan<'_> {
         write_body(&whole, model, to, progress)?;
         Ok(report)
     }
-}
-
-/// Returns the message of a model as it is.
-fn unchanged<'a>(model: &OnnxModel) -> Body<'a> {
-    let mut body = Body::default();
-    body.copy(model.files().model.all());
-    body
 }
 
 fn write_body(body: &Body<'_>, model: &OnnxModel, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<()> {

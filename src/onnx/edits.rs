@@ -235,7 +235,7 @@ impl Editor<'_> {
     fn lower(&mut self, value: usize, wanted: Vec<Reader>, readers: &[(Reader, bool)]) {
         let of = &self.values.values[value];
         if let (Origin::Node { node }, true) = (of.origin, wanted.iter().any(is_output)) {
-            return self.lower_output(value, node, readers);
+            return self.cast_output(value, node, readers, &wanted, self.low());
         }
         let constant = match of.origin {
             Origin::Node { node } if self.values.nodes[node].node.op == "Constant" => Some(node),
@@ -265,17 +265,19 @@ impl Editor<'_> {
         self.insert(value, &ends, of.name, self.low());
     }
 
-    /// Gives a low output the name that what the node makes had, and that another one.
-    fn lower_output(&mut self, value: usize, node: usize, readers: &[(Reader, bool)]) {
+    /// Casts an output of the model: the cast gets the name of the output, and what the node makes another one, which
+    /// all readers but those of the cast read.
+    fn cast_output(&mut self, value: usize, node: usize, readers: &[(Reader, bool)], cast: &[Reader], to: Elem) {
         let name = self.values.values[value].name;
-        let made = self.names.fresh(name, Elem::F32, true);
-        for (reader, _) in readers.iter().filter(|(_, wanted)| !wanted) {
+        let was = if to == Elem::F32 { self.low() } else { Elem::F32 };
+        let made = self.names.fresh(name, was, true);
+        for (reader, _) in readers.iter().filter(|(reader, _)| !cast.contains(reader)) {
             self.rename(reader, &made);
         }
-        let cast = self.one(&made, name, self.low());
-        self.edits.after.entry(node).or_default().push(cast);
+        let inserted = self.one(&made, name, to);
+        self.edits.after.entry(node).or_default().push(inserted);
         self.edits.made.insert(value, made);
-        self.edits.types.insert(value, self.low());
+        self.edits.types.insert(value, to);
     }
 
     /// Makes a low value float32 for some of its readers.
@@ -291,16 +293,7 @@ impl Editor<'_> {
         if !wanted.iter().any(is_output) {
             return self.insert(value, &wanted, of.name, Elem::F32);
         }
-        // The cast gets the name of the output, and what the node makes another one.
-        let made = self.names.fresh(of.name, self.low(), true);
-        let others = readers.iter().map(|(reader, _)| reader).filter(|reader| !wanted.contains(reader));
-        for reader in others.copied().collect::<Vec<_>>() {
-            self.rename(&reader, &made);
-        }
-        let cast = self.one(&made, of.name, Elem::F32);
-        self.edits.after.entry(node).or_default().push(cast);
-        self.edits.made.insert(value, made);
-        self.edits.types.insert(value, Elem::F32);
+        self.cast_output(value, node, readers, &wanted, Elem::F32);
     }
 
     /// Inserts a cast of a value for some readers: one for all of them, but for those that need one in their body.

@@ -21,6 +21,7 @@
 
 mod convert;
 mod edits;
+mod graph;
 mod import;
 mod keep;
 mod model;

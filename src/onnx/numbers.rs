@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
+    graph::Node,
     model::OnnxModel,
     tensor::{Elem, Tensor},
     values::{Origin, Value, Values},
@@ -161,7 +162,7 @@ pub(super) enum Constant<'a> {
 }
 
 /// Returns the value of a constant of floats; `None` for another one.
-pub(super) fn constant<'a>(model: &OnnxModel, node: &'a super::model::Node) -> Result<Option<Constant<'a>>> {
+pub(super) fn constant<'a>(model: &OnnxModel, node: &'a Node) -> Result<Option<Constant<'a>>> {
     if let Some(value) = node.attribute("value") {
         return Ok(value.tensor.as_ref().map(Constant::Tensor));
     }

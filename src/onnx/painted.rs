@@ -28,7 +28,7 @@ pub(super) enum Reader {
     Output { place: usize },
 }
 
-/// The graph for painting, and the way back from it to the model.
+/// Graph for painting, with the way back from it to the model.
 pub(super) struct Painted {
     pub graph: TypeGraph,
     pub lists: Vec<Option<GraphList>>,

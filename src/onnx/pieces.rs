@@ -8,7 +8,7 @@ use half::{bf16, f16, slice::HalfFloatSliceExt as _};
 use super::{
     model::{OnnxModel, data_file},
     tensor::{Data, Tensor, external_span},
-    wire::{Span, put_head},
+    wire::{Span, put_bytes, put_head, put_int},
 };
 use crate::{
     DType,
@@ -131,6 +131,27 @@ impl<'a> Body<'a> {
             Some(Piece::Bytes(last)) => last.extend_from_slice(bytes),
             _ => self.pieces.push(Piece::Bytes(bytes.to_vec())),
         }
+    }
+
+    /// Returns a message that is copied whole.
+    pub fn of(span: Span) -> Self {
+        let mut body = Body::default();
+        body.copy(span);
+        body
+    }
+
+    /// Appends a field of bytes, such as a name.
+    pub fn field(&mut self, number: u32, value: &[u8]) {
+        let mut field = Vec::new();
+        put_bytes(&mut field, number, value);
+        self.bytes(&field);
+    }
+
+    /// Appends a field with a number.
+    pub fn int(&mut self, number: u32, value: i64) {
+        let mut field = Vec::new();
+        put_int(&mut field, number, value);
+        self.bytes(&field);
     }
 
     /// Appends a field with a message.

@@ -2,7 +2,8 @@
 
 use super::{
     edits::{Cast, Edits, Lowered},
-    model::{Attribute, GraphField, Node, OnnxModel, Type, ValueInfo},
+    graph::{Attribute, GraphField, Node, Type, ValueInfo},
+    model::OnnxModel,
     numbers::{Constant, constant},
     pieces::{Body, Numbers},
     plan::OnnxPlan,
@@ -131,9 +132,7 @@ impl<'a> Rebuilder<'a> {
             put_bytes(&mut node, 3, cast.name.as_bytes());
             put_bytes(&mut node, 4, b"Cast");
             put_bytes(&mut node, 5, &self.cast_to(cast.to));
-            let mut field = Vec::new();
-            put_bytes(&mut field, 1, &node);
-            body.bytes(&field);
+            body.field(1, &node);
         }
     }
 
@@ -150,6 +149,16 @@ impl<'a> Rebuilder<'a> {
             put_int(&mut attribute, 20, 2);
         }
         attribute
+    }
+
+    /// Returns the numbers of the fields of a message, with their bytes.
+    fn fields(&self, message: Span) -> Result<Vec<(u32, Span)>> {
+        let mut fields = Vec::new();
+        self.model().files().model.fields(message, |_, f| {
+            fields.push((f.number, f.whole));
+            Ok(())
+        })?;
+        Ok(fields)
     }
 
     /// Returns the message of a node; `None` when nothing in it changes.
@@ -179,24 +188,14 @@ impl<'a> Rebuilder<'a> {
 
     fn node_of(&mut self, index: usize, placed: &'a Placed<'a>, mut parts: Parts<'a>) -> Result<Body<'a>> {
         let node = placed.node;
-        let mut fields: Vec<(u32, Span)> = Vec::new();
-        self.model().files().model.fields(node.span, |_, f| {
-            fields.push((f.number, f.whole));
-            Ok(())
-        })?;
         let (mut input, mut output, mut attribute) = (0, 0, 0);
         let mut body = Body::default();
-        let name = |body: &mut Body<'_>, number, name: &str| {
-            let mut field = Vec::new();
-            put_bytes(&mut field, number, name.as_bytes());
-            body.bytes(&field);
-        };
         let mut has_value = false;
-        for (number, span) in fields {
+        for (number, span) in self.fields(node.span)? {
             match number {
                 1 => {
                     match self.edits.inputs.get(&(index, input)) {
-                        Some(new) => name(&mut body, 1, new),
+                        Some(new) => body.field(1, new.as_bytes()),
                         None => body.copy(span),
                     }
                     input += 1;
@@ -204,14 +203,14 @@ impl<'a> Rebuilder<'a> {
                 2 => {
                     let value = placed.outputs.get(output).copied().flatten();
                     match (&parts.copy, value.and_then(|value| self.edits.made.get(&value))) {
-                        (Some(copy), _) => name(&mut body, 2, copy),
-                        (None, Some(new)) => name(&mut body, 2, new),
+                        (Some(copy), _) => body.field(2, copy.as_bytes()),
+                        (None, Some(new)) => body.field(2, new.as_bytes()),
                         (None, None) => body.copy(span),
                     }
                     output += 1;
                 }
                 3 if parts.copy.is_some() => {
-                    name(&mut body, 3, &format!("{}_{}", node.name, schema::elem(self.low)));
+                    body.field(3, format!("{}_{}", node.name, schema::elem(self.low)).as_bytes());
                 }
                 5 => {
                     let old = &node.attributes[attribute];
@@ -286,13 +285,9 @@ impl<'a> Rebuilder<'a> {
             None => Body::default(),
         };
         let mut value = Body::default();
-        let mut name = Vec::new();
-        put_bytes(&mut name, 1, b"value");
-        value.bytes(&name);
+        value.field(1, b"value");
         value.message(5, tensor);
-        let mut kind = Vec::new();
-        put_int(&mut kind, 20, 4);
-        value.bytes(&kind);
+        value.int(20, 4);
         Ok(value)
     }
 
@@ -314,13 +309,8 @@ impl<'a> Rebuilder<'a> {
         if tensor.is_none() && graphs.iter().all(Option::is_none) {
             return Ok(None);
         }
-        let mut fields: Vec<(u32, Span)> = Vec::new();
-        self.model().files().model.fields(attribute.span, |_, f| {
-            fields.push((f.number, f.whole));
-            Ok(())
-        })?;
         let (mut graphs, mut tensor, mut body) = (graphs.into_iter(), tensor, Body::default());
-        for (number, span) in fields {
+        for (number, span) in self.fields(attribute.span)? {
             let new = match number {
                 5 => tensor.take(),
                 6 | 11 => graphs.next().flatten(),
@@ -349,13 +339,8 @@ impl<'a> Rebuilder<'a> {
     fn tensor(&mut self, tensor: &'a Tensor, name: &str, is_low: bool) -> Result<Body<'a>> {
         debug_assert!(!self.explicit || !is_low, "an explicit model has weights of float32");
         let numbers = Numbers { tensor, to: is_low.then_some(self.low) };
-        let mut fields: Vec<(u32, Span)> = Vec::new();
-        self.model().files().model.fields(tensor.span, |_, f| {
-            fields.push((f.number, f.whole));
-            Ok(())
-        })?;
         let mut body = Body::default();
-        for (number, span) in fields {
+        for (number, span) in self.fields(tensor.span)? {
             match number {
                 field::NAME if *name == tensor.name => body.copy(span),
                 field::NAME
@@ -425,9 +410,7 @@ impl<'a> Rebuilder<'a> {
         files.model.fields(info.span, |source, f| {
             match (f.number, name, new) {
                 (1, Some(name), _) => {
-                    let mut field = Vec::new();
-                    put_bytes(&mut field, 1, name.as_bytes());
-                    body.bytes(&field);
+                    body.field(1, name.as_bytes());
                 }
                 (2, _, Some(new)) => {
                     let mut of_type = Body::default();
@@ -437,9 +420,7 @@ impl<'a> Rebuilder<'a> {
                             return Ok(());
                         }
                         let mut tensor = Body::default();
-                        let mut field = Vec::new();
-                        put_int(&mut field, 1, i64::from(new.0));
-                        tensor.bytes(&field);
+                        tensor.int(1, i64::from(new.0));
                         source.fields(f.bytes()?, |_, f| {
                             if f.number != 1 {
                                 tensor.copy(f.whole);

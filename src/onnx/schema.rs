@@ -137,7 +137,7 @@ fn at(ports: &[Port], place: usize) -> Option<&Port> {
     ports.get(place).or_else(|| ports.last().filter(|last| last.variadic))
 }
 
-/// Returns the element type of a low dtype.
+/// Returns the element type of a dtype.
 pub(super) fn elem(dtype: DType) -> Elem {
     match dtype {
         DType::F16 => Elem::F16,

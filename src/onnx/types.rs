@@ -4,7 +4,8 @@
 use std::collections::HashMap;
 
 use super::{
-    model::{OnnxModel, Type, ValueInfo},
+    graph::{Type, ValueInfo},
+    model::OnnxModel,
     schema::{Kind, elem},
     tensor::Elem,
     values::{Origin, Placed, Values},

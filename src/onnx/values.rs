@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use super::{
-    model::{Graph, Node, OnnxModel},
+    graph::{Graph, Node},
+    model::OnnxModel,
     schema::Schema,
 };
 use crate::error::{Error, Result};

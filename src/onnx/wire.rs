@@ -2,6 +2,7 @@
 //! are read, and every field can be written again with the bytes it came with.
 
 use std::{
+    fmt,
     fs::File,
     io::{self, Cursor, Read, Seek, SeekFrom},
     path::Path,
@@ -69,6 +70,12 @@ impl Field {
 
 trait ReadSeek: Read + Seek + Send {}
 impl<T: Read + Seek + Send> ReadSeek for T {}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("len", &self.len).finish_non_exhaustive()
+    }
+}
 
 /// Bytes that are read ahead of a position. Fields are short, except for those that are skipped.
 const WINDOW: u64 = 1 << 16;

@@ -12,7 +12,7 @@ use crate::{
     error::{Error, Result},
     onnx::{
         OnnxModel,
-        model::{Attribute, Function, Graph, GraphField, Node},
+        graph::{Attribute, Function, Graph, GraphField, Node},
         wire::{Field, Source, Value as Wire},
     },
 };

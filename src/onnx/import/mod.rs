@@ -22,7 +22,7 @@ pub use options::{Fixed, ImportOptions};
 
 use super::{
     OnnxModel,
-    model::{Axis, Type},
+    graph::{Axis, Type},
     tensor::Elem,
 };
 use crate::{

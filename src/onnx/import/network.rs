@@ -9,10 +9,10 @@ use super::{
     value::{Item, Value},
 };
 use crate::{
-    Cell, DType, Tensor,
+    Cell, Tensor,
     cell::Forward,
     error::{Error, Result},
-    onnx::tensor::Elem,
+    onnx::{schema, tensor::Elem},
 };
 
 /// An imported model: a network with the model's parameters, which runs the model's nodes.
@@ -102,7 +102,7 @@ impl Input {
                 }
             }
         }
-        let elem = self.elem.unwrap_or_else(|| elem_of(x.dtype()));
+        let elem = self.elem.unwrap_or_else(|| schema::elem(x.dtype()));
         let declared = super::value::dtype_of(elem).map_err(|e| e.context(format!("input `{}`", self.name)))?;
         let x = match (x.dtype(), declared) {
             (met, declared) if met == declared => x.clone(),
@@ -115,17 +115,6 @@ impl Input {
             }
         };
         Ok(Item::computed(x, elem).into())
-    }
-}
-
-fn elem_of(dtype: DType) -> Elem {
-    match dtype {
-        DType::F64 => Elem::F64,
-        DType::F16 => Elem::F16,
-        DType::Bf16 => Elem::BF16,
-        DType::I64 => Elem::INT64,
-        DType::Bool => Elem::BOOL,
-        _ => Elem::F32,
     }
 }
 

@@ -4,7 +4,7 @@ use crate::{
     DType, Tensor,
     error::{Error, Result},
     onnx::{
-        model::{Axis, ValueInfo},
+        graph::{Axis, ValueInfo},
         tensor::Elem,
     },
 };
