@@ -10,7 +10,10 @@ use precast::{
     storage::stored::{ConvertOptions, Converted},
 };
 use precast_policy::files;
-use precast_train::report::{conversion_html, conversion_kept, conversion_summary, conversion_table_by};
+use precast_train::{
+    is_onnx,
+    report::{conversion_html, conversion_kept, conversion_summary, conversion_table_by},
+};
 use serde::Serialize;
 
 use super::{
@@ -81,7 +84,7 @@ pub(super) fn run(args: &Args) -> Result {
     }
     outputs::check_outside_runs("TO", &args.to)?;
     outputs::check(&[("--html", html)])?;
-    if inputs::is_onnx(&args.from) {
+    if is_onnx(&args.from) {
         return onnx_model(args);
     }
     onnx::refuse(&args.onnx, &args.from)?;

@@ -10,13 +10,16 @@ use precast::{
     policy::PolicyFile,
 };
 use precast_policy::{files, printable};
-use precast_train::report::{graph_summary, graph_table_by};
+use precast_train::{
+    is_onnx,
+    report::{graph_summary, graph_table_by},
+};
 use serde::Serialize;
 
 use super::{
     Cli, Failure, Format, Result,
     inputs::{self, Predicting, Read, header},
-    outputs, print, print_json,
+    onnx, outputs, print, print_json,
     table::library_table,
 };
 
@@ -30,10 +33,11 @@ Examples:
   precast graph lenet5                                     the graph as it is
   precast graph lenet5 --policy graph --svg lenet5.svg     what a rewrite makes of it, and why, as a table and a drawing
   precast graph lenet5 --policy o1 --fewer-casts           a network wrapped by a plan, without casts that cancel
+  precast graph model.onnx --policy onnx --svg model.svg   the nodes of an ONNX file, with its casts
 
 A policy for graphs rewrites the graph. One with a level wraps the cells, and the graph is recorded with their casts.")]
 pub(super) struct Args {
-    /// A model file, or the name of a built-in model
+    /// A model file, the name of a built-in model, or an ONNX model
     model: PathBuf,
     /// A policy file, or the name of a built-in policy; without it, the graph is shown as recorded
     #[arg(short, long)]
@@ -65,8 +69,11 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let files = [("--svg", &args.svg), ("--dot", &args.dot), ("--json", &args.json)];
     outputs::check(&files.map(|(name, file)| (name, file.as_deref())))?;
     let files: Vec<(&str, &Path)> = files.iter().filter_map(|(name, file)| Some((*name, file.as_deref()?))).collect();
-    let mut model = inputs::model(cli, &args.model, 0)?;
     let policy = args.policy.as_deref().map(inputs::policy_file).transpose()?;
+    if let Some(policy) = policy.as_ref().filter(|policy| is_onnx(&args.model) && policy.cells().is_none()) {
+        return of_onnx(args, policy);
+    }
+    let mut model = inputs::model(cli, &args.model, 0)?;
     let mut made = Made::new(&mut model, policy.as_ref().map(|policy| &policy.value), args.batch, args.train)?;
     if args.fewer_casts {
         made.take_out_casts();
@@ -83,6 +90,18 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         files::replace(file, text.as_bytes()).map_err(Failure::work)?;
     }
     Ok(())
+}
+
+/// Shows and draws the nodes of an ONNX file under a policy for graphs.
+fn of_onnx(args: &Args, policy: &Read<PolicyFile>) -> Result {
+    let calls = [("--fewer-casts", args.fewer_casts), ("--train", args.train), ("--json", args.json.is_some())];
+    if let Some((name, _)) = calls.iter().find(|(_, given)| *given) {
+        return Err(Failure::Usage(format!(
+            "{name} is for the graph of a call, and the policy is for the nodes of an ONNX file; without it, a call of the \
+             imported network is recorded"
+        )));
+    }
+    onnx::graph(&args.model, policy, (args.svg.as_deref(), args.dot.as_deref()), args.format)
 }
 
 /// The graph of a model under a policy.

@@ -17,6 +17,7 @@ use precast::{
     storage::{stored::StoredModel, weights::check_is_safetensors},
 };
 use precast_policy::{files, printable};
+use precast_train::{OnnxSource, is_onnx};
 
 use super::{Cli, Failure, Result, say};
 
@@ -103,19 +104,10 @@ pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>
         return Ok(Read { value, argument: argument.to_path_buf(), built_in: true, own });
     }
     if is_onnx(argument) {
-        return Err(Failure::Usage(format!(
-            "`{}` is an ONNX model, which `plan`, `explain`, `diff` and `convert` take; in code, `OnnxModel::import` makes a \
-             network of it",
-            shown(argument)
-        )));
+        return Ok(Read::of_file(OnnxSource::new(argument).read(Path::new(""))?, argument));
     }
     refuse_pickle(argument)?;
     read(argument, |file| Model::load(file, seed), |name| cli.named(name, seed))
-}
-
-/// Returns whether an argument is a file of ONNX by its name.
-pub(super) fn is_onnx(argument: &Path) -> bool {
-    argument.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
 }
 
 /// Refuses a torch weight file where a model is expected.
@@ -199,13 +191,18 @@ impl Predicting {
         Predicting { batch: Some(batch), speeds: None }
     }
 
+    /// Returns the name of an option that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [("--speeds", self.speeds.is_some()), ("--batch", self.batch.is_some())];
+        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
+    }
+
     /// Refuses options that would have no effect.
     pub fn check(&self, predict: bool, policies: &[&PolicyFile]) -> Result {
         let prefers_speed = |policy: &&PolicyFile| matches!(policy, PolicyFile::Cells(p) if p.prefer == Prefer::Speed);
-        let unread = !predict && !policies.iter().any(prefers_speed);
-        let given = [("--speeds", self.speeds.is_some()), ("--batch", self.batch.is_some())];
-        match given.into_iter().find(|(_, given)| unread && *given) {
-            Some((name, _)) => {
+        let read = predict || policies.iter().any(prefers_speed);
+        match self.given().filter(|_| !read) {
+            Some(name) => {
                 Err(Failure::Usage(format!("{name} is for a policy with `prefer: speed`, and for `plan --predict`")))
             }
             None => Ok(()),

@@ -25,6 +25,7 @@ mod levels;
 mod lint;
 mod network;
 mod onnx;
+mod onnx_run;
 mod ops;
 mod outputs;
 mod plan;
@@ -76,6 +77,7 @@ Examples:
   precast graph lenet5 --policy graph --svg out.svg  the graph of a call, rewritten by a policy, as a table and a drawing
   precast plan model.safetensors --policy o2         the same for weights of another tool, whose cells are inferred
   precast convert bert/ bert-f16/ --policy o2        weights of another tool, stored in the dtypes of a policy
+  precast run model.onnx --inputs x.npz              an ONNX model on inputs, beside a converted one if you like
   precast tune runs/o2 --policy o2 --budget 1e-5     the cells that can be lowered within a budget of error
   precast shadow runs/o2 --policy o2                 the error that each cell of a lowered network causes
   precast export bert/ --policy o2 --to torch        the same decisions for torch, Keras, torchao or DeepSpeed
@@ -100,6 +102,7 @@ enum Command {
     Train(train_args::Args),
     Runs(run::RunsArgs),
     Predict(predict::Args),
+    Run(onnx_run::Args),
     Replay(replay::Args),
     Tune(tune::Args),
     Shadow(shadow::Args),
@@ -257,6 +260,7 @@ impl Cli {
             Command::Train(args) => train::run(self, args),
             Command::Runs(args) => run::runs(args),
             Command::Predict(args) => predict::run(self, args),
+            Command::Run(args) => onnx_run::run(args),
             Command::Tune(args) => tune::run(self, args),
             Command::Shadow(args) => shadow::run(self, args),
             Command::Plan(args) => plan::plan(self, args),

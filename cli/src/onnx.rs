@@ -9,7 +9,7 @@ use precast::{
     plan::Diff,
     policy::{GraphPolicy, Lists, PolicyFile},
 };
-use precast_policy::printable;
+use precast_policy::{files, printable};
 use precast_train::{data::npz_arrays, report::graph_table_by};
 use serde::Serialize;
 
@@ -18,6 +18,7 @@ use super::{
     inputs::{self, Read, header, shown},
     print, print_json,
     progress::Bar,
+    run::say_line,
     table::library_table,
 };
 
@@ -51,17 +52,37 @@ struct Report<'a> {
 }
 
 /// Prints the output of `precast plan`.
-pub(super) fn plan(argument: &Path, file: &Read<PolicyFile>, format: Format) -> Result {
+pub(super) fn plan(argument: &Path, file: &Read<PolicyFile>, ranges: &RangeArgs, format: Format) -> Result {
+    let (model, policy) = (read(argument)?, policy_for(file)?);
+    show(&model, file, &ranges.plan(&model.value, &policy)?, format)
+}
+
+/// Prints the output of `precast graph`, and draws the nodes into files: SVG, DOT.
+pub(super) fn graph(
+    argument: &Path,
+    file: &Read<PolicyFile>,
+    (svg, dot): (Option<&Path>, Option<&Path>),
+    format: Format,
+) -> Result {
     let (model, policy) = (read(argument)?, policy_for(file)?);
     let plan = model.value.plan(&policy)?;
+    let drawings = [svg.map(|file| (file, plan.to_svg())), dot.map(|file| (file, plan.to_dot()))];
+    show(&model, file, &plan, format)?;
+    for (file, text) in drawings.into_iter().flatten() {
+        files::replace(file, text.as_bytes()).map_err(Failure::work)?;
+    }
+    Ok(())
+}
+
+fn show(model: &Read<OnnxModel>, file: &Read<PolicyFile>, plan: &OnnxPlan<'_>, format: Format) -> Result {
     match format {
         Format::Json => {
-            let (low, full) = counts(&plan);
+            let (low, full) = counts(plan);
             print_json(&Report { dtype: plan.dtype(), low, full, others: plan.others(), nodes: plan.decisions() })
         }
         Format::Text => {
             let table = graph_table_by(plan.decisions(), library_table);
-            print(format_args!("{}{table}\n{}", header(&model, &[file]), summary(&plan)))
+            print(format_args!("{}{table}\n{}", header(model, &[file]), summary(plan)))
         }
     }
 }
@@ -83,12 +104,20 @@ fn summary(plan: &OnnxPlan<'_>) -> String {
 }
 
 /// Prints the output of `precast explain`.
-pub(super) fn explain(cli: &Cli, argument: &Path, name: &str, file: &Read<PolicyFile>, format: Format) -> Result {
+pub(super) fn explain(
+    cli: &Cli,
+    argument: &Path,
+    name: &str,
+    file: &Read<PolicyFile>,
+    ranges: &RangeArgs,
+    format: Format,
+) -> Result {
     let (model, policy) = (read(argument)?, policy_for(file)?);
-    let plan = model.value.plan(&policy)?;
+    let plan = ranges.plan(&model.value, &policy)?;
     let decision = plan.decision(name).map_err(|error| {
+        let found = of_scope(&plan, name).unwrap_or(error.to_string());
         Failure::Usage(format!(
-            "{error}; `{} plan {} --policy {}` shows every node",
+            "{found}; `{} plan {} --policy {}` shows every node",
             cli.program,
             model.word(),
             file.word()
@@ -108,6 +137,16 @@ pub(super) fn explain(cli: &Cli, argument: &Path, name: &str, file: &Read<Policy
     }
 }
 
+/// Returns the nodes of a scope, for requests such as `/a/q`.
+fn of_scope(plan: &OnnxPlan<'_>, asked: &str) -> Option<String> {
+    let parts: Vec<&str> = asked.split(['/', '.']).filter(|part| !part.is_empty()).collect();
+    let scope = parts.join(".") + ".";
+    let inside = plan.decisions().iter().map(|decision| &decision.node).filter(|node| node.starts_with(&scope));
+    let names: Vec<String> = inside.clone().take(4).map(|node| format!("`{}`", printable(node))).collect();
+    let more = if inside.count() > names.len() { ", .." } else { "" };
+    (!names.is_empty()).then(|| format!("`{}` is a scope, with the nodes {}{more}", printable(asked), names.join(", ")))
+}
+
 /// Prints the output of `precast diff`.
 pub(super) fn diff(argument: &Path, from: &Read<PolicyFile>, to: &Read<PolicyFile>, format: Format) -> Result {
     let model = read(argument)?;
@@ -120,13 +159,51 @@ pub(super) fn diff(argument: &Path, from: &Read<PolicyFile>, to: &Read<PolicyFil
     }
 }
 
-/// Options of `precast convert` for ONNX models.
+/// Inputs on which the ranges of an ONNX model are measured.
 #[derive(Debug, clap::Args)]
-pub(super) struct OnnxArgs {
+pub(super) struct RangeArgs {
     /// ONNX: measure the ranges of all values on these inputs, an `.npz` file with an array for each input; nodes with
     /// values near the end of the low range stay float32. May be given several times
     #[arg(long, value_name = "FILE")]
     inputs: Vec<PathBuf>,
+}
+
+impl RangeArgs {
+    /// Refuses inputs where no ranges are measured.
+    pub fn refuse(&self) -> Result {
+        match &self.inputs[..] {
+            [] => Ok(()),
+            _ => Err(Failure::Usage("--inputs measures an ONNX model for a policy for graphs, such as `onnx`".into())),
+        }
+    }
+
+    fn plan<'a>(&self, model: &'a OnnxModel, policy: &GraphPolicy) -> Result<OnnxPlan<'a>> {
+        Ok(model.plan_with(policy, &self.with(model, policy, OnnxPlanOptions::new())?, &mut |_| ())?)
+    }
+
+    /// Adds the ranges on the inputs of each file.
+    fn with(&self, model: &OnnxModel, policy: &GraphPolicy, options: OnnxPlanOptions) -> Result<OnnxPlanOptions> {
+        if self.inputs.is_empty() && policy.keep.values_beyond.is_some() {
+            say_line("`keep: values` of the policy has no effect without --inputs, on which the values are measured");
+        }
+        let mut all: Option<OnnxRanges> = None;
+        for file in &self.inputs {
+            let failed = |error: precast::Error| error.context(format!("--inputs {}", shown(file)));
+            let measured = npz_arrays(file).and_then(|inputs| model.measure(&inputs)).map_err(failed)?;
+            all.get_or_insert_default().merge(&measured);
+        }
+        Ok(match all {
+            Some(ranges) => options.ranges(ranges),
+            None => options,
+        })
+    }
+}
+
+/// Options of `precast convert` for ONNX models.
+#[derive(Debug, clap::Args)]
+pub(super) struct OnnxArgs {
+    #[command(flatten)]
+    ranges: RangeArgs,
     /// ONNX: inputs and outputs that become low, by name with commas between; all without names
     #[arg(long, value_name = "NAMES", num_args = 0.., value_delimiter = ',', require_equals = true)]
     low_io: Option<Vec<String>>,
@@ -141,8 +218,8 @@ pub(super) struct OnnxArgs {
 impl OnnxArgs {
     /// Returns the name of an option that was given.
     pub fn given(&self) -> Option<&'static str> {
-        let given =
-            [("--low-io", self.low_io.is_some()), ("--explicit", self.explicit), ("--inputs", !self.inputs.is_empty())];
+        let inputs = ("--inputs", !self.ranges.inputs.is_empty());
+        let given = [("--low-io", self.low_io.is_some()), ("--explicit", self.explicit), inputs];
         let external = ("--external", self.external.is_some());
         given.into_iter().chain([external]).find(|(_, given)| *given).map(|(name, _)| name)
     }
@@ -180,10 +257,7 @@ pub(super) fn convert(args: &Converting<'_>, own: &OnnxArgs) -> Result {
         Some([]) => OnnxPlanOptions::new().low_io(),
         Some(names) => OnnxPlanOptions::new().low_io_of(names),
     };
-    let options = match ranges(&model.value, &own.inputs)? {
-        Some(ranges) => options.ranges(ranges),
-        None => options,
-    };
+    let options = own.ranges.with(&model.value, &policy, options)?;
     let bar = if args.quiet { Bar::hidden() } else { Bar::of_bytes(model.value.bytes()) };
     let plan = model.value.plan_with(&policy, &options, &mut |bytes| bar.advance(bytes / 2))?;
     let mut writing = OnnxConvertOptions::new().explicit(own.explicit).replace(args.force);
@@ -233,17 +307,6 @@ fn kept(decisions: &[NodeDecision]) -> String {
         text += &format!("  and {more} more in float32\n");
     }
     text
-}
-
-/// Measures the ranges of a model on the inputs of each file.
-fn ranges(model: &OnnxModel, files: &[PathBuf]) -> Result<Option<OnnxRanges>> {
-    let mut all: Option<OnnxRanges> = None;
-    for file in files {
-        let failed = |error: precast::Error| Failure::work(error.context(format!("--inputs {}", shown(file))));
-        let measured = npz_arrays(file).and_then(|inputs| model.measure(&inputs)).map_err(failed)?;
-        all.get_or_insert_default().merge(&measured);
-    }
-    Ok(all)
 }
 
 /// Refuses options for ONNX models with other files.

@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use precast::{Plan, Policy, diagnose::Headroom, plan::Explanation};
 use precast_policy::printable;
-use precast_train::{headroom_of, report::plan_table_by};
+use precast_train::{RunFile, headroom_of, is_onnx, report::plan_table_by};
 use serde::Serialize;
 
 use super::{
     Cli, Failure, Format, Result, graph,
     inputs::{self, Predicting, Read, shown, word},
     network::{self, Inferred, Network},
-    onnx, print, print_json,
+    onnx::{self, RangeArgs},
+    print, print_json,
     run::say_line,
     table::library_table,
 };
@@ -27,12 +28,13 @@ Examples:
   precast plan runs/o2                                a run, by the policy that it has now
   precast plan bert-base/ --policy o2                 cells inferred from the tensors of a folder of Hugging Face
   precast plan model.onnx --policy onnx               the nodes of an ONNX model
+  precast plan model.onnx --policy o2                 the cells of the network that is imported from it
 
 Cells marked with * are wrapped: their inputs and their outputs are cast.
 A policy for graphs wraps no cells: what is shown is what `precast graph` shows.")]
 pub(super) struct PlanArgs {
-    /// A model file, the name of a built-in model, the folder of a run, a run file, a safetensors file, or a Hugging
-    /// Face folder
+    /// A model file, the name of a built-in model, the folder of a run, a run file, a safetensors file, a Hugging Face
+    /// folder, or an ONNX model
     model: PathBuf,
     /// A policy file, or the name of a built-in policy [default: that of the run]
     #[arg(short, long)]
@@ -42,6 +44,8 @@ pub(super) struct PlanArgs {
     predict: bool,
     #[command(flatten)]
     predicting: Predicting,
+    #[command(flatten)]
+    ranges: RangeArgs,
     /// Record a call in training instead of one in evaluation, for a policy for graphs
     #[arg(long)]
     train: bool,
@@ -67,10 +71,11 @@ Examples:
   precast explain lenet5_bn 1 --policy o2      the second cell: a batch normalisation
   precast explain lenet5_bn . --policy o2      the network itself
   precast explain runs/o2 1                    with the range of its numbers in the run
-  precast explain lenet5 relu_1 --policy graph a node, as `precast graph` names it, under a policy for graphs")]
+  precast explain lenet5 relu_1 --policy graph a node, as `precast graph` names it, under a policy for graphs
+  precast explain model.onnx /a/q/MatMul --policy onnx")]
 pub(super) struct ExplainArgs {
-    /// A model file, the name of a built-in model, the folder of a run, a run file, a safetensors file, or a Hugging
-    /// Face folder
+    /// A model file, the name of a built-in model, the folder of a run, a run file, a safetensors file, a Hugging Face
+    /// folder, or an ONNX model
     model: PathBuf,
     /// Path of the cell, as `precast plan` shows it: `encoder.layers.3.norm`; `.` is the network itself. With a policy
     /// for graphs, the name of a node
@@ -80,6 +85,8 @@ pub(super) struct ExplainArgs {
     policy: Option<PathBuf>,
     #[command(flatten)]
     predicting: Predicting,
+    #[command(flatten)]
+    ranges: RangeArgs,
     /// Record a call in training instead of one in evaluation, for a policy for graphs
     #[arg(long)]
     train: bool,
@@ -96,8 +103,8 @@ Example:
 
 If one of the policies is for graphs, the nodes of two graphs are compared.")]
 pub(super) struct DiffArgs {
-    /// A model file, the name of a built-in model, the folder of a run, a run file, a safetensors file, or a Hugging
-    /// Face folder
+    /// A model file, the name of a built-in model, the folder of a run, a run file, a safetensors file, a Hugging Face
+    /// folder, or an ONNX model
     model: PathBuf,
     /// Two policies, each a file or the name of a built-in one: from, to
     #[arg(short, long, required = true)]
@@ -130,14 +137,15 @@ struct Explained<'a> {
 }
 
 pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
-    if inputs::is_onnx(&args.model) {
-        let file = inputs::policy_file(&onnx_policy(args.policy.as_deref())?)?;
-        let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
-        return onnx::plan(&args.model, &file, format);
-    }
     let run = network::run_file(&args.model)?;
+    let file = inputs::policy_file(&policy_of(&args.model, args.policy.as_deref(), run.as_ref())?)?;
+    if is_onnx(&args.model) && file.cells().is_none() {
+        refuse_call(args.predict, &args.predicting, args.train)?;
+        let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
+        return onnx::plan(&args.model, &file, &args.ranges, format);
+    }
+    args.ranges.refuse()?;
     let mut network = Network::read(cli, &args.model)?;
-    let file = inputs::policy_file(&network::policy_of(args.policy.as_deref(), run.as_ref())?)?;
     args.predicting.check(args.predict, &[&file.value])?;
     let Some(policy) = file.cells() else {
         if args.predict {
@@ -162,20 +170,39 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
     }
 }
 
-/// Returns the policy for an ONNX model, which has none of its own.
-fn onnx_policy(policy: Option<&Path>) -> Result<PathBuf> {
-    let missing = || Failure::Usage("an ONNX model needs a policy: `--policy onnx`, `onnx-bf16`, or a file".into());
-    policy.map(Path::to_path_buf).ok_or_else(missing)
+/// Returns the policy that is given, otherwise that of the run.
+fn policy_of(model: &Path, given: Option<&Path>, run: Option<&RunFile>) -> Result<PathBuf> {
+    match given {
+        None if is_onnx(model) => {
+            let words = "an ONNX model needs a policy: `--policy onnx` or `onnx-bf16` for the nodes of the file, one with a \
+                         level, such as `o2`, for the cells of the imported network, or a file";
+            Err(Failure::Usage(words.into()))
+        }
+        given => network::policy_of(given, run),
+    }
+}
+
+/// Refuses options about a call, which the nodes of an ONNX file do not need.
+fn refuse_call(predict: bool, predicting: &Predicting, train: bool) -> Result {
+    let given = [("--predict", predict), ("--train", train)].into_iter().find(|(_, given)| *given);
+    match given.map(|(name, _)| name).or(predicting.given()) {
+        Some(name) => Err(Failure::Usage(format!(
+            "{name} is about a call, and the policy is for the nodes of an ONNX file; one with a level, such as `o2`, plans \
+             the imported network"
+        ))),
+        None => Ok(()),
+    }
 }
 
 pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
-    if inputs::is_onnx(&args.model) {
-        let file = inputs::policy_file(&onnx_policy(args.policy.as_deref())?)?;
-        return onnx::explain(cli, &args.model, &args.path, &file, args.format);
-    }
     let run = network::run_file(&args.model)?;
+    let file = inputs::policy_file(&policy_of(&args.model, args.policy.as_deref(), run.as_ref())?)?;
+    if is_onnx(&args.model) && file.cells().is_none() {
+        refuse_call(false, &args.predicting, args.train)?;
+        return onnx::explain(cli, &args.model, &args.path, &file, &args.ranges, args.format);
+    }
+    args.ranges.refuse()?;
     let mut network = Network::read(cli, &args.model)?;
-    let file = inputs::policy_file(&network::policy_of(args.policy.as_deref(), run.as_ref())?)?;
     args.predicting.check(false, &[&file.value])?;
     let Some(policy) = file.cells() else {
         return graph::explain(cli, network.callable()?, &args.path, &file, args.train, args.format);
@@ -227,7 +254,8 @@ pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
         return Err(Failure::Usage(format!("diff compares two policies; --policy was given {met}")));
     };
     let (from, to) = (inputs::policy_file(from)?, inputs::policy_file(to)?);
-    if inputs::is_onnx(&args.model) {
+    if is_onnx(&args.model) && (from.cells().is_none() || to.cells().is_none()) {
+        refuse_call(false, &args.predicting, args.train)?;
         return onnx::diff(&args.model, &from, &to, args.format);
     }
     let mut network = Network::read(cli, &args.model)?;

@@ -11,7 +11,7 @@ use std::{
 use precast::{io::models::Model, policy::Prefer, train::Event};
 use precast_policy::{files, printable, printable_lines};
 use precast_train::{
-    EndReason, Run, RunFile, history_of,
+    EndReason, ModelSource, Run, RunFile, history_of,
     report::{RunReport, TrainingRun, runs_html, runs_table_by},
 };
 
@@ -106,9 +106,11 @@ pub(super) fn resume(cli: &Cli, args: &Args, folder: &Path) -> Result {
 
 /// Returns the model of a run: one that the program builds, otherwise that of the file.
 pub(super) fn model(cli: &Cli, file: &RunFile) -> Result<Model> {
-    match cli.builds(&file.model) && !file.folder.join(&file.model).is_file() {
-        true => Ok(cli.named(&file.model, file.options.seed)?),
-        false => Ok(file.read_model()?),
+    match &file.model {
+        ModelSource::Named(name) if cli.builds(name) && !file.folder.join(name).is_file() => {
+            Ok(cli.named(name, file.options.seed)?)
+        }
+        _ => Ok(file.read_model()?),
     }
 }
 
@@ -145,7 +147,7 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
         let from = if done > 0 { format!("\nresumed after step {done} of {}", run.steps()) } else { String::new() };
         unless_unread(print(format_args!(
             "model   {}\npolicy  {} ({}, {})\ndata    {} training examples, {} test examples of shape {:?}\nfolder  {shown}{from}\n\n{}\n{storage}",
-            printable(&run.file().model),
+            printable(&run.file().model.to_string()),
             printable(&run.file().policy),
             run.policy().level,
             run.policy().dtype.long_name(),

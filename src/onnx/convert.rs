@@ -8,11 +8,11 @@ use std::{
 
 use super::{
     edits::{Edits, edits},
-    model::OnnxModel,
+    model::{OnnxModel, data_file},
     pieces::{Body, Numbers},
     plan::OnnxPlan,
     rebuild::Rebuilder,
-    tensor::Data,
+    tensor::{Data, external_span},
     wire::Span,
 };
 use crate::{
@@ -79,7 +79,8 @@ pub struct OnnxConverted {
 }
 
 impl OnnxPlan<'_> {
-    /// Writes the model in its planned precision. A model of which nothing runs low is written byte for byte as it was.
+    /// Writes the model in its planned precision. A model of which nothing runs low is written byte for byte as it was,
+    /// unless tensors are to be in a data file.
     ///
     /// `progress` is called with the bytes of weights that were read or written. The file is whole or absent.
     ///
@@ -107,8 +108,10 @@ impl OnnxPlan<'_> {
             bytes_after: 0,
             data: None,
         };
-        if !self.lowers() {
-            return self.copy(to, options, report, progress);
+        if !self.lowers() && options.external.is_none() {
+            model.copy(to, options.replace, progress)?;
+            report.bytes_after = report.bytes_before;
+            return Ok(report);
         }
         let edits = edits(self, options.explicit);
         report.casts = edits.casts();
@@ -164,38 +167,6 @@ impl OnnxPlan<'_> {
         Ok((whole, rebuilder.outside))
     }
 
-    /// Writes the bytes of the model, and copies of its data files unless it is written beside them.
-    fn copy(
-        &self,
-        to: &Path,
-        options: &OnnxConvertOptions,
-        mut report: OnnxConverted,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<OnnxConverted> {
-        let model = self.values.model;
-        let body = Body::of(model.files().model.all());
-        let (old, new) = (model.path.as_deref().map(folder), folder(to));
-        let beside = old.as_deref().is_some_and(|old| fs::canonicalize(old).ok() == fs::canonicalize(&new).ok());
-        if let (Some(old), false) = (old, beside) {
-            for (location, _) in data_files(model)? {
-                let (from, into) = (old.join(&location), new.join(&location));
-                if into.exists() && !options.replace {
-                    return Err(Error::new(crate::ErrorKind::Io, format!("{}: is there already", into.display())));
-                }
-                if let Some(parent) = into.parent() {
-                    fs::create_dir_all(parent).map_err(|e| Error::io(parent, &e))?;
-                }
-                replace_by(&into, |file| {
-                    let mut from = fs::File::open(&from).map_err(|e| Error::io(&from, &e))?;
-                    std::io::copy(&mut from, file).map_err(|e| Error::io(&into, &e)).map(drop)
-                })?;
-            }
-        }
-        write_body(&body, model, to, progress)?;
-        report.bytes_after = report.bytes_before;
-        Ok(report)
-    }
-
     fn write(
         &self,
         to: &Path,
@@ -219,6 +190,50 @@ impl OnnxPlan<'_> {
         }
         write_body(&whole, model, to, progress)?;
         Ok(report)
+    }
+}
+
+impl OnnxModel {
+    /// Writes the model byte for byte as it was, and copies of its data files unless it is written beside them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or written, or exists and is not to be
+    /// replaced; [`ErrorKind::Model`](crate::ErrorKind::Model) when a data file ends before a tensor does.
+    pub fn copy(&self, to: impl AsRef<Path>, replace: bool, progress: &mut dyn FnMut(u64)) -> Result<()> {
+        let to = to.as_ref();
+        let taken = |path: &Path| Error::new(crate::ErrorKind::Io, format!("{}: is there already", path.display()));
+        if to.exists() && !replace {
+            return Err(taken(to));
+        }
+        let (old, new) = (self.path.as_deref().map(folder), folder(to));
+        let beside = old.as_deref().is_some_and(|old| fs::canonicalize(old).ok() == fs::canonicalize(&new).ok());
+        if let (Some(old), false) = (old, beside) {
+            for (location, _) in data_files(self)? {
+                let (from, into) = (old.join(&location), new.join(&location));
+                if into.exists() && !replace {
+                    return Err(taken(&into));
+                }
+                if let Some(parent) = into.parent() {
+                    fs::create_dir_all(parent).map_err(|e| Error::io(parent, &e))?;
+                }
+                replace_by(&into, |file| {
+                    let mut from = fs::File::open(&from).map_err(|e| Error::io(&from, &e))?;
+                    std::io::copy(&mut from, file).map_err(|e| Error::io(&into, &e)).map(drop)
+                })?;
+            }
+        }
+        // The file is locked for one statement at a time.
+        let body = Body::of(self.files().model.all());
+        write_body(&body, self, to, progress)
+    }
+
+    /// Returns the names of the data files beside the model, which hold the numbers of some tensors.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when one is missing; [`ErrorKind::Model`](crate::ErrorKind::Model) when it
+    /// ends before a tensor does.
+    pub fn data_files(&self) -> Result<Vec<String>> {
+        Ok(data_files(self)?.into_iter().map(|(name, _)| name).collect())
     }
 }
 
@@ -258,21 +273,21 @@ fn folder(path: &Path) -> PathBuf {
     }
 }
 
-/// Returns the data files of a model with their lengths, each once. A missing one counts 0.
+/// Returns the data files of a model with their lengths, each once. Each must have all that tensors have in it.
 fn data_files(model: &OnnxModel) -> Result<Vec<(String, u64)>> {
     let mut found: Vec<(String, u64)> = Vec::new();
+    let mut files = model.files();
     let mut graphs = vec![&model.graph];
     while let Some(graph) = graphs.pop() {
         let attributes = graph.nodes.iter().flat_map(|node| &node.attributes);
         let tensors = graph.initialisers.iter().chain(attributes.filter_map(|attribute| attribute.tensor.as_ref()));
         for tensor in tensors {
             let Data::External(place) = &tensor.data else { continue };
-            if found.iter().any(|(known, _)| *known == place.location) {
-                continue;
+            let file = data_file(&mut files.data, model.path.as_deref(), tensor, place)?;
+            external_span(tensor, place, file)?;
+            if !found.iter().any(|(known, _)| *known == place.location) {
+                found.push((place.location.clone(), file.all().len));
             }
-            let path = model.path.as_deref().map(|path| path.with_file_name("").join(&place.location));
-            let len = path.and_then(|path| fs::metadata(path).ok()).map_or(0, |met| met.len());
-            found.push((place.location.clone(), len));
         }
         graphs.extend(graph.nodes.iter().flat_map(|node| node.bodies().map(|(_, body)| body)));
     }

@@ -20,6 +20,7 @@
 //! ```
 
 mod convert;
+mod drawn;
 mod edits;
 mod graph;
 mod import;

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The reader behind an input of a painted node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reader {
     /// The input of a node at a place.
     Node { node: usize, place: usize },

@@ -1,6 +1,9 @@
 //! The precision of every node of a model, with reasons.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     keep::{self, Kept},
@@ -361,14 +364,28 @@ fn reason(
             }
             Some(_) => match painted {
                 Some(Reason::AfterDenied(_)) if list == Some(GraphList::Deny) => Reason::OnList(GraphList::Deny),
-                Some(painted) => painted.clone(),
+                Some(painted) => of_owners(painted),
                 None => words("on no list".into()),
             },
         },
     }
 }
 
-fn float(elem: Elem) -> Option<DType> {
+/// Returns a reason with the names of control nodes: painting has a node for each of their outputs, `if/0`.
+fn of_owners(reason: &Reason) -> Reason {
+    let owner = |name: &Arc<str>| match name.rsplit_once('/') {
+        Some((owner, output)) if output.chars().all(|c| c.is_ascii_digit()) => owner.into(),
+        _ => name.clone(),
+    };
+    match reason {
+        Reason::Follows { list, node } => Reason::Follows { list: *list, node: owner(node) },
+        Reason::Between { above, below } => Reason::Between { above: owner(above), below: owner(below) },
+        Reason::AfterDenied(node) => Reason::AfterDenied(owner(node)),
+        other => other.clone(),
+    }
+}
+
+pub(super) fn float(elem: Elem) -> Option<DType> {
     Some(match elem {
         Elem::F32 => DType::F32,
         Elem::F16 => DType::F16,

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File, TryLockError},
-    io::{self, Write as _},
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
 };
 
@@ -12,6 +12,7 @@ use precast::{
     diagnose::Headroom,
     error::{Error, Result},
     io::json as json_file,
+    onnx::OnnxModel,
     storage::weights,
     train::{Checkpoint, Event, History},
 };
@@ -22,10 +23,12 @@ use super::{
     RunFile,
     data::{self, Dataset, Split, Standardization},
     metrics::{Line, Memory, read_metrics},
+    model_source::OnnxSource,
 };
 
 const RUN: &str = "run.yaml";
 const MODEL: &str = "model.yaml";
+const ONNX: &str = "model.onnx";
 pub(super) const POLICY: &str = "policy.yaml";
 pub(super) const POLICY_NOW: &str = "policy-now.yaml";
 const PLAN: &str = "plan.txt";
@@ -124,7 +127,7 @@ impl About {
         About {
             precast: env!("CARGO_PKG_VERSION").into(),
             machine: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-            model: file.model.clone(),
+            model: file.model.to_string(),
             policy: file.policy.clone(),
             train_examples: data.train.len(),
             test_examples: data.test.len(),
@@ -139,6 +142,18 @@ impl About {
 
 fn hash(data: &Dataset, hasher: &mut crc32fast::Hasher) {
     data.bytes(|bytes| hasher.update(bytes));
+}
+
+/// Computes the CRC-32 of a file, which may be larger than memory.
+fn checksum(path: &Path) -> io::Result<u32> {
+    let (mut file, mut hasher) = (File::open(path)?, crc32fast::Hasher::new());
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut bytes)? {
+            0 => return Ok(hasher.finalize()),
+            met => hasher.update(&bytes[..met]),
+        }
+    }
 }
 
 impl Folder {
@@ -250,9 +265,30 @@ impl Folder {
                 put(name, text)?;
             }
         }
+        let model = match (model, file.model.onnx()) {
+            (Some(_), _) => MODEL.into(),
+            (None, Some(source)) => self.copy_onnx(&file.folder, source, &mut about.checksums)?.into(),
+            (None, None) => file.model.clone(),
+        };
         put(ABOUT, &json(&about)?)?;
-        let model = model.map_or(&file.model[..], |_| MODEL).to_string();
         put(RUN, &RunFile { model, policy: POLICY.into(), ..file.clone() }.to_yaml()?)
+    }
+
+    /// Copies an ONNX model and its data files, and returns the source of the copy.
+    fn copy_onnx(
+        &self,
+        folder: &Path,
+        source: OnnxSource,
+        checksums: &mut BTreeMap<String, u32>,
+    ) -> Result<OnnxSource> {
+        let from = folder.join(&source.onnx);
+        let copied = OnnxModel::open(&from)?;
+        copied.copy(self.path.join(ONNX), false, &mut |_| ()).map_err(|error| error.context(from.display()))?;
+        for name in copied.data_files()?.into_iter().chain([ONNX.to_string()]) {
+            let file = self.path.join(&name);
+            checksums.insert(name, checksum(&file).map_err(|error| Error::io(&file, &error))?);
+        }
+        Ok(OnnxSource { onnx: ONNX.into(), ..source })
     }
 
     /// Reads the provenance of the run.
@@ -265,8 +301,8 @@ impl Folder {
     /// Rejects files that changed since the run began.
     pub fn check_files(path: &Path) -> Result<()> {
         for (name, kept) in Folder::about(path)?.checksums {
-            let wrong = match fs::read(path.join(&name)) {
-                Ok(bytes) if crc32fast::hash(&bytes) == kept => continue,
+            let wrong = match checksum(&path.join(&name)) {
+                Ok(met) if met == kept => continue,
                 Ok(_) => "is not the one with which the run began",
                 Err(_) => "is missing",
             };

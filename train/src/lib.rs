@@ -25,6 +25,7 @@ mod faults;
 mod folder;
 mod load;
 mod metrics;
+mod model_source;
 mod parts;
 mod positions;
 mod predict;
@@ -40,6 +41,7 @@ mod written;
 
 pub use faults::{SavedFault, SavedResult};
 pub(crate) use folder::About;
+pub use model_source::{FixedNumber, ModelSource, OnnxSource, is_onnx};
 pub use predict::{Prediction, Predictor};
 pub(crate) use records::about_of;
 pub use records::{headroom_of, history_of};

@@ -24,15 +24,19 @@ impl RunFile {
         Folder::run_file(folder.as_ref())
     }
 
-    /// Reads the model, with weights initialized from the seed.
+    /// Reads the model, with weights initialized from the seed, or those of an ONNX model.
     ///
     /// # Errors
-    /// As [`Model::load`] and [`Model::named`].
+    /// As [`Model::load`], [`Model::named`] and [`OnnxSource::read`](super::OnnxSource::read).
     pub fn read_model(&self) -> Result<Model> {
-        let (file, seed) = (self.folder.join(&self.model), self.options.seed);
-        match file.is_file() || is_path(&self.model) {
-            true => Model::load(file, seed).map_err(|error| self.not_there("model", error)),
-            false => Model::named(&self.model, seed).map_err(|error| self.wrong("model", error)),
+        let (word, seed) = (self.model.to_string(), self.options.seed);
+        let file = self.folder.join(&word);
+        match self.model.onnx() {
+            Some(onnx) => onnx.read(&self.folder).map_err(|error| self.wrong("model", error)),
+            None if file.is_file() || is_path(&word) => {
+                Model::load(file, seed).map_err(|error| self.not_there("model", error))
+            }
+            None => Model::named(&word, seed).map_err(|error| self.wrong("model", error)),
         }
     }
 
@@ -59,7 +63,8 @@ impl RunFile {
     /// Computes the checksum of everything that determines the run except its data, which has a checksum of its own.
     pub(crate) fn fingerprint(&self) -> Result<u32> {
         let (data, test) = (super::data::Source::Digits, Test::Share(0.5));
-        let text = RunFile { data, test, model: String::new(), policy: String::new(), ..self.clone() }.to_yaml()?;
+        let text = RunFile { data, test, model: self.model.without_file(), policy: String::new(), ..self.clone() }
+            .to_yaml()?;
         Ok(crc32fast::hash(text.as_bytes()))
     }
 

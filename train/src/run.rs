@@ -32,7 +32,7 @@ use super::{
 ///
 /// | file | what |
 /// | --- | --- |
-/// | `run.yaml`, `model.yaml`, `policy.yaml` | the run, complete; a copy of the model, unless it was built in code; the policy |
+/// | `run.yaml`, `model.yaml` or `model.onnx`, `policy.yaml` | the run, complete; a copy of the model, unless it was built in code; the policy |
 /// | `policy-now.yaml` | the policy of the next step, once a rule has ended or a cell was raised |
 /// | `plan.txt` | what the policy decided for each cell, and how each parameter is stored if some are low |
 /// | `about.json` | version, machine, the number of examples and their checksum |

@@ -16,6 +16,7 @@ use serde_yaml::{Location, Spanned};
 
 use super::{
     Storage, data,
+    model_source::ModelSource,
     test_data::Test,
     written::{Places, Written},
 };
@@ -44,8 +45,8 @@ use super::{
 pub struct RunFile {
     /// Name of the run and of its folder. Default: that of the policy.
     pub name: Option<String>,
-    /// An architecture file, or the name of a built-in model.
-    pub model: String,
+    /// An architecture file, the name of a built-in model, or an ONNX model.
+    pub model: ModelSource,
     /// A policy file, or the name of a built-in policy.
     pub policy: String,
     /// Source of the examples.
@@ -98,8 +99,9 @@ struct RunV1 {
     /// Name of the run and of its folder.
     #[option(default = None, shown = "that of the policy")]
     name: Option<At<String>>,
-    /// A model file, or the name of a built-in model. Relative paths start from the folder of this file.
-    model: At<String>,
+    /// A model file, the name of a built-in model, or an ONNX model: `{onnx: model.onnx}`. Relative paths start from the
+    /// folder of this file.
+    model: At<ModelSource>,
     /// A policy file, or the name of a built-in policy.
     policy: At<String>,
     /// Source of the examples.
@@ -218,7 +220,7 @@ impl Document for RunV1 {
 
     fn allowed(key: &str) -> &'static str {
         match key {
-            "model" => "an architecture file, or the name of a built-in model, such as lenet5",
+            "model" => "an architecture file, the name of a built-in model, such as lenet5, or `{onnx: model.onnx}`",
             "policy" => "a policy file, or the name of a built-in policy, such as o2-bf16",
             "data" => "digits, csv, images, npy, text, addition",
             "file" => "a path",
@@ -230,6 +232,7 @@ impl Document for RunV1 {
 
     fn example(key: &str) -> &'static str {
         match key {
+            "onnx" => "`{onnx: model.onnx, fix: {sr: 16000}, axes: {sequence: 128}}`",
             "csv" => "`csv: {file: iris.csv, target: species}`",
             "checkpoint" => "`{every: 100, keep: 2}`",
             "adam" | "adamw" | "lion" | "lamb" => "`{betas: [0.9, 0.95], weight_decay: 0.1}`",

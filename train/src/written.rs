@@ -5,7 +5,7 @@ use std::sync::Arc;
 use precast::train::Loss;
 use precast_policy::document::{Place, Source};
 
-use super::{Test, data};
+use super::{ModelSource, Test, data};
 
 /// The text of a run file and some positions in it. A run is the same wherever it is written, so any two are equal.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Written(Arc<(String, String, Places)>);
 /// Values as read, with their positions.
 #[derive(Debug)]
 pub(super) struct Places {
-    pub model: (String, Place),
+    pub model: (ModelSource, Place),
     pub policy: (String, Place),
     pub data: (data::Source, Place),
     pub loss: Option<(Loss, Place)>,

@@ -1,8 +1,11 @@
-//! The command `precast` on ONNX models: plan, explain, diff and convert.
+//! The command `precast` on ONNX models: plan, explain, diff, convert and run, and as networks.
 
 use std::fs;
 
-use crate::program::{Folder, error, json_of, precast, precast_in, root, text};
+use precast::{onnx::OnnxModel, prelude::*};
+use precast_train::data::{npz_arrays, write_npz};
+
+use crate::program::{Folder, error, json, json_of, precast, precast_in, root, text};
 
 /// A vision transformer, exported by torch.
 const VIT: &str = "docs/guide/torch-vit.onnx";
@@ -22,6 +25,8 @@ fn nodes_are_planned_explained_and_compared() {
             "{shown}"
         );
     }
+    let message = error(2, precast(&["explain", VIT, "/a/q", "--policy", "onnx"]));
+    assert!(message.contains("`/a/q` is a scope, with the nodes `a.q.MatMul`, `a.q.Add`"), "{message}");
     let message = error(2, precast(&["explain", VIT, "a.Softmx", "--policy", "onnx"]));
     assert!(message.contains("no node with floats is called `a.Softmx` (did you mean `a.Softmax`?)"), "{message}");
     let shown = text(precast(&["diff", VIT, "--policy", "onnx", "--policy", "o0"]));
@@ -57,4 +62,125 @@ fn a_model_is_converted_and_level_o0_copies_it() {
     fs::write(folder.0.join("cut.onnx"), &fs::read(&model).unwrap()[..1000]).unwrap();
     let message = error(2, precast_in(&folder.0, &["convert", "cut.onnx", "new.onnx", "--policy", "onnx"]));
     assert!(message.contains("cut.onnx: byte "), "{message}");
+}
+
+/// Writes images for the transformer.
+fn images(file: &std::path::Path) {
+    let x = Tensor::randn(&[2, 3, 32, 32], &mut Rng::seed(1)).unwrap();
+    write_npz(file, [("x0", &x)]).unwrap();
+}
+
+#[test]
+fn a_model_runs_and_is_compared_with_what_was_made_of_it() {
+    let folder = Folder::new("onnx-run");
+    fs::copy(root().join(VIT), folder.0.join("vit.onnx")).unwrap();
+    images(&folder.0.join("x.npz"));
+    let run = |more: &[&str]| precast_in(&folder.0, &[&["run", "vit.onnx", "--inputs", "x.npz"], more].concat());
+    let shown = text(run(&["--outputs", "y.npz"]));
+    assert!(shown.starts_with("model   vit.onnx\n| output "), "{shown}");
+    assert!(shown.contains("| y0 ") && shown.trim_end().ends_with("written: y.npz"), "{shown}");
+    let x = npz_arrays(folder.0.join("x.npz")).unwrap().swap_remove(0).1;
+    let wanted = OnnxModel::open(root().join(VIT)).unwrap().run(&[("x0", x)]).unwrap();
+    let met = npz_arrays(folder.0.join("y.npz")).unwrap();
+    assert_eq!((&met[0].0, met[0].1.to_f64()), (&wanted[0].0, wanted[0].1.to_f64()));
+
+    // The model converted to a file, and converted for the run alone.
+    text(precast_in(&folder.0, &["convert", "vit.onnx", "low.onnx", "--policy", "onnx"]));
+    let differs = |more: &[&str]| {
+        let rows = json(run(&[more, &["--format", "json"]].concat()));
+        rows[0]["differs"]["largest"].as_f64().unwrap()
+    };
+    let low = differs(&["--against", "low.onnx"]);
+    assert!(low > 0.0 && low < 1e-2, "{low}");
+    assert_eq!(differs(&["--policy", "onnx"]), low);
+    assert_eq!(differs(&["--against", "vit.onnx"]), 0.0);
+    let cells = differs(&["--policy", "o2-bf16"]);
+    assert!(cells > 0.0 && cells < 0.1, "{cells}");
+
+    for (more, words) in [
+        (&["--against", "x.npz"][..], "`x.npz` is no ONNX model by its name"),
+        (&["--fix", "sr=16000"], "the model has no input `sr`; allowed: x0"),
+        (&["--fix", "sr"], "expected NAME=VALUE"),
+        (&["--fix", "sr=fast"], "`fast` is no value; allowed: a number, true or false"),
+        (&["--axis", "sequence=12"], "the model has no symbolic axis `sequence`"),
+        (&["--axis", "sequence=long"], "`long` is no length; expected a whole number"),
+        (&["--policy", "onyx"], "did you mean `onnx`"),
+        (&["--outputs", "none/y.npz"], "none/y.npz"),
+    ] {
+        let message = error(2, run(more));
+        assert!(message.contains(words), "{message}");
+    }
+    let other = Tensor::ones(&[2, 3, 32, 32], DType::F32);
+    write_npz(folder.0.join("z.npz"), [("x", &other)]).unwrap();
+    let message = error(2, precast_in(&folder.0, &["run", "vit.onnx", "--inputs", "z.npz"]));
+    assert!(message.contains("--inputs: the model has no input `x`; allowed: x0"), "{message}");
+}
+
+#[test]
+fn ranges_on_inputs_decide_a_plan() {
+    let folder = Folder::new("onnx-ranges");
+    let large = Tensor::full(&[2, 3, 32, 32], 60000.0, DType::F32);
+    write_npz(folder.0.join("large.npz"), [("x0", &large)]).unwrap();
+    let inputs = folder.0.join("large.npz");
+    let inputs = inputs.to_str().unwrap();
+    let few = |args: &[&str]| json_of(args)["low"].as_u64().unwrap();
+    let plan = ["plan", VIT, "--policy", "onnx", "--format", "json"];
+    assert!(few(&[&plan[..], &["--inputs", inputs]].concat()) < few(&plan));
+    let shown = text(precast(&["explain", VIT, "pe.Conv", "--policy", "onnx", "--inputs", inputs]));
+    assert!(shown.contains("reached"), "{shown}");
+    for (arguments, words) in [
+        (
+            &["plan", VIT, "--policy", "o2", "--inputs", inputs][..],
+            "--inputs measures an ONNX model for a policy for graphs",
+        ),
+        (&["plan", "mlp", "--policy", "o2", "--inputs", inputs], "--inputs measures an ONNX model"),
+        (&["plan", VIT, "--policy", "onnx", "--predict"], "--predict is about a call"),
+        (&["plan", VIT, "--policy", "onnx", "--batch", "3"], "--batch is about a call"),
+        (&["explain", VIT, "x", "--policy", "onnx", "--train"], "--train is about a call"),
+        (&["plan", VIT], "an ONNX model needs a policy"),
+        (&["plan", VIT, "--policy", "onnx", "--inputs", "none.npz"], "--inputs none.npz: "),
+    ] {
+        let message = error(2, precast(arguments));
+        assert!(message.contains(words), "{message}");
+    }
+}
+
+/// An imported model is a network for every command that takes one.
+#[test]
+fn the_cells_of_an_imported_model_are_planned() {
+    let shown = text(precast(&["plan", VIT, "--policy", "o2-bf16"]));
+    assert!(shown.contains("Conv2d") && shown.contains("LayerNorm") && shown.contains("Dense"), "{shown}");
+    let shown = text(precast(&["diff", VIT, "--policy", "o2", "--policy", "o0"]));
+    assert!(shown.contains("- runs"), "{shown}");
+    let shown = text(precast(&["graph", VIT]));
+    assert!(shown.contains("LayerNorm"), "{shown}");
+    let message = error(2, precast(&["diff", VIT, "--policy", "o2", "--policy", "onnx"]));
+    assert!(message.contains("a policy of level O2, which decides by cells"), "{message}");
+}
+
+#[test]
+fn the_nodes_of_a_file_are_drawn() {
+    let folder = Folder::new("onnx-graph");
+    let (svg, dot) = (folder.0.join("vit.svg"), folder.0.join("vit.dot"));
+    let shown = text(precast(&[
+        "graph",
+        VIT,
+        "--policy",
+        "onnx",
+        "--svg",
+        svg.to_str().unwrap(),
+        "--dot",
+        dot.to_str().unwrap(),
+    ]));
+    assert!(shown.trim_end().ends_with("58 of 63 nodes run in float16; 71 without floats"), "{shown}");
+    let svg = fs::read_to_string(svg).unwrap();
+    assert!(svg.contains("a.Softmax Softmax()\nf32\nin a\nf32: on the deny list"), "{svg}");
+    // A cast before the softmax and one after it, and one for each weight that is read low.
+    assert!(svg.contains(">to f32</text>") && svg.contains(">to f32 · returned</text>"), "{svg}");
+    let dot = fs::read_to_string(dot).unwrap();
+    assert!(dot.contains("\"a.Softmax\" -> "), "{dot}");
+    for (more, words) in [(&["--fewer-casts"][..], "--fewer-casts is for"), (&["--json", "x.json"], "--json is for")] {
+        let message = error(2, precast(&[&["graph", VIT, "--policy", "onnx"], more].concat()));
+        assert!(message.contains(words), "{message}");
+    }
 }

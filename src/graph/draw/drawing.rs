@@ -1,12 +1,8 @@
 //! Boxes of a drawing, the rows to their left, and the edges between them.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
-use super::super::{
-    graph::{Graph, Kind, Node},
-    painting::Painting,
-};
-use crate::policy::GraphList;
+use super::drawn::{Drawn, Form};
 
 /// Sizes in pixels.
 pub(super) const BOX: (f64, f64) = (208.0, 40.0);
@@ -20,9 +16,7 @@ pub(super) const PILL_GAP: (f64, f64) = (12.0, 4.0);
 pub(super) type Row = (Option<usize>, Option<usize>);
 
 pub(super) struct Drawing<'a> {
-    pub graph: &'a Graph,
-    pub painting: Option<&'a Painting>,
-    pub lists: HashMap<&'a str, GraphList>,
+    pub nodes: &'a [Drawn],
     /// Nodes with a box: those that depend on inputs, and those that are returned.
     pub boxes: Vec<usize>,
     /// The rows to the left of each box.
@@ -34,47 +28,43 @@ pub(super) struct Drawing<'a> {
 }
 
 impl<'a> Drawing<'a> {
-    pub fn new(graph: &'a Graph, painting: Option<&'a Painting>) -> Self {
-        let mut follows = vec![false; graph.nodes.len()];
-        for (i, node) in graph.nodes.iter().enumerate() {
-            follows[i] = matches!(node.kind, Kind::Input) || node.inputs.iter().any(|port| follows[port.node]);
+    pub fn new(nodes: &'a [Drawn]) -> Self {
+        let mut follows = vec![false; nodes.len()];
+        for (i, node) in nodes.iter().enumerate() {
+            follows[i] = node.form == Form::Input || node.inputs.iter().any(|&read| follows[read]);
         }
-        let read: HashSet<usize> =
-            graph.nodes.iter().flat_map(|node| node.inputs.iter().map(|port| port.node)).collect();
-        let is_unread = |node: usize| {
-            graph.nodes[node].is_cast() && !read.contains(&node) && !returns(graph, node) && follows[node]
-        };
+        let read: HashSet<usize> = nodes.iter().flat_map(|node| node.inputs.iter().copied()).collect();
+        let is_unread =
+            |node: usize| nodes[node].is_cast() && !read.contains(&node) && !nodes[node].returned && follows[node];
         let boxes: Vec<usize> =
-            (0..graph.nodes.len()).filter(|&i| (follows[i] || returns(graph, i)) && !is_unread(i)).collect();
-        let mut place = vec![None; graph.nodes.len()];
+            (0..nodes.len()).filter(|&i| (follows[i] || nodes[i].returned) && !is_unread(i)).collect();
+        let mut place = vec![None; nodes.len()];
         boxes.iter().enumerate().for_each(|(at, &node)| place[node] = Some(at));
         let mut edges = Vec::new();
         for (to, &node) in boxes.iter().enumerate() {
-            let from: BTreeSet<usize> = graph.nodes[node].inputs.iter().filter_map(|port| place[port.node]).collect();
+            let from: BTreeSet<usize> = nodes[node].inputs.iter().filter_map(|&read| place[read]).collect();
             edges.extend(from.into_iter().map(|from| (from, to)));
         }
         let mut unread = vec![Vec::new(); boxes.len()];
-        for node in (0..graph.nodes.len()).filter(|&node| is_unread(node)) {
-            if let Some(at) = place[graph.nodes[node].inputs[0].node] {
+        for node in (0..nodes.len()).filter(|&node| is_unread(node)) {
+            if let Some(at) = place[nodes[node].inputs[0]] {
                 unread[at].push(node);
             }
         }
-        let vertices = painting.iter().flat_map(|painting| &painting.vertices);
-        let lists = vertices.filter_map(|vertex| Some((&*vertex.node, vertex.list?))).collect();
         // Nodes computed from parameters are drawn at their first reader; a parameter is drawn at each box that reads
         // it.
         let mut seen = HashSet::new();
-        let rows = boxes.iter().map(|&node| rows_beside(graph, node, &place, &mut seen)).collect();
-        Drawing { graph, painting, lists, boxes, rows, unread, edges }
+        let rows = boxes.iter().map(|&node| rows_beside(nodes, node, &place, &mut seen)).collect();
+        Drawing { nodes, boxes, rows, unread, edges }
     }
 
-    pub fn node(&self, at: usize) -> &'a Node {
-        &self.graph.nodes[self.boxes[at]]
+    pub fn node(&self, at: usize) -> &'a Drawn {
+        &self.nodes[self.boxes[at]]
     }
 
     pub fn size(&self, at: usize) -> (f64, f64) {
         let is_small = self.node(at).is_cast() && self.rows[at].is_empty();
-        match (is_small, returns(self.graph, self.boxes[at])) {
+        match (is_small, self.node(at).returned) {
             (true, true) => (CAST.0 + 24.0, CAST.1),
             (true, false) => CAST,
             (false, _) => BOX,
@@ -102,12 +92,12 @@ impl<'a> Drawing<'a> {
 }
 
 /// Returns the inputs of a box that have no box of their own, each with the cast through which it is read.
-fn rows_beside(graph: &Graph, node: usize, place: &[Option<usize>], seen: &mut HashSet<usize>) -> Vec<Row> {
+fn rows_beside(nodes: &[Drawn], node: usize, place: &[Option<usize>], seen: &mut HashSet<usize>) -> Vec<Row> {
     let unboxed = |node: usize| {
         let mut read: Vec<usize> = Vec::new();
-        for port in graph.nodes[node].inputs.iter().filter(|port| place[port.node].is_none()) {
-            if !read.contains(&port.node) {
-                read.push(port.node);
+        for &input in nodes[node].inputs.iter().filter(|&&input| place[input].is_none()) {
+            if !read.contains(&input) {
+                read.push(input);
             }
         }
         read
@@ -118,7 +108,7 @@ fn rows_beside(graph: &Graph, node: usize, place: &[Option<usize>], seen: &mut H
     while let Some(read) = pending.pop() {
         let is_new = seen.insert(read);
         let (shown, row) = match &unboxed(read)[..] {
-            [of] if graph.nodes[read].is_cast() => (*of, (Some(*of), Some(read))),
+            [of] if nodes[read].is_cast() => (*of, (Some(*of), Some(read))),
             _ => (read, (Some(read), None)),
         };
         rows.push(row);
@@ -127,8 +117,4 @@ fn rows_beside(graph: &Graph, node: usize, place: &[Option<usize>], seen: &mut H
         }
     }
     rows
-}
-
-pub(super) fn returns(graph: &Graph, node: usize) -> bool {
-    graph.outputs.iter().any(|port| port.node == node)
 }

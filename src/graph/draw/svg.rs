@@ -3,27 +3,15 @@
 use std::{collections::HashSet, fmt::Write};
 
 use super::{
-    super::graph::{Kind, Node, described, shown},
-    drawing::{CAST, Drawing, PILL, PILL_CAST, PILL_GAP, returns},
+    drawing::{CAST, Drawing, PILL, PILL_CAST, PILL_GAP},
+    drawn::{Drawn, Form},
     layout::layout,
     page::{Frame, MARGIN, Page},
 };
 use crate::{
-    DType,
     policy::GraphList,
     printable::{printable, printable_lines},
 };
-
-/// Returns the fill colour of a node.
-pub(in super::super) fn fill(node: &Node) -> &'static str {
-    match (&node.kind, node.outputs.first().map(|output| output.dtype)) {
-        _ if node.is_cast() => "#ffd8a8",
-        (Kind::Input, _) => "#e9ecef",
-        (_, Some(dtype)) if dtype.is_low() => "#a5d8ff",
-        (_, Some(DType::I64 | DType::Bool)) => "#e9ecef",
-        _ => "#ffffff",
-    }
-}
 
 fn border(list: Option<GraphList>) -> &'static str {
     match list {
@@ -47,11 +35,6 @@ fn short(text: &str, most: usize) -> String {
         Some((at, _)) if text.chars().count() > most => format!("{}…", &text[..at]),
         _ => text.into(),
     }
-}
-
-fn told(node: &Node) -> String {
-    let attribute = |(name, value): (&str, &serde_json::Value)| format!("{name} {}", shown(value));
-    node.attributes.iter().map(attribute).collect::<Vec<_>>().join(", ")
 }
 
 /// Returns the last segment of a path.
@@ -89,8 +72,7 @@ impl Drawing<'_> {
                 points.extend([(x, top), (x, top + height)]);
             }
             points.extend([(x1, page.layers[laid.places[to].0].0), (x1, page.middle(to) - self.size(to).1 / 2.0)]);
-            let dtype = self.node(from).outputs.first().map(|output| output.dtype);
-            curve(&mut svg, &points, dtype.is_some_and(DType::is_low));
+            curve(&mut svg, &points, self.node(from).is_low());
         }
         let framed: HashSet<&str> = frames.iter().map(|frame| frame.path).collect();
         for at in 0..self.boxes.len() {
@@ -117,11 +99,11 @@ impl Drawing<'_> {
         item("#ffffff", border(None), "f32");
         item("#a5d8ff", border(None), "16 bit");
         item("#ffd8a8", border(None), "cast");
-        for list in GraphList::ALL.into_iter().filter(|list| self.lists.values().any(|met| met == list)) {
+        for list in GraphList::ALL.into_iter().filter(|list| self.nodes.iter().any(|node| node.list == Some(*list))) {
             item("#ffffff", border(Some(list)), &format!("{list} list"));
         }
-        let casts = self.graph.casts();
-        let ops = self.graph.nodes.iter().filter(|node| node.is_op() && !node.is_cast()).count();
+        let count = |form| self.nodes.iter().filter(|node| node.form == form).count();
+        let (ops, casts) = (count(Form::Op), count(Form::Cast));
         let _ = writeln!(
             svg,
             r##"<text x="{MARGIN}" y="46" font-size="12" fill="#495057">{ops} ops, {casts} casts</text>"##
@@ -161,13 +143,13 @@ impl Drawing<'_> {
                 middle.clamp(y - self.size(at).1 / 2.0 + 4.0, y + self.size(at).1 / 2.0 - 4.0)
             );
             if let Some(read) = read {
-                let node = &self.graph.nodes[read];
-                let shape = node.outputs.first().map_or(String::new(), |output| format!(" {:?}", output.shape));
-                self.pill(svg, node, (left, top), PILL.0, &short(&format!("{}{shape}", last(&node.name)), 20));
+                let node = &self.nodes[read];
+                let words = format!("{} {}", last(&node.label), node.shape);
+                self.pill(svg, node, (left, top), PILL.0, &short(words.trim_end(), 20));
             }
             if let (Some(cast), true) = (cast, casts) {
-                let node = &self.graph.nodes[cast];
-                let words = node.outputs.first().map_or(String::new(), |output| output.dtype.to_string());
+                let node = &self.nodes[cast];
+                let words = node.dtype.map_or(String::new(), |dtype| dtype.to_string());
                 self.pill(svg, node, (left + PILL.0 + PILL_GAP.1, top), PILL_CAST, &words);
             }
         }
@@ -177,24 +159,23 @@ impl Drawing<'_> {
         let edge = x + self.size(at).0 / 2.0;
         let height = self.unread[at].len() as f64 * (PILL.1 + PILL_GAP.1) - PILL_GAP.1;
         for (i, &cast) in self.unread[at].iter().enumerate() {
-            let node = &self.graph.nodes[cast];
+            let node = &self.nodes[cast];
             let top = y - height / 2.0 + i as f64 * (PILL.1 + PILL_GAP.1);
             let (middle, left) = (top + PILL.1 / 2.0, edge + 2.0 * PILL_GAP.0);
             let from = middle.clamp(y - self.size(at).1 / 2.0 + 4.0, y + self.size(at).1 / 2.0 - 4.0);
-            let low = self.node(at).outputs.first().is_some_and(|output| output.dtype.is_low());
-            line(svg, &format!("M{edge:.1},{from:.1} L{left:.1},{middle:.1}"), low);
-            let words = node.outputs.first().map_or(String::new(), |output| format!("to {} · unread", output.dtype));
+            line(svg, &format!("M{edge:.1},{from:.1} L{left:.1},{middle:.1}"), self.node(at).is_low());
+            let words = node.dtype.map_or(String::new(), |dtype| format!("to {dtype} · unread"));
             self.pill(svg, node, (left, top), CAST.0, &words);
         }
     }
 
-    fn pill(&self, svg: &mut String, node: &Node, (x, y): (f64, f64), width: f64, words: &str) {
+    fn pill(&self, svg: &mut String, node: &Drawn, (x, y): (f64, f64), width: f64, words: &str) {
         let _ = writeln!(
             svg,
             r##"<g><title>{}</title><rect x="{x:.1}" y="{y:.1}" width="{width}" height="{}" rx="10" fill="{}" stroke="#adb5bd"/><text x="{:.1}" y="{:.1}" text-anchor="middle" font-size="10.5">{}</text></g>"##,
             escaped(&self.says(node)),
             PILL.1,
-            fill(node),
+            node.fill(),
             x + width / 2.0,
             y + 14.0,
             escaped(words)
@@ -203,11 +184,9 @@ impl Drawing<'_> {
 
     fn one_box(&self, svg: &mut String, at: usize, x: f64, y: f64, is_framed: bool) {
         let (node, (width, height)) = (self.node(at), self.size(at));
-        let list = self.lists.get(&node.name[..]).filter(|_| node.is_op() && !node.is_cast()).copied();
-        let returned = if returns(self.graph, self.boxes[at]) { " · returned" } else { "" };
-        let what: Vec<String> = node.outputs.iter().map(described).collect();
-        let what = what.join(", ");
-        let told = told(node);
+        let returned = if node.returned { " · returned" } else { "" };
+        let what = node.outputs.join(", ");
+        let told = &node.attributes;
         // Attributes of an op are shown in the box if there is room, otherwise in the tooltip.
         let with_told = format!("{what} · {told}{returned}");
         let what = match told.is_empty() || with_told.chars().count() > 32 {
@@ -222,9 +201,9 @@ impl Drawing<'_> {
             x - width / 2.0,
             y - height / 2.0,
             if is_cast || !node.is_op() { height / 2.0 } else { 5.0 },
-            fill(node),
-            border(list),
-            if list.is_some() { 2.5 } else { 1.0 },
+            node.fill(),
+            border(node.list),
+            if node.list.is_some() { 2.5 } else { 1.0 },
         );
         let mut text = |y: f64, style: &str, words: &str| {
             let _ = writeln!(
@@ -234,10 +213,10 @@ impl Drawing<'_> {
             );
         };
         if is_cast {
-            let dtype = node.outputs.first().map_or(String::new(), |output| output.dtype.to_string());
+            let dtype = node.dtype.map_or(String::new(), |dtype| dtype.to_string());
             text(y + 4.0, "", &format!("to {dtype}{returned}"));
         } else {
-            text(y - 4.0, r#"font-weight="bold""#, &short(&node.name, 30));
+            text(y - 4.0, r#"font-weight="bold""#, &short(&node.label, 30));
             text(y + 11.0, r##"fill="#495057""##, &short(&what, 34));
         }
         svg.push_str("</g>\n");
@@ -258,13 +237,13 @@ impl Drawing<'_> {
     }
 
     /// Returns the text of the tooltip.
-    fn says(&self, node: &Node) -> String {
-        let mut words = format!("{} {}({})", node.name, node.op_name(), told(node));
-        node.outputs.iter().for_each(|output| _ = write!(words, "\n{}", described(output)));
+    fn says(&self, node: &Drawn) -> String {
+        let mut words = format!("{} {}({})", node.name, node.op, node.attributes);
+        node.outputs.iter().for_each(|output| _ = write!(words, "\n{output}"));
         if !node.cell.is_empty() {
             let _ = write!(words, "\nin {}", node.cell);
         }
-        if let Some(why) = self.painting.and_then(|painting| painting.explain(&node.name).ok()) {
+        if let Some(why) = &node.why {
             let _ = write!(words, "\n{why}");
         }
         words

@@ -58,7 +58,8 @@ impl OnnxModel {
     /// unknown; those of the ops, with the name of the node.
     pub fn run(&self, inputs: &[(&str, Tensor)]) -> Result<Vec<(String, Tensor)>> {
         let network = self.network(&ImportOptions::new(), true)?;
-        let inputs = ordered(&network, inputs)?;
+        let named: Vec<(String, Tensor)> = inputs.iter().map(|(name, x)| (name.to_string(), x.clone())).collect();
+        let inputs = network.in_order(&named)?;
         let outputs = no_grad(|| network.run(&inputs, None))?;
         Ok(network.outputs().map(str::to_string).zip(outputs).collect())
     }
@@ -67,7 +68,7 @@ impl OnnxModel {
         let mut body = compile::compile(self)?;
         for (name, fixed) in &options.fixed {
             let input = self.graph.inputs.iter().find(|input| input.name == *name && body.inputs.contains(name));
-            let input = input.ok_or_else(|| unknown("input", name, &body.inputs))?;
+            let input = input.ok_or_else(|| network::unknown("input", name, &body.inputs))?;
             let item = options.value(fixed, input)?;
             fold::fix(&mut body, name, item);
         }
@@ -78,7 +79,7 @@ impl OnnxModel {
             });
         let symbols: Vec<String> = symbols.collect();
         if let Some((name, _)) = options.axes.iter().find(|(name, _)| !symbols.contains(name)) {
-            return Err(unknown("symbolic axis", name, &symbols));
+            return Err(network::unknown("symbolic axis", name, &symbols));
         }
         for input in self.graph.inputs.iter().filter(|input| body.inputs.contains(&input.name)) {
             let refused = |words: String| Error::unsupported(format!("input `{}`: {words}", input.name));
@@ -110,6 +111,11 @@ impl OnnxModel {
                 let name = |axis: &Axis| if let Axis::Symbol(symbol) = axis { symbol.clone() } else { String::new() };
                 axes.iter().map(|axis| (name(axis), options.length(axis))).collect()
             }),
+            example: input.axes.as_ref().and_then(|axes| {
+                let length =
+                    |axis: &Axis| if let Axis::Known(length) = axis { Some(*length) } else { options.length(axis) };
+                axes.split_first()?.1.iter().map(length).collect()
+            }),
         });
         let inputs = inputs.collect();
         Ok(OnnxNetwork::new(weights, body, inputs))
@@ -124,27 +130,9 @@ pub(super) fn observe(
     each: &mut dyn FnMut(&str, &Tensor),
 ) -> Result<Vec<(String, Tensor)>> {
     let network = model.network(&ImportOptions::new(), false)?;
-    let named: Vec<(&str, Tensor)> = inputs.iter().map(|(name, x)| (&name[..], x.clone())).collect();
-    let inputs = ordered(&network, &named)?;
+    let inputs = network.in_order(inputs)?;
     let outputs = no_grad(|| network.observed(&inputs, each))?;
     Ok(network.outputs().map(str::to_string).zip(outputs).collect())
-}
-
-/// Returns named inputs in the order of the network.
-fn ordered(network: &OnnxNetwork, inputs: &[(&str, Tensor)]) -> Result<Vec<Tensor>> {
-    let names: Vec<String> = network.inputs().map(str::to_string).collect();
-    if let Some((name, _)) = inputs.iter().find(|(name, _)| !names.iter().any(|other| other == name)) {
-        return Err(unknown("input", name, &names));
-    }
-    let given = |name: &String| {
-        let found = inputs.iter().find(|(other, _)| other == name).map(|(_, x)| x.clone());
-        found.ok_or_else(|| Error::value(format!("the input `{name}` is missing")))
-    };
-    names.iter().map(given).collect()
-}
-
-fn unknown(what: &str, name: &str, allowed: &[String]) -> Error {
-    Error::value(format!("the model has no {what} `{name}`; allowed: {}", allowed.join(", ")))
 }
 
 #[cfg(test)]

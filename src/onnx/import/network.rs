@@ -9,9 +9,10 @@ use super::{
     value::{Item, Value},
 };
 use crate::{
-    Cell, Tensor,
+    Cell, Child, DType, Tensor,
     cell::Forward,
-    error::{Error, Result},
+    error::{Error, Result, did_you_mean},
+    io::models::Model,
     onnx::{schema, tensor::Elem},
 };
 
@@ -38,6 +39,8 @@ pub(super) struct Input {
     pub elem: Option<Elem>,
     /// The declared axes; those whose length is fixed have it.
     pub axes: Option<Vec<(String, Option<usize>)>>,
+    /// The shape of one example, without the first axis, where all other lengths are known.
+    pub example: Option<Vec<usize>>,
 }
 
 impl OnnxNetwork {
@@ -54,6 +57,27 @@ impl OnnxNetwork {
     /// Returns the names of the outputs, in the order of a call's results.
     pub fn outputs(&self) -> impl Iterator<Item = &str> {
         self.outputs.iter().map(String::as_str)
+    }
+
+    /// Returns inputs by name in the order of a call.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an input that is missing, unknown or there twice.
+    pub fn in_order(&self, inputs: &[(String, Tensor)]) -> Result<Vec<Tensor>> {
+        let names: Vec<String> = self.inputs().map(str::to_string).collect();
+        for (at, (name, _)) in inputs.iter().enumerate() {
+            if !names.contains(name) {
+                return Err(unknown("input", name, &names));
+            }
+            if inputs[..at].iter().any(|(other, _)| other == name) {
+                return Err(Error::value(format!("the input `{name}` is there twice")));
+            }
+        }
+        let given = |name: &String| {
+            let found = inputs.iter().find(|(other, _)| other == name).map(|(_, x)| x.clone());
+            found.ok_or_else(|| Error::value(format!("the input `{name}` is missing")))
+        };
+        names.iter().map(given).collect()
     }
 
     /// Runs the network, and calls `watch` with the name and the value of every floating tensor that a node makes.
@@ -88,6 +112,13 @@ impl OnnxNetwork {
     }
 }
 
+/// Describes a name that the model does not have.
+pub(super) fn unknown(what: &str, name: &str, allowed: &[String]) -> Error {
+    let near = did_you_mean(name, allowed.iter().map(String::as_str));
+    let allowed = if allowed.is_empty() { "none".into() } else { allowed.join(", ") };
+    Error::value(format!("the model has no {what} `{name}`{near}; allowed: {allowed}"))
+}
+
 impl Input {
     fn value(&self, x: &Tensor) -> Result<Value> {
         let wrong = |words: String| Error::shape(format!("input `{}`: {words}", self.name));
@@ -115,6 +146,25 @@ impl Input {
             }
         };
         Ok(Item::computed(x, elem).into())
+    }
+}
+
+/// The network with the shape and the dtype of one example, where the model has one input and declares its lengths. The
+/// first axis is that of the batch.
+impl From<Child<OnnxNetwork>> for Model {
+    fn from(net: Child<OnnxNetwork>) -> Self {
+        let only = match &net.cell().inputs[..] {
+            [input] => input.example.clone().zip(Some(input.elem)),
+            _ => None,
+        };
+        let model = Model::new(net);
+        match only {
+            Some((shape, Some(elem))) if super::value::dtype_of(elem).is_ok_and(|dtype| dtype == DType::I64) => {
+                model.input(shape).of_indices()
+            }
+            Some((shape, _)) => model.input(shape),
+            None => model,
+        }
     }
 }
 

@@ -16,6 +16,7 @@ mod images;
 mod lines;
 mod npy;
 mod npy_header;
+mod npz_write;
 mod numbers;
 mod source;
 mod text;
@@ -24,6 +25,7 @@ pub use addition::Addition;
 pub use csv::{Column, Columns, Csv, TargetKind};
 pub use images::{Images, PixelFormat};
 pub use npy::{Npy, npz_arrays};
+pub use npz_write::write_npz;
 #[doc(no_inline)]
 pub use precast::data::*;
 pub use source::Source;

@@ -4,6 +4,7 @@ mod changing;
 #[path = "../../../tests/common/mod.rs"]
 mod common;
 mod folders;
+mod onnx;
 mod planted;
 mod readers;
 mod replayed;

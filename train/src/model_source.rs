@@ -1,0 +1,211 @@
+//! The network of a run.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use precast::{
+    error::{Error, Result},
+    io::models::Model,
+    onnx::{Fixed, ImportOptions, OnnxModel},
+    options::{Range, Takes},
+};
+use precast_policy::printable;
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::{Value, json};
+
+/// The network of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum ModelSource {
+    /// An architecture file, an ONNX model, or the name of a built-in model.
+    Named(String),
+    /// An ONNX model, with what its import fixes.
+    Onnx(OnnxSource),
+}
+
+/// An ONNX model that is imported.
+///
+/// In a run file it is `{onnx: model.onnx, fix: {sr: 16000}, axes: {sequence: 128}}`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct OnnxSource {
+    /// The file.
+    pub onnx: PathBuf,
+    /// Values of inputs that steer the model.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fix: BTreeMap<String, FixedNumber>,
+    /// Lengths of symbolic axes.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub axes: BTreeMap<String, usize>,
+}
+
+/// A number or a truth value that an import fixes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum FixedNumber {
+    /// A truth value.
+    Truth(bool),
+    /// An integer.
+    Int(i64),
+    /// A number.
+    Float(f64),
+}
+
+impl From<FixedNumber> for Fixed {
+    fn from(number: FixedNumber) -> Self {
+        match number {
+            FixedNumber::Truth(holds) => holds.into(),
+            FixedNumber::Int(number) => number.into(),
+            FixedNumber::Float(number) => number.into(),
+        }
+    }
+}
+
+impl FromStr for FixedNumber {
+    type Err = Error;
+
+    /// Parses `true`, `false`, an integer or a number.
+    fn from_str(text: &str) -> Result<Self> {
+        let truth = || text.parse().map(FixedNumber::Truth).ok();
+        let int = || text.parse().map(FixedNumber::Int).ok();
+        let float = || text.parse().map(FixedNumber::Float).ok();
+        truth()
+            .or_else(int)
+            .or_else(float)
+            .ok_or_else(|| Error::value(format!("`{}` is no value; allowed: a number, true or false", printable(text))))
+    }
+}
+
+impl OnnxSource {
+    /// Creates a source that fixes nothing.
+    pub fn new(onnx: impl Into<PathBuf>) -> Self {
+        OnnxSource { onnx: onnx.into(), fix: BTreeMap::new(), axes: BTreeMap::new() }
+    }
+
+    /// Imports the model. A relative path is resolved against the folder.
+    ///
+    /// # Errors
+    /// Those of [`OnnxModel::open`] and [`OnnxModel::import`].
+    pub fn read(&self, folder: &Path) -> Result<Model> {
+        let file = folder.join(&self.onnx);
+        let model = OnnxModel::open(&file)?;
+        Ok(model.import(&self.options()).map_err(|error| error.context(file.display()))?.into())
+    }
+
+    /// Returns the settings of the import.
+    pub fn options(&self) -> ImportOptions {
+        let fixed = self.fix.iter().fold(ImportOptions::new(), |options, (name, value)| options.fix(name, *value));
+        self.axes.iter().fold(fixed, |options, (name, length)| options.axis(name, *length))
+    }
+}
+
+impl ModelSource {
+    /// Returns the ONNX model, if it is one.
+    pub fn onnx(&self) -> Option<OnnxSource> {
+        match self {
+            ModelSource::Onnx(source) => Some(source.clone()),
+            ModelSource::Named(name) if is_onnx(Path::new(name)) => Some(OnnxSource::new(name)),
+            ModelSource::Named(_) => None,
+        }
+    }
+
+    /// Returns what it says beside the name or the file.
+    pub(crate) fn without_file(&self) -> ModelSource {
+        match self.onnx() {
+            Some(source) => OnnxSource { onnx: PathBuf::new(), ..source }.into(),
+            None => "".into(),
+        }
+    }
+
+    /// Returns the name or the file.
+    pub fn word(&self) -> &Path {
+        match self {
+            ModelSource::Named(name) => Path::new(name),
+            ModelSource::Onnx(source) => &source.onnx,
+        }
+    }
+}
+
+/// Returns whether a path is that of an ONNX model, by its extension.
+pub fn is_onnx(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("onnx"))
+}
+
+impl fmt::Display for ModelSource {
+    /// Writes the name or the file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.word().display().fmt(f)
+    }
+}
+
+impl<T: Into<String>> From<T> for ModelSource {
+    fn from(name: T) -> Self {
+        ModelSource::Named(name.into())
+    }
+}
+
+impl From<OnnxSource> for ModelSource {
+    fn from(source: OnnxSource) -> Self {
+        ModelSource::Onnx(source)
+    }
+}
+
+/// Accepted values of `model`.
+const MODEL: &str = "an architecture file, the name of a built-in model, such as lenet5, or `{onnx: model.onnx}`";
+
+impl<'de> Deserialize<'de> for ModelSource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl<'de> de::Visitor<'de> for Reader {
+            type Value = ModelSource;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(MODEL)
+            }
+
+            fn visit_str<E: de::Error>(self, name: &str) -> Result<ModelSource, E> {
+                Ok(name.into())
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<ModelSource, A::Error> {
+                OnnxSource::deserialize(de::value::MapAccessDeserializer::new(map)).map(ModelSource::Onnx)
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
+}
+
+impl Takes for ModelSource {
+    fn takes(_: &Range) -> String {
+        MODEL.into()
+    }
+
+    fn schema(_: &Range) -> Value {
+        let number = json!({"anyOf": [{"type": "number"}, {"type": "boolean"}]});
+        json!({"anyOf": [{"type": "string"}, {
+            "type": "object",
+            "properties": {
+                "onnx": {"type": "string", "description": "The model file."},
+                "fix": {
+                    "type": "object",
+                    "additionalProperties": number,
+                    "description": "Values of inputs that steer the model.",
+                },
+                "axes": {
+                    "type": "object",
+                    "additionalProperties": {"type": "integer", "minimum": 1},
+                    "description": "Lengths of symbolic axes.",
+                },
+            },
+            "required": ["onnx"],
+            "additionalProperties": false,
+        }]})
+    }
+}
