@@ -66,12 +66,10 @@ fn roots(placed: &Placed<'_>, elems: &[Elem]) -> Vec<usize> {
         return Vec::new();
     }
     let input = |place: usize| placed.inputs.get(place).copied().flatten();
-    let is_integer = |value: usize| {
-        [Elem::INT64, Elem::INT32, Elem::INT16, Elem::INT8, Elem::UINT8, Elem::UINT16, Elem::UINT32, Elem::UINT64]
-            .contains(&elems[value])
-    };
     match &node.op[..] {
-        "Cast" if placed.outputs.iter().flatten().any(|&output| is_integer(output)) => input(0).into_iter().collect(),
+        "Cast" if placed.outputs.iter().flatten().any(|&output| elems[output].is_int()) => {
+            input(0).into_iter().collect()
+        }
         "If" => input(0).into_iter().collect(),
         "Loop" => input(1).into_iter().collect(),
         "Range" => placed.inputs.iter().flatten().copied().collect(),
