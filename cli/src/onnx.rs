@@ -56,7 +56,7 @@ pub(super) fn plan(argument: &Path, file: &Read<PolicyFile>, format: Format) -> 
     let plan = model.value.plan(&policy)?;
     match format {
         Format::Json => {
-            let (low, full) = counts(&plan);
+            let (low, full) = (plan.count(plan.dtype()), plan.count(DType::F32));
             print_json(&Report { dtype: plan.dtype(), low, full, others: plan.others(), nodes: plan.decisions() })
         }
         Format::Text => {
@@ -66,15 +66,8 @@ pub(super) fn plan(argument: &Path, file: &Read<PolicyFile>, format: Format) -> 
     }
 }
 
-/// Returns the nodes that run low, and those that stay float32. Casts and constants count as neither.
-fn counts(plan: &OnnxPlan<'_>) -> (usize, usize) {
-    let computing = || plan.decisions().iter().filter(|decision| decision.computes());
-    let count = |dtype| computing().filter(|decision| decision.dtype == dtype).count();
-    (count(plan.dtype()), count(DType::F32))
-}
-
 fn summary(plan: &OnnxPlan<'_>) -> String {
-    let (low, full) = counts(plan);
+    let (low, full) = (plan.count(plan.dtype()), plan.count(DType::F32));
     let others = match plan.others() {
         0 => String::new(),
         others => format!("; {others} without floats"),

@@ -11,7 +11,7 @@ use super::{
     schema::{self, Schema},
     tensor::Elem,
     types,
-    values::Values,
+    values::{Placed, Values},
 };
 use crate::{
     DType, Op,
@@ -19,7 +19,7 @@ use crate::{
     error::{Error, Result, did_you_mean},
     graph::{NewCast, NodeDecision, Painting, Port, casts, paint_listed, rule, rule_lists},
     plan::Reason,
-    policy::{GraphList, GraphPolicy},
+    policy::{GraphList, GraphPolicy, Pack},
 };
 
 /// Options of [`OnnxModel::plan`].
@@ -96,6 +96,11 @@ impl OnnxPlan<'_> {
         &self.decisions
     }
 
+    /// Returns the number of nodes that [compute](NodeDecision::computes) in a dtype. Casts and constants do not.
+    pub fn count(&self, dtype: DType) -> usize {
+        self.decisions.iter().filter(|decision| decision.computes() && decision.dtype == dtype).count()
+    }
+
     /// Returns the number of nodes without floating-point numbers, such as those that compute shapes.
     pub fn others(&self) -> usize {
         self.values.nodes.len() - self.decisions.len()
@@ -158,12 +163,20 @@ impl OnnxModel {
         let paths = values.paths();
         let named = paths.iter().zip(&values.nodes).map(|(path, placed)| (&path[..], &placed.node.op[..]));
         let rules = rule_lists(policy, named, paths.len())?;
-        let lists = lists(&values, &rules, policy);
+        let lists = lists(&values, &elems, &rules, policy, &|_| policy.unlisted());
+        // Numbers move as the op moves them, whatever runs it low.
+        let moves = match policy.unlisted() {
+            None => lists.clone(),
+            Some(_) => {
+                let own = GraphPolicy::from_pack(DType::F16, Pack::named(OWN_PACK)?)?;
+                self::lists(&values, &elems, &rules, policy, &|op| own.list_of(op?))
+            }
+        };
         let keep = &policy.keep;
         let limits = Limits::of(policy.dtype).within(keep.initialisers_beyond, keep.initialisers_below);
-        let mut kept = keep::exact(&values, &elems, &lists);
+        let mut kept = keep::exact(&values, &elems, &moves);
         let unfit = numbers::unfit(&values, &elems, &limits, progress)?;
-        for (node, why) in keep::unfit(&values, &lists, unfit, &limits) {
+        for (node, why) in keep::unfit(&values, &moves, unfit, &limits) {
             kept.insert(node, why);
         }
         let infinite = kept.iter().find(|(node, why)| why.spreads && rules[**node] == Some(Some(GraphList::Allow)));
@@ -217,20 +230,44 @@ impl OnnxModel {
     }
 }
 
-/// Returns the list of each node: that of the rule for it, or of its op.
-fn lists(values: &Values<'_>, rules: &[Option<Option<GraphList>>], policy: &GraphPolicy) -> Vec<Option<GraphList>> {
+/// The pack that knows what each op of ONNX does with its numbers.
+const OWN_PACK: &str = "onnx-1";
+
+/// Returns the list of each node: that of the rule for it, or of its op. `unlisted` gives that of an op without an entry.
+fn lists(
+    values: &Values<'_>,
+    elems: &[Elem],
+    rules: &[Option<Option<GraphList>>],
+    policy: &GraphPolicy,
+    unlisted: &dyn Fn(Option<Op>) -> Option<GraphList>,
+) -> Vec<Option<GraphList>> {
     let mut by_op: HashMap<&str, Option<GraphList>> = HashMap::new();
     let mut lists = Vec::with_capacity(values.nodes.len());
     for (placed, rule) in values.nodes.iter().zip(rules) {
         let op = &placed.node.op[..];
-        let list = *by_op.entry(op).or_insert_with(|| policy.list_of(Op::in_system_of(System::Onnx, op)?));
+        let list = *by_op.entry(op).or_insert_with(|| match Op::in_system_of(System::Onnx, op) {
+            Some(op) if is_listed(policy, op) => policy.list_of(op),
+            op => unlisted(op),
+        });
         // Other domains and functions have ops of their own, even under the same names, and an op that cannot be low
         // must not draw its neighbours with it.
-        let can_be_low = |schema: &Schema| schema.own().is_some_and(|own| schema.allows(own, policy.dtype));
-        let refused = |list: &GraphList| *list == GraphList::Allow && !placed.schema.is_some_and(can_be_low);
+        let refused = |list: &GraphList| *list == GraphList::Allow && !can_be_low(placed, elems, policy.dtype);
         lists.push(rule.unwrap_or(list).filter(|list| placed.schema.is_some() && !refused(list)));
     }
     lists
+}
+
+fn is_listed(policy: &GraphPolicy, op: Op) -> bool {
+    policy.lists.op(op, policy.dtype).is_some()
+}
+
+/// Returns whether a node can run low: its op takes the dtype, and its results follow the type of its inputs, not an
+/// attribute, and are no sequences.
+fn can_be_low(placed: &Placed<'_>, elems: &[Elem], low: DType) -> bool {
+    let Some(schema) = placed.schema else { return false };
+    let takes = schema.own().is_some_and(|own| schema.allows(own, low) && schema.takes(own));
+    let nested = placed.inputs.iter().chain(&placed.outputs).flatten().any(|&value| types::is_nested(elems[value]));
+    (takes || placed.node.op == "ConstantOfShape") && !nested && placed.bodies.is_empty()
 }
 
 /// Finds the nodes on the clear list that would round float32 although something reads their result in float32. The cast
@@ -361,6 +398,11 @@ fn reason(
             }
             Some(_) => match painted {
                 Some(Reason::AfterDenied(_)) if list == Some(GraphList::Deny) => Reason::OnList(GraphList::Deny),
+                Some(Reason::OnList(GraphList::Allow))
+                    if !Op::in_system_of(System::Onnx, &node.op).is_some_and(|op| is_listed(policy, op)) =>
+                {
+                    words("on no list, as all ops that run low".into())
+                }
                 Some(painted) => painted.clone(),
                 None => words("on no list".into()),
             },
