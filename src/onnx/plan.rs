@@ -163,7 +163,7 @@ impl OnnxModel {
         let paths = values.paths();
         let named = paths.iter().zip(&values.nodes).map(|(path, placed)| (&path[..], &placed.node.op[..]));
         let rules = rule_lists(policy, named, paths.len())?;
-        let lists = lists(&values, &elems, &rules, policy, &|_| policy.unlisted());
+        let mut lists = lists(&values, &elems, &rules, policy, &|_| policy.unlisted());
         // Numbers move as the op moves them, whatever runs it low.
         let moves = match policy.unlisted() {
             None => lists.clone(),
@@ -192,6 +192,10 @@ impl OnnxModel {
         }
         // A rule is the user's own word.
         kept.retain(|&node, _| rules[node].is_none());
+        if policy.unlisted().is_some() {
+            // An op on no list is no reason to make a finite number infinite.
+            keep::after_large(&values, &moves, &kept).into_iter().for_each(|node| lists[node] = moves[node]);
+        }
         let low_io = low_io(&values, &options.low_io)?;
         let low = policy.dtype;
         let (painted, painting) = loop {
@@ -401,7 +405,7 @@ fn reason(
                 Some(Reason::OnList(GraphList::Allow))
                     if !Op::in_system_of(System::Onnx, &node.op).is_some_and(|op| is_listed(policy, op)) =>
                 {
-                    words("on no list, as all ops that run low".into())
+                    words(format!("on no list: {}", GraphList::Allow.treatment().meaning()))
                 }
                 Some(painted) => painted.clone(),
                 None => words("on no list".into()),
