@@ -12,6 +12,8 @@ use precast::{
 };
 use serde_json::Value;
 
+use super::build;
+
 /// A case and where it is.
 struct Case {
     name: String,
@@ -218,6 +220,23 @@ fn lists_of_other_converters_make_valid_models() {
         }
     }
     assert!(ran >= 400, "{ran}");
+}
+
+#[test]
+fn what_becomes_an_integer_of_four_bits_is_exact() {
+    for (elem, dtype) in [(22, DType::F32), (build::FLOAT, DType::F16)] {
+        let nodes = [
+            build::node("Mul", &["x", "c"], &["m"], &[]),
+            build::node("Cast", &["m"], &["y"], &[build::int("to", elem)]),
+        ];
+        let (x, y) = (build::value("x", build::FLOAT, &["3"]), build::value("y", elem, &["3"]));
+        let graph = build::graph(&nodes, &[build::floats("c", &[1], &[0.5])], &[x], &[y]);
+        let model = build::model(&graph, 21);
+        let policy = GraphPolicy::from_pack(DType::F16, Pack::named("modelopt-0.47").unwrap()).unwrap();
+        let plan = model.plan(&policy).unwrap();
+        assert_eq!(plan.decision("my_mul").unwrap().dtype, dtype);
+        assert_eq!(plan.count(dtype), 1);
+    }
 }
 
 /// Every prefix of a file, and every byte of it changed: an error or a plan, and never a panic.
