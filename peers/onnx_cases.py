@@ -99,4 +99,5 @@ def main():
     sys.exit(0 if hold == len(cases) else 1)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -77,7 +77,7 @@ pub(super) fn graph(
 fn show(model: &Read<OnnxModel>, file: &Read<PolicyFile>, plan: &OnnxPlan<'_>, format: Format) -> Result {
     match format {
         Format::Json => {
-            let (low, full) = counts(plan);
+            let (low, full) = (plan.count(plan.dtype()), plan.count(DType::F32));
             print_json(&Report { dtype: plan.dtype(), low, full, others: plan.others(), nodes: plan.decisions() })
         }
         Format::Text => {
@@ -87,15 +87,8 @@ fn show(model: &Read<OnnxModel>, file: &Read<PolicyFile>, plan: &OnnxPlan<'_>, f
     }
 }
 
-/// Returns the nodes that run low, and those that stay float32. Casts and constants count as neither.
-fn counts(plan: &OnnxPlan<'_>) -> (usize, usize) {
-    let computing = || plan.decisions().iter().filter(|decision| decision.computes());
-    let count = |dtype| computing().filter(|decision| decision.dtype == dtype).count();
-    (count(plan.dtype()), count(DType::F32))
-}
-
 fn summary(plan: &OnnxPlan<'_>) -> String {
-    let (low, full) = counts(plan);
+    let (low, full) = (plan.count(plan.dtype()), plan.count(DType::F32));
     let others = match plan.others() {
         0 => String::new(),
         others => format!("; {others} without floats"),

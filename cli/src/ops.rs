@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use precast::{
     DType, Level, Op,
     catalogue::System,
-    policy::{Lists, Pack},
+    policy::{GraphList, Lists, Pack},
     precision::Treatment,
 };
 use serde::Serialize;
@@ -15,8 +15,8 @@ use super::{Format, Result, print, print_json, table::table};
 /// Show how the lists of packs treat ops: one op in all packs, or all ops of one pack
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// An op, by its name here or in MindSpore, Paddle, torch or TensorFlow: `MatMul`, `elementwise_add`,
-    /// `aten::softmax`
+    /// An op, by its name here or in MindSpore, Paddle, torch, TensorFlow or ONNX: `MatMul`, `elementwise_add`,
+    /// `aten::softmax`, `Gemm`
     op: Option<String>,
     /// The pack whose lists are shown; with an op, only that pack
     #[arg(long, short)]
@@ -69,7 +69,10 @@ struct PackRows {
 pub(super) fn run(args: &Args) -> Result {
     let packs = || Pack::names().map(Pack::named).collect::<precast::Result<Vec<Pack>>>();
     match (&args.op, &args.pack) {
-        (Some(name), None) => show_ops(&Op::named(name)?, &packs()?, args.format),
+        (Some(name), None) => {
+            let in_onnx = |error| Op::named_in(System::Onnx, name).map_err(|_| error);
+            show_ops(&Op::named(name).or_else(in_onnx)?, &packs()?, args.format)
+        }
         (Some(name), Some(pack)) => {
             let pack = Pack::named(pack)?;
             show_ops(&pack.op(name)?, &[pack], args.format)
@@ -93,17 +96,17 @@ fn show_ops(ops: &[Op], packs: &[Pack], format: Format) -> Result {
 }
 
 fn show_pack(pack: &Pack, format: Format) -> Result {
-    let listed = |op: &Op| lists_of(pack).iter().any(|(_, lists, _)| lists.ops().contains_key(op));
-    let unlisted = lists_of(pack).into_iter().map(|(level, _, unlisted)| (level, unlisted)).collect();
+    let all = lists_of(pack);
+    let listed: BTreeSet<Op> = all.iter().flat_map(|(_, lists, _)| lists.ops().keys().copied()).collect();
+    let unlisted = all.into_iter().map(|(level, _, unlisted)| (level, unlisted)).collect();
     let rows = PackRows {
         pack: pack.name.to_string(),
         source: pack.source.clone(),
         system: pack.system,
         unlisted,
-        ops: Op::ALL
-            .iter()
-            .filter(|op| listed(op))
-            .map(|&op| OpRow { op, kernel: op.has_kernel(), names: names(op), decisions: decisions(op, pack, None) })
+        ops: listed
+            .into_iter()
+            .map(|op| OpRow { op, kernel: op.has_kernel(), names: names(op), decisions: decisions(op, pack, None) })
             .collect(),
     };
     match format {
@@ -124,7 +127,10 @@ fn lists_of(pack: &Pack) -> Vec<(String, &Lists, Treatment)> {
         (format!("nets {level}"), lists, unlisted)
     });
     let regions = pack.regions.iter().map(|(op_level, lists)| (op_level.to_string(), lists, lists.unlisted));
-    let graph = pack.graph.iter().map(|lists| ("graph".to_string(), lists, Treatment::Full));
+    let graph = pack.graph.iter().map(|lists| {
+        let unlisted = GraphList::of(lists.unlisted).map_or(Treatment::Full, GraphList::treatment);
+        ("graph".to_string(), lists, unlisted)
+    });
     networks.chain(regions).chain(graph).collect()
 }
 

@@ -62,9 +62,9 @@ impl OnnxConvertOptions {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[non_exhaustive]
 pub struct OnnxConverted {
-    /// Nodes that run low.
+    /// Nodes that [compute](crate::graph::NodeDecision::computes) low.
     pub low: usize,
-    /// Nodes that read or give float32 and stay so.
+    /// Nodes that compute in float32.
     pub full: usize,
     /// Casts that were inserted.
     pub casts: usize,
@@ -100,8 +100,8 @@ impl OnnxPlan<'_> {
         self.check_form(options)?;
         let model = self.values.model;
         let mut report = OnnxConverted {
-            low: self.decisions.iter().filter(|d| d.dtype == self.dtype && !d.is_cast()).count(),
-            full: self.decisions.iter().filter(|d| d.dtype == crate::DType::F32 && !d.is_cast()).count(),
+            low: self.count(self.dtype),
+            full: self.count(crate::DType::F32),
             casts: 0,
             lowered: 0,
             bytes_before: model.bytes() + data_files(model)?.iter().map(|(_, len)| len).sum::<u64>(),

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use super::{
     painted::Reader,
-    plan::{OnnxPlan, after, float},
+    plan::{OnnxPlan, after},
+    schema::float,
     tensor::Elem,
     values::{Origin, Placed},
 };

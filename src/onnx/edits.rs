@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{
     painted::{Painted, Reader},
-    plan::{OnnxPlan, after, is_low},
+    plan::{OnnxPlan, after},
     schema,
     tensor::Elem,
     values::{Origin, Values},
@@ -136,7 +136,7 @@ impl Editor<'_> {
     /// Marks the casts and constants of the model that become low, and initialisers of inputs that do.
     fn retype(&mut self) {
         for (value, of) in self.values.values.iter().enumerate() {
-            if !is_low(self.painted, self.painting, value) {
+            if !self.painted.is_low(self.painting, value) {
                 continue;
             }
             match (of.origin, of.initialiser) {
@@ -181,7 +181,7 @@ impl Editor<'_> {
                 continue;
             }
             for &value in placed.outputs.iter().flatten() {
-                if !is_low(self.painted, self.painting, value) {
+                if !self.painted.is_low(self.painting, value) {
                     continue;
                 }
                 let name = self.values.values[value].name;

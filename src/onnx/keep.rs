@@ -1,6 +1,6 @@
 //! The nodes that stay f32 for what they compute: indices and lengths, and numbers that a low dtype does not hold.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     numbers::{Limits, Unfit},
@@ -66,12 +66,10 @@ fn roots(placed: &Placed<'_>, elems: &[Elem]) -> Vec<usize> {
         return Vec::new();
     }
     let input = |place: usize| placed.inputs.get(place).copied().flatten();
-    let is_integer = |value: usize| {
-        [Elem::INT64, Elem::INT32, Elem::INT16, Elem::INT8, Elem::UINT8, Elem::UINT16, Elem::UINT32, Elem::UINT64]
-            .contains(&elems[value])
-    };
     match &node.op[..] {
-        "Cast" if placed.outputs.iter().flatten().any(|&output| is_integer(output)) => input(0).into_iter().collect(),
+        "Cast" if placed.outputs.iter().flatten().any(|&output| elems[output].is_int()) => {
+            input(0).into_iter().collect()
+        }
         "If" => input(0).into_iter().collect(),
         "Loop" => input(1).into_iter().collect(),
         "Range" => placed.inputs.iter().flatten().copied().collect(),
@@ -150,6 +148,33 @@ pub(super) fn unfit(
         }
     }
     kept
+}
+
+/// Finds the nodes up to the next product after those whose numbers may be too large.
+pub(super) fn after_large(
+    values: &Values<'_>,
+    lists: &[Option<GraphList>],
+    kept: &HashMap<usize, Kept>,
+) -> HashSet<usize> {
+    let large = kept.iter().filter(|(_, why)| why.spreads).map(|(&node, _)| node);
+    let mut reached: HashSet<usize> = large.collect();
+    let outputs = |node: &usize| values.nodes[*node].outputs.iter().flatten().copied().collect::<Vec<_>>();
+    let mut met: HashSet<usize> = reached.iter().flat_map(outputs).collect();
+    let inside = insides(values);
+    let mut before = 0;
+    while met.len() > before {
+        before = met.len();
+        for (index, placed) in values.nodes.iter().enumerate() {
+            let reads = placed.inputs.iter().flatten().any(|value| met.contains(value));
+            if reads && placed.bodies.is_empty() && lists[index].is_some_and(|list| list != GraphList::Allow) {
+                reached.insert(index);
+                met.extend(outputs(&index));
+            }
+        }
+        let through = |(to, from): (&usize, &Vec<usize>)| from.iter().any(|from| met.contains(from)).then_some(*to);
+        met.extend(inside.iter().filter_map(through).collect::<Vec<_>>());
+    }
+    reached
 }
 
 /// Finds the products that add more terms than a number, as their weights say.

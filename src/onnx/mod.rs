@@ -31,6 +31,7 @@ mod painted;
 mod pieces;
 mod plan;
 mod ranges;
+mod reasons;
 mod rebuild;
 mod schema;
 mod tensor;

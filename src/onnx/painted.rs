@@ -13,7 +13,7 @@ use super::{
 use crate::{
     DType,
     error::Result,
-    graph::{Device, LowSupport, OpSupport, Port, TypeAttr, TypeGraph, TypeNode},
+    graph::{Device, LowSupport, OpSupport, Painting, Port, TypeAttr, TypeGraph, TypeNode},
     policy::GraphList,
 };
 
@@ -93,6 +93,12 @@ impl Painted {
 }
 
 impl Painted {
+    /// Returns whether a value becomes low.
+    pub fn is_low(&self, painting: &Painting, value: usize) -> bool {
+        let port = self.ports[value];
+        painting.is_low(port.node, self.graph.nodes[port.node].out_types[port.port])
+    }
+
     /// Returns the list of a node of the model.
     pub fn graph_list(&self, node: usize) -> Option<GraphList> {
         self.lists[self.nodes[node]]

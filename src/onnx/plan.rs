@@ -1,9 +1,6 @@
 //! The precision of every node of a model, with reasons.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::collections::{HashMap, HashSet};
 
 use super::{
     keep::{self, Kept},
@@ -11,18 +8,18 @@ use super::{
     numbers::{self, Limits},
     painted::{Painted, Requests},
     ranges::OnnxRanges,
+    reasons::{decisions, is_listed},
     schema::{self, Schema},
     tensor::Elem,
     types,
-    values::Values,
+    values::{Placed, Values},
 };
 use crate::{
     DType, Op,
     catalogue::System,
     error::{Error, Result, did_you_mean},
     graph::{NewCast, NodeDecision, Painting, Port, casts, paint_listed, rule, rule_lists},
-    plan::Reason,
-    policy::{GraphList, GraphPolicy},
+    policy::{GraphList, GraphPolicy, Pack},
 };
 
 /// Options of [`OnnxModel::plan`].
@@ -99,6 +96,11 @@ impl OnnxPlan<'_> {
         &self.decisions
     }
 
+    /// Returns the number of nodes that [compute](NodeDecision::computes) in a dtype. Casts and constants do not.
+    pub fn count(&self, dtype: DType) -> usize {
+        self.decisions.iter().filter(|decision| decision.computes() && decision.dtype == dtype).count()
+    }
+
     /// Returns the number of nodes without floating-point numbers, such as those that compute shapes.
     pub fn others(&self) -> usize {
         self.values.nodes.len() - self.decisions.len()
@@ -161,12 +163,20 @@ impl OnnxModel {
         let paths = values.paths();
         let named = paths.iter().zip(&values.nodes).map(|(path, placed)| (&path[..], &placed.node.op[..]));
         let rules = rule_lists(policy, named, paths.len())?;
-        let lists = lists(&values, &rules, policy);
+        let mut lists = lists(&values, &elems, &rules, policy, &|_| policy.unlisted());
+        // Numbers move as the op moves them, whatever runs it low.
+        let moves = match policy.unlisted() {
+            None => lists.clone(),
+            Some(_) => {
+                let own = GraphPolicy::from_pack(DType::F16, Pack::named(OWN_PACK)?)?;
+                self::lists(&values, &elems, &rules, policy, &|op| own.list_of(op?))
+            }
+        };
         let keep = &policy.keep;
         let limits = Limits::of(policy.dtype).within(keep.initialisers_beyond, keep.initialisers_below);
-        let mut kept = keep::exact(&values, &elems, &lists);
+        let mut kept = keep::exact(&values, &elems, &moves);
         let unfit = numbers::unfit(&values, &elems, &limits, progress)?;
-        for (node, why) in keep::unfit(&values, &lists, unfit, &limits) {
+        for (node, why) in keep::unfit(&values, &moves, unfit, &limits) {
             kept.insert(node, why);
         }
         let infinite = kept.iter().find(|(node, why)| why.spreads && rules[**node] == Some(Some(GraphList::Allow)));
@@ -182,6 +192,10 @@ impl OnnxModel {
         }
         // A rule is the user's own word.
         kept.retain(|&node, _| rules[node].is_none());
+        if policy.unlisted().is_some() {
+            // An op on no list is no reason to make a finite number infinite.
+            keep::after_large(&values, &moves, &kept).into_iter().for_each(|node| lists[node] = moves[node]);
+        }
         let low_io = low_io(&values, &options.low_io)?;
         let low = policy.dtype;
         let (painted, painting) = loop {
@@ -220,20 +234,40 @@ impl OnnxModel {
     }
 }
 
-/// Returns the list of each node: that of the rule for it, or of its op.
-fn lists(values: &Values<'_>, rules: &[Option<Option<GraphList>>], policy: &GraphPolicy) -> Vec<Option<GraphList>> {
+/// The pack that knows what each op of ONNX does with its numbers.
+const OWN_PACK: &str = "onnx-1";
+
+/// Returns the list of each node: that of the rule for it, or of its op. `unlisted` gives that of an op without an entry.
+fn lists(
+    values: &Values<'_>,
+    elems: &[Elem],
+    rules: &[Option<Option<GraphList>>],
+    policy: &GraphPolicy,
+    unlisted: &dyn Fn(Option<Op>) -> Option<GraphList>,
+) -> Vec<Option<GraphList>> {
     let mut by_op: HashMap<&str, Option<GraphList>> = HashMap::new();
     let mut lists = Vec::with_capacity(values.nodes.len());
     for (placed, rule) in values.nodes.iter().zip(rules) {
         let op = &placed.node.op[..];
-        let list = *by_op.entry(op).or_insert_with(|| policy.list_of(Op::in_system_of(System::Onnx, op)?));
+        let list = *by_op.entry(op).or_insert_with(|| match Op::in_system_of(System::Onnx, op) {
+            Some(op) if is_listed(policy, op) => policy.list_of(op),
+            op => unlisted(op),
+        });
         // Other domains and functions have ops of their own, even under the same names, and an op that cannot be low
         // must not draw its neighbours with it.
-        let can_be_low = |schema: &Schema| schema.own().is_some_and(|own| schema.allows(own, policy.dtype));
-        let refused = |list: &GraphList| *list == GraphList::Allow && !placed.schema.is_some_and(can_be_low);
+        let refused = |list: &GraphList| *list == GraphList::Allow && !can_be_low(placed, elems, policy.dtype);
         lists.push(rule.unwrap_or(list).filter(|list| placed.schema.is_some() && !refused(list)));
     }
     lists
+}
+
+/// Returns whether a node can run low: its op takes the dtype, and its results follow the type of its inputs, not an
+/// attribute, and are no sequences.
+fn can_be_low(placed: &Placed<'_>, elems: &[Elem], low: DType) -> bool {
+    let Some(schema) = placed.schema else { return false };
+    let takes = schema.own().is_some_and(|own| schema.allows(own, low) && schema.takes(own));
+    let nested = placed.inputs.iter().chain(&placed.outputs).flatten().any(|&value| types::is_nested(elems[value]));
+    (takes || placed.node.op == "ConstantOfShape") && !nested && placed.bodies.is_empty()
 }
 
 /// Finds the nodes on the clear list that would round float32 although something reads their result in float32. The cast
@@ -285,123 +319,7 @@ fn low_io<'a>(values: &Values<'a>, wanted: &LowIo) -> Result<HashSet<&'a str>> {
     }
 }
 
-fn decisions(
-    values: &Values<'_>,
-    elems: &[Elem],
-    painted: &Painted,
-    painting: &Painting,
-    kept: &HashMap<usize, Kept>,
-    paths: &[String],
-    policy: &GraphPolicy,
-) -> Vec<NodeDecision> {
-    let reasons = painting.reasons();
-    let mut all = Vec::new();
-    for (index, placed) in values.nodes.iter().enumerate() {
-        let node = placed.node;
-        let floats: Vec<usize> = placed.outputs.iter().chain(&placed.inputs).flatten().copied().collect();
-        let Some(&first) = floats.iter().find(|&&value| float(elems[value]).is_some()) else { continue };
-        let at = painted.nodes[index];
-        let types = &painted.graph.nodes[at].types;
-        let own = if node.op == "Cast" { types.len().saturating_sub(1) } else { 0 };
-        let is_low =
-            painting.is_low(at, own) || placed.outputs.iter().flatten().any(|&value| is_low(painted, painting, value));
-        let dtype = match is_low {
-            true => policy.dtype,
-            false => float(elems[first]).unwrap_or(DType::F32),
-        };
-        let because = match kept.get(&index) {
-            Some(kept) if !is_low => Reason::Words(kept.because.clone().into()),
-            _ => {
-                let painted = (reasons.get(&paths[index][..]), painted.graph_list(index));
-                reason(values, index, dtype, painted, policy)
-            }
-        };
-        let scope = paths[index].rsplit_once('.').map_or("", |(scope, _)| scope);
-        all.push(NodeDecision {
-            node: paths[index].clone(),
-            op: node.op.clone().into(),
-            cell: scope.into(),
-            dtype,
-            because: Some(because),
-        });
-    }
-    all
-}
-
-/// Returns the reason for a node, in ONNX's words where painting knows only that it was not to be changed.
-fn reason(
-    values: &Values<'_>,
-    index: usize,
-    dtype: DType,
-    (painted, list): (Option<&Reason>, Option<GraphList>),
-    policy: &GraphPolicy,
-) -> Reason {
-    let placed = &values.nodes[index];
-    let node = placed.node;
-    let words = |words: String| Reason::Words(words.into());
-    if dtype != DType::F32 && dtype != policy.dtype {
-        return words(format!("the model asks for {}", dtype.long_name()));
-    }
-    match placed.schema {
-        None if values.model.functions.iter().any(|f| f.name == node.op && f.domain == node.domain) => {
-            words("a function of the model".into())
-        }
-        None if !node.domain.is_empty() => words(format!("an op of the domain {}", node.domain)),
-        None => words(format!("an op that ONNX does not have in opset {}", values.model.opset())),
-        Some(_) if !placed.bodies.is_empty() => words("what its bodies give".into()),
-        Some(_) if node.op == "Constant" => words("as its readers need it".into()),
-        Some(_) if node.op == "Cast" && dtype == DType::F32 => words("a cast of the model".into()),
-        Some(known) => match known.own() {
-            None => words("takes float32 alone".into()),
-            Some(own) if !known.allows(own, policy.dtype) => {
-                let low = policy.dtype.long_name();
-                words(match Schema::first_with(&node.op, policy.dtype) {
-                    Some(first) if first > values.model.opset() => {
-                        format!("takes {low} from opset {first} on, and the model is of opset {}", values.model.opset())
-                    }
-                    _ => format!("never takes {low}"),
-                })
-            }
-            Some(_) => match painted {
-                Some(Reason::AfterDenied(_)) if list == Some(GraphList::Deny) => Reason::OnList(GraphList::Deny),
-                Some(painted) => of_owners(painted),
-                None => words("on no list".into()),
-            },
-        },
-    }
-}
-
-/// Returns a reason with the names of control nodes: painting has a node for each of their outputs, `if/0`.
-fn of_owners(reason: &Reason) -> Reason {
-    let owner = |name: &Arc<str>| match name.rsplit_once('/') {
-        Some((owner, output)) if output.chars().all(|c| c.is_ascii_digit()) => owner.into(),
-        _ => name.clone(),
-    };
-    match reason {
-        Reason::Follows { list, node } => Reason::Follows { list: *list, node: owner(node) },
-        Reason::Between { above, below } => Reason::Between { above: owner(above), below: owner(below) },
-        Reason::AfterDenied(node) => Reason::AfterDenied(owner(node)),
-        other => other.clone(),
-    }
-}
-
-pub(super) fn float(elem: Elem) -> Option<DType> {
-    Some(match elem {
-        Elem::F32 => DType::F32,
-        Elem::F16 => DType::F16,
-        Elem::BF16 => DType::Bf16,
-        Elem::F64 => DType::F64,
-        _ => return None,
-    })
-}
-
-/// Returns whether a value becomes low.
-pub(super) fn is_low(painted: &Painted, painting: &Painting, value: usize) -> bool {
-    let port = painted.ports[value];
-    painting.is_low(port.node, painted.graph.nodes[port.node].out_types[port.port])
-}
-
 /// Returns the element type of a value after the conversion.
 pub(super) fn after(plan: &OnnxPlan<'_>, value: usize) -> Elem {
-    if is_low(&plan.painted, &plan.painting, value) { schema::elem(plan.dtype) } else { plan.elems[value] }
+    if plan.painted.is_low(&plan.painting, value) { schema::elem(plan.dtype) } else { plan.elems[value] }
 }

@@ -121,6 +121,11 @@ impl Schema {
         })
     }
 
+    /// Returns whether an input has a type variable.
+    pub fn takes(&self, variable: &'static str) -> bool {
+        self.inputs.iter().any(|port| port.kind == Kind::Variable(variable))
+    }
+
     /// Returns the type variable in which the operator computes: that of its first output, else of its first input, if
     /// it may be float32.
     pub fn own(&self) -> Option<&'static str> {
@@ -149,9 +154,21 @@ pub(super) fn elem(dtype: DType) -> Elem {
     }
 }
 
+/// Returns the dtype of a floating element type.
+pub(super) fn float(elem: Elem) -> Option<DType> {
+    Some(match elem {
+        Elem::F32 => DType::F32,
+        Elem::F16 => DType::F16,
+        Elem::BF16 => DType::Bf16,
+        Elem::F64 => DType::F64,
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Op, catalogue::System};
 
     /// The versions at which ONNX's release notes let these ops take bfloat16.
     #[test]
@@ -166,6 +183,14 @@ mod tests {
         let new = Schema::of("", "BatchNormalization", 17).unwrap();
         assert_eq!((new.own(), new.input(4).unwrap().kind), (Some("T"), Kind::Variable("T2")));
         assert!(Schema::of("", "Gelu", 19).is_none() && Schema::of("nobody", "Gelu", 20).is_none());
+    }
+
+    #[test]
+    fn lists_know_every_operator_by_its_bare_name() {
+        for op in SCHEMAS.values().flat_map(|ops| ops.keys()) {
+            let found = Op::named_in(System::Onnx, op).unwrap();
+            assert!(found.iter().all(|found| found.names(System::Onnx).any(|name| name == *op)), "{op}: {found:?}");
+        }
     }
 
     #[test]

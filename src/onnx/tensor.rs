@@ -61,6 +61,11 @@ impl Elem {
         usize::try_from(self.0).ok().and_then(|number| Self::NAMES.get(number)).copied().unwrap_or("unknown")
     }
 
+    /// Returns whether it is one of integers, of 4 to 64 bits.
+    pub(super) fn is_int(self) -> bool {
+        matches!(self.0, 2..=7 | 12 | 13 | 21 | 22)
+    }
+
     /// Returns the bits of an element, where it has a fixed number of them.
     pub(super) fn bits(self) -> Option<u64> {
         Some(match self.0 {

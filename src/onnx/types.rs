@@ -44,6 +44,11 @@ pub(super) fn infer(values: &Values<'_>) -> Result<Vec<Elem>> {
     Ok((0..values.values.len()).map(|value| types.elem(value).unwrap_or(Elem::UNDEFINED)).collect())
 }
 
+/// Returns whether a type is that of a sequence or an optional value.
+pub(super) fn is_nested(elem: Elem) -> bool {
+    elem.0 >= NESTED
+}
+
 /// Classes of values and type variables with one element type, as a forest: each has a parent, and the root knows the
 /// type.
 struct Types {
@@ -124,7 +129,7 @@ impl Types {
             changed = false;
             for (sequence, tensor) in self.nested.clone() {
                 match (self.elem(sequence), self.elem(tensor)) {
-                    (Some(known), None) if known.0 >= NESTED => {
+                    (Some(known), None) if is_nested(known) => {
                         changed |= self.set(tensor, Elem(known.0 - NESTED)).is_ok()
                     }
                     (None, Some(known)) => changed |= self.set(sequence, Elem(known.0 + NESTED)).is_ok(),

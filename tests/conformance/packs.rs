@@ -10,7 +10,8 @@ use std::{
 use flate2::Crc;
 use precast::{
     catalogue::System,
-    policy::{self, Pack},
+    graph::Graph,
+    policy::{self, GraphList, GraphPolicy, Pack},
     precision::Treatment,
     prelude::*,
 };
@@ -23,7 +24,10 @@ const RELEASED: &[(&str, u32, u32)] = &[
     ("mindspore-2.10", 0x9ea76740, 2444),
     ("mindspore-2.3", 0x77f2bcc6, 896),
     ("mindspore-2.4", 0xea94ea04, 1871),
+    ("modelopt-0.47", 0x305038eb, 520),
     ("onnx-1", 0x8bb44a4a, 2313),
+    ("onnxconverter-common-1.16", 0xb7823c73, 747),
+    ("onnxruntime-1.32", 0xd42091fe, 761),
     ("paddle-2.3", 0x15b63939, 2292),
     ("paddle-3.3", 0x9f1344c7, 3813),
     ("precast-1", 0xe546bbcb, 14082),
@@ -56,6 +60,41 @@ fn a_released_pack_never_changes() {
         "a released pack never changes: put new lists into a new version\n{}",
         changed.join("\n")
     );
+}
+
+#[test]
+fn converters_of_onnx_lower_every_op_but_those_on_their_lists() {
+    // Resize is on the list of one of them.
+    for (name, count, resize) in [
+        ("onnxconverter-common-1.16", 28, GraphList::Deny),
+        ("onnxruntime-1.32", 28, GraphList::Allow),
+        ("modelopt-0.47", 3, GraphList::Allow),
+    ] {
+        let pack = Pack::named(name).unwrap();
+        let policy = GraphPolicy::from_pack(DType::F16, pack.clone()).unwrap();
+        assert_eq!(pack.graph_lists().unwrap().ops_with(Treatment::Full).count(), count, "{name}");
+        assert_eq!(pack.graph_lists().unwrap().ops().len(), count, "{name}");
+        for (op, list) in [
+            ("Upsample", GraphList::Deny),
+            ("NonMaxSuppression", GraphList::Deny),
+            ("Resize", resize),
+            ("Softmax", GraphList::Allow),
+            ("onnx::Hardmax", GraphList::Allow),
+            ("NeverMet", GraphList::Allow),
+        ] {
+            assert_eq!(policy.list(op), Some(list), "{name}: {op}");
+        }
+        // A network that is recorded is rewritten by them, too.
+        let mut rng = Rng::seed(1);
+        let net = Child::new(Dense::new(4, 3, &mut rng));
+        let x = Tensor::randn(&[2, 4], &mut rng).unwrap();
+        let graph = Graph::trace(&net, std::slice::from_ref(&x)).unwrap();
+        let low = graph.rewrite(&policy).unwrap();
+        let met = low.graph.run(std::slice::from_ref(&x)).unwrap()[0].to_f64();
+        let wanted = net.call(&x).unwrap().to_f64();
+        assert!(met != wanted && met.iter().zip(&wanted).all(|(met, wanted)| (met - wanted).abs() < 1e-2), "{name}");
+    }
+    assert_eq!(GraphPolicy::named("onnx").unwrap().list("NeverMet"), None);
 }
 
 /// Recorded lists: the treatment and the names.

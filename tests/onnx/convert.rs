@@ -8,9 +8,11 @@ use std::{
 use precast::{
     DType, ErrorKind, Tensor,
     onnx::{OnnxConvertOptions, OnnxModel, OnnxPlanOptions},
-    policy::GraphPolicy,
+    policy::{GraphPolicy, Pack},
 };
 use serde_json::Value;
+
+use super::build;
 
 /// A case and where it is.
 struct Case {
@@ -184,6 +186,57 @@ fn a_conversion_is_done_once_and_o0_changes_nothing() {
         }
     }
     fs::remove_dir_all(folder).unwrap();
+}
+
+/// The packs of other converters lower nearly all ops. The types fit all the same, a second conversion changes nothing, and
+/// no weight becomes infinite.
+#[test]
+fn lists_of_other_converters_make_valid_models() {
+    let mut ran = 0;
+    for name in ["onnxconverter-common-1.16", "onnxruntime-1.32", "modelopt-0.47"] {
+        let policy = GraphPolicy::from_pack(DType::F16, Pack::named(name).unwrap()).unwrap();
+        for case in cases() {
+            let model = OnnxModel::open(&case.model).unwrap();
+            let plan = model.plan(&policy).unwrap_or_else(|error| panic!("{name}: {}: {error}", case.name));
+            for explicit in [false, true] {
+                // The others have a data file.
+                let Ok(bytes) = plan.to_bytes(&OnnxConvertOptions::new().explicit(explicit)) else { continue };
+                let written = OnnxModel::from_bytes(bytes.clone()).unwrap();
+                if !explicit {
+                    let again = written.plan(&policy).unwrap().to_bytes(&OnnxConvertOptions::new()).unwrap();
+                    assert!(again == bytes, "{name}: {} changes again", case.name);
+                }
+                let Some(inputs) = case.inputs() else { continue };
+                let inputs: Vec<(&str, Tensor)> = inputs.iter().map(|(name, x)| (&name[..], x.clone())).collect();
+                if model.run(&inputs).is_err() {
+                    continue;
+                }
+                let outputs = written.run(&inputs).unwrap_or_else(|error| panic!("{name}: {}: {error}", case.name));
+                if ["33-", "34-", "35-", "36-"].iter().any(|number| case.name.starts_with(number)) {
+                    case.compare(name, &outputs, case.tolerance());
+                }
+                ran += 1;
+            }
+        }
+    }
+    assert!(ran >= 400, "{ran}");
+}
+
+#[test]
+fn what_becomes_an_integer_of_four_bits_is_exact() {
+    for (elem, dtype) in [(22, DType::F32), (build::FLOAT, DType::F16)] {
+        let nodes = [
+            build::node("Mul", &["x", "c"], &["m"], &[]),
+            build::node("Cast", &["m"], &["y"], &[build::int("to", elem)]),
+        ];
+        let (x, y) = (build::value("x", build::FLOAT, &["3"]), build::value("y", elem, &["3"]));
+        let graph = build::graph(&nodes, &[build::floats("c", &[1], &[0.5])], &[x], &[y]);
+        let model = build::model(&graph, 21);
+        let policy = GraphPolicy::from_pack(DType::F16, Pack::named("modelopt-0.47").unwrap()).unwrap();
+        let plan = model.plan(&policy).unwrap();
+        assert_eq!(plan.decision("my_mul").unwrap().dtype, dtype);
+        assert_eq!(plan.count(dtype), 1);
+    }
 }
 
 /// Every prefix of a file, and every byte of it changed: an error or a plan, and never a panic.

@@ -5,5 +5,6 @@ mod cases;
 mod convert;
 mod networks;
 mod pb;
+mod records;
 mod refused;
 mod suite;

@@ -1,4 +1,4 @@
-//! Tensors in ONNX's own files: `input_0.pb`, `output_0.pb`.
+//! Tensors in ONNX's own files: `input_0.pb`, `output_0.pb`; what a model has of them.
 
 use half::{bf16, f16};
 use precast::{DType, Tensor};
@@ -114,4 +114,65 @@ pub fn tensor(bytes: &[u8]) -> Option<Tensor> {
     };
     let x = Tensor::from_vec(ints, shape).ok()?;
     Some(if kind == 9 { x.cast(DType::Bool) } else { x })
+}
+
+/// Inputs, outputs, initialisers and constants of a written model, with the names of their types.
+#[derive(Default)]
+pub struct Written {
+    pub constants: Vec<(String, &'static str)>,
+    pub io: Vec<(String, &'static str)>,
+    pub initialisers: Vec<(String, (&'static str, Vec<u8>))>,
+}
+
+impl Written {
+    pub fn of(model: &[u8]) -> Written {
+        let mut written = Written::default();
+        for (number, field) in fields(part(model, &[7]).expect("a graph")).expect("fields") {
+            let Value::Bytes(bytes) = field else { continue };
+            let name = |number| String::from_utf8(part(bytes, &[number]).unwrap_or_default().to_vec()).unwrap();
+            match number {
+                1 if name(4) == "Constant" => {
+                    let tensor = part(bytes, &[5, 5]).expect("a tensor");
+                    written.constants.push((name(3), self::number(tensor, 2).map_or("undefined", elem)));
+                }
+                5 => {
+                    let elem = self::number(bytes, 2).map_or("undefined", elem);
+                    written.initialisers.push((name(8), (elem, part(bytes, &[9]).unwrap_or_default().to_vec())));
+                }
+                11 | 12 => {
+                    let tensor = part(bytes, &[2, 1]).expect("a tensor");
+                    written.io.push((name(1), self::number(tensor, 1).map_or("undefined", elem)));
+                }
+                _ => {}
+            }
+        }
+        written
+    }
+}
+
+/// Returns the message at a path of fields.
+fn part<'a>(bytes: &'a [u8], path: &[u64]) -> Option<&'a [u8]> {
+    path.iter().try_fold(bytes, |bytes, wanted| {
+        fields(bytes)?.into_iter().find_map(|(number, value)| match value {
+            Value::Bytes(part) if number == *wanted => Some(part),
+            _ => None,
+        })
+    })
+}
+
+fn number(bytes: &[u8], wanted: u64) -> Option<u64> {
+    fields(bytes)?.into_iter().find_map(|(number, value)| match value {
+        Value::Number(value) if number == wanted => Some(value),
+        _ => None,
+    })
+}
+
+fn elem(number: u64) -> &'static str {
+    match number {
+        1 => "float32",
+        7 => "int64",
+        9 => "bool",
+        10 => "float16",
+        _ => "another",
+    }
 }

@@ -110,6 +110,21 @@ fn an_op_is_shown_in_all_packs_side_by_side() {
 }
 
 #[test]
+fn an_op_that_onnx_alone_names_is_shown() {
+    for (name, op) in [("Gemm", "Addmm"), ("GlobalAveragePool", "onnx::GlobalAveragePool")] {
+        let json = json_of(&["ops", name, "--format", "json"]);
+        assert_eq!(json["ops"][0]["op"], op);
+        let decisions = json["ops"][0]["decisions"].as_array().unwrap();
+        let of = |pack: &str| &decisions.iter().find(|decision| decision["pack"] == pack).unwrap()["float16"];
+        assert_eq!(of("onnxruntime-1.32"), "low", "{name}");
+        assert_eq!(of("onnx-1"), if name == "Gemm" { "low" } else { "full" });
+    }
+    let shown = text(precast(&["ops", "--pack", "onnxruntime-1.32"]));
+    assert!(shown.contains("\nany other op: graph low\n"), "{shown}");
+    assert_eq!(rows(&shown).iter().find(|row| row[1] == "TreeEnsemble").unwrap()[2], "full");
+}
+
+#[test]
 fn an_op_in_one_pack_is_named_as_its_users_name_it() {
     // In Paddle `mul` is the old name of a product.
     let json = json_of(&["ops", "mul", "--pack", "paddle-3.3", "--format", "json"]);

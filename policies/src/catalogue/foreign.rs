@@ -110,6 +110,14 @@ mod tests {
         assert_eq!(Op::named_in(System::Onnx, "Conv").unwrap(), [Op::Conv1d, Op::Conv2d, Op::Conv3d]);
         // A bare name belongs to one of the four systems, or is a typo.
         assert!(Op::named("ReduceLogSumExp").is_err() && Op::named("Scan").is_err());
+        // In lists of ONNX's names, its ops need no prefix.
+        assert_eq!(Op::named_in(System::Onnx, "Scan").unwrap(), [op]);
+        for (name, words) in [
+            ("GlobalAvergePool", "no op is called `GlobalAvergePool` (did you mean `GlobalAveragePool`?)"),
+            ("Gemmm", "no op is called `Gemmm` (did you mean `Gemm`, as onnx calls Addmm?)"),
+        ] {
+            assert_eq!(Op::named_in(System::Onnx, name).unwrap_err().to_string(), words);
+        }
         for (name, words) in [
             ("brun::matmul", "no system is called `brun` (did you mean `burn`?)"),
             ("torch::mull", "no op of torch is called `mull` (did you mean `mul`?)"),

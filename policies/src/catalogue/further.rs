@@ -127,6 +127,28 @@ pub(super) const ONNX: Names = &[
     (Op::OneHot, &["OneHot"]),
 ];
 
+/// Operators of ONNX's default domain and of `ai.onnx.ml` that precast has no op for.
+#[rustfmt::skip]
+pub(super) const ONNX_ALONE: &[&str] = &[
+    "ArrayFeatureExtractor", "Attention", "Bernoulli", "Binarizer", "BitCast", "BitShift", "BitwiseAnd", "BitwiseNot",
+    "BitwiseOr", "BitwiseXor", "BlackmanWindow", "CastMap", "CategoryMapper", "CausalConvWithState", "CenterCropPad",
+    "Col2Im", "Compress", "ConcatFromSequence", "Constant", "ConstantOfShape", "ConvInteger", "CumProd", "DFT",
+    "DeformConv", "DepthToSpace", "DequantizeLinear", "Det", "DictVectorizer", "DynamicQuantizeLinear", "EyeLike",
+    "FeatureVectorizer", "GlobalAveragePool", "GlobalLpPool", "GlobalMaxPool", "HammingWindow", "HannWindow",
+    "Hardmax", "If", "ImageDecoder", "Imputer", "LRN", "LabelEncoder", "LinearAttention", "LinearClassifier",
+    "LinearRegressor", "Loop", "LpNormalization", "LpPool", "MatMulInteger", "MaxRoiPool", "MaxUnpool", "Mean",
+    "MeanVarianceNormalization", "MelWeightMatrix", "Mod", "Multinomial", "NegativeLogLikelihoodLoss",
+    "NonMaxSuppression", "Normalizer", "OneHotEncoder", "Optional", "OptionalGetElement", "OptionalHasElement",
+    "QLinearConv", "QLinearMatMul", "QuantizeLinear", "RMSNormalization", "RandomNormal", "RandomNormalLike",
+    "RandomUniform", "RandomUniformLike", "Range", "ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceSumSquare",
+    "RegexFullMatch", "ReverseSequence", "RoiAlign", "RotaryEmbedding", "STFT", "SVMClassifier", "SVMRegressor",
+    "Scaler", "Scan", "Scatter", "ScatterElements", "ScatterND", "SequenceAt", "SequenceConstruct", "SequenceEmpty",
+    "SequenceErase", "SequenceInsert", "SequenceLength", "SequenceMap", "Shrink", "SoftmaxCrossEntropyLoss",
+    "SpaceToDepth", "SplitToSequence", "StringConcat", "StringNormalizer", "StringSplit", "Sum", "SwiGLU", "Swish",
+    "TensorScatter", "TfIdfVectorizer", "ThresholdedRelu", "TreeEnsemble", "TreeEnsembleClassifier",
+    "TreeEnsembleRegressor", "Trilu", "Unique", "Upsample", "Xor", "ZipMap",
+];
+
 /// Ops of burn's graphs (`burn_ir`), with their names in burn 0.22. A product of any rank has one name, and an op with
 /// a number has a name of its own.
 pub(super) const BURN: Names = &[

@@ -80,12 +80,14 @@ impl Op {
             let names = |op: &'static Op| System::ALL.iter().flat_map(|system| op.names(*system)).chain([op.name()]);
             Op::ALL.iter().flat_map(names).collect()
         });
+        if let Some(system) = system.filter(|system| system.names_alone().contains(&name)) {
+            return Op::met_in(system, name);
+        }
         if !NAMES.contains(name) && !name.contains([':', '.']) {
             return Custom::named(name).map(Op::Custom).into_iter().collect();
         }
         let found = match (system, System::of_prefix(name)) {
-            // A lookup does not intern the name.
-            (_, Ok(Some((open, name)))) if open.is_open() => return open.ops(name),
+            (_, Ok(Some((open, name)))) if open.is_open() => return Op::met_in(open, name),
             (Some(system), _) => Op::named_in(system, name),
             (None, _) => Op::named(name),
         };
@@ -95,8 +97,18 @@ impl Op {
     /// Returns the op that a system calls so: the first of the catalogue, or an interned foreign op.
     #[doc(hidden)]
     pub fn in_system_of(system: System, name: &str) -> Option<Op> {
-        let foreign = || Foreign::known(&format!("{}::{name}", system.name())).map(Op::Foreign);
-        system.ops(name).first().copied().or_else(foreign)
+        Op::met_in(system, name).first().copied()
+    }
+
+    /// Returns the ops that a system calls so: those of the catalogue, or an interned foreign op. It interns no name.
+    fn met_in(system: System, name: &str) -> Vec<Op> {
+        match system.ops(name) {
+            ops if ops.is_empty() => {
+                let known = Foreign::known(&format!("{}::{name}", system.name()));
+                known.map(Op::Foreign).into_iter().collect()
+            }
+            ops => ops,
+        }
     }
 
     /// Returns the op with a name in this library, of a registered `CustomOp`, or of an interned foreign op.
@@ -121,8 +133,9 @@ impl Op {
     /// ```
     pub fn named_in(system: System, name: &str) -> Result<Vec<Op>> {
         match system.ops(name) {
-            ops if ops.is_empty() => Op::find(name, Some(system)),
-            ops => Ok(ops),
+            ops if !ops.is_empty() => Ok(ops),
+            _ if system.names_alone().contains(&name) => Op::in_system(system, name),
+            _ => Op::find(name, Some(system)),
         }
     }
 
@@ -158,16 +171,18 @@ impl Op {
 
 /// Returns the error for an unknown name. Among equally near names, that of `speaker` is suggested.
 fn unknown(name: &str, speaker: Option<System>) -> Error {
-    let own = Op::ALL.iter().map(|op| (op.name(), None, *op));
-    let custom = Custom::names().into_iter().filter_map(|name| Some((name, None, Op::Custom(Custom::named(name)?))));
-    let theirs = System::listed().flat_map(|system| {
-        Op::ALL.iter().flat_map(move |op| op.names(system).map(move |name| (name, Some(system), *op)))
+    let own = Op::ALL.iter().map(|op| (op.name(), None, None));
+    let custom = Custom::names().into_iter().map(|name| (name, None, None));
+    let theirs = System::listed().chain(speaker.filter(|system| system.is_open())).flat_map(|system| {
+        Op::ALL.iter().flat_map(move |op| op.names(system).map(move |name| (name, Some(system), Some(*op))))
     });
-    let mut all: Vec<(&str, Option<System>, Op)> = own.chain(custom).chain(theirs).collect();
+    let alone =
+        speaker.into_iter().flat_map(|system| system.names_alone().iter().map(move |name| (*name, Some(system), None)));
+    let mut all: Vec<(&str, Option<System>, Option<Op>)> = own.chain(custom).chain(theirs).chain(alone).collect();
     all.sort_by_key(|(_, system, _)| speaker.is_some() && *system != speaker);
     let near = match nearest(name, &all, |(known, ..)| *known) {
-        Some((known, Some(system), op)) => format!(" (did you mean `{known}`, as {system} calls {op}?)"),
-        Some((known, None, _)) => format!(" (did you mean `{known}`?)"),
+        Some((known, Some(system), Some(op))) => format!(" (did you mean `{known}`, as {system} calls {op}?)"),
+        Some((known, ..)) => format!(" (did you mean `{known}`?)"),
         None => "; a custom op is known once it is registered".into(),
     };
     Error::list(format!("no op is called `{name}`{near}"))

@@ -104,6 +104,11 @@ impl System {
             _ => &[],
         }
     }
+
+    /// Returns the names of ops of this system that precast knows and has no op for.
+    pub(super) fn names_alone(self) -> &'static [&'static str] {
+        if self == System::Onnx { further::ONNX_ALONE } else { &[] }
+    }
 }
 
 impl fmt::Display for System {

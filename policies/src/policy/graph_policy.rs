@@ -42,7 +42,8 @@ pub struct GraphPolicy {
     pub pack: Option<String>,
     /// Low dtype: f16 or bf16.
     pub dtype: DType,
-    /// The lists. Each op has at most one entry, with the [treatment](GraphList::treatment) of a graph list.
+    /// The lists. Each op has at most one entry, with the [treatment](GraphList::treatment) of a graph list. Packs of
+    /// converters that lower all ops but some have a treatment of unlisted ops.
     pub lists: Lists,
     /// Level that modifies the lists, `level:` of `graph:` in the file.
     pub level: GraphLevel,
@@ -147,14 +148,23 @@ impl GraphPolicy {
         Ok(self)
     }
 
-    /// Returns the list of an op by its name in the graph, as modified by the level. An unknown op is on none.
+    /// Returns the list of an op by its name in the graph, as modified by the level. An unknown op is unlisted.
     pub fn list(&self, name: &str) -> Option<GraphList> {
-        self.list_of(*Op::known_as(name, self.system()).first()?)
+        let known = Op::known_as(name, self.system()).first().copied();
+        known.map_or_else(|| self.unlisted(), |op| self.list_of(op))
     }
 
     /// Returns the list of an op, as modified by the level.
     pub fn list_of(&self, op: Op) -> Option<GraphList> {
-        let list = self.entry(op)?;
+        self.entry(op).map_or_else(|| self.unlisted(), |list| self.modified(list))
+    }
+
+    /// Returns the list that serves the ops without an entry, as modified by the level. `None` in most packs.
+    pub fn unlisted(&self) -> Option<GraphList> {
+        self.modified(GraphList::of(self.lists.unlisted)?)
+    }
+
+    fn modified(&self, list: GraphList) -> Option<GraphList> {
         match (self.level, list) {
             (GraphLevel::TensorCoresOnly, list) if self.dtype == DType::F16 && list != GraphList::Allow => None,
             (GraphLevel::TreatInferAsDeny, GraphList::Infer) => Some(GraphList::Deny),

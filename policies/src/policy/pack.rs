@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Packs shipped with the library.
-const EMBEDDED: [(&str, &str); 12] = embedded!(
+const EMBEDDED: [(&str, &str); 15] = embedded!(
     "packs/",
     "precast-1",
     "mindspore-2.10",
@@ -30,6 +30,9 @@ const EMBEDDED: [(&str, &str); 12] = embedded!(
     "tensorflow-2.21-bf16",
     "tensorflow-2.21-cpu",
     "onnx-1",
+    "onnxconverter-common-1.16",
+    "onnxruntime-1.32",
+    "modelopt-0.47",
 );
 
 /// Named, versioned set of lists for cells and ops. A released pack never changes: new lists get a new version.

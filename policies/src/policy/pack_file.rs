@@ -80,6 +80,7 @@ impl Pack {
                 writer.put_ops(&mut own, list.treatment(), entries, name)?;
             }
             let mut lists = named("auto");
+            lists.unlisted = written.unlisted.map_or(lists.unlisted, GraphList::treatment);
             let of_region = regions.first().into_iter().flat_map(|(_, region): &(Arc<str>, Lists)| region.ops());
             let of_graph = of_region.filter(|(_, entry)| GraphList::of(entry.treatment).is_some());
             for (op, entry) in of_graph.chain(own.ops()) {
@@ -271,6 +272,9 @@ impl RegionV1 {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GraphV1 {
+    /// The list of ops on none, if they have one.
+    #[serde(default)]
+    unlisted: Option<GraphList>,
     #[serde(default)]
     allow: Vec<Spanned<EntryV1>>,
     #[serde(default)]

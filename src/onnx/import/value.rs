@@ -116,25 +116,9 @@ pub(super) fn dtype_of(elem: Elem) -> Result<DType> {
         Elem::F16 => DType::F16,
         Elem::BF16 => DType::Bf16,
         Elem::BOOL => DType::Bool,
-        _ if is_int(elem) => DType::I64,
+        _ if elem.is_int() => DType::I64,
         other => return Err(Error::unsupported(format!("there are no tensors of {other}"))),
     })
-}
-
-/// Returns whether an element type is one of integers with at most 64 bits.
-pub(super) fn is_int(elem: Elem) -> bool {
-    matches!(
-        elem,
-        Elem::INT8
-            | Elem::INT16
-            | Elem::INT32
-            | Elem::INT64
-            | Elem::UINT8
-            | Elem::UINT16
-            | Elem::UINT32
-            | Elem::UINT64
-            | Elem(21 | 22)
-    )
 }
 
 /// Returns a number as an integer type of the model has it after an overflow.

@@ -4,7 +4,7 @@ use super::{
     super::{
         call::one,
         step::Call,
-        value::{Item, Value, dtype_of, is_int},
+        value::{Item, Value, dtype_of},
     },
     Table,
     tools::{number, wrapping},
@@ -152,7 +152,7 @@ fn converted(call: &Call<'_>, elem: Elem) -> Result<Vec<Value>> {
     }
     let dtype = dtype_of(elem)?;
     let x = item.x.cast(dtype);
-    one(if is_int(elem) { wrapping(x, elem)? } else { x }, elem)
+    one(if elem.is_int() { wrapping(x, elem)? } else { x }, elem)
 }
 
 fn clip(call: &Call<'_>) -> Result<Vec<Value>> {

@@ -5,7 +5,7 @@ use super::{
         call::{known, lengths, one},
         data::filled,
         step::{Attr, Call, Step},
-        value::{Item, Value, dtype_of, is_int, room},
+        value::{Item, Value, dtype_of, room},
     },
     Table,
 };
@@ -75,7 +75,7 @@ fn range(call: &Call<'_>) -> Result<Vec<Value>> {
     let elem = call.elem()?;
     let wrong =
         |words: String| Error::value(format!("a range {words}; allowed: finite numbers, and a step that is not 0"));
-    if is_int(elem) {
+    if elem.is_int() {
         let (start, end, step) = (call.number(0)?, call.number(1)?, call.number(2)?);
         let count = match step {
             0 => return Err(wrong(format!("from {start} to {end} in steps of 0"))),
