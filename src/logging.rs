@@ -1,7 +1,7 @@
 //! Events for subscribers of the crate `tracing`.
 
 use std::{
-    io::{self, IsTerminal},
+    io::{self, IsTerminal, Write},
     sync::Once,
 };
 
@@ -11,7 +11,8 @@ pub(crate) use precast_policy::__event as event;
 /// only once.
 pub(crate) fn warn(message: &str) {
     if cfg!(not(feature = "tracing")) {
-        eprintln!("precast: {message}");
+        // Training goes on when nobody reads standard error.
+        let _ = writeln!(io::stderr(), "precast: {message}");
     }
 }
 

@@ -116,6 +116,13 @@ fn onnx_model(args: &Args) -> Result {
             shown(&args.from)
         )));
     }
+    if !is_onnx(&args.to) {
+        return Err(Failure::Usage(format!(
+            "`{}` is the name of no ONNX model; expected one that ends in `.onnx`",
+            shown(&args.to)
+        )));
+    }
+    args.onnx.check(&args.to)?;
     let policy = &inputs::policy_file(&args.policy)?;
     let Args { from, to, force, quiet, format, .. } = args;
     onnx::convert(&onnx::Converting { from, to, policy, force: *force, quiet: *quiet, format: *format }, &args.onnx)

@@ -231,6 +231,10 @@ pub(super) fn batch_shape(model: &Read<Model>, batch: u32, what: &str) -> Result
         return Err(Failure::Usage(format!(
             "{what} depends on the size of the input, and {model} does not say it; {}",
             match model.own {
+                _ if is_onnx(&model.argument) => {
+                    "it must have one input, whose axes but the first have known lengths; in a run file, `fix` gives values to \
+                     inputs and `axes` lengths to axes: `model: {onnx: net.onnx, axes: {sequence: 128}}`"
+                }
                 true => "say the shape of one example by `Model::input([1, 28, 28])`",
                 false => "write the shape of one example into the file, as `input: [1, 28, 28]`",
             }

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::{
     Cli, Failure, Format, Result,
     inputs::{self, Read, header, shown},
-    print, print_json,
+    outputs, print, print_json,
     progress::Bar,
     run::say_line,
     table::library_table,
@@ -143,6 +143,14 @@ fn of_scope(plan: &OnnxPlan<'_>, asked: &str) -> Option<String> {
 /// Prints the output of `precast diff`.
 pub(super) fn diff(argument: &Path, from: &Read<PolicyFile>, to: &Read<PolicyFile>, format: Format) -> Result {
     let model = read(argument)?;
+    if let Some(cells) =
+        [from, to].into_iter().find(|file| file.cells().is_some_and(|cells| cells.value.level != Level::O0))
+    {
+        return Err(Failure::Usage(format!(
+            "{cells} decides by the cells of the imported network, and the other policy by the nodes of the file, which \
+             do not compare; `precast run --policy` shows what each does to the outputs"
+        )));
+    }
     let (before, after) = (policy_for(from)?, policy_for(to)?);
     let (before, after) = (model.value.plan(&before)?, model.value.plan(&after)?);
     let diff = Diff::between((&from.value.to_string(), before.decisions()), (&to.value.to_string(), after.decisions()));
@@ -209,6 +217,16 @@ pub(super) struct OnnxArgs {
 }
 
 impl OnnxArgs {
+    /// Refuses forms that exclude each other, and a file to write that is read, or cannot be written.
+    pub fn check(&self, to: &Path) -> Result {
+        if self.explicit && self.low_io.is_some() {
+            let words = "--explicit and --low-io exclude each other: the explicit form takes and gives float32";
+            return Err(Failure::Usage(words.into()));
+        }
+        let read: Vec<_> = self.ranges.inputs.iter().map(|file| ("--inputs", Some(&**file))).collect();
+        outputs::check_unread(&read, &[("TO", Some(to))])
+    }
+
     /// Returns the name of an option that was given.
     pub fn given(&self) -> Option<&'static str> {
         let inputs = ("--inputs", !self.ranges.inputs.is_empty());

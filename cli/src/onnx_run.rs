@@ -99,7 +99,16 @@ struct Difference {
 type Outputs = Vec<(String, Tensor)>;
 
 pub(super) fn run(args: &Args) -> Result {
-    outputs::check(&[("--outputs", args.outputs.as_deref())])?;
+    let read = [
+        ("MODEL", Some(&args.model)),
+        ("--inputs", Some(&args.inputs)),
+        ("--against", args.against.as_ref()),
+        ("--policy", args.policy.as_ref()),
+    ];
+    outputs::check_unread(
+        &read.map(|(name, path)| (name, path.map(PathBuf::as_path))),
+        &[("--outputs", args.outputs.as_deref())],
+    )?;
     if let Some(other) = [Some(&args.model), args.against.as_ref()].into_iter().flatten().find(|path| !is_onnx(path)) {
         return Err(Failure::Usage(format!(
             "`{}` is no ONNX model by its name, and `run` takes those; `predict` is for the folder of a run",
@@ -154,7 +163,8 @@ fn import<T>(model: &OnnxModel, read: &Read<T>, args: &Args) -> Result<Child<Onn
 
 /// Calls a network in evaluation and returns its outputs by name.
 fn called<T>(net: &Child<OnnxNetwork>, read: &Read<T>, given: &[(String, Tensor)]) -> Result<Outputs> {
-    let inputs = net.cell().in_order(given).map_err(|error| error.context("--inputs"))?;
+    let inputs =
+        net.cell().in_order(given).map_err(|error| error.context(format!("--inputs for {}", read.argument())))?;
     let made = no_grad(|| net.call_many(&inputs)).map_err(|error| error.context(read.argument()))?;
     Ok(net.cell().outputs().map(str::to_string).zip(made).collect())
 }

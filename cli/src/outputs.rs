@@ -63,6 +63,16 @@ pub(super) fn check_distinct(named: &[(&str, Option<&Path>)]) -> Result {
     Ok(())
 }
 
+/// Refuses outputs that name a file which the command reads, and as [`check`].
+pub(super) fn check_unread(read: &[(&str, Option<&Path>)], outputs: &[(&str, Option<&Path>)]) -> Result {
+    for output in outputs {
+        for input in read {
+            check_distinct(&[*input, *output])?;
+        }
+    }
+    check(outputs)
+}
+
 /// Refuses a file or a folder that is that of a run, or is inside it.
 pub(super) fn check_outside_runs(flag: &str, path: &Path) -> Result {
     match place(path).ancestors().find(|folder| is_run(folder)) {

@@ -196,7 +196,7 @@ impl OnnxModel {
             // An op on no list is no reason to make a finite number infinite.
             keep::after_large(&values, &moves, &kept).into_iter().for_each(|node| lists[node] = moves[node]);
         }
-        let low_io = low_io(&values, &options.low_io)?;
+        let low_io = low_io(&values, &elems, &options.low_io)?;
         let low = policy.dtype;
         let (painted, painting) = loop {
             let requests =
@@ -300,20 +300,24 @@ fn too_early(painted: &Painted, painting: &Painting, lists: &[Option<GraphList>]
 }
 
 /// Returns the names of the inputs and outputs that become low.
-fn low_io<'a>(values: &Values<'a>, wanted: &LowIo) -> Result<HashSet<&'a str>> {
+fn low_io<'a>(values: &Values<'a>, elems: &[Elem], wanted: &LowIo) -> Result<HashSet<&'a str>> {
     let main = &values.scopes[0];
     let all = || main.inputs.iter().chain(&main.outputs).map(|&value| values.values[value].name);
+    let elem = |name: &str| main.names.get(name).map_or(Elem::UNDEFINED, |&value| elems[value]);
+    let wrong = |words: String| Error::new(crate::ErrorKind::Path, words);
     match wanted {
         LowIo::None => Ok(HashSet::new()),
         LowIo::All => Ok(all().collect()),
         LowIo::Names(names) => names
             .iter()
-            .map(|name| {
-                all().find(|known| known == name).ok_or_else(|| {
-                    let near = did_you_mean(name, all());
-                    let words = format!("the model has no input or output called `{name}`{near}");
-                    Error::new(crate::ErrorKind::Path, words)
-                })
+            .map(|name| match all().find(|known| known == name) {
+                Some(known) if [Elem::F32, Elem::F16, Elem::BF16].contains(&elem(known)) => Ok(known),
+                Some(known) => Err(wrong(format!("`{known}` is {}, which has no low dtype", elem(known)))),
+                None => {
+                    let (near, allowed) = (did_you_mean(name, all()), all().collect::<Vec<_>>().join(", "));
+                    let words = format!("the model has no input or output called `{name}`{near}; allowed: {allowed}");
+                    Err(wrong(words))
+                }
             })
             .collect(),
     }

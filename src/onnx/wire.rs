@@ -199,7 +199,7 @@ impl Source {
                 let (len, at) = self.varint(at, end)?;
                 if len > end - at {
                     return Err(Error::model(format!(
-                        "byte {start}: field {number} has {len} bytes, and {} are left",
+                        "byte {start}: field {number} has {len} bytes, and {} are left; the file is cut short, or no ONNX model",
                         end - at
                     )));
                 }
@@ -326,7 +326,10 @@ mod tests {
     fn damaged_bytes_are_errors_with_their_place() {
         for (bytes, words) in [
             (&[0x08][..], "byte 1: the file or a message in it ends too early"),
-            (&[0x12, 0x05, 0x61], "byte 0: field 2 has 5 bytes, and 1 are left"),
+            (
+                &[0x12, 0x05, 0x61],
+                "byte 0: field 2 has 5 bytes, and 1 are left; the file is cut short, or no ONNX model",
+            ),
             (&[0x08, 0x80, 0x80], "byte 3: the file or a message in it ends too early"),
             (&[0x0b], "byte 0: field 1 has the unknown wire type 3"),
             (&[0x00, 0x00], "byte 0: no field has the number 0"),

@@ -8,9 +8,10 @@ use std::{
 };
 
 use precast::{
+    Child,
     error::{Error, Result},
     io::models::Model,
-    onnx::{Fixed, ImportOptions, OnnxModel},
+    onnx::{Fixed, ImportOptions, OnnxModel, OnnxNetwork},
     options::{Range, Takes},
 };
 use precast_policy::printable;
@@ -46,7 +47,7 @@ pub struct OnnxSource {
 }
 
 /// A number or a truth value that an import fixes.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum FixedNumber {
@@ -56,6 +57,36 @@ pub enum FixedNumber {
     Int(i64),
     /// A number.
     Float(f64),
+}
+
+impl<'de> Deserialize<'de> for FixedNumber {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reader;
+        impl de::Visitor<'_> for Reader {
+            type Value = FixedNumber;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, true or false")
+            }
+
+            fn visit_bool<E: de::Error>(self, holds: bool) -> Result<FixedNumber, E> {
+                Ok(FixedNumber::Truth(holds))
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<FixedNumber, E> {
+                Ok(FixedNumber::Int(number))
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<FixedNumber, E> {
+                Ok(i64::try_from(number).map_or(FixedNumber::Float(number as f64), FixedNumber::Int))
+            }
+
+            fn visit_f64<E: de::Error>(self, number: f64) -> Result<FixedNumber, E> {
+                Ok(FixedNumber::Float(number))
+            }
+        }
+        deserializer.deserialize_any(Reader)
+    }
 }
 
 impl From<FixedNumber> for Fixed {
@@ -94,9 +125,29 @@ impl OnnxSource {
     /// # Errors
     /// Those of [`OnnxModel::open`] and [`OnnxModel::import`].
     pub fn read(&self, folder: &Path) -> Result<Model> {
+        Ok(self.import(folder)?.into())
+    }
+
+    /// Imports the model for a run, whose data has one input and which has a loss of one output.
+    pub(crate) fn read_for_run(&self, folder: &Path) -> Result<Model> {
+        let net = self.import(folder)?;
+        let wrong = |words: String| Err(Error::run(words).context(self.onnx.display()));
+        let inputs: Vec<String> = net.cell().inputs().map(|name| printable(name).into_owned()).collect();
+        let outputs: Vec<String> = net.cell().outputs().map(|name| printable(name).into_owned()).collect();
+        match (inputs.len(), outputs.len()) {
+            (1, 1) => Ok(net.into()),
+            (0, _) => wrong("no input is left, and a run gives one; `fix` leaves one out".into()),
+            (1, n) => wrong(format!("it has {n} outputs ({}), and the loss of a run is of one", outputs.join(", "))),
+            (n, _) => wrong(format!(
+                "it has {n} inputs ({}), and a run gives one; `fix: {{NAME: VALUE}}` gives values to the others",
+                inputs.join(", ")
+            )),
+        }
+    }
+
+    fn import(&self, folder: &Path) -> Result<Child<OnnxNetwork>> {
         let file = folder.join(&self.onnx);
-        let model = OnnxModel::open(&file)?;
-        Ok(model.import(&self.options()).map_err(|error| error.context(file.display()))?.into())
+        OnnxModel::open(&file)?.import(&self.options()).map_err(|error| error.context(file.display()))
     }
 
     /// Returns the settings of the import.

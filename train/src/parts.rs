@@ -3,15 +3,17 @@
 use std::path::{Path, PathBuf};
 
 use precast::{
-    Child, Plan, Policy,
+    Child, Param, Plan, Policy,
     data::{Dataset, Split, Standardization},
     error::{Error, Result},
     io::models::Model,
     storage::Decorated,
 };
 
+use precast_policy::printable;
+
 use super::{
-    RunFile, Test,
+    RunFile, Storage, Test,
     folder::{About, Folder, POLICY_NOW, Standardizations},
 };
 
@@ -32,7 +34,7 @@ impl RunFile {
         let (word, seed) = (self.model.to_string(), self.options.seed);
         let file = self.folder.join(&word);
         match self.model.onnx() {
-            Some(onnx) => onnx.read(&self.folder).map_err(|error| self.wrong("model", error)),
+            Some(onnx) => onnx.read_for_run(&self.folder).map_err(|error| self.wrong("model", error)),
             None if file.is_file() || is_path(&word) => {
                 Model::load(file, seed).map_err(|error| self.not_there("model", error))
             }
@@ -50,6 +52,23 @@ impl RunFile {
         let policy = self.read_policy()?;
         self.storage.dtype(&policy)?;
         Ok(policy)
+    }
+
+    /// Refuses an ONNX model of low weights for a run that stores them in f32: its updates would be rounded away.
+    pub(crate) fn check_weights(&self, model: &Model) -> Result<()> {
+        let low = |param: &Param| param.dtype().is_low() && param.is_trained();
+        let params = model.net.named_params();
+        let Some((name, param)) = params.iter().find(|(_, param)| low(param)) else { return Ok(()) };
+        if self.model.onnx().is_none() || self.storage != Storage::Float32 {
+            return Ok(());
+        }
+        let words = format!(
+            "weights of the model are in {}, among them `{}`, which would round small updates away; import the float32 \
+             model, and lower it by a policy",
+            param.dtype().long_name(),
+            printable(name)
+        );
+        Err(self.wrong("model", Error::run(words)))
     }
 
     /// Stores the parameters of a network as the file says, and wraps the network by the policy.

@@ -121,6 +121,7 @@ impl Run {
         let policy = file.read_policy()?;
         let Read { data, shape, file: found, standardizations, notes: of_data } =
             file.read_data(model.input.as_deref())?;
+        file.check_weights(&model)?;
         let text = model.to_yaml().ok();
         let steps = file.options.steps(data.train.len());
         let idle = policy.idle_rules(&model.net, Some(steps))?;

@@ -53,6 +53,10 @@ fn a_model_is_converted_and_level_o0_copies_it() {
         (&["vit.onnx", "new.onnx", "--policy", "onnx", "--widen"], "--widen is for weight files"),
         (&["vit.onnx", "new.onnx", "--policy", "onnx", "--low-io=x1"], "the model has no input or output called `x1`"),
         (&["vit.onnx", "new.onnx", "--policy", "onnx", "--inputs", "none.npz"], "--inputs none.npz: "),
+        (&["vit.onnx", "new.npz", "--policy", "onnx"], "expected one that ends in `.onnx`"),
+        (&["vit.onnx", "new.onnx", "--policy", "onnx", "--explicit", "--low-io"], "--explicit and --low-io exclude"),
+        (&["vit.onnx", "new.onnx", "--policy", "onnx", "--inputs", "new.onnx"], "--inputs and TO name one file"),
+        (&["vit.onnx", "none/new.onnx", "--policy", "onnx"], "TO: none/new.onnx: "),
     ] {
         let run = precast_in(&folder.0, &[&["convert"], arguments].concat());
         let message = String::from_utf8(run.stderr).unwrap();
@@ -106,6 +110,9 @@ fn a_model_runs_and_is_compared_with_what_was_made_of_it() {
         (&["--axis", "sequence=long"], "`long` is no length; expected a whole number"),
         (&["--policy", "onyx"], "did you mean `onnx`"),
         (&["--outputs", "none/y.npz"], "none/y.npz"),
+        (&["--outputs", "x.npz"], "--inputs and --outputs name one file, `x.npz`"),
+        (&["--outputs", "vit.onnx"], "MODEL and --outputs name one file, `vit.onnx`"),
+        (&["--against", "low.onnx", "--outputs", "low.onnx"], "--against and --outputs name one file"),
     ] {
         let message = error(2, run(more));
         assert!(message.contains(words), "{message}");
@@ -113,7 +120,7 @@ fn a_model_runs_and_is_compared_with_what_was_made_of_it() {
     let other = Tensor::ones(&[2, 3, 32, 32], DType::F32);
     write_npz(folder.0.join("z.npz"), [("x", &other)]).unwrap();
     let message = error(2, precast_in(&folder.0, &["run", "vit.onnx", "--inputs", "z.npz"]));
-    assert!(message.contains("--inputs: the model has no input `x`; allowed: x0"), "{message}");
+    assert!(message.contains("--inputs for vit.onnx: the model has no input `x`; allowed: x0"), "{message}");
 }
 
 #[test]
@@ -155,7 +162,7 @@ fn the_cells_of_an_imported_model_are_planned() {
     let shown = text(precast(&["graph", VIT]));
     assert!(shown.contains("LayerNorm"), "{shown}");
     let message = error(2, precast(&["diff", VIT, "--policy", "o2", "--policy", "onnx"]));
-    assert!(message.contains("a policy of level O2, which decides by cells"), "{message}");
+    assert!(message.contains("o2 (built in) decides by the cells of the imported network"), "{message}");
 }
 
 #[test]

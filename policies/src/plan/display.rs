@@ -100,6 +100,9 @@ impl fmt::Display for Reason {
                 write!(f, "cost: {region} would take {lowered}, f32 {full}")
             }
             Reason::OnList(list @ (GraphList::Allow | GraphList::Deny)) => write!(f, "on the {list} list"),
+            Reason::OnList(GraphList::Infer) => {
+                f.write_str("on the infer list, and not between two nodes on the allow list")
+            }
             Reason::OnList(list) => write!(f, "on the {list} list, and no neighbour makes it low"),
             Reason::Follows { list, node } => {
                 let position = if *list == GraphList::Infer { "after" } else { "next to" };

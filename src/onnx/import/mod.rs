@@ -108,8 +108,16 @@ impl OnnxModel {
             name: input.name.clone(),
             elem: input.elem(),
             axes: input.axes.as_ref().map(|axes| {
-                let name = |axis: &Axis| if let Axis::Symbol(symbol) = axis { symbol.clone() } else { String::new() };
-                axes.iter().map(|axis| (name(axis), options.length(axis))).collect()
+                let axis = |(place, axis): (usize, &Axis)| match axis {
+                    Axis::Symbol(symbol) => (symbol.clone(), options.length(axis)),
+                    Axis::Known(length) if place > 0 => (String::new(), Some(*length)),
+                    _ => (String::new(), None),
+                };
+                axes.iter().enumerate().map(axis).collect()
+            }),
+            batch: input.axes.as_ref().and_then(|axes| match axes.first()? {
+                Axis::Known(length) => Some(*length),
+                _ => None,
             }),
             example: input.axes.as_ref().and_then(|axes| {
                 let length =

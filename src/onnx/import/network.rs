@@ -37,8 +37,10 @@ pub struct OnnxNetwork {
 pub(super) struct Input {
     pub name: String,
     pub elem: Option<Elem>,
-    /// The declared axes; those whose length is fixed have it.
+    /// The declared axes, with the name of a symbolic one; those whose length is fixed have it.
     pub axes: Option<Vec<(String, Option<usize>)>>,
+    /// The declared length of the first axis. Other batches run where the nodes allow them.
+    pub batch: Option<usize>,
     /// The shape of one example, without the first axis, where all other lengths are known.
     pub example: Option<Vec<usize>>,
 }
@@ -94,7 +96,7 @@ impl OnnxNetwork {
         let pairs = self.inputs.iter().zip(inputs);
         let values = pairs.map(|(input, x)| input.value(x)).collect::<Result<Vec<Value>>>()?;
         let runner = Runner { weights: &self.weights, watch };
-        let made = runner.body(&self.body, values, None)?;
+        let made = runner.body(&self.body, values, None).map_err(|error| self.of_batch(error, inputs))?;
         let tensor = |(value, name): (Value, &String)| match value {
             Value::One(item) => Ok(item.x),
             Value::Many(_) => {
@@ -103,6 +105,16 @@ impl OnnxNetwork {
             Value::Absent => Err(Error::unsupported(format!("the output `{name}` is an empty optional value"))),
         };
         made.into_iter().zip(&self.outputs).map(tensor).collect()
+    }
+
+    /// Adds the declared batch to the error of a call with another one.
+    fn of_batch(&self, error: Error, inputs: &[Tensor]) -> Error {
+        let other = self.inputs.iter().zip(inputs).find_map(|(input, x)| {
+            let (declared, met) = (input.batch?, *x.shape().first()?);
+            (declared != met)
+                .then(|| format!("the model declares a batch of {declared} for `{}`, got {met}", input.name))
+        });
+        other.into_iter().fold(error, Error::context)
     }
 
     /// Runs the network, and calls `each` with what its nodes make.
@@ -127,10 +139,12 @@ impl Input {
             if axes.len() != x.rank() {
                 return Err(wrong(format!("it has {} axes, got {:?}", axes.len(), x.shape())));
             }
-            for ((name, _), (length, met)) in axes.iter().zip(lengths.zip(x.shape())) {
-                if length.is_some_and(|length| length != *met) {
-                    return Err(wrong(format!("its axis `{name}` is fixed to {}, got {met}", length.unwrap_or(0))));
-                }
+            for (place, ((name, _), (length, met))) in axes.iter().zip(lengths.zip(x.shape())).enumerate() {
+                let Some(length) = length.filter(|length| length != met) else { continue };
+                return Err(wrong(match &name[..] {
+                    "" => format!("its axis {place} has the length {length}, got {met}"),
+                    name => format!("its axis `{name}` is fixed to {length}, got {met}"),
+                }));
             }
         }
         let elem = self.elem.unwrap_or_else(|| schema::elem(x.dtype()));

@@ -294,6 +294,11 @@ fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
     Ok(data.with_origin(wide, HowRead { origins, notes }))
 }
 
+/// Describes a file that cannot be opened as an archive.
+fn no_archive(error: &zip::result::ZipError) -> String {
+    format!("no `.npz` archive, as `numpy.savez` writes it, or one that is cut short ({error})")
+}
+
 /// Returns the names of the arrays of an archive, in its order.
 fn names_in(archive: &ZipArchive<Cursor<&[u8]>>) -> Vec<String> {
     let names = archive.file_names().map(|name| name.map_or_else(|_| String::new(), Cow::into_owned));
@@ -304,7 +309,7 @@ fn names_in(archive: &ZipArchive<Cursor<&[u8]>>) -> Vec<String> {
 fn entry(bytes: &[u8], file: &Path, name: &Path) -> Result<NpyArray> {
     let file = shown(file);
     let failed = |error: String| Error::data(format!("{file}: {error}"));
-    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| failed(error.to_string()))?;
+    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| failed(no_archive(&error)))?;
     let name = name.to_string_lossy();
     let names = names_in(&archive);
     let Some(at) = names.iter().position(|array| *array == name) else {
@@ -336,7 +341,7 @@ pub fn npz_arrays(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
     let path = path.as_ref();
     let bytes = files::read_within(path, MOST_BYTES)?;
     let failed = |error: String| Error::data(format!("{}: {error}", shown(path)));
-    let mut archive = ZipArchive::new(Cursor::new(&bytes[..])).map_err(|error| failed(error.to_string()))?;
+    let mut archive = ZipArchive::new(Cursor::new(&bytes[..])).map_err(|error| failed(no_archive(&error)))?;
     let names = names_in(&archive);
     let read = |(at, name): (usize, String)| {
         let array = unpacked(&mut archive, at, format!("{}: {}", shown(path), printable(&name)))?;

@@ -128,3 +128,29 @@ fn mistakes_are_named_with_their_place() {
         assert!(error.contains(words), "{model}: {error}");
     }
 }
+
+/// Runs give one input and take one output, and do not train what is rounded already.
+#[test]
+fn models_that_a_run_cannot_train_are_refused() {
+    let folder = Folder::new("onnx-refused");
+    prepare(&folder.0);
+    let low = OnnxModel::open(vit()).unwrap();
+    let policy = precast::policy::GraphPolicy::named("onnx").unwrap();
+    low.plan(&policy).unwrap().convert(folder.0.join("low.onnx"), &Default::default(), &mut |_| ()).unwrap();
+    let file = run_file(&folder.0, "low.onnx", "o0");
+    let error = Run::begin(&file, file.read_model().unwrap(), folder.0.join("low")).unwrap_err().to_string();
+    assert!(error.contains("run.yaml:1:21: weights of the model are in float16, among them `"), "{error}");
+    assert!(!folder.0.join("low").exists());
+
+    let exports = vit().with_file_name("../../tests/onnx/data/exports");
+    fs::copy(exports.join("recurrent-script/model.onnx"), folder.0.join("recurrent.onnx")).unwrap();
+    let error = run_file(&folder.0, "recurrent.onnx", "o0").read_model();
+    if let Err(error) = error {
+        assert!(error.to_string().contains("outputs ("), "{error}");
+    }
+    let error = run_file(&folder.0, "{onnx: vit.onnx, fix: {x0: 1}}", "o0").read_model().unwrap_err().to_string();
+    assert!(error.contains("no input is left, and a run gives one"), "{error}");
+    let text = "{version: 1, model: {onnx: vit.onnx, fix: {x0: wide}}, policy: o0, data: digits}";
+    let error = RunFile::parse(text, "run.yaml").unwrap_err().to_string();
+    assert!(error.contains("expected a number, true or false, got `wide`"), "{error}");
+}
