@@ -21,6 +21,7 @@
 
 mod convert;
 mod edits;
+mod export;
 mod graph;
 mod import;
 mod keep;
@@ -38,6 +39,7 @@ mod values;
 mod wire;
 
 pub use convert::{OnnxConvertOptions, OnnxConverted};
+pub use export::{ExportOptions, export, export_bytes};
 pub use import::{Fixed, ImportOptions, OnnxNetwork};
 pub use model::OnnxModel;
 pub use plan::{OnnxPlan, OnnxPlanOptions};

@@ -3,7 +3,13 @@
 mod build;
 mod cases;
 mod convert;
+mod export;
+#[allow(dead_code, reason = "the benches use more of it")]
+#[path = "../../benches/steps/nets.rs"]
+mod nets;
 mod networks;
+#[path = "../common/npy.rs"]
+mod npy;
 mod pb;
 mod refused;
 mod suite;
