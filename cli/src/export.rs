@@ -93,7 +93,9 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         Args { weights: Some(mode), output: Output { file: Some(file), .. }, .. } => {
             return weights(cli, &args.model, *mode, file);
         }
-        Args { to: Some(Target::Onnx), output: Output { file: Some(file), .. }, .. } => return model_of(cli, args, file),
+        Args { to: Some(Target::Onnx), output: Output { file: Some(file), .. }, .. } => {
+            return model_of(cli, args, file);
+        }
         Args { to: Some(Target::Onnx), .. } => {
             return Err(Failure::Usage("--to onnx writes a file; --output names it".into()));
         }
@@ -155,6 +157,7 @@ fn written(graph: &Graph, to: &Path, options: &ExportOptions, header: &str) -> R
     let ops = graph.nodes().iter().filter(|node| node.is_op() && !node.is_cast());
     let low = ops.clone().filter(|node| node.outputs[0].dtype.is_low()).count();
     let only = graph.only_batch().map_or(String::new(), |why| format!("\nonly the traced batch size: {why}"));
-    let words = format!("{header}{} ops, {low} low, {} casts{only}\nwritten: {}", ops.count(), graph.casts(), shown(to));
+    let words =
+        format!("{header}{} ops, {low} low, {} casts{only}\nwritten: {}", ops.count(), graph.casts(), shown(to));
     print(words)
 }

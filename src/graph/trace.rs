@@ -74,10 +74,10 @@ impl Graph {
     ) -> Result<Graph> {
         let _off = precision::enter(Frame::Off);
         let once = |batch: usize| {
-            let length = |len: &Dim| usize::try_from(len.at(batch)).map_err(|_| Error::shape(format!("a length of {len}")));
-            let zeros = |of: &Output| {
-                Ok(Tensor::zeros(&of.shape.iter().map(length).collect::<Result<Vec<_>>>()?, of.dtype))
-            };
+            let length =
+                |len: &Dim| usize::try_from(len.at(batch)).map_err(|_| Error::shape(format!("a length of {len}")));
+            let zeros =
+                |of: &Output| Ok(Tensor::zeros(&of.shape.iter().map(length).collect::<Result<Vec<_>>>()?, of.dtype));
             recorded(&[], &HashMap::new(), &inputs.iter().map(zeros).collect::<Result<Vec<_>>>()?, |x| f(batch, x))
         };
         let graph = Graph { batch, ..once(batch)? };

@@ -123,7 +123,9 @@ pub fn export_bytes(graph: &Graph, options: &ExportOptions) -> Result<Vec<u8>> {
     let model = written(graph, options)?;
     let bytes = message::model(&model, opset, ir(opset));
     match bytes.len() > LARGEST {
-        true => Err(Error::unsupported(format!("the model has {} bytes, and a file of ONNX ends before 2 GB", bytes.len()))),
+        true => {
+            Err(Error::unsupported(format!("the model has {} bytes, and a file of ONNX ends before 2 GB", bytes.len())))
+        }
         false => Ok(bytes),
     }
 }
@@ -177,7 +179,7 @@ fn written(graph: &Graph, options: &ExportOptions) -> Result<message::Graph> {
         nodes.values.push(named(&mut writer, node, &mark, values));
     }
     outputs(graph, &nodes, &mut writer, &mut model)?;
-    model.nodes = writer.nodes;
+    model.nodes = writer.read_nodes(&model.outputs);
     Ok(model)
 }
 
@@ -185,14 +187,11 @@ fn written(graph: &Graph, options: &ExportOptions) -> Result<message::Graph> {
 fn named(writer: &mut Writer, node: &Node, mark: &writer::Mark, values: Vec<Val>) -> Vec<Val> {
     let name = |port: usize| if node.outputs.len() == 1 { node.name.clone() } else { format!("{}:{port}", node.name) };
     let is_new = |x: &Val| x.name.starts_with(writer::PROVISIONAL);
-    let results: Vec<(Val, String)> =
-        values.iter().enumerate().filter(|(_, x)| is_new(x)).map(|(port, x)| (x.clone(), name(port))).collect();
-    writer.complete(mark, &node.name, &results);
-    let renamed = |x: Val| match results.iter().find(|(value, _)| *value == x) {
-        Some((_, name)) => Val { name: name.clone(), ..x },
-        None => x,
-    };
-    values.into_iter().map(renamed).collect()
+    let results = values.iter().take(node.outputs.len()).enumerate().filter(|(_, x)| is_new(x));
+    let results: Vec<(Val, String)> = results.map(|(port, x)| (x.clone(), name(port))).collect();
+    let renamed = writer.complete(mark, &node.name, &results);
+    let new = |x: Val| Val { name: renamed.get(&x.name).cloned().unwrap_or(x.name), ..x };
+    values.into_iter().map(new).collect()
 }
 
 /// Declares the outputs, each with a name of its own and the dtype of the graph.

@@ -1,11 +1,6 @@
 //! The nodes of a graph, written one after another, each in the precision that it has in the graph.
 
-use super::{
-    call::Call,
-    message::Val,
-    ops,
-    writer::Writer,
-};
+use super::{call::Call, message::Val, ops, writer::Writer};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
@@ -52,6 +47,9 @@ impl Nodes<'_> {
         if op == Op::Cast {
             return self.cast(writer, node, &read[0]).map(|x| vec![x]);
         }
+        if let Some(x) = self.of_lstm(node, op) {
+            return Ok(vec![x.clone()]);
+        }
         let of_graph = |dtype: &DType| dtype.is_float();
         let inputs: Vec<DType> =
             node.inputs.iter().map(|&port| self.graph.output(port).dtype).filter(of_graph).collect();
@@ -76,13 +74,13 @@ impl Nodes<'_> {
         writer.roundings = 0;
         let outputs = self.emit(writer, node, op, read, dtype)?;
         let rounds = writer.roundings > 0;
-        let round = |(x, of): (Val, &crate::graph::Output)| match of.dtype {
+        let round = |(place, x): (usize, Val)| match node.outputs.get(place).unwrap_or(&node.outputs[0]).dtype {
             to if !to.is_float() || !x.dtype.is_float() => Ok(x),
             to if self.explicit && to.is_low() => rounded(writer, &x, to, rounds),
             to if x.dtype == to => Ok(x),
             to => writer.cast_anew(&x, to),
         };
-        outputs.into_iter().zip(&node.outputs).map(round).collect()
+        outputs.into_iter().enumerate().map(round).collect()
     }
 
     /// Writes the nodes of an op that computes in a dtype.
@@ -131,6 +129,22 @@ impl Nodes<'_> {
         }
         writer.roundings += 2;
         Ok(inner.outputs().iter().map(|&port| nodes.value(port).clone()).collect())
+    }
+
+    /// Returns the outputs or the last state of an LSTM, for a reshaping of its part of the op's result.
+    fn of_lstm(&self, node: &Node, op: Op) -> Option<&Val> {
+        let before = |node: &Node| Some(&self.graph.nodes()[node.inputs.first()?.node]);
+        let slice = before(node).filter(|slice| op == Op::Reshape && matches!(slice.kind, Kind::Op(Op::Slice)))?;
+        let lstm = slice.inputs[0].node;
+        // An LSTM has these two beside its result.
+        let [_, outputs, last] = &self.values[lstm][..] else { return None };
+        let shape = &self.graph.nodes().get(lstm)?.inputs;
+        let (x, hh) = (&self.graph.output(*shape.first()?).shape, &self.graph.output(*shape.get(2)?).shape);
+        match &node.outputs[0].shape[..] {
+            [batch, time, hidden] if (batch, time, hidden) == (&x[0], &x[1], &hh[1]) => Some(outputs),
+            [batch, hidden] if (batch, hidden) == (&x[0], &hh[1]) => Some(last),
+            _ => None,
+        }
     }
 
     fn cast(&self, writer: &mut Writer, node: &Node, x: &Val) -> Result<Val> {

@@ -316,8 +316,8 @@ impl Writer {
     }
 
     /// Gives the nodes after a mark their names, and the values that they make: `label` for the node that computes, and
-    /// `label/Op` for those around it. The values of `results` get the names beside them.
-    pub fn complete(&mut self, mark: &Mark, label: &str, results: &[(Val, String)]) {
+    /// `label/Op` for those around it. The values of `results` get the names beside them. Returns all new names.
+    pub fn complete(&mut self, mark: &Mark, label: &str, results: &[(Val, String)]) -> HashMap<String, String> {
         let (new, taken) = (&mut self.nodes[mark.nodes..], &self.taken);
         let main = new.iter().rposition(|node| !is_exact(node.op));
         let main = main.or_else(|| new.iter().rposition(|node| node.op != "Cast" && node.op != "Constant"));
@@ -326,17 +326,20 @@ impl Writer {
         let mut counts: HashMap<String, usize> = HashMap::new();
         let mut index = 0;
         let mut name = |node: &mut Node, is_main: bool| {
-            let mut path = if is_main { label.to_string() } else { format!("{label}/{}", node.op) };
-            while !is_main && taken.contains(&path) {
+            let mut path = format!("{label}/{}", node.op);
+            while taken.contains(&path) {
                 path.push('_');
             }
             let count = counts.entry(path.clone()).or_insert(0);
             *count += 1;
-            node.name = if *count == 1 { path } else { format!("{path}_{count}") };
+            if *count > 1 {
+                path = format!("{path}_{count}");
+            }
             for (port, output) in node.outputs.iter().enumerate() {
                 let suffix = if port == 0 { String::new() } else { format!(":{port}") };
-                renamed.insert(output.clone(), format!("{}{suffix}", node.name));
+                renamed.insert(output.clone(), format!("{path}{suffix}"));
             }
+            node.name = if is_main { label.to_string() } else { path };
         };
         for node in new.iter_mut() {
             for (_, attribute) in &mut node.attributes {
@@ -366,7 +369,27 @@ impl Writer {
             }
             self.shared.insert(key, value);
         }
+        renamed
     }
+
+    /// Drops nodes whose results nothing reads, and returns the others.
+    pub fn read_nodes(self, outputs: &[Declared]) -> Vec<Node> {
+        let mut read: HashSet<String> = outputs.iter().map(|output| output.value.name.clone()).collect();
+        let mut kept: Vec<Node> = Vec::with_capacity(self.nodes.len());
+        for node in self.nodes.into_iter().rev() {
+            if node.outputs.iter().any(|name| read.contains(name)) {
+                note_inputs(&node, &mut read);
+                kept.push(node);
+            }
+        }
+        kept.reverse();
+        kept
+    }
+}
+
+fn note_inputs(node: &Node, read: &mut HashSet<String>) {
+    read.extend(node.inputs.iter().cloned());
+    bodies(node).flat_map(|body| &body.nodes).for_each(|inner| note_inputs(inner, read));
 }
 
 fn bodies(node: &Node) -> impl Iterator<Item = &Graph> {

@@ -48,7 +48,9 @@ pub(super) fn find(op: Op) -> Option<Emit> {
             clip(c, min, max)
         },
         Op::Elu => |c| with(c, "Elu", "alpha"),
-        Op::Erfc => |_| Err(Error::unsupported("ONNX has no counterpart: 1 - Erf(x) loses the digits of small results")),
+        Op::Erfc => {
+            |_| Err(Error::unsupported("ONNX has no counterpart: 1 - Erf(x) loses the digits of small results"))
+        }
         Op::Erfinv => |_| Err(Error::unsupported("ONNX has no inverse of Erf")),
         Op::Expm1 => expm1,
         Op::Gelu => gelu,

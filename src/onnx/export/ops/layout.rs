@@ -124,7 +124,8 @@ fn space_to_depth(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let rank = c.rank(0);
     let shape = c.shape(0).to_vec();
     let leading = rank - 2;
-    let [h, w] = [super::super::call::lengths(&shape[leading..])?[0], super::super::call::lengths(&shape[leading..])?[1]];
+    let [h, w] =
+        [super::super::call::lengths(&shape[leading..])?[0], super::super::call::lengths(&shape[leading..])?[1]];
     let blocks = [h / r, r, w / r, r].map(Dim::fixed);
     let x = c.reshape(&x, &[&shape[..leading], &blocks[..]].concat())?;
     let order: Vec<usize> = (0..leading).chain([leading + 1, leading + 3, leading, leading + 2]).collect();
@@ -132,4 +133,3 @@ fn space_to_depth(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let to = c.out().shape.clone();
     one(c.reshape(&x, &to))
 }
-

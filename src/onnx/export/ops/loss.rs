@@ -13,8 +13,35 @@ pub(super) fn find(op: Op) -> Option<Emit> {
             let reduction = c.attr("reduction")?;
             of_classes(c, "NegativeLogLikelihoodLoss", None, None, reduction)
         },
+        Op::MultiMarginLoss => margins,
+        Op::MultilabelMarginLoss => |c| Err(c.refuse("its terms depend on the numbers of the target")),
         _ => return None,
     })
+}
+
+/// The margins of all classes but the right one.
+fn margins(c: &mut Call<'_>) -> Result<Vec<Val>> {
+    let (x, target) = (c.input(0)?, c.input(1)?);
+    let (margin, p, reduction): (f64, u32, Reduction) = (c.attr("margin")?, c.attr("p")?, c.attr("reduction")?);
+    let classes = super::super::call::lengths(&c.shape(0)[1..])?[0];
+    let target = c.unsqueeze(&target, &[1])?;
+    let right = c.node("GatherElements", &[&x, &target], &[("axis", Attr::Int(1))])?;
+    let (margin, zero, exponent, count) =
+        (c.number(margin)?, c.number(0.0)?, c.number(f64::from(p))?, c.number(classes as f64)?);
+    let way = c.node("Sub", &[&x, &right], &[])?;
+    let over = c.node("Add", &[&way, &margin], &[])?;
+    let over = c.node("Relu", &[&over], &[])?;
+    let terms = c.node("Pow", &[&over, &exponent], &[])?;
+    let numbers = c.ints(&(0..classes as i64).collect::<Vec<_>>())?;
+    let is_right = c.is("Equal", &[&numbers, &target])?;
+    let terms = c.node("Where", &[&is_right, &zero, &terms], &[])?;
+    let sums = c.reduce("ReduceSum", &terms, &[1], false)?;
+    let losses = c.node("Div", &[&sums, &count], &[])?;
+    match reduction {
+        Reduction::Mean => one(c.reduce("ReduceMean", &losses, &[0], false)),
+        Reduction::Sum => one(c.reduce("ReduceSum", &losses, &[0], false)),
+        _ => Ok(vec![losses]),
+    }
 }
 
 fn cross_entropy(c: &mut Call<'_>) -> Result<Vec<Val>> {

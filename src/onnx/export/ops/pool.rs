@@ -28,7 +28,11 @@ fn pool(c: &mut Call<'_>, largest: bool) -> Result<Vec<Val>> {
     let pads = pads(&options.padding, &input, &kernel, &stride);
     let counts_padding = options.count_include_pad && options.padding != Padding::Same;
     let some = pads.iter().any(|pair| *pair != (0, 0));
-    if !largest && options.ceil && (counts_padding && some || c.writer.opset < 19) && exceeds(&input, &kernel, &stride, &pads) {
+    if !largest
+        && options.ceil
+        && (counts_padding && some || c.writer.opset < 19)
+        && exceeds(&input, &kernel, &stride, &pads)
+    {
         return Err(c.refuse("runtimes differ in the average of a last window that ends outside of the padding"));
     }
     let mut attributes = vec![

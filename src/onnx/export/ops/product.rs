@@ -4,11 +4,7 @@ use super::super::{
     call::{Call, Emit, one},
     message::{Attr, Val},
 };
-use crate::{
-    ConvOptions, ConvTransposeOptions, Op, Padding,
-    error::Result,
-    graph::Dim,
-};
+use crate::{ConvOptions, ConvTransposeOptions, Op, Padding, error::Result, graph::Dim};
 
 pub(super) fn find(op: Op) -> Option<Emit> {
     Some(match op {
@@ -106,12 +102,7 @@ pub(super) fn per_axis<T: Clone>(given: &[T], axes: usize) -> Vec<T> {
 }
 
 /// Returns the pads of windows as ONNX has them: those before all axes, then those after.
-pub(super) fn pads(
-    padding: &Padding,
-    input: &[usize],
-    extent: &[usize],
-    stride: &[usize],
-) -> Vec<(usize, usize)> {
+pub(super) fn pads(padding: &Padding, input: &[usize], extent: &[usize], stride: &[usize]) -> Vec<(usize, usize)> {
     match padding {
         Padding::Valid => vec![(0, 0); input.len()],
         Padding::Explicit(pairs) => per_axis(pairs, input.len()),
@@ -160,28 +151,43 @@ fn transposed(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let axes = input.len();
     let (stride, dilation) = (per_axis(&options.stride, axes), per_axis(&options.dilation, axes));
     let extent: Vec<usize> = kernel.iter().zip(&dilation).map(|(len, by)| (len - 1) * by + 1).collect();
-    let mut added = per_axis(&options.output_padding, axes);
-    let pads = match &options.padding {
+    let whole: Vec<usize> = (0..axes).map(|axis| (input[axis] - 1) * stride[axis] + extent[axis]).collect();
+    let pads: Vec<(usize, usize)> = match &options.padding {
         // What the whole output has more is cut off, half of it before.
         Padding::Same => (0..axes)
             .map(|axis| {
-                let whole = (input[axis] - 1) * stride[axis] + extent[axis];
-                let total = whole.saturating_sub(output[axis]);
-                added[axis] = (output[axis] + total).saturating_sub(whole);
+                let total = whole[axis].saturating_sub(input[axis] * stride[axis]);
                 (total / 2, total - total / 2)
             })
             .collect(),
         padding => pads(padding, &input, &extent, &stride),
     };
-    c.same(
-        "ConvTranspose",
-        &[
-            ("kernel_shape", Attr::lengths(&kernel)),
-            ("strides", Attr::lengths(&stride)),
-            ("pads", before_and_after(&pads)),
-            ("output_padding", Attr::lengths(&added)),
-            ("dilations", Attr::lengths(&dilation)),
-            ("group", Attr::Int(options.groups as i64)),
-        ],
-    )
+    // An output may be longer than its windows, and longer than ONNX's padding of outputs.
+    let longer = |axis: usize| output[axis] + pads[axis].0 + pads[axis].1 - whole[axis];
+    let most = |axis: usize| stride[axis].max(dilation[axis]) - 1;
+    let added: Vec<usize> = (0..axes).map(|axis| longer(axis).min(most(axis))).collect();
+    let beyond: Vec<usize> = (0..axes).map(|axis| longer(axis) - added[axis]).collect();
+    let attributes = [
+        ("kernel_shape", Attr::lengths(&kernel)),
+        ("strides", Attr::lengths(&stride)),
+        ("pads", before_and_after(&pads)),
+        ("output_padding", Attr::lengths(&added)),
+        ("dilations", Attr::lengths(&dilation)),
+        ("group", Attr::Int(options.groups as i64)),
+    ];
+    if beyond.iter().all(|&len| len == 0) {
+        return c.same("ConvTranspose", &attributes);
+    }
+    let (x, weight) = (c.input(0)?, c.input(1)?);
+    let y = c.node("ConvTranspose", &[&x, &weight], &attributes)?;
+    let pads = [vec![0; axes + 4], beyond.iter().map(|&len| len as i64).collect()].concat();
+    let pads = c.ints(&pads)?;
+    let y = c.node("Pad", &[&y, &pads], &[])?;
+    match c.x.get(2).cloned() {
+        Some(bias) => {
+            let bias = along_channels(c, &bias, axes + 2)?;
+            one(c.node("Add", &[&y, &bias], &[]))
+        }
+        None => Ok(vec![y]),
+    }
 }

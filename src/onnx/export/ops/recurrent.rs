@@ -1,7 +1,7 @@
 //! Recurrent layers. The gates of the weights are sorted into the order of ONNX.
 
 use super::super::{
-    call::{Call, Emit, one},
+    call::{Call, Emit},
     message::{Attr, Val},
     nodes::rounded,
 };
@@ -80,8 +80,9 @@ fn layer(c: &mut Call<'_>) -> Result<Vec<Val>> {
         let each = time * layer.hidden as i64;
         c.reshape(x, &[Dim { each: layer.batch.each * each, plus: layer.batch.plus * each }])
     };
-    let (y, last) = (flat(c, &y, layer.time.plus)?, flat(c, &last, 1)?);
-    one(c.concat(&[&y, &last], 0))
+    let parts = [flat(c, &y, layer.time.plus)?, flat(c, &last, 1)?];
+    let both = c.concat(&[&parts[0], &parts[1]], 0)?;
+    Ok(vec![both, y, last])
 }
 
 /// Returns the outputs `[batch, time, hidden]` of one node for all steps, and the last cell state.

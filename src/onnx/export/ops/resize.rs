@@ -27,8 +27,7 @@ fn interpolate(c: &mut Call<'_>) -> Result<Vec<Val>> {
         (_, true) => ("cubic", "align_corners"),
         (_, false) => ("cubic", "half_pixel"),
     };
-    let mut attributes =
-        vec![("mode", Attr::Text(name)), ("coordinate_transformation_mode", Attr::Text(coordinates))];
+    let mut attributes = vec![("mode", Attr::Text(name)), ("coordinate_transformation_mode", Attr::Text(coordinates))];
     match name {
         "nearest" => attributes.push(("nearest_mode", Attr::Text("floor"))),
         "cubic" => attributes.push(("cubic_coeff_a", Attr::Float(-0.75))),
