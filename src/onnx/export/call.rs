@@ -134,8 +134,12 @@ impl Call<'_> {
             }
             _ => self.writer.lengths(to)?,
         };
+        // A length of 0 copies that of the input, unless the node says otherwise.
         let empty = to.iter().any(|len| len.each == 0 && len.plus == 0);
-        let attributes = if empty && self.writer.opset >= 14 { vec![("allowzero", Attr::Int(1))] } else { vec![] };
+        if empty && self.writer.opset < 14 {
+            return Err(self.refuse("ONNX reshapes to an axis of no elements from opset 14 on"));
+        }
+        let attributes = if empty { vec![("allowzero", Attr::Int(1))] } else { vec![] };
         self.writer.node_of("Reshape", x.dtype, &[x, &shape], &attributes)
     }
 

@@ -186,7 +186,9 @@ fn written(graph: &Graph, options: &ExportOptions) -> Result<message::Graph> {
 /// Names the nodes and the values of a node of the graph. A value that is one of its inputs keeps its name.
 fn named(writer: &mut Writer, node: &Node, mark: &writer::Mark, values: Vec<Val>) -> Vec<Val> {
     let name = |port: usize| if node.outputs.len() == 1 { node.name.clone() } else { format!("{}:{port}", node.name) };
-    let is_new = |x: &Val| x.name.starts_with(writer::PROVISIONAL);
+    // An input or a parameter has its name already, and a cast of it has another.
+    let makes = !matches!(node.kind, Kind::Input | Kind::Parameter(_));
+    let is_new = |x: &Val| makes && x.name.starts_with(writer::PROVISIONAL);
     let results = values.iter().take(node.outputs.len()).enumerate().filter(|(_, x)| is_new(x));
     let results: Vec<(Val, String)> = results.map(|(port, x)| (x.clone(), name(port))).collect();
     let renamed = writer.complete(mark, &node.name, &results);

@@ -136,6 +136,9 @@ impl Nodes<'_> {
         let before = |node: &Node| Some(&self.graph.nodes()[node.inputs.first()?.node]);
         let slice = before(node).filter(|slice| op == Op::Reshape && matches!(slice.kind, Kind::Op(Op::Slice)))?;
         let lstm = slice.inputs[0].node;
+        if !matches!(self.graph.nodes()[lstm].kind, Kind::Op(Op::FusedRnn)) {
+            return None;
+        }
         // An LSTM has these two beside its result.
         let [_, outputs, last] = &self.values[lstm][..] else { return None };
         let shape = &self.graph.nodes().get(lstm)?.inputs;

@@ -175,10 +175,14 @@ impl Writer {
         };
         let given = inputs.iter().enumerate().map(|(place, x)| (schema.input(place), x.dtype));
         let made = outputs.iter().enumerate().map(|(place, dtype)| (schema.output(place), *dtype));
+        // The ports of one variable have one type.
+        let mut met: HashMap<&str, DType> = HashMap::new();
         for (port, dtype) in given.chain(made).filter(|(_, dtype)| dtype.is_float()) {
-            let takes = match port.map(|port| port.kind) {
-                Some(Kind::Variable(variable)) => schema.allows(variable, dtype),
-                Some(Kind::Float32) => dtype == DType::F32,
+            let takes = match port.map(|port| (port.kind, port.mixed)) {
+                Some((Kind::Variable(variable), mixed)) => {
+                    schema.allows(variable, dtype) && (mixed || *met.entry(variable).or_insert(dtype) == dtype)
+                }
+                Some((Kind::Float32, _)) => dtype == DType::F32,
                 _ => false,
             };
             if !takes {

@@ -76,7 +76,13 @@ fn instance(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let channels = super::super::call::lengths(&c.shape(0)[1..2])?;
     let [scale, shift] = parameters(c, 1, &channels)?;
     let epsilon = epsilon(c)?;
-    one(c.node("InstanceNormalization", &[&x, &scale, &shift], &[epsilon]))
+    if c.rank(0) > 2 {
+        return one(c.node("InstanceNormalization", &[&x, &scale, &shift], &[epsilon]));
+    }
+    // Runtimes need an axis of space.
+    let x = c.unsqueeze(&x, &[2])?;
+    let y = c.node("InstanceNormalization", &[&x, &scale, &shift], &[epsilon])?;
+    one(c.squeeze(&y, &[2]))
 }
 
 /// Before opset 21, the groups are the channels of an instance norm.

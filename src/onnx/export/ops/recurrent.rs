@@ -124,10 +124,11 @@ fn whole(c: &mut Call<'_>, layer: &Layer) -> Result<(Val, Option<Val>)> {
         }
     };
     let dtype = c.dtype;
-    let mut made = c.writer.nodes_of(op, &vec![dtype; outputs], &inputs.iter().collect::<Vec<_>>(), &attributes)?;
+    let made = c.writer.nodes_of(op, &vec![dtype; outputs], &inputs.iter().collect::<Vec<_>>(), &attributes)?;
     let y = c.squeeze(&made[0], &[1])?;
     let y = c.transpose(&y, &[1, 0, 2])?;
-    Ok((y, made.drain(..).nth(2)))
+    let last = made.get(2).map(|last| c.squeeze(last, &[0])).transpose()?;
+    Ok((y, last))
 }
 
 /// Returns the same, with the state rounded after each step: it is the output and the input of the next step.
