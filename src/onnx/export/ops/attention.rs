@@ -22,7 +22,9 @@ fn attention(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let features = super::super::call::lengths(&c.shape(0)[rank - 1..])?[0];
     let scale = c.attr::<Option<f64>>("scale")?.unwrap_or(1.0 / (features.max(1) as f64).sqrt());
     let mask = c.x.get(3).cloned();
-    if c.writer.has("Attention") && rank == 4 && mask.is_none() {
+    // ONNX's own op takes [batch, heads, length, features] of one batch and one number of heads.
+    let alike = (0..3).all(|place| c.rank(place) == 4 && c.shape(place)[..2] == c.shape(0)[..2]);
+    if c.writer.has("Attention") && alike && mask.is_none() {
         let attributes = [("is_causal", Attr::flag(causal)), ("scale", Attr::Float(scale))];
         return one(c.node("Attention", &[&q, &k, &v], &attributes));
     }

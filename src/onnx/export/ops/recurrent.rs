@@ -136,9 +136,15 @@ fn by_steps(c: &mut Call<'_>, layer: &Layer, low: DType) -> Result<(Val, Option<
     let (x, ih, hh) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let (ih, hh) = (c.transpose(&ih, &[1, 0])?, c.transpose(&hh, &[1, 0])?);
     let states = if layer.c.is_some() { 2 } else { 1 };
+    // Both biases belong to one sum, unless something separates them.
+    let biases = match &layer.biases {
+        Some([of_input, of_state]) if layer.gating != "gru" => [Some(c.node("Add", &[of_input, of_state], &[])?), None],
+        Some([of_input, of_state]) => [Some(of_input.clone()), Some(of_state.clone())],
+        None => [None, None],
+    };
     let body = {
         let dtype = c.dtype;
-        let cell = Cell { layer, ih: &ih, hh: &hh, low, dtype };
+        let cell = Cell { layer, ih: &ih, hh: &hh, biases, low, dtype };
         c.writer.body("step", &vec![dtype; states + 1], |writer, inputs| cell.write(writer, inputs))?
     };
     let direction = Attr::Ints(vec![i64::from(layer.reverse)]);
@@ -163,6 +169,8 @@ struct Cell<'a> {
     layer: &'a Layer,
     ih: &'a Val,
     hh: &'a Val,
+    /// Added to the part of the input, and to that of the state.
+    biases: [Option<Val>; 2],
     low: DType,
     dtype: DType,
 }
@@ -184,9 +192,10 @@ impl Cell<'_> {
         let (h, x) = (&inputs[0], &inputs[inputs.len() - 1]);
         let mut from_input = self.node(w, "MatMul", &[x, self.ih])?;
         let mut from_state = self.node(w, "MatMul", &[h, self.hh])?;
-        if let Some([of_input, of_state]) = &self.layer.biases {
-            from_input = self.node(w, "Add", &[&from_input, of_input])?;
-            from_state = self.node(w, "Add", &[&from_state, of_state])?;
+        for (sum, bias) in [&mut from_input, &mut from_state].into_iter().zip(&self.biases) {
+            if let Some(bias) = bias {
+                *sum = self.node(w, "Add", &[sum, bias])?;
+            }
         }
         let (next, c) = match &self.layer.gating[..] {
             "lstm" => {
