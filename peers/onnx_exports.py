@@ -3,8 +3,8 @@
 A case is a folder with models, `input_0.npy`, ... and `output_0.npy`, the result of the graph. Every model passes the checker
 of onnx with full inference, and float32 agrees within 1e-5 of the largest number. Of the low ops of a network, each a model
 of its own in the explicit form, at least 99.9 % of the numbers have the same bits, and the others are one step off, counted
-from 1/256 of the largest number on: below, sums cancel. A recurrent layer reads what it has rounded itself, and has 99 %. A
-whole explicit network is within 1e-2 (float16) or 5e-2 (bfloat16), since its ops read what others have rounded. Other low
+from 1/256 of the largest number on: below, sums cancel. A recurrent layer reads what it has rounded itself, step by step, and has
+97 %. A whole explicit network is within 1e-2 (float16) or 5e-2 (bfloat16), since its ops read what others have rounded. Other low
 models must load, where onnxruntime has kernels for them.
 """
 
@@ -128,7 +128,7 @@ def main(folder):
     for group, (same, count, far) in shares.counts.items():
         share = same / count
         print(f"low ops of {group}: {share:.4%} of {count} numbers have the same bits, the others are {far:.0f} steps off at most")
-        if share < (0.99 if "recurrent" in group else 0.999):
+        if share < (0.97 if "recurrent" in group else 0.999):
             wrong.append(f"low ops of {group}: {share:.4%}")
     counts = f"{ops['network']} networks, {ops['node']} low ops of networks and {ops['op']} calls of ops"
     print(f"{counts}; {len(wrong)} do not hold")

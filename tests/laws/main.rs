@@ -6,8 +6,6 @@ mod gradients;
 mod layer_ops;
 mod layers;
 mod messages;
-#[path = "../common/npy.rs"]
-mod npy;
 mod ops;
 mod second_derivatives;
 mod tensors;

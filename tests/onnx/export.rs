@@ -1,6 +1,6 @@
 //! Networks as ONNX models: exported, imported again, and checked against the graph.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, slice::from_ref};
 
 use precast::{
     Op,
@@ -16,8 +16,8 @@ use precast::{
 };
 
 use super::{
+    common::npy::npy,
     nets::{self, Task},
-    npy::npy,
 };
 
 /// Returns a network and its inputs: one of the benches, or a shipped model.
@@ -45,11 +45,11 @@ fn traced(net: &mut Child, x: &Tensor, policy: &str) -> Result<Graph> {
     net.set_train(true);
     if policy.starts_with("graph") {
         net.set_train(false);
-        return Ok(Graph::trace(net, std::slice::from_ref(x))?.rewrite(&GraphPolicy::named(policy)?)?.graph);
+        return Ok(Graph::trace(net, from_ref(x))?.rewrite(&GraphPolicy::named(policy)?)?.graph);
     }
     let _applied = Policy::named(policy)?.plan(net)?.apply(net)?;
     net.set_train(false);
-    Graph::trace(net, std::slice::from_ref(x))
+    Graph::trace(net, from_ref(x))
 }
 
 fn imported(graph: &Graph, options: &ExportOptions) -> Result<Child<onnx::OnnxNetwork>> {
@@ -78,7 +78,7 @@ fn an_imported_export_computes_what_the_graph_computes() -> Result<()> {
                 let options = ExportOptions::new().explicit(explicit);
                 let again = imported(&graph, &options).map_err(|e| e.context(format!("{name} {policy}")))?;
                 for x in [x.clone(), x.slice(0, 0..1)?] {
-                    let (wanted, met) = (graph.run(&[x.clone()])?, no_grad(|| again.call_many(&[x]))?);
+                    let (wanted, met) = (graph.run(from_ref(&x))?, no_grad(|| again.call_many(&[x]))?);
                     let off = off(&wanted[0], &met[0]);
                     let bound = match (policy, explicit) {
                         ("o0", _) => 1e-5,
@@ -168,11 +168,11 @@ fn an_export_has_the_same_bytes_each_time() -> Result<()> {
 fn every_opset_is_written_and_others_are_refused() -> Result<()> {
     let (mut net, x) = network("gpt");
     let graph = traced(&mut net, &x, "o2-bf16")?;
-    let wanted = graph.run(&[x.clone()])?;
+    let wanted = graph.run(from_ref(&x))?;
     for opset in 13..=24 {
         let model = OnnxModel::from_bytes(export_bytes(&graph, &ExportOptions::new().opset(opset))?)?;
         assert_eq!(model.opset(), opset);
-        let met = no_grad(|| model.import(&ImportOptions::new())?.call_many(&[x.clone()]))?;
+        let met = no_grad(|| model.import(&ImportOptions::new())?.call_many(from_ref(&x)))?;
         let off = off(&wanted[0], &met[0]);
         assert!(off <= 3e-2, "opset {opset}: off by {off}");
     }
@@ -186,7 +186,7 @@ fn every_opset_is_written_and_others_are_refused() -> Result<()> {
 #[test]
 fn what_cannot_be_exported_is_named_with_its_node() -> Result<()> {
     let refused = |net: &Child, x: &Tensor| {
-        let graph = Graph::trace(net, std::slice::from_ref(x)).expect("a graph");
+        let graph = Graph::trace(net, from_ref(x)).expect("a graph");
         export_bytes(&graph, &ExportOptions::new()).unwrap_err().to_string()
     };
     let r = &mut Rng::seed(1);
@@ -231,7 +231,7 @@ fn an_imported_network_trains_and_is_exported_again() -> Result<()> {
     optimizer.update(&again.call(&x)?.square()?.mean_all()?.backward()?)?;
     let after = again.call(&x)?;
     assert_ne!(before.to_f64(), after.to_f64());
-    let third = imported(&Graph::trace(&again, &[x.clone()])?, &ExportOptions::new())?;
+    let third = imported(&Graph::trace(&again, from_ref(&x))?, &ExportOptions::new())?;
     assert_eq!(third.call(&x)?.to_f64(), after.to_f64());
     Ok(())
 }
@@ -250,7 +250,7 @@ impl Listener for Low {
 
 /// Writes each low op of a run as a model of its own, so that no op gets what another has rounded otherwise.
 fn low_ops(graph: &Graph, x: &Tensor, to: &Path) -> Result<()> {
-    let (run, low) = listen(Low::default(), || graph.run(&[x.clone()]));
+    let (run, low) = listen(Low::default(), || graph.run(from_ref(x)));
     run?;
     for (place, (op, attributes, inputs, output)) in low.0.iter().enumerate() {
         let low = output.dtype();
@@ -314,9 +314,9 @@ fn exports_for_onnxruntime() -> Result<()> {
 fn a_graph_cell_is_exported() -> Result<()> {
     let (mut net, x) = network("mlp");
     net.set_train(false);
-    let cell = Child::new(GraphCell::trace(&mut net, &[x.clone()])?);
-    let of_cell = Graph::trace(&cell, &[x.clone()])?;
-    assert_eq!(ops(&of_cell), ops(&Graph::trace(&net, &[x.clone()])?));
+    let cell = Child::new(GraphCell::trace(&mut net, from_ref(&x))?);
+    let of_cell = Graph::trace(&cell, from_ref(&x))?;
+    assert_eq!(ops(&of_cell), ops(&Graph::trace(&net, from_ref(&x))?));
     let (wanted, met) = (cell.call(&x)?, no_grad(|| imported(&of_cell, &ExportOptions::new())?.call(&x))?);
     assert!(off(&wanted, &met) <= 1e-5);
     Ok(())

@@ -2,14 +2,14 @@
 
 mod build;
 mod cases;
+#[path = "../common/mod.rs"]
+mod common;
 mod convert;
 mod export;
 #[allow(dead_code, reason = "the benches use more of it")]
 #[path = "../../benches/steps/nets.rs"]
 mod nets;
 mod networks;
-#[path = "../common/npy.rs"]
-mod npy;
 mod pb;
 mod refused;
 mod suite;

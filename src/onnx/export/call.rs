@@ -25,7 +25,7 @@ pub(super) struct Call<'a> {
     pub types: Vec<&'a Output>,
     /// The dtype in which it computes.
     pub dtype: DType,
-    /// Inputs that are 0 everywhere.
+    /// For a recurrent layer, the inputs that are 0 everywhere.
     pub zero: Vec<bool>,
     /// The low dtype to which each step of a sequence is rounded by casts, if any.
     pub rounds_to: Option<DType>,

@@ -86,7 +86,8 @@ impl Nodes<'_> {
     /// Writes the nodes of an op that computes in a dtype.
     fn emit(&self, writer: &mut Writer, node: &Node, op: Op, x: Vec<Val>, dtype: DType) -> Result<Vec<Val>> {
         let types = node.inputs.iter().map(|&port| self.graph.output(port)).collect();
-        let zero = node.inputs.iter().map(|port| is_zero(&self.graph.nodes()[port.node].kind)).collect();
+        let is_zero = |port: &Port| op == Op::FusedRnn && is_zero(&self.graph.nodes()[port.node].kind);
+        let zero = node.inputs.iter().map(is_zero).collect();
         let rounds_to = self.explicit.then_some(node.outputs[0].dtype).filter(|dtype| dtype.is_low());
         if let Some(emit) = ops::find(op) {
             let outputs = emit(&mut Call { writer, node, x: x.clone(), types, dtype, zero, rounds_to })?;
@@ -141,8 +142,8 @@ impl Nodes<'_> {
         }
         // An LSTM has these two beside its result.
         let [_, outputs, last] = &self.values[lstm][..] else { return None };
-        let shape = &self.graph.nodes().get(lstm)?.inputs;
-        let (x, hh) = (&self.graph.output(*shape.first()?).shape, &self.graph.output(*shape.get(2)?).shape);
+        let inputs = &self.graph.nodes()[lstm].inputs;
+        let (x, hh) = (&self.graph.output(*inputs.first()?).shape, &self.graph.output(*inputs.get(2)?).shape);
         match &node.outputs[0].shape[..] {
             [batch, time, hidden] if (batch, time, hidden) == (&x[0], &x[1], &hh[1]) => Some(outputs),
             [batch, hidden] if (batch, hidden) == (&x[0], &hh[1]) => Some(last),

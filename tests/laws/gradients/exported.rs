@@ -10,7 +10,7 @@ use precast::{
 };
 
 use super::{all_rows, inputs::CASES, row::Run};
-use crate::npy::npy;
+use crate::common::npy::npy;
 
 /// Ops that no model of ONNX can have.
 const REFUSED: &[Op] = &[Op::Dropout, Op::Erfinv, Op::Erfc, Op::MultilabelMarginLoss];

@@ -1,7 +1,7 @@
 //! Attention and rotary embeddings.
 
 use super::super::{
-    call::{Call, Emit, one},
+    call::{Call, Emit, lengths, one},
     message::{Attr, Val},
 };
 use crate::{DType, Op, Tensor, error::Result, graph::Dim};
@@ -19,7 +19,7 @@ fn attention(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let (q, k, v) = (q?, k?, v?);
     let rank = c.rank(0);
     let causal: bool = c.attr("causal")?;
-    let features = super::super::call::lengths(&c.shape(0)[rank - 1..])?[0];
+    let features = lengths(&c.shape(0)[rank - 1..])?[0];
     let scale = c.attr::<Option<f64>>("scale")?.unwrap_or(1.0 / (features.max(1) as f64).sqrt());
     let mask = c.x.get(3).cloned();
     // ONNX's own op takes [batch, heads, length, features] of one batch and one number of heads.
@@ -42,7 +42,7 @@ fn attention(c: &mut Call<'_>) -> Result<Vec<Val>> {
     }
     if causal {
         let [queries, keys] = [c.shape(0)[rank - 2], c.shape(1)[c.rank(1) - 2]];
-        let [l, s] = [super::super::call::lengths(&[queries])?[0], super::super::call::lengths(&[keys])?[0]];
+        let [l, s] = [lengths(&[queries])?[0], lengths(&[keys])?[0]];
         let seen: Vec<bool> = (0..l * s).map(|at| at % s <= at / s).collect();
         let seen = c.writer.constant(Tensor::from_vec(seen, &[l, s])?)?;
         scores = c.node("Where", &[&seen, &scores, &nothing], &[])?;
@@ -65,7 +65,7 @@ fn rotary(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let x = c.input(0)?;
     let rank = c.rank(0);
     let shape = c.shape(0).to_vec();
-    let of_last = super::super::call::lengths(&shape[rank - 2..])?;
+    let of_last = lengths(&shape[rank - 2..])?;
     let (length, features) = (of_last[0], of_last[1]);
     let half = features / 2;
     let angle = |m: usize, i: usize| (offset + m) as f64 * base.powf(-((2 * i) as f64) / features as f64);

@@ -1,7 +1,7 @@
 //! Shapes, parts of tensors, and tensors joined.
 
 use super::super::{
-    call::{Call, Emit, one},
+    call::{Call, Emit, lengths, one},
     message::{Attr, Val},
 };
 use crate::{
@@ -14,7 +14,7 @@ pub(super) fn find(op: Op) -> Option<Emit> {
     Some(match op {
         Op::Reshape => |c| reshaped(c),
         Op::Flatten => |c| match (c.attr::<usize>("start_axis")?, c.out().shape.len()) {
-            (axis, 2) if axis == 1 => {
+            (1, 2) => {
                 let x = c.input(0)?;
                 one(c.writer.node_of("Flatten", x.dtype, &[&x], &[("axis", Attr::Int(1))]))
             }
@@ -124,8 +124,7 @@ fn space_to_depth(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let rank = c.rank(0);
     let shape = c.shape(0).to_vec();
     let leading = rank - 2;
-    let [h, w] =
-        [super::super::call::lengths(&shape[leading..])?[0], super::super::call::lengths(&shape[leading..])?[1]];
+    let [h, w] = [lengths(&shape[leading..])?[0], lengths(&shape[leading..])?[1]];
     let blocks = [h / r, r, w / r, r].map(Dim::fixed);
     let x = c.reshape(&x, &[&shape[..leading], &blocks[..]].concat())?;
     let order: Vec<usize> = (0..leading).chain([leading + 1, leading + 3, leading, leading + 2]).collect();

@@ -1,7 +1,7 @@
 //! Losses of classes. Others are written with their formulas.
 
 use super::super::{
-    call::{Call, Emit, one},
+    call::{Call, Emit, lengths, one},
     message::{Attr, Val},
 };
 use crate::{CrossEntropy, DType, Op, Reduction, error::Result};
@@ -23,7 +23,7 @@ pub(super) fn find(op: Op) -> Option<Emit> {
 fn margins(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let (x, target) = (c.input(0)?, c.input(1)?);
     let (margin, p, reduction): (f64, u32, Reduction) = (c.attr("margin")?, c.attr("p")?, c.attr("reduction")?);
-    let classes = super::super::call::lengths(&c.shape(0)[1..])?[0];
+    let classes = lengths(&c.shape(0)[1..])?[0];
     let target = c.unsqueeze(&target, &[1])?;
     let right = c.node("GatherElements", &[&x, &target], &[("axis", Attr::Int(1))])?;
     let (margin, zero, exponent, count) =

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        call::{Call, Emit, one},
+        call::{Call, Emit, lengths, one},
         message::{Attr, Val},
     },
     product::along_channels,
@@ -73,7 +73,7 @@ fn layer(c: &mut Call<'_>) -> Result<Vec<Val>> {
 
 fn instance(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let x = c.input(0)?;
-    let channels = super::super::call::lengths(&c.shape(0)[1..2])?;
+    let channels = lengths(&c.shape(0)[1..2])?;
     let [scale, shift] = parameters(c, 1, &channels)?;
     let epsilon = epsilon(c)?;
     if c.rank(0) > 2 {
@@ -90,7 +90,7 @@ fn group(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let groups: usize = c.attr("groups")?;
     let x = c.input(0)?;
     let rank = c.rank(0);
-    let channels = super::super::call::lengths(&c.shape(0)[1..2])?;
+    let channels = lengths(&c.shape(0)[1..2])?;
     let [scale, shift] = parameters(c, 1, &channels)?;
     let epsilon = epsilon(c)?;
     if c.writer.opset >= 21 {
@@ -115,7 +115,7 @@ fn root_mean_square(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let axis = c.rank(0) - 1;
     let scale = if c.given("with_gamma")? { Some(c.input(1)?) } else { None };
     if c.writer.has("RMSNormalization") {
-        let length = super::super::call::lengths(&c.shape(0)[axis..])?;
+        let length = lengths(&c.shape(0)[axis..])?;
         let scale = scale.map_or_else(|| c.repeated(1.0, &length), Ok)?;
         let epsilon = epsilon(c)?;
         return one(c.node("RMSNormalization", &[&x, &scale], &[("axis", Attr::Int(axis as i64)), epsilon]));

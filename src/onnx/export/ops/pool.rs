@@ -51,7 +51,8 @@ fn pool(c: &mut Call<'_>, largest: bool) -> Result<Vec<Val>> {
 
 /// Returns whether a last window is cut.
 fn exceeds(input: &[usize], kernel: &[usize], stride: &[usize], pads: &[(usize, usize)]) -> bool {
-    (0..input.len()).any(|axis| (input[axis] + pads[axis].0 + pads[axis].1 - kernel[axis]) % stride[axis] != 0)
+    let rest = |axis: usize| input[axis] + pads[axis].0 + pads[axis].1 - kernel[axis];
+    (0..input.len()).any(|axis| !rest(axis).is_multiple_of(stride[axis]))
 }
 
 /// Windows of all elements, of equal lengths, or one after another along each axis.

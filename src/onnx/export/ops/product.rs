@@ -1,7 +1,7 @@
 //! Matrix products and convolutions.
 
 use super::super::{
-    call::{Call, Emit, one},
+    call::{Call, Emit, lengths, one},
     message::{Attr, Val},
 };
 use crate::{ConvOptions, ConvTransposeOptions, Op, Padding, error::Result, graph::Dim};
@@ -122,7 +122,7 @@ pub(super) fn before_and_after(pairs: &[(usize, usize)]) -> Attr {
 }
 
 pub(super) fn spatial(c: &Call<'_>) -> Result<Vec<usize>> {
-    super::super::call::lengths(&c.shape(0)[2..])
+    lengths(&c.shape(0)[2..])
 }
 
 fn convolution(c: &mut Call<'_>) -> Result<Vec<Val>> {
@@ -147,7 +147,7 @@ fn convolution(c: &mut Call<'_>) -> Result<Vec<Val>> {
 fn transposed(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let options: ConvTransposeOptions = c.attr("options")?;
     let (input, kernel) = (spatial(c)?, c.fixed(1)?[2..].to_vec());
-    let output = super::super::call::lengths(&c.out().shape[2..])?;
+    let output = lengths(&c.out().shape[2..])?;
     let axes = input.len();
     let (stride, dilation) = (per_axis(&options.stride, axes), per_axis(&options.dilation, axes));
     let extent: Vec<usize> = kernel.iter().zip(&dilation).map(|(len, by)| (len - 1) * by + 1).collect();

@@ -4,6 +4,7 @@ use super::super::{
     call::{Call, Emit},
     message::{Attr, Val},
     nodes::rounded,
+    writer::Writer,
 };
 use crate::{DType, Op, error::Result, graph::Dim};
 
@@ -174,8 +175,6 @@ struct Cell<'a> {
     low: DType,
     dtype: DType,
 }
-
-type Writer = super::super::writer::Writer;
 
 impl Cell<'_> {
     fn node(&self, w: &mut Writer, op: &'static str, inputs: &[&Val]) -> Result<Val> {

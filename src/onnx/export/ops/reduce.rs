@@ -1,7 +1,7 @@
 //! Reductions along axes, running sums, places of extremes, sorting.
 
 use super::super::{
-    call::{Call, Emit, from_start, one},
+    call::{Call, Emit, from_start, lengths, one},
     message::{Attr, Val},
 };
 use crate::{DType, Op, Tensor, error::Result};
@@ -55,7 +55,6 @@ fn axes(c: &Call<'_>) -> Result<Vec<usize>> {
 
 fn reduce(c: &mut Call<'_>, op: &'static str) -> Result<Vec<Val>> {
     let (x, axes, keep) = (c.input(0)?, axes(c)?, c.attr("keep_dims")?);
-    // An axis that is reduced in order has an order of its own for all numbers at once.
     one(c.reduce(op, &x, &axes, keep))
 }
 
@@ -75,10 +74,10 @@ fn norm(c: &mut Call<'_>) -> Result<Vec<Val>> {
 
 /// The mean square of the distances from the mean, in two passes.
 fn variance(c: &mut Call<'_>, root: bool) -> Result<Vec<Val>> {
-    let (x, axes, keep): (_, _, bool) = (c.input(0)?, axes(c)?, c.attr("keep_dims")?);
+    let (x, axes, keep): (Val, Vec<usize>, bool) = (c.input(0)?, axes(c)?, c.attr("keep_dims")?);
     let correction: usize = c.attr("correction")?;
     let shape: Vec<_> = axes.iter().map(|&axis| c.shape(0)[axis]).collect();
-    let Ok(lengths) = super::super::call::lengths(&shape) else {
+    let Ok(lengths) = lengths(&shape) else {
         return Err(c.refuse("the number of its terms depends on the batch"));
     };
     let terms = lengths.iter().product::<usize>().saturating_sub(correction);

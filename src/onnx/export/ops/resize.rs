@@ -38,7 +38,7 @@ fn interpolate(c: &mut Call<'_>) -> Result<Vec<Val>> {
         let whole = |(axis, scale): (usize, &f64)| {
             let (from, to) = (from[axis + 2], to[axis + 2]);
             // A linear axis that keeps its length is copied.
-            from.plus as f64 * scale == to.plus as f64 || name == "linear" && !corners && from == to || corners
+            from.plus as f64 * scale == to.plus as f64 || corners || name == "linear" && from == to
         };
         if !scales.iter().enumerate().all(whole) {
             return Err(c.refuse(&format!(
