@@ -157,7 +157,7 @@ struct DiffReport<'a> {
 }
 
 impl Made {
-    fn new(model: &mut Read<Model>, policy: Option<&PolicyFile>, batch: u32, train: bool) -> Result<Self> {
+    pub fn new(model: &mut Read<Model>, policy: Option<&PolicyFile>, batch: u32, train: bool) -> Result<Self> {
         let x = [model.value.sample(&inputs::batch_shape(model, batch, "a graph")?)];
         model.value.net.set_train(train);
         let policy = match policy {
@@ -181,7 +181,7 @@ impl Made {
         Ok(Made::Rewritten(rewritten, Graph::trace(net, &x)?.casts()))
     }
 
-    fn graph(&self) -> &Graph {
+    pub fn graph(&self) -> &Graph {
         match self {
             Made::Traced(graph) => graph,
             Made::Rewritten(rewritten, _) => &rewritten.graph,

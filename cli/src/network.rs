@@ -77,9 +77,14 @@ impl Network {
 
     /// Returns the network, for a policy for graphs.
     pub fn callable(&mut self) -> Result<&mut Read<Model>> {
+        self.callable_for("a policy for graphs rewrites the graph of a call")
+    }
+
+    /// Returns the network; otherwise an error that says why it must be one.
+    pub fn callable_for(&mut self, why: &str) -> Result<&mut Read<Model>> {
         match self {
             Network::Built(model) => Ok(model),
-            Network::Stored(model) => Err(uncallable(model, "a policy for graphs rewrites the graph of a call")),
+            Network::Stored(model) => Err(uncallable(model, why)),
         }
     }
 

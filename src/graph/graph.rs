@@ -143,6 +143,13 @@ impl Node {
         matches!(self.kind, Kind::Op(_))
     }
 
+    /// Returns the attributes for a given batch size.
+    pub(crate) fn attributes_at(&self, batch: usize) -> Attributes {
+        let mut attributes = self.attributes.clone();
+        attributes.iter_mut().for_each(|(_, value)| *value = value_at(value, batch));
+        attributes
+    }
+
     /// Returns whether it casts.
     pub fn is_cast(&self) -> bool {
         matches!(self.kind, Kind::Op(Op::Cast))
@@ -216,6 +223,16 @@ impl Graph {
     /// Returns the reason why only a batch of the traced size can run; `None` if any can.
     pub fn only_batch(&self) -> Option<&str> {
         self.only_batch.as_deref()
+    }
+
+    /// Returns the batch size with which it was traced.
+    pub(crate) fn traced_batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Returns the names of the buffers that a run updates.
+    pub(crate) fn updated(&self) -> impl Iterator<Item = &str> {
+        self.updates.iter().map(|update| &self.nodes[update.buffer].name[..])
     }
 
     /// Returns the number of casts.
@@ -323,7 +340,7 @@ pub(super) fn dim_value(dim: Dim) -> Value {
 }
 
 /// Decodes [`dim_value`].
-pub(super) fn dim_of(value: &Value) -> Option<Dim> {
+pub(crate) fn dim_of(value: &Value) -> Option<Dim> {
     let fields = value.as_object().filter(|fields| fields.len() == 2)?;
     Some(Dim { each: fields.get("each")?.as_i64()?, plus: fields.get("plus")?.as_i64()? })
 }

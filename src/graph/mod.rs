@@ -51,6 +51,7 @@ pub use cell::{GraphCell, rewrite};
 pub use decision::NodeDecision;
 pub(crate) use device::{Device, LowSupport, OpSupport};
 pub(crate) use draw::{Drawn, Form, dot, svg};
+pub(crate) use graph::dim_of;
 pub use graph::{Dim, Graph, Kind, Node, Output, Port};
 pub(crate) use paint::paint_listed;
 pub(crate) use painting::Painting;

@@ -1,9 +1,8 @@
 //! Forward runs of a graph; the tape does the rest.
 
-use super::graph::{Graph, Kind, Node, Port, depends_on_batch, described, value_at};
+use super::graph::{Graph, Kind, Node, Port, depends_on_batch, described};
 use crate::{
     Tensor,
-    catalogue::Attributes,
     error::{Error, Result},
     ops::run_recorded,
     precision::{self, Frame},
@@ -151,8 +150,7 @@ fn run_node(node: &Node, n: u64, batch: usize, inputs: &[&Tensor]) -> Result<Vec
     if node.draws == 0 && !node.attributes.iter().any(|(_, value)| depends_on_batch(value)) {
         return run_recorded(op, &node.attributes, inputs);
     }
-    let mut attributes: Attributes = node.attributes.clone();
-    attributes.iter_mut().for_each(|(_, value)| *value = value_at(value, batch));
+    let mut attributes = node.attributes_at(batch);
     if node.draws > 0 {
         let seed: u64 = attributes.get("seed")?;
         attributes.set("seed", &seed.wrapping_add(n.wrapping_mul(node.draws)));

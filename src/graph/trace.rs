@@ -65,19 +65,50 @@ impl Graph {
     }
 }
 
+impl Graph {
+    /// Records a formula of inputs with these types. `f` gets the batch size, and tensors of zeros.
+    pub(crate) fn trace_formula(
+        batch: usize,
+        inputs: &[Output],
+        f: impl Fn(usize, &[Tensor]) -> Result<Vec<Tensor>>,
+    ) -> Result<Graph> {
+        let _off = precision::enter(Frame::Off);
+        let once = |batch: usize| {
+            let length =
+                |len: &Dim| usize::try_from(len.at(batch)).map_err(|_| Error::shape(format!("a length of {len}")));
+            let zeros =
+                |of: &Output| Ok(Tensor::zeros(&of.shape.iter().map(length).collect::<Result<Vec<_>>>()?, of.dtype));
+            recorded(&[], &HashMap::new(), &inputs.iter().map(zeros).collect::<Result<Vec<_>>>()?, |x| f(batch, x))
+        };
+        let graph = Graph { batch, ..once(batch)? };
+        match inputs.iter().any(|of| of.shape.iter().any(|len| len.each != 0)) {
+            true => with_symbols(&graph, &once(batch + 1)?).map_err(Error::unsupported),
+            false => Ok(graph),
+        }
+    }
+}
+
+/// Records one call.
+fn recorded(
+    params: &[(String, Param)],
+    paths: &HashMap<usize, String>,
+    inputs: &[Tensor],
+    f: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
+) -> Result<Graph> {
+    // An input that is passed twice, or is a parameter, becomes a separate input.
+    let inputs: Vec<Tensor> = inputs.iter().map(|x| Tensor::placed(x.array().clone(), x.place().clone())).collect();
+    let builder = Builder::new(params, paths, &inputs);
+    let (outputs, recorded) = recording::record(|| with_recording(true, || f(&inputs)));
+    builder.graph(&outputs?, recorded)
+}
+
 fn traced(
     params: &[(String, Param)],
     paths: &HashMap<usize, String>,
     inputs: &[Tensor],
     f: impl Fn(&[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<Graph> {
-    let once = |inputs: &[Tensor]| {
-        // An input that is passed twice, or is a parameter, becomes a separate input.
-        let inputs: Vec<Tensor> = inputs.iter().map(|x| Tensor::placed(x.array().clone(), x.place().clone())).collect();
-        let builder = Builder::new(params, paths, &inputs);
-        let (outputs, recorded) = recording::record(|| with_recording(true, || f(&inputs)));
-        builder.graph(&outputs?, recorded)
-    };
+    let once = |inputs: &[Tensor]| recorded(params, paths, inputs, &f);
     let mut graph = once(inputs)?;
     let Some(batch) = inputs.iter().find_map(|x| x.shape().first().copied()) else {
         return Ok(graph);

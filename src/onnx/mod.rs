@@ -22,6 +22,7 @@
 mod convert;
 mod drawn;
 mod edits;
+mod export;
 mod graph;
 mod import;
 mod keep;
@@ -40,6 +41,7 @@ mod values;
 mod wire;
 
 pub use convert::{OnnxConvertOptions, OnnxConverted};
+pub use export::{ExportOptions, export, export_bytes};
 pub use import::{Fixed, ImportOptions, OnnxNetwork};
 pub use model::OnnxModel;
 pub use plan::{OnnxPlan, OnnxPlanOptions};

@@ -45,6 +45,7 @@ struct Floats {
     f32: bool,
     f16: bool,
     bf16: bool,
+    f64: bool,
 }
 
 type Versions = BTreeMap<i64, Schema>;
@@ -80,7 +81,7 @@ fn floats(column: &'static str) -> HashMap<&'static str, Floats> {
     let variable = |text: &'static str| {
         let (name, types) = text.split_once('=')?;
         let has = |wanted: &str| types.split([',', '+']).any(|known| known == wanted);
-        Some((name, Floats { f32: has("f32"), f16: has("f16"), bf16: has("bf16") }))
+        Some((name, Floats { f32: has("f32"), f16: has("f16"), bf16: has("bf16"), f64: has("f64") }))
     };
     column.split(';').filter_map(variable).collect()
 }
@@ -90,6 +91,11 @@ impl Schema {
     pub fn of(domain: &str, op: &str, version: i64) -> Option<&'static Schema> {
         let versions = SCHEMAS.get(domain)?.get(op)?;
         Some(versions.range(..=version).next_back()?.1)
+    }
+
+    /// Returns the first version of the format that has an operator.
+    pub fn first(op: &str) -> Option<i64> {
+        SCHEMAS.get("")?.get(op)?.keys().next().copied()
     }
 
     /// Returns the first version from which a type variable of an operator's first output may have a dtype.
@@ -117,6 +123,7 @@ impl Schema {
             DType::F32 => floats.f32,
             DType::F16 => floats.f16,
             DType::Bf16 => floats.bf16,
+            DType::F64 => floats.f64,
             _ => false,
         })
     }

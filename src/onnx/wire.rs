@@ -284,6 +284,12 @@ pub(super) fn put_int(bytes: &mut Vec<u8>, number: u32, value: i64) {
     put_varint(bytes, value as u64);
 }
 
+/// Appends a field with a number of 32 bits.
+pub(super) fn put_float(bytes: &mut Vec<u8>, number: u32, value: f32) {
+    put_varint(bytes, u64::from(number) << 3 | 5);
+    bytes.extend_from_slice(&value.to_le_bytes());
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,6 @@
 //! Ops composed of other ops, with a single rounding.
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use crate::ops::{Call, dispatch, not_floating};
 use crate::{
@@ -20,6 +20,10 @@ pub(in crate::ops) fn composed<F>(call: Call<'_>, plan: impl FnOnce(&[Tensor]) -
 where
     F: Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
 {
+    if OPENED.take() {
+        let inputs: Vec<Tensor> = call.inputs.iter().map(|x| (*x).clone()).collect();
+        return plan(&inputs)?(&inputs);
+    }
     dispatch(call, |inputs| {
         let dtype = floating(inputs)?;
         let formula = plan(inputs)?;
@@ -40,6 +44,19 @@ where
         });
         Ok(forward.written(written))
     })
+}
+
+thread_local! {
+    /// `true` when the next composed op is to run as the ops of which it is composed.
+    static OPENED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `f` with its first composed op as the ops of which it is composed, each seen by listeners; `None` if `f` runs
+/// none.
+pub(in crate::ops) fn opened<R>(f: impl FnOnce() -> R) -> Option<R> {
+    OPENED.set(true);
+    let result = f();
+    (!OPENED.take()).then_some(result)
 }
 
 /// Returns the dtype common to all floating inputs.

@@ -41,6 +41,16 @@ use crate::{
     },
 };
 
+/// Runs an op as the ops of which it is composed, each seen by listeners; `None` for an op that is not composed of
+/// others. The inputs have the order in which the op is recorded.
+pub(crate) fn written_with_others(op: Op, attributes: &Attributes, inputs: &[Tensor]) -> Option<Result<Tensor>> {
+    if let Some(formula) = gradient::formula(op) {
+        return Some(formula(attributes, inputs));
+    }
+    let inputs: Vec<&Tensor> = inputs.iter().collect();
+    composed::opened(|| run_recorded(op, attributes, &inputs).map(|mut outputs| outputs.swap_remove(0)))
+}
+
 /// One call of an op.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {

@@ -7,6 +7,7 @@ pub mod folder;
 pub mod golden;
 pub mod json_schema;
 pub mod metrics;
+pub mod npy;
 pub mod png;
 pub mod speeds;
 pub mod tensors;

@@ -2,7 +2,13 @@
 
 mod build;
 mod cases;
+#[path = "../common/mod.rs"]
+mod common;
 mod convert;
+mod export;
+#[allow(dead_code, reason = "the benches use more of it")]
+#[path = "../../benches/steps/nets.rs"]
+mod nets;
 mod networks;
 mod pb;
 mod records;

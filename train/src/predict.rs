@@ -7,6 +7,7 @@ use precast::{
     Child, DType, Plan, Tensor,
     data::Dataset,
     error::{Error, Result},
+    graph::Graph,
     io::models::Model,
     no_grad,
     storage::{Decorated, SaveMode, weights},
@@ -129,6 +130,19 @@ impl Predictor {
     /// As [`Plan::save_weights`].
     pub fn save_weights(&self, path: impl AsRef<Path>, mode: SaveMode) -> Result<()> {
         self.plan.save_weights(&self.net, path, mode)
+    }
+
+    /// Records a call of the network on some of the run's examples, in evaluation. Its inputs are as the network takes
+    /// them, after any standardization.
+    ///
+    /// # Errors
+    /// As the reader of the data, and those of [`Graph::trace`].
+    pub fn graph(&self, examples: usize) -> Result<Graph> {
+        let all = self.examples(None)?;
+        let Some(x) = all.input_batches(examples)?.next() else {
+            return Err(Error::data("the data of the run has no example to record a call on"));
+        };
+        Graph::trace(&self.net, &[x])
     }
 
     /// Reads examples with targets as the network takes them, from a file like that of the run's data, or from the data of

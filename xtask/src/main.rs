@@ -14,6 +14,7 @@ mod mutate;
 mod nightly;
 mod onnx;
 mod onnx_cases;
+mod onnx_exports;
 mod package;
 mod patterns;
 mod peers;

@@ -1,19 +1,20 @@
 //! `cargo xtask onnx`: ONNX's own test suite, run through the library.
 
 use crate::{
-    onnx_cases,
+    onnx_cases, onnx_exports,
     shell::{self, Result},
 };
 
 /// One-line description.
-pub const ABOUT: &str = "--python PATH: the test suite of the package onnx, imported and run; --cases FOLDER: hazards";
+pub const ABOUT: &str = "--python PATH: the test suite of the package onnx, imported and run; --cases FOLDER: hazards; --exports: networks in onnxruntime";
 
-const ALLOWED: &str = "allowed: --python PATH, and --suite FOLDER or --cases FOLDER";
+const ALLOWED: &str = "allowed: --python PATH, and --suite FOLDER, --cases FOLDER or --exports";
 
 pub fn run(words: &[String]) -> Result {
     let mut python = None;
     let mut suite = None;
     let mut cases = None;
+    let mut exports = false;
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let value = || rest.clone().next().cloned().ok_or_else(|| format!("{word} has no value; {ALLOWED}"));
@@ -21,13 +22,20 @@ pub fn run(words: &[String]) -> Result {
             "--python" => python = Some(value()?),
             "--suite" => suite = Some(value()?),
             "--cases" => cases = Some(value()?),
+            "--exports" => {
+                exports = true;
+                continue;
+            }
             other => return Err(format!("met `{other}`; {ALLOWED}")),
         }
         rest.next();
     }
-    if let Some(folder) = cases {
+    if cases.is_some() || exports {
         let python = python.ok_or(format!("--python is missing: a Python that has onnx and onnxruntime; {ALLOWED}"))?;
-        return onnx_cases::run(&folder, &python);
+        return match cases {
+            Some(folder) => onnx_cases::run(&folder, &python),
+            None => onnx_exports::run(&python),
+        };
     }
     let folder = match (&suite, &python) {
         (Some(folder), _) => folder.clone(),

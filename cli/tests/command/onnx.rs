@@ -190,4 +190,29 @@ fn the_nodes_of_a_file_are_drawn() {
         let message = error(2, precast(&[&["graph", VIT, "--policy", "onnx"], more].concat()));
         assert!(message.contains(words), "{message}");
     }
+#[test]
+fn a_model_is_exported() {
+    let folder = Folder::new("onnx-export");
+    let args = ["export", "lenet5", "--policy", "o2", "--to", "onnx", "--output", "net.onnx", "--opset", "17"];
+    let shown = text(precast_in(&folder.0, &args));
+    assert!(shown.contains(" low, ") && shown.trim_end().ends_with("written: net.onnx"), "{shown}");
+    let shown = text(precast_in(&folder.0, &["plan", "net.onnx", "--policy", "o0"]));
+    assert!(shown.contains("conv2d_1"), "{shown}");
+    text(precast_in(&folder.0, &["export", "mlp", "--to", "onnx", "--output", "plain.onnx"]));
+
+    for (arguments, words) in [
+        (&["mlp", "--to", "onnx"][..], "--to onnx writes a file; --output names it"),
+        (
+            &["mlp", "--to", "onnx", "--output", "new.onnx", "--opset", "12"],
+            "opset 12 cannot be written; allowed: 13 to 24",
+        ),
+        (&["mlp", "--to", "torch", "--policy", "o2", "--explicit"], "--opset and --explicit are for --to onnx"),
+        (&["mlp", "--to", "torch"], "--policy and --to say what is exported"),
+        (&["mlp", "--to", "onyx", "--output", "new.onnx"], "onnx"),
+        (&["net.onnx", "--to", "onnx", "--output", "new.onnx"], "`net.onnx` is an ONNX model already"),
+    ] {
+        let message = error(2, precast_in(&folder.0, &[&["export"], arguments].concat()));
+        assert!(message.contains(words), "{message}");
+    }
+    assert!(!folder.0.join("new.onnx").exists());
 }

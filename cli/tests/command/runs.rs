@@ -392,6 +392,11 @@ fn options_of_the_run_file_reach_the_run() {
     // The variance of z is 1000^2 (1 + 4) (100 - 1) / 12.
     assert!(error_of < 0.05 * 1e6 * 5.0 * 99.0 / 12.0, "{said}");
 
+    let args = ["export", "runs/o2-bf16", "--to", "onnx", "--output", "net.onnx", "--explicit"];
+    let said = text(precast_in(&folder.0, &args));
+    assert!(said.starts_with("run     runs/o2-bf16\n") && said.trim_end().ends_with("written: net.onnx"), "{said}");
+    assert!(text(precast_in(&folder.0, &["plan", "net.onnx", "--policy", "onnx"])).contains("linear_1"));
+
     let args = ["export", "runs/o2-bf16", "--weights", "compute", "--output", "w.safetensors"];
     assert_eq!(text(precast_in(&folder.0, &args)).trim(), "written: w.safetensors");
     let said = error(2, precast_in(&folder.0, &args));
@@ -400,7 +405,9 @@ fn options_of_the_run_file_reach_the_run() {
     for (args, words) in [
         (&["export", "runs/o2-bf16", "--weights", "compute"][..], "--output"),
         (&["export", "runs/o2-bf16", "--weights", "both", "--to", "torch", "--output", "w"], "cannot be used with"),
-        (&["export", "runs/o2-bf16"], "--policy <POLICY>"),
+        (&["export", "runs/o2-bf16"], "--to <LIBRARY>"),
+        (&["export", "runs/o2-bf16", "--to", "onnx"], "--to onnx writes a file; --output names it"),
+        (&["export", "runs/o2-bf16", "--to", "onnx", "--policy", "o1", "--output", "v"], "under its own policy"),
         (&["export", "runs/o2-bf16", "--weights", "low", "--output", "v"], "allowed: master, compute, both"),
         (&["train", "run.yaml", "--optimizer", "adamv"], "adamw"),
     ] {

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Returns the formula of an op, if there is one.
-pub(super) fn formula(op: Op) -> Option<Formula> {
+pub(in crate::ops) fn formula(op: Op) -> Option<Formula> {
     Some(match op {
         Op::Softmax => softmax,
         Op::LogSoftmax => |of, x| x[0].sub(&x[0].logsumexp(&[of.get("axis")?], true)?),

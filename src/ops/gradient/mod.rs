@@ -27,6 +27,7 @@ use crate::{
     tensor::context,
     tensor::{Backward, What, Written, with_recording},
 };
+pub(super) use formulas::formula;
 use walk::walk;
 
 /// Runs `f` so that its results can be differentiated twice or more: every op on the tape keeps its inputs and

@@ -18,7 +18,7 @@ use std::{borrow::Borrow, collections::BTreeMap, path::Path};
 
 #[doc(hidden)]
 pub use file::check_is_safetensors;
-pub(crate) use file::{CHECKSUM, FORMAT, File, OF_RUN, OF_TORCH, dtype_in_file};
+pub(crate) use file::{CHECKSUM, FORMAT, File, OF_RUN, OF_TORCH, bytes_of, dtype_in_file};
 pub use loaded::Loaded;
 pub use options::LoadOptions;
 

@@ -4,6 +4,7 @@
 mod contract;
 mod conv;
 mod elementwise;
+mod exported;
 mod functions;
 mod index;
 mod inputs;
