@@ -12,7 +12,7 @@ use precast::{
     storage::SaveMode,
 };
 use precast_policy::files;
-use precast_train::{Predictor, RunFile};
+use precast_train::{Predictor, RunFile, is_onnx};
 
 use super::{
     Cli, Failure, Result, graph,
@@ -140,7 +140,7 @@ fn model_of(cli: &Cli, args: &Args, to: &Path) -> Result {
         let graph = Predictor::of_folder(&args.model, model(cli, &file)?)?.graph(BATCH as usize)?;
         return written(&graph, to, &options, &format!("run     {}\n", shown(&args.model)));
     }
-    if inputs::is_onnx(&args.model) {
+    if is_onnx(&args.model) {
         let words = "is an ONNX model already; `convert` writes it in the precision of a policy";
         return Err(Failure::Usage(format!("`{}` {words}", shown(&args.model))));
     }

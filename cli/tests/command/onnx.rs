@@ -190,13 +190,15 @@ fn the_nodes_of_a_file_are_drawn() {
         let message = error(2, precast(&[&["graph", VIT, "--policy", "onnx"], more].concat()));
         assert!(message.contains(words), "{message}");
     }
+}
+
 #[test]
 fn a_model_is_exported() {
     let folder = Folder::new("onnx-export");
     let args = ["export", "lenet5", "--policy", "o2", "--to", "onnx", "--output", "net.onnx", "--opset", "17"];
     let shown = text(precast_in(&folder.0, &args));
     assert!(shown.contains(" low, ") && shown.trim_end().ends_with("written: net.onnx"), "{shown}");
-    let shown = text(precast_in(&folder.0, &["plan", "net.onnx", "--policy", "o0"]));
+    let shown = text(precast_in(&folder.0, &["plan", "net.onnx", "--policy", "onnx"]));
     assert!(shown.contains("conv2d_1"), "{shown}");
     text(precast_in(&folder.0, &["export", "mlp", "--to", "onnx", "--output", "plain.onnx"]));
 
