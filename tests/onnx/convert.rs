@@ -239,6 +239,55 @@ fn what_becomes_an_integer_of_four_bits_is_exact() {
     }
 }
 
+/// A length that is read off a tensor does not depend on its numbers, as torch's attention exports it.
+#[test]
+fn the_shape_of_a_tensor_does_not_keep_it_wide() {
+    let nodes = [
+        build::node("MatMul", &["x", "w"], &["p"], &[]),
+        build::node("Add", &["p", "c"], &["m"], &[]),
+        build::node("Shape", &["m"], &["s"], &[]),
+        build::node("Cast", &["s"], &["t"], &[build::int("to", build::INT64)]),
+        build::node("Reshape", &["m", "t"], &["r"], &[]),
+        build::node("Einsum", &["r", "w"], &["y"], &[build::text("equation", "ij,jk->ik")]),
+    ];
+    let io = |name| build::value(name, build::FLOAT, &["n", "2"]);
+    let weights = [build::floats("w", &[2, 2], &[1.0, 2.0, 3.0, 4.0]), build::floats("c", &[2], &[0.5, 1.5])];
+    let model = build::model(&build::graph(&nodes, &weights, &[io("x")], &[io("y")]), 18);
+    let plan = model.plan(&GraphPolicy::named("onnx").unwrap()).unwrap();
+    for node in ["my_matmul", "my_add", "my_reshape", "my_einsum"] {
+        assert_eq!(plan.decision(node).unwrap().dtype, DType::F16, "{node}");
+    }
+    // Numbers that become a length do.
+    let nodes = [
+        build::node("Add", &["x", "c"], &["m"], &[]),
+        build::node("Cast", &["m"], &["t"], &[build::int("to", build::INT64)]),
+        build::node("Reshape", &["w", "t"], &["r"], &[]),
+        build::node("MatMul", &["r", "w"], &["y"], &[]),
+    ];
+    let x = build::value("x", build::FLOAT, &["2"]);
+    let model = build::model(&build::graph(&nodes, &weights, &[x], &[io("y")]), 18);
+    let plan = model.plan(&GraphPolicy::named("onnx").unwrap()).unwrap();
+    assert_eq!(plan.decision("my_add").unwrap().to_string(), "Add f32: leads to an integer (my_cast)");
+}
+
+/// Inputs that become low are tensors of floats.
+#[test]
+fn inputs_of_integers_cannot_be_low() {
+    let nodes = [build::node("Gather", &["w", "i"], &["y"], &[])];
+    let (i, y) = (build::value("i", build::INT64, &["n"]), build::value("y", build::FLOAT, &["n", "2"]));
+    let weights = [build::floats("w", &[2, 2], &[1.0, 2.0, 3.0, 4.0])];
+    let model = build::model(&build::graph(&nodes, &weights, &[i], &[y]), 18);
+    let policy = GraphPolicy::named("onnx").unwrap();
+    for (name, words) in [
+        ("i", "`i` is int64, which has no low dtype"),
+        ("x", "the model has no input or output called `x`; allowed: i, y"),
+    ] {
+        let options = OnnxPlanOptions::new().low_io_of([name]);
+        let error = model.plan_with(&policy, &options, &mut |_| ()).unwrap_err().to_string();
+        assert_eq!(error, words);
+    }
+}
+
 /// Every prefix of a file, and every byte of it changed: an error or a plan, and never a panic.
 #[test]
 fn damaged_files_are_errors() {

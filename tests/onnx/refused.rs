@@ -238,3 +238,19 @@ fn changed_models_do_not_panic() {
         }
     }
 }
+
+/// Lengths that a model declares hold for all axes but that of the batch.
+#[test]
+fn declared_lengths_are_checked() {
+    let with = |axes: &[&str], lengths: &[i64]| {
+        let nodes = [node("Reshape", &["x", "i"], &["y"], &[])];
+        let constants = [ints("i", &[lengths.len() as i64], lengths)];
+        let io = ([value("x", FLOAT, axes)], [value("y", FLOAT, &[])]);
+        model(&graph(&nodes, &constants, &io.0, &io.1), 18)
+    };
+    assert_eq!(run(&with(&["1", "3"], &[-1])).unwrap().shape(), [6], "another batch, where the nodes allow it");
+    let error = run(&with(&["1", "3"], &[3])).unwrap_err().to_string();
+    assert!(error.contains("the model declares a batch of 1 for `x`, got 2: "), "{error}");
+    let error = run(&with(&["n", "4"], &[-1])).unwrap_err().to_string();
+    assert!(error.ends_with("input `x`: its axis 1 has the length 4, got 3"), "{error}");
+}

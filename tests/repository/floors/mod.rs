@@ -293,6 +293,19 @@ fn yaml_is_parsed_in_one_place() {
 }
 
 /// A file written in place is truncated after a crash or on a full disk.
+/// The macros that print end the program when nobody reads the stream: a training run would be lost.
+#[test]
+fn nothing_is_printed_by_macros() {
+    for (path, source) in CODE.into_iter().flat_map(sources_in) {
+        let code = without_tests(&code_of(&source));
+        for word in ["print!", "println!"] {
+            let is_macro = |before: &str| !before.ends_with(|c: char| c.is_alphanumeric() && c != 'e' || c == '_');
+            let met = code.match_indices(word).any(|(at, _)| is_macro(&code[..at]));
+            assert!(!met, "{}: {word}", path.display());
+        }
+    }
+}
+
 #[test]
 fn files_are_written_in_one_place() {
     for (path, source) in CODE.into_iter().flat_map(sources_in) {
