@@ -11,7 +11,7 @@ pub(crate) use precast_policy::__event as event;
 /// only once.
 pub(crate) fn warn(message: &str) {
     if cfg!(not(feature = "tracing")) {
-        // Training goes on when nobody reads standard error.
+        // A training run continues if nobody reads standard error.
         let _ = writeln!(io::stderr(), "precast: {message}");
     }
 }
