@@ -150,5 +150,5 @@ fn models_that_a_run_cannot_train_are_refused() {
     assert!(error.contains("no input is left, and a run gives one"), "{error}");
     let text = "{version: 1, model: {onnx: vit.onnx, fix: {x0: wide}}, policy: o0, data: digits}";
     let error = RunFile::parse(text, "run.yaml").unwrap_err().to_string();
-    assert!(error.contains("expected a number, true or false, got `wide`"), "{error}");
+    assert!(error.contains("expected a number, true or false, got string \"wide\""), "{error}");
 }
