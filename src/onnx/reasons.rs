@@ -28,6 +28,7 @@ pub(super) fn decisions(
     policy: &GraphPolicy,
 ) -> Vec<NodeDecision> {
     let reasons = painting.reasons();
+    let mut listed: HashMap<&str, bool> = HashMap::new();
     let mut all = Vec::new();
     for (index, placed) in values.nodes.iter().enumerate() {
         let node = placed.node;
@@ -45,7 +46,9 @@ pub(super) fn decisions(
         let because = match kept.get(&index) {
             Some(kept) if !is_low => Reason::Words(kept.because.clone().into()),
             _ => {
-                let painted = (reasons.get(&paths[index][..]), painted.graph_list(index));
+                let is_listed = || Op::in_system_of(System::Onnx, &node.op).is_some_and(|op| is_listed(policy, op));
+                let is_listed = *listed.entry(&node.op).or_insert_with(is_listed);
+                let painted = (reasons.get(&paths[index][..]), painted.graph_list(index), is_listed);
                 reason(values, index, dtype, painted, policy)
             }
         };
@@ -66,7 +69,7 @@ fn reason(
     values: &Values<'_>,
     index: usize,
     dtype: DType,
-    (painted, list): (Option<&Reason>, Option<GraphList>),
+    (painted, list, is_listed): (Option<&Reason>, Option<GraphList>, bool),
     policy: &GraphPolicy,
 ) -> Reason {
     let placed = &values.nodes[index];
@@ -97,9 +100,7 @@ fn reason(
             }
             Some(_) => match painted {
                 Some(Reason::AfterDenied(_)) if list == Some(GraphList::Deny) => Reason::OnList(GraphList::Deny),
-                Some(Reason::OnList(GraphList::Allow))
-                    if !Op::in_system_of(System::Onnx, &node.op).is_some_and(|op| is_listed(policy, op)) =>
-                {
+                Some(Reason::OnList(GraphList::Allow)) if !is_listed => {
                     words(format!("on no list: {}", GraphList::Allow.treatment().meaning()))
                 }
                 Some(painted) => of_owners(painted),
