@@ -94,9 +94,7 @@ pub(super) fn run(args: &Args) -> Result {
         return Err(Failure::Usage(words));
     }
     let plan = policy.value.in_the_end().plan_outline(model.value.outline())?;
-    if args.to.exists() && !args.force {
-        return Err(Failure::Usage(format!("`{}` is there already; --force replaces it", shown(&args.to))));
-    }
+    outputs::check_free("", &args.to, args.force)?;
     let options = ConvertOptions::new().widen(args.widen).allow_overflow(args.allow_overflow).replace(args.force);
     let bar = if args.quiet { Bar::hidden() } else { Bar::of_bytes(model.value.bytes()) };
     let converted = plan.convert_with(&model.value, &args.to, options, &mut |bytes| bar.advance(bytes));

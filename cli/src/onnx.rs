@@ -229,10 +229,13 @@ impl OnnxArgs {
 
     /// Returns the name of an option that was given.
     pub fn given(&self) -> Option<&'static str> {
-        let inputs = ("--inputs", !self.ranges.inputs.is_empty());
-        let given = [("--low-io", self.low_io.is_some()), ("--explicit", self.explicit), inputs];
-        let external = ("--external", self.external.is_some());
-        given.into_iter().chain([external]).find(|(_, given)| *given).map(|(name, _)| name)
+        let given = [
+            ("--low-io", self.low_io.is_some()),
+            ("--explicit", self.explicit),
+            ("--inputs", !self.ranges.inputs.is_empty()),
+            ("--external", self.external.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(name, _)| name)
     }
 }
 
@@ -260,9 +263,7 @@ pub(super) struct Converting<'a> {
 /// Converts a model and prints the report.
 pub(super) fn convert(args: &Converting<'_>, own: &OnnxArgs) -> Result {
     let (model, policy) = (read(args.from)?, policy_for(args.policy)?);
-    if args.to.exists() && !args.force {
-        return Err(Failure::Usage(format!("`{}` is there already; --force replaces it", shown(args.to))));
-    }
+    outputs::check_free("", args.to, args.force)?;
     let options = match own.low_io.as_deref() {
         None => OnnxPlanOptions::new(),
         Some([]) => OnnxPlanOptions::new().low_io(),

@@ -28,11 +28,17 @@ impl Output {
     pub fn check_with(&self, more: &[(&str, Option<&Path>)], may_replace: impl Fn(&Path) -> bool) -> Result {
         check(&[&[("--output", self.file.as_deref())], more].concat())?;
         match &self.file {
-            Some(file) if file.exists() && !self.force && !may_replace(file) => {
-                Err(Failure::Usage(format!("--output: `{}` is there already; --force replaces it", shown(file))))
-            }
-            _ => Ok(()),
+            Some(file) => check_free("--output: ", file, self.force || may_replace(file)),
+            None => Ok(()),
         }
+    }
+}
+
+/// Refuses an existing file or folder that is not to be replaced; `flag` begins the message.
+pub(super) fn check_free(flag: &str, path: &Path, replace: bool) -> Result {
+    match path.exists() && !replace {
+        true => Err(Failure::Usage(format!("{flag}`{}` is there already; --force replaces it", shown(path)))),
+        false => Ok(()),
     }
 }
 

@@ -20,6 +20,17 @@ pub use precast_policy::files::{check_writable, replace};
 
 use crate::error::{Error, ErrorKind, Result};
 
+/// Refuses to write a file that is there, unless it may be replaced.
+///
+/// # Errors
+/// [`ErrorKind::Io`] for a file that is there.
+pub(crate) fn check_free(path: &Path, replace: bool) -> Result<()> {
+    match path.exists() && !replace {
+        true => Err(Error::new(ErrorKind::Io, format!("{}: is there already", path.display()))),
+        false => Ok(()),
+    }
+}
+
 /// Returns the bytes of a file, unpacked if it is packed by gzip, up to a limit.
 ///
 /// # Errors

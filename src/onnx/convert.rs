@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    io::files::replace_by,
+    io::files::{check_free, replace_by},
 };
 
 /// Files of protobuf end before 2 GB; a model that would come near has its weights in a file of its own.
@@ -94,9 +94,7 @@ impl OnnxPlan<'_> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<OnnxConverted> {
         let to = to.as_ref();
-        if to.exists() && !options.replace {
-            return Err(Error::new(crate::ErrorKind::Io, format!("{}: is there already", to.display())));
-        }
+        check_free(to, options.replace)?;
         self.check_form(options)?;
         let model = self.values.model;
         let mut report = OnnxConverted {
@@ -181,9 +179,7 @@ impl OnnxPlan<'_> {
         let (whole, outside) = self.body(edits, options, &location)?;
         report.bytes_after = whole.len;
         if let Some((last, at)) = outside.last() {
-            if data.exists() && !options.replace {
-                return Err(Error::new(crate::ErrorKind::Io, format!("{}: is there already", data.display())));
-            }
+            check_free(&data, options.replace)?;
             report.bytes_after += at + last.len()?;
             write_data(&outside, model, &data, progress)?;
             report.data = Some(data);
@@ -201,18 +197,13 @@ impl OnnxModel {
     /// replaced; [`ErrorKind::Model`](crate::ErrorKind::Model) when a data file ends before a tensor does.
     pub fn copy(&self, to: impl AsRef<Path>, replace: bool, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let to = to.as_ref();
-        let taken = |path: &Path| Error::new(crate::ErrorKind::Io, format!("{}: is there already", path.display()));
-        if to.exists() && !replace {
-            return Err(taken(to));
-        }
+        check_free(to, replace)?;
         let (old, new) = (self.path.as_deref().map(folder), folder(to));
         let beside = old.as_deref().is_some_and(|old| fs::canonicalize(old).ok() == fs::canonicalize(&new).ok());
         if let (Some(old), false) = (old, beside) {
             for (location, _) in data_files(self)? {
                 let (from, into) = (old.join(&location), new.join(&location));
-                if into.exists() && !replace {
-                    return Err(taken(&into));
-                }
+                check_free(&into, replace)?;
                 if let Some(parent) = into.parent() {
                     fs::create_dir_all(parent).map_err(|e| Error::io(parent, &e))?;
                 }

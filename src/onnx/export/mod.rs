@@ -12,8 +12,6 @@ mod writer;
 
 use std::{collections::HashSet, path::Path};
 
-use precast_policy::files::replace;
-
 use self::{
     message::{Declared, Val},
     nodes::{Nodes, at, carried, constant},
@@ -22,6 +20,7 @@ use self::{
 use crate::{
     error::{Error, Result},
     graph::{Dim, Graph, Kind, Node},
+    io::files::{check_free, replace},
 };
 
 /// The opsets that can be written.
@@ -98,9 +97,7 @@ impl ExportOptions {
 /// ```
 pub fn export(graph: &Graph, path: impl AsRef<Path>, options: &ExportOptions) -> Result<()> {
     let path = path.as_ref();
-    if path.exists() && !options.replace {
-        return Err(Error::new(crate::ErrorKind::Io, format!("{}: is there already", path.display())));
-    }
+    check_free(path, options.replace)?;
     replace(path, &export_bytes(graph, options)?)
 }
 
