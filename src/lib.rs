@@ -151,6 +151,7 @@ pub use train::{Checkpoint, data};
 /// removed in any release.
 #[doc(hidden)]
 pub mod __train {
+    pub use crate::storage::weights::bytes_of;
     pub use crate::train::{
         data::{
             numbers::Wide,

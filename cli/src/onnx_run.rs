@@ -135,10 +135,8 @@ pub(super) fn run(args: &Args) -> Result {
         }
         (None, None) => None,
     };
-    let rows = match &second {
-        Some(second) => first.iter().map(|(name, x)| output(name, x, Some(second))).collect::<Result<Vec<_>>>()?,
-        None => first.iter().map(|(name, x)| output(name, x, None)).collect::<Result<Vec<_>>>()?,
-    };
+    let rows = first.iter().map(|(name, x)| output(name, x, second.as_ref()));
+    let rows = rows.collect::<Result<Vec<_>>>()?;
     if let Some(file) = &args.outputs {
         let written = second.as_ref().unwrap_or(&first);
         write_npz(file, written.iter().map(|(name, x)| (&name[..], x))).map_err(Failure::work)?;

@@ -63,9 +63,7 @@ impl Graph {
         let params: Vec<(String, Param)> = params.iter().map(|(path, param)| (path.into(), param.clone())).collect();
         traced(&params, &HashMap::new(), inputs, f)
     }
-}
 
-impl Graph {
     /// Records a formula of inputs with these types. `f` gets the batch size, and tensors of zeros.
     pub(crate) fn trace_formula(
         batch: usize,

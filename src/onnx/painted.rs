@@ -28,7 +28,7 @@ pub(super) enum Reader {
     Output { place: usize },
 }
 
-/// Graph for painting, with the way back from it to the model.
+/// The type graph of a model, with the nodes, values and readers of the model behind its ports.
 pub(super) struct Painted {
     pub graph: TypeGraph,
     pub lists: Vec<Option<GraphList>>,

@@ -302,19 +302,19 @@ fn too_early(painted: &Painted, painting: &Painting, lists: &[Option<GraphList>]
 /// Returns the names of the inputs and outputs that become low.
 fn low_io<'a>(values: &Values<'a>, elems: &[Elem], wanted: &LowIo) -> Result<HashSet<&'a str>> {
     let main = &values.scopes[0];
-    let all = || main.inputs.iter().chain(&main.outputs).map(|&value| values.values[value].name);
-    let elem = |name: &str| main.names.get(name).map_or(Elem::UNDEFINED, |&value| elems[value]);
+    let all = || main.inputs.iter().chain(&main.outputs).map(|&value| (values.values[value].name, elems[value]));
+    let names = || all().map(|(name, _)| name);
     let wrong = |words: String| Error::new(crate::ErrorKind::Path, words);
     match wanted {
         LowIo::None => Ok(HashSet::new()),
-        LowIo::All => Ok(all().collect()),
-        LowIo::Names(names) => names
+        LowIo::All => Ok(names().collect()),
+        LowIo::Names(wanted) => wanted
             .iter()
-            .map(|name| match all().find(|known| known == name) {
-                Some(known) if [Elem::F32, Elem::F16, Elem::BF16].contains(&elem(known)) => Ok(known),
-                Some(known) => Err(wrong(format!("`{known}` is {}, which has no low dtype", elem(known)))),
+            .map(|name| match all().find(|(known, _)| known == name) {
+                Some((known, Elem::F32 | Elem::F16 | Elem::BF16)) => Ok(known),
+                Some((known, elem)) => Err(wrong(format!("`{known}` is {elem}, which has no low dtype"))),
                 None => {
-                    let (near, allowed) = (did_you_mean(name, all()), all().collect::<Vec<_>>().join(", "));
+                    let (near, allowed) = (did_you_mean(name, names()), names().collect::<Vec<_>>().join(", "));
                     let words = format!("the model has no input or output called `{name}`{near}; allowed: {allowed}");
                     Err(wrong(words))
                 }

@@ -9,7 +9,6 @@ use precast::{
     io::models::Model,
     storage::Decorated,
 };
-
 use precast_policy::printable;
 
 use super::{

@@ -145,12 +145,12 @@ impl Drawing<'_> {
             if let Some(read) = read {
                 let node = &self.nodes[read];
                 let words = format!("{} {}", last(&node.label), node.shape);
-                self.pill(svg, node, (left, top), PILL.0, &short(words.trim_end(), 20));
+                pill(svg, node, (left, top), PILL.0, &short(words.trim_end(), 20));
             }
             if let (Some(cast), true) = (cast, casts) {
                 let node = &self.nodes[cast];
                 let words = node.dtype.map_or(String::new(), |dtype| dtype.to_string());
-                self.pill(svg, node, (left + PILL.0 + PILL_GAP.1, top), PILL_CAST, &words);
+                pill(svg, node, (left + PILL.0 + PILL_GAP.1, top), PILL_CAST, &words);
             }
         }
     }
@@ -165,21 +165,8 @@ impl Drawing<'_> {
             let from = middle.clamp(y - self.size(at).1 / 2.0 + 4.0, y + self.size(at).1 / 2.0 - 4.0);
             line(svg, &format!("M{edge:.1},{from:.1} L{left:.1},{middle:.1}"), self.node(at).is_low());
             let words = node.dtype.map_or(String::new(), |dtype| format!("to {dtype} · unread"));
-            self.pill(svg, node, (left, top), CAST.0, &words);
+            pill(svg, node, (left, top), CAST.0, &words);
         }
-    }
-
-    fn pill(&self, svg: &mut String, node: &Drawn, (x, y): (f64, f64), width: f64, words: &str) {
-        let _ = writeln!(
-            svg,
-            r##"<g><title>{}</title><rect x="{x:.1}" y="{y:.1}" width="{width}" height="{}" rx="10" fill="{}" stroke="#adb5bd"/><text x="{:.1}" y="{:.1}" text-anchor="middle" font-size="10.5">{}</text></g>"##,
-            escaped(&self.says(node)),
-            PILL.1,
-            node.fill(),
-            x + width / 2.0,
-            y + 14.0,
-            escaped(words)
-        );
     }
 
     fn one_box(&self, svg: &mut String, at: usize, x: f64, y: f64, is_framed: bool) {
@@ -197,7 +184,7 @@ impl Drawing<'_> {
         let _ = writeln!(
             svg,
             r##"<g><title>{}</title><rect x="{:.1}" y="{:.1}" width="{width}" height="{height}" rx="{}" fill="{}" stroke="{}" stroke-width="{}"/>"##,
-            escaped(&self.says(node)),
+            escaped(&says(node)),
             x - width / 2.0,
             y - height / 2.0,
             if is_cast || !node.is_op() { height / 2.0 } else { 5.0 },
@@ -235,19 +222,6 @@ impl Drawing<'_> {
             );
         }
     }
-
-    /// Returns the text of the tooltip.
-    fn says(&self, node: &Drawn) -> String {
-        let mut words = format!("{} {}({})", node.name, node.op, node.attributes);
-        node.outputs.iter().for_each(|output| _ = write!(words, "\n{output}"));
-        if !node.cell.is_empty() {
-            let _ = write!(words, "\nin {}", node.cell);
-        }
-        if let Some(why) = &node.why {
-            let _ = write!(words, "\n{why}");
-        }
-        words
-    }
 }
 
 /// Draws a smooth line through points, from top to bottom.
@@ -273,4 +247,31 @@ fn line(svg: &mut String, path: &str, low: bool) {
         svg,
         r##"<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.4" marker-end="url(#tip)"/>"##
     );
+}
+
+/// Draws a node in one line beside a box.
+fn pill(svg: &mut String, node: &Drawn, (x, y): (f64, f64), width: f64, words: &str) {
+    let _ = writeln!(
+        svg,
+        r##"<g><title>{}</title><rect x="{x:.1}" y="{y:.1}" width="{width}" height="{}" rx="10" fill="{}" stroke="#adb5bd"/><text x="{:.1}" y="{:.1}" text-anchor="middle" font-size="10.5">{}</text></g>"##,
+        escaped(&says(node)),
+        PILL.1,
+        node.fill(),
+        x + width / 2.0,
+        y + 14.0,
+        escaped(words)
+    );
+}
+
+/// Returns the text of the tooltip.
+fn says(node: &Drawn) -> String {
+    let mut words = format!("{} {}({})", node.name, node.op, node.attributes);
+    node.outputs.iter().for_each(|output| _ = write!(words, "\n{output}"));
+    if !node.cell.is_empty() {
+        let _ = write!(words, "\nin {}", node.cell);
+    }
+    if let Some(why) = &node.why {
+        let _ = write!(words, "\n{why}");
+    }
+    words
 }

@@ -83,6 +83,11 @@ impl Call<'_> {
         &self.node.outputs[0]
     }
 
+    /// Returns the dtype in which the call makes its first output.
+    pub fn out_dtype(&self) -> DType {
+        if self.out().dtype.is_float() { self.dtype } else { self.out().dtype }
+    }
+
     /// Returns the attribute `axis` from the start, for a tensor of this rank.
     pub fn axis(&self, rank: usize) -> Result<usize> {
         from_start(self.attr("axis")?, rank)

@@ -27,7 +27,7 @@ pub(super) fn at(node: &Node, error: Error) -> Error {
 
 /// Returns the dtype in which a model carries values of a dtype.
 pub(super) fn carried(dtype: DType, explicit: bool) -> DType {
-    if explicit && dtype.is_low() { DType::F32 } else { dtype }
+    if explicit { wide(dtype) } else { dtype }
 }
 
 /// Returns the dtype in which a low op is computed.

@@ -119,11 +119,6 @@ impl OnnxModel {
                 Axis::Known(length) => Some(*length),
                 _ => None,
             }),
-            example: input.axes.as_ref().and_then(|axes| {
-                let length =
-                    |axis: &Axis| if let Axis::Known(length) = axis { Some(*length) } else { options.length(axis) };
-                axes.split_first()?.1.iter().map(length).collect()
-            }),
         });
         let inputs = inputs.collect();
         Ok(OnnxNetwork::new(weights, body, inputs))

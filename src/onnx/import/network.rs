@@ -41,8 +41,6 @@ pub(super) struct Input {
     pub axes: Option<Vec<(String, Option<usize>)>>,
     /// The declared length of the first axis. Other batches run where the nodes allow them.
     pub batch: Option<usize>,
-    /// The shape of one example, without the first axis, where all other lengths are known.
-    pub example: Option<Vec<usize>>,
 }
 
 impl OnnxNetwork {
@@ -132,6 +130,11 @@ pub(super) fn unknown(what: &str, name: &str, allowed: &[String]) -> Error {
 }
 
 impl Input {
+    /// Returns the shape of one example, without the first axis, where all other lengths are known.
+    fn example(&self) -> Option<Vec<usize>> {
+        self.axes.as_ref()?.split_first()?.1.iter().map(|(_, length)| *length).collect()
+    }
+
     fn value(&self, x: &Tensor) -> Result<Value> {
         let wrong = |words: String| Error::shape(format!("input `{}`: {words}", self.name));
         if let Some(axes) = &self.axes {
@@ -168,7 +171,7 @@ impl Input {
 impl From<Child<OnnxNetwork>> for Model {
     fn from(net: Child<OnnxNetwork>) -> Self {
         let only = match &net.cell().inputs[..] {
-            [input] => input.example.clone().zip(Some(input.elem)),
+            [input] => input.example().zip(Some(input.elem)),
             _ => None,
         };
         let model = Model::new(net);

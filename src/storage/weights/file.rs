@@ -266,7 +266,7 @@ pub(crate) fn dtype_in_file(dtype: DType) -> Dtype {
 }
 
 /// Returns the elements in row-major order, little-endian.
-pub(crate) fn bytes_of(value: &Tensor) -> Vec<u8> {
+pub fn bytes_of(value: &Tensor) -> Vec<u8> {
     macro_rules! bytes {
         ($($dtype:ident: $t:ty),*) => {
             match value.dtype() {

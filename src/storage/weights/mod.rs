@@ -16,9 +16,9 @@ mod options;
 
 use std::{borrow::Borrow, collections::BTreeMap, path::Path};
 
+pub(crate) use file::{CHECKSUM, FORMAT, File, OF_RUN, OF_TORCH, dtype_in_file};
 #[doc(hidden)]
-pub use file::check_is_safetensors;
-pub(crate) use file::{CHECKSUM, FORMAT, File, OF_RUN, OF_TORCH, bytes_of, dtype_in_file};
+pub use file::{bytes_of, check_is_safetensors};
 pub use loaded::Loaded;
 pub use options::LoadOptions;
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use precast::{
+    __train::bytes_of,
     DType, Tensor,
     error::{Error, Result},
 };
@@ -26,10 +27,10 @@ pub fn write_npz<'a>(path: impl AsRef<Path>, arrays: impl IntoIterator<Item = (&
         let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
         for (name, tensor) in arrays {
             archive.start_file(format!("{name}.npy"), stored).map_err(|error| failed(error.into()))?;
-            let (descr, bytes) = little_endian(tensor)?;
+            let (descr, dtype) = in_numpy(tensor.dtype());
             archive
                 .write_all(&header(descr, tensor.shape()))
-                .and_then(|()| archive.write_all(&bytes))
+                .and_then(|()| archive.write_all(&bytes_of(&tensor.cast(dtype))))
                 .map_err(failed)?;
         }
         let mut out = archive.finish().map_err(|error| failed(error.into()))?;
@@ -50,15 +51,15 @@ fn header(descr: &str, shape: &[usize]) -> Vec<u8> {
     [&b"\x93NUMPY\x01\x00"[..], &length, padded.as_bytes()].concat()
 }
 
-/// Returns NumPy's name of the dtype and the bytes of the numbers.
-fn little_endian(tensor: &Tensor) -> Result<(&'static str, Vec<u8>)> {
-    Ok(match tensor.dtype() {
-        DType::F16 => ("<f2", tensor.to_vec::<half::f16>()?.iter().flat_map(|x| x.to_le_bytes()).collect()),
-        DType::F64 => ("<f8", tensor.to_vec::<f64>()?.iter().flat_map(|x| x.to_le_bytes()).collect()),
-        DType::I64 => ("<i8", tensor.to_vec::<i64>()?.iter().flat_map(|x| x.to_le_bytes()).collect()),
-        DType::Bool => ("|b1", tensor.to_vec::<bool>()?.iter().map(|x| u8::from(*x)).collect()),
-        _ => ("<f4", tensor.cast(DType::F32).to_vec::<f32>()?.iter().flat_map(|x| x.to_le_bytes()).collect()),
-    })
+/// Returns NumPy's name of a dtype, and the dtype that NumPy has in its place.
+fn in_numpy(dtype: DType) -> (&'static str, DType) {
+    match dtype {
+        DType::F16 => ("<f2", dtype),
+        DType::F64 => ("<f8", dtype),
+        DType::I64 => ("<i8", dtype),
+        DType::Bool => ("|b1", dtype),
+        _ => ("<f4", DType::F32),
+    }
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ fn reshaped(c: &mut Call<'_>) -> Result<Vec<Val>> {
 
 /// Returns the inputs in the dtype of the output.
 fn parts(c: &mut Call<'_>) -> Result<Vec<Val>> {
-    let to = if c.out().dtype.is_float() { c.dtype } else { c.out().dtype };
+    let to = c.out_dtype();
     c.x.clone().iter().map(|x| c.writer.cast(x, to)).collect()
 }
 
@@ -124,8 +124,8 @@ fn space_to_depth(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let rank = c.rank(0);
     let shape = c.shape(0).to_vec();
     let leading = rank - 2;
-    let [h, w] = [lengths(&shape[leading..])?[0], lengths(&shape[leading..])?[1]];
-    let blocks = [h / r, r, w / r, r].map(Dim::fixed);
+    let sides = lengths(&shape[leading..])?;
+    let blocks = [sides[0] / r, r, sides[1] / r, r].map(Dim::fixed);
     let x = c.reshape(&x, &[&shape[..leading], &blocks[..]].concat())?;
     let order: Vec<usize> = (0..leading).chain([leading + 1, leading + 3, leading, leading + 2]).collect();
     let x = c.transpose(&x, &order)?;

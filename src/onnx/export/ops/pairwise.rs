@@ -58,7 +58,7 @@ pub(super) fn find(op: Op) -> Option<Emit> {
 
 /// Returns two inputs in the dtype of the output.
 fn numbers(c: &mut Call<'_>, a: Val, b: Val) -> Result<(Val, Val)> {
-    let to = if c.out().dtype.is_float() { c.dtype } else { c.out().dtype };
+    let to = c.out_dtype();
     Ok((c.writer.cast(&a, to)?, c.writer.cast(&b, to)?))
 }
 
