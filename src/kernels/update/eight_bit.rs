@@ -14,6 +14,9 @@ use crate::kernels::{
 /// Number of elements that share their largest magnitude.
 pub(crate) const BLOCK: usize = 256;
 
+/// 2^23, from which on f32 has integers alone.
+const INTEGERS: f32 = 8_388_608.0;
+
 /// Codes of numbers, and the largest magnitude of each [`BLOCK`].
 pub(crate) struct Blocks<'a> {
     pub codes: &'a mut [u8],
@@ -140,8 +143,8 @@ impl Nearest {
         // A negative number absent from the map is nearest to 0.
         let code = if x < 0.0 { (zero - index).max(0.0) } else { zero + index }
             + if x > self.nearest_to_1 { 1.0 } else { 0.0 };
-        // Via a signed integer, for which there are instructions.
-        code as i32 as u8
+        // The last bits of a number from 2^23 on are an integer. A conversion would not be vectorized.
+        (code + INTEGERS).to_bits() as u8
     }
 }
 
