@@ -1,55 +1,16 @@
 //! Pooling over up to three spatial axes. A pool is a list of ranges for each axis. Adaptive pools differ only in
 //! these.
 
-use std::ops::Range;
-
+use super::{
+    even_windows::Even,
+    windows::{AxisWindows, Windows, for_each_window, in_volume, longest, out_volume, window_volume},
+};
 use crate::kernels::{
     float::{Float, Real},
     memory::{Pooled, uninit_vec, with_capacity, zeros},
     reduce::FEW,
     simd::{Body, vectorized},
 };
-
-/// Windows along one axis: the range of elements of each, without padding, and the divisor of an average.
-#[derive(Clone, Debug)]
-pub(crate) struct AxisWindows {
-    pub input: usize,
-    pub ranges: Vec<Range<usize>>,
-    pub counts: Vec<usize>,
-}
-
-/// Windows of a pool. Missing axes have one window over one element.
-pub(crate) type Windows = [AxisWindows; 3];
-
-fn in_volume(windows: &Windows) -> usize {
-    windows.iter().map(|axis| axis.input).product()
-}
-
-fn out_volume(windows: &Windows) -> usize {
-    windows.iter().map(|axis| axis.ranges.len()).product()
-}
-
-/// Returns the longest range of the last two axes: the strides of an index inside a window.
-fn longest([_, h, w]: &Windows) -> (usize, usize) {
-    let longest = |axis: &AxisWindows| axis.ranges.iter().map(Range::len).max().unwrap_or(1);
-    (longest(h), longest(w))
-}
-
-/// Returns the number of distinct indices inside a window.
-pub(crate) fn window_volume(windows: &Windows) -> usize {
-    windows.iter().map(|axis| axis.ranges.iter().map(Range::len).max().unwrap_or(1)).product()
-}
-
-/// Calls `f(ranges, count)` for each window in row-major order.
-fn for_each_window([d, h, w]: &Windows, mut f: impl FnMut([&Range<usize>; 3], usize)) {
-    for (rd, nd) in d.ranges.iter().zip(&d.counts) {
-        for (rh, nh) in h.ranges.iter().zip(&h.counts) {
-            for (rw, nw) in w.ranges.iter().zip(&w.counts) {
-                f([rd, rh, rw], nd * nh * nw);
-            }
-        }
-    }
-}
 
 /// Replaces `best` by `value` if that is larger or the first NaN. It has no branch, which data would make
 /// unpredictable.
@@ -63,14 +24,6 @@ fn take_larger<R: Real>(value: R, tap: u32, best: &mut R, index: &mut u32) {
 /// Number of windows of an output row that are computed together.
 const SIDE: usize = 16;
 
-/// Returns the step between windows along the last axis, if it is uniform and all windows have one size.
-fn even_step(windows: &Windows) -> Option<usize> {
-    let alike = |axis: &AxisWindows| axis.ranges.windows(2).all(|pair| pair[0].len() == pair[1].len());
-    let steps = || windows[2].ranges.windows(2).map(|pair| pair[1].start - pair[0].start);
-    let first = steps().next().unwrap_or(1);
-    (windows.iter().all(alike) && first > 0 && steps().all(|step| step == first)).then_some(first)
-}
-
 /// Returns the largest element of each window, and its index inside the window; the first NaN takes precedence.
 pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Pooled<T>, Pooled<u32>) {
     let (len, outputs) = (in_volume(windows), out_volume(windows));
@@ -78,24 +31,38 @@ pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Poole
     if out.is_empty() {
         return (out, indices);
     }
-    let step = even_step(windows);
-    let (mut wide, mut phases) =
-        (Pooled::uninit(len), Pooled::uninit(step.map_or(0, |step| step * phase_room(len, step))));
+    let even = Even::of(windows);
+    // Elements with the padding, if there is one.
+    let space = even.as_ref().map_or(len, |even| in_volume(&even.windows));
+    let mut wide = Pooled::<T::Wide>::uninit(len);
+    let mut around = Pooled::<T::Wide>::uninit(if space > len { space } else { 0 });
+    around.fill(<T::Wide as num_traits::Float>::neg_infinity());
+    let mut phases = Pooled::uninit(even.as_ref().map_or(0, |even| even.step * phase_room(space, even.step)));
     // The next row overwrites elements written past the end of a row.
     let (mut best, mut index) = (Pooled::uninit(outputs + SIDE), Pooled::uninit(outputs + SIDE));
     for plane in 0..planes {
         T::widen_into(&x[plane * len..(plane + 1) * len], &mut wide);
         let (best, index) = (&mut best[..], &mut index[..]);
-        match step {
+        match &even {
             None => max_of_each(windows, &wide, best, index),
-            Some(step) => {
-                match step {
-                    1 => vectorized(SplitPhases::<_, 1> { x: &wide, phases: &mut phases }),
-                    2 => vectorized(SplitPhases::<_, 2> { x: &wide, phases: &mut phases }),
-                    3 => vectorized(SplitPhases::<_, 3> { x: &wide, phases: &mut phases }),
-                    _ => split_phases(&wide, step, &mut phases),
+            Some(even) => {
+                let x = match space > len {
+                    true => {
+                        even.pad(windows, &wide, &mut around);
+                        &around
+                    }
+                    false => &wide,
+                };
+                let phases = &mut phases[..];
+                match even.step {
+                    1 => vectorized(SplitPhases::<_, 1> { x, phases }),
+                    2 => vectorized(SplitPhases::<_, 2> { x, phases }),
+                    3 => vectorized(SplitPhases::<_, 3> { x, phases }),
+                    step => split_phases(x, step, phases),
                 }
-                vectorized(MaxOfRows { windows, step, room: phase_room(len, step), phases: &phases, best, index });
+                let room = phase_room(space, even.step);
+                vectorized(MaxOfRows { windows: &even.windows, step: even.step, room, phases, best, index });
+                even.cut(windows, &mut index[..outputs]);
             }
         }
         indices[plane * outputs..(plane + 1) * outputs].copy_from_slice(&index[..outputs]);
@@ -350,9 +317,11 @@ impl Spread for AverageGradient<'_> {
 mod tests {
     use super::*;
 
-    /// Returns windows of `kernel` elements, `step` apart.
-    fn axis(input: usize, kernel: usize, step: usize) -> AxisWindows {
-        let ranges: Vec<_> = (0..=(input - kernel) / step).map(|i| i * step..i * step + kernel).collect();
+    /// Returns windows of `kernel` elements, `step` apart, with padding on both sides.
+    fn axis(input: usize, kernel: usize, step: usize, padding: usize) -> AxisWindows {
+        let starts = (0..=(input + 2 * padding - kernel) / step).map(|i| i * step);
+        let cut = |start: usize| start.saturating_sub(padding)..(start + kernel - padding).min(input);
+        let ranges: Vec<_> = starts.map(cut).collect();
         AxisWindows { input, counts: vec![kernel; ranges.len()], ranges }
     }
 
@@ -362,11 +331,15 @@ mod tests {
     fn windows_together_find_what_each_finds() {
         let values = [0.0, -0.0, 1.0, 1.0, -2.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN, 3.0, -f32::NAN];
         let longest = if cfg!(miri) { 8 } else { 60 };
-        for (input, kernel, step) in (1..longest)
-            .flat_map(|input| (1..=input.min(5)).flat_map(move |kernel| (1..5).map(move |step| (input, kernel, step))))
+        let inputs = (1..longest).flat_map(|input| (1..=input.min(5)).map(move |kernel| (input, kernel)));
+        let steps = inputs.flat_map(|(input, kernel)| (1..5).map(move |step| (input, kernel, step)));
+        for (input, kernel, step, padding) in
+            steps.flat_map(|(input, kernel, step)| (0..kernel).map(move |padding| (input, kernel, step, padding)))
         {
-            let windows = [axis(2, 2, 1), axis(4, 2, step.min(2)), axis(input, kernel, step)];
-            assert!(even_step(&windows).is_some());
+            let windows =
+                [axis(2, 2, 1, padding % 2), axis(4, 2, step.min(2), padding % 2), axis(input, kernel, step, padding)];
+            // Windows over an input shorter than them are all cut off.
+            assert!(Even::of(&windows).is_some() || input < kernel + padding);
             let len = in_volume(&windows);
             let at = |i: usize, plane: usize| (i * 7919 + plane * 31 + i / 7 * 13) % (values.len() + plane);
             let x: Vec<f32> =
@@ -378,8 +351,8 @@ mod tests {
                 max_of_each(&windows, x, &mut want, &mut indices);
                 let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
                 let here = plane * outputs..(plane + 1) * outputs;
-                assert_eq!(bits(&got[here.clone()]), bits(&want), "{input} {kernel} {step}");
-                assert_eq!(got_indices[here], indices, "{input} {kernel} {step}");
+                assert_eq!(bits(&got[here.clone()]), bits(&want), "{input} {kernel} {step} {padding}");
+                assert_eq!(got_indices[here], indices, "{input} {kernel} {step} {padding}");
             }
         }
     }

@@ -13,7 +13,10 @@ use crate::{
     error::{Error, Result},
     kernels::{
         memory::{Pooled, uninit_vec},
-        sample::pool::{self, AxisWindows, Windows},
+        sample::{
+            pool,
+            windows::{AxisWindows, Windows, window_volume},
+        },
     },
     tensor::{Array, Forward, Written},
 };
@@ -202,7 +205,7 @@ impl Tensor {
                     Ok(vec![Some(Tensor::from_array(grad))])
                 }));
             }
-            let packed = Packed::below(pool::window_volume(&windows));
+            let packed = Packed::below(window_volume(&windows));
             let (value, indices) = by_float!(x, T => {
                 let (value, indices) = pool::max(&windows, planes, &elements::<T>(x));
                 Ok((Array::from_vec(value, &out)?, packed.pack(&indices)?))

@@ -1,0 +1,44 @@
+//! Windows of a pool.
+
+use std::ops::Range;
+
+/// Windows along one axis: the range of elements of each, without padding, and the divisor of an average.
+#[derive(Clone, Debug)]
+pub(crate) struct AxisWindows {
+    pub input: usize,
+    pub ranges: Vec<Range<usize>>,
+    pub counts: Vec<usize>,
+}
+
+/// Windows of a pool. Missing axes have one window over one element.
+pub(crate) type Windows = [AxisWindows; 3];
+
+pub(super) fn in_volume(windows: &Windows) -> usize {
+    windows.iter().map(|axis| axis.input).product()
+}
+
+pub(super) fn out_volume(windows: &Windows) -> usize {
+    windows.iter().map(|axis| axis.ranges.len()).product()
+}
+
+/// Returns the longest range of the last two axes: the strides of an index inside a window.
+pub(super) fn longest([_, h, w]: &Windows) -> (usize, usize) {
+    let longest = |axis: &AxisWindows| axis.ranges.iter().map(Range::len).max().unwrap_or(1);
+    (longest(h), longest(w))
+}
+
+/// Returns the number of distinct indices inside a window.
+pub(crate) fn window_volume(windows: &Windows) -> usize {
+    windows.iter().map(|axis| axis.ranges.iter().map(Range::len).max().unwrap_or(1)).product()
+}
+
+/// Calls `f(ranges, count)` for each window in row-major order.
+pub(super) fn for_each_window([d, h, w]: &Windows, mut f: impl FnMut([&Range<usize>; 3], usize)) {
+    for (rd, nd) in d.ranges.iter().zip(&d.counts) {
+        for (rh, nh) in h.ranges.iter().zip(&h.counts) {
+            for (rw, nw) in w.ranges.iter().zip(&w.counts) {
+                f([rd, rh, rw], nd * nh * nw);
+            }
+        }
+    }
+}
