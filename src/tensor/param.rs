@@ -2,10 +2,13 @@
 
 use std::{
     fmt, mem,
-    sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        Arc, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
-use super::{Array, Beyond, LeafId, context, pass, recording};
+use super::{Array, Beyond, LeafId, context, late, pass, recording};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
@@ -24,7 +27,10 @@ pub struct Param(Arc<Inner>);
 
 struct Inner {
     id: LeafId,
-    trained: bool,
+    is_buffer: bool,
+    frozen: AtomicBool,
+    /// Time at which the last optimizer that has it was made; 0 if none has.
+    in_optimizer: AtomicU64,
     state: RwLock<State>,
 }
 
@@ -59,6 +65,7 @@ enum To {
 }
 
 /// Record of a parameter that is stored low.
+#[derive(Clone)]
 struct Lowered {
     /// Dtype in which it was created.
     from: DType,
@@ -81,21 +88,39 @@ pub(crate) enum Rounding {
 impl Param {
     /// Creates a parameter that is trained.
     pub fn new(value: Tensor) -> Self {
-        Param::make(value, true)
-    }
-
-    /// Creates a buffer: saved with the weights, never trained, without a gradient. A layer is frozen by using buffers
-    /// in place of its parameters, as in the base of a [`LoRA`](crate::layers::LoRA).
-    pub fn buffer(value: Tensor) -> Self {
         Param::make(value, false)
     }
 
-    fn make(value: Tensor, trained: bool) -> Self {
+    /// Creates a buffer: saved with the weights, never trained, without a gradient.
+    pub fn buffer(value: Tensor) -> Self {
+        Param::make(value, true)
+    }
+
+    fn make(value: Tensor, is_buffer: bool) -> Self {
         let id = LeafId::fresh();
-        let value = Tensor::parameter(value.array().contiguous(), trained.then_some(id));
+        let value = Tensor::parameter(value.array().contiguous(), (!is_buffer).then_some(id));
         let state =
             RwLock::new(State { value, lowered: None, saved_as: None, requires_scaler: false, changes: vec![] });
-        Param(Arc::new(Inner { id, trained, state }))
+        let (frozen, in_optimizer) = (AtomicBool::new(false), AtomicU64::new(0));
+        let param = Param(Arc::new(Inner { id, is_buffer, frozen, in_optimizer, state }));
+        param.note_late();
+        param
+    }
+
+    /// Creates another parameter with the same value, storage and master, frozen if this one is.
+    ///
+    /// A clone is a handle of the same parameter instead.
+    #[must_use]
+    pub fn deep_copy(&self) -> Self {
+        let copy = Param::make(self.value(), self.0.is_buffer);
+        copy.0.frozen.store(self.is_frozen(), Ordering::Relaxed);
+        {
+            let (state, mut new) = (self.read(), copy.write());
+            new.value = copy.placed(state.value.array().clone());
+            new.lowered.clone_from(&state.lowered);
+            (new.saved_as, new.requires_scaler) = (state.saved_as, state.requires_scaler);
+        }
+        copy
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -108,7 +133,7 @@ impl Param {
 
     /// Returns a value as a tensor of this parameter.
     fn placed(&self, value: Array) -> Tensor {
-        Tensor::parameter(value, self.0.trained.then_some(self.0.id))
+        Tensor::parameter(value, self.is_trained().then_some(self.0.id))
     }
 
     /// Returns the value as read by `forward`: on the tape when the parameter is trained.
@@ -306,9 +331,59 @@ impl Param {
         self.read().requires_scaler
     }
 
-    /// Returns whether it is trained; a buffer is not.
+    /// Returns whether it is trained: it is no buffer, and not [frozen](Param::freeze).
     pub fn is_trained(&self) -> bool {
-        self.0.trained
+        !self.0.is_buffer && !self.is_frozen()
+    }
+
+    /// Returns whether it is a buffer.
+    pub fn is_buffer(&self) -> bool {
+        self.0.is_buffer
+    }
+
+    /// Freezes it: it has no gradient, and optimizers leave it alone. A batch norm whose running statistics are frozen
+    /// uses them in training, too, and leaves them as they are. See [`Child::freeze`](crate::Child::freeze).
+    pub fn freeze(&self) {
+        self.set_frozen(true);
+    }
+
+    /// Undoes [`freeze`](Param::freeze). An optimizer trains it if it was made while the parameter was trained.
+    pub fn unfreeze(&self) {
+        self.set_frozen(false);
+    }
+
+    /// Returns whether it is [frozen](Param::freeze).
+    pub fn is_frozen(&self) -> bool {
+        self.0.frozen.load(Ordering::Relaxed)
+    }
+
+    fn set_frozen(&self, frozen: bool) {
+        let mut state = self.write();
+        if self.0.frozen.swap(frozen, Ordering::Relaxed) != frozen {
+            state.value = self.placed(state.value.array().clone());
+            drop(state);
+            self.note_late();
+        }
+    }
+
+    /// Notes that it came to be trained and is in no optimizer; see [`Grads::warn_of_late`](super::Grads::warn_of_late).
+    fn note_late(&self) {
+        if self.is_trained() && self.in_optimizer_since() == 0 {
+            late::note(self.0.id, &self.shape());
+        }
+    }
+
+    /// Notes that an optimizer made at some time has it.
+    pub(crate) fn note_optimizer(&self, time: u64) {
+        late::note_optimizer();
+        if self.0.in_optimizer.swap(time, Ordering::Relaxed) == 0 {
+            late::forget(self.0.id);
+        }
+    }
+
+    /// Returns the time at which the last optimizer that has it was made; 0 if none has.
+    pub(super) fn in_optimizer_since(&self) -> u64 {
+        self.0.in_optimizer.load(Ordering::Relaxed)
     }
 
     /// Returns the lengths of the axes.
@@ -328,6 +403,12 @@ impl Param {
 
     pub(crate) fn id(&self) -> LeafId {
         self.0.id
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        late::forget(self.id);
     }
 }
 
@@ -401,7 +482,7 @@ fn became_infinite(old: &Array, new: &Array) -> bool {
 impl fmt::Debug for Param {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.tensor();
-        let name = if self.0.trained { "Param" } else { "Buffer" };
+        let name = if self.0.is_buffer { "Buffer" } else { "Param" };
         write!(f, "{name}({} {:?})", value.dtype(), value.shape())
     }
 }

@@ -1,11 +1,13 @@
 //! Training: data, steps, the loss scale, optimizers, storage and checkpoints.
 
+mod averages;
 mod checker;
 mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
 mod datasets;
 mod decorate;
+mod frozen;
 mod lint;
 mod lint_cures;
 mod lint_far;

@@ -163,8 +163,17 @@ impl Folder {
     /// [`ErrorKind::Run`](precast::ErrorKind::Run) when it has files, [`ErrorKind::Io`](precast::ErrorKind::Io) when it
     /// cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
-        let shown = path.display();
         fs::create_dir_all(path).map_err(|e| Error::io(path, &e).context("the folder cannot be made"))?;
+        Folder::check_free(path)?;
+        Folder::locked(path)
+    }
+
+    /// Rejects a folder that has files already; one that is missing is free.
+    pub fn check_free(path: &Path) -> Result<()> {
+        if !path.exists() {
+            return Ok(());
+        }
+        let shown = path.display();
         let entries =
             fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(|e| Error::io(path, &e))?;
         // Files written before the run file remain from a run killed while it began.
@@ -190,7 +199,7 @@ impl Folder {
                 Error::run("the folder has files that are of no run; a run needs a folder of its own").context(shown)
             );
         }
-        Folder::locked(path)
+        Ok(())
     }
 
     /// Opens the folder of an existing run.
@@ -272,6 +281,11 @@ impl Folder {
         };
         put(ABOUT, &json(&about)?)?;
         put(RUN, &RunFile { model, policy: POLICY.into(), ..file.clone() }.to_yaml()?)
+    }
+
+    /// Writes a changed run file.
+    pub fn save_run_file(&self, file: &RunFile) -> Result<()> {
+        files::replace(self.path.join(RUN), file.to_yaml()?.as_bytes())
     }
 
     /// Copies an ONNX model and its data files, and returns the source of the copy.
