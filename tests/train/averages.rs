@@ -77,7 +77,7 @@ fn weights_are_their_averages_for_a_while() {
 #[test]
 fn an_average_continues_from_a_checkpoint_bit_for_bit() {
     let folder = Folder::new("averages");
-    let file = folder.path().join("checkpoint.safetensors");
+    let file = folder.join("checkpoint.safetensors");
     let run = |from: usize, net: &mut Child| -> (Adam, Average) {
         let mut optimizer = Adam::new(net.params(), 0.05);
         let mut average = Average::new(net.params(), 0.95).unwrap();

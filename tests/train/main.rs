@@ -1,5 +1,6 @@
 //! Training: data, steps, the loss scale, optimizers, storage and checkpoints.
 
+mod accumulated;
 mod averages;
 mod checker;
 mod checkpoint;

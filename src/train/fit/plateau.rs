@@ -58,3 +58,29 @@ impl Plateau {
         Plateau { best: checkpoint.count(BEST).map(f64::from_bits), waited, falls: count(FALLS) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The falls that the algorithm of `ReduceLROnPlateau(patience=1, threshold=0)` gives for these losses.
+    #[test]
+    fn the_rate_falls_after_more_bad_epochs_than_the_patience() {
+        let schedule = Schedule::Plateau { patience: 1, factor: 0.1, least: 0.005 };
+        let mut plateau = Plateau::default();
+        let losses = [1.0, 0.9, 0.95, 0.93, 0.91, 0.92, 0.8, f64::NAN, 0.8, 0.7];
+        let falls = losses.map(|loss| {
+            plateau.note(schedule, Score::of_squared_error(loss));
+            plateau.falls
+        });
+        assert_eq!(falls, [0, 0, 0, 1, 1, 2, 2, 2, 3, 3]);
+        assert_eq!(plateau.factor(schedule), 0.005);
+        assert_eq!(plateau.factor(Schedule::Constant), 1.0);
+        // More accurate is better.
+        let mut plateau = Plateau::default();
+        for share in [0.1, 0.2, 0.3, 0.25, 0.2] {
+            plateau.note(schedule, Score::of_accuracy(share));
+        }
+        assert_eq!((plateau.falls, plateau.factor(schedule)), (1, 0.1));
+    }
+}
