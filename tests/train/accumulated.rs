@@ -12,23 +12,23 @@ fn net() -> Child {
 }
 
 fn inputs(n: usize) -> Vec<f32> {
-    (0..n * 3).map(|i| (i as f32 * 0.61).sin()).collect()
+    (0..n * 6).map(|i| (i as f32 * 0.61).sin()).collect()
 }
 
-/// 26 examples of three numbers, in three classes; some targets are ignored.
+/// 26 examples of two rows of three numbers; each row is of one of three classes, or ignored.
 fn classes(ignored: &[usize]) -> Split {
     let target = |i: usize| if ignored.contains(&i) { IGNORED } else { (i * i % 3) as i64 };
     let of = |n: usize| {
-        let targets = Targets::Classes { shape: vec![], values: (0..n).map(target).collect() };
-        Dataset::of(Inputs::Numbers(inputs(n)), &[3], targets).unwrap()
+        let targets = Targets::Classes { shape: vec![2], values: (0..n * 2).map(target).collect() };
+        Dataset::of(Inputs::Numbers(inputs(n)), &[2, 3], targets).unwrap()
     };
     Split { train: of(26), test: of(6) }
 }
 
 fn numbers() -> Split {
     let of = |n: usize| {
-        let values = (0..n * 3).map(|i| (i as f32 * 0.3).cos()).collect();
-        Dataset::regression(inputs(n), &[3], values, &[3]).unwrap()
+        let values = (0..n * 6).map(|i| (i as f32 * 0.3).cos()).collect();
+        Dataset::regression(inputs(n), &[2, 3], values, &[2, 3]).unwrap()
     };
     Split { train: of(26), test: of(6) }
 }
@@ -46,7 +46,7 @@ fn weights(net: &Child) -> Vec<f64> {
 #[test]
 fn a_step_of_several_batches_is_that_of_one_large_batch() {
     let weighted = Loss::CrossEntropy { label_smoothing: 0.1, ignore_index: None, weight: Some(vec![1.0, 3.0, 0.5]) };
-    let few: Vec<usize> = (0..26).filter(|i| i % 5 != 0).collect();
+    let few: Vec<usize> = (0..52).filter(|i| i % 7 != 0).collect();
     let cases = [
         (classes(&[]), None),
         (classes(&few), None),

@@ -15,7 +15,8 @@ fn values(net: &Child) -> Vec<Vec<f64>> {
 
 fn step(net: &Child, optimizer: &mut Adam) {
     let x = Tensor::from_f64(&[0.5, -1.0, 2.0, 0.3, 1.0, 1.0, -0.2, 0.7], &[2, 4], DType::F32).unwrap();
-    let loss = net.call(&x).unwrap().square().unwrap().mean_all().unwrap();
+    let dtype = net.params().iter().next().unwrap().1.dtype();
+    let loss = net.call(&x.cast(dtype)).unwrap().cast(DType::F32).square().unwrap().mean_all().unwrap();
     assert_eq!(LossScale::none().step(optimizer, loss).unwrap(), Outcome::Stepped);
 }
 

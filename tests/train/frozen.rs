@@ -90,7 +90,7 @@ fn the_tape_keeps_nothing_below_the_first_trained_cell() {
     let before = kept(&net);
     let _ = net.freeze("0.**").unwrap();
     assert_eq!(kept(&net), 2 * 6 * 32 * 4, "the input of the head");
-    assert!(before > 50 * kept(&net), "{before}");
+    assert!(before > 40 * kept(&net), "{before}");
     // A cell in the middle: what comes after it is needed, what comes before is not.
     net.unfreeze("0.3").unwrap();
     assert!((2 * 6 * 32 * 4 + 1..before / 3).contains(&kept(&net)));
