@@ -174,13 +174,13 @@ fn mistakes_have_their_position() {
     let folder = Folder::new("mistaken");
     base(&folder);
     for (line, begins) in [
-        ("freeze: ['0', '9.**']", "run.yaml:6:15: `freeze`: `9.**` matches no cell and no parameter (there are "),
+        ("freeze: ['0', '9.**']", "run.yaml:6:16: `freeze`: `9.**` matches no cell and no parameter (there are "),
         ("freeze: ['2']", "run.yaml:6:11: `freeze`: what `2` matches has no parameters"),
         ("freeze: ['**']", "run.yaml:6:11: `freeze`: every parameter is frozen, so there is nothing to train"),
         ("freeze: ['a..b']", "run.yaml:6:11: "),
         ("groups: [{path: '0.wieght', lr_factor: 2}]", "run.yaml:6:18: `groups`: the group `0.wieght` matches no parameter (did you mean `0.weight`?)"),
         ("groups: [{path: '**', lr: 2}]", "run.yaml:6:23: unknown key `lr`"),
-        ("groups: [{path: '**', lr_factor: -1}]", "run.yaml:6:"),
+        ("groups: [{path: '**', lr_factor: -1}]", "run.yaml:6:34: `lr_factor` is -1"),
         ("weights: none.safetensors", "run.yaml:6:10: `weights`: "),
         ("weights: base.safetensors", "run.yaml:6:10: `weights`: "),
         ("weights: {file: base.safetensors, renam: []}", "run.yaml:6:35: unknown key `renam` (did you mean `rename`?)"),
@@ -192,7 +192,8 @@ fn mistakes_have_their_position() {
         let text = format!("version: 1\nmodel: m\npolicy: o0\ndata: digits\ntest: 1700\n{line}\n");
         fs::write(folder.join("run.yaml"), &text).unwrap();
         let begun = RunFile::parse(&text, "run.yaml").and_then(|file| {
-            let file = RunFile { folder: folder.to_path_buf(), ..file };
+            let mut file = file;
+            file.folder = folder.to_path_buf();
             Run::begin(&file, model(), folder.join("run"))
         });
         let error = begun.unwrap_err().to_string();
