@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Cell, Tensor,
-    cell::{Child, Forward, Copies, Member, Part, PartMut},
+    cell::{Child, Copies, Forward, Member, Part, PartMut},
     error::{Error, Result},
     options::{Options, options},
 };

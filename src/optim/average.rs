@@ -111,11 +111,14 @@ impl Average {
         let mut values = Vec::new();
         for ((path, _), value) in self.params.iter().zip(&self.values) {
             let met = kept.remove(path).filter(|met| (met.shape(), met.dtype()) == (value.shape(), value.dtype()));
-            let words = || Error::weights(format!("the checkpoint has no average of `{path}`, or one of another shape"));
+            let words =
+                || Error::weights(format!("the checkpoint has no average of `{path}`, or one of another shape"));
             values.push(met.ok_or_else(words)?);
         }
         if let Some(path) = kept.keys().min() {
-            return Err(Error::weights(format!("the checkpoint has an average of `{path}`, which is not trained here")));
+            return Err(Error::weights(format!(
+                "the checkpoint has an average of `{path}`, which is not trained here"
+            )));
         }
         Ok(Average { values, updates, ..self.clone() })
     }

@@ -107,6 +107,9 @@ fn an_average_continues_from_a_checkpoint_bit_for_bit() {
     let error = Checkpoint::load(&file).unwrap().restore_average(&mut average).unwrap_err();
     assert_eq!((error.kind(), average.updates()), (ErrorKind::Weights, 0));
     let without = Checkpoint::of(&other, &[], &LossScale::none());
-    assert_eq!(without.restore_average(&mut average).unwrap_err().to_string(), "the checkpoint has no average of weights");
+    assert_eq!(
+        without.restore_average(&mut average).unwrap_err().to_string(),
+        "the checkpoint has no average of weights"
+    );
     assert_eq!(Average::new(other.params(), 1.5).unwrap_err().kind(), ErrorKind::Value);
 }

@@ -1,10 +1,6 @@
 //! Frozen parameters do not change and keep nothing on the tape; a copy of a network shares nothing with it.
 
-use precast::{
-    ErrorKind, Level,
-    layers::CellList,
-    prelude::*,
-};
+use precast::{ErrorKind, Level, layers::CellList, prelude::*};
 
 fn bits(net: &Child) -> Vec<(String, Vec<u64>)> {
     let of = |param: &Param| param.full().to_f64().iter().map(|x| x.to_bits()).collect();
@@ -83,7 +79,9 @@ fn freezing_changes_no_other_gradient() {
 #[test]
 fn the_tape_keeps_nothing_below_the_first_trained_cell() {
     let rng = &mut Rng::seed(5);
-    let body: Vec<Child> = (0..4).map(|_| Child::of(TransformerEncoderLayerSpec::new(32, 4).dim_feedforward(64).build(rng).unwrap())).collect();
+    let body: Vec<Child> = (0..4)
+        .map(|_| Child::of(TransformerEncoderLayerSpec::new(32, 4).dim_feedforward(64).build(rng).unwrap()))
+        .collect();
     let net = Child::of(sequential![Sequential::new(body), Dense::new(32, 4, rng)]);
     let x = Tensor::ones(&[2, 6, 32], DType::F32);
     let kept = |net: &Child| net.call(&x).unwrap().sum_all().unwrap().tape_bytes();

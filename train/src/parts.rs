@@ -79,9 +79,8 @@ impl RunFile {
 
     /// Returns the weights to start from with an absolute path.
     pub(crate) fn absolute_weights(&self) -> Result<Option<Weights>> {
-        let absolute = |weights: &Weights| {
-            Ok(Weights { file: absolute(&self.folder.join(&weights.file))?, ..weights.clone() })
-        };
+        let absolute =
+            |weights: &Weights| Ok(Weights { file: absolute(&self.folder.join(&weights.file))?, ..weights.clone() });
         self.weights.as_ref().map(absolute).transpose()
     }
 
@@ -114,8 +113,9 @@ impl RunFile {
     pub(crate) fn fingerprint(&self) -> Result<u32> {
         let (data, test) = (super::data::Source::Digits, Test::Share(0.5));
         let weights = self.weights.clone().map(|weights| Weights { file: PathBuf::new(), ..weights });
-        let text = RunFile { data, test, weights, model: self.model.without_file(), policy: String::new(), ..self.clone() }
-            .to_yaml()?;
+        let text =
+            RunFile { data, test, weights, model: self.model.without_file(), policy: String::new(), ..self.clone() }
+                .to_yaml()?;
         Ok(crc32fast::hash(text.as_bytes()))
     }
 

@@ -19,7 +19,9 @@ impl RunFile {
             "loss" => {
                 places.loss.as_ref().filter(|(read, _)| self.options.loss.as_ref() == Some(read)).map(|(_, at)| *at)
             }
-            "weights" => places.weights.as_ref().filter(|(read, _)| self.weights.as_ref() == Some(read)).map(|(_, at)| *at),
+            "weights" => {
+                places.weights.as_ref().filter(|(read, _)| self.weights.as_ref() == Some(read)).map(|(_, at)| *at)
+            }
             "freeze" => place(&places.freeze, &self.freeze),
             "groups" => place(&places.groups, &self.options.groups),
             "test" => places.test.as_ref().and_then(|test| place(test, &self.test)),

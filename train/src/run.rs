@@ -149,8 +149,7 @@ impl Run {
         folder.write_all(&found, text.as_deref(), &policy, &plan_text, &about, &standardizations)?;
         let ends = policy.ends();
         let starts_from_file = found.weights.is_some();
-        let run =
-            Run { file: found, policy, plan, storage, net, data, fit, folder, standardizations, notes, ends };
+        let run = Run { file: found, policy, plan, storage, net, data, fit, folder, standardizations, notes, ends };
         if starts_from_file {
             // From here on the file of the weights may be gone.
             run.save_checkpoint()?;

@@ -249,7 +249,8 @@ impl RunFile {
         let (freeze, groups) = (&read.freeze, &read.groups);
         let of_groups = groups.value.iter().map(|group| (groups.referenced, &group.path));
         for (at, pattern) in freeze.value.iter().map(|pattern| (freeze.referenced, pattern)).chain(of_groups) {
-            let malformed = |error: Error| source.error(source.place_in(at.into(), pattern), Error::run(error.to_string()));
+            let malformed =
+                |error: Error| source.error(source.place_in(at.into(), pattern), Error::run(error.to_string()));
             pattern.parse::<Pattern>().map_err(malformed)?;
         }
         if let (Schedule::Plateau { patience: waits, .. }, Some(patience)) = (read.schedule.value.0, &read.patience)

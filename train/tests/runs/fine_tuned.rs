@@ -36,7 +36,9 @@ fn base(folder: &Path) -> Child {
         // As if they were trained.
         let full = param.full().to_f64();
         let new: Vec<f64> = full.iter().enumerate().map(|(i, x)| x + 0.1 * (i as f64).sin().abs()).collect();
-        param.set(&Tensor::from_f64(&new, &param.shape(), param.dtype()).unwrap()).unwrap_or_else(|e| panic!("{path}: {e}"));
+        param
+            .set(&Tensor::from_f64(&new, &param.shape(), param.dtype()).unwrap())
+            .unwrap_or_else(|e| panic!("{path}: {e}"));
     }
     let named = other.named_params().into_iter().filter(|(path, _)| !path.starts_with('4'));
     let tensors = named.map(|(path, param)| (format!("body.{path}"), param.full()));
@@ -96,7 +98,8 @@ fn a_run_with_everything_stopped_at_any_step_ends_with_the_same_bits() {
 #[test]
 fn the_average_is_saved() {
     let folder = Folder::new("averaged");
-    let mut run = Run::begin(&file(", policy: o0, average: 0.9, epochs: 2, optimizer: adam"), model(), &*folder).unwrap();
+    let mut run =
+        Run::begin(&file(", policy: o0, average: 0.9, epochs: 2, optimizer: adam"), model(), &*folder).unwrap();
     assert_eq!(run.train().unwrap(), EndReason::Done);
     let saved = model().net;
     let _ = weights::load(&saved, folder.join("last.safetensors")).unwrap();
@@ -142,9 +145,12 @@ fn a_run_that_has_ended_goes_on_with_more_epochs() {
     assert_eq!(slow.train().unwrap(), EndReason::Done);
     let trained = slow.net().params();
     assert_eq!((slow.history().epochs.len(), slow.file().options.lr), (5, 1e-30));
-    let same = slow.net().named_params().iter().zip(weights_of(&slow).iter().zip(&start)).all(|((path, _), (a, b))| {
-        a == b || !trained.iter().any(|(other, _)| other == path)
-    });
+    let same = slow
+        .net()
+        .named_params()
+        .iter()
+        .zip(weights_of(&slow).iter().zip(&start))
+        .all(|((path, _), (a, b))| a == b || !trained.iter().any(|(other, _)| other == path));
     assert!(same, "only running statistics change");
     drop(slow);
 
@@ -178,7 +184,10 @@ fn mistakes_have_their_position() {
         ("freeze: ['2']", "run.yaml:6:11: `freeze`: what `2` matches has no parameters"),
         ("freeze: ['**']", "run.yaml:6:11: `freeze`: every parameter is frozen, so there is nothing to train"),
         ("freeze: ['a..b']", "run.yaml:6:11: "),
-        ("groups: [{path: '0.wieght', lr_factor: 2}]", "run.yaml:6:18: `groups`: the group `0.wieght` matches no parameter (did you mean `0.weight`?)"),
+        (
+            "groups: [{path: '0.wieght', lr_factor: 2}]",
+            "run.yaml:6:18: `groups`: the group `0.wieght` matches no parameter (did you mean `0.weight`?)",
+        ),
         ("groups: [{path: '**', lr: 2}]", "run.yaml:6:23: unknown key `lr`"),
         ("groups: [{path: '**', lr_factor: -1}]", "run.yaml:6:34: `lr_factor` is -1"),
         ("weights: none.safetensors", "run.yaml:6:10: `weights`: "),
