@@ -1,15 +1,8 @@
 //! Copies of networks that share nothing with the original, and target networks that follow it.
 
-use std::{
-    any::type_name,
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::collections::HashMap;
 
-use super::{AsCell, Child, InSlot, Member, PartMut, SlotMut, no_such_path};
+use super::{AsCell, Child, Copies, InSlot, Member, PartMut, SlotMut, no_such_path};
 use crate::{
     DType, Param, Tensor,
     error::{Error, Result},
@@ -18,25 +11,7 @@ use crate::{
     tensor::{LeafId, context},
 };
 
-/// The parameters and counters copied so far, so that what is shared in a network is shared in its copy.
-#[derive(Debug, Default)]
-pub struct Copies {
-    params: HashMap<LeafId, Param>,
-    counters: HashMap<usize, Arc<AtomicU64>>,
-}
-
 impl Copies {
-    /// Returns the copy of a parameter; the same for every handle.
-    pub fn param(&mut self, param: &Param) -> Param {
-        self.params.entry(param.id()).or_insert_with(|| param.deep_copy()).clone()
-    }
-
-    /// Returns the copy of a counter that clones of a cell share.
-    pub(super) fn counter(&mut self, counter: &Arc<AtomicU64>) -> Arc<AtomicU64> {
-        let copy = || Arc::new(AtomicU64::new(counter.load(Ordering::Relaxed)));
-        self.counters.entry(Arc::as_ptr(counter) as usize).or_insert_with(copy).clone()
-    }
-
     /// Returns a copy of a [`Member`] that is `Clone`: its clone, with copies of its parameters and of those in its
     /// cells.
     pub fn of_clone<M: Member + Clone>(&mut self, member: &M) -> M {
@@ -87,14 +62,6 @@ impl Towards {
             share => from.add(&to.sub(&from)?.mul(&Tensor::scalar(share, from.dtype()))?),
         })
     }
-}
-
-/// Returns the error of a field that cannot be copied.
-pub(super) fn not_copied<T: ?Sized>() -> Error {
-    Error::value(format!(
-        "a field of type {} cannot be copied; plain data must be `Clone`, and a `Member` written by hand needs a `copied`",
-        type_name::<T>()
-    ))
 }
 
 impl<C: ?Sized + AsCell> Child<C> {

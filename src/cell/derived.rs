@@ -20,7 +20,7 @@ pub use serde;
 pub use serde_json;
 pub use typetag;
 
-use super::{Cell, Child, Copies, Member, Params, Part, PartMut, copy::not_copied, kinds};
+use super::{Cell, Child, Copies, Member, Params, Part, PartMut, copies::not_copied, kinds};
 use crate::{Param, error::Result as Copied, options::Options};
 
 pub use super::asked::{Asked, Described};

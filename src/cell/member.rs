@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, marker::PhantomData};
 
-use super::{AsCell, Child, Copies, Part, PartMut, copy::not_copied};
+use super::{AsCell, Child, Copies, Part, PartMut, copies::not_copied};
 use crate::{Param, error::Result};
 
 /// A field that is part of the tree: a [`Child`], a [`Param`], or a collection of them.

@@ -3,6 +3,7 @@
 mod asked;
 mod call;
 mod child;
+mod copies;
 mod copy;
 #[doc(hidden)]
 #[allow(missing_docs)]
@@ -26,7 +27,7 @@ use std::{any::Any, fmt::Debug};
 
 pub(crate) use asked::{Asked, Described, Wrong};
 pub use child::{Castable, Child, Slot, SlotMut};
-pub use copy::Copies;
+pub use copies::Copies;
 pub(crate) use copy::Towards;
 pub use evaluation::ran_in_evaluation;
 pub use in_slot::InSlot;

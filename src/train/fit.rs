@@ -196,9 +196,9 @@ impl Fit {
             .map(|(_, param)| bytes(&param.value()) + param.master().as_ref().map_or(0, bytes));
         let history = History { param_bytes: param_bytes.sum(), ..History::default() };
         let (options, place, order) = (options.clone(), Place::default(), Vec::new());
-        let monitor = Monitor::default();
         let average = |decay| Average::new(optimizer.params().clone(), decay);
         let average = options.average.map(average).transpose()?;
+        let monitor = Monitor::default();
         let (changing, findings) = (None, None);
         Ok(Fit {
             options,

@@ -19,6 +19,7 @@
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
+mod about;
 mod batch;
 pub mod data;
 mod faults;
@@ -42,8 +43,8 @@ mod test_data;
 mod weights_source;
 mod written;
 
+pub(crate) use about::About;
 pub use faults::{SavedFault, SavedResult};
-pub(crate) use folder::About;
 pub use model_source::{FixedNumber, ModelSource, OnnxSource, is_onnx};
 pub use predict::{Prediction, Predictor};
 pub(crate) use records::about_of;

@@ -13,7 +13,8 @@ use precast_policy::printable;
 
 use super::{
     RunFile, Storage, Test, Weights,
-    folder::{About, Folder, POLICY_NOW, Standardizations},
+    about::About,
+    folder::{Folder, POLICY_NOW, Standardizations},
 };
 
 impl RunFile {

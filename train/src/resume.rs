@@ -69,7 +69,7 @@ impl Run {
     }
 
     /// Resumes a run as [`resume`](Run::resume) does, with more epochs or another learning rate from here on, which are
-    /// written to its run file. A run that has ended goes on. A schedule covers the new number of epochs.
+    /// written to its run file. A run that has ended continues. A schedule covers the new number of epochs.
     ///
     /// ```no_run
     /// use precast_train::{Change, Run, RunFile};

@@ -20,8 +20,9 @@ use precast::{
 
 use super::{
     RunFile, Storage,
+    about::About,
     faults::SavedFault,
-    folder::{About, Folder, Standardizations},
+    folder::{Folder, Standardizations},
     parts::Read,
     settled::settled,
 };
