@@ -85,6 +85,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a cell with plain data that is not `Clone`, and for one with a
     /// [`Member`] written by hand without [`copied`](Member::copied).
+    #[doc(alias = "deepcopy")]
     pub fn deep_copy(&self) -> Result<Self>
     where
         Self: Sized,

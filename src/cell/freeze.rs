@@ -36,6 +36,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// # Errors
     /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) for a malformed pattern;
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when it matches nothing, with the nearest path.
+    #[doc(alias = "requires_grad_")]
     pub fn freeze(&self, pattern: &str) -> Result<usize> {
         let matched = self.matched(pattern)?;
         matched.iter().for_each(Param::freeze);

@@ -32,6 +32,8 @@ use crate::{
 /// # std::fs::remove_file(file).unwrap();
 /// # Ok::<(), precast::Error>(())
 /// ```
+#[doc(alias = "AveragedModel")]
+#[doc(alias = "EMA")]
 #[derive(Clone, Debug)]
 pub struct Average {
     params: Params,
