@@ -34,6 +34,7 @@ pages! {
     files_of_other_tools "files-of-other-tools.md";
     onnx "onnx.md";
     where_16_bit_pays "where-16-bit-pays.md";
+    freeze_copy_average "freeze-copy-average.md";
     lora "lora.md";
     model_files "model-files.md";
     the_command "the-command.md";

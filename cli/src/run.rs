@@ -8,10 +8,10 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use precast::{io::models::Model, policy::Prefer, train::Event};
+use precast::{Policy, io::models::Model, policy::Prefer, train::Event};
 use precast_policy::{files, printable, printable_lines};
 use precast_train::{
-    EndReason, ModelSource, Run, RunFile, history_of,
+    Change, EndReason, ModelSource, Run, RunFile, history_of,
     report::{RunReport, TrainingRun, runs_html, runs_table_by},
 };
 
@@ -57,18 +57,22 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
         let words = "--output is the folder of one run; leave it out, and each policy gets its own below `runs`";
         return Err(Failure::Usage(words.into()));
     }
-    // A mistake in the last policy is reported before the first run is trained.
-    let policies = files.iter().map(RunFile::check_policy).collect::<precast::Result<Vec<_>>>()?;
-    let (mut folders, mut failures) = (Vec::<PathBuf>::new(), Vec::new());
-    for (file, policy) in files.iter().zip(policies) {
-        let model = model(cli, file)?;
-        let to = match &args.output {
-            Some(output) => output.clone(),
-            None => file.run_folder()?,
-        };
-        if let Some(taken) = folders.iter().find(|other| **other == to) {
+    // Nothing is trained if the last policy has a mistake, or its folder is taken.
+    let mut planned = Vec::<(&RunFile, Policy, PathBuf)>::new();
+    for file in &files {
+        let (policy, to) = (file.check_policy()?, args.output.clone().map_or_else(|| file.run_folder(), Ok)?);
+        if let Some((.., taken)) = planned.iter().find(|(.., other)| *other == to) {
             return Err(Failure::Usage(format!("two runs would write to `{}`", inputs::shown(taken))));
         }
+        Run::check_folder(&to)?;
+        if files.len() > 1 {
+            let _ = policy.plan(&model(cli, file)?.net)?;
+        }
+        planned.push((file, policy, to));
+    }
+    let (mut folders, mut failures) = (Vec::<PathBuf>::new(), Vec::new());
+    for (file, policy, to) in planned {
+        let model = model(cli, file)?;
         if policy.prefer == Prefer::Speed {
             let _ = inputs::speeds_here(); // with a status line
         }
@@ -100,7 +104,9 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
 /// Resumes the run of a folder.
 pub(super) fn resume(cli: &Cli, args: &Args, folder: &Path) -> Result {
     let file = RunFile::of_folder(folder)?;
-    let run = Run::resume(folder, model(cli, &file)?)?;
+    let mut change = Change::default();
+    (change.epochs, change.lr) = (args.epochs.map(|epochs| epochs as usize), args.lr);
+    let run = Run::resume_with(folder, model(cli, &file)?, change)?;
     train(cli, run, args).map(drop)
 }
 

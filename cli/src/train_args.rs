@@ -32,27 +32,28 @@ Examples:
   precast train my-model.yaml --policy my-policy.yaml --epochs 20 --save-weights
   precast train run.yaml                             into the folder runs/NAME, where NAME is that of the policy
   precast train run.yaml --policy o1 --policy o2     two runs that differ in nothing else
-  precast train --resume runs/o2                     go on where it stopped")]
+  precast train --resume runs/o2                     go on where it stopped
+  precast train --resume runs/o2 --epochs 60         and do more epochs, although it has ended")]
 pub(super) struct Args {
     /// A run file; or a model file or the name of a built-in model, to compare policies
     #[arg(default_value = "lenet5")]
     pub model: PathBuf,
     /// Resume the run of this folder from its last checkpoint
     #[arg(long, value_name = "FOLDER", conflicts_with_all = [
-        "model", "policy", "epochs", "batch", "lr", "schedule", "warm_up", "seed", "optimizer", "examples", "output", "save_weights",
+        "model", "policy", "batch", "schedule", "warm_up", "seed", "optimizer", "examples", "output", "save_weights",
     ])]
     pub resume: Option<PathBuf>,
     /// A policy file, or the name of a built-in policy; once for each run [default: that of the run file, else those
     /// built in for O0 to O3]
     #[arg(short, long)]
     pub policy: Vec<PathBuf>,
-    /// Passes over the training examples [default: that of the run file, else 24]
+    /// Passes over the training examples; with --resume, the new number in all [default: that of the run file, else 24]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub epochs: Option<u32>,
     /// Examples per step [default: that of the run file, else 32]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub batch: Option<u32>,
-    /// Peak learning rate [default: that of the run file, else the usual one of the optimizer]
+    /// Peak learning rate; with --resume, from there on [default: that of the run file, else the usual one of the optimizer]
     #[arg(long, value_parser = learning_rate, allow_hyphen_values = true)]
     pub lr: Option<f64>,
     /// Schedule of the learning rate [default: that of the run file, else cosine]
@@ -101,6 +102,10 @@ pub(super) enum ScheduleName {
     Step,
     /// Rises in the first three tenths of the steps, then falls to nearly 0
     OneCycle,
+    /// Falls with the inverse square root of the steps after the warm-up
+    InverseSqrt,
+    /// Falls to a tenth after 4 epochs without a better score
+    Plateau,
 }
 
 fn learning_rate(text: &str) -> Result<f64, String> {
@@ -179,6 +184,8 @@ impl ScheduleName {
             ScheduleName::Cosine => Schedule::Cosine,
             ScheduleName::Step => Schedule::Step { every: steps.div_ceil(3).max(1), factor: 0.1 },
             ScheduleName::OneCycle => Schedule::OneCycle,
+            ScheduleName::InverseSqrt => Schedule::InverseSqrt { timescale: None },
+            ScheduleName::Plateau => Schedule::Plateau { patience: 3, factor: 0.1, least: 0.0 },
         }
     }
 }

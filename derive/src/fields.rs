@@ -10,10 +10,11 @@ use syn::{Fields, Generics, Index, Result, Type, ext::IdentExt, spanned::Spanned
 
 use crate::words::is_marked_as_data;
 
-/// The statements of `visit` and `visit_mut`, one per field.
+/// The statements of `visit` and `visit_mut`, and the fields of a copy, one per field.
 pub struct Visits {
     pub visit: Vec<Tokens>,
     pub visit_mut: Vec<Tokens>,
+    pub copied: Vec<Tokens>,
     /// The type parameters that occur in a `Child`.
     pub cells: Vec<Ident>,
 }
@@ -21,7 +22,7 @@ pub struct Visits {
 impl Visits {
     pub fn new(fields: &Fields, generics: &Generics) -> Result<Self> {
         let params: Vec<&Ident> = generics.type_params().map(|param| &param.ident).collect();
-        let mut visits = Visits { visit: vec![], visit_mut: vec![], cells: vec![] };
+        let mut visits = Visits { visit: vec![], visit_mut: vec![], copied: vec![], cells: vec![] };
         for (i, field) in fields.iter().enumerate() {
             let (member, name) = match &field.ident {
                 Some(ident) => (ident.to_token_stream(), ident.unraw().to_string()),
@@ -41,6 +42,15 @@ impl Visits {
             } else {
                 (quote_spanned!(span=> #place.visit), quote_spanned!(span=> #place.visit_mut))
             };
+            let is_open_member = open && !is_marked_as_data(&field.attrs)?;
+            let copy = match is_open_member {
+                true => quote_spanned!(span=> <#of_type as ::precast::cell::Member>::copied(&self.#member, copies)?),
+                false => {
+                    let of = quote_spanned!(span=> ::precast::__derive::of(&self.#member));
+                    quote_spanned!(span=> (&&&&#of).copy(&self.#member, copies)?)
+                }
+            };
+            visits.copied.push(quote_spanned!(span=> #member: #copy));
             visits.visit.push(quote_spanned!(span=> #visit(&self.#member, #name, visitor);));
             visits.visit_mut.push(quote_spanned!(span=> #visit_mut(&mut self.#member, #name, visitor);));
         }

@@ -86,7 +86,7 @@ fn implement(
 ) -> Tokens {
     let generics = generics.map(|generics| with_bounds(generics, visits)).unwrap_or_default();
     let (impl_generics, type_generics, where_clause) = generics.split_for_impl();
-    let Visits { visit, visit_mut, .. } = visits;
+    let Visits { visit, visit_mut, copied, .. } = visits;
     let saved = words.saved.map(|_| {
         quote! {
             fn saved(&self) -> ::core::option::Option<&dyn ::precast::cell::SavedCell> {
@@ -109,6 +109,19 @@ fn implement(
             fn visit_mut(&mut self, visitor: &mut dyn ::core::ops::FnMut(&str, ::precast::cell::PartMut<'_>)) {
                 use ::precast::__derive::{IsMember as _, IsMisplaced as _, IsPlainData as _};
                 #(#visit_mut)*
+            }
+            fn copied(
+                &self,
+                copies: &mut ::precast::cell::Copies,
+            ) -> ::core::result::Result<Self, ::precast::Error> {
+                use ::precast::__derive::{CopiesCounter as _, CopiesData as _, CopiesMember as _, CopiesNothing as _};
+                ::core::result::Result::Ok(Self { #(#copied),* })
+            }
+            fn copied_in_slot(
+                &self,
+                copies: &mut ::precast::cell::Copies,
+            ) -> ::core::result::Result<::precast::Child, ::precast::Error> {
+                ::core::result::Result::Ok(::precast::Child::of(<Self as ::precast::Cell>::copied(self, copies)?))
             }
             #saved
         }

@@ -368,7 +368,8 @@ impl<C: ?Sized + fmt::Debug> fmt::Debug for Child<C> {
 }
 
 impl<C: Clone> Clone for Child<C> {
-    /// Copies the slot for use in another place. The two share their parameters. The adapter is not copied.
+    /// Copies the slot for use in another place: the two share their parameters, so training one trains both. The
+    /// adapter is not copied. For a network of its own, use [`deep_copy`](Child::deep_copy).
     fn clone(&self) -> Self {
         let (to_float, recompute, cell) = (self.to_float, self.recompute, self.cell.clone());
         Child { to_float, recompute, planned: Planned::default(), site: None, cell: InSlot::new(cell) }

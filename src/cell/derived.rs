@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, LinkedList, VecDeque},
     marker::PhantomData,
     rc::Rc,
-    sync::{Arc, LazyLock, Mutex, OnceLock, RwLock},
+    sync::{Arc, LazyLock, Mutex, OnceLock, RwLock, atomic::AtomicU64},
 };
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -20,8 +20,8 @@ pub use serde;
 pub use serde_json;
 pub use typetag;
 
-use super::{Cell, Child, Member, Params, Part, PartMut, kinds};
-use crate::{Param, options::Options};
+use super::{Cell, Child, Copies, Member, Params, Part, PartMut, copies::not_copied, kinds};
+use crate::{Param, error::Result as Copied, options::Options};
 
 pub use super::asked::{Asked, Described};
 pub use crate::options::read as read_options;
@@ -132,6 +132,48 @@ pub trait IsPlainData {
 impl<T: ?Sized> IsPlainData for Of<T> {
     fn place(&self) -> PlainData {
         PlainData
+    }
+}
+
+/// The copy of a field. For `(&&&&of(&field)).copy(..)` the compiler takes the first trait that fits: a counter shared
+/// by clones, a member, data that is `Clone`, anything else.
+pub trait CopiesCounter {
+    fn copy(&self, field: &Arc<AtomicU64>, copies: &mut Copies) -> Copied<Arc<AtomicU64>>;
+}
+
+impl CopiesCounter for &&&Of<Arc<AtomicU64>> {
+    fn copy(&self, field: &Arc<AtomicU64>, copies: &mut Copies) -> Copied<Arc<AtomicU64>> {
+        Ok(copies.counter(field))
+    }
+}
+
+pub trait CopiesMember<T> {
+    fn copy(&self, field: &T, copies: &mut Copies) -> Copied<T>;
+}
+
+impl<T: Member> CopiesMember<T> for &&Of<T> {
+    fn copy(&self, field: &T, copies: &mut Copies) -> Copied<T> {
+        field.copied(copies)
+    }
+}
+
+pub trait CopiesData<T> {
+    fn copy(&self, field: &T, copies: &mut Copies) -> Copied<T>;
+}
+
+impl<T: Clone> CopiesData<T> for &Of<T> {
+    fn copy(&self, field: &T, _: &mut Copies) -> Copied<T> {
+        Ok(field.clone())
+    }
+}
+
+pub trait CopiesNothing<T> {
+    fn copy(&self, field: &T, copies: &mut Copies) -> Copied<T>;
+}
+
+impl<T> CopiesNothing<T> for Of<T> {
+    fn copy(&self, _: &T, _: &mut Copies) -> Copied<T> {
+        Err(not_copied::<T>())
     }
 }
 

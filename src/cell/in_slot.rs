@@ -22,7 +22,8 @@ use crate::{Tensor, error::Result};
 pub struct InSlot<C: ?Sized = dyn Cell>(C);
 
 impl<C: Clone> InSlot<C> {
-    /// Returns a copy of the cell, outside any slot. The two share their parameters.
+    /// Returns a copy of the cell, outside any slot. The two share their parameters; see
+    /// [`deep_copy`](crate::Child::deep_copy) for one of its own.
     #[expect(clippy::should_implement_trait, reason = "what `clone` of a borrowed cell gave")]
     pub fn clone(&self) -> C {
         self.0.clone()

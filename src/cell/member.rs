@@ -2,8 +2,8 @@
 
 use std::{collections::BTreeMap, marker::PhantomData};
 
-use super::{AsCell, Child, Part, PartMut};
-use crate::Param;
+use super::{AsCell, Child, Copies, Part, PartMut, copies::not_copied};
+use crate::{Param, error::Result};
 
 /// A field that is part of the tree: a [`Child`], a [`Param`], or a collection of them.
 ///
@@ -21,6 +21,18 @@ pub trait Member {
     fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>));
     /// Visits mutably, as [`visit`](Member::visit) does.
     fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>));
+    /// Copies itself with its own parameters, for [`Child::deep_copy`]. Written by hand for a type that is `Clone`, it is
+    /// `Ok(copies.of_clone(self))`; the default is an error.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a type that cannot be copied.
+    fn copied(&self, copies: &mut Copies) -> Result<Self>
+    where
+        Self: Sized,
+    {
+        let _ = copies;
+        Err(not_copied::<Self>())
+    }
 }
 
 impl<C: ?Sized + AsCell> Member for Child<C> {
@@ -30,6 +42,9 @@ impl<C: ?Sized + AsCell> Member for Child<C> {
     fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         visitor(name, PartMut::Cell(self.slot_mut()));
     }
+    fn copied(&self, copies: &mut Copies) -> Result<Self> {
+        self.copied_with(copies)
+    }
 }
 
 impl Member for Param {
@@ -38,6 +53,9 @@ impl Member for Param {
     }
     fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         visitor(name, PartMut::Param(self));
+    }
+    fn copied(&self, copies: &mut Copies) -> Result<Self> {
+        Ok(copies.param(self))
     }
 }
 
@@ -52,14 +70,20 @@ impl<M: Member> Member for Option<M> {
             member.visit_mut(name, visitor);
         }
     }
+    fn copied(&self, copies: &mut Copies) -> Result<Self> {
+        self.as_ref().map(|member| member.copied(copies)).transpose()
+    }
 }
 
-impl<M: Member + ?Sized> Member for Box<M> {
+impl<M: Member> Member for Box<M> {
     fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         (**self).visit(name, visitor);
     }
     fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         (**self).visit_mut(name, visitor);
+    }
+    fn copied(&self, copies: &mut Copies) -> Result<Self> {
+        Ok(Box::new((**self).copied(copies)?))
     }
 }
 
@@ -83,6 +107,9 @@ impl<M: Member> Member for Vec<M> {
     fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         self[..].visit_mut(name, visitor);
     }
+    fn copied(&self, copies: &mut Copies) -> Result<Self> {
+        self.iter().map(|member| member.copied(copies)).collect()
+    }
 }
 
 impl<M: Member, const N: usize> Member for [M; N] {
@@ -91,6 +118,10 @@ impl<M: Member, const N: usize> Member for [M; N] {
     }
     fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         self[..].visit_mut(name, visitor);
+    }
+    fn copied(&self, copies: &mut Copies) -> Result<Self> {
+        let all: Vec<M> = self.iter().map(|member| member.copied(copies)).collect::<Result<_>>()?;
+        all.try_into().map_err(|_| not_copied::<Self>())
     }
 }
 
@@ -105,11 +136,20 @@ impl<M: Member> Member for BTreeMap<String, M> {
             member.visit_mut(&format!("{name}.{key}"), visitor);
         }
     }
+    fn copied(&self, copies: &mut Copies) -> Result<Self> {
+        self.iter().map(|(key, member)| Ok((key.clone(), member.copied(copies)?))).collect()
+    }
 }
 
 impl<T: ?Sized> Member for PhantomData<T> {
     fn visit(&self, _: &str, _: &mut dyn FnMut(&str, Part<'_>)) {}
     fn visit_mut(&mut self, _: &str, _: &mut dyn FnMut(&str, PartMut<'_>)) {}
+    fn copied(&self, _: &mut Copies) -> Result<Self>
+    where
+        Self: Sized,
+    {
+        Ok(PhantomData)
+    }
 }
 
 macro_rules! member_tuple {
@@ -120,6 +160,9 @@ macro_rules! member_tuple {
             }
             fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
                 $(self.$i.visit_mut(&format!("{name}.{}", $i), visitor);)*
+            }
+            fn copied(&self, copies: &mut Copies) -> Result<Self> {
+                Ok(($(self.$i.copied(copies)?,)*))
             }
         }
     };

@@ -3,11 +3,14 @@
 mod asked;
 mod call;
 mod child;
+mod copies;
+mod copy;
 #[doc(hidden)]
 #[allow(missing_docs)]
 pub mod derived;
 mod evaluation;
 mod file;
+mod freeze;
 mod in_slot;
 mod kinds;
 mod member;
@@ -24,6 +27,8 @@ use std::{any::Any, fmt::Debug};
 
 pub(crate) use asked::{Asked, Described, Wrong};
 pub use child::{Castable, Child, Slot, SlotMut};
+pub use copies::Copies;
+pub(crate) use copy::Towards;
 pub use evaluation::ran_in_evaluation;
 pub use in_slot::InSlot;
 pub use kinds::kinds;
@@ -204,6 +209,20 @@ pub trait Cell: Forward + Any + Debug + Send + Sync {
     /// Visits mutably, as [`visit`](Cell::visit) does.
     fn visit_mut(&mut self, visitor: &mut dyn FnMut(&str, PartMut<'_>));
 
+    /// Copies the cell, with its own parameters, for [`Child::deep_copy`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a field that cannot be copied.
+    fn copied(&self, copies: &mut Copies) -> Result<Self>
+    where
+        Self: Sized;
+
+    /// Copies the cell as [`copied`](Cell::copied) does, into a slot.
+    ///
+    /// # Errors
+    /// As [`copied`](Cell::copied).
+    fn copied_in_slot(&self, copies: &mut Copies) -> Result<Child>;
+
     /// Returns the cell in the form written to architecture files, if its type is marked `#[cell(saved)]`.
     fn saved(&self) -> Option<&dyn SavedCell> {
         None
@@ -222,6 +241,11 @@ impl dyn Cell {
 pub trait AsCell {
     /// Returns the cell as a trait object.
     fn as_cell(&self) -> &dyn Cell;
+    /// Copies the cell with its own parameters.
+    ///
+    /// # Errors
+    /// As [`Child::deep_copy`].
+    fn copied(cell: &InSlot<Self>, copies: &mut Copies) -> Result<Box<InSlot<Self>>>;
     /// Converts a cell in its slot to a trait object.
     fn in_slot(cell: &InSlot<Self>) -> &InSlot;
     /// Converts a cell in its slot to a mutable trait object.
@@ -231,6 +255,10 @@ pub trait AsCell {
 impl<C: Cell> AsCell for C {
     fn as_cell(&self) -> &dyn Cell {
         self
+    }
+    fn copied(cell: &InSlot<C>, copies: &mut Copies) -> Result<Box<InSlot<C>>> {
+        let copy = Cell::copied(&**cell, copies).map_err(|error| error.context(cell.kind()))?;
+        Ok(InSlot::new(copy))
     }
     fn in_slot(cell: &InSlot<C>) -> &InSlot {
         cell
@@ -243,6 +271,9 @@ impl<C: Cell> AsCell for C {
 impl AsCell for dyn Cell {
     fn as_cell(&self) -> &dyn Cell {
         self
+    }
+    fn copied(cell: &InSlot, copies: &mut Copies) -> Result<Box<InSlot>> {
+        Ok(cell.copied_in_slot(copies).map_err(|error| error.context(cell.kind()))?.cell)
     }
     fn in_slot(cell: &InSlot) -> &InSlot {
         cell

@@ -40,7 +40,7 @@ impl<C: ?Sized + AsCell> Outlined for Child<C> {
 fn has_matrices(cell: &dyn Cell) -> bool {
     let mut found = false;
     cell.visit(&mut |_, node| {
-        found |= matches!(node, Part::Param(param) if param.is_trained() && param.shape().len() > 1);
+        found |= matches!(node, Part::Param(param) if !param.is_buffer() && param.shape().len() > 1);
     });
     found
 }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::graph::{Graph, Kind};
 use crate::{
     Cell, Child, DType, Param, Tensor,
-    cell::{AsCell, Forward, Member, Part, PartMut, ran_in_evaluation},
+    cell::{AsCell, Copies, Forward, Member, Part, PartMut, ran_in_evaluation},
     error::{Error, Result},
     policy::{GraphPolicy, Scaler},
     tensor::recording,
@@ -73,6 +73,10 @@ impl Member for Graphs {
                 }
             }
         }
+    }
+
+    fn copied(&self, copies: &mut Copies) -> Result<Self> {
+        Ok(copies.of_clone(self))
     }
 }
 

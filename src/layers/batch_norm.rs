@@ -57,7 +57,8 @@ impl<const N: usize> BatchNormSpec<N> {
 ///
 /// Normalises each channel of `[batch, num_features, spatial...]` to mean 0 and variance 1, then multiplies by weight
 /// and adds bias. Training uses the mean and biased variance of the batch, and updates the running statistics (with the
-/// unbiased variance, as in torch); evaluation uses the running statistics. These are f32 buffers in whatever precision
+/// unbiased variance, as in torch); evaluation uses the running statistics, and so does training when these are
+/// [frozen](crate::Child::freeze). These are f32 buffers in whatever precision
 /// the cell runs. `BatchNorm1d` also takes `[batch, num_features]`.
 ///
 /// In files: `{kind: BatchNorm2d, num_features: 6}`, and `eps`, `momentum`, `affine`.
@@ -97,8 +98,11 @@ impl<const N: usize> BatchNorm<N> {
         let weight = self.weight.as_ref().map(Param::tensor);
         let bias = self.bias.as_ref().map(Param::tensor);
         let (weight, bias, eps) = (weight.as_ref(), bias.as_ref(), self.spec.eps);
-        if !self.training {
-            ran_in_evaluation();
+        let is_frozen = self.running_mean.is_frozen() && self.running_var.is_frozen();
+        if !self.training || is_frozen {
+            if !is_frozen {
+                ran_in_evaluation();
+            }
             return x.batch_norm(&self.running_mean.tensor(), &self.running_var.tensor(), weight, bias, eps);
         }
         let count = x.len() / channels.max(1);

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::spec::NoOptions;
 use crate::{
     Cell, Tensor,
-    cell::{Child, Forward, Member, Part, PartMut},
+    cell::{Child, Copies, Forward, Member, Part, PartMut},
     error::{Error, Result},
 };
 
@@ -69,6 +69,10 @@ impl Member for Row {
         for (i, cell) in self.0.iter_mut().enumerate() {
             cell.visit_mut(&i.to_string(), visitor);
         }
+    }
+
+    fn copied(&self, copies: &mut Copies) -> Result<Self> {
+        Ok(Row(self.0.copied(copies)?))
     }
 }
 

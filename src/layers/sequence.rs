@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Cell, Tensor,
-    cell::{Child, Forward, Member, Part, PartMut},
+    cell::{Child, Copies, Forward, Member, Part, PartMut},
     error::{Error, Result},
     options::{Options, options},
 };
@@ -139,6 +139,10 @@ where
             let suffix = self.suffix(i);
             self.weights[i].visit_mut(&mut |name, node| visitor(&format!("{name}{suffix}"), node));
         }
+    }
+
+    fn copied(&self, copies: &mut Copies) -> Result<Self> {
+        Ok(copies.of_clone(self))
     }
 }
 

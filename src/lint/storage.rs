@@ -51,7 +51,7 @@ fn out_of_range(low: &LowParam, gradients: &Gradients) -> Option<Finding> {
     if met < limit {
         return None;
     }
-    let rule = if low.param.is_trained() { Rule::Overflow } else { Rule::RunningVar };
+    let rule = if low.param.is_buffer() { Rule::RunningVar } else { Rule::Overflow };
     let finding = Finding::of_cell(rule, Severity::Error, cell_of(&low.path), [met, limit]);
     let what = format!("`{}`, stored in {}, reaches {}, beyond {}", low.path, low.dtype, short(met), short(limit));
     Some(finding.what(what).write(format!("`Decorate::exclude_path(\"{}\")`, which stores it in f32", low.path)))

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use super::{Optimizer, OptimizerState, overflow::Overflow, rule::Rule, trained::Trained};
+use super::{Group, Optimizer, OptimizerState, no_member, overflow::Overflow, rule::Rule, trained::Trained};
 use crate::{
     Grads,
     cell::Params,
@@ -68,6 +68,11 @@ impl<M: Rule, O: Rule> Optimizer for Beside<M, O> {
     fn set_lr(&mut self, lr: f64) {
         self.matrices.lr = lr;
         self.others.lr = lr;
+    }
+
+    fn set_group(&mut self, pattern: &str, group: Group) -> Result<()> {
+        let (of_matrices, of_others) = (self.matrices.joins(pattern, group)?, self.others.joins(pattern, group)?);
+        if of_matrices || of_others { Ok(()) } else { Err(no_member(pattern, &self.params)) }
     }
 
     fn state(&self) -> OptimizerState {

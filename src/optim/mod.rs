@@ -14,6 +14,7 @@
 mod adafactor;
 mod adagrad;
 mod adam;
+mod average;
 mod beside;
 mod group;
 mod lamb;
@@ -35,6 +36,7 @@ use std::fmt::Debug;
 pub use adafactor::{Adafactor, AdafactorOptions};
 pub use adagrad::{Adagrad, AdagradOptions};
 pub use adam::{Adam, AdamLikeOptions, AdamOptions, AdamW, AdamWOptions};
+pub use average::Average;
 use beside::beside;
 pub use group::Group;
 pub use lamb::{Lamb, LambOptions};
@@ -46,7 +48,11 @@ pub use rms_prop::{RmsProp, RmsPropOptions};
 pub use sgd::{Sgd, SgdOptions};
 pub use state::OptimizerState;
 
-use crate::{Grads, cell::Params, error::Result};
+use crate::{
+    Grads,
+    cell::Params,
+    error::{Error, Result, did_you_mean_or_some},
+};
 
 /// An optimizer, which updates parameters from their gradients.
 pub trait Optimizer: Debug + Send {
@@ -79,6 +85,18 @@ pub trait Optimizer: Debug + Send {
     /// Sets the learning rate, as schedules do.
     fn set_lr(&mut self, lr: f64);
 
+    /// Sets hyperparameters for the parameters whose path matches a [pattern](crate::policy::Pattern), as `group` of the
+    /// optimizers does. By default an optimizer has no groups.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) for a malformed pattern,
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) when no parameter matches,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an optimizer without groups.
+    fn set_group(&mut self, pattern: &str, group: Group) -> Result<()> {
+        let _ = group;
+        Err(Error::value(format!("the optimizer has no groups, so it has none for `{pattern}`")))
+    }
+
     /// Returns the updates of each parameter lost to rounding in the last step, if they are counted.
     fn lost_updates(&self) -> &[LostUpdates] {
         &[]
@@ -93,4 +111,10 @@ pub trait Optimizer: Debug + Send {
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) with every difference. The optimizer is then unchanged.
     fn restore(&mut self, state: OptimizerState) -> Result<()>;
+}
+
+/// Returns the error for a group that matches none of some parameters.
+fn no_member(pattern: &str, params: &Params) -> Error {
+    let near = did_you_mean_or_some(pattern, params.iter().map(|(path, _)| path));
+    Error::path(format!("the group `{pattern}` matches no parameter{near}"))
 }

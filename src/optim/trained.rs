@@ -3,7 +3,7 @@
 use std::fmt::{self, Debug};
 
 use super::{
-    Group, LostUpdates, OptimizerState,
+    Group, LostUpdates, OptimizerState, no_member,
     overflow::Overflow,
     rule::{Rule, Step, check_not_negative},
     state::{self, Layout, Memory},
@@ -12,10 +12,10 @@ use super::{
 use crate::{
     DType, Grads, Param,
     cell::Params,
-    error::{Error, Result, did_you_mean_or_some},
+    error::{Error, Result},
     logging::{event, warn, warn_if_unoptimized},
     policy::Pattern,
-    tensor::{Rounding, context, listener::ParamStep, pass::refused},
+    tensor::{Rounding, context, listener::ParamStep, next_id, pass::refused},
 };
 
 /// Parameters, the state of each that has had a gradient, and the formula that updates them.
@@ -47,13 +47,22 @@ const LEAST_IN_EIGHT_BIT: usize = 4096;
 
 impl<R: Rule> Trained<R> {
     pub fn new(params: Params, lr: f64, rule: R) -> Self {
+        let now = next_id();
+        params.iter().for_each(|(_, param)| param.note_optimizer(now));
         let (groups, memory) = (vec![Group::default(); params.len()], vec![None; params.len()]);
         Trained { params, rule, lr, groups, memory, lost: None, told: false, evaluation_told: false }
     }
 
-    pub fn group(&mut self, pattern: &str, options: impl FnOnce(Group) -> Group) -> Result<()> {
+    pub fn group(&mut self, pattern: &str, group: Group) -> Result<()> {
+        match self.joins(pattern, group)? {
+            true => Ok(()),
+            false => Err(no_member(pattern, &self.params)),
+        }
+    }
+
+    /// Adds the parameters that match to a group, and returns whether there are any.
+    pub fn joins(&mut self, pattern: &str, Group { lr_factor, weight_decay }: Group) -> Result<bool> {
         let matching: Pattern = pattern.parse()?;
-        let Group { lr_factor, weight_decay } = options(Group::default());
         let mut matched = false;
         for ((path, _), group) in self.params.iter().zip(&mut self.groups) {
             if matching.matches(path) {
@@ -62,11 +71,7 @@ impl<R: Rule> Trained<R> {
                 group.weight_decay = weight_decay.or(group.weight_decay);
             }
         }
-        if matched {
-            return Ok(());
-        }
-        let near = did_you_mean_or_some(pattern, self.params.iter().map(|(path, _)| path));
-        Err(Error::path(format!("the group `{pattern}` matches no parameter{near}")))
+        Ok(matched)
     }
 
     pub fn count_lost_updates(&mut self) {
@@ -185,6 +190,7 @@ impl<R: Rule> Trained<R> {
         self.check_grads(grads)?;
         self.check_scaled(grads)?;
         self.check_mode(grads);
+        grads.warn_of_late(self.params.iter().map(|(_, param)| param));
         Ok(())
     }
 
@@ -354,7 +360,7 @@ macro_rules! optimizer {
                 pattern: &str,
                 options: impl FnOnce(crate::optim::Group) -> crate::optim::Group,
             ) -> $crate::Result<Self> {
-                self.0.group(pattern, options)?;
+                self.0.group(pattern, options(crate::optim::Group::default()))?;
                 Ok(self)
             }
 
@@ -396,6 +402,10 @@ macro_rules! optimizer {
 
             fn set_lr(&mut self, lr: f64) {
                 self.0.lr = lr;
+            }
+
+            fn set_group(&mut self, pattern: &str, group: crate::optim::Group) -> crate::Result<()> {
+                self.0.group(pattern, group)
             }
 
             fn lost_updates(&self) -> &[crate::optim::LostUpdates] {

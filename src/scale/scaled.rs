@@ -156,7 +156,7 @@ impl ScaledLoss {
     }
 
     /// As [`into_grads`](ScaledLoss::into_grads), before an update of the parameters.
-    pub(super) fn into_grads_before_update(self) -> Result<ScaledGrads> {
+    pub(crate) fn into_grads_before_update(self) -> Result<ScaledGrads> {
         Ok(ScaledGrads { grads: self.scaled.into_grads_before_update()?, scaling: self.scaling })
     }
 }
@@ -242,6 +242,11 @@ impl ScaledGrads {
         self.scaling.finite_loss &= other.scaling.finite_loss;
         self.grads.add(other.grads);
         Ok(())
+    }
+
+    /// Warns of parameters whose gradients no optimizer takes; see [`Grads::warn_of_late`].
+    pub(super) fn warn_of_late(&self, params: &Params) {
+        self.grads.warn_of_late(params.iter().map(|(_, param)| param));
     }
 
     /// Abandons a step and reverts what its forward passes stored; see [`Grads::discard`].

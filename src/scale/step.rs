@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::LossScale;
+use super::{LossScale, ScaledGrads};
 use crate::{
     Grads, Tensor,
     cell::Params,
@@ -208,8 +208,23 @@ impl LossScale {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it depends on none of the optimizer's parameters; and those
     /// of the optimizer. On an error nothing is updated.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer, loss: impl Into<Tensor>) -> Result<Outcome> {
-        let mut scaled = self.scale(loss)?.into_grads_before_update()?;
-        let outcome = match scaled.unscale(optimizer.params()).and_then(|grads| self.apply(optimizer, &grads)) {
+        let scaled = self.scale(loss)?.into_grads_before_update()?;
+        self.take(optimizer, scaled, None)
+    }
+
+    /// Takes a step from gradients as [`step`](LossScale::step) does, with their norm clipped to `clip`.
+    pub(crate) fn take(
+        &mut self,
+        optimizer: &mut dyn Optimizer,
+        mut scaled: ScaledGrads,
+        clip: Option<f64>,
+    ) -> Result<Outcome> {
+        let unscaled = scaled.unscale(optimizer.params()).and_then(|mut grads| {
+            clip.map_or(Ok(()), |clip| grads.clip_norm(clip).map(drop))?;
+            Ok(grads)
+        });
+        scaled.warn_of_late(optimizer.params());
+        let outcome = match unscaled.and_then(|grads| self.apply(optimizer, &grads)) {
             Ok(outcome) => outcome,
             Err(error) => {
                 scaled.discard();

@@ -96,7 +96,7 @@ impl<C: ?Sized + AsCell> Stored for Child<C> {
             for (i, path) in paths.iter().enumerate() {
                 let (cell, own) = path.rsplit_once('.').unwrap_or(("", path));
                 let decision = *runs.get(cell).ok_or_else(|| no_such_path(cell, runs.keys().copied()))?;
-                let is_weight = param.is_trained() || is_weight(cell, &decision.kind, own, param.shape().len());
+                let is_weight = !param.is_buffer() || is_weight(cell, &decision.kind, own, param.shape().len());
                 let dtype = decision.run.dtype().filter(|dtype| dtype.is_low() && is_weight);
                 low = if i == 0 { dtype } else { low.filter(|low| dtype == Some(*low)) };
             }

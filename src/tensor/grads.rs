@@ -9,7 +9,7 @@ use std::{
 use super::{
     Array, LeafId, Param, Tensor,
     array::alone_mut,
-    context,
+    context, late,
     listener::ParamStep,
     pass::{self, Pass},
     with_float,
@@ -23,6 +23,7 @@ use crate::{
         reduce::Squares,
         threads,
     },
+    logging::{event, warn},
 };
 
 /// Gradients of one backward pass, by leaf.
@@ -335,6 +336,23 @@ impl Grads {
         }
         let trained: Vec<LeafId> = params.map(Param::id).filter(|id| self.by_leaf.contains_key(id)).collect();
         self.passes.iter().find_map(|pass| pass.evaluated.beside(&trained))
+    }
+
+    /// Warns of parameters that have a gradient here, are in no optimizer, and came to be trained after the optimizer
+    /// of `params` was made. Each is reported once.
+    pub(crate) fn warn_of_late<'a>(&self, params: impl Iterator<Item = &'a Param>) {
+        let made = params.map(Param::in_optimizer_since).max().unwrap_or(u64::MAX);
+        let late = late::take(self.by_leaf.keys().copied(), made);
+        let Some(first) = late.first() else { return };
+        let more = match late.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        event!(WARN, parameters = late.len(), "trained parameters are in no optimizer");
+        warn(&format!(
+            "a parameter of shape {first:?}{more} has a gradient and is in no optimizer: it was made, or unfrozen, after the \
+             optimizer. Put adapters in and unfreeze cells first, then make the optimizer; or freeze what is not trained"
+        ));
     }
 
     fn read(&self, id: LeafId) -> Option<Tensor> {

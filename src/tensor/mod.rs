@@ -6,6 +6,7 @@ mod build;
 pub(crate) mod context;
 mod fmt;
 mod grads;
+mod late;
 pub(crate) mod listener;
 mod param;
 pub(crate) mod pass;

@@ -1,8 +1,13 @@
 //! Parameters: named places for tensors, shared by handle.
 
+mod frozen;
+
 use std::{
     fmt, mem,
-    sync::{Arc, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{
+        Arc, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicBool, AtomicU64},
+    },
 };
 
 use super::{Array, Beyond, LeafId, context, pass, recording};
@@ -24,7 +29,10 @@ pub struct Param(Arc<Inner>);
 
 struct Inner {
     id: LeafId,
-    trained: bool,
+    is_buffer: bool,
+    frozen: AtomicBool,
+    /// Time at which the last optimizer that has it was made; 0 if none has.
+    in_optimizer: AtomicU64,
     state: RwLock<State>,
 }
 
@@ -59,6 +67,7 @@ enum To {
 }
 
 /// Record of a parameter that is stored low.
+#[derive(Clone)]
 struct Lowered {
     /// Dtype in which it was created.
     from: DType,
@@ -81,21 +90,23 @@ pub(crate) enum Rounding {
 impl Param {
     /// Creates a parameter that is trained.
     pub fn new(value: Tensor) -> Self {
-        Param::make(value, true)
-    }
-
-    /// Creates a buffer: saved with the weights, never trained, without a gradient. A layer is frozen by using buffers
-    /// in place of its parameters, as in the base of a [`LoRA`](crate::layers::LoRA).
-    pub fn buffer(value: Tensor) -> Self {
         Param::make(value, false)
     }
 
-    fn make(value: Tensor, trained: bool) -> Self {
+    /// Creates a buffer: saved with the weights, never trained, without a gradient.
+    pub fn buffer(value: Tensor) -> Self {
+        Param::make(value, true)
+    }
+
+    fn make(value: Tensor, is_buffer: bool) -> Self {
         let id = LeafId::fresh();
-        let value = Tensor::parameter(value.array().contiguous(), trained.then_some(id));
+        let value = Tensor::parameter(value.array().contiguous(), (!is_buffer).then_some(id));
         let state =
             RwLock::new(State { value, lowered: None, saved_as: None, requires_scaler: false, changes: vec![] });
-        Param(Arc::new(Inner { id, trained, state }))
+        let (frozen, in_optimizer) = (AtomicBool::new(false), AtomicU64::new(0));
+        let param = Param(Arc::new(Inner { id, is_buffer, frozen, in_optimizer, state }));
+        param.note_late();
+        param
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State> {
@@ -108,7 +119,7 @@ impl Param {
 
     /// Returns a value as a tensor of this parameter.
     fn placed(&self, value: Array) -> Tensor {
-        Tensor::parameter(value, self.0.trained.then_some(self.0.id))
+        Tensor::parameter(value, self.is_trained().then_some(self.0.id))
     }
 
     /// Returns the value as read by `forward`: on the tape when the parameter is trained.
@@ -306,9 +317,14 @@ impl Param {
         self.read().requires_scaler
     }
 
-    /// Returns whether it is trained; a buffer is not.
+    /// Returns whether it is trained: it is no buffer, and not [frozen](Param::freeze).
     pub fn is_trained(&self) -> bool {
-        self.0.trained
+        !self.0.is_buffer && !self.is_frozen()
+    }
+
+    /// Returns whether it is a buffer.
+    pub fn is_buffer(&self) -> bool {
+        self.0.is_buffer
     }
 
     /// Returns the lengths of the axes.
@@ -401,7 +417,7 @@ fn became_infinite(old: &Array, new: &Array) -> bool {
 impl fmt::Debug for Param {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.tensor();
-        let name = if self.0.trained { "Param" } else { "Buffer" };
+        let name = if self.0.is_buffer { "Buffer" } else { "Param" };
         write!(f, "{name}({} {:?})", value.dtype(), value.shape())
     }
 }

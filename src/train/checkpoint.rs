@@ -13,7 +13,7 @@ use crate::{
     error::{Error, Result},
     io::json,
     logging::event,
-    optim::OptimizerState,
+    optim::{Average, OptimizerState},
     policy::LossScaleSpec,
     printable::printable,
     scale::ScaleState,
@@ -25,7 +25,7 @@ use crate::{
 ///
 /// The file is a safetensors file with a checksum. Parameters are stored under their paths, those with an f32 master as
 /// the master, so [`weights::load_with`] reads them for another network or in another dtype:
-/// `LoadOptions::new().ignore("@optimizer.**").cast(true)`.
+/// `LoadOptions::new().ignore("@optimizer.**").cast(true)`, with `.ignore("@average.**")` where an average is stored.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -63,6 +63,9 @@ struct Head {
     /// Counters of each cell, by path.
     counters: BTreeMap<String, Vec<u64>>,
     optimizers: Vec<Steps>,
+    /// Number of updates of the average of weights, if there is one, and the paths of its parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    average: Option<(u64, Vec<String>)>,
     scale: ScaleState,
     /// Kind of the loss scale. Absent from older files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -121,6 +124,11 @@ struct Steps {
     tensors: Vec<String>,
 }
 
+/// Returns the name in the file of the average of a parameter.
+fn of_average(path: &str) -> String {
+    format!("@average.{path}")
+}
+
 /// Returns the name in the file of a tensor of the i-th optimizer. No path of a network begins with `@`, unless a key
 /// of a map does.
 fn of_optimizer(i: usize, name: &str) -> String {
@@ -146,9 +154,42 @@ impl Checkpoint {
         let (counters, scale_kind, scale) = (counters(net), Some(ScaleKind::of(scale)), scale.state());
         let (counts, policy) = (BTreeMap::new(), None);
         Checkpoint {
-            head: Head { version: VERSION, params, counters, optimizers: states, scale, scale_kind, counts, policy },
+            head: Head {
+                version: VERSION,
+                params,
+                counters,
+                optimizers: states,
+                average: None,
+                scale,
+                scale_kind,
+                counts,
+                policy,
+            },
             tensors,
         }
+    }
+
+    /// Stores an average of weights.
+    #[must_use]
+    pub fn averaging(mut self, average: &Average) -> Self {
+        let paths = average.values().map(|(path, _)| path.to_string()).collect();
+        self.head.average = Some((average.updates(), paths));
+        self.tensors.extend(average.values().map(|(path, value)| (of_average(path), value.clone())));
+        self
+    }
+
+    /// Continues an average of the same parameters from the one that was [stored](Checkpoint::averaging). On an error it
+    /// is unchanged.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when the checkpoint has none, or one of other parameters.
+    pub fn restore_average(&self, average: &mut Average) -> Result<()> {
+        let Some((updates, paths)) = &self.head.average else {
+            return Err(Error::weights("the checkpoint has no average of weights"));
+        };
+        let kept = paths.iter().map(|path| (path.clone(), self.tensors[&of_average(path)].clone()));
+        *average = average.restored(*updates, kept.collect())?;
+        Ok(())
     }
 
     /// Stores a number of the training loop: a step, an epoch, the position in the data.
@@ -215,6 +256,7 @@ impl Checkpoint {
                         .enumerate()
                         .flat_map(|(i, of)| of.tensors.iter().map(move |name| of_optimizer(i, name))),
                 )
+                .chain(head.average.iter().flat_map(|(_, paths)| paths.iter().map(|path| of_average(path))))
                 .find(|name| !tensors.contains_key(name));
             match missing {
                 None => Ok(Checkpoint { head, tensors }),

@@ -2,25 +2,29 @@
 
 mod last;
 mod options;
+mod plateau;
 mod policy;
+mod step;
 
-use std::{collections::HashSet, mem, time::Instant};
+use std::{collections::HashSet, mem};
 
-pub use options::FitOptions;
+pub use options::{FitOptions, GroupOptions};
+use plateau::Plateau;
 use policy::Changing;
+use step::train_step;
 
 use super::{
     Checkpoint, Ended, Epoch, History, Loss, Raised, Score, Step,
-    data::{Batch, Split, Standardization, batches_of_epoch},
+    data::{Batch, Split, Standardization},
     history::mean_of_taken,
 };
 use crate::{
     Child, Tensor,
-    cell::{AsCell, Part},
+    cell::{AsCell, Part, Pattern},
     diagnose::Monitor,
     error::{Error, Result},
     logging::event,
-    optim::Optimizer,
+    optim::{Average, Optimizer},
     options::Options,
     plan::check_run,
     scale::{Cause, LossScale, Outcome},
@@ -114,6 +118,9 @@ pub struct Fit {
     pub(super) options: FitOptions,
     scale: LossScale,
     optimizer: Box<dyn Optimizer>,
+    /// The average of the weights, if it is wanted.
+    average: Option<Average>,
+    plateau: Plateau,
     place: Place,
     /// Order of the examples in the current epoch; empty before its first step.
     order: Vec<usize>,
@@ -144,7 +151,8 @@ impl Fit {
     /// Creates a run over all trained parameters of a network.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for options outside their range, and when no parameter is trained;
+    /// [`ErrorKind::Path`](crate::ErrorKind::Path) for a group that matches no trained parameter.
     pub fn new<C: ?Sized + AsCell>(net: &Child<C>, options: &FitOptions) -> Result<Self> {
         let mut tables = HashSet::new();
         net.walk(&mut |entry| {
@@ -156,11 +164,19 @@ impl Fit {
                 });
             }
         });
-        let optimizer = options.method.optimizer(net.params(), options.lr, &|param| tables.contains(&param.id()));
+        let mut optimizer = options.method.optimizer(net.params(), options.lr, &|param| tables.contains(&param.id()));
+        for GroupOptions { path, .. } in &options.groups {
+            path.parse::<Pattern>()?;
+        }
+        for group in &options.groups {
+            let set = optimizer.set_group(&group.path, group.group());
+            set.map_err(|error| error.about(group.path.as_str()))?;
+        }
         Fit::with_optimizer(optimizer, options)
     }
 
-    /// Creates a run as [`Fit::new`] does, with the given optimizer; [`FitOptions::method`] is ignored.
+    /// Creates a run as [`Fit::new`] does, with the given optimizer; [`FitOptions::method`] and [`FitOptions::groups`] are
+    /// ignored.
     ///
     /// # Errors
     /// As [`Fit::new`].
@@ -169,7 +185,10 @@ impl Fit {
         optimizer.check()?;
         let scale = LossScale::new(options.loss_scale.clone())?;
         if optimizer.params().iter().next().is_none() {
-            return Err(Error::value("the network has no parameters that are trained, so there is nothing to train"));
+            return Err(Error::value(
+                "the network has no parameters that are trained, so there is nothing to train: it has none, or all are \
+                 frozen",
+            ));
         }
         let param_bytes = optimizer
             .params()
@@ -177,12 +196,16 @@ impl Fit {
             .map(|(_, param)| bytes(&param.value()) + param.master().as_ref().map_or(0, bytes));
         let history = History { param_bytes: param_bytes.sum(), ..History::default() };
         let (options, place, order) = (options.clone(), Place::default(), Vec::new());
+        let average = |decay| Average::new(optimizer.params().clone(), decay);
+        let average = options.average.map(average).transpose()?;
         let monitor = Monitor::default();
         let (changing, findings) = (None, None);
         Ok(Fit {
             options,
             scale,
             optimizer,
+            average,
+            plateau: Plateau::default(),
             place,
             order,
             targets: None,
@@ -215,7 +238,12 @@ impl Fit {
             })
         };
         fit.place = Place { epoch: count(EPOCH)?, step: count(STEP)?, steps: count(STEPS)?, stepped: count(STEPPED)? };
+        let mut average = fit.average.take();
+        if let Some(average) = &mut average {
+            checkpoint.restore_average(average)?;
+        }
         checkpoint.restore(net, &mut [fit.optimizer.as_mut()], &mut fit.scale)?;
+        (fit.average, fit.plateau) = (average, Plateau::of(checkpoint));
         fit.history = History { param_bytes: fit.history.param_bytes, ..history };
         Ok(fit)
     }
@@ -229,11 +257,28 @@ impl Fit {
     /// Returns a checkpoint from which the run can be resumed.
     pub fn checkpoint<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Checkpoint {
         let Place { epoch, step, steps, stepped } = self.place;
-        Checkpoint::of(net, &[self.optimizer.as_ref()], &self.scale)
+        let checkpoint = Checkpoint::of(net, &[self.optimizer.as_ref()], &self.scale);
+        let checkpoint = match &self.average {
+            Some(average) => checkpoint.averaging(average),
+            None => checkpoint,
+        };
+        self.plateau
+            .counted(self.options.schedule, checkpoint)
             .counting(EPOCH, epoch as u64)
             .counting(STEP, step as u64)
             .counting(STEPS, steps as u64)
             .counting(STEPPED, stepped as u64)
+    }
+
+    /// Runs `f` while the network has the [average](FitOptions::average) of its weights, if there is one.
+    ///
+    /// # Errors
+    /// Those of `f` and of [`Average::with`].
+    pub fn with_average<R>(&self, f: impl FnOnce() -> Result<R>) -> Result<R> {
+        match &self.average {
+            Some(average) => average.with(f),
+            None => f(),
+        }
     }
 
     /// Returns the history so far.
@@ -289,9 +334,9 @@ impl Fit {
         self.lint(net, data, None);
         self.wrap(net)?;
         let (examples, FitOptions { batch, seed, .. }) = (data.train.len(), &self.options);
-        let steps = batches_of_epoch(examples, *batch);
-        if self.place.step >= steps {
-            let score = Score::of_standardized(net, &data.test, *batch, self.targets.as_ref())?;
+        if self.place.step >= self.options.steps_of_epoch(examples) {
+            let score = || Score::of_standardized(net, &data.test, *batch, self.targets.as_ref());
+            let score = self.with_average(score)?;
             let epoch = self.end_of_epoch(score);
             self.history.epochs.push(epoch);
             return Ok(self.history.epochs.last().map(Event::Epoch));
@@ -299,12 +344,15 @@ impl Fit {
         if self.order.len() != examples {
             self.order = data.train.order(*seed, self.place.epoch as u64);
         }
-        let batch = data.train.batch(&self.order, *batch, self.place.step);
+        let parts = data.train.batch_in_parts(&self.order, *batch, self.options.accumulate, self.place.step);
         net.set_train(true);
-        let step = self.step(net, &batch, examples);
+        let step = self.step(net, &parts, examples);
         net.set_train(false);
         let step = step?;
-        self.place.stepped += usize::from(step.outcome == Outcome::Stepped);
+        if step.outcome == Outcome::Stepped {
+            self.place.stepped += 1;
+            self.average.as_mut().map_or(Ok(()), Average::update)?;
+        }
         self.place.step += 1;
         self.place.steps += 1;
         self.history.steps.push(step);
@@ -331,26 +379,28 @@ impl Fit {
         );
         self.place = Place { epoch: self.place.epoch + 1, step: 0, ..self.place };
         self.order.clear();
+        self.plateau.note(self.options.schedule, score);
         epoch
     }
 
     /// Runs a step on a batch, with the current learning rate.
-    fn step<C: ?Sized + AsCell>(&mut self, net: &Child<C>, batch: &Batch, examples: usize) -> Result<Step> {
+    fn step<C: ?Sized + AsCell>(&mut self, net: &Child<C>, parts: &[Batch], examples: usize) -> Result<Step> {
         let total = self.options.steps(examples);
-        let Fit { options, scale, optimizer, place, checked, monitor, history, .. } = self;
-        let FitOptions { lr, schedule, warm_up, .. } = options;
-        optimizer.set_lr(*lr * schedule.factor_after(*warm_up, place.stepped, total));
-        let loss = options.loss.clone().unwrap_or_else(|| match batch.y.dtype().is_float() {
-            true => Loss::Mse {},
-            false => Loss::cross_entropy(),
-        });
-        if !loss.counts(&batch.y) {
+        let Fit { options, scale, optimizer, place, plateau, checked, monitor, history, .. } = self;
+        let FitOptions { lr, schedule, warm_up, clip, .. } = options;
+        let factor = schedule.factor_after(*warm_up, place.stepped, total) * plateau.factor(*schedule);
+        optimizer.set_lr(*lr * factor);
+        let is_of_numbers = parts.iter().any(|part| part.y.dtype().is_float());
+        let usual = || if is_of_numbers { Loss::Mse {} } else { Loss::cross_entropy() };
+        let loss = options.loss.clone().unwrap_or_else(usual);
+        if !parts.iter().any(|part| loss.counts(&part.y)) {
             let outcome = Outcome::Skipped { cause: Cause::NoTarget };
             let (epoch, scale) = (place.epoch, scale.value());
             return Ok(Step { epoch, loss: f64::NAN, scale, outcome, seconds: 0.0, swallowed: None });
         }
         let mut one = |net: &Child<C>| {
-            let mut train = |net: &Child<C>| train_step(net, batch, &loss, place.epoch, scale, optimizer.as_mut());
+            let mut train =
+                |net: &Child<C>| train_step(net, parts, &loss, place.epoch, scale, (optimizer.as_mut(), *clip));
             if !options.monitor {
                 return train(net);
             }
@@ -394,26 +444,6 @@ fn check(data: &Split) -> Result<()> {
         return Err(Error::data(words));
     }
     data.train.check_targets()
-}
-
-/// Runs one step, and returns its result with the bytes kept by its tape.
-fn train_step<C: ?Sized + AsCell>(
-    net: &Child<C>,
-    Batch { x, y }: &Batch,
-    loss: &Loss,
-    epoch: usize,
-    scale: &mut LossScale,
-    optimizer: &mut dyn Optimizer,
-) -> Result<(Step, usize)> {
-    let start = Instant::now();
-    let before = scale.value();
-    let outputs = net.call(x)?;
-    let loss = loss.of(&outputs, y)?;
-    drop(outputs);
-    let (value, kept) = (loss.item()?, loss.tape_bytes());
-    let outcome = scale.step(optimizer, loss)?;
-    let seconds = start.elapsed().as_secs_f64();
-    Ok((Step { epoch, loss: value, scale: before, outcome, seconds, swallowed: None }, kept))
 }
 
 fn bytes(x: &Tensor) -> usize {

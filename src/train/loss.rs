@@ -94,6 +94,20 @@ impl Loss {
         classes.is_empty() || classes.iter().any(|&class| class != ignored && weight_of(class) != Some(0.0))
     }
 
+    /// Returns the weight of the mean loss of a batch among those of others: the sum of the weights of the targets that
+    /// count.
+    pub(super) fn weight_of(&self, targets: &Tensor) -> f64 {
+        let Loss::CrossEntropy { ignore_index, weight, .. } = self else { return targets.len() as f64 };
+        let ignored = ignore_index.unwrap_or(IGNORED);
+        let Ok(classes) = targets.to_vec::<i64>() else { return targets.len() as f64 };
+        let weight_of = |class: i64| match weight {
+            // The loss rejects a class without a weight.
+            Some(weight) => usize::try_from(class).ok().and_then(|class| weight.get(class)).map_or(1.0, |&w| w.into()),
+            None => 1.0,
+        };
+        classes.into_iter().filter(|class| *class != ignored).map(weight_of).sum()
+    }
+
     /// Computes the loss of the outputs of a network: a scalar, f32 unless the outputs are f64. For class targets
     /// `[n, ...]` the outputs have one more axis for the classes, last or second.
     ///

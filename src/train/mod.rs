@@ -15,7 +15,7 @@ pub use crate::optim::{
     RmsPropOptions, SgdOptions,
 };
 pub use checkpoint::Checkpoint;
-pub use fit::{Event, Fit, FitOptions, fit};
+pub use fit::{Event, Fit, FitOptions, GroupOptions, fit};
 pub use history::{Ended, Epoch, History, Raised, Step};
 pub use loss::Loss;
 pub use schedule::Schedule;

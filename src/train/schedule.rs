@@ -29,6 +29,38 @@ pub enum Schedule {
     /// `torch.optim.lr_scheduler.OneCycleLR`; the full rate is its `max_lr`.)
     #[option(name = "one-cycle")]
     OneCycle,
+    /// Decay with the inverse square root of the steps, by the factor `sqrt(timescale / (timescale + step))`; after a
+    /// warm-up of as many steps, the rate is `sqrt(timescale / n)` of the full one in step n of the run. (Vaswani et al.
+    /// 2017, "Attention is all you need", 5.3, in the form of `get_inverse_sqrt_schedule` of transformers.)
+    #[option(name = "inverse-sqrt")]
+    InverseSqrt {
+        /// Number of steps in which the factor falls to `1 / sqrt(2)`.
+        #[option(default = None, shown = "the steps of the warm-up, or 10000 without one", at_least = 1)]
+        timescale: Option<usize>,
+    },
+    /// Decay along half a cosine wave, as by [`Cosine`](Schedule::Cosine), again and again from the full rate.
+    /// (Loshchilov and Hutter 2017, "SGDR", as `torch.optim.lr_scheduler.CosineAnnealingWarmRestarts`.)
+    Restarts {
+        /// Number of steps of the first wave.
+        #[option(at_least = 1)]
+        every: usize,
+        /// Length of each wave relative to the one before.
+        #[option(default = 1, at_least = 1)]
+        growth: usize,
+    },
+    /// Multiplication by a factor each time that the score of the test examples has not improved for more epochs than the
+    /// patience. (As `torch.optim.lr_scheduler.ReduceLROnPlateau` with a threshold of 0.)
+    Plateau {
+        /// Number of epochs without a better score before the rate falls.
+        #[option(default = 3)]
+        patience: usize,
+        /// The factor.
+        #[option(default = 0.1, above = 0, below = 1)]
+        factor: f64,
+        /// Least factor of the full rate.
+        #[option(default = 0.0, at_least = 0, at_most = 1)]
+        least: f64,
+    },
 }
 
 /// Interpolates between two numbers along half a cosine wave.
@@ -41,9 +73,26 @@ impl Schedule {
     pub fn factor(self, step: usize, steps: usize) -> f64 {
         let (at, all) = (step as f64, steps.max(1) as f64);
         match self {
-            Schedule::Constant => 1.0,
+            // A plateau follows the score, not the step.
+            Schedule::Constant | Schedule::Plateau { .. } => 1.0,
             Schedule::Cosine => half_wave(1.0, 0.0, (at / all).min(1.0)),
             Schedule::Step { every, factor } => factor.powf((step / every.max(1)) as f64),
+            Schedule::InverseSqrt { timescale } => {
+                let timescale = timescale.unwrap_or(10_000).max(1) as f64;
+                (timescale / (timescale + at)).sqrt()
+            }
+            Schedule::Restarts { every, growth } => {
+                let (mut at, mut every) = (step, every.max(1));
+                match growth {
+                    0 | 1 => at %= every,
+                    _ => {
+                        while at >= every {
+                            (at, every) = (at - every, every.saturating_mul(growth));
+                        }
+                    }
+                }
+                half_wave(1.0, 0.0, at as f64 / every as f64)
+            }
             Schedule::OneCycle => {
                 const START: f64 = 1.0 / 25.0;
                 let top = 0.3 * all - 1.0;
@@ -66,9 +115,15 @@ impl Schedule {
     /// assert!(factors[3] < 1.0 && factors[5] > 0.0);
     /// ```
     pub fn factor_after(self, warm_up: usize, step: usize, steps: usize) -> f64 {
+        let timed = match self {
+            Schedule::InverseSqrt { timescale: None } if warm_up > 0 => {
+                Schedule::InverseSqrt { timescale: Some(warm_up) }
+            }
+            other => other,
+        };
         match step < warm_up {
             true => (step + 1) as f64 / warm_up as f64,
-            false => self.factor(step - warm_up, steps.saturating_sub(warm_up)),
+            false => timed.factor(step - warm_up, steps.saturating_sub(warm_up)),
         }
     }
 }
@@ -109,6 +164,30 @@ mod tests {
         }
     }
 
+    /// `sqrt(w / n)` in step n, counted from 1 after the warm-up: the two parts of the paper's formula meet.
+    #[test]
+    fn an_inverse_square_root_follows_its_warm_up() {
+        let schedule = Schedule::InverseSqrt { timescale: None };
+        let factors: Vec<f64> = [0, 3, 4, 5, 12, 16].map(|step| schedule.factor_after(4, step, 5)).into();
+        near(&factors, &[0.25, 1.0, 1.0, 0.8f64.sqrt(), (1.0f64 / 3.0).sqrt(), 0.5]);
+        let timed = Schedule::InverseSqrt { timescale: Some(100) };
+        near(&[timed.factor_after(4, 304, 5), schedule.factor(30_000, 5)], &[0.5, 0.5]);
+    }
+
+    /// The table of `CosineAnnealingWarmRestarts(T_0=4, T_mult=2)`: waves of 4, 8 and 16 steps.
+    #[test]
+    fn waves_begin_again() {
+        let schedule = Schedule::Restarts { every: 4, growth: 2 };
+        let wave = |of: f64| (1.0 + (PI * of).cos()) / 2.0;
+        near(
+            &[0, 1, 3, 4, 5, 11, 12, 20, 28].map(|step| schedule.factor(step, 5)),
+            &[1.0, wave(0.25), wave(0.75), 1.0, wave(0.125), wave(0.875), 1.0, 0.5, 1.0],
+        );
+        let same = Schedule::Restarts { every: 3, growth: 1 };
+        assert!((0..20).all(|step| same.factor(step, 5) == same.factor(step % 3, 5)));
+        assert_eq!(Schedule::Restarts { every: usize::MAX, growth: usize::MAX }.factor(0, 1), 1.0);
+    }
+
     #[test]
     fn a_warm_up_comes_before_any_schedule() {
         let constant: Vec<f64> = (0..5).map(|step| Schedule::Constant.factor_after(4, step, 5)).collect();
@@ -126,6 +205,12 @@ mod tests {
             (Schedule::Cosine, "\"cosine\""),
             (Schedule::Step { every: 5, factor: 0.5 }, "{\"step\":{\"every\":5,\"factor\":0.5}}"),
             (Schedule::OneCycle, "\"one-cycle\""),
+            (Schedule::InverseSqrt { timescale: Some(4) }, "{\"inverse-sqrt\":{\"timescale\":4}}"),
+            (Schedule::Restarts { every: 5, growth: 2 }, "{\"restarts\":{\"every\":5,\"growth\":2}}"),
+            (
+                Schedule::Plateau { patience: 2, factor: 0.5, least: 0.01 },
+                "{\"plateau\":{\"patience\":2,\"factor\":0.5,\"least\":0.01}}",
+            ),
         ];
         for (schedule, text) in all {
             assert_eq!(serde_json::to_string(&schedule).unwrap(), text);

@@ -240,6 +240,37 @@ fn training_in_evaluation_is_warned_of_once() {
     }
 }
 
+/// Adapters and unfrozen cells; parameters left out on purpose and those of another optimizer are no reason.
+#[test]
+fn parameters_that_came_after_their_optimizer_are_warned_of_once() {
+    let rng = &mut Rng::seed(3);
+    let mut net = Child::of(sequential![Dense::new(2, 4, rng), Dense::new(4, 2, rng)]);
+    net.set_train(true);
+    let all = |net: &Child| Sgd::new(net.params(), 0.1);
+    let mut whole = all(&net);
+    assert_eq!(warnings(&net, &mut whole, 2), [""; 0]);
+    let told = |n: usize| vec![format!("WARN trained parameters are in no optimizer parameters={n}")];
+
+    let mut cells: Vec<Child> = vec![Dense::new(2, 4, rng).into(), Dense::new(4, 2, rng).into()];
+    let mut part = Sgd::new(cells[0].params(), 0.1);
+    LoRA::adapt(&mut cells[1], 2, 4.0, rng).unwrap();
+    let net = Child::of(Sequential::new(cells));
+    assert_eq!(warnings(&net, &mut part, 3), told(2), "the two matrices of the adapter, once");
+    assert_eq!(warnings(&net, &mut all(&net), 1), [""; 0]);
+
+    // Left out on purpose.
+    let net = Child::of(sequential![Dense::new(2, 4, rng), Dense::new(4, 2, rng)]);
+    let mut head = Sgd::new(net.params().filter(|path, _| path.starts_with('0')), 0.1);
+    assert_eq!(warnings(&net, &mut head, 1), [""; 0]);
+
+    let net = Child::of(sequential![Dense::new(2, 4, rng), Dense::new(4, 2, rng)]);
+    assert_eq!(net.freeze("0").unwrap(), 2);
+    let mut optimizer = all(&net);
+    assert_eq!(warnings(&net, &mut optimizer, 1), [""; 0]);
+    assert_eq!(net.unfreeze("0.weight").unwrap(), 1);
+    assert_eq!(warnings(&net, &mut optimizer, 2), told(1));
+}
+
 #[test]
 fn a_part_that_is_not_trained_may_be_in_evaluation() {
     let mut net = with_modes();

@@ -1,11 +1,14 @@
 //! Training: data, steps, the loss scale, optimizers, storage and checkpoints.
 
+mod accumulated;
+mod averages;
 mod checker;
 mod checkpoint;
 #[path = "../common/mod.rs"]
 mod common;
 mod datasets;
 mod decorate;
+mod frozen;
 mod lint;
 mod lint_cures;
 mod lint_far;

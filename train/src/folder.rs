@@ -21,7 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     RunFile,
-    data::{self, Dataset, Split, Standardization},
+    about::About,
+    data::{Dataset, Standardization},
     metrics::{Line, Memory, read_metrics},
     model_source::OnnxSource,
 };
@@ -73,77 +74,6 @@ impl Standardizations {
     }
 }
 
-/// Provenance of a run.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct About {
-    /// Version of the library.
-    pub precast: String,
-    /// Operating system and processor: `linux x86_64`.
-    pub machine: String,
-    /// Model and policy as named when the run began.
-    pub model: String,
-    pub policy: String,
-    pub train_examples: usize,
-    pub test_examples: usize,
-    /// Shape of one example as the model takes it, and as in the data.
-    pub shape: Vec<usize>,
-    pub data_shape: Vec<usize>,
-    /// CRC-32 of the examples and their targets.
-    pub data_checksum: u32,
-    /// [`PIXELS`] of the version that began the run.
-    #[serde(default)]
-    pub pixels: u32,
-    /// CRC-32 by name of the other files in the folder that must not change.
-    #[serde(default)]
-    pub checksums: BTreeMap<String, u32>,
-}
-
-/// Version of the image-to-number conversion: 1 since grey is BT.601 and downscaled images are filtered.
-const PIXELS: u32 = 1;
-
-impl About {
-    /// Rejects a run begun with a conversion of its images other than the current one.
-    pub fn check_pixels(&self, data: &data::Source) -> Result<()> {
-        let elements = |shape: &[usize]| shape.iter().product::<usize>();
-        let smaller = match (&self.shape[..], &self.data_shape[..]) {
-            ([.., h, w], [.., from_h, from_w]) => h < from_h || w < from_w,
-            _ => false,
-        };
-        let resized = smaller && elements(&self.shape) != elements(&self.data_shape);
-        if self.pixels == PIXELS || !(resized || data.may_change_pixels()) {
-            return Ok(());
-        }
-        Err(Error::run(
-            "the run began when grey was BT.709 and images were made smaller without a filter; its network does not know the \
-             pixels of now, so train it anew",
-        ))
-    }
-
-    pub fn of(file: &RunFile, data: &Split, data_shape: &[usize]) -> Self {
-        let mut hasher = crc32fast::Hasher::new();
-        for part in [&data.train, &data.test] {
-            hash(part, &mut hasher);
-        }
-        About {
-            precast: env!("CARGO_PKG_VERSION").into(),
-            machine: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
-            model: file.model.to_string(),
-            policy: file.policy.clone(),
-            train_examples: data.train.len(),
-            test_examples: data.test.len(),
-            shape: data.train.shape().to_vec(),
-            data_shape: data_shape.to_vec(),
-            data_checksum: hasher.finalize(),
-            pixels: PIXELS,
-            checksums: BTreeMap::new(),
-        }
-    }
-}
-
-fn hash(data: &Dataset, hasher: &mut crc32fast::Hasher) {
-    data.bytes(|bytes| hasher.update(bytes));
-}
-
 /// Computes the CRC-32 of a file, which may be larger than memory.
 fn checksum(path: &Path) -> io::Result<u32> {
     let (mut file, mut hasher) = (File::open(path)?, crc32fast::Hasher::new());
@@ -163,8 +93,17 @@ impl Folder {
     /// [`ErrorKind::Run`](precast::ErrorKind::Run) when it has files, [`ErrorKind::Io`](precast::ErrorKind::Io) when it
     /// cannot be created.
     pub fn create(path: &Path) -> Result<Self> {
-        let shown = path.display();
         fs::create_dir_all(path).map_err(|e| Error::io(path, &e).context("the folder cannot be made"))?;
+        Folder::check_free(path)?;
+        Folder::locked(path)
+    }
+
+    /// Rejects a folder that has files already; one that is missing is free.
+    pub fn check_free(path: &Path) -> Result<()> {
+        if !path.exists() {
+            return Ok(());
+        }
+        let shown = path.display();
         let entries =
             fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>).map_err(|e| Error::io(path, &e))?;
         // Files written before the run file remain from a run killed while it began.
@@ -190,7 +129,7 @@ impl Folder {
                 Error::run("the folder has files that are of no run; a run needs a folder of its own").context(shown)
             );
         }
-        Folder::locked(path)
+        Ok(())
     }
 
     /// Opens the folder of an existing run.
@@ -272,6 +211,11 @@ impl Folder {
         };
         put(ABOUT, &json(&about)?)?;
         put(RUN, &RunFile { model, policy: POLICY.into(), ..file.clone() }.to_yaml()?)
+    }
+
+    /// Writes a changed run file.
+    pub fn save_run_file(&self, file: &RunFile) -> Result<()> {
+        files::replace(self.path.join(RUN), file.to_yaml()?.as_bytes())
     }
 
     /// Copies an ONNX model and its data files, and returns the source of the copy.

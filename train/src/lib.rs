@@ -19,6 +19,7 @@
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
+mod about;
 mod batch;
 pub mod data;
 mod faults;
@@ -32,24 +33,29 @@ mod predict;
 mod records;
 mod replay;
 pub mod report;
+mod resume;
 mod run;
 mod run_file;
+mod run_words;
 mod settled;
 mod storage;
 mod test_data;
+mod weights_source;
 mod written;
 
+pub(crate) use about::About;
 pub use faults::{SavedFault, SavedResult};
-pub(crate) use folder::About;
 pub use model_source::{FixedNumber, ModelSource, OnnxSource, is_onnx};
 pub use predict::{Prediction, Predictor};
 pub(crate) use records::about_of;
 pub use records::{headroom_of, history_of};
 pub use replay::{Replay, Replayed};
+pub use resume::Change;
 pub use run::{EndReason, Run};
 pub use run_file::{CheckpointOptions, RunFile};
 pub use storage::{LowStorage, Storage};
 pub use test_data::Test;
+pub use weights_source::{Rename, Split, Weights};
 
 /// A run file with every key and its default in comments, to begin with.
 pub static EXAMPLE: &str = include_str!("../run.yaml");

@@ -95,6 +95,10 @@ impl RunFile {
     /// Those of reading the policy and the data, and of [`Lint::run`](precast::lint::Lint::run).
     pub fn lint(&self, mut model: Model) -> Result<Vec<Finding>> {
         let of_run = Folder::about(&self.folder).is_ok();
+        if !of_run {
+            self.load_weights(&model.net)?;
+        }
+        self.freeze(&model.net)?;
         let input = model.input.as_deref();
         let Read { data, .. } = if of_run { self.read_data_of(&self.folder, input) } else { self.read_data(input) }?;
         let (policy, _) = settled(self.read_policy()?.in_the_end(), &mut model.net, &data, self.options.batch)?;

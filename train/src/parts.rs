@@ -12,8 +12,9 @@ use precast::{
 use precast_policy::printable;
 
 use super::{
-    RunFile, Storage, Test,
-    folder::{About, Folder, POLICY_NOW, Standardizations},
+    RunFile, Storage, Test, Weights,
+    about::About,
+    folder::{Folder, POLICY_NOW, Standardizations},
 };
 
 impl RunFile {
@@ -53,6 +54,37 @@ impl RunFile {
         Ok(policy)
     }
 
+    /// Loads the weights from which the run starts, if it names some.
+    pub(crate) fn load_weights(&self, net: &Child) -> Result<()> {
+        let Some(weights) = &self.weights else { return Ok(()) };
+        weights.load(net, &self.folder).map_err(|error| self.wrong("weights", error.context("`weights`")))
+    }
+
+    /// Freezes what the file names, and refuses to freeze everything.
+    pub(crate) fn freeze(&self, net: &Child) -> Result<()> {
+        let wrong = |error: Error, pattern: &str| self.wrong("freeze", error.context("`freeze`").about(pattern));
+        for pattern in &self.freeze {
+            let frozen = net.freeze(pattern).map_err(|error| wrong(error, pattern))?;
+            if frozen == 0 {
+                let words = format!("what `{pattern}` matches has no parameters");
+                return Err(wrong(Error::run(words), pattern));
+            }
+        }
+        match self.freeze.last() {
+            Some(last) if net.params().is_empty() => {
+                Err(wrong(Error::run("every parameter is frozen, so there is nothing to train"), last))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the weights to start from with an absolute path.
+    pub(crate) fn absolute_weights(&self) -> Result<Option<Weights>> {
+        let absolute =
+            |weights: &Weights| Ok(Weights { file: absolute(&self.folder.join(&weights.file))?, ..weights.clone() });
+        self.weights.as_ref().map(absolute).transpose()
+    }
+
     /// Refuses an ONNX model of low weights for a run that stores them in f32: its updates would be rounded away.
     pub(crate) fn check_weights(&self, model: &Model) -> Result<()> {
         let low = |param: &Param| param.dtype().is_low() && param.is_trained();
@@ -81,8 +113,10 @@ impl RunFile {
     /// Computes the checksum of everything that determines the run except its data, which has a checksum of its own.
     pub(crate) fn fingerprint(&self) -> Result<u32> {
         let (data, test) = (super::data::Source::Digits, Test::Share(0.5));
-        let text = RunFile { data, test, model: self.model.without_file(), policy: String::new(), ..self.clone() }
-            .to_yaml()?;
+        let weights = self.weights.clone().map(|weights| Weights { file: PathBuf::new(), ..weights });
+        let text =
+            RunFile { data, test, weights, model: self.model.without_file(), policy: String::new(), ..self.clone() }
+                .to_yaml()?;
         Ok(crc32fast::hash(text.as_bytes()))
     }
 

@@ -19,6 +19,11 @@ impl RunFile {
             "loss" => {
                 places.loss.as_ref().filter(|(read, _)| self.options.loss.as_ref() == Some(read)).map(|(_, at)| *at)
             }
+            "weights" => {
+                places.weights.as_ref().filter(|(read, _)| self.weights.as_ref() == Some(read)).map(|(_, at)| *at)
+            }
+            "freeze" => place(&places.freeze, &self.freeze),
+            "groups" => place(&places.groups, &self.options.groups),
             "test" => places.test.as_ref().and_then(|test| place(test, &self.test)),
             _ => None,
         };
@@ -30,6 +35,11 @@ impl RunFile {
             }
             None => error,
         }
+    }
+
+    /// Adds the position of a group to an error about its pattern.
+    pub(super) fn wrong_group(&self, error: Error) -> Error {
+        if error.word().is_some() { self.wrong("groups", error.context("`groups`")) } else { error }
     }
 
     /// Adds a position as [`wrong`](RunFile::wrong) does, for a file that cannot be opened and for a column that it has

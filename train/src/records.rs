@@ -11,7 +11,8 @@ use precast::{
 use precast_policy::files;
 
 use super::{
-    folder::{About, Folder, HEADROOM, METRICS},
+    about::About,
+    folder::{Folder, HEADROOM, METRICS},
     metrics::read_metrics,
 };
 

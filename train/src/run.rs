@@ -8,7 +8,6 @@ use std::{
 };
 
 use precast::{
-    __train::{EPOCH, STEPS},
     Child, Plan, Policy,
     data::{Split, Standardization},
     error::{Error, Result},
@@ -21,8 +20,9 @@ use precast::{
 
 use super::{
     RunFile, Storage,
+    about::About,
     faults::SavedFault,
-    folder::{About, Folder, Standardizations},
+    folder::{Folder, Standardizations},
     parts::Read,
     settled::settled,
 };
@@ -38,7 +38,7 @@ use super::{
 /// | `about.json` | version, machine, the number of examples and their checksum |
 /// | `metrics.jsonl` | a line for each step, each epoch, each [raised](precast::train::Raised) cell and each [end](precast::train::Ended) of rules, written as they happen |
 /// | `checkpoint-*.safetensors` | the last [`Checkpoint`](precast::train::Checkpoint)s |
-/// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end |
+/// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end; their [average](FitOptions::average) if the run has one |
 /// | `headroom.json` | how far the numbers of each cell were from the limits of their dtypes before the last checkpoint |
 /// | `faults/step-N/` | a [`SavedFault`] for each place at which a number was not finite, to [run](super::Replay) again |
 ///
@@ -66,18 +66,18 @@ use super::{
 /// ```
 #[derive(Debug)]
 pub struct Run {
-    file: RunFile,
-    policy: Policy,
-    plan: Plan,
-    storage: Option<Decorated>,
-    net: Child,
-    data: Split,
-    fit: Fit,
-    folder: Folder,
-    standardizations: Standardizations,
-    notes: Vec<String>,
+    pub(super) file: RunFile,
+    pub(super) policy: Policy,
+    pub(super) plan: Plan,
+    pub(super) storage: Option<Decorated>,
+    pub(super) net: Child,
+    pub(super) data: Split,
+    pub(super) fit: Fit,
+    pub(super) folder: Folder,
+    pub(super) standardizations: Standardizations,
+    pub(super) notes: Vec<String>,
     /// Numbers of steps after which rules end.
-    ends: BTreeSet<usize>,
+    pub(super) ends: BTreeSet<usize>,
 }
 
 /// Reason for the end of a run.
@@ -121,6 +121,8 @@ impl Run {
         let policy = file.read_policy()?;
         let Read { data, shape, file: found, standardizations, notes: of_data } =
             file.read_data(model.input.as_deref())?;
+        file.load_weights(&model.net)?;
+        file.freeze(&model.net)?;
         file.check_weights(&model)?;
         let text = model.to_yaml().ok();
         let steps = file.options.steps(data.train.len());
@@ -129,7 +131,8 @@ impl Run {
         let Prepared { mut net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
         notes.extend(idle.into_iter().chain(note));
         notes.extend(of_data);
-        let fit = Fit::new(&net, &options)?.standardized_targets(standardizations.targets.clone());
+        let new = Fit::new(&net, &options).map_err(|error| file.wrong_group(error))?;
+        let fit = new.standardized_targets(standardizations.targets.clone());
         let mut fit = fit.under(&net, &policy)?;
         fit.lint(&mut net, &data, Some(&policy));
         let findings = fit.findings().iter().map(|finding| file.advised(finding.clone(), &data));
@@ -137,6 +140,7 @@ impl Run {
         // The defaults derived from the data are written down, so that predictions need no data.
         let mut found = found;
         found.options.loss.clone_from(&options.loss);
+        found.weights = file.absolute_weights()?;
         let folder = Folder::create(folder.as_ref())?;
         let plan_text = match &storage {
             Some(storage) => format!("{plan}\n\n{storage}\n"),
@@ -145,61 +149,21 @@ impl Run {
         let about = About::of(file, &data, &shape);
         folder.write_all(&found, text.as_deref(), &policy, &plan_text, &about, &standardizations)?;
         let ends = policy.ends();
-        Ok(Run { file: found, policy, plan, storage, net, data, fit, folder, standardizations, notes, ends })
+        let starts_from_file = found.weights.is_some();
+        let run = Run { file: found, policy, plan, storage, net, data, fit, folder, standardizations, notes, ends };
+        if starts_from_file {
+            // From here on the file of the weights may be gone.
+            run.save_checkpoint()?;
+        }
+        Ok(run)
     }
 
-    /// Resumes the run of a folder from its last checkpoint. `model` is that of [`RunFile::read_model`] of the
-    /// [folder's](RunFile::of_folder) run file, or the one built in code.
+    /// Checks that a run can begin in a folder, as [`begin`](Run::begin) does, and changes nothing.
     ///
     /// # Errors
-    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when the folder has no run, when another process is training in it,
-    /// and when the policy, the model or the data has changed since the run began;
-    /// [`ErrorKind::Weights`](precast::ErrorKind::Weights) when no checkpoint can be read or it does not fit the network.
-    pub fn resume(folder: impl AsRef<Path>, model: Model) -> Result<Self> {
-        let folder = Folder::open(folder.as_ref())?;
-        Folder::check_files(folder.path())?;
-        let file = RunFile::of_folder(folder.path())?;
-        Folder::about(folder.path())?.check_pixels(&file.data).map_err(|e| e.context(folder.path().display()))?;
-        let policy = file.read_policy()?;
-        let Read { data, standardizations, notes: of_data, .. } =
-            file.read_data_of(folder.path(), model.input.as_deref())?;
-        let policy_text = policy.to_yaml()?;
-        let Prepared { mut net, plan, storage, options, mut notes } = prepared(&file, model, &policy, &data)?;
-        notes.extend(of_data);
-        let fit = match folder.last_checkpoint(&mut notes)? {
-            Some(checkpoint) => {
-                let fingerprint = u64::from(file.fingerprint()?);
-                if checkpoint.count(RUN_FILE).is_some_and(|kept| kept != fingerprint) {
-                    let words =
-                        "`run.yaml` is not the one of the checkpoint, but for its data; a change makes a new run";
-                    return Err(Error::run(words).context(folder.path().display()));
-                }
-                // Texts are compared, because rules record the file they were written in, which now differs.
-                if checkpoint.policy()?.map(|kept| kept.to_yaml()).transpose()?.is_some_and(|kept| kept != policy_text)
-                {
-                    let words = "`policy.yaml` is not the policy of the checkpoint; a run keeps its policy to the end";
-                    return Err(Error::run(words).context(folder.path().display()));
-                }
-                let steps = checkpoint.count(STEPS).unwrap_or(0);
-                let history = folder.history(steps, checkpoint.count(EPOCH).unwrap_or(0))?;
-                Fit::resume(&mut net, &options, &checkpoint, history)?
-            }
-            None if folder.is_over() => {
-                let words = "the run is over, and its checkpoints are gone; more of it needs a new run";
-                return Err(Error::run(words).context(folder.path().display()));
-            }
-            // Stopped before its first checkpoint.
-            None => {
-                notes.push("there is no checkpoint, so the run begins again".into());
-                folder.history(0, 0)?;
-                Fit::new(&net, &options)?
-            }
-        };
-        let fit = fit.standardized_targets(standardizations.targets.clone()).under(&net, &policy)?;
-        let ends = policy.ends();
-        let has_changed = !fit.history().raised.is_empty() || ends.iter().any(|end| *end <= fit.steps_done());
-        notes.extend(folder.restore_policy_now(fit.policy().filter(|_| has_changed).as_ref())?);
-        Ok(Run { file, policy, plan, storage, net, data, fit, folder, standardizations, notes, ends })
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when the folder has files already.
+    pub fn check_folder(folder: impl AsRef<Path>) -> Result<()> {
+        Folder::check_free(folder.as_ref())
     }
 
     /// Trains until the run ends.
@@ -241,7 +205,7 @@ impl Run {
                 self.folder.note_memory(self.fit.history())?;
             }
             if is_epoch && best_epoch(self.history()).is_some_and(|best| best + 1 == self.history().epochs.len()) {
-                self.folder.save_best(&self.net)?;
+                self.fit.with_average(|| self.folder.save_best(&self.net))?;
             }
             let due =
                 is_epoch || is_step && self.file.checkpoint.every.is_some_and(|every| steps.is_multiple_of(every));
@@ -255,22 +219,31 @@ impl Run {
     }
 
     fn end(&self, ended: EndReason) -> Result<EndReason> {
-        self.folder.save_last(&self.net)?;
+        self.fit.with_average(|| self.folder.save_last(&self.net))?;
         Ok(ended)
     }
 
-    fn save_checkpoint(&mut self) -> Result<()> {
+    pub(super) fn save_checkpoint(&self) -> Result<()> {
+        self.save_checkpoint_after(None)
+    }
+
+    /// Saves a checkpoint that the run file with the checksum `before`, too, can continue.
+    pub(super) fn save_checkpoint_after(&self, before: Option<u32>) -> Result<()> {
         let headroom = self.fit.monitor().headroom(&self.net);
         if !headroom.is_empty() {
             self.folder.save_headroom(&headroom)?;
         }
         let checkpoint = self.fit.checkpoint(&self.net).under(&self.policy)?;
         let checkpoint = checkpoint.counting(RUN_FILE, self.file.fingerprint()?.into());
+        let checkpoint = match before {
+            Some(before) => checkpoint.counting(RUN_FILE_BEFORE, before.into()),
+            None => checkpoint,
+        };
         self.folder.save_checkpoint(&checkpoint, self.fit.steps_done(), self.file.checkpoint.keep)
     }
 
     /// Returns whether the last epochs, as many as the patience, were no better than the best before them.
-    fn is_out_of_patience(&self) -> bool {
+    pub(super) fn is_out_of_patience(&self) -> bool {
         let epochs = self.history().epochs.len();
         match (self.file.patience, best_epoch(self.history())) {
             (Some(patience), Some(best)) => epochs - 1 - best >= patience,
@@ -359,7 +332,9 @@ pub(super) fn checksum_of(policy: &Policy) -> Result<u32> {
 }
 
 /// Counter in checkpoints with the checksum of the run file.
-const RUN_FILE: &str = "checksum of the run file";
+pub(super) const RUN_FILE: &str = "checksum of the run file";
+/// Counter with the checksum of the run file before a change.
+pub(super) const RUN_FILE_BEFORE: &str = "checksum of the run file before";
 
 /// Returns the epoch with the best score, from 0; the first of several.
 fn best_epoch(history: &History) -> Option<usize> {
@@ -375,16 +350,17 @@ fn best_epoch(history: &History) -> Option<usize> {
 /// A network ready to be trained.
 pub(super) struct Prepared {
     pub net: Child,
-    plan: Plan,
-    storage: Option<Decorated>,
+    pub plan: Plan,
+    pub storage: Option<Decorated>,
     /// Options with the loss of the data and the loss scale of the policy.
     pub options: FitOptions,
     /// Notes from calling the network on two examples.
-    notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Result<Prepared> {
     let mut net = model.net;
+    file.freeze(&net)?;
     let (plan, storage) = file.wrap(&mut net, policy)?;
     let loss = file.options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
     loss.check(data.train.targets()).map_err(|error| file.wrong("loss", error))?;

@@ -3,12 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use precast::{
-    error::{Error, ErrorKind, Result},
+    error::{Error, Result},
     options::{Options, options, schema_of},
-    train::{FitOptions, Loss, Method, Schedule},
+    policy::Pattern,
+    train::{FitOptions, GroupOptions, Loss, Method, Schedule},
 };
 use precast_policy::{
-    document::{self, Choice, Document, Source},
+    document::{self, Choice, Source},
     files,
 };
 use serde_json::Value;
@@ -18,6 +19,7 @@ use super::{
     Storage, data,
     model_source::ModelSource,
     test_data::Test,
+    weights_source::{self, Weights},
     written::{Places, Written},
 };
 
@@ -47,6 +49,10 @@ pub struct RunFile {
     pub name: Option<String>,
     /// An architecture file, the name of a built-in model, or an ONNX model.
     pub model: ModelSource,
+    /// Weights to start from. Default: those drawn by the seed, or of an ONNX model.
+    pub weights: Option<Weights>,
+    /// Patterns of cells and parameters that are frozen; see [`Child::freeze`](precast::Child::freeze). Default: none.
+    pub freeze: Vec<String>,
     /// A policy file, or the name of a built-in policy.
     pub policy: String,
     /// Source of the examples.
@@ -92,16 +98,22 @@ fn at<T>(value: T) -> At<T> {
 
 /// The document. Its fields are the keys, as editors show them.
 #[options(written, no_new, called = "run")]
-struct RunV1 {
+pub(super) struct RunV1 {
     /// Version of the file format.
     #[option(at_least = 1, at_most = 1)]
-    version: At<u32>,
+    pub(super) version: At<u32>,
     /// Name of the run and of its folder.
     #[option(default = None, shown = "that of the policy")]
     name: Option<At<String>>,
     /// A model file, the name of a built-in model, or an ONNX model: `{onnx: model.onnx}`. Relative paths start from the
     /// folder of this file.
     model: At<ModelSource>,
+    /// Weights to start from: a safetensors file, with options if its tensors do not match the network.
+    #[option(default = None, shown = "drawn by the seed")]
+    weights: Option<At<weights_source::Written>>,
+    /// Patterns of cells and parameters that are not trained, such as `encoder.**`.
+    #[option(default = at(Vec::new()), left_out)]
+    freeze: At<Vec<String>>,
     /// A policy file, or the name of a built-in policy.
     policy: At<String>,
     /// Source of the examples.
@@ -126,6 +138,12 @@ struct RunV1 {
     /// The full learning rate.
     #[option(default = None, shown = "the usual one of the optimizer", above = 0)]
     lr: Option<At<f64>>,
+    /// Groups of parameters with their own factor of the learning rate, or their own weight decay.
+    #[option(default = at(Vec::new()), left_out)]
+    groups: At<Vec<GroupOptions>>,
+    /// Largest norm of the gradients of a step.
+    #[option(default = None, shown = "unlimited", above = 0)]
+    clip: Option<At<f64>>,
     /// Learning-rate schedule.
     #[option(default = at(Choice(Schedule::Constant)))]
     schedule: At<Choice<Schedule>>,
@@ -141,6 +159,12 @@ struct RunV1 {
     /// Number of examples per step.
     #[option(default = at(FitOptions::default().batch), at_least = 1)]
     batch: At<usize>,
+    /// Number of batches per step, whose gradients are added.
+    #[option(default = at(1), at_least = 1, left_out)]
+    accumulate: At<usize>,
+    /// Decay of an average of the weights, which is tested and saved in their place: 0.999 averages about 1000 steps.
+    #[option(default = None, shown = "no average", at_least = 0, below = 1)]
+    average: Option<At<f64>>,
     /// Seed of the weights, the choice of test examples, and the order of the others.
     #[option(default = 0)]
     seed: u64,
@@ -169,77 +193,16 @@ impl RunV1 {
             "loss" => self.loss.as_ref().map(|at| at.referenced),
             "epochs" => Some(self.epochs.referenced),
             "batch" => Some(self.batch.referenced),
+            "weights" => self.weights.as_ref().map(|at| at.referenced),
+            "groups" => Some(self.groups.referenced),
+            "clip" => self.clip.as_ref().map(|at| at.referenced),
+            "accumulate" => Some(self.accumulate.referenced),
+            "average" => self.average.as_ref().map(|at| at.referenced),
             "checkpoint" => Some(self.checkpoint.referenced),
             "patience" => self.patience.as_ref().map(|at| at.referenced),
             _ => None,
         };
         optional.unwrap_or(Location::UNKNOWN)
-    }
-}
-
-impl Document for RunV1 {
-    const WHAT: &'static str = "run";
-    const KIND: ErrorKind = ErrorKind::Run;
-    /// Large enough for the file in a run's folder, which has the names of all columns and classes of its data.
-    const MAX_BYTES: usize = 64 << 20;
-    const MAX_NODES: usize = 1 << 22;
-    const REQUIRED: &'static [&'static str] = &["version", "model", "policy", "data"];
-
-    fn version(&self) -> &At<u32> {
-        &self.version
-    }
-
-    fn elsewhere(key: &str) -> Option<&'static str> {
-        Some(match key {
-            "learning_rate" => "lr",
-            "batch_size" => "batch",
-            "random_state" => "seed",
-            "net" | "network" => "model",
-            "dataset" => "data",
-            "scheduler" | "lr_scheduler" => "schedule",
-            "early_stopping" => "patience",
-            "criterion" | "loss_fn" => "loss",
-            "warmup" | "warmup_steps" => "warm_up",
-            "learning_rate_decay" => "lr_decay",
-            "epsilon" => "eps",
-            "l2" | "wd" => "weight_decay",
-            "ns_steps" => "rounds",
-            "initial_accumulator_value" => "initial_sum",
-            "rho" => "alpha",
-            _ => return None,
-        })
-    }
-
-    fn place(key: &str) -> &'static str {
-        match key {
-            "lr" | "learning_rate" => "`lr` is a key next to `optimizer`",
-            "seed" => "it is the `seed` of the run",
-            _ => "",
-        }
-    }
-
-    fn allowed(key: &str) -> &'static str {
-        match key {
-            "model" => "an architecture file, the name of a built-in model, such as lenet5, or `{onnx: model.onnx}`",
-            "policy" => "a policy file, or the name of a built-in policy, such as o2-bf16",
-            "data" => "digits, csv, images, npy, text, addition",
-            "file" => "a path",
-            "every" => "a number of steps",
-            "factor" => "a number, such as 0.1",
-            _ => "",
-        }
-    }
-
-    fn example(key: &str) -> &'static str {
-        match key {
-            "onnx" => "`{onnx: model.onnx, fix: {sr: 16000}, axes: {sequence: 128}}`",
-            "csv" => "`csv: {file: iris.csv, target: species}`",
-            "checkpoint" => "`{every: 100, keep: 2}`",
-            "adam" | "adamw" | "lion" | "lamb" => "`{betas: [0.9, 0.95], weight_decay: 0.1}`",
-            "sgd" | "rmsprop" | "muon" => "`{momentum: 0.9}`",
-            "masters" | "low" | "stochastic_rounding" | "kahan" => "`{exclude: [head]}`",
-            _ => "",
-        }
     }
 }
 
@@ -283,12 +246,32 @@ impl RunFile {
         if let Some((key, words)) = read.out_of_range() {
             return Err(out_of_range(read.place(key), key, words));
         }
+        let (freeze, groups) = (&read.freeze, &read.groups);
+        let of_groups = groups.value.iter().map(|group| (groups.referenced, &group.path));
+        for (at, pattern) in freeze.value.iter().map(|pattern| (freeze.referenced, pattern)).chain(of_groups) {
+            let malformed =
+                |error: Error| source.error(source.place_in(at.into(), pattern), Error::run(error.to_string()));
+            pattern.parse::<Pattern>().map_err(malformed)?;
+        }
+        if let (Schedule::Plateau { patience: waits, .. }, Some(patience)) = (read.schedule.value.0, &read.patience)
+            && patience.value <= waits
+        {
+            let words = format!(
+                "the run ends after {} epochs without a better score, before the rate of the plateau falls, which waits \
+                 for {waits}; allowed: at least {}",
+                patience.value,
+                waits + 1
+            );
+            return Err(refused(patience.referenced, words));
+        }
         let method = read.optimizer.value.0;
         let test_at = read.test.as_ref().map(|at| at.referenced);
         let test = read.test.map_or(Test::Share(0.2), |at| at.value);
         let mut options = FitOptions::default()
             .epochs(read.epochs.value)
             .batch(read.batch.value)
+            .accumulate(read.accumulate.value)
+            .groups(read.groups.value.clone())
             .lr(read.lr.map_or(method.usual_lr(), |lr| lr.value))
             .schedule(read.schedule.value.0)
             .warm_up(read.warm_up)
@@ -298,6 +281,9 @@ impl RunFile {
             .lint(read.lint);
         let loss_at = read.loss.as_ref().map(|at| at.referenced);
         options.loss = read.loss.map(|at| at.value.0);
+        options.clip = read.clip.map(|at| at.value);
+        options.average = read.average.map(|at| at.value);
+        let (weights, weights_at) = read.weights.map(|at| (at.value.0, at.referenced)).unzip();
         let written = Written::new(
             &source,
             Places {
@@ -306,12 +292,17 @@ impl RunFile {
                 data: (read.data.value.0.clone(), read.data.referenced.into()),
                 loss: options.loss.clone().zip(loss_at.map(Into::into)),
                 test: test_at.map(|at| (test.clone(), at.into())),
+                weights: weights.clone().zip(weights_at.map(Into::into)),
+                freeze: (read.freeze.value.clone(), read.freeze.referenced.into()),
+                groups: (read.groups.value, read.groups.referenced.into()),
             },
         );
         Ok(RunFile {
             written,
             name,
             model: read.model.value,
+            weights,
+            freeze: read.freeze.value,
             policy: read.policy.value,
             data: read.data.value.0,
             test,
@@ -331,10 +322,13 @@ impl RunFile {
     /// [`ErrorKind::Run`] when it cannot be written.
     pub fn to_yaml(&self) -> Result<String> {
         let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, monitor, lint, .. } = &self.options;
+        let FitOptions { accumulate, groups, clip, average, .. } = &self.options;
         let written = RunV1 {
             version: at(1),
             name: self.name.clone().map(at),
             model: at(self.model.clone()),
+            weights: self.weights.clone().map(|weights| at(weights_source::Written(weights))),
+            freeze: at(self.freeze.clone()),
             policy: at(self.policy.clone()),
             data: at(Choice(self.data.clone())),
             test: Some(at(self.test.clone())),
@@ -343,11 +337,15 @@ impl RunFile {
             storage: at(Choice(self.storage.clone())),
             optimizer: at(Choice(method.clone())),
             lr: Some(at(*lr)),
+            groups: at(groups.clone()),
+            clip: clip.map(at),
             schedule: at(Choice(*schedule)),
             warm_up: *warm_up,
             loss: loss.clone().map(|loss| at(Choice(loss))),
             epochs: at(*epochs),
             batch: at(*batch),
+            accumulate: at(*accumulate),
+            average: average.map(at),
             seed: *seed,
             monitor: *monitor,
             lint: *lint,

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use precast::train::Loss;
+use precast::train::{GroupOptions, Loss};
 use precast_policy::document::{Place, Source};
 
-use super::{ModelSource, Test, data};
+use super::{ModelSource, Test, Weights, data};
 
 /// The text of a run file and some positions in it. A run is the same wherever it is written, so any two are equal.
 #[derive(Clone, Debug)]
@@ -19,6 +19,9 @@ pub(super) struct Places {
     pub data: (data::Source, Place),
     pub loss: Option<(Loss, Place)>,
     pub test: Option<(Test, Place)>,
+    pub weights: Option<(Weights, Place)>,
+    pub freeze: (Vec<String>, Place),
+    pub groups: (Vec<GroupOptions>, Place),
 }
 
 impl PartialEq for Written {

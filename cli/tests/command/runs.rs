@@ -127,6 +127,33 @@ fn flags_change_keys_and_json_says_how_it_ended() {
     }
 }
 
+/// Nothing is trained if the folder of one of several runs is taken, or a rule of one policy fits no cell.
+#[test]
+fn several_runs_are_checked_before_the_first_is_trained() {
+    let folder = folder("several", RUN);
+    text(precast_in(&folder.0, &["train", "run.yaml", "--epochs", "1", "--quiet"]));
+    let said = error(2, precast_in(&folder.0, &["train", "run.yaml", "-p", "o1", "-p", "o2", "-p", "o3"]));
+    assert!(said.contains("`--resume runs/o2` continues it"), "{said}");
+    folder.write("own.yaml", "version: 1\nlevel: O2\ndtype: bfloat16\nrules:\n- {path: '9', run: float32}\n");
+    let said = error(2, precast_in(&folder.0, &["train", "run.yaml", "-p", "o1", "-p", "own.yaml"]));
+    assert!(said.contains("own.yaml:5:"), "{said}");
+    assert!(!folder.0.join("runs/o1").exists() && !folder.0.join("runs/o3").exists());
+}
+
+#[test]
+fn a_run_that_has_ended_goes_on() {
+    let folder = folder("further", RUN);
+    text(precast_in(&folder.0, &["train", "run.yaml", "--epochs", "2", "--quiet"]));
+    text(precast_in(&folder.0, &["train", "run.yaml", "--epochs", "4", "--output", "four", "--quiet"]));
+    text(precast_in(&folder.0, &["train", "--resume", "runs/o2", "--epochs", "4", "--quiet"]));
+    assert_eq!(weights(&folder.0.join("runs/o2")), weights(&folder.0.join("four")));
+    let said = error(2, precast_in(&folder.0, &["train", "--resume", "runs/o2", "--epochs", "3"]));
+    assert!(said.contains("the run has 4 epochs, got 3; allowed: more"), "{said}");
+    text(precast_in(&folder.0, &["train", "--resume", "runs/o2", "--epochs", "5", "--lr", "0.001", "--quiet"]));
+    let run = fs::read_to_string(folder.0.join("runs/o2/run.yaml")).unwrap();
+    assert!(run.contains("epochs: 5") && run.contains("lr: 0.001"), "{run}");
+}
+
 #[test]
 fn slips_are_told_with_a_remedy() {
     let folder = folder("slips", RUN);
@@ -136,7 +163,7 @@ fn slips_are_told_with_a_remedy() {
         (&["train", "run.yaml"][..], "`--resume runs/o2` continues it"),
         (&["train", "runs/o2"], "--resume runs/o2 continues it"),
         (&["train", "--resume", "runs/o3"], "there is no run in this folder"),
-        (&["train", "--resume", "runs/o2", "--epochs", "5"], "cannot be used with"),
+        (&["train", "--resume", "runs/o2", "--batch", "5"], "cannot be used with"),
         (&["train", "run.yaml", "-p", "o1", "-p", "o2", "--output", "x"], "--output is the folder of one run"),
         (&["train", "run.yaml", "--examples", "5"], "a run file says `test`"),
         (&["train", "run.yaml", "--schedule", "step"], "schedule: {step: {every: 100, factor: 0.1}}"),

@@ -2,7 +2,8 @@
 
 use crate::{
     Cell, Child, Param,
-    cell::{Forward, Member, Part, PartMut},
+    cell::{Copies, Forward, Member, Part, PartMut},
+    error::Result,
     onnx::tensor::Elem,
 };
 
@@ -19,6 +20,10 @@ impl Member for Named {
 
     fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         self.0.iter_mut().for_each(|(name, param)| visitor(name, PartMut::Param(param)));
+    }
+
+    fn copied(&self, copies: &mut Copies) -> Result<Self> {
+        Ok(copies.of_clone(self))
     }
 }
 
@@ -42,6 +47,17 @@ impl Member for Weights {
     fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
         self.own.visit_mut(name, visitor);
         self.cells.iter_mut().for_each(|(path, cell)| visitor(path, PartMut::Cell(cell.slot_mut())));
+    }
+
+    fn copied(&self, copies: &mut Copies) -> Result<Self> {
+        let own = self.own.copied(copies)?;
+        let cells = self.cells.iter().map(|(path, cell)| Ok((path.clone(), cell.copied(copies)?)));
+        Ok(Weights {
+            own,
+            cells: cells.collect::<Result<_>>()?,
+            elems: self.elems.clone(),
+            cell_elems: self.cell_elems.clone(),
+        })
     }
 }
 

@@ -74,6 +74,21 @@ impl Dataset {
         self.some(&order[place * size..if last { order.len() } else { (place + 1) * size }])
     }
 
+    /// Returns the batch at a position of a training epoch as [`batch`](Dataset::batch) does, in parts of `size` examples,
+    /// `many` of them unless it is the last.
+    pub(in crate::train) fn batch_in_parts(
+        &self,
+        order: &[usize],
+        size: usize,
+        many: usize,
+        place: usize,
+    ) -> Vec<Batch> {
+        let whole = size.saturating_mul(many);
+        let last = place + 1 >= batches_of_epoch(order.len(), whole);
+        let examples = &order[place * whole..if last { order.len() } else { (place + 1) * whole }];
+        (0..batches_of_epoch(examples.len(), size)).map(|part| self.batch(examples, size, part)).collect()
+    }
+
     /// Makes a batch of some examples, which have targets.
     fn some(&self, part: &[usize]) -> Batch {
         let y = match self.targets().take(part) {

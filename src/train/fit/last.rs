@@ -6,7 +6,7 @@ use crate::{
     cell::AsCell,
     diagnose::Monitor,
     error::Result,
-    train::data::{Batch, Split, batches_of_epoch},
+    train::data::{Batch, Split},
 };
 
 impl Fit {
@@ -24,8 +24,9 @@ impl Fit {
     /// Returns the index of the batch of the last step in its epoch, and the indices of its examples.
     #[doc(hidden)]
     pub fn last_batch(&self, data: &Split) -> (usize, Vec<usize>) {
-        let (place, size, examples) = (self.place.step.saturating_sub(1), self.options.batch, data.train.len());
-        let last = place + 1 >= batches_of_epoch(examples, size);
+        let (place, examples) = (self.place.step.saturating_sub(1), data.train.len());
+        let size = self.options.examples_of_step();
+        let last = place + 1 >= self.options.steps_of_epoch(examples);
         let end = if last { examples } else { (place + 1) * size };
         (place, self.order[place * size..end].to_vec())
     }
@@ -33,7 +34,7 @@ impl Fit {
     /// Returns the batch of the last step.
     #[doc(hidden)]
     pub fn tensors_of_last(&self, data: &Split) -> Batch {
-        data.train.batch(&self.order, self.options.batch, self.place.step.saturating_sub(1))
+        data.train.batch(&self.order, self.options.examples_of_step(), self.place.step.saturating_sub(1))
     }
 
     /// Raises the cell that stalled the run, if it may, and ends the epoch if all its steps were taken.
@@ -41,7 +42,7 @@ impl Fit {
     pub fn finish_epoch<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) -> Result<()> {
         self.raise()?;
         self.end_rules();
-        if self.place.step >= batches_of_epoch(data.train.len(), self.options.batch) {
+        if self.place.step >= self.options.steps_of_epoch(data.train.len()) {
             self.advance(net, data)?;
         }
         Ok(())

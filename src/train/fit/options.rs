@@ -1,6 +1,7 @@
 //! The options of a training run.
 
 use crate::{
+    optim::Group,
     options::options,
     policy::LossScaleSpec,
     train::{Loss, Method, Schedule, data::batches_of_epoch},
@@ -18,6 +19,10 @@ pub struct FitOptions {
     /// would be left; see [`shuffled_batches`](crate::train::data::Dataset::shuffled_batches).
     #[option(default = 32, at_least = 1)]
     pub batch: usize,
+    /// Number of batches per step. Their gradients are added, weighted by the targets that count, so that a step is that
+    /// of one batch of all their examples, in the memory of one batch. A batch norm sees each batch alone.
+    #[option(default = 1, at_least = 1)]
+    pub accumulate: usize,
     /// Learning rate. Run files and the command default to the [usual](Method::usual_lr) one of the optimizer.
     #[option(default = 0.05)]
     pub lr: f64,
@@ -33,6 +38,16 @@ pub struct FitOptions {
     /// The optimizer.
     #[option(default, shown = "gradient descent with momentum 0.9")]
     pub method: Method,
+    /// Groups of parameters with their own hyperparameters; if several set the same one of a parameter, the last wins.
+    #[option(default)]
+    pub groups: Vec<GroupOptions>,
+    /// Largest norm of the gradients of a step, which are [scaled](crate::Grads::clip_norm) down to it.
+    #[option(default = None, shown = "unlimited", above = 0)]
+    pub clip: Option<f64>,
+    /// Decay of an [average](crate::optim::Average) of the weights, with which the test examples are scored; 0.999
+    /// averages about the last thousand steps.
+    #[option(default = None, shown = "no average", at_least = 0, below = 1)]
+    pub average: Option<f64>,
     /// The loss.
     #[option(default = None, shown = "the [usual](Loss::usual) one of the targets")]
     pub loss: Option<Loss>,
@@ -48,9 +63,42 @@ pub struct FitOptions {
     pub lint: bool,
 }
 
+/// Hyperparameters of the parameters of a network whose paths match a pattern; see [`Group`].
+#[options(written, called = "a group")]
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupOptions {
+    /// Pattern of the paths: `encoder.**`, `**.bias`.
+    pub path: String,
+    /// Factor of the learning rate.
+    #[option(default = None, shown = "1", at_least = 0)]
+    pub lr_factor: Option<f64>,
+    /// Weight decay.
+    #[option(default = None, shown = "that of the optimizer", at_least = 0)]
+    pub weight_decay: Option<f64>,
+}
+
+impl GroupOptions {
+    /// Returns the hyperparameters.
+    pub(super) fn group(&self) -> Group {
+        let GroupOptions { lr_factor, weight_decay, .. } = *self;
+        let group = lr_factor.map_or(Group::default(), |factor| Group::default().lr_factor(factor));
+        weight_decay.map_or(group, |decay| group.weight_decay(decay))
+    }
+}
+
 impl FitOptions {
     /// Returns the maximum number of steps of a run.
     pub fn steps(&self, examples: usize) -> usize {
-        self.epochs.saturating_mul(batches_of_epoch(examples, self.batch))
+        self.epochs.saturating_mul(self.steps_of_epoch(examples))
+    }
+
+    /// Returns the number of steps of an epoch.
+    pub(super) fn steps_of_epoch(&self, examples: usize) -> usize {
+        batches_of_epoch(examples, self.examples_of_step())
+    }
+
+    /// Returns the number of examples of a step, unless it is the last of an epoch.
+    pub(super) fn examples_of_step(&self) -> usize {
+        self.batch.saturating_mul(self.accumulate)
     }
 }

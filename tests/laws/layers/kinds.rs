@@ -169,6 +169,22 @@ fn every_kind_reads_back_as_written() {
     }
 }
 
+/// A copy has parameters of its own, with the same paths and values.
+#[test]
+fn every_kind_is_copied() {
+    for net in EVERY_KIND {
+        let cell = read(net);
+        let copy = cell.deep_copy().unwrap_or_else(|error| panic!("{net}: {error}"));
+        let (own, copied) = (cell.named_params(), copy.named_params());
+        assert_eq!(format!("{copy:?}"), format!("{cell:?}"));
+        assert_eq!(own.len(), copied.len(), "{net}");
+        for ((path, param), (other, copy)) in own.iter().zip(&copied) {
+            assert_eq!((path, param.value().to_f64()), (other, copy.value().to_f64()), "{net}");
+            assert!(!param.is_same(copy) && param.is_buffer() == copy.is_buffer(), "{net} {path}");
+        }
+    }
+}
+
 #[test]
 fn every_kind_refuses_a_key_it_does_not_know() {
     for net in EVERY_KIND {

@@ -3,6 +3,7 @@
 mod changing;
 #[path = "../../../tests/common/mod.rs"]
 mod common;
+mod fine_tuned;
 mod folders;
 mod onnx;
 mod planted;

@@ -63,7 +63,10 @@ fn the_schema_knows_the_keys_and_names_that_the_reader_knows() {
             }
         }
     }
-    assert_eq!(maps, 5 + 4 + 9 + 1 + 2);
+    assert_eq!(maps, 5 + 4 + 9 + 4 + 2);
+    let items = |key: &str, at: &str| keys(&schema.pointer(&format!("/properties/{key}{at}")).unwrap()["properties"]);
+    assert_eq!(items("groups", "/items"), allowed(&digits("groups: [{path: a, zzz: 1}]")));
+    assert_eq!(items("weights", "/anyOf/1"), allowed(&digits("weights: {file: a, zzz: 1}")));
     let adamw = allowed(&digits("optimizer: {adamw: {zzz: 1}}"));
     let muon = &schema["properties"]["optimizer"]["anyOf"][1]["properties"]["muon"];
     assert_eq!(keys(&muon["properties"]["others"]["properties"]), adamw);
@@ -94,6 +97,19 @@ fn the_schema_accepts_and_refuses_what_the_reader_accepts_and_refuses() {
         "lr: 0.125",
         "schedule: one-cycle",
         "schedule: {step: {every: 7, factor: 0.5}}",
+        "schedule: inverse-sqrt",
+        "schedule: {inverse-sqrt: {timescale: 400}}",
+        "schedule: {restarts: {every: 7, growth: 2}}",
+        "schedule: plateau",
+        "schedule: {plateau: {patience: 2, factor: 0.5, least: 0.01}}",
+        "weights: a.safetensors",
+        "weights: {file: a.safetensors, torch: true, cast: true, ignore: [step], transpose: ['*.weight'], partial: ['1.*']}",
+        "weights: {file: a, rename: [{from: 'h.**', to: '**'}], split: [{from: qkv, to: [q, k, v], axis: 1}]}",
+        "freeze: ['0.**', '**.bias']",
+        "groups: [{path: '**.bias', lr_factor: 2, weight_decay: 0}, {path: '0.*', lr_factor: 0}]",
+        "clip: 0.5",
+        "accumulate: 4",
+        "average: 0.99",
         "loss: l1",
         "loss: {mse: {}}",
         "loss: {cross_entropy: {label_smoothing: 0.1, ignore_index: -1, weight: [1, 2]}}",
@@ -138,6 +154,24 @@ fn the_schema_accepts_and_refuses_what_the_reader_accepts_and_refuses() {
         "schedule: step",
         "schedule: {step: {every: 1}}",
         "schedule: {step: {every: 0, factor: 0.1}}",
+        "schedule: restarts",
+        "schedule: {restarts: {every: 4, growth: 0}}",
+        "schedule: {inverse-sqrt: {timescale: 0}}",
+        "schedule: {plateau: {factor: 1}}",
+        "schedule: {plateau: {least: 2}}",
+        "weights: 3",
+        "weights: {torch: true}",
+        "weights: {file: a, ignore: step}",
+        "weights: {file: a, rename: [{from: a}]}",
+        "weights: {file: a, split: [{from: a, to: [b], axis: -1}]}",
+        "freeze: encoder",
+        "groups: [{lr_factor: 2}]",
+        "groups: [{path: a, lr_factor: -1}]",
+        "groups: {path: a}",
+        "clip: 0",
+        "accumulate: 0",
+        "average: 1",
+        "average: true",
         "loss: cross-entropy",
         "loss: {huber: {delta: 0}}",
         "loss: {cross_entropy: {label_smoothing: 1.5}}",

@@ -1,0 +1,115 @@
+//! Averages of weights: by their closed form, evaluated, and continued from a checkpoint with the same bits.
+
+use precast::{ErrorKind, optim::Average, prelude::*};
+
+use crate::common::folder::Folder;
+
+fn net() -> Child {
+    let rng = &mut Rng::seed(2);
+    Child::of(sequential![Dense::new(4, 6, rng), ReLU, Dense::new(6, 2, rng)])
+}
+
+fn values(net: &Child) -> Vec<Vec<f64>> {
+    net.params().iter().map(|(_, param)| param.full().to_f64()).collect()
+}
+
+fn step(net: &Child, optimizer: &mut Adam) {
+    let x = Tensor::from_f64(&[0.5, -1.0, 2.0, 0.3, 1.0, 1.0, -0.2, 0.7], &[2, 4], DType::F32).unwrap();
+    let dtype = net.params().iter().next().unwrap().1.dtype();
+    let loss = net.call(&x.cast(dtype)).unwrap().cast(DType::F32).square().unwrap().mean_all().unwrap();
+    assert_eq!(LossScale::none().step(optimizer, loss).unwrap(), Outcome::Stepped);
+}
+
+/// The weight of `w_i` in the average after n updates is `(1 - d_i) * d_(i+1) * ... * d_n`, in f64.
+#[test]
+fn an_average_has_its_closed_form() {
+    for (constant, decay) in [(true, 0.9), (false, 0.9), (false, 0.5)] {
+        let net = net();
+        let mut optimizer = Adam::new(net.params(), 0.05);
+        let average = Average::new(net.params(), decay).unwrap();
+        let mut average = if constant { average.constant() } else { average };
+        let mut history = vec![values(&net)];
+        for _ in 0..30 {
+            step(&net, &mut optimizer);
+            average.update().unwrap();
+            history.push(values(&net));
+        }
+        let d = |update: usize| if constant { decay } else { f64::min(decay, update as f64 / (update as f64 + 9.0)) };
+        let weight = |i: usize| {
+            let own = if i == 0 { 1.0 } else { 1.0 - d(i) };
+            own * (i + 1..=30).map(d).product::<f64>()
+        };
+        for (p, (path, met)) in average.values().enumerate() {
+            for (e, met) in met.to_f64().into_iter().enumerate() {
+                let expected: f64 = (0..=30).map(|i| weight(i) * history[i][p][e]).sum();
+                assert!((met - expected).abs() < 1e-6, "{path} {e}: {met} {expected}");
+            }
+        }
+    }
+}
+
+/// In f32 although weights are bf16, with a master or without; the weights come back with every bit, after an error, too.
+#[test]
+fn weights_are_their_averages_for_a_while() {
+    for masters in [true, false] {
+        let net = net();
+        let _ = decorate(&net, Decorate::new(DType::Bf16).masters(masters)).unwrap();
+        let mut optimizer = Adam::new(net.params(), 0.05);
+        let mut average = Average::new(net.params(), 0.9).unwrap();
+        (0..5).for_each(|_| {
+            step(&net, &mut optimizer);
+            average.update().unwrap();
+        });
+        let before = values(&net);
+        let within = average.with(|| Ok(values(&net))).unwrap();
+        for ((_, mean), (met, before)) in average.values().zip(within.iter().zip(&before)) {
+            assert_eq!(mean.dtype(), DType::F32);
+            let expected = if masters { mean.to_f64() } else { mean.cast(DType::Bf16).to_f64() };
+            assert!(*met == expected && met != before);
+        }
+        assert_eq!(values(&net), before);
+        assert!(average.with(|| Err::<(), _>(Error::value("an evaluation"))).is_err());
+        assert_eq!(values(&net), before);
+        average.put().unwrap();
+        assert_eq!(values(&net), within);
+    }
+}
+
+#[test]
+fn an_average_continues_from_a_checkpoint_bit_for_bit() {
+    let folder = Folder::new("averages");
+    let file = folder.join("checkpoint.safetensors");
+    let run = |from: usize, net: &mut Child| -> (Adam, Average) {
+        let mut optimizer = Adam::new(net.params(), 0.05);
+        let mut average = Average::new(net.params(), 0.95).unwrap();
+        if from > 0 {
+            let checkpoint = Checkpoint::load(&file).unwrap();
+            checkpoint.restore(net, &mut [&mut optimizer], &mut LossScale::none()).unwrap();
+            checkpoint.restore_average(&mut average).unwrap();
+        }
+        for i in from..12 {
+            if i == 5 {
+                let scale = LossScale::none();
+                Checkpoint::of(net, &[&optimizer], &scale).averaging(&average).save(&file).unwrap();
+            }
+            step(net, &mut optimizer);
+            average.update().unwrap();
+        }
+        (optimizer, average)
+    };
+    let (_, whole) = run(0, &mut net());
+    let (_, resumed) = run(5, &mut net());
+    let of = |average: &Average| average.values().map(|(path, x)| (path.to_string(), x.to_f64())).collect::<Vec<_>>();
+    assert_eq!((of(&whole), whole.updates()), (of(&resumed), 12));
+
+    let other = Child::of(sequential![Dense::new(4, 6, &mut Rng::seed(1))]);
+    let mut average = Average::new(other.params(), 0.95).unwrap();
+    let error = Checkpoint::load(&file).unwrap().restore_average(&mut average).unwrap_err();
+    assert_eq!((error.kind(), average.updates()), (ErrorKind::Weights, 0));
+    let without = Checkpoint::of(&other, &[], &LossScale::none());
+    assert_eq!(
+        without.restore_average(&mut average).unwrap_err().to_string(),
+        "the checkpoint has no average of weights"
+    );
+    assert_eq!(Average::new(other.params(), 1.5).unwrap_err().kind(), ErrorKind::Value);
+}

@@ -1,0 +1,82 @@
+//! The provenance of a run.
+
+use std::collections::BTreeMap;
+
+use precast::error::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    RunFile,
+    data::{self, Dataset, Split},
+};
+
+/// Provenance of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct About {
+    /// Version of the library.
+    pub precast: String,
+    /// Operating system and processor: `linux x86_64`.
+    pub machine: String,
+    /// Model and policy as named when the run began.
+    pub model: String,
+    pub policy: String,
+    pub train_examples: usize,
+    pub test_examples: usize,
+    /// Shape of one example as the model takes it, and as in the data.
+    pub shape: Vec<usize>,
+    pub data_shape: Vec<usize>,
+    /// CRC-32 of the examples and their targets.
+    pub data_checksum: u32,
+    /// [`PIXELS`] of the version that began the run.
+    #[serde(default)]
+    pub pixels: u32,
+    /// CRC-32 by name of the other files in the folder that must not change.
+    #[serde(default)]
+    pub checksums: BTreeMap<String, u32>,
+}
+
+/// Version of the image-to-number conversion: 1 since grey is BT.601 and downscaled images are filtered.
+const PIXELS: u32 = 1;
+
+impl About {
+    /// Rejects a run begun with a conversion of its images other than the current one.
+    pub fn check_pixels(&self, data: &data::Source) -> Result<()> {
+        let elements = |shape: &[usize]| shape.iter().product::<usize>();
+        let smaller = match (&self.shape[..], &self.data_shape[..]) {
+            ([.., h, w], [.., from_h, from_w]) => h < from_h || w < from_w,
+            _ => false,
+        };
+        let resized = smaller && elements(&self.shape) != elements(&self.data_shape);
+        if self.pixels == PIXELS || !(resized || data.may_change_pixels()) {
+            return Ok(());
+        }
+        Err(Error::run(
+            "the run began when grey was BT.709 and images were made smaller without a filter; its network does not know the \
+             pixels of now, so train it anew",
+        ))
+    }
+
+    pub fn of(file: &RunFile, data: &Split, data_shape: &[usize]) -> Self {
+        let mut hasher = crc32fast::Hasher::new();
+        for part in [&data.train, &data.test] {
+            hash(part, &mut hasher);
+        }
+        About {
+            precast: env!("CARGO_PKG_VERSION").into(),
+            machine: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            model: file.model.to_string(),
+            policy: file.policy.clone(),
+            train_examples: data.train.len(),
+            test_examples: data.test.len(),
+            shape: data.train.shape().to_vec(),
+            data_shape: data_shape.to_vec(),
+            data_checksum: hasher.finalize(),
+            pixels: PIXELS,
+            checksums: BTreeMap::new(),
+        }
+    }
+}
+
+fn hash(data: &Dataset, hasher: &mut crc32fast::Hasher) {
+    data.bytes(|bytes| hasher.update(bytes));
+}
