@@ -60,6 +60,7 @@ use crate::{
 /// ```
 #[derive(Clone)]
 #[must_use = "a region does nothing until it is entered"]
+#[doc(alias = "amp")]
 pub struct Autocast {
     pack: Arc<Pack>,
     op_level: Option<String>,

@@ -191,6 +191,11 @@ impl Predicting {
         Predicting { batch: Some(batch), speeds: None }
     }
 
+    /// Returns the size of the batch, if it was given.
+    pub fn batch(&self) -> Option<u32> {
+        self.batch
+    }
+
     /// Returns the name of an option that was given.
     pub fn given(&self) -> Option<&'static str> {
         let given = [("--speeds", self.speeds.is_some()), ("--batch", self.batch.is_some())];

@@ -37,6 +37,7 @@ mod run;
 mod shadow;
 mod shell;
 mod show;
+mod summary;
 mod table;
 mod train;
 mod train_args;

@@ -15,6 +15,7 @@ use super::{
     onnx::{self, RangeArgs},
     print, print_json,
     run::say_line,
+    summary,
     table::library_table,
 };
 
@@ -25,6 +26,7 @@ Examples:
   precast plan lenet5 --policy o2
   precast plan models/mlp.yaml --policy my-policy.yaml --format json
   precast plan mlp --policy o2 --predict --batch 64   with times and bytes of a training step
+  precast plan lenet5 --policy o2 --summary           parameters, bytes, shapes and multiply-adds of every cell
   precast plan runs/o2                                a run, by the policy that it has now
   precast plan bert-base/ --policy o2                 cells inferred from the tensors of a folder of Hugging Face
   precast plan model.onnx --policy onnx               the nodes of an ONNX model
@@ -42,6 +44,10 @@ pub(super) struct PlanArgs {
     /// Also predict the time and the bytes of every cell, even if the policy does not prefer speed
     #[arg(long)]
     predict: bool,
+    /// Show the sizes of every cell instead: parameters, bytes, and, where an example is known, shapes of outputs and
+    /// multiply-adds for a batch of one example or of `--batch`. Without a policy, that of f32, `o0`
+    #[arg(long, conflicts_with = "predict")]
+    summary: bool,
     #[command(flatten)]
     predicting: Predicting,
     #[command(flatten)]
@@ -138,7 +144,14 @@ struct Explained<'a> {
 
 pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
     let run = network::run_file(&args.model)?;
-    let file = inputs::policy_file(&policy_of(&args.model, args.policy.as_deref(), run.as_ref())?)?;
+    let full = PathBuf::from("o0");
+    let given = args.policy.as_deref().or((args.summary && run.is_none()).then_some(full.as_path()));
+    let file = inputs::policy_file(&policy_of(&args.model, given, run.as_ref())?)?;
+    if args.summary && file.cells().is_none() {
+        return Err(Failure::Usage(
+            "--summary is of cells, and the policy is for the nodes of a graph; one with a level, such as `o2`, has cells".into(),
+        ));
+    }
     if is_onnx(&args.model) && file.cells().is_none() {
         refuse_call(args.predict, &args.predicting, args.train)?;
         let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
@@ -146,7 +159,8 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
     }
     args.ranges.refuse()?;
     let mut network = Network::read(cli, &args.model)?;
-    args.predicting.check(args.predict, &[&file.value])?;
+    let has_batch = args.summary && args.predicting.given() != Some("--speeds");
+    args.predicting.check(args.predict || has_batch, &[&file.value])?;
     let Some(policy) = file.cells() else {
         if args.predict {
             return Err(Failure::Usage("--predict is for policies that wrap cells, not for those for graphs".into()));
@@ -155,6 +169,10 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
         return graph::plan(network.callable()?, &file, args.train, format);
     };
     refuse_train(args.train)?;
+    if args.summary {
+        let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
+        return summary::run(&mut network, &policy, &args.predicting, format);
+    }
     let plan = network.plan(&args.predicting, &policy.value, args.predict)?;
     network.idle_rules(&policy.value)?.iter().for_each(|idle| say_line(idle));
     match args.format {

@@ -32,7 +32,7 @@ for name, f in {
     "Atan": torch.atan, "Atanh": torch.atanh, "Ceil": torch.ceil, "Cos": torch.cos, "Cosh": torch.cosh, "Erf": torch.erf,
     "Erfc": torch.erfc, "Erfinv": torch.erfinv, "Exp": torch.exp, "Expm1": torch.expm1, "Floor": torch.floor,
     "HardSigmoid": F.hardsigmoid, "HardSwish": F.hardswish, "HardTanh": F.hardtanh,
-    "IsFinite": torch.isfinite, "Log": torch.log, "Log10": torch.log10, "Log1p": torch.log1p, "Log2": torch.log2,
+    "IsFinite": torch.isfinite, "IsInf": torch.isinf, "IsNan": torch.isnan, "Log": torch.log, "Log10": torch.log10, "Log1p": torch.log1p, "Log2": torch.log2,
     "LogSigmoid": F.logsigmoid, "LogicalNot": torch.logical_not, "Mish": F.mish, "Neg": torch.neg,
     "Reciprocal": torch.reciprocal, "Relu": F.relu, "Relu6": F.relu6, "Round": torch.round, "Rsqrt": torch.rsqrt,
     "Selu": F.selu, "Sigmoid": torch.sigmoid, "Sign": torch.sign, "Silu": F.silu, "Sin": torch.sin, "Sinh": torch.sinh,
@@ -168,6 +168,36 @@ def unsqueeze(x, axis):
 @op("Transpose")
 def transpose(x, a, b):
     return x.transpose(a, b)
+
+
+@op("Reverse")
+def flip(x, axes):
+    return x.flip(axes)
+
+
+@op("Roll")
+def roll(x, shifts, axes):
+    return x.roll(shifts, axes) if axes else x.clone()
+
+
+@op("Tile")
+def tile(x, repeats):
+    return x.tile(repeats)
+
+
+@op("Tril")
+def tril(x, diagonal):
+    return x.tril(diagonal)
+
+
+@op("Triu")
+def triu(x, diagonal):
+    return x.triu(diagonal)
+
+
+@op("OneHot")
+def one_hot(x, classes):
+    return F.one_hot(x, classes)
 
 
 @op("Gather")

@@ -245,10 +245,29 @@ pub fn did_you_mean_or_some<'a>(met: &str, allowed: impl IntoIterator<Item = &'a
     format!(" (there are {}{more})", some.join(", "))
 }
 
-/// Returns the item whose name is nearest to `met` or begins with it, the first of several; `None` when none is near.
+/// Words that other systems and people use, in small letters, with names here that mean the same. The first allowed one
+/// is suggested, before any name of a similar spelling.
+const SYNONYMS: &[(&str, &[&str])] = &[
+    ("bf16", &["o2-bf16", "low"]),
+    ("bfloat16", &["o2-bf16", "low"]),
+    ("f16", &["o2", "low"]),
+    ("float16", &["o2", "low"]),
+    ("fp16", &["o2", "low"]),
+    ("fp32", &["o0", "float32"]),
+    ("half", &["o2", "low"]),
+    ("mae", &["l1", "L1Loss"]),
+    ("swish", &["SiLU"]),
+];
+
+/// Returns the item whose name means the same as `met`, is nearest to it or begins with it, the first of several; `None`
+/// when none is near.
 #[doc(hidden)]
 pub fn nearest<'a, T>(met: &str, all: &'a [T], name: impl Fn(&'a T) -> &'a str) -> Option<&'a T> {
     let met_lower = met.to_lowercase();
+    let same = SYNONYMS.iter().find(|(word, _)| *word == met_lower).map_or(&[][..], |(_, same)| same);
+    if let Some(one) = same.iter().find_map(|same| all.iter().find(|one| name(one) == *same)) {
+        return Some(one);
+    }
     // With two letters, one different letter already makes another name.
     let limit = |name: &str| name.len().max(met.len()) / 3;
     let beginning =
@@ -288,6 +307,20 @@ mod tests {
         let names = ["BatchNorm1d", "BatchNorm2d", "Dense"];
         assert_eq!(did_you_mean("dence", names), " (did you mean `Dense`?)");
         assert_eq!(did_you_mean("Softmax", names), "");
+    }
+
+    #[test]
+    fn a_word_of_another_system_suggests_the_name_that_means_the_same() {
+        for (met, names, meant) in [
+            ("mae", &["mse", "l1", "huber"][..], "l1"),
+            ("float16", &["float32", "masters", "low"], "low"),
+            ("Swish", &["HSwish", "SiLU"], "SiLU"),
+            ("BF16", &["o2", "o2-bf16"], "o2-bf16"),
+        ] {
+            assert_eq!(did_you_mean(met, names.iter().copied()), format!(" (did you mean `{meant}`?)"));
+        }
+        // A synonym that is not allowed suggests nothing.
+        assert_eq!(did_you_mean("mae", ["cross_entropy"]), "");
     }
 
     #[test]

@@ -241,6 +241,8 @@ impl<C: ?Sized> Child<C> {
     /// # Ok::<(), Error>(())
     /// ```
     #[must_use]
+    #[doc(alias = "checkpoint")]
+    #[doc(alias = "gradient_checkpointing")]
     pub fn recompute(mut self) -> Self {
         self.recompute = true;
         self

@@ -41,6 +41,8 @@ pub(crate) struct CellCall {
     pub has_params: bool,
     pub inputs: usize,
     pub outputs: usize,
+    /// Shapes of all outputs.
+    pub shapes: Vec<Vec<usize>>,
 }
 
 /// A forward pass that reads a parameter of the network.
@@ -146,8 +148,8 @@ impl<C: ?Sized + AsCell> Child<C> {
             }
         });
         let cells = seen.cell_calls.into_iter().map(|call| {
-            let observe::CellSizes { slot, kind, has_params, inputs, outputs } = call;
-            CellCall { path: path(slot), kind, has_params, inputs, outputs }
+            let observe::CellSizes { slot, kind, has_params, inputs, outputs, shapes } = call;
+            CellCall { path: path(slot), kind, has_params, inputs, outputs, shapes }
         });
         let mut met = HashSet::new();
         let reads = seen.reads.into_iter().filter_map(|read| {

@@ -66,6 +66,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     }
 
     /// Returns every parameter and buffer with its path, in order. A tied one appears under each of its paths.
+    #[doc(alias = "named_parameters")]
     pub fn named_params(&self) -> Vec<(String, Param)> {
         let mut found = Vec::new();
         self.walk(&mut |entry| {
@@ -79,11 +80,14 @@ impl<C: ?Sized + AsCell> Child<C> {
     }
 
     /// Returns the trained parameters with their paths, each once.
+    #[doc(alias = "parameters")]
     pub fn params(&self) -> Params {
         self.named_params().into_iter().collect()
     }
 
     /// Switches every cell between training (`true`) and evaluation. Networks start in evaluation.
+    #[doc(alias = "train")]
+    #[doc(alias = "eval")]
     pub fn set_train(&mut self, training: bool) {
         self.walk_mut(&mut |_, slot| slot.cell.on_train(training));
     }

@@ -11,11 +11,17 @@ use serde::Serialize;
 pub use speeds::{Rate, Rates, Speeds};
 
 use crate::{
-    DType, Element, Tensor,
+    DType, Element, Op, Tensor,
     error::Result,
     kernels::{cast::Convert, limits},
+    observe::Sizes,
     ops::{ConvOptions, Padding},
 };
+
+/// Returns the number of multiply-adds of one op call; 0 for an op that multiplies no matrices.
+pub(crate) fn multiply_adds(op: Op, sizes: &Sizes) -> f64 {
+    speeds::Work::of(op, sizes).multiply_adds
+}
 
 /// Returns whether the kernels use vector instructions on this machine.
 pub(crate) fn has_vectors() -> bool {

@@ -31,6 +31,7 @@ mod lora;
 mod norm;
 mod pool;
 mod prelu;
+mod random;
 mod recurrent;
 mod rotary;
 mod sequence;

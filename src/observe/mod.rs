@@ -51,7 +51,7 @@ pub struct Sizes {
 }
 
 /// One call of a cell, with the number of castable elements in its inputs and outputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CellSizes {
     pub slot: usize,
     pub kind: &'static str,
@@ -59,6 +59,8 @@ pub(crate) struct CellSizes {
     pub has_params: bool,
     pub inputs: usize,
     pub outputs: usize,
+    /// Shapes of all outputs.
+    pub shapes: Vec<Vec<usize>>,
 }
 
 /// A forward pass that reads the leaf with this number, in the cell of this slot.
@@ -137,8 +139,9 @@ impl Hears for Watch {
         let Some(outputs) = cell.outputs else { return };
         let elements = |tensors: &[Tensor]| tensors.iter().filter(|x| x.dtype().is_castable()).map(Tensor::len).sum();
         let &CellCall { slot, kind, has_params, .. } = cell;
+        let shapes = outputs.iter().map(|x| x.shape().to_vec()).collect();
         let (inputs, outputs) = (elements(cell.inputs), elements(outputs));
-        self.0.borrow_mut().cell_calls.push(CellSizes { slot, kind, has_params, inputs, outputs });
+        self.0.borrow_mut().cell_calls.push(CellSizes { slot, kind, has_params, inputs, outputs, shapes });
     }
 }
 

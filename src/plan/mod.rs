@@ -4,11 +4,13 @@
 
 mod apply;
 mod check;
+mod model_summary;
 mod predict;
 
 pub use apply::{Applied, undo};
 #[doc(hidden)]
 pub use check::check_run;
+pub use model_summary::{CellSummary, ModelSummary};
 #[doc(inline)]
 pub use precast_policy::plan::{
     Change, Cost, Decided, Decision, Diff, Explanation, Exported, Exporter, Forecast, Later, OpReason, OpRow, OpsTable,

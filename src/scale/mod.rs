@@ -45,6 +45,7 @@ use crate::{
 ///
 /// Training by a policy takes [the loss scale of the policy](ScalesLoss::loss_scale).
 #[derive(Clone, Debug, PartialEq)]
+#[doc(alias = "GradScaler")]
 pub struct LossScale {
     machine: ScaleMachine,
     votes: Votes,

@@ -156,6 +156,8 @@ impl Grads {
     /// assert!((grads.norm() - 1.0).abs() < 1e-6);
     /// # Ok::<(), precast::Error>(())
     /// ```
+    #[doc(alias = "clip_grad_norm")]
+    #[doc(alias = "clip_grad_norm_")]
     pub fn clip_norm(&mut self, max: f64) -> Result<f64> {
         check_limit(max)?;
         let norm = self.norm();
@@ -174,6 +176,8 @@ impl Grads {
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless `max` is a finite number above 0.
+    #[doc(alias = "clip_grad_value")]
+    #[doc(alias = "clip_grad_value_")]
     pub fn clip_value(&mut self, max: f64) -> Result<()> {
         check_limit(max)?;
         self.multiply_out();

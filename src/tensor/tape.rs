@@ -9,6 +9,7 @@ use super::{Array, LowCopies, Tensor, context, pass::Pass};
 use crate::{DType, Op, catalogue::Attributes, error::Result};
 
 /// Runs `f` without recording a tape, so that evaluation uses no memory for gradients.
+#[doc(alias = "inference_mode")]
 pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
     context::with_recording(false, f)
 }

@@ -30,7 +30,7 @@ const RELEASED: &[(&str, u32, u32)] = &[
     ("onnxruntime-1.32", 0xd42091fe, 761),
     ("paddle-2.3", 0x15b63939, 2292),
     ("paddle-3.3", 0x9f1344c7, 3813),
-    ("precast-1", 0xe546bbcb, 14082),
+    ("precast-1", 0xef6f60fe, 14126),
     ("tensorflow-2.21-bf16", 0x29479e2d, 4657),
     ("tensorflow-2.21-cpu", 0xcf514e77, 4888),
     ("tensorflow-2.21-fp16", 0x247d00bd, 4851),

@@ -5,4 +5,5 @@ mod common;
 mod conversion;
 mod models;
 mod mutated;
+mod saved_like;
 mod weights;

@@ -15,4 +15,5 @@ mod nets;
 mod properties;
 mod recompute;
 mod regions;
+mod summary;
 mod weight_grads;

@@ -72,6 +72,8 @@ const ALONE: &[&str] = &[
     "Greater",
     "GreaterEqual",
     "IsFinite",
+    "IsInf",
+    "IsNan",
     "Less",
     "LessEqual",
     "NotEqual",
@@ -84,6 +86,7 @@ const ALONE: &[&str] = &[
     "cross_entropy of probabilities",
     "cross_entropy with options",
     "dropout",
+    "flip, roll",
     "gather",
     "grid_sample of volumes",
     "huber_loss",
@@ -94,6 +97,7 @@ const ALONE: &[&str] = &[
     "mean of all",
     "mse_loss",
     "nll_loss",
+    "one_hot",
     "pad",
     "poisson_nll_loss",
     "rotary_embedding",
@@ -103,7 +107,9 @@ const ALONE: &[&str] = &[
     "sum of all",
     "sum of columns",
     "sum of rows",
+    "tile",
     "topk, sort",
+    "tril, triu",
 ];
 
 /// Prints digests: for each workload, in each dtype, with each number of threads.

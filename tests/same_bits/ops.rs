@@ -304,6 +304,10 @@ const POOLS: &[(&str, Work)] = &[
 
 const PLACES: &[(&str, Work)] = &[
     ("embedding", |d| Ok(vec![d.index(90, &[400]).embedding(&d.noise(&[90, 300]))?])),
+    ("flip, roll", |d| Ok(vec![d.noise(&BOTH).flip(&[0, 1])?, d.noise(&BOTH).roll(&[5, -7], &[0, 1])?])),
+    ("tile", |d| Ok(vec![d.noise(&BOTH).tile(&[2, 3])?])),
+    ("tril, triu", |d| Ok(vec![d.noise(&BOTH).tril(3)?, d.noise(&BOTH).triu(-3)?])),
+    ("one_hot", |d| Ok(vec![d.index(90, &BOTH).one_hot(90)?])),
     ("gather", |d| Ok(vec![d.noise(&BOTH).gather(1, &d.index(COLUMNS, &BOTH))?])),
     ("index_select", |d| Ok(vec![d.noise(&BOTH).index_select(0, &d.index(ROWS, &[400]))?])),
     ("scatter_add", |d| Ok(vec![d.noise(&BOTH).scatter_add(1, &d.index(COLUMNS, &BOTH), &d.noise(&BOTH))?])),

@@ -211,6 +211,41 @@ const SPEEDS: &str = r#"{
         "attention": {"multiply_add": 0.03, "element": 1}, "cast": 0}
 }"#;
 
+/// LeNet-5 has 61,706 parameters, and its multiply-adds follow from its shapes.
+#[test]
+fn a_summary_has_the_sizes_of_every_cell() {
+    let shown = text(precast(&["plan", "lenet5", "--policy", "o2", "--summary"]));
+    assert!(shown.starts_with("model   lenet5 (built in)\npolicy  o2 (built in)\ninput   [1, 1, 32, 32]\n"), "{shown}");
+    let adds = 6 * 28 * 28 * 25 + 16 * 10 * 10 * 6 * 25 + 400 * 120 + 120 * 84 + 84 * 10;
+    let total = shown.lines().last().unwrap().replace([' ', ','], "");
+    assert_eq!(total, format!("|total|||61706||{}|{adds}|", 2 * 61706));
+    let json = json_of(&["plan", "lenet5", "--summary", "--batch", "3", "--format", "json"]);
+    assert_eq!(
+        (&json["parameters"], &json["bytes"]),
+        (&61706.into(), &(4 * 61706).into()),
+        "without a policy, all is f32"
+    );
+    assert_eq!(json["multiply_adds"], 3 * adds);
+    assert_eq!(json["cells"][1]["outputs"], serde_json::json!([[3, 6, 28, 28]]));
+
+    let folder = Folder::new("summary");
+    let model = folder.write(
+        "net.yaml",
+        "version: 1\nname: net\nnet: {kind: Sequential, cells: [{kind: Dense, in_features: 3, out_features: 2}]}\n",
+    );
+    let shown = text(precast(&["plan", &model, "--summary"]));
+    assert!(
+        shown.contains("shapes and multiply-adds are unknown: a call depends on the size of the input, and "),
+        "{shown}"
+    );
+    assert!(shown.contains("| total  |            |          8 |       |    32 |"), "{shown}");
+    let onnx = json_of(&["plan", "docs/guide/torch-vit.onnx", "--policy", "o2", "--summary", "--format", "json"]);
+    assert_eq!(onnx["cells"][1]["outputs"], serde_json::json!([[1, 16, 4, 4]]));
+    let message = error(2, precast(&["plan", "lenet5", "--summary", "--speeds", "speeds.json"]));
+    assert!(message.contains("--speeds is for a policy with `prefer: speed`"), "{message}");
+    error(2, precast(&["plan", "lenet5", "--summary", "--predict"]));
+}
+
 #[test]
 fn a_policy_that_prefers_speed_is_planned_for_a_machine() {
     let folder = Folder::new("speed");

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use precast::{DType, Plan, Tensor, storage::weights};
 use serde_json::Value;
 
-use crate::program::{Folder, error, json, json_of, precast, precast_in, text};
+use crate::program::{Folder, error, json, json_of, precast, precast_in, root, text};
 
 /// State dict of a torch encoder.
 const ENCODER: &str = "docs/guide/torch-encoder.safetensors";
@@ -68,6 +68,7 @@ fn what_needs_a_call_says_so() {
         (&["diff", ENCODER, "--policy", "graph", "--policy", "o2"], "is weights without code"),
         (&["plan", ENCODER, "--policy", "o2", "--predict"], "a prediction is of a call, and "),
         (&["plan", ENCODER, "--policy", &speed], "is weights without code"),
+        (&["plan", ENCODER, "--policy", "graph", "--summary"], "--summary is of cells"),
         (&["convert", ENCODER, "/nowhere/x", "--policy", &speed], "prefers speed, which is decided by a call"),
         (&["convert", ENCODER, "/nowhere/x", "--policy", "graph"], "graph (built in) is a policy for graphs"),
         (&["export", ENCODER, "--policy", "graph", "--to", "torch"], "this command takes one with a level"),
@@ -79,6 +80,23 @@ fn what_needs_a_call_says_so() {
     }
     let pickle = folder.write("model.safetensors", "PK\u{3}\u{4}....");
     assert!(error(2, precast(&["plan", &pickle, "--policy", "o2"])).contains("a file of `torch.save`"));
+}
+
+/// The sizes of inferred cells are those of their tensors; what only a call knows is missing, and why is said.
+#[test]
+fn a_summary_of_weights_has_no_shapes() {
+    let shown = text(precast(&["plan", ENCODER, "--policy", "o2", "--summary"]));
+    assert!(
+        shown.contains("| layers.0.linear1            | Dense              |        108 | f16   |   216 |"),
+        "{shown}"
+    );
+    let unknown = format!("shapes and multiply-adds are unknown: {ENCODER} is weights without code\n");
+    assert!(shown.ends_with(&unknown), "{shown}");
+    let json = json_of(&["plan", ENCODER, "--summary", "--format", "json"]);
+    let numbers: usize = weights::read(root().join(ENCODER)).unwrap().values().map(Tensor::len).sum();
+    assert_eq!(json["parameters"], numbers);
+    assert_eq!(json["bytes"], 4 * numbers);
+    assert!(json["unknown"].as_str().unwrap().ends_with("is weights without code") && json["multiply_adds"].is_null());
 }
 
 #[test]
@@ -318,11 +336,13 @@ fn files_that_are_something_else_are_told_by_name() {
         assert!(error(2, run(&["plan", model, "--policy", "o2"])).contains(lfs), "{model}");
     }
     assert!(error(2, run(&["plan", "lenet5", "--policy", "pointer.yaml"])).contains(lfs));
-    let of_torch = "a file of `torch.save`; write the state dict as safetensors";
+    let of_torch =
+        "a file of `torch.save`; write the state dict as safetensors, in Python by `safetensors.torch.save_model(";
     for (name, bytes) in [
         ("real.pt", &b"PK\x03\x04...."[..]),
         ("old.bin", b"\x80\x02\x8a\x0al"),
         ("a.pth", b"PK\x03\x04"),
+        ("of_protocol_4.pth", b"\x80\x04\x95\x0a\x00\x00\x00\x00"),
         ("x", b"\x80\x02\x8a"),
     ] {
         folder.file(name, bytes);

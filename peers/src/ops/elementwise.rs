@@ -26,6 +26,8 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
         | Op::HardSwish
         | Op::HardTanh
         | Op::IsFinite
+        | Op::IsInf
+        | Op::IsNan
         | Op::Log
         | Op::Log10
         | Op::Log1p

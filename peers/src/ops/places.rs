@@ -149,6 +149,37 @@ pub fn draw(op: Op, d: &mut Draw) -> Result<Option<Case>> {
             };
             Case::new(vec![d.float(&shape)?], call).option("pairs", json!(pairs))
         }
+        Op::Reverse => {
+            let axes = d.axes(rank);
+            let call = {
+                let axes = axes.clone();
+                move |x: &[Tensor]| x[0].flip(&axes)
+            };
+            Case::new(vec![d.float(&shape)?], call).option("axes", axes)
+        }
+        Op::Roll => {
+            let axes = d.axes(rank);
+            let shifts: Vec<isize> = axes.iter().map(|_| d.size(0..=12) as isize - 6).collect();
+            let call = {
+                let (shifts, axes) = (shifts.clone(), axes.clone());
+                move |x: &[Tensor]| x[0].roll(&shifts, &axes)
+            };
+            Case::new(vec![d.float(&shape)?], call).option("shifts", shifts).option("axes", axes)
+        }
+        Op::Tile => {
+            let repeats: Vec<usize> = (0..d.size(0..=rank + 1)).map(|_| d.size(1..=3)).collect();
+            let call = {
+                let repeats = repeats.clone();
+                move |x: &[Tensor]| x[0].tile(&repeats)
+            };
+            Case::new(vec![d.float(&shape)?], call).option("repeats", repeats)
+        }
+        Op::Tril | Op::Triu => {
+            let (shape, diagonal) = (d.shape(2..=4), d.size(0..=6) as isize - 3);
+            let call = move |x: &[Tensor]| if op == Op::Tril { x[0].tril(diagonal) } else { x[0].triu(diagonal) };
+            Case::new(vec![d.float(&shape)?], call).option("diagonal", diagonal)
+        }
+        Op::OneHot => Case::new(vec![d.indices(&shape, 7)?], |x| x[0].one_hot(7)).option("classes", 7),
         Op::PixelShuffle | Op::SpaceToDepth => {
             let (r, [n, c, h, w]) = (d.size(1..=3), [(); 4].map(|()| d.size(1..=4)));
             let shape = if op == Op::PixelShuffle { [n, c * r * r, h, w] } else { [n, c, h * r, w * r] };

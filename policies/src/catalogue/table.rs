@@ -201,6 +201,8 @@ macro_rules! __op_table {
         LogicalAnd Keeps Elementwise logical_and(a, b) ["LogicalAnd", "logical_and", "logical_and", "LogicalAnd"];
         LogicalOr Keeps Elementwise logical_or(a, b) ["LogicalOr", "logical_or", "logical_or", "LogicalOr"];
         IsFinite Keeps Elementwise is_finite(x) ["IsFinite", "isfinite_v2", "isfinite", "IsFinite"];
+        IsInf Keeps Elementwise is_inf(x) ["IsInf", "isinf_v2", "isinf", "IsInf"];
+        IsNan Keeps Elementwise is_nan(x) ["IsNan", "isnan_v2", "isnan", "IsNan"];
         // reductions
         Sum Keeps Elementwise sum(x, axes: [isize], keep_dims: bool)
             ["ReduceSum SumExt", "reduce_sum sum", "sum", "Sum"];
@@ -256,6 +258,13 @@ macro_rules! __op_table {
         TopK Keeps Function topk(x, k: usize, axis: isize, largest: bool)
             ["TopK TopkExt", "top_k_v2", "topk", "TopK TopKV2"];
         Sort Keeps Function sort(x, axis: isize, descending: bool) ["Sort SortExt", "argsort", "sort", ""];
+        Reverse Keeps Elementwise flip(x, axes: [isize])
+            ["ReverseV2", "flip", "flip", "Reverse ReverseV2 ReverseSequence"];
+        Roll Keeps Elementwise roll(x, shifts: [isize], axes: [isize]) ["Roll", "roll", "roll", "Roll"];
+        Tile Keeps Elementwise tile(x, repeats: [usize]) ["Tile", "tile", "repeat tile", "Tile"];
+        Tril Keeps Elementwise tril(x, diagonal: isize) ["Tril", "tril", "tril", ""];
+        Triu Keeps Elementwise triu(x, diagonal: isize) ["Triu", "triu", "triu", ""];
+        OneHot Keeps Elementwise one_hot(x, classes: usize) ["OneHot", "one_hot_v2", "one_hot", "OneHot"];
         Interpolate Keeps Function interpolate(x, size: &Resize, mode: Interpolation, align_corners: bool) [
             "UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D UpsampleLinear1D UpsampleBilinear2D
              UpsampleTrilinear3D",
@@ -348,15 +357,11 @@ macro_rules! __op_table {
         MaxUnpool ["", "", "max_unpool2d max_unpool3d", ""];
         BatchToSpace ["", "", "", "BatchToSpace BatchToSpaceND"];
         SpaceToBatch ["", "", "", "SpaceToBatch SpaceToBatchND"];
-        Tile ["", "tile", "repeat tile", "Tile"];
-        Reverse ["", "flip", "flip", "Reverse ReverseV2 ReverseSequence"];
-        Tril ["", "tril", "tril", ""];
         Unstack ["", "", "unbind", "Unpack"];
         GatherNd ["", "", "", "GatherNd"];
         MaskedScatter ["", "", "masked_scatter", ""];
         DynamicPartition ["", "", "", "DynamicPartition"];
         DynamicStitch ["", "", "", "DynamicStitch"];
-        OneHot ["", "", "one_hot", "OneHot"];
         OnesLike ["", "", "ones_like", "OnesLike"];
         ZerosLike ["", "fill_any_like", "zeros_like", "ZerosLike"];
         Fill ["", "fill_constant", "full", "Fill"];
@@ -376,8 +381,6 @@ macro_rules! __op_table {
         Fmin ["", "elementwise_fmin", "fmin", ""];
         SquaredDifference ["", "", "", "SquaredDifference"];
         Polar ["", "", "polar", ""];
-        IsInf ["", "isinf_v2", "isinf", "IsInf"];
-        IsNan ["", "isnan_v2", "isnan", "IsNan"];
         // reductions and linear algebra
         L2Loss ["", "", "", "L2Loss"];
         Median ["", "median", "median", ""];

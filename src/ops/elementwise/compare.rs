@@ -1,5 +1,7 @@
 //! Comparisons, logic, and selection by a mask.
 
+use std::num::FpCategory;
+
 use crate::ops::{
     by_float, call, dispatch, elements,
     elementwise::pairwise::{broadcast_shape, meet, sum_to},
@@ -213,16 +215,74 @@ impl Tensor {
     /// # Errors
     /// None of its own; a region may cast the tensor first.
     pub fn is_finite(&self) -> Result<Tensor> {
-        dispatch(call!(Op::IsFinite, &[self]), |inputs| {
+        self.has_form(Op::IsFinite, |category| category != FpCategory::Infinite && category != FpCategory::Nan)
+    }
+
+    /// Returns a boolean tensor, `true` where this tensor is NaN. Integers and booleans never are.
+    ///
+    /// # Errors
+    /// None of its own; a region may cast the tensor first.
+    pub fn is_nan(&self) -> Result<Tensor> {
+        self.has_form(Op::IsNan, |category| category == FpCategory::Nan)
+    }
+
+    /// Returns a boolean tensor, `true` where this tensor is infinite, of either sign. Integers and booleans never are.
+    ///
+    /// # Errors
+    /// None of its own; a region may cast the tensor first.
+    pub fn is_inf(&self) -> Result<Tensor> {
+        self.has_form(Op::IsInf, |category| category == FpCategory::Infinite)
+    }
+
+    /// Tests the category of each number; that of integers and booleans is [`FpCategory::Normal`].
+    fn has_form(&self, op: Op, holds: impl Fn(FpCategory) -> bool) -> Result<Tensor> {
+        dispatch(call!(op, &[self]), |inputs| {
             let x = &inputs[0];
-            let finite = match x.dtype().is_float() {
-                true => {
-                    by_float!(x, T => Ok(T::widen_slice(&elements::<T>(x)).iter().map(|x| x.is_finite()).collect()))?
-                }
-                false => vec![true; x.len()],
+            let found = match x.dtype().is_float() {
+                true => by_float!(x, T => {
+                    Ok(T::widen_slice(&elements::<T>(x)).iter().map(|x| holds(x.classify())).collect())
+                })?,
+                false => vec![holds(FpCategory::Normal); x.len()],
             };
-            Array::from_vec(finite, x.shape()).map(Forward::constant)
+            Array::from_vec(found, x.shape()).map(Forward::constant)
         })
+    }
+
+    /// Replaces NaN and the infinities by numbers. The gradient of a replaced element is 0.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when a number is finite and outside the range of the dtype,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when this tensor is not floating.
+    ///
+    /// ```
+    /// # use precast::Tensor;
+    /// let x = Tensor::from_vec(vec![f32::NAN, 1.0, f32::NEG_INFINITY], &[3])?;
+    /// assert_eq!(x.nan_to_num(0.0, 9.0, -9.0)?.to_f64(), [0.0, 1.0, -9.0]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn nan_to_num(&self, nan: f64, infinity: f64, minus_infinity: f64) -> Result<Tensor> {
+        let infinite = self.is_inf()?;
+        let negative = self.lt(&Tensor::scalar(0.0, self.dtype()))?;
+        let numbers = self.masked_fill(&self.is_nan()?, nan)?;
+        let below = numbers.masked_fill(&infinite.logical_and(&negative)?, minus_infinity)?;
+        below.masked_fill(&infinite.logical_and(&negative.logical_not()?)?, infinity)
+    }
+
+    /// Returns whether each element differs from that of the other tensor by at most `atol + rtol · |other|`. Shapes
+    /// broadcast. Equal infinities are close, NaN is close to nothing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast.
+    #[doc(alias = "isclose")]
+    pub fn all_close(&self, other: &Tensor, rtol: f64, atol: f64) -> Result<bool> {
+        recording::read(self);
+        recording::read(other);
+        let shape = broadcast_shape(self.shape(), other.shape())?;
+        let walk = Broadcast::new(&shape, [self.shape(), other.shape()]);
+        let (a, b) = (self.to_f64(), other.to_f64());
+        Ok(zip(&walk, &a, &b, |a, b| a == b || (a - b).abs() <= atol + rtol * b.abs() && b.is_finite())
+            .iter()
+            .all(|x| *x))
     }
 
     /// Returns whether no element is infinite or NaN, as a loss scaler checks for every gradient.

@@ -18,7 +18,7 @@ pub(super) fn factors(op: Op, input: usize) -> Option<Range<usize>> {
         | Conv1d | Conv2d | Conv3d | ConvTranspose1d | ConvTranspose2d | ConvTranspose3d => 0..2,
         Cast | Neg | Add | Sub | BiasAdd | Lerp | Where | MaskedFill | Dropout | Sum | Mean | CumSum | Trace | NllLoss
         | Reshape | Flatten | Unsqueeze | Squeeze | Transpose | Broadcast | Slice | Split | Concat | Stack
-        | Pad | ReflectionPad | ReplicationPad | PixelShuffle | SpaceToDepth
+        | Pad | ReflectionPad | ReplicationPad | PixelShuffle | SpaceToDepth | Reverse | Roll | Tile | Tril | Triu
         | Gather | IndexSelect | Embedding | Scatter | ScatterAdd | IndexAdd | IndexCopy | IndexPut
         | AvgPool1d | AvgPool2d | AvgPool3d | AdaptiveAvgPool1d | AdaptiveAvgPool2d | AdaptiveAvgPool3d
         | Interpolate | AffineGrid | RotaryEmbedding => 0..0,

@@ -66,6 +66,8 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a tensor in `of` that is not on the tape;
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported), naming the op, for an op that ran outside
     /// [`twice_differentiable`] or has no second derivative.
+    #[doc(alias = "grad")]
+    #[doc(alias = "create_graph")]
     pub fn gradients_on_tape(&self, of: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
         self.check_scalar("a gradient starts from a floating scalar; this")?;
         if let Some(i) = of.iter().position(|x| !x.is_tracked()) {

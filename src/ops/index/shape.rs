@@ -84,6 +84,7 @@ impl Tensor {
     /// assert_eq!(x.reshape(&[x.shape()[0], 2, 3])?.shape(), [2, 2, 3]);
     /// # Ok::<(), precast::Error>(())
     /// ```
+    #[doc(alias = "view")]
     pub fn reshape<N: Copy + TryInto<isize>>(&self, shape: &[N]) -> Result<Tensor> {
         // A length that does not fit `isize` exceeds memory.
         let shape: Vec<isize> = shape.iter().map(|&len| len.try_into().unwrap_or(isize::MAX)).collect();

@@ -155,6 +155,7 @@ impl Tensor {
     /// assert_eq!(Tensor::concat(&[&a, &b], -1)?.shape(), [2, 4]);
     /// # Ok::<(), precast::Error>(())
     /// ```
+    #[doc(alias = "cat")]
     pub fn concat(tensors: &[&Tensor], axis: isize) -> Result<Tensor> {
         dispatch(call!(Op::Concat, tensors; axis), |inputs| {
             let Some(first) = inputs.first() else { return Err(Error::shape("needs at least one tensor")) };

@@ -157,6 +157,7 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensors are not batches of matrices of matching shapes,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when their dtypes differ and no policy casts them.
+    #[doc(alias = "bmm")]
     pub fn batch_matmul(&self, other: &Tensor) -> Result<Tensor> {
         dispatch(call!(Op::BatchMatMul, &[self, other]), |inputs| {
             one_float_dtype(inputs)?;

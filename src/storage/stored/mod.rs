@@ -8,6 +8,7 @@
 mod convert;
 mod folder;
 mod header;
+mod summary;
 
 use std::{
     collections::BTreeMap,

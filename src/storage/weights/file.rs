@@ -118,12 +118,14 @@ pub(super) fn words(bytes: &[u8], entry: &str, tensors: &BTreeMap<String, Stored
 }
 
 /// Error text for the archives and pickles of `torch.save`.
-pub(crate) const OF_TORCH: &str =
-    "a file of `torch.save`; write the state dict as safetensors, as the guide page on weights of torch shows";
+pub(crate) const OF_TORCH: &str = "a file of `torch.save`; write the state dict as safetensors, in Python by \
+    `safetensors.torch.save_model(model, \"model.safetensors\")`";
 
 /// Rejects archives and pickles of `torch.save` and Git LFS pointers by their first bytes (at least eight).
 pub fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
-    if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"\x80\x02") {
+    // A pickle begins with the number of its protocol.
+    let is_pickle = matches!(bytes, [0x80, 2..=5, ..]);
+    if bytes.starts_with(b"PK\x03\x04") || is_pickle {
         return Err(Error::weights(OF_TORCH));
     }
     if files::is_pointer(bytes) {
@@ -173,6 +175,47 @@ impl<'a> Stored<'a> {
             all.insert(name, stored);
         }
         Ok((all, tied))
+    }
+
+    /// Returns the numbers of a tensor.
+    pub fn of(tensor: &Tensor) -> Stored<'static> {
+        let data = Cow::Owned(bytes_of(tensor));
+        Stored { dtype: dtype_in_file(tensor.dtype()), shape: tensor.shape().to_vec(), data }
+    }
+
+    /// Returns the dtype, if tensors can have it.
+    pub fn dtype(&self) -> Option<DType> {
+        const ALL: [DType; 6] = [DType::F64, DType::F32, DType::F16, DType::Bf16, DType::I64, DType::Bool];
+        ALL.into_iter().find(|dtype| dtype_in_file(*dtype) == self.dtype)
+    }
+
+    /// Joins tensors of one dtype along an axis, the inverse of [`parts`](Stored::parts).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when their other axes differ.
+    pub fn joined(parts: &[Stored<'_>], axis: usize) -> Result<Stored<'static>> {
+        let first = &parts[0];
+        let others = |shape: &[usize]| -> Vec<usize> {
+            shape.iter().enumerate().filter(|(at, _)| *at != axis).map(|(_, len)| *len).collect()
+        };
+        let fits = |part: &&Stored<'_>| part.shape.len() > axis && others(&part.shape) == others(&first.shape);
+        if !parts.iter().all(|part| fits(&part)) {
+            let shapes: Vec<&[usize]> = parts.iter().map(|part| &part.shape[..]).collect();
+            return Err(Error::weights(format!(
+                "has parts of the shapes {shapes:?}; they do not join along axis {axis}"
+            )));
+        }
+        let mut shape = first.shape.clone();
+        shape[axis] = parts.iter().map(|part| part.shape[axis]).sum();
+        let outer: usize = first.shape[..axis].iter().product();
+        let mut data = Vec::new();
+        for row in 0..outer {
+            for part in parts {
+                let len = part.data.len() / outer;
+                data.extend_from_slice(&part.data[row * len..(row + 1) * len]);
+            }
+        }
+        Ok(Stored { dtype: first.dtype, shape, data: Cow::Owned(data) })
     }
 
     /// Returns whether both hold the same numbers.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use super::{LoadOptions, Loaded, Named, file::Stored, options::Rules};
+use super::{LoadOptions, Loaded, Named, file::Stored, loaded::Placed, options::Rules};
 use crate::{
     Param, Tensor,
     error::{Error, Result, did_you_mean, nearest},
@@ -35,6 +35,7 @@ pub(super) fn fit(bytes: &[u8], params: &[Named], options: &LoadOptions) -> Resu
     for (name, tensor) in &stored {
         fit.place(name, name, tensor, &mut loaded);
     }
+    loaded.form.tied.clone_from(&tied);
     // A tied name counts only if the file does not store it itself.
     for (alias, name) in &tied {
         if let Some((name, tensor)) = stored.get_key_value(name)
@@ -142,12 +143,14 @@ impl<'a> Fit<'a> {
             loaded.renamed.push((alias.to_string(), path.clone()));
         }
         let Some((parts, axis)) = self.rules.split(&path) else {
+            loaded.form.tensors.push(placed(alias, stored, vec![path.clone()], 0));
             self.found.entry(path).or_default().push(Found { name, tied: name != alias, stored: stored.clone() });
             return;
         };
         match self.split(stored, &parts, axis) {
             Ok(tensors) => {
                 loaded.split.push((alias.to_string(), parts.clone()));
+                loaded.form.tensors.push(placed(alias, stored, parts.clone(), axis));
                 for (part, stored) in parts.into_iter().zip(tensors) {
                     self.found.entry(part).or_default().push(Found { name, tied: name != alias, stored });
                 }
@@ -183,6 +186,11 @@ impl<'a> Fit<'a> {
         }
         stored.parts(axis, &lens)
     }
+}
+
+/// Describes a tensor that was read.
+fn placed(name: &str, stored: &Stored<'_>, paths: Vec<String>, axis: usize) -> Placed {
+    Placed { name: name.to_string(), dtype: stored.dtype(), shape: stored.shape.clone(), paths, axis }
 }
 
 /// Converts a stored tensor to the value of a parameter; the flag is whether it was cast.

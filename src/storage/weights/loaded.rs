@@ -1,8 +1,8 @@
 //! The report of a load.
 
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 
-use crate::printable::printable;
+use crate::{DType, printable::printable};
 
 /// Report of [`load_with`](super::load_with) on each tensor of the file and each parameter of the network. `Display`
 /// lists it.
@@ -25,11 +25,35 @@ pub struct Loaded {
     pub cast: Vec<String>,
     /// Paths of those that were read and hold infinity or NaN, in network order.
     pub not_finite: Vec<String>,
+    /// Form of the file, for [`SaveOptions::like`](super::SaveOptions::like).
+    pub(super) form: Form,
+}
+
+/// Form of a file that was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Form {
+    /// The tensors that were read, in alphabetical order.
+    pub tensors: Vec<Placed>,
+    /// Map from each tied name to that of a tensor.
+    pub tied: BTreeMap<String, String>,
+}
+
+/// Tensor of a file with its place in the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Placed {
+    /// Its name in the file.
+    pub name: String,
+    pub dtype: Option<DType>,
+    pub shape: Vec<usize>,
+    /// Paths of the parameters with its numbers: several if it was split.
+    pub paths: Vec<String>,
+    /// Axis along which it was split.
+    pub axis: usize,
 }
 
 impl fmt::Display for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Loaded { loaded, left, ignored, renamed, split, transposed, cast, not_finite } = self;
+        let Loaded { loaded, left, ignored, renamed, split, transposed, cast, not_finite, form: _ } = self;
         write!(f, "{} of {} parameters loaded", loaded.len(), loaded.len() + left.len())?;
         let plain = |names: &[String]| names.to_vec();
         let lists = [

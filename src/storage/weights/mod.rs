@@ -7,12 +7,13 @@
 //! accepts any of its paths. Adapters change neither paths nor values, so applying a policy does not change the file.
 //!
 //! [`load`] requires file and network to agree in every name, shape and dtype. [`load_with`] takes [`LoadOptions`] for
-//! files written by other programs.
+//! files written by other programs; [`save_with`] takes [`SaveOptions`] and writes such a file.
 
 mod file;
 mod fit;
 mod loaded;
 mod options;
+mod save_options;
 
 use std::{borrow::Borrow, collections::BTreeMap, path::Path};
 
@@ -21,6 +22,7 @@ pub(crate) use file::{CHECKSUM, FORMAT, File, OF_RUN, OF_TORCH, dtype_in_file};
 pub use file::{bytes_of, check_is_safetensors};
 pub use loaded::Loaded;
 pub use options::LoadOptions;
+pub use save_options::{SaveOptions, save_with};
 
 use crate::{
     Child, Param, Tensor,
@@ -49,6 +51,7 @@ use crate::{
 /// # std::fs::remove_file(file).unwrap();
 /// # Ok::<(), precast::Error>(())
 /// ```
+#[doc(alias = "state_dict")]
 pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Result<()> {
     save_with_words(net, path.as_ref(), None)
 }
@@ -142,6 +145,7 @@ pub(crate) fn read_with_words(path: &Path, entry: &str) -> Result<(BTreeMap<Stri
 ///
 /// # Errors
 /// As [`load_with`].
+#[doc(alias = "load_state_dict")]
 pub fn load<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Result<Loaded> {
     load_with(net, path, &LoadOptions::new())
 }
@@ -154,6 +158,7 @@ pub fn load<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Resul
 /// listing every difference between file, options and network, each with its name: a missing parameter, a tensor
 /// unknown to the network, a shape, a dtype that may not be cast, a finite number that would become infinite in the
 /// dtype of its parameter, and a pattern of the options that matches nothing. On any error the network is unchanged.
+#[doc(alias = "from_pretrained")]
 pub fn load_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, options: &LoadOptions) -> Result<Loaded> {
     let path = path.as_ref();
     let bytes = files::read(path)?;

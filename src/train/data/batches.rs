@@ -47,6 +47,7 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`batches`](Dataset::batches).
+    #[doc(alias = "DataLoader")]
     pub fn shuffled_batches(&self, size: usize, seed: u64, epoch: u64) -> Result<impl Iterator<Item = Batch>> {
         self.check_targets()?;
         check_batch(size)?;

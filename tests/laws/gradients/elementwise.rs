@@ -110,10 +110,14 @@ pub fn rows() -> Vec<Row> {
         let wide = |x: &[Tensor]| Ok(x[0].cast(DType::F32).cast(DType::F64));
         Case::new([d.tensor(&shape, -2.0..2.0)], wide).slope(0.05)
     }));
-    rows.push(Row::without_gradient(Op::IsFinite, |d| {
-        let shape = d.shape(0..=4);
-        Case::new([d.tensor(&shape, -2.0..2.0)], |x| x[0].is_finite())
-    }));
+    let forms: [(Op, fn(&Tensor) -> Result<Tensor>); 3] =
+        [(Op::IsFinite, Tensor::is_finite), (Op::IsInf, Tensor::is_inf), (Op::IsNan, Tensor::is_nan)];
+    for (op, f) in forms {
+        rows.push(Row::without_gradient(op, move |d| {
+            let shape = d.shape(0..=4);
+            Case::new([d.tensor(&shape, -2.0..2.0)], move |x| f(&x[0]))
+        }));
+    }
     rows.push(Row::without_gradient(Op::LogicalNot, |d| {
         let shape = d.shape(0..=4);
         Case::new([d.mask(&shape)], |x| x[0].logical_not())

@@ -69,6 +69,10 @@ pub fn rows() -> Vec<Row> {
             let inputs = [d.indices(table[0], &index), d.tensor(&table, WIDE)];
             Case::new(inputs, |x| x[0].embedding(&x[1]))
         }),
+        Row::without_gradient(Op::OneHot, |d| {
+            let (shape, classes) = (d.shape(0..=4), d.number(1..=5));
+            Case::new([d.indices(classes, &shape)], move |x| x[0].one_hot(classes))
+        }),
         put(Op::Scatter, Tensor::scatter),
         put(Op::ScatterAdd, Tensor::scatter_add),
         put_slices(Op::IndexAdd, Tensor::index_add),

@@ -1,6 +1,6 @@
 //! Ops that move elements, take a part of them, or join tensors.
 
-use precast::{Op, Tensor};
+use precast::{Op, Result, Tensor};
 
 use crate::gradients::{
     inputs::Form,
@@ -8,6 +8,15 @@ use crate::gradients::{
 };
 
 const WIDE: std::ops::Range<f64> = -2.0..2.0;
+
+fn triangle(op: Op, f: fn(&Tensor, isize) -> Result<Tensor>) -> Row {
+    Row::new(op, move |d| {
+        let mut shape = d.shape(1..=3);
+        shape.push(d.size(1..=6));
+        let diagonal = d.number(0..=6) as isize - 3;
+        Case::new([d.tensor(&shape, WIDE)], move |x| f(&x[0], diagonal))
+    })
+}
 
 pub fn rows() -> Vec<Row> {
     vec![
@@ -119,6 +128,27 @@ pub fn rows() -> Vec<Row> {
             let pairs = [vec![(0, 0); 2], inner].concat();
             Case::new([d.tensor(&shape, WIDE)], move |x| x[0].replication_pad(&pairs))
         }),
+        Row::new(Op::Reverse, |d| {
+            let shape = d.shape(0..=4);
+            let axes: Vec<isize> = (0..shape.len() as isize).filter(|_| d.flag()).collect();
+            let back = if d.flag() { shape.len() as isize } else { 0 };
+            let axes: Vec<isize> = axes.iter().map(|axis| axis - back).collect();
+            Case::new([d.tensor(&shape, WIDE)], move |x| x[0].flip(&axes))
+        }),
+        Row::new(Op::Roll, |d| {
+            let shape = d.shape(0..=4);
+            let axes: Vec<isize> = (0..shape.len() as isize).filter(|_| d.flag()).collect();
+            let shifts: Vec<isize> = axes.iter().map(|_| d.number(0..=14) as isize - 7).collect();
+            Case::new([d.tensor(&shape, WIDE)], move |x| x[0].roll(&shifts, &axes))
+        }),
+        Row::new(Op::Tile, |d| {
+            let shape = d.shape(0..=4);
+            let count = d.number(0..=shape.len() + 1);
+            let repeats: Vec<usize> = (0..count).map(|_| d.size(1..=3)).collect();
+            Case::new([d.tensor(&shape, WIDE)], move |x| x[0].tile(&repeats))
+        }),
+        triangle(Op::Tril, Tensor::tril),
+        triangle(Op::Triu, Tensor::triu),
         Row::new(Op::PixelShuffle, |d| {
             let (n, [c, h, w], r) = (d.samples(2), [(); 3].map(|()| d.size(1..=3)), d.size(1..=2));
             Case::new([d.tensor(&[n, c * r * r, h, w], WIDE)], move |x| x[0].pixel_shuffle(r))

@@ -13,6 +13,7 @@ mod loss;
 mod margin;
 mod no_elements;
 mod products;
+mod rearrange;
 mod reduce;
 mod squares;
 mod vectors;

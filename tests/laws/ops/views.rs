@@ -174,6 +174,12 @@ const WITH_OPTIONS: &[(&str, Inputs, Call)] = calls! {
     "pixel_shuffle" [Float [2, 4, 2, 3]] |x| x[0].pixel_shuffle(2);
     "pixel_unshuffle" [Float [2, 1, 4, 2]] |x| x[0].pixel_unshuffle(2);
     "unfold" [Float [2, 3, 4, 5]] |x| x[0].unfold(&[2, 2], &[1, 1], &[0, 0], &[1, 1]);
+    "flip" [Float [3, 4]] |x| x[0].flip(&[0, -1]);
+    "roll" [Float [3, 4]] |x| x[0].roll(&[1, -1], &[0, 1]);
+    "tile" [Float [3, 4]] |x| x[0].tile(&[2, 1, 3]);
+    "tril" [Float [3, 4]] |x| x[0].tril(1);
+    "triu" [Float [3, 4]] |x| x[0].triu(-1);
+    "one_hot" [Index [3, 4]] |x| x[0].one_hot(2);
     "gather" [Float [3, 4], Index [3, 2]] |x| x[0].gather(1, &x[1]);
     "index_select" [Float [3, 4], Index [5]] |x| x[0].index_select(0, &x[1]);
     "index_add" [Float [3, 4], Index [2], Float [2, 4]] |x| x[0].index_add(0, &x[1], &x[2]);

@@ -58,6 +58,8 @@ pub(super) fn find(op: Op) -> Option<Emit> {
         Op::HardSwish => hard_swish,
         Op::HardTanh => |c| clip(c, -1.0, 1.0),
         Op::IsFinite => is_finite,
+        Op::IsInf => |c| tested(c, "IsInf"),
+        Op::IsNan => |c| tested(c, "IsNaN"),
         Op::LeakyRelu => |c| {
             let slope = c.attr("slope")?;
             c.same("LeakyRelu", &[("alpha", Attr::Float(slope))])
@@ -217,4 +219,12 @@ fn is_finite(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let (x, zero) = (c.input(0)?, c.number(0.0)?);
     let rest = c.node("Sub", &[&x, &x], &[])?;
     one(c.is("Equal", &[&rest, &zero]))
+}
+
+/// Tests a number for a form. Runtimes test no bfloat16, and infinities of float16 only since opset 20.
+fn tested(c: &mut Call<'_>, op: &'static str) -> Result<Vec<Val>> {
+    let x = c.input(0)?;
+    let to = if x.dtype.is_low() || !x.dtype.is_float() { DType::F32 } else { x.dtype };
+    let x = c.writer.cast(&x, to)?;
+    one(c.is(op, &[&x]))
 }

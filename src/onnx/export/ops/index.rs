@@ -4,7 +4,7 @@ use super::super::{
     call::{Call, Emit, one},
     message::{Attr, Val},
 };
-use crate::{Op, error::Result};
+use crate::{DType, Op, Tensor, error::Result};
 
 pub(super) fn find(op: Op) -> Option<Emit> {
     Some(match op {
@@ -13,6 +13,12 @@ pub(super) fn find(op: Op) -> Option<Emit> {
         Op::Embedding => |c| {
             let (table, ids) = (c.input(0)?, c.input(1)?);
             one(c.writer.node_of("Gather", table.dtype, &[&table, &ids], &[("axis", Attr::Int(0))]))
+        },
+        Op::OneHot => |c| {
+            let (index, classes) = (c.input(0)?, c.attr::<usize>("classes")? as i64);
+            let depth = c.writer.constant(Tensor::from_vec(vec![classes], &[])?)?;
+            let values = c.ints(&[0, 1])?;
+            one(c.writer.node_of("OneHot", DType::I64, &[&index, &depth, &values], &[]))
         },
         Op::Scatter => |c| elements(c, false),
         Op::ScatterAdd => |c| elements(c, true),

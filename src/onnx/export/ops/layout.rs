@@ -1,7 +1,7 @@
 //! Shapes, parts of tensors, and tensors joined.
 
 use super::super::{
-    call::{Call, Emit, lengths, one},
+    call::{Call, Emit, from_start, lengths, one},
     message::{Attr, Val},
 };
 use crate::{
@@ -61,6 +61,11 @@ pub(super) fn find(op: Op) -> Option<Emit> {
             rank => Err(Error::unsupported(format!("ONNX takes [n, c, h, w], and it has {rank} axes"))),
         },
         Op::SpaceToDepth => space_to_depth,
+        Op::Reverse => flipped,
+        Op::Roll => rolled,
+        Op::Tile => tiled,
+        Op::Tril => |c| triangle(c, false),
+        Op::Triu => |c| triangle(c, true),
         _ => return None,
     })
 }
@@ -131,4 +136,54 @@ fn space_to_depth(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let x = c.transpose(&x, &order)?;
     let to = c.out().shape.clone();
     one(c.reshape(&x, &to))
+}
+
+fn flipped(c: &mut Call<'_>) -> Result<Vec<Val>> {
+    let (x, rank) = (c.input(0)?, c.rank(0));
+    let axes = c.attr::<Vec<isize>>("axes")?;
+    let axes = axes.iter().map(|&axis| Ok(from_start(axis, rank)? as i64)).collect::<Result<Vec<i64>>>()?;
+    // The end is exclusive, and before the first element.
+    let parts = [vec![-1; axes.len()], vec![i64::MIN + 1; axes.len()], axes.clone(), vec![-1; axes.len()]];
+    let [starts, ends, axes, steps] = parts.map(|numbers| c.ints(&numbers));
+    one(c.writer.node_of("Slice", x.dtype, &[&x, &starts?, &ends?, &axes?, &steps?], &[]))
+}
+
+fn rolled(c: &mut Call<'_>) -> Result<Vec<Val>> {
+    let (mut x, shape) = (c.input(0)?, c.shape(0).to_vec());
+    let (shifts, axes) = (c.attr::<Vec<isize>>("shifts")?, c.attr::<Vec<isize>>("axes")?);
+    for (&by, &axis) in shifts.iter().zip(&axes) {
+        let axis = from_start(axis, shape.len())?;
+        let len = lengths(&shape[axis..=axis])?[0];
+        let kept = len - by.rem_euclid(len.max(1) as isize) as usize;
+        let back = c.slice(&x, axis, [kept, len].map(Dim::fixed))?;
+        let front = c.slice(&x, axis, [0, kept].map(Dim::fixed))?;
+        x = c.concat(&[&back, &front], axis)?;
+    }
+    // A tensor without moves is passed on.
+    one(if axes.is_empty() { c.writer.node_of("Identity", x.dtype, &[&x], &[]) } else { Ok(x) })
+}
+
+fn tiled(c: &mut Call<'_>) -> Result<Vec<Val>> {
+    let (mut x, mut repeats) = (c.input(0)?, c.attr::<Vec<usize>>("repeats")?);
+    let rank = c.rank(0);
+    if repeats.len() > rank {
+        x = c.unsqueeze(&x, &(0..(repeats.len() - rank) as i64).collect::<Vec<_>>())?;
+    }
+    while repeats.len() < rank {
+        repeats.insert(0, 1);
+    }
+    let repeats = c.ints(&repeats.iter().map(|&times| times as i64).collect::<Vec<_>>())?;
+    one(c.writer.node_of("Tile", x.dtype, &[&x, &repeats], &[]))
+}
+
+fn triangle(c: &mut Call<'_>, upper: bool) -> Result<Vec<Val>> {
+    let (x, diagonal) = (c.input(0)?, c.attr::<isize>("diagonal")?);
+    if c.writer.opset >= 14 {
+        let diagonal = c.writer.constant(Tensor::from_vec(vec![diagonal as i64], &[])?)?;
+        return one(c.writer.node_of("Trilu", x.dtype, &[&x, &diagonal], &[("upper", Attr::flag(upper))]));
+    }
+    let ones = Tensor::ones(&c.fixed_from(0, c.rank(0) - 2)?, DType::Bool);
+    let kept = c.writer.constant(if upper { ones.triu(diagonal) } else { ones.tril(diagonal) }?)?;
+    let zero = c.writer.number(0.0, x.dtype)?;
+    one(c.writer.node_of("Where", x.dtype, &[&kept, &x, &zero], &[]))
 }

@@ -1,0 +1,160 @@
+//! Random integers and choices, drawn one after another: the same seed gives the same numbers, whatever the number of
+//! threads.
+
+use super::Rng;
+use crate::{
+    Tensor,
+    error::{Error, Result},
+};
+
+/// Draws `count` numbers, after checking that they fit into memory.
+fn drawn(shape: &[usize], mut draw: impl FnMut() -> i64) -> Result<Tensor> {
+    let too_large = || Error::shape(format!("a tensor of shape {shape:?} does not fit into memory"));
+    let len = shape.iter().copied().try_fold(1, usize::checked_mul).ok_or_else(too_large)?;
+    let mut data = Vec::new();
+    data.try_reserve_exact(len).map_err(|_| too_large())?;
+    data.extend((0..len).map(|_| draw()));
+    Tensor::from_vec(data, shape)
+}
+
+impl Tensor {
+    /// Returns random i64 numbers, uniformly distributed from `low` to `high - 1`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless `low < high`,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// let dice = Tensor::randint(1, 7, &[100], &mut Rng::seed(1))?;
+    /// assert!(dice.to_vec::<i64>()?.iter().all(|x| (1..7).contains(x)));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn randint(low: i64, high: i64, shape: &[usize], rng: &mut Rng) -> Result<Tensor> {
+        if low >= high {
+            return Err(Error::value(format!("there is no integer from {low} up to but excluding {high}")));
+        }
+        drawn(shape, || rng.integer(low, high))
+    }
+
+    /// Returns the integers from 0 to `n - 1` in random order, as i64.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
+    pub fn randperm(n: usize, rng: &mut Rng) -> Result<Tensor> {
+        let mut next = -1;
+        let mut all = drawn(&[n], || {
+            next += 1;
+            next
+        })?
+        .to_vec::<i64>()?;
+        rng.shuffle(&mut all);
+        Tensor::from_vec(all, &[n])
+    }
+
+    /// Returns 1 with the probability that is the element of this tensor, and 0 otherwise, in its dtype. The result has
+    /// no gradient.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a probability outside 0 to 1,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when this tensor is not floating.
+    pub fn bernoulli(&self, rng: &mut Rng) -> Result<Tensor> {
+        if !self.dtype().is_float() {
+            return Err(Error::dtype(format!("probabilities are floating-point numbers, got {}", self.dtype())));
+        }
+        let draw = |p: &f64| match (0.0..=1.0).contains(p) {
+            true => Ok(f64::from(rng.uniform(0.0, 1.0) < *p)),
+            false => Err(Error::value(format!("{p} is no probability; allowed: 0 to 1"))),
+        };
+        let drawn = self.to_f64().iter().map(draw).collect::<Result<Vec<f64>>>()?;
+        Tensor::from_f64(&drawn, self.shape(), self.dtype())
+    }
+
+    /// Draws `count` categories with these weights, as i64: `[categories] -> [count]`, or for each row
+    /// `[rows, categories] -> [rows, count]`. Weights need not add up to 1. Without replacement no category is drawn
+    /// twice, and each draw is among those left. A category of weight 0 is never drawn.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights have other axes,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a negative or non-finite weight, and when fewer than `count`
+    /// categories (one, with replacement) have a positive weight,
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) when this tensor is not floating.
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// let logits = Tensor::from_vec(vec![2f32, 0., -1.], &[3])?;
+    /// let next = logits.softmax(-1)?.multinomial(1, false, &mut Rng::seed(1))?;
+    /// assert_eq!((next.shape(), next.dtype()), (&[1][..], DType::I64));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    #[doc(alias = "categorical")]
+    pub fn multinomial(&self, count: usize, replacement: bool, rng: &mut Rng) -> Result<Tensor> {
+        if !self.dtype().is_float() {
+            return Err(Error::dtype(format!("weights are floating-point numbers, got {}", self.dtype())));
+        }
+        let (categories, shape) = match *self.shape() {
+            [categories] => (categories, vec![count]),
+            [rows, categories] => (categories, vec![rows, count]),
+            _ => {
+                return Err(Error::shape(format!(
+                    "weights are [categories] or [rows, categories], got {:?}",
+                    self.shape()
+                )));
+            }
+        };
+        let weights = self.to_f64();
+        if let Some(weight) = weights.iter().find(|weight| !(weight.is_finite() && **weight >= 0.0)) {
+            return Err(Error::value(format!("a weight is {weight}; allowed: finite numbers from 0 on")));
+        }
+        let rows = shape[..shape.len() - 1].iter().product();
+        let mut all = Vec::new();
+        for row in 0..rows {
+            let weights = &weights[row * categories..(row + 1) * categories];
+            let positive = weights.iter().filter(|weight| **weight > 0.0).count();
+            let wanted = if replacement { count.min(1) } else { count };
+            if positive < wanted {
+                return Err(Error::value(format!("{wanted} of {positive} categories with a positive weight")));
+            }
+            match replacement {
+                true => all.extend(with_replacement(weights, count, rng)),
+                false => all.extend(without_replacement(weights, count, rng)),
+            }
+        }
+        Tensor::from_vec(all, &shape)
+    }
+}
+
+/// Draws by the running sum of the weights.
+fn with_replacement(weights: &[f64], count: usize, rng: &mut Rng) -> Vec<i64> {
+    // Relative to the largest, so that the sum is finite.
+    let largest = weights.iter().copied().fold(0.0, f64::max);
+    let mut total = 0.0;
+    let sums: Vec<f64> = weights
+        .iter()
+        .map(|weight| {
+            total += weight / largest;
+            total
+        })
+        .collect();
+    let last = weights.iter().rposition(|weight| *weight > 0.0).unwrap_or(0);
+    let draw = |_| {
+        let at = rng.uniform(0.0, total);
+        sums.partition_point(|sum| *sum <= at).min(last) as i64
+    };
+    (0..count).map(draw).collect()
+}
+
+/// Draws by exponentially distributed waiting times, whose rates are the weights: the order in which the categories
+/// arrive is that of one draw after another among those left (Efraimidis and Spirakis 2006).
+fn without_replacement(weights: &[f64], count: usize, rng: &mut Rng) -> Vec<i64> {
+    let largest = weights.iter().copied().fold(0.0, f64::max);
+    let mut arrivals: Vec<(f64, i64)> = weights
+        .iter()
+        .enumerate()
+        .map(|(place, weight)| (-(1.0 - rng.uniform(0.0, 1.0)).ln() / (weight / largest), place as i64, *weight))
+        .filter(|(_, _, weight)| *weight > 0.0)
+        .map(|(time, place, _)| (time, place))
+        .collect();
+    arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
+    arrivals.into_iter().take(count).map(|(_, place)| place).collect()
+}
