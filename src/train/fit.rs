@@ -165,10 +165,8 @@ impl Fit {
             }
         });
         let mut optimizer = options.method.optimizer(net.params(), options.lr, &|param| tables.contains(&param.id()));
-        for GroupOptions { path, .. } in &options.groups {
-            path.parse::<Pattern>()?;
-        }
         for group in &options.groups {
+            group.path.parse::<Pattern>()?;
             let set = optimizer.set_group(&group.path, group.group());
             set.map_err(|error| error.about(group.path.as_str()))?;
         }
