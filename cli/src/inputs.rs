@@ -113,7 +113,7 @@ pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>
 /// Refuses a torch weight file where a model is expected.
 fn refuse_pickle(argument: &Path) -> Result {
     let mut first = Vec::new();
-    let read = File::open(argument).and_then(|file| file.take(8).read_to_end(&mut first));
+    let read = File::open(argument).and_then(|file| file.take(16).read_to_end(&mut first));
     match read {
         Ok(_) if argument.is_file() => Ok(check_is_safetensors(&first).map_err(|e| e.context(shown(argument)))?),
         _ => Ok(()),

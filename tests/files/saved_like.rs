@@ -138,7 +138,9 @@ fn shards_and_tied_names_are_kept() -> Result<()> {
     assert_eq!(fs::read(&whole).unwrap(), fs::read(&back).unwrap());
 
     let all = weights::read(&whole)?;
-    let of = |begin: &str| all.iter().filter(|(name, _)| name.starts_with(begin)).map(|(n, t)| (n.clone(), t.clone()));
+    let of = |begin: &'static str| {
+        all.iter().filter(move |(name, _)| name.starts_with(begin)).map(|(n, t)| (n.clone(), t.clone()))
+    };
     weights::write(&first, of("0."))?;
     weights::write(&second, of("3."))?;
     for (shard, others) in [(&first, "3.*"), (&second, "0.*")] {

@@ -603,3 +603,17 @@ fn two_tensors_of_one_name_and_pointers_are_refused() {
         }
     }
 }
+
+/// The length of a header in its first bytes may be those of a pickle of protocol 2.
+#[test]
+fn a_header_of_640_bytes_is_no_pickle() {
+    let folder = Folder::new("header");
+    let file = folder.at("a.safetensors");
+    let read = (1..700).any(|length| {
+        let name = "n".repeat(length);
+        weights::write(&file, [(name.as_str(), Tensor::ones(&[1], DType::F32))]).unwrap();
+        weights::read(&file).unwrap();
+        fs::read(&file).unwrap().starts_with(b"\x80\x02")
+    });
+    assert!(read);
+}

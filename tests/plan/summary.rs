@@ -33,7 +33,8 @@ fn sizes_are_those_of_the_closed_forms() -> Result<()> {
     let dense = (8 * 16 * 5 + 5) as u64;
     assert_eq!((of("4").parameters, of("4").bytes, of("4").dtype), (dense, 2 * dense, DType::F16));
     assert_eq!(of("4").multiply_adds, Some(2 * 8 * 16 * 5));
-    let trained = net.named_params().iter().filter(|(_, param)| param.is_trained()).map(|(_, p)| p.value().len()).sum();
+    let trained: usize =
+        net.named_params().iter().filter(|(_, param)| param.is_trained()).map(|(_, p)| p.value().len()).sum();
     assert_eq!(summary.parameters as usize, trained);
     assert_eq!(summary.bytes, summary.cells.iter().map(|cell| cell.bytes).sum::<u64>());
     assert_eq!(summary.multiply_adds, Some(of("0").multiply_adds.unwrap() + 2 * 8 * 16 * 5));

@@ -123,8 +123,9 @@ pub(crate) const OF_TORCH: &str = "a file of `torch.save`; write the state dict 
 
 /// Rejects archives and pickles of `torch.save` and Git LFS pointers by their first bytes (at least eight).
 pub fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
-    // A pickle begins with the number of its protocol.
-    let is_pickle = matches!(bytes, [0x80, 2..=5, ..]);
+    // A pickle begins with the number of its protocol and an opcode. The length of a header may have the same bytes,
+    // and its text begins with a brace.
+    let is_pickle = matches!(bytes, [0x80, 2..=5, b'('..=0xff, ..]) && bytes.get(8) != Some(&b'{');
     if bytes.starts_with(b"PK\x03\x04") || is_pickle {
         return Err(Error::weights(OF_TORCH));
     }
