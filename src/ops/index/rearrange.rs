@@ -175,7 +175,8 @@ impl Tensor {
             let pairs = |f: fn(usize, usize) -> [usize; 2]| -> Vec<usize> {
                 lengths.iter().zip(&times).flat_map(|(&len, &times)| f(len, times)).collect()
             };
-            let (apart, stretched) = (pairs(|len, _| [1, len]), pairs(|len, times| [times, len]));
+            // Without elements, an axis may be repeated more often than memory can address.
+            let (apart, stretched) = (pairs(|len, _| [1, len]), checked_shape(pairs(|len, times| [times, len]))?);
             let value = with_array!(&reshaped(only(inputs), &apart)?, a: T => {
                 let view = a.broadcast(IxDyn(&stretched)).expect("axes of length 1 are stretched");
                 Array::from_vec::<T>(row_major(&view), &shape)
