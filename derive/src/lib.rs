@@ -121,7 +121,7 @@ fn implement(
                 &self,
                 copies: &mut ::precast::cell::Copies,
             ) -> ::core::result::Result<::precast::Child, ::precast::Error> {
-                ::core::result::Result::Ok(::precast::Child::of(<Self as ::precast::Cell>::copied(self, copies)?))
+                ::precast::__derive::copied_in_slot(self, copies)
             }
             #saved
         }

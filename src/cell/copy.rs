@@ -57,8 +57,8 @@ impl Towards {
         let wide = |x: &Tensor| x.cast(if from.dtype() == DType::F64 { DType::F64 } else { x.dtype().wide() });
         let (from, to) = (wide(from), wide(to));
         no_grad(|| match self.0 {
-            share if share == 0.0 => Ok(from.clone()),
-            share if share == 1.0 => Ok(to.clone()),
+            0.0 => Ok(from.clone()),
+            1.0 => Ok(to.clone()),
             share => from.add(&to.sub(&from)?.mul(&Tensor::scalar(share, from.dtype()))?),
         })
     }

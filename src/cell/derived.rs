@@ -177,6 +177,11 @@ impl<T> CopiesNothing<T> for Of<T> {
     }
 }
 
+/// Copies a cell into a slot. A function, so that the compiler says once what a cell lacks.
+pub fn copied_in_slot<C: Cell>(cell: &C, copies: &mut Copies) -> Copied<Child> {
+    Ok(Child::of(cell.copied(copies)?))
+}
+
 /// Requirements of `#[cell(saved)]` on a type.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is marked `#[cell(saved)]`, and files cannot hold it",

@@ -87,6 +87,18 @@ impl<M: Member> Member for Box<M> {
     }
 }
 
+impl<M: Member> Member for Box<[M]> {
+    fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
+        (**self).visit(name, visitor);
+    }
+    fn visit_mut(&mut self, name: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
+        (**self).visit_mut(name, visitor);
+    }
+    fn copied(&self, copies: &mut Copies) -> Result<Self> {
+        self.iter().map(|member| member.copied(copies)).collect()
+    }
+}
+
 impl<M: Member> Member for [M] {
     fn visit(&self, name: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
         for (i, member) in self.iter().enumerate() {

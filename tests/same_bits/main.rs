@@ -97,7 +97,6 @@ const ALONE: &[&str] = &[
     "mean of all",
     "mse_loss",
     "nll_loss",
-    "one_hot",
     "pad",
     "poisson_nll_loss",
     "rotary_embedding",
@@ -107,7 +106,6 @@ const ALONE: &[&str] = &[
     "sum of all",
     "sum of columns",
     "sum of rows",
-    "tile",
     "topk, sort",
     "tril, triu",
 ];

@@ -210,7 +210,8 @@ impl RunFile {
     /// Reads a run file. Relative paths in it are resolved against its folder.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`] when it cannot be read; [`ErrorKind::Run`] with `file:line:column` for errors in its contents.
+    /// [`ErrorKind::Io`](precast::ErrorKind::Io) when it cannot be read; [`ErrorKind::Run`](precast::ErrorKind::Run) with
+    /// `file:line:column` for errors in its contents.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let text = document::load::<RunV1>(path, |_| String::new())?;
@@ -319,7 +320,7 @@ impl RunFile {
     /// Returns the text of an equivalent run file with every option written out.
     ///
     /// # Errors
-    /// [`ErrorKind::Run`] when it cannot be written.
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when it cannot be written.
     pub fn to_yaml(&self) -> Result<String> {
         let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, monitor, lint, .. } = &self.options;
         let FitOptions { accumulate, groups, clip, average, .. } = &self.options;
@@ -367,7 +368,7 @@ impl RunFile {
     /// Writes a run file atomically.
     ///
     /// # Errors
-    /// As [`RunFile::to_yaml`], and [`ErrorKind::Io`] when it cannot be written.
+    /// As [`RunFile::to_yaml`], and [`ErrorKind::Io`](precast::ErrorKind::Io) when it cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         files::replace(path, self.to_yaml()?.as_bytes())
     }
