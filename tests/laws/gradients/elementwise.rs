@@ -110,7 +110,8 @@ pub fn rows() -> Vec<Row> {
         let wide = |x: &[Tensor]| Ok(x[0].cast(DType::F32).cast(DType::F64));
         Case::new([d.tensor(&shape, -2.0..2.0)], wide).slope(0.05)
     }));
-    let forms: [(Op, fn(&Tensor) -> Result<Tensor>); 3] =
+    type Form = fn(&Tensor) -> Result<Tensor>;
+    let forms: [(Op, Form); 3] =
         [(Op::IsFinite, Tensor::is_finite), (Op::IsInf, Tensor::is_inf), (Op::IsNan, Tensor::is_nan)];
     for (op, f) in forms {
         rows.push(Row::without_gradient(op, move |d| {
