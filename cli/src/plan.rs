@@ -70,6 +70,13 @@ enum PlanFormat {
     Json,
 }
 
+impl PlanFormat {
+    /// Returns the format of what is no tree.
+    fn plain(&self) -> Format {
+        if let PlanFormat::Json = self { Format::Json } else { Format::Text }
+    }
+}
+
 /// Explain why one cell of a network would run as it does, and which rules were overridden
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -154,7 +161,7 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
     }
     if is_onnx(&args.model) && file.cells().is_none() {
         refuse_call(args.predict, &args.predicting, args.train)?;
-        let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
+        let format = args.format.plain();
         return onnx::plan(&args.model, &file, &args.ranges, format);
     }
     args.ranges.refuse()?;
@@ -165,12 +172,12 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
         if args.predict {
             return Err(Failure::Usage("--predict is for policies that wrap cells, not for those for graphs".into()));
         }
-        let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
+        let format = args.format.plain();
         return graph::plan(network.callable()?, &file, args.train, format);
     };
     refuse_train(args.train)?;
     if args.summary {
-        let format = if let PlanFormat::Json = args.format { Format::Json } else { Format::Text };
+        let format = args.format.plain();
         return summary::run(&mut network, &policy, &args.predicting, format);
     }
     let plan = network.plan(&args.predicting, &policy.value, args.predict)?;

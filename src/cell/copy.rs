@@ -1,6 +1,6 @@
 //! Copies of networks that share nothing with the original, and target networks that follow it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{AsCell, Child, Copies, InSlot, Member, PartMut, SlotMut, no_such_path};
 use crate::{
@@ -129,8 +129,9 @@ impl<C: ?Sized + AsCell> Child<C> {
             param.check(&value).map_err(|e| e.context(format_args!("`{path}`")))?;
             new.entry(param.id()).or_insert((param, value));
         }
-        if let Some((path, _)) = others.iter().find(|(path, _)| !own.iter().any(|(own, _)| own == path)) {
-            return Err(no_such_path(path, own.iter().map(|(path, _)| path.as_str())).context("this network"));
+        let own: HashSet<&str> = own.iter().map(|(path, _)| path.as_str()).collect();
+        if let Some((path, _)) = others.iter().find(|(path, _)| !own.contains(path.as_str())) {
+            return Err(no_such_path(path, own.iter().copied()).context("this network"));
         }
         new.into_values().try_for_each(|(param, value)| param.set(&value))
     }

@@ -1,5 +1,7 @@
 //! Freezing parts of a network.
 
+use std::collections::HashSet;
+
 use super::{AsCell, Child, Part, Pattern, join};
 use crate::{
     Param,
@@ -57,7 +59,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// Returns the parameters and buffers that match, or are inside a cell that does, each once.
     fn matched(&self, written: &str) -> Result<Vec<Param>> {
         let pattern: Pattern = written.parse()?;
-        let (mut found, mut paths, mut hit) = (Vec::<Param>::new(), Vec::new(), false);
+        let (mut found, mut seen, mut paths, mut hit) = (Vec::new(), HashSet::new(), Vec::new(), false);
         // The depth of the outermost matching cell around the current one.
         let mut inside: Option<usize> = None;
         self.walk(&mut |entry| {
@@ -71,7 +73,7 @@ impl<C: ?Sized + AsCell> Child<C> {
                 let path = join(entry.path, name);
                 if inside.is_some() || pattern.matches(&path) {
                     hit = true;
-                    if !found.iter().any(|other| other.is_same(param)) {
+                    if seen.insert(param.id()) {
                         found.push(param.clone());
                     }
                 }

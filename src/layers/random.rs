@@ -7,14 +7,13 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Draws `count` numbers, after checking that they fit into memory.
-fn drawn(shape: &[usize], mut draw: impl FnMut() -> i64) -> Result<Tensor> {
+/// Returns an empty vector with room for the numbers of a tensor, and their count.
+fn room(shape: &[usize]) -> Result<(Vec<i64>, usize)> {
     let too_large = || Error::shape(format!("a tensor of shape {shape:?} does not fit into memory"));
     let len = shape.iter().copied().try_fold(1, usize::checked_mul).ok_or_else(too_large)?;
     let mut data = Vec::new();
     data.try_reserve_exact(len).map_err(|_| too_large())?;
-    data.extend((0..len).map(|_| draw()));
-    Tensor::from_vec(data, shape)
+    Ok((data, len))
 }
 
 impl Tensor {
@@ -34,7 +33,9 @@ impl Tensor {
         if low >= high {
             return Err(Error::value(format!("there is no integer from {low} up to but excluding {high}")));
         }
-        drawn(shape, || rng.integer(low, high))
+        let (mut data, len) = room(shape)?;
+        data.extend((0..len).map(|_| rng.integer(low, high)));
+        Tensor::from_vec(data, shape)
     }
 
     /// Returns the integers from 0 to `n - 1` in random order, as i64.
@@ -42,12 +43,8 @@ impl Tensor {
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
     pub fn randperm(n: usize, rng: &mut Rng) -> Result<Tensor> {
-        let mut next = -1;
-        let mut all = drawn(&[n], || {
-            next += 1;
-            next
-        })?
-        .to_vec::<i64>()?;
+        let (mut all, len) = room(&[n])?;
+        all.extend(0..len as i64);
         rng.shuffle(&mut all);
         Tensor::from_vec(all, &[n])
     }

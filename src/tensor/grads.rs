@@ -345,6 +345,9 @@ impl Grads {
     /// Warns of parameters that have a gradient here, are in no optimizer, and came to be trained after the optimizer
     /// of `params` was made. Each is reported once.
     pub(crate) fn warn_of_late<'a>(&self, params: impl Iterator<Item = &'a Param>) {
+        if late::is_empty() {
+            return;
+        }
         let made = params.map(Param::in_optimizer_since).max().unwrap_or(u64::MAX);
         let late = late::take(self.by_leaf.keys().copied(), made);
         let Some(first) = late.first() else { return };

@@ -39,15 +39,14 @@ pub(super) fn note_optimizer() {
     ANY_OPTIMIZER.store(true, Ordering::Relaxed);
 }
 
+/// Returns whether there are none.
+pub(super) fn is_empty() -> bool {
+    !ANY_OPTIMIZER.load(Ordering::Relaxed) || late().is_empty()
+}
+
 /// Returns the shapes of those among `leaves` that came to be trained after some time, each only once.
 pub(super) fn take(leaves: impl Iterator<Item = LeafId>, after: u64) -> Vec<Vec<usize>> {
-    if !ANY_OPTIMIZER.load(Ordering::Relaxed) {
-        return Vec::new();
-    }
     let mut late = late();
-    if late.is_empty() {
-        return Vec::new();
-    }
     let mut found: Vec<LeafId> = leaves.filter(|id| late.get(id).is_some_and(|(since, _)| *since > after)).collect();
     found.sort_unstable();
     found.iter().filter_map(|id| late.remove(id)).map(|(_, shape)| shape).collect()

@@ -10,12 +10,14 @@ pub(super) struct Even {
     pub step: usize,
     /// Padding before each axis.
     before: [usize; 3],
+    /// Number of elements of the padding at the start of each window along an axis.
+    missing: [Vec<usize>; 3],
 }
 
 /// Returns an axis with its padding, whose windows have one size and are a constant step apart, and the padding before
 /// it and the step; `None` if no padding makes them so.
 fn padded(axis: &AxisWindows) -> Option<(AxisWindows, usize, usize)> {
-    let kernel = axis.ranges.iter().map(Range::len).max()?;
+    let kernel = axis.longest();
     let whole = axis.ranges.iter().position(|range| range.len() == kernel)?;
     // A window that is cut off at one side moves at the other.
     let moved = |pair: &[Range<usize>]| (pair[1].start - pair[0].start).max(pair[1].end - pair[0].end);
@@ -31,7 +33,8 @@ fn padded(axis: &AxisWindows) -> Option<(AxisWindows, usize, usize)> {
 
 impl Even {
     /// Returns the windows with the padding that makes them even; `None` if there is none.
-    pub fn of([d, h, w]: &Windows) -> Option<Even> {
+    pub fn of(cut: &Windows) -> Option<Even> {
+        let [d, h, w] = cut;
         let alike = |axis: &AxisWindows| axis.ranges.windows(2).all(|pair| pair[0].len() == pair[1].len());
         // Only the windows of the last axis are read together.
         let outer = |axis: &AxisWindows| match padded(axis) {
@@ -39,7 +42,12 @@ impl Even {
             None => alike(axis).then(|| (axis.clone(), 0)),
         };
         let ((d, above), (h, before), (w, left, step)) = (outer(d)?, outer(h)?, padded(w)?);
-        Some(Even { windows: [d, h, w], step, before: [above, before, left] })
+        let (windows, before) = ([d, h, w], [above, before, left]);
+        let missing = std::array::from_fn(|a| {
+            let padded = windows[a].ranges.iter().map(|range| range.start);
+            padded.zip(&cut[a].ranges).map(|(start, range)| range.start + before[a] - start).collect()
+        });
+        Some(Even { windows, step, before, missing })
     }
 
     /// Copies a plane between its padding.
@@ -53,14 +61,12 @@ impl Even {
     }
 
     /// Turns the indices of one plane into those inside windows without padding.
-    pub fn cut(&self, windows: &Windows, index: &mut [u32]) {
-        let (long_h, long_w) = longest(windows);
-        // Number of elements before the input, for each window along an axis.
-        let missing: [Vec<usize>; 3] = std::array::from_fn(|a| {
-            let padded = self.windows[a].ranges.iter().map(|range| range.start);
-            padded.zip(&windows[a].ranges).map(|(start, range)| range.start + self.before[a] - start).collect()
-        });
-        let [ds, hs, ws] = &missing;
+    pub fn cut(&self, index: &mut [u32]) {
+        if self.before == [0; 3] {
+            return;
+        }
+        let (long_h, long_w) = longest(&self.windows);
+        let [ds, hs, ws] = &self.missing;
         let rows = ds.iter().flat_map(|d| hs.iter().map(move |h| (*d, *h)));
         for ((d, h), index) in rows.zip(index.chunks_exact_mut(ws.len())) {
             for (index, &w) in index.iter_mut().zip(ws).take_while(|(_, w)| d + h + **w > 0) {

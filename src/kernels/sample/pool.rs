@@ -62,7 +62,7 @@ pub(crate) fn max<T: Float>(windows: &Windows, planes: usize, x: &[T]) -> (Poole
                 }
                 let room = phase_room(space, even.step);
                 vectorized(MaxOfRows { windows: &even.windows, step: even.step, room, phases, best, index });
-                even.cut(windows, &mut index[..outputs]);
+                even.cut(&mut index[..outputs]);
             }
         }
         indices[plane * outputs..(plane + 1) * outputs].copy_from_slice(&index[..outputs]);

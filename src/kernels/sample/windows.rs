@@ -21,15 +21,21 @@ pub(super) fn out_volume(windows: &Windows) -> usize {
     windows.iter().map(|axis| axis.ranges.len()).product()
 }
 
+impl AxisWindows {
+    /// Returns the number of elements of the longest window.
+    pub(super) fn longest(&self) -> usize {
+        self.ranges.iter().map(Range::len).max().unwrap_or(1)
+    }
+}
+
 /// Returns the longest range of the last two axes: the strides of an index inside a window.
 pub(super) fn longest([_, h, w]: &Windows) -> (usize, usize) {
-    let longest = |axis: &AxisWindows| axis.ranges.iter().map(Range::len).max().unwrap_or(1);
-    (longest(h), longest(w))
+    (h.longest(), w.longest())
 }
 
 /// Returns the number of distinct indices inside a window.
 pub(crate) fn window_volume(windows: &Windows) -> usize {
-    windows.iter().map(|axis| axis.ranges.iter().map(Range::len).max().unwrap_or(1)).product()
+    windows.iter().map(AxisWindows::longest).product()
 }
 
 /// Calls `f(ranges, count)` for each window in row-major order.

@@ -1,24 +1,14 @@
-//! Runs that start from weights, freeze, group, clip, accumulate and average; and runs that go on after their end.
+//! Runs that start from weights, freeze, group, clip, accumulate and average; and runs continued after their end.
 
 use std::{fs, ops::ControlFlow, path::Path};
 
 use precast::{ErrorKind, io::models::Model, prelude::*, storage::weights, train::Event};
 use precast_train::{Change, EndReason, Run, RunFile};
 
-use crate::common::{folder::Folder, metrics::metrics};
-
-const MODEL: &str = "
-version: 1
-input: [64]
-net:
-  kind: Sequential
-  cells:
-  - {kind: Dense, in_features: 64, out_features: 16}
-  - {kind: BatchNorm1d, num_features: 16}
-  - {kind: ReLU}
-  - {kind: Dropout, p: 0.2}
-  - {kind: Dense, in_features: 16, out_features: 10}
-";
+use crate::{
+    common::{folder::Folder, metrics::metrics},
+    folders::MODEL,
+};
 
 fn model() -> Model {
     Model::parse(MODEL, "model.yaml", 0).unwrap()
@@ -109,7 +99,7 @@ fn the_average_is_saved() {
     assert!(saved.named_params().iter().zip(&run.net().named_params()).any(differs));
 }
 
-/// A run of two epochs that goes on to four has the bits of a run of four.
+/// Compares a run of two epochs, raised to four, with a run of four, bit for bit.
 #[test]
 fn a_run_that_has_ended_goes_on_with_more_epochs() {
     let folder = Folder::new("further");

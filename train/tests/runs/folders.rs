@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::common::{folder::Folder, metrics::metrics, png::grey};
 
 /// A network with running statistics and dropout for the digits.
-const MODEL: &str = "
+pub const MODEL: &str = "
 version: 1
 input: [64]
 net:
