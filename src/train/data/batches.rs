@@ -37,6 +37,7 @@ impl Dataset {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a batch size of 0.
     pub fn input_batches(&self, size: usize) -> Result<impl Iterator<Item = Tensor>> {
         check_batch(size)?;
+        self.check_encoded()?;
         let all: Vec<usize> = (0..self.len()).collect();
         Ok((0..self.len().div_ceil(size)).map(move |i| self.x(&all[i * size..all.len().min((i + 1) * size)])))
     }
@@ -57,6 +58,17 @@ impl Dataset {
     pub(in crate::train) fn check_targets(&self) -> Result<()> {
         match self.targets() {
             Targets::None => Err(Error::data("the examples have no targets, so nothing can be learnt of them")),
+            _ => self.check_encoded(),
+        }
+    }
+
+    /// Refuses a table, whose cells may be words.
+    fn check_encoded(&self) -> Result<()> {
+        match self.inputs() {
+            Inputs::Table(_) => Err(Error::data(
+                "the inputs are a table, whose cells may be words or empty; `encoded` makes numbers of it by an \
+                 `Encoding` of the training examples",
+            )),
             _ => Ok(()),
         }
     }
@@ -105,6 +117,7 @@ impl Dataset {
         match self.inputs().take(elements_in_memory(self.shape()), part) {
             Inputs::Numbers(values) => tensor(values, part.len(), self.shape()),
             Inputs::Indices(values) => tensor(values, part.len(), self.shape()),
+            Inputs::Table(_) => unreachable!("checked before"),
         }
     }
 

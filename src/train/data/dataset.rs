@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{
     numbers::Wide,
     origin::{Parts, Read},
+    table::Table,
 };
 use crate::error::{Error, Result};
 
@@ -42,6 +43,8 @@ pub enum Inputs {
     Numbers(Vec<f32>),
     /// Indices from 0: of words, of characters.
     Indices(Vec<i64>),
+    /// Columns of numbers and words, for an [`Encoding`](super::Encoding); batches are made of what it returns.
+    Table(Table),
 }
 
 /// Targets of the examples.
@@ -143,6 +146,7 @@ impl Dataset {
             Targets::None => {}
         }
         match &inputs {
+            Inputs::Table(_) => {} // checked by itself
             Inputs::Numbers(values) => all_finite("value", values, len)?,
             Inputs::Indices(indices) => {
                 if let Some((i, index)) = indices.iter().enumerate().find(|(_, index)| **index < 0) {
@@ -191,6 +195,13 @@ impl Dataset {
         let (shape, targets, names, read) =
             (self.shape.clone(), self.targets.clone(), self.names.clone(), self.read.clone());
         Ok(Dataset { shape, len: self.len, inputs: Inputs::Numbers(values), targets, wide, names, read })
+    }
+
+    /// Returns the same examples with a table encoded in `width` columns.
+    pub(super) fn with_encoded(&self, inputs: Inputs, width: usize, wide: Wide) -> Self {
+        let wide = Parts { inputs: wide, targets: self.wide.targets.clone() };
+        let (len, targets, names, read) = (self.len, self.targets.clone(), self.names.clone(), self.read.clone());
+        Dataset { shape: vec![width], len, inputs, targets, wide, names, read }
     }
 
     /// Returns the same examples with as many other targets.
@@ -264,6 +275,7 @@ impl Dataset {
         match &self.inputs {
             Inputs::Numbers(values) => values.iter().for_each(|value| put(&value.to_le_bytes())),
             Inputs::Indices(values) => values.iter().for_each(|value| put(&value.to_le_bytes())),
+            Inputs::Table(table) => table.bytes(&mut put),
         }
         match &self.targets {
             Targets::Numbers { values, .. } => values.iter().for_each(|value| put(&value.to_le_bytes())),
@@ -334,6 +346,7 @@ impl Inputs {
         match self {
             Inputs::Numbers(values) => values.len(),
             Inputs::Indices(indices) => indices.len(),
+            Inputs::Table(table) => table.len() * table.columns().len(),
         }
     }
 
@@ -342,6 +355,7 @@ impl Inputs {
         match self {
             Inputs::Numbers(values) => Inputs::Numbers(rows(values, each, order)),
             Inputs::Indices(indices) => Inputs::Indices(rows(indices, each, order)),
+            Inputs::Table(table) => Inputs::Table(table.take(order)),
         }
     }
 }

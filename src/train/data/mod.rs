@@ -4,6 +4,7 @@
 mod batches;
 mod dataset;
 mod digits;
+mod encoding;
 mod exact;
 mod fitted;
 mod lines;
@@ -11,8 +12,11 @@ pub(crate) mod numbers;
 pub(crate) mod origin;
 pub(crate) mod resize;
 mod standardization;
+mod table;
 
 pub use batches::{Batch, batches_of_epoch};
 pub use dataset::{Dataset, IGNORED, Inputs, Split, Targets};
 pub use digits::{digits, parse_digits, read_digits};
+pub use encoding::Encoding;
 pub use standardization::Standardization;
+pub use table::{Cells, Empty, Table, TableColumn, WordForm};

@@ -15,7 +15,11 @@ impl Table<'_> {
     /// non-numeric name, it is the first example of a file without a header.
     pub fn check_header(&self, csv: &Csv) -> Result<()> {
         let Some(header) = &self.header else { return Ok(()) };
-        let all = || [&csv.target, &csv.columns, &csv.ignore].into_iter().flat_map(|columns| &columns.0);
+        let all = || {
+            [&csv.target, &csv.columns, &csv.ignore, &csv.one_hot, &csv.indices]
+                .into_iter()
+                .flat_map(|columns| &columns.0)
+        };
         if all().any(|column| matches!(column, Column::Name(name) if header.place(name).is_some())) {
             return Ok(());
         }

@@ -1,5 +1,6 @@
 //! Tables in text files.
 
+mod cells;
 mod columns;
 mod first_row;
 mod header;
@@ -14,13 +15,17 @@ use table::Table;
 
 use super::MOST_BYTES;
 use precast::{
-    __train::{Parts, Read},
-    data::{Dataset, Inputs, Targets},
+    __train::{Parts, Read, Wide},
+    data::{Cells, Dataset, Empty, Inputs, Targets, WordForm},
 };
 use precast::{error::Result, io::files::unpacked, options::options};
 use precast_policy::{files, printable};
 
-/// A table in a text file, gzipped or not: one row per example, with numbers in all columns but those of classes.
+/// A table in a text file, gzipped or not: one row per example, with numbers in all columns but those of classes, and of
+/// words that are named.
+///
+/// With columns of words, or empty cells, the inputs are a [`Table`](precast::data::Table), and an
+/// [`Encoding`](precast::data::Encoding) of the training examples makes numbers of it; a run does so by itself.
 ///
 /// ```
 /// # use precast_train::data::Csv;
@@ -55,6 +60,19 @@ pub struct Csv {
     /// Columns that are neither inputs nor targets.
     #[option(default, left_out)]
     pub ignore: Columns,
+    /// Input columns of words, each of which becomes a column of 0 and 1.
+    #[option(default, left_out)]
+    pub one_hot: Columns,
+    /// Input columns of words that become indices for an embedding, from 1; 0 is for a word that no training example has.
+    #[option(default, left_out)]
+    pub indices: Columns,
+    /// Handling of empty cells of the inputs. A replacement is learnt from the training examples, and a column of flags
+    /// added. An empty cell in a column of words is a word of its own, unless it is an error.
+    #[option(default = Empty::Error, left_out)]
+    pub empty: Empty,
+    /// Words that mark an empty cell: `NA`, `?`.
+    #[option(default, left_out)]
+    pub missing: Vec<String>,
     /// Names of the classes in the order of their indices.
     #[option(default, shown = "those in the file, sorted", left_out)]
     pub class_names: Vec<String>,
@@ -113,7 +131,7 @@ impl Csv {
     ///
     /// # Errors
     /// [`ErrorKind::Data`](precast::ErrorKind::Data) with file and line for a row of another length than the first, an
-    /// empty cell, a cell that is not a finite f32 number where one is expected, a class not among the
+    /// empty cell unless [`empty`](Csv::empty) replaces it, a cell that is not a finite f32 number where one is expected, a class not among the
     /// [`class_names`](Csv::class_names), targets that look like numbers with a decimal comma or with thousands, two
     /// columns with the same name, an input without a name, a header that looks like a row of numbers and is never
     /// referred to by name, a column that is missing or has two uses, and a file that is empty, not UTF-8 or
@@ -136,10 +154,16 @@ impl Csv {
         let bytes = unpacked(bytes, MOST_BYTES).map_err(|error| error.context(&origin))?;
         let table = Table::of(self, &origin, &bytes)?;
         let uses = table.uses(self, with_targets)?;
-        let (values, inputs_wide, mut notes) = table.numbers(&uses.inputs)?;
+        let (inputs, inputs_wide, mut notes) = if self.is_encoded() {
+            let (cells, notes) = table.cells(self, &uses.inputs)?;
+            (Inputs::Table(cells), Wide::default(), notes)
+        } else {
+            let (values, wide, notes) = table.numbers(&uses.inputs, true)?;
+            (Inputs::Numbers(values), wide, notes)
+        };
         let found = table.targets(self, if with_targets { &uses.targets } else { &[] })?;
         notes.extend(found.notes);
-        let data = Dataset::of(Inputs::Numbers(values), &[uses.inputs.len()], found.targets)?
+        let data = Dataset::of(inputs, &[uses.inputs.len()], found.targets)?
             .with_class_names(found.class_names)?
             .with_input_names(table.names(&uses.inputs));
         let origins = Parts { inputs: origin.clone(), targets: origin };
@@ -162,6 +186,15 @@ impl Csv {
         let mut found = self.clone();
         if !dataset.input_names().is_empty() {
             found.columns = Columns(dataset.input_names().iter().cloned().map(Column::Name).collect());
+            // The names of columns, unlike their numbers, hold for a file with another order.
+            if let Inputs::Table(table) = dataset.inputs() {
+                let of = |form: WordForm| {
+                    let is = |cells: &Cells| matches!(cells, Cells::Words { form: met, .. } if *met == form);
+                    let columns = table.columns().iter().filter(|column| is(&column.cells));
+                    Columns(columns.map(|column| Column::Name(column.name.clone())).collect())
+                };
+                (found.one_hot, found.indices) = (of(WordForm::OneHot), of(WordForm::Indices));
+            }
         }
         found.class_names = dataset.class_names().to_vec();
         found.r#as = match dataset.targets() {

@@ -153,7 +153,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the index of a column.
-    fn place(&self, column: &Column) -> Result<usize> {
+    pub fn place(&self, column: &Column) -> Result<usize> {
         let word = match column {
             Column::Number(number) => number.to_string(),
             Column::Name(name) => name.clone(),
@@ -223,20 +223,18 @@ impl<'a> Table<'a> {
 
     /// Returns the numbers in some columns, row by row, the digits that f32 cannot represent, and notes on those that
     /// f64 cannot.
-    pub fn numbers(&self, places: &[usize]) -> Result<(Vec<f32>, Wide, Vec<String>)> {
+    pub fn numbers(&self, places: &[usize], are_inputs: bool) -> Result<(Vec<f32>, Wide, Vec<String>)> {
         let mut numbers = Numbers::new(places.len());
         for row in self.rows() {
             let row = row?;
             for &place in places {
-                let cell = self.cell(&row, place)?;
-                match self.number(cell) {
-                    Ok((_, Some(large))) => numbers.push_integer(large),
-                    Ok((number, None)) => numbers.push(number),
-                    Err(words) => {
-                        let hint = self.hint(place, cell);
-                        let words = format!("{}: `{}` {words}{hint}", self.shown(place), printable(cell));
-                        return Err(self.at(row.line, words));
-                    }
+                let cell = match row.fields.get(place).unwrap_or_default() {
+                    "" if are_inputs => return Err(self.empty_input(&row, place, "")),
+                    _ => self.cell(&row, place)?,
+                };
+                match self.input_number(&row, place, cell)? {
+                    (_, Some(large)) => numbers.push_integer(large),
+                    (number, None) => numbers.push(number),
                 }
             }
         }
@@ -244,6 +242,14 @@ impl<'a> Table<'a> {
             return Err(Error::data(format!("{}: there are no rows but the header", self.origin)));
         }
         Ok(numbers.into_parts(self.origin, |i| self.shown(places[i])))
+    }
+
+    /// Parses the number in a cell of a row as [`number`](Table::number) does, with an error that names its place.
+    pub fn input_number(&self, row: &Row, place: usize, cell: &str) -> Result<(f64, Option<i128>)> {
+        self.number(cell).map_err(|words| {
+            let hint = self.hint(place, cell);
+            self.at(row.line, format!("{}: `{}` {words}{hint}", self.shown(place), printable(cell)))
+        })
     }
 
     /// Parses the number in a cell, along with an integer that f64 may round.
@@ -267,8 +273,7 @@ impl<'a> Table<'a> {
         let formats = self.formats(place, cell);
         if formats.is_empty() {
             let delimiter = self.delimiter_hint();
-            let usual = "; a column of words is a `target`, or belongs under `ignore`";
-            return if delimiter.is_empty() { usual.into() } else { delimiter };
+            return if delimiter.is_empty() { Self::word_hint(cell) } else { delimiter };
         }
         format!("; it looks like one with {}", formats.join(", or with "))
     }

@@ -50,7 +50,7 @@ impl Table<'_> {
                 (found.targets, found.class_names) = (Targets::Classes { shape: vec![], values }, names);
             }
             TargetKind::Numbers => {
-                let (values, wide, notes) = self.numbers(places)?;
+                let (values, wide, notes) = self.numbers(places, false)?;
                 found.targets = Targets::Numbers { shape: vec![places.len()], values };
                 (found.wide, found.notes) = (wide, notes);
             }

@@ -1,0 +1,151 @@
+//! Tables as they are in their files: numbers, empty cells and words.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+/// Columns of a table, each with a cell for each example: numbers, of which some may be missing, or words. An
+/// [`Encoding`](super::Encoding) makes numbers of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    columns: Vec<TableColumn>,
+    len: usize,
+}
+
+/// A column of a [`Table`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct TableColumn {
+    /// Name.
+    pub name: String,
+    /// Cells, one for each example.
+    pub cells: Cells,
+}
+
+/// Cells of a column of a [`Table`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cells {
+    /// Numbers.
+    Numbers {
+        /// The numbers; `None` where the cell is empty.
+        values: Vec<Option<f64>>,
+        /// Replacement of empty cells.
+        empty: Empty,
+    },
+    /// Words.
+    Words {
+        /// The distinct words. An empty cell has the empty word.
+        words: Arc<Vec<String>>,
+        /// For each example, the index of its word.
+        values: Vec<usize>,
+        /// The numbers that words become.
+        form: WordForm,
+    },
+}
+
+/// Handling of the empty cells of columns of numbers.
+#[crate::options::options]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Empty {
+    /// An error.
+    #[default]
+    Error,
+    /// The mean of the column, and a column of flags.
+    Mean,
+    /// The median of the column, and a column of flags.
+    Median,
+}
+
+/// Form of a column of words as numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WordForm {
+    /// A column for each word: 1 where the cell has it, 0 elsewhere.
+    OneHot,
+    /// Indices from 1, for an embedding; 0 is for words that the training examples do not have.
+    Indices,
+}
+
+impl Table {
+    /// Creates a table from its columns.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) for no columns, columns of different lengths, a number that is not
+    /// finite, and the index of a word that does not exist.
+    pub fn new(columns: Vec<TableColumn>) -> Result<Self> {
+        let Some(first) = columns.first() else { return Err(Error::data("a table without columns")) };
+        let len = first.cells.len();
+        for TableColumn { name, cells } in &columns {
+            let wrong =
+                |words: String| Err(Error::data(format!("column `{}`: {words}", precast_policy::printable(name))));
+            if cells.len() != len {
+                return wrong(format!("{} cells; the first column has {len}", cells.len()));
+            }
+            match cells {
+                Cells::Numbers { values, .. } => {
+                    if let Some(value) = values.iter().flatten().find(|value| !value.is_finite()) {
+                        return wrong(format!("{value} is no finite number"));
+                    }
+                }
+                Cells::Words { words, values, .. } => {
+                    if let Some(index) = values.iter().find(|index| **index >= words.len()) {
+                        return wrong(format!("there is no word {index}; there are {}, counted from 0", words.len()));
+                    }
+                }
+            }
+        }
+        Ok(Table { columns, len })
+    }
+
+    /// Returns the columns.
+    pub fn columns(&self) -> &[TableColumn] {
+        &self.columns
+    }
+
+    /// Returns the number of examples.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns some of the examples.
+    pub(super) fn take(&self, order: &[usize]) -> Table {
+        let columns = self.columns.iter().map(|TableColumn { name, cells }| TableColumn {
+            name: name.clone(),
+            cells: match cells {
+                Cells::Numbers { values, empty } => {
+                    Cells::Numbers { values: order.iter().map(|&i| values[i]).collect(), empty: *empty }
+                }
+                Cells::Words { words, values, form } => Cells::Words {
+                    words: words.clone(),
+                    values: order.iter().map(|&i| values[i]).collect(),
+                    form: *form,
+                },
+            },
+        });
+        Table { columns: columns.collect(), len: order.len() }
+    }
+
+    /// Passes the bytes of all cells to a function, column by column.
+    pub(super) fn bytes(&self, put: &mut impl FnMut(&[u8])) {
+        for TableColumn { cells, .. } in &self.columns {
+            match cells {
+                Cells::Numbers { values, .. } => {
+                    values.iter().for_each(|value| put(&value.unwrap_or(f64::NAN).to_le_bytes()));
+                }
+                Cells::Words { words, values, .. } => values.iter().for_each(|&index| {
+                    put(words[index].as_bytes());
+                    put(&[0]);
+                }),
+            }
+        }
+    }
+}
+
+impl Cells {
+    fn len(&self) -> usize {
+        match self {
+            Cells::Numbers { values, .. } => values.len(),
+            Cells::Words { values, .. } => values.len(),
+        }
+    }
+}
