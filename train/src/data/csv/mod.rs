@@ -3,6 +3,7 @@
 mod columns;
 mod first_row;
 mod header;
+mod kept;
 mod number_format;
 mod table;
 mod targets;

@@ -153,7 +153,7 @@ impl<'a> Table<'a> {
     }
 
     /// Returns the index of a column.
-    fn place(&self, column: &Column) -> Result<usize> {
+    pub(super) fn place(&self, column: &Column) -> Result<usize> {
         let word = match column {
             Column::Number(number) => number.to_string(),
             Column::Name(name) => name.clone(),
