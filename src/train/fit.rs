@@ -353,7 +353,7 @@ impl Fit {
         }
         self.place.step += 1;
         self.place.steps += 1;
-        self.history.steps.push(step);
+        self.history.push(step);
         Ok(self.history.steps.last().map(Event::Step))
     }
 

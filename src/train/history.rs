@@ -26,6 +26,12 @@ pub struct History {
     /// Rules that ended during the run, in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<Ended>,
+    /// Score of the best weights on the test examples, if others chose these weights, once the run has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub test: Option<Tested>,
+    /// Name of the measure of its scores, if it is known before the first of them.
+    #[serde(skip)]
+    pub measure: Option<&'static str>,
     /// Size in bytes of the activations kept by the tape of the first step for the backward pass.
     pub tape_bytes: usize,
     /// Size in bytes of the trained parameters, including their masters.
@@ -65,13 +71,33 @@ pub struct Epoch {
     /// Mean loss of the steps taken; NaN if there was none.
     #[serde(deserialize_with = "nan_for_null")]
     pub loss: f64,
-    /// Score on the test examples after the epoch.
+    /// Score after the epoch, on the examples for testing or, in a run that has them, for validation.
     #[serde(flatten)]
     pub score: Score,
     /// Number of skipped steps.
     pub skipped: usize,
     /// Wall-clock time of its steps, excluding the test.
     pub seconds: f64,
+}
+
+/// The score of a run on its test examples, at its end.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Tested {
+    /// Number of steps before.
+    pub step: usize,
+    /// Index of the epoch whose weights were tested, from 0: the best one on the validation examples.
+    pub epoch: usize,
+    /// The score.
+    #[serde(flatten)]
+    pub score: Score,
+}
+
+impl Tested {
+    /// Creates the score of the weights of an epoch, after all steps of a run.
+    pub fn new(step: usize, epoch: usize, score: Score) -> Self {
+        Tested { step, epoch, score }
+    }
 }
 
 /// A cell that stalled a run and was raised to f32, so that the run continued.
@@ -157,12 +183,23 @@ impl History {
         self.steps.last().filter(|step| matches!(step.outcome, Outcome::Stalled { .. }))
     }
 
-    /// Returns the score on the test examples after the last epoch.
+    /// Appends a step, after which the score of an earlier end is out of date.
+    pub(super) fn push(&mut self, step: Step) {
+        self.test = None;
+        self.steps.push(step);
+    }
+
+    /// Returns the score after the last epoch.
     pub fn score(&self) -> Option<Score> {
         self.epochs.last().map(|epoch| epoch.score)
     }
 
-    /// Returns the accuracy on the test examples after the last epoch, if their targets are classes.
+    /// Returns the name of the measure of its scores, if it is known.
+    pub fn measure(&self) -> Option<&'static str> {
+        self.score().map(Score::name).or(self.measure)
+    }
+
+    /// Returns the accuracy after the last epoch, if their targets are classes.
     pub fn accuracy(&self) -> Option<f64> {
         self.score().and_then(Score::accuracy)
     }

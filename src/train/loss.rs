@@ -2,7 +2,7 @@
 
 use super::{
     data::{IGNORED, Targets},
-    score::class_logits,
+    score::{ACCURACY, SQUARED_ERROR, class_logits},
 };
 use crate::{
     CrossEntropy, DType, Reduction, Tensor,
@@ -55,6 +55,11 @@ impl Loss {
             Targets::Classes { .. } => Loss::cross_entropy(),
             _ => Loss::Mse {},
         }
+    }
+
+    /// Returns the name of the measure of a [`Score`](super::Score) on targets of this loss, in words.
+    pub fn measure(&self) -> &'static str {
+        if matches!(self, Loss::CrossEntropy { .. }) { ACCURACY } else { SQUARED_ERROR }
     }
 
     /// Checks the options and the kind of the targets.

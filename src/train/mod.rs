@@ -3,6 +3,7 @@
 
 mod checkpoint;
 pub mod data;
+mod evaluation;
 pub(crate) mod fit;
 mod history;
 mod lint;
@@ -15,8 +16,9 @@ pub use crate::optim::{
     RmsPropOptions, SgdOptions,
 };
 pub use checkpoint::Checkpoint;
+pub use evaluation::{ClassScore, ClassScores, Evaluation, NumberScore, NumberScores};
 pub use fit::{Event, Fit, FitOptions, GroupOptions, fit};
-pub use history::{Ended, Epoch, History, Raised, Step};
+pub use history::{Ended, Epoch, History, Raised, Step, Tested};
 pub use loss::Loss;
 pub use schedule::Schedule;
 pub use score::{Score, accuracy, mean_squared_error};

@@ -28,6 +28,10 @@ enum Measure {
     MeanSquaredError(#[serde(deserialize_with = "super::history::nan_for_null")] f64),
 }
 
+// Names of the measures, in words.
+pub(super) const ACCURACY: &str = "accuracy";
+pub(super) const SQUARED_ERROR: &str = "mean squared error";
+
 fn is_none(count: &usize) -> bool {
     *count == 0
 }
@@ -47,6 +51,11 @@ impl Score {
     /// Creates a score from a [`mean_squared_error`].
     pub fn of_squared_error(error: f64) -> Self {
         Measure::MeanSquaredError(error).into()
+    }
+
+    /// Sets the number of answers that are not finite.
+    pub(super) fn with_not_finite(self, not_finite: usize) -> Self {
+        Score { not_finite, ..self }
     }
 
     /// Scores a network, called in its current mode with `batch` examples at a time.
@@ -82,8 +91,8 @@ impl Score {
     /// Returns the name of the measure, in words.
     pub fn name(self) -> &'static str {
         match self.measure {
-            Measure::Accuracy(_) => "accuracy",
-            Measure::MeanSquaredError(_) => "mean squared error",
+            Measure::Accuracy(_) => ACCURACY,
+            Measure::MeanSquaredError(_) => SQUARED_ERROR,
         }
     }
 
@@ -137,6 +146,23 @@ pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize
 }
 
 fn share_of_right<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<Score> {
+    let (mut right, mut counted, mut not_finite) = (0, 0, 0);
+    each_answer(net, data, batch, |answer, label| {
+        right += usize::from(answer == Some(label));
+        not_finite += usize::from(answer.is_none());
+        counted += 1;
+    })?;
+    Ok(Score::of_accuracy(right as f64 / counted as f64).with_not_finite(not_finite))
+}
+
+/// Passes the answer for each target that is not ignored to a function, with the target. Without an answer, the highest
+/// output is not finite.
+pub(super) fn each_answer<C: ?Sized + AsCell>(
+    net: &Child<C>,
+    data: &Dataset,
+    batch: usize,
+    mut put: impl FnMut(Option<i64>, i64),
+) -> Result<()> {
     if data.is_empty() {
         return Err(Error::data("there are no examples to measure the accuracy on"));
     }
@@ -146,7 +172,7 @@ fn share_of_right<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usi
             "the accuracy is measured on examples with classes; these have numbers (see `mean_squared_error`)",
         ));
     }
-    let (mut right, mut counted, mut not_finite) = (0, 0, 0);
+    let mut counted = 0;
     for Batch { x, y } in data.batches(batch)? {
         let logits = class_logits(&no_grad(|| net.call(&x))?, &y)?;
         if logits.shape()[1] == 0 {
@@ -154,8 +180,7 @@ fn share_of_right<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usi
         }
         let answers = answers(&logits, 1)?;
         for (answer, label) in answers.into_iter().zip(y.to_vec::<i64>()?).filter(|(_, label)| *label != IGNORED) {
-            right += usize::from(answer == Some(label));
-            not_finite += usize::from(answer.is_none());
+            put(answer, label);
             counted += 1;
         }
     }
@@ -164,7 +189,7 @@ fn share_of_right<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usi
             "the classes of all examples are ignored, so there is nothing to measure the accuracy on",
         ));
     }
-    Ok(Score { not_finite, ..Score::of_accuracy(right as f64 / counted as f64) })
+    Ok(())
 }
 
 /// Returns the class with the highest output at each position, in row-major order; `None` if that output is not finite.
@@ -221,6 +246,24 @@ fn squared_error<C: ?Sized + AsCell>(
     batch: usize,
     targets: Option<&Standardization>,
 ) -> Result<Score> {
+    // One running sum, so that the size of the batches does not matter.
+    let (mut sum, mut count, mut not_finite) = (0.0, 0, 0);
+    each_number(net, data, batch, targets, |output, target| {
+        sum += (output - target).powi(2);
+        not_finite += usize::from(!output.is_finite());
+        count += 1;
+    })?;
+    Ok(Score::of_squared_error(sum / count as f64).with_not_finite(not_finite))
+}
+
+/// Passes each output to a function, with its target, both in the units of the targets.
+pub(super) fn each_number<C: ?Sized + AsCell>(
+    net: &Child<C>,
+    data: &Dataset,
+    batch: usize,
+    targets: Option<&Standardization>,
+    mut put: impl FnMut(f64, f64),
+) -> Result<()> {
     if data.is_empty() {
         return Err(Error::data("there are no examples to measure the squared error on"));
     }
@@ -230,8 +273,6 @@ fn squared_error<C: ?Sized + AsCell>(
             "the squared error is measured on examples with numbers; these have classes (see `accuracy`)",
         ));
     };
-    // One running sum, so that the size of the batches does not matter.
-    let (mut sum, mut count, mut not_finite) = (0.0, 0, 0);
     for Batch { x, y } in data.batches(batch)? {
         let outputs = no_grad(|| net.call(&x))?;
         if outputs.shape() != y.shape() {
@@ -245,11 +286,7 @@ fn squared_error<C: ?Sized + AsCell>(
         if let Some(targets) = targets {
             targets.undo(&mut numbers, &outputs.shape()[1..])?;
         }
-        for (output, target) in numbers.into_iter().zip(exact.by_ref()) {
-            sum += (output - target).powi(2);
-            not_finite += usize::from(!output.is_finite());
-        }
-        count += y.len();
+        numbers.into_iter().zip(exact.by_ref()).for_each(|(output, target)| put(output, target));
     }
-    Ok(Score { not_finite, ..Score::of_squared_error(sum / count as f64) })
+    Ok(())
 }

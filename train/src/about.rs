@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     RunFile,
-    data::{self, Dataset, Split},
+    data::{self, Dataset},
+    parts::Read,
 };
 
 /// Provenance of a run.
@@ -21,6 +22,8 @@ pub(crate) struct About {
     pub model: String,
     pub policy: String,
     pub train_examples: usize,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation_examples: Option<usize>,
     pub test_examples: usize,
     /// Shape of one example as the model takes it, and as in the data.
     pub shape: Vec<usize>,
@@ -56,9 +59,10 @@ impl About {
         ))
     }
 
-    pub fn of(file: &RunFile, data: &Split, data_shape: &[usize]) -> Self {
+    pub fn of(file: &RunFile, read: &Read) -> Self {
+        let Read { data, held_out, .. } = read;
         let mut hasher = crc32fast::Hasher::new();
-        for part in [&data.train, &data.test] {
+        for part in [&data.train, &data.test].into_iter().chain(held_out) {
             hash(part, &mut hasher);
         }
         About {
@@ -67,9 +71,10 @@ impl About {
             model: file.model.to_string(),
             policy: file.policy.clone(),
             train_examples: data.train.len(),
-            test_examples: data.test.len(),
+            validation_examples: held_out.as_ref().map(|_| data.test.len()),
+            test_examples: held_out.as_ref().unwrap_or(&data.test).len(),
             shape: data.train.shape().to_vec(),
-            data_shape: data_shape.to_vec(),
+            data_shape: read.shape.clone(),
             data_checksum: hasher.finalize(),
             pixels: PIXELS,
             checksums: BTreeMap::new(),

@@ -14,7 +14,7 @@ use precast::{
     io::json as json_file,
     onnx::OnnxModel,
     storage::weights,
-    train::{Checkpoint, Event, History},
+    train::{Checkpoint, Event, History, Tested},
 };
 use precast_policy::files;
 use serde::{Deserialize, Serialize};
@@ -269,14 +269,18 @@ impl Folder {
     /// Rejects data that changed since the run in a folder began.
     pub fn check_data(path: &Path, now: &About) -> Result<()> {
         let then = Folder::about(path)?;
-        let of = |about: &About| (about.train_examples, about.test_examples, about.shape.clone(), about.data_checksum);
+        let of = |about: &About| {
+            let examples = (about.train_examples, about.validation_examples, about.test_examples);
+            (examples, about.shape.clone(), about.data_checksum)
+        };
         if of(&then) == of(now) {
             return Ok(());
         }
         let words = |about: &About| {
-            let About { train_examples, test_examples, shape, data_checksum, .. } = about;
+            let About { train_examples, validation_examples, test_examples, shape, data_checksum, .. } = about;
+            let validation = validation_examples.map_or(String::new(), |examples| format!(", {examples}"));
             format!(
-                "{train_examples} and {test_examples} examples of shape {shape:?} with checksum {data_checksum:08x}"
+                "{train_examples}{validation} and {test_examples} examples of shape {shape:?} with checksum {data_checksum:08x}"
             )
         };
         Err(Error::run(format!(
@@ -306,6 +310,11 @@ impl Folder {
             parameter_bytes: param_bytes,
             casts_per_step: casts,
         }))
+    }
+
+    /// Appends the score on the test examples, at the end of a run with validation examples.
+    pub fn note_test(&self, test: &Tested) -> Result<()> {
+        self.put_line(&Line::Test(test.clone()))
     }
 
     fn put_line(&self, line: &Line) -> Result<()> {

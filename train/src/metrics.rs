@@ -5,7 +5,7 @@ use std::path::Path;
 use precast::{
     error::{Error, Result},
     io::json,
-    train::{Ended, Epoch, History, Raised, Step},
+    train::{Ended, Epoch, History, Raised, Step, Tested},
 };
 use precast_policy::files;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,8 @@ pub(super) enum Line {
     Raised(Raised),
     /// Written after the last step of rules that end.
     Ended(Ended),
+    /// Written at the end of a run with validation examples.
+    Test(Tested),
     /// Written after the first step.
     Memory(Memory),
 }
@@ -45,10 +47,15 @@ pub(super) fn read_metrics(file: &Path, steps: u64, epochs: u64) -> Result<(Hist
             Error::run(format!("not a line of metrics: {e}")).context(format_args!("{}:{}", file.display(), i + 1))
         })?;
         match line {
-            Line::Step(step) if (history.steps.len() as u64) < steps => history.steps.push(step),
+            Line::Step(step) if (history.steps.len() as u64) < steps => {
+                // The score of an earlier end is out of date.
+                history.test = None;
+                history.steps.push(step);
+            }
             Line::Epoch(epoch) if (history.epochs.len() as u64) < epochs => history.epochs.push(epoch),
             Line::Raised(raised) if raised.step as u64 <= steps => history.raised.push(raised),
             Line::Ended(ended) if ended.step as u64 <= steps => history.ended.push(ended),
+            Line::Test(test) if test.step as u64 <= steps => history.test = Some(test),
             Line::Memory(memory) if steps > 0 => {
                 history.tape_bytes = memory.activation_bytes;
                 history.param_bytes = memory.parameter_bytes;

@@ -1,6 +1,9 @@
 //! The model, the policy and the data that a run file names.
 
-use std::path::{Path, PathBuf};
+use std::{
+    mem,
+    path::{Path, PathBuf},
+};
 
 use precast::{
     Child, Param, Plan, Policy,
@@ -14,6 +17,7 @@ use precast_policy::printable;
 use super::{
     RunFile, Storage, Test, Weights,
     about::About,
+    data::Source,
     folder::{Folder, POLICY_NOW, Standardizations},
 };
 
@@ -115,7 +119,7 @@ impl RunFile {
         let (data, test) = (super::data::Source::Digits, Test::Share(0.5));
         let weights = self.weights.clone().map(|weights| Weights { file: PathBuf::new(), ..weights });
         let text =
-            RunFile { data, test, weights, model: self.model.without_file(), policy: String::new(), ..self.clone() }
+            RunFile { data, test, validation: None, weights, model: self.model.without_file(), policy: String::new(), ..self.clone() }
                 .to_yaml()?;
         Ok(crc32fast::hash(text.as_bytes()))
     }
@@ -153,7 +157,7 @@ impl RunFile {
     /// began.
     pub(crate) fn read_data_of(&self, run: &Path, input: Option<&[usize]>) -> Result<Read> {
         let read = self.read_data(input)?;
-        Folder::check_data(run, &About::of(self, &read.data, &read.shape))?;
+        Folder::check_data(run, &About::of(self, &read))?;
         Ok(read)
     }
 
@@ -171,7 +175,7 @@ impl RunFile {
     pub(crate) fn read_all_of(&self, run: &Path, input: Option<&[usize]>) -> Result<Dataset> {
         let all = self.read_all()?;
         let read = self.prepare(all.clone(), input)?;
-        Folder::check_data(run, &About::of(self, &read.data, &read.shape))?;
+        Folder::check_data(run, &About::of(self, &read))?;
         Ok(all)
     }
 
@@ -182,33 +186,58 @@ impl RunFile {
         let mut notes = notes_of(&all);
         let data = self.data.found(&all).starting_from(&absolute(&self.folder)?);
         let mut file = RunFile { data, ..self.clone() };
-        let (train, test) = match &mut file.test {
-            Test::Share(_) if all.len() < 2 => {
-                let n = all.len();
-                let words = format!("the data has {n} example; a run needs some to train with and some to test with");
-                return Err(Error::data(words));
-            }
-            Test::Count(count) if *count >= all.len() => {
-                let n = all.len();
-                let words =
-                    format!("`test` is {count}, and the data has {n} examples; some must be left to train with");
-                return Err(self.wrong("test", Error::data(words)));
-            }
-            Test::Share(share) => {
-                let tested = ((all.len() as f64 * *share).round() as usize).clamp(1, all.len() - 1);
-                let Split { train, test } = all.split(all.len() - tested, self.options.seed)?;
-                (train, test)
-            }
-            Test::Count(count) => {
-                let Split { train, test } = all.split(all.len() - *count, self.options.seed)?;
-                (train, test)
-            }
-            Test::File(path) => {
-                *path = absolute(&self.folder.join(&*path))?;
-                let not_there = |error: Error| self.not_there("test", error.context("`test`"));
-                let test = file.data.read_like(path).map_err(not_there)?;
-                notes.extend(notes_of(&test));
+        if all.len() < 2 && matches!(file.test, Test::Share(_)) {
+            let n = all.len();
+            let words = format!("the data has {n} example; a run needs some to train with and some to test with");
+            return Err(Error::data(words));
+        }
+        let mut of_file = |key: &str, path: &mut PathBuf, source: &Source| -> Result<Dataset> {
+            *path = absolute(&self.folder.join(&*path))?;
+            let not_there = |error: Error| self.not_there(key, error.context(format_args!("`{key}`")));
+            let read = source.read_like(path).map_err(not_there)?;
+            notes.extend(notes_of(&read));
+            Ok(read)
+        };
+        let n = all.len();
+        // The first test examples are the same with and without others for validation.
+        let tested = file.test.number_of(n).map(|count| if file.test.is_share() { count.min(n - 1) } else { count });
+        if let (Test::Count(count), Some(true)) = (&file.test, tested.map(|tested| tested >= n)) {
+            let words = format!("`test` is {count}, and the data has {n} examples; some must be left to train with");
+            return Err(self.wrong("test", Error::data(words)));
+        }
+        let (rest, test) = match (&mut file.test, tested) {
+            (Test::File(path), _) => {
+                let test = of_file("test", path, &file.data)?;
                 (all, test)
+            }
+            (_, tested) => {
+                let Split { train, test } = all.split(n - tested.unwrap_or(1), self.options.seed)?;
+                (train, test)
+            }
+        };
+        let (train, validation) = match &mut file.validation {
+            None => (rest, None),
+            Some(Test::File(path)) => {
+                let validation = of_file("validation", path, &file.data)?;
+                (rest, Some(validation))
+            }
+            Some(part) => {
+                let count = part.number_of(n).unwrap_or(1);
+                if count >= rest.len() {
+                    let tested = tested.map_or(String::new(), |tested| format!("`test` takes {tested} and "));
+                    let words = format!(
+                        "{tested}`validation` takes {count} of the {n} examples of the data; some must be left to train with"
+                    );
+                    return Err(self.wrong("validation", Error::data(words)));
+                }
+                let left = rest.len() - count;
+                // The rest of a split is shuffled already.
+                let split = match tested {
+                    Some(_) => rest.split_in_order(left),
+                    None => rest.split(left, self.options.seed),
+                };
+                let Split { train, test: validation } = split?;
+                (train, Some(validation))
             }
         };
         let standardizations = Standardizations {
@@ -226,15 +255,46 @@ impl RunFile {
             Some(by) => train.targets_standardized(by)?,
             None => train,
         };
-        let data = Split { train: fitted(train)?, test: fitted(test)? };
-        Ok(Read { data, shape, file, standardizations, notes })
+        let (train, test) = (fitted(train)?, fitted(test)?);
+        let (data, held_out) = match validation {
+            Some(validation) => {
+                self.check_alike("test", &train, &test)?;
+                let validation = fitted(validation)?;
+                self.check_alike("validation", &train, &validation)?;
+                (Split { train, test: validation }, Some(test))
+            }
+            None => (Split { train, test }, None),
+        };
+        Ok(Read { data, held_out, shape, file, standardizations, notes })
+    }
+}
+
+impl RunFile {
+    /// Rejects examples that the network cannot be called with as with those for training, before the run begins.
+    fn check_alike(&self, key: &str, train: &Dataset, part: &Dataset) -> Result<()> {
+        let (met, expected) = (part.shape(), train.shape());
+        if part.is_empty() {
+            return Err(self.wrong(key, Error::data(format!("`{key}` has no examples"))));
+        }
+        if met != expected {
+            let words = format!("`{key}` has examples of shape {met:?}; expected {expected:?}, that of the training examples");
+            return Err(self.wrong(key, Error::data(words)));
+        }
+        if mem::discriminant(part.targets()) != mem::discriminant(train.targets()) {
+            let words = format!("`{key}` has targets of another kind than the training examples");
+            return Err(self.wrong(key, Error::data(words)));
+        }
+        Ok(())
     }
 }
 
 /// The data of a run.
 pub(crate) struct Read {
-    /// Examples as the model takes them. Only the training targets are standardized.
+    /// Examples as the model takes them: those for training, and those scored after each epoch. Only the training targets
+    /// are standardized.
     pub data: Split,
+    /// Test examples that are scored at the end, if others are scored after each epoch.
+    pub held_out: Option<Dataset>,
     /// Shape of one example as read.
     pub shape: Vec<usize>,
     /// Run file with absolute paths and all settings found in the data.

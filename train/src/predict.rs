@@ -1,6 +1,6 @@
 //! Predictions of a trained run for new examples.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use precast::{
     __train::answers,
@@ -11,12 +11,12 @@ use precast::{
     io::models::Model,
     no_grad,
     storage::{Decorated, SaveMode, weights},
-    train::{FitOptions, Loss, Score},
+    train::{Evaluation, FitOptions, Loss, Score},
 };
 
 use super::{
     RunFile,
-    data::Vocabulary,
+    data::{Columns, Csv, Images, Source, Vocabulary},
     folder::{Folder, Standardizations},
     load::best_weights,
 };
@@ -47,6 +47,8 @@ pub enum Prediction {
         name: String,
         /// Probability from 0 to 1.
         probability: f32,
+        /// Probability of each class, in the order of their indices.
+        probabilities: Vec<f32>,
     },
     /// The most probable class at each position, and the decoded text if there is a vocabulary.
     Sequence {
@@ -117,11 +119,52 @@ impl Predictor {
     /// # Errors
     /// As [`Predictor::predict`] and [`Score::of`]; [`ErrorKind::Data`](precast::ErrorKind::Data) when the file has no targets.
     pub fn score(&self, file: impl AsRef<Path>) -> Result<Score> {
+        self.evaluate(file).map(|found| found.score())
+    }
+
+    /// Scores the network in detail on the examples of a file, with targets like those of the run.
+    ///
+    /// # Errors
+    /// As [`Predictor::score`].
+    pub fn evaluate(&self, file: impl AsRef<Path>) -> Result<Evaluation> {
         let file = file.as_ref();
         let examples = self.file.data.read_like(file)?;
         self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
         let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
-        Score::of_standardized(&self.net, &examples, self.file.options.batch, self.standardizations.targets.as_ref())
+        let targets = self.standardizations.targets.as_ref();
+        let found = Evaluation::of_standardized(&self.net, &examples, self.file.options.batch, targets)?;
+        Ok(found.with_target_names(&self.file.target_names()))
+    }
+
+    /// Returns the names of the classes, in the order of their indices; empty if they have none.
+    pub fn class_names(&self) -> &[String] {
+        self.file.data.class_names()
+    }
+
+    /// Returns the files of the images in the order of their [predictions](Predictor::predict); empty if the run's data is
+    /// not images.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](precast::ErrorKind::Io) when a folder cannot be read.
+    pub fn files(&self, path: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
+        match &self.file.data {
+            Source::Images(images) => Images { folder: path.as_ref().into(), ..images.clone() }.files(),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns columns of a table to predict for as text, such as ids, in the order of their predictions: for each row, a
+    /// cell of each column. They may be columns that the run ignores.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](precast::ErrorKind::Data) for a column that the file does not have,
+    /// [`ErrorKind::Unsupported`](precast::ErrorKind::Unsupported) for a run on other data than tables, and as
+    /// [`Csv::read`].
+    pub fn texts(&self, file: impl AsRef<Path>, columns: &Columns) -> Result<Vec<Vec<String>>> {
+        match &self.file.data {
+            Source::Csv(csv) => Csv { file: file.as_ref().into(), ..csv.clone() }.texts(columns),
+            _ => Err(Error::unsupported("columns are kept of tables, and the data of the run is none")),
+        }
     }
 
     /// Writes the weights as masters, in the dtypes in which the cells run, or both; see [`Plan::save_weights`].
@@ -222,7 +265,8 @@ impl Predictor {
                 for (of_example, answer) in probabilities.into_iter().zip(answers(outputs, 1)?) {
                     let class = answer.and_then(|class| usize::try_from(class).ok()).map(|index| {
                         let name = names.get(index).cloned().unwrap_or_else(|| index.to_string());
-                        Prediction::Class { index, name, probability: of_example[index] }
+                        let probability = of_example[index];
+                        Prediction::Class { index, name, probability, probabilities: of_example }
                     });
                     predictions.push(class.unwrap_or(Prediction::NotFinite));
                 }

@@ -41,5 +41,8 @@ pub fn headroom_of(path: &Path) -> Result<Vec<Headroom>> {
 /// [`ErrorKind::Run`](precast::ErrorKind::Run) when there is no run or a line cannot be read.
 pub fn history_of(path: &Path) -> Result<History> {
     Folder::check(path)?;
-    read_metrics(&path.join(METRICS), u64::MAX, u64::MAX).map(|(history, _)| history)
+    let (mut history, _) = read_metrics(&path.join(METRICS), u64::MAX, u64::MAX)?;
+    // A run that stalls in its first epoch has no score.
+    history.measure = Folder::run_file(path).ok().and_then(|file| file.options.loss.map(|loss| loss.measure()));
+    Ok(history)
 }

@@ -13,7 +13,7 @@ use super::{
     Run, RunFile,
     folder::Folder,
     parts::Read,
-    run::{Prepared, RUN_FILE, RUN_FILE_BEFORE, prepared},
+    run::{Prepared, RUN_FILE, RUN_FILE_BEFORE, measure, prepared},
 };
 
 /// Changes of a run that is resumed. Default: none.
@@ -88,7 +88,7 @@ impl Run {
         let file = change.of(&before).map_err(|e| e.context(folder.path().display()))?;
         Folder::about(folder.path())?.check_pixels(&file.data).map_err(|e| e.context(folder.path().display()))?;
         let policy = file.read_policy()?;
-        let Read { data, standardizations, notes: of_data, .. } =
+        let Read { data, held_out, standardizations, notes: of_data, .. } =
             file.read_data_of(folder.path(), model.input.as_deref())?;
         let policy_text = policy.to_yaml()?;
         if folder.checkpoints()?.is_empty() && !folder.is_over() {
@@ -101,8 +101,9 @@ impl Run {
                 let fingerprint = u64::from(before.fingerprint()?);
                 let known = [RUN_FILE, RUN_FILE_BEFORE].map(|name| checkpoint.count(name));
                 if known[0].is_some() && !known.contains(&Some(fingerprint)) {
-                    let words = "`run.yaml` is not the one of the checkpoint, apart from its data; `--resume` with \
-                                 `--epochs` or `--lr` changes these, and other changes make a new run";
+                    let words = "`run.yaml` was changed after the last checkpoint. Take the change back; `--epochs N` and \
+                                 `--lr X` with `--resume` change the number of epochs and the learning rate, any other \
+                                 change needs a new run, and only the paths of moved data may be edited";
                     return Err(Error::run(words).context(folder.path().display()));
                 }
                 // Texts are compared, because rules record the file they were written in, which now differs.
@@ -126,11 +127,11 @@ impl Run {
                 Fit::new(&net, &options)?
             }
         };
-        let fit = fit.standardized_targets(standardizations.targets.clone()).under(&net, &policy)?;
+        let fit = fit.standardized_targets(standardizations.targets.clone()).measured_by(measure(&options)).under(&net, &policy)?;
         let ends = policy.ends();
         let has_changed = !fit.history().raised.is_empty() || ends.iter().any(|end| *end <= fit.steps_done());
         notes.extend(folder.restore_policy_now(fit.policy().filter(|_| has_changed).as_ref())?);
-        let run = Run { file, policy, plan, storage, net, data, fit, folder, standardizations, notes, ends };
+        let run = Run { file, policy, plan, storage, net, data, held_out, fit, folder, standardizations, notes, ends };
         if change != Change::default() {
             run.check_continues().map_err(|e| e.context(run.folder().display()))?;
             // The checkpoint first: a process that ends in between leaves a run that can be resumed as it was.

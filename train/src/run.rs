@@ -9,7 +9,7 @@ use std::{
 
 use precast::{
     Child, Plan, Policy,
-    data::{Split, Standardization},
+    data::{Dataset, Split, Standardization},
     error::{Error, Result},
     io::models::Model,
     no_grad,
@@ -36,9 +36,10 @@ use super::{
 /// | `policy-now.yaml` | the policy of the next step, once a rule has ended or a cell was raised |
 /// | `plan.txt` | what the policy decided for each cell, and how each parameter is stored if some are low |
 /// | `about.json` | version, machine, the number of examples and their checksum |
-/// | `metrics.jsonl` | a line for each step, each epoch, each [raised](precast::train::Raised) cell and each [end](precast::train::Ended) of rules, written as they happen |
+/// | `metrics.jsonl` | a line for each step, each epoch, each [raised](precast::train::Raised) cell and each [end](precast::train::Ended) of rules, and at the end the [score](precast::train::Tested) on held-out test examples, written as they happen |
 /// | `checkpoint-*.safetensors` | the last [`Checkpoint`](precast::train::Checkpoint)s |
 /// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end; their [average](FitOptions::average) if the run has one |
+/// | `scores.json` | the [`Scores`](super::Scores) of the best weights, at the end |
 /// | `headroom.json` | how far the numbers of each cell were from the limits of their dtypes before the last checkpoint |
 /// | `faults/step-N/` | a [`SavedFault`] for each place at which a number was not finite, to [run](super::Replay) again |
 ///
@@ -71,7 +72,10 @@ pub struct Run {
     pub(super) plan: Plan,
     pub(super) storage: Option<Decorated>,
     pub(super) net: Child,
+    /// Examples for training, and those scored after each epoch.
     pub(super) data: Split,
+    /// Test examples that are scored at the end, if others are scored after each epoch.
+    pub(super) held_out: Option<Dataset>,
     pub(super) fit: Fit,
     pub(super) folder: Folder,
     pub(super) standardizations: Standardizations,
@@ -119,8 +123,9 @@ impl Run {
     /// does not fit the model. Nothing is written on error.
     pub fn begin(file: &RunFile, mut model: Model, folder: impl AsRef<Path>) -> Result<Self> {
         let policy = file.read_policy()?;
-        let Read { data, shape, file: found, standardizations, notes: of_data } =
-            file.read_data(model.input.as_deref())?;
+        let read = file.read_data(model.input.as_deref())?;
+        let about = About::of(file, &read);
+        let Read { data, held_out, file: found, standardizations, notes: of_data, .. } = read;
         file.load_weights(&model.net)?;
         file.freeze(&model.net)?;
         file.check_weights(&model)?;
@@ -132,7 +137,7 @@ impl Run {
         notes.extend(idle.into_iter().chain(note));
         notes.extend(of_data);
         let new = Fit::new(&net, &options).map_err(|error| file.wrong_group(error))?;
-        let fit = new.standardized_targets(standardizations.targets.clone());
+        let fit = new.standardized_targets(standardizations.targets.clone()).measured_by(measure(&options));
         let mut fit = fit.under(&net, &policy)?;
         fit.lint(&mut net, &data, Some(&policy));
         let findings = fit.findings().iter().map(|finding| file.advised(finding.clone(), &data));
@@ -146,11 +151,11 @@ impl Run {
             Some(storage) => format!("{plan}\n\n{storage}\n"),
             None => format!("{plan}\n"),
         };
-        let about = About::of(file, &data, &shape);
         folder.write_all(&found, text.as_deref(), &policy, &plan_text, &about, &standardizations)?;
         let ends = policy.ends();
         let starts_from_file = found.weights.is_some();
-        let run = Run { file: found, policy, plan, storage, net, data, fit, folder, standardizations, notes, ends };
+        let file = found;
+        let run = Run { file, policy, plan, storage, net, data, held_out, fit, folder, standardizations, notes, ends };
         if starts_from_file {
             // From here on the file of the weights may be gone.
             run.save_checkpoint()?;
@@ -218,8 +223,9 @@ impl Run {
         }
     }
 
-    fn end(&self, ended: EndReason) -> Result<EndReason> {
+    fn end(&mut self, ended: EndReason) -> Result<EndReason> {
         self.fit.with_average(|| self.folder.save_last(&self.net))?;
+        self.score_best()?;
         Ok(ended)
     }
 
@@ -277,7 +283,8 @@ impl Run {
         &self.net
     }
 
-    /// Returns the examples, in the shape that the network takes.
+    /// Returns the examples for training and those scored after each epoch, in the shape that the network takes: the
+    /// [validation](Run::validation) examples, if the run has some, else the [test](Run::test) examples.
     pub fn data(&self) -> &Split {
         &self.data
     }
@@ -324,6 +331,11 @@ impl Run {
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
+}
+
+/// Returns the name of the measure of the scores of a run.
+pub(super) fn measure(options: &FitOptions) -> &'static str {
+    options.loss.as_ref().map_or("score", Loss::measure)
 }
 
 /// Computes the checksum of a policy, as a file has it.

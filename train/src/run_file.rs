@@ -59,6 +59,9 @@ pub struct RunFile {
     pub data: data::Source,
     /// Test examples.
     pub test: Test,
+    /// Validation examples: with them, the score after each epoch is theirs, and the test examples are scored once, at the
+    /// end, with the best weights. Default: none, so the test examples choose the weights.
+    pub validation: Option<Test>,
     /// `true` to standardize the inputs to mean 0 and variance 1, by the training examples. Default: false.
     pub standardize: bool,
     /// `true` to standardize numeric targets too. Default: false. Scores and predictions stay in the units of the data;
@@ -121,6 +124,9 @@ pub(super) struct RunV1 {
     /// Test examples: a share of all, a number of them, or another file of the same format.
     #[option(default = None, shown = "0.2")]
     test: Option<At<Test>>,
+    /// Validation examples, as for `test`: they choose the best weights, and the test examples are scored once, at the end.
+    #[option(default = None, shown = "none; the test examples choose", left_out)]
+    validation: Option<At<Test>>,
     /// `true` when the inputs are standardized to mean 0 and variance 1, by the training examples. Numbers keep all
     /// digits of their file until then.
     #[option(default = false)]
@@ -188,6 +194,7 @@ impl RunV1 {
         let optional = match key {
             "data" => Some(self.data.referenced),
             "test" => self.test.as_ref().map(|at| at.referenced),
+            "validation" => self.validation.as_ref().map(|at| at.referenced),
             "lr" => self.lr.as_ref().map(|at| at.referenced),
             "schedule" => Some(self.schedule.referenced),
             "loss" => self.loss.as_ref().map(|at| at.referenced),
@@ -268,6 +275,7 @@ impl RunFile {
         let method = read.optimizer.value.0;
         let test_at = read.test.as_ref().map(|at| at.referenced);
         let test = read.test.map_or(Test::Share(0.2), |at| at.value);
+        let (validation, validation_at) = read.validation.map(|at| (at.value, at.referenced)).unzip();
         let mut options = FitOptions::default()
             .epochs(read.epochs.value)
             .batch(read.batch.value)
@@ -293,6 +301,7 @@ impl RunFile {
                 data: (read.data.value.0.clone(), read.data.referenced.into()),
                 loss: options.loss.clone().zip(loss_at.map(Into::into)),
                 test: test_at.map(|at| (test.clone(), at.into())),
+                validation: validation.clone().zip(validation_at.map(Into::into)),
                 weights: weights.clone().zip(weights_at.map(Into::into)),
                 freeze: (read.freeze.value.clone(), read.freeze.referenced.into()),
                 groups: (read.groups.value, read.groups.referenced.into()),
@@ -307,6 +316,7 @@ impl RunFile {
             policy: read.policy.value,
             data: read.data.value.0,
             test,
+            validation,
             standardize: read.standardize,
             standardize_targets: read.standardize_targets,
             storage: read.storage.value.0,
@@ -333,6 +343,7 @@ impl RunFile {
             policy: at(self.policy.clone()),
             data: at(Choice(self.data.clone())),
             test: Some(at(self.test.clone())),
+            validation: self.validation.clone().map(at),
             standardize: self.standardize,
             standardize_targets: self.standardize_targets,
             storage: at(Choice(self.storage.clone())),

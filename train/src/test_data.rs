@@ -1,4 +1,4 @@
-//! The test examples of a run.
+//! The test and the validation examples of a run.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use precast::options::{Range, Takes};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Value, json};
 
-/// Test examples of a run.
+/// Test or validation examples of a run.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Test {
@@ -16,6 +16,21 @@ pub enum Test {
     Count(usize),
     /// Another file of the same format.
     File(PathBuf),
+}
+
+impl Test {
+    /// Returns the number of examples among `all`; `None` for those of another file.
+    pub(super) fn number_of(&self, all: usize) -> Option<usize> {
+        match self {
+            Test::Share(share) => Some(((all as f64 * share).round() as usize).max(1)),
+            Test::Count(count) => Some(*count),
+            Test::File(_) => None,
+        }
+    }
+
+    pub(super) fn is_share(&self) -> bool {
+        matches!(self, Test::Share(_))
+    }
 }
 
 impl Serialize for Test {
@@ -28,7 +43,7 @@ impl Serialize for Test {
     }
 }
 
-/// Accepted values of `test`.
+/// Accepted values of `test` and `validation`.
 const TEST: &str = "a share above 0 and below 1, a number of examples from 1, or a file";
 
 impl<'de> Deserialize<'de> for Test {

@@ -19,6 +19,7 @@ pub(super) struct Places {
     pub data: (data::Source, Place),
     pub loss: Option<(Loss, Place)>,
     pub test: Option<(Test, Place)>,
+    pub validation: Option<(Test, Place)>,
     pub weights: Option<(Weights, Place)>,
     pub freeze: (Vec<String>, Place),
     pub groups: (Vec<GroupOptions>, Place),

@@ -1,4 +1,4 @@
-//! The last step of a run: its magnitudes, and the examples of its batch.
+//! The last step of a run: its magnitudes, and the examples of its batch; the score at its end.
 
 use super::Fit;
 use crate::{
@@ -6,7 +6,10 @@ use crate::{
     cell::AsCell,
     diagnose::Monitor,
     error::Result,
-    train::data::{Batch, Split},
+    train::{
+        Tested,
+        data::{Batch, Split},
+    },
 };
 
 impl Fit {
@@ -14,6 +17,19 @@ impl Fit {
     /// [watches](crate::train::FitOptions::monitor) its steps.
     pub fn monitor(&self) -> &Monitor {
         &self.monitor
+    }
+
+    /// Names the measure of the scores, before there is one.
+    #[doc(hidden)]
+    pub fn measured_by(mut self, measure: &'static str) -> Self {
+        self.history.measure = Some(measure);
+        self
+    }
+
+    /// Records the score at the end of the run.
+    #[doc(hidden)]
+    pub fn note_test(&mut self, test: Tested) {
+        self.history.test = Some(test);
     }
 
     /// Returns the seed of the order of the examples.

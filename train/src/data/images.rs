@@ -109,13 +109,31 @@ impl Images {
     /// # Errors
     /// As [`read`](Images::read).
     pub fn read_inputs(&self) -> Result<Dataset> {
-        let files = if self.folder.is_dir() { entries(&self.folder)? } else { vec![self.folder.clone()] };
-        if self.folder.is_dir() && files.first().is_some_and(|file| file.is_dir()) {
+        if self.folder.is_dir() && entries(&self.folder)?.first().is_some_and(|file| file.is_dir()) {
             return self.read().map(Dataset::without_targets);
         }
+        let files = self.files()?;
         let mut pixels = Pixels::of(self)?;
         files.iter().try_for_each(|file| pixels.add(file))?;
         pixels.dataset(&self.folder, Targets::None)
+    }
+
+    /// Lists the files of the images in the order of [`read_inputs`](Images::read_inputs).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](precast::ErrorKind::Io) when a folder cannot be read.
+    pub fn files(&self) -> Result<Vec<PathBuf>> {
+        if !self.folder.is_dir() {
+            return Ok(vec![self.folder.clone()]);
+        }
+        let files = entries(&self.folder)?;
+        match files.first() {
+            Some(first) if first.is_dir() => {
+                let of_classes = files.iter().map(|class| entries(class)).collect::<Result<Vec<_>>>()?;
+                Ok(of_classes.concat())
+            }
+            _ => Ok(files),
+        }
     }
 
     /// Parses one image from the bytes of its file, without a target; `origin` names it in errors.

@@ -9,8 +9,12 @@ use precast::{
 };
 use precast_policy::{files, printable};
 
-use super::{TrainingRun, chart, runs_table_by, score_chart};
-use crate::{About, RunFile, SavedFault, about_of, headroom_of, history_of};
+use super::{TrainingRun, chart, evaluation::evaluation_html, runs_table_by, score_chart};
+use crate::{About, RunFile, SavedFault, Scores, about_of, headroom_of, history_of, scores_of};
+
+/// Remark on the score of a run without validation examples.
+pub const NOT_FAIR: &str = "the test examples chose these weights, so the score is not a fair one of new examples; \
+                            `validation: 0.1` in the run file makes it one";
 
 /// The contents of a report on a run, read from its folder.
 #[derive(Debug)]
@@ -23,6 +27,7 @@ pub struct RunReport {
     about: About,
     history: History,
     headroom: Vec<Headroom>,
+    scores: Option<Scores>,
     /// The commands that run its faults again.
     replays: String,
 }
@@ -46,6 +51,8 @@ impl RunReport {
             about: about_of(folder)?,
             history: history_of(folder)?,
             headroom: headroom_of(folder)?,
+            // Damaged scores are computed again when the run is resumed.
+            scores: scores_of(folder).ok().flatten(),
             replays: SavedFault::all(folder)?
                 .iter()
                 .map(|(folder, _)| format!("precast replay {} --cure\n", folder.display()))
@@ -67,7 +74,7 @@ const MOST_SKIPPED: usize = 200;
 /// # Errors
 /// [`ErrorKind::Value`](precast::ErrorKind::Value) when a picture cannot be drawn.
 pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
-    let RunReport { name, file, text, plan, about, history, headroom, replays } = report;
+    let RunReport { name, file, text, plan, about, history, headroom, scores, replays } = report;
     let runs: Vec<TrainingRun<'_>> = [report].into_iter().chain(others).map(RunReport::run).collect();
     let mut page = String::new();
     let mut section = |title: &str, body: String| {
@@ -77,6 +84,7 @@ pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
         ("model", about.model.clone()),
         ("policy", plan.lines().next().unwrap_or_default().to_string()),
         ("training examples", format!("{} of shape {:?}", about.train_examples, about.shape)),
+        ("validation examples", about.validation_examples.map_or("none".into(), |examples| examples.to_string())),
         ("test examples", about.test_examples.to_string()),
         ("checksum of the data", format!("{:08x}", about.data_checksum)),
         ("steps", history.steps.len().to_string()),
@@ -93,7 +101,16 @@ pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
         section("Loss and loss scale", svg(&chart(&runs)?));
     }
     if let Some(picture) = score_chart(&runs)? {
-        section("Score on the test examples", svg(&picture));
+        let of = if about.validation_examples.is_some() { "validation" } else { "test" };
+        section(&format!("Score on the {of} examples"), svg(&picture));
+    }
+    if let Some(scores) = scores {
+        let weights = format!("with the best weights, of epoch {}", scores.epoch + 1);
+        let chose = if scores.validation.is_none() { format!("<p>{}</p>\n", escaped(NOT_FAIR)) } else { String::new() };
+        section(&format!("Test examples, {weights}"), chose + &evaluation_html(&scores.test));
+        if let Some(validation) = &scores.validation {
+            section(&format!("Validation examples, {weights}"), evaluation_html(validation));
+        }
     }
     section("Skipped steps", skipped(history));
     if !replays.is_empty() {
@@ -172,7 +189,7 @@ fn svg(picture: &str) -> String {
     format!("<figure>{}</figure>", &picture[start..])
 }
 
-fn html_table(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
+pub(super) fn html_table(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
     let mut html = String::from("<div class=\"table\"><table>\n");
     let class = |column: usize| if numbers.contains(&column) { " class=\"number\"" } else { "" };
     if header.iter().any(|name| !name.is_empty()) {
@@ -187,7 +204,7 @@ fn html_table(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> Str
 }
 
 /// Escapes text for HTML. Names come from files, so nothing in them may be read as markup.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let mut html = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
@@ -228,6 +245,8 @@ th, td {{ text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid va
 th {{ font-weight: 600; }}
 .number {{ text-align: right; font-variant-numeric: tabular-nums; }}
 pre {{ background: var(--soft); padding: 12px; overflow-x: auto; font-size: 13px; line-height: 1.35; }}
+h3 {{ font-size: 1em; margin: 20px 0 6px; }}
+.confusion th, .confusion td {{ padding: 4px 8px; border: 1px solid var(--line); }}
 figure {{ margin: 0; background: #ffffff; padding: 4px; border: 1px solid var(--line); }}
 svg {{ width: 100%; height: auto; display: block; }}
 </style>

@@ -2,13 +2,15 @@
 
 mod chart;
 mod conversion;
+mod evaluation;
 mod html;
 mod table;
 mod tune_chart;
 
 pub use chart::{chart, save_chart, score_chart};
 pub use conversion::{conversion_html, conversion_kept, conversion_summary, conversion_table, conversion_table_by};
-pub use html::{RunReport, runs_html};
+pub use evaluation::{evaluation_table, evaluation_table_by};
+pub use html::{NOT_FAIR, RunReport, runs_html};
 pub use table::{graph_summary, graph_table, graph_table_by, plan_table, plan_table_by, runs_table, runs_table_by};
 pub use tune_chart::tune_chart;
 

@@ -6,7 +6,6 @@ use precast::{
     DType, Plan,
     graph::NodeDecision,
     plan::{Decision, Predicted, Reason},
-    train::Score,
 };
 use precast_policy::{
     plan::{bytes, said_once, time},
@@ -16,7 +15,7 @@ use precast_policy::{
 
 use super::TrainingRun;
 
-/// Returns a table with a row for each run: score, loss, steps, time and bytes. The column `time` is the time of a step
+/// Returns a table with a row for each run: score, score on held-out test examples if a run has some, loss, steps, time and bytes. The column `time` is the time of a step
 /// relative to the first run; see [`History::relative_time`](precast::train::History::relative_time).
 pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
     runs_table_by(runs, one_line_a_row)
@@ -32,11 +31,12 @@ pub(super) fn one_line_a_row(header: &[&str], rows: Vec<Vec<String>>, numbers: &
 /// Returns the table of [`runs_table`] in another layout.
 #[doc(hidden)]
 pub fn runs_table_by(runs: &[TrainingRun<'_>], layout: Layout) -> String {
-    let mut scores = runs.iter().filter_map(|run| run.history.score()).map(Score::name);
-    let name = scores.next().unwrap_or("accuracy");
-    let header = [
-        "run",
-        if scores.all(|other| other == name) { name } else { "score" },
+    let mut measures = runs.iter().filter_map(|run| run.history.measure());
+    let name = measures.next().unwrap_or("accuracy");
+    let tested = runs.iter().any(|run| run.history.test.is_some());
+    let mut header = vec!["run", if measures.all(|other| other == name) { name } else { "score" }];
+    header.extend(tested.then_some("test"));
+    header.extend([
         "last loss",
         "steps",
         "skipped",
@@ -46,13 +46,13 @@ pub fn runs_table_by(runs: &[TrainingRun<'_>], layout: Layout) -> String {
         "activations",
         "parameters",
         "casts/step",
-    ];
+    ]);
     let rows = runs.iter().map(|TrainingRun { name, history }| {
         let relative = runs.first().and_then(|first| history.relative_time(first.history));
         let last = history.steps.last();
-        vec![
-            printable(name).into_owned(),
-            or_dash(history.score(), |score| score.to_string()),
+        let mut row = vec![printable(name).into_owned(), or_dash(history.score(), |score| score.to_string())];
+        row.extend(tested.then(|| or_dash(history.test.as_ref(), |test| test.score.to_string())));
+        row.extend([
             or_dash(history.epochs.last(), |epoch| format!("{:.4}", epoch.loss)),
             history.steps.len().to_string(),
             history.skipped().to_string(),
@@ -62,7 +62,8 @@ pub fn runs_table_by(runs: &[TrainingRun<'_>], layout: Layout) -> String {
             bytes(history.tape_bytes as u64),
             bytes(history.param_bytes as u64),
             history.casts.to_string(),
-        ]
+        ]);
+        row
     });
     layout(&header, rows.collect(), &Vec::from_iter(1..header.len()))
 }

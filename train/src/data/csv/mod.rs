@@ -4,6 +4,7 @@ mod cells;
 mod columns;
 mod first_row;
 mod header;
+mod kept;
 mod number_format;
 mod table;
 mod targets;

@@ -1,0 +1,277 @@
+//! Scores of a network on examples in detail, computed in one pass.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Score,
+    data::{Dataset, Standardization, Targets},
+    history::nan_for_null,
+    score::{each_answer, each_number},
+};
+use crate::{Child, cell::AsCell, error::Result};
+
+/// The quality of a network on examples in detail: for classes, the scores of each and the confusion matrix; for numbers,
+/// the usual errors. [`Score`] is the one number of it by which networks are compared.
+///
+/// ```
+/// use precast::{data::Dataset, prelude::*, train::Evaluation};
+/// // The network returns its inputs, so the highest one is its answer.
+/// let inputs = vec![1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 1.0, 0.0];
+/// let data = Dataset::new(inputs, &[2], vec![0, 0, 1, 1])?.with_class_names(vec!["cat".into(), "dog".into()])?;
+/// let Evaluation::Classes(scores) = Evaluation::of(&Child::new(Identity), &data, 4)? else { panic!() };
+/// assert_eq!(scores.confusion, [[2, 0], [1, 1]]); // a dog was taken for a cat
+/// assert_eq!((scores.accuracy, scores.classes[1].precision, scores.classes[1].recall), (0.75, 1.0, 0.5));
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Evaluation {
+    /// Scores on classes.
+    Classes(ClassScores),
+    /// Scores on numbers.
+    Numbers(NumberScores),
+}
+
+/// Scores on examples with classes. [Ignored](super::data::IGNORED) targets do not count. The classes are those that occur
+/// among the targets or the answers, as in the `classification_report` of scikit-learn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ClassScores {
+    /// Share of targets whose answer is right, from 0 to 1.
+    pub accuracy: f64,
+    /// Mean of the F1 scores of all classes, each counted alike.
+    pub macro_f1: f64,
+    /// Number of targets.
+    pub count: usize,
+    /// Number of answers whose highest output is not finite. They are wrong and of no class.
+    pub not_finite: usize,
+    /// Scores of each class, in the order of their indices.
+    pub classes: Vec<ClassScore>,
+    /// Number of targets of a class, a row for each of the [`classes`](ClassScores::classes), for which the network
+    /// answered a class, a column for each. Empty if there are more than [`ClassScores::MOST_CONFUSED`] classes.
+    pub confusion: Vec<Vec<usize>>,
+}
+
+/// Scores of one class: of `count` targets and `a` answers of the class, `r` answers are right.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ClassScore {
+    /// Index of the class.
+    pub index: usize,
+    /// Name of the class, or its index as text.
+    pub name: String,
+    /// Number of targets of the class.
+    pub count: usize,
+    /// Share of its answers that are right, `r / a`; 0 if no answer is of the class, as with `zero_division=0` of
+    /// scikit-learn.
+    pub precision: f64,
+    /// Share of its targets that are found, `r / count`; 0 if no target is of the class.
+    pub recall: f64,
+    /// Harmonic mean of precision and recall, `2 r / (a + count)`.
+    pub f1: f64,
+}
+
+/// Scores on examples with numbers, in their units: a standardization of the targets is undone.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct NumberScores {
+    /// Number of outputs that are not finite. They make the scores infinite or NaN.
+    pub not_finite: usize,
+    /// Scores of all numbers together. The squared and absolute errors are means over all numbers; `r_squared` is the mean
+    /// of those of the targets, as by the `r2_score` of scikit-learn.
+    pub total: NumberScore,
+    /// Scores of each number of a target, if it has from 2 to [`NumberScores::MOST_TARGETS`].
+    pub targets: Vec<NumberScore>,
+}
+
+/// Errors of numbers `y` given the targets `t`. JSON has no non-finite numbers; they are written as null.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct NumberScore {
+    /// Name of the target, or its number, counted from 1; empty for all together.
+    pub name: String,
+    /// Number of outputs.
+    pub count: usize,
+    /// Mean of `(y - t)^2`.
+    #[serde(deserialize_with = "nan_for_null")]
+    pub mean_squared_error: f64,
+    /// Square root of the mean squared error, in the unit of the targets.
+    #[serde(deserialize_with = "nan_for_null")]
+    pub root_mean_squared_error: f64,
+    /// Mean of `|y - t|`.
+    #[serde(deserialize_with = "nan_for_null")]
+    pub mean_absolute_error: f64,
+    /// Coefficient of determination, `1 - sum (y - t)^2 / sum (t - mean t)^2`: 1 is perfect, and 0 is as good as the mean of
+    /// these targets. For targets that are all equal, it is 1 if each output is right, else 0, as by scikit-learn. NaN for
+    /// a single example.
+    #[serde(deserialize_with = "nan_for_null")]
+    pub r_squared: f64,
+}
+
+impl ClassScores {
+    /// Largest number of classes with a confusion matrix.
+    pub const MOST_CONFUSED: usize = 1000;
+}
+
+impl NumberScores {
+    /// Largest number of numbers in a target with scores of their own.
+    pub const MOST_TARGETS: usize = 100;
+}
+
+impl Evaluation {
+    /// Evaluates a network, called in its current mode with `batch` examples at a time, in f64.
+    ///
+    /// # Errors
+    /// As [`Score::of`].
+    pub fn of<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<Self> {
+        Evaluation::of_standardized(net, data, batch, None)
+    }
+
+    /// Evaluates a network trained with standardized targets, on targets that are not standardized.
+    ///
+    /// # Errors
+    /// As [`Score::of_standardized`].
+    pub fn of_standardized<C: ?Sized + AsCell>(
+        net: &Child<C>,
+        data: &Dataset,
+        batch: usize,
+        targets: Option<&Standardization>,
+    ) -> Result<Self> {
+        match data.targets() {
+            Targets::Classes { .. } => of_classes(net, data, batch).map(Evaluation::Classes),
+            _ => of_numbers(net, data, batch, targets).map(Evaluation::Numbers),
+        }
+    }
+
+    /// Names the numbers of a target, unless there are more or fewer of them.
+    #[must_use]
+    pub fn with_target_names(mut self, names: &[String]) -> Self {
+        if let Evaluation::Numbers(NumberScores { targets, .. }) = &mut self
+            && targets.len() == names.len()
+        {
+            targets.iter_mut().zip(names).for_each(|(target, name)| target.name.clone_from(name));
+        }
+        self
+    }
+
+    /// Returns the score, that of [`Score::of`] on the same examples.
+    pub fn score(&self) -> Score {
+        match self {
+            Evaluation::Classes(of) => Score::of_accuracy(of.accuracy).with_not_finite(of.not_finite),
+            Evaluation::Numbers(of) => {
+                Score::of_squared_error(of.total.mean_squared_error).with_not_finite(of.not_finite)
+            }
+        }
+    }
+}
+
+fn of_classes<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<ClassScores> {
+    // Only pairs that occur: a vocabulary may have too many classes for a matrix.
+    let mut pairs = BTreeMap::<(i64, Option<i64>), usize>::new();
+    each_answer(net, data, batch, |answer, label| *pairs.entry((label, answer)).or_default() += 1)?;
+    let met: BTreeSet<i64> = pairs.keys().flat_map(|(label, answer)| [Some(*label), *answer]).flatten().collect();
+    let places: BTreeMap<i64, usize> = met.iter().enumerate().map(|(place, class)| (*class, place)).collect();
+    // For each class the targets, the answers and the right answers.
+    let mut counts = vec![[0usize; 3]; met.len()];
+    let is_small = met.len() <= ClassScores::MOST_CONFUSED;
+    let mut confusion = if is_small { vec![vec![0; met.len()]; met.len()] } else { Vec::new() };
+    for (&(label, answer), &count) in &pairs {
+        let row = places[&label];
+        counts[row][0] += count;
+        let Some(column) = answer.map(|answer| places[&answer]) else { continue };
+        counts[column][1] += count;
+        counts[row][2] += if row == column { count } else { 0 };
+        if is_small {
+            confusion[row][column] += count;
+        }
+    }
+    let share = |part: usize, of: usize| if of == 0 { 0.0 } else { part as f64 / of as f64 };
+    let one = |(&class, &[count, answers, right]): (&i64, &[usize; 3])| {
+        let index = class as usize;
+        ClassScore {
+            index,
+            name: data.class_names().get(index).cloned().unwrap_or_else(|| index.to_string()),
+            count,
+            precision: share(right, answers),
+            recall: share(right, count),
+            f1: share(2 * right, answers + count),
+        }
+    };
+    let classes: Vec<ClassScore> = met.iter().zip(&counts).map(one).collect();
+    let (count, right) = counts.iter().fold((0, 0), |(all, found), [count, _, right]| (all + count, found + right));
+    let not_finite = pairs.iter().filter(|((_, answer), _)| answer.is_none()).map(|(_, count)| count).sum();
+    let macro_f1 = classes.iter().map(|class| class.f1).sum::<f64>() / classes.len() as f64;
+    Ok(ClassScores { accuracy: share(right, count), macro_f1, count, not_finite, classes, confusion })
+}
+
+/// Sums over the numbers at one place of all targets.
+#[derive(Clone, Default)]
+struct Sums {
+    count: usize,
+    mean: f64,
+    /// The first target, until another differs from it.
+    constant: Option<f64>,
+    squared: f64,
+    absolute: f64,
+    /// Squares of the differences of the targets from their mean.
+    spread: f64,
+}
+
+impl Sums {
+    fn r_squared(&self) -> f64 {
+        match self.constant {
+            _ if self.count < 2 => f64::NAN,
+            Some(_) if self.squared.is_nan() => f64::NAN,
+            Some(_) => f64::from(self.squared == 0.0),
+            None => 1.0 - self.squared / self.spread,
+        }
+    }
+}
+
+fn of_numbers<C: ?Sized + AsCell>(
+    net: &Child<C>,
+    data: &Dataset,
+    batch: usize,
+    targets: Option<&Standardization>,
+) -> Result<NumberScores> {
+    let shape = if let Targets::Numbers { shape, .. } = data.targets() { &shape[..] } else { &[] };
+    let each = shape.iter().product::<usize>().max(1);
+    let mut sums = vec![Sums::default(); each];
+    for (i, target) in data.exact_targets().into_iter().flatten().enumerate() {
+        let of = &mut sums[i % each];
+        of.constant = if i < each { Some(target) } else { of.constant.filter(|first| *first == target) };
+        of.mean += target / data.len() as f64;
+    }
+    let (mut i, mut squared, mut absolute, mut not_finite) = (0, 0.0, 0.0, 0);
+    each_number(net, data, batch, targets, |output, target| {
+        let of = &mut sums[i % each];
+        let error = output - target;
+        of.count += 1;
+        of.squared += error.powi(2);
+        of.absolute += error.abs();
+        of.spread += (target - of.mean).powi(2);
+        squared += error.powi(2);
+        absolute += error.abs();
+        not_finite += usize::from(!output.is_finite());
+        i += 1;
+    })?;
+    let score = |name: String, count: usize, squared: f64, absolute: f64, r_squared: f64| NumberScore {
+        name,
+        count,
+        mean_squared_error: squared / count as f64,
+        root_mean_squared_error: (squared / count as f64).sqrt(),
+        mean_absolute_error: absolute / count as f64,
+        r_squared,
+    };
+    let mean = sums.iter().map(Sums::r_squared).sum::<f64>() / each as f64;
+    let total = score(String::new(), i, squared, absolute, mean);
+    let of_target = |(i, of): (usize, &Sums)| {
+        score((i + 1).to_string(), of.count, of.squared, of.absolute, of.r_squared())
+    };
+    let listed = (2..=NumberScores::MOST_TARGETS).contains(&each);
+    let targets = if listed { sums.iter().enumerate().map(of_target).collect() } else { Vec::new() };
+    Ok(NumberScores { not_finite, total, targets })
+}

@@ -1,0 +1,23 @@
+//! Columns of a table as text.
+
+use precast::{error::Result, io::files::unpacked};
+use precast_policy::files;
+
+use super::{Columns, Csv, table::Table};
+use crate::data::MOST_BYTES;
+
+impl Csv {
+    /// Reads some columns as text, whatever their use: for each row, a cell of each column. Cells may be empty.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](precast::ErrorKind::Data) for a column that the file does not have, and as
+    /// [`read`](Csv::read).
+    pub fn texts(&self, columns: &Columns) -> Result<Vec<Vec<String>>> {
+        let (bytes, origin) = (files::read_within(&self.file, MOST_BYTES)?, self.origin());
+        let bytes = unpacked(&bytes, MOST_BYTES).map_err(|error| error.context(&origin))?;
+        let table = Table::of(self, &origin, &bytes)?;
+        let places = columns.0.iter().map(|column| table.place(column)).collect::<Result<Vec<usize>>>()?;
+        let cell = |row: &super::table::Row, place: usize| row.fields.get(place).unwrap_or_default().to_string();
+        table.rows().map(|row| row.map(|row| places.iter().map(|place| cell(&row, *place)).collect())).collect()
+    }
+}
