@@ -8,7 +8,12 @@ use precast_train::{
     data::{Column, Source},
 };
 
-use super::{Cli, Failure, Result, outputs::Output, print, print_as_it_is, run::model};
+use super::{
+    Cli, Failure, Result,
+    outputs::Output,
+    print, print_as_it_is,
+    run::{model, say_line},
+};
 
 /// Predict with the best weights of a run
 #[derive(Debug, clap::Args)]
@@ -50,7 +55,9 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
             ))),
         };
     }
-    let predictions = predictor.predict(&args.examples)?;
+    let examples = predictor.read(&args.examples)?;
+    predictor.notes_on(&examples).iter().for_each(|note| say_line(note));
+    let predictions = predictor.predict_all(examples)?;
     let text = csv(&predictions, &targets(&file));
     match &args.output.file {
         Some(output) => files::replace(output, text.as_bytes())?,

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     RunFile,
     about::About,
-    data::{Dataset, Standardization},
+    data::{Dataset, Encoding, Inputs, Standardization},
     metrics::{Line, Memory, read_metrics},
     model_source::OnnxSource,
 };
@@ -54,6 +54,9 @@ pub(super) struct Folder {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Standardizations {
+    /// Encoding of inputs that are a table.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<Encoding>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<Standardization>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,8 +64,17 @@ pub(super) struct Standardizations {
 }
 
 impl Standardizations {
-    /// Standardizes the inputs of examples and reshapes them for a model.
+    /// Encodes the inputs of examples, if they are a table.
+    pub fn encoded(&self, data: Dataset) -> Result<Dataset> {
+        match (&self.encoding, data.inputs()) {
+            (Some(by), Inputs::Table(_)) => data.encoded(by),
+            _ => Ok(data),
+        }
+    }
+
+    /// Encodes and standardizes the inputs of examples, and reshapes them for a model.
     pub fn inputs_of(&self, data: Dataset, model_takes: Option<&[usize]>) -> Result<Dataset> {
+        let data = self.encoded(data)?;
         let data = match &self.inputs {
             Some(by) => data.standardized(by)?,
             None => data.in_f32(),

@@ -7,7 +7,7 @@ use std::{
 
 use precast::{
     Child, Param, Plan, Policy,
-    data::{Dataset, Split, Standardization},
+    data::{Dataset, Encoding, Inputs, Split, Standardization, Targets},
     error::{Error, Result},
     io::models::Model,
     storage::Decorated,
@@ -118,9 +118,16 @@ impl RunFile {
     pub(crate) fn fingerprint(&self) -> Result<u32> {
         let (data, test) = (super::data::Source::Digits, Test::Share(0.5));
         let weights = self.weights.clone().map(|weights| Weights { file: PathBuf::new(), ..weights });
-        let text =
-            RunFile { data, test, validation: None, weights, model: self.model.without_file(), policy: String::new(), ..self.clone() }
-                .to_yaml()?;
+        let text = RunFile {
+            data,
+            test,
+            validation: None,
+            weights,
+            model: self.model.without_file(),
+            policy: String::new(),
+            ..self.clone()
+        }
+        .to_yaml()?;
         Ok(crc32fast::hash(text.as_bytes()))
     }
 
@@ -240,6 +247,24 @@ impl RunFile {
                 (train, Some(validation))
             }
         };
+        if matches!(train.targets(), Targets::None) {
+            let words =
+                "the data has no targets, so nothing can be learnt of it; `target` names the column that has them";
+            return Err(self.wrong("data", Error::data(words)));
+        }
+        let encoding = match train.inputs() {
+            Inputs::Table(_) => Some(Encoding::of(&train).map_err(|error| self.wrong("data", error))?),
+            _ => None,
+        };
+        if let Some(encoding) = &encoding {
+            let of = |key: &str, part: &Dataset| {
+                encoding.notes_on(part).into_iter().map(|note| format!("{key}: {note}")).collect::<Vec<_>>()
+            };
+            notes.extend(of("`test`", &test));
+            notes.extend(validation.iter().flat_map(|part| of("`validation`", part)));
+        }
+        let encoded = Standardizations { encoding, ..Standardizations::default() };
+        let train = encoded.encoded(train)?;
         let standardizations = Standardizations {
             inputs: match self.standardize {
                 true => Some(Standardization::of(&train).map_err(|e| e.context("`standardize`"))?),
@@ -249,6 +274,7 @@ impl RunFile {
                 true => Some(Standardization::of_targets(&train).map_err(|e| e.context("`standardize_targets`"))?),
                 false => None,
             },
+            ..encoded
         };
         let fitted = |data: Dataset| standardizations.inputs_of(data, input);
         let train = match &standardizations.targets {
@@ -277,7 +303,8 @@ impl RunFile {
             return Err(self.wrong(key, Error::data(format!("`{key}` has no examples"))));
         }
         if met != expected {
-            let words = format!("`{key}` has examples of shape {met:?}; expected {expected:?}, that of the training examples");
+            let words =
+                format!("`{key}` has examples of shape {met:?}; expected {expected:?}, that of the training examples");
             return Err(self.wrong(key, Error::data(words)));
         }
         if mem::discriminant(part.targets()) != mem::discriminant(train.targets()) {

@@ -108,10 +108,24 @@ impl Predictor {
     /// As the reader of the data; [`ErrorKind::Data`](precast::ErrorKind::Data) when the examples are of another shape,
     /// and the errors of the network.
     pub fn predict(&self, file: impl AsRef<Path>) -> Result<Vec<Prediction>> {
+        self.predict_all(self.read(file)?)
+    }
+
+    /// Reads the examples of a file like the data of the run, for [`predict_all`](Predictor::predict_all); any targets in it
+    /// are ignored.
+    ///
+    /// # Errors
+    /// As the reader of the data; [`ErrorKind::Data`](precast::ErrorKind::Data) when the examples are of another shape.
+    pub fn read(&self, file: impl AsRef<Path>) -> Result<Dataset> {
         let file = file.as_ref();
         let examples = self.file.data.read_inputs(file)?;
         self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
-        self.predict_all(examples)
+        Ok(examples)
+    }
+
+    /// Returns notes on examples as read: on words of a table that no training example has.
+    pub fn notes_on(&self, examples: &Dataset) -> Vec<String> {
+        self.standardizations.encoding.iter().flat_map(|encoding| encoding.notes_on(examples)).collect()
     }
 
     /// Scores the network on the examples of a file, with targets like those of the run.

@@ -1,6 +1,6 @@
 //! Encoding of tables as numbers.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use precast_policy::printable;
 use serde::{Deserialize, Serialize};
@@ -17,9 +17,12 @@ use crate::error::{Error, Result};
 ///
 /// | column | becomes |
 /// | --- | --- |
-/// | numbers | the same; an empty cell becomes the mean or the median of the learnt examples, and if some of these are empty, a column of flags follows: 1 where the cell is empty |
-/// | words, [`OneHot`](WordForm::OneHot) | a column for each learnt word, in order: 1 where the cell has it, 0 elsewhere. Another word has 0 in all |
-/// | words, [`Indices`](WordForm::Indices) | an index from 1, in the order of the learnt words; 0 for another word |
+/// | numbers | the same; an empty cell becomes the mean or the median of the learnt examples, and if the table has some, a column of flags follows: 1 where the cell is empty |
+/// | words, [`OneHot`](WordForm::OneHot) | a column for each word, in order: 1 where the cell has it, 0 elsewhere |
+/// | words, [`Indices`](WordForm::Indices) | an index from 1, in the order of the words; 0 for another word |
+///
+/// The columns are those of the whole table, whatever part of it is learnt from. A word or a flag that no learnt example
+/// has is 0, as a network has not learnt what it means.
 ///
 /// ```
 /// use precast::data::{Cells, Dataset, Empty, Encoding, Inputs, Table, TableColumn, Targets, WordForm};
@@ -53,14 +56,52 @@ struct Learnt {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Code {
-    /// Number that replaces an empty cell; `flag` adds a column of flags.
     Number {
+        /// Replacement of an empty cell.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         empty: Option<f64>,
-        flag: bool,
+        #[serde(default, skip_serializing_if = "Flag::is_none")]
+        flag: Flag,
     },
-    OneHot(Vec<String>),
-    Indices(Vec<String>),
+    OneHot(Words),
+    Indices(Words),
+}
+
+/// Column of flags of a column with empty cells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Flag {
+    #[default]
+    None,
+    /// Only 0, because no learnt cell is empty.
+    Zero,
+    Learnt,
+}
+
+impl Flag {
+    fn is_none(&self) -> bool {
+        *self == Flag::None
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Words {
+    /// Words, sorted.
+    words: Vec<String>,
+    /// Those among them that no learnt example has.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    unseen: BTreeSet<String>,
+}
+
+impl Words {
+    /// Returns the index of a learnt word.
+    fn place(&self, word: &str) -> Option<usize> {
+        if self.unseen.contains(word) {
+            return None;
+        }
+        self.words.binary_search_by(|met| met.as_str().cmp(word)).ok()
+    }
 }
 
 impl Encoding {
@@ -76,8 +117,10 @@ impl Encoding {
         if data.is_empty() {
             return Err(Error::data("there are no examples to learn the encoding from"));
         }
-        let columns =
-            table.columns().iter().map(|column| Ok(Learnt { name: column.name.clone(), code: code(column)? }));
+        let columns = table.columns().iter().enumerate().map(|(i, column)| {
+            let code = code(column, table.some_empty(i))?;
+            Ok(Learnt { name: column.name.clone(), code })
+        });
         let encoding = Encoding { columns: columns.collect::<Result<_>>()? };
         encoding.check_forms()?;
         Ok(encoding)
@@ -102,8 +145,8 @@ impl Encoding {
     /// Returns the names of the elements of an encoded input.
     pub fn names(&self) -> Vec<String> {
         let of = |Learnt { name, code }: &Learnt| match code {
-            Code::Number { flag: true, .. } => vec![name.clone(), format!("{name} is empty")],
-            Code::OneHot(words) => words.iter().map(|word| named(name, word)).collect(),
+            Code::Number { flag: Flag::Zero | Flag::Learnt, .. } => vec![name.clone(), format!("{name} is empty")],
+            Code::OneHot(known) => known.words.iter().map(|word| named(name, word)).collect(),
             _ => vec![name.clone()],
         };
         self.columns.iter().flat_map(of).collect()
@@ -118,7 +161,7 @@ impl Encoding {
             else {
                 return None;
             };
-            let is_new: Vec<bool> = words.iter().map(|word| known.binary_search(word).is_err()).collect();
+            let is_new: Vec<bool> = words.iter().map(|word| known.place(word).is_none()).collect();
             let count = values.iter().filter(|&&index| is_new[index]).count();
             let first = values.iter().find(|&&index| is_new[index])?;
             let word = match words[*first].as_str() {
@@ -143,18 +186,25 @@ fn named(column: &str, word: &str) -> String {
 }
 
 /// Learns the code of a column.
-fn code(TableColumn { name, cells }: &TableColumn) -> Result<Code> {
+fn code(TableColumn { name, cells }: &TableColumn, some_empty: bool) -> Result<Code> {
     match cells {
-        Cells::Words { words, values, form } => {
-            let met: BTreeSet<&String> = values.iter().map(|&index| &words[index]).collect();
-            let met = met.into_iter().cloned().collect();
-            Ok(if *form == WordForm::OneHot { Code::OneHot(met) } else { Code::Indices(met) })
+        Cells::Words { words: all, values, form } => {
+            let met: BTreeSet<usize> = values.iter().copied().collect();
+            let unseen =
+                all.iter().enumerate().filter(|(i, _)| !met.contains(i)).map(|(_, word)| word.clone()).collect();
+            let words: BTreeSet<&String> = all.iter().collect();
+            let words = Words { words: words.into_iter().cloned().collect(), unseen };
+            Ok(if *form == WordForm::OneHot { Code::OneHot(words) } else { Code::Indices(words) })
         }
         Cells::Numbers { values, empty } => {
             let numbers: Vec<f64> = values.iter().copied().flatten().collect();
-            let flag = numbers.len() < values.len();
+            let flag = match some_empty {
+                false => Flag::None,
+                true if numbers.len() == values.len() => Flag::Zero,
+                true => Flag::Learnt,
+            };
             if *empty == Empty::Error {
-                return Ok(Code::Number { empty: None, flag: false });
+                return Ok(Code::Number { empty: None, flag: Flag::None });
             }
             if numbers.is_empty() {
                 let name = printable(name);
@@ -227,17 +277,15 @@ impl Encoding {
                         return wrong(format!("the cell of example {i} is empty"));
                     }
                     encoded.push(values.iter().map(|value| value.or(*empty).unwrap_or_default()).collect());
-                    if *flag {
-                        encoded.push(values.iter().map(|value| f64::from(u8::from(value.is_none()))).collect());
+                    let is_flagged = |value: &Option<f64>| value.is_none() && *flag == Flag::Learnt;
+                    if *flag != Flag::None {
+                        encoded.push(values.iter().map(|value| f64::from(u8::from(is_flagged(value)))).collect());
                     }
                 }
                 (Code::OneHot(known) | Code::Indices(known), Cells::Words { words, values, .. }) => {
-                    let places: HashMap<&str, usize> =
-                        known.iter().enumerate().map(|(i, word)| (word.as_str(), i)).collect();
-                    let place: Vec<Option<usize>> =
-                        words.iter().map(|word| places.get(word.as_str()).copied()).collect();
+                    let place: Vec<Option<usize>> = words.iter().map(|word| known.place(word)).collect();
                     match code {
-                        Code::OneHot(known) => encoded.extend((0..known.len()).map(|i| {
+                        Code::OneHot(_) => encoded.extend((0..known.words.len()).map(|i| {
                             values.iter().map(|&index| f64::from(u8::from(place[index] == Some(i)))).collect()
                         })),
                         _ => encoded

@@ -1,5 +1,7 @@
 //! Conversion of examples to the shape that a network takes.
 
+use precast_policy::printable;
+
 use super::Dataset;
 use crate::error::{Error, Result};
 
@@ -41,8 +43,22 @@ impl Dataset {
                 self.resize(height, width)?.reshape(shape)
             }
             (met, _) => {
-                Err(Error::data(format!("the model takes examples of shape {shape:?}, and the data has {met:?}")))
+                let names = match self.input_names() {
+                    [] => String::new(),
+                    names => format!(": {}", list(names)),
+                };
+                Err(Error::data(format!(
+                    "the model takes examples of shape {shape:?}, and the data has {met:?}{names}"
+                )))
             }
         }
     }
+}
+
+/// Lists names, in part if they are many.
+fn list(names: &[String]) -> String {
+    const MOST: usize = 40;
+    let shown: Vec<String> = names.iter().take(MOST).map(|name| format!("`{}`", printable(name))).collect();
+    let more = if names.len() > MOST { format!(", and {} more", names.len() - MOST) } else { String::new() };
+    shown.join(", ") + &more
 }

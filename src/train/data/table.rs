@@ -10,6 +10,8 @@ use crate::error::{Error, Result};
 pub struct Table {
     columns: Vec<TableColumn>,
     len: usize,
+    /// For each column, `true` if a cell of the whole table is empty; a part of the table keeps it.
+    some_empty: Vec<bool>,
 }
 
 /// A column of a [`Table`].
@@ -94,7 +96,8 @@ impl Table {
                 }
             }
         }
-        Ok(Table { columns, len })
+        let some_empty = columns.iter().map(|column| column.cells.some_empty()).collect();
+        Ok(Table { columns, len, some_empty })
     }
 
     /// Returns the columns.
@@ -122,7 +125,12 @@ impl Table {
                 },
             },
         });
-        Table { columns: columns.collect(), len: order.len() }
+        Table { columns: columns.collect(), len: order.len(), some_empty: self.some_empty.clone() }
+    }
+
+    /// Returns whether a cell of a column is empty, in the whole table that this is a part of.
+    pub(super) fn some_empty(&self, column: usize) -> bool {
+        self.some_empty[column]
     }
 
     /// Passes the bytes of all cells to a function, column by column.
@@ -142,6 +150,10 @@ impl Table {
 }
 
 impl Cells {
+    fn some_empty(&self) -> bool {
+        matches!(self, Cells::Numbers { values, .. } if values.contains(&None))
+    }
+
     fn len(&self) -> usize {
         match self {
             Cells::Numbers { values, .. } => values.len(),

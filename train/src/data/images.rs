@@ -3,11 +3,9 @@
 use std::{
     collections::BTreeSet,
     fs,
-    io::Cursor,
     path::{Path, PathBuf},
 };
 
-use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
 use precast::{
     __train::{MOST_PIXELS, resize},
     data::{Dataset, Inputs, Targets},
@@ -16,16 +14,17 @@ use precast::{
 };
 use precast_policy::{files, printable};
 
-use super::class_names::ClassNames;
+use super::{class_names::ClassNames, picture::Picture};
 
-/// PNG images in a folder with a subfolder for each class. Hidden entries, whose names begin with a dot, are skipped;
-/// anything else that is not a class folder, or not a PNG file in one, is an error.
+/// PNG and JPEG images in a folder with a subfolder for each class. Hidden entries, whose names begin with a dot, are skipped;
+/// anything else that is not a class folder, or not an image in one, is an error.
 #[options(written)]
 #[derive(Clone, Debug, PartialEq)]
 pub struct Images {
     /// The folder. The names of its subfolders are the classes.
     pub folder: PathBuf,
-    /// Pixel format to which images are converted, without transparency.
+    /// Pixel format to which images are converted, without transparency. Profiles of colours and the orientation of a
+    /// camera are not applied, as in torchvision.
     #[option(default = PixelFormat::Rgb, no_setter)]
     pub pixels: PixelFormat,
     /// Height and width to which each image is [resized](Dataset::resize), bilinearly and with filtering when
@@ -72,7 +71,7 @@ impl Images {
     ///
     /// # Errors
     /// [`ErrorKind::Io`](precast::ErrorKind::Io) when a folder or a file cannot be read,
-    /// [`ErrorKind::Data`](precast::ErrorKind::Data) with the file for one that is not a PNG image, is broken, has a side
+    /// [`ErrorKind::Data`](precast::ErrorKind::Data) with the file for one that is not a PNG or JPEG image, is broken, has a side
     /// of more than 4096 pixels or differs in size from the first; when there are no images or all are more than 1 GiB;
     /// and for a folder not among the [`class_names`](Images::class_names).
     pub fn read(&self) -> Result<Dataset> {
@@ -169,107 +168,12 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     list().map_err(|error| Error::io(folder, &error))
 }
 
-/// Returns the length of a palette (the chunk `PLTE`) that is not a multiple of three. `png` 0.18.1 panics on it
-/// (<https://github.com/image-rs/image-png/issues/694>).
-fn broken_palette(bytes: &[u8]) -> Option<u32> {
-    // After the signature, each chunk is its length, its kind, as many bytes, and a checksum.
-    let mut rest = bytes.get(8..)?;
-    while let Some((length, after)) = rest.split_first_chunk() {
-        let length = u32::from_be_bytes(*length);
-        if after.starts_with(b"PLTE") && length % 3 != 0 {
-            return Some(length);
-        }
-        rest = after.get((length as usize).checked_add(8)?..)?;
-    }
-    None
-}
-
-/// Returns whether bytes are the beginning of a text.
-fn is_text(bytes: &[u8]) -> bool {
-    std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true)
-}
-
-fn refused(path: &Path, words: impl std::fmt::Display) -> Error {
+pub(super) fn refused(path: &Path, words: impl std::fmt::Display) -> Error {
     Error::data(format!("{}: {words}", printable(&path.display().to_string())))
-}
-
-/// A decoded image.
-struct Image {
-    /// Height and width.
-    size: [usize; 2],
-    /// Samples of a pixel: grey, or red, green and blue, and then perhaps transparency.
-    per_pixel: usize,
-    /// From 0 to 1, pixel by pixel.
-    samples: Vec<f32>,
-}
-
-impl Image {
-    /// Decodes a PNG file whose sides are at most [`MOST_PIXELS`].
-    fn decode(bytes: &[u8], file: &Path) -> Result<Image> {
-        let broken = |error: png::DecodingError| refused(file, format!("broken PNG image: {error}"));
-        let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: MOST_IMAGE_BYTES });
-        // Palettes become colours, and fewer than eight bits become eight.
-        decoder.set_transformations(Transformations::EXPAND);
-        let header = decoder.read_header_info().map_err(broken)?;
-        let size = [header.height as usize, header.width as usize];
-        let [h, w] = size;
-        if size.iter().any(|side| *side > MOST_PIXELS) {
-            return Err(refused(file, format!("{h} x {w} pixels; allowed: sides of {MOST_PIXELS}")));
-        }
-        if let Some(length) = broken_palette(bytes) {
-            return Err(refused(file, format!("a palette of {length} bytes; allowed: three for each colour")));
-        }
-        let mut reader = decoder.read_info().map_err(broken)?;
-        let length = reader.output_buffer_size().filter(|length| *length <= MOST_IMAGE_BYTES);
-        let length = length.ok_or_else(|| refused(file, "more than 256 MiB of pixels"))?;
-        let mut raw = vec![0; length];
-        let frame = reader.next_frame(&mut raw).map_err(broken)?;
-        raw.truncate(frame.buffer_size());
-        let samples = match frame.bit_depth {
-            BitDepth::Sixteen => {
-                let wide = raw.chunks_exact(2).map(|pair| u16::from_be_bytes([pair[0], pair[1]]));
-                wide.map(|sample| f32::from(sample) / f32::from(u16::MAX)).collect()
-            }
-            _ => raw.iter().map(|sample| f32::from(*sample) / f32::from(u8::MAX)).collect(),
-        };
-        let per_pixel = match frame.color_type {
-            ColorType::Grayscale => 1,
-            ColorType::GrayscaleAlpha => 2,
-            ColorType::Rgb => 3,
-            ColorType::Rgba => 4,
-            ColorType::Indexed => return Err(refused(file, "a palette that was not expanded")),
-        };
-        Ok(Image { size, per_pixel, samples })
-    }
-
-    fn channel(&self, at: usize) -> Vec<f32> {
-        self.samples.iter().skip(at).step_by(self.per_pixel).copied().collect()
-    }
-
-    /// The wanted channels, one after another, without transparency.
-    fn channels(&self, wanted: PixelFormat) -> Vec<Vec<f32>> {
-        match (wanted, self.per_pixel >= 3) {
-            (PixelFormat::Grey, false) => vec![self.channel(0)],
-            (PixelFormat::Grey, true) => {
-                vec![self.samples.chunks_exact(self.per_pixel).map(|pixel| luma(&pixel[..3])).collect()]
-            }
-            (PixelFormat::Rgb, false) => vec![self.channel(0); 3],
-            (PixelFormat::Rgb, true) => (0..3).map(|at| self.channel(at)).collect(),
-        }
-    }
-}
-
-/// Computes the luma of red, green and blue. In f64 the weights add up to 1, so grey is unchanged.
-fn luma(pixel: &[f32]) -> f32 {
-    let terms = pixel.iter().zip([0.299, 0.587, 0.114]);
-    terms.map(|(&sample, weight)| weight * f64::from(sample)).sum::<f64>() as f32
 }
 
 /// Maximum length of an image file: 64 MiB.
 const MOST_FILE_BYTES: usize = 64 << 20;
-
-/// Maximum memory for decoding one image: 256 MiB, as for 4096 x 4096 with four channels of 16 bits.
-const MOST_IMAGE_BYTES: usize = 256 << 20;
 
 /// Maximum number of values of all images: 1 GiB.
 const MOST_VALUES: usize = (1 << 30) / size_of::<f32>();
@@ -293,23 +197,15 @@ impl<'a> Pixels<'a> {
     }
 
     fn add(&mut self, file: &Path) -> Result<()> {
-        if !file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("png")) {
-            return Err(refused(file, "not a PNG image"));
+        let is = |known: &str| file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(known));
+        if !["png", "jpg", "jpeg"].into_iter().any(is) {
+            return Err(refused(file, "not a PNG or JPEG image"));
         }
         self.add_bytes(&files::read_within(file, MOST_FILE_BYTES)?, file)
     }
 
     fn add_bytes(&mut self, bytes: &[u8], file: &Path) -> Result<()> {
-        if !bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
-            let what = match bytes {
-                [] => "it is empty",
-                [0xff, 0xd8, 0xff, ..] => "it is a JPEG image",
-                _ if is_text(&bytes[..bytes.len().min(64)]) => "it is a text",
-                _ => "it does not begin as one",
-            };
-            return Err(refused(file, format!("not a PNG image: {what}")));
-        }
-        let image = Image::decode(bytes, file)?;
+        let image = Picture::decode(bytes, file)?;
         let met = image.size;
         let size = match (self.options.resize, &self.size) {
             (Some(size), _) => size,

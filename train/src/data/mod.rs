@@ -3,8 +3,8 @@
 //!
 //! | reader | what it reads |
 //! | --- | --- |
-//! | [`Csv`] | tables: a row for each example, with columns of classes or numbers as targets |
-//! | [`Images`] | PNG images, a folder for each class |
+//! | [`Csv`] | tables: a row for each example, with columns of numbers and words, and of classes or numbers as targets |
+//! | [`Images`] | PNG and JPEG images, a folder for each class |
 //! | [`Npy`] | arrays of NumPy, `.npy` and `.npz` |
 //! | [`Text`] | text, to be continued by a language model |
 //! | [`Addition`] | sums in digits, made up |
@@ -18,6 +18,7 @@ mod npy;
 mod npy_header;
 mod npz_write;
 mod numbers;
+mod picture;
 mod source;
 mod text;
 

@@ -1,0 +1,209 @@
+//! Tables with words and empty cells: what is learnt of the training examples, and kept with the run.
+
+use std::{fmt::Write as _, fs, ops::ControlFlow};
+
+use precast::{
+    ErrorKind,
+    data::{Dataset, Empty, Encoding, Inputs},
+    io::models::Model,
+};
+use precast_train::{EndReason, Predictor, Run, RunFile, data::Csv};
+
+use crate::common::{folder::Folder, metrics::metrics};
+
+fn houses(text: &str) -> Dataset {
+    let csv = Csv::new("houses.csv").target("price").numbers().one_hot("city").missing(["NA".into()]);
+    csv.empty(Empty::Median).parse(text.as_bytes()).unwrap()
+}
+
+/// The rows of encoded inputs.
+fn rows(data: &Dataset) -> Vec<Vec<f32>> {
+    let Inputs::Numbers(values) = data.inputs() else { panic!("{:?}", data.inputs()) };
+    values.chunks(data.shape()[0]).map(<[f32]>::to_vec).collect()
+}
+
+const HOUSES: &str =
+    "price,area,year,city\n1,10,1990,Oslo\n2,,2000,Bergen\n3,30,2020,Oslo\n4,NA,1980,\n5,70,1970,Voss\n";
+
+#[test]
+fn cells_become_numbers_of_what_the_training_examples_have() {
+    let all = houses(HOUSES);
+    assert_eq!(all.shape(), [3]);
+    let encoding = Encoding::of(&all).unwrap();
+    let names = ["area", "area is empty", "year", "city is empty", "city=Bergen", "city=Oslo", "city=Voss"];
+    assert_eq!(encoding.names(), names);
+    // The median of 10, 30 and 70.
+    let right = [
+        [10.0, 0.0, 1990.0, 0.0, 0.0, 1.0, 0.0],
+        [30.0, 1.0, 2000.0, 0.0, 1.0, 0.0, 0.0],
+        [30.0, 0.0, 2020.0, 0.0, 0.0, 1.0, 0.0],
+        [30.0, 1.0, 1980.0, 1.0, 0.0, 0.0, 0.0],
+        [70.0, 0.0, 1970.0, 0.0, 0.0, 0.0, 1.0],
+    ];
+    assert_eq!(rows(&all.encoded(&encoding).unwrap()), right);
+    assert_eq!(encoding.notes_on(&all), [""; 0]);
+
+    // Of the first three rows, as many columns; the medians are others, and what was not met is 0.
+    let split = all.split_in_order(3).unwrap();
+    let encoding = Encoding::of(&split.train).unwrap();
+    assert_eq!(encoding.names(), names);
+    let right = [[20.0, 1.0, 1980.0, 0.0, 0.0, 0.0, 0.0], [70.0, 0.0, 1970.0, 0.0, 0.0, 0.0, 0.0]];
+    assert_eq!(rows(&split.test.encoded(&encoding).unwrap()), right);
+    let note = "column `city`: 2 examples have a word that no training example has, such as an empty cell, which \
+                becomes 0 in all its columns";
+    assert_eq!(encoding.notes_on(&split.test), [note]);
+    // A flag that no training example has.
+    let split = houses("price,area,city\n1,10,Oslo\n2,20,Oslo\n3,,Oslo\n").split_in_order(2).unwrap();
+    let encoding = Encoding::of(&split.train).unwrap();
+    assert_eq!(rows(&split.test.encoded(&encoding).unwrap()), [[15.0, 0.0, 1.0]]);
+}
+
+#[test]
+fn words_become_indices_from_1() {
+    let csv = Csv::new("words.csv").target("y").indices(["a", "b"]);
+    let all = csv.parse(b"a,b,y\nx,p,0\ny,q,1\nx,r,1\nz,p,0\n").unwrap();
+    let split = all.split_in_order(2).unwrap();
+    let encoded = |data: &Dataset| data.encoded(&Encoding::of(&split.train).unwrap()).unwrap();
+    assert_eq!(*encoded(&split.train).inputs(), Inputs::Indices(vec![1, 1, 2, 2]));
+    assert_eq!(*encoded(&split.test).inputs(), Inputs::Indices(vec![1, 0, 0, 1]));
+}
+
+#[test]
+fn what_an_encoding_cannot_read_is_told() {
+    let told = |csv: Csv, text: &str, words: &str| {
+        let met = csv.parse(text.as_bytes()).and_then(|data| Encoding::of(&data)).unwrap_err();
+        assert_eq!((met.kind(), met.to_string().as_str()), (ErrorKind::Data, words));
+    };
+    let csv = || Csv::new("h.csv").target("y");
+    let cure = "`empty: median` or `empty: mean` replaces the empty cells of the inputs";
+    told(csv(), "a,y\n1,0\n,1\n", &format!("h.csv:3: column 1 (`a`): the cell is empty; {cure}"));
+    told(
+        csv().one_hot("a").missing(["-".into()]),
+        "a,y\nx,0\n-,1\n",
+        &format!("h.csv:3: column 1 (`a`): the cell is empty (`-`); {cure}"),
+    );
+    told(
+        csv(),
+        "a,y\n1,0\nOslo,1\n",
+        "h.csv:3: column 1 (`a`): `Oslo` is no number; a column of words belongs under `one_hot`, `indices` or `ignore`, \
+         or is a `target`",
+    );
+    told(
+        csv(),
+        "a,y\n1,0\nNA,1\n",
+        "h.csv:3: column 1 (`a`): `NA` is no number; if it marks an empty cell: `missing: [\"NA\"]` with `empty: median`",
+    );
+    told(csv().one_hot("b"), "a,y\n1,0\n", "h.csv: there is no column `b` (did you mean `a` or `y`?)");
+    told(csv().one_hot("y"), "a,y\n1,0\n", "h.csv: column 2 (`y`) is in `one_hot` and is no input");
+    told(
+        csv().one_hot("a").indices("a"),
+        "a,y\n1,0\n",
+        "h.csv: column 1 (`a`) is named twice, in `one_hot` and in `indices`",
+    );
+    told(
+        csv().indices("a"),
+        "a,b,y\nx,1,0\n",
+        "column `a` becomes indices and column `b` numbers, and inputs have one dtype; as `one_hot`, words become numbers",
+    );
+    told(
+        csv().empty(Empty::Mean),
+        "a,b,y\n1,,0\n",
+        "column `b` is empty in all training examples; `ignore` leaves it out",
+    );
+    let raw = csv().one_hot("a").parse(b"a,y\nx,0\n").unwrap();
+    let words = "the inputs are a table, whose cells may be words or empty; `encoded` makes numbers of it by an `Encoding` \
+                 of the training examples";
+    assert_eq!(raw.batches(1).err().map(|error| error.to_string()).as_deref(), Some(words));
+    assert_eq!(raw.input_batches(1).err().map(|error| error.to_string()).as_deref(), Some(words));
+}
+
+const MODEL: &str = "{version: 1, name: m, input: [6], net: {kind: Sequential, cells: [{kind: Dense, in_features: 6, \
+                     out_features: 1}]}}";
+
+fn model() -> Model {
+    Model::parse(MODEL, "model.yaml", 0).unwrap()
+}
+
+/// Writes a table whose target is 2 for Oslo and 1 for Bergen, plus a tenth of the area, and returns its run file.
+fn file(folder: &Folder) -> RunFile {
+    let mut text = "id,area,city,garden,price\n".to_string();
+    for i in 0..60 {
+        let (city, of_city) = if i % 3 == 0 { ("Bergen", 1.0) } else { ("Oslo", 2.0) };
+        let garden = ["yes", "no"][i % 2];
+        let area = if i % 10 == 9 { String::new() } else { (i % 7).to_string() };
+        let price = of_city + 0.1 * (i % 7) as f64;
+        writeln!(text, "h{i},{area},{city},{garden},{price}").unwrap();
+    }
+    fs::write(folder.join("houses.csv"), text).unwrap();
+    let csv = "{csv: {file: houses.csv, target: price, one_hot: [city, garden], empty: mean, ignore: id}}";
+    let text = format!(
+        "{{version: 1, model: m, policy: o2-bf16, data: {csv}, standardize: true, standardize_targets: true, \
+         optimizer: adam, lr: 0.03, epochs: 40, batch: 8, validation: 0.2}}"
+    );
+    let file = folder.join("run.yaml");
+    fs::write(&file, text).unwrap();
+    RunFile::load(file).unwrap()
+}
+
+#[test]
+fn a_run_keeps_the_encoding_and_continues_with_the_same_bits() {
+    let folder = Folder::new("tables");
+    let file = file(&folder);
+    let straight = folder.join("straight");
+    let mut run = Run::begin(&file, model(), &straight).unwrap();
+    assert_eq!(run.train().unwrap(), EndReason::Done);
+    drop(run);
+
+    let cut = folder.join("cut");
+    let mut steps = 0;
+    let mut run = Run::begin(&file, model(), &cut).unwrap();
+    loop {
+        let ended = run.train_with(&mut |_| {
+            steps += 1;
+            if steps % 37 == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        });
+        if ended.unwrap() == EndReason::Done {
+            break;
+        }
+        drop(run);
+        run = Run::resume(&cut, model()).unwrap();
+    }
+    drop(run);
+    let last = |folder: &std::path::Path| fs::read(folder.join("last.safetensors")).unwrap();
+    assert!(last(&straight) == last(&cut));
+    assert_eq!(metrics(&straight), metrics(&cut));
+
+    // Columns in another order, an unknown city, an empty area; the id is a column that the run does not know.
+    let new = folder.join("new.csv");
+    fs::write(&new, "nr,city,garden,area\n1,Oslo,no,3\n2,Bergen,no,3\n3,Voss,yes,\n").unwrap();
+    let predictor = Predictor::of_folder(&straight, model()).unwrap();
+    let examples = predictor.read(&new).unwrap();
+    let note = "column `city`: 1 example has a word that no training example has, such as `Voss`, which becomes 0 in all \
+                its columns";
+    assert_eq!(predictor.notes_on(&examples), [note]);
+    let numbers = predictor.predict_all(examples).unwrap().into_iter().map(|prediction| match prediction {
+        precast_train::Prediction::Numbers(numbers) => numbers[0],
+        other => panic!("{other:?}"),
+    });
+    let numbers: Vec<f32> = numbers.collect();
+    assert!((numbers[0] - 2.3).abs() < 0.1 && (numbers[1] - 1.3).abs() < 0.1, "{numbers:?}");
+}
+
+#[test]
+fn a_run_tells_the_columns_that_its_model_does_not_take() {
+    let folder = Folder::new("tables-wrong");
+    let file = file(&folder);
+    let model = Model::parse(&MODEL.replace('6', "3"), "model.yaml", 0).unwrap();
+    let error = Run::begin(&file, model, folder.join("run")).unwrap_err();
+    let words = "the model takes examples of shape [3], and the data has [6]: `area`, `area is empty`, `city=Bergen`, \
+                 `city=Oslo`, `garden=no`, `garden=yes`";
+    assert_eq!(error.to_string(), words);
+
+    let text = "{version: 1, model: m, policy: o0, data: {csv: {file: houses.csv, ignore: id, one_hot: [city, garden], \
+                empty: mean}}}";
+    fs::write(folder.join("none.yaml"), text).unwrap();
+    let file = RunFile::load(folder.join("none.yaml")).unwrap();
+    let error = Run::begin(&file, self::model(), folder.join("run")).unwrap_err();
+    let words = "the data has no targets, so nothing can be learnt of it; `target` names the column that has them";
+    assert!(error.to_string().ends_with(words), "{error}");
+}
