@@ -268,9 +268,8 @@ fn of_numbers<C: ?Sized + AsCell>(
     };
     let mean = sums.iter().map(Sums::r_squared).sum::<f64>() / each as f64;
     let total = score(String::new(), i, squared, absolute, mean);
-    let of_target = |(i, of): (usize, &Sums)| {
-        score((i + 1).to_string(), of.count, of.squared, of.absolute, of.r_squared())
-    };
+    let of_target =
+        |(i, of): (usize, &Sums)| score((i + 1).to_string(), of.count, of.squared, of.absolute, of.r_squared());
     let listed = (2..=NumberScores::MOST_TARGETS).contains(&each);
     let targets = if listed { sums.iter().enumerate().map(of_target).collect() } else { Vec::new() };
     Ok(NumberScores { not_finite, total, targets })

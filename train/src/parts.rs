@@ -118,9 +118,16 @@ impl RunFile {
     pub(crate) fn fingerprint(&self) -> Result<u32> {
         let (data, test) = (super::data::Source::Digits, Test::Share(0.5));
         let weights = self.weights.clone().map(|weights| Weights { file: PathBuf::new(), ..weights });
-        let text =
-            RunFile { data, test, validation: None, weights, model: self.model.without_file(), policy: String::new(), ..self.clone() }
-                .to_yaml()?;
+        let text = RunFile {
+            data,
+            test,
+            validation: None,
+            weights,
+            model: self.model.without_file(),
+            policy: String::new(),
+            ..self.clone()
+        }
+        .to_yaml()?;
         Ok(crc32fast::hash(text.as_bytes()))
     }
 
@@ -224,10 +231,9 @@ impl RunFile {
             Some(part) => {
                 let count = part.number_of(n).unwrap_or(1);
                 if count >= rest.len() {
-                    let tested = tested.map_or(String::new(), |tested| format!("`test` takes {tested} and "));
-                    let words = format!(
-                        "{tested}`validation` takes {count} of the {n} examples of the data; some must be left to train with"
-                    );
+                    let tested = tested.map_or(String::new(), |tested| format!("`test` takes {tested} examples and "));
+                    let words =
+                        format!("{tested}`validation` {count}, and the data has {n}; some must be left to train with");
                     return Err(self.wrong("validation", Error::data(words)));
                 }
                 let left = rest.len() - count;
@@ -277,7 +283,8 @@ impl RunFile {
             return Err(self.wrong(key, Error::data(format!("`{key}` has no examples"))));
         }
         if met != expected {
-            let words = format!("`{key}` has examples of shape {met:?}; expected {expected:?}, that of the training examples");
+            let words =
+                format!("`{key}` has examples of shape {met:?}; expected {expected:?}, that of the training examples");
             return Err(self.wrong(key, Error::data(words)));
         }
         if mem::discriminant(part.targets()) != mem::discriminant(train.targets()) {

@@ -127,7 +127,10 @@ impl Run {
                 Fit::new(&net, &options)?
             }
         };
-        let fit = fit.standardized_targets(standardizations.targets.clone()).measured_by(measure(&options)).under(&net, &policy)?;
+        let fit = fit
+            .standardized_targets(standardizations.targets.clone())
+            .measured_by(measure(&options))
+            .under(&net, &policy)?;
         let ends = policy.ends();
         let has_changed = !fit.history().raised.is_empty() || ends.iter().any(|end| *end <= fit.steps_done());
         notes.extend(folder.restore_policy_now(fit.policy().filter(|_| has_changed).as_ref())?);

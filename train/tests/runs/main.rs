@@ -11,3 +11,4 @@ mod readers;
 mod replayed;
 mod reports;
 mod schema;
+mod validated;
