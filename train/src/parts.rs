@@ -164,7 +164,7 @@ impl RunFile {
     /// began.
     pub(crate) fn read_data_of(&self, run: &Path, input: Option<&[usize]>) -> Result<Read> {
         let read = self.read_data(input)?;
-        Folder::check_data(run, &About::of(self, &read))?;
+        Folder::check_data(run, &read.about(self))?;
         Ok(read)
     }
 
@@ -182,7 +182,7 @@ impl RunFile {
     pub(crate) fn read_all_of(&self, run: &Path, input: Option<&[usize]>) -> Result<Dataset> {
         let all = self.read_all()?;
         let read = self.prepare(all.clone(), input)?;
-        Folder::check_data(run, &About::of(self, &read))?;
+        Folder::check_data(run, &read.about(self))?;
         Ok(all)
     }
 
@@ -309,6 +309,13 @@ pub(crate) struct Read {
     pub standardizations: Standardizations,
     /// Human-readable notes about the reading.
     pub notes: Vec<String>,
+}
+
+impl Read {
+    /// Returns the provenance of the run of a file with this data.
+    pub fn about(&self, file: &RunFile) -> About {
+        About::of(file, &self.data, self.held_out.as_ref(), &self.shape)
+    }
 }
 
 /// Returns whether a word can only be a file, not the name of a built-in.
