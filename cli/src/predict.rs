@@ -1,11 +1,12 @@
 //! `precast predict`: predictions of a trained network for new examples.
 
-use std::{fmt::Write as _, path::PathBuf};
+use std::path::PathBuf;
 
 use precast_policy::files;
 use precast_train::{
     Prediction, Predictor, RunFile,
-    data::{Column, Source},
+    data::{Column, Columns, Source},
+    report::evaluation_table_by,
 };
 
 use super::{
@@ -13,6 +14,7 @@ use super::{
     outputs::Output,
     print, print_as_it_is,
     run::{model, say_line},
+    table::library_table,
 };
 
 /// Predict with the best weights of a run
@@ -20,12 +22,13 @@ use super::{
 #[command(after_help = "\
 The examples are read as those of the run were: a CSV with the same columns (those of the targets may be missing), an image or a
 folder of images, an array, a text. The output is CSV with a line for each example: the class and its probability, or the
-numbers. With --score it is how well the network does on examples whose targets are known: images in a folder for each class,
+numbers; for images, first the file. With --score it is how well the network does on examples whose targets are known: images in a folder for each class,
 rows with their targets.
 
 Examples:
   precast predict runs/o2 new.csv
   precast predict runs/o2 new.csv --output predictions.csv
+  precast predict runs/o2 new.csv --keep id,name --probabilities
   precast predict runs/o2 photos --score                   photos/CLASS/NAME.png")]
 pub(super) struct Args {
     /// The folder of a run
@@ -35,9 +38,15 @@ pub(super) struct Args {
     examples: PathBuf,
     #[command(flatten)]
     output: Output,
-    /// Report the score of the network; the file must contain the targets
-    #[arg(long, conflicts_with = "file")]
+    /// Report the scores of the network in detail; the file must contain the targets
+    #[arg(long, conflicts_with_all = ["file", "probabilities", "keep"])]
     score: bool,
+    /// Also write the probability of every class, in a column for each
+    #[arg(long)]
+    probabilities: bool,
+    /// Copy these columns of the file, such as ids, in front; a list, or once for each
+    #[arg(long, value_name = "COLUMN", value_delimiter = ',')]
+    keep: Vec<String>,
 }
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
@@ -45,8 +54,9 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let file = RunFile::of_folder(&args.run)?;
     let predictor = Predictor::of_folder(&args.run, model(cli, &file)?)?;
     if args.score {
-        let score = predictor.score(&args.examples)?;
-        print(format_args!("{}: {score}", score.name()))?;
+        let found = predictor.evaluate(&args.examples)?;
+        let score = found.score();
+        print(format_args!("{}: {score}\n\n{}", score.name(), evaluation_table_by(&found, library_table)))?;
         return match score.not_finite() {
             0 => Ok(()),
             count => Err(Failure::Work(format!(
@@ -55,10 +65,16 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
             ))),
         };
     }
+    let in_front = in_front(args, &file, &predictor)?;
     let examples = predictor.read(&args.examples)?;
     predictor.notes_on(&examples).iter().for_each(|note| say_line(note));
     let predictions = predictor.predict_all(examples)?;
-    let text = csv(&predictions, &targets(&file));
+    let mut columns = in_front;
+    columns.push(answers(&predictions, &file.target_names()));
+    if args.probabilities {
+        columns.push(probabilities(&predictions, predictor.class_names())?);
+    }
+    let text = joined(&columns);
     match &args.output.file {
         Some(output) => files::replace(output, text.as_bytes())?,
         None => print_as_it_is(text.trim_end())?,
@@ -75,44 +91,93 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     }
 }
 
-/// Returns the names of the targets, if the data has some.
-fn targets(file: &RunFile) -> Vec<String> {
-    let Source::Csv(csv) = &file.data else { return Vec::new() };
-    let name = |column: &Column| match column {
-        Column::Name(name) => Some(field(name)),
-        _ => None,
-    };
-    csv.target.0.iter().map(name).collect::<Option<_>>().unwrap_or_default()
+/// Lines of CSV, or a part of each: the header, then a line for each example.
+type Lines = Vec<String>;
+
+/// Returns what comes before the answers: the kept columns, and the files of images.
+fn in_front(args: &Args, file: &RunFile, predictor: &Predictor) -> Result<Vec<Lines>> {
+    let mut columns = Vec::new();
+    if !args.keep.is_empty() {
+        let Source::Csv(csv) = &file.data else {
+            return Err(Failure::Usage("--keep copies columns of a CSV, and the data of the run is none".into()));
+        };
+        let column = |name: &String| match name.parse() {
+            Ok(number) if !csv.header => Column::Number(number),
+            _ => Column::Name(name.clone()),
+        };
+        let kept: Columns = args.keep.iter().map(column).collect::<Vec<Column>>().into();
+        let rows = predictor.texts(&args.examples, &kept).map_err(|e| Failure::from(e.context("--keep")))?;
+        let line = |cells: &[String]| cells.iter().map(|cell| field(cell)).collect::<Vec<_>>().join(",");
+        columns.push([line(&args.keep)].into_iter().chain(rows.iter().map(|row| line(row))).collect());
+    }
+    let images = predictor.files(&args.examples)?;
+    if !images.is_empty() {
+        let files = images.iter().map(|image| field(&image.display().to_string()));
+        columns.push(["file".to_string()].into_iter().chain(files).collect());
+    }
+    Ok(columns)
 }
 
-/// Formats predictions as CSV. `targets` are the names of the numbers, if their count agrees.
-fn csv(predictions: &[Prediction], targets: &[String]) -> String {
-    let mut text = match predictions.iter().find(|said| **said != Prediction::NotFinite).or(predictions.first()) {
-        Some(Prediction::Sequence { text: Some(_), .. }) => "text\n".into(),
-        Some(Prediction::Sequence { text: None, .. }) => "classes\n".into(),
-        Some(Prediction::Numbers(numbers)) if numbers.len() == targets.len() => targets.join(",") + "\n",
+/// Joins parts of lines to a text.
+fn joined(parts: &[Lines]) -> String {
+    let lines = parts.iter().map(Vec::len).min().unwrap_or(0);
+    (0..lines).fold(String::new(), |text, i| {
+        let line: Vec<&str> = parts.iter().map(|part| part[i].as_str()).collect();
+        text + &line.join(",") + "\n"
+    })
+}
+
+/// Returns the columns of the probabilities of all classes.
+fn probabilities(predictions: &[Prediction], names: &[String]) -> Result<Lines> {
+    let classes = predictions.iter().find_map(|said| match said {
+        Prediction::Class { probabilities, .. } => Some(probabilities.len()),
+        _ => None,
+    });
+    let only_nan = predictions.iter().all(|said| *said == Prediction::NotFinite);
+    let Some(classes) = classes.or(only_nan.then_some(names.len())) else {
+        return Err(Failure::Usage("--probabilities is for runs that predict one class for each example".into()));
+    };
+    let name = |class: usize| names.get(class).map_or_else(|| format!("{class}"), |name| field(name));
+    let line = |said: &Prediction| match said {
+        Prediction::Class { probabilities, .. } => join(probabilities),
+        _ => vec!["NaN"; classes].join(","),
+    };
+    let header = (0..classes).map(name).collect::<Vec<_>>().join(",");
+    Ok([header].into_iter().chain(predictions.iter().map(line)).collect())
+}
+
+fn join(numbers: &[f32]) -> String {
+    numbers.iter().map(f32::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Returns the columns of the answers. `targets` are the names of the numbers, if their count agrees.
+fn answers(predictions: &[Prediction], targets: &[String]) -> Lines {
+    let header = match predictions.iter().find(|said| **said != Prediction::NotFinite).or(predictions.first()) {
+        Some(Prediction::Sequence { text: Some(_), .. }) => "text".into(),
+        Some(Prediction::Sequence { text: None, .. }) => "classes".into(),
+        Some(Prediction::Numbers(numbers)) if numbers.len() == targets.len() => {
+            targets.iter().map(|name| field(name)).collect::<Vec<_>>().join(",")
+        }
         Some(Prediction::Numbers(numbers)) => {
             let names: Vec<String> = (1..=numbers.len()).map(|i| format!("output_{i}")).collect();
-            names.join(",") + "\n"
+            names.join(",")
         }
-        Some(_) => "class,probability\n".to_string(),
-        None => String::new(),
+        Some(_) => "class,probability".to_string(),
+        None => return Vec::new(),
     };
     // A line without an answer has the same fields as the others.
-    let without = if text.starts_with("class,") { ",NaN" } else { "NaN" };
-    for prediction in predictions {
-        let line = match prediction {
-            Prediction::Class { name, probability, .. } => format!("{},{probability}", field(name)),
-            Prediction::Sequence { text: Some(text), .. } => field(text),
-            Prediction::Sequence { indices, text: None } => {
-                indices.iter().map(i64::to_string).collect::<Vec<_>>().join(" ")
-            }
-            Prediction::Numbers(numbers) => numbers.iter().map(f32::to_string).collect::<Vec<_>>().join(","),
-            _ => without.into(),
-        };
-        writeln!(text, "{line}").expect("writing to a string");
-    }
-    text
+    let without = if header.starts_with("class,") { ",NaN" } else { "NaN" };
+    let line = |prediction: &Prediction| match prediction {
+        Prediction::Class { name, probability, .. } => format!("{},{probability}", field(name)),
+        Prediction::Sequence { text: Some(text), .. } => field(text),
+        Prediction::Sequence { indices, text: None } => {
+            indices.iter().map(i64::to_string).collect::<Vec<_>>().join(" ")
+        }
+        Prediction::Numbers(numbers) => join(numbers),
+        _ => without.into(),
+    };
+    let lines = predictions.iter().map(line);
+    [header.clone()].into_iter().chain(lines).collect()
 }
 
 /// Formats a field of CSV, in quotes where it needs them (RFC 4180).

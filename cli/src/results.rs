@@ -194,14 +194,14 @@ pub(super) fn write(folder: &Path, results: &Results<RunResult>, finished: &[Fin
     written
 }
 
-/// Describes an epoch with steps or outputs that are not finite.
-pub(super) fn spoilt(epoch: &Epoch) -> Option<String> {
+/// Describes an epoch with steps or outputs that are not finite; `examples` are those scored after it.
+pub(super) fn spoilt(epoch: &Epoch, examples: &str) -> Option<String> {
     let (number, score) = (epoch.epoch + 1, epoch.score);
     if !epoch.loss.is_finite() {
         return Some(format!("no step of epoch {number} was taken, so it has no loss"));
     }
     let answers = if score.not_finite() == 1 { "1 answer is" } else { &format!("{} answers are", score.not_finite()) };
-    (score.not_finite() > 0).then(|| format!("{answers} not finite on the test examples after epoch {number}"))
+    (score.not_finite() > 0).then(|| format!("{answers} not finite on the {examples} examples after epoch {number}"))
 }
 
 /// Ignores a closed standard output, which does not end a run: its results are also written to files, and its exit
@@ -226,8 +226,14 @@ fn same_loss(history: &History) -> String {
 /// Returns the legend of the table, the runs that were identical, and those that took steps with numbers that were not
 /// finite.
 pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
+    let score = match runs.iter().any(|run| run.history.test.is_some()) {
+        true => {
+            "score: after the last epoch, on the validation examples of runs that have them; test: of the best weights, once"
+        }
+        false => "score: on the test examples",
+    };
     let mut notes = format!(
-        "score: on the test examples; time: of a step, relative to {}; activations: kept for the backward pass; \
+        "{score}; time: of a step, relative to {}; activations: kept for the backward pass; \
          activations and casts: of the first step",
         printable(runs[0].name)
     );

@@ -8,11 +8,17 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use precast::{Policy, io::models::Model, policy::Prefer, train::Event};
+use precast::{
+    DType, Policy,
+    data::Targets,
+    io::models::Model,
+    policy::Prefer,
+    train::{Event, FitOptions},
+};
 use precast_policy::{files, printable, printable_lines};
 use precast_train::{
     Change, EndReason, ModelSource, Run, RunFile, history_of,
-    report::{RunReport, TrainingRun, runs_html, runs_table_by},
+    report::{NOT_FAIR, RunReport, TrainingRun, runs_html, runs_table_by},
 };
 
 use super::{
@@ -150,15 +156,16 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
     let done = run.history().steps.len();
     if text {
         let storage = run.storage().map_or(String::new(), |storage| format!("\n{storage}\n"));
+        let validation = run.validation().map_or(String::new(), |of| format!("{} validation examples, ", of.len()));
         let from = if done > 0 { format!("\nresumed after step {done} of {}", run.steps()) } else { String::new() };
         unless_unread(print(format_args!(
-            "model   {}\npolicy  {} ({}, {})\ndata    {} training examples, {} test examples of shape {:?}\nfolder  {shown}{from}\n\n{}\n{storage}",
+            "model   {}\npolicy  {} ({}, {})\ndata    {} training examples, {validation}{} test examples of shape {:?}\nfolder  {shown}{from}\n\n{}\n{storage}",
             printable(&run.file().model.to_string()),
             printable(&run.file().policy),
             run.policy().level,
             run.policy().dtype.long_name(),
             run.data().train.len(),
-            run.data().test.len(),
+            run.test().len(),
             run.data().train.shape(),
             run.plan(),
         )))?;
@@ -185,9 +192,7 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
     unless_unread(match args.format {
         Format::Json => print_json(&Summary::of(&name, &folder, &run, ended)),
         Format::Text => {
-            let best = run.best().map_or(String::new(), |(epoch, score)| {
-                format!("\nbest {}: {score}, after epoch {}", score.name(), epoch + 1)
-            });
+            let best = best(&run, ended);
             let faults = run.faults().map_err(Failure::work)?.iter().fold(String::new(), |faults, folder| {
                 format!("{faults}\na step met a number that was not finite: {program} replay {}", inputs::shown(folder))
             });
@@ -204,12 +209,68 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
             let words = format!("interrupted after step {steps}; continue with: {program} train --resume {shown}");
             Err(Failure::Work(words))
         }
-        EndReason::Stalled => Err(Failure::Work(format!("{name} {}", why_stalled(run.history()).unwrap_or_default()))),
+        EndReason::Stalled => {
+            let why = why_stalled(run.history()).unwrap_or_default();
+            Err(Failure::Work(format!("{name} {why}{}", remedy(&run))))
+        }
         ended => match run.history().epochs.last() {
-            Some(epoch) => spoilt(epoch).map_or(Ok(ended), |words| Err(Failure::Work(words))),
+            Some(epoch) => {
+                let examples = if run.validation().is_some() { "validation" } else { "test" };
+                let cure = Some(remedy(&run)).filter(|cure| !cure.is_empty());
+                let cure = cure.unwrap_or_else(|| "; try a lower --lr".into());
+                spoilt(epoch, examples).map_or(Ok(ended), |words| Err(Failure::Work(words + &cure)))
+            }
             None => Ok(ended),
         },
     }
+}
+
+/// Describes the best weights of a run, what chose them, and the end by patience.
+fn best(run: &Run, ended: EndReason) -> String {
+    let Some((epoch, score)) = run.best() else { return String::new() };
+    let by_patience = match (ended, run.file().patience) {
+        (EndReason::NoBetter, Some(patience)) => {
+            let (epochs, s) = (run.history().epochs.len(), if patience == 1 { "" } else { "s" });
+            let best = epoch + 1;
+            format!(
+                "\nended after epoch {epochs} by its patience: {patience} epoch{s} without a better score than epoch {best}"
+            )
+        }
+        _ => String::new(),
+    };
+    let name = score.name();
+    let fair = match (run.validation(), &run.history().test) {
+        (None, _) => format!("\n{NOT_FAIR}"),
+        (Some(_), Some(test)) => format!("\ntest {name}: {}, of these weights, scored once", test.score),
+        (Some(_), None) => String::new(),
+    };
+    let of = if run.validation().is_some() { "validation " } else { "" };
+    format!("{by_patience}\nbest {of}{name}: {score}, after epoch {}{fair}", epoch + 1)
+}
+
+/// Largest magnitude of targets whose errors, squared, are far from the limit of f16.
+const LARGE_TARGET: f32 = 100.0;
+
+/// Returns the cure of a run that took no steps, as far as its options show it.
+fn remedy(run: &Run) -> String {
+    let (file, mut words) = (run.file(), String::new());
+    let FitOptions { lr, method, .. } = &file.options;
+    if *lr >= 10.0 * method.usual_lr() {
+        words += &format!("; the learning rate is {lr}, and {} is usual: try a lower --lr", method.usual_lr());
+    }
+    if let Targets::Numbers { values, .. } = run.data().train.targets()
+        && run.policy().dtype == DType::F16
+        && !file.standardize_targets
+    {
+        let largest = values.iter().fold(0f32, |largest, target| largest.max(target.abs()));
+        if largest > LARGE_TARGET {
+            words += &format!(
+                "; targets are as large as {largest}: `standardize_targets: true` in the run file brings them near 1, or a \
+                 policy in bfloat16 has their range"
+            );
+        }
+    }
+    words
 }
 
 /// The outcome of a run, as JSON.
@@ -225,6 +286,10 @@ struct Summary<'a> {
     score: Option<precast::train::Score>,
     best_epoch: Option<usize>,
     best_score: Option<precast::train::Score>,
+    /// Score of the best weights on the test examples, if others chose them.
+    test_score: Option<precast::train::Score>,
+    /// Examples that chose the best weights.
+    chosen_by: &'static str,
 }
 
 impl<'a> Summary<'a> {
@@ -241,6 +306,8 @@ impl<'a> Summary<'a> {
             score: history.score(),
             best_epoch: run.best().map(|(epoch, _)| epoch),
             best_score: run.best().map(|(_, score)| score),
+            test_score: history.test.as_ref().map(|test| test.score),
+            chosen_by: if run.validation().is_some() { "validation" } else { "test" },
         }
     }
 }

@@ -126,7 +126,7 @@ fn compare(cli: &Cli, args: &Args) -> Result {
 /// Describes a run that completed, but without finite numbers.
 fn lost(run: &TrainingRun<'_>) -> Option<String> {
     let last = run.history.epochs.last().filter(|_| run.history.stalled().is_none())?;
-    spoilt(last).map(|words| format!("{}: {words}; try a lower --lr", printable(run.name)))
+    spoilt(last, "test").map(|words| format!("{}: {words}; try a lower --lr", printable(run.name)))
 }
 
 /// Returns a note if the last batch of an epoch is one larger than `--batch`.

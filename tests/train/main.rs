@@ -8,6 +8,7 @@ mod checkpoint;
 mod common;
 mod datasets;
 mod decorate;
+mod evaluation;
 mod frozen;
 mod lint;
 mod lint_cures;

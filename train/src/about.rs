@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     RunFile,
-    data::{self, Dataset},
-    parts::Read,
+    data::{self, Dataset, Split},
 };
 
 /// Provenance of a run.
@@ -59,8 +58,7 @@ impl About {
         ))
     }
 
-    pub fn of(file: &RunFile, read: &Read) -> Self {
-        let Read { data, held_out, .. } = read;
+    pub fn of(file: &RunFile, data: &Split, held_out: Option<&Dataset>, data_shape: &[usize]) -> Self {
         let mut hasher = crc32fast::Hasher::new();
         for part in [&data.train, &data.test].into_iter().chain(held_out) {
             hash(part, &mut hasher);
@@ -71,10 +69,10 @@ impl About {
             model: file.model.to_string(),
             policy: file.policy.clone(),
             train_examples: data.train.len(),
-            validation_examples: held_out.as_ref().map(|_| data.test.len()),
-            test_examples: held_out.as_ref().unwrap_or(&data.test).len(),
+            validation_examples: held_out.map(|_| data.test.len()),
+            test_examples: held_out.unwrap_or(&data.test).len(),
             shape: data.train.shape().to_vec(),
-            data_shape: read.shape.clone(),
+            data_shape: data_shape.to_vec(),
             data_checksum: hasher.finalize(),
             pixels: PIXELS,
             checksums: BTreeMap::new(),

@@ -164,7 +164,7 @@ impl RunFile {
     /// began.
     pub(crate) fn read_data_of(&self, run: &Path, input: Option<&[usize]>) -> Result<Read> {
         let read = self.read_data(input)?;
-        Folder::check_data(run, &About::of(self, &read))?;
+        Folder::check_data(run, &read.about(self))?;
         Ok(read)
     }
 
@@ -182,7 +182,7 @@ impl RunFile {
     pub(crate) fn read_all_of(&self, run: &Path, input: Option<&[usize]>) -> Result<Dataset> {
         let all = self.read_all()?;
         let read = self.prepare(all.clone(), input)?;
-        Folder::check_data(run, &About::of(self, &read))?;
+        Folder::check_data(run, &read.about(self))?;
         Ok(all)
     }
 
@@ -231,10 +231,9 @@ impl RunFile {
             Some(part) => {
                 let count = part.number_of(n).unwrap_or(1);
                 if count >= rest.len() {
-                    let tested = tested.map_or(String::new(), |tested| format!("`test` takes {tested} and "));
-                    let words = format!(
-                        "{tested}`validation` takes {count} of the {n} examples of the data; some must be left to train with"
-                    );
+                    let tested = tested.map_or(String::new(), |tested| format!("`test` takes {tested} examples and "));
+                    let words =
+                        format!("{tested}`validation` {count}, and the data has {n}; some must be left to train with");
                     return Err(self.wrong("validation", Error::data(words)));
                 }
                 let left = rest.len() - count;
@@ -329,6 +328,13 @@ pub(crate) struct Read {
     pub standardizations: Standardizations,
     /// Human-readable notes about the reading.
     pub notes: Vec<String>,
+}
+
+impl Read {
+    /// Returns the provenance of the run of a file with this data.
+    pub fn about(&self, file: &RunFile) -> About {
+        About::of(file, &self.data, self.held_out.as_ref(), &self.shape)
+    }
 }
 
 /// Returns whether a word can only be a file, not the name of a built-in.

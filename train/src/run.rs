@@ -20,7 +20,6 @@ use precast::{
 
 use super::{
     RunFile, Storage,
-    about::About,
     faults::SavedFault,
     folder::{Folder, Standardizations},
     parts::Read,
@@ -124,7 +123,7 @@ impl Run {
     pub fn begin(file: &RunFile, mut model: Model, folder: impl AsRef<Path>) -> Result<Self> {
         let policy = file.read_policy()?;
         let read = file.read_data(model.input.as_deref())?;
-        let about = About::of(file, &read);
+        let about = read.about(file);
         let Read { data, held_out, file: found, standardizations, notes: of_data, .. } = read;
         file.load_weights(&model.net)?;
         file.freeze(&model.net)?;

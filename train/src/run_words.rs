@@ -26,6 +26,7 @@ impl Document for RunV1 {
             "net" | "network" => "model",
             "dataset" => "data",
             "scheduler" | "lr_scheduler" => "schedule",
+            "val" | "val_split" | "validation_split" | "validation_data" => "validation",
             "early_stopping" => "patience",
             "criterion" | "loss_fn" => "loss",
             "warmup" | "warmup_steps" => "warm_up",

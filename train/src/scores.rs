@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     Run, RunFile,
     data::{Column, Source},
-    history_of,
     load::best_weights,
+    records::history_of,
 };
 
 /// Scores of the best weights of a run in detail, as of its end: the contents of `scores.json`.

@@ -13,5 +13,6 @@ mod outputs;
 mod plans_of_runs;
 mod program;
 mod runs;
+mod scores;
 mod stored_models;
 mod tune;

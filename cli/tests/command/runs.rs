@@ -258,7 +258,7 @@ fn answers_that_are_not_finite_are_said_and_failures() {
     assert_eq!(said.lines().filter(|line| *line == ",NaN").count(), 1, "{said}");
     assert_eq!(message, "error: 1 of 100 predictions is not finite; the first is that of example 24\n");
     let (said, message) = printed_and_error(precast_in(&folder.0, &["predict", "runs/o2", "bad.csv", "--score"]));
-    assert!(said.trim_end().ends_with(" %, 1 not finite"), "{said}");
+    assert!(said.lines().next().unwrap().ends_with(" %, 1 not finite"), "{said}");
     assert_eq!(message, "error: 1 of the answers is not finite\n");
 }
 
@@ -415,7 +415,7 @@ fn options_of_the_run_file_reach_the_run() {
         assert!(written.contains(line), "{line}\n{written}");
     }
     let said = text(precast_in(&folder.0, &["predict", "runs/o2-bf16", "points.csv", "--score"]));
-    let error_of: f64 = said.trim().strip_prefix("mean squared error: ").unwrap().parse().unwrap();
+    let error_of: f64 = said.lines().next().unwrap().strip_prefix("mean squared error: ").unwrap().parse().unwrap();
     // The variance of z is 1000^2 (1 + 4) (100 - 1) / 12.
     assert!(error_of < 0.05 * 1e6 * 5.0 * 99.0 / 12.0, "{said}");
 
@@ -461,10 +461,13 @@ fn folders_of_images_by_class_are_predicted_and_scored() {
     }
     text(precast_in(&folder.0, &["train", "run.yaml", "--quiet"]));
     let said = text(precast_in(&folder.0, &["predict", "runs/o0", "photos"]));
-    let classes: Vec<&str> = said.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    let classes: Vec<&str> = said.lines().skip(1).map(|line| line.split(',').nth(1).unwrap()).collect();
     assert_eq!(classes, [["bright"; 20], ["dark"; 20]].concat());
+    let files: Vec<&str> = said.lines().map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!((files[0], files[1], files[40]), ("file", "photos/bright/00.png", "photos/dark/19.png"));
     let said = text(precast_in(&folder.0, &["predict", "runs/o0", "photos", "--score"]));
-    assert_eq!(said.trim(), "accuracy: 100.00 %");
+    assert!(said.starts_with("accuracy: 100.00 %\n\n| class "), "{said}");
+    assert!(said.contains("| bright          |     20 |    0 |\n"), "{said}");
     // Without class folders there is nothing to compare with.
     let said = error(2, precast_in(&folder.0, &["predict", "runs/o0", "photos/dark", "--score"]));
     assert!(said.contains("a folder of its own"), "{said}");

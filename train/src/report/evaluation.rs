@@ -6,7 +6,7 @@ use precast::train::{ClassScores, Evaluation, NumberScore, NumberScores};
 use precast_policy::printable;
 
 use super::{
-    html::{escaped, html_table},
+    markup::{escaped, html_table},
     table::{Layout, one_line_a_row},
 };
 

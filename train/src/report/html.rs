@@ -9,7 +9,12 @@ use precast::{
 };
 use precast_policy::{files, printable};
 
-use super::{TrainingRun, chart, evaluation::evaluation_html, runs_table_by, score_chart};
+use super::{
+    TrainingRun, chart,
+    evaluation::evaluation_html,
+    markup::{escaped, html_table},
+    runs_table_by, score_chart,
+};
 use crate::{About, RunFile, SavedFault, Scores, about_of, headroom_of, history_of, scores_of};
 
 /// Remark on the score of a run without validation examples.
@@ -187,39 +192,6 @@ fn skipped(history: &History) -> String {
 fn svg(picture: &str) -> String {
     let start = picture.find("<svg").unwrap_or(0);
     format!("<figure>{}</figure>", &picture[start..])
-}
-
-pub(super) fn html_table(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
-    let mut html = String::from("<div class=\"table\"><table>\n");
-    let class = |column: usize| if numbers.contains(&column) { " class=\"number\"" } else { "" };
-    if header.iter().any(|name| !name.is_empty()) {
-        let cells = header.iter().enumerate().map(|(i, name)| format!("<th{}>{}</th>", class(i), escaped(name)));
-        writeln!(html, "<tr>{}</tr>", cells.collect::<String>()).expect("writing to a string");
-    }
-    for row in rows {
-        let cells = row.iter().enumerate().map(|(i, text)| format!("<td{}>{}</td>", class(i), escaped(text)));
-        writeln!(html, "<tr>{}</tr>", cells.collect::<String>()).expect("writing to a string");
-    }
-    html + "</table></div>"
-}
-
-/// Escapes text for HTML. Names come from files, so nothing in them may be read as markup.
-pub(super) fn escaped(text: &str) -> String {
-    let mut html = String::with_capacity(text.len());
-    for line in text.split_inclusive('\n') {
-        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
-        for c in printable(line).chars() {
-            match c {
-                '<' => html.push_str("&lt;"),
-                '>' => html.push_str("&gt;"),
-                '&' => html.push_str("&amp;"),
-                '"' => html.push_str("&quot;"),
-                c => html.push(c),
-            }
-        }
-        html.push_str(end);
-    }
-    html
 }
 
 fn head(name: &str) -> String {

@@ -4,6 +4,7 @@ mod chart;
 mod conversion;
 mod evaluation;
 mod html;
+mod markup;
 mod table;
 mod tune_chart;
 

@@ -456,8 +456,16 @@ fn what_changed_since_the_run_began_is_refused() {
     let text = fs::read_to_string(to.join("run.yaml")).unwrap();
     for (from, changed, words) in [
         ("seed: 0", "seed: 1", "the data has changed"),
-        ("lr: 0.001", "lr: 0.002", "`run.yaml` is not the one of the checkpoint"),
-        ("epochs: 3", "epochs: 4", "`run.yaml` is not the one of the checkpoint"),
+        (
+            "lr: 0.001",
+            "lr: 0.002",
+            "`run.yaml` was changed after the last checkpoint. Take the change back; `--epochs N` and `--lr X`",
+        ),
+        (
+            "epochs: 3",
+            "epochs: 4",
+            "`run.yaml` was changed after the last checkpoint. Take the change back; `--epochs N` and `--lr X`",
+        ),
     ] {
         assert!(text.contains(from), "{text}");
         fs::write(to.join("run.yaml"), text.replace(from, changed)).unwrap();

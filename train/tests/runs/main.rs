@@ -12,3 +12,4 @@ mod replayed;
 mod reports;
 mod schema;
 mod tables;
+mod validated;

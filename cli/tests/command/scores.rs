@@ -1,0 +1,114 @@
+//! Validation, scores in detail and the columns of predictions, as a user of the command meets them.
+
+use std::fs;
+
+use crate::program::{Folder, error, json, precast_in, text};
+
+const MODEL: &str = "
+version: 1
+input: [2]
+net:
+  kind: Sequential
+  cells:
+  - {kind: Dense, in_features: 2, out_features: 2}
+";
+
+const RUN: &str = "
+version: 1
+model: net.yaml
+policy: o2
+data: {csv: {file: points.csv, target: side, ignore: id}}
+test: 20
+validation: 0.1
+standardize: true
+optimizer: adam
+lr: 0.02
+epochs: 4
+patience: 1
+";
+
+/// Returns two classes of points with ids.
+fn folder(test: &str, run: &str) -> Folder {
+    let folder = Folder::new(test);
+    let rows = (0..100).map(|i| {
+        let (x, y) = (f64::from(i % 10) + 0.5, f64::from(i / 10) + 0.25);
+        format!("\"p, {i}\",{x},{y},{}\n", if x + y > 10.0 { "above" } else { "below" })
+    });
+    folder.write("points.csv", &["id,x,y,side\n".to_string()].into_iter().chain(rows).collect::<String>());
+    folder.write("net.yaml", MODEL);
+    folder.write("run.yaml", run);
+    folder
+}
+
+#[test]
+fn the_score_on_held_out_examples_is_told_tabled_and_reported() {
+    let folder = folder("fair", RUN);
+    let said = text(precast_in(&folder.0, &["train", "run.yaml"]));
+    assert!(said.contains("70 training examples, 10 validation examples, 20 test examples of shape [2]"), "{said}");
+    assert!(
+        said.contains("\nbest validation accuracy: ") && said.contains(", of these weights, scored once\n"),
+        "{said}"
+    );
+    assert!(!said.contains("not a fair one"), "{said}");
+    let said = text(precast_in(&folder.0, &["runs"]));
+    assert!(
+        said.starts_with("| run | accuracy |     test |") || said.starts_with("| run | accuracy |    test |"),
+        "{said}"
+    );
+    let report = fs::read_to_string(folder.0.join("runs/o2/report.html")).unwrap();
+    assert!(report.contains("<h2>Test examples, with the best weights") && report.contains("class=\"confusion\""));
+    let scores = fs::read_to_string(folder.0.join("runs/o2/scores.json")).unwrap();
+    assert!(scores.contains("\"validation\":{\"classes\""), "{scores}");
+
+    // Without validation, the test examples chose the weights.
+    folder.write("run.yaml", &RUN.replace("validation: 0.1\n", "name: unfair\n"));
+    let said = text(precast_in(&folder.0, &["train", "run.yaml"]));
+    assert!(said.contains("the test examples chose these weights, so the score is not a fair one"), "{said}");
+    let summary = json(precast_in(&folder.0, &["train", "run.yaml", "--output", "again", "--format", "json"]));
+    assert_eq!((summary["chosen_by"].as_str(), summary["test_score"].is_null()), (Some("test"), true));
+}
+
+#[test]
+fn a_run_that_ends_by_its_patience_says_so() {
+    let folder = folder("patience", &RUN.replace("lr: 0.02", "lr: 1.0e-30"));
+    let said = text(precast_in(&folder.0, &["train", "run.yaml", "--quiet"]));
+    assert!(
+        said.contains("\nended after epoch 2 by its patience: 1 epoch without a better score than epoch 1\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn predictions_keep_columns_and_have_all_probabilities() {
+    let folder = folder("keep", RUN);
+    text(precast_in(&folder.0, &["train", "run.yaml", "--quiet"]));
+    let args = ["predict", "runs/o2", "points.csv", "--keep", "id,side", "--probabilities"];
+    let said = text(precast_in(&folder.0, &args));
+    let mut lines = said.lines();
+    assert_eq!(lines.next(), Some("id,side,class,probability,above,below"));
+    for (i, line) in lines.enumerate() {
+        let rest = line.strip_prefix(&format!("\"p, {i}\",")).unwrap_or_else(|| panic!("{line}"));
+        let cells: Vec<&str> = rest.split(',').collect();
+        let [above, below] = [3, 4].map(|place| cells[place].parse::<f32>().unwrap());
+        assert!((above + below - 1.0).abs() < 1e-6, "{line}");
+        let probability: f32 = cells[2].parse().unwrap();
+        assert_eq!((cells[1], probability), if above > below { ("above", above) } else { ("below", below) });
+    }
+    let said = error(2, precast_in(&folder.0, &["predict", "runs/o2", "points.csv", "--keep", "idd"]));
+    assert!(said.contains("--keep: points.csv: there is no column `idd` (did you mean `id`?)"), "{said}");
+}
+
+/// Squares of targets in thousands are beyond f16.
+#[test]
+fn a_run_without_a_step_names_what_helps() {
+    let run = RUN.replace("side", "large, as: numbers").replace("validation: 0.1\n", "").replace("patience: 1\n", "");
+    let folder = folder("remedy", &run);
+    let rows = (0..100).map(|i| format!("{i},{i}.5,1,{}\n", 60_000 + i));
+    folder.write("points.csv", &["id,x,y,large\n".to_string()].into_iter().chain(rows).collect::<String>());
+    folder.write("net.yaml", &MODEL.replace("out_features: 2", "out_features: 1"));
+    let said = error(1, precast_in(&folder.0, &["train", "run.yaml", "--quiet", "--lr", "1000000000"]));
+    assert!(said.contains("; the learning rate is 1000000000, and 0.001 is usual: try a lower --lr"), "{said}");
+    assert!(said.contains("; targets are as large as 60099: `standardize_targets: true`"), "{said}");
+    let said = text(precast_in(&folder.0, &["runs"]));
+    assert!(said.starts_with("| run | mean squared error |"), "{said}");
+}
