@@ -224,12 +224,15 @@ fn same_loss(history: &History) -> String {
 }
 
 /// Returns the legend of the table, the runs that were identical, and those that took steps with numbers that were not
-/// finite.
-pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
+/// finite. The times of runs that did not alternate are not compared.
+pub(super) fn notes(runs: &[TrainingRun<'_>], alternated: bool) -> String {
+    let time = match alternated {
+        true => format!(" time: of a step, relative to {};", printable(runs[0].name)),
+        false => String::new(),
+    };
     let mut notes = format!(
-        "score: on the test examples; time: of a step, relative to {}; activations: kept for the backward pass; \
-         activations and casts: of the first step",
-        printable(runs[0].name)
+        "score: on the test examples;{time} activations: kept for the backward pass; activations and casts: of the \
+         first step"
     );
     for group in same_course(runs).iter().filter(|group| group.len() > 1) {
         notes += &format!("\n{}: {}", joint_name(group), same_loss(group[0].history));
@@ -280,7 +283,7 @@ mod tests {
             let (one, mut other) = (run_of(losses), run_of(losses));
             other.steps.iter_mut().filter(|step| !step.loss.is_finite()).for_each(|step| step.loss = -f64::NAN);
             let runs = [("a", &one), ("b", &other)].map(|(name, history)| TrainingRun { name, history });
-            let said = notes(&runs);
+            let said = notes(&runs, true);
             assert!(said.lines().any(|line| line.starts_with("a = b: ") && line.ends_with(words)), "{said}");
         }
     }

@@ -23,7 +23,7 @@ use super::{
     RunFile,
     about::About,
     data::{Dataset, Standardization},
-    metrics::{Line, Memory, read_metrics},
+    metrics::{Line, Memory, csv_of, read_metrics},
     model_source::OnnxSource,
 };
 
@@ -35,6 +35,7 @@ pub(super) const POLICY_NOW: &str = "policy-now.yaml";
 const PLAN: &str = "plan.txt";
 const ABOUT: &str = "about.json";
 pub(super) const METRICS: &str = "metrics.jsonl";
+const TABLE: &str = "metrics.csv";
 const STANDARDIZATION: &str = "standardization.json";
 const BEST: &str = "best.safetensors";
 const LAST: &str = "last.safetensors";
@@ -306,6 +307,11 @@ impl Folder {
             parameter_bytes: param_bytes,
             casts_per_step: casts,
         }))
+    }
+
+    /// Writes the table of the epochs.
+    pub fn save_table(&self, history: &History) -> Result<()> {
+        files::replace(self.path.join(TABLE), csv_of(history).as_bytes())
     }
 
     fn put_line(&self, line: &Line) -> Result<()> {
