@@ -1,6 +1,7 @@
 //! Progress of training runs, as a bar on a terminal or as lines of a log; and a bar for bytes.
 
 use std::{
+    collections::BTreeMap,
     io::{self, IsTerminal, Write as _},
     time::Duration,
 };
@@ -23,6 +24,8 @@ pub struct Progress {
     epochs: usize,
     score: Option<Score>,
     skipped: usize,
+    /// Score and skipped steps of the runs that wait for their turn.
+    others: BTreeMap<String, (Option<Score>, usize)>,
 }
 
 impl Progress {
@@ -31,7 +34,16 @@ impl Progress {
         let bar = ProgressBar::new(steps as u64);
         bar.set_style(ProgressStyle::with_template("{msg}").unwrap_or_else(|_| ProgressStyle::default_bar()));
         let lines = !io::stderr().is_terminal();
-        Progress { bar, lines, quiet: false, name: String::new(), epochs, score: None, skipped: 0 }
+        Progress {
+            bar,
+            lines,
+            quiet: false,
+            name: String::new(),
+            epochs,
+            score: None,
+            skipped: 0,
+            others: BTreeMap::new(),
+        }
     }
 
     /// Creates one that shows only raised cells.
@@ -41,8 +53,9 @@ impl Progress {
 
     /// Shows the name of a run, another one than before, from now on.
     pub fn rename(&mut self, name: &str) {
-        self.name = printable(name).into_owned();
-        (self.score, self.skipped) = (None, 0);
+        let before = std::mem::replace(&mut self.name, printable(name).into_owned());
+        self.others.insert(before, (self.score, self.skipped));
+        (self.score, self.skipped) = self.others.remove(&self.name).unwrap_or_default();
     }
 
     /// Starts after a number of steps, for a resumed run.

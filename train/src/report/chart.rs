@@ -287,8 +287,6 @@ pub(super) fn whole(number: f64) -> String {
     if (number - number.round()).abs() < 1e-6 { format!("{number:.0}") } else { String::new() }
 }
 
-const TEXT: (&str, u32) = ("sans-serif", 14);
-
 /// Returns the finite losses of a run with their steps.
 fn losses(run: &TrainingRun<'_>) -> Vec<(f64, f64)> {
     let steps = run.history.steps.iter().enumerate();

@@ -7,6 +7,8 @@ use plotters::{coord::Shift, prelude::*};
 /// Width of a chart.
 pub(super) const WIDTH: u32 = 960;
 
+pub(super) const TEXT: (&str, u32) = ("sans-serif", 14);
+
 /// Colours distinguishable with the common colour-vision deficiencies (Okabe and Ito 2008).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
