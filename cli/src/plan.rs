@@ -16,7 +16,7 @@ use super::{
     print, print_json,
     run::say_line,
     summary,
-    table::library_table,
+    table::{library_table, plan_tree},
 };
 
 /// Show which cell of a network would run in which precision, and why
@@ -187,7 +187,7 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
             None => print_json(&plan),
             Some(inferred) => print_json(&InferredPlan { inferred, plan: &plan }),
         },
-        PlanFormat::Tree => print(format_args!("{}{plan}", network.header(&[&policy], &plan))),
+        PlanFormat::Tree => print(format_args!("{}{}", network.header(&[&policy], &plan), plan_tree(&plan))),
         PlanFormat::Table => {
             let table = plan_table_by(&plan, library_table);
             print(format_args!("{}{}\n{table}", network.header(&[&policy], &plan), plan.policy))

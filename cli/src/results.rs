@@ -224,19 +224,20 @@ fn same_loss(history: &History) -> String {
 }
 
 /// Returns the legend of the table, the runs that were identical, and those that took steps with numbers that were not
-/// finite.
-pub(super) fn notes(runs: &[TrainingRun<'_>]) -> String {
+/// finite. The times of runs that did not alternate are not compared.
+pub(super) fn notes(runs: &[TrainingRun<'_>], alternated: bool) -> String {
     let score = match runs.iter().any(|run| run.history.test.is_some()) {
         true => {
             "score: after the last epoch, on the validation examples of runs that have them; test: of the best weights, once"
         }
         false => "score: on the test examples",
     };
-    let mut notes = format!(
-        "{score}; time: of a step, relative to {}; activations: kept for the backward pass; \
-         activations and casts: of the first step",
-        printable(runs[0].name)
-    );
+    let time = match alternated {
+        true => format!(" time: of a step, relative to {};", printable(runs[0].name)),
+        false => String::new(),
+    };
+    let mut notes =
+        format!("{score};{time} activations: kept for the backward pass; activations and casts: of the first step");
     for group in same_course(runs).iter().filter(|group| group.len() > 1) {
         notes += &format!("\n{}: {}", joint_name(group), same_loss(group[0].history));
     }
@@ -286,7 +287,7 @@ mod tests {
             let (one, mut other) = (run_of(losses), run_of(losses));
             other.steps.iter_mut().filter(|step| !step.loss.is_finite()).for_each(|step| step.loss = -f64::NAN);
             let runs = [("a", &one), ("b", &other)].map(|(name, history)| TrainingRun { name, history });
-            let said = notes(&runs);
+            let said = notes(&runs, true);
             assert!(said.lines().any(|line| line.starts_with("a = b: ") && line.ends_with(words)), "{said}");
         }
     }

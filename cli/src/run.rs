@@ -2,30 +2,24 @@
 
 use std::{
     fs,
-    io::{self, Write as _},
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use precast::{
-    DType, Policy,
-    data::Targets,
-    io::models::Model,
-    policy::Prefer,
-    train::{Event, FitOptions},
-};
-use precast_policy::{files, printable, printable_lines};
+use console::Term;
+use precast::{DType, Policy, data::Targets, io::models::Model, policy::Prefer, train::FitOptions};
+use precast_policy::{files, printable};
 use precast_train::{
     Change, EndReason, ModelSource, Run, RunFile, history_of,
-    report::{NOT_FAIR, RunReport, TrainingRun, runs_html, runs_table_by},
+    report::{NOT_FAIR, RunReport, TrainingRun, all_runs_html, runs_html, runs_table_by, save_events},
 };
 
 use super::{
     Cli, Failure, Format, Result, inputs, outputs, print, print_json,
-    progress::Progress,
+    progress::{self, Progress},
     results::{notes, spoilt, unless_unread, why_stalled},
-    table::library_table,
+    table::{plan_tree, runs_layout},
     train_args::Args,
 };
 
@@ -128,8 +122,7 @@ pub(super) fn model(cli: &Cli, file: &RunFile) -> Result<Model> {
 
 /// Prints a note on standard error that is not a failure.
 pub(super) fn say_line(note: &str) {
-    // If standard error is closed, the results are still available.
-    let _ = writeln!(io::stderr(), "note: {}", printable_lines(note));
+    progress::say(&format!("note: {note}"));
 }
 
 /// Set by Ctrl-C; a second one ends the process at once.
@@ -140,6 +133,8 @@ pub(super) fn listen() {
     // If no handler can be installed, Ctrl-C ends the process, and the last checkpoint remains.
     let _ = ctrlc::set_handler(|| {
         if STOP.swap(true, Ordering::Relaxed) {
+            // The bar, if there is one.
+            let _ = Term::stderr().clear_line();
             std::process::exit(130);
         }
     });
@@ -148,7 +143,7 @@ pub(super) fn listen() {
 fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
     let program = &cli.program;
     let folder = run.folder().to_path_buf();
-    let shown = inputs::shown(&folder);
+    let (shown, name) = (inputs::shown(&folder), file_name(&folder));
     let text = args.format == Format::Text && !args.quiet;
     for note in run.notes() {
         say_line(note);
@@ -167,19 +162,15 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
             run.data().train.len(),
             run.test().len(),
             run.data().train.shape(),
-            run.plan(),
+            plan_tree(run.plan()),
         )))?;
     }
     listen();
-    let mut bar = if args.quiet { Progress::quiet() } else { Progress::new("", run.steps()) };
+    let mut bar = if args.quiet { Progress::quiet() } else { Progress::new(run.steps(), run.file().options.epochs) };
+    bar.rename(&name);
     bar.begin_at(done);
     let ended = run.train_with(&mut |event| {
-        match event {
-            Event::Step(step) => bar.step(step),
-            Event::Epoch(epoch) => bar.epoch(epoch),
-            Event::Raised(raised) => bar.above(|| say_line(&raised.to_string())),
-            _ => {}
-        }
+        bar.note(&event);
         if STOP.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     });
     bar.finish();
@@ -187,7 +178,6 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
     // The report covers the available results, even for a run that stalled or was interrupted.
     let report = folder.join(REPORT);
     files::replace(&report, report_of(&folder)?.as_bytes()).map_err(Failure::work)?;
-    let name = file_name(&folder);
     let runs = [TrainingRun { name: &name, history: run.history() }];
     unless_unread(match args.format {
         Format::Json => print_json(&Summary::of(&name, &folder, &run, ended)),
@@ -198,8 +188,8 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
             });
             print(format_args!(
                 "{}\n\n{}{best}{faults}\nwritten: {shown} ({REPORT}, metrics.jsonl, weights and checkpoints)",
-                runs_table_by(&runs, library_table),
-                notes(&runs)
+                runs_table_by(&runs, false, runs_layout),
+                notes(&runs, false)
             ))
         }
     })?;
@@ -354,7 +344,7 @@ fn table(folders: &[PathBuf]) -> Result {
         return Err(Failure::Usage("no run can be read".into()));
     }
     let runs: Vec<TrainingRun<'_>> = histories.iter().map(|(name, history)| TrainingRun { name, history }).collect();
-    unless_unread(print(format_args!("{}\n\n{}", runs_table_by(&runs, library_table), notes(&runs))))
+    unless_unread(print(format_args!("{}\n\n{}", runs_table_by(&runs, false, runs_layout), notes(&runs, false))))
 }
 
 /// Compare training runs: a table of those in a folder, and one report of all
@@ -362,14 +352,18 @@ fn table(folders: &[PathBuf]) -> Result {
 #[command(after_help = "\
 Examples:
   precast runs                             the runs below `runs`
-  precast runs experiments --html all.html")]
+  precast runs experiments --html all.html
+  precast runs --tensorboard events        then: tensorboard --logdir events")]
 pub(super) struct RunsArgs {
     /// The folder with the runs' folders, or these folders themselves
     #[arg(default_value = "runs")]
     folders: Vec<PathBuf>,
-    /// Write a report of the runs; the first one is shown in full
+    /// Write a report of the runs, with an entry for each
     #[arg(long)]
     html: Option<PathBuf>,
+    /// Write a folder of events for each run into this folder, which TensorBoard reads; also of runs that are training
+    #[arg(long, value_name = "FOLDER")]
+    tensorboard: Option<PathBuf>,
 }
 
 /// Runs `precast runs`.
@@ -381,17 +375,26 @@ pub(super) fn runs(args: &RunsArgs) -> Result {
             false => folders.extend(runs_in(folder)),
         }
     }
-    let Some((first, others)) = folders.split_first() else {
+    if folders.is_empty() {
         let given: Vec<String> = args.folders.iter().map(|folder| inputs::shown(folder)).collect();
         return Err(Failure::Usage(format!(
             "there is no run in `{}`; `precast train run.yaml` makes one",
             given.join("`, `")
         )));
-    };
+    }
     outputs::check(&[("--html", args.html.as_deref())])?;
     if let Some(html) = &args.html {
-        let others = others.iter().map(RunReport::of).collect::<precast::Result<Vec<_>>>()?;
-        files::replace(html, runs_html(&RunReport::of(first)?, &others)?.as_bytes())?;
+        let reports = folders.iter().map(RunReport::of).collect::<precast::Result<Vec<_>>>()?;
+        let page = match &reports[..] {
+            [one] => runs_html(one, &[])?,
+            all => all_runs_html(all)?,
+        };
+        files::replace(html, page.as_bytes())?;
+    }
+    if let Some(to) = &args.tensorboard {
+        for folder in &folders {
+            save_events(folder, to.join(file_name(folder)))?;
+        }
     }
     table(&folders)
 }

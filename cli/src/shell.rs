@@ -2,7 +2,9 @@
 
 use std::io;
 
+use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
+use precast::policy::PolicyFile;
 
 use super::{Cli, Failure, Result, print_as_it_is};
 
@@ -21,8 +23,25 @@ pub(super) struct CompletionsArgs {
 
 pub(super) fn completions(cli: &Cli, args: &CompletionsArgs) -> Result {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut cli.command(), &cli.program, &mut script);
+    clap_complete::generate(args.shell, &mut completed(cli, args.shell), &cli.program, &mut script);
     written(script, |script| script)
+}
+
+/// Returns the command line to complete. bash also completes the names that are built in; where none of them matches, it
+/// completes files. Other shells complete either names or files, and these arguments are files.
+fn completed(cli: &Cli, shell: Shell) -> clap::Command {
+    let command = cli.command();
+    if shell != Shell::Bash {
+        return command;
+    }
+    let names = |names: Vec<&str>| PossibleValuesParser::new(names.into_iter().map(str::to_string));
+    command.mut_subcommands(|command| {
+        command.mut_args(|arg| match arg.get_id().as_str() {
+            "model" => arg.value_parser(names(cli.model_names())),
+            "policy" => arg.value_parser(names(PolicyFile::names().collect())),
+            _ => arg,
+        })
+    })
 }
 
 /// Print the manual page of a command; without a name, that of the whole program

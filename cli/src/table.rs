@@ -1,7 +1,8 @@
 //! Tables as wide as the terminal.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, Width, presets};
-use console::Term;
+use console::{Term, measure_text_width};
+use precast::Plan;
 
 /// Default number of columns without a terminal; texts in wider tables are wrapped.
 const WIDTH: u16 = 120;
@@ -65,9 +66,47 @@ pub(super) fn library_table(header: &[&str], rows: Vec<Vec<String>>, numbers: &[
     }
 }
 
+/// Returns the table of runs. On a terminal too narrow for its columns, it has a row for each quantity and a column for
+/// each run; if that does not fit either, a list for each run.
+pub(super) fn runs_layout(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
+    runs_within(terminal_width().map(usize::from), header, rows, numbers)
+}
+
+fn runs_within(width: Option<usize>, header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
+    let plain = precast_policy::table::table(header, rows.iter().cloned(), |column| numbers.contains(&column));
+    let fits = |text: &str| width.is_none_or(|width| text.lines().all(|line| measure_text_width(line) <= width));
+    if fits(&plain) {
+        return plain;
+    }
+    let names: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+    let head: Vec<&str> = [header[0]].into_iter().chain(names).collect();
+    let turned = (1..header.len())
+        .map(|i| [header[i].to_string()].into_iter().chain(rows.iter().map(|row| row[i].clone())).collect::<Vec<_>>());
+    let turned = precast_policy::table::table(&head, turned, |column| column > 0);
+    if fits(&turned) { turned } else { lists(header, &rows) }
+}
+
+/// Returns the tree of a plan as wide as the terminal.
+pub(super) fn plan_tree(plan: &Plan) -> String {
+    plan.tree_within(terminal_width().map_or(usize::MAX, usize::from))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_that_do_not_fit_are_columns() {
+        let rows = || vec![vec!["o0".to_string(), "97.00 %".into()], vec!["o2".into(), "96.50 %".into()]];
+        let shown = |width| runs_within(width, &["run", "accuracy of all"], rows(), &[1]);
+        assert!(shown(None).starts_with("| run | accuracy of all |"));
+        assert_eq!(shown(Some(24)), shown(None));
+        let long = vec![vec!["o0".to_string(), "97.00 %".into(), "1234".into(), "0.5".into()]; 1];
+        let turned = runs_within(Some(22), &["run", "accuracy", "steps", "loss"], long.clone(), &[1, 2, 3]);
+        assert!(turned.contains("| accuracy | 97.00 % |") && turned.contains("| steps    |    1234 |"), "{turned}");
+        let list = runs_within(Some(18), &["run", "accuracy", "steps", "loss"], long, &[1, 2, 3]);
+        assert!(list.contains("accuracy  97.00 %") && !list.contains('|'), "{list}");
+    }
 
     #[test]
     fn what_does_not_fit_is_a_list_for_each_row() {

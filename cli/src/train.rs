@@ -1,6 +1,6 @@
 //! `precast train`: one network under several policies, for comparison.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{collections::BTreeSet, path::PathBuf, sync::atomic::Ordering};
 
 use precast::{
     Child, Level, Plan, Policy,
@@ -19,7 +19,7 @@ use super::{
     progress::Progress,
     results::{self, Data, Finished, Results, notes, spoilt, unless_unread},
     run,
-    table::library_table,
+    table::{plan_tree, runs_layout},
     train_args::Args,
 };
 
@@ -81,12 +81,20 @@ fn compare(cli: &Cli, args: &Args) -> Result {
             facts.shape,
             largest_batch(facts.train_examples, options.batch),
             shown.plan.policy,
-            shown.plan
+            plan_tree(&shown.plan)
         )))?;
     }
     // From here on, failures are collected: all computed results are still printed and written.
     let mut failures: Vec<String> = Vec::new();
-    failures.extend(train(&mut runners, &options, &data, args.quiet).err().map(|error| error.to_string()));
+    run::listen();
+    match train(&mut runners, &options, &data, args.quiet) {
+        Ok(Some(epochs)) => failures.push(format!(
+            "interrupted after {epochs} of {} epochs; the table and the files have the steps that are done",
+            options.epochs
+        )),
+        Ok(None) => {}
+        Err(error) => failures.push(error.to_string()),
+    }
 
     let finished: Vec<Finished<'_>> = runners.iter().map(Runner::finished).collect();
     let results = Results {
@@ -99,7 +107,7 @@ fn compare(cli: &Cli, args: &Args) -> Result {
     // The table is printed before the files are written, since the disk may be full.
     let printed = match args.format {
         Format::Json => print_json(&results),
-        Format::Text => print(format_args!("{}\n\n{}", runs_table_by(&runs, library_table), notes(&runs))),
+        Format::Text => print(format_args!("{}\n\n{}", runs_table_by(&runs, true, runs_layout), notes(&runs, true))),
     };
     let mut written = results::write(&output, &results, &finished);
     for (runner, name) in runners.iter().zip(weight_files) {
@@ -180,22 +188,28 @@ fn plan(cli: &Cli, args: &Args, options: &FitOptions, data: &Split, policy: &Pol
     Ok(policy.plan_for(&model.net, &trace, &inputs::speeds_here())?)
 }
 
-/// Trains all networks, alternating epoch by epoch.
-fn train(runners: &mut [Runner], options: &FitOptions, data: &Split, quiet: bool) -> precast::Result<()> {
+/// Trains all networks, alternating epoch by epoch. After Ctrl-C, it ends with the current step and returns the number of
+/// epochs that all have done.
+fn train(runners: &mut [Runner], options: &FitOptions, data: &Split, quiet: bool) -> precast::Result<Option<usize>> {
     let steps = options.steps(data.train.len()).saturating_mul(runners.len());
-    let mut bar = if quiet { Progress::quiet() } else { Progress::new("", steps) };
-    for _ in 0..options.epochs {
+    let mut bar = if quiet { Progress::quiet() } else { Progress::new(steps, options.epochs) };
+    for epoch in 0..options.epochs {
         for runner in runners.iter_mut() {
             bar.rename(&runner.name);
-            runner.fit.epoch(&mut runner.net, data, &mut |event| match event {
-                Event::Step(step) => bar.step(step),
-                Event::Epoch(epoch) => bar.epoch(epoch),
-                _ => {}
-            })?;
+            while let Some(event) = runner.fit.advance(&mut runner.net, data)? {
+                bar.note(&event);
+                if let Event::Epoch(_) = event {
+                    break;
+                }
+                if run::STOP.load(Ordering::Relaxed) {
+                    bar.finish();
+                    return Ok(Some(epoch));
+                }
+            }
         }
     }
     bar.finish();
-    Ok(())
+    Ok(None)
 }
 
 impl Runner {

@@ -335,7 +335,7 @@ impl Fit {
         if self.place.step >= self.options.steps_of_epoch(examples) {
             let score = || Score::of_standardized(net, &data.test, *batch, self.targets.as_ref());
             let score = self.with_average(score)?;
-            let epoch = self.end_of_epoch(score);
+            let epoch = self.end_of_epoch(score, examples);
             self.history.epochs.push(epoch);
             return Ok(self.history.epochs.last().map(Event::Epoch));
         }
@@ -358,7 +358,7 @@ impl Fit {
     }
 
     /// Records the completed epoch and begins the next one.
-    fn end_of_epoch(&mut self, score: Score) -> Epoch {
+    fn end_of_epoch(&mut self, score: Score, examples: usize) -> Epoch {
         let steps: Vec<&Step> = self.history.steps.iter().filter(|step| step.epoch == self.place.epoch).collect();
         let epoch = Epoch {
             epoch: self.place.epoch,
@@ -366,6 +366,7 @@ impl Fit {
             score,
             skipped: steps.iter().filter(|step| step.is_skipped()).count(),
             seconds: steps.iter().map(|step| step.seconds).sum(),
+            learning_rate: Some(self.lr_of(self.place.stepped.saturating_sub(1), examples)),
         };
         event!(
             INFO,
@@ -383,11 +384,9 @@ impl Fit {
 
     /// Runs a step on a batch, with the current learning rate.
     fn step<C: ?Sized + AsCell>(&mut self, net: &Child<C>, parts: &[Batch], examples: usize) -> Result<Step> {
-        let total = self.options.steps(examples);
-        let Fit { options, scale, optimizer, place, plateau, checked, monitor, history, .. } = self;
-        let FitOptions { lr, schedule, warm_up, clip, .. } = options;
-        let factor = schedule.factor_after(*warm_up, place.stepped, total) * plateau.factor(*schedule);
-        optimizer.set_lr(*lr * factor);
+        self.optimizer.set_lr(self.lr_of(self.place.stepped, examples));
+        let Fit { options, scale, optimizer, place, checked, monitor, history, .. } = self;
+        let clip = &options.clip;
         let is_of_numbers = parts.iter().any(|part| part.y.dtype().is_float());
         let usual = || if is_of_numbers { Loss::Mse {} } else { Loss::cross_entropy() };
         let loss = options.loss.clone().unwrap_or_else(usual);

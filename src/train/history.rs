@@ -78,6 +78,9 @@ pub struct Epoch {
     pub skipped: usize,
     /// Wall-clock time of its steps, excluding the test.
     pub seconds: f64,
+    /// Learning rate of the last update before its end; `None` in records of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub learning_rate: Option<f64>,
 }
 
 /// The score of a run on its test examples, at its end.

@@ -1,7 +1,8 @@
 //! The provenance of a run.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fs, process::Command};
 
+use jiff::{Timestamp, Unit};
 use precast::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -15,8 +16,11 @@ use super::{
 pub(crate) struct About {
     /// Version of the library.
     pub precast: String,
-    /// Operating system and processor: `linux x86_64`.
+    /// Operating system and processor: `linux x86_64, AMD EPYC 9654 96-Core Processor`.
     pub machine: String,
+    /// Date and time of the beginning in UTC; not known of runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<Timestamp>,
     /// Model and policy as named when the run began.
     pub model: String,
     pub policy: String,
@@ -65,7 +69,8 @@ impl About {
         }
         About {
             precast: env!("CARGO_PKG_VERSION").into(),
-            machine: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            machine: machine(),
+            started: Timestamp::now().round(Unit::Second).ok(),
             model: file.model.to_string(),
             policy: file.policy.clone(),
             train_examples: data.train.len(),
@@ -78,6 +83,27 @@ impl About {
             checksums: BTreeMap::new(),
         }
     }
+}
+
+/// Returns the operating system and the processor, with the processor's name if the system tells it.
+fn machine() -> String {
+    let mut machine = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
+    let name = match std::env::consts::OS {
+        "linux" => {
+            let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+            let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+            name.map(|(_, name)| name.trim().to_string())
+        }
+        "macos" => {
+            let said = Command::new("sysctl").args(["-n", "machdep.cpu.brand_string"]).output().ok();
+            said.and_then(|said| String::from_utf8(said.stdout).ok()).map(|name| name.trim().to_string())
+        }
+        _ => None,
+    };
+    if let Some(name) = name.filter(|name| !name.is_empty()) {
+        machine += &format!(", {name}");
+    }
+    machine
 }
 
 fn hash(data: &Dataset, hasher: &mut crc32fast::Hasher) {

@@ -17,14 +17,14 @@ use precast::{
     train::{Checkpoint, Event, History, Tested},
 };
 use precast_policy::files;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{
     RunFile,
     about::About,
-    data::{Dataset, Encoding, Inputs, Standardization},
-    metrics::{Line, Memory, read_metrics},
+    metrics::{Line, Memory, csv_of, read_metrics},
     model_source::OnnxSource,
+    standardizations::Standardizations,
 };
 
 const RUN: &str = "run.yaml";
@@ -35,6 +35,7 @@ pub(super) const POLICY_NOW: &str = "policy-now.yaml";
 const PLAN: &str = "plan.txt";
 const ABOUT: &str = "about.json";
 pub(super) const METRICS: &str = "metrics.jsonl";
+const TABLE: &str = "metrics.csv";
 const STANDARDIZATION: &str = "standardization.json";
 const BEST: &str = "best.safetensors";
 const LAST: &str = "last.safetensors";
@@ -48,42 +49,6 @@ pub(super) struct Folder {
     metrics: File,
     /// Lock on the folder. The system releases it whenever and however the process ends.
     _lock: File,
-}
-
-/// Standardization of a run's examples: the contents of `standardization.json`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Standardizations {
-    /// Encoding of inputs that are a table.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub encoding: Option<Encoding>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub inputs: Option<Standardization>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub targets: Option<Standardization>,
-}
-
-impl Standardizations {
-    /// Encodes the inputs of examples, if they are a table.
-    pub fn encoded(&self, data: Dataset) -> Result<Dataset> {
-        match (&self.encoding, data.inputs()) {
-            (Some(by), Inputs::Table(_)) => data.encoded(by),
-            _ => Ok(data),
-        }
-    }
-
-    /// Encodes and standardizes the inputs of examples, and reshapes them for a model.
-    pub fn inputs_of(&self, data: Dataset, model_takes: Option<&[usize]>) -> Result<Dataset> {
-        let data = self.encoded(data)?;
-        let data = match &self.inputs {
-            Some(by) => data.standardized(by)?,
-            None => data.in_f32(),
-        };
-        match model_takes {
-            Some(shape) => data.fitted(shape),
-            None => Ok(data),
-        }
-    }
 }
 
 /// Computes the CRC-32 of a file, which may be larger than memory.
@@ -327,6 +292,11 @@ impl Folder {
     /// Appends the score on the test examples, at the end of a run with validation examples.
     pub fn note_test(&self, test: &Tested) -> Result<()> {
         self.put_line(&Line::Test(test.clone()))
+    }
+
+    /// Writes the table of the epochs.
+    pub fn save_table(&self, history: &History) -> Result<()> {
+        files::replace(self.path.join(TABLE), csv_of(history).as_bytes())
     }
 
     fn put_line(&self, line: &Line) -> Result<()> {

@@ -39,6 +39,7 @@ mod run_file;
 mod run_words;
 mod scores;
 mod settled;
+mod standardizations;
 mod storage;
 mod test_data;
 mod weights_source;

@@ -18,7 +18,8 @@ use super::{
     RunFile, Storage, Test, Weights,
     about::About,
     data::Source,
-    folder::{Folder, POLICY_NOW, Standardizations},
+    folder::{Folder, POLICY_NOW},
+    standardizations::Standardizations,
 };
 
 impl RunFile {

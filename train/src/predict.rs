@@ -17,8 +17,9 @@ use precast::{
 use super::{
     RunFile,
     data::{Columns, Csv, Images, Source, Vocabulary},
-    folder::{Folder, Standardizations},
+    folder::Folder,
     load::best_weights,
+    standardizations::Standardizations,
 };
 
 /// The network of a [`Run`](super::Run) with its best weights, wrapped by the run's policy, along with the settings for

@@ -19,11 +19,8 @@ use precast::{
 };
 
 use super::{
-    RunFile, Storage,
-    faults::SavedFault,
-    folder::{Folder, Standardizations},
-    parts::Read,
-    settled::settled,
+    RunFile, Storage, faults::SavedFault, folder::Folder, parts::Read, settled::settled,
+    standardizations::Standardizations,
 };
 
 /// A training run in a folder. The folder holds the inputs of the run, its history, and checkpoints, so that the run
@@ -34,8 +31,9 @@ use super::{
 /// | `run.yaml`, `model.yaml` or `model.onnx`, `policy.yaml` | the run, complete; a copy of the model, unless it was built in code; the policy |
 /// | `policy-now.yaml` | the policy of the next step, once a rule has ended or a cell was raised |
 /// | `plan.txt` | what the policy decided for each cell, and how each parameter is stored if some are low |
-/// | `about.json` | version, machine, the number of examples and their checksum |
+/// | `about.json` | version, machine, start, the number of examples and their checksum |
 /// | `metrics.jsonl` | a line for each step, each epoch, each [raised](precast::train::Raised) cell and each [end](precast::train::Ended) of rules, and at the end the [score](precast::train::Tested) on held-out test examples, written as they happen |
+/// | `metrics.csv` | a row for each epoch, written again after each |
 /// | `checkpoint-*.safetensors` | the last [`Checkpoint`](precast::train::Checkpoint)s |
 /// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end; their [average](FitOptions::average) if the run has one |
 /// | `scores.json` | the [`Scores`](super::Scores) of the best weights, at the end |
@@ -207,6 +205,9 @@ impl Run {
             }
             if steps == 1 && is_step {
                 self.folder.note_memory(self.fit.history())?;
+            }
+            if is_epoch {
+                self.folder.save_table(self.history())?;
             }
             if is_epoch && best_epoch(self.history()).is_some_and(|best| best + 1 == self.history().epochs.len()) {
                 self.fit.with_average(|| self.folder.save_best(&self.net))?;

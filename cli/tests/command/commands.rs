@@ -16,7 +16,7 @@ use precast::{
 };
 use serde_json::Value;
 
-use crate::program::{Folder, command, error, json, json_of, precast, precast_in, root, text};
+use crate::program::{Folder, command, error, json, json_of, messages, precast, precast_in, root, text};
 
 mod own_command {
     include!("../../examples/own_command.rs");
@@ -358,7 +358,7 @@ fn own(args: &[&str]) -> (String, String, String) {
     let printed = String::from_utf8(output.stdout).unwrap();
     let (out, status) = printed.split_once("-- begin\n").unwrap().1.split_once("-- end, ").unwrap();
     let status = status.lines().next().unwrap();
-    (out.to_string(), status.to_string(), String::from_utf8(output.stderr).unwrap())
+    (out.to_string(), status.to_string(), messages(output.stderr))
 }
 
 #[test]
@@ -670,7 +670,7 @@ fn a_reader_that_goes_away_is_no_error() {
         let output = command.args(args).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
         let output = output.wait_with_output().unwrap();
         assert!(output.status.success(), "{args:?}: {}", output.status);
-        assert_eq!(String::from_utf8(output.stderr).unwrap(), "", "{args:?}");
+        assert_eq!(messages(output.stderr), "", "{args:?}");
     }
 }
 
@@ -791,7 +791,7 @@ fn a_run_that_cannot_go_on_ends_with_its_reason() {
     let folder = Folder::new("stalled");
     let args = ["train", "mlp", "--examples", "100", "--batch", "4", "--lr", "1e30", "-p", "o0", "--quiet"];
     let output = precast_in(&folder.0, &args);
-    let stderr = String::from_utf8(output.stderr).unwrap();
+    let stderr = messages(output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     assert!(
         stderr.starts_with("error: o0 stalled at step ") && stderr.contains("loss itself was not finite"),
@@ -809,7 +809,7 @@ fn a_run_that_ends_without_a_number_has_failed() {
     // Too few steps to stall.
     let args = ["train", "mlp", "--examples", "100", "--lr", "1e30", "--epochs", "1", "-p", "o0", "--quiet"];
     let output = precast_in(&folder.0, &args);
-    let stderr = String::from_utf8(output.stderr).unwrap();
+    let stderr = messages(output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     let spoilt = " answers are not finite on the test examples after epoch 1; try a lower --lr\n";
     assert!(stderr.starts_with("error: o0: ") && stderr.ends_with(spoilt), "{stderr}");

@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Stdio};
 
 use serde_json::Value;
 
-use crate::program::{Folder, command, error, precast_in, text};
+use crate::program::{Folder, command, error, messages, precast_in, text};
 
 const SHORT: [&str; 9] = ["train", "mlp", "--epochs", "1", "--examples", "64", "-p", "o0", "--quiet"];
 
@@ -61,14 +61,14 @@ mod writes {
         process::{Command, Output},
     };
 
-    use crate::program::{Folder, precast_in};
+    use crate::program::{Folder, messages, precast_in};
 
     const LONG: [&str; 9] = ["train", "mlp", "--epochs", "4", "--examples", "1200", "-p", "o0", "--quiet"];
     const OLD: &str = r#"{"runs": "of yesterday"}"#;
 
     /// Checks that only the unwritable file is lost, and that its previous contents remain.
     fn check(out: &Path, output: Output, why: &str) {
-        let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+        let (stdout, stderr) = (String::from_utf8(output.stdout).unwrap(), messages(output.stderr));
         assert_eq!(output.status.code(), Some(1), "{stderr}");
         assert!(stdout.contains("| o0 "), "the table is printed: {stdout}");
         assert!(stderr.contains("precast-out/metrics.json: ") && stderr.contains(why), "{stderr}");
@@ -125,7 +125,7 @@ fn a_closed_pipe_changes_neither_the_run_nor_its_status() {
         drop(reader);
         let output = command(&folder.0, args).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
         let output = output.wait_with_output().unwrap();
-        (metrics(&folder.0), output.status.code(), String::from_utf8(output.stderr).unwrap())
+        (metrics(&folder.0), output.status.code(), messages(output.stderr))
     };
     for quiet in [&SHORT[..], &SHORT[..8]] {
         let (metrics, status, stderr) = run("unread", quiet);
@@ -145,7 +145,7 @@ fn closed_output_fails_after_the_files_are_written() {
     let folder = Folder::new("dev-full");
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let output = command(&folder.0, &SHORT).stdout(full).output().unwrap();
-    let stderr = String::from_utf8(output.stderr).unwrap();
+    let stderr = messages(output.stderr);
     assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{stderr}");
     assert!(stderr.starts_with("error: standard output: "), "{stderr}");
     assert_eq!(metrics(&folder.0)["runs"][0]["steps"], 2);

@@ -4,7 +4,7 @@ use std::{fs, path::Path};
 
 use precast::storage::weights;
 
-use crate::program::{Folder, error, precast_in, text};
+use crate::program::{Folder, error, messages, precast_in, text};
 
 /// A table of two columns and two classes; `last` is the second column of the last row.
 fn folder(test: &str, last: f64, run: &str) -> Folder {
@@ -128,7 +128,7 @@ fn damage_to_a_fault_or_its_run_is_named() {
         changed[key] = serde_json::from_str(value).unwrap();
         fs::write(&file, changed.to_string()).unwrap();
         let output = replay();
-        let said = String::from_utf8(output.stderr).unwrap();
+        let said = messages(output.stderr);
         assert!(!output.status.success() && said.contains(key), "{key}: {said}");
     }
     fs::write(&file, &whole).unwrap();
@@ -138,7 +138,7 @@ fn damage_to_a_fault_or_its_run_is_named() {
             Some(bytes) => fs::write(&batch, bytes).unwrap(),
         }
         let output = replay();
-        let said = String::from_utf8(output.stderr).unwrap();
+        let said = messages(output.stderr);
         assert!(!output.status.success() && said.contains("batch.safetensors"), "{said}");
     }
     fs::write(&batch, &tensors).unwrap();
@@ -166,7 +166,7 @@ fn every_policy_is_trained_although_one_run_stalls() {
     let run = fs::read_to_string(folder.0.join("run.yaml")).unwrap().replace("epochs: 2", "epochs: 10, lr: 1e-9");
     folder.write("run.yaml", &run);
     let output = precast_in(&folder.0, &["train", "run.yaml", "--policy", "o3", "--policy", "o0", "--quiet"]);
-    let (said, message) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let (said, message) = (String::from_utf8(output.stdout).unwrap(), messages(output.stderr));
     assert!(message.contains("1 of 2 runs failed:\no3 stalled at step 20"), "{message}");
     // The cell at fault is named with the rule that would raise it.
     let write = "no rule raises the root cell: write `rules: [{path: \"**\", after_stall: raise}]`";
@@ -190,7 +190,7 @@ fn a_fault_is_replayed_from_its_batch_when_the_data_has_moved() {
     let before = text(precast_in(&folder.0, &["replay", &fault]));
     fs::rename(folder.0.join("points.csv"), folder.0.join("moved.csv")).unwrap();
     let output = precast_in(&folder.0, &["replay", &fault]);
-    let message = String::from_utf8(output.stderr).unwrap();
+    let message = messages(output.stderr);
     assert!(message.contains("the saved batch takes the place of the data"), "{message}");
     assert_eq!((output.status.code(), String::from_utf8(output.stdout).unwrap()), (Some(0), before));
 }

@@ -8,6 +8,7 @@ mod failures;
 mod faults;
 mod graph;
 mod lint;
+mod logs;
 mod onnx;
 mod outputs;
 mod plans_of_runs;

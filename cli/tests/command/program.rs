@@ -32,9 +32,15 @@ pub fn precast(args: &[&str]) -> Output {
     precast_in(root(), args)
 }
 
-/// Returns standard output of a run that must succeed with nothing on standard error.
+/// Returns standard error without the lines of epochs.
+pub fn messages(stderr: Vec<u8>) -> String {
+    let stderr = String::from_utf8(stderr).unwrap();
+    stderr.split_inclusive('\n').filter(|line| !line.contains(": epoch ") || !line.contains(", loss ")).collect()
+}
+
+/// Returns standard output of a run that must succeed with nothing but lines of epochs on standard error.
 pub fn text(output: Output) -> String {
-    let stderr = String::from_utf8(output.stderr).unwrap();
+    let stderr = messages(output.stderr);
     assert!(output.status.success() && stderr.is_empty(), "{}: {stderr}", output.status);
     String::from_utf8(output.stdout).unwrap()
 }
@@ -50,7 +56,7 @@ pub fn json_of(args: &[&str]) -> Value {
 
 /// Returns the message of a run that must end with this status and empty standard output.
 pub fn error(code: i32, output: Output) -> String {
-    let stderr = String::from_utf8(output.stderr).unwrap();
+    let stderr = messages(output.stderr);
     assert_eq!(output.status.code(), Some(code), "{stderr}");
     assert!(stderr.starts_with("error: "), "{stderr}");
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "");

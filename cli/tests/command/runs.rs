@@ -64,6 +64,7 @@ fn a_table_of_ones_own_is_trained_compared_and_predicted() {
         "about.json",
         "best.safetensors",
         "last.safetensors",
+        "metrics.csv",
         "metrics.jsonl",
         "model.yaml",
         "plan.txt",

@@ -157,36 +157,84 @@ impl Decision {
 impl fmt::Display for Plan {
     /// Prints the tree of cells: name, kind, effect, reason. Cells that get an adapter are marked with `*`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_within(f, usize::MAX)
+    }
+}
+
+/// Fewest columns of a reason beside its cell; on a narrower line, it is below the cell.
+const NARROW: usize = 24;
+
+impl Plan {
+    /// Returns the plan as printed, in lines of at most `width` columns, as far as names and effects allow. A reason that
+    /// is longer is continued below its first line.
+    #[doc(hidden)]
+    pub fn tree_within(&self, width: usize) -> String {
+        let mut text = String::new();
+        self.write_within(&mut text, width).map_or_else(|_| String::new(), |()| text)
+    }
+
+    fn write_within(&self, f: &mut impl fmt::Write, width: usize) -> fmt::Result {
         writeln!(f, "{}", self.policy)?;
         let rows: Vec<(String, &Decision)> = self.branches().into_iter().zip(&self.decisions).collect();
-        let width = |of: &dyn Fn(&(String, &Decision)) -> usize| rows.iter().map(of).max().unwrap_or(0);
-        let names = width(&|(name, _)| name.chars().count());
-        let kinds = width(&|(_, d)| printable(&d.kind).chars().count());
-        let effects = width(&|(_, d)| d.effect().chars().count());
-        let times = width(&|(_, d)| d.predicted.map_or(0, |p| time(p.nanos).len()));
-        let sizes = width(&|(_, d)| d.predicted.map_or(0, |p| bytes(p.kept).len()));
+        let widest = |of: &dyn Fn(&(String, &Decision)) -> usize| rows.iter().map(of).max().unwrap_or(0);
+        let names = widest(&|(name, _)| name.chars().count());
+        let kinds = widest(&|(_, d)| printable(&d.kind).chars().count());
+        let effects = widest(&|(_, d)| d.effect().chars().count());
+        let times = widest(&|(_, d)| d.predicted.map_or(0, |p| time(p.nanos).len()));
+        let sizes = widest(&|(_, d)| d.predicted.map_or(0, |p| bytes(p.kept).len()));
         let mut said = HashSet::new();
         for (name, decision) in &rows {
             let mark = if decision.adapter.is_some() { '*' } else { ' ' };
             let (kind, effect) = (printable(&decision.kind), decision.effect());
-            write!(f, "{name:names$}  {kind:kinds$} {mark} {effect:effects$}  ")?;
-            if let Some(Predicted { nanos, kept }) = decision.predicted {
-                write!(f, "{:>times$}  {:>sizes$}  ", time(nanos), bytes(kept))?;
+            let because = said_once(&decision.because, &mut said);
+            let cell = format!("{name:names$}  {kind:kinds$} {mark} {effect}");
+            if cell.chars().count() > width {
+                // Not even the effect fits beside the cell.
+                writeln!(f, "{}", format!("{name}  {kind} {mark}").trim_end())?;
+                writeln!(f, "{}\n{}", wrapped(&effect, 4, width), wrapped(&because, 6, width))?;
+                continue;
             }
-            writeln!(f, "{}", said_once(&decision.because, &mut said))?;
+            let mut cell = format!("{name:names$}  {kind:kinds$} {mark} {effect:effects$}  ");
+            if let Some(Predicted { nanos, kept }) = decision.predicted {
+                cell += &format!("{:>times$}  {:>sizes$}  ", time(nanos), bytes(kept));
+            }
+            let column = cell.chars().count();
+            if column + because.chars().count() <= width {
+                writeln!(f, "{cell}{because}")?;
+            } else if column + NARROW <= width {
+                writeln!(f, "{cell}{}", wrapped(&because, column, width).trim_start())?;
+            } else {
+                writeln!(f, "{}\n{}", cell.trim_end(), wrapped(&because, 6, width))?;
+            }
         }
         for (name, rule) in &self.tensors {
             let stored =
                 if rule.stores_low() { format!("stored {}", self.policy.dtype) } else { "stays as it is".into() };
-            writeln!(f, "tensor {}  {stored}  {}", printable(name), Reason::Rule(Arc::new(rule.clone())))?;
+            let line = format!("tensor {}  {stored}  {}", printable(name), Reason::Rule(Arc::new(rule.clone())));
+            writeln!(f, "{}", if line.chars().count() > width { wrapped(&line, 6, width) } else { line })?;
         }
         let counts: Vec<String> = self.counts().into_iter().map(|(run, n)| format!("{n} {run}")).collect();
-        write!(f, "{} ({}), {} wrapped", cells(self.decisions.len()), counts.join(", "), self.wrapped())?;
+        let line = format!("{} ({}), {} wrapped", cells(self.decisions.len()), counts.join(", "), self.wrapped());
+        f.write_str(&if line.chars().count() > width { wrapped(&line, 0, width) } else { line })?;
         match &self.prediction {
             None => Ok(()),
             Some(prediction) => write!(f, "\n{prediction}"),
         }
     }
+}
+
+/// Returns a text in lines of at most `width` columns, each with this indentation. A longer word has a line of its own.
+fn wrapped(text: &str, indent: usize, width: usize) -> String {
+    let (mut lines, mut line) = (Vec::new(), String::new());
+    for word in text.split_whitespace() {
+        let more = indent + line.chars().count() + 1 + word.chars().count();
+        if !line.is_empty() && more > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        line = if line.is_empty() { word.to_string() } else { format!("{line} {word}") };
+    }
+    lines.push(line);
+    lines.iter().map(|line| format!("{:indent$}{line}", "")).collect::<Vec<_>>().join("\n")
 }
 
 impl fmt::Display for Forecast {

@@ -2,14 +2,24 @@
 
 use std::time::Instant;
 
+use super::Fit;
 use crate::{
     Child, Outcome, Tensor,
     cell::AsCell,
     error::Result,
     optim::Optimizer,
     scale::{Cause, LossScale},
-    train::{Loss, Step, data::Batch},
+    train::{FitOptions, Loss, Step, data::Batch},
 };
+
+impl Fit {
+    /// Returns the learning rate of the update with this index, from 0, under the schedule.
+    pub(super) fn lr_of(&self, update: usize, examples: usize) -> f64 {
+        let FitOptions { lr, schedule, warm_up, .. } = &self.options;
+        let factor = schedule.factor_after(*warm_up, update, self.options.steps(examples));
+        lr * (factor * self.plateau.factor(*schedule))
+    }
+}
 
 /// Runs one step on the parts of a batch, and returns its result with the most bytes kept by a tape. Gradients are those
 /// of the mean loss of the whole batch, whatever the number of its parts.

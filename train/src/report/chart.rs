@@ -1,11 +1,11 @@
 //! Charts of training runs: losses and loss scales as SVG.
 
-use std::{error::Error as StdError, ops::Range, path::Path};
+use std::{ops::Range, path::Path};
 
 use plotters::{
     chart::MeshStyle,
     coord::{
-        CoordTranslate, Shift,
+        CoordTranslate,
         ranged1d::{AsRangedCoord, Ranged, ValueFormatter},
     },
     prelude::*,
@@ -14,27 +14,18 @@ use precast::{
     error::{Error, Result},
     train::Score,
 };
-use precast_policy::{files, printable};
+use precast_policy::files;
 
-use super::{TrainingRun, joint_name, same_course};
+use super::{
+    TrainingRun, joint_name,
+    names::{Area, Drawn, TEXT, WIDTH, colour, draw_names, height_of},
+    same_course,
+};
+use crate::metrics::number_of;
 
-const SIZE: (u32, u32) = (960, 640);
+const SIZE: (u32, u32) = (WIDTH, 640);
 /// Height of the upper part.
 const LOSS_HEIGHT: u32 = 380;
-
-/// Colours distinguishable with the common colour-vision deficiencies (Okabe and Ito 2008).
-const COLOURS: [RGBColor; 7] = [
-    RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(230, 159, 0),
-    RGBColor(86, 180, 233),
-    RGBColor(0, 0, 0),
-];
-
-pub(super) type Drawn = std::result::Result<(), Box<dyn StdError>>;
-pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// Draws the runs as an SVG document.
 ///
@@ -50,11 +41,15 @@ pub fn chart(runs: &[TrainingRun<'_>]) -> Result<String> {
     if !all().any(|step| step.loss.is_finite()) {
         return Err(Error::value("there is nothing to draw: no run has a step with a finite loss"));
     }
-    picture(SIZE, |root| {
-        let (above, below) = root.split_vertically(LOSS_HEIGHT);
+    let groups = same_course(runs);
+    let names: Vec<String> = groups.iter().map(|group| joint_name(group)).collect();
+    let of_names = height_of(&names);
+    picture((SIZE.0, SIZE.1 + of_names), |root| {
+        let (top, curves) = root.split_vertically(of_names);
+        draw_names(&top, &names)?;
+        let (above, below) = curves.split_vertically(LOSS_HEIGHT);
         let most = runs.iter().map(|run| run.history.steps.len()).max().unwrap_or(0);
         let steps = 0.0..(most.max(2) - 1) as f64;
-        let groups = same_course(runs);
         draw_losses(&above, &groups, steps.clone())?;
         draw_scales(&below, &groups, steps)
     })
@@ -74,12 +69,11 @@ pub fn save_chart(file: impl AsRef<Path>, runs: &[TrainingRun<'_>]) -> Result<()
 /// # Errors
 /// [`ErrorKind::Value`](precast::ErrorKind::Value) when it cannot be drawn.
 pub fn score_chart(runs: &[TrainingRun<'_>]) -> Result<Option<String>> {
-    let score = |score: Score| score.accuracy().or(score.mean_squared_error()).unwrap_or(f64::NAN);
     let groups = same_course(runs);
     let curves: Vec<Vec<(f64, f64)>> = groups
         .iter()
         .map(|group| {
-            let epochs = group[0].history.epochs.iter().map(|epoch| ((epoch.epoch + 1) as f64, score(epoch.score)));
+            let epochs = group[0].history.epochs.iter().map(|epoch| ((epoch.epoch + 1) as f64, number_of(epoch.score)));
             epochs.filter(|(_, score)| score.is_finite()).collect()
         })
         .collect();
@@ -93,19 +87,17 @@ pub fn score_chart(runs: &[TrainingRun<'_>]) -> Result<Option<String>> {
     let (low, high) = (all().fold(f64::MAX, f64::min), all().fold(f64::MIN, f64::max));
     // A single value needs an axis around it.
     let room = if low < high { 0.05 * (high - low).max(1e-3 * high.abs()) } else { (0.05 * high.abs()).max(0.05) };
-    let size = (SIZE.0, SIZE.1 - LOSS_HEIGHT + 60);
-    let svg = picture(size, |root| {
-        let mut chart = builder(root, 44).build_cartesian_2d(1.0..last, low - room..high + room)?;
-        grid(&mut chart.configure_mesh())
-            .x_label_formatter(&|epoch| whole(*epoch))
-            .y_label_formatter(&|score| short(*score))
-            .x_desc("epoch")
-            .y_desc(name)
-            .draw()?;
-        for (i, (group, points)) in groups.iter().zip(&curves).enumerate() {
-            draw_curve(&mut chart, i, joint_name(group), points.iter().copied())?;
+    let names: Vec<String> = groups.iter().map(|group| joint_name(group)).collect();
+    let of_names = height_of(&names);
+    // Errors fall over decades; accuracies do not.
+    let is_error = runs.iter().any(|run| run.history.score().is_some_and(|score| score.mean_squared_error().is_some()));
+    let svg = picture((SIZE.0, SIZE.1 - LOSS_HEIGHT + 60 + of_names), |root| {
+        let (top, below) = root.split_vertically(of_names);
+        draw_names(&top, &names)?;
+        match is_error && low > 0.0 && high / low > LINEAR {
+            true => draw_scores_on(&below, &curves, (name, last), (low / 1.5..high * 1.5).log_scale()),
+            false => draw_scores_on(&below, &curves, (name, last), low - room..high + room),
         }
-        draw_legend(&mut chart, SeriesLabelPosition::LowerRight)
     })?;
     Ok(Some(svg))
 }
@@ -177,6 +169,28 @@ pub(super) fn draw_legend<'a, 'b: 'a, C: CoordTranslate>(
     Ok(())
 }
 
+fn draw_scores_on<Y: AsRangedCoord<Value = f64>>(
+    area: &Area<'_>,
+    curves: &[Points],
+    (name, last): (&str, f64),
+    axis: Y,
+) -> Drawn
+where
+    Y::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
+{
+    let mut chart = builder(area, 44).build_cartesian_2d(1.0..last, axis)?;
+    grid(&mut chart.configure_mesh())
+        .x_label_formatter(&|epoch| whole(*epoch))
+        .y_label_formatter(&|score| tick(*score))
+        .x_desc("epoch")
+        .y_desc(name)
+        .draw()?;
+    for (i, points) in curves.iter().enumerate() {
+        chart.draw_series(LineSeries::new(points.iter().copied(), colour(i).stroke_width(2)))?;
+    }
+    Ok(())
+}
+
 /// Runs with the same course.
 type Group<'a> = Vec<TrainingRun<'a>>;
 
@@ -188,9 +202,11 @@ const LINEAR: f64 = 20.0;
 
 fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Drawn {
     let losses: Vec<Vec<(f64, f64)>> = groups.iter().map(|group| losses(&group[0])).collect();
-    let means: Vec<Vec<(f64, f64)>> = losses.iter().map(|losses| running_mean(losses)).collect();
+    let shortest = losses.iter().map(Vec::len).filter(|len| *len > 0).min().unwrap_or(0);
+    let window = (shortest / 40).max(1);
+    let means: Vec<Vec<(f64, f64)>> = losses.iter().map(|losses| running_mean(losses, window)).collect();
     let range = range_of(&losses, &means);
-    let drawn = (groups, &losses[..], &means[..]);
+    let drawn = (window, &losses[..], &means[..]);
     match range.end / range.start <= LINEAR {
         true => draw_losses_on(area, drawn, steps, range.clone(), range),
         false => draw_losses_on(area, drawn, steps, range.clone().log_scale(), range),
@@ -200,7 +216,7 @@ fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Draw
 /// Draws the losses and their means on this axis.
 fn draw_losses_on<Y: AsRangedCoord<Value = f64>>(
     area: &Area<'_>,
-    (groups, losses, means): (&[Group<'_>], &[Points], &[Points]),
+    (window, losses, means): (usize, &[Points], &[Points]),
     steps: Range<f64>,
     axis: Y,
     range: Range<f64>,
@@ -211,18 +227,17 @@ where
     let mut chart = builder(area, 28).build_cartesian_2d(steps, axis)?;
     grid(&mut chart.configure_mesh())
         .x_label_formatter(&|step| whole(*step))
-        .y_label_formatter(&|loss| if (0.01..=100.0).contains(loss) { short(*loss) } else { power_of(10.0, *loss) })
-        .y_desc("loss (thick: running mean)")
+        .y_label_formatter(&|loss| tick(*loss))
+        .y_desc(if window > 1 { format!("loss (thick: mean of {window} steps)") } else { "loss".into() })
         .draw()?;
     let inside =
         |points: &[(f64, f64)]| -> Vec<(f64, f64)> { points.iter().map(|&(x, y)| (x, y.max(range.start))).collect() };
     for (i, points) in losses.iter().enumerate() {
         chart.draw_series(LineSeries::new(inside(points), colour(i).mix(0.25).stroke_width(1)))?;
     }
-    for (i, (group, points)) in groups.iter().zip(means).enumerate() {
-        draw_curve(&mut chart, i, joint_name(group), inside(points))?;
+    for (i, points) in means.iter().enumerate() {
+        chart.draw_series(LineSeries::new(inside(points), colour(i).stroke_width(2)))?;
     }
-    draw_legend(&mut chart, SeriesLabelPosition::UpperRight)?;
     Ok(())
 }
 
@@ -248,8 +263,18 @@ fn draw_scales(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Draw
     Ok(())
 }
 
-/// Formats a number of an axis, without digits due to rounding.
+/// Formats a number of an axis that may be logarithmic.
+fn tick(number: f64) -> String {
+    if (0.01..=100.0).contains(&number.abs()) || number == 0.0 { short(number) } else { power_of(10.0, number) }
+}
+
+/// Formats a number of an axis in few letters, without digits due to rounding: `0.25`, `1.6e6`.
 fn short(number: f64) -> String {
+    if number != 0.0 && !(1e-3..1e4).contains(&number.abs()) && number.abs() > 1e-12 {
+        let text = format!("{number:.3e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        return format!("{}e{exponent}", digits.trim_end_matches('0').trim_end_matches('.'));
+    }
     let text = format!("{number:.4}");
     match text.trim_end_matches('0').trim_end_matches('.') {
         "-0" => "0".to_string(),
@@ -262,21 +287,14 @@ pub(super) fn whole(number: f64) -> String {
     if (number - number.round()).abs() < 1e-6 { format!("{number:.0}") } else { String::new() }
 }
 
-const TEXT: (&str, u32) = ("sans-serif", 14);
-
-pub(super) fn colour(run: usize) -> RGBColor {
-    COLOURS[run % COLOURS.len()]
-}
-
 /// Returns the finite losses of a run with their steps.
 fn losses(run: &TrainingRun<'_>) -> Vec<(f64, f64)> {
     let steps = run.history.steps.iter().enumerate();
     steps.map(|(x, step)| (x as f64, step.loss)).filter(|(_, loss)| loss.is_finite()).collect()
 }
 
-/// Returns the mean of each loss and the losses before it, over a fortieth of the run.
-fn running_mean(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
-    let window = (points.len() / 40).max(1);
+/// Returns the mean of each loss and the losses before it, over this number of steps.
+fn running_mean(points: &[(f64, f64)], window: usize) -> Vec<(f64, f64)> {
     let mean = |i: usize| {
         let recent = &points[(i + 1).saturating_sub(window)..=i];
         recent.iter().map(|point| point.1).sum::<f64>() / recent.len() as f64
@@ -302,7 +320,7 @@ fn staircase(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 pub(super) fn power_of(base: f64, number: f64) -> String {
     let exponent = number.log(base).round();
     if (number / base.powf(exponent) - 1.0).abs() > 1e-6 {
-        return printable::number(format!("{number:.3e}").parse::<f64>().unwrap_or(number));
+        return short(format!("{number:.3e}").parse::<f64>().unwrap_or(number));
     }
     let superscript = |c: char| match c {
         '-' => '⁻',
@@ -378,9 +396,9 @@ mod tests {
     }
 
     #[test]
-    fn the_mean_runs_over_a_fortieth() {
+    fn the_mean_runs_over_the_last_steps() {
         let points: Vec<(f64, f64)> = (0..80).map(|x| (x as f64, x as f64)).collect();
-        let mean = running_mean(&points);
+        let mean = running_mean(&points, 2);
         assert_eq!(mean[0], (0.0, 0.0));
         assert_eq!(mean[79], (79.0, 78.5));
     }
@@ -393,5 +411,7 @@ mod tests {
         assert_eq!([9.999999996e-5, 2.0000000004].map(|error| power_of(10.0, error)), ["10⁻⁴", "2"]);
         assert_eq!([1.0, 1.5, 2.0000000001].map(whole), ["1", "", "2"]);
         assert_eq!([-1e-17, 0.5, 3.0].map(short), ["0", "0.5", "3"]);
+        assert_eq!([1.6e6, -25000.0, 1.25e-5].map(short), ["1.6e6", "-2.5e4", "1.25e-5"]);
+        assert_eq!([1.6e6, 1e6, 250.0].map(tick), ["1.6e6", "10⁶", "250"]);
     }
 }

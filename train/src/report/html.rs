@@ -1,6 +1,6 @@
 //! A training run as a standalone HTML file.
 
-use std::{fmt::Write as _, mem, path::Path};
+use std::{mem, path::Path};
 
 use precast::{
     diagnose::Headroom,
@@ -28,6 +28,8 @@ pub struct RunReport {
     file: RunFile,
     /// The text of the run file.
     text: String,
+    /// The text of the policy.
+    policy: String,
     plan: String,
     about: About,
     history: History,
@@ -52,6 +54,7 @@ impl RunReport {
             name,
             file,
             text: text("run.yaml")?,
+            policy: text("policy.yaml")?,
             plan: text("plan.txt")?,
             about: about_of(folder)?,
             history: history_of(folder)?,
@@ -79,62 +82,134 @@ const MOST_SKIPPED: usize = 200;
 /// # Errors
 /// [`ErrorKind::Value`](precast::ErrorKind::Value) when a picture cannot be drawn.
 pub fn runs_html(report: &RunReport, others: &[RunReport]) -> Result<String> {
-    let RunReport { name, file, text, plan, about, history, headroom, scores, replays } = report;
-    let runs: Vec<TrainingRun<'_>> = [report].into_iter().chain(others).map(RunReport::run).collect();
-    let mut page = String::new();
-    let mut section = |title: &str, body: String| {
-        write!(page, "<section><h2>{title}</h2>\n{body}\n</section>\n").expect("writing to a string");
+    let all: Vec<&RunReport> = [report].into_iter().chain(others).collect();
+    let page = section("Run", html_table(&["", ""], report.facts(), &[])) + &compared(&all)? + &report.sections();
+    Ok(page_of(&report.name, &page))
+}
+
+/// Returns a report of several runs: their table and curves, and an entry for each run with its facts, policy, plan and
+/// run file.
+///
+/// # Errors
+/// As [`runs_html`].
+pub fn all_runs_html(reports: &[RunReport]) -> Result<String> {
+    let mut page = compared(&reports.iter().collect::<Vec<_>>())?;
+    for report in reports {
+        let facts = html_table(&["", ""], report.facts(), &[]);
+        let (name, sections) = (escaped(&report.name), report.sections());
+        page += &format!("<details>\n<summary>{name}</summary>\n{facts}\n{sections}</details>\n");
+    }
+    Ok(page_of(&format!("{} runs", reports.len()), &page))
+}
+
+fn page_of(title: &str, page: &str) -> String {
+    format!("{}{page}</main>\n</body>\n</html>\n", head(&escaped(title)))
+}
+
+fn section(title: &str, body: String) -> String {
+    format!("<section><h2>{title}</h2>\n{body}\n</section>\n")
+}
+
+/// Returns tables and curves of runs.
+fn compared(reports: &[&RunReport]) -> Result<String> {
+    let runs: Vec<TrainingRun<'_>> = reports.iter().map(|report| report.run()).collect();
+    let mut page = section("All runs", runs_table_by(&runs, false, html_table));
+    let header = ["run", "begun", "time of all steps", "learning rate", "schedule", "optimizer", "batch", "machine"];
+    let row = |report: &&RunReport| {
+        let options = &report.file.options;
+        let schedule = serde_json::to_value(options.schedule).unwrap_or_default();
+        vec![
+            printable(&report.name).into_owned(),
+            report.begun(),
+            report.duration(),
+            options.lr.to_string(),
+            schedule.as_str().map_or_else(|| schedule.to_string(), str::to_string),
+            options.method.name().to_string(),
+            options.batch.to_string(),
+            printable(&report.about.machine).into_owned(),
+        ]
     };
-    let facts = [
-        ("model", about.model.clone()),
-        ("policy", plan.lines().next().unwrap_or_default().to_string()),
-        ("training examples", format!("{} of shape {:?}", about.train_examples, about.shape)),
-        ("validation examples", about.validation_examples.map_or("none".into(), |examples| examples.to_string())),
-        ("test examples", about.test_examples.to_string()),
-        ("checksum of the data", format!("{:08x}", about.data_checksum)),
-        ("steps", history.steps.len().to_string()),
-        ("skipped steps", history.skipped().to_string()),
-        ("epochs", format!("{} of {}", history.epochs.len(), file.options.epochs)),
-        ("precast", about.precast.clone()),
-        ("machine", about.machine.clone()),
-    ];
-    let rows = facts.map(|(what, value)| vec![what.to_string(), value]);
-    section("Run", html_table(&["", ""], rows.to_vec(), &[]));
-    section("All runs", runs_table_by(&runs, html_table));
+    page += &section("How they were trained", html_table(&header, reports.iter().map(row).collect(), &[3, 6]));
     // Curves of runs without a finite loss cannot be drawn.
     if runs.iter().any(|run| run.history.steps.iter().any(|step| step.loss.is_finite())) {
-        section("Loss and loss scale", svg(&chart(&runs)?));
+        page += &section("Loss and loss scale", svg(&chart(&runs)?));
     }
     if let Some(picture) = score_chart(&runs)? {
-        let of = if about.validation_examples.is_some() { "validation" } else { "test" };
-        section(&format!("Score on the {of} examples"), svg(&picture));
+        let validated = reports.iter().any(|report| report.about.validation_examples.is_some());
+        let of = if validated { "validation examples of runs that have them" } else { "test examples" };
+        page += &section(&format!("Score on the {of}"), svg(&picture));
     }
-    if let Some(scores) = scores {
-        let weights = format!("with the best weights, of epoch {}", scores.epoch + 1);
-        let chose = if scores.validation.is_none() { format!("<p>{}</p>\n", escaped(NOT_FAIR)) } else { String::new() };
-        section(&format!("Test examples, {weights}"), chose + &evaluation_html(&scores.test));
-        if let Some(validation) = &scores.validation {
-            section(&format!("Validation examples, {weights}"), evaluation_html(validation));
+    Ok(page)
+}
+
+impl RunReport {
+    /// Returns the date and time of the beginning, in UTC.
+    fn begun(&self) -> String {
+        self.about.started.map_or("-".into(), |at| at.strftime("%Y-%m-%d %H:%M UTC").to_string())
+    }
+
+    /// Returns the time of all steps in words.
+    fn duration(&self) -> String {
+        let seconds: f64 = self.history.steps.iter().map(|step| step.seconds).sum();
+        match (seconds / 3600.0, seconds / 60.0) {
+            (hours, _) if hours >= 1.0 => format!("{hours:.1} h"),
+            (_, minutes) if minutes >= 1.0 => format!("{minutes:.1} min"),
+            _ => format!("{seconds:.1} s"),
         }
     }
-    section("Skipped steps", skipped(history));
-    if !replays.is_empty() {
-        section("Run a fault again, and find its cure", format!("<pre>{}</pre>", escaped(replays)));
+
+    fn facts(&self) -> Vec<Vec<String>> {
+        let RunReport { file, plan, about, history, .. } = self;
+        let facts = [
+            ("model", about.model.clone()),
+            ("policy", plan.lines().next().unwrap_or_default().to_string()),
+            ("training examples", format!("{} of shape {:?}", about.train_examples, about.shape)),
+            ("validation examples", about.validation_examples.map_or("none".into(), |examples| examples.to_string())),
+            ("test examples", about.test_examples.to_string()),
+            ("checksum of the data", format!("{:08x}", about.data_checksum)),
+            ("learning rate", file.options.lr.to_string()),
+            ("steps", history.steps.len().to_string()),
+            ("skipped steps", history.skipped().to_string()),
+            ("epochs", format!("{} of {}", history.epochs.len(), file.options.epochs)),
+            ("begun", self.begun()),
+            ("time of all steps", self.duration()),
+            ("precast", about.precast.clone()),
+            ("machine", about.machine.clone()),
+        ];
+        facts.map(|(what, value)| vec![what.to_string(), value]).to_vec()
     }
-    let raised = history.raised.iter().map(|raised| (raised.step, raised.to_string()));
-    let mut changes: Vec<(usize, String)> =
-        raised.chain(history.ended.iter().map(|ended| (ended.step, ended.to_string()))).collect();
-    if !changes.is_empty() {
-        changes.sort_by_key(|(step, _)| *step);
-        let lines: String = changes.iter().map(|(_, text)| format!("{}\n", printable(text))).collect();
-        section("Raised cells, and rules that ended", format!("<pre>{}</pre>", escaped(&lines)));
+
+    /// Returns the sections that are about this run only.
+    fn sections(&self) -> String {
+        let RunReport { text, policy, plan, history, headroom, scores, replays, .. } = self;
+        let block = |title: &str, text: &str| section(title, format!("<pre>{}</pre>", escaped(text)));
+        let mut page = String::new();
+        if let Some(scores) = scores {
+            let weights = format!("with the best weights, of epoch {}", scores.epoch + 1);
+            let chose =
+                if scores.validation.is_none() { format!("<p>{}</p>\n", escaped(NOT_FAIR)) } else { String::new() };
+            page += &section(&format!("Test examples, {weights}"), chose + &evaluation_html(&scores.test));
+            if let Some(validation) = &scores.validation {
+                page += &section(&format!("Validation examples, {weights}"), evaluation_html(validation));
+            }
+        }
+        page += &section("Skipped steps", skipped(history));
+        if !replays.is_empty() {
+            page += &block("Run a fault again, and find its cure", replays);
+        }
+        let raised = history.raised.iter().map(|raised| (raised.step, raised.to_string()));
+        let mut changes: Vec<(usize, String)> =
+            raised.chain(history.ended.iter().map(|ended| (ended.step, ended.to_string()))).collect();
+        if !changes.is_empty() {
+            changes.sort_by_key(|(step, _)| *step);
+            let lines: String = changes.iter().map(|(_, text)| format!("{}\n", printable(text))).collect();
+            page += &block("Raised cells, and rules that ended", &lines);
+        }
+        if !headroom.is_empty() {
+            page += &section("Headroom in 16 bits, in the last steps", headroom_table(headroom));
+        }
+        page + &block("Plan", plan) + &block("Policy", policy) + &block("Run file", text)
     }
-    if !headroom.is_empty() {
-        section("Headroom in 16 bits, in the last steps", headroom_table(headroom));
-    }
-    section("Plan", format!("<pre>{}</pre>", escaped(plan)));
-    section("Run file", format!("<pre>{}</pre>", escaped(text)));
-    Ok(format!("{}{page}</main>\n</body>\n</html>\n", head(&escaped(name))))
 }
 
 fn headroom_table(headroom: &[Headroom]) -> String {
@@ -211,6 +286,7 @@ body {{ margin: 0; background: var(--back); color: var(--text); font: 15px/1.5 s
 main {{ max-width: 1080px; margin: 0 auto; padding: 24px 16px 64px; }}
 h1 {{ font-size: 1.6em; margin: 0 0 8px; }}
 h2 {{ font-size: 1.1em; margin: 32px 0 8px; }}
+summary {{ font-size: 1.2em; font-weight: 600; margin: 32px 0 8px; cursor: pointer; }}
 .table {{ overflow-x: auto; }}
 table {{ border-collapse: collapse; font-size: 14px; }}
 th, td {{ text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }}

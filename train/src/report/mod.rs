@@ -3,16 +3,21 @@
 mod chart;
 mod conversion;
 mod evaluation;
+mod events;
 mod html;
 mod markup;
+mod names;
 mod table;
 mod tune_chart;
 
 pub use chart::{chart, save_chart, score_chart};
 pub use conversion::{conversion_html, conversion_kept, conversion_summary, conversion_table, conversion_table_by};
 pub use evaluation::{evaluation_table, evaluation_table_by};
-pub use html::{NOT_FAIR, RunReport, runs_html};
-pub use table::{graph_summary, graph_table, graph_table_by, plan_table, plan_table_by, runs_table, runs_table_by};
+pub use events::save_events;
+pub use html::{NOT_FAIR, RunReport, all_runs_html, runs_html};
+pub use table::{
+    graph_summary, graph_table, graph_table_by, loss_in_words, plan_table, plan_table_by, runs_table, runs_table_by,
+};
 pub use tune_chart::tune_chart;
 
 use precast::train::History;

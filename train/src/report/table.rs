@@ -15,10 +15,11 @@ use precast_policy::{
 
 use super::TrainingRun;
 
-/// Returns a table with a row for each run: score, score on held-out test examples if a run has some, loss, steps, time and bytes. The column `time` is the time of a step
-/// relative to the first run; see [`History::relative_time`](precast::train::History::relative_time).
+/// Returns a table with a row for each run: score, score on held-out test examples if a run has some, loss, steps, time and
+/// bytes. The column `time` is the time of a step relative to the first run, for runs that alternate; see
+/// [`History::relative_time`](precast::train::History::relative_time).
 pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
-    runs_table_by(runs, one_line_a_row)
+    runs_table_by(runs, true, one_line_a_row)
 }
 
 /// A table layout, given its header, its rows and the columns that hold numbers.
@@ -28,9 +29,9 @@ pub(super) fn one_line_a_row(header: &[&str], rows: Vec<Vec<String>>, numbers: &
     table(header, rows, |column| numbers.contains(&column))
 }
 
-/// Returns the table of [`runs_table`] in another layout.
+/// Returns the table of [`runs_table`] in another layout. The column `time` is that of runs that alternated.
 #[doc(hidden)]
-pub fn runs_table_by(runs: &[TrainingRun<'_>], layout: Layout) -> String {
+pub fn runs_table_by(runs: &[TrainingRun<'_>], alternated: bool, layout: Layout) -> String {
     let mut measures = runs.iter().filter_map(|run| run.history.measure());
     let name = measures.next().unwrap_or("accuracy");
     let tested = runs.iter().any(|run| run.history.test.is_some());
@@ -47,13 +48,14 @@ pub fn runs_table_by(runs: &[TrainingRun<'_>], layout: Layout) -> String {
         "parameters",
         "casts/step",
     ]);
+    let time = header.iter().position(|name| *name == "time").unwrap_or(header.len());
     let rows = runs.iter().map(|TrainingRun { name, history }| {
         let relative = runs.first().and_then(|first| history.relative_time(first.history));
         let last = history.steps.last();
         let mut row = vec![printable(name).into_owned(), or_dash(history.score(), |score| score.to_string())];
         row.extend(tested.then(|| or_dash(history.test.as_ref(), |test| test.score.to_string())));
         row.extend([
-            or_dash(history.epochs.last(), |epoch| format!("{:.4}", epoch.loss)),
+            or_dash(history.epochs.last(), |epoch| loss_in_words(epoch.loss)),
             history.steps.len().to_string(),
             history.skipped().to_string(),
             or_dash(last, |step| step.scale.to_string()),
@@ -63,9 +65,16 @@ pub fn runs_table_by(runs: &[TrainingRun<'_>], layout: Layout) -> String {
             bytes(history.param_bytes as u64),
             history.casts.to_string(),
         ]);
+        if !alternated {
+            row.remove(time);
+        }
         row
     });
-    layout(&header, rows.collect(), &Vec::from_iter(1..header.len()))
+    let rows: Vec<Vec<String>> = rows.collect();
+    if !alternated {
+        header.remove(time);
+    }
+    layout(&header, rows, &Vec::from_iter(1..header.len()))
 }
 
 /// Returns a table of a plan: a row for each cell. Cells that get an adapter are marked with `*`.
@@ -144,6 +153,16 @@ pub fn graph_summary(nodes: &[NodeDecision]) -> String {
     let dtype = ops.clone().map(|node| node.dtype).find(|dtype| dtype.is_low());
     let casts = nodes.iter().filter(|node| node.is_cast()).count();
     format!("{low} of {} ops run in {}; {casts} casts", ops.count(), dtype.map_or("16 bits", DType::long_name))
+}
+
+/// Returns a loss as text: with four digits after the point, or as `3.596e12`.
+#[doc(hidden)]
+pub fn loss_in_words(loss: f64) -> String {
+    match loss.abs() {
+        0.0 | 1e-4..1e6 => format!("{loss:.4}"),
+        size if size.is_finite() => format!("{loss:.3e}"),
+        _ => loss.to_string(),
+    }
 }
 
 fn or_dash<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {

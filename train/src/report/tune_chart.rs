@@ -4,7 +4,10 @@ use plotters::prelude::*;
 use precast::{error::Result, tune::Tuned};
 use precast_policy::printable;
 
-use super::chart::{builder, colour, draw_curve, draw_legend, grid, picture, power_of, whole};
+use super::{
+    chart::{builder, draw_curve, draw_legend, grid, picture, power_of, whole},
+    names::colour,
+};
 
 const SIZE: (u32, u32) = (960, 420);
 

@@ -1,6 +1,10 @@
 //! Training runs with folders: the bits of a run do not depend on how often it was stopped, and mismatches are refused.
 
-use std::{fs, ops::ControlFlow, path::PathBuf};
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
 
 use precast::{ErrorKind, io::models::Model, prelude::*, train::Event};
 use precast_train::{EndReason, Prediction, Predictor, Run, RunFile};
@@ -35,6 +39,12 @@ fn model(seed: u64) -> Model {
     Model::parse(MODEL, "model.yaml", seed).unwrap()
 }
 
+/// Returns the rows of `metrics.csv` without their times.
+fn table(folder: &Path) -> Vec<String> {
+    let text = fs::read_to_string(folder.join("metrics.csv")).unwrap();
+    text.lines().map(|line| line.rsplit_once(',').unwrap().0.to_string()).collect()
+}
+
 fn go_on(run: &mut Run) -> EndReason {
     run.train().unwrap()
 }
@@ -64,6 +74,7 @@ fn a_run_stopped_at_any_step_ends_with_the_same_bits() {
             assert_eq!(fs::read(whole.join(name)).unwrap(), fs::read(stopped.join(name)).unwrap(), "{policy} {name}");
         }
         assert_eq!(metrics(&whole), metrics(&stopped), "{policy}");
+        assert_eq!(table(&whole), table(&stopped), "{policy}");
         let left = fs::read_dir(&whole)
             .unwrap()
             .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("checkpoint-"));
