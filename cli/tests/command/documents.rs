@@ -166,11 +166,16 @@ fn activations(run: &serde_json::Value) -> f64 {
 fn every_page_of_the_guide_is_in_the_documentation() {
     let guide = read("src/guide.rs");
     let pages = fs::read_dir(root().join("docs/guide")).unwrap().map(|entry| entry.unwrap().file_name());
-    let pages: Vec<String> =
-        pages.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".md")).collect();
+    let pages: Vec<String> = pages
+        .map(|name| name.into_string().unwrap())
+        .filter(|name| name.ends_with(".md") && name != "README.md")
+        .collect();
     assert!(pages.len() >= 12, "{pages:?}");
     let missing: Vec<&String> = pages.iter().filter(|page| !guide.contains(&format!("\"{page}\""))).collect();
     assert!(missing.is_empty(), "src/guide.rs does not include {missing:?}");
+    let index = read("docs/guide/README.md");
+    let missing: Vec<&String> = pages.iter().filter(|page| !index.contains(&format!("({page})"))).collect();
+    assert!(missing.is_empty(), "docs/guide/README.md does not include {missing:?}");
 }
 
 #[test]

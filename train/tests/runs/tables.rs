@@ -12,7 +12,7 @@ use precast_train::{EndReason, Predictor, Run, RunFile, data::Csv};
 use crate::common::{folder::Folder, metrics::metrics};
 
 fn houses(text: &str) -> Dataset {
-    let csv = Csv::new("houses.csv").target("price").numbers().one_hot("city").missing(["NA".into()]);
+    let csv = Csv::new("houses.csv").target("price").numbers().one_hot("city").missing(["NA"]);
     csv.empty(Empty::Median).parse(text.as_bytes()).unwrap()
 }
 
@@ -78,7 +78,7 @@ fn what_an_encoding_cannot_read_is_told() {
     let cure = "`empty: median` or `empty: mean` replaces the empty cells of the inputs";
     told(csv(), "a,y\n1,0\n,1\n", &format!("h.csv:3: column 1 (`a`): the cell is empty; {cure}"));
     told(
-        csv().one_hot("a").missing(["-".into()]),
+        csv().one_hot("a").missing(["-"]),
         "a,y\nx,0\n-,1\n",
         &format!("h.csv:3: column 1 (`a`): the cell is empty (`-`); {cure}"),
     );

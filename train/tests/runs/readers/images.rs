@@ -129,3 +129,46 @@ fn a_palette_has_three_bytes_for_each_colour() {
         assert!(error.contains(&format!("a.png: a palette of {bytes} bytes; allowed: three for each")), "{error}");
     }
 }
+
+/// Each JPEG file has a PNG file beside it with the pixels that Pillow 13.0 decodes of it. The standard leaves the rounding
+/// of the inverse transform and the interpolation of halved colours to the decoder.
+#[test]
+fn jpeg_images_are_read_as_pillow_reads_them() {
+    let file = |name: &str, ending: &str| {
+        let path = format!("{}/tests/runs/readers/files/jpeg/{name}.{ending}", env!("CARGO_MANIFEST_DIR"));
+        Images::new(path)
+    };
+    for (name, most) in [("grey", 1.0), ("colours", 2.0), ("halved", 3.0), ("progressive", 3.0), ("cmyk", 4.0)] {
+        for images in [|images: Images| images.rgb(), |images: Images| images.grey()] {
+            let [met, right] = ["jpg", "png"].map(|ending| images(file(name, ending)).read_inputs().unwrap());
+            assert_eq!(met.shape(), right.shape(), "{name}");
+            let (met, right) = (inputs(&met), inputs(&right));
+            let far = met.iter().zip(&right).map(|(x, y)| 255.0 * (x - y).abs()).fold(0.0, f64::max);
+            let mean = met.iter().zip(&right).map(|(x, y)| 255.0 * (x - y).abs()).sum::<f64>() / met.len() as f64;
+            assert!(far <= most && mean <= 0.6, "{name}: {far} and {mean} of 255");
+        }
+    }
+    // The signature counts, and a file that is cut is an error.
+    let bytes = std::fs::read(file("colours", "jpg").folder).unwrap();
+    assert_eq!(Images::new("").parse(&bytes, "a.png").unwrap().shape(), [3, 19, 27]);
+    for length in (0..bytes.len() - 2).step_by(7) {
+        let error = Images::new("").parse(&bytes[..length], "a.jpg").unwrap_err();
+        assert_eq!(error.kind(), precast::ErrorKind::Data, "{length}");
+    }
+}
+
+/// Damaged bytes give other pixels or an error.
+#[test]
+fn damaged_jpeg_images_are_errors_or_other_pixels() {
+    for name in ["grey", "halved", "progressive", "cmyk"] {
+        let path = format!("{}/tests/runs/readers/files/jpeg/{name}.jpg", env!("CARGO_MANIFEST_DIR"));
+        let bytes = std::fs::read(path).unwrap();
+        for (i, change) in (0..bytes.len()).flat_map(|i| [0x01, 0x80, 0xff].map(|change| (i, change))) {
+            let mut damaged = bytes.clone();
+            damaged[i] ^= change;
+            if let Ok(data) = Images::new("").parse(&damaged, "a.jpg") {
+                assert_eq!((data.len(), data.shape().len()), (1, 3), "{name} {i} {change}");
+            }
+        }
+    }
+}
