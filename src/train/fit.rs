@@ -11,11 +11,10 @@ use std::{collections::HashSet, mem};
 pub use options::{FitOptions, GroupOptions};
 use plateau::Plateau;
 use policy::Changing;
-use step::train_step;
 
 use super::{
-    Checkpoint, Ended, Epoch, History, Loss, Raised, Score, Step,
-    data::{Batch, Split, Standardization},
+    Checkpoint, Ended, Epoch, History, Raised, Score, Step,
+    data::{Split, Standardization},
     history::mean_of_taken,
 };
 use crate::{
@@ -26,8 +25,7 @@ use crate::{
     logging::event,
     optim::{Average, Optimizer},
     options::Options,
-    plan::check_run,
-    scale::{Cause, LossScale, Outcome},
+    scale::{LossScale, Outcome},
 };
 
 /// Progress of a training run, as passed to its observer.
@@ -323,6 +321,7 @@ impl Fit {
             return Ok(None);
         }
         check(data)?;
+        self.options.augment.check(&data.train)?;
         if self.has_stalled() {
             return Ok(self.raise()?.map(Event::Raised));
         }
@@ -343,6 +342,7 @@ impl Fit {
             self.order = data.train.order(*seed, self.place.epoch as u64);
         }
         let parts = data.train.batch_in_parts(&self.order, *batch, self.options.accumulate, self.place.step);
+        let parts = self.augmented(parts, data)?;
         net.set_train(true);
         let step = self.step(net, &parts, examples);
         net.set_train(false);
@@ -380,45 +380,6 @@ impl Fit {
         self.order.clear();
         self.plateau.note(self.options.schedule, score);
         epoch
-    }
-
-    /// Runs a step on a batch, with the current learning rate.
-    fn step<C: ?Sized + AsCell>(&mut self, net: &Child<C>, parts: &[Batch], examples: usize) -> Result<Step> {
-        self.optimizer.set_lr(self.lr_of(self.place.stepped, examples));
-        let Fit { options, scale, optimizer, place, checked, monitor, history, .. } = self;
-        let clip = &options.clip;
-        let is_of_numbers = parts.iter().any(|part| part.y.dtype().is_float());
-        let usual = || if is_of_numbers { Loss::Mse {} } else { Loss::cross_entropy() };
-        let loss = options.loss.clone().unwrap_or_else(usual);
-        if !parts.iter().any(|part| loss.counts(&part.y)) {
-            let outcome = Outcome::Skipped { cause: Cause::NoTarget };
-            let (epoch, scale) = (place.epoch, scale.value());
-            return Ok(Step { epoch, loss: f64::NAN, scale, outcome, seconds: 0.0, swallowed: None });
-        }
-        let mut one = |net: &Child<C>| {
-            let mut train =
-                |net: &Child<C>| train_step(net, parts, &loss, place.epoch, scale, (optimizer.as_mut(), *clip));
-            if !options.monitor {
-                return train(net);
-            }
-            let (step, bytes) = monitor.watch(net, train)?;
-            Ok((step.with_fault(monitor.fault().as_ref()), bytes))
-        };
-        let (step, tape_bytes) = if mem::replace(checked, true) {
-            one(net)?
-        } else {
-            let (result, trace) = net.trace(one);
-            if !history.steps.iter().any(Step::was_run) {
-                history.casts = trace.casts();
-            }
-            let step = result?;
-            check_run(net, &trace)?;
-            step
-        };
-        if !history.steps.iter().any(Step::was_run) {
-            history.tape_bytes = tape_bytes;
-        }
-        Ok(step)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Training: examples in memory, the loop, and the record of a run. Run files, run folders and readers of files are in
 //! the package `precast-train`.
 
+mod augment;
 mod checkpoint;
 pub mod data;
 mod evaluation;
@@ -15,6 +16,7 @@ pub use crate::optim::{
     AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, LambOptions, LionOptions, Method, MuonOptions,
     RmsPropOptions, SgdOptions,
 };
+pub use augment::Augment;
 pub use checkpoint::Checkpoint;
 pub use evaluation::{ClassScore, ClassScores, Evaluation, NumberScore, NumberScores};
 pub use fit::{Event, Fit, FitOptions, GroupOptions, fit};

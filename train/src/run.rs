@@ -381,6 +381,7 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
             "the loss bce_with_logits compares with numbers from 0 to 1, which `standardize_targets` would move";
         return Err(file.wrong("loss", Error::data(words)));
     }
+    file.options.augment.check(&data.train).map_err(|error| file.wrong("augment", error))?;
     let mut notes = check(&net, data, &loss)?;
     if storage.is_none() && file.storage != Storage::Float32 {
         let words = "level O0 lowers nothing, so parameters are stored in float32";

@@ -6,7 +6,7 @@ use precast::{
     error::{Error, Result},
     options::{Options, options, schema_of},
     policy::Pattern,
-    train::{FitOptions, GroupOptions, Loss, Method, Schedule},
+    train::{Augment, FitOptions, GroupOptions, Loss, Method, Schedule},
 };
 use precast_policy::{
     document::{self, Choice, Source},
@@ -171,6 +171,10 @@ pub(super) struct RunV1 {
     /// Decay of an average of the weights, which is tested and saved in their place: 0.999 averages about 1000 steps.
     #[option(default = None, shown = "no average", at_least = 0, below = 1)]
     average: Option<At<f64>>,
+    /// Random changes of the training examples, made anew in each epoch: mirrored, shifted, brighter or darker images, and
+    /// mixtures of two examples.
+    #[option(default = at(Augment::default()), shown = "none", left_out)]
+    augment: At<Augment>,
     /// Seed of the weights, the choice of test examples, and the order of the others.
     #[option(default = 0)]
     seed: u64,
@@ -204,6 +208,7 @@ impl RunV1 {
             "groups" => Some(self.groups.referenced),
             "clip" => self.clip.as_ref().map(|at| at.referenced),
             "accumulate" => Some(self.accumulate.referenced),
+            "augment" => Some(self.augment.referenced),
             "average" => self.average.as_ref().map(|at| at.referenced),
             "checkpoint" => Some(self.checkpoint.referenced),
             "patience" => self.patience.as_ref().map(|at| at.referenced),
@@ -292,6 +297,7 @@ impl RunFile {
         options.loss = read.loss.map(|at| at.value.0);
         options.clip = read.clip.map(|at| at.value);
         options.average = read.average.map(|at| at.value);
+        options.augment = read.augment.value;
         let (weights, weights_at) = read.weights.map(|at| (at.value.0, at.referenced)).unzip();
         let written = Written::new(
             &source,
@@ -333,7 +339,7 @@ impl RunFile {
     /// [`ErrorKind::Run`](precast::ErrorKind::Run) when it cannot be written.
     pub fn to_yaml(&self) -> Result<String> {
         let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, monitor, lint, .. } = &self.options;
-        let FitOptions { accumulate, groups, clip, average, .. } = &self.options;
+        let FitOptions { accumulate, groups, clip, average, augment, .. } = &self.options;
         let written = RunV1 {
             version: at(1),
             name: self.name.clone().map(at),
@@ -358,6 +364,7 @@ impl RunFile {
             batch: at(*batch),
             accumulate: at(*accumulate),
             average: average.map(at),
+            augment: at(augment.clone()),
             seed: *seed,
             monitor: *monitor,
             lint: *lint,

@@ -41,6 +41,10 @@ impl Document for RunV1 {
             "ema" | "ema_decay" => "average",
             "grad_clip" | "max_grad_norm" | "clip_norm" | "gradient_clip_val" => "clip",
             "accumulate_grad_batches" | "gradient_accumulation_steps" | "accumulation" => "accumulate",
+            "augmentation" | "augmentations" | "transforms" => "augment",
+            "horizontal_flip" | "hflip" | "random_flip" => "flip",
+            "random_crop" | "padding" => "crop",
+            "mixup_alpha" => "mixup",
             "param_groups" => "groups",
             _ => return None,
         })
@@ -74,6 +78,7 @@ impl Document for RunV1 {
             "csv" => "`csv: {file: iris.csv, target: species}`",
             "weights" => "`{file: base.safetensors, partial: ['head.**']}`",
             "groups" => "`[{path: 'encoder.**', lr_factor: 0.1}]`",
+            "augment" => "`{flip: true, crop: 4}`",
             "checkpoint" => "`{every: 100, keep: 2}`",
             "adam" | "adamw" | "lion" | "lamb" => "`{betas: [0.9, 0.95], weight_decay: 0.1}`",
             "sgd" | "rmsprop" | "muon" => "`{momentum: 0.9}`",

@@ -40,11 +40,16 @@ impl Fit {
     /// Returns the index of the batch of the last step in its epoch, and the indices of its examples.
     #[doc(hidden)]
     pub fn last_batch(&self, data: &Split) -> (usize, Vec<usize>) {
-        let (place, examples) = (self.place.step.saturating_sub(1), data.train.len());
-        let size = self.options.examples_of_step();
+        let (place, examples) = self.batch_at(self.place.step.saturating_sub(1), data);
+        (place, examples.to_vec())
+    }
+
+    /// Returns the index of a batch in its epoch, and the indices of its examples.
+    pub(super) fn batch_at(&self, place: usize, data: &Split) -> (usize, &[usize]) {
+        let (size, examples) = (self.options.examples_of_step(), data.train.len());
         let last = place + 1 >= self.options.steps_of_epoch(examples);
         let end = if last { examples } else { (place + 1) * size };
-        (place, self.order[place * size..end].to_vec())
+        (place, &self.order[place * size..end])
     }
 
     /// Returns the batch of the last step.

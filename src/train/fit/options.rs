@@ -4,7 +4,7 @@ use crate::{
     optim::Group,
     options::options,
     policy::LossScaleSpec,
-    train::{Loss, Method, Schedule, data::batches_of_epoch},
+    train::{Augment, Loss, Method, Schedule, data::batches_of_epoch},
 };
 
 /// Options of a training run.
@@ -48,6 +48,9 @@ pub struct FitOptions {
     /// averages about the last thousand steps.
     #[option(default = None, shown = "no average", at_least = 0, below = 1)]
     pub average: Option<f64>,
+    /// Random changes of the training examples.
+    #[option(default, shown = "none")]
+    pub augment: Augment,
     /// The loss.
     #[option(default = None, shown = "the [usual](Loss::usual) one of the targets")]
     pub loss: Option<Loss>,

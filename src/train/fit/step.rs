@@ -1,6 +1,6 @@
 //! One step of a run: forward and backward passes over the parts of its batch, and the update.
 
-use std::time::Instant;
+use std::{mem, time::Instant};
 
 use super::Fit;
 use crate::{
@@ -8,8 +8,13 @@ use crate::{
     cell::AsCell,
     error::Result,
     optim::Optimizer,
+    plan::check_run,
     scale::{Cause, LossScale},
-    train::{FitOptions, Loss, Step, data::Batch},
+    train::{
+        FitOptions, Loss, Step,
+        augment::Mixed,
+        data::{Batch, Split},
+    },
 };
 
 impl Fit {
@@ -19,13 +24,64 @@ impl Fit {
         let factor = schedule.factor_after(*warm_up, update, self.options.steps(examples));
         lr * (factor * self.plateau.factor(*schedule))
     }
+
+    /// Returns the parts of the next batch, [augmented](FitOptions::augment).
+    pub(super) fn augmented(&self, parts: Vec<Batch>, data: &Split) -> Result<Vec<Mixed>> {
+        let FitOptions { augment, accumulate, seed, .. } = &self.options;
+        let (_, examples) = self.batch_at(self.place.step, data);
+        augment.applied(parts, *seed, self.place.epoch, (self.place.step.saturating_mul(*accumulate), examples))
+    }
+
+    /// Runs a step on a batch, with the current learning rate.
+    pub(super) fn step<C: ?Sized + AsCell>(
+        &mut self,
+        net: &Child<C>,
+        parts: &[Mixed],
+        examples: usize,
+    ) -> Result<Step> {
+        self.optimizer.set_lr(self.lr_of(self.place.stepped, examples));
+        let Fit { options, scale, optimizer, place, checked, monitor, history, .. } = self;
+        let clip = &options.clip;
+        let is_of_numbers = parts.iter().any(|part| part.batch.y.dtype().is_float());
+        let usual = || if is_of_numbers { Loss::Mse {} } else { Loss::cross_entropy() };
+        let loss = options.loss.clone().unwrap_or_else(usual);
+        if !parts.iter().any(|part| loss.counts(&part.batch.y)) {
+            let outcome = Outcome::Skipped { cause: Cause::NoTarget };
+            let (epoch, scale) = (place.epoch, scale.value());
+            return Ok(Step { epoch, loss: f64::NAN, scale, outcome, seconds: 0.0, swallowed: None });
+        }
+        let mut one = |net: &Child<C>| {
+            let mut train =
+                |net: &Child<C>| train_step(net, parts, &loss, place.epoch, scale, (optimizer.as_mut(), *clip));
+            if !options.monitor {
+                return train(net);
+            }
+            let (step, bytes) = monitor.watch(net, train)?;
+            Ok((step.with_fault(monitor.fault().as_ref()), bytes))
+        };
+        let (step, tape_bytes) = if mem::replace(checked, true) {
+            one(net)?
+        } else {
+            let (result, trace) = net.trace(one);
+            if !history.steps.iter().any(Step::was_run) {
+                history.casts = trace.casts();
+            }
+            let step = result?;
+            check_run(net, &trace)?;
+            step
+        };
+        if !history.steps.iter().any(Step::was_run) {
+            history.tape_bytes = tape_bytes;
+        }
+        Ok(step)
+    }
 }
 
 /// Runs one step on the parts of a batch, and returns its result with the most bytes kept by a tape. Gradients are those
 /// of the mean loss of the whole batch, whatever the number of its parts.
 pub(super) fn train_step<C: ?Sized + AsCell>(
     net: &Child<C>,
-    parts: &[Batch],
+    parts: &[Mixed],
     loss: &Loss,
     epoch: usize,
     scale: &mut LossScale,
@@ -41,15 +97,20 @@ pub(super) fn train_step<C: ?Sized + AsCell>(
         seconds: start.elapsed().as_secs_f64(),
         swallowed: None,
     };
-    let weights: Vec<f64> = parts.iter().map(|part| loss.weight_of(&part.y)).collect();
+    let weights: Vec<f64> = parts.iter().map(|part| loss.weight_of(&part.batch.y)).collect();
     let all: f64 = weights.iter().sum();
-    let counting: Vec<(&Batch, f64)> = parts.iter().zip(weights).filter(|(_, weight)| *weight > 0.0).collect();
+    let counting: Vec<(&Mixed, f64)> = parts.iter().zip(weights).filter(|(_, weight)| *weight > 0.0).collect();
     let Some((last, earlier)) = counting.split_last() else {
         return Ok((step(f64::NAN, Outcome::Skipped { cause: Cause::NoTarget }), 0));
     };
     let (mut value, mut kept, mut sum) = (0.0, 0, None);
-    let mut of_part = |&(part, weight): &(&Batch, f64)| -> Result<Tensor> {
-        let mut of_part = loss.of(&net.call(&part.x)?, &part.y)?;
+    let mut of_part = |&(part, weight): &(&Mixed, f64)| -> Result<Tensor> {
+        let outputs = net.call(&part.batch.x)?;
+        let mut of_part = loss.of(&outputs, &part.batch.y)?;
+        if let Some((others, share)) = &part.others {
+            let scaled = |x: &Tensor, by: f64| x.mul(&Tensor::scalar(by, x.dtype()));
+            of_part = scaled(&of_part, *share)?.add(&scaled(&loss.of(&outputs, others)?, 1.0 - share)?)?;
+        }
         if !earlier.is_empty() {
             of_part = of_part.mul(&Tensor::scalar(weight / all, of_part.dtype()))?;
         }

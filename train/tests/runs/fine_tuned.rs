@@ -50,7 +50,7 @@ fn a_run_with_everything_stopped_at_any_step_ends_with_the_same_bits() {
     for (i, more) in [
         ", policy: o0, schedule: {restarts: {every: 3, growth: 2}}, optimizer: {sgd: {momentum: 0.9, weight_decay: 0.1}}",
         ", policy: o2, schedule: {plateau: {patience: 0, factor: 0.5}}, optimizer: adamw",
-        ", policy: o2-bf16, schedule: inverse-sqrt, warm_up: 2, optimizer: adamw, storage: masters",
+        ", policy: o2-bf16, schedule: inverse-sqrt, warm_up: 2, optimizer: adamw, storage: masters, augment: {mixup: 0.4}",
         ", policy: o2-bf16, optimizer: {muon: {others: {weight_decay: 0.1}}}, storage: stochastic_rounding",
         ", policy: o1-bf16, optimizer: lion, storage: float32",
     ]
