@@ -17,7 +17,7 @@ use precast_train::report::loss_in_words;
 #[derive(Clone, Debug)]
 pub struct Progress {
     bar: ProgressBar,
-    /// Whether each epoch is a line.
+    /// `true` when each epoch is a line.
     lines: bool,
     quiet: bool,
     name: String,

@@ -100,7 +100,7 @@ mod tests {
         let rows = || vec![vec!["o0".to_string(), "97.00 %".into()], vec!["o2".into(), "96.50 %".into()]];
         let shown = |width| runs_within(width, &["run", "accuracy of all"], rows(), &[1]);
         assert!(shown(None).starts_with("| run | accuracy of all |"));
-        assert_eq!(shown(Some(24)), shown(None));
+        assert_eq!(shown(Some(25)), shown(None));
         let long = vec![vec!["o0".to_string(), "97.00 %".into(), "1234".into(), "0.5".into()]; 1];
         let turned = runs_within(Some(22), &["run", "accuracy", "steps", "loss"], long.clone(), &[1, 2, 3]);
         assert!(turned.contains("| accuracy | 97.00 % |") && turned.contains("| steps    |    1234 |"), "{turned}");

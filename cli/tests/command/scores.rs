@@ -102,7 +102,7 @@ fn predictions_keep_columns_and_have_all_probabilities() {
 #[test]
 fn a_run_without_a_step_names_what_helps() {
     let run = RUN.replace("side", "large, as: numbers").replace("validation: 0.1\n", "").replace("patience: 1\n", "");
-    let folder = folder("remedy", &run);
+    let folder = folder("remedy", &(run + "lint: false\n"));
     let rows = (0..100).map(|i| format!("{i},{i}.5,1,{}\n", 60_000 + i));
     folder.write("points.csv", &["id,x,y,large\n".to_string()].into_iter().chain(rows).collect::<String>());
     folder.write("net.yaml", &MODEL.replace("out_features: 2", "out_features: 1"));

@@ -14,7 +14,10 @@ use precast::{
 };
 use precast_policy::{files, printable};
 
-use super::{class_names::ClassNames, picture::Picture};
+use super::{
+    class_names::ClassNames,
+    picture::{Picture, PixelFormat, refused},
+};
 
 /// PNG and JPEG images in a folder with a subfolder for each class. Hidden entries, whose names begin with a dot, are skipped;
 /// anything else that is not a class folder, or not an image in one, is an error.
@@ -34,19 +37,6 @@ pub struct Images {
     /// Names of the classes in the order of their indices.
     #[option(default, shown = "those of the subfolders, sorted", left_out)]
     pub class_names: Vec<String>,
-}
-
-/// Pixel format of an image.
-#[options]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum PixelFormat {
-    /// One channel, for colours their luma by ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B, as in Pillow:
-    /// `[1, height, width]`.
-    Grey,
-    /// Red, green and blue: `[3, height, width]`.
-    #[default]
-    Rgb,
 }
 
 impl Images {
@@ -166,10 +156,6 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
         Ok(paths)
     };
     list().map_err(|error| Error::io(folder, &error))
-}
-
-pub(super) fn refused(path: &Path, words: impl std::fmt::Display) -> Error {
-    Error::data(format!("{}: {words}", printable(&path.display().to_string())))
 }
 
 /// Maximum length of an image file: 64 MiB.

