@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use precast_policy::files;
+use precast_policy::{files, printable};
 use precast_train::{
     Prediction, Predictor, RunFile,
     data::{Column, Columns, Source},
@@ -70,7 +70,10 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     predictor.notes_on(&examples).iter().for_each(|note| say_line(note));
     let predictions = predictor.predict_all(examples)?;
     let mut columns = in_front;
-    columns.push(answers(&predictions, &file.target_names()));
+    // A kept target is what was measured, and has the name of the column.
+    let named = |name: String| if args.keep.contains(&name) { format!("predicted_{name}") } else { name };
+    let targets: Vec<String> = file.target_names().into_iter().map(named).collect();
+    columns.push(answers(&predictions, &targets));
     if args.probabilities {
         columns.push(probabilities(&predictions, predictor.class_names())?);
     }
@@ -101,6 +104,10 @@ fn in_front(args: &Args, file: &RunFile, predictor: &Predictor) -> Result<Vec<Li
         let Source::Csv(csv) = &file.data else {
             return Err(Failure::Usage("--keep copies columns of a CSV, and the data of the run is none".into()));
         };
+        let twice = |(i, name): &(usize, &String)| args.keep[..*i].contains(name);
+        if let Some((_, name)) = args.keep.iter().enumerate().find(twice) {
+            return Err(Failure::Usage(format!("--keep names the column `{}` twice", printable(name))));
+        }
         let column = |name: &String| match name.parse() {
             Ok(number) if !csv.header => Column::Number(number),
             _ => Column::Name(name.clone()),

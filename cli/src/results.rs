@@ -1,6 +1,7 @@
 //! The results of training runs, as JSON and as files.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
 };
@@ -112,9 +113,13 @@ impl Finished<'_> {
 }
 
 pub(super) fn why_stalled(history: &History) -> Option<String> {
+    Some(stalled(history)? + &not_raised(history).unwrap_or_default())
+}
+
+/// Describes the end of a run that stalled, without a cure.
+pub(super) fn stalled(history: &History) -> Option<String> {
     let Outcome::Stalled { cause, skipped } = &history.stalled()?.outcome else { return None };
-    let write = not_raised(history).unwrap_or_default();
-    Some(format!("stalled at step {}: the last {skipped} changed nothing; {cause}{write}", history.steps.len()))
+    Some(format!("stalled at step {}: the last {skipped} changed nothing; {cause}", history.steps.len()))
 }
 
 /// Returns the rule that would raise the cell that stalled a run, if float32 has its numbers and no rule raised it.
@@ -226,12 +231,19 @@ fn same_loss(history: &History) -> String {
 /// Returns the legend of the table, the runs that were identical, and those that took steps with numbers that were not
 /// finite. The times of runs that did not alternate are not compared.
 pub(super) fn notes(runs: &[TrainingRun<'_>], alternated: bool) -> String {
-    let score = match runs.iter().any(|run| run.history.test.is_some()) {
-        true => {
-            "score: after the last epoch, on the validation examples of runs that have them; test: of the best weights, once"
-        }
-        false => "score: on the test examples",
+    let validated = runs.iter().filter(|run| run.history.validated).count();
+    let name = match runs.iter().filter_map(|run| run.history.measure()).collect::<BTreeSet<_>>() {
+        names if names.len() == 1 => names.into_iter().next().unwrap_or("score"),
+        _ => "score",
     };
+    let mut score = match validated {
+        0 => format!("{name}: on the test examples"),
+        all if all == runs.len() => format!("{name}: on the validation examples, after the last epoch"),
+        _ => format!("{name}: on the validation examples of runs that have them, after the last epoch"),
+    };
+    if runs.iter().any(|run| run.history.test.is_some()) {
+        score += "; test: on the test examples, once, with the best weights";
+    }
     let time = match alternated {
         true => format!(" time: of a step, relative to {};", printable(runs[0].name)),
         false => String::new(),

@@ -3,7 +3,7 @@
 use std::{
     fs,
     ops::ControlFlow,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
 };
 
@@ -18,7 +18,7 @@ use precast_train::{
 use super::{
     Cli, Failure, Format, Result, inputs, outputs, print, print_json,
     progress::{self, Progress},
-    results::{notes, spoilt, unless_unread, why_stalled},
+    results::{notes, spoilt, stalled, unless_unread, why_stalled},
     table::{plan_tree, runs_layout},
     train_args::Args,
 };
@@ -200,8 +200,13 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
             Err(Failure::Work(words))
         }
         EndReason::Stalled => {
-            let why = why_stalled(run.history()).unwrap_or_default();
-            Err(Failure::Work(format!("{name} {why}{}", remedy(&run))))
+            // A rule does not help against a wrong learning rate or large targets.
+            let cure = Some(remedy(&run)).filter(|cure| !cure.is_empty());
+            let why = match &cure {
+                Some(cure) => stalled(run.history()).map(|why| why + cure),
+                None => why_stalled(run.history()),
+            };
+            Err(Failure::Work(format!("{name} {}", why.unwrap_or_default())))
         }
         ended => match run.history().epochs.last() {
             Some(epoch) => {
@@ -307,6 +312,13 @@ fn file_name(folder: &Path) -> String {
     absolute.file_name().map_or("run".into(), |name| name.to_string_lossy().into_owned())
 }
 
+/// Returns the absolute path of a folder as one name.
+fn long_name(folder: &Path) -> String {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
+    let names = absolute.components().filter(|part| matches!(part, Component::Normal(_)));
+    names.map(|part| part.as_os_str().to_string_lossy().into_owned()).collect::<Vec<_>>().join("-")
+}
+
 /// Returns the report of a run, with its sibling runs for comparison.
 fn report_of(folder: &Path) -> Result<String> {
     let report = RunReport::of(folder)?;
@@ -393,7 +405,10 @@ pub(super) fn runs(args: &RunsArgs) -> Result {
     }
     if let Some(to) = &args.tensorboard {
         for folder in &folders {
-            save_events(folder, to.join(file_name(folder)))?;
+            // Runs of one name get those of the folders above, too.
+            let same = folders.iter().filter(|other| file_name(other) == file_name(folder)).count();
+            let name = if same > 1 { long_name(folder) } else { file_name(folder) };
+            save_events(folder, to.join(name))?;
         }
     }
     table(&folders)

@@ -75,6 +75,15 @@ impl Augment {
                  {shape:?}"
             )));
         }
+        if let &[_, height, width] = shape
+            && self.crop >= height.min(width)
+            && self.crop > 0
+        {
+            return Err(Error::data(format!(
+                "`crop` is {}, and the images have {height} x {width} pixels; allowed: less than a side",
+                self.crop
+            )));
+        }
         if self.mixup > 0.0 && !matches!(data.inputs(), Inputs::Numbers(_)) {
             return Err(Error::data("`mixup` is for numbers; the inputs are indices"));
         }
@@ -269,6 +278,8 @@ mod tests {
         let words =
             "`flip`, `crop` and `brightness` are for images [channels, height, width]; the examples have the shape [4]";
         assert_eq!(refused(Augment::default().crop(1), &flat), words);
+        let words = "`crop` is 2, and the images have 2 x 3 pixels; allowed: less than a side";
+        assert_eq!(refused(Augment::default().crop(2), &images(1)), words);
         let words = Dataset::of(Inputs::Indices(vec![1, 2]), &[2], Targets::Classes { shape: vec![], values: vec![0] });
         assert_eq!(
             refused(Augment::default().mixup(0.2), &words.unwrap()),

@@ -32,6 +32,9 @@ pub struct History {
     /// Name of the measure of its scores, if it is known before the first of them.
     #[serde(skip)]
     pub measure: Option<&'static str>,
+    /// `true` if the scores are those of validation examples, which are not the test examples.
+    #[serde(skip)]
+    pub validated: bool,
     /// Size in bytes of the activations kept by the tape of the first step for the backward pass.
     pub tape_bytes: usize,
     /// Size in bytes of the trained parameters, including their masters.

@@ -201,6 +201,11 @@ impl RunFile {
         }
         let mut of_file = |key: &str, path: &mut PathBuf, source: &Source| -> Result<Dataset> {
             *path = absolute(&self.folder.join(&*path))?;
+            let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+            if source.file().is_some_and(|data| real(data) == real(path)) {
+                let words = format!("`{key}` is the file of `data`, whose examples the network is trained with");
+                return Err(self.wrong(key, Error::run(words)));
+            }
             let not_there = |error: Error| self.not_there(key, error.context(format_args!("`{key}`")));
             let read = source.read_like(path).map_err(not_there)?;
             notes.extend(notes_of(&read));
@@ -256,6 +261,11 @@ impl RunFile {
             Inputs::Table(_) => Some(Encoding::of(&train).map_err(|error| self.wrong("data", error))?),
             _ => None,
         };
+        if self.standardize && encoding.as_ref().is_some_and(Encoding::is_of_indices) {
+            let words =
+                "`standardize` is for numbers, and all inputs are `indices`, which an embedding takes as they are";
+            return Err(self.wrong("data", Error::data(words)));
+        }
         if let Some(encoding) = &encoding {
             let of = |key: &str, part: &Dataset| {
                 encoding.notes_on(part).into_iter().map(|note| format!("{key}: {note}")).collect::<Vec<_>>()
@@ -282,6 +292,11 @@ impl RunFile {
             None => train,
         };
         let (train, test) = (fitted(train)?, fitted(test)?);
+        if let (&[channels, h, w], [.., height, width]) = (&shape[..], train.shape())
+            && channels * h * w != train.shape().iter().product::<usize>()
+        {
+            notes.push(format!("images of {h} x {w} pixels are resized to {height} x {width}, which the model takes"));
+        }
         let (data, held_out) = match validation {
             Some(validation) => {
                 self.check_alike("test", &train, &test)?;

@@ -43,6 +43,9 @@ pub fn history_of(path: &Path) -> Result<History> {
     Folder::check(path)?;
     let (mut history, _) = read_metrics(&path.join(METRICS), u64::MAX, u64::MAX)?;
     // A run that stalls in its first epoch has no score.
-    history.measure = Folder::run_file(path).ok().and_then(|file| file.options.loss.map(|loss| loss.measure()));
+    if let Ok(file) = Folder::run_file(path) {
+        history.validated = file.validation.is_some();
+        history.measure = file.options.loss.map(|loss| loss.measure());
+    }
     Ok(history)
 }

@@ -129,7 +129,7 @@ impl Run {
         };
         let fit = fit
             .standardized_targets(standardizations.targets.clone())
-            .measured_by(measure(&options))
+            .measured_by(measure(&options), held_out.is_some())
             .under(&net, &policy)?;
         let ends = policy.ends();
         let has_changed = !fit.history().raised.is_empty() || ends.iter().any(|end| *end <= fit.steps_done());
@@ -152,6 +152,11 @@ impl Run {
         }
         if self.is_out_of_patience() {
             return Err(Error::run("the run is out of patience, so it would end at once; a new run needs more of it"));
+        }
+        if self.fit.is_over() {
+            return Err(Error::run(
+                "the run has ended, so another learning rate would change nothing; more epochs continue it",
+            ));
         }
         Ok(())
     }

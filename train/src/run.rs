@@ -134,7 +134,9 @@ impl Run {
         notes.extend(idle.into_iter().chain(note));
         notes.extend(of_data);
         let new = Fit::new(&net, &options).map_err(|error| file.wrong_group(error))?;
-        let fit = new.standardized_targets(standardizations.targets.clone()).measured_by(measure(&options));
+        let fit = new
+            .standardized_targets(standardizations.targets.clone())
+            .measured_by(measure(&options), held_out.is_some());
         let mut fit = fit.under(&net, &policy)?;
         fit.lint(&mut net, &data, Some(&policy));
         let findings = fit.findings().iter().map(|finding| file.advised(finding.clone(), &data));

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::program::{Folder, error, json, precast_in, text};
+use crate::program::{Folder, error, json, messages, precast_in, text};
 
 const MODEL: &str = "
 version: 1
@@ -106,7 +106,9 @@ fn a_run_without_a_step_names_what_helps() {
     let rows = (0..100).map(|i| format!("{i},{i}.5,1,{}\n", 60_000 + i));
     folder.write("points.csv", &["id,x,y,large\n".to_string()].into_iter().chain(rows).collect::<String>());
     folder.write("net.yaml", &MODEL.replace("out_features: 2", "out_features: 1"));
-    let said = error(1, precast_in(&folder.0, &["train", "run.yaml", "--quiet", "--lr", "1000000000"]));
+    let output = precast_in(&folder.0, &["train", "run.yaml", "--quiet", "--lr", "1000000000"]);
+    let said = messages(output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("; the learning rate is 1000000000, and 0.001 is usual: try a lower --lr"), "{said}");
     assert!(said.contains("; targets are as large as 60099: `standardize_targets: true`"), "{said}");
     let said = text(precast_in(&folder.0, &["runs"]));

@@ -142,6 +142,12 @@ impl Encoding {
         )))
     }
 
+    /// Returns whether all columns become indices.
+    #[doc(hidden)]
+    pub fn is_of_indices(&self) -> bool {
+        self.columns.iter().all(|learnt| matches!(learnt.code, Code::Indices(_)))
+    }
+
     /// Returns the names of the elements of an encoded input.
     pub fn names(&self) -> Vec<String> {
         let of = |Learnt { name, code }: &Learnt| match code {
@@ -152,10 +158,24 @@ impl Encoding {
         self.columns.iter().flat_map(of).collect()
     }
 
-    /// Returns notes on the words of a table that have not been learnt, one for each column that has some.
+    /// Returns notes on the words and the empty cells of a table that have not been learnt, one for each column that has
+    /// some.
     pub fn notes_on(&self, data: &Dataset) -> Vec<String> {
         let Inputs::Table(table) = data.inputs() else { return Vec::new() };
         let note = |(Learnt { name, code }, column): (&Learnt, &TableColumn)| {
+            // Where training examples had empty cells, a flag says so to the network.
+            if let (Code::Number { empty: Some(empty), flag: Flag::None | Flag::Zero }, Cells::Numbers { values, .. }) =
+                (code, &column.cells)
+            {
+                let count = values.iter().filter(|value| value.is_none()).count();
+                let examples = if count == 1 { "example has" } else { "examples have" };
+                let name = printable(name);
+                return (count > 0).then(|| {
+                    format!(
+                        "column `{name}`: {count} {examples} an empty cell and no training example has, read as {empty}"
+                    )
+                });
+            }
             let (Code::OneHot(known) | Code::Indices(known), Cells::Words { words, values, .. }) =
                 (code, &column.cells)
             else {
@@ -244,7 +264,7 @@ impl Dataset {
         let columns = by.encoded(table)?;
         let names = by.names();
         let width = columns.len();
-        if by.columns.iter().all(|learnt| matches!(learnt.code, Code::Indices(_))) {
+        if by.is_of_indices() {
             let row = |i: usize| columns.iter().map(move |column| column[i] as i64);
             let indices = (0..self.len()).flat_map(row).collect();
             return Ok(self.with_encoded(Inputs::Indices(indices), width, Wide::default()).with_input_names(names));

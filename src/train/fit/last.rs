@@ -19,10 +19,10 @@ impl Fit {
         &self.monitor
     }
 
-    /// Names the measure of the scores, before there is one.
+    /// Names the measure of the scores, before there is one, and says if they are those of validation examples.
     #[doc(hidden)]
-    pub fn measured_by(mut self, measure: &'static str) -> Self {
-        self.history.measure = Some(measure);
+    pub fn measured_by(mut self, measure: &'static str, validated: bool) -> Self {
+        (self.history.measure, self.history.validated) = (Some(measure), validated);
         self
     }
 

@@ -66,6 +66,9 @@ impl Picture {
         if decoder.input_colorspace() == Some(ColorSpace::Luma) {
             decoder.set_options(options.jpeg_set_out_colorspace(ColorSpace::Luma));
         }
+        if !has_end(bytes) {
+            return Err(refused(file, "broken JPEG image: the file is cut"));
+        }
         let raw = decoder.decode().map_err(broken)?;
         let (w, h) = decoder.dimensions().unwrap_or_default();
         let per_pixel = raw.len() / (w * h).max(1);
@@ -153,6 +156,27 @@ fn broken_palette(bytes: &[u8]) -> Option<u32> {
         rest = after.get((length as usize).checked_add(8)?..)?;
     }
     None
+}
+
+/// Returns whether a JPEG file has the marker of its end after the coded pixels. In these, 0xff is followed by 0 unless it
+/// begins a marker, so the end cannot be part of them. (ITU-T T.81, annex B.)
+fn has_end(bytes: &[u8]) -> bool {
+    const END: u8 = 0xd9;
+    let mut at = 2;
+    while let Some(&[first, marker]) = bytes.get(at..at + 2) {
+        // Coded pixels, restarts and fill bytes have no length.
+        if first != 0xff || matches!(marker, 0 | 0x01 | 0xd0..=0xd8) {
+            at += 1 + usize::from(first == 0xff);
+        } else if marker == 0xff {
+            at += 1;
+        } else if marker == END {
+            return true;
+        } else {
+            let Some(&[high, low]) = bytes.get(at + 2..at + 4) else { return false };
+            at += 2 + usize::from(u16::from_be_bytes([high, low]));
+        }
+    }
+    false
 }
 
 /// Returns whether bytes are the beginning of a text.

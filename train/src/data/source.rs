@@ -75,6 +75,17 @@ impl Source {
         }
     }
 
+    /// Returns the file or the folder of the examples with their targets, if it is one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        match self {
+            Source::Csv(csv) => Some(&csv.file),
+            Source::Images(images) => Some(&images.folder),
+            Source::Npy(npy) => npy.file.as_deref(),
+            Source::Text(text) => Some(&text.file),
+            Source::Digits | Source::Addition(_) => None,
+        }
+    }
+
     /// Returns the vocabulary of the indices used as inputs and classes: for sums, for a text of bytes, and for a text
     /// of characters that are known; see [`found`](Source::found).
     pub fn vocabulary(&self) -> Option<Vocabulary> {

@@ -49,7 +49,7 @@ impl Table<'_> {
                 match reader {
                     Reader::Words { .. } => reader.put_word(cell.unwrap_or_default()),
                     Reader::Numbers { values, large } => {
-                        let number = cell.map(|cell| self.input_number(&row, place, cell)).transpose()?;
+                        let number = cell.map(|cell| self.number_of(&row, place, cell, true)).transpose()?;
                         values.push(number.map(|(number, _)| number));
                         if let Some((_, Some(integer))) = number {
                             large.push_integer(integer);
@@ -113,7 +113,10 @@ impl Table<'_> {
     }
 
     /// Suggests what reads a word in a column of numbers.
-    pub(super) fn word_hint(cell: &str) -> String {
+    pub(super) fn word_hint(cell: &str, is_input: bool) -> String {
+        if !is_input {
+            return "; a row whose target is not known is left out of the file, or words are classes with `as: classes`".into();
+        }
         if MARKS.contains(&cell) {
             return format!("; if it marks an empty cell: `missing: [\"{cell}\"]` with `empty: median`");
         }

@@ -232,7 +232,7 @@ impl<'a> Table<'a> {
                     "" if are_inputs => return Err(self.empty_input(&row, place, "")),
                     _ => self.cell(&row, place)?,
                 };
-                match self.input_number(&row, place, cell)? {
+                match self.number_of(&row, place, cell, are_inputs)? {
                     (_, Some(large)) => numbers.push_integer(large),
                     (number, None) => numbers.push(number),
                 }
@@ -245,9 +245,9 @@ impl<'a> Table<'a> {
     }
 
     /// Parses the number in a cell of a row as [`number`](Table::number) does, with an error that names its place.
-    pub fn input_number(&self, row: &Row, place: usize, cell: &str) -> Result<(f64, Option<i128>)> {
+    pub fn number_of(&self, row: &Row, place: usize, cell: &str, is_input: bool) -> Result<(f64, Option<i128>)> {
         self.number(cell).map_err(|words| {
-            let hint = self.hint(place, cell);
+            let hint = self.hint(place, cell, is_input);
             self.at(row.line, format!("{}: `{}` {words}{hint}", self.shown(place), printable(cell)))
         })
     }
@@ -266,14 +266,14 @@ impl<'a> Table<'a> {
     }
 
     /// Suggests options that would read a cell of a column, if it looks like a number in another format.
-    fn hint(&self, place: usize, cell: &str) -> String {
+    fn hint(&self, place: usize, cell: &str, is_input: bool) -> String {
         if self.format.number(cell).is_some() {
             return String::new();
         }
         let formats = self.formats(place, cell);
         if formats.is_empty() {
             let delimiter = self.delimiter_hint();
-            return if delimiter.is_empty() { Self::word_hint(cell) } else { delimiter };
+            return if delimiter.is_empty() { Self::word_hint(cell, is_input) } else { delimiter };
         }
         format!("; it looks like one with {}", formats.join(", or with "))
     }
