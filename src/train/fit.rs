@@ -54,7 +54,7 @@ pub enum Event<'a> {
 /// [Ignored](super::data::IGNORED) classes count neither for the loss nor for the accuracy. If the class axis could be
 /// the last or the second, it is the last.
 ///
-/// [`FitOptions::loss`] selects another [`Loss`].
+/// [`FitOptions::loss`] selects another [`Loss`](super::Loss).
 ///
 /// ```
 /// use precast::{data::Dataset, prelude::*, train::{FitOptions, fit}};
