@@ -114,3 +114,12 @@ fn a_run_without_a_step_names_what_helps() {
     let said = text(precast_in(&folder.0, &["runs"]));
     assert!(said.starts_with("| run | mean squared error |"), "{said}");
 }
+
+#[test]
+fn the_policy_of_the_command_may_be_the_only_one() {
+    let folder = folder("policy", &RUN.replace("policy: o2\n", ""));
+    let said = error(2, precast_in(&folder.0, &["train", "run.yaml", "--quiet"]));
+    assert!(said.contains("run.yaml:2:1: the key `policy` is missing from this map: a policy file"), "{said}");
+    let said = text(precast_in(&folder.0, &["train", "run.yaml", "--quiet", "-p", "o0", "-p", "o2-bf16"]));
+    assert!(said.contains("\n| o0 ") && said.contains("\n| o2-bf16 "), "{said}");
+}
