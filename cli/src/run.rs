@@ -44,7 +44,10 @@ pub(super) fn under(mut file: RunFile, policy: &Path) -> RunFile {
 
 /// Trains from a run file, once for each given policy.
 pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
-    let mut file = RunFile::load(&args.model)?;
+    let mut file = match args.policy.first() {
+        Some(policy) => RunFile::load_under(&args.model, policy.to_string_lossy())?,
+        None => RunFile::load(&args.model)?,
+    };
     args.change(&mut file)?;
     let files: Vec<RunFile> = match &args.policy[..] {
         [] => vec![file],

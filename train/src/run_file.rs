@@ -117,8 +117,9 @@ pub(super) struct RunV1 {
     /// Patterns of cells and parameters that are not trained, such as `encoder.**`.
     #[option(default = at(Vec::new()), left_out)]
     freeze: At<Vec<String>>,
-    /// A policy file, or the name of a built-in policy.
-    policy: At<String>,
+    /// A policy file, or the name of a built-in policy. `precast train --policy` names another one.
+    #[option(default = None, shown = "that of the command")]
+    policy: Option<At<String>>,
     /// Source of the examples.
     data: At<Choice<data::Source>>,
     /// Test examples: a share of all, a number of them, or another file of the same format.
@@ -226,8 +227,20 @@ impl RunFile {
     /// `file:line:column` for errors in its contents.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
+        RunFile::loaded(path, None)
+    }
+
+    /// Reads a run file as [`load`](RunFile::load) does, for another policy; the key `policy` may be missing.
+    ///
+    /// # Errors
+    /// As [`RunFile::load`].
+    pub fn load_under(path: impl AsRef<Path>, policy: impl Into<String>) -> Result<Self> {
+        RunFile::loaded(path.as_ref(), Some(policy.into()))
+    }
+
+    fn loaded(path: &Path, policy: Option<String>) -> Result<Self> {
         let text = document::load::<RunV1>(path, |_| String::new())?;
-        let run = RunFile::parse(&text, &path.display().to_string())?;
+        let run = RunFile::parsed(&text, &path.display().to_string(), policy)?;
         Ok(RunFile { folder: path.parent().unwrap_or(Path::new("")).to_path_buf(), ..run })
     }
 
@@ -237,8 +250,22 @@ impl RunFile {
     /// # Errors
     /// As [`RunFile::load`].
     pub fn parse(text: &str, name: &str) -> Result<Self> {
+        RunFile::parsed(text, name, None)
+    }
+
+    fn parsed(text: &str, name: &str, policy: Option<String>) -> Result<Self> {
         let source = Source::new(name, text);
         let read: RunV1 = document::read(&source)?;
+        let of_file = read.policy.as_ref().map(|policy| (policy.value.clone(), policy.referenced));
+        let (policy, policy_at) = match (policy, of_file) {
+            (Some(policy), _) => (policy, Location::UNKNOWN),
+            (None, Some(written)) => written,
+            (None, None) => {
+                let words = "the key `policy` is missing from this map: a policy file, or the name of a built-in policy, such \
+                             as o2-bf16; `precast train --policy` names one, too";
+                return Err(source.error(source.first(), Error::run(words)));
+            }
+        };
         let refused = |at: Location, words: String| source.error(at, Error::run(words));
         // The position of the option that the words name first.
         let out_of_range = |at: Location, key: &str, words: String| {
@@ -303,7 +330,7 @@ impl RunFile {
             &source,
             Places {
                 model: (read.model.value.clone(), read.model.referenced.into()),
-                policy: (read.policy.value.clone(), read.policy.referenced.into()),
+                policy: (policy.clone(), policy_at.into()),
                 data: (read.data.value.0.clone(), read.data.referenced.into()),
                 loss: options.loss.clone().zip(loss_at.map(Into::into)),
                 test: test_at.map(|at| (test.clone(), at.into())),
@@ -319,7 +346,7 @@ impl RunFile {
             model: read.model.value,
             weights,
             freeze: read.freeze.value,
-            policy: read.policy.value,
+            policy,
             data: read.data.value.0,
             test,
             validation,
@@ -346,7 +373,7 @@ impl RunFile {
             model: at(self.model.clone()),
             weights: self.weights.clone().map(|weights| at(weights_source::Written(weights))),
             freeze: at(self.freeze.clone()),
-            policy: at(self.policy.clone()),
+            policy: Some(at(self.policy.clone())),
             data: at(Choice(self.data.clone())),
             test: Some(at(self.test.clone())),
             validation: self.validation.clone().map(at),
@@ -389,51 +416,6 @@ impl RunFile {
     /// As [`RunFile::to_yaml`], and [`ErrorKind::Io`](precast::ErrorKind::Io) when it cannot be written.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         files::replace(path, self.to_yaml()?.as_bytes())
-    }
-}
-
-impl data::Source {
-    /// Returns the same source with its relative paths resolved against a folder.
-    pub(super) fn starting_from(&self, folder: &Path) -> Self {
-        match self.clone() {
-            data::Source::Csv(csv) => data::Source::Csv(data::Csv { file: folder.join(&csv.file), ..csv }),
-            data::Source::Images(images) => {
-                data::Source::Images(data::Images { folder: folder.join(&images.folder), ..images })
-            }
-            data::Source::Npy(npy) => data::Source::Npy(npy.starting_from(folder)),
-            data::Source::Text(text) => data::Source::Text(data::Text { file: folder.join(&text.file), ..text }),
-            other => other,
-        }
-    }
-
-    /// Returns whether images are converted to grey or resized.
-    pub(super) fn may_change_pixels(&self) -> bool {
-        match self {
-            data::Source::Images(images) => images.pixels == data::PixelFormat::Grey || images.resize.is_some(),
-            _ => false,
-        }
-    }
-
-    /// Returns the names of the classes, if known.
-    pub(super) fn class_names(&self) -> &[String] {
-        match self {
-            data::Source::Csv(csv) => &csv.class_names,
-            data::Source::Images(images) => &images.class_names,
-            _ => &[],
-        }
-    }
-
-    /// Reads the examples of another file like those of this source, with their targets.
-    pub(super) fn read_like(&self, file: &Path) -> Result<data::Dataset> {
-        let file = file.to_path_buf();
-        match self.clone() {
-            data::Source::Digits => data::read_digits(&file),
-            data::Source::Csv(csv) => data::Csv { file, ..csv }.read(),
-            data::Source::Images(images) => data::Images { folder: file, ..images }.read(),
-            data::Source::Npy(npy) if npy.file.is_some() => data::Npy { file: Some(file), ..npy }.read(),
-            data::Source::Text(text) => data::Text { file, ..text }.read(),
-            _ => Err(Error::run("examples with targets are read from one file for digits, csv, images, npz and text")),
-        }
     }
 }
 

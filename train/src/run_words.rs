@@ -12,7 +12,7 @@ impl Document for RunV1 {
     /// Large enough for the file in a run's folder, which has the names of all columns and classes of its data.
     const MAX_BYTES: usize = 64 << 20;
     const MAX_NODES: usize = 1 << 22;
-    const REQUIRED: &'static [&'static str] = &["version", "model", "policy", "data"];
+    const REQUIRED: &'static [&'static str] = &["version", "model", "data"];
 
     fn version(&self) -> &At<u32> {
         &self.version

@@ -8,7 +8,7 @@ use precast::{
     options::options,
 };
 
-use super::{Addition, Csv, Images, Npy, Text, Vocabulary};
+use super::{Addition, Csv, Images, Npy, PixelFormat, Text, Vocabulary};
 
 /// Source of examples: `digits`, or a reader with its options, such as `csv: {file: iris.csv, target: species}`.
 #[options]
@@ -93,6 +93,47 @@ impl Source {
             Source::Text(text) => text.vocabulary(),
             Source::Addition(_) => Some(Addition::vocabulary()),
             _ => None,
+        }
+    }
+
+    /// Returns the same source with its relative paths resolved against a folder.
+    pub(crate) fn starting_from(&self, folder: &Path) -> Self {
+        match self.clone() {
+            Source::Csv(csv) => Source::Csv(Csv { file: folder.join(&csv.file), ..csv }),
+            Source::Images(images) => Source::Images(Images { folder: folder.join(&images.folder), ..images }),
+            Source::Npy(npy) => Source::Npy(npy.starting_from(folder)),
+            Source::Text(text) => Source::Text(Text { file: folder.join(&text.file), ..text }),
+            other => other,
+        }
+    }
+
+    /// Returns whether images are converted to grey or resized.
+    pub(crate) fn may_change_pixels(&self) -> bool {
+        match self {
+            Source::Images(images) => images.pixels == PixelFormat::Grey || images.resize.is_some(),
+            _ => false,
+        }
+    }
+
+    /// Returns the names of the classes, if known.
+    pub(crate) fn class_names(&self) -> &[String] {
+        match self {
+            Source::Csv(csv) => &csv.class_names,
+            Source::Images(images) => &images.class_names,
+            _ => &[],
+        }
+    }
+
+    /// Reads the examples of another file like those of this source, with their targets.
+    pub(crate) fn read_like(&self, file: &Path) -> Result<Dataset> {
+        let file = file.to_path_buf();
+        match self.clone() {
+            Source::Digits => read_digits(&file),
+            Source::Csv(csv) => Csv { file, ..csv }.read(),
+            Source::Images(images) => Images { folder: file, ..images }.read(),
+            Source::Npy(npy) if npy.file.is_some() => Npy { file: Some(file), ..npy }.read(),
+            Source::Text(text) => Text { file, ..text }.read(),
+            _ => Err(Error::run("examples with targets are read from one file for digits, csv, images, npz and text")),
         }
     }
 }
