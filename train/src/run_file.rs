@@ -256,16 +256,14 @@ impl RunFile {
     fn parsed(text: &str, name: &str, policy: Option<String>) -> Result<Self> {
         let source = Source::new(name, text);
         let read: RunV1 = document::read(&source)?;
-        let of_file = read.policy.as_ref().map(|policy| (policy.value.clone(), policy.referenced));
-        let (policy, policy_at) = match (policy, of_file) {
-            (Some(policy), _) => (policy, Location::UNKNOWN),
-            (None, Some(written)) => written,
-            (None, None) => {
-                let words = "the key `policy` is missing from this map: a policy file, or the name of a built-in policy, such \
-                             as o2-bf16; `precast train --policy` names one, too";
-                return Err(source.error(source.first(), Error::run(words)));
-            }
+        let written = read.policy.as_ref().map(|policy| (policy.value.clone(), policy.referenced.into()));
+        let Some(policy) = policy.or_else(|| read.policy.as_ref().map(|policy| policy.value.clone())) else {
+            let words = "the key `policy` is missing from this map: a policy file, or the name of a built-in policy, such as \
+                         o2-bf16; `precast train --policy` names one, too";
+            return Err(source.error(source.first(), Error::run(words)));
         };
+        // A policy of the command has no place in the file.
+        let written = written.unwrap_or_else(|| (String::new(), source.first()));
         let refused = |at: Location, words: String| source.error(at, Error::run(words));
         // The position of the option that the words name first.
         let out_of_range = |at: Location, key: &str, words: String| {
@@ -330,7 +328,7 @@ impl RunFile {
             &source,
             Places {
                 model: (read.model.value.clone(), read.model.referenced.into()),
-                policy: (policy.clone(), policy_at.into()),
+                policy: written,
                 data: (read.data.value.0.clone(), read.data.referenced.into()),
                 loss: options.loss.clone().zip(loss_at.map(Into::into)),
                 test: test_at.map(|at| (test.clone(), at.into())),
