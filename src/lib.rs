@@ -154,6 +154,7 @@ pub mod __train {
     pub use crate::storage::weights::bytes_of;
     pub use crate::train::{
         data::{
+            batches::call,
             numbers::Wide,
             origin::{Parts, Read},
             resize::{MOST_PIXELS, resize},

@@ -51,7 +51,7 @@ pub(super) fn check_training(net: &mut Child, data: &Split, batch: usize) -> Res
     net.set_train(true);
     let few = batch.min(2);
     let Some(batch) = data.train.batches(few)?.next() else { return Ok(()) };
-    match no_grad(|| net.call(&batch.x)) {
+    match no_grad(|| batch.call(net)) {
         Ok(_) => Ok(()),
         Err(error) => {
             let by = if batch.y.len() == 1 { "a single example".into() } else { format!("{few} examples") };
@@ -64,7 +64,7 @@ pub(super) fn check_training(net: &mut Child, data: &Split, batch: usize) -> Res
 pub(super) fn check(net: &Child, data: &Split) -> Result {
     let classes = data.train.classes().max(data.test.classes());
     let Some(batch) = data.test.batches(2)?.next() else { return Ok(()) };
-    let outputs = no_grad(|| net.call(&batch.x)).map_err(|error| {
+    let outputs = no_grad(|| batch.call(net)).map_err(|error| {
         let shape = data.test.shape();
         Failure::Usage(format!("the model does not take digits of shape {shape:?}, which its input says: {error}"))
     })?;

@@ -158,7 +158,7 @@ struct DiffReport<'a> {
 
 impl Made {
     pub fn new(model: &mut Read<Model>, policy: Option<&PolicyFile>, batch: u32, train: bool) -> Result<Self> {
-        let x = [model.value.sample(&inputs::batch_shape(model, batch, "a graph")?)];
+        let x = model.value.sample(&inputs::batch_shape(model, batch, "a graph")?);
         model.value.net.set_train(train);
         let policy = match policy {
             Some(PolicyFile::Graph(policy)) => policy,

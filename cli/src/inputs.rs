@@ -9,6 +9,7 @@ use std::{
 };
 
 use precast::{
+    __train::call,
     Plan, Policy,
     cell::Trace,
     cost::Speeds,
@@ -257,7 +258,7 @@ pub(super) fn batch_shape(model: &Read<Model>, batch: u32, what: &str) -> Result
 
 /// Traces a call in training mode on a batch of this shape.
 pub(super) fn traced(model: &Model, shape: &[usize]) -> Result<Trace> {
-    let (called, trace) = model.net.trace(|net| net.call(&model.sample(shape)));
+    let (called, trace) = model.net.trace(|net| call(net, &model.sample(shape)));
     called?;
     Ok(trace)
 }

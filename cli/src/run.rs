@@ -155,16 +155,18 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
     if text {
         let storage = run.storage().map_or(String::new(), |storage| format!("\n{storage}\n"));
         let validation = run.validation().map_or(String::new(), |of| format!("{} validation examples, ", of.len()));
+        let data = &run.data().train;
+        let further = data.further().iter().map(|further| format!(" and {:?}", further.shape));
+        let shapes: String = std::iter::once(format!("{:?}", data.shape())).chain(further).collect();
         let from = if done > 0 { format!("\nresumed after step {done} of {}", run.steps()) } else { String::new() };
         unless_unread(print(format_args!(
-            "model   {}\npolicy  {} ({}, {})\ndata    {} training examples, {validation}{} test examples of shape {:?}\nfolder  {shown}{from}\n\n{}\n{storage}",
+            "model   {}\npolicy  {} ({}, {})\ndata    {} training examples, {validation}{} test examples of shape {shapes}\nfolder  {shown}{from}\n\n{}\n{storage}",
             printable(&run.file().model.to_string()),
             printable(&run.file().policy),
             run.policy().level,
             run.policy().dtype.long_name(),
-            run.data().train.len(),
+            data.len(),
             run.test().len(),
-            run.data().train.shape(),
             plan_tree(run.plan()),
         )))?;
     }

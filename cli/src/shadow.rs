@@ -42,10 +42,10 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let mut subject = args.examples.read(cli, 1, "shadow needs at least 1 example")?;
     undo(&mut subject.net);
     let mut net = std::mem::replace(&mut subject.net, precast::Child::of(precast::layers::Identity));
-    let x = subject.batches[0].x.clone();
+    let batch = subject.batches[0].clone();
     if args.digits {
         in_the_end.apply(&mut net)?;
-        let digits = Digits::of(&net, |net| no_grad(|| net.call(&x))).map_err(Failure::work)?;
+        let digits = Digits::of(&net, |net| no_grad(|| batch.call(net))).map_err(Failure::work)?;
         return print(format_args!("model   {}\npolicy  {policy}\n\n{digits}", shown(&args.examples.model)));
     }
     let mut scaled = in_the_end.clone();
@@ -53,7 +53,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         dynamic.init = scale;
     }
     let loss: LossOf<'_> = &|y, at| subject.loss(y, at);
-    let shadow = Shadow::of_step(&scaled, &mut net, &|net| net.call(&x), args.gradients.then_some(loss));
+    let shadow = Shadow::of_step(&scaled, &mut net, &|net| batch.call(net), args.gradients.then_some(loss));
     let shadow = shadow.map_err(Failure::work)?;
     print(format_args!("model   {}\npolicy  {policy}\n\n{shadow}", shown(&args.examples.model)))
 }

@@ -1,6 +1,7 @@
 //! `precast plan --summary`: the sizes of the cells of a network.
 
 use precast::{
+    __train::call,
     Policy, no_grad,
     plan::{ModelSummary, Plan},
 };
@@ -64,7 +65,7 @@ fn summary(
     };
     // A batch of one example has no statistics to normalise with.
     model.value.net.set_train(false);
-    let (called, trace) = model.value.net.trace(|net| no_grad(|| net.call(&model.value.sample(&shape))));
+    let (called, trace) = model.value.net.trace(|net| no_grad(|| call(net, &model.value.sample(&shape))));
     called?;
     let summary = model.value.net.summary(plan, Some(&trace))?;
     Ok((Some(shape), summary, None))

@@ -164,7 +164,7 @@ fn is_unfinished(file: &Path) -> bool {
 
 fn search(args: &Args, policy: &precast::Policy, subject: &mut Subject) -> precast::Result<Tuned> {
     let Subject { batches, .. } = subject;
-    let x: Vec<Tensor> = batches.iter().map(|batch| batch.x.clone()).collect();
+    let batches = batches.clone();
     let mut net = std::mem::replace(&mut subject.net, precast::Child::of(precast::layers::Identity));
     let loss = |y: &Tensor, at: usize| subject.loss(y, at);
     let usual = if subject.has_classes() { MetricName::Kl } else { MetricName::Relative };
@@ -184,7 +184,7 @@ fn search(args: &Args, policy: &precast::Policy, subject: &mut Subject) -> preca
     tune = speeds.iter().fold(tune, Tune::fastest);
     tune = args.journal().into_iter().fold(tune, Tune::journal);
     let shown = |run: &TuneRun| say(&format!("{} cells lowered: {} {:.2e}", run.low, metric.name(), run.error));
-    let found = tune.watch(&shown).run(&mut net, &x);
+    let found = tune.watch(&shown).run_with(&mut net, batches.len(), &|net, at| batches[at].call(net));
     say("");
     found
 }

@@ -26,6 +26,7 @@ const NAMES: &[(&str, Names)] = &[
     row("BatchNorm2d", &["BatchNorm2d"], &["BatchNorm2d"]),
     row("BatchNorm3d", &["BatchNorm3d"], &["BatchNorm3d"]),
     row("CellList", &["ModuleList"], &["CellList"]),
+    row("ColumnEmbedding", &[], &[]),
     row("Conv1d", &["Conv1d"], &["Conv1d"]),
     row("Conv1dTranspose", &["ConvTranspose1d"], &["Conv1dTranspose"]),
     row("Conv2d", &["Conv2d"], &["Conv2d"]),

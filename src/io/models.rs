@@ -33,7 +33,7 @@ use serde_yaml::{Spanned, budget::BudgetBreach};
 
 use crate::{
     Child, DType, Tensor,
-    cell::{AsCell, Slot, known_kinds, writing},
+    cell::{AsCell, Part, Slot, known_kinds, writing},
     error::{Error, Result, did_you_mean},
     io::{
         document::{Place, Source},
@@ -112,6 +112,22 @@ struct V1Ref<'a> {
     net: Slot<'a>,
 }
 
+/// Returns the number of columns of indices that a network takes beside its input.
+fn index_columns(net: &Child) -> Option<usize> {
+    let mut columns = None;
+    let mut is_first = true;
+    net.walk(&mut |entry| {
+        let cell = entry.slot.cell;
+        if is_first && cell.kind() == "ColumnEmbedding" {
+            let mut tables = 0;
+            cell.visit(&mut |_, part| tables += usize::from(matches!(part, Part::Cell(_))));
+            columns = Some(tables);
+        }
+        is_first &= cell.kind() == "Sequential";
+    });
+    columns
+}
+
 impl Model {
     /// Creates a model from a network built in code, without a name or an input shape.
     pub fn new(net: impl Into<Child>) -> Self {
@@ -132,12 +148,16 @@ impl Model {
         self
     }
 
-    /// Returns a batch of the given shape and the model's input dtype for tracing: all ones, or all index 0.
-    pub fn sample(&self, shape: &[usize]) -> Tensor {
-        match self.input_dtype {
-            DType::I64 => Tensor::zeros(shape, DType::I64),
-            dtype => Tensor::ones(shape, dtype),
+    /// Returns a batch of inputs for tracing, the first of the given shape and the model's input dtype: all ones, or all
+    /// index 0. If the first cell is a [`ColumnEmbedding`](crate::layers::ColumnEmbedding), its indices follow.
+    pub fn sample(&self, shape: &[usize]) -> Vec<Tensor> {
+        if self.input_dtype == DType::I64 {
+            return vec![Tensor::zeros(shape, DType::I64)];
         }
+        let x = Tensor::ones(shape, self.input_dtype);
+        let columns = index_columns(&self.net).zip(shape.first());
+        let indices = columns.map(|(columns, &n)| Tensor::zeros(&[n, columns], DType::I64));
+        std::iter::once(x).chain(indices).collect()
     }
 
     /// Returns the architecture file, with all entries that [`Model::parse`] reads.

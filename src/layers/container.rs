@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
 };
 
-/// A row of cells that run one after the other.
+/// A row of cells that run one after the other. The first takes all inputs, each other one what the cell before returned.
 ///
 /// The cells are named by their index, as in torch and MindSpore: `net.0`, `net.1`. To use one cell in two places,
 /// clone its [`Child`]: the two share their parameters.
@@ -140,6 +140,13 @@ row_of_cells!(CellList);
 impl Forward for Sequential {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.iter().try_fold(x.clone(), |x, cell| cell.call(&x))
+    }
+
+    fn forward_many(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        match inputs {
+            [x] => Ok(vec![self.forward(x)?]),
+            _ => self.iter().try_fold(inputs.to_vec(), |inputs, cell| cell.call_many(&inputs)),
+        }
     }
 }
 

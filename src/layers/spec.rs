@@ -16,9 +16,10 @@ pub(super) fn write_as_spec<S: Serializer>(
     spec: &impl Serialize,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    const BUILT: [&str; 7] = [
+    const BUILT: [&str; 8] = [
         "Dense",
         "Dropout",
+        "Embedding",
         "LayerNorm",
         "MultiheadAttention",
         "RotaryEmbedding",

@@ -84,8 +84,9 @@ impl Augment {
                 self.crop
             )));
         }
-        if self.mixup > 0.0 && !matches!(data.inputs(), Inputs::Numbers(_)) {
-            return Err(Error::data("`mixup` is for numbers; the inputs are indices"));
+        let is_of_numbers = matches!(data.inputs(), Inputs::Numbers(_)) && data.further().is_empty();
+        if self.mixup > 0.0 && !is_of_numbers {
+            return Err(Error::data("`mixup` is for numbers; the inputs are indices, or some of them are"));
         }
         Ok(())
     }
@@ -99,12 +100,12 @@ impl Augment {
         (first, examples): (usize, &[usize]),
     ) -> Result<Vec<Mixed>> {
         let mut examples = examples.iter();
-        let each = parts.into_iter().enumerate().map(|(i, Batch { x, y })| {
+        let each = parts.into_iter().enumerate().map(|(i, Batch { x, further, y })| {
             let n = x.shape()[0];
             let of_part: Vec<usize> = examples.by_ref().take(n).copied().collect();
             let x = if self.changes_images() { self.images(&x, seed, epoch, &of_part)? } else { x };
             if self.mixup == 0.0 || n < 2 {
-                return Ok(Mixed { batch: Batch { x, y }, others: None });
+                return Ok(Mixed { batch: Batch { x, further, y }, others: None });
             }
             let mut rng = rng(seed, OF_BATCHES, epoch, first + i);
             let share = Beta::new(self.mixup, self.mixup).map_err(|error| Error::value(format!("`mixup`: {error}")))?;
@@ -115,7 +116,7 @@ impl Augment {
             let scaled = |x: &Tensor, by: f64| x.mul(&Tensor::scalar(by, x.dtype()));
             let mixed = scaled(&x, share)?.add(&scaled(&x.index_select(0, &order)?, 1.0 - share)?)?;
             let others = y.index_select(0, &order)?;
-            Ok(Mixed { batch: Batch { x: mixed, y }, others: Some((others, share)) })
+            Ok(Mixed { batch: Batch { x: mixed, further, y }, others: Some((others, share)) })
         });
         each.collect()
     }

@@ -45,7 +45,7 @@ impl Fit {
         }
         let lint = Lint::new().loss_scale(loss_scale.clone()).update(method.clone(), *lr);
         net.set_train(true);
-        let loss = |net: &Child<C>| loss.of(&net.call(&batch.x)?, &batch.y);
+        let loss = |net: &Child<C>| loss.of(&batch.call(net)?, &batch.y);
         let found = match policy {
             Some(policy) => {
                 undo(net);

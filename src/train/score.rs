@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::data::{Batch, Dataset, IGNORED, Standardization, Targets};
+use super::data::{Dataset, IGNORED, Standardization, Targets};
 use crate::{
     Child, Tensor,
     cell::AsCell,
@@ -173,8 +173,9 @@ pub(super) fn each_answer<C: ?Sized + AsCell>(
         ));
     }
     let mut counted = 0;
-    for Batch { x, y } in data.batches(batch)? {
-        let logits = class_logits(&no_grad(|| net.call(&x))?, &y)?;
+    for batch in data.batches(batch)? {
+        let (outputs, y) = (no_grad(|| batch.call(net))?, batch.y);
+        let logits = class_logits(&outputs, &y)?;
         if logits.shape()[1] == 0 {
             return Err(Error::shape(format!("the network returned {:?}, and so no classes", logits.shape())));
         }
@@ -273,8 +274,8 @@ pub(super) fn each_number<C: ?Sized + AsCell>(
             "the squared error is measured on examples with numbers; these have classes (see `accuracy`)",
         ));
     };
-    for Batch { x, y } in data.batches(batch)? {
-        let outputs = no_grad(|| net.call(&x))?;
+    for batch in data.batches(batch)? {
+        let (outputs, y) = (no_grad(|| batch.call(net))?, batch.y);
         if outputs.shape() != y.shape() {
             return Err(Error::shape(format!(
                 "the network returned {:?} for targets of shape {:?}",

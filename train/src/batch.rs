@@ -4,7 +4,7 @@ use std::path::Path;
 
 use precast::{
     Tensor,
-    data::{Dataset, Inputs, Split, Targets},
+    data::{Batch, Dataset, Inputs, Split, Targets},
     error::{Error, Result},
     storage::weights,
 };
@@ -13,7 +13,7 @@ use precast_policy::printable::number;
 use super::{
     About, RunFile, SavedFault, Test,
     data::Source,
-    faults::{BATCH, FAULT},
+    faults::{BATCH, FAULT, name_of_further},
 };
 
 /// Reads the saved batch of a fault.
@@ -21,10 +21,11 @@ use super::{
 /// # Errors
 /// [`ErrorKind::Run`](precast::ErrorKind::Run) when it does not have the examples that the fault names, and the errors of
 /// reading its file.
-fn saved(folder: &Path, fault: &SavedFault, train: usize) -> Result<[Tensor; 2]> {
+fn saved(folder: &Path, fault: &SavedFault, train: usize) -> Result<Batch> {
     let file = folder.join(BATCH);
     let mut tensors = weights::read(&file)?;
     let (x, y) = (tensors.remove("x"), tensors.remove("y"));
+    let further: Vec<Tensor> = (0..).map_while(|i| tensors.remove(&name_of_further(i))).collect();
     let rows = |of: &Option<Tensor>| of.as_ref().and_then(|of| of.shape().first().copied()).unwrap_or(0);
     let n = fault.examples.len();
     let (Some(x), Some(y), true) = (&x, &y, [rows(&x), rows(&y)] == [n, n]) else {
@@ -35,7 +36,11 @@ fn saved(folder: &Path, fault: &SavedFault, train: usize) -> Result<[Tensor; 2]>
         let words = format!("`examples` has {most}, and there are {train} training examples");
         return Err(Error::run(words).context(folder.join(FAULT).display()));
     }
-    Ok([x.clone(), y.clone()])
+    if let Some((i, other)) = further.iter().enumerate().find(|(_, x)| x.shape().first() != Some(&n)) {
+        let (name, met) = (name_of_further(i), rows(&Some(other.clone())));
+        return Err(Error::run(format!("expected `{name}` of {n} examples, got {met}")).context(file.display()));
+    }
+    Ok(Batch { x: x.clone(), further, y: y.clone() })
 }
 
 /// Rejects a saved batch that cannot be read, or has other examples than the fault names.
@@ -46,7 +51,7 @@ pub(super) fn check(folder: &Path, fault: &SavedFault, train: usize) -> Result<(
 /// Returns data with as many training examples as the run had: those of the saved batch, and zeros. This is enough for
 /// the step of the fault, and for no other.
 pub(super) fn data_of(folder: &Path, fault: &SavedFault, about: &About) -> Result<Split> {
-    let [x, y] = saved(folder, fault, about.train_examples)?;
+    let Batch { x, further, y } = saved(folder, fault, about.train_examples)?;
     // Copies the examples of the batch to these places among as many examples.
     fn rows<T: Clone + Default>(batch: &[T], places: &[usize], all: usize) -> Vec<T> {
         let width = batch.len() / places.len().max(1);
@@ -58,15 +63,18 @@ pub(super) fn data_of(folder: &Path, fault: &SavedFault, about: &About) -> Resul
     }
     let of = |places: &[usize], all: usize| {
         let shape = y.shape()[1..].to_vec();
-        let inputs = match x.dtype().is_float() {
-            true => Inputs::Numbers(rows(&x.to_vec()?, places, all)),
-            false => Inputs::Indices(rows(&x.to_vec()?, places, all)),
+        let inputs = |x: &Tensor| -> Result<Inputs> {
+            Ok(match x.dtype().is_float() {
+                true => Inputs::Numbers(rows(&x.to_vec()?, places, all)),
+                false => Inputs::Indices(rows(&x.to_vec()?, places, all)),
+            })
         };
         let targets = match y.dtype().is_float() {
             true => Targets::Numbers { shape, values: rows(&y.to_vec()?, places, all) },
             false => Targets::Classes { shape, values: rows(&y.to_vec()?, places, all) },
         };
-        Dataset::of(inputs, &x.shape()[1..], targets)
+        let first = Dataset::of(inputs(&x)?, &x.shape()[1..], targets)?;
+        further.iter().try_fold(first, |data, x| data.with_further(inputs(x)?, &x.shape()[1..]))
     };
     let in_order: Vec<usize> = (0..fault.examples.len()).collect();
     Ok(Split { train: of(&fault.examples, about.train_examples)?, test: of(&in_order, in_order.len())? })

@@ -6,8 +6,8 @@ use std::{
 };
 
 use precast::{
-    Child, DType, Op,
-    data::Split,
+    Child, DType, Op, Tensor,
+    data::{Batch, Split},
     diagnose::{EdgeOp, Origin, Peaks, Phase, Subject},
     error::{Error, Result},
     io::json,
@@ -207,7 +207,7 @@ impl SavedFault {
         let (tensors, text) = (fit.tensors_of_last(data), serde_json::to_string(&saved));
         let text = text.map_err(|error| Error::run(error.to_string()))?;
         fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, &e))?;
-        weights::write(folder.join(BATCH), [("x", tensors.x), ("y", tensors.y)])?;
+        weights::write(folder.join(BATCH), named(tensors))?;
         if let Some(from) = checkpoint()? {
             let to = folder.join(CHECKPOINT);
             if fs::hard_link(&from, &to).is_err() {
@@ -245,4 +245,15 @@ fn runs_in(folder: &Path) -> Vec<PathBuf> {
         .collect();
     runs.sort();
     runs
+}
+
+/// Returns the tensors of a batch with their names in a file.
+fn named(batch: Batch) -> Vec<(String, Tensor)> {
+    let further = batch.further.into_iter().enumerate().map(|(i, x)| (name_of_further(i), x));
+    [("x".into(), batch.x), ("y".into(), batch.y)].into_iter().chain(further).collect()
+}
+
+/// Returns the name of a further input of a batch in a file.
+pub(super) fn name_of_further(i: usize) -> String {
+    format!("x{}", i + 1)
 }

@@ -24,6 +24,7 @@ mod batch;
 pub mod data;
 mod faults;
 mod folder;
+mod indices;
 mod load;
 mod metrics;
 mod model_source;

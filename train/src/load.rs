@@ -14,6 +14,7 @@ use precast::{
 use super::{
     Run, RunFile,
     folder::Folder,
+    indices,
     parts::Read,
     records::history_of,
     run::{Prepared, prepared},
@@ -100,7 +101,9 @@ impl RunFile {
         }
         self.freeze(&model.net)?;
         let input = model.input.as_deref();
-        let Read { data, .. } = if of_run { self.read_data_of(&self.folder, input) } else { self.read_data(input) }?;
+        let Read { data, standardizations, .. } =
+            if of_run { self.read_data_of(&self.folder, input) } else { self.read_data(input) }?;
+        indices::check(&model.net, standardizations.encoding.as_ref()).map_err(|error| self.wrong("model", error))?;
         let (policy, _) = settled(self.read_policy()?.in_the_end(), &mut model.net, &data, self.options.batch)?;
         let Prepared { mut net, options, .. } = prepared(self, model, &policy, &data)?;
         let best = if of_run { best_weights(&self.folder)? } else { None };

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use precast::{
-    __train::answers,
+    __train::{answers, call},
     Child, DType, Plan, Tensor,
     data::Dataset,
     error::{Error, Result},
@@ -197,10 +197,10 @@ impl Predictor {
     /// As the reader of the data, and those of [`Graph::trace`].
     pub fn graph(&self, examples: usize) -> Result<Graph> {
         let all = self.examples(None)?;
-        let Some(x) = all.input_batches(examples)?.next() else {
+        let Some(x) = all.batches_of_inputs(examples)?.next() else {
             return Err(Error::data("the data of the run has no example to record a call on"));
         };
-        Graph::trace(&self.net, &[x])
+        Graph::trace(&self.net, &x)
     }
 
     /// Reads examples with targets as the network takes them, from a file like that of the run's data, or from the data of
@@ -254,8 +254,8 @@ impl Predictor {
         let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
         let (mut predictions, vocabulary) = (Vec::new(), self.file.data.vocabulary());
         let FitOptions { loss, batch, .. } = &self.file.options;
-        for x in examples.input_batches(*batch)? {
-            let outputs = no_grad(|| self.net.call(&x))?.cast(DType::F32);
+        for inputs in examples.batches_of_inputs(*batch)? {
+            let outputs = no_grad(|| call(&self.net, &inputs))?.cast(DType::F32);
             self.put(&outputs, loss.as_ref(), vocabulary.as_ref(), &mut predictions)?;
         }
         Ok(predictions)

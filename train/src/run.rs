@@ -19,7 +19,7 @@ use precast::{
 };
 
 use super::{
-    RunFile, Storage, faults::SavedFault, folder::Folder, parts::Read, settled::settled,
+    RunFile, Storage, faults::SavedFault, folder::Folder, indices, parts::Read, settled::settled,
     standardizations::Standardizations,
 };
 
@@ -123,6 +123,7 @@ impl Run {
         let read = file.read_data(model.input.as_deref())?;
         let about = read.about(file);
         let Read { data, held_out, file: found, standardizations, notes: of_data, .. } = read;
+        indices::check(&model.net, standardizations.encoding.as_ref()).map_err(|error| file.wrong("model", error))?;
         file.load_weights(&model.net)?;
         file.freeze(&model.net)?;
         file.check_weights(&model)?;
@@ -400,7 +401,7 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
 /// Calls the network on two examples, and returns notes on allowed but probably unintended results.
 fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
     let Some(batch) = data.test.batches(2)?.next() else { return Ok(Vec::new()) };
-    let (result, trace) = net.trace(|net| no_grad(|| net.call(&batch.x)));
+    let (result, trace) = net.trace(|net| no_grad(|| batch.call(net)));
     let outputs =
         result.map_err(|e| e.context(format_args!("the model on examples of shape {:?}", data.test.shape())))?;
     check_run(net, &trace)?;

@@ -1,6 +1,7 @@
 //! The policy of a run that prefers speed, settled for this machine.
 
 use precast::{
+    __train::call,
     Child, LossScale, Policy,
     cost::Speeds,
     data::Split,
@@ -17,14 +18,14 @@ pub(super) fn settled(policy: Policy, net: &mut Child, data: &Split, batch: usiz
     if policy.prefer == Prefer::Memory {
         return Ok((policy, None));
     }
-    let Some(batch) = data.train.input_batches(batch)?.next() else {
+    let Some(batch) = data.train.batches_of_inputs(batch)?.next() else {
         return Err(Error::data("there are no examples to train with"));
     };
     let speeds = Speeds::here();
     let mut none = LossScale::none();
     let before = Checkpoint::of(net, &[], &none);
     net.set_train(true);
-    let (called, trace) = net.trace(|net| net.call(&batch));
+    let (called, trace) = net.trace(|net| call(net, &batch));
     net.set_train(false);
     // Norms count their batches, and dropout its calls.
     before.restore(net, &mut [], &mut none)?;

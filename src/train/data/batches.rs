@@ -5,7 +5,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::dataset::{Dataset, Inputs, Targets, elements_in_memory};
 use crate::{
-    Tensor, TensorElement,
+    Child, Tensor, TensorElement,
+    cell::AsCell,
     error::{Error, Result},
 };
 
@@ -14,8 +15,44 @@ use crate::{
 pub struct Batch {
     /// Inputs: f32 or i64 `[n, ...]`.
     pub x: Tensor,
+    /// [Further inputs](Dataset::with_further): f32 or i64 `[n, ...]`.
+    pub further: Vec<Tensor>,
     /// Targets: classes are i64 `[n, ...]`, `[n]` for one per example; numbers are f32 `[n, ...]`.
     pub y: Tensor,
+}
+
+impl Batch {
+    /// Returns all inputs, in the order in which a network takes them.
+    pub fn inputs(&self) -> Vec<Tensor> {
+        std::iter::once(&self.x).chain(&self.further).cloned().collect()
+    }
+
+    /// Calls a network on the inputs.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless it has one output; and the errors of the network, such as
+    /// those of one that takes another number of inputs.
+    pub fn call<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<Tensor> {
+        call(net, &self.inputs())
+    }
+}
+
+/// Calls a network with one output on some inputs.
+///
+/// # Errors
+/// As [`Batch::call`].
+pub fn call<C: ?Sized + AsCell>(net: &Child<C>, inputs: &[Tensor]) -> Result<Tensor> {
+    if let [x] = inputs {
+        return net.call(x);
+    }
+    let mut outputs = net.call_many(inputs)?;
+    match (outputs.pop(), outputs.len()) {
+        (Some(output), 0) => Ok(output),
+        (popped, rest) => {
+            let count = rest + usize::from(popped.is_some());
+            Err(Error::shape(format!("the network returned {count} outputs; expected one, for the loss")))
+        }
+    }
 }
 
 impl Dataset {
@@ -34,12 +71,32 @@ impl Dataset {
     /// smaller.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a batch size of 0.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a batch size of 0, [`ErrorKind::Data`](crate::ErrorKind::Data)
+    /// for examples with [further](Dataset::with_further) inputs; see
+    /// [`batches_of_inputs`](Dataset::batches_of_inputs).
     pub fn input_batches(&self, size: usize) -> Result<impl Iterator<Item = Tensor>> {
+        if !self.further().is_empty() {
+            let inputs = 1 + self.further().len();
+            let words = format!("the examples have {inputs} inputs; `batches_of_inputs` returns all of them");
+            return Err(Error::data(words));
+        }
+        Ok(self.batches_of_inputs(size)?.map(|mut inputs| inputs.swap_remove(0)))
+    }
+
+    /// Returns all inputs of all examples in batches of `size`, in order, each f32 or i64 `[n, ...]`; the last may be
+    /// smaller. [`Child::call_many`] takes them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a batch size of 0.
+    pub fn batches_of_inputs(&self, size: usize) -> Result<impl Iterator<Item = Vec<Tensor>>> {
         check_batch(size)?;
         self.check_encoded()?;
         let all: Vec<usize> = (0..self.len()).collect();
-        Ok((0..self.len().div_ceil(size)).map(move |i| self.x(&all[i * size..all.len().min((i + 1) * size)])))
+        let part = move |i: usize| {
+            let part = &all[i * size..all.len().min((i + 1) * size)];
+            std::iter::once(self.x(part)).chain(self.further_of(part)).collect()
+        };
+        Ok((0..self.len().div_ceil(size)).map(part))
     }
 
     /// Returns the batches of a training epoch, in an order determined by the seed and the epoch. A single example left
@@ -109,16 +166,17 @@ impl Dataset {
             Targets::Numbers { shape, values } => tensor(values, part.len(), &shape),
             Targets::None => unreachable!("checked before"),
         };
-        Batch { x: self.x(part), y }
+        Batch { x: self.x(part), further: self.further_of(part).collect(), y }
     }
 
     /// Returns the inputs of some examples.
     fn x(&self, part: &[usize]) -> Tensor {
-        match self.inputs().take(elements_in_memory(self.shape()), part) {
-            Inputs::Numbers(values) => tensor(values, part.len(), self.shape()),
-            Inputs::Indices(values) => tensor(values, part.len(), self.shape()),
-            Inputs::Table(_) => unreachable!("checked before"),
-        }
+        self.inputs().take(elements_in_memory(self.shape()), part).tensor(part.len(), self.shape())
+    }
+
+    /// Returns the further inputs of some examples.
+    fn further_of(&self, part: &[usize]) -> impl Iterator<Item = Tensor> {
+        self.further().iter().map(move |further| further.take(part).inputs.tensor(part.len(), &further.shape))
     }
 
     /// Returns the order of the examples in an epoch.
@@ -128,6 +186,17 @@ impl Dataset {
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.shuffle(&mut rng);
         order
+    }
+}
+
+impl Inputs {
+    /// Returns the inputs of `n` examples as a tensor.
+    fn tensor(self, n: usize, shape: &[usize]) -> Tensor {
+        match self {
+            Inputs::Numbers(values) => tensor(values, n, shape),
+            Inputs::Indices(values) => tensor(values, n, shape),
+            Inputs::Table(_) => unreachable!("checked before"),
+        }
     }
 }
 

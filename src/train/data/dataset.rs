@@ -20,6 +20,7 @@ pub struct Dataset {
     shape: Vec<usize>,
     len: usize,
     inputs: Inputs,
+    further: Vec<FurtherInputs>,
     targets: Targets,
     /// Digits of the numbers read from a file that f32 cannot represent.
     pub(super) wide: Parts<Wide>,
@@ -45,6 +46,15 @@ pub enum Inputs {
     Indices(Vec<i64>),
     /// Columns of numbers and words, for an [`Encoding`](super::Encoding); batches are made of what it returns.
     Table(Table),
+}
+
+/// Further inputs of the examples, in another shape or of another dtype than the first.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FurtherInputs {
+    /// Shape of those of one example.
+    pub shape: Vec<usize>,
+    /// Those of all examples, concatenated: numbers or indices.
+    pub inputs: Inputs,
 }
 
 /// Targets of the examples.
@@ -145,20 +155,44 @@ impl Dataset {
             Targets::Numbers { values, .. } => all_finite("target", values, len)?,
             Targets::None => {}
         }
-        match &inputs {
-            Inputs::Table(_) => {} // checked by itself
-            Inputs::Numbers(values) => all_finite("value", values, len)?,
-            Inputs::Indices(indices) => {
-                if let Some((i, index)) = indices.iter().enumerate().find(|(_, index)| **index < 0) {
-                    let (example, place) = (i / (indices.len() / len), i % (indices.len() / len));
-                    return Err(Error::data(format!(
-                        "index {place} of example {example} is {index}; indices count from 0"
-                    )));
-                }
-            }
-        }
+        inputs.check(len)?;
         let (wide, names, read) = Default::default();
-        Ok(Dataset { shape: shape.to_vec(), len, inputs, targets, wide, names, read })
+        Ok(Dataset { shape: shape.to_vec(), len, inputs, further: Vec::new(), targets, wide, names, read })
+    }
+
+    /// Adds further inputs, of the given shape for each example, such as indices beside numbers. A network takes all inputs
+    /// in order; see [`Batch::call`](super::Batch::call).
+    ///
+    /// ```
+    /// # use precast::{data::{Dataset, Inputs}, prelude::*};
+    /// // Two numbers and one word of each of three houses, and the price.
+    /// let numbers = vec![80.0, 2.0, 120.0, 4.0, 45.0, 1.0];
+    /// let houses = Dataset::regression(numbers, &[2], vec![3.1, 4.0, 2.2], &[1])?;
+    /// let houses = houses.with_further(Inputs::Indices(vec![1, 0, 2]), &[1])?;
+    /// let batch = houses.batches(3)?.next().unwrap();
+    /// assert_eq!((batch.x.shape(), batch.further[0].shape()), (&[3, 2][..], &[3, 1][..]));
+    ///
+    /// let rng = &mut Rng::seed(0);
+    /// let net: Child = sequential![ColumnEmbedding::new(&[3], &[2], rng), Dense::new(4, 1, rng)].into();
+    /// assert_eq!(batch.call(&net)?.shape(), [3, 1]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`of`](Dataset::of), and for a table.
+    pub fn with_further(mut self, inputs: Inputs, shape: &[usize]) -> Result<Self> {
+        if matches!(inputs, Inputs::Table(_)) {
+            return Err(Error::data("further inputs are numbers or indices; a table is the only input"));
+        }
+        if elements(shape).and_then(|each| each.checked_mul(self.len)) != Some(inputs.len()) {
+            let (met, len) = (inputs.len(), self.len);
+            return Err(Error::data(format!(
+                "{met} values are not further inputs of {len} examples of shape {shape:?}"
+            )));
+        }
+        inputs.check(self.len)?;
+        self.further.push(FurtherInputs { shape: shape.to_vec(), inputs });
+        Ok(self)
     }
 
     /// Sets the names of the classes, in the order of their indices.
@@ -192,16 +226,16 @@ impl Dataset {
     pub(super) fn with_inputs(&self, values: Vec<f32>) -> Result<Self> {
         all_finite("value", &values, self.len)?;
         let wide = Parts { inputs: Wide::default(), targets: self.wide.targets.clone() };
-        let (shape, targets, names, read) =
-            (self.shape.clone(), self.targets.clone(), self.names.clone(), self.read.clone());
-        Ok(Dataset { shape, len: self.len, inputs: Inputs::Numbers(values), targets, wide, names, read })
+        let (shape, further, targets) = (self.shape.clone(), self.further.clone(), self.targets.clone());
+        let (names, read) = (self.names.clone(), self.read.clone());
+        Ok(Dataset { shape, len: self.len, inputs: Inputs::Numbers(values), further, targets, wide, names, read })
     }
 
     /// Returns the same examples with a table encoded in `width` columns.
     pub(super) fn with_encoded(&self, inputs: Inputs, width: usize, wide: Wide) -> Self {
         let wide = Parts { inputs: wide, targets: self.wide.targets.clone() };
         let (len, targets, names, read) = (self.len, self.targets.clone(), self.names.clone(), self.read.clone());
-        Dataset { shape: vec![width], len, inputs, targets, wide, names, read }
+        Dataset { shape: vec![width], len, inputs, further: Vec::new(), targets, wide, names, read }
     }
 
     /// Returns the same examples with as many other targets.
@@ -211,7 +245,8 @@ impl Dataset {
     pub(super) fn with_targets(&self, targets: Targets) -> Result<Self> {
         let new = Dataset::of(self.inputs.clone(), &self.shape, targets)?;
         let wide = Parts { inputs: self.wide.inputs.clone(), targets: Wide::default() };
-        Ok(Dataset { wide, names: self.names.clone(), read: self.read.clone(), ..new })
+        let (further, names, read) = (self.further.clone(), self.names.clone(), self.read.clone());
+        Ok(Dataset { further, wide, names, read, ..new })
     }
 
     /// Removes the targets.
@@ -238,6 +273,11 @@ impl Dataset {
     /// Returns the inputs of the examples, in order.
     pub fn inputs(&self) -> &Inputs {
         &self.inputs
+    }
+
+    /// Returns the further inputs of the examples; see [`with_further`](Dataset::with_further).
+    pub fn further(&self) -> &[FurtherInputs] {
+        &self.further
     }
 
     /// Returns the targets of the examples, in order.
@@ -272,10 +312,12 @@ impl Dataset {
     /// Passes the bytes of all inputs, then of all targets, to a function, value by value and little-endian: for a
     /// checksum.
     pub fn bytes(&self, mut put: impl FnMut(&[u8])) {
-        match &self.inputs {
-            Inputs::Numbers(values) => values.iter().for_each(|value| put(&value.to_le_bytes())),
-            Inputs::Indices(values) => values.iter().for_each(|value| put(&value.to_le_bytes())),
-            Inputs::Table(table) => table.bytes(&mut put),
+        for inputs in std::iter::once(&self.inputs).chain(self.further.iter().map(|further| &further.inputs)) {
+            match inputs {
+                Inputs::Numbers(values) => values.iter().for_each(|value| put(&value.to_le_bytes())),
+                Inputs::Indices(values) => values.iter().for_each(|value| put(&value.to_le_bytes())),
+                Inputs::Table(table) => table.bytes(&mut put),
+            }
         }
         match &self.targets {
             Targets::Numbers { values, .. } => values.iter().for_each(|value| put(&value.to_le_bytes())),
@@ -332,6 +374,7 @@ impl Dataset {
             shape: self.shape.clone(),
             len: order.len(),
             inputs: self.inputs.take(elements_in_memory(&self.shape), order),
+            further: self.further.iter().map(|further| further.take(order)).collect(),
             targets: self.targets.take(order),
             wide: Parts { inputs: self.wide.inputs.take(order), targets: self.wide.targets.take(order) },
             names: self.names.clone(),
@@ -341,6 +384,19 @@ impl Dataset {
 }
 
 impl Inputs {
+    /// Checks that the numbers of `n` examples are finite, and their indices count from 0.
+    fn check(&self, n: usize) -> Result<()> {
+        match self {
+            Inputs::Table(_) => Ok(()), // checked by itself
+            Inputs::Numbers(values) => all_finite("value", values, n),
+            Inputs::Indices(indices) => {
+                let Some((i, index)) = indices.iter().enumerate().find(|(_, index)| **index < 0) else { return Ok(()) };
+                let (example, place) = (i / (indices.len() / n), i % (indices.len() / n));
+                Err(Error::data(format!("index {place} of example {example} is {index}; indices count from 0")))
+            }
+        }
+    }
+
     /// Returns the number of elements of all examples together.
     fn len(&self) -> usize {
         match self {
@@ -357,6 +413,14 @@ impl Inputs {
             Inputs::Indices(indices) => Inputs::Indices(rows(indices, each, order)),
             Inputs::Table(table) => Inputs::Table(table.take(order)),
         }
+    }
+}
+
+impl FurtherInputs {
+    /// Returns those of some examples.
+    pub(super) fn take(&self, order: &[usize]) -> Self {
+        let inputs = self.inputs.take(elements_in_memory(&self.shape), order);
+        FurtherInputs { shape: self.shape.clone(), inputs }
     }
 }
 

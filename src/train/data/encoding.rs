@@ -21,6 +21,9 @@ use crate::error::{Error, Result};
 /// | words, [`OneHot`](WordForm::OneHot) | a column for each word, in order: 1 where the cell has it, 0 elsewhere |
 /// | words, [`Indices`](WordForm::Indices) | an index from 1, in the order of the words; 0 for another word |
 ///
+/// If some columns become indices and others numbers, the numbers are the first input of an example and the indices a
+/// [further](Dataset::with_further) one, which a [`ColumnEmbedding`](crate::layers::ColumnEmbedding) joins.
+///
 /// The columns are those of the whole table, whatever part of it is learnt from. A word or a flag that no learnt example
 /// has is 0, as a network has not learnt what it means.
 ///
@@ -95,6 +98,11 @@ struct Words {
 }
 
 impl Words {
+    /// Returns the index of each of some words; `None` for one that has not been learnt.
+    fn places(&self, words: &[String]) -> Vec<Option<usize>> {
+        words.iter().map(|word| self.place(word)).collect()
+    }
+
     /// Returns the index of a learnt word.
     fn place(&self, word: &str) -> Option<usize> {
         if self.unseen.contains(word) {
@@ -108,8 +116,8 @@ impl Encoding {
     /// Learns the encoding of examples whose inputs are a [`Table`].
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the inputs are no table, there are no examples, a column of
-    /// numbers has only empty cells, and when some columns become indices and others do not.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the inputs are no table, there are no examples, and when a column
+    /// of numbers has only empty cells.
     pub fn of(data: &Dataset) -> Result<Self> {
         let Inputs::Table(table) = data.inputs() else {
             return Err(Error::data("the inputs are numbers already; an encoding is learnt from a table"));
@@ -121,25 +129,7 @@ impl Encoding {
             let code = code(column, table.some_empty(i))?;
             Ok(Learnt { name: column.name.clone(), code })
         });
-        let encoding = Encoding { columns: columns.collect::<Result<_>>()? };
-        encoding.check_forms()?;
-        Ok(encoding)
-    }
-
-    /// Refuses indices beside numbers, which a batch of one dtype cannot hold.
-    fn check_forms(&self) -> Result<()> {
-        let is_index = |learnt: &&Learnt| matches!(learnt.code, Code::Indices(_));
-        let (Some(index), Some(other)) =
-            (self.columns.iter().find(is_index), self.columns.iter().find(|learnt| !is_index(learnt)))
-        else {
-            return Ok(());
-        };
-        Err(Error::data(format!(
-            "column `{}` becomes indices and column `{}` numbers, and inputs have one dtype; as `one_hot`, words become \
-             numbers",
-            printable(&index.name),
-            printable(&other.name)
-        )))
+        Ok(Encoding { columns: columns.collect::<Result<_>>()? })
     }
 
     /// Returns whether all columns become indices.
@@ -148,11 +138,24 @@ impl Encoding {
         self.columns.iter().all(|learnt| matches!(learnt.code, Code::Indices(_)))
     }
 
-    /// Returns the names of the elements of an encoded input.
+    /// Returns the columns that become indices: the name of each with the number of its indices, which is one more than
+    /// that of its words, for 0.
+    pub fn indices(&self) -> Vec<(String, usize)> {
+        let of = |Learnt { name, code }: &Learnt| match code {
+            Code::Indices(known) => Some((name.clone(), known.words.len() + 1)),
+            _ => None,
+        };
+        self.columns.iter().filter_map(of).collect()
+    }
+
+    /// Returns the names of the elements of the first input of an encoded example: the numbers, or the indices if there
+    /// are only these.
     pub fn names(&self) -> Vec<String> {
+        let all = self.is_of_indices();
         let of = |Learnt { name, code }: &Learnt| match code {
             Code::Number { flag: Flag::Zero | Flag::Learnt, .. } => vec![name.clone(), format!("{name} is empty")],
             Code::OneHot(known) => known.words.iter().map(|word| named(name, word)).collect(),
+            Code::Indices(_) if !all => Vec::new(),
             _ => vec![name.clone()],
         };
         self.columns.iter().flat_map(of).collect()
@@ -162,41 +165,82 @@ impl Encoding {
     /// some.
     pub fn notes_on(&self, data: &Dataset) -> Vec<String> {
         let Inputs::Table(table) = data.inputs() else { return Vec::new() };
-        let note = |(Learnt { name, code }, column): (&Learnt, &TableColumn)| {
-            // Where training examples had empty cells, a flag says so to the network.
-            if let (Code::Number { empty: Some(empty), flag: Flag::None | Flag::Zero }, Cells::Numbers { values, .. }) =
-                (code, &column.cells)
-            {
-                let count = values.iter().filter(|value| value.is_none()).count();
-                let examples = if count == 1 { "example has" } else { "examples have" };
-                let name = printable(name);
-                return (count > 0).then(|| {
-                    format!(
-                        "column `{name}`: {count} {examples} an empty cell and no training example has, read as {empty}"
-                    )
-                });
+        let of = |(learnt, column): (&Learnt, &TableColumn)| learnt.note_on(&column.cells);
+        self.columns.iter().zip(table.columns()).filter_map(of).collect()
+    }
+
+    /// Returns the encoded columns of a table: those of numbers, and those of indices.
+    fn encoded(&self, table: &Table) -> Result<(Vec<Vec<f64>>, Vec<Vec<i64>>)> {
+        let (learnt, met) = (self.columns.len(), table.columns().len());
+        if learnt != met {
+            return Err(Error::data(format!("a table of {met} columns; the encoding was learnt from {learnt}")));
+        }
+        let (mut numbers, mut indices) = (Vec::new(), Vec::new());
+        for (Learnt { name, code }, column) in self.columns.iter().zip(table.columns()) {
+            let wrong = |words: String| Err(Error::data(format!("column `{}`: {words}", printable(name))));
+            match (code, &column.cells) {
+                (Code::Number { empty, flag }, Cells::Numbers { values, .. }) => {
+                    if let (None, Some(i)) = (empty, values.iter().position(Option::is_none)) {
+                        return wrong(format!("the cell of example {i} is empty"));
+                    }
+                    numbers.push(values.iter().map(|value| value.or(*empty).unwrap_or_default()).collect());
+                    let is_flagged = |value: &Option<f64>| value.is_none() && *flag == Flag::Learnt;
+                    if *flag != Flag::None {
+                        numbers.push(values.iter().map(|value| f64::from(u8::from(is_flagged(value)))).collect());
+                    }
+                }
+                (Code::OneHot(known), Cells::Words { words, values, .. }) => {
+                    let place = known.places(words);
+                    numbers.extend(
+                        (0..known.words.len()).map(|i| {
+                            values.iter().map(|&index| f64::from(u8::from(place[index] == Some(i)))).collect()
+                        }),
+                    );
+                }
+                (Code::Indices(known), Cells::Words { words, values, .. }) => {
+                    let place = known.places(words);
+                    indices.push(values.iter().map(|&index| place[index].map_or(0, |i| i as i64 + 1)).collect());
+                }
+                (Code::Number { .. }, _) => return wrong("words; the encoding was learnt from numbers".into()),
+                _ => return wrong("numbers; the encoding was learnt from words".into()),
             }
-            let (Code::OneHot(known) | Code::Indices(known), Cells::Words { words, values, .. }) =
-                (code, &column.cells)
-            else {
-                return None;
-            };
-            let is_new: Vec<bool> = words.iter().map(|word| known.place(word).is_none()).collect();
-            let count = values.iter().filter(|&&index| is_new[index]).count();
-            let first = values.iter().find(|&&index| is_new[index])?;
-            let word = match words[*first].as_str() {
-                "" => "an empty cell".into(),
-                word => format!("`{}`", printable(word)),
-            };
-            let examples = if count == 1 { "example has" } else { "examples have" };
-            let becomes = if matches!(code, Code::OneHot(_)) { "0 in all its columns" } else { "the index 0" };
-            Some(format!(
-                "column `{}`: {count} {examples} a word that no training example has, such as {word}, which becomes \
-                 {becomes}",
-                printable(name)
-            ))
-        };
-        self.columns.iter().zip(table.columns()).filter_map(note).collect()
+        }
+        Ok((numbers, indices))
+    }
+}
+
+impl Learnt {
+    /// Returns a note on the cells of a column that have not been learnt, if there are some.
+    fn note_on(&self, cells: &Cells) -> Option<String> {
+        let name = printable(&self.name);
+        let examples = |count: usize| format!("{count} {}", if count == 1 { "example has" } else { "examples have" });
+        match (&self.code, cells) {
+            // Where training examples had empty cells, a flag says so to the network.
+            (Code::Number { empty: Some(empty), flag: Flag::None | Flag::Zero }, Cells::Numbers { values, .. }) => {
+                let count = values.iter().filter(|value| value.is_none()).count();
+                let examples = examples(count);
+                let note =
+                    format!("column `{name}`: {examples} an empty cell and no training example has, read as {empty}");
+                (count > 0).then_some(note)
+            }
+            (Code::OneHot(known) | Code::Indices(known), Cells::Words { words, values, .. }) => {
+                let place = known.places(words);
+                let count = values.iter().filter(|&&index| place[index].is_none()).count();
+                let first = values.iter().find(|&&index| place[index].is_none())?;
+                let word = match words[*first].as_str() {
+                    "" => "an empty cell".into(),
+                    word => format!("`{}`", printable(word)),
+                };
+                let is_one_hot = matches!(self.code, Code::OneHot(_));
+                let becomes = if is_one_hot { "0 in all its columns" } else { "the index 0" };
+                let examples = examples(count);
+                Some(format!(
+                    "column `{name}`: {examples} a word that no training example has, such as {word}, which becomes \
+                     {becomes}"
+                ))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -252,7 +296,7 @@ fn median(mut numbers: Vec<f64>) -> f64 {
 }
 
 impl Dataset {
-    /// Returns the examples with a table encoded as numbers, or as indices if all its columns become these.
+    /// Returns the examples with a table encoded as numbers and indices; see [`Encoding`].
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the inputs are no table, or one with other columns, and for an
@@ -261,61 +305,24 @@ impl Dataset {
         let Inputs::Table(table) = self.inputs() else {
             return Err(Error::data("the inputs are numbers already; an encoding is for a table"));
         };
-        let columns = by.encoded(table)?;
+        let (numbers, indices) = by.encoded(table)?;
         let names = by.names();
-        let width = columns.len();
-        if by.is_of_indices() {
-            let row = |i: usize| columns.iter().map(move |column| column[i] as i64);
-            let indices = (0..self.len()).flat_map(row).collect();
-            return Ok(self.with_encoded(Inputs::Indices(indices), width, Wide::default()).with_input_names(names));
+        let index_row = |i: usize| indices.iter().map(move |column| column[i]);
+        let index_rows = || Inputs::Indices((0..self.len()).flat_map(index_row).collect());
+        if numbers.is_empty() {
+            let encoded = self.with_encoded(index_rows(), indices.len(), Wide::default());
+            return Ok(encoded.with_input_names(names));
         }
-        let row = |i: usize| columns.iter().map(move |column| column[i] as f32);
+        let row = |i: usize| numbers.iter().map(move |column| column[i] as f32);
         let values: Vec<f32> = (0..self.len()).flat_map(row).collect();
+        let width = numbers.len();
         let is_exact = |column: &[f64]| column.iter().all(|&x| f64::from(x as f32) == x);
-        let wide = columns
+        let wide = numbers
             .into_iter()
             .zip(&names)
             .map(|(column, name)| (!is_exact(&column)).then(|| (format!("column `{}`", printable(name)), column)));
         let wide = Wide::new(wide.collect());
-        Ok(self.with_encoded(Inputs::Numbers(values), width, wide).with_input_names(names))
-    }
-}
-
-impl Encoding {
-    /// Returns the encoded columns of a table.
-    fn encoded(&self, table: &Table) -> Result<Vec<Vec<f64>>> {
-        let (learnt, met) = (self.columns.len(), table.columns().len());
-        if learnt != met {
-            return Err(Error::data(format!("a table of {met} columns; the encoding was learnt from {learnt}")));
-        }
-        let mut encoded = Vec::new();
-        for (Learnt { name, code }, column) in self.columns.iter().zip(table.columns()) {
-            let wrong = |words: String| Err(Error::data(format!("column `{}`: {words}", printable(name))));
-            match (code, &column.cells) {
-                (Code::Number { empty, flag }, Cells::Numbers { values, .. }) => {
-                    if let (None, Some(i)) = (empty, values.iter().position(Option::is_none)) {
-                        return wrong(format!("the cell of example {i} is empty"));
-                    }
-                    encoded.push(values.iter().map(|value| value.or(*empty).unwrap_or_default()).collect());
-                    let is_flagged = |value: &Option<f64>| value.is_none() && *flag == Flag::Learnt;
-                    if *flag != Flag::None {
-                        encoded.push(values.iter().map(|value| f64::from(u8::from(is_flagged(value)))).collect());
-                    }
-                }
-                (Code::OneHot(known) | Code::Indices(known), Cells::Words { words, values, .. }) => {
-                    let place: Vec<Option<usize>> = words.iter().map(|word| known.place(word)).collect();
-                    match code {
-                        Code::OneHot(_) => encoded.extend((0..known.words.len()).map(|i| {
-                            values.iter().map(|&index| f64::from(u8::from(place[index] == Some(i)))).collect()
-                        })),
-                        _ => encoded
-                            .push(values.iter().map(|&index| place[index].map_or(0.0, |i| i as f64 + 1.0)).collect()),
-                    }
-                }
-                (Code::Number { .. }, _) => return wrong("words; the encoding was learnt from numbers".into()),
-                _ => return wrong("numbers; the encoding was learnt from words".into()),
-            }
-        }
-        Ok(encoded)
+        let encoded = self.with_encoded(Inputs::Numbers(values), width, wide).with_input_names(names);
+        if indices.is_empty() { Ok(encoded) } else { encoded.with_further(index_rows(), &[indices.len()]) }
     }
 }

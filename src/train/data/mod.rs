@@ -1,7 +1,7 @@
 //! Training examples: a [`Dataset`] from memory, and the [`digits`] shipped with the library. The package
 //! `precast-train` reads examples from CSV, images, NumPy arrays and text.
 
-mod batches;
+pub(crate) mod batches;
 mod dataset;
 mod digits;
 mod encoding;
@@ -15,7 +15,7 @@ mod standardization;
 mod table;
 
 pub use batches::{Batch, batches_of_epoch};
-pub use dataset::{Dataset, IGNORED, Inputs, Split, Targets};
+pub use dataset::{Dataset, FurtherInputs, IGNORED, Inputs, Split, Targets};
 pub use digits::{digits, parse_digits, read_digits};
 pub use encoding::Encoding;
 pub use standardization::Standardization;

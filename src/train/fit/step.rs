@@ -105,7 +105,7 @@ pub(super) fn train_step<C: ?Sized + AsCell>(
     };
     let (mut value, mut kept, mut sum) = (0.0, 0, None);
     let mut of_part = |&(part, weight): &(&Mixed, f64)| -> Result<Tensor> {
-        let outputs = net.call(&part.batch.x)?;
+        let outputs = part.batch.call(net)?;
         let mut of_part = loss.of(&outputs, &part.batch.y)?;
         if let Some((others, share)) = &part.others {
             let scaled = |x: &Tensor, by: f64| x.mul(&Tensor::scalar(by, x.dtype()));

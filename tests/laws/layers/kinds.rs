@@ -17,6 +17,7 @@ const EVERY_KIND: &[&str] = &[
     "{kind: BatchNorm2d, num_features: 3, eps: 0.001}",
     "{kind: BatchNorm3d, num_features: 3, momentum: 0.25}",
     "{kind: CellList, cells: [{kind: Tanh}]}",
+    "{kind: ColumnEmbedding, vocab_sizes: [3, 9], embedding_sizes: [2, 4]}",
     "{kind: Conv1d, in_channels: 2, out_channels: 4, kernel_size: 3, stride: 2, padding: 1, groups: 2}",
     "{kind: Conv1dTranspose, in_channels: 2, out_channels: 4, kernel_size: 3, stride: 2, output_padding: 1}",
     "{kind: Conv2d, in_channels: 1, out_channels: 2, kernel_size: [3, 5], padding: [1, [0, 2]], bias: false}",

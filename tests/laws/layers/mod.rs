@@ -2,6 +2,7 @@
 
 mod all;
 mod attention;
+mod columns;
 mod kinds;
 mod lora;
 mod norms;

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, fs, ops::ControlFlow};
 
 use precast::{
     ErrorKind,
-    data::{Dataset, Empty, Encoding, Inputs},
+    data::{Dataset, Empty, Encoding, Inputs, Standardization},
     io::models::Model,
 };
 use precast_train::{EndReason, Predictor, Run, RunFile, data::Csv};
@@ -69,6 +69,30 @@ fn words_become_indices_from_1() {
 }
 
 #[test]
+fn indices_are_an_input_of_their_own_beside_numbers() {
+    let csv = Csv::new("words.csv").target("y").indices(["a", "c"]).one_hot("d").empty(Empty::Median);
+    let all = csv.parse(b"a,b,c,d,y\nx,10,p,u,0\ny,,q,v,1\nx,30,r,u,1\nz,7,p,v,0\n").unwrap();
+    let split = all.split_in_order(3).unwrap();
+    let encoding = Encoding::of(&split.train).unwrap();
+    assert_eq!(encoding.names(), ["b", "b is empty", "d=u", "d=v"]);
+    assert_eq!(encoding.indices(), [("a".to_string(), 4), ("c".to_string(), 4)]);
+    let train = split.train.encoded(&encoding).unwrap();
+    assert_eq!(rows(&train), [[10.0, 0.0, 1.0, 0.0], [20.0, 1.0, 0.0, 1.0], [30.0, 0.0, 1.0, 0.0]]);
+    let [further] = train.further() else { panic!("{train:?}") };
+    assert_eq!((&further.shape[..], &further.inputs), (&[2][..], &Inputs::Indices(vec![1, 1, 2, 2, 1, 3])));
+    let batch = split.test.encoded(&encoding).unwrap().batches(1).unwrap().next().unwrap();
+    assert_eq!((batch.x.to_f64(), batch.further[0].to_f64()), (vec![7.0, 0.0, 0.0, 1.0], vec![0.0, 1.0]));
+
+    let words = "the examples have 2 inputs; `batches_of_inputs` returns all of them";
+    assert_eq!(train.input_batches(1).err().map(|error| error.to_string()).as_deref(), Some(words));
+    // A subset, other targets and standardized inputs keep them.
+    let by = Standardization::of(&train).unwrap();
+    for data in [train.standardized(&by).unwrap(), train.clone().without_targets(), train.split(2, 0).unwrap().train] {
+        assert_eq!(data.further()[0].shape, [2]);
+    }
+}
+
+#[test]
 fn what_an_encoding_cannot_read_is_told() {
     let told = |csv: Csv, text: &str, words: &str| {
         let met = csv.parse(text.as_bytes()).and_then(|data| Encoding::of(&data)).unwrap_err();
@@ -101,11 +125,6 @@ fn what_an_encoding_cannot_read_is_told() {
         "h.csv: column 1 (`a`) is named twice, in `one_hot` and in `indices`",
     );
     told(
-        csv().indices("a"),
-        "a,b,y\nx,1,0\n",
-        "column `a` becomes indices and column `b` numbers, and inputs have one dtype; as `one_hot`, words become numbers",
-    );
-    told(
         csv().empty(Empty::Mean),
         "a,b,y\n1,,0\n",
         "column `b` is empty in all training examples; `ignore` leaves it out",
@@ -120,12 +139,19 @@ fn what_an_encoding_cannot_read_is_told() {
 const MODEL: &str = "{version: 1, name: m, input: [6], net: {kind: Sequential, cells: [{kind: Dense, in_features: 6, \
                      out_features: 1}]}}";
 
-fn model() -> Model {
-    Model::parse(MODEL, "model.yaml", 0).unwrap()
+const ONE_HOT: &str = "one_hot: [city, garden]";
+
+/// A model of the same table, with indices beside its numbers.
+const OF_INDICES: &str = "{version: 1, name: m, input: [2], net: {kind: Sequential, cells: [{kind: ColumnEmbedding, \
+                          vocab_sizes: [3, 3]}, {kind: Dense, in_features: 8, out_features: 1}]}}";
+const INDICES: &str = "indices: [city, garden]";
+
+fn model(text: &str) -> Model {
+    Model::parse(text, "model.yaml", 0).unwrap()
 }
 
 /// Writes a table whose target is 2 for Oslo and 1 for Bergen, plus a tenth of the area, and returns its run file.
-fn file(folder: &Folder) -> RunFile {
+fn file(folder: &Folder, words: &str) -> RunFile {
     let mut text = "id,area,city,garden,price\n".to_string();
     for i in 0..60 {
         let (city, of_city) = if i % 3 == 0 { ("Bergen", 1.0) } else { ("Oslo", 2.0) };
@@ -135,7 +161,7 @@ fn file(folder: &Folder) -> RunFile {
         writeln!(text, "h{i},{area},{city},{garden},{price}").unwrap();
     }
     fs::write(folder.join("houses.csv"), text).unwrap();
-    let csv = "{csv: {file: houses.csv, target: price, one_hot: [city, garden], empty: mean, ignore: id}}";
+    let csv = format!("{{csv: {{file: houses.csv, target: price, {words}, empty: mean, ignore: id}}}}");
     let text = format!(
         "{{version: 1, model: m, policy: o2-bf16, data: {csv}, standardize: true, standardize_targets: true, \
          optimizer: adam, lr: 0.03, epochs: 40, batch: 8, validation: 0.2}}"
@@ -147,16 +173,21 @@ fn file(folder: &Folder) -> RunFile {
 
 #[test]
 fn a_run_keeps_the_encoding_and_continues_with_the_same_bits() {
-    let folder = Folder::new("tables");
-    let file = file(&folder);
+    continued("tables", ONE_HOT, MODEL, "0 in all its columns");
+    continued("tables-indices", INDICES, OF_INDICES, "the index 0");
+}
+
+fn continued(folder: &str, words: &str, text: &str, becomes: &str) {
+    let folder = Folder::new(folder);
+    let file = file(&folder, words);
     let straight = folder.join("straight");
-    let mut run = Run::begin(&file, model(), &straight).unwrap();
+    let mut run = Run::begin(&file, model(text), &straight).unwrap();
     assert_eq!(run.train().unwrap(), EndReason::Done);
     drop(run);
 
     let cut = folder.join("cut");
     let mut steps = 0;
-    let mut run = Run::begin(&file, model(), &cut).unwrap();
+    let mut run = Run::begin(&file, model(text), &cut).unwrap();
     loop {
         let ended = run.train_with(&mut |_| {
             steps += 1;
@@ -166,7 +197,7 @@ fn a_run_keeps_the_encoding_and_continues_with_the_same_bits() {
             break;
         }
         drop(run);
-        run = Run::resume(&cut, model()).unwrap();
+        run = Run::resume(&cut, model(text)).unwrap();
     }
     drop(run);
     let last = |folder: &std::path::Path| fs::read(folder.join("last.safetensors")).unwrap();
@@ -176,10 +207,11 @@ fn a_run_keeps_the_encoding_and_continues_with_the_same_bits() {
     // Columns in another order, an unknown city, an empty area; the id is a column that the run does not know.
     let new = folder.join("new.csv");
     fs::write(&new, "nr,city,garden,area\n1,Oslo,no,3\n2,Bergen,no,3\n3,Voss,yes,\n").unwrap();
-    let predictor = Predictor::of_folder(&straight, model()).unwrap();
+    let predictor = Predictor::of_folder(&straight, model(text)).unwrap();
     let examples = predictor.read(&new).unwrap();
-    let note = "column `city`: 1 example has a word that no training example has, such as `Voss`, which becomes 0 in all \
-                its columns";
+    let note = format!(
+        "column `city`: 1 example has a word that no training example has, such as `Voss`, which becomes {becomes}"
+    );
     assert_eq!(predictor.notes_on(&examples), [note]);
     let numbers = predictor.predict_all(examples).unwrap().into_iter().map(|prediction| match prediction {
         precast_train::Prediction::Numbers(numbers) => numbers[0],
@@ -192,7 +224,33 @@ fn a_run_keeps_the_encoding_and_continues_with_the_same_bits() {
 #[test]
 fn a_run_tells_the_columns_that_its_model_does_not_take() {
     let folder = Folder::new("tables-wrong");
-    let file = file(&folder);
+    let told = |words: &str, text: &str| {
+        Run::begin(&file(&folder, words), model(text), folder.join("run")).unwrap_err().to_string()
+    };
+    let of_indices = |from: &str, to: &str| told(INDICES, &OF_INDICES.replace(from, to));
+    let cure = "`{kind: ColumnEmbedding, vocab_sizes: [3, 3]}`";
+    let met = of_indices("[3, 3]", "[3, 2]");
+    assert!(
+        met.contains(&format!("cell `0`: a table of 2 rows, and column `garden` has 3 indices; expected {cure}")),
+        "{met}"
+    );
+    let met = of_indices("[3, 3]", "[3]");
+    assert!(
+        met.contains(&format!(
+            "cell `0` takes 1 column of indices, and the data has 2 (`city`, `garden`); expected {cure}"
+        )),
+        "{met}"
+    );
+    let met = told(INDICES, &MODEL.replace('6', "2"));
+    let cure = format!("{cure} as the first cell joins them, or `one_hot` makes numbers of the words");
+    assert!(
+        met.contains(&format!(
+            "the model takes numbers alone, and of the data `city`, `garden` become indices, too; {cure}"
+        )),
+        "{met}"
+    );
+
+    let file = file(&folder, ONE_HOT);
     let model = Model::parse(&MODEL.replace('6', "3"), "model.yaml", 0).unwrap();
     let error = Run::begin(&file, model, folder.join("run")).unwrap_err();
     let words = "the model takes examples of shape [3], and the data has [6]: `area`, `area is empty`, `city=Bergen`, \
@@ -203,7 +261,7 @@ fn a_run_tells_the_columns_that_its_model_does_not_take() {
                 empty: mean}}}";
     fs::write(folder.join("none.yaml"), text).unwrap();
     let file = RunFile::load(folder.join("none.yaml")).unwrap();
-    let error = Run::begin(&file, self::model(), folder.join("run")).unwrap_err();
+    let error = Run::begin(&file, self::model(MODEL), folder.join("run")).unwrap_err();
     let words = "the data has no targets, so nothing can be learnt of it; `target` names the column that has them";
     assert!(error.to_string().contains(&format!("none.yaml:1:42: {words}")), "{error}");
 }
