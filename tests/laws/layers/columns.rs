@@ -51,12 +51,8 @@ fn tables_and_columns_that_do_not_fit_are_told() {
     assert!(told(&[], None).contains("`vocab_sizes` is empty"));
     assert!(told(&[3, 4], Some(vec![2])).contains("1 `embedding_sizes` for 2 tables; expected one for each"));
     // The rule of fastai, of which 5 for 8 rows and 600 for 10^5 are examples.
-    let widths: Vec<usize> = build(&[8, 100_000], None)
-        .unwrap()
-        .tables
-        .iter()
-        .map(|table| table.weight.value().shape()[1])
-        .collect();
+    let widths: Vec<usize> =
+        build(&[8, 100_000], None).unwrap().tables.iter().map(|table| table.weight.value().shape()[1]).collect();
     assert_eq!(widths, [5, 600]);
 
     let net: Child = Child::new(build(&[3, 4], None).unwrap()).into();
