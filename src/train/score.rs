@@ -173,7 +173,8 @@ pub(super) fn each_answer<C: ?Sized + AsCell>(
         ));
     }
     let mut counted = 0;
-    for Batch { x, y } in data.batches(batch)? {
+    for batch in data.try_batches(batch)? {
+        let Batch { x, y } = batch?;
         let logits = class_logits(&no_grad(|| net.call(&x))?, &y)?;
         if logits.shape()[1] == 0 {
             return Err(Error::shape(format!("the network returned {:?}, and so no classes", logits.shape())));
@@ -273,7 +274,8 @@ pub(super) fn each_number<C: ?Sized + AsCell>(
             "the squared error is measured on examples with numbers; these have classes (see `accuracy`)",
         ));
     };
-    for Batch { x, y } in data.batches(batch)? {
+    for batch in data.try_batches(batch)? {
+        let Batch { x, y } = batch?;
         let outputs = no_grad(|| net.call(&x))?;
         if outputs.shape() != y.shape() {
             return Err(Error::shape(format!(

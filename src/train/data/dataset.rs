@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{
     numbers::Wide,
     origin::{Parts, Read},
+    stored::Stored,
     table::Table,
 };
 use crate::error::{Error, Result};
@@ -45,6 +46,8 @@ pub enum Inputs {
     Indices(Vec<i64>),
     /// Columns of numbers and words, for an [`Encoding`](super::Encoding); batches are made of what it returns.
     Table(Table),
+    /// Examples that are not in memory; see [`Dataset::stored`].
+    Stored(Stored<Dataset>),
 }
 
 /// Targets of the examples.
@@ -147,6 +150,11 @@ impl Dataset {
         }
         match &inputs {
             Inputs::Table(_) => {} // checked by itself
+            Inputs::Stored(stored) if stored.none().shape != shape => {
+                let met = &stored.none().shape;
+                return Err(Error::data(format!("stored examples of shape {met:?} are none of shape {shape:?}")));
+            }
+            Inputs::Stored(_) => {} // checked when they are read
             Inputs::Numbers(values) => all_finite("value", values, len)?,
             Inputs::Indices(indices) => {
                 if let Some((i, index)) = indices.iter().enumerate().find(|(_, index)| **index < 0) {
@@ -214,6 +222,22 @@ impl Dataset {
         Ok(Dataset { wide, names: self.names.clone(), read: self.read.clone(), ..new })
     }
 
+    /// Returns the same examples, stored and of the form of `stored`.
+    pub(super) fn with_stored(&self, stored: Stored<Dataset>) -> Self {
+        let (len, targets, wide, read) = (self.len, self.targets.clone(), self.wide.clone(), self.read.clone());
+        let (mut names, shape) = (self.names.clone(), stored.none().shape.clone());
+        let changed = &stored.none().names.inputs;
+        if !changed.is_empty() && *changed != names.inputs {
+            Arc::make_mut(&mut names).inputs.clone_from(changed);
+        }
+        Dataset { shape, len, inputs: Inputs::Stored(stored), targets, wide, names, read }
+    }
+
+    /// Gives examples that were read the targets of these examples.
+    pub(in crate::train) fn with_targets_of(self, all: &Dataset, part: &[usize]) -> Self {
+        Dataset { targets: all.targets.take(part), ..self }
+    }
+
     /// Removes the targets.
     pub fn without_targets(self) -> Self {
         let wide = Parts { targets: Wide::default(), ..self.wide };
@@ -271,17 +295,17 @@ impl Dataset {
 
     /// Passes the bytes of all inputs, then of all targets, to a function, value by value and little-endian: for a
     /// checksum.
-    pub fn bytes(&self, mut put: impl FnMut(&[u8])) {
-        match &self.inputs {
-            Inputs::Numbers(values) => values.iter().for_each(|value| put(&value.to_le_bytes())),
-            Inputs::Indices(values) => values.iter().for_each(|value| put(&value.to_le_bytes())),
-            Inputs::Table(table) => table.bytes(&mut put),
-        }
+    ///
+    /// # Errors
+    /// Those of reading [stored](Dataset::stored) examples.
+    pub fn bytes(&self, mut put: impl FnMut(&[u8])) -> Result<()> {
+        self.input_bytes(&mut put)?;
         match &self.targets {
             Targets::Numbers { values, .. } => values.iter().for_each(|value| put(&value.to_le_bytes())),
             Targets::Classes { values, .. } => values.iter().for_each(|value| put(&value.to_le_bytes())),
             Targets::None => {}
         }
+        Ok(())
     }
 
     /// Reshapes each example, such as to `[64]` from `[1, 8, 8]`.
@@ -291,6 +315,10 @@ impl Dataset {
     pub fn reshape(self, shape: &[usize]) -> Result<Self> {
         if elements(shape) != elements(&self.shape) {
             return Err(Error::shape(format!("examples of shape {:?} cannot take the shape {shape:?}", self.shape)));
+        }
+        if let Inputs::Stored(_) = self.inputs {
+            let shape = shape.to_vec();
+            return self.later(move |part| part.reshape(&shape));
         }
         Ok(Dataset { shape: shape.to_vec(), ..self })
     }
@@ -327,7 +355,7 @@ impl Dataset {
         Split { train: self.take(train), test: self.take(test) }
     }
 
-    fn take(&self, order: &[usize]) -> Dataset {
+    pub(super) fn take(&self, order: &[usize]) -> Dataset {
         Dataset {
             shape: self.shape.clone(),
             len: order.len(),
@@ -347,6 +375,7 @@ impl Inputs {
             Inputs::Numbers(values) => values.len(),
             Inputs::Indices(indices) => indices.len(),
             Inputs::Table(table) => table.len() * table.columns().len(),
+            Inputs::Stored(stored) => stored.len() * elements_in_memory(&stored.none().shape),
         }
     }
 
@@ -356,6 +385,7 @@ impl Inputs {
             Inputs::Numbers(values) => Inputs::Numbers(rows(values, each, order)),
             Inputs::Indices(indices) => Inputs::Indices(rows(indices, each, order)),
             Inputs::Table(table) => Inputs::Table(table.take(order)),
+            Inputs::Stored(stored) => Inputs::Stored(stored.take(order)),
         }
     }
 }

@@ -111,14 +111,21 @@ impl Encoding {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the inputs are no table, there are no examples, a column of
     /// numbers has only empty cells, and when some columns become indices and others do not.
     pub fn of(data: &Dataset) -> Result<Self> {
-        let Inputs::Table(table) = data.inputs() else {
+        let Inputs::Table(table) = data.form() else {
             return Err(Error::data("the inputs are numbers already; an encoding is learnt from a table"));
         };
         if data.is_empty() {
             return Err(Error::data("there are no examples to learn the encoding from"));
         }
         let columns = table.columns().iter().enumerate().map(|(i, column)| {
-            let code = code(column, table.some_empty(i))?;
+            let mut met = Met::default();
+            data.each_part(|part| {
+                if let Inputs::Table(table) = part.inputs() {
+                    met.put(&table.columns()[i].cells);
+                }
+                Ok(())
+            })?;
+            let code = code(column, met, table.some_empty(i))?;
             Ok(Learnt { name: column.name.clone(), code })
         });
         let encoding = Encoding { columns: columns.collect::<Result<_>>()? };
@@ -161,42 +168,58 @@ impl Encoding {
     /// Returns notes on the words and the empty cells of a table that have not been learnt, one for each column that has
     /// some.
     pub fn notes_on(&self, data: &Dataset) -> Vec<String> {
-        let Inputs::Table(table) = data.inputs() else { return Vec::new() };
-        let note = |(Learnt { name, code }, column): (&Learnt, &TableColumn)| {
-            // Where training examples had empty cells, a flag says so to the network.
-            if let (Code::Number { empty: Some(empty), flag: Flag::None | Flag::Zero }, Cells::Numbers { values, .. }) =
-                (code, &column.cells)
-            {
-                let count = values.iter().filter(|value| value.is_none()).count();
-                let examples = if count == 1 { "example has" } else { "examples have" };
-                let name = printable(name);
-                return (count > 0).then(|| {
-                    format!(
-                        "column `{name}`: {count} {examples} an empty cell and no training example has, read as {empty}"
-                    )
-                });
+        let mut found = vec![(0, None); self.columns.len()];
+        // An error of reading stored examples is that of their first batch.
+        let _ = data.each_part(|part| {
+            let Inputs::Table(table) = part.inputs() else { return Ok(()) };
+            for ((learnt, column), (count, first)) in self.columns.iter().zip(table.columns()).zip(&mut found) {
+                let (more, word) = learnt.new_in(&column.cells);
+                *count += more;
+                *first = first.take().or(word);
             }
-            let (Code::OneHot(known) | Code::Indices(known), Cells::Words { words, values, .. }) =
-                (code, &column.cells)
-            else {
-                return None;
-            };
-            let is_new: Vec<bool> = words.iter().map(|word| known.place(word).is_none()).collect();
-            let count = values.iter().filter(|&&index| is_new[index]).count();
-            let first = values.iter().find(|&&index| is_new[index])?;
-            let word = match words[*first].as_str() {
-                "" => "an empty cell".into(),
-                word => format!("`{}`", printable(word)),
-            };
-            let examples = if count == 1 { "example has" } else { "examples have" };
-            let becomes = if matches!(code, Code::OneHot(_)) { "0 in all its columns" } else { "the index 0" };
-            Some(format!(
-                "column `{}`: {count} {examples} a word that no training example has, such as {word}, which becomes \
-                 {becomes}",
-                printable(name)
-            ))
+            Ok(())
+        });
+        self.columns.iter().zip(found).filter_map(|(learnt, (count, first))| learnt.note(count, first)).collect()
+    }
+}
+
+impl Learnt {
+    /// Returns the number of cells that have not been learnt, and the first word among them.
+    fn new_in(&self, cells: &Cells) -> (usize, Option<String>) {
+        match (&self.code, cells) {
+            // Where training examples had empty cells, a flag says so to the network.
+            (Code::Number { empty: Some(_), flag: Flag::None | Flag::Zero }, Cells::Numbers { values, .. }) => {
+                (values.iter().filter(|value| value.is_none()).count(), None)
+            }
+            (Code::OneHot(known) | Code::Indices(known), Cells::Words { words, values, .. }) => {
+                let is_new: Vec<bool> = words.iter().map(|word| known.place(word).is_none()).collect();
+                let first = values.iter().find(|&&index| is_new[index]).map(|&index| words[index].clone());
+                (values.iter().filter(|&&index| is_new[index]).count(), first)
+            }
+            _ => (0, None),
+        }
+    }
+
+    /// Returns a note on so many cells that have not been learnt, the first with this word.
+    fn note(&self, count: usize, first: Option<String>) -> Option<String> {
+        let name = printable(&self.name);
+        let examples = if count == 1 { "example has" } else { "examples have" };
+        let word = match (&self.code, first) {
+            _ if count == 0 => return None,
+            (Code::Number { empty, .. }, _) => {
+                let empty = empty.unwrap_or_default();
+                return Some(format!(
+                    "column `{name}`: {count} {examples} an empty cell and no training example has, read as {empty}"
+                ));
+            }
+            (_, Some(word)) if !word.is_empty() => format!("`{}`", printable(&word)),
+            _ => "an empty cell".into(),
         };
-        self.columns.iter().zip(table.columns()).filter_map(note).collect()
+        let becomes = if matches!(self.code, Code::OneHot(_)) { "0 in all its columns" } else { "the index 0" };
+        Some(format!(
+            "column `{name}`: {count} {examples} a word that no training example has, such as {word}, which becomes \
+             {becomes}"
+        ))
     }
 }
 
@@ -205,27 +228,47 @@ fn named(column: &str, word: &str) -> String {
     if word.is_empty() { format!("{column} is empty") } else { format!("{column}={word}") }
 }
 
-/// Learns the code of a column.
-fn code(TableColumn { name, cells }: &TableColumn, some_empty: bool) -> Result<Code> {
+/// Cells of a column that were met.
+#[derive(Default)]
+struct Met {
+    words: BTreeSet<usize>,
+    /// Numbers, if they are needed.
+    numbers: Vec<f64>,
+    some_empty: bool,
+}
+
+impl Met {
+    fn put(&mut self, cells: &Cells) {
+        match cells {
+            Cells::Words { values, .. } => self.words.extend(values),
+            Cells::Numbers { empty: Empty::Error, .. } => {}
+            Cells::Numbers { values, .. } => {
+                self.numbers.extend(values.iter().flatten());
+                self.some_empty |= values.contains(&None);
+            }
+        }
+    }
+}
+
+/// Learns the code of a column from cells that were met.
+fn code(TableColumn { name, cells }: &TableColumn, met: Met, some_empty: bool) -> Result<Code> {
     match cells {
-        Cells::Words { words: all, values, form } => {
-            let met: BTreeSet<usize> = values.iter().copied().collect();
+        Cells::Words { words: all, form, .. } => {
+            let met = met.words;
             let unseen =
                 all.iter().enumerate().filter(|(i, _)| !met.contains(i)).map(|(_, word)| word.clone()).collect();
             let words: BTreeSet<&String> = all.iter().collect();
             let words = Words { words: words.into_iter().cloned().collect(), unseen };
             Ok(if *form == WordForm::OneHot { Code::OneHot(words) } else { Code::Indices(words) })
         }
-        Cells::Numbers { values, empty } => {
-            let numbers: Vec<f64> = values.iter().copied().flatten().collect();
-            let flag = match some_empty {
-                false => Flag::None,
-                true if numbers.len() == values.len() => Flag::Zero,
-                true => Flag::Learnt,
+        Cells::Numbers { empty: Empty::Error, .. } => Ok(Code::Number { empty: None, flag: Flag::None }),
+        Cells::Numbers { empty, .. } => {
+            let numbers = met.numbers;
+            let flag = match (some_empty, met.some_empty) {
+                (false, _) => Flag::None,
+                (true, false) => Flag::Zero,
+                (true, true) => Flag::Learnt,
             };
-            if *empty == Empty::Error {
-                return Ok(Code::Number { empty: None, flag: Flag::None });
-            }
             if numbers.is_empty() {
                 let name = printable(name);
                 let words = format!("column `{name}` is empty in all training examples; `ignore` leaves it out");
@@ -258,6 +301,10 @@ impl Dataset {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the inputs are no table, or one with other columns, and for an
     /// empty cell in a column without a replacement.
     pub fn encoded(&self, by: &Encoding) -> Result<Dataset> {
+        if let (Inputs::Stored(_), Inputs::Table(_)) = (self.inputs(), self.form()) {
+            let by = by.clone();
+            return self.later(move |part| part.encoded(&by));
+        }
         let Inputs::Table(table) = self.inputs() else {
             return Err(Error::data("the inputs are numbers already; an encoding is for a table"));
         };
