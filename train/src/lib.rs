@@ -25,6 +25,7 @@ pub mod data;
 mod faults;
 mod folder;
 mod load;
+mod memory;
 mod metrics;
 mod model_source;
 mod parts;
@@ -47,6 +48,7 @@ mod written;
 
 pub(crate) use about::About;
 pub use faults::{SavedFault, SavedResult};
+pub use memory::Memory;
 pub use model_source::{FixedNumber, ModelSource, OnnxSource, is_onnx};
 pub use predict::{Prediction, Predictor};
 pub(crate) use records::about_of;
