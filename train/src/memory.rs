@@ -52,6 +52,9 @@ impl FromStr for Memory {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("`{}` is no memory; allowed: {MEMORY}", precast_policy::printable(text));
+        if !text.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(wrong());
+        }
         let digits = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
         let (number, unit) = text.split_at(digits);
         let unit = match unit.trim() {
@@ -107,7 +110,6 @@ impl Takes for Memory {
     }
 
     fn schema(_: &Range) -> Value {
-        let pattern = r"^[0-9]+(\.[0-9]+)? *([kKmMgGtT][iI]?)?[bB]?$";
-        json!({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": pattern}]})
+        json!({"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string"}]})
     }
 }

@@ -221,3 +221,159 @@ fn in_parts(
 pub(in crate::train) fn in_order(n: usize) -> Vec<usize> {
     (0..n).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    };
+
+    use super::*;
+    use crate::{
+        Child, ErrorKind,
+        data::Split,
+        layers::{Dense, Flatten, Rng},
+        sequential,
+        train::{Augment, Evaluation, Fit, FitOptions, Schedule},
+    };
+
+    const SHAPE: [usize; 3] = [1, 4, 6];
+
+    /// Images of numbers that look random, with classes.
+    fn in_memory(n: usize) -> Dataset {
+        let values = (0..n * 24).map(|i| ((i * 7919 + 17) % 1009) as f32 / 100.0 - 3.0).collect();
+        Dataset::new(values, &SHAPE, (0..n as i64).map(|i| i * i % 3).collect()).unwrap()
+    }
+
+    /// The same examples, stored. They count their reads, and fail from a number of them on.
+    fn stored(n: usize, fails: usize) -> (Dataset, Arc<AtomicUsize>) {
+        let (memory, reads) = (in_memory(n), Arc::new(AtomicUsize::new(0)));
+        let (targets, counted) = (memory.targets().clone(), reads.clone());
+        let read = move |places: &[usize]| {
+            if !places.is_empty() && counted.fetch_add(1, Relaxed) >= fails {
+                return Err(Error::data(format!("example {} is gone", places[0])));
+            }
+            Ok(memory.take(places).without_targets())
+        };
+        (Dataset::stored(n, targets, read).unwrap(), reads)
+    }
+
+    fn values(data: &Dataset) -> Vec<(Vec<f64>, Vec<f64>)> {
+        let batch = |batch: Result<Batch>| batch.map(|batch| (batch.x.to_f64(), batch.y.to_f64())).unwrap();
+        let shuffled = data.try_shuffled_batches(4, 3, 5).unwrap();
+        data.try_batches(7).unwrap().chain(shuffled).map(batch).collect()
+    }
+
+    #[test]
+    fn everything_done_to_stored_examples_is_done_to_those_in_memory() {
+        let ways: [(&str, fn(Dataset) -> Result<Dataset>); 7] = [
+            ("nothing", Ok),
+            ("split", |data| Ok(data.split(20, 4)?.train.split_in_order(11)?.test)),
+            ("standardized", |data| data.standardized(&Standardization::of(&data)?)),
+            ("part", |data| {
+                let Split { train, test } = data.split(20, 4)?;
+                test.standardized(&Standardization::of(&train)?)?.reshape(&[24])
+            }),
+            ("resized", |data| data.resize(3, 9)?.split(9, 1).map(|split| split.test)),
+            ("fitted", |data| data.fitted(&[1, 2, 2])?.fitted(&[4])),
+            ("rounded", |data| Ok(data.in_f32())),
+        ];
+        for (name, way) in ways {
+            let [memory, stored] = [in_memory(31), stored(31, usize::MAX).0].map(|data| way(data).unwrap());
+            assert!(matches!(stored.inputs(), Inputs::Stored(_)), "{name}");
+            assert_eq!((memory.shape(), memory.len()), (stored.shape(), stored.len()), "{name}");
+            assert_eq!(values(&memory), values(&stored), "{name}");
+            let [these, others] = [&memory, &stored].map(|data| {
+                let mut bytes = Vec::new();
+                data.bytes(|more| bytes.extend_from_slice(more)).unwrap();
+                bytes
+            });
+            assert_eq!(these, others, "{name}");
+        }
+        let (stored, _) = stored(5, usize::MAX);
+        assert_eq!(stored, stored.clone());
+        assert_ne!(stored.split(3, 0).unwrap().train, stored.split(3, 1).unwrap().train);
+        for refused in [stored.batches(2).err(), stored.input_batches(2).err(), stored.shuffled_batches(2, 0, 0).err()]
+        {
+            assert_eq!(refused.map(|error| error.kind()), Some(ErrorKind::Data));
+        }
+        assert!(stored.clone().reshape(&[23]).is_err() && stored.fitted(&[2, 2, 2]).is_err());
+    }
+
+    #[test]
+    fn training_on_stored_examples_has_the_bits_of_training_in_memory() {
+        let net = || Child::new(sequential![Flatten::default(), Dense::new(24, 3, &mut Rng::seed(1))]);
+        let augment = Augment::default().flip(true).crop(1).mixup(0.2);
+        let plain = FitOptions::default().epochs(3).batch(4).seed(2);
+        for options in [plain.clone(), plain.clone().accumulate(3).schedule(Schedule::Cosine), plain.augment(augment)] {
+            let trained = |data: Dataset, stop: usize| {
+                let (split, mut net) = (data.split(22, 9).unwrap(), net());
+                let mut fit = Fit::new(&net, &options).unwrap();
+                let mut events = 0;
+                while fit.advance(&mut net, &split).unwrap().is_some() {
+                    events += 1;
+                    if events == stop {
+                        let checkpoint = fit.checkpoint(&net);
+                        fit = Fit::resume(&mut net, &options, &checkpoint, fit.history().clone()).unwrap();
+                    }
+                }
+                let weights: Vec<Vec<f64>> = net.params().iter().map(|(_, param)| param.value().to_f64()).collect();
+                (weights, Evaluation::of(&net, &split.test, 4).unwrap(), fit.history().steps.len())
+            };
+            let memory = trained(in_memory(31), 0);
+            for stop in [0, 1, 3, 5] {
+                assert_eq!(memory, trained(stored(31, usize::MAX).0, stop));
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_of_reading_is_that_of_the_batch_and_ends_the_thread() {
+        let (data, reads) = stored(40, 3);
+        let told: Vec<String> = data
+            .try_batches(4)
+            .unwrap()
+            .map(|batch| batch.map_or_else(|error| error.to_string(), |_| String::new()))
+            .collect();
+        assert_eq!(told[..4], ["", "", "", "example 12 is gone"]);
+        assert!(told[4..].iter().all(|told| told.contains("to an error")), "{told:?}");
+        assert_eq!(reads.load(Relaxed), 4);
+        // Not more than a few batches are read ahead, and none after the end.
+        let (data, reads) = stored(40, usize::MAX);
+        let mut batches = data.try_batches(1).unwrap();
+        let _ = batches.next().unwrap().unwrap();
+        drop(batches);
+        let read = reads.load(Relaxed);
+        assert!((1..=5).contains(&read), "{read}");
+        assert_eq!(reads.load(Relaxed), read);
+
+        let (data, _) = stored(20, 2);
+        let split = data.split(15, 0).unwrap();
+        let mut net = Child::new(sequential![Flatten::default(), Dense::new(24, 3, &mut Rng::seed(1))]);
+        let mut fit = Fit::new(&net, &FitOptions::default().batch(5).lint(false)).unwrap();
+        for _ in 0..2 {
+            assert!(fit.advance(&mut net, &split).unwrap().is_some() && !fit.has_not_read());
+        }
+        for _ in 0..2 {
+            assert!(fit.advance(&mut net, &split).is_err() && fit.has_not_read());
+        }
+        assert_eq!(fit.steps_done(), 2);
+        // A panic of a reader is an error.
+        let broken = Dataset::stored(3, in_memory(3).targets().clone(), |places| {
+            assert!(places.is_empty());
+            Ok(in_memory(1).take(&[]).without_targets())
+        });
+        assert!(broken.unwrap().try_batches(2).unwrap().next().unwrap().is_err());
+    }
+
+    #[test]
+    fn what_is_read_has_as_many_examples_as_places() {
+        let targets = || in_memory(3).targets().clone();
+        let short = Dataset::stored(3, targets(), |_| Ok(in_memory(1).take(&[]).without_targets())).unwrap();
+        let error = short.try_batches(2).unwrap().next().unwrap().unwrap_err();
+        assert_eq!(error.to_string(), "0 examples were read, and 2 wanted");
+        let read = |places: &[usize]| Ok(in_memory(9).take(places).without_targets());
+        assert!(Dataset::stored(4, targets(), read).is_err());
+    }
+}
