@@ -61,7 +61,7 @@ impl Args {
             return Err(Failure::Usage(format!("{needs}; got {}", data.len())));
         }
         let loss = loss.unwrap_or_else(|| Loss::usual(data.targets()));
-        let batches = data.shuffled_batches(size, 0, 0)?.take(batches).collect();
+        let batches = data.try_shuffled_batches(size, 0, 0)?.take(batches).collect::<precast::Result<_>>()?;
         let steps = if self.model.is_dir() { history_of(&self.model)?.steps } else { Vec::new() };
         let scale = steps.last().map(|step| step.scale);
         Ok(Subject { net, batches, loss, scale })

@@ -137,6 +137,41 @@ pub fn replace_by<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T>) ->
     }
 }
 
+/// Creates a temporary file that has no name, or loses it when it is closed: nothing is left of it, however the process
+/// ends. It is in the folder `TMPDIR`, or else in `/var/tmp`, which is on a disk even where `/tmp` is in memory.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be created.
+#[doc(hidden)]
+pub fn temporary() -> Result<File> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let on_disk = Path::new("/var/tmp");
+    let folder = match std::env::var_os("TMPDIR") {
+        None if cfg!(unix) && on_disk.is_dir() => on_disk.to_path_buf(),
+        _ => std::env::temp_dir(),
+    };
+    loop {
+        let name = format!("precast-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = folder.join(name);
+        let mut options = File::options();
+        options.read(true).write(true).create_new(true);
+        #[cfg(windows)]
+        {
+            const DELETE_ON_CLOSE: u32 = 0x0400_0000;
+            std::os::windows::fs::OpenOptionsExt::custom_flags(&mut options, DELETE_ON_CLOSE);
+        }
+        match options.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(Error::io(&path, &error)),
+            Ok(file) => {
+                #[cfg(unix)]
+                fs::remove_file(&path).map_err(|error| Error::io(&path, &error))?;
+                return Ok(file);
+            }
+        }
+    }
+}
+
 /// Creates a folder in one step: `write` fills a new folder next to it, which then takes the name. An existing folder
 /// of that name is first moved aside and removed at the end; between these two steps there is none.
 ///

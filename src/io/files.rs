@@ -4,7 +4,7 @@
 use std::{
     borrow::Cow,
     fs::File,
-    io::{self, Read as _, Write as _},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
     panic,
     path::Path,
     sync::mpsc::{self, Receiver, SyncSender},
@@ -48,6 +48,17 @@ pub fn unpacked(bytes: &[u8], limit: usize) -> Result<Cow<'_, [u8]>> {
         true => Err(Error::data(format!("longer than {} MiB", limit >> 20))),
         false => Ok(unpacked),
     }
+}
+
+/// Returns the bytes of a file as they are read, unpacked if it is packed by gzip.
+///
+/// # Errors
+/// When its first bytes cannot be read.
+#[doc(hidden)]
+pub fn unpacking<'a>(file: impl io::Read + 'a) -> io::Result<Box<dyn io::Read + 'a>> {
+    let mut file = BufReader::with_capacity(1 << 16, file);
+    let is_packed = file.fill_buf()?.starts_with(&[0x1f, 0x8b]);
+    Ok(if is_packed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
 }
 
 /// Bytes that are written and not yet on the disk at most; see [`write_behind`].

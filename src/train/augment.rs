@@ -69,7 +69,7 @@ impl Augment {
     /// `[channels, height, width]`.
     pub fn check(&self, data: &Dataset) -> Result<()> {
         let shape = data.shape();
-        if self.changes_images() && !matches!((data.inputs(), shape), (Inputs::Numbers(_), [_, _, _])) {
+        if self.changes_images() && !matches!((data.form(), shape), (Inputs::Numbers(_), [_, _, _])) {
             return Err(Error::data(format!(
                 "`flip`, `crop` and `brightness` are for images [channels, height, width]; the examples have the shape \
                  {shape:?}"
@@ -84,7 +84,7 @@ impl Augment {
                 self.crop
             )));
         }
-        let is_of_numbers = matches!(data.inputs(), Inputs::Numbers(_)) && data.further().is_empty();
+        let is_of_numbers = matches!(data.form(), Inputs::Numbers(_)) && data.further().is_empty();
         if self.mixup > 0.0 && !is_of_numbers {
             return Err(Error::data("`mixup` is for numbers; the inputs are indices, or some of them are"));
         }

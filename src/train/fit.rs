@@ -4,13 +4,15 @@ mod last;
 mod options;
 mod plateau;
 mod policy;
+mod reading;
 mod step;
 
-use std::{collections::HashSet, mem};
+use std::{collections::HashSet, mem, sync::Arc};
 
 pub use options::{FitOptions, GroupOptions};
 use plateau::Plateau;
 use policy::Changing;
+use reading::Reading;
 
 use super::{
     Checkpoint, Ended, Epoch, History, Raised, Score, Step,
@@ -121,7 +123,11 @@ pub struct Fit {
     plateau: Plateau,
     place: Place,
     /// Order of the examples in the current epoch; empty before its first step.
-    order: Vec<usize>,
+    order: Arc<Vec<usize>>,
+    /// The reading of stored examples.
+    reading: Option<Reading>,
+    /// `true` if the examples of the next step or score could not be read.
+    unread: bool,
     /// Standardization of the training targets, if the test targets were not standardized.
     targets: Option<Standardization>,
     /// `true` when the first step of this process was checked against the applied plan.
@@ -191,7 +197,7 @@ impl Fit {
             .iter()
             .map(|(_, param)| bytes(&param.value()) + param.master().as_ref().map_or(0, bytes));
         let history = History { param_bytes: param_bytes.sum(), ..History::default() };
-        let (options, place, order) = (options.clone(), Place::default(), Vec::new());
+        let (options, place, order) = (options.clone(), Place::default(), Arc::default());
         let average = |decay| Average::new(optimizer.params().clone(), decay);
         let average = options.average.map(average).transpose()?;
         let monitor = Monitor::default();
@@ -204,6 +210,8 @@ impl Fit {
             plateau: Plateau::default(),
             place,
             order,
+            reading: None,
+            unread: false,
             targets: None,
             checked: false,
             monitor,
@@ -320,6 +328,7 @@ impl Fit {
         if self.is_over() {
             return Ok(None);
         }
+        self.unread = false;
         check(data)?;
         self.options.augment.check(&data.train)?;
         if self.has_stalled() {
@@ -333,15 +342,15 @@ impl Fit {
         let (examples, FitOptions { batch, seed, .. }) = (data.train.len(), &self.options);
         if self.place.step >= self.options.steps_of_epoch(examples) {
             let score = || Score::of_standardized(net, &data.test, *batch, self.targets.as_ref());
-            let score = self.with_average(score)?;
+            let score = self.with_average(score).inspect_err(|_| self.unread = true)?;
             let epoch = self.end_of_epoch(score, examples);
             self.history.epochs.push(epoch);
             return Ok(self.history.epochs.last().map(Event::Epoch));
         }
         if self.order.len() != examples {
-            self.order = data.train.order(*seed, self.place.epoch as u64);
+            self.order = Arc::new(data.train.order(*seed, self.place.epoch as u64));
         }
-        let parts = data.train.batch_in_parts(&self.order, *batch, self.options.accumulate, self.place.step);
+        let parts = self.read_parts(data).inspect_err(|_| self.unread = true)?;
         let parts = self.augmented(parts, data)?;
         net.set_train(true);
         let step = self.step(net, &parts, examples);
@@ -377,7 +386,7 @@ impl Fit {
             "epoch finished"
         );
         self.place = Place { epoch: self.place.epoch + 1, step: 0, ..self.place };
-        self.order.clear();
+        (self.order, self.reading) = (Arc::default(), None);
         self.plateau.note(self.options.schedule, score);
         epoch
     }

@@ -38,7 +38,7 @@ impl Fit {
         policy: Option<&Policy>,
     ) -> Result<Vec<Finding>> {
         let FitOptions { seed, batch, loss, loss_scale, method, lr, .. } = &self.options;
-        let batch = data.train.batch(&data.train.order(*seed, 0), *batch, 0);
+        let batch = data.train.read_batch(&data.train.order(*seed, 0), *batch, 0)?;
         let loss = loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
         if !loss.counts(&batch.y) {
             return Ok(Vec::new());

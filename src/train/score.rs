@@ -173,7 +173,8 @@ pub(super) fn each_answer<C: ?Sized + AsCell>(
         ));
     }
     let mut counted = 0;
-    for batch in data.batches(batch)? {
+    for batch in data.try_batches(batch)? {
+        let batch = batch?;
         let (outputs, y) = (no_grad(|| batch.call(net))?, batch.y);
         let logits = class_logits(&outputs, &y)?;
         if logits.shape()[1] == 0 {
@@ -274,7 +275,8 @@ pub(super) fn each_number<C: ?Sized + AsCell>(
             "the squared error is measured on examples with numbers; these have classes (see `accuracy`)",
         ));
     };
-    for batch in data.batches(batch)? {
+    for batch in data.try_batches(batch)? {
+        let batch = batch?;
         let (outputs, y) = (no_grad(|| batch.call(net))?, batch.y);
         if outputs.shape() != y.shape() {
             return Err(Error::shape(format!(

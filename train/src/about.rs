@@ -62,12 +62,12 @@ impl About {
         ))
     }
 
-    pub fn of(file: &RunFile, data: &Split, held_out: Option<&Dataset>, data_shape: &[usize]) -> Self {
+    pub fn of(file: &RunFile, data: &Split, held_out: Option<&Dataset>, data_shape: &[usize]) -> Result<Self> {
         let mut hasher = crc32fast::Hasher::new();
         for part in [&data.train, &data.test].into_iter().chain(held_out) {
-            hash(part, &mut hasher);
+            part.bytes(|bytes| hasher.update(bytes))?;
         }
-        About {
+        Ok(About {
             precast: env!("CARGO_PKG_VERSION").into(),
             machine: machine(),
             started: Timestamp::now().round(Unit::Second).ok(),
@@ -81,7 +81,7 @@ impl About {
             data_checksum: hasher.finalize(),
             pixels: PIXELS,
             checksums: BTreeMap::new(),
-        }
+        })
     }
 }
 
@@ -104,8 +104,4 @@ fn machine() -> String {
         machine += &format!(", {name}");
     }
     machine
-}
-
-fn hash(data: &Dataset, hasher: &mut crc32fast::Hasher) {
-    data.bytes(|bytes| hasher.update(bytes));
 }

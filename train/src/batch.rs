@@ -85,7 +85,7 @@ const OUTLIER: f32 = 1000.0;
 
 /// Describes the largest input of the batch, with its place in the data, if it is an outlier of its column.
 pub(super) fn outlier(file: &RunFile, fault: &SavedFault, split: &Split) -> Result<Option<String>> {
-    let all = file.data.read(&file.folder)?;
+    let all = file.data.read_within(&file.folder, file.memory.0)?;
     let Inputs::Numbers(values) = all.inputs() else { return Ok(None) };
     let width = values.len() / all.len().max(1);
     // The rows are shuffled as the examples were.

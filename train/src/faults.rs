@@ -204,7 +204,7 @@ impl SavedFault {
             inputs: Some(inputs()?),
         };
         let folder = run.join(FAULTS).join(format!("step-{}", saved.step));
-        let (tensors, text) = (fit.tensors_of_last(data), serde_json::to_string(&saved));
+        let (tensors, text) = (fit.tensors_of_last(data)?, serde_json::to_string(&saved));
         let text = text.map_err(|error| Error::run(error.to_string()))?;
         fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, &e))?;
         weights::write(folder.join(BATCH), named(tensors))?;

@@ -26,6 +26,7 @@ mod faults;
 mod folder;
 mod indices;
 mod load;
+mod memory;
 mod metrics;
 mod model_source;
 mod parts;
@@ -48,6 +49,7 @@ mod written;
 
 pub(crate) use about::About;
 pub use faults::{SavedFault, SavedResult};
+pub use memory::Memory;
 pub use model_source::{FixedNumber, ModelSource, OnnxSource, is_onnx};
 pub use predict::{Prediction, Predictor};
 pub(crate) use records::about_of;

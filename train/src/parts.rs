@@ -15,7 +15,7 @@ use precast::{
 use precast_policy::printable;
 
 use super::{
-    RunFile, Storage, Test, Weights,
+    Memory, RunFile, Storage, Test, Weights,
     about::About,
     data::Source,
     folder::{Folder, POLICY_NOW},
@@ -123,6 +123,7 @@ impl RunFile {
             data,
             test,
             validation: None,
+            memory: Memory::default(),
             weights,
             model: self.model.without_file(),
             policy: String::new(),
@@ -165,7 +166,7 @@ impl RunFile {
     /// began.
     pub(crate) fn read_data_of(&self, run: &Path, input: Option<&[usize]>) -> Result<Read> {
         let read = self.read_data(input)?;
-        Folder::check_data(run, &read.about(self))?;
+        Folder::check_data(run, &read.about(self)?)?;
         Ok(read)
     }
 
@@ -176,14 +177,14 @@ impl RunFile {
 
     /// Reads all examples, as they are in the data.
     fn read_all(&self) -> Result<Dataset> {
-        self.data.read(&self.folder).map_err(|error| self.not_there("data", error))
+        self.data.read_within(&self.folder, self.memory.0).map_err(|error| self.not_there("data", error))
     }
 
     /// Reads all examples of the run in a folder, as they are in the data, and rejects data that has changed.
     pub(crate) fn read_all_of(&self, run: &Path, input: Option<&[usize]>) -> Result<Dataset> {
         let all = self.read_all()?;
         let read = self.prepare(all.clone(), input)?;
-        Folder::check_data(run, &read.about(self))?;
+        Folder::check_data(run, &read.about(self)?)?;
         Ok(all)
     }
 
@@ -207,7 +208,7 @@ impl RunFile {
                 return Err(self.wrong(key, Error::run(words)));
             }
             let not_there = |error: Error| self.not_there(key, error.context(format_args!("`{key}`")));
-            let read = source.read_like(path).map_err(not_there)?;
+            let read = source.read_like(path, self.memory.0).map_err(not_there)?;
             notes.extend(notes_of(&read));
             Ok(read)
         };
@@ -257,7 +258,7 @@ impl RunFile {
                 "the data has no targets, so nothing can be learnt of it; `target` names the column that has them";
             return Err(self.wrong("data", Error::data(words)));
         }
-        let encoding = match train.inputs() {
+        let encoding = match train.form() {
             Inputs::Table(_) => Some(Encoding::of(&train).map_err(|error| self.wrong("data", error))?),
             _ => None,
         };
@@ -348,7 +349,10 @@ pub(crate) struct Read {
 
 impl Read {
     /// Returns the provenance of the run of a file with this data.
-    pub fn about(&self, file: &RunFile) -> About {
+    ///
+    /// # Errors
+    /// Those of reading examples that are not in memory.
+    pub fn about(&self, file: &RunFile) -> Result<About> {
         About::of(file, &self.data, self.held_out.as_ref(), &self.shape)
     }
 }

@@ -119,7 +119,7 @@ impl Predictor {
     /// As the reader of the data; [`ErrorKind::Data`](precast::ErrorKind::Data) when the examples are of another shape.
     pub fn read(&self, file: impl AsRef<Path>) -> Result<Dataset> {
         let file = file.as_ref();
-        let examples = self.file.data.read_inputs(file)?;
+        let examples = self.file.data.read_inputs_within(file, self.file.memory.0)?;
         self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
         Ok(examples)
     }
@@ -143,7 +143,7 @@ impl Predictor {
     /// As [`Predictor::score`].
     pub fn evaluate(&self, file: impl AsRef<Path>) -> Result<Evaluation> {
         let file = file.as_ref();
-        let examples = self.file.data.read_like(file)?;
+        let examples = self.file.data.read_like(file, self.file.memory.0)?;
         self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
         let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
         let targets = self.standardizations.targets.as_ref();
@@ -197,7 +197,7 @@ impl Predictor {
     /// As the reader of the data, and those of [`Graph::trace`].
     pub fn graph(&self, examples: usize) -> Result<Graph> {
         let all = self.examples(None)?;
-        let Some(x) = all.batches_of_inputs(examples)?.next() else {
+        let Some(x) = all.try_batches_of_inputs(examples)?.next().transpose()? else {
             return Err(Error::data("the data of the run has no example to record a call on"));
         };
         Graph::trace(&self.net, &x)
@@ -210,7 +210,7 @@ impl Predictor {
     /// As [`Predictor::score`].
     pub fn examples(&self, file: Option<&Path>) -> Result<Dataset> {
         let examples = match file {
-            Some(file) => self.file.data.read_like(file)?,
+            Some(file) => self.file.data.read_like(file, self.file.memory.0)?,
             None => self.file.read_all_of(&self.file.folder, self.input.as_deref())?,
         };
         self.examples_of(examples)
@@ -254,7 +254,8 @@ impl Predictor {
         let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
         let (mut predictions, vocabulary) = (Vec::new(), self.file.data.vocabulary());
         let FitOptions { loss, batch, .. } = &self.file.options;
-        for inputs in examples.batches_of_inputs(*batch)? {
+        for inputs in examples.try_batches_of_inputs(*batch)? {
+            let inputs = inputs?;
             let outputs = no_grad(|| call(&self.net, &inputs))?.cast(DType::F32);
             self.put(&outputs, loss.as_ref(), vocabulary.as_ref(), &mut predictions)?;
         }

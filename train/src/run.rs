@@ -121,7 +121,7 @@ impl Run {
     pub fn begin(file: &RunFile, mut model: Model, folder: impl AsRef<Path>) -> Result<Self> {
         let policy = file.read_policy()?;
         let read = file.read_data(model.input.as_deref())?;
-        let about = read.about(file);
+        let about = read.about(file)?;
         let Read { data, held_out, file: found, standardizations, notes: of_data, .. } = read;
         indices::check(&model.net, standardizations.encoding.as_ref()).map_err(|error| file.wrong("model", error))?;
         file.load_weights(&model.net)?;
@@ -189,7 +189,17 @@ impl Run {
             if self.is_out_of_patience() {
                 return self.end(EndReason::NoBetter);
             }
-            let Some(event) = self.fit.advance(&mut self.net, &self.data)? else {
+            let advanced = match self.fit.advance(&mut self.net, &self.data) {
+                Ok(advanced) => advanced,
+                Err(error) => {
+                    // The steps before are not lost with the examples of this one.
+                    if self.fit.has_not_read() && self.fit.steps_done() > 0 {
+                        self.save_checkpoint()?;
+                    }
+                    return Err(error);
+                }
+            };
+            let Some(event) = advanced else {
                 let ended = if self.fit.has_stalled() { EndReason::Stalled } else { EndReason::Done };
                 return self.end(ended);
             };
@@ -400,7 +410,7 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
 
 /// Calls the network on two examples, and returns notes on allowed but probably unintended results.
 fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
-    let Some(batch) = data.test.batches(2)?.next() else { return Ok(Vec::new()) };
+    let Some(batch) = data.test.try_batches(2)?.next().transpose()? else { return Ok(Vec::new()) };
     let (result, trace) = net.trace(|net| no_grad(|| batch.call(net)));
     let outputs =
         result.map_err(|e| e.context(format_args!("the model on examples of shape {:?}", data.test.shape())))?;

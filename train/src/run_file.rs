@@ -16,7 +16,7 @@ use serde_json::Value;
 use serde_yaml::{Location, Spanned};
 
 use super::{
-    Storage, data,
+    Memory, Storage, data,
     model_source::ModelSource,
     test_data::Test,
     weights_source::{self, Weights},
@@ -57,6 +57,9 @@ pub struct RunFile {
     pub policy: String,
     /// Source of the examples.
     pub data: data::Source,
+    /// Most bytes of examples in memory. Default: 1 GiB. Tables, images and arrays that take more are read while the run
+    /// trains, with the same results.
+    pub memory: Memory,
     /// Test examples.
     pub test: Test,
     /// Validation examples: with them, the score after each epoch is theirs, and the test examples are scored once, at the
@@ -122,6 +125,10 @@ pub(super) struct RunV1 {
     policy: Option<At<String>>,
     /// Source of the examples.
     data: At<Choice<data::Source>>,
+    /// Most bytes of examples in memory, such as 256 MiB. Tables, images and arrays that take more are read while the run
+    /// trains, with the same results.
+    #[option(default = Memory::default(), shown = "1 GiB", left_out)]
+    memory: Memory,
     /// Test examples: a share of all, a number of them, or another file of the same format.
     #[option(default = None, shown = "0.2")]
     test: Option<At<Test>>,
@@ -346,6 +353,7 @@ impl RunFile {
             freeze: read.freeze.value,
             policy,
             data: read.data.value.0,
+            memory: read.memory,
             test,
             validation,
             standardize: read.standardize,
@@ -373,6 +381,7 @@ impl RunFile {
             freeze: at(self.freeze.clone()),
             policy: Some(at(self.policy.clone())),
             data: at(Choice(self.data.clone())),
+            memory: self.memory,
             test: Some(at(self.test.clone())),
             validation: self.validation.clone().map(at),
             standardize: self.standardize,

@@ -45,6 +45,7 @@ impl Document for RunV1 {
             "horizontal_flip" | "hflip" | "random_flip" => "flip",
             "random_crop" | "padding" => "crop",
             "mixup_alpha" => "mixup",
+            "memory_limit" | "max_memory" | "cache" => "memory",
             "param_groups" => "groups",
             _ => return None,
         })
@@ -65,6 +66,7 @@ impl Document for RunV1 {
             "policy" => "a policy file, or the name of a built-in policy, such as o2-bf16",
             "data" => "digits, csv, images, npy, text, addition",
             "file" => "a path",
+            "memory" => "256 MiB, or another number of bytes",
             "every" => "a number of steps",
             "factor" => "a number, such as 0.1",
             "path" => "a pattern of paths, such as encoder.**",

@@ -18,7 +18,7 @@ pub(super) fn settled(policy: Policy, net: &mut Child, data: &Split, batch: usiz
     if policy.prefer == Prefer::Memory {
         return Ok((policy, None));
     }
-    let Some(batch) = data.train.batches_of_inputs(batch)?.next() else {
+    let Some(batch) = data.train.try_batches_of_inputs(batch)?.next().transpose()? else {
         return Err(Error::data("there are no examples to train with"));
     };
     let speeds = Speeds::here();

@@ -21,7 +21,7 @@ pub(crate) struct Standardizations {
 impl Standardizations {
     /// Encodes the inputs of examples, if they are a table.
     pub fn encoded(&self, data: Dataset) -> Result<Dataset> {
-        match (&self.encoding, data.inputs()) {
+        match (&self.encoding, data.form()) {
             (Some(by), Inputs::Table(_)) => data.encoded(by),
             _ => Ok(data),
         }

@@ -60,9 +60,10 @@ impl Dataset {
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a batch size of 0, [`ErrorKind::Data`](crate::ErrorKind::Data)
-    /// when the examples have no targets; see [`input_batches`](Dataset::input_batches).
+    /// when the examples have no targets or are [stored](Dataset::stored).
     pub fn batches(&self, size: usize) -> Result<impl Iterator<Item = Batch>> {
         self.check_targets()?;
+        self.check_in_memory("try_batches")?;
         check_batch(size)?;
         Ok(self.in_batches((0..self.len()).collect(), size, self.len().div_ceil(size)))
     }
@@ -73,7 +74,8 @@ impl Dataset {
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a batch size of 0, [`ErrorKind::Data`](crate::ErrorKind::Data)
     /// for examples with [further](Dataset::with_further) inputs; see
-    /// [`batches_of_inputs`](Dataset::batches_of_inputs).
+    /// [`batches_of_inputs`](Dataset::batches_of_inputs). Also for a table, and for examples that are
+    /// [stored](Dataset::stored).
     pub fn input_batches(&self, size: usize) -> Result<impl Iterator<Item = Tensor>> {
         if !self.further().is_empty() {
             let inputs = 1 + self.further().len();
@@ -87,15 +89,14 @@ impl Dataset {
     /// smaller. [`Child::call_many`] takes them.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a batch size of 0.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a batch size of 0, [`ErrorKind::Data`](crate::ErrorKind::Data)
+    /// for a table, and for examples that are [stored](Dataset::stored).
     pub fn batches_of_inputs(&self, size: usize) -> Result<impl Iterator<Item = Vec<Tensor>>> {
         check_batch(size)?;
         self.check_encoded()?;
+        self.check_in_memory("try_batches_of_inputs")?;
         let all: Vec<usize> = (0..self.len()).collect();
-        let part = move |i: usize| {
-            let part = &all[i * size..all.len().min((i + 1) * size)];
-            std::iter::once(self.x(part)).chain(self.further_of(part)).collect()
-        };
+        let part = move |i: usize| self.inputs_of(&all[i * size..all.len().min((i + 1) * size)]);
         Ok((0..self.len().div_ceil(size)).map(part))
     }
 
@@ -108,6 +109,7 @@ impl Dataset {
     #[doc(alias = "DataLoader")]
     pub fn shuffled_batches(&self, size: usize, seed: u64, epoch: u64) -> Result<impl Iterator<Item = Batch>> {
         self.check_targets()?;
+        self.check_in_memory("try_shuffled_batches")?;
         check_batch(size)?;
         Ok(self.in_batches(self.order(seed, epoch), size, batches_of_epoch(self.len(), size)))
     }
@@ -119,9 +121,17 @@ impl Dataset {
         }
     }
 
-    /// Refuses a table, whose cells may be words.
-    fn check_encoded(&self) -> Result<()> {
+    /// Refuses stored examples, whose reading may fail.
+    fn check_in_memory(&self, other: &str) -> Result<()> {
         match self.inputs() {
+            Inputs::Stored(_) => Err(Error::data(format!("the examples are not in memory; `{other}` reads them"))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a table, whose cells may be words.
+    pub(super) fn check_encoded(&self) -> Result<()> {
+        match self.form() {
             Inputs::Table(_) => Err(Error::data(
                 "the inputs are a table, whose cells may be words or empty; `encoded` makes numbers of it by an \
                  `Encoding` of the training examples",
@@ -144,6 +154,13 @@ impl Dataset {
         self.some(&order[place * size..if last { order.len() } else { (place + 1) * size }])
     }
 
+    /// Reads the batch at a position of a training epoch, that of [`batch`](Dataset::batch).
+    pub(in crate::train) fn read_batch(&self, order: &[usize], size: usize, place: usize) -> Result<Batch> {
+        let last = place + 1 >= batches_of_epoch(order.len(), size);
+        let read = self.read(&order[place * size..if last { order.len() } else { (place + 1) * size }])?;
+        Ok(read.some(&(0..read.len()).collect::<Vec<_>>()))
+    }
+
     /// Returns the batch at a position of a training epoch as [`batch`](Dataset::batch) does, in parts of `size` examples,
     /// `many` of them unless it is the last.
     pub(in crate::train) fn batch_in_parts(
@@ -160,7 +177,7 @@ impl Dataset {
     }
 
     /// Makes a batch of some examples, which have targets.
-    fn some(&self, part: &[usize]) -> Batch {
+    pub(super) fn some(&self, part: &[usize]) -> Batch {
         let y = match self.targets().take(part) {
             Targets::Classes { shape, values } => tensor(values, part.len(), &shape),
             Targets::Numbers { shape, values } => tensor(values, part.len(), &shape),
@@ -172,6 +189,11 @@ impl Dataset {
     /// Returns the inputs of some examples.
     fn x(&self, part: &[usize]) -> Tensor {
         self.inputs().take(elements_in_memory(self.shape()), part).tensor(part.len(), self.shape())
+    }
+
+    /// Returns all inputs of some examples.
+    pub(super) fn inputs_of(&self, part: &[usize]) -> Vec<Tensor> {
+        std::iter::once(self.x(part)).chain(self.further_of(part)).collect()
     }
 
     /// Returns the further inputs of some examples.
@@ -195,7 +217,7 @@ impl Inputs {
         match self {
             Inputs::Numbers(values) => tensor(values, n, shape),
             Inputs::Indices(values) => tensor(values, n, shape),
-            Inputs::Table(_) => unreachable!("checked before"),
+            Inputs::Table(_) | Inputs::Stored(_) => unreachable!("checked before"),
         }
     }
 }
@@ -205,7 +227,7 @@ fn tensor<T: TensorElement>(values: Vec<T>, n: usize, shape: &[usize]) -> Tensor
 }
 
 /// Rejects a batch size of 0.
-fn check_batch(size: usize) -> Result<()> {
+pub(super) fn check_batch(size: usize) -> Result<()> {
     if size > 0 { Ok(()) } else { Err(Error::value("a batch of 0 examples; allowed: at least 1")) }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{
     numbers::Wide,
     origin::{Parts, Read},
+    stored::Stored,
     table::Table,
 };
 use crate::error::{Error, Result};
@@ -46,6 +47,8 @@ pub enum Inputs {
     Indices(Vec<i64>),
     /// Columns of numbers and words, for an [`Encoding`](super::Encoding); batches are made of what it returns.
     Table(Table),
+    /// Examples that are not in memory; see [`Dataset::stored`].
+    Stored(Stored<Dataset>),
 }
 
 /// Further inputs of the examples, in another shape or of another dtype than the first.
@@ -155,6 +158,12 @@ impl Dataset {
             Targets::Numbers { values, .. } => all_finite("target", values, len)?,
             Targets::None => {}
         }
+        if let Inputs::Stored(stored) = &inputs
+            && stored.none().shape != shape
+        {
+            let met = &stored.none().shape;
+            return Err(Error::data(format!("stored examples of shape {met:?} are none of shape {shape:?}")));
+        }
         inputs.check(len)?;
         let (wide, names, read) = Default::default();
         Ok(Dataset { shape: shape.to_vec(), len, inputs, further: Vec::new(), targets, wide, names, read })
@@ -181,8 +190,13 @@ impl Dataset {
     /// # Errors
     /// As [`of`](Dataset::of), and for a table.
     pub fn with_further(mut self, inputs: Inputs, shape: &[usize]) -> Result<Self> {
-        if matches!(inputs, Inputs::Table(_)) {
-            return Err(Error::data("further inputs are numbers or indices; a table is the only input"));
+        if !matches!(inputs, Inputs::Numbers(_) | Inputs::Indices(_)) {
+            return Err(Error::data("further inputs are numbers or indices in memory"));
+        }
+        if matches!(self.inputs, Inputs::Table(_) | Inputs::Stored(_)) {
+            return Err(Error::data(
+                "examples in a table have no further inputs, and those of stored ones are read with them",
+            ));
         }
         if elements(shape).and_then(|each| each.checked_mul(self.len)) != Some(inputs.len()) {
             let (met, len) = (inputs.len(), self.len);
@@ -249,6 +263,22 @@ impl Dataset {
         Ok(Dataset { further, wide, names, read, ..new })
     }
 
+    /// Returns the same examples, stored and of the form of `stored`.
+    pub(super) fn with_stored(&self, stored: Stored<Dataset>) -> Self {
+        let (len, targets, wide, read) = (self.len, self.targets.clone(), self.wide.clone(), self.read.clone());
+        let (mut names, shape) = (self.names.clone(), stored.none().shape.clone());
+        let changed = &stored.none().names.inputs;
+        if !changed.is_empty() && *changed != names.inputs {
+            Arc::make_mut(&mut names).inputs.clone_from(changed);
+        }
+        Dataset { shape, len, inputs: Inputs::Stored(stored), further: Vec::new(), targets, wide, names, read }
+    }
+
+    /// Gives examples that were read the targets of these examples.
+    pub(in crate::train) fn with_targets_of(self, all: &Dataset, part: &[usize]) -> Self {
+        Dataset { targets: all.targets.take(part), ..self }
+    }
+
     /// Removes the targets.
     pub fn without_targets(self) -> Self {
         let wide = Parts { targets: Wide::default(), ..self.wide };
@@ -277,7 +307,10 @@ impl Dataset {
 
     /// Returns the further inputs of the examples; see [`with_further`](Dataset::with_further).
     pub fn further(&self) -> &[FurtherInputs] {
-        &self.further
+        match &self.inputs {
+            Inputs::Stored(stored) => &stored.none().further,
+            _ => &self.further,
+        }
     }
 
     /// Returns the targets of the examples, in order.
@@ -311,19 +344,17 @@ impl Dataset {
 
     /// Passes the bytes of all inputs, then of all targets, to a function, value by value and little-endian: for a
     /// checksum.
-    pub fn bytes(&self, mut put: impl FnMut(&[u8])) {
-        for inputs in std::iter::once(&self.inputs).chain(self.further.iter().map(|further| &further.inputs)) {
-            match inputs {
-                Inputs::Numbers(values) => values.iter().for_each(|value| put(&value.to_le_bytes())),
-                Inputs::Indices(values) => values.iter().for_each(|value| put(&value.to_le_bytes())),
-                Inputs::Table(table) => table.bytes(&mut put),
-            }
-        }
+    ///
+    /// # Errors
+    /// Those of reading [stored](Dataset::stored) examples.
+    pub fn bytes(&self, mut put: impl FnMut(&[u8])) -> Result<()> {
+        self.input_bytes(&mut put)?;
         match &self.targets {
             Targets::Numbers { values, .. } => values.iter().for_each(|value| put(&value.to_le_bytes())),
             Targets::Classes { values, .. } => values.iter().for_each(|value| put(&value.to_le_bytes())),
             Targets::None => {}
         }
+        Ok(())
     }
 
     /// Reshapes each example, such as to `[64]` from `[1, 8, 8]`.
@@ -333,6 +364,10 @@ impl Dataset {
     pub fn reshape(self, shape: &[usize]) -> Result<Self> {
         if elements(shape) != elements(&self.shape) {
             return Err(Error::shape(format!("examples of shape {:?} cannot take the shape {shape:?}", self.shape)));
+        }
+        if let Inputs::Stored(_) = self.inputs {
+            let shape = shape.to_vec();
+            return self.later(move |part| part.reshape(&shape));
         }
         Ok(Dataset { shape: shape.to_vec(), ..self })
     }
@@ -369,7 +404,7 @@ impl Dataset {
         Split { train: self.take(train), test: self.take(test) }
     }
 
-    fn take(&self, order: &[usize]) -> Dataset {
+    pub(super) fn take(&self, order: &[usize]) -> Dataset {
         Dataset {
             shape: self.shape.clone(),
             len: order.len(),
@@ -387,7 +422,7 @@ impl Inputs {
     /// Checks that the numbers of `n` examples are finite, and their indices count from 0.
     fn check(&self, n: usize) -> Result<()> {
         match self {
-            Inputs::Table(_) => Ok(()), // checked by itself
+            Inputs::Table(_) | Inputs::Stored(_) => Ok(()), // checked by itself, and when they are read
             Inputs::Numbers(values) => all_finite("value", values, n),
             Inputs::Indices(indices) => {
                 let Some((i, index)) = indices.iter().enumerate().find(|(_, index)| **index < 0) else { return Ok(()) };
@@ -403,6 +438,7 @@ impl Inputs {
             Inputs::Numbers(values) => values.len(),
             Inputs::Indices(indices) => indices.len(),
             Inputs::Table(table) => table.len() * table.columns().len(),
+            Inputs::Stored(stored) => stored.len() * elements_in_memory(&stored.none().shape),
         }
     }
 
@@ -412,6 +448,7 @@ impl Inputs {
             Inputs::Numbers(values) => Inputs::Numbers(rows(values, each, order)),
             Inputs::Indices(indices) => Inputs::Indices(rows(indices, each, order)),
             Inputs::Table(table) => Inputs::Table(table.take(order)),
+            Inputs::Stored(stored) => Inputs::Stored(stored.take(order)),
         }
     }
 }

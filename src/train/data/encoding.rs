@@ -119,14 +119,21 @@ impl Encoding {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the inputs are no table, there are no examples, and when a column
     /// of numbers has only empty cells.
     pub fn of(data: &Dataset) -> Result<Self> {
-        let Inputs::Table(table) = data.inputs() else {
+        let Inputs::Table(table) = data.form() else {
             return Err(Error::data("the inputs are numbers already; an encoding is learnt from a table"));
         };
         if data.is_empty() {
             return Err(Error::data("there are no examples to learn the encoding from"));
         }
         let columns = table.columns().iter().enumerate().map(|(i, column)| {
-            let code = code(column, table.some_empty(i))?;
+            let mut met = Met::default();
+            data.each_part(|part| {
+                if let Inputs::Table(table) = part.inputs() {
+                    met.put(&table.columns()[i].cells);
+                }
+                Ok(())
+            })?;
+            let code = code(column, met, table.some_empty(i))?;
             Ok(Learnt { name: column.name.clone(), code })
         });
         Ok(Encoding { columns: columns.collect::<Result<_>>()? })
@@ -164,9 +171,18 @@ impl Encoding {
     /// Returns notes on the words and the empty cells of a table that have not been learnt, one for each column that has
     /// some.
     pub fn notes_on(&self, data: &Dataset) -> Vec<String> {
-        let Inputs::Table(table) = data.inputs() else { return Vec::new() };
-        let of = |(learnt, column): (&Learnt, &TableColumn)| learnt.note_on(&column.cells);
-        self.columns.iter().zip(table.columns()).filter_map(of).collect()
+        let mut found = vec![(0, None); self.columns.len()];
+        // An error of reading stored examples is that of their first batch.
+        let _ = data.each_part(|part| {
+            let Inputs::Table(table) = part.inputs() else { return Ok(()) };
+            for ((learnt, column), (count, first)) in self.columns.iter().zip(table.columns()).zip(&mut found) {
+                let (more, word) = learnt.new_in(&column.cells);
+                *count += more;
+                *first = first.take().or(word);
+            }
+            Ok(())
+        });
+        self.columns.iter().zip(found).filter_map(|(learnt, (count, first))| learnt.note(count, first)).collect()
     }
 
     /// Returns the encoded columns of a table: those of numbers, and those of indices.
@@ -210,37 +226,43 @@ impl Encoding {
 }
 
 impl Learnt {
-    /// Returns a note on the cells of a column that have not been learnt, if there are some.
-    fn note_on(&self, cells: &Cells) -> Option<String> {
-        let name = printable(&self.name);
-        let examples = |count: usize| format!("{count} {}", if count == 1 { "example has" } else { "examples have" });
+    /// Returns the number of cells that have not been learnt, and the first word among them.
+    fn new_in(&self, cells: &Cells) -> (usize, Option<String>) {
         match (&self.code, cells) {
             // Where training examples had empty cells, a flag says so to the network.
-            (Code::Number { empty: Some(empty), flag: Flag::None | Flag::Zero }, Cells::Numbers { values, .. }) => {
-                let count = values.iter().filter(|value| value.is_none()).count();
-                let examples = examples(count);
-                let note =
-                    format!("column `{name}`: {examples} an empty cell and no training example has, read as {empty}");
-                (count > 0).then_some(note)
+            (Code::Number { empty: Some(_), flag: Flag::None | Flag::Zero }, Cells::Numbers { values, .. }) => {
+                (values.iter().filter(|value| value.is_none()).count(), None)
             }
             (Code::OneHot(known) | Code::Indices(known), Cells::Words { words, values, .. }) => {
                 let place = known.places(words);
-                let count = values.iter().filter(|&&index| place[index].is_none()).count();
-                let first = values.iter().find(|&&index| place[index].is_none())?;
-                let word = match words[*first].as_str() {
-                    "" => "an empty cell".into(),
-                    word => format!("`{}`", printable(word)),
-                };
-                let is_one_hot = matches!(self.code, Code::OneHot(_));
-                let becomes = if is_one_hot { "0 in all its columns" } else { "the index 0" };
-                let examples = examples(count);
-                Some(format!(
-                    "column `{name}`: {examples} a word that no training example has, such as {word}, which becomes \
-                     {becomes}"
-                ))
+                let is_new = |index: &&usize| place[**index].is_none();
+                let first = values.iter().find(is_new).map(|&index| words[index].clone());
+                (values.iter().filter(is_new).count(), first)
             }
-            _ => None,
+            _ => (0, None),
         }
+    }
+
+    /// Returns a note on so many cells that have not been learnt, the first with this word.
+    fn note(&self, count: usize, first: Option<String>) -> Option<String> {
+        let name = printable(&self.name);
+        let examples = if count == 1 { "example has" } else { "examples have" };
+        let word = match (&self.code, first) {
+            _ if count == 0 => return None,
+            (Code::Number { empty, .. }, _) => {
+                let empty = empty.unwrap_or_default();
+                return Some(format!(
+                    "column `{name}`: {count} {examples} an empty cell and no training example has, read as {empty}"
+                ));
+            }
+            (_, Some(word)) if !word.is_empty() => format!("`{}`", printable(&word)),
+            _ => "an empty cell".into(),
+        };
+        let becomes = if matches!(self.code, Code::OneHot(_)) { "0 in all its columns" } else { "the index 0" };
+        Some(format!(
+            "column `{name}`: {count} {examples} a word that no training example has, such as {word}, which becomes \
+             {becomes}"
+        ))
     }
 }
 
@@ -249,27 +271,47 @@ fn named(column: &str, word: &str) -> String {
     if word.is_empty() { format!("{column} is empty") } else { format!("{column}={word}") }
 }
 
-/// Learns the code of a column.
-fn code(TableColumn { name, cells }: &TableColumn, some_empty: bool) -> Result<Code> {
+/// Cells of a column that were met.
+#[derive(Default)]
+struct Met {
+    words: BTreeSet<usize>,
+    /// Numbers, if they are needed.
+    numbers: Vec<f64>,
+    some_empty: bool,
+}
+
+impl Met {
+    fn put(&mut self, cells: &Cells) {
+        match cells {
+            Cells::Words { values, .. } => self.words.extend(values),
+            Cells::Numbers { empty: Empty::Error, .. } => {}
+            Cells::Numbers { values, .. } => {
+                self.numbers.extend(values.iter().flatten());
+                self.some_empty |= values.contains(&None);
+            }
+        }
+    }
+}
+
+/// Learns the code of a column from cells that were met.
+fn code(TableColumn { name, cells }: &TableColumn, met: Met, some_empty: bool) -> Result<Code> {
     match cells {
-        Cells::Words { words: all, values, form } => {
-            let met: BTreeSet<usize> = values.iter().copied().collect();
+        Cells::Words { words: all, form, .. } => {
+            let met = met.words;
             let unseen =
                 all.iter().enumerate().filter(|(i, _)| !met.contains(i)).map(|(_, word)| word.clone()).collect();
             let words: BTreeSet<&String> = all.iter().collect();
             let words = Words { words: words.into_iter().cloned().collect(), unseen };
             Ok(if *form == WordForm::OneHot { Code::OneHot(words) } else { Code::Indices(words) })
         }
-        Cells::Numbers { values, empty } => {
-            let numbers: Vec<f64> = values.iter().copied().flatten().collect();
-            let flag = match some_empty {
-                false => Flag::None,
-                true if numbers.len() == values.len() => Flag::Zero,
-                true => Flag::Learnt,
+        Cells::Numbers { empty: Empty::Error, .. } => Ok(Code::Number { empty: None, flag: Flag::None }),
+        Cells::Numbers { empty, .. } => {
+            let numbers = met.numbers;
+            let flag = match (some_empty, met.some_empty) {
+                (false, _) => Flag::None,
+                (true, false) => Flag::Zero,
+                (true, true) => Flag::Learnt,
             };
-            if *empty == Empty::Error {
-                return Ok(Code::Number { empty: None, flag: Flag::None });
-            }
             if numbers.is_empty() {
                 let name = printable(name);
                 let words = format!("column `{name}` is empty in all training examples; `ignore` leaves it out");
@@ -302,6 +344,10 @@ impl Dataset {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the inputs are no table, or one with other columns, and for an
     /// empty cell in a column without a replacement.
     pub fn encoded(&self, by: &Encoding) -> Result<Dataset> {
+        if let (Inputs::Stored(_), Inputs::Table(_)) = (self.inputs(), self.form()) {
+            let by = by.clone();
+            return self.later(move |part| part.encoded(&by));
+        }
         let Inputs::Table(table) = self.inputs() else {
             return Err(Error::data("the inputs are numbers already; an encoding is for a table"));
         };

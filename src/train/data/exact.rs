@@ -18,6 +18,10 @@ impl Dataset {
     /// Drops the digits of the inputs beyond f32.
     #[doc(hidden)]
     pub fn in_f32(mut self) -> Self {
+        if let Inputs::Stored(_) = self.inputs() {
+            // Nothing can fail.
+            return self.later(|part| Ok(part.in_f32())).unwrap_or(self);
+        }
         self.wide.inputs = Wide::default();
         self
     }

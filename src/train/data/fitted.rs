@@ -2,7 +2,7 @@
 
 use precast_policy::printable;
 
-use super::Dataset;
+use super::{Dataset, Inputs};
 use crate::error::{Error, Result};
 
 /// Maximum memory of resized images: 1 GiB.
@@ -17,6 +17,10 @@ impl Dataset {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) with both shapes when the conversion is impossible or would take
     /// more than 1 GiB.
     pub fn fitted(self, shape: &[usize]) -> Result<Self> {
+        if let Inputs::Stored(_) = self.inputs() {
+            let shape = shape.to_vec();
+            return self.later(move |part| part.fitted(&shape));
+        }
         let elements = |shape: &[usize]| shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis));
         if elements(shape) == elements(self.shape()) {
             return self.reshape(shape);

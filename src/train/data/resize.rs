@@ -27,6 +27,9 @@ impl Dataset {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless the examples have two axes of at least one pixel, as must
     /// the new size.
     pub fn resize(self, height: usize, width: usize) -> Result<Self> {
+        if let Inputs::Stored(_) = self.inputs() {
+            return self.later(move |part| part.resize(height, width));
+        }
         let [outer @ .., h, w] = self.shape() else {
             let words = format!("examples of shape {:?} are no images [..., height, width]", self.shape());
             return Err(Error::shape(words));

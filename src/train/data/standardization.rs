@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Dataset, Targets};
+use super::{Dataset, Inputs, Targets};
 use crate::error::{Error, Result};
 
 /// Mean and standard deviation of the inputs or the targets of a dataset, for [standardizing](Dataset::standardized) it
@@ -38,8 +38,11 @@ impl Standardization {
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or inputs are indices.
     pub fn of(data: &Dataset) -> Result<Self> {
-        if data.exact_inputs().is_none() {
+        if !matches!(data.form(), Inputs::Numbers(_)) {
             return Err(Error::data(INDICES));
+        }
+        if let Inputs::Stored(_) = data.inputs() {
+            return Standardization::of_stored(data);
         }
         Standardization::of_numbers(|| data.exact_inputs().into_iter().flatten(), data.shape())
     }
@@ -95,34 +98,102 @@ impl Standardization {
 
     /// Computes the standardization of the numbers that each call of `numbers` yields.
     fn of_numbers<I: Iterator<Item = f64>>(numbers: impl Fn() -> I, shape: &[usize]) -> Result<Self> {
+        let mut sums = Sums::new(shape, numbers().count())?;
+        while sums.is_unfinished() {
+            numbers().for_each(|x| sums.put(x));
+            sums.end_pass();
+        }
+        Ok(sums.finish())
+    }
+}
+
+/// Sums of the numbers of each feature, taken in three passes over all numbers in order.
+pub(super) struct Sums {
+    features: Features,
+    count: f64,
+    pass: Pass,
+    /// Index of the next number in this pass.
+    next: usize,
+    largest: Vec<f64>,
+    first: Vec<Option<f64>>,
+    constant: Vec<bool>,
+    scale: Vec<f64>,
+    mean: Vec<f64>,
+    deviation: Vec<f64>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Pass {
+    Largest,
+    Mean,
+    Deviation,
+    Done,
+}
+
+impl Sums {
+    /// Begins the sums of so many numbers, those of examples of a shape.
+    pub fn new(shape: &[usize], numbers: usize) -> Result<Self> {
         let features = Features::of(shape);
-        let count = (numbers().count() / features.count.max(1)) as f64;
+        let n = features.count;
+        let count = (numbers / n.max(1)) as f64;
         if count == 0.0 {
             return Err(Error::data("there are no examples to take the mean of"));
         }
-        let each = || numbers().enumerate().map(|(i, x)| (features.at(i), x));
-        let mut largest = vec![0f64; features.count];
-        let mut first = vec![None; features.count];
-        let mut constant = vec![true; features.count];
-        each().for_each(|(feature, x)| {
-            largest[feature] = largest[feature].max(x.abs());
-            constant[feature] &= *first[feature].get_or_insert(x) == x;
-        });
-        // Powers of two round nothing, and bring the numbers of each feature near 1: no square leaves the range of f64.
-        let scale: Vec<f64> = largest.into_iter().map(to_one).collect();
-        let (mut mean, mut deviation) = (vec![0.0; features.count], vec![0.0; features.count]);
-        each().for_each(|(feature, x)| mean[feature] += x * scale[feature] / count);
-        each().for_each(|(feature, x)| deviation[feature] += (x * scale[feature] - mean[feature]).powi(2) / count);
+        let (zeros, next) = (vec![0.0; n], 0);
+        let (largest, scale, mean, deviation) = (zeros.clone(), zeros.clone(), zeros.clone(), zeros);
+        let (first, constant) = (vec![None; n], vec![true; n]);
+        Ok(Sums { features, count, pass: Pass::Largest, next, largest, first, constant, scale, mean, deviation })
+    }
+
+    /// Returns whether another pass is needed.
+    pub fn is_unfinished(&self) -> bool {
+        self.pass != Pass::Done
+    }
+
+    /// Takes the next number.
+    pub fn put(&mut self, x: f64) {
+        let feature = self.features.at(self.next);
+        self.next += 1;
+        match self.pass {
+            Pass::Largest => {
+                self.largest[feature] = self.largest[feature].max(x.abs());
+                self.constant[feature] &= *self.first[feature].get_or_insert(x) == x;
+            }
+            Pass::Mean => self.mean[feature] += x * self.scale[feature] / self.count,
+            Pass::Deviation => {
+                self.deviation[feature] += (x * self.scale[feature] - self.mean[feature]).powi(2) / self.count;
+            }
+            Pass::Done => {}
+        }
+    }
+
+    /// Ends a pass over all numbers.
+    pub fn end_pass(&mut self) {
+        self.next = 0;
+        self.pass = match self.pass {
+            Pass::Largest => {
+                // Powers of two round nothing, and bring the numbers of each feature near 1: no square leaves the range of f64.
+                self.scale = self.largest.iter().copied().map(to_one).collect();
+                Pass::Mean
+            }
+            Pass::Mean => Pass::Deviation,
+            Pass::Deviation | Pass::Done => Pass::Done,
+        };
+    }
+
+    /// Returns the standardization, after the last pass.
+    pub fn finish(self) -> Standardization {
+        let Sums { first, constant, scale, mut mean, mut deviation, .. } = self;
         for ((mean, deviation), scale) in mean.iter_mut().zip(&mut deviation).zip(scale) {
             *mean = (*mean / scale).clamp(-f64::MAX, f64::MAX);
             // A divisor is not 0.
             *deviation = (deviation.sqrt() / scale).clamp(f64::from_bits(1), f64::MAX);
         }
         // For a constant, the sums leave only rounding errors.
-        for feature in (0..features.count).filter(|&feature| constant[feature]) {
+        for feature in (0..mean.len()).filter(|&feature| constant[feature]) {
             (mean[feature], deviation[feature]) = (first[feature].unwrap_or_default(), 1.0);
         }
-        Ok(Standardization { mean, deviation })
+        Standardization { mean, deviation }
     }
 }
 
@@ -166,6 +237,10 @@ impl Dataset {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when inputs are indices, have another number of features, or become
     /// non-finite.
     pub fn standardized(&self, by: &Standardization) -> Result<Dataset> {
+        if let Inputs::Stored(_) = self.inputs() {
+            let by = by.clone();
+            return self.later(move |part| part.standardized(&by));
+        }
         let numbers = self.exact_inputs().ok_or_else(|| Error::data(INDICES))?;
         self.with_inputs(by.standardized(numbers, self.shape())?)
     }

@@ -133,18 +133,23 @@ impl Table {
         self.some_empty[column]
     }
 
-    /// Passes the bytes of all cells to a function, column by column.
-    pub(super) fn bytes(&self, put: &mut impl FnMut(&[u8])) {
-        for TableColumn { cells, .. } in &self.columns {
-            match cells {
-                Cells::Numbers { values, .. } => {
-                    values.iter().for_each(|value| put(&value.unwrap_or(f64::NAN).to_le_bytes()));
-                }
-                Cells::Words { words, values, .. } => values.iter().for_each(|&index| {
-                    put(words[index].as_bytes());
-                    put(&[0]);
-                }),
+    /// Records the columns of the whole table of which a cell is empty, for a part of it that was made anew.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn with_some_empty(self, some_empty: Vec<bool>) -> Self {
+        Table { some_empty, ..self }
+    }
+
+    /// Passes the bytes of the cells of a column to a function.
+    pub(super) fn bytes(&self, column: usize, put: &mut impl FnMut(&[u8])) {
+        match &self.columns[column].cells {
+            Cells::Numbers { values, .. } => {
+                values.iter().for_each(|value| put(&value.unwrap_or(f64::NAN).to_le_bytes()));
             }
+            Cells::Words { words, values, .. } => values.iter().for_each(|&index| {
+                put(words[index].as_bytes());
+                put(&[0]);
+            }),
         }
     }
 }

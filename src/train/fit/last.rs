@@ -54,8 +54,8 @@ impl Fit {
 
     /// Returns the batch of the last step.
     #[doc(hidden)]
-    pub fn tensors_of_last(&self, data: &Split) -> Batch {
-        data.train.batch(&self.order, self.options.examples_of_step(), self.place.step.saturating_sub(1))
+    pub fn tensors_of_last(&self, data: &Split) -> Result<Batch> {
+        data.train.read_batch(&self.order, self.options.examples_of_step(), self.place.step.saturating_sub(1))
     }
 
     /// Raises the cell that stalled the run, if it may, and ends the epoch if all its steps were taken.

@@ -65,6 +65,66 @@ impl Images {
     /// of more than 4096 pixels or differs in size from the first; when there are no images or all are more than 1 GiB;
     /// and for a folder not among the [`class_names`](Images::class_names).
     pub fn read(&self) -> Result<Dataset> {
+        self.within(None, true)
+    }
+
+    /// Reads the images as [`read`](Images::read) does. Images whose values take more than `memory` bytes, four for each
+    /// channel of a pixel, are [stored](Dataset::stored): each is decoded when it is needed.
+    ///
+    /// # Errors
+    /// As [`read`](Images::read), but for the memory of all images.
+    pub fn read_within(&self, memory: u64) -> Result<Dataset> {
+        self.within(Some(memory), true)
+    }
+
+    /// Reads the images directly in the folder, or the one image that it names, sorted by name and without targets. A
+    /// folder with a subfolder for each class is read as by [`read`](Images::read).
+    ///
+    /// # Errors
+    /// As [`read`](Images::read).
+    pub fn read_inputs(&self) -> Result<Dataset> {
+        self.within(None, false)
+    }
+
+    /// Reads images as [`read_inputs`](Images::read_inputs) and [`read_within`](Images::read_within) do.
+    ///
+    /// # Errors
+    /// As [`read_within`](Images::read_within).
+    pub fn read_inputs_within(&self, memory: u64) -> Result<Dataset> {
+        self.within(Some(memory), false)
+    }
+
+    fn within(&self, memory: Option<u64>, with_targets: bool) -> Result<Dataset> {
+        let has_classes = self.folder.is_dir() && entries(&self.folder)?.first().is_some_and(|file| file.is_dir());
+        let (files, targets, names) = if with_targets {
+            let (files, values, names) = self.of_classes()?;
+            (files, Targets::Classes { shape: vec![], values }, names)
+        } else if has_classes {
+            let (files, _, names) = self.of_classes()?;
+            (files, Targets::None, names)
+        } else {
+            (self.files()?, Targets::None, Vec::new())
+        };
+        let mut pixels = Pixels::of(self)?;
+        if let (Some(memory), Some(first)) = (memory, files.first()) {
+            pixels.most = usize::try_from(memory / size_of::<f32>() as u64).unwrap_or(usize::MAX).max(MOST_VALUES);
+            pixels.add(first)?;
+            if (pixels.values.len() * size_of::<f32>()) as u64 > memory / files.len() as u64 {
+                let (options, size, len) = (self.clone(), pixels.size, files.len());
+                let read = move |places: &[usize]| {
+                    let mut pixels = Pixels { size: size.clone(), ..Pixels::of(&options)? };
+                    places.iter().try_for_each(|&place| pixels.add(&files[place]))?;
+                    pixels.dataset(&options.folder, Targets::None)
+                };
+                return Dataset::stored(len, targets, read)?.with_class_names(names);
+            }
+        }
+        files.iter().skip(pixels.count).try_for_each(|file| pixels.add(file))?;
+        pixels.dataset(&self.folder, targets)?.with_class_names(names)
+    }
+
+    /// Lists the files of the images of all classes, with their classes and the names of these.
+    fn of_classes(&self) -> Result<(Vec<PathBuf>, Vec<i64>, Vec<String>)> {
         let mut folders = Vec::new();
         for path in entries(&self.folder)? {
             let name = path.file_name().and_then(|name| name.to_str()).map(str::to_string);
@@ -76,35 +136,17 @@ impl Images {
         }
         let met: BTreeSet<String> = folders.iter().map(|(_, name)| name.clone()).collect();
         let names = ClassNames::new(&self.class_names, met)?;
-        let (mut pixels, mut labels) = (Pixels::of(self)?, Vec::new());
+        let (mut files, mut labels) = (Vec::new(), Vec::new());
         for (folder, name) in &folders {
             let label = names.index(name).map_err(|words| refused(folder, words))?;
-            let before = labels.len();
-            for file in entries(folder)? {
-                pixels.add(&file)?;
-                labels.push(label);
-            }
-            if labels.len() == before {
+            let of_class = entries(folder)?;
+            if of_class.is_empty() {
                 return Err(refused(folder, "the folder of a class has no images"));
             }
+            labels.resize(labels.len() + of_class.len(), label);
+            files.extend(of_class);
         }
-        let targets = Targets::Classes { shape: vec![], values: labels };
-        pixels.dataset(&self.folder, targets)?.with_class_names(names.into_vec())
-    }
-
-    /// Reads the images directly in the folder, or the one image that it names, sorted by name and without targets. A
-    /// folder with a subfolder for each class is read as by [`read`](Images::read).
-    ///
-    /// # Errors
-    /// As [`read`](Images::read).
-    pub fn read_inputs(&self) -> Result<Dataset> {
-        if self.folder.is_dir() && entries(&self.folder)?.first().is_some_and(|file| file.is_dir()) {
-            return self.read().map(Dataset::without_targets);
-        }
-        let files = self.files()?;
-        let mut pixels = Pixels::of(self)?;
-        files.iter().try_for_each(|file| pixels.add(file))?;
-        pixels.dataset(&self.folder, Targets::None)
+        Ok((files, labels, names.into_vec()))
     }
 
     /// Lists the files of the images in the order of [`read_inputs`](Images::read_inputs).
@@ -170,6 +212,9 @@ struct Pixels<'a> {
     /// Height and width, and the first file that has them, once there is an image.
     size: Option<([usize; 2], PathBuf)>,
     values: Vec<f32>,
+    /// Number of images, and the most values of all.
+    count: usize,
+    most: usize,
 }
 
 impl<'a> Pixels<'a> {
@@ -178,7 +223,7 @@ impl<'a> Pixels<'a> {
             Some([h, w]) if !(1..=MOST_PIXELS).contains(&h) || !(1..=MOST_PIXELS).contains(&w) => {
                 Err(Error::value(format!("images cannot be resized to {h} x {w}; allowed: 1 to {MOST_PIXELS} pixels")))
             }
-            _ => Ok(Pixels { options, size: None, values: Vec::new() }),
+            _ => Ok(Pixels { options, size: None, values: Vec::new(), count: 0, most: MOST_VALUES }),
         }
     }
 
@@ -214,9 +259,10 @@ impl<'a> Pixels<'a> {
         if self.size.is_none() {
             self.size = Some((size, file.into()));
         }
-        if self.values.len() + self.channels() * h * w > MOST_VALUES {
+        if self.values.len() + self.channels() * h * w > self.most {
             return Err(refused(file, "with this image, all take more than 1 GiB; `resize` makes them smaller"));
         }
+        self.count += 1;
         for channel in image.channels(self.options.pixels) {
             if met == size {
                 self.values.extend(channel);

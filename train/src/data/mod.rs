@@ -19,6 +19,7 @@ mod npy_header;
 mod npz_write;
 mod numbers;
 mod picture;
+mod rows;
 mod source;
 mod text;
 

@@ -3,6 +3,7 @@
 use precast_policy::printable;
 
 /// Parsed header: a Python dictionary with these three keys.
+#[derive(Clone)]
 pub(super) struct Header {
     pub dtype: Dtype,
     pub fortran_order: bool,
@@ -40,6 +41,17 @@ impl Header {
             return Err(wrong());
         };
         Ok(Header { dtype: Dtype::of(dtype)?, fortran_order, shape })
+    }
+
+    /// Checks the number of bytes that follow the header.
+    pub fn check_length(&self, met: u64) -> Result<(), String> {
+        let shape = &self.shape;
+        let wanted = shape.iter().try_fold(self.dtype.bytes, |all, &axis| all.checked_mul(axis));
+        if wanted.is_some_and(|wanted| wanted as u64 == met) {
+            return Ok(());
+        }
+        let wanted = wanted.map_or("more bytes than can be counted".into(), |wanted| format!("{wanted} bytes"));
+        Err(format!("an array of shape {shape:?} takes {wanted}, but {met} follow the header"))
     }
 }
 

@@ -8,7 +8,7 @@ use precast::{
     options::options,
 };
 
-use super::{Addition, Csv, Images, Npy, PixelFormat, Text, Vocabulary};
+use super::{Addition, Csv, Images, MOST_BYTES, Npy, PixelFormat, Text, Vocabulary};
 
 /// Source of examples: `digits`, or a reader with its options, such as `csv: {file: iris.csv, target: species}`.
 #[options]
@@ -35,12 +35,21 @@ impl Source {
     /// # Errors
     /// As the reader's `read`.
     pub fn read(&self, folder: &Path) -> Result<Dataset> {
-        match self {
+        self.read_within(folder, MOST_BYTES as u64)
+    }
+
+    /// Reads the examples as [`read`](Source::read) does. Tables, images and arrays that take more than `memory` bytes are
+    /// [stored](Dataset::stored): they are read when they are needed.
+    ///
+    /// # Errors
+    /// As the reader's `read_within`, or its `read` if it has none.
+    pub fn read_within(&self, folder: &Path, memory: u64) -> Result<Dataset> {
+        match self.starting_from(folder) {
             Source::Digits => digits(),
-            Source::Csv(csv) => Csv { file: folder.join(&csv.file), ..csv.clone() }.read(),
-            Source::Images(images) => Images { folder: folder.join(&images.folder), ..images.clone() }.read(),
-            Source::Npy(npy) => npy.starting_from(folder).read(),
-            Source::Text(text) => Text { file: folder.join(&text.file), ..text.clone() }.read(),
+            Source::Csv(csv) => csv.read_within(memory),
+            Source::Images(images) => images.read_within(memory),
+            Source::Npy(npy) => npy.read_within(memory),
+            Source::Text(text) => text.read(),
             Source::Addition(addition) => addition.read(),
         }
     }
@@ -65,11 +74,19 @@ impl Source {
     /// [`ErrorKind::Unsupported`](precast::ErrorKind::Unsupported) for sums, which have no file; else as the reader's
     /// `read_inputs`.
     pub fn read_inputs(&self, file: &Path) -> Result<Dataset> {
+        self.read_inputs_within(file, MOST_BYTES as u64)
+    }
+
+    /// Reads examples as [`read_inputs`](Source::read_inputs) and [`read_within`](Source::read_within) do.
+    ///
+    /// # Errors
+    /// As [`read_inputs`](Source::read_inputs), but for lengths.
+    pub fn read_inputs_within(&self, file: &Path, memory: u64) -> Result<Dataset> {
         match self {
             Source::Digits => read_digits(file).map(Dataset::without_targets),
-            Source::Csv(csv) => Csv { file: file.into(), ..csv.clone() }.read_inputs(),
-            Source::Images(images) => Images { folder: file.into(), ..images.clone() }.read_inputs(),
-            Source::Npy(npy) => npy.of_inputs(file).read_inputs(),
+            Source::Csv(csv) => Csv { file: file.into(), ..csv.clone() }.read_inputs_within(memory),
+            Source::Images(images) => Images { folder: file.into(), ..images.clone() }.read_inputs_within(memory),
+            Source::Npy(npy) => npy.of_inputs(file).read_inputs_within(memory),
             Source::Text(text) => Text { file: file.into(), ..text.clone() }.read_inputs(),
             Source::Addition(_) => Err(Error::unsupported("sums are made up, and read from no file")),
         }
@@ -125,13 +142,13 @@ impl Source {
     }
 
     /// Reads the examples of another file like those of this source, with their targets.
-    pub(crate) fn read_like(&self, file: &Path) -> Result<Dataset> {
+    pub(crate) fn read_like(&self, file: &Path, memory: u64) -> Result<Dataset> {
         let file = file.to_path_buf();
         match self.clone() {
             Source::Digits => read_digits(&file),
-            Source::Csv(csv) => Csv { file, ..csv }.read(),
-            Source::Images(images) => Images { folder: file, ..images }.read(),
-            Source::Npy(npy) if npy.file.is_some() => Npy { file: Some(file), ..npy }.read(),
+            Source::Csv(csv) => Csv { file, ..csv }.read_within(memory),
+            Source::Images(images) => Images { folder: file, ..images }.read_within(memory),
+            Source::Npy(npy) if npy.file.is_some() => Npy { file: Some(file), ..npy }.read_within(memory),
             Source::Text(text) => Text { file, ..text }.read(),
             _ => Err(Error::run("examples with targets are read from one file for digits, csv, images, npz and text")),
         }

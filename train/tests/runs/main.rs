@@ -11,5 +11,6 @@ mod readers;
 mod replayed;
 mod reports;
 mod schema;
+mod stored;
 mod tables;
 mod validated;

@@ -27,18 +27,8 @@ impl Csv {
 impl Table<'_> {
     /// Reads input columns as they are in the file, and notes on integers that f64 cannot represent.
     pub fn cells(&self, csv: &Csv, places: &[usize]) -> Result<(Cellular, Vec<String>)> {
-        let one_hot = self.words_of(&csv.one_hot, "one_hot", places)?;
-        let indices = self.words_of(&csv.indices, "indices", places)?;
-        if let Some(&both) = one_hot.iter().find(|place| indices.contains(place)) {
-            let words = format!("{} is named twice, in `one_hot` and in `indices`", self.shown(both));
-            return Err(Error::data(format!("{}: {words}", self.origin())));
-        }
-        let form = |place| match (one_hot.contains(&place), indices.contains(&place)) {
-            (true, _) => Some(WordForm::OneHot),
-            (_, true) => Some(WordForm::Indices),
-            _ => None,
-        };
-        let mut readers: Vec<Reader> = places.iter().map(|&place| Reader::new(form(place))).collect();
+        let forms = self.forms(csv, places)?;
+        let mut readers: Vec<Reader> = forms.into_iter().map(Reader::new).collect();
         let mut notes = Vec::new();
         let mut is_empty = true;
         for row in self.rows() {
@@ -61,21 +51,44 @@ impl Table<'_> {
         if is_empty {
             return Err(Error::data(format!("{}: there are no rows but the header", self.origin())));
         }
-        let names = match self.names(places) {
+        let columns =
+            self.names_or_numbers(places).into_iter().zip(places).zip(readers).map(|((name, &place), reader)| {
+                TableColumn {
+                    name,
+                    cells: match reader {
+                        Reader::Words { values, words, form, .. } => Cells::Words { words: words.into(), values, form },
+                        Reader::Numbers { values, large } => {
+                            notes.extend(large.into_parts(self.origin(), |_| self.shown(place)).2);
+                            Cells::Numbers { values, empty: csv.empty }
+                        }
+                    },
+                }
+            });
+        Ok((Cellular::new(columns.collect())?, notes))
+    }
+
+    /// Returns the names of columns, or their numbers if they have none.
+    pub(super) fn names_or_numbers(&self, places: &[usize]) -> Vec<String> {
+        match self.names(places) {
             names if names.is_empty() => places.iter().map(|place| (place + 1).to_string()).collect(),
             names => names,
+        }
+    }
+
+    /// Returns the form of the words of each input column; `None` for a column of numbers.
+    pub(super) fn forms(&self, csv: &Csv, places: &[usize]) -> Result<Vec<Option<WordForm>>> {
+        let one_hot = self.words_of(&csv.one_hot, "one_hot", places)?;
+        let indices = self.words_of(&csv.indices, "indices", places)?;
+        if let Some(&both) = one_hot.iter().find(|place| indices.contains(place)) {
+            let words = format!("{} is named twice, in `one_hot` and in `indices`", self.shown(both));
+            return Err(Error::data(format!("{}: {words}", self.origin())));
+        }
+        let form = |&place: &usize| match (one_hot.contains(&place), indices.contains(&place)) {
+            (true, _) => Some(WordForm::OneHot),
+            (_, true) => Some(WordForm::Indices),
+            _ => None,
         };
-        let columns = names.into_iter().zip(places).zip(readers).map(|((name, &place), reader)| TableColumn {
-            name,
-            cells: match reader {
-                Reader::Words { values, words, form, .. } => Cells::Words { words: words.into(), values, form },
-                Reader::Numbers { values, large } => {
-                    notes.extend(large.into_parts(self.origin(), |_| self.shown(place)).2);
-                    Cells::Numbers { values, empty: csv.empty }
-                }
-            },
-        });
-        Ok((Cellular::new(columns.collect())?, notes))
+        Ok(places.iter().map(form).collect())
     }
 
     /// Returns the places of columns of words, which must be inputs.
@@ -94,7 +107,7 @@ impl Table<'_> {
     }
 
     /// Returns the cell of an input; `None` if it is empty and may be so.
-    fn cell_or_none<'r>(&self, csv: &Csv, row: &'r Row, place: usize) -> Result<Option<&'r str>> {
+    pub(super) fn cell_or_none<'r>(&self, csv: &Csv, row: &'r Row, place: usize) -> Result<Option<&'r str>> {
         let cell = row.fields.get(place).unwrap_or_default();
         if !cell.is_empty() && !csv.missing.iter().any(|mark| mark == cell) {
             return Ok(Some(cell));

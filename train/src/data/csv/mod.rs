@@ -6,10 +6,16 @@ mod first_row;
 mod header;
 mod kept;
 mod number_format;
+mod stored;
 mod table;
 mod targets;
+mod text;
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
 
 pub use columns::{Column, Columns};
 use table::Table;
@@ -19,7 +25,11 @@ use precast::{
     __train::{Parts, Read, Wide},
     data::{Cells, Dataset, Empty, Inputs, Targets, WordForm},
 };
-use precast::{error::Result, io::files::unpacked, options::options};
+use precast::{
+    error::{Error, Result},
+    io::files::{unpacked, unpacking},
+    options::options,
+};
 use precast_policy::{files, printable};
 
 /// A table in a text file, gzipped or not: one row per example, with numbers in all columns but those of classes, and of
@@ -150,9 +160,40 @@ impl Csv {
         self.dataset(&files::read_within(&self.file, MOST_BYTES)?, false)
     }
 
+    /// Reads the rows as [`read`](Csv::read) does. Inputs of a file whose text takes more than `memory` bytes are
+    /// [stored](Dataset::stored): their numbers are written to a temporary file, of 8 bytes for each cell, and read when
+    /// they are needed.
+    ///
+    /// # Errors
+    /// As [`parse`](Csv::parse), but for the length of the file, and [`ErrorKind::Io`](precast::ErrorKind::Io) when a file
+    /// cannot be read or written.
+    pub fn read_within(&self, memory: u64) -> Result<Dataset> {
+        self.dataset_within(memory, true)
+    }
+
+    /// Reads inputs as [`read_within`](Csv::read_within) does, without targets. Target and ignored columns may be missing.
+    ///
+    /// # Errors
+    /// As [`read_within`](Csv::read_within).
+    pub fn read_inputs_within(&self, memory: u64) -> Result<Dataset> {
+        self.dataset_within(memory, false)
+    }
+
+    fn dataset_within(&self, memory: u64, with_targets: bool) -> Result<Dataset> {
+        if is_longer(&self.file, memory).map_err(|error| Error::io(&self.file, &error))? {
+            return self.stored(with_targets);
+        }
+        let limit = usize::try_from(memory).unwrap_or(usize::MAX).max(MOST_BYTES);
+        self.dataset_of(&files::read_within(&self.file, limit)?, limit, with_targets)
+    }
+
     fn dataset(&self, bytes: &[u8], with_targets: bool) -> Result<Dataset> {
+        self.dataset_of(bytes, MOST_BYTES, with_targets)
+    }
+
+    fn dataset_of(&self, bytes: &[u8], limit: usize, with_targets: bool) -> Result<Dataset> {
         let origin = self.origin();
-        let bytes = unpacked(bytes, MOST_BYTES).map_err(|error| error.context(&origin))?;
+        let bytes = unpacked(bytes, limit).map_err(|error| error.context(&origin))?;
         let table = Table::of(self, &origin, &bytes)?;
         let uses = table.uses(self, with_targets)?;
         let (inputs, inputs_wide, mut notes) = if self.is_encoded() {
@@ -188,7 +229,7 @@ impl Csv {
         if !dataset.input_names().is_empty() {
             found.columns = Columns(dataset.input_names().iter().cloned().map(Column::Name).collect());
             // The names of columns, unlike their numbers, hold for a file with another order.
-            if let Inputs::Table(table) = dataset.inputs() {
+            if let Inputs::Table(table) = dataset.form() {
                 let of = |form: WordForm| {
                     let is = |cells: &Cells| matches!(cells, Cells::Words { form: met, .. } if *met == form);
                     let columns = table.columns().iter().filter(|column| is(&column.cells));
@@ -210,4 +251,18 @@ impl Csv {
     fn origin(&self) -> String {
         printable(&self.file.display().to_string()).into_owned()
     }
+}
+
+/// Returns whether the text of a file, unpacked, is longer than `most` bytes. A pipe is not.
+fn is_longer(file: &Path, most: u64) -> io::Result<bool> {
+    let opened = File::open(file)?;
+    let met = opened.metadata()?;
+    if !met.is_file() || met.len() > most {
+        return Ok(met.is_file());
+    }
+    let mut start = [0; 2];
+    let is_packed = met.len() >= 2 && File::open(file)?.read_exact(&mut start).is_ok() && start == [0x1f, 0x8b];
+    // A damaged file is refused when it is read.
+    let length = || io::copy(&mut unpacking(opened)?.take(most.saturating_add(1)), &mut io::sink());
+    Ok(is_packed && length().is_ok_and(|length| length > most))
 }

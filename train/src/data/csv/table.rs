@@ -12,13 +12,14 @@ use super::{
     columns::{Column, Columns},
     header::Header,
     number_format::NumberFormat,
+    text::{Kept, Text},
 };
-use crate::data::{lines::line_behind, numbers::Numbers};
+use crate::data::numbers::Numbers;
 
 /// The text of a file, with its parsed header.
 pub(super) struct Table<'a> {
     origin: &'a str,
-    text: &'a str,
+    text: Text<'a>,
     delimiter: u8,
     pub(super) format: NumberFormat,
     /// Names of the columns, if there is a header.
@@ -45,17 +46,22 @@ fn fields(count: usize) -> String {
 
 impl<'a> Table<'a> {
     pub fn of(csv: &Csv, origin: &'a str, bytes: &'a [u8]) -> Result<Self> {
+        Table::of_text(csv, origin, Text::of(bytes, origin))
+    }
+
+    /// Reads a table from its file again for each pass over its rows.
+    pub fn of_file(csv: &'a Csv, origin: &'a str) -> Result<Self> {
+        Table::of_text(csv, origin, Text::of_file(&csv.file, origin))
+    }
+
+    fn of_text(csv: &Csv, origin: &'a str, text: Result<Text<'a>>) -> Result<Self> {
         let delimiter = u8::try_from(csv.delimiter).ok().filter(|c| c.is_ascii() && !b"\"\r\n".contains(c));
         let delimiter = delimiter.ok_or_else(|| {
             let met = csv.delimiter.escape_debug();
             Error::value(format!("the delimiter `{met}`; allowed: characters of ASCII but quotes and line ends"))
         })?;
         let format = NumberFormat::new(csv.decimal, csv.thousands)?;
-        let text = std::str::from_utf8(bytes).map_err(|error| {
-            let line = line_behind(&bytes[..error.valid_up_to()]);
-            Error::data(format!("{origin}:{line}: not a text in UTF-8"))
-        })?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let text = text?;
         let mut table = Table { origin, text, delimiter, format, header: None, width: 0 };
         let Some(first) = table.all_rows().next().transpose()? else {
             return Err(Error::data(format!("{origin}: the file is empty")));
@@ -80,13 +86,11 @@ impl<'a> Table<'a> {
 
     /// Rejects an unclosed quote, which would make one cell of the rest of the file.
     fn check_quotes(&self) -> Result<()> {
-        let odd = |text: &str| text.bytes().filter(|byte| *byte == b'"').count() % 2 == 1;
-        if !odd(self.text) {
+        if !self.text.has_odd_quotes(0)? {
             return Ok(());
         }
         let Some(Row { line, fields }) = self.all_rows().last().transpose()? else { return Ok(()) };
-        let from = fields.position().map_or(0, |place| place.byte() as usize);
-        match odd(self.text.get(from..).unwrap_or_default()) {
+        match self.text.has_odd_quotes(fields.position().map_or(0, |place| place.byte()))? {
             true => Err(self.at(line, "a quote is not closed")),
             false => Ok(()),
         }
@@ -95,18 +99,29 @@ impl<'a> Table<'a> {
     /// Iterates over all rows, including the header. Empty lines are skipped.
     fn all_rows(&self) -> impl Iterator<Item = Result<Row>> {
         let mut reader = ReaderBuilder::new();
-        reader.delimiter(self.delimiter).has_headers(false).flexible(true).trim(Trim::All);
-        let text = self.text.as_bytes();
-        let (mut line, mut seen) = (1, 0);
-        reader.from_reader(text).into_records().map(move |fields| {
-            let fields = fields.map_err(|error| Error::data(format!("{}: {error}", self.origin)))?;
-            // The position is that of the end of the row before, so line ends may follow. The reader does not count a
-            // lone CR.
-            let end = fields.position().map_or(0, |place| place.byte() as usize);
-            let empty = text.iter().skip(end).take_while(|byte| b"\r\n".contains(byte)).count();
-            line += line_behind(text.get(seen..end + empty).unwrap_or_default()) - 1;
-            seen = end + empty;
-            Ok(Row { line, fields })
+        reader.delimiter(self.delimiter).has_headers(false).flexible(true).trim(Trim::All).buffer_capacity(1 << 16);
+        let mut reader = self.text.open().map(|text| reader.from_reader(Kept::new(text)));
+        let (mut line, mut fields) = (1, StringRecord::new());
+        std::iter::from_fn(move || {
+            let read = match &mut reader {
+                Ok(reader) => reader.read_record(&mut fields),
+                Err(error) => return Some(Err(error.clone())),
+            };
+            match (read, &mut reader) {
+                (Ok(false), _) => None,
+                (Ok(true), Ok(reader)) => {
+                    // The position is that of the end of the row before, so line ends may follow. The reader does not
+                    // count a lone CR.
+                    line += reader.get_mut().lines_until(fields.position().map_or(0, |place| place.byte()));
+                    Some(Ok(Row { line, fields: fields.clone() }))
+                }
+                (Err(error), _) => {
+                    let error = Error::data(format!("{}: {error}", self.origin));
+                    reader = Err(error.clone());
+                    Some(Err(error))
+                }
+                (_, Err(_)) => None,
+            }
         })
     }
 

@@ -1,8 +1,10 @@
 //! NumPy arrays.
 
+mod stored;
+
 use std::{
     borrow::Cow,
-    io::{Cursor, Read},
+    io::{Cursor, Read, Seek},
     path::{Path, PathBuf},
 };
 
@@ -72,10 +74,7 @@ impl Npy {
     /// dtype, or whose length differs from its header; for arrays of different lengths, numbers that are not finite or
     /// beyond the range of f32, and negative indices or classes.
     pub fn read(&self) -> Result<Dataset> {
-        let inputs = self.array(&self.inputs)?;
-        let Some(name) = &self.targets else { return dataset(inputs, None) };
-        let targets = self.array(name)?;
-        dataset(inputs, Some(targets))
+        self.read_all(MOST_BYTES, true)
     }
 
     /// Reads inputs as [`read`](Npy::read) does, without targets, which may be missing.
@@ -83,7 +82,14 @@ impl Npy {
     /// # Errors
     /// As [`read`](Npy::read).
     pub fn read_inputs(&self) -> Result<Dataset> {
-        dataset(self.array(&self.inputs)?, None)
+        self.read_all(MOST_BYTES, false)
+    }
+
+    /// Reads arrays of files of at most `limit` bytes.
+    fn read_all(&self, limit: usize, with_targets: bool) -> Result<Dataset> {
+        let inputs = self.array(&self.inputs, limit)?;
+        let targets = self.targets.as_ref().filter(|_| with_targets).map(|name| self.array(name, limit));
+        dataset(inputs, targets.transpose()?)
     }
 
     /// Parses the bytes of an `.npz` file, or of a `.npy` file of inputs without targets. The names of both files are
@@ -93,16 +99,16 @@ impl Npy {
     /// As [`read`](Npy::read).
     pub fn parse(&self, bytes: &[u8]) -> Result<Dataset> {
         let Some(file) = &self.file else { return dataset(parsed(bytes.to_vec(), shown(&self.inputs))?, None) };
-        let inputs = entry(bytes, file, &self.inputs)?;
-        let targets = self.targets.as_ref().map(|name| entry(bytes, file, name));
+        let inputs = entry(Cursor::new(bytes), file, &self.inputs, MOST_BYTES)?;
+        let targets = self.targets.as_ref().map(|name| entry(Cursor::new(bytes), file, name, MOST_BYTES));
         dataset(inputs, targets.transpose()?)
     }
 
     /// Reads an array from its file or entry.
-    fn array(&self, name: &Path) -> Result<NpyArray> {
+    fn array(&self, name: &Path, limit: usize) -> Result<NpyArray> {
         match &self.file {
-            None => parsed(files::read_within(name, MOST_BYTES)?, shown(name)),
-            Some(file) => entry(&files::read_within(file, MOST_BYTES)?, file, name),
+            None => parsed(files::read_within(name, limit)?, shown(name)),
+            Some(file) => entry(Cursor::new(&files::read_within(file, limit)?), file, name, limit),
         }
     }
 
@@ -137,6 +143,8 @@ struct NpyArray {
     header: Header,
     /// Data of the length given by the header.
     data: Vec<u8>,
+    /// Number of examples before these in their file.
+    first: usize,
 }
 
 impl NpyArray {
@@ -206,7 +214,7 @@ impl NpyArray {
     /// Rejects a finite number that overflows f32.
     fn in_range(&self, x: f64, what: &str, i: usize, each: usize) -> Result<f64> {
         if x.is_finite() && (x as f32).is_infinite() {
-            let place = format!("{what} {} of example {} is {x:e}", i % each.max(1), i / each.max(1));
+            let place = format!("{what} {} of example {} is {x:e}", i % each.max(1), self.first + i / each.max(1));
             return Err(self.refused(format!("{place}; allowed: numbers of f32, whose range ends at {:e}", f32::MAX)));
         }
         Ok(x)
@@ -251,27 +259,36 @@ impl NpyArray {
     }
 }
 
+/// Returns the values of examples, the digits that f32 cannot represent, and notes.
+fn inputs_of(array: &NpyArray) -> Result<(Inputs, Wide, Vec<String>)> {
+    if !array.header.dtype.is_index() {
+        let (values, wide, notes) = array.numbers("value")?;
+        return Ok((Inputs::Numbers(values), wide, notes));
+    }
+    let indices = array.integers()?;
+    if let Some(negative) = indices.iter().find(|index| **index < 0) {
+        let words = "indices, which count from 0; numbers are saved as float32 or int16";
+        return Err(array.refused(format!("{negative} in an array of int32 or int64: these are {words}")));
+    }
+    Ok((Inputs::Indices(indices), Wide::default(), Vec::new()))
+}
+
 fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
     let (n, shape) = inputs.examples()?;
-    let (mut wide, mut notes) = (Parts::<Wide>::default(), Vec::new());
-    let mut numbers = |array: &NpyArray, what: &str, wide: &mut Wide| -> Result<Vec<f32>> {
-        let (values, exact, more) = array.numbers(what)?;
-        *wide = exact;
-        notes.extend(more);
-        Ok(values)
-    };
-    let values = match inputs.header.dtype.is_index() {
-        true => {
-            let indices = inputs.integers()?;
-            if let Some(negative) = indices.iter().find(|index| **index < 0) {
-                let words = "indices, which count from 0; numbers are saved as float32 or int16";
-                return Err(inputs.refused(format!("{negative} in an array of int32 or int64: these are {words}")));
-            }
-            Inputs::Indices(indices)
-        }
-        false => Inputs::Numbers(numbers(&inputs, "value", &mut wide.inputs)?),
-    };
-    let mut origin = inputs.origin.clone();
+    let (values, wide, notes) = inputs_of(&inputs)?;
+    with_targets(&inputs.origin, n, targets, (wide, notes), |targets| Dataset::of(values, shape, targets))
+}
+
+/// Gives `n` examples of a file their targets.
+fn with_targets(
+    inputs: &str,
+    n: usize,
+    targets: Option<NpyArray>,
+    (wide, mut notes): (Wide, Vec<String>),
+    make: impl FnOnce(Targets) -> Result<Dataset>,
+) -> Result<Dataset> {
+    let mut wide = Parts { inputs: wide, targets: Wide::default() };
+    let mut origin = inputs.to_string();
     let mut origins = Parts { inputs: origin.clone(), targets: String::new() };
     let mut wanted = Targets::None;
     if let Some(targets) = targets {
@@ -282,7 +299,9 @@ fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
         let shape = shape.to_vec();
         wanted = match targets.header.dtype.kind {
             'f' => {
-                let values = numbers(&targets, "target", &mut wide.targets)?;
+                let (values, exact, more) = targets.numbers("target")?;
+                wide.targets = exact;
+                notes.extend(more);
                 Targets::Numbers { shape: if shape.is_empty() { vec![1] } else { shape }, values }
             }
             _ => Targets::Classes { shape, values: targets.integers()? },
@@ -290,7 +309,7 @@ fn dataset(inputs: NpyArray, targets: Option<NpyArray>) -> Result<Dataset> {
         origin = format!("{origin} with {}", targets.origin);
         origins.targets = targets.origin;
     }
-    let data = Dataset::of(values, shape, wanted).map_err(|error| error.context(origin))?;
+    let data = make(wanted).map_err(|error| error.context(origin))?;
     Ok(data.with_origin(wide, HowRead { origins, notes }))
 }
 
@@ -300,33 +319,46 @@ fn no_archive(error: &zip::result::ZipError) -> String {
 }
 
 /// Returns the names of the arrays of an archive, in its order.
-fn names_in(archive: &ZipArchive<Cursor<&[u8]>>) -> Vec<String> {
+fn names_in<R: Read + Seek>(archive: &ZipArchive<R>) -> Vec<String> {
     let names = archive.file_names().map(|name| name.map_or_else(|_| String::new(), Cow::into_owned));
     names.map(|name| name.strip_suffix(".npy").map_or(name.clone(), String::from)).collect()
 }
 
-/// Reads an array from an `.npz` file, a zip archive of `.npy` files.
-fn entry(bytes: &[u8], file: &Path, name: &Path) -> Result<NpyArray> {
-    let file = shown(file);
-    let failed = |error: String| Error::data(format!("{file}: {error}"));
-    let mut archive = ZipArchive::new(Cursor::new(bytes)).map_err(|error| failed(no_archive(&error)))?;
+/// Reads an array of at most `limit` bytes from an `.npz` file, a zip archive of `.npy` files.
+fn entry(archive: impl Read + Seek, file: &Path, name: &Path, limit: usize) -> Result<NpyArray> {
+    let (mut archive, at) = find(archive, file, name)?;
+    unpacked(&mut archive, at, entry_of(file, name), limit)
+}
+
+/// Formats an entry of a file for display.
+fn entry_of(file: &Path, name: &Path) -> String {
+    format!("{}: {}", shown(file), shown(name))
+}
+
+/// Opens an archive, and finds an array in it.
+fn find<R: Read + Seek>(archive: R, file: &Path, name: &Path) -> Result<(ZipArchive<R>, usize)> {
+    let failed = |error: String| Error::data(format!("{}: {error}", shown(file)));
+    let archive = ZipArchive::new(archive).map_err(|error| failed(no_archive(&error)))?;
     let name = name.to_string_lossy();
     let names = names_in(&archive);
     let Some(at) = names.iter().position(|array| *array == name) else {
         let near = did_you_mean_or_some(&name, names.iter().map(String::as_str));
         return Err(failed(format!("there is no array `{}`{near}", printable(&name))));
     };
-    unpacked(&mut archive, at, format!("{file}: {}", printable(&name)))
+    Ok((archive, at))
 }
 
 /// Unpacks and parses an array of an archive by its index.
-fn unpacked(archive: &mut ZipArchive<Cursor<&[u8]>>, at: usize, origin: String) -> Result<NpyArray> {
+fn unpacked<R: Read + Seek>(archive: &mut ZipArchive<R>, at: usize, origin: String, limit: usize) -> Result<NpyArray> {
     let failed = |error: String| Error::data(format!("{origin}: {error}"));
     let unpacked = archive.by_index(at).map_err(|error| failed(error.to_string()))?;
     let mut array = Vec::new();
-    unpacked.take(MOST_BYTES as u64 + 1).read_to_end(&mut array).map_err(|error| failed(error.to_string()))?;
-    if array.len() > MOST_BYTES {
-        return Err(failed(format!("longer than {} MiB", MOST_BYTES >> 20)));
+    unpacked
+        .take((limit as u64).saturating_add(1))
+        .read_to_end(&mut array)
+        .map_err(|error| failed(error.to_string()))?;
+    if array.len() > limit {
+        return Err(failed(format!("longer than {} MiB", limit >> 20)));
     }
     parsed(array, origin)
 }
@@ -344,7 +376,7 @@ pub fn npz_arrays(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
     let mut archive = ZipArchive::new(Cursor::new(&bytes[..])).map_err(|error| failed(no_archive(&error)))?;
     let names = names_in(&archive);
     let read = |(at, name): (usize, String)| {
-        let array = unpacked(&mut archive, at, format!("{}: {}", shown(path), printable(&name)))?;
+        let array = unpacked(&mut archive, at, format!("{}: {}", shown(path), printable(&name)), MOST_BYTES)?;
         Ok((name, array.tensor()?))
     };
     names.into_iter().enumerate().map(read).collect()
@@ -355,15 +387,9 @@ fn parsed(mut bytes: Vec<u8>, origin: String) -> Result<NpyArray> {
     let failed = |words: String| Error::data(format!("{origin}: {words}"));
     let (header, data) = split(&bytes).map_err(failed)?;
     let header = Header::of(header).map_err(failed)?;
-    let shape = &header.shape;
-    let wanted = shape.iter().try_fold(header.dtype.bytes, |all, &axis| all.checked_mul(axis));
-    if wanted != Some(data.len()) {
-        let wanted = wanted.map_or("more bytes than can be counted".into(), |wanted| format!("{wanted} bytes"));
-        let words = format!("an array of shape {shape:?} takes {wanted}, but {} follow the header", data.len());
-        return Err(failed(words));
-    }
+    header.check_length(data.len() as u64).map_err(failed)?;
     let data = bytes.split_off(bytes.len() - data.len());
-    Ok(NpyArray { origin, header, data })
+    Ok(NpyArray { origin, header, data, first: 0 })
 }
 
 /// Maximum length of a header, as in NumPy.
