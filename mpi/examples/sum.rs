@@ -8,13 +8,23 @@
 //!
 //! Without a launcher there is one rank.
 
-use std::{env, error::Error, io::Write as _, time::Instant};
+use std::{env, error::Error, io::Write as _, process::ExitCode, time::Instant};
 
 use precast_mpi::{Node, Ranks, Shards, Tree, Wire};
 
 const SHARDS: usize = 8;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let ranks = Ranks::of_launcher()?;
     ranks.abort_on_panic();
     let words: Vec<String> = env::args().skip(1).collect();
@@ -70,50 +80,53 @@ fn check(ranks: &Ranks) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs work again and again, and returns the median and the least time in milliseconds.
-fn time(
-    ranks: &Ranks,
-    runs: usize,
-    mut work: impl FnMut() -> Result<(), Box<dyn Error>>,
-) -> Result<(f64, f64), Box<dyn Error>> {
-    let mut times = Vec::new();
-    for run in 0..=runs {
-        ranks.barrier()?;
-        let begun = Instant::now();
-        work()?;
-        ranks.barrier()?;
-        if run > 0 {
-            times.push(begun.elapsed().as_secs_f64() * 1e3);
-        }
-    }
-    times.sort_by(f64::total_cmp);
-    Ok((times[runs / 2], times[0]))
-}
+/// Work to be timed, with its name.
+type Work<'a> = (String, Box<dyn FnMut(&mut [f32]) -> Result<(), Box<dyn Error>> + 'a>);
 
 fn times(ranks: &Ranks, millions: f64) -> Result<(), Box<dyn Error>> {
     let len = (millions * 1e6) as usize;
     let mine = numbers(ranks.rank(), len);
-    let mut total = vec![0.0; len];
-    let runs = env::var("RUNS").map_or(Ok(15), |runs| runs.parse())?;
-    say(ranks, &format!("{len} numbers on {} ranks, ms: median (least)", ranks.size()))?;
+    let mut all: Vec<Work<'_>> = Vec::new();
     for wire in [Wire::Float32, Wire::BFloat16, Wire::BFloat16Both] {
-        for bucket in [1 << 16, 1 << 18, 1 << 20, 1 << 22] {
+        for bucket in [1 << 16, 1 << 18, 1 << 20] {
             let mut exchange = ranks.exchange(ranks.size(), wire)?.with_bucket(bucket)?;
-            let (median, least) = time(ranks, runs, || Ok(exchange.sum(&[&mine], &mut total)?))?;
-            say(ranks, &format!("{:14} buckets of {bucket:8}: {median:6.1} ({least:.1})", wire.name()))?;
+            let name = format!("{wire}, buckets of {bucket}");
+            let mine = &mine;
+            all.push((name, Box::new(move |total| Ok(exchange.sum(&[mine], total)?))));
         }
     }
     #[cfg(unix)]
     if ranks.size() > 1 {
         let of_mpi = allreduce::Allreduce::load()?;
-        let (median, least) = time(ranks, runs, || Ok(of_mpi.sum(&mine, &mut total)?))?;
-        say(ranks, &format!("MPI_Allreduce                     : {median:6.1} ({least:.1})"))?;
+        let mine = &mine;
+        all.push(("MPI_Allreduce".into(), Box::new(move |total| Ok(of_mpi.sum(mine, total)?))));
     }
-    let (median, least) = time(ranks, runs, || {
+    let copy = |total: &mut [f32]| {
         total.copy_from_slice(&mine);
         Ok(())
-    })?;
-    say(ranks, &format!("memcpy by all ranks               : {median:6.1} ({least:.1})"))
+    };
+    all.push(("memcpy by all ranks".into(), Box::new(copy)));
+    // In turns, so that other work on the machine slows all of them.
+    let runs = env::var("RUNS").map_or(Ok(15), |runs| runs.parse())?;
+    let mut total = vec![0.0; len];
+    let mut times = vec![Vec::new(); all.len()];
+    for run in 0..=runs {
+        for ((_, work), times) in all.iter_mut().zip(&mut times) {
+            ranks.barrier()?;
+            let begun = Instant::now();
+            work(&mut total)?;
+            ranks.barrier()?;
+            if run > 0 {
+                times.push(begun.elapsed().as_secs_f64() * 1e3);
+            }
+        }
+    }
+    say(ranks, &format!("{len} numbers on {} ranks, ms: median (least)", ranks.size()))?;
+    for ((name, _), times) in all.iter().zip(&mut times) {
+        times.sort_by(f64::total_cmp);
+        say(ranks, &format!("{name:36} {:6.1} ({:.1})", times[times.len() / 2], times[0]))?;
+    }
+    Ok(())
 }
 
 fn vote(ranks: &Ranks) -> Result<(), Box<dyn Error>> {

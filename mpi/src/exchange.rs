@@ -53,7 +53,9 @@ pub struct Exchange<'a> {
     buckets: VecDeque<Bucket>,
     /// Buckets at the front that are whole.
     whole: usize,
+    /// Memory of messages.
     spare: Vec<Vec<u8>>,
+    adder: Adder,
 }
 
 #[derive(Debug)]
@@ -79,26 +81,62 @@ enum Term<'b> {
     Numbers(Vec<f32>),
 }
 
-impl Term<'_> {
-    fn numbers(self, format: Format, len: usize) -> Vec<f32> {
-        match self {
-            Term::Numbers(numbers) => numbers,
-            Term::Bytes(bytes) => {
-                let mut numbers = vec![0.0; len];
-                format.read(bytes, &mut numbers);
-                numbers
+/// Sums of parts, with memory that is used again.
+#[derive(Debug, Default)]
+struct Adder {
+    spare: Vec<Vec<f32>>,
+}
+
+impl Adder {
+    /// Adds the nodes of one part, which ranks have sent, in the order of the tree.
+    fn sum(&mut self, nodes: &[Vec<Node>], by_rank: &[&[u8]], format: Format, len: usize) -> Vec<f32> {
+        let each = len * format.width();
+        let mut tree = Tree::default();
+        for (nodes, bytes) in nodes.iter().zip(by_rank) {
+            for (k, node) in nodes.iter().enumerate() {
+                let term = Term::Bytes(&bytes[k * each..(k + 1) * each]);
+                tree.push_with(*node, term, |left, right| self.add(left, right, format, len));
+            }
+        }
+        match tree.fold_with(|left, right| self.add(left, right, format, len)) {
+            Some(Term::Numbers(sum)) => sum,
+            Some(Term::Bytes(bytes)) => {
+                let mut sum = self.numbers(len);
+                format.read(bytes, &mut sum);
+                sum
+            }
+            None => self.numbers(len),
+        }
+    }
+
+    /// Adds `right` to `left`.
+    fn add(&mut self, left: &mut Term<'_>, right: Term<'_>, format: Format, len: usize) {
+        match (&mut *left, right) {
+            (Term::Numbers(left), Term::Bytes(right)) => format.add(right, left),
+            (Term::Numbers(left), Term::Numbers(right)) => {
+                left.iter_mut().zip(&right).for_each(|(left, right)| *left += right);
+                self.spare.push(right);
+            }
+            (Term::Bytes(bytes), right) => {
+                let mut sum = self.numbers(len);
+                match right {
+                    Term::Bytes(right) => format.sum(bytes, right, &mut sum),
+                    Term::Numbers(right) => {
+                        format.read(bytes, &mut sum);
+                        sum.iter_mut().zip(&right).for_each(|(left, right)| *left += right);
+                        self.spare.push(right);
+                    }
+                }
+                *left = Term::Numbers(sum);
             }
         }
     }
 
-    /// Adds `right`.
-    fn add(&mut self, right: Term<'_>, format: Format, len: usize) {
-        let mut sum = mem::replace(self, Term::Bytes(&[])).numbers(format, len);
-        match right {
-            Term::Bytes(bytes) => format.add(bytes, &mut sum),
-            Term::Numbers(numbers) => sum.iter_mut().zip(numbers).for_each(|(left, right)| *left += right),
-        }
-        *self = Term::Numbers(sum);
+    /// Returns memory, with what it had.
+    fn numbers(&mut self, len: usize) -> Vec<f32> {
+        let mut numbers = self.spare.pop().unwrap_or_default();
+        numbers.resize(len, 0.0);
+        numbers
     }
 }
 
@@ -127,6 +165,7 @@ impl Ranks {
             buckets: VecDeque::new(),
             whole: 0,
             spare: Vec::new(),
+            adder: Adder::default(),
         })
     }
 }
@@ -298,7 +337,7 @@ impl Exchange<'_> {
     fn advance(&mut self, link: &Link) -> Result<bool> {
         let mut moved = false;
         let (rank, size) = (self.ranks.rank(), self.ranks.size());
-        let Exchange { buckets, spare, nodes, .. } = self;
+        let Exchange { buckets, spare, adder, nodes, .. } = self;
         for bucket in buckets.iter_mut().skip(self.whole).take(LOOKED_AT) {
             let len = bucket.len;
             if let State::Parts { transfers, sums, own } = &mut bucket.state {
@@ -311,10 +350,14 @@ impl Exchange<'_> {
                 let mut leaving = Transfers::new(transfers.call);
                 mem::swap(&mut leaving, transfers);
                 let mine = part(rank, size, len).len();
-                let sum = sum_of(nodes, rank, own, &got, self.there, mine);
+                let mut by_rank: Vec<&[u8]> = vec![&[]; size];
+                got.iter().for_each(|(from, bytes)| by_rank[*from] = &bytes[Call::HEAD..]);
+                by_rank[rank] = &own[Call::HEAD..];
+                let sum = adder.sum(nodes, &by_rank, self.there, mine);
                 let mut message = memory(spare, Call::HEAD + mine * self.back.width());
                 sums.write(&mut message);
                 self.back.write(&sum, &mut message[Call::HEAD..]);
+                adder.spare.push(sum);
                 spare.push(mem::take(own));
                 spare.extend(got.into_iter().map(|(_, bytes)| bytes));
                 let own = Arc::new(message);
@@ -353,30 +396,6 @@ impl Bucket {
     fn is_whole(&self) -> bool {
         matches!(self.state, State::Whole(_))
     }
-}
-
-/// Adds the nodes of one part in the order of the tree.
-fn sum_of(
-    nodes: &[Vec<Node>],
-    rank: usize,
-    own: &[u8],
-    got: &[(usize, Vec<u8>)],
-    format: Format,
-    len: usize,
-) -> Vec<f32> {
-    let mut by_rank: Vec<&[u8]> = vec![&[]; nodes.len()];
-    got.iter().for_each(|(from, bytes)| by_rank[*from] = &bytes[Call::HEAD..]);
-    by_rank[rank] = &own[Call::HEAD..];
-    let each = len * format.width();
-    let mut tree = Tree::default();
-    for (nodes, bytes) in nodes.iter().zip(by_rank) {
-        for (k, node) in nodes.iter().enumerate() {
-            let term = Term::Bytes(&bytes[k * each..(k + 1) * each]);
-            tree.push_with(*node, term, |left, right| left.add(right, format, len));
-        }
-    }
-    let sum = tree.fold_with(|left, right| left.add(right, format, len));
-    sum.unwrap_or(Term::Numbers(Vec::new())).numbers(format, len)
 }
 
 /// Takes memory of a length from earlier messages, with what they had.

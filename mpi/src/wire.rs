@@ -127,6 +127,23 @@ impl Format {
         self.each(bytes, numbers, |number, met| *number += met);
     }
 
+    /// Writes the sums of numbers and those on their right.
+    pub fn sum(self, left: &[u8], right: &[u8], numbers: &mut [f32]) {
+        match self {
+            Format::Float32 => {
+                let terms = left.as_chunks::<4>().0.iter().zip(right.as_chunks::<4>().0);
+                let sums = terms.map(|(left, right)| f32::from_le_bytes(*left) + f32::from_le_bytes(*right));
+                numbers.iter_mut().zip(sums).for_each(|(number, sum)| *number = sum);
+            }
+            Format::BFloat16 => {
+                let terms = left.as_chunks::<2>().0.iter().zip(right.as_chunks::<2>().0);
+                let number = |bytes: &[u8; 2]| from_bf16(u16::from_le_bytes(*bytes));
+                let sums = terms.map(|(left, right)| number(left) + number(right));
+                numbers.iter_mut().zip(sums).for_each(|(number, sum)| *number = sum);
+            }
+        }
+    }
+
     #[inline(always)]
     fn each(self, bytes: &[u8], numbers: &mut [f32], store: impl Fn(&mut f32, f32)) {
         match self {

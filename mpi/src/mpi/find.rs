@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 
 use std::{
-    env, fs,
+    env,
+    error::Error as _,
+    fs,
     os::unix::process::parent_id,
     path::{Path, PathBuf},
 };
@@ -76,9 +78,18 @@ pub(super) fn open() -> Result<(&'static Library, Abi, String)> {
         match unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_GLOBAL) } {
             Ok(library) => {
                 let library: &'static Library = Box::leak(Box::new(library));
-                return Ok((library, abi(library, &path), path.display().to_string()));
+                let abi = abi(library, &path);
+                // MPICH would end the process.
+                if (abi, launcher::family()) == (Abi::Mpich, Some(Family::OpenMpi)) {
+                    let words = format!("{} has the ABI of MPICH, and the launcher is Open MPI's", path.display());
+                    return Err(Error::new(ErrorKind::Launcher, words));
+                }
+                return Ok((library, abi, path.display().to_string()));
             }
-            Err(error) => words.push(error.to_string()),
+            Err(error) => {
+                let cause = error.source().map(ToString::to_string).unwrap_or_default();
+                words.push(format!("{}: {error}: {cause}", path.display()));
+            }
         }
     }
     let words = format!("no MPI library could be loaded; `PRECAST_MPI` takes a path; met: {}", words.join("; "));
