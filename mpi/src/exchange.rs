@@ -26,7 +26,8 @@ const LOOKED_AT: usize = 4;
 /// bit of a sum depends on the number of ranks or on the buckets, apart from the payload of NaNs.
 ///
 /// All ranks add buckets of the same lengths, in the same order, with no other difference in the order of their calls. An
-/// exchange that is dropped before it has finished leaves its messages to the engine.
+/// exchange serves any number of steps, and keeps its memory between them. Finish it before it is dropped: until then the
+/// engine has its messages.
 ///
 /// ```
 /// use precast_mpi::{Ranks, Wire};

@@ -2,14 +2,6 @@
 
 use std::env;
 
-/// Families of MPI libraries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Family {
-    OpenMpi,
-    /// MPICH and the libraries with its ABI: Intel MPI, MVAPICH, Cray MPICH.
-    Mpich,
-}
-
 fn number(name: &str) -> Option<usize> {
     env::var(name).ok()?.trim().parse().ok()
 }
@@ -33,14 +25,6 @@ pub fn local_ranks() -> Option<usize> {
         .or_else(|| number("MPI_LOCALNRANKS"))
         .or_else(of_slurm)
         .filter(|ranks| *ranks > 0)
-}
-
-/// Returns the family of the launcher's MPI.
-pub(crate) fn family() -> Option<Family> {
-    if env::var_os("OMPI_COMM_WORLD_SIZE").is_some() {
-        return Some(Family::OpenMpi);
-    }
-    env::var_os("PMI_SIZE").map(|_| Family::Mpich)
 }
 
 /// Reads Slurm's tasks of each node, such as `4(x2),3`: two nodes with 4 and one with 3.

@@ -11,10 +11,7 @@ use std::{
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
-use crate::{
-    error::{Error, ErrorKind, Result},
-    launcher::{self, Family},
-};
+use crate::error::{Error, ErrorKind, Result};
 
 /// Binary interfaces of MPI libraries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +20,22 @@ pub(super) enum Abi {
     Mpich,
     /// That of MPI 5.
     Standard,
+}
+
+/// Families of MPI libraries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    OpenMpi,
+    /// MPICH and the libraries with its ABI: Intel MPI, MVAPICH, Cray MPICH.
+    Mpich,
+}
+
+/// Returns the family of the launcher's MPI.
+fn family() -> Option<Family> {
+    if env::var_os("OMPI_COMM_WORLD_SIZE").is_some() {
+        return Some(Family::OpenMpi);
+    }
+    env::var_os("PMI_SIZE").map(|_| Family::Mpich)
 }
 
 /// Names of libraries, in the order of the search.
@@ -49,7 +62,7 @@ fn beside(program: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 /// Returns the libraries to try: those beside the program that has started this process, those of the system's search,
 /// then those beside a launcher in `PATH`.
 fn candidates() -> Vec<PathBuf> {
-    let names = names(launcher::family());
+    let names = names(family());
     let in_folder = |folder: PathBuf| {
         let paths: Vec<PathBuf> = names.iter().map(|name| folder.join(name)).filter(|path| path.exists()).collect();
         paths
@@ -80,7 +93,7 @@ pub(super) fn open() -> Result<(&'static Library, Abi, String)> {
                 let library: &'static Library = Box::leak(Box::new(library));
                 let abi = abi(library, &path);
                 // MPICH would end the process.
-                if (abi, launcher::family()) == (Abi::Mpich, Some(Family::OpenMpi)) {
+                if (abi, family()) == (Abi::Mpich, Some(Family::OpenMpi)) {
                     let words = format!("{} has the ABI of MPICH, and the launcher is Open MPI's", path.display());
                     return Err(Error::new(ErrorKind::Launcher, words));
                 }

@@ -86,14 +86,14 @@ impl<H> fmt::Debug for Loaded<H> {
 pub(super) fn address(
     library: &'static Library,
     constants: impl Fn(&Library) -> Result<Constants<Address>>,
-) -> Result<Box<dyn super::Library>> {
+) -> Result<Box<dyn super::MpiEngine>> {
     // SAFETY: the handles of Open MPI and of the ABI of MPI 5 are pointers.
     let functions = unsafe { Functions::<Address>::load(library) }?;
     Ok(Box::new(Loaded::start(functions, constants(library)?)?))
 }
 
 /// Starts a library whose handles are ints.
-pub(super) fn int(library: &'static Library) -> Result<Box<dyn super::Library>> {
+pub(super) fn int(library: &'static Library) -> Result<Box<dyn super::MpiEngine>> {
     // SAFETY: the handles of the ABI of MPICH are ints.
     let functions = unsafe { Functions::<c_int>::load(library) }?;
     Ok(Box::new(Loaded::start(functions, Constants::mpich())?))
@@ -312,7 +312,7 @@ impl<H: Copy + 'static> Engine for Loaded<H> {
     }
 }
 
-impl<H: Copy + 'static> super::Library for Loaded<H> {
+impl<H: Copy + 'static> super::MpiEngine for Loaded<H> {
     fn version(&self) -> &str {
         &self.version
     }

@@ -27,7 +27,7 @@ type Abort = Box<dyn Fn(u8) + Send + Sync>;
 static ABORT: OnceLock<Abort> = OnceLock::new();
 
 /// Functions that MPI has beyond those of an engine.
-trait Library: Engine {
+trait MpiEngine: Engine {
     fn version(&self) -> &str;
     fn finalize(&self) -> Result<()>;
     fn cut_at(&mut self, bytes: usize);
@@ -36,7 +36,7 @@ trait Library: Engine {
 /// The engine of MPI. It stays on the thread that has loaded it, and nothing is sent when it is dropped.
 #[derive(Debug)]
 pub struct Mpi {
-    library: Box<dyn Library>,
+    engine: Box<dyn MpiEngine>,
 }
 
 impl Mpi {
@@ -49,22 +49,22 @@ impl Mpi {
     ///   not that of the launcher.
     /// - [`ErrorKind::Mpi`] with MPI's own words.
     pub fn load() -> Result<Mpi> {
-        let library = load()?;
-        if let Some(launched) = launcher::launched().filter(|launched| *launched != library.size()) {
+        let engine = load()?;
+        if let Some(launched) = launcher::launched().filter(|launched| *launched != engine.size()) {
             let words = format!(
                 "the launcher has started {launched} processes, and {} sees {}: it is not the MPI of this launcher; \
                  `PRECAST_MPI` takes the path of the right library",
-                library.version(),
-                library.size()
+                engine.version(),
+                engine.size()
             );
             return Err(Error::new(ErrorKind::Launcher, words));
         }
-        Ok(Mpi { library })
+        Ok(Mpi { engine })
     }
 
     /// Returns the first line of the library's version.
     pub fn version(&self) -> &str {
-        self.library.version()
+        self.engine.version()
     }
 
     /// Sets the most bytes of a message of MPI; longer ones are cut. Default: 2^30. It is the same on all ranks.
@@ -76,30 +76,30 @@ impl Mpi {
             let words = format!("messages of MPI are cut at {bytes} bytes; expected a number from 1 to {}", i32::MAX);
             return Err(Error::new(ErrorKind::Argument, words));
         }
-        self.library.cut_at(bytes);
+        self.engine.cut_at(bytes);
         Ok(self)
     }
 }
 
 impl Engine for Mpi {
     fn rank(&self) -> usize {
-        self.library.rank()
+        self.engine.rank()
     }
 
     fn size(&self) -> usize {
-        self.library.size()
+        self.engine.size()
     }
 
     fn send(&self, to: usize, tag: u16, bytes: Arc<Vec<u8>>) -> Result<Pending> {
-        self.library.send(to, tag, bytes)
+        self.engine.send(to, tag, bytes)
     }
 
     fn receive(&self, from: usize, tag: u16, memory: Vec<u8>) -> Result<Pending> {
-        self.library.receive(from, tag, memory)
+        self.engine.receive(from, tag, memory)
     }
 
     fn poll(&self, pending: &Pending) -> Result<Option<Vec<u8>>> {
-        self.library.poll(pending)
+        self.engine.poll(pending)
     }
 
     fn abort(&self, code: u8) {
@@ -107,7 +107,7 @@ impl Engine for Mpi {
     }
 
     fn finish(&self) -> Result<()> {
-        self.library.finalize()
+        self.engine.finalize()
     }
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn end_all(code: u8) -> ! {
 }
 
 #[cfg(unix)]
-fn load() -> Result<Box<dyn Library>> {
+fn load() -> Result<Box<dyn MpiEngine>> {
     use find::Abi;
 
     let (library, abi, path) = find::open()?;
@@ -143,6 +143,6 @@ fn load() -> Result<Box<dyn Library>> {
 }
 
 #[cfg(not(unix))]
-fn load() -> Result<Box<dyn Library>> {
+fn load() -> Result<Box<dyn MpiEngine>> {
     Err(Error::new(ErrorKind::Library, "MPI libraries are loaded on Unix only"))
 }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use precast_mpi::{Error, ErrorKind, Mpi, Node, Ranks, Result, Shards, Threads, Tree, Wire};
+use precast_mpi::{Engine as _, Error, ErrorKind, Mpi, Node, Ranks, Result, Shards, Threads, Tree, Wire};
 
 /// The environment variable with the work.
 pub const WORK: &str = "PRECAST_MPI_TEST";
@@ -27,9 +27,11 @@ fn worker() {
 }
 
 fn run(work: &str, of: usize) -> Result<()> {
-    let ranks = match work {
-        "cut" => Ranks::new(Box::new(Mpi::load()?.cut_at(1000)?)),
-        _ => Ranks::of_launcher()?,
+    // The first of two engines initializes MPI, and finalizes it.
+    let first = if work == "cut" { Some(Mpi::load()?) } else { None };
+    let ranks = match first {
+        Some(_) => Ranks::new(Box::new(Mpi::load()?.cut_at(1000)?)),
+        None => Ranks::of_launcher()?,
     };
     ranks.abort_on_panic();
     match work {
@@ -45,7 +47,8 @@ fn run(work: &str, of: usize) -> Result<()> {
         }
         _ => ranks.or_abort(faults(&ranks, work, of))?,
     }
-    ranks.finish()
+    ranks.finish()?;
+    first.map_or(Ok(()), |first| first.finish())
 }
 
 /// Writes a line in one piece, as other ranks write, too.

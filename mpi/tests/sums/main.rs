@@ -32,7 +32,7 @@ fn numbers(seed: u64, len: usize) -> Vec<f32> {
         .collect()
 }
 
-fn add(left: &mut Vec<f32>, right: Vec<f32>) {
+fn add(left: &mut [f32], right: &[f32]) {
     left.iter_mut().zip(right).for_each(|(left, right)| *left += right);
 }
 
@@ -40,7 +40,7 @@ fn add(left: &mut Vec<f32>, right: Vec<f32>) {
 fn own_sums(rank: usize, ranks: usize, shards: usize, shard: impl Fn(usize) -> Vec<f32>) -> Vec<Vec<f32>> {
     let mut tree = Tree::default();
     for at in Shards::new(shards, ranks).unwrap().run(rank) {
-        tree.push_with(Node::shard(at), shard(at), add);
+        tree.push_with(Node::shard(at), shard(at), |left, right| add(left, &right));
     }
     tree.into_values()
 }

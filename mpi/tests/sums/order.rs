@@ -52,10 +52,8 @@ fn long_sums_have_the_bits_of_one_process() {
 #[test]
 fn another_order_has_other_bits() {
     let all = shards_of(8, 1000, 1);
-    let in_a_row = all[1..].iter().cloned().fold(all[0].clone(), |mut sum, shard| {
-        add(&mut sum, shard);
-        sum
-    });
+    let mut in_a_row = all[0].clone();
+    all[1..].iter().for_each(|shard| add(&mut in_a_row, shard));
     let tree = reference(&all);
     let other = in_a_row.iter().zip(&tree).filter(|(one, other)| one.to_bits() != other.to_bits()).count();
     assert!(other > 300, "{other} of 1000 numbers");
