@@ -18,13 +18,14 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Kind; 5] = [Kind::Vote, Kind::Gather, Kind::Broadcast, Kind::Parts, Kind::Sums];
 
-    fn name(self) -> &'static str {
+    /// Returns the noun, and the unit of the size.
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Kind::Vote => "a vote of so many words",
-            Kind::Gather => "a gather of so many bytes",
-            Kind::Broadcast => "a broadcast of so many bytes",
-            Kind::Parts => "the first half of a sum of so many numbers",
-            Kind::Sums => "the second half of a sum of so many numbers",
+            Kind::Vote => ("a vote", "words"),
+            Kind::Gather => ("a gather", "bytes"),
+            Kind::Broadcast => ("a broadcast", "bytes"),
+            Kind::Parts => ("the first half of a sum", "numbers"),
+            Kind::Sums => ("the second half of a sum", "numbers"),
         }
     }
 }
@@ -88,6 +89,7 @@ impl Call {
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Call { sequence, step, kind, size, .. } = self;
-        write!(f, "call {sequence} in step {step}, {} ({size})", kind.name())
+        let (noun, unit) = kind.words();
+        write!(f, "call {sequence} in step {step}, {noun} of {size} {unit}")
     }
 }

@@ -210,7 +210,8 @@ fn a_rank_that_makes_another_call_ends_all() {
             let ended = launcher.run(3, work);
             assert_ne!(ended.code, Some(0), "{}", ended.said());
             assert!(ended.stderr.contains("makes another call"), "{}", ended.said());
-            assert!(ended.stderr.contains("step 5"), "{}", ended.said());
+            // Of a rank that waits for rank 1, or of rank 1, which may be a step ahead.
+            assert!(["step 5", "step 6"].iter().any(|step| ended.stderr.contains(step)), "{}", ended.said());
         }
     }
 }

@@ -83,9 +83,9 @@ fn other_calls_are_found() {
         exchange.sum(&slices, &mut vec![0.0; len])
     };
     let cases: &[(Work, &str)] = &[
-        (|ranks| ranks.vote(&[1, 2]).map(drop), "a vote of so many words (2)"),
+        (|ranks| ranks.vote(&[1, 2]).map(drop), "a vote of 2 words"),
         (|ranks| ranks.vote(&[1, 2, 3, 4]).map(drop), "40 bytes met"),
-        (|ranks| ranks.barrier(), "a vote of so many words (0)"),
+        (|ranks| ranks.barrier(), "a vote of 0 words"),
         (
             |ranks| {
                 ranks.set_step(8);
