@@ -151,17 +151,21 @@ impl Ranks {
         self.step.load(Ordering::Relaxed)
     }
 
-    /// Ends all ranks if `result` is an error: writes its words with the rank to stderr, and exits with code 70.
+    /// Ends all ranks if `result` is an error: writes its words with the rank to stderr, and exits with code 70. An error
+    /// that all ranks have, such as one of [`Ranks::agree`], needs no such end.
     ///
     /// # Errors
-    /// The error itself, if ranks are threads.
+    /// The error itself, if there is one rank, or ranks are threads.
     pub fn or_abort<T, E: std::fmt::Display>(&self, result: std::result::Result<T, E>) -> std::result::Result<T, E> {
         result.inspect_err(|error| self.abort(error))
     }
 
-    /// Ends all ranks: writes the words with the rank to stderr, and exits with code 70. Returns only if ranks are
-    /// threads.
+    /// Ends all ranks: writes the words with the rank to stderr, and exits with code 70. Does nothing if there is one
+    /// rank, and returns if ranks are threads.
     pub fn abort(&self, words: impl std::fmt::Display) {
+        if self.size() == 1 {
+            return;
+        }
         let (rank, words) = (self.rank(), words.to_string());
         let line = match words.starts_with(&format!("rank {rank}:")) {
             true => format!("{words}\n"),

@@ -133,5 +133,6 @@ fn a_rank_alone_sends_nothing() {
     ranks.exchange(1, Wire::BFloat16).unwrap().sum(&[&[1.0 + 2f32.powi(-20), 2.0]], &mut total).unwrap();
     assert_eq!(total, [1.0 + 2f32.powi(-20), 2.0], "no wire, no rounding");
     assert_eq!(ranks.bytes_sent(), 0);
+    assert_eq!(ranks.or_abort(Err::<(), _>("mine")), Err("mine"), "the program ends by itself");
     ranks.finish().unwrap();
 }

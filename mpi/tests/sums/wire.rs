@@ -22,7 +22,7 @@ fn error(met: &[f32], shards: usize, shard: impl Fn(usize) -> Vec<f32>) -> f64 {
 
 #[test]
 fn errors_do_not_grow_with_ranks() {
-    for ranks in [2, 3, 4, 7, 8, 16, 33, 64] {
+    for ranks in [2, 3, 4, 5, 7, 8, 16, 33, 64] {
         let shard = |at: usize| numbers(at as u64, LEN);
         for (wire, least, most) in
             [(Wire::Float32, 0.0, 2e-7), (Wire::BFloat16, 1e-3, 2.5e-3), (Wire::BFloat16Both, 1e-3, 2.5e-3)]
