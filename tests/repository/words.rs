@@ -50,7 +50,7 @@ fn comment(line: &str) -> Option<(&str, &str)> {
 #[test]
 fn comments_and_messages_follow_the_style_sheet() {
     let mut wrong = Vec::new();
-    for path in ["src", "burn/src", "candle/src", "cli/src", "derive/src", "policies/src", "train/src"]
+    for path in ["src", "burn/src", "candle/src", "cli/src", "derive/src", "mpi/src", "policies/src", "train/src"]
         .into_iter()
         .flat_map(|folder| files(folder, "rs"))
     {

@@ -12,9 +12,10 @@ use crate::shell::{self, Result, program};
 pub const ABOUT: &str = "[--check]: the packages as they would be published, unpacked and tested";
 
 /// The packages that are published, each after those that it depends on.
-const PACKAGES: [&str; 5] = ["precast-policy", "precast-derive", "precast", "precast-train", "precast-cli"];
+const PACKAGES: [&str; 6] =
+    ["precast-policy", "precast-derive", "precast", "precast-train", "precast-cli", "precast-mpi"];
 /// Those whose code runs.
-const TESTED: [&str; 3] = ["precast", "precast-train", "precast-cli"];
+const TESTED: [&str; 4] = ["precast", "precast-train", "precast-cli", "precast-mpi"];
 
 pub fn run(words: &[String]) -> Result {
     let only_check = match words {

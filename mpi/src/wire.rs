@@ -1,0 +1,215 @@
+//! The form of numbers on their way between ranks.
+
+use std::{fmt, str::FromStr};
+
+use crate::error::{Error, ErrorKind};
+
+/// The dtype in which numbers travel. Sums are computed in f32, whatever it is. Default: `float32`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Wire {
+    /// f32 both ways, 4 bytes a number. The bits of a sum do not depend on the number of ranks.
+    #[default]
+    Float32,
+    /// bf16 to the rank that adds, rounded once to nearest even; f32 on the way back. The sum of each node that a rank
+    /// computes is rounded, so the bits depend on the number of ranks; the error does not grow with it.
+    BFloat16,
+    /// bf16 to the rank that adds, and the sum rounded to bf16 on the way back.
+    BFloat16Both,
+}
+
+impl Wire {
+    const ALL: [Wire; 3] = [Wire::Float32, Wire::BFloat16, Wire::BFloat16Both];
+
+    /// Returns the name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Wire::Float32 => "float32",
+            Wire::BFloat16 => "bfloat16",
+            Wire::BFloat16Both => "bfloat16-both",
+        }
+    }
+
+    /// Returns the format of the numbers to be added.
+    pub(crate) fn there(self) -> Format {
+        match self {
+            Wire::Float32 => Format::Float32,
+            Wire::BFloat16 | Wire::BFloat16Both => Format::BFloat16,
+        }
+    }
+
+    /// Returns the format of the sums.
+    pub(crate) fn back(self) -> Format {
+        match self {
+            Wire::Float32 | Wire::BFloat16 => Format::Float32,
+            Wire::BFloat16Both => Format::BFloat16,
+        }
+    }
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Wire {
+    type Err = Error;
+
+    fn from_str(name: &str) -> Result<Self, Error> {
+        if let Some(wire) = Wire::ALL.into_iter().find(|wire| wire.name() == name) {
+            return Ok(wire);
+        }
+        let words = match name {
+            "float16" | "f16" | "fp16" | "half" => format!(
+                "the wire `{name}` is not offered: sums of scaled f16 gradients overflow; allowed: `float32`, `bfloat16`, \
+                 `bfloat16-both`"
+            ),
+            _ => format!("met the wire `{name}`; allowed: `float32`, `bfloat16`, `bfloat16-both`"),
+        };
+        Err(Error::new(ErrorKind::Argument, words))
+    }
+}
+
+/// Rounds a number to bf16, to nearest even. A NaN remains one, and a number beyond the range becomes infinite.
+#[inline]
+pub fn to_bf16(number: f32) -> u16 {
+    let bits = number.to_bits();
+    // The quiet bit, since the upper half of a NaN may have no bit of its payload.
+    let nan = (bits >> 16) as u16 | 0x40;
+    let rounded = (bits.wrapping_add(0x7fff + ((bits >> 16) & 1)) >> 16) as u16;
+    if number.is_nan() { nan } else { rounded }
+}
+
+/// Widens a bf16, exactly.
+#[inline]
+pub fn from_bf16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// One format of numbers in bytes, little-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Float32,
+    BFloat16,
+}
+
+/// The numbers of f32 in bytes.
+fn f32s(bytes: &[u8]) -> impl Iterator<Item = f32> {
+    bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
+}
+
+/// The numbers of bf16 in bytes.
+fn bf16s(bytes: &[u8]) -> impl Iterator<Item = f32> {
+    bytes.as_chunks::<2>().0.iter().map(|bytes| from_bf16(u16::from_le_bytes(*bytes)))
+}
+
+/// Writes numbers as f32.
+fn put_f32s(numbers: impl Iterator<Item = f32>, bytes: &mut [u8]) {
+    bytes.as_chunks_mut::<4>().0.iter_mut().zip(numbers).for_each(|(place, number)| *place = number.to_le_bytes());
+}
+
+/// Writes numbers as bf16.
+fn put_bf16s(numbers: impl Iterator<Item = f32>, bytes: &mut [u8]) {
+    let places = bytes.as_chunks_mut::<2>().0.iter_mut();
+    places.zip(numbers).for_each(|(place, number)| *place = to_bf16(number).to_le_bytes());
+}
+
+impl Format {
+    /// Returns the bytes of a number.
+    pub fn width(self) -> usize {
+        match self {
+            Format::Float32 => 4,
+            Format::BFloat16 => 2,
+        }
+    }
+
+    /// Writes numbers.
+    pub fn write(self, numbers: &[f32], bytes: &mut [u8]) {
+        match self {
+            Format::Float32 => put_f32s(numbers.iter().copied(), bytes),
+            Format::BFloat16 => put_bf16s(numbers.iter().copied(), bytes),
+        }
+    }
+
+    /// Reads numbers.
+    pub fn read(self, bytes: &[u8], numbers: &mut [f32]) {
+        match self {
+            Format::Float32 => numbers.iter_mut().zip(f32s(bytes)).for_each(|(number, met)| *number = met),
+            Format::BFloat16 => numbers.iter_mut().zip(bf16s(bytes)).for_each(|(number, met)| *number = met),
+        }
+    }
+
+    /// Adds numbers to a sum in f32, on its right.
+    pub fn add(self, sum: &mut [u8], right: &[u8]) {
+        let sums = sum.as_chunks_mut::<4>().0.iter_mut();
+        let add = |(sum, right): (&mut [u8; 4], f32)| *sum = (f32::from_le_bytes(*sum) + right).to_le_bytes();
+        match self {
+            Format::Float32 => sums.zip(f32s(right)).for_each(add),
+            Format::BFloat16 => sums.zip(bf16s(right)).for_each(add),
+        }
+    }
+
+    /// Writes the sums of numbers and those on their right, in f32.
+    pub fn sum(self, left: &[u8], right: &[u8], sum: &mut [u8]) {
+        match self {
+            Format::Float32 => put_f32s(f32s(left).zip(f32s(right)).map(|(left, right)| left + right), sum),
+            Format::BFloat16 => put_f32s(bf16s(left).zip(bf16s(right)).map(|(left, right)| left + right), sum),
+        }
+    }
+
+    /// Writes numbers in f32.
+    pub fn widen(self, bytes: &[u8], wide: &mut [u8]) {
+        match self {
+            Format::Float32 => wide.copy_from_slice(bytes),
+            Format::BFloat16 => put_f32s(bf16s(bytes), wide),
+        }
+    }
+
+    /// Rounds numbers in f32 to this format.
+    pub fn narrow(self, wide: &[u8], bytes: &mut [u8]) {
+        match self {
+            Format::Float32 => bytes.copy_from_slice(wide),
+            Format::BFloat16 => put_bf16s(f32s(wide), bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_upper_half_rounds_to_nearest_even() {
+        for upper in 0..=u16::MAX {
+            let exact = from_bf16(upper);
+            if exact.is_nan() {
+                assert!(from_bf16(to_bf16(exact)).is_nan());
+                continue;
+            }
+            assert_eq!(to_bf16(exact), upper);
+            if exact.is_infinite() {
+                continue;
+            }
+            // The neighbour away from 0, halfway, and the numbers around halfway.
+            let at = |low: u32| f32::from_bits((u32::from(upper) << 16) + low);
+            assert_eq!(to_bf16(at(0x7fff)), upper);
+            assert_eq!(to_bf16(at(0x8001)), upper + 1);
+            assert_eq!(to_bf16(at(0x8000)), upper + (upper & 1), "{upper:#x}");
+        }
+        // A NaN whose payload is in the lower half alone.
+        assert!(from_bf16(to_bf16(f32::from_bits(0x7f80_0001))).is_nan());
+        assert!(from_bf16(to_bf16(f32::from_bits(0xffff_ffff))).is_nan());
+        assert_eq!(from_bf16(to_bf16(f32::MAX)), f32::INFINITY);
+    }
+
+    #[test]
+    fn f16_is_refused_by_name() {
+        let error = "float16".parse::<Wire>().unwrap_err();
+        assert!(error.to_string().contains("the wire `float16` is not offered"), "{error}");
+        assert!("int8".parse::<Wire>().unwrap_err().to_string().contains("met the wire `int8`; allowed: `float32`"));
+        for wire in Wire::ALL {
+            assert_eq!(wire.name().parse(), Ok(wire));
+        }
+    }
+}
