@@ -68,14 +68,16 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
             return Err(Failure::Usage(format!("two runs would write to `{}`", inputs::shown(taken))));
         }
         Run::check_folder(&to)?;
-        if files.len() > 1 {
-            let _ = policy.plan(&model(cli, file)?.net)?;
-        }
         planned.push((file, policy, to));
+    }
+    // All runs have the same model, which the first takes.
+    let mut first = Some(model(cli, &files[0])?);
+    if let Some(model) = first.as_ref().filter(|_| files.len() > 1) {
+        planned.iter().try_for_each(|(_, policy, _)| policy.plan(&model.net).map(drop))?;
     }
     let (mut folders, mut failures) = (Vec::<PathBuf>::new(), Vec::new());
     for (file, policy, to) in planned {
-        let model = model(cli, file)?;
+        let model = first.take().map_or_else(|| model(cli, file), Ok)?;
         if policy.prefer == Prefer::Speed {
             let _ = inputs::speeds_here(); // with a status line
         }
