@@ -248,14 +248,32 @@ pub fn did_you_mean_or_some<'a>(met: &str, allowed: impl IntoIterator<Item = &'a
 /// Words that other systems and people use, in small letters, with names here that mean the same. The first allowed one
 /// is suggested, before any name of a similar spelling.
 const SYNONYMS: &[(&str, &[&str])] = &[
+    ("adamw_torch", &["adamw"]),
+    ("bce", &["bce_with_logits"]),
+    ("bcewithlogitsloss", &["bce_with_logits"]),
     ("bf16", &["o2-bf16", "low"]),
     ("bfloat16", &["o2-bf16", "low"]),
+    ("binary_crossentropy", &["bce_with_logits"]),
+    ("categorical_crossentropy", &["cross_entropy"]),
+    ("ce", &["cross_entropy"]),
+    ("cosine_annealing", &["cosine"]),
+    ("cosineannealinglr", &["cosine"]),
+    ("cosineannealingwarmrestarts", &["restarts"]),
     ("f16", &["o2", "low"]),
     ("float16", &["o2", "low"]),
     ("fp16", &["o2", "low"]),
     ("fp32", &["o0", "float32"]),
     ("half", &["o2", "low"]),
+    ("l2", &["mse"]),
     ("mae", &["l1", "L1Loss"]),
+    ("mean_absolute_error", &["l1"]),
+    ("mean_squared_error", &["mse"]),
+    ("nll", &["cross_entropy"]),
+    ("onecyclelr", &["one-cycle"]),
+    ("reducelronplateau", &["plateau"]),
+    ("smooth_l1", &["huber"]),
+    ("sparse_categorical_crossentropy", &["cross_entropy"]),
+    ("steplr", &["step"]),
     ("swish", &["SiLU"]),
 ];
 

@@ -150,14 +150,17 @@ fn slips_are_told_with_a_remedy() {
     for (args, words) in [
         (&["train", "run.yaml"][..], "`--resume runs/o2` continues it"),
         (&["train", "runs/o2"], "--resume runs/o2 continues it"),
-        (&["train", "--resume", "runs/o3"], "there is no run in this folder"),
+        (&["train", "--resume", "runs/o3"], "there is no such folder; expected that of a run"),
         (&["train", "--resume", "runs/o2", "--batch", "5"], "cannot be used with"),
         (&["train", "run.yaml", "-p", "o1", "-p", "o2", "--output", "x"], "--output is the folder of one run"),
         (&["train", "run.yaml", "--examples", "5"], "a run file says `test`"),
         (&["train", "run.yaml", "--schedule", "step"], "schedule: {step: {every: 100, factor: 0.1}}"),
         // A policy from the command line has no place in a file.
         (&["train", "run.yaml", "-p", "o4"], "error: no policy is called `o4`"),
-        (&["predict", "runs", "points.csv"], "there is no run in this folder"),
+        (
+            &["predict", "runs", "points.csv"],
+            "there is no run in this folder: `run.yaml` is missing; it contains `runs/o2`",
+        ),
         (&["predict", "runs/o2", "nothing.csv"], "nothing.csv"),
         (&["runs", "elsewhere"], "there is no run in `elsewhere`"),
     ] {
@@ -420,7 +423,7 @@ fn options_of_the_run_file_reach_the_run() {
     for (args, words) in [
         (&["export", "runs/o2-bf16", "--weights", "compute"][..], "--output"),
         (&["export", "runs/o2-bf16", "--weights", "both", "--to", "torch", "--output", "w"], "cannot be used with"),
-        (&["export", "runs/o2-bf16"], "--to <LIBRARY>"),
+        (&["export", "runs/o2-bf16"], "of a run, --weights compute"),
         (&["export", "runs/o2-bf16", "--to", "onnx"], "--to onnx writes a file; --output names it"),
         (&["export", "runs/o2-bf16", "--to", "onnx", "--policy", "o1", "--output", "v"], "under its own policy"),
         (&["export", "runs/o2-bf16", "--weights", "low", "--output", "v"], "allowed: master, compute, both"),

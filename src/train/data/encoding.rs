@@ -139,7 +139,8 @@ impl Encoding {
              numbers",
             printable(&index.name),
             printable(&other.name)
-        )))
+        ))
+        .about("indices"))
     }
 
     /// Returns whether all columns become indices.
