@@ -152,6 +152,8 @@ fn a_value_of_another_form_is_told_with_the_form_that_is_expected() {
             ("", "optimizer: AdamW", &["(did you mean `adamw`?)"]),
             ("", "schedule: {name: step, every: 3}", &["the name of a schedule is the key of its options"]),
             ("", "schedule: CosineAnnealingLR", &["wrong.yaml:7:11: ", "(did you mean `cosine`?)"]),
+            ("side}", "side, as: regression}", &["wrong.yaml:4:50: ", "(did you mean `numbers`?)"]),
+            ("side}", "side, missing: -999.0, empty: mean}", &["in a list, `[0.50]`, it is read as it is written"]),
             ("", "loss: mae", &["wrong.yaml:7:7: ", "(did you mean `l1`?)"]),
             ("", "loss: categorical_crossentropy", &["(did you mean `cross_entropy`?)"]),
             ("", "loss: CrossEntropyLoss", &["(did you mean `cross_entropy`?)"]),

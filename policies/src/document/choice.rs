@@ -139,6 +139,10 @@ pub fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, 
             Ok(vec![number.to_string()])
         }
 
+        fn visit_f64<E: de::Error>(self, _: f64) -> Result<Vec<String>, E> {
+            Err(E::custom("a number alone may lose digits; in a list, `[0.50]`, it is read as it is written"))
+        }
+
         fn visit_bool<E: de::Error>(self, word: bool) -> Result<Vec<String>, E> {
             Ok(vec![word.to_string()])
         }

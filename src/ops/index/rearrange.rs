@@ -225,9 +225,9 @@ impl Tensor {
     ///
     /// ```
     /// # use precast::Tensor;
-    /// let [rows, columns] = &Tensor::meshgrid(&[&Tensor::arange(2), &Tensor::arange(3)])?[..] else { unreachable!() };
-    /// assert_eq!(rows.to_f64(), [0., 0., 0., 1., 1., 1.]);
-    /// assert_eq!(columns.to_f64(), [0., 1., 2., 0., 1., 2.]);
+    /// let grid = Tensor::meshgrid(&[&Tensor::arange(2), &Tensor::arange(3)])?;
+    /// assert_eq!(grid[0].to_f64(), [0., 0., 0., 1., 1., 1.]);
+    /// assert_eq!(grid[1].to_f64(), [0., 1., 2., 0., 1., 2.]);
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn meshgrid(vectors: &[&Tensor]) -> Result<Vec<Tensor>> {
