@@ -84,6 +84,12 @@ pub(super) fn run(args: &Args) -> Result {
     }
     outputs::check_outside_runs("TO", &args.to)?;
     outputs::check(&[("--html", html)])?;
+    if args.from.join("run.yaml").is_file() {
+        let run = shown(&args.from);
+        let words =
+            format!("{run}: the folder of a run; `export {run} --weights compute --output FILE` writes its weights");
+        return Err(Failure::Usage(words));
+    }
     if is_onnx(&args.from) {
         return onnx_model(args);
     }

@@ -51,7 +51,7 @@ pub(super) struct Args {
     #[arg(short, long)]
     policy: Option<PathBuf>,
     /// The library: torch, keras, torchao or deepspeed; or onnx, for a model
-    #[arg(long, value_name = "LIBRARY", required_unless_present = "weights")]
+    #[arg(long, value_name = "LIBRARY")]
     to: Option<Target>,
     /// With --to onnx, the version of ONNX's operators [default: 20]
     #[arg(long, value_name = "VERSION", requires = "to", allow_negative_numbers = true)]
@@ -100,6 +100,11 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
             return Err(Failure::Usage("--to onnx writes a file; --output names it".into()));
         }
         Args { policy: Some(policy), to: Some(Target::Library(to)), .. } => (policy, *to),
+        Args { model, to: None, .. } if model.join("run.yaml").is_file() => {
+            let words = "of a run, --weights compute (or master, both) writes the weights, --to onnx the network, and --to torch \
+                         with --policy the precisions";
+            return Err(Failure::Usage(words.into()));
+        }
         _ => return Err(Failure::Usage("--policy and --to say what is exported, or --weights and --output".into())),
     };
     let network = Network::read(cli, &args.model)?;

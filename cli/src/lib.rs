@@ -31,6 +31,7 @@ mod outputs;
 mod plan;
 mod predict;
 mod progress;
+mod remedy;
 mod replay;
 mod results;
 mod run;

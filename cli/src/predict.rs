@@ -22,8 +22,8 @@ use super::{
 #[command(after_help = "\
 The examples are read as those of the run were: a CSV with the same columns (those of the targets may be missing), an image or a
 folder of images, an array, a text. The output is CSV with a line for each example: the class and its probability, or the
-numbers; for images, first the file. With --score it is how well the network does on examples whose targets are known: images in a folder for each class,
-rows with their targets.
+numbers; for images, first the file. With --score it is how well the network does on examples whose targets are known: images
+in a folder for each class, rows with their targets. With --score and --output, the lines are written to the file.
 
 Examples:
   precast predict runs/o2 new.csv
@@ -39,7 +39,7 @@ pub(super) struct Args {
     #[command(flatten)]
     output: Output,
     /// Report the scores of the network in detail; the file must contain the targets
-    #[arg(long, conflicts_with_all = ["file", "probabilities", "keep"])]
+    #[arg(long)]
     score: bool,
     /// Also write the probability of every class, in a column for each
     #[arg(long)]
@@ -53,19 +53,37 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     args.output.check()?;
     let file = RunFile::of_folder(&args.run)?;
     let predictor = Predictor::of_folder(&args.run, model(cli, &file)?)?;
-    if args.score {
-        let found = predictor.evaluate(&args.examples)?;
-        let score = found.score();
-        print(format_args!("{}: {score}\n\n{}", score.name(), evaluation_table_by(&found, library_table)))?;
-        return match score.not_finite() {
-            0 => Ok(()),
-            count => Err(Failure::Work(format!(
-                "{count} of the answers {} not finite",
-                if count == 1 { "is" } else { "are" }
-            ))),
-        };
+    if args.score && args.output.file.is_none() && (args.probabilities || !args.keep.is_empty()) {
+        let words = "--score prints scores and no lines of examples; --output FILE writes these, with the columns of --keep and \
+                     --probabilities";
+        return Err(Failure::Usage(words.into()));
     }
-    let in_front = in_front(args, &file, &predictor)?;
+    let scored = if args.score { score(args, &predictor) } else { Ok(()) };
+    let has_lines = !args.score || args.output.file.is_some();
+    match scored {
+        // Answers that are not finite have lines, too.
+        Ok(()) | Err(Failure::Work(_)) if has_lines => write(args, &file, &predictor).and(scored),
+        scored => scored,
+    }
+}
+
+/// Prints the scores on the examples.
+fn score(args: &Args, predictor: &Predictor) -> Result {
+    let found = predictor.evaluate(&args.examples)?;
+    let score = found.score();
+    print(format_args!("{}: {score}\n\n{}", score.name(), evaluation_table_by(&found, library_table)))?;
+    match score.not_finite() {
+        0 => Ok(()),
+        count => {
+            let are = if count == 1 { "is" } else { "are" };
+            Err(Failure::Work(format!("{count} of the answers {are} not finite")))
+        }
+    }
+}
+
+/// Writes a line for each example.
+fn write(args: &Args, file: &RunFile, predictor: &Predictor) -> Result {
+    let in_front = in_front(args, file, predictor)?;
     let examples = predictor.read(&args.examples)?;
     predictor.notes_on(&examples).iter().for_each(|note| say_line(note));
     let predictions = predictor.predict_all(examples)?;

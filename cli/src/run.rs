@@ -8,7 +8,7 @@ use std::{
 };
 
 use console::Term;
-use precast::{DType, Policy, data::Targets, io::models::Model, policy::Prefer, train::FitOptions};
+use precast::{Policy, io::models::Model, policy::Prefer};
 use precast_policy::{files, printable};
 use precast_train::{
     Change, EndReason, ModelSource, Run, RunFile, history_of,
@@ -18,6 +18,7 @@ use precast_train::{
 use super::{
     Cli, Failure, Format, Result, inputs, outputs, print, print_json,
     progress::{self, Progress},
+    remedy::{no_better_than_the_mean, remedy},
     results::{notes, spoilt, stalled, unless_unread, why_stalled},
     table::{plan_tree, runs_layout},
     train_args::Args,
@@ -30,7 +31,8 @@ pub(super) fn is_run_file(file: &Path) -> bool {
     let Ok(text) = files::read_text(file, 1 << 20) else { return false };
     let has = |key: &str| {
         let at_a_line = |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'));
-        text.lines().any(at_a_line) || (text.trim_start().starts_with('{') && text.contains(&format!("{key}:")))
+        let in_braces = || [format!("{key}:"), format!("{key}\":")].iter().any(|key| text.contains(key));
+        text.lines().any(at_a_line) || (text.trim_start().starts_with('{') && in_braces())
     };
     !has("net") && (has("data") || has("model"))
 }
@@ -68,14 +70,16 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
             return Err(Failure::Usage(format!("two runs would write to `{}`", inputs::shown(taken))));
         }
         Run::check_folder(&to)?;
-        if files.len() > 1 {
-            let _ = policy.plan(&model(cli, file)?.net)?;
-        }
         planned.push((file, policy, to));
+    }
+    // All runs have the same model, which the first takes.
+    let mut first = Some(model(cli, &files[0])?);
+    if let Some(model) = first.as_ref().filter(|_| files.len() > 1) {
+        planned.iter().try_for_each(|(_, policy, _)| policy.plan(&model.net).map(drop))?;
     }
     let (mut folders, mut failures) = (Vec::<PathBuf>::new(), Vec::new());
     for (file, policy, to) in planned {
-        let model = model(cli, file)?;
+        let model = first.take().map_or_else(|| model(cli, file), Ok)?;
         if policy.prefer == Prefer::Speed {
             let _ = inputs::speeds_here(); // with a status line
         }
@@ -198,6 +202,9 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
             ))
         }
     })?;
+    if let Some(note) = no_better_than_the_mean(&run) {
+        say_line(&note);
+    }
     match ended {
         EndReason::Interrupted => {
             let steps = run.history().steps.len();
@@ -246,31 +253,6 @@ fn best(run: &Run, ended: EndReason) -> String {
     };
     let of = if run.validation().is_some() { "validation " } else { "" };
     format!("{by_patience}\nbest {of}{name}: {score}, after epoch {}{fair}", epoch + 1)
-}
-
-/// Largest magnitude of targets whose errors, squared, are far from the limit of f16.
-const LARGE_TARGET: f32 = 100.0;
-
-/// Returns the cure of a run that took no steps, as far as its options show it.
-fn remedy(run: &Run) -> String {
-    let (file, mut words) = (run.file(), String::new());
-    let FitOptions { lr, method, .. } = &file.options;
-    if *lr >= 10.0 * method.usual_lr() {
-        words += &format!("; the learning rate is {lr}, and {} is usual: try a lower --lr", method.usual_lr());
-    }
-    if let Targets::Numbers { values, .. } = run.data().train.targets()
-        && run.policy().dtype == DType::F16
-        && !file.standardize_targets
-    {
-        let largest = values.iter().fold(0f32, |largest, target| largest.max(target.abs()));
-        if largest > LARGE_TARGET {
-            words += &format!(
-                "; targets are as large as {largest}: `standardize_targets: true` in the run file brings them near 1, or a \
-                 policy in bfloat16 has their range"
-            );
-        }
-    }
-    words
 }
 
 /// The outcome of a run, as JSON.

@@ -1,6 +1,6 @@
 //! `precast train`: one network under several policies, for comparison.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::atomic::Ordering};
+use std::{collections::BTreeSet, ffi::OsStr, path::PathBuf, sync::atomic::Ordering};
 
 use precast::{
     Child, Level, Plan, Policy,
@@ -41,6 +41,11 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         let folder = inputs::shown(&args.model);
         return Err(Failure::Usage(format!("`{folder}` is the folder of a run; --resume {folder} continues it")));
     }
+    if args.model.is_file() && args.model.extension().is_some_and(is_of_data) {
+        let words =
+            "no model and no run file; `precast show run > run.yaml` writes a run file, whose key `data` names data";
+        return Err(Failure::Usage(format!("{}: {words}", inputs::shown(&args.model))));
+    }
     match run::is_run_file(&args.model) {
         true if args.examples.is_some() => {
             Err(Failure::Usage("--examples is for the digits; a run file says `test`, what is kept for testing".into()))
@@ -48,6 +53,13 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         true => run::begin(cli, args),
         false => compare(cli, args),
     }
+}
+
+/// Returns whether the extension of a file is one of data.
+fn is_of_data(extension: &OsStr) -> bool {
+    ["csv", "tsv", "gz", "npy", "npz", "txt", "png", "jpg", "jpeg"]
+        .into_iter()
+        .any(|of| extension.eq_ignore_ascii_case(of))
 }
 
 /// Trains a network on the digits under several policies.

@@ -111,6 +111,11 @@ impl Described {
         argument_of(&self.ty, "Option")
     }
 
+    /// Returns whether it is a list of words, which files may have as a single word.
+    pub fn is_of_words(&self) -> bool {
+        listed(&self.ty).is_some_and(|item| matches!(item, Type::Path(path) if path.path.is_ident("String")))
+    }
+
     /// Returns whether its value is taken as it is, so that a literal needs no suffix.
     pub fn by_value(&self) -> bool {
         plain(&self.ty) || matches!(self.ty, Type::Tuple(_)) || self.optional().is_some()

@@ -212,6 +212,9 @@ pub fn attributes(option: &Described, path: &str, arguments: &Arguments) -> Vec<
         let sentence = format!(" {sentence}");
         attributes.push(parse_quote!(#[doc = #sentence]));
     }
+    if !arguments.of_cell && option.is_of_words() {
+        attributes.push(parse_quote!(#[serde(deserialize_with = "::precast::__derive::words")]));
+    }
     if option.words.default.is_none() {
         return attributes;
     }

@@ -36,7 +36,7 @@ use crate::{
     cell::{AsCell, Part, Slot, known_kinds, writing},
     error::{Error, Result, did_you_mean},
     io::{
-        document::{Place, Source},
+        document::{self, Place, Source},
         files,
         kinds::{named_elsewhere, unknown},
     },
@@ -381,6 +381,9 @@ fn in_our_words(error: &serde_yaml::Error, source: &Source<'_>) -> Error {
         format!("unknown key `{key}`{near}; there may be {allowed}")
     } else if what.starts_with("invalid u") {
         "not a whole number of at least 0".to_string()
+    } else if let Some((at, words)) = place.and_then(|place| document::not_yaml(source, place, what)) {
+        place = Some(at);
+        words
     } else {
         reworded(what)
     };

@@ -11,9 +11,10 @@ use crate::{Cell, Padding, PoolOptions, Tensor, cell::Forward, error::Result, op
 #[cell(saved, kinds(MaxPool1d, MaxPool2d, MaxPool3d))]
 pub struct MaxPool<const N: usize> {
     /// Size of the window.
+    #[option(at_least = 1)]
     pub kernel_size: PerAxis<N>,
     /// Stride of the window.
-    #[option(default, shown = "the kernel size", note = "as in torch (MindSpore's default is 1)")]
+    #[option(default, shown = "the kernel size", note = "as in torch (MindSpore's default is 1)", at_least = 1)]
     pub stride: Option<PerAxis<N>>,
     /// Padding of the input, which is never the maximum.
     #[option(default = Padding::Valid, shown = "none")]
@@ -33,9 +34,10 @@ pub struct MaxPool<const N: usize> {
 #[cell(saved, kinds(AvgPool1d, AvgPool2d, AvgPool3d))]
 pub struct AvgPool<const N: usize> {
     /// Size of the window.
+    #[option(at_least = 1)]
     pub kernel_size: PerAxis<N>,
     /// Stride of the window.
-    #[option(default, shown = "the kernel size", note = "as in torch (MindSpore's default is 1)")]
+    #[option(default, shown = "the kernel size", note = "as in torch (MindSpore's default is 1)", at_least = 1)]
     pub stride: Option<PerAxis<N>>,
     /// Zero padding of the input.
     #[option(default = Padding::Valid, shown = "none")]

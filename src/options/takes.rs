@@ -12,6 +12,9 @@ use crate::{DType, policy::LossScaleSpec};
 
 /// The type of an option.
 pub trait Takes {
+    /// `true` when a list of such values may be a single one in files.
+    const ALONE: bool = false;
+
     /// Describes the accepted values in words.
     fn takes(range: &Range) -> String;
 
@@ -97,10 +100,32 @@ macro_rules! plain {
 plain! {
     bool: "true or false" json!({"type": "boolean"});
     char: "a character" json!({"type": "string", "minLength": 1, "maxLength": 1});
-    String: "text" json!({"type": "string"});
     PathBuf: "a path" json!({"type": "string"});
     DType: "a dtype, such as bfloat16" json!({"enum": ["float16", "bfloat16"]});
     LossScaleSpec: "a map with `kind`: none, fixed or dynamic" json!({"type": "object", "required": ["kind"]});
+}
+
+impl Takes for String {
+    const ALONE: bool = true;
+
+    fn takes(_: &Range) -> String {
+        "text".into()
+    }
+
+    fn schema(_: &Range) -> Value {
+        json!({"type": "string"})
+    }
+}
+
+/// A list of words as hand-written files have it.
+impl Takes for document::Words {
+    fn takes(range: &Range) -> String {
+        <Vec<String>>::takes(range)
+    }
+
+    fn schema(range: &Range) -> Value {
+        <Vec<String>>::schema(range)
+    }
 }
 
 /// A choice as hand-written files have it.
@@ -148,12 +173,13 @@ impl<T: Takes> Takes for Option<T> {
 }
 
 impl<T: Takes> Takes for Vec<T> {
-    fn takes(_: &Range) -> String {
-        "a list".into()
+    fn takes(range: &Range) -> String {
+        if T::ALONE { format!("{}, or a list", T::takes(range)) } else { "a list".into() }
     }
 
     fn schema(range: &Range) -> Value {
-        json!({"type": "array", "items": T::schema(range)})
+        let list = json!({"type": "array", "items": T::schema(range)});
+        if T::ALONE { json!({"anyOf": [T::schema(range), list]}) } else { list }
     }
 
     fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {

@@ -24,9 +24,11 @@ use crate::{
 pub struct ModelSummary {
     /// A row for each cell of the plan, in its order: the root, then its cells.
     pub cells: Vec<CellSummary>,
-    /// Number of trained numbers; those of a shared parameter are counted once.
+    /// Number of numbers of all parameters, trained or frozen; those of a shared parameter are counted once.
     pub parameters: u64,
-    /// Size of the trained numbers in bytes, in the planned dtypes.
+    /// Number of those that are trained: all but the frozen ones.
+    pub trained: u64,
+    /// Size of the parameters in bytes, in the planned dtypes.
     pub bytes: u64,
     /// Number of multiply-adds of one forward pass; `None` without a call.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,11 +49,13 @@ pub struct CellSummary {
     /// Number of its calls in the traced call.
     #[serde(skip_serializing_if = "is_0")]
     pub calls: usize,
-    /// Number of trained numbers that no earlier cell has.
+    /// Number of numbers of its parameters that no earlier cell has.
     pub parameters: u64,
-    /// Dtype of its trained numbers in a planned call; f32 where the plan decides op by op.
+    /// Number of those that are trained: all but the frozen ones.
+    pub trained: u64,
+    /// Dtype of its parameters in a planned call; f32 where the plan decides op by op.
     pub dtype: DType,
-    /// Size of its trained numbers in bytes, in that dtype.
+    /// Size of its parameters in bytes, in that dtype.
     pub bytes: u64,
     /// Number of multiply-adds of its ops in one forward pass. An op that multiplies no matrices has none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,12 +69,14 @@ fn is_0(number: &usize) -> bool {
 impl CellSummary {
     pub(crate) fn new(path: String, kind: &str, dtype: DType) -> Self {
         let kind = kind.to_string();
-        CellSummary { path, kind, outputs: vec![], calls: 0, parameters: 0, dtype, bytes: 0, multiply_adds: None }
+        let (outputs, multiply_adds) = (Vec::new(), None);
+        CellSummary { path, kind, outputs, calls: 0, parameters: 0, trained: 0, dtype, bytes: 0, multiply_adds }
     }
 
-    /// Adds trained numbers.
-    pub(crate) fn add(&mut self, count: usize) {
+    /// Adds the numbers of a parameter.
+    pub(crate) fn add(&mut self, count: usize, is_trained: bool) {
         self.parameters = self.parameters.saturating_add(count as u64);
+        self.trained = self.trained.saturating_add(if is_trained { count as u64 } else { 0 });
         self.bytes = self.parameters.saturating_mul(self.dtype.bytes() as u64);
     }
 }
@@ -82,6 +88,7 @@ impl ModelSummary {
         let called = cells.iter().any(|cell| cell.multiply_adds.is_some());
         ModelSummary {
             parameters: sum(|cell| cell.parameters),
+            trained: sum(|cell| cell.trained),
             bytes: sum(|cell| cell.bytes),
             multiply_adds: called.then(|| sum(|cell| cell.multiply_adds.unwrap_or(0))),
             cells,
@@ -126,10 +133,10 @@ impl<C: ?Sized + AsCell> Child<C> {
             let mut row = CellSummary::new(path, entry.slot.cell.kind(), dtype);
             entry.slot.cell.visit(&mut |_, node| {
                 if let Part::Param(param) = node
-                    && param.is_trained()
+                    && !param.is_buffer()
                     && met.insert(param.id())
                 {
-                    row.add(param.value().len());
+                    row.add(param.value().len(), param.is_trained());
                 }
             });
             cells.push(row);
@@ -197,7 +204,12 @@ impl ModelSummary {
                     0 | 1 => cell.outputs.iter().map(shape).collect::<Vec<_>>().join(" "),
                     calls => format!("{calls} × {}", cell.outputs.iter().map(shape).collect::<Vec<_>>().join(" ")),
                 },
-                if has { grouped(cell.parameters) } else { String::new() },
+                match (cell.parameters, cell.trained) {
+                    (0, _) => String::new(),
+                    (parameters, 0) => format!("{}, frozen", grouped(parameters)),
+                    (parameters, trained) if trained == parameters => grouped(parameters),
+                    (parameters, trained) => format!("{}, {} trained", grouped(parameters), grouped(trained)),
+                },
                 if has { cell.dtype.to_string() } else { String::new() },
                 if has { grouped(cell.bytes) } else { String::new() },
                 cell.multiply_adds.filter(|n| *n > 0).map_or(String::new(), grouped),
@@ -210,7 +222,10 @@ impl ModelSummary {
             "total".to_string(),
             String::new(),
             String::new(),
-            grouped(self.parameters),
+            match self.trained {
+                trained if trained == self.parameters => grouped(self.parameters),
+                trained => format!("{}, {} trained", grouped(self.parameters), grouped(trained)),
+            },
             String::new(),
             grouped(self.bytes),
             self.multiply_adds.map_or(String::new(), grouped),

@@ -25,7 +25,7 @@ pub struct Augment {
     #[option(default = 0)]
     pub crop: usize,
     /// Largest number that is added to all values of an image, or subtracted from them, in the units in which the network
-    /// takes them.
+    /// takes them: 0 to 1 for images that are not standardized. At most the difference of the largest and the smallest one.
     #[option(default = 0.0, at_least = 0)]
     pub brightness: f64,
     /// Both parameters of a beta distribution, from which the share of each example in a mixture with another one of its
@@ -65,8 +65,8 @@ impl Augment {
     /// Checks that examples can be changed.
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) for indices, and for images of another shape than
-    /// `[channels, height, width]`.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) for indices, for images of another shape than
+    /// `[channels, height, width]`, and for a brightness beyond the range of their values.
     pub fn check(&self, data: &Dataset) -> Result<()> {
         let shape = data.shape();
         if self.changes_images() && !matches!((data.form(), shape), (Inputs::Numbers(_), [_, _, _])) {
@@ -82,11 +82,33 @@ impl Augment {
             return Err(Error::data(format!(
                 "`crop` is {}, and the images have {height} x {width} pixels; allowed: less than a side",
                 self.crop
-            )));
+            ))
+            .about("crop"));
+        }
+        if self.brightness > 0.0
+            && let Inputs::Numbers(values) = data.inputs()
+        {
+            // Ends as soon as the range is known to be large enough, which few values show.
+            let (mut least, mut largest) = (f64::INFINITY, f64::NEG_INFINITY);
+            let is_beyond = values.iter().map(|&x| f64::from(x)).all(|x| {
+                (least, largest) = (least.min(x), largest.max(x));
+                largest - least < self.brightness
+            });
+            if is_beyond && !values.is_empty() {
+                return Err(Error::data(format!(
+                    "`brightness` is {}, and the inputs are from {least} to {largest}; allowed: at most {}, with which an \
+                     image can become all black or white",
+                    self.brightness,
+                    largest - least
+                ))
+                .about("brightness"));
+            }
         }
         let is_of_numbers = matches!(data.form(), Inputs::Numbers(_)) && data.further().is_empty();
         if self.mixup > 0.0 && !is_of_numbers {
-            return Err(Error::data("`mixup` is for numbers; the inputs are indices, or some of them are"));
+            return Err(
+                Error::data("`mixup` is for numbers; the inputs are indices, or some of them are").about("mixup")
+            );
         }
         Ok(())
     }
@@ -281,6 +303,11 @@ mod tests {
         assert_eq!(refused(Augment::default().crop(1), &flat), words);
         let words = "`crop` is 2, and the images have 2 x 3 pixels; allowed: less than a side";
         assert_eq!(refused(Augment::default().crop(2), &images(1)), words);
+        let grey = Dataset::new(vec![0.0, 0.25, 1.0, 0.5], &[1, 2, 2], vec![0]).unwrap();
+        let words = "`brightness` is 50, and the inputs are from 0 to 1; allowed: at most 1, with which an image can become \
+                     all black or white";
+        assert_eq!(refused(Augment::default().brightness(50.0), &grey), words);
+        assert!(Augment::default().brightness(1.0).check(&grey).is_ok());
         let words = Dataset::of(Inputs::Indices(vec![1, 2]), &[2], Targets::Classes { shape: vec![], values: vec![0] });
         assert_eq!(
             refused(Augment::default().mixup(0.2), &words.unwrap()),

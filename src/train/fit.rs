@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     Child, Tensor,
-    cell::{AsCell, Part, Pattern},
+    cell::{AsCell, Part},
     diagnose::Monitor,
     error::{Error, Result},
     logging::event,
@@ -170,7 +170,6 @@ impl Fit {
         });
         let mut optimizer = options.method.optimizer(net.params(), options.lr, &|param| tables.contains(&param.id()));
         for group in &options.groups {
-            group.path.parse::<Pattern>()?;
             let set = optimizer.set_group(&group.path, group.group());
             set.map_err(|error| error.about(group.path.as_str()))?;
         }

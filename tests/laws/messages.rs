@@ -113,6 +113,7 @@ const TENSORS: &[Mistake] = &[
     ("an einsum without its arrow's letters", || of(Tensor::einsum("ij,jk->il", &[&ones(&[2, 3]), &ones(&[3, 2])]))),
     ("classes in f32", || of(ones(&[2, 10]).cross_entropy(&ones(&[2])))),
     ("a class that does not exist", || of(ones(&[2, 10]).cross_entropy(&Tensor::from_vec(vec![3i64, 10], &[2])?))),
+    ("classes in the last axis", || of(ones(&[2, 5, 3]).cross_entropy(&Tensor::zeros(&[2, 5], DType::I64)))),
     ("targets of another shape", || of(ones(&[2, 10]).mse_loss(&ones(&[2, 1, 10]), Reduction::Mean))),
     ("a backward pass from several numbers", || of(ones(&[2]).requires_grad().exp()?.backward())),
     ("a backward pass from a constant", || of(ones(&[2]).sum_all()?.backward())),

@@ -76,6 +76,26 @@ fn shared_parameters_and_repeated_calls_are_counted_as_such() -> Result<()> {
 }
 
 #[test]
+fn frozen_parameters_are_counted_apart() -> Result<()> {
+    let rng = &mut Rng::seed(1);
+    let net = Child::of(sequential![Dense::new(4, 8, rng), Dense::new(8, 2, rng), BatchNorm1d::new(2)]);
+    let plan = Policy::new("O2", DType::F16)?.plan(&net)?;
+    let all = net.summary(&plan, None)?;
+    net.freeze("0")?;
+    net.freeze("1.weight")?;
+    let summary = net.summary(&plan, None)?;
+    // 4 * 8 + 8 and 8 * 2 frozen; 2 and 2 * 2 trained.
+    assert_eq!((summary.parameters, summary.trained), (40 + 18 + 4, 2 + 4));
+    assert_eq!((all.parameters, all.trained, all.bytes), (summary.parameters, 62, summary.bytes));
+    let shown = summary.to_string();
+    for words in [" 40, frozen |", "18, 2 trained |", "62, 6 trained |"] {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    assert!(!all.to_string().contains("trained"), "{all}");
+    Ok(())
+}
+
+#[test]
 fn plans_and_traces_of_other_networks_are_refused() -> Result<()> {
     let rng = &mut Rng::seed(1);
     let (small, large) = (Child::of(sequential![ReLU]), Child::of(sequential![ReLU, Dense::new(4, 2, rng)]));

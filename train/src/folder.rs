@@ -16,7 +16,7 @@ use precast::{
     storage::weights,
     train::{Checkpoint, Event, History, Tested},
 };
-use precast_policy::files;
+use precast_policy::{files, printable};
 use serde::Serialize;
 
 use super::{
@@ -120,12 +120,24 @@ impl Folder {
 
     /// Rejects a folder without a run.
     pub fn check(path: &Path) -> Result<()> {
-        match path.join(RUN).is_file() {
-            true => Ok(()),
-            false => {
-                Err(Error::run(format!("there is no run in this folder: `{RUN}` is missing")).context(path.display()))
-            }
+        if path.join(RUN).is_file() {
+            return Ok(());
         }
+        let words = match fs::read_dir(path) {
+            _ if path.is_file() => "a file; expected the folder of a run, such as runs/o2".to_string(),
+            Err(_) => "there is no such folder; expected that of a run, such as runs/o2".to_string(),
+            Ok(entries) => {
+                let entries = entries.flatten().map(|entry| entry.path());
+                let mut runs: Vec<String> = entries
+                    .filter(|entry| entry.join(RUN).is_file())
+                    .map(|run| format!("`{}`", printable(&run.display().to_string())))
+                    .collect();
+                runs.sort();
+                let near = if runs.is_empty() { String::new() } else { format!("; it contains {}", runs.join(", ")) };
+                format!("there is no run in this folder: `{RUN}` is missing{near}")
+            }
+        };
+        Err(Error::run(words).context(path.display()))
     }
 
     /// Returns whether a folder is that of a run, and has more of it than a run file.

@@ -265,7 +265,7 @@ impl RunFile {
         if self.standardize && encoding.as_ref().is_some_and(Encoding::is_of_indices) {
             let words =
                 "`standardize` is for numbers, and all inputs are `indices`, which an embedding takes as they are";
-            return Err(self.wrong("data", Error::data(words)));
+            return Err(self.wrong("data", Error::data(words).about("indices")));
         }
         if let Some(encoding) = &encoding {
             let of = |key: &str, part: &Dataset| {

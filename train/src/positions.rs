@@ -22,6 +22,7 @@ impl RunFile {
             "weights" => {
                 places.weights.as_ref().filter(|(read, _)| self.weights.as_ref() == Some(read)).map(|(_, at)| *at)
             }
+            "augment" => place(&places.augment, &self.options.augment),
             "freeze" => place(&places.freeze, &self.freeze),
             "groups" => place(&places.groups, &self.options.groups),
             "test" => places.test.as_ref().and_then(|test| place(test, &self.test)),

@@ -119,14 +119,17 @@ impl Predictor {
     /// As the reader of the data; [`ErrorKind::Data`](precast::ErrorKind::Data) when the examples are of another shape.
     pub fn read(&self, file: impl AsRef<Path>) -> Result<Dataset> {
         let file = file.as_ref();
+        self.file.data.check_kind(file)?;
         let examples = self.file.data.read_inputs_within(file, self.file.memory.0)?;
         self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
         Ok(examples)
     }
 
-    /// Returns notes on examples as read: on words of a table that no training example has.
+    /// Returns notes on examples as read: on words of a table that no training example has, and, if the run standardizes its
+    /// inputs, on numbers more than 20 deviations from the mean of the training examples.
     pub fn notes_on(&self, examples: &Dataset) -> Vec<String> {
-        self.standardizations.encoding.iter().flat_map(|encoding| encoding.notes_on(examples)).collect()
+        // Examples that cannot be encoded are refused by `predict_all`.
+        self.standardizations.notes_on(examples).unwrap_or_default()
     }
 
     /// Scores the network on the examples of a file, with targets like those of the run.
@@ -143,6 +146,7 @@ impl Predictor {
     /// As [`Predictor::score`].
     pub fn evaluate(&self, file: impl AsRef<Path>) -> Result<Evaluation> {
         let file = file.as_ref();
+        self.file.data.check_kind(file)?;
         let examples = self.file.data.read_like(file, self.file.memory.0)?;
         self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
         let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
@@ -162,6 +166,7 @@ impl Predictor {
     /// # Errors
     /// [`ErrorKind::Io`](precast::ErrorKind::Io) when a folder cannot be read.
     pub fn files(&self, path: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
+        self.file.data.check_kind(path.as_ref())?;
         match &self.file.data {
             Source::Images(images) => Images { folder: path.as_ref().into(), ..images.clone() }.files(),
             _ => Ok(Vec::new()),
@@ -176,6 +181,7 @@ impl Predictor {
     /// [`ErrorKind::Unsupported`](precast::ErrorKind::Unsupported) for a run on other data than tables, and as
     /// [`Csv::read`].
     pub fn texts(&self, file: impl AsRef<Path>, columns: &Columns) -> Result<Vec<Vec<String>>> {
+        self.file.data.check_kind(file.as_ref())?;
         match &self.file.data {
             Source::Csv(csv) => Csv { file: file.as_ref().into(), ..csv.clone() }.texts(columns),
             _ => Err(Error::unsupported("columns are kept of tables, and the data of the run is none")),
@@ -243,7 +249,13 @@ impl Predictor {
         if met == trained {
             return Ok(());
         }
-        Err(Error::data(format!("examples of shape {met:?}, and the run was trained with {trained:?}")))
+        let cure = match &self.file.data {
+            Source::Images(_) if met.first() == trained.first() => {
+                format!("; a run with `resize: {:?}` in its data takes images of any size", &trained[1..])
+            }
+            _ => String::new(),
+        };
+        Err(Error::data(format!("examples of shape {met:?}, and the run was trained with {trained:?}{cure}")))
     }
 
     /// Predicts for examples as read by the run, before standardization.

@@ -9,7 +9,7 @@ use precast::{
     train::{Augment, FitOptions, GroupOptions, Loss, Method, Schedule},
 };
 use precast_policy::{
-    document::{self, Choice, Source},
+    document::{self, Choice, Document as _, Source, Words},
     files,
 };
 use serde_json::Value;
@@ -118,8 +118,8 @@ pub(super) struct RunV1 {
     #[option(default = None, shown = "drawn by the seed")]
     weights: Option<At<weights_source::Written>>,
     /// Patterns of cells and parameters that are not trained, such as `encoder.**`.
-    #[option(default = at(Vec::new()), left_out)]
-    freeze: At<Vec<String>>,
+    #[option(default = at(Words::default()), left_out)]
+    freeze: At<Words>,
     /// A policy file, or the name of a built-in policy. `precast train --policy` names another one.
     #[option(default = None, shown = "that of the command")]
     policy: Option<At<String>>,
@@ -265,8 +265,10 @@ impl RunFile {
         let read: RunV1 = document::read(&source)?;
         let written = read.policy.as_ref().map(|policy| (policy.value.clone(), policy.referenced.into()));
         let Some(policy) = policy.or_else(|| read.policy.as_ref().map(|policy| policy.value.clone())) else {
-            let words = "the key `policy` is missing from this map: a policy file, or the name of a built-in policy, such as \
-                         o2-bf16; `precast train --policy` names one, too";
+            let words = format!(
+                "the key `policy` is missing from this map: {}; `precast train --policy` names one, too",
+                RunV1::allowed("policy")
+            );
             return Err(source.error(source.first(), Error::run(words)));
         };
         // A policy of the command has no place in the file.
@@ -293,7 +295,7 @@ impl RunFile {
         }
         let (freeze, groups) = (&read.freeze, &read.groups);
         let of_groups = groups.value.iter().map(|group| (groups.referenced, &group.path));
-        for (at, pattern) in freeze.value.iter().map(|pattern| (freeze.referenced, pattern)).chain(of_groups) {
+        for (at, pattern) in freeze.value.0.iter().map(|pattern| (freeze.referenced, pattern)).chain(of_groups) {
             let malformed =
                 |error: Error| source.error(source.place_in(at.into(), pattern), Error::run(error.to_string()));
             pattern.parse::<Pattern>().map_err(malformed)?;
@@ -329,7 +331,7 @@ impl RunFile {
         options.loss = read.loss.map(|at| at.value.0);
         options.clip = read.clip.map(|at| at.value);
         options.average = read.average.map(|at| at.value);
-        options.augment = read.augment.value;
+        options.augment = read.augment.value.clone();
         let (weights, weights_at) = read.weights.map(|at| (at.value.0, at.referenced)).unzip();
         let written = Written::new(
             &source,
@@ -338,10 +340,11 @@ impl RunFile {
                 policy: written,
                 data: (read.data.value.0.clone(), read.data.referenced.into()),
                 loss: options.loss.clone().zip(loss_at.map(Into::into)),
+                augment: (read.augment.value, read.augment.referenced.into()),
                 test: test_at.map(|at| (test.clone(), at.into())),
                 validation: validation.clone().zip(validation_at.map(Into::into)),
                 weights: weights.clone().zip(weights_at.map(Into::into)),
-                freeze: (read.freeze.value.clone(), read.freeze.referenced.into()),
+                freeze: (read.freeze.value.0.clone(), read.freeze.referenced.into()),
                 groups: (read.groups.value, read.groups.referenced.into()),
             },
         );
@@ -350,7 +353,7 @@ impl RunFile {
             name,
             model: read.model.value,
             weights,
-            freeze: read.freeze.value,
+            freeze: read.freeze.value.0,
             policy,
             data: read.data.value.0,
             memory: read.memory,
@@ -378,7 +381,7 @@ impl RunFile {
             name: self.name.clone().map(at),
             model: at(self.model.clone()),
             weights: self.weights.clone().map(|weights| at(weights_source::Written(weights))),
-            freeze: at(self.freeze.clone()),
+            freeze: at(Words(self.freeze.clone())),
             policy: Some(at(self.policy.clone())),
             data: at(Choice(self.data.clone())),
             memory: self.memory,

@@ -38,14 +38,16 @@ pub struct Scores {
 const SCORES: &str = "scores.json";
 
 impl Scores {
-    /// Reads the scores of the last end of the run in a folder, if it came to one.
-    fn read(folder: &Path) -> Result<Option<Scores>> {
+    /// Reads the scores of the end of the run in a folder after so many steps, if it came to one there.
+    pub(crate) fn after(steps: usize, folder: &Path) -> Result<Option<Scores>> {
         let file = folder.join(SCORES);
         if !file.is_file() {
             return Ok(None);
         }
         let text = files::read_text(&file, 1 << 26)?;
-        json::read(text.as_bytes()).map(Some).map_err(|e| Error::run(e.to_string()).context(file.display()))
+        let scores: Scores =
+            json::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))?;
+        Ok(Some(scores).filter(|scores| scores.step == steps))
     }
 
     fn write(&self, folder: &Path) -> Result<()> {
@@ -59,8 +61,7 @@ impl Scores {
 /// # Errors
 /// [`ErrorKind::Run`](precast::ErrorKind::Run) when there is no run, or a file cannot be read.
 pub fn scores_of(folder: &Path) -> Result<Option<Scores>> {
-    let steps = history_of(folder)?.steps.len();
-    Ok(Scores::read(folder)?.filter(|scores| scores.step == steps))
+    Scores::after(history_of(folder)?.steps.len(), folder)
 }
 
 impl Run {
@@ -80,8 +81,7 @@ impl Run {
         let (step, folder) = (self.fit.steps_done(), self.folder.path());
         let Some((epoch, _)) = self.best() else { return Ok(()) };
         // Damaged scores are computed again.
-        let kept = Scores::read(folder).ok().flatten().filter(|scores| scores.step == step);
-        let scores = match kept {
+        let scores = match Scores::after(step, folder).ok().flatten() {
             Some(scores) => scores,
             None => {
                 let Some(best) = best_weights(folder)? else { return Ok(()) };

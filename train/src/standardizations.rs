@@ -1,6 +1,7 @@
 //! The encoding and the standardization of a run's examples.
 
 use precast::error::Result;
+use precast_policy::printable;
 use serde::{Deserialize, Serialize};
 
 use super::data::{Dataset, Encoding, Inputs, Standardization};
@@ -18,6 +19,9 @@ pub(crate) struct Standardizations {
     pub targets: Option<Standardization>,
 }
 
+/// Number of deviations from the mean beyond which a number is noted.
+const FAR: f64 = 20.0;
+
 impl Standardizations {
     /// Encodes the inputs of examples, if they are a table.
     pub fn encoded(&self, data: Dataset) -> Result<Dataset> {
@@ -25,6 +29,35 @@ impl Standardizations {
             (Some(by), Inputs::Table(_)) => data.encoded(by),
             _ => Ok(data),
         }
+    }
+
+    /// Returns notes on examples as read: on words that no training example has, and on numbers far from those of the
+    /// training examples.
+    pub fn notes_on(&self, data: &Dataset) -> Result<Vec<String>> {
+        let mut notes: Vec<String> = self.encoding.iter().flat_map(|encoding| encoding.notes_on(data)).collect();
+        let encoded = self.encoded(data.clone())?;
+        let (Some(by), Inputs::Numbers(values), &[width]) = (&self.inputs, encoded.inputs(), encoded.shape()) else {
+            return Ok(notes);
+        };
+        for column in 0..width.min(by.mean.len()) {
+            let (mean, deviation) = (by.mean[column], by.deviation[column]);
+            let distance = |x: f64| (x - mean).abs() / deviation;
+            let numbers = values.iter().skip(column).step_by(width).map(|&x| f64::from(x));
+            // A rare word is a 1 among zeros.
+            let far: Vec<f64> = numbers.filter(|&x| distance(x) > FAR && x != 0.0 && x != 1.0).collect();
+            if let Some(farthest) = far.iter().copied().max_by(|a, b| distance(*a).total_cmp(&distance(*b))) {
+                let name = encoded.input_names().get(column);
+                let name = name
+                    .map_or_else(|| format!("input {}", column + 1), |name| format!("column `{}`", printable(name)));
+                let (count, are) = (far.len(), if far.len() == 1 { "number is" } else { "numbers are" });
+                notes.push(format!(
+                    "{name}: {count} {are} more than {FAR} deviations from the mean of the training examples, such as \
+                     {farthest}; their mean is {}, their deviation {}",
+                    mean as f32, deviation as f32
+                ));
+            }
+        }
+        Ok(notes)
     }
 
     /// Encodes and standardizes the inputs of examples, and reshapes them for a model.

@@ -72,7 +72,12 @@ impl<'de> Deserialize<'de> for Test {
             }
 
             fn visit_str<E: de::Error>(self, file: &str) -> Result<Test, E> {
-                Ok(Test::File(file.into()))
+                match file.strip_suffix('%').and_then(|percent| percent.trim().parse::<f64>().ok()) {
+                    Some(percent) => {
+                        Err(E::custom(format!("`{file}`: a share is a number from 0 to 1, {}", percent / 100.0)))
+                    }
+                    None => Ok(Test::File(file.into())),
+                }
             }
         }
         deserializer.deserialize_any(Reader)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use precast::train::{GroupOptions, Loss};
+use precast::train::{Augment, GroupOptions, Loss};
 use precast_policy::document::{Place, Source};
 
 use super::{ModelSource, Test, Weights, data};
@@ -18,6 +18,7 @@ pub(super) struct Places {
     pub policy: (String, Place),
     pub data: (data::Source, Place),
     pub loss: Option<(Loss, Place)>,
+    pub augment: (Augment, Place),
     pub test: Option<(Test, Place)>,
     pub validation: Option<(Test, Place)>,
     pub weights: Option<(Weights, Place)>,

@@ -9,6 +9,7 @@ mod faults;
 mod graph;
 mod lint;
 mod logs;
+mod mistakes;
 mod onnx;
 mod outputs;
 mod plans_of_runs;

@@ -62,3 +62,23 @@ pub fn error(code: i32, output: Output) -> String {
     assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
     stderr
 }
+
+/// Returns two classes of points separated by a line, those with x + y above 10 and the others; perhaps with ids in front.
+pub fn points(with_ids: bool) -> String {
+    let row = |i| {
+        let (x, y) = (f64::from(i % 10) + 0.5, f64::from(i / 10) + 0.25);
+        let id = if with_ids { format!("\"p, {i}\",") } else { String::new() };
+        format!("{id}{x},{y},{}\n", if x + y > 10.0 { "above" } else { "below" })
+    };
+    let header = if with_ids { "id,x,y,side\n" } else { "x,y,side\n" };
+    [header.to_string()].into_iter().chain((0..100).map(row)).collect()
+}
+
+/// Returns a folder with `points.csv`, `net.yaml` and `run.yaml`.
+pub fn folder_of_run(test: &str, points: &str, model: &str, run: &str) -> Folder {
+    let folder = Folder::new(test);
+    for (name, text) in [("points.csv", points), ("net.yaml", model), ("run.yaml", run)] {
+        folder.write(name, text);
+    }
+    folder
+}

@@ -8,16 +8,7 @@ use std::{
 };
 
 use crate::common::{metrics::metrics, png::grey};
-use crate::program::{Folder, command, error, json, precast_in, text};
-
-/// Returns two classes of points separated by a line: those with x + y above 10 and the others.
-fn table() -> String {
-    let rows = (0..100).map(|i| {
-        let (x, y) = (f64::from(i % 10) + 0.5, f64::from(i / 10) + 0.25);
-        format!("{x},{y},{}\n", if x + y > 10.0 { "above" } else { "below" })
-    });
-    ["x,y,side\n".to_string()].into_iter().chain(rows).collect()
-}
+use crate::program::{Folder, command, error, folder_of_run, json, points, precast_in, text};
 
 const MODEL: &str = "
 version: 1
@@ -43,11 +34,7 @@ batch: 16
 ";
 
 fn folder(test: &str, run: &str) -> Folder {
-    let folder = Folder::new(test);
-    folder.write("points.csv", &table());
-    folder.write("net.yaml", MODEL);
-    folder.write("run.yaml", run);
-    folder
+    folder_of_run(test, &points(false), MODEL, run)
 }
 
 fn weights(folder: &Path) -> Vec<u8> {
@@ -163,14 +150,17 @@ fn slips_are_told_with_a_remedy() {
     for (args, words) in [
         (&["train", "run.yaml"][..], "`--resume runs/o2` continues it"),
         (&["train", "runs/o2"], "--resume runs/o2 continues it"),
-        (&["train", "--resume", "runs/o3"], "there is no run in this folder"),
+        (&["train", "--resume", "runs/o3"], "there is no such folder; expected that of a run"),
         (&["train", "--resume", "runs/o2", "--batch", "5"], "cannot be used with"),
         (&["train", "run.yaml", "-p", "o1", "-p", "o2", "--output", "x"], "--output is the folder of one run"),
         (&["train", "run.yaml", "--examples", "5"], "a run file says `test`"),
         (&["train", "run.yaml", "--schedule", "step"], "schedule: {step: {every: 100, factor: 0.1}}"),
         // A policy from the command line has no place in a file.
         (&["train", "run.yaml", "-p", "o4"], "error: no policy is called `o4`"),
-        (&["predict", "runs", "points.csv"], "there is no run in this folder"),
+        (
+            &["predict", "runs", "points.csv"],
+            "there is no run in this folder: `run.yaml` is missing; it contains `runs/o2`",
+        ),
         (&["predict", "runs/o2", "nothing.csv"], "nothing.csv"),
         (&["runs", "elsewhere"], "there is no run in `elsewhere`"),
     ] {
@@ -217,7 +207,7 @@ fn folder_with_a_bad_row(test: &str) -> Folder {
     let folder = folder(test, &run);
     let norm = "- {kind: BatchNorm1d, num_features: 8}\n  - {kind: ReLU}";
     folder.write("net.yaml", &MODEL.replace("- {kind: ReLU}", norm));
-    folder.write("bad.csv", &table().replace("\n3.5,2.25,below\n", "\n700000,-650000,above\n"));
+    folder.write("bad.csv", &points(false).replace("\n3.5,2.25,below\n", "\n700000,-650000,above\n"));
     folder
 }
 
@@ -352,7 +342,7 @@ fn an_interrupt_ends_the_run_after_the_step_with_a_checkpoint() {
 #[test]
 fn a_run_that_is_tested_on_another_file_goes_on() {
     let folder = folder("other", &format!("{RUN}test: other.csv\n"));
-    folder.write("other.csv", &table());
+    folder.write("other.csv", &points(false));
     let said = text(precast_in(&folder.0, &["train", "run.yaml", "--epochs", "2"]));
     assert!(said.contains("100 training examples, 100 test examples"), "{said}");
     text(precast_in(&folder.0, &["train", "--resume", "runs/o2", "--quiet"]));
@@ -433,7 +423,7 @@ fn options_of_the_run_file_reach_the_run() {
     for (args, words) in [
         (&["export", "runs/o2-bf16", "--weights", "compute"][..], "--output"),
         (&["export", "runs/o2-bf16", "--weights", "both", "--to", "torch", "--output", "w"], "cannot be used with"),
-        (&["export", "runs/o2-bf16"], "--to <LIBRARY>"),
+        (&["export", "runs/o2-bf16"], "of a run, --weights compute"),
         (&["export", "runs/o2-bf16", "--to", "onnx"], "--to onnx writes a file; --output names it"),
         (&["export", "runs/o2-bf16", "--to", "onnx", "--policy", "o1", "--output", "v"], "under its own policy"),
         (&["export", "runs/o2-bf16", "--weights", "low", "--output", "v"], "allowed: master, compute, both"),

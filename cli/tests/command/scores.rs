@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::program::{Folder, error, json, messages, precast_in, root, text};
+use crate::program::{Folder, error, folder_of_run, json, messages, points, precast_in, root, text};
 
 const MODEL: &str = "
 version: 1
@@ -27,17 +27,8 @@ epochs: 4
 patience: 1
 ";
 
-/// Returns two classes of points with ids.
 fn folder(test: &str, run: &str) -> Folder {
-    let folder = Folder::new(test);
-    let rows = (0..100).map(|i| {
-        let (x, y) = (f64::from(i % 10) + 0.5, f64::from(i / 10) + 0.25);
-        format!("\"p, {i}\",{x},{y},{}\n", if x + y > 10.0 { "above" } else { "below" })
-    });
-    folder.write("points.csv", &["id,x,y,side\n".to_string()].into_iter().chain(rows).collect::<String>());
-    folder.write("net.yaml", MODEL);
-    folder.write("run.yaml", run);
-    folder
+    folder_of_run(test, &points(true), MODEL, run)
 }
 
 #[test]

@@ -102,6 +102,62 @@ impl<'de, E: de::Error> VariantAccess<'de> for NoOptions<E> {
     }
 }
 
+/// List of words; in hand-written files also a single word, `head` for `[head]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[doc(hidden)]
+pub struct Words(pub Vec<String>);
+
+impl<'de> Deserialize<'de> for Words {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        words(deserializer).map(Words)
+    }
+}
+
+/// Reads a list of words, or a single one.
+///
+/// # Errors
+/// Those of the deserializer, and for a single number with a decimal point, whose digits would be lost.
+#[doc(hidden)]
+pub fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    struct Reader;
+    impl<'de> Visitor<'de> for Reader {
+        type Value = Vec<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a word, or a list of words, `[a, b]`")
+        }
+
+        fn visit_str<E: de::Error>(self, word: &str) -> Result<Vec<String>, E> {
+            Ok(vec![word.into()])
+        }
+
+        fn visit_u64<E: de::Error>(self, number: u64) -> Result<Vec<String>, E> {
+            Ok(vec![number.to_string()])
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<Vec<String>, E> {
+            Ok(vec![number.to_string()])
+        }
+
+        fn visit_f64<E: de::Error>(self, _: f64) -> Result<Vec<String>, E> {
+            Err(E::custom("a number alone may lose digits; in a list, `[0.50]`, it is read as it is written"))
+        }
+
+        fn visit_bool<E: de::Error>(self, word: bool) -> Result<Vec<String>, E> {
+            Ok(vec![word.to_string()])
+        }
+
+        fn visit_seq<A: de::SeqAccess<'de>>(self, mut list: A) -> Result<Vec<String>, A::Error> {
+            let mut words = Vec::new();
+            while let Some(word) = list.next_element()? {
+                words.push(word);
+            }
+            Ok(words)
+        }
+    }
+    deserializer.deserialize_any(Reader)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -127,5 +183,25 @@ mod tests {
         }
         let text = serde_yaml::to_string(&Choice(Method::Sgd { momentum: 0.5 })).unwrap();
         assert_eq!(read(&text).unwrap(), Method::Sgd { momentum: 0.5 });
+    }
+
+    #[test]
+    fn a_word_is_a_list_of_one() {
+        let read = |text: &str| serde_yaml::from_str::<Words>(text).map(|words| words.0);
+        for (text, words) in [
+            ("NA", &["NA"][..]),
+            ("[NA]", &["NA"]),
+            ("[]", &[]),
+            ("-999", &["-999"]),
+            ("[-999.0, NA, 7]", &["-999.0", "NA", "7"]),
+            ("'-999.0'", &["-999.0"]),
+            ("true", &["true"]),
+        ] {
+            assert_eq!(read(text).unwrap(), words, "{text}");
+        }
+        for wrong in ["{a: b}", "[[a]]", "-999.0"] {
+            let message = read(wrong).unwrap_err().to_string();
+            assert!(!message.is_empty(), "{wrong}");
+        }
     }
 }

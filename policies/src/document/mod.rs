@@ -11,13 +11,13 @@ use std::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_yaml::{
     Location, Spanned, UserMessageFormatter,
-    granit_parser::{self, Event, Parser, ScanError},
+    granit_parser::{self, Event, Parser},
     options::MergeKeyPolicy,
 };
 
 #[doc(hidden)]
 pub use self::{
-    choice::Choice,
+    choice::{Choice, Words, words},
     source::{Place, Source},
 };
 use crate::{
@@ -61,9 +61,10 @@ pub trait Document: DeserializeOwned {
         ""
     }
 
-    /// Returns the key equivalent to a key of another system or to a similar word.
-    fn elsewhere(_key: &str) -> Option<&'static str> {
-        None
+    /// Returns the keys or names equivalent to one of another system or to a similar word; the first that is allowed in a
+    /// map is meant.
+    fn elsewhere(_key: &str) -> &'static [&'static str] {
+        &[]
     }
 
     /// Returns whether an accepted key is another system's word for one of the keys. Messages leave it out.
@@ -71,9 +72,9 @@ pub trait Document: DeserializeOwned {
         false
     }
 
-    /// Returns a hint on where a misplaced key belongs. Empty if there is none.
-    fn place(_key: &str) -> &'static str {
-        ""
+    /// Returns a hint on where a misplaced key or name belongs; `allowed` are those of the map. Empty if there is none.
+    fn place(_key: &str, _allowed: &[&str]) -> String {
+        String::new()
     }
 
     /// Returns an example of a map under a key, for messages. Empty if no example helps.
@@ -128,7 +129,11 @@ fn check_form<T: Document>(source: &Source<'_>) -> Result<()> {
     let refuse = |place: Place, words: String| Err(source.error(place, wrong(words)));
     let (mut depth, mut nodes, mut documents) = (0usize, 0usize, 0usize);
     for event in Parser::new_from_str_with_options(source.text, options) {
-        let (event, span) = event.map_err(|error| source.error(error.marker(), wrong(not_yaml(&error))))?;
+        let (event, span) = event.map_err(|error| {
+            let (place, info) = (Place::from(error.marker()), error.info());
+            let (place, words) = not_yaml(source, place, &info).unwrap_or((place, format!("not YAML: {info}")));
+            source.error(place, wrong(words))
+        })?;
         let place = Place::from(&span.start);
         let (anchor, tag) = match &event {
             Event::DocumentStart(..) => {
@@ -182,9 +187,49 @@ fn check_form<T: Document>(source: &Source<'_>) -> Result<()> {
     Ok(())
 }
 
-fn not_yaml(error: &ScanError) -> String {
-    let tab = if error.info().contains("tab") { "; YAML is indented by blanks, and not by tabs" } else { "" };
-    format!("not YAML: {}{tab}", error.info())
+/// Words of the parser, each with what has probably been written.
+const NOT_YAML: &[(&str, &str)] = &[
+    ("simple key expected ':'", "expected: a key, then a colon and a space, then its value"),
+    ("did not find expected ',' or", "a bracket before is not closed"),
+    ("did not find expected", "expected: the keys of one map, and the items of one list, begin in the same column"),
+    (
+        "mapping values are not allowed",
+        "a `: ` inside a value: a map goes in braces, `{key: value}`, or into lines of its own",
+    ),
+    ("in multiline quoted scalar", "a quote before is not closed"),
+    ("unexpected end of stream", "a quote or a bracket is not closed"),
+    ("while scanning a quoted scalar", "a quote is not closed"),
+    ("unexpected character", "text that begins with this character goes in quotes"),
+    ("cannot start any token", "text that begins with this character goes in quotes"),
+];
+
+/// Returns the position and the words for a text that the parser refuses at a place, in its words; `None` if it says all.
+#[doc(hidden)]
+pub fn not_yaml(source: &Source<'_>, place: Place, info: &str) -> Option<(Place, String)> {
+    // The parser reports a tab at the end of the value before it, or after it.
+    if ["a tab", "tabs "].iter().any(|words| info.contains(words))
+        && let Some(tab) = source.first_tab(place.line)
+    {
+        return Some((tab, "a tab; YAML is indented by spaces, and so are keys and values apart".into()));
+    }
+    let (_, meant) = NOT_YAML.iter().find(|(words, _)| info.contains(words))?;
+    Some((place, format!("not YAML: {info}; {meant}")))
+}
+
+/// Returns the words for a key or a name that is unknown.
+fn unknown<T: Document>(what: &str, met: &str, allowed: &[&'static str]) -> String {
+    let allowed: Vec<&str> = allowed.iter().copied().filter(|key| !T::is_synonym(key)).collect();
+    let similar = did_you_mean(met, allowed.iter().copied());
+    let near = match T::elsewhere(met).iter().find(|ours| allowed.contains(ours)) {
+        Some(ours) => format!(" (here it is `{ours}`)"),
+        None => match T::place(met, &allowed).as_str() {
+            "" => similar,
+            // A word in place of a name is rather a name than a key from elsewhere.
+            _ if what == "name" && !similar.is_empty() => similar,
+            place => format!(" ({place})"),
+        },
+    };
+    format!("unknown {what} `{met}`{near}; allowed: {}", allowed.join(", "))
 }
 
 /// Checks the form of a text and reads it as a document of version 1.
@@ -267,26 +312,16 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
         met => format!("expected {what}, got `{met}`"),
     };
     match error {
-        E::SerdeUnknownField { field, expected, .. } => {
-            let expected: Vec<&str> = expected.iter().copied().filter(|key| !T::is_synonym(key)).collect();
-            let near = match T::elsewhere(field).filter(|ours| expected.contains(ours)) {
-                Some(ours) => format!(" (here it is `{ours}`)"),
-                None => match T::place(field) {
-                    "" => did_you_mean(field, expected.iter().copied()),
-                    place => format!(" ({place})"),
-                },
-            };
-            format!("unknown key `{field}`{near}; allowed: {}", expected.join(", "))
-        }
-        E::SerdeUnknownVariant { variant, expected, .. } => {
-            let near = did_you_mean(variant, expected.iter().copied());
-            format!("unknown name `{variant}`{near}; allowed: {}", expected.join(", "))
-        }
+        E::SerdeUnknownField { field, expected, .. } => unknown::<T>("key", field, expected),
+        E::SerdeUnknownVariant { variant, expected, .. } => unknown::<T>("name", variant, expected),
         E::SerdeInvalidLength { len, expected, .. } => match expected.strip_prefix("a tuple of size ") {
             Some(size) => format!("expected {size} values, got {len}"),
             None => format!("expected {expected}, got {len} values"),
         },
-        E::SerdeInvalidType { unexpected, expected, .. } => format!("expected {expected}, got {unexpected}"),
+        E::SerdeInvalidType { unexpected, expected, .. } => match unexpected.as_str() {
+            "unit value" => format!("expected {expected}, got nothing"),
+            unexpected => format!("expected {expected}, got {unexpected}"),
+        },
         E::SerdeMissingField { field, .. } => {
             let allowed = match *field {
                 "version" => "1",
@@ -297,9 +332,7 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
         }
         E::DuplicateMappingKey { key: Some(key), .. } => format!("duplicate key `{key}`"),
         E::Unexpected { expected: "mapping start", .. } => {
-            let before = source.before(place);
-            let key = before.trim_end().trim_end_matches(':').rsplit(['{', ',', ' ']).next().unwrap_or_default();
-            let example = match T::example(key) {
+            let example = match T::example(&source.key_of(place)) {
                 "" => ", `key: value`".to_string(),
                 example => format!(" such as {example}"),
             };
@@ -307,7 +340,12 @@ fn in_our_words<T: Document>(error: &serde_yaml::Error, source: &Source<'_>, pla
         }
         E::Unexpected { expected: "mapping end", .. } => expected("one name with its options and no second one"),
         E::Unexpected { expected: "sequence start", .. } => expected("a list, `[a, b]` or a line with `- ` for each"),
-        E::Unexpected { expected: "string scalar", .. } | E::NullIntoString { .. } => expected("a single value"),
+        E::Unexpected { expected: "string scalar", .. } | E::NullIntoString { .. } => {
+            match T::allowed(&source.key_of(place)) {
+                "" => expected("a single value"),
+                allowed => expected(allowed),
+            }
+        }
         E::InvalidScalar { ty: "u32" | "u64", .. } => expected("a whole number"),
         E::InvalidBooleanStrict { .. } => {
             let near = did_you_mean(&source.value_at(place), ["true", "false"]);

@@ -88,6 +88,38 @@ impl Source<'_> {
         self.line(place.line).chars().take(place.column - 1).collect()
     }
 
+    /// Returns the key whose value is at a position: before it on its line, or at the end of a line above.
+    pub fn key_of(&self, place: Place) -> String {
+        let before = self.before(place);
+        let above = || (1..place.line).rev().map(|line| self.line(line)).find(|line| line.trim_end().ends_with(':'));
+        let before = if before.trim().is_empty() { above().unwrap_or_default() } else { before };
+        before.trim_end().trim_end_matches(':').rsplit(['{', ',', ' ']).next().unwrap_or_default().to_string()
+    }
+
+    /// Returns the position of the first tab from a line on, outside quotes and comments.
+    pub fn first_tab(&self, from: usize) -> Option<Place> {
+        let text = self.text.replace("\r\n", "\n").replace('\r', "\n");
+        let (mut quote, mut is_comment, mut before) = (None, false, '\n');
+        for (byte, c) in text.char_indices() {
+            match (c, quote) {
+                ('\n', _) => is_comment = false,
+                _ if is_comment => {}
+                ('\t', None) => {
+                    let place = Place::of_byte(text.as_bytes(), byte);
+                    if place.line >= from {
+                        return Some(place);
+                    }
+                }
+                ('#', None) if before.is_whitespace() => is_comment = true,
+                ('"' | '\'', None) if !before.is_alphanumeric() => quote = Some(c),
+                (c, Some(open)) if c == open => quote = None,
+                _ => {}
+            }
+            before = c;
+        }
+        None
+    }
+
     /// Returns the position of a word after a position on its line, or the position itself if the word is not found.
     pub fn place_after(&self, place: Place, word: &str) -> Place {
         let line: String = self.line(place.line).chars().skip(place.column - 1).collect();

@@ -1,10 +1,10 @@
 //! Arithmetic on two tensors with broadcasting.
 
 use crate::ops::{
-    Reduction, call,
+    Reduction, call, elements,
     elementwise::{
         Path,
-        pairwise::pairwise,
+        pairwise::{broadcast_shape, pairwise},
         unary::{part, power_slope},
     },
 };
@@ -12,6 +12,8 @@ use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
     kernels::{elementwise::Binary, float::Real},
+    no_grad,
+    tensor::recording,
 };
 
 /// Kind of partial derivatives.
@@ -152,6 +154,55 @@ impl Binary for Lerp {
 }
 
 impl Tensor {
+    /// Computes the quotient rounded down, `floor(a / b)`, Python's `//`. Shapes broadcast; dtypes promote. It is computed
+    /// in f32, or f64 for f64, as `(a - fmod(a, b)) / b`, so that no quotient just below a whole number is rounded up to
+    /// it, and rounded once to the dtype of the result. Integers are exact. It has no gradient.
+    ///
+    /// No graph records the division of integers, because it reads the values.
+    ///
+    /// # Errors
+    /// As for [`add`](Tensor::add); [`ErrorKind::Value`](crate::ErrorKind::Value) for an integer divided by 0, and for the
+    /// smallest i64 divided by -1.
+    ///
+    /// ```
+    /// # use precast::Tensor;
+    /// let (a, b) = (Tensor::from_vec(vec![7f32, -7.0], &[2])?, Tensor::scalar(2.0, precast::DType::F32));
+    /// assert_eq!(a.floor_divide(&b)?.to_f64(), [3.0, -4.0]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn floor_divide(&self, other: &Tensor) -> Result<Tensor> {
+        let dtype = self.dtype().promote(other.dtype());
+        if !dtype.is_float() {
+            return self.whole_quotient(other);
+        }
+        let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+        no_grad(|| {
+            let (a, b, zero) = (self.cast(wide), other.cast(wide), Tensor::scalar(0.0, wide));
+            let rest = a.fmod(&b)?;
+            // The rest has the sign of `a`: where it is not that of `b`, the quotient is rounded towards 0.
+            let is_negative = |x: &Tensor| x.lt(&zero);
+            let is_above = rest.ne(&zero)?.logical_and(&is_negative(&rest)?.ne(&is_negative(&b)?)?)?;
+            let quotient = a.sub(&rest)?.div(&b)?.round()?.sub(&is_above.cast(wide))?;
+            Ok(b.eq(&zero)?.select(&a.div(&b)?, &quotient)?.cast(dtype))
+        })
+    }
+
+    fn whole_quotient(&self, other: &Tensor) -> Result<Tensor> {
+        let shape = broadcast_shape(self.shape(), other.shape())?;
+        let whole = |x: &Tensor| {
+            recording::read(x);
+            x.cast(DType::I64).broadcast_to(&shape)
+        };
+        let (a, b) = (whole(self)?, whole(other)?);
+        let quotient = |(&a, &b): (&i64, &i64)| {
+            let rounded = a.checked_div(b).zip(a.checked_rem(b));
+            let rounded = rounded.map(|(quotient, rest)| quotient - i64::from(rest != 0 && (rest < 0) != (b < 0)));
+            rounded.ok_or_else(|| Error::value(format!("{a} divided by {b} is no integer of 64 bits")))
+        };
+        let (a, b) = (elements::<i64>(&a), elements::<i64>(&b));
+        Tensor::from_vec(a.iter().zip(b.iter()).map(quotient).collect::<Result<Vec<i64>>>()?, &shape)
+    }
+
     /// Interpolates linearly between this tensor and another: `self + weight * (end - self)`. Shapes broadcast; dtypes
     /// promote.
     ///

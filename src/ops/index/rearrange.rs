@@ -217,6 +217,33 @@ impl Tensor {
         (0..self.shape()[at]).map(|place| self.at(axis, place)).collect()
     }
 
+    /// Returns the coordinates of a grid, one tensor for each axis: each vector stretched over the axes of the others, as
+    /// torch's `meshgrid` with `indexing="ij"`. The results share the storage of the vectors.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a tensor of two or more axes; a scalar is a vector of one.
+    ///
+    /// ```
+    /// # use precast::Tensor;
+    /// let grid = Tensor::meshgrid(&[&Tensor::arange(2), &Tensor::arange(3)])?;
+    /// assert_eq!(grid[0].to_f64(), [0., 0., 0., 1., 1., 1.]);
+    /// assert_eq!(grid[1].to_f64(), [0., 1., 2., 0., 1., 2.]);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn meshgrid(vectors: &[&Tensor]) -> Result<Vec<Tensor>> {
+        if let Some(other) = vectors.iter().find(|x| x.rank() > 1) {
+            return Err(Error::shape(format!("a grid is made of vectors, got the shape {:?}", other.shape())));
+        }
+        let len = |x: &&Tensor| x.shape().first().copied().unwrap_or(1);
+        let shape = checked_shape(vectors.iter().map(len).collect())?;
+        let stretched = |(axis, x): (usize, &&Tensor)| {
+            let mut along = vec![1; vectors.len()];
+            along[axis] = shape[axis];
+            x.reshape(&along)?.broadcast_to(&shape)
+        };
+        vectors.iter().enumerate().map(stretched).collect()
+    }
+
     /// Moves one axis to another place; the others keep their order. The result shares the storage.
     ///
     /// # Errors

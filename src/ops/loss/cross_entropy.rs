@@ -289,8 +289,11 @@ fn fits(x: &Tensor, target: &Tensor, wanted: &[usize]) -> Result<()> {
     if target.shape() == wanted {
         return Ok(());
     }
+    // `[batch, length, classes]`, as a layer returns it for each place of a sequence.
+    let are_last = x.rank() > 2 && target.shape() == &x.shape()[..x.rank() - 1];
+    let cure = if are_last { ", as the classes are axis 1; `move_axis(-1, 1)` moves the last axis there" } else { "" };
     Err(Error::shape(format!(
-        "inputs of shape {:?} and {} targets of shape {:?}; allowed: {wanted:?}",
+        "inputs of shape {:?} and {} targets of shape {:?}; allowed: {wanted:?}{cure}",
         x.shape(),
         target.dtype(),
         target.shape()

@@ -12,6 +12,7 @@ mod long_sums;
 mod loss;
 mod margin;
 mod no_elements;
+mod order;
 mod products;
 mod rearrange;
 mod reduce;

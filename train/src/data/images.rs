@@ -77,8 +77,8 @@ impl Images {
         self.within(Some(memory), true)
     }
 
-    /// Reads the images directly in the folder, or the one image that it names, sorted by name and without targets. A
-    /// folder with a subfolder for each class is read as by [`read`](Images::read).
+    /// Reads the images directly in the folder and in its subfolders, whatever their names, or the one image that it
+    /// names, sorted by name and without targets.
     ///
     /// # Errors
     /// As [`read`](Images::read).
@@ -95,13 +95,9 @@ impl Images {
     }
 
     fn within(&self, memory: Option<u64>, with_targets: bool) -> Result<Dataset> {
-        let has_classes = self.folder.is_dir() && entries(&self.folder)?.first().is_some_and(|file| file.is_dir());
         let (files, targets, names) = if with_targets {
             let (files, values, names) = self.of_classes()?;
             (files, Targets::Classes { shape: vec![], values }, names)
-        } else if has_classes {
-            let (files, _, names) = self.of_classes()?;
-            (files, Targets::None, names)
         } else {
             (self.files()?, Targets::None, Vec::new())
         };
@@ -157,14 +153,15 @@ impl Images {
         if !self.folder.is_dir() {
             return Ok(vec![self.folder.clone()]);
         }
-        let files = entries(&self.folder)?;
-        match files.first() {
-            Some(first) if first.is_dir() => {
-                let of_classes = files.iter().map(|class| entries(class)).collect::<Result<Vec<_>>>()?;
-                Ok(of_classes.concat())
-            }
-            _ => Ok(files),
-        }
+        let of_entry = |path: PathBuf| if path.is_dir() { entries(&path) } else { Ok(vec![path]) };
+        let files = entries(&self.folder)?.into_iter().map(of_entry).collect::<Result<Vec<_>>>()?;
+        Ok(files.concat())
+    }
+
+    /// Returns whether a file has the extension of an image that can be read.
+    pub(super) fn is_image(file: &Path) -> bool {
+        let is = |known: &str| file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(known));
+        ["png", "jpg", "jpeg"].into_iter().any(is)
     }
 
     /// Parses one image from the bytes of its file, without a target; `origin` names it in errors.
@@ -228,8 +225,7 @@ impl<'a> Pixels<'a> {
     }
 
     fn add(&mut self, file: &Path) -> Result<()> {
-        let is = |known: &str| file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(known));
-        if !["png", "jpg", "jpeg"].into_iter().any(is) {
+        if file.exists() && !Images::is_image(file) {
             return Err(refused(file, "not a PNG or JPEG image"));
         }
         self.add_bytes(&files::read_within(file, MOST_FILE_BYTES)?, file)

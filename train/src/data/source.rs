@@ -92,6 +92,25 @@ impl Source {
         }
     }
 
+    /// Refuses a file of another kind than that of this source before it is read.
+    pub(crate) fn check_kind(&self, file: &Path) -> Result<()> {
+        let expected = match self {
+            Source::Csv(_) => "a CSV file",
+            Source::Images(_) => "an image or a folder of images, PNG or JPEG",
+            Source::Npy(_) => "an array of NumPy, .npy or .npz",
+            Source::Text(_) | Source::Digits => "a text file",
+            Source::Addition(_) => return Ok(()),
+        };
+        let is_of_images = matches!(self, Source::Images(_));
+        let met = match () {
+            () if !file.exists() => return Ok(()),
+            () if file.is_dir() && !is_of_images => "a folder",
+            () if file.is_file() && is_of_images && !Images::is_image(file) => "a file that is no image",
+            () => return Ok(()),
+        };
+        Err(Error::data(format!("{met}; expected {expected}, like the data of the run")).context(file.display()))
+    }
+
     /// Returns the file or the folder of the examples with their targets, if it is one.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {

@@ -15,7 +15,7 @@ use super::{
     markup::{escaped, html_table},
     runs_table_by, score_chart,
 };
-use crate::{About, RunFile, SavedFault, Scores, about_of, headroom_of, history_of, scores_of};
+use crate::{About, RunFile, SavedFault, Scores, about_of, headroom_of, history_of};
 
 /// Remark on the score of a run without validation examples.
 pub const NOT_FAIR: &str = "the test examples chose these weights, so the score is not a fair one of new examples; \
@@ -50,6 +50,7 @@ impl RunReport {
         let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
         let name = absolute.file_name().map_or("run".into(), |name| name.to_string_lossy().into_owned());
         let text = |name: &str| files::read_text(&folder.join(name), 1 << 24);
+        let history = history_of(folder)?;
         Ok(RunReport {
             name,
             file,
@@ -57,10 +58,10 @@ impl RunReport {
             policy: text("policy.yaml")?,
             plan: text("plan.txt")?,
             about: about_of(folder)?,
-            history: history_of(folder)?,
             headroom: headroom_of(folder)?,
             // Damaged scores are computed again when the run is resumed.
-            scores: scores_of(folder).ok().flatten(),
+            scores: Scores::after(history.steps.len(), folder).ok().flatten(),
+            history,
             replays: SavedFault::all(folder)?
                 .iter()
                 .map(|(folder, _)| format!("precast replay {} --cure\n", folder.display()))

@@ -69,18 +69,18 @@ impl Document for PolicyV1 {
         &self.version
     }
 
-    fn elsewhere(key: &str) -> Option<&'static str> {
-        Some(match key {
-            "value" | "loss_scale" | "loss_scale_value" => "scale",
-            "init_scale" | "initial_scale" | "init_loss_scaling" => "init",
-            "growth_factor" | "scale_factor" | "incr_ratio" | "multiplier" => "growth",
-            "backoff_factor" | "decr_ratio" => "backoff",
-            "growth_interval" | "scale_window" | "incr_every_n_steps" | "growth_steps" => "interval",
-            "recompute" => "checkpoint",
-            "steps" => "step",
-            "on_stall" | "stall" | "if_stalled" => "after_stall",
-            _ => return None,
-        })
+    fn elsewhere(key: &str) -> &'static [&'static str] {
+        match key {
+            "value" | "loss_scale" | "loss_scale_value" => &["scale"],
+            "init_scale" | "initial_scale" | "init_loss_scaling" => &["init"],
+            "growth_factor" | "scale_factor" | "incr_ratio" | "multiplier" => &["growth"],
+            "backoff_factor" | "decr_ratio" => &["backoff"],
+            "growth_interval" | "scale_window" | "incr_every_n_steps" | "growth_steps" => &["interval"],
+            "recompute" => &["checkpoint"],
+            "steps" => &["step"],
+            "on_stall" | "stall" | "if_stalled" => &["after_stall"],
+            _ => &[],
+        }
     }
 
     fn is_synonym(key: &str) -> bool {
