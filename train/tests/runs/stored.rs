@@ -41,7 +41,7 @@ const CASES: &[Case] = &[
     },
     Case {
         name: "indices of words",
-        data: "{csv: {file: words.csv, target: y, indices: [city, garden], ignore: area}}",
+        data: "{csv: {file: words.csv, target: y, indices: [city, garden], empty: mean, ignore: area}}",
         keys: "accumulate: 2",
         model: "input: [2], net: {kind: Sequential, cells: [{kind: Embedding, vocab_size: 9, embedding_size: 4}, \
                 {kind: Flatten}, {kind: Dense, in_features: 8, out_features: 3}]}",
