@@ -183,7 +183,7 @@ impl Csv {
         if is_longer(&self.file, memory).map_err(|error| Error::io(&self.file, &error))? {
             return self.stored(with_targets);
         }
-        let limit = usize::try_from(memory).unwrap_or(usize::MAX).max(MOST_BYTES);
+        let limit = usize::try_from(memory).unwrap_or(usize::MAX).clamp(MOST_BYTES, isize::MAX as usize);
         self.dataset_of(&files::read_within(&self.file, limit)?, limit, with_targets)
     }
 

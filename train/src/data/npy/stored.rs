@@ -42,7 +42,7 @@ impl Npy {
     }
 
     fn within(&self, memory: u64, wants_targets: bool) -> Result<Dataset> {
-        let limit = usize::try_from(memory).unwrap_or(usize::MAX).max(MOST_BYTES);
+        let limit = usize::try_from(memory).unwrap_or(usize::MAX).clamp(MOST_BYTES, isize::MAX as usize);
         let targets = self.targets.as_ref().filter(|_| wants_targets);
         let (inputs, targets) = match &self.file {
             None => {
