@@ -18,7 +18,7 @@ use crate::error::{Error, ErrorKind, Result};
 pub(super) enum Abi {
     OpenMpi,
     Mpich,
-    /// That of MPI 5.
+    /// The ABI of MPI 5.
     Standard,
 }
 
