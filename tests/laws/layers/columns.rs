@@ -4,13 +4,11 @@ use precast::prelude::*;
 
 #[test]
 fn rows_of_tables_follow_the_numbers_and_get_their_gradients() {
-    let columns = ColumnEmbedding::new(&[3, 2], &[2, 1], &mut Rng::seed(1));
-    let tables = [vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0], vec![7.0, 8.0]];
-    for (table, values) in columns.tables.iter().zip(tables) {
-        let shape = [values.len() / (table.weight.value().shape()[1]), table.weight.value().shape()[1]];
-        table.weight.set(&Tensor::from_vec(values, &shape).unwrap()).unwrap();
+    let net: Child = ColumnEmbedding::new(&[3, 2], &[2, 1], &mut Rng::seed(1)).into();
+    let tables = [(vec![1f32, 2.0, 3.0, 4.0, 5.0, 6.0], [3, 2]), (vec![7.0, 8.0], [2, 1])];
+    for ((_, param), (values, shape)) in net.named_params().iter().zip(tables) {
+        param.set(&Tensor::from_vec(values, &shape).unwrap()).unwrap();
     }
-    let net: Child = Child::new(columns).into();
     let numbers = Tensor::from_vec(vec![0.5f32, -0.5], &[2, 1]).unwrap();
     let indices = Tensor::from_vec(vec![2i64, 1, 0, 1], &[2, 2]).unwrap();
     let y = net.call_many(&[numbers, indices.clone()]).unwrap().remove(0);
@@ -18,7 +16,7 @@ fn rows_of_tables_follow_the_numbers_and_get_their_gradients() {
     assert_eq!(net.call(&indices).unwrap().to_f64(), [5.0, 6.0, 8.0, 1.0, 2.0, 8.0]);
 
     // A row has the number of its uses as the gradient of the sum.
-    let grads = y.sum_all().unwrap().backward(&net.params()).unwrap();
+    let grads = y.sum_all().unwrap().backward().unwrap();
     let of = |i: usize| grads.get(&net.named_params()[i].1).unwrap().to_f64();
     assert_eq!((of(0), of(1)), (vec![1.0, 1.0, 0.0, 0.0, 1.0, 1.0], vec![0.0, 2.0]));
 }
@@ -51,11 +49,11 @@ fn tables_and_columns_that_do_not_fit_are_told() {
     assert!(told(&[], None).contains("`vocab_sizes` is empty"));
     assert!(told(&[3, 4], Some(vec![2])).contains("1 `embedding_sizes` for 2 tables; expected one for each"));
     // The rule of fastai, of which 5 for 8 rows and 600 for 10^5 are examples.
-    let widths: Vec<usize> =
-        build(&[8, 100_000], None).unwrap().tables.iter().map(|table| table.weight.value().shape()[1]).collect();
+    let net: Child = build(&[8, 100_000], None).unwrap().into();
+    let widths: Vec<usize> = net.named_params().iter().map(|(_, table)| table.value().shape()[1]).collect();
     assert_eq!(widths, [5, 600]);
 
-    let net: Child = Child::new(build(&[3, 4], None).unwrap()).into();
+    let net: Child = build(&[3, 4], None).unwrap().into();
     let x = Tensor::zeros(&[2, 3], DType::I64);
     let met = net.call(&x).unwrap_err().to_string();
     assert!(met.contains("indices of shape [2, 3]; expected [n, 2], a column for each table"), "{met}");
