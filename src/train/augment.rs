@@ -104,11 +104,11 @@ impl Augment {
                 .about("brightness"));
             }
         }
-        let is_of_numbers = matches!(data.form(), Inputs::Numbers(_)) && data.further().is_empty();
-        if self.mixup > 0.0 && !is_of_numbers {
-            return Err(
-                Error::data("`mixup` is for numbers; the inputs are indices, or some of them are").about("mixup")
-            );
+        if self.mixup > 0.0 && !matches!(data.form(), Inputs::Numbers(_)) {
+            return Err(Error::data("`mixup` is for numbers; the inputs are indices").about("mixup"));
+        }
+        if self.mixup > 0.0 && !data.further().is_empty() {
+            return Err(Error::data("`mixup` is for examples with one input; these have further ones").about("mixup"));
         }
         Ok(())
     }

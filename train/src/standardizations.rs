@@ -21,6 +21,8 @@ pub(crate) struct Standardizations {
 
 /// Number of deviations from the mean beyond which a number is noted.
 const FAR: f64 = 20.0;
+/// Number of examples that are looked at together.
+const PART: usize = 4096;
 
 impl Standardizations {
     /// Encodes the inputs of examples, if they are a table.
@@ -36,26 +38,37 @@ impl Standardizations {
     pub fn notes_on(&self, data: &Dataset) -> Result<Vec<String>> {
         let mut notes: Vec<String> = self.encoding.iter().flat_map(|encoding| encoding.notes_on(data)).collect();
         let encoded = self.encoded(data.clone())?;
-        let (Some(by), Inputs::Numbers(values), &[width]) = (&self.inputs, encoded.inputs(), encoded.shape()) else {
+        let (Some(by), Inputs::Numbers(_), &[width]) = (&self.inputs, encoded.form(), encoded.shape()) else {
             return Ok(notes);
         };
-        for column in 0..width.min(by.mean.len()) {
-            let (mean, deviation) = (by.mean[column], by.deviation[column]);
-            let distance = |x: f64| (x - mean).abs() / deviation;
-            let numbers = values.iter().skip(column).step_by(width).map(|&x| f64::from(x));
-            // A rare word is a 1 among zeros.
-            let far: Vec<f64> = numbers.filter(|&x| distance(x) > FAR && x != 0.0 && x != 1.0).collect();
-            if let Some(farthest) = far.iter().copied().max_by(|a, b| distance(*a).total_cmp(&distance(*b))) {
-                let name = encoded.input_names().get(column);
-                let name = name
-                    .map_or_else(|| format!("input {}", column + 1), |name| format!("column `{}`", printable(name)));
-                let (count, are) = (far.len(), if far.len() == 1 { "number is" } else { "numbers are" });
-                notes.push(format!(
-                    "{name}: {count} {are} more than {FAR} deviations from the mean of the training examples, such as \
-                     {farthest}; their mean is {}, their deviation {}",
-                    mean as f32, deviation as f32
-                ));
+        // The number of far values of each column, and the farthest.
+        let mut far = vec![(0, 0.0, 0.0); width.min(by.mean.len())];
+        for inputs in encoded.try_batches_of_inputs(PART)? {
+            let values = inputs?[0].to_vec::<f32>()?;
+            for row in values.chunks_exact(width) {
+                for (column, (&x, (count, farthest, most))) in row.iter().zip(&mut far).enumerate() {
+                    let x = f64::from(x);
+                    let distance = (x - by.mean[column]).abs() / by.deviation[column];
+                    // A rare word is a 1 among zeros.
+                    if distance > FAR && x != 0.0 && x != 1.0 {
+                        *count += 1;
+                        if distance > *most {
+                            (*farthest, *most) = (x, distance);
+                        }
+                    }
+                }
             }
+        }
+        for (column, (count, farthest, _)) in far.into_iter().enumerate().filter(|(_, (count, ..))| *count > 0) {
+            let name = encoded.input_names().get(column);
+            let name =
+                name.map_or_else(|| format!("input {}", column + 1), |name| format!("column `{}`", printable(name)));
+            let (mean, deviation) = (by.mean[column] as f32, by.deviation[column] as f32);
+            let are = if count == 1 { "number is" } else { "numbers are" };
+            notes.push(format!(
+                "{name}: {count} {are} more than {FAR} deviations from the mean of the training examples, such as \
+                 {farthest}; their mean is {mean}, their deviation {deviation}"
+            ));
         }
         Ok(notes)
     }

@@ -256,7 +256,10 @@ fn columns_and_images_that_do_not_fit_are_told_at_their_key() {
     folder.write("images.yaml", "version: 1\ninput: [3, 1, 2]\nnet: {kind: Sequential, cells: [{kind: Flatten}, {kind: Dense, in_features: 6, out_features: 2}]}\n");
     let images = "version: 1\nmodel: images.yaml\npolicy: o0\ndata: {images: {folder: photos}}\nepochs: 1\n";
     for (run, answer) in [
-        (RUN.replace("side}", "side, indices: [city]}"), &["wrong.yaml:4:55: column `city` becomes indices"][..]),
+        (
+            RUN.replace("side}", "side, indices: [city]}"),
+            &["the data has [1]: `x`; beside it are indices of shape [1], for a `ColumnEmbedding`"][..],
+        ),
         (RUN.replace("side}", "side, ignore: x, indices: [city]}"), &["wrong.yaml:4:66: `standardize` is for numbers"]),
         (RUN.replace("side}", "side, one_hot: [cty]}"), &["wrong.yaml:4:56: ", "(did you mean `city`?)"]),
         (

@@ -186,12 +186,12 @@ impl Encoding {
     }
 
     /// Returns the encoded columns of a table: those of numbers, and those of indices.
-    fn encoded(&self, table: &Table) -> Result<(Vec<Vec<f64>>, Vec<Vec<i64>>)> {
+    fn encoded(&self, table: &Table) -> Result<Encoded> {
         let (learnt, met) = (self.columns.len(), table.columns().len());
         if learnt != met {
             return Err(Error::data(format!("a table of {met} columns; the encoding was learnt from {learnt}")));
         }
-        let (mut numbers, mut indices) = (Vec::new(), Vec::new());
+        let Encoded { mut numbers, mut indices } = Encoded::default();
         for (Learnt { name, code }, column) in self.columns.iter().zip(table.columns()) {
             let wrong = |words: String| Err(Error::data(format!("column `{}`: {words}", printable(name))));
             match (code, &column.cells) {
@@ -221,8 +221,15 @@ impl Encoding {
                 _ => return wrong("numbers; the encoding was learnt from words".into()),
             }
         }
-        Ok((numbers, indices))
+        Ok(Encoded { numbers, indices })
     }
+}
+
+/// The encoded columns of a table.
+#[derive(Default)]
+struct Encoded {
+    numbers: Vec<Vec<f64>>,
+    indices: Vec<Vec<i64>>,
 }
 
 impl Learnt {
@@ -351,7 +358,7 @@ impl Dataset {
         let Inputs::Table(table) = self.inputs() else {
             return Err(Error::data("the inputs are numbers already; an encoding is for a table"));
         };
-        let (numbers, indices) = by.encoded(table)?;
+        let Encoded { numbers, indices } = by.encoded(table)?;
         let names = by.names();
         let index_row = |i: usize| indices.iter().map(move |column| column[i]);
         let index_rows = || Inputs::Indices((0..self.len()).flat_map(index_row).collect());

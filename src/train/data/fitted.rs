@@ -51,8 +51,15 @@ impl Dataset {
                     [] => String::new(),
                     names => format!(": {}", list(names)),
                 };
+                let further: String = self
+                    .further()
+                    .iter()
+                    .map(|further| {
+                        format!("; beside it are indices of shape {:?}, for a `ColumnEmbedding`", further.shape)
+                    })
+                    .collect();
                 Err(Error::data(format!(
-                    "the model takes examples of shape {shape:?}, and the data has {met:?}{names}"
+                    "the model takes examples of shape {shape:?}, and the data has {met:?}{names}{further}"
                 )))
             }
         }
