@@ -3,7 +3,11 @@
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-use super::dataset::{Dataset, Inputs, Targets, elements_in_memory};
+use super::{
+    dataset::{Dataset, Inputs},
+    elements::elements_in_memory,
+    targets::Targets,
+};
 use crate::{
     Child, Tensor, TensorElement,
     cell::AsCell,

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use super::{
+    elements::{all_finite, count, elements, elements_in_memory, rows},
     numbers::Wide,
     origin::{Parts, Read},
     stored::Stored,
     table::Table,
+    targets::Targets,
 };
 use crate::error::{Error, Result};
-
-/// Class of a position that counts neither for the loss nor for the accuracy, as in torch.
-pub const IGNORED: i64 = -100;
 
 /// Examples of one shape: f32 numbers, or i64 indices such as the words of a sentence. Each has its target: classes,
 /// numbers, or none.
@@ -58,29 +57,6 @@ pub struct FurtherInputs {
     pub shape: Vec<usize>,
     /// Those of all examples, concatenated: numbers or indices.
     pub inputs: Inputs,
-}
-
-/// Targets of the examples.
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Targets {
-    /// Classes: classification.
-    Classes {
-        /// Shape of the target of one example; empty for a single class, `[length]` for one at each position of a
-        /// sequence.
-        shape: Vec<usize>,
-        /// The classes, concatenated: from 0, or [`IGNORED`].
-        values: Vec<i64>,
-    },
-    /// Numbers: regression.
-    Numbers {
-        /// Shape of the target of one example; empty for a single number.
-        shape: Vec<usize>,
-        /// The targets, concatenated.
-        values: Vec<f32>,
-    },
-    /// No targets, as for predictions.
-    None,
 }
 
 /// Training examples and test examples.
@@ -137,7 +113,7 @@ impl Dataset {
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are not as many inputs as targets, either does not have
-    /// its shape, a number is not finite, an index is negative, or a class is negative and not [`IGNORED`]; a single
+    /// its shape, a number is not finite, an index is negative, or a class is negative and not [`IGNORED`](super::IGNORED); a single
     /// class per example may not be ignored. Also for examples without elements and targets, whose number is undefined.
     pub fn of(inputs: Inputs, shape: &[usize], targets: Targets) -> Result<Self> {
         let len = match &targets {
@@ -148,16 +124,7 @@ impl Dataset {
         if elements(shape).and_then(|each| each.checked_mul(len)) != Some(inputs.len()) {
             return Err(Error::data(format!("{} values are not {len} examples of shape {shape:?}", inputs.len())));
         }
-        match &targets {
-            Targets::Classes { shape, values } => {
-                let wrong = |label: i64| label < 0 && (label != IGNORED || shape.is_empty());
-                if let Some((i, label)) = values.iter().enumerate().find(|(_, label)| wrong(**label)) {
-                    return Err(Error::data(format!("label {i} is {label}; classes count from 0")));
-                }
-            }
-            Targets::Numbers { values, .. } => all_finite("target", values, len)?,
-            Targets::None => {}
-        }
+        targets.check(len)?;
         if let Inputs::Stored(stored) = &inputs
             && stored.none().shape != shape
         {
@@ -461,26 +428,6 @@ impl FurtherInputs {
     }
 }
 
-impl Targets {
-    /// Returns the targets of some examples.
-    pub(super) fn take(&self, order: &[usize]) -> Targets {
-        match self {
-            Targets::Classes { shape, values } => {
-                Targets::Classes { shape: shape.clone(), values: rows(values, elements_in_memory(shape), order) }
-            }
-            Targets::Numbers { shape, values } => {
-                Targets::Numbers { shape: shape.clone(), values: rows(values, elements_in_memory(shape), order) }
-            }
-            Targets::None => Targets::None,
-        }
-    }
-}
-
-/// Returns some of the rows of `each` elements.
-fn rows<T: Copy>(values: &[T], each: usize, order: &[usize]) -> Vec<T> {
-    order.iter().flat_map(|&i| &values[i * each..(i + 1) * each]).copied().collect()
-}
-
 impl std::fmt::Debug for Dataset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Dataset({} of shape {:?} ", self.len, self.shape)?;
@@ -493,29 +440,4 @@ impl std::fmt::Debug for Dataset {
             Targets::None => write!(f, "without targets)"),
         }
     }
-}
-
-/// Returns the number of elements of one example; `None` on overflow.
-fn elements(shape: &[usize]) -> Option<usize> {
-    shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis))
-}
-
-/// Returns the number of elements of one example in memory.
-pub(super) fn elements_in_memory(shape: &[usize]) -> usize {
-    shape.iter().product()
-}
-
-/// Returns the number of tensors of a shape in `values` values.
-fn count(values: usize, shape: &[usize], are_none: &str) -> Result<usize> {
-    match elements(shape) {
-        Some(each) if each > 0 && values.is_multiple_of(each) => Ok(values / each),
-        _ => Err(Error::data(format!("{values} {are_none} of shape {shape:?}"))),
-    }
-}
-
-/// Checks that the numbers of `n` examples are finite.
-fn all_finite(what: &str, values: &[f32], n: usize) -> Result<()> {
-    let Some(i) = values.iter().position(|value| !value.is_finite()) else { return Ok(()) };
-    let (example, place, value) = (i / (values.len() / n), i % (values.len() / n), values[i]);
-    Err(Error::data(format!("{what} {place} of example {example} is {value}; allowed: finite numbers")))
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Dataset, Inputs, Targets,
-    dataset::elements_in_memory,
+    elements::elements_in_memory,
     numbers::Wide,
     origin::{Parts, Read},
 };

@@ -4,7 +4,7 @@ use super::{
     Batch, Dataset, Inputs, Standardization, Targets,
     ahead::Ahead,
     batches::{batches_of_epoch, check_batch},
-    dataset::elements_in_memory,
+    elements::elements_in_memory,
     stored::Stored,
 };
 use crate::{
