@@ -113,8 +113,9 @@ impl Dataset {
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are not as many inputs as targets, either does not have
-    /// its shape, a number is not finite, an index is negative, or a class is negative and not [`IGNORED`](super::IGNORED); a single
-    /// class per example may not be ignored. Also for examples without elements and targets, whose number is undefined.
+    /// its shape, a number is not finite, an index is negative, or a class is negative and not
+    /// [`IGNORED`](super::IGNORED); a single class per example may not be ignored. Also for examples without elements and
+    /// targets, whose number is undefined.
     pub fn of(inputs: Inputs, shape: &[usize], targets: Targets) -> Result<Self> {
         let len = match &targets {
             Targets::Classes { shape, values } => count(values.len(), shape, "classes are no targets")?,
@@ -345,7 +346,7 @@ impl Dataset {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) unless both parts get an example.
     pub fn split(&self, train: usize, seed: u64) -> Result<Split> {
         self.check_split(train)?;
-        Ok(self.parts(&self.order(seed, 0), train))
+        Ok(self.parts(self.order(seed, 0), train))
     }
 
     /// Splits without shuffling: the first `train` examples are for training, the rest for testing. Use this for
@@ -355,7 +356,7 @@ impl Dataset {
     /// As [`split`](Dataset::split).
     pub fn split_in_order(&self, train: usize) -> Result<Split> {
         self.check_split(train)?;
-        Ok(self.parts(&(0..self.len).collect::<Vec<_>>(), train))
+        Ok(self.parts((0..self.len).collect(), train))
     }
 
     fn check_split(&self, train: usize) -> Result<()> {
@@ -366,9 +367,12 @@ impl Dataset {
         Err(Error::data(format!("{train} of {} examples cannot be split off; allowed: 1 to {most}", self.len)))
     }
 
-    fn parts(&self, order: &[usize], train: usize) -> Split {
-        let (train, test) = order.split_at(train);
-        Split { train: self.take(train), test: self.take(test) }
+    fn parts(&self, mut order: Vec<usize>, train: usize) -> Split {
+        let test = self.take(&order[train..]);
+        // Before the larger part needs memory for its targets.
+        order.truncate(train);
+        order.shrink_to_fit();
+        Split { train: self.take(&order), test }
     }
 
     pub(super) fn take(&self, order: &[usize]) -> Dataset {

@@ -276,7 +276,8 @@ mod tests {
 
     #[test]
     fn everything_done_to_stored_examples_is_done_to_those_in_memory() {
-        let ways: [(&str, fn(Dataset) -> Result<Dataset>); 7] = [
+        type Way = fn(Dataset) -> Result<Dataset>;
+        let ways: [(&str, Way); 7] = [
             ("nothing", Ok),
             ("split", |data| Ok(data.split(20, 4)?.train.split_in_order(11)?.test)),
             ("standardized", |data| data.standardized(&Standardization::of(&data)?)),
