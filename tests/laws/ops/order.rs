@@ -79,7 +79,7 @@ fn a_graph_of_medians_and_running_extremes_computes_them_again() -> Result<()> {
     let graph = Graph::trace_fn(&Default::default(), &inputs, |x| Ok(vec![f(&x[0])?]))?;
     for seed in 2..6 {
         let other = numbers(&[3, 7], DType::F32, seed);
-        let run = graph.run(&[other.clone()])?;
+        let run = graph.run(std::slice::from_ref(&other))?;
         assert!(same(&run[0].to_f64(), &f(&other)?.to_f64()), "{}", run[0]);
     }
     Ok(())
