@@ -108,7 +108,8 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// so that small shares are lost unless it has a master.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a share outside 0 to 1;
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a share outside 0 to 1, and for networks that share all their
+    /// parameters;
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when a parameter of one network is not in the other, and
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::DType`](crate::ErrorKind::DType) for one of another
     /// shape or storage. Nothing is changed then.
@@ -116,6 +117,13 @@ impl<C: ?Sized + AsCell> Child<C> {
         let towards = Towards::new("share", share)?;
         let (own, others) = (self.named_params(), other.named_params());
         let known: HashMap<&str, &Param> = others.iter().map(|(path, param)| (path.as_str(), param)).collect();
+        let is_shared =
+            |(path, param): &(String, Param)| known.get(path.as_str()).is_some_and(|of| of.id() == param.id());
+        if !own.is_empty() && own.iter().all(is_shared) {
+            return Err(Error::value(
+                "both networks have the same parameters, as after `clone`; `deep_copy` makes a network with its own",
+            ));
+        }
         let mut new: HashMap<LeafId, _> = HashMap::new();
         for (path, param) in &own {
             let Some(from) = known.get(path.as_str()) else {

@@ -37,8 +37,11 @@ impl Rng {
         mean + std * self.0.sample::<f64, _>(StandardNormal)
     }
 
-    /// Returns a uniformly distributed integer from `low` to `high - 1`. There must be one.
-    pub(super) fn integer(&mut self, low: i64, high: i64) -> i64 {
+    /// Returns a uniformly distributed integer from `low` to `high - 1`.
+    ///
+    /// # Panics
+    /// When there is none, as for an empty range in `rand`.
+    pub fn integer(&mut self, low: i64, high: i64) -> i64 {
         self.0.random_range(low..high)
     }
 

@@ -71,7 +71,7 @@ impl Tensor {
         if !self.is_tracked() {
             return Err(Error::gradient(
                 "backward starts from a tensor that depends on no parameter: was it computed under `no_grad`, from \
-                 `detach`ed tensors or from the `value` of a parameter, or has the network no trained parameters?",
+                 `detach`ed tensors or from the `value` of a parameter, or are all parameters of the network frozen?",
             ));
         }
         Ok(Tensor::full(self.shape(), 1.0, self.dtype()))

@@ -90,12 +90,23 @@ fn differences_are_listed_and_nothing_is_written() -> Result<()> {
     let refused = |net: &Child, options: &SaveOptions| weights::save_with(net, &back, options).unwrap_err().to_string();
     assert_eq!(
         refused(&with_head, &like),
-        "`2.weight`, `2.bias` came from no tensor of the file; `own` writes parameters under their own paths, `without` \
-         leaves them out"
+        "`2.weight`, `2.bias` came from no tensor of the file; `own` writes parameters under their own paths, `own_as` \
+         under other names, `without` leaves them out"
     );
     weights::save_with(&with_head, &back, &like.clone().own("2.weight").without("2.bias"))?;
     let written = weights::read(&back)?;
     assert!(written.contains_key("2.weight") && !written.contains_key("2.bias"));
+    weights::save_with(&with_head, &back, &like.clone().own_as("2.*", "score.*"))?;
+    let written = weights::read(&back)?;
+    assert!(
+        written["score.weight"]
+            .same_bits(&with_head.named_params().last().map(|_| written["score.weight"].clone()).unwrap())
+    );
+    assert!(written.contains_key("score.bias") && !written.contains_key("2.weight"));
+    assert_eq!(
+        refused(&with_head, &like.clone().own_as("2.*", "score")),
+        "own: `score` has other wildcards than `2.*`; allowed: the same in the same order"
+    );
     fs::remove_file(&back).unwrap();
 
     let smaller = Child::of(sequential![MultiheadAttention::new(8, 2, rng), LayerNorm::new(&[4])]);

@@ -197,5 +197,8 @@ fn a_soft_update_follows_its_formula() {
     let other = Child::of(sequential![Dense::new(8, 3, &mut Rng::seed(1))]);
     assert_eq!(target.soft_update(&other, 0.5).unwrap_err().kind(), ErrorKind::Path);
     assert_eq!(target.soft_update(&online, 1.5).unwrap_err().kind(), ErrorKind::Value);
+    let layer = Child::new(Dense::new(2, 1, &mut Rng::seed(0)));
+    let error = layer.clone().soft_update(&layer, 0.5).unwrap_err().to_string();
+    assert!(error.contains("`deep_copy` makes a network with its own"), "{error}");
     assert_eq!(bits(&target), before);
 }

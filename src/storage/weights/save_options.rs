@@ -46,7 +46,8 @@ pub struct SaveOptions {
     transposed: HashSet<String>,
     ignored: Vec<String>,
     ignored_of: Option<PathBuf>,
-    own: Vec<String>,
+    /// Patterns of paths, with those of their names in the file.
+    own: Vec<(String, String)>,
     without: Vec<String>,
 }
 
@@ -75,8 +76,16 @@ impl SaveOptions {
 
     /// Writes parameters that came from no tensor of the file, such as a new head, under their own paths.
     #[must_use]
-    pub fn own(mut self, paths: impl Into<String>) -> Self {
-        self.own.push(paths.into());
+    pub fn own(self, paths: impl Into<String>) -> Self {
+        let paths = paths.into();
+        self.own_as(paths.clone(), paths)
+    }
+
+    /// Writes parameters that came from no tensor of the file under other names: `own_as("head.*", "model.fc.*")`. Text
+    /// that a wildcard matches in the first replaces it in the second.
+    #[must_use]
+    pub fn own_as(mut self, paths: impl Into<String>, names: impl Into<String>) -> Self {
+        self.own.push((paths.into(), names.into()));
         self
     }
 
@@ -88,24 +97,39 @@ impl SaveOptions {
     }
 }
 
-/// Patterns of an option, each with a flag for whether it has matched.
-struct Patterns(Vec<(Pattern, bool)>);
+/// Patterns of an option with those of names in the file, each with a flag for whether it has matched.
+struct Patterns(Vec<(Pattern, Pattern, bool)>);
 
 impl Patterns {
-    fn read(name: &str, texts: &[String]) -> Result<Self> {
-        let pattern = |text: &String| Ok((text.parse().map_err(|e: Error| e.context(name))?, false));
-        texts.iter().map(pattern).collect::<Result<_>>().map(Patterns)
+    fn read<'a>(option: &str, texts: impl Iterator<Item = (&'a String, &'a String)>) -> Result<Self> {
+        let read = |(paths, names): (&String, &String)| -> Result<_> {
+            let (paths, names): (Pattern, Pattern) = (paths.parse()?, names.parse()?);
+            match names.has_wildcards_of(&paths) {
+                true => Ok((paths, names, false)),
+                false => Err(Error::weights(format!(
+                    "`{names}` has other wildcards than `{paths}`; allowed: the same in the same order"
+                ))),
+            }
+        };
+        texts.map(|texts| read(texts).map_err(|e| e.context(option))).collect::<Result<_>>().map(Patterns)
     }
 
-    fn matches(&mut self, paths: &[String]) -> bool {
-        let found = |pattern: &Pattern| paths.iter().any(|path| pattern.captures(path).is_some());
-        self.0.iter_mut().filter(|(pattern, _)| found(pattern)).map(|(_, used)| *used = true).count() > 0
+    /// Returns the name in the file that the first matching pattern gives a parameter with these paths.
+    fn name(&mut self, paths: &[String]) -> Option<String> {
+        let mut name = None;
+        for (pattern, names, used) in &mut self.0 {
+            if let Some(captures) = paths.iter().find_map(|path| pattern.captures(path)) {
+                *used = true;
+                name = name.or_else(|| Some(names.filled(&captures)));
+            }
+        }
+        name
     }
 
     /// Returns an error for each pattern that matched nothing.
     fn unused(&self, name: &str, paths: &[&str]) -> Vec<String> {
-        let unused = self.0.iter().filter(|(_, used)| !used);
-        let words = |(pattern, _): &(Pattern, bool)| {
+        let unused = self.0.iter().filter(|(.., used)| !used);
+        let words = |(pattern, ..): &(Pattern, Pattern, bool)| {
             let pattern = pattern.to_string();
             let near = did_you_mean(&pattern, paths.iter().copied());
             format!("{name}: `{pattern}` matches no parameter that came from no tensor of the file{near}")
@@ -137,22 +161,22 @@ pub fn save_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, opt
         }
         used.extend(placed.paths.iter().filter_map(|path| places.get(path.as_str())));
     }
-    let mut own = Patterns::read("own", &options.own)?;
-    let mut without = Patterns::read("without", &options.without)?;
+    let mut own = Patterns::read("own", options.own.iter().map(|(paths, names)| (paths, names)))?;
+    let mut without = Patterns::read("without", options.without.iter().map(|paths| (paths, paths)))?;
     let (mut left, mut others) = (Vec::new(), Vec::new());
-    for (place, Named { paths, param }) in named.iter().enumerate().filter(|(place, _)| !used.contains(place)) {
+    for (_, Named { paths, param }) in named.iter().enumerate().filter(|(place, _)| !used.contains(place)) {
         left.push(paths[0].as_str());
-        match (own.matches(paths), without.matches(paths)) {
-            (true, _) => tensors.push((named[place].paths[0].clone(), param.full())),
-            (false, true) => {}
-            (false, false) => others.push(format!("`{}`", printable(&paths[0]))),
+        match (own.name(paths), without.name(paths)) {
+            (Some(name), _) => tensors.push((name, param.full())),
+            (None, Some(_)) => {}
+            (None, None) => others.push(format!("`{}`", printable(&paths[0]))),
         }
     }
     wrong.extend(own.unused("own", &left));
     wrong.extend(without.unused("without", &left));
     if !others.is_empty() {
         wrong.push(format!(
-            "{} came from no tensor of the file; `own` writes parameters under their own paths, `without` leaves them out",
+            "{} came from no tensor of the file; `own` writes parameters under their own paths, `own_as` under other names, `without` leaves them out",
             others.join(", ")
         ));
     }

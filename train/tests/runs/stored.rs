@@ -263,8 +263,11 @@ fn an_image_that_breaks_is_named() {
     assert!(told.contains("3.png: 1 x 1 pixels; ") && told.contains("has 19 x 27"), "{told}");
 }
 
+/// Inputs, targets, and the names of classes and inputs.
+type All = (Vec<f64>, String, Vec<String>, Vec<String>);
+
 /// The inputs and the targets of all examples, or the error of their reader.
-fn all(data: precast::Result<Dataset>) -> Result<(Vec<f64>, String, Vec<String>, Vec<String>), String> {
+fn all(data: precast::Result<Dataset>) -> Result<All, String> {
     let data = data.map_err(|error| error.to_string())?;
     let names = (data.class_names().to_vec(), data.input_names().to_vec());
     let targets = format!("{:?}", data.targets());
