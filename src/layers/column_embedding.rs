@@ -26,11 +26,12 @@ pub struct ColumnEmbeddingSpec {
 }
 
 impl ColumnEmbeddingSpec {
-    /// Builds the cell. Its tables are normal with mean 0 and standard deviation 1, as those of an [`Embedding`].
+    /// Builds the cell. Its tables are normal with mean 0 and standard deviation 1, as those of an [`Embedding`], but for
+    /// the first row, which is 0: index 0 is for words that no training example has, so that the row is not trained.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) without tables, for another number of lengths than of tables, and for
-    /// a table that does not fit into memory.
+    /// a table that is empty or does not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<ColumnEmbedding> {
         let rows = &self.vocab_sizes;
         let usual = || rows.iter().map(|&rows| usual_size(rows)).collect();
@@ -44,7 +45,16 @@ impl ColumnEmbeddingSpec {
                 "{lengths} `embedding_sizes` for {tables} tables; expected one for each"
             )));
         }
-        let table = |(&rows, size)| Ok(EmbeddingSpec::new(rows, size).build(rng)?.into());
+        if let Some((rows, size)) = rows.iter().zip(&sizes).find(|(rows, size)| **rows == 0 || **size == 0) {
+            return Err(Error::shape(format!("a table of {rows} rows of {size} numbers; allowed: at least 1 of each")));
+        }
+        let table = |(&rows, size)| {
+            let table = EmbeddingSpec::new(rows, size).build(rng)?;
+            let mut values = table.weight.value().to_vec::<f32>()?;
+            values[..size].fill(0.0);
+            table.weight.set(&Tensor::from_vec(values, &[rows, size])?)?;
+            Ok(table.into())
+        };
         let tables = rows.iter().zip(sizes).map(table).collect::<Result<_>>()?;
         Ok(ColumnEmbedding { tables, spec: self })
     }
@@ -61,7 +71,7 @@ fn usual_size(rows: usize) -> usize {
 /// the indices alone, if there are no numbers. As the first cell of a [`Sequential`](crate::layers::Sequential), it takes
 /// both inputs of the network.
 ///
-/// In files: `{kind: ColumnEmbedding, vocab_sizes: [4, 13], embedding_sizes: [2, 5]}`.
+/// Row 0 of each table is 0 before training. In files: `{kind: ColumnEmbedding, vocab_sizes: [4, 13], embedding_sizes: [2, 5]}`.
 ///
 /// ```
 /// use precast::prelude::*;

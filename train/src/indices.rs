@@ -1,21 +1,22 @@
 //! Columns of indices, compared with the tables of the model that takes them.
 
 use precast::{
-    Child,
+    Child, DType,
     cell::Part,
     data::Encoding,
     error::{Error, Result},
+    io::models::Model,
 };
 use precast_policy::printable;
 
 /// Checks that a model which takes indices beside numbers has a table for each column of indices, with enough rows.
-pub(crate) fn check(net: &Child, encoding: Option<&Encoding>) -> Result<()> {
+pub(crate) fn check(model: &Model, encoding: Option<&Encoding>) -> Result<()> {
     let Some(encoding) = encoding.filter(|encoding| !encoding.is_of_indices()) else { return Ok(()) };
     let columns = encoding.indices();
     let needed: Vec<usize> = columns.iter().map(|(_, indices)| *indices).collect();
     let cure = format!("{{kind: ColumnEmbedding, vocab_sizes: {needed:?}}}");
     let names: Vec<String> = columns.iter().map(|(name, _)| format!("`{}`", printable(name))).collect();
-    let Some((path, rows)) = tables(net).filter(|_| !columns.is_empty()) else {
+    let Some((path, rows)) = tables(&model.net).filter(|_| !columns.is_empty()) else {
         return match columns.first() {
             None => Ok(()),
             Some(_) => Err(Error::data(format!(
@@ -25,6 +26,11 @@ pub(crate) fn check(net: &Child, encoding: Option<&Encoding>) -> Result<()> {
             ))),
         };
     };
+    if model.input_dtype == DType::I64 {
+        let words = "the model has `input_dtype: int64`; with numbers in the data, its first input is float32, and the indices \
+                     are a second one";
+        return Err(Error::data(words));
+    }
     if rows.len() != columns.len() {
         let (names, n) = (names.join(", "), columns.len());
         let met = if rows.len() == 1 { "1 column".into() } else { format!("{} columns", rows.len()) };

@@ -254,8 +254,11 @@ impl RunFile {
             }
         };
         if matches!(train.targets(), Targets::None) {
-            let words =
-                "the data has no targets, so nothing can be learnt of it; `target` names the column that has them";
+            let cure = match &self.data {
+                Source::Npy(_) => "`targets` names the array that has them",
+                _ => "`target` names the column that has them",
+            };
+            let words = format!("the data has no targets, so nothing can be learnt of it; {cure}");
             return Err(self.wrong("data", Error::data(words)));
         }
         let encoding = match train.form() {

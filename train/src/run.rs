@@ -123,7 +123,7 @@ impl Run {
         let read = file.read_data(model.input.as_deref())?;
         let about = read.about(file)?;
         let Read { data, held_out, file: found, standardizations, notes: of_data, .. } = read;
-        indices::check(&model.net, standardizations.encoding.as_ref()).map_err(|error| file.wrong("model", error))?;
+        indices::check(&model, standardizations.encoding.as_ref()).map_err(|error| file.wrong("model", error))?;
         file.load_weights(&model.net)?;
         file.freeze(&model.net)?;
         file.check_weights(&model)?;

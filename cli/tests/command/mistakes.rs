@@ -62,7 +62,7 @@ fn check_keys(test: &str, of: impl Fn(&str) -> String, keys: &[(&str, &str)]) {
 #[test]
 fn yaml_that_is_none_is_told_in_words_of_its_writer() {
     let data = "data: {csv: {file: points.csv, target: side}}";
-    let tab = "a tab; YAML is indented by spaces, and so are keys and values apart";
+    let tab = "a tab; YAML is indented by spaces, and a space, no tab, separates a key from its value";
     check(
         "yaml",
         &[

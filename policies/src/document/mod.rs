@@ -210,7 +210,10 @@ pub fn not_yaml(source: &Source<'_>, place: Place, info: &str) -> Option<(Place,
     if ["a tab", "tabs "].iter().any(|words| info.contains(words))
         && let Some(tab) = source.first_tab(place.line)
     {
-        return Some((tab, "a tab; YAML is indented by spaces, and so are keys and values apart".into()));
+        return Some((
+            tab,
+            "a tab; YAML is indented by spaces, and a space, no tab, separates a key from its value".into(),
+        ));
     }
     let (_, meant) = NOT_YAML.iter().find(|(words, _)| info.contains(words))?;
     Some((place, format!("not YAML: {info}; {meant}")))

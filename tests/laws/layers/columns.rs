@@ -48,10 +48,18 @@ fn tables_and_columns_that_do_not_fit_are_told() {
     let told = |rows: &[usize], sizes| build(rows, sizes).unwrap_err().to_string();
     assert!(told(&[], None).contains("`vocab_sizes` is empty"));
     assert!(told(&[3, 4], Some(vec![2])).contains("1 `embedding_sizes` for 2 tables; expected one for each"));
+    assert!(told(&[3, 0], None).contains("a table of 0 rows"));
+    assert!(told(&[3], Some(vec![0])).contains("a table of 3 rows of 0 numbers; allowed: at least 1 of each"));
     // The rule of fastai, of which 5 for 8 rows and 600 for 10^5 are examples.
     let net: Child = build(&[8, 100_000], None).unwrap().into();
     let widths: Vec<usize> = net.named_params().iter().map(|(_, table)| table.value().shape()[1]).collect();
     assert_eq!(widths, [5, 600]);
+    // Index 0 is not trained, and adds nothing.
+    for (_, table) in net.named_params() {
+        let values = table.value().to_f64();
+        let width = table.value().shape()[1];
+        assert!(values[..width].iter().all(|&x| x == 0.0) && values[width..].iter().all(|&x| x != 0.0));
+    }
 
     let net: Child = build(&[3, 4], None).unwrap().into();
     let x = Tensor::zeros(&[2, 3], DType::I64);

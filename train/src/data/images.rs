@@ -107,9 +107,16 @@ impl Images {
             pixels.add(first)?;
             if (pixels.values.len() * size_of::<f32>()) as u64 > memory / files.len() as u64 {
                 let (options, size, len) = (self.clone(), pixels.size, files.len());
+                let before = files.iter().map(|file| state(file)).collect::<Result<Vec<_>>>()?;
                 let read = move |places: &[usize]| {
                     let mut pixels = Pixels { size: size.clone(), ..Pixels::of(&options)? };
-                    places.iter().try_for_each(|&place| pixels.add(&files[place]))?;
+                    for &place in places {
+                        let file = &files[place];
+                        if state(file)? != before[place] {
+                            return Err(refused(file, CHANGED));
+                        }
+                        pixels.add(file)?;
+                    }
                     pixels.dataset(&options.folder, Targets::None)
                 };
                 return Dataset::stored(len, targets, read)?.with_class_names(names);
@@ -195,6 +202,11 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
         Ok(paths)
     };
     list().map_err(|error| Error::io(folder, &error))
+}
+
+/// Returns the state of a file, by which a change is found.
+fn state(file: &Path) -> Result<State> {
+    fs::metadata(file).map(|of| state_of(&of)).map_err(|error| Error::io(file, &error))
 }
 
 /// Maximum length of an image file: 64 MiB.

@@ -1,7 +1,7 @@
 //! Files of rows of equal length, read by position.
 
 use std::{
-    fs::File,
+    fs::{File, Metadata},
     io::{self, Write},
     time::SystemTime,
 };
@@ -24,11 +24,18 @@ pub(super) struct Rows {
 }
 
 /// State of a file that changes when it is written.
-type State = (u64, Option<SystemTime>);
+pub(super) type State = (u64, Option<SystemTime>);
+
+/// Words for a file whose state is another one.
+pub(super) const CHANGED: &str = "the file was changed or cut while it was in use";
+
+/// Returns the state of a file.
+pub(super) fn state_of(of: &Metadata) -> State {
+    (of.len(), of.modified().ok())
+}
 
 fn state(file: &File) -> io::Result<State> {
-    let of = file.metadata()?;
-    Ok((of.len(), of.modified().ok()))
+    file.metadata().map(|of| state_of(&of))
 }
 
 impl Rows {
@@ -84,8 +91,7 @@ impl Rows {
     }
 
     fn changed(&self, example: usize) -> Error {
-        let words = "the file was changed or cut while it was in use";
-        Error::data(format!("{}: example {example} cannot be read: {words}", self.origin))
+        Error::data(format!("{}: example {example} cannot be read: {CHANGED}", self.origin))
     }
 
     /// Reads bytes from a position of the file.
