@@ -17,6 +17,7 @@ use precast_policy::{files, printable};
 use super::{
     class_names::ClassNames,
     picture::{Picture, PixelFormat, refused},
+    rows::{CHANGED, State, state_of},
 };
 
 /// PNG and JPEG images in a folder with a subfolder for each class. Hidden entries, whose names begin with a dot, are skipped;
