@@ -393,7 +393,7 @@ fn predictions_for_stored_examples_are_those_in_memory() {
         (predictor.notes_on(&examples), predictor.predict_all(examples).unwrap(), score)
     });
     assert_eq!(predictions[0], predictions[1]);
-    assert_eq!(predictions[0].0.len(), 1, "{:?}", predictions[0].0);
+    assert_eq!(predictions[0].0.len(), 2, "{:?}", predictions[0].0);
 }
 
 #[test]
