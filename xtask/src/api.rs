@@ -9,11 +9,12 @@ use crate::shell::{self, Result};
 pub const ABOUT: &str = "writes docs/public-api, the public interface of each package [--check: compares it]";
 
 /// The packages whose interface is public, with the names of their crates.
-const PACKAGES: [(&str, &str); 4] = [
+const PACKAGES: [(&str, &str); 5] = [
     ("precast", "precast"),
     ("precast-policy", "precast_policy"),
     ("precast-train", "precast_train"),
     ("precast-cli", "precast_cli"),
+    ("precast-mpi", "precast_mpi"),
 ];
 
 pub fn run(words: &[String]) -> Result {
