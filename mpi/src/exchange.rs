@@ -56,6 +56,7 @@ pub struct Exchange<'a> {
     whole: usize,
     /// Memory of messages.
     spare: Vec<Vec<u8>>,
+    adder: Adder,
 }
 
 #[derive(Debug)]
@@ -75,51 +76,68 @@ enum State {
     Whole(Vec<(usize, Vec<u8>)>),
 }
 
-/// A term of a sum: as it came in, or as a sum in f32, with room for a head before it.
+/// A term of a sum: as it came in, or as numbers.
 enum Term<'b> {
-    Met(&'b [u8]),
-    Sum(Vec<u8>),
+    Bytes(&'b [u8]),
+    Numbers(Vec<f32>),
 }
 
-/// Adds the nodes of one part, which ranks have sent, in the order of the tree. Returns the sum in f32, with room for a
-/// head before it.
-fn sum_of(nodes: &[Vec<Node>], by_rank: &[&[u8]], format: Format, len: usize, spare: &mut Vec<Vec<u8>>) -> Vec<u8> {
-    let (each, wide) = (len * format.width(), Call::HEAD + len * Format::Float32.width());
-    let mut add = |left: &mut Term<'_>, right: Term<'_>| {
-        if let Term::Met(met) = *left {
-            let mut sum = memory(spare, wide);
-            match &right {
-                Term::Met(right) => format.sum(met, right, &mut sum[Call::HEAD..]),
-                Term::Sum(right) => {
-                    format.widen(met, &mut sum[Call::HEAD..]);
-                    Format::Float32.add(&mut sum[Call::HEAD..], &right[Call::HEAD..]);
-                }
-            }
-            *left = Term::Sum(sum);
-        } else if let Term::Sum(sum) = left {
-            match &right {
-                Term::Met(right) => format.add(&mut sum[Call::HEAD..], right),
-                Term::Sum(right) => Format::Float32.add(&mut sum[Call::HEAD..], &right[Call::HEAD..]),
+/// Sums of parts, with memory that is used again.
+#[derive(Debug, Default)]
+struct Adder {
+    spare: Vec<Vec<f32>>,
+}
+
+impl Adder {
+    /// Adds the nodes of one part, which ranks have sent, in the order of the tree.
+    fn sum(&mut self, nodes: &[Vec<Node>], by_rank: &[&[u8]], format: Format, len: usize) -> Vec<f32> {
+        let each = len * format.width();
+        let mut tree = Tree::default();
+        for (nodes, bytes) in nodes.iter().zip(by_rank) {
+            for (k, node) in nodes.iter().enumerate() {
+                let term = Term::Bytes(&bytes[k * each..(k + 1) * each]);
+                tree.push_with(*node, term, |left, right| self.add(left, right, format, len));
             }
         }
-        if let Term::Sum(memory) = right {
-            spare.push(memory);
-        }
-    };
-    let mut tree = Tree::default();
-    for (nodes, bytes) in nodes.iter().zip(by_rank) {
-        for (k, node) in nodes.iter().enumerate() {
-            tree.push_with(*node, Term::Met(&bytes[k * each..(k + 1) * each]), &mut add);
+        match tree.fold_with(|left, right| self.add(left, right, format, len)) {
+            Some(Term::Numbers(sum)) => sum,
+            Some(Term::Bytes(bytes)) => {
+                let mut sum = self.numbers(len);
+                format.read(bytes, &mut sum);
+                sum
+            }
+            None => self.numbers(len),
         }
     }
-    match tree.fold_with(&mut add) {
-        Some(Term::Sum(sum)) => sum,
-        Some(Term::Met(met)) => {
-            let mut sum = memory(spare, wide);
-            format.widen(met, &mut sum[Call::HEAD..]);
-            sum
+
+    /// Adds `right` to `left`.
+    fn add(&mut self, left: &mut Term<'_>, right: Term<'_>, format: Format, len: usize) {
+        match (&mut *left, right) {
+            (Term::Numbers(left), Term::Bytes(right)) => format.add(right, left),
+            (Term::Numbers(left), Term::Numbers(right)) => {
+                left.iter_mut().zip(&right).for_each(|(left, right)| *left += right);
+                self.spare.push(right);
+            }
+            (Term::Bytes(bytes), right) => {
+                let mut sum = self.numbers(len);
+                match right {
+                    Term::Bytes(right) => format.sum(bytes, right, &mut sum),
+                    Term::Numbers(right) => {
+                        format.read(bytes, &mut sum);
+                        sum.iter_mut().zip(&right).for_each(|(left, right)| *left += right);
+                        self.spare.push(right);
+                    }
+                }
+                *left = Term::Numbers(sum);
+            }
         }
-        None => memory(spare, wide),
+    }
+
+    /// Returns memory, with what it had.
+    fn numbers(&mut self, len: usize) -> Vec<f32> {
+        let mut numbers = self.spare.pop().unwrap_or_default();
+        numbers.resize(len, 0.0);
+        numbers
     }
 }
 
@@ -148,6 +166,7 @@ impl Ranks {
             buckets: VecDeque::new(),
             whole: 0,
             spare: Vec::new(),
+            adder: Adder::default(),
         })
     }
 }
@@ -319,7 +338,7 @@ impl Exchange<'_> {
     fn advance(&mut self, link: &Link) -> Result<bool> {
         let mut moved = false;
         let (rank, size) = (self.ranks.rank(), self.ranks.size());
-        let Exchange { buckets, spare, nodes, .. } = self;
+        let Exchange { buckets, spare, adder, nodes, .. } = self;
         for bucket in buckets.iter_mut().skip(self.whole).take(LOOKED_AT) {
             let len = bucket.len;
             if let State::Parts { transfers, sums, own } = &mut bucket.state {
@@ -335,13 +354,11 @@ impl Exchange<'_> {
                 let mut by_rank: Vec<&[u8]> = vec![&[]; size];
                 got.iter().for_each(|(from, bytes)| by_rank[*from] = &bytes[Call::HEAD..]);
                 by_rank[rank] = &own[Call::HEAD..];
-                let mut message = sum_of(nodes, &by_rank, self.there, mine, spare);
-                if self.back != Format::Float32 {
-                    let mut low = memory(spare, Call::HEAD + mine * self.back.width());
-                    self.back.narrow(&message[Call::HEAD..], &mut low[Call::HEAD..]);
-                    spare.push(mem::replace(&mut message, low));
-                }
+                let sum = adder.sum(nodes, &by_rank, self.there, mine);
+                let mut message = memory(spare, Call::HEAD + mine * self.back.width());
                 sums.write(&mut message);
+                self.back.write(&sum, &mut message[Call::HEAD..]);
+                adder.spare.push(sum);
                 spare.push(mem::take(own));
                 spare.extend(got.into_iter().map(|(_, bytes)| bytes));
                 let own = Arc::new(message);
@@ -384,8 +401,7 @@ impl Bucket {
 
 /// Takes memory of a length from earlier messages, with what they had.
 fn memory(spare: &mut Vec<Vec<u8>>, len: usize) -> Vec<u8> {
-    let fits = spare.iter().position(|memory| memory.len() >= len);
-    let mut memory = fits.map(|at| spare.swap_remove(at)).or_else(|| spare.pop()).unwrap_or_default();
+    let mut memory = spare.pop().unwrap_or_default();
     memory.resize(len, 0);
     memory
 }

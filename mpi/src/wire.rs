@@ -94,27 +94,6 @@ pub(crate) enum Format {
     BFloat16,
 }
 
-/// The numbers of f32 in bytes.
-fn f32s(bytes: &[u8]) -> impl Iterator<Item = f32> {
-    bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
-}
-
-/// The numbers of bf16 in bytes.
-fn bf16s(bytes: &[u8]) -> impl Iterator<Item = f32> {
-    bytes.as_chunks::<2>().0.iter().map(|bytes| from_bf16(u16::from_le_bytes(*bytes)))
-}
-
-/// Writes numbers as f32.
-fn put_f32s(numbers: impl Iterator<Item = f32>, bytes: &mut [u8]) {
-    bytes.as_chunks_mut::<4>().0.iter_mut().zip(numbers).for_each(|(place, number)| *place = number.to_le_bytes());
-}
-
-/// Writes numbers as bf16.
-fn put_bf16s(numbers: impl Iterator<Item = f32>, bytes: &mut [u8]) {
-    let places = bytes.as_chunks_mut::<2>().0.iter_mut();
-    places.zip(numbers).for_each(|(place, number)| *place = to_bf16(number).to_le_bytes());
-}
-
 impl Format {
     /// Returns the bytes of a number.
     pub fn width(self) -> usize {
@@ -127,50 +106,55 @@ impl Format {
     /// Writes numbers.
     pub fn write(self, numbers: &[f32], bytes: &mut [u8]) {
         match self {
-            Format::Float32 => put_f32s(numbers.iter().copied(), bytes),
-            Format::BFloat16 => put_bf16s(numbers.iter().copied(), bytes),
+            Format::Float32 => {
+                let places = bytes.as_chunks_mut::<4>().0;
+                places.iter_mut().zip(numbers).for_each(|(place, number)| *place = number.to_le_bytes());
+            }
+            Format::BFloat16 => {
+                let places = bytes.as_chunks_mut::<2>().0;
+                places.iter_mut().zip(numbers).for_each(|(place, number)| *place = to_bf16(*number).to_le_bytes());
+            }
         }
     }
 
     /// Reads numbers.
     pub fn read(self, bytes: &[u8], numbers: &mut [f32]) {
+        self.each(bytes, numbers, |number, met| *number = met);
+    }
+
+    /// Adds numbers to others, on their right.
+    pub fn add(self, bytes: &[u8], numbers: &mut [f32]) {
+        self.each(bytes, numbers, |number, met| *number += met);
+    }
+
+    /// Writes the sums of numbers and those on their right.
+    pub fn sum(self, left: &[u8], right: &[u8], numbers: &mut [f32]) {
         match self {
-            Format::Float32 => numbers.iter_mut().zip(f32s(bytes)).for_each(|(number, met)| *number = met),
-            Format::BFloat16 => numbers.iter_mut().zip(bf16s(bytes)).for_each(|(number, met)| *number = met),
+            Format::Float32 => {
+                let terms = left.as_chunks::<4>().0.iter().zip(right.as_chunks::<4>().0);
+                let sums = terms.map(|(left, right)| f32::from_le_bytes(*left) + f32::from_le_bytes(*right));
+                numbers.iter_mut().zip(sums).for_each(|(number, sum)| *number = sum);
+            }
+            Format::BFloat16 => {
+                let terms = left.as_chunks::<2>().0.iter().zip(right.as_chunks::<2>().0);
+                let number = |bytes: &[u8; 2]| from_bf16(u16::from_le_bytes(*bytes));
+                let sums = terms.map(|(left, right)| number(left) + number(right));
+                numbers.iter_mut().zip(sums).for_each(|(number, sum)| *number = sum);
+            }
         }
     }
 
-    /// Adds numbers to a sum in f32, on its right.
-    pub fn add(self, sum: &mut [u8], right: &[u8]) {
-        let sums = sum.as_chunks_mut::<4>().0.iter_mut();
-        let add = |(sum, right): (&mut [u8; 4], f32)| *sum = (f32::from_le_bytes(*sum) + right).to_le_bytes();
+    #[inline(always)]
+    fn each(self, bytes: &[u8], numbers: &mut [f32], store: impl Fn(&mut f32, f32)) {
         match self {
-            Format::Float32 => sums.zip(f32s(right)).for_each(add),
-            Format::BFloat16 => sums.zip(bf16s(right)).for_each(add),
-        }
-    }
-
-    /// Writes the sums of numbers and those on their right, in f32.
-    pub fn sum(self, left: &[u8], right: &[u8], sum: &mut [u8]) {
-        match self {
-            Format::Float32 => put_f32s(f32s(left).zip(f32s(right)).map(|(left, right)| left + right), sum),
-            Format::BFloat16 => put_f32s(bf16s(left).zip(bf16s(right)).map(|(left, right)| left + right), sum),
-        }
-    }
-
-    /// Writes numbers in f32.
-    pub fn widen(self, bytes: &[u8], wide: &mut [u8]) {
-        match self {
-            Format::Float32 => wide.copy_from_slice(bytes),
-            Format::BFloat16 => put_f32s(bf16s(bytes), wide),
-        }
-    }
-
-    /// Rounds numbers in f32 to this format.
-    pub fn narrow(self, wide: &[u8], bytes: &mut [u8]) {
-        match self {
-            Format::Float32 => bytes.copy_from_slice(wide),
-            Format::BFloat16 => put_bf16s(f32s(wide), bytes),
+            Format::Float32 => {
+                let met = bytes.as_chunks::<4>().0.iter().map(|met| f32::from_le_bytes(*met));
+                numbers.iter_mut().zip(met).for_each(|(number, met)| store(number, met));
+            }
+            Format::BFloat16 => {
+                let met = bytes.as_chunks::<2>().0.iter().map(|met| from_bf16(u16::from_le_bytes(*met)));
+                numbers.iter_mut().zip(met).for_each(|(number, met)| store(number, met));
+            }
         }
     }
 }
