@@ -8,13 +8,13 @@ use crate::error::{Error, ErrorKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Wire {
-    /// f32 both ways, 4 bytes a number. The bits of a sum do not depend on the number of ranks.
+    /// Numbers and sums in f32, 4 bytes each. The bits of a sum do not depend on the number of ranks.
     #[default]
     Float32,
-    /// bf16 to the rank that adds, rounded once to nearest even; f32 on the way back. The sum of each node that a rank
-    /// computes is rounded, so the bits depend on the number of ranks; the error does not grow with it.
+    /// Numbers in bf16 to the rank that adds, rounded once to nearest even, and sums in f32 back. The sum of each node that
+    /// a rank computes is rounded, so the bits depend on the number of ranks; the error does not grow with it.
     BFloat16,
-    /// bf16 to the rank that adds, and the sum rounded to bf16 on the way back.
+    /// Numbers in bf16 to the rank that adds, and sums rounded to bf16 back.
     BFloat16Both,
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn check_free(path: &Path, replace: bool) -> Result<()> {
 #[doc(hidden)]
 pub fn unpacked(bytes: &[u8], limit: usize) -> Result<Cow<'_, [u8]>> {
     let mut unpacked = Cow::Borrowed(bytes);
-    if let [0x1f, 0x8b, ..] = bytes {
+    if is_packed(bytes) {
         let mut all = Vec::new();
         let read = MultiGzDecoder::new(bytes).take(limit as u64 + 1).read_to_end(&mut all);
         read.map_err(|error| Error::data(error.to_string()))?;
@@ -50,6 +50,12 @@ pub fn unpacked(bytes: &[u8], limit: usize) -> Result<Cow<'_, [u8]>> {
     }
 }
 
+/// Returns whether a file that starts with these bytes is packed by gzip.
+#[doc(hidden)]
+pub fn is_packed(start: &[u8]) -> bool {
+    start.starts_with(&[0x1f, 0x8b])
+}
+
 /// Returns the bytes of a file as they are read, unpacked if it is packed by gzip.
 ///
 /// # Errors
@@ -57,8 +63,7 @@ pub fn unpacked(bytes: &[u8], limit: usize) -> Result<Cow<'_, [u8]>> {
 #[doc(hidden)]
 pub fn unpacking<'a>(file: impl io::Read + 'a) -> io::Result<Box<dyn io::Read + 'a>> {
     let mut file = BufReader::with_capacity(1 << 16, file);
-    let is_packed = file.fill_buf()?.starts_with(&[0x1f, 0x8b]);
-    Ok(if is_packed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
+    Ok(if is_packed(file.fill_buf()?) { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) })
 }
 
 /// Bytes that are written and not yet on the disk at most; see [`write_behind`].

@@ -68,6 +68,12 @@ impl Augment {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) for indices, for images of another shape than
     /// `[channels, height, width]`, and for a brightness beyond the range of their values.
     pub fn check(&self, data: &Dataset) -> Result<()> {
+        self.check_form(data)?;
+        self.check_brightness(data)
+    }
+
+    /// Checks examples as [`check`](Augment::check) does, without a look at their values.
+    pub(super) fn check_form(&self, data: &Dataset) -> Result<()> {
         let shape = data.shape();
         if self.changes_images() && !matches!((data.form(), shape), (Inputs::Numbers(_), [_, _, _])) {
             return Err(Error::data(format!(
@@ -85,6 +91,17 @@ impl Augment {
             ))
             .about("crop"));
         }
+        if self.mixup > 0.0 && !matches!(data.form(), Inputs::Numbers(_)) {
+            return Err(Error::data("`mixup` is for numbers; the inputs are indices").about("mixup"));
+        }
+        if self.mixup > 0.0 && !data.further().is_empty() {
+            return Err(Error::data("`mixup` is for examples with one input; these have further ones").about("mixup"));
+        }
+        Ok(())
+    }
+
+    /// Refuses a brightness beyond the range of the values, for which it may look at all of them.
+    fn check_brightness(&self, data: &Dataset) -> Result<()> {
         if self.brightness > 0.0
             && let Inputs::Numbers(values) = data.inputs()
         {
@@ -103,12 +120,6 @@ impl Augment {
                 ))
                 .about("brightness"));
             }
-        }
-        if self.mixup > 0.0 && !matches!(data.form(), Inputs::Numbers(_)) {
-            return Err(Error::data("`mixup` is for numbers; the inputs are indices").about("mixup"));
-        }
-        if self.mixup > 0.0 && !data.further().is_empty() {
-            return Err(Error::data("`mixup` is for examples with one input; these have further ones").about("mixup"));
         }
         Ok(())
     }

@@ -329,7 +329,7 @@ impl Fit {
         }
         self.unread = false;
         check(data)?;
-        self.options.augment.check(&data.train)?;
+        self.options.augment.check_form(&data.train)?;
         if self.has_stalled() {
             return Ok(self.raise()?.map(Event::Raised));
         }
@@ -347,6 +347,7 @@ impl Fit {
             return Ok(self.history.epochs.last().map(Event::Epoch));
         }
         if self.order.len() != examples {
+            self.options.augment.check(&data.train)?;
             self.order = Arc::new(data.train.order(*seed, self.place.epoch as u64));
         }
         let parts = self.read_parts(data).inspect_err(|_| self.unread = true)?;

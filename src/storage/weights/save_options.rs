@@ -176,7 +176,8 @@ pub fn save_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, opt
     wrong.extend(without.unused("without", &left));
     if !others.is_empty() {
         wrong.push(format!(
-            "{} came from no tensor of the file; `own` writes parameters under their own paths, `own_as` under other names, `without` leaves them out",
+            "{} came from no tensor of the file; `own` writes parameters under their own paths, `own_as` \
+             under other names, `without` leaves them out",
             others.join(", ")
         ));
     }

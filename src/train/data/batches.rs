@@ -146,22 +146,17 @@ impl Dataset {
 
     /// Returns `batches` batches of `size`, the last with the rest.
     fn in_batches(&self, order: Vec<usize>, size: usize, batches: usize) -> impl Iterator<Item = Batch> {
-        (0..batches).map(move |i| {
-            let to = if i + 1 == batches { order.len() } else { (i + 1) * size };
-            self.some(&order[i * size..to])
-        })
+        (0..batches).map(move |place| self.some(part_of(&order, size, batches, place)))
     }
 
     /// Returns the batch at a position from 0 of a training epoch, in the [`order`](Dataset::order) of that epoch.
     pub(in crate::train) fn batch(&self, order: &[usize], size: usize, place: usize) -> Batch {
-        let last = place + 1 >= batches_of_epoch(order.len(), size);
-        self.some(&order[place * size..if last { order.len() } else { (place + 1) * size }])
+        self.some(part_of(order, size, batches_of_epoch(order.len(), size), place))
     }
 
     /// Reads the batch at a position of a training epoch, that of [`batch`](Dataset::batch).
     pub(in crate::train) fn read_batch(&self, order: &[usize], size: usize, place: usize) -> Result<Batch> {
-        let last = place + 1 >= batches_of_epoch(order.len(), size);
-        let read = self.read(&order[place * size..if last { order.len() } else { (place + 1) * size }])?;
+        let read = self.read(part_of(order, size, batches_of_epoch(order.len(), size), place))?;
         Ok(read.some(&(0..read.len()).collect::<Vec<_>>()))
     }
 
@@ -175,8 +170,7 @@ impl Dataset {
         place: usize,
     ) -> Vec<Batch> {
         let whole = size.saturating_mul(many);
-        let last = place + 1 >= batches_of_epoch(order.len(), whole);
-        let examples = &order[place * whole..if last { order.len() } else { (place + 1) * whole }];
+        let examples = part_of(order, whole, batches_of_epoch(order.len(), whole), place);
         (0..batches_of_epoch(examples.len(), size)).map(|part| self.batch(examples, size, part)).collect()
     }
 
@@ -228,6 +222,11 @@ impl Inputs {
 
 fn tensor<T: TensorElement>(values: Vec<T>, n: usize, shape: &[usize]) -> Tensor {
     Tensor::from_vec(values, &[&[n], shape].concat()).expect("whole examples")
+}
+
+/// Returns the examples of the batch at a position, of `batches` batches of `size`; the last has the rest.
+pub(in crate::train) fn part_of(order: &[usize], size: usize, batches: usize, place: usize) -> &[usize] {
+    &order[place * size..if place + 1 >= batches { order.len() } else { (place + 1) * size }]
 }
 
 /// Rejects a batch size of 0.

@@ -3,7 +3,7 @@
 use super::{
     Batch, Dataset, Inputs, Standardization, Targets,
     ahead::Ahead,
-    batches::{batches_of_epoch, check_batch},
+    batches::{batches_of_epoch, check_batch, part_of},
     elements::elements_in_memory,
     stored::Stored,
 };
@@ -220,10 +220,7 @@ fn in_parts(
     batches: usize,
 ) -> impl Iterator<Item = Vec<usize>> + Clone + Send + 'static {
     let order = std::sync::Arc::new(order);
-    (0..batches).map(move |i| {
-        let to = if i + 1 == batches { order.len() } else { (i + 1) * size };
-        order[i * size..to].to_vec()
-    })
+    (0..batches).map(move |place| part_of(&order, size, batches, place).to_vec())
 }
 
 /// Returns the indices of `n` examples, in order.

@@ -8,7 +8,7 @@ use crate::{
     error::Result,
     train::{
         Tested,
-        data::{Batch, Split},
+        data::{Batch, Split, batches::part_of},
     },
 };
 
@@ -47,9 +47,7 @@ impl Fit {
     /// Returns the index of a batch in its epoch, and the indices of its examples.
     pub(super) fn batch_at(&self, place: usize, data: &Split) -> (usize, &[usize]) {
         let (size, examples) = (self.options.examples_of_step(), data.train.len());
-        let last = place + 1 >= self.options.steps_of_epoch(examples);
-        let end = if last { examples } else { (place + 1) * size };
-        (place, &self.order[place * size..end])
+        (place, part_of(&self.order, size, self.options.steps_of_epoch(examples), place))
     }
 
     /// Returns the batch of the last step.

@@ -3,7 +3,9 @@
 use super::Fit;
 use crate::{
     error::Result,
-    train::data::{Batch, Dataset, Inputs, Split, Stored, ahead::Ahead, batches_of_epoch, later::in_order},
+    train::data::{
+        Batch, Dataset, Inputs, Split, Stored, ahead::Ahead, batches::part_of, batches_of_epoch, later::in_order,
+    },
 };
 
 /// Examples of the steps of an epoch, read ahead from one of them.
@@ -28,10 +30,7 @@ impl Fit {
             None => {
                 let (order, whole) = (self.order.clone(), self.options.examples_of_step());
                 let steps = batches_of_epoch(order.len(), whole);
-                let parts = (step..steps).map(move |step| {
-                    let end = if step + 1 == steps { order.len() } else { (step + 1) * whole };
-                    order[step * whole..end].to_vec()
-                });
+                let parts = (step..steps).map(move |step| part_of(&order, whole, steps, step).to_vec());
                 Reading { examples: stored.clone(), ahead: Ahead::of(stored, parts)?, next }
             }
         };

@@ -27,7 +27,7 @@ use precast::{
 };
 use precast::{
     error::{Error, Result},
-    io::files::{unpacked, unpacking},
+    io::files::{is_packed, unpacked, unpacking},
     options::options,
 };
 use precast_policy::{files, printable};
@@ -261,8 +261,8 @@ fn is_longer(file: &Path, most: u64) -> io::Result<bool> {
         return Ok(met.is_file());
     }
     let mut start = [0; 2];
-    let is_packed = met.len() >= 2 && File::open(file)?.read_exact(&mut start).is_ok() && start == [0x1f, 0x8b];
+    let packed = met.len() >= 2 && File::open(file)?.read_exact(&mut start).is_ok() && is_packed(&start);
     // A damaged file is refused when it is read.
     let length = || io::copy(&mut unpacking(opened)?.take(most.saturating_add(1)), &mut io::sink());
-    Ok(is_packed && length().is_ok_and(|length| length > most))
+    Ok(packed && length().is_ok_and(|length| length > most))
 }
