@@ -226,6 +226,8 @@ impl RunFile {
             }
             (_, tested) => {
                 let Split { train, test } = all.split(n - tested.unwrap_or(1), self.options.seed)?;
+                // Its targets and, of examples in memory, its inputs are those of the parts.
+                drop(all);
                 (train, test)
             }
         };

@@ -21,7 +21,8 @@ pub struct Dataset {
     len: usize,
     inputs: Inputs,
     further: Vec<FurtherInputs>,
-    targets: Targets,
+    /// Shared by what is made of the same examples.
+    targets: Arc<Targets>,
     /// Digits of the numbers read from a file that f32 cannot represent.
     pub(super) wide: Parts<Wide>,
     names: Arc<Names>,
@@ -134,7 +135,8 @@ impl Dataset {
         }
         inputs.check(len)?;
         let (wide, names, read) = Default::default();
-        Ok(Dataset { shape: shape.to_vec(), len, inputs, further: Vec::new(), targets, wide, names, read })
+        let (shape, further, targets) = (shape.to_vec(), Vec::new(), Arc::new(targets));
+        Ok(Dataset { shape, len, inputs, further, targets, wide, names, read })
     }
 
     /// Adds further inputs, of the given shape for each example, such as indices beside numbers. A network takes all inputs
@@ -244,13 +246,13 @@ impl Dataset {
 
     /// Gives examples that were read the targets of these examples.
     pub(in crate::train) fn with_targets_of(self, all: &Dataset, part: &[usize]) -> Self {
-        Dataset { targets: all.targets.take(part), ..self }
+        Dataset { targets: Arc::new(all.targets.take(part)), ..self }
     }
 
     /// Removes the targets.
     pub fn without_targets(self) -> Self {
         let wide = Parts { targets: Wide::default(), ..self.wide };
-        Dataset { targets: Targets::None, wide, ..self }
+        Dataset { targets: Arc::new(Targets::None), wide, ..self }
     }
 
     /// Returns the number of examples.
@@ -288,7 +290,7 @@ impl Dataset {
 
     /// Returns the classes, in order; empty if the targets are not classes.
     pub fn labels(&self) -> &[i64] {
-        match &self.targets {
+        match &*self.targets {
             Targets::Classes { values, .. } => values,
             _ => &[],
         }
@@ -317,7 +319,7 @@ impl Dataset {
     /// Those of reading [stored](Dataset::stored) examples.
     pub fn bytes(&self, mut put: impl FnMut(&[u8])) -> Result<()> {
         self.input_bytes(&mut put)?;
-        match &self.targets {
+        match &*self.targets {
             Targets::Numbers { values, .. } => values.iter().for_each(|value| put(&value.to_le_bytes())),
             Targets::Classes { values, .. } => values.iter().for_each(|value| put(&value.to_le_bytes())),
             Targets::None => {}
@@ -381,7 +383,7 @@ impl Dataset {
             len: order.len(),
             inputs: self.inputs.take(elements_in_memory(&self.shape), order),
             further: self.further.iter().map(|further| further.take(order)).collect(),
-            targets: self.targets.take(order),
+            targets: Arc::new(self.targets.take(order)),
             wide: Parts { inputs: self.wide.inputs.take(order), targets: self.wide.targets.take(order) },
             names: self.names.clone(),
             read: self.read.clone(),
@@ -435,7 +437,7 @@ impl FurtherInputs {
 impl std::fmt::Debug for Dataset {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Dataset({} of shape {:?} ", self.len, self.shape)?;
-        match &self.targets {
+        match &*self.targets {
             Targets::Classes { shape, .. } if !shape.is_empty() => {
                 write!(f, "with targets of shape {shape:?} in {} classes)", self.classes())
             }
