@@ -181,7 +181,7 @@ impl LossScale {
     /// Takes one training step from a loss: scales the loss, runs the backward pass, unscales the gradients, and lets
     /// the optimizer update its parameters if every gradient is finite. Then [updates](LossScale::update) the scale.
     ///
-    /// It is equivalent to these four lines, which a custom loop writes out to clip gradients, or to use several losses
+    /// It is equivalent to these four lines, which a custom loop writes out to look at gradients, or to use several losses
     /// or optimizers:
     ///
     /// ```
@@ -210,6 +210,34 @@ impl LossScale {
     pub fn step(&mut self, optimizer: &mut dyn Optimizer, loss: impl Into<Tensor>) -> Result<Outcome> {
         let scaled = self.scale(loss)?.into_grads_before_update()?;
         self.take(optimizer, scaled, None)
+    }
+
+    /// Takes one training step as [`step`](LossScale::step) does, with the [norm](crate::Grads::clip_norm) of the
+    /// unscaled gradients of the optimizer's parameters clipped to `max_norm`.
+    ///
+    /// ```
+    /// # use precast::{prelude::*, DType, Param};
+    /// let weight = Param::new(Tensor::from([3f32, 4.0]));
+    /// let mut optimizer = Sgd::new([weight.clone()].into_iter().collect(), 1.0);
+    /// let loss = (weight.tensor().square()?.sum_all()? / 2.0)?; // its gradient is the weight, of norm 5
+    /// # let outcome =
+    /// LossScale::dynamic().step_clipped(&mut optimizer, loss, 1.0)?;
+    /// # assert_eq!(outcome, precast::Outcome::Stepped);
+    /// assert!(weight.value().all_close(&Tensor::from([2.4f32, 3.2]), 1e-6, 0.0)?);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`step`](LossScale::step); also [`ErrorKind::Value`](crate::ErrorKind::Value) when `max_norm` is not a
+    /// positive finite number. On an error nothing is updated.
+    pub fn step_clipped(
+        &mut self,
+        optimizer: &mut dyn Optimizer,
+        loss: impl Into<Tensor>,
+        max_norm: f64,
+    ) -> Result<Outcome> {
+        let scaled = self.scale(loss)?.into_grads_before_update()?;
+        self.take(optimizer, scaled, Some(max_norm))
     }
 
     /// Takes a step from gradients as [`step`](LossScale::step) does, with their norm clipped to `clip`.

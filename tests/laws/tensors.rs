@@ -21,6 +21,45 @@ fn tensors_are_made_as_asked() {
 }
 
 #[test]
+fn rows_become_tensors_of_their_dtype() {
+    let x = Tensor::from([[1i64, 2], [3, 4], [5, 6]]);
+    assert_eq!((x.shape(), x.to_vec::<i64>().unwrap()), (&[3, 2][..], vec![1, 2, 3, 4, 5, 6]));
+    let x = Tensor::from(vec![[[true], [false]]; 3]);
+    assert_eq!((x.shape(), x.dtype()), (&[3, 2, 1][..], DType::Bool));
+    assert_eq!((Tensor::from(2f32).shape(), Tensor::from(2f32).dtype()), (&[][..], DType::F32));
+    // No rows: the lengths of the other axes are known.
+    let none: Tensor = std::iter::empty::<[[f32; 3]; 2]>().collect();
+    assert_eq!(none.shape(), [0, 2, 3]);
+    assert_eq!(Tensor::from([[0f32; 0]; 2]).shape(), [2, 0]);
+}
+
+#[test]
+fn a_number_may_be_on_either_side_of_an_operator() {
+    for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16] {
+        let x = Tensor::from([1f32, -2.0, 4.0]).cast(dtype);
+        for (y, expected) in [
+            (3.0 + &x, [4.0, 1.0, 7.0]),
+            (3.0 - &x, [2.0, 5.0, -1.0]),
+            (3.0 * x.clone(), [3.0, -6.0, 12.0]),
+            (4.0 / x.clone(), [4.0, -2.0, 1.0]),
+            (&x - 3.0, [-2.0, -5.0, 1.0]),
+        ] {
+            let y = y.unwrap();
+            assert_eq!((y.dtype(), y.to_f64()), (dtype, expected.to_vec()));
+        }
+    }
+    assert_eq!((7.0 - Tensor::from([2i64])).unwrap().to_vec::<i64>().unwrap(), [5]);
+    let message = |y: Result<Tensor>| y.unwrap_err().to_string();
+    let words = "the number 0.5 meets a tensor of dtype i64; cast the tensor first";
+    assert_eq!(message(0.5 * Tensor::from([2i64])), format!("Mul: {words}"));
+    assert!(message(1.0 - Tensor::from([true])).contains("the number 1 meets a tensor of dtype bool"));
+    // The gradient of 1 - w is -1, and that of 2 / w is -2 / w².
+    let w = Param::new(Tensor::from([2f32]));
+    let grads = (1.0 - w.tensor()).unwrap().add(&(2.0 / w.tensor()).unwrap()).unwrap().sum_all().unwrap();
+    assert_eq!(grads.backward().unwrap().get(&w).unwrap().to_f64(), [-1.5]);
+}
+
+#[test]
 fn random_tensors_have_the_moments_of_their_distribution() {
     let moments = |x: Tensor| {
         assert_eq!((x.dtype(), x.shape()), (DType::F32, &[100, 200][..]));

@@ -213,22 +213,22 @@ impl Tensor {
     }
 }
 
-/// Right operand of an operator: a tensor, or a number, which takes the tensor's dtype.
+/// Operand of an operator beside a tensor: a tensor, or a number, which takes the tensor's dtype.
 trait Operand {
-    fn beside(&self, left: &Tensor) -> Result<Tensor>;
+    fn beside(&self, other: &Tensor) -> Result<Tensor>;
 }
 
 impl Operand for Tensor {
-    fn beside(&self, _left: &Tensor) -> Result<Tensor> {
+    fn beside(&self, _other: &Tensor) -> Result<Tensor> {
         Ok(self.clone())
     }
 }
 
 impl Operand for f64 {
-    fn beside(&self, left: &Tensor) -> Result<Tensor> {
+    fn beside(&self, other: &Tensor) -> Result<Tensor> {
         // f64 represents every integer up to 2^53.
         let exact = self.fract() == 0.0 && self.abs() <= (1u64 << f64::MANTISSA_DIGITS) as f64;
-        match left.dtype() {
+        match other.dtype() {
             DType::I64 if exact => Ok(Tensor::scalar(*self, DType::I64)),
             dtype if dtype.is_float() => Ok(Tensor::scalar(*self, dtype)),
             dtype => {
@@ -242,12 +242,22 @@ macro_rules! operators {
     ($($operator:ident $method:ident),*) => { $(
         operators!(@ $operator $method, &Tensor, Tensor, &Tensor, f64);
         operators!(@ $operator $method, Tensor, Tensor, &Tensor, f64);
+        operators!(@@ $operator $method, Tensor, &Tensor);
     )* };
     (@ $operator:ident $method:ident, $left:ty, $($right:ty),*) => { $(
         impl std::ops::$operator<$right> for $left {
             type Output = Result<Tensor>;
             fn $method(self, right: $right) -> Result<Tensor> {
                 Tensor::$method(&self, &right.beside(&self).map_err(|e| e.in_op(stringify!($operator)))?)
+            }
+        }
+    )* };
+    (@@ $operator:ident $method:ident, $($right:ty),*) => { $(
+        impl std::ops::$operator<$right> for f64 {
+            type Output = Result<Tensor>;
+            fn $method(self, right: $right) -> Result<Tensor> {
+                let left = self.beside(&right).map_err(|e| e.in_op(stringify!($operator)))?;
+                Tensor::$method(&left, &right)
             }
         }
     )* };
