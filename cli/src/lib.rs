@@ -43,6 +43,7 @@ mod table;
 mod train;
 mod train_args;
 mod tune;
+mod words;
 
 use std::{
     borrow::Cow,
@@ -235,12 +236,13 @@ impl Cli {
         let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
         let mut command = self.command().color(color::asked_for(&args));
         let line = command
-            .try_get_matches_from_mut([OsString::from(&self.program)].into_iter().chain(args))
+            .try_get_matches_from_mut([OsString::from(&self.program)].into_iter().chain(args.iter().cloned()))
             .and_then(|matches| Line::from_arg_matches(&matches));
         let line = match line {
             Ok(line) => line,
             Err(error) => {
                 // If it cannot be shown, only the exit status remains.
+                let error = words::with_tip(error, &command, &args);
                 let _ = error.print();
                 return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
             }

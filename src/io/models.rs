@@ -384,6 +384,8 @@ fn in_our_words(error: &serde_yaml::Error, source: &Source<'_>) -> Error {
     } else if let Some((at, words)) = place.and_then(|place| document::not_yaml(source, place, what)) {
         place = Some(at);
         words
+    } else if source.text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#')) {
+        "the file is empty".to_string()
     } else {
         reworded(what)
     };

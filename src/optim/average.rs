@@ -86,7 +86,8 @@ impl Average {
     }
 
     /// Runs `f` while the parameters have their averages, rounded once where they are stored low; then they have their
-    /// values again, with every bit.
+    /// values again, with every bit. Before the first [`update`](Average::update) there is no average, and `f` runs with
+    /// the weights as they are.
     ///
     /// # Errors
     /// Those of `f`; [`ErrorKind::Value`](crate::ErrorKind::Value) when an average is beyond the range of a low dtype.
@@ -96,11 +97,14 @@ impl Average {
         f()
     }
 
-    /// Sets the parameters to their averages for good.
+    /// Sets the parameters to their averages for good; before the first [`update`](Average::update), to what they are.
     ///
     /// # Errors
     /// As [`with`](Average::with).
     pub fn put(&self) -> Result<()> {
+        if self.updates == 0 {
+            return Ok(());
+        }
         let put = |((path, param), value): ((&str, &Param), &Tensor)| {
             let value = value.cast(param.full().dtype());
             param.set(&value).map_err(|error| error.context(format_args!("the average of `{path}`")))

@@ -60,12 +60,13 @@ impl<R: Rule> Trained<R> {
         }
     }
 
-    /// Adds the parameters that match to a group, and returns whether there are any.
+    /// Adds the parameters that match, or are inside a cell that does, to a group, and returns whether there are any.
     pub fn joins(&mut self, pattern: &str, Group { lr_factor, weight_decay }: Group) -> Result<bool> {
-        let matching: Pattern = pattern.parse()?;
+        let pattern: Pattern = pattern.parse()?;
         let mut matched = false;
         for ((path, _), group) in self.params.iter().zip(&mut self.groups) {
-            if matching.matches(path) {
+            let mut around = path.match_indices('.').map(|(end, _)| &path[..end]);
+            if pattern.matches(path) || around.any(|cell| pattern.matches(cell)) {
                 matched = true;
                 group.lr_factor = lr_factor.or(group.lr_factor);
                 group.weight_decay = weight_decay.or(group.weight_decay);
@@ -348,8 +349,8 @@ macro_rules! optimizer {
                 &mut self.0.rule
             }
 
-            /// Sets hyperparameters for the parameters whose paths match a [pattern](crate::policy::Pattern): see
-            /// [`Group`](crate::optim::Group). A parameter may be in several groups; if these set the same one, the
+            /// Sets hyperparameters for the parameters whose paths match a [pattern](crate::policy::Pattern), or that are
+            /// inside a cell whose path does: see [`Group`](crate::optim::Group). A parameter may be in several groups; if these set the same one, the
             /// last wins.
             ///
             /// # Errors

@@ -56,6 +56,9 @@ fn weights_are_their_averages_for_a_while() {
         let _ = decorate(&net, Decorate::new(DType::Bf16).masters(masters)).unwrap();
         let mut optimizer = Adam::new(net.params(), 0.05);
         let mut average = Average::new(net.params(), 0.9).unwrap();
+        // Without an update there is no average: the weights are used as they are.
+        step(&net, &mut optimizer);
+        assert_eq!(average.with(|| Ok(values(&net))).unwrap(), values(&net));
         (0..5).for_each(|_| {
             step(&net, &mut optimizer);
             average.update().unwrap();

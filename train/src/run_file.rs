@@ -420,6 +420,19 @@ impl RunFile {
         schema
     }
 
+    /// Returns the key of run files that has this name, or this name in another tool.
+    ///
+    /// ```
+    /// use precast_train::RunFile;
+    /// assert_eq!(RunFile::key_like("max_grad_norm").as_deref(), Some("clip"));
+    /// assert_eq!(RunFile::key_like("colour"), None);
+    /// ```
+    pub fn key_like(word: &str) -> Option<String> {
+        let keys = RunV1::options();
+        let named = |name: &&str| keys.iter().any(|option| option.name == **name);
+        [word].iter().chain(RunV1::elsewhere(word)).find(|name| named(name)).map(|name| name.to_string())
+    }
+
     /// Writes a run file atomically.
     ///
     /// # Errors

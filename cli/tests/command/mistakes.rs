@@ -395,3 +395,28 @@ fn a_run_is_told_from_weights_and_data_from_a_run_file() {
     let run = r#"{"version": 1, "model": "net.yaml", "policy": "o0", "data": {"csv": {"file": "points.csv", "target": "side"}}, "epochs": 1}"#;
     text(precast_in(&folder.0, &["train", &folder.write("run.json", run), "--quiet", "--output", "json"]));
 }
+
+#[test]
+fn subcommands_and_flags_of_other_tools_name_ours() {
+    let folder = folder("words");
+    for (args, tip) in [
+        (&["fit", "run.yaml"][..], "tip: `precast train run.yaml` does this"),
+        (&["resume", "runs/o2"], "tip: `precast train --resume runs/NAME` does this"),
+        (&["Evaluate", "runs/o2"], "tip: `precast predict runs/NAME FILE --score` does this"),
+        (&["train", "run.yaml", "--max-grad-norm", "1"], "tip: `clip` is a key of run files"),
+        (&["train", "run.yaml", "--memory=1GiB"], "tip: `memory` is a key of run files"),
+        (&["train", "run.yaml", "--learning-rate", "1"], "tip: `--lr` does this"),
+        (
+            &["train", "--model", "net.yaml"],
+            "tip: models and run files are named without a flag: `precast train run.yaml`",
+        ),
+        (&["train", "run.yaml", "--gpus", "1"], "tip: precast computes on the CPU"),
+        (&["train", "run.yaml", "--num-workers", "4"], "tip: the environment variable PRECAST_THREADS"),
+    ] {
+        let said = said(&folder, args);
+        assert!(said.contains(tip), "{args:?}: {said}");
+    }
+    folder.write("empty.yaml", "# nothing yet\n\n");
+    assert!(said(&folder, &["train", "empty.yaml"]).starts_with("error: empty.yaml:"));
+    assert!(said(&folder, &["train", "empty.yaml"]).contains(": the file is empty"));
+}

@@ -70,7 +70,7 @@ pub struct FitOptions {
 #[options(written, called = "a group")]
 #[derive(Clone, Debug, PartialEq)]
 pub struct GroupOptions {
-    /// Pattern of the paths: `encoder.**`, `**.bias`.
+    /// Pattern of the paths of parameters, or of cells around them: `encoder`, `**.bias`.
     pub path: String,
     /// Factor of the learning rate.
     #[option(default = None, shown = "1", at_least = 0)]

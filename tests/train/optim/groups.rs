@@ -48,6 +48,19 @@ fn a_group_is_as_an_optimizer_of_its_own() {
 }
 
 #[test]
+fn a_group_of_a_cell_has_everything_inside_it() {
+    let (cell, inside) = (net(), net());
+    let one = AdamW::new(cell.params(), 0.1).group("1", |group| group.lr_factor(0.25)).unwrap();
+    let other = AdamW::new(inside.params(), 0.1).group("1.**", |group| group.lr_factor(0.25)).unwrap();
+    for (net, mut optimizer) in [(&cell, one), (&inside, other)] {
+        optimizer.update(&grads(net)).unwrap();
+    }
+    for ((path, a), (_, b)) in cell.params().iter().zip(inside.params().iter()) {
+        assert_eq!(bits(&a.value()), bits(&b.value()), "{path}");
+    }
+}
+
+#[test]
 fn a_group_of_nobody_is_an_error() {
     let message = |pattern| Sgd::new(net().params(), 0.1).group(pattern, |group| group).unwrap_err().to_string();
     assert_eq!(message("0.wieght"), "the group `0.wieght` matches no parameter (did you mean `0.weight`?)");
