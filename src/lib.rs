@@ -140,8 +140,10 @@ pub use ops::{
 };
 pub use optim::{Adafactor, Adagrad, Adam, AdamW, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd};
 pub use plan::Plan;
-pub(crate) use precast_policy::printable;
 #[doc(inline)]
+#[doc(inline)]
+pub use precast_mpi as ranks;
+pub(crate) use precast_policy::printable;
 pub use precast_policy::{Error, ErrorKind, Level, Policy, Result, error, host, policy};
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Backward, Grads, Param, Tensor, TensorElement, no_grad};

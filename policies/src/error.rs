@@ -35,6 +35,8 @@ pub enum ErrorKind {
     Run,
     /// Data that cannot be read.
     Data,
+    /// An error of one rank of a job, which all have, or ranks that do not answer or differ.
+    Ranks,
     /// An error of the operating system.
     Io,
     /// Something that exists in the catalogue but has no implementation.
@@ -99,6 +101,8 @@ impl Error {
         run => Run;
         /// See [`ErrorKind::Data`].
         data => Data;
+        /// See [`ErrorKind::Ranks`].
+        ranks => Ranks;
         /// See [`ErrorKind::Unsupported`].
         unsupported => Unsupported;
         /// See [`ErrorKind::Gradient`].

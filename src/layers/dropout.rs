@@ -13,7 +13,7 @@ use crate::{
     cell::{Cell, Forward, ran_in_evaluation},
     error::Result,
     options::{Options, options},
-    tensor::recording,
+    tensor::{context, recording},
 };
 
 /// Options of a [`Dropout`].
@@ -43,7 +43,8 @@ impl DropoutSpec {
 /// Dropout (Srivastava et al. 2014, inverted): zeroes each element with probability `p` in training and divides the
 /// others by `1 - p`; returns its input unchanged in evaluation.
 ///
-/// The n-th call in training drops the same elements for the same seed. In files: `{kind: Dropout, p: 0.5}`.
+/// The n-th call in training drops the same elements for the same seed. In a step over
+/// [shards](crate::train::FitOptions::shards), calls are counted from the number of the step and of the shard. In files: `{kind: Dropout, p: 0.5}`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
 #[cell(saved)]
 #[serde(try_from = "DropoutSpec", into = "DropoutSpec")]
@@ -79,11 +80,14 @@ impl Forward for Dropout {
             }
             return Ok(x.clone());
         }
-        let call = self.calls.fetch_add(1, Ordering::Relaxed);
-        let calls = self.calls.clone();
-        recording::on_end(move || _ = calls.fetch_sub(1, Ordering::Relaxed));
+        let layer = Arc::as_ptr(&self.calls) as usize;
+        let call = context::draw_in_shard(layer).unwrap_or_else(|| {
+            let calls = self.calls.clone();
+            recording::on_end(move || _ = calls.fetch_sub(1, Ordering::Relaxed));
+            self.calls.fetch_add(1, Ordering::Relaxed)
+        });
         let y = x.dropout(self.spec.p, self.seed.wrapping_add(call))?;
-        recording::drawn(Arc::as_ptr(&self.calls) as usize);
+        recording::drawn(layer);
         Ok(y)
     }
 

@@ -249,6 +249,33 @@ impl ScaledGrads {
         self.grads.warn_of_late(params.iter().map(|(_, param)| param));
     }
 
+    /// Returns the part of the gradients that is the same on all ranks once it is summed, without the numbers: the scaling,
+    /// and the first number that a forward pass refused to store.
+    pub(crate) fn facts(&self) -> (Scaling, Option<&str>) {
+        (self.scaling, self.grads.refused())
+    }
+
+    /// Returns the stored gradient of a parameter, and whether it came out of an op in f16.
+    pub(crate) fn stored(&self, param: &Param) -> Option<(&Tensor, bool)> {
+        Some((self.grads.lying(param.id())?, self.grads.is_through_f16(param)))
+    }
+
+    /// Creates the sum over ranks: gradients of parameters, each with whether some of its terms came out of an op in f16.
+    pub(crate) fn of_ranks<'a>(
+        sums: impl Iterator<Item = (&'a Param, Tensor, bool)>,
+        scaling: Scaling,
+        refused: Option<String>,
+    ) -> Self {
+        ScaledGrads { grads: Grads::of_ranks(sums, refused), scaling }
+    }
+
+    /// Reverts what the forward passes stored, and keeps the gradients, without the order in which they arrived: that of
+    /// another shard may differ.
+    pub(crate) fn take_back(&mut self) {
+        self.grads.passes().iter().for_each(|pass| pass.take_back());
+        self.grads.forget_arrivals();
+    }
+
     /// Abandons a step and reverts what its forward passes stored; see [`Grads::discard`].
     pub fn discard(self) {
         self.grads.discard();

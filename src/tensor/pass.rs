@@ -63,6 +63,12 @@ const DOUBTED: u8 = 1;
 const SETTLED: u8 = 2;
 
 impl Pass {
+    /// Creates a pass, of another rank, that refused to store a number, and whose values are reverted.
+    pub fn refusing(path: String) -> Arc<Self> {
+        let (evaluated, changed, fate) = (Evaluated::default(), Vec::new(), AtomicU8::new(SETTLED));
+        Arc::new(Pass { id: 0, evaluated, changed, refused: Some(path), fate })
+    }
+
     /// Returns the path of the first parameter or buffer that refused a non-finite number and kept its value.
     pub fn refused(&self) -> Option<&str> {
         self.refused.as_deref()

@@ -227,10 +227,23 @@ impl Checkpoint {
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an existing file is then unchanged.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
+        let (file, tensors) = self.contents()?;
+        file.write(path.as_ref(), &tensors)
+    }
+
+    /// Returns the bytes of the file, for a process that does not share its folder.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) as for [`weights::write`].
+    pub fn to_bytes(&self) -> Result<Vec<u8>> {
+        let (file, tensors) = self.contents()?;
+        file.encode(&tensors)
+    }
+
+    fn contents(&self) -> Result<(File, Vec<(String, &Tensor)>)> {
         let head = serde_json::to_string(&self.head).map_err(|e| Error::weights(e.to_string()))?;
-        let tensors: Vec<(String, &Tensor)> =
-            self.tensors.iter().map(|(name, tensor)| (name.clone(), tensor)).collect();
-        File { tied: self.tied(), words: Some((HEAD, head)) }.write(path.as_ref(), &tensors)
+        let tensors = self.tensors.iter().map(|(name, tensor)| (name.clone(), tensor)).collect();
+        Ok((File { tied: self.tied(), words: Some((HEAD, head)) }, tensors))
     }
 
     /// Reads a file.
@@ -240,30 +253,51 @@ impl Checkpoint {
     /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when it is damaged or not a checkpoint.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let (tensors, head) = weights::read_with_words(path, HEAD)?;
-        let checkpoint = || {
-            let words = "is no checkpoint; `weights::load` reads files that have weights alone";
-            let head: Head = json::read(head.ok_or_else(|| Error::weights(words))?.as_bytes())
-                .map_err(|e| Error::weights(format!("the head of the checkpoint is not read: {e}")))?;
-            if head.version != VERSION {
-                let version = head.version;
-                return Err(Error::weights(format!("a checkpoint of version {version}; this library reads {VERSION}")));
-            }
-            let missing = (head.params.keys().cloned())
-                .chain(
-                    head.optimizers
-                        .iter()
-                        .enumerate()
-                        .flat_map(|(i, of)| of.tensors.iter().map(move |name| of_optimizer(i, name))),
-                )
-                .chain(head.average.iter().flat_map(|(_, paths)| paths.iter().map(|path| of_average(path))))
-                .find(|name| !tensors.contains_key(name));
-            match missing {
-                None => Ok(Checkpoint { head, tensors }),
-                Some(name) => Err(Error::weights(format!("the tensor `{}` is missing", printable(&name)))),
-            }
-        };
-        checkpoint().map_err(|error| error.context(path.display()))
+        let contents = weights::read_with_words(path, HEAD)?;
+        Checkpoint::of_contents(contents).map_err(|error| error.context(path.display()))
+    }
+
+    /// Reads the [bytes](Checkpoint::to_bytes) of a file.
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// let mut net = Child::new(Dense::new(2, 1, &mut Rng::seed(1)));
+    /// let (mut optimizer, mut scale) = (Sgd::new(net.params(), 0.1), LossScale::none());
+    /// let bytes = Checkpoint::of(&net, &[&optimizer], &scale).counting("step", 7).to_bytes()?;
+    /// let checkpoint = Checkpoint::from_bytes(&bytes)?;
+    /// checkpoint.restore(&mut net, &mut [&mut optimizer], &mut scale)?;
+    /// assert_eq!(checkpoint.count("step"), Some(7));
+    /// assert!(Checkpoint::from_bytes(&bytes[..100]).is_err());
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when they are damaged or no checkpoint.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Checkpoint::of_contents(weights::tensors_with_words(bytes, HEAD)?)
+    }
+
+    fn of_contents((tensors, head): (BTreeMap<String, Tensor>, Option<String>)) -> Result<Self> {
+        let words = "is no checkpoint; `weights::load` reads files that have weights alone";
+        let head: Head = json::read(head.ok_or_else(|| Error::weights(words))?.as_bytes())
+            .map_err(|e| Error::weights(format!("the head of the checkpoint is not read: {e}")))?;
+        if head.version != VERSION {
+            let version = head.version;
+            return Err(Error::weights(format!("a checkpoint of version {version}; this library reads {VERSION}")));
+        }
+        let missing = (head.params.keys().cloned())
+            .chain(
+                head.optimizers
+                    .iter()
+                    .enumerate()
+                    .flat_map(|(i, of)| of.tensors.iter().map(move |name| of_optimizer(i, name))),
+            )
+            .chain(head.average.iter().flat_map(|(_, paths)| paths.iter().map(|path| of_average(path))))
+            .find(|name| !tensors.contains_key(name));
+        match missing {
+            None => Ok(Checkpoint { head, tensors }),
+            Some(name) => Err(Error::weights(format!("the tensor `{}` is missing", printable(&name)))),
+        }
     }
 
     /// Restores the state into a network, optimizers and a loss scale constructed like those of the checkpoint.

@@ -15,7 +15,7 @@ use policy::Changing;
 use reading::Reading;
 
 use super::{
-    Checkpoint, Ended, Epoch, History, Raised, Score, Step,
+    Checkpoint, DataParallel, Ended, Epoch, History, Raised, Score, Step,
     data::{Split, Standardization},
     history::mean_of_taken,
 };
@@ -324,6 +324,34 @@ impl Fit {
     /// # Errors
     /// As [`fit`].
     pub fn advance<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) -> Result<Option<Event<'_>>> {
+        self.advance_with(net, data, None)
+    }
+
+    /// Advances as [`advance`](Fit::advance) does, with the [shards](FitOptions::shards) of a step divided among ranks,
+    /// each of which has the same data and makes the same calls.
+    ///
+    /// # Errors
+    /// As [`fit`]; [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of shards,
+    /// [`ErrorKind::Ranks`](crate::ErrorKind::Ranks) as for [`DataParallel::step`].
+    pub fn advance_on<C: ?Sized + AsCell>(
+        &mut self,
+        parallel: &mut DataParallel<'_>,
+        net: &mut Child<C>,
+        data: &Split,
+    ) -> Result<Option<Event<'_>>> {
+        if parallel.shards() != self.options.shards {
+            let (met, expected) = (parallel.shards(), self.options.shards);
+            return Err(Error::value(format!("steps of {met} shards for a run of {expected}")));
+        }
+        self.advance_with(net, data, Some(parallel))
+    }
+
+    fn advance_with<C: ?Sized + AsCell>(
+        &mut self,
+        net: &mut Child<C>,
+        data: &Split,
+        parallel: Option<&mut DataParallel<'_>>,
+    ) -> Result<Option<Event<'_>>> {
         if self.is_over() {
             return Ok(None);
         }
@@ -351,9 +379,9 @@ impl Fit {
             self.order = Arc::new(data.train.order(*seed, self.place.epoch as u64));
         }
         let parts = self.read_parts(data).inspect_err(|_| self.unread = true)?;
-        let parts = self.augmented(parts, data)?;
+        let shards = self.augmented(parts, data)?;
         net.set_train(true);
-        let step = self.step(net, &parts, examples);
+        let step = self.step(net, &shards, examples, parallel);
         net.set_train(false);
         let step = step?;
         if step.outcome == Outcome::Stepped {

@@ -4,6 +4,7 @@
 mod augment;
 mod checkpoint;
 pub mod data;
+mod data_parallel;
 mod evaluation;
 pub(crate) mod fit;
 mod history;
@@ -11,6 +12,7 @@ mod lint;
 mod loss;
 mod schedule;
 pub(crate) mod score;
+mod shards;
 
 pub use crate::optim::{
     AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, LambOptions, LionOptions, Method, MuonOptions,
@@ -18,6 +20,7 @@ pub use crate::optim::{
 };
 pub use augment::Augment;
 pub use checkpoint::Checkpoint;
+pub use data_parallel::DataParallel;
 pub use evaluation::{ClassScore, ClassScores, Evaluation, NumberScore, NumberScores};
 pub use fit::{Event, Fit, FitOptions, GroupOptions, fit};
 pub use history::{Ended, Epoch, History, Raised, Step, Tested};

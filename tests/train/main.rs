@@ -16,6 +16,7 @@ mod lint_far;
 mod loss_scale;
 mod optim;
 mod regression;
+mod shards;
 mod skipped_steps;
 mod threads;
 mod training;

@@ -176,6 +176,9 @@ pub(super) struct RunV1 {
     /// Number of batches per step, whose gradients are added.
     #[option(default = at(1), at_least = 1, left_out)]
     accumulate: At<usize>,
+    /// Number of parts of a step whose gradients are computed alone: the most ranks among which it can be divided.
+    #[option(default = at(1), at_least = 1, at_most = 4096, left_out)]
+    shards: At<usize>,
     /// Decay of an average of the weights, which is tested and saved in their place: 0.999 averages about 1000 steps.
     #[option(default = None, shown = "no average", at_least = 0, below = 1)]
     average: Option<At<f64>>,
@@ -216,6 +219,7 @@ impl RunV1 {
             "groups" => Some(self.groups.referenced),
             "clip" => self.clip.as_ref().map(|at| at.referenced),
             "accumulate" => Some(self.accumulate.referenced),
+            "shards" => Some(self.shards.referenced),
             "augment" => Some(self.augment.referenced),
             "average" => self.average.as_ref().map(|at| at.referenced),
             "checkpoint" => Some(self.checkpoint.referenced),
@@ -319,6 +323,7 @@ impl RunFile {
             .epochs(read.epochs.value)
             .batch(read.batch.value)
             .accumulate(read.accumulate.value)
+            .shards(read.shards.value)
             .groups(read.groups.value.clone())
             .lr(read.lr.map_or(method.usual_lr(), |lr| lr.value))
             .schedule(read.schedule.value.0)
@@ -375,7 +380,7 @@ impl RunFile {
     /// [`ErrorKind::Run`](precast::ErrorKind::Run) when it cannot be written.
     pub fn to_yaml(&self) -> Result<String> {
         let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, monitor, lint, .. } = &self.options;
-        let FitOptions { accumulate, groups, clip, average, augment, .. } = &self.options;
+        let FitOptions { accumulate, shards, groups, clip, average, augment, .. } = &self.options;
         let written = RunV1 {
             version: at(1),
             name: self.name.clone().map(at),
@@ -400,6 +405,7 @@ impl RunFile {
             epochs: at(*epochs),
             batch: at(*batch),
             accumulate: at(*accumulate),
+            shards: at(*shards),
             average: average.map(at),
             augment: at(augment.clone()),
             seed: *seed,
@@ -418,19 +424,6 @@ impl RunFile {
         schema["title"] = "precast run, version 1".into();
         schema["description"] = "A training run: a model, data, a policy, and how to train.".into();
         schema
-    }
-
-    /// Returns the key of run files that has this name, or this name in another tool.
-    ///
-    /// ```
-    /// use precast_train::RunFile;
-    /// assert_eq!(RunFile::key_like("max_grad_norm").as_deref(), Some("clip"));
-    /// assert_eq!(RunFile::key_like("colour"), None);
-    /// ```
-    pub fn key_like(word: &str) -> Option<String> {
-        let keys = RunV1::options();
-        let named = |name: &&str| keys.iter().any(|option| option.name == **name);
-        [word].iter().chain(RunV1::elsewhere(word)).find(|name| named(name)).map(|name| name.to_string())
     }
 
     /// Writes a run file atomically.

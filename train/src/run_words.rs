@@ -4,7 +4,7 @@ use precast::{error::ErrorKind, options::Options};
 use precast_policy::document::Document;
 use serde_yaml::Spanned as At;
 
-use super::run_file::RunV1;
+use super::run_file::{RunFile, RunV1};
 
 impl Document for RunV1 {
     const WHAT: &'static str = "run";
@@ -183,5 +183,20 @@ impl Document for RunV1 {
             "masters" | "low" | "stochastic_rounding" | "kahan" => "`{exclude: [head]}`",
             _ => "",
         }
+    }
+}
+
+impl RunFile {
+    /// Returns the key of run files that has this name, or this name in another tool.
+    ///
+    /// ```
+    /// use precast_train::RunFile;
+    /// assert_eq!(RunFile::key_like("max_grad_norm").as_deref(), Some("clip"));
+    /// assert_eq!(RunFile::key_like("colour"), None);
+    /// ```
+    pub fn key_like(word: &str) -> Option<String> {
+        let keys = RunV1::options();
+        let named = |name: &&str| keys.iter().any(|option| option.name == **name);
+        [word].iter().chain(RunV1::elsewhere(word)).find(|name| named(name)).map(|name| name.to_string())
     }
 }

@@ -43,10 +43,18 @@ impl File {
     /// # Errors
     /// As [`weights::write`](super::write).
     pub fn write<T: Borrow<Tensor>>(&self, path: &Path, tensors: &[(String, T)]) -> Result<()> {
-        let bytes = encode(tensors, self).map_err(|e| e.context(path.display()))?;
+        let bytes = self.encode(tensors).map_err(|e| e.context(path.display()))?;
         files::replace(path, &bytes)?;
         event!(INFO, file = %path.display(), bytes = bytes.len(), "weights written");
         Ok(())
+    }
+
+    /// Returns the bytes of a file.
+    ///
+    /// # Errors
+    /// As [`weights::write`](super::write).
+    pub fn encode<T: Borrow<Tensor>>(&self, tensors: &[(String, T)]) -> Result<Vec<u8>> {
+        encode(tensors, self)
     }
 }
 

@@ -128,17 +128,20 @@ pub fn read(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
 /// As [`read`], and when the checksum of a file with such an entry does not match.
 pub(crate) fn read_with_words(path: &Path, entry: &str) -> Result<(BTreeMap<String, Tensor>, Option<String>)> {
     let bytes = files::read(path)?;
-    let read = file::Stored::all(&bytes).and_then(|(stored, _)| {
-        let words = file::words(&bytes, entry, &stored)?;
-        let tensor = |(name, stored): (String, file::Stored<'_>)| match stored.tensor() {
-            Ok(tensor) => Ok((name, tensor)),
-            Err(error) => Err(error.context(format_args!("`{name}`"))),
-        };
-        Ok((stored.into_iter().map(tensor).collect::<Result<_>>()?, words))
-    });
-    let read = read.map_err(|e| e.context(path.display()))?;
+    let read = tensors_with_words(&bytes, entry).map_err(|e| e.context(path.display()))?;
     event!(INFO, file = %path.display(), bytes = bytes.len(), "weights read");
     Ok(read)
+}
+
+/// Returns the tensors and the metadata entry of the bytes of a file, as [`read_with_words`] does.
+pub(crate) fn tensors_with_words(bytes: &[u8], entry: &str) -> Result<(BTreeMap<String, Tensor>, Option<String>)> {
+    let (stored, _) = file::Stored::all(bytes)?;
+    let words = file::words(bytes, entry, &stored)?;
+    let tensor = |(name, stored): (String, file::Stored<'_>)| match stored.tensor() {
+        Ok(tensor) => Ok((name, tensor)),
+        Err(error) => Err(error.context(format_args!("`{name}`"))),
+    };
+    Ok((stored.into_iter().map(tensor).collect::<Result<_>>()?, words))
 }
 
 /// Reads every parameter and buffer of a network. Names, shapes and dtypes must match.

@@ -2,12 +2,15 @@
 //! return, error and panic alike. A new thread starts without one.
 
 mod region;
+mod shard;
 
 use std::{
     cell::{Cell, RefCell},
     marker::PhantomData,
     rc::Rc,
 };
+
+pub(crate) use shard::{draw_in_shard, enter_shard};
 
 pub use region::{AutocastState, Carried, carry, current, enter, region};
 pub(crate) use region::{adapter, dtype_of_all, enter_adapter, enter_region, in_code, with_current};
@@ -30,6 +33,8 @@ struct Context {
     recorders: RefCell<Vec<Rc<Recorder>>>,
     /// Notes of the forward pass being run.
     pass: RefCell<Option<Notes>>,
+    /// Random draws of the shard being run.
+    shard: RefCell<Option<shard::Draws>>,
 }
 
 /// Part of a context that is restored as a whole.
@@ -84,6 +89,7 @@ thread_local! {
             listeners: RefCell::new(Vec::new()),
             recorders: RefCell::new(Vec::new()),
             pass: RefCell::new(None),
+            shard: RefCell::new(None),
         }
     };
 }
@@ -103,6 +109,7 @@ enum Undo {
         number: u64,
     },
     Slot,
+    Shard,
     Switches(Switches),
     /// As `Switches`, and removes the observers added since.
     Audience(Switches),
@@ -120,6 +127,7 @@ impl Drop for Scope {
         let _ = CONTEXT.try_with(|context| match self.undo {
             Undo::Region { depth, number } => region::leave(context, depth, number),
             Undo::Slot => _ = context.slots.borrow_mut().pop(),
+            Undo::Shard => *context.shard.borrow_mut() = None,
             Undo::Switches(before) => context.switches.set(before),
             Undo::Audience(before) => {
                 context.switches.set(before);

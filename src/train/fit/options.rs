@@ -23,6 +23,12 @@ pub struct FitOptions {
     /// of one batch of all their examples, in the memory of one batch. A batch norm sees each batch alone.
     #[option(default = 1, at_least = 1)]
     pub accumulate: usize,
+    /// Number of parts of a step whose gradients are computed alone and added in the order of a binary tree, so that the
+    /// parts can be divided among the ranks of several machines without a change of bits. A batch
+    /// norm sees each shard alone, and its running statistics move once by the mean of all. A dropout is a function of
+    /// seed, step and shard.
+    #[option(default = 1, at_least = 1, at_most = 4096)]
+    pub shards: usize,
     /// Learning rate. Run files and the command default to the [usual](Method::usual_lr) one of the optimizer.
     #[option(default = 0.05)]
     pub lr: f64,

@@ -2,6 +2,8 @@
 
 use std::{mem, time::Instant};
 
+use precast_mpi::{Alone, Ranks, Wire};
+
 use super::Fit;
 use crate::{
     Child, Outcome, Tensor,
@@ -9,11 +11,12 @@ use crate::{
     error::Result,
     optim::Optimizer,
     plan::check_run,
-    scale::{Cause, LossScale},
+    scale::{Cause, LossScale, ScaledGrads},
     train::{
-        FitOptions, Loss, Step,
+        DataParallel, FitOptions, Loss, Step,
         augment::Mixed,
         data::{Batch, Split},
+        shards::{OfShard, cut},
     },
 };
 
@@ -25,34 +28,39 @@ impl Fit {
         lr * (factor * self.plateau.factor(*schedule))
     }
 
-    /// Returns the parts of the next batch, [augmented](FitOptions::augment).
-    pub(super) fn augmented(&self, parts: Vec<Batch>, data: &Split) -> Result<Vec<Mixed>> {
-        let FitOptions { augment, accumulate, seed, .. } = &self.options;
+    /// Returns the shards of the next batch, each in parts, [augmented](FitOptions::augment).
+    pub(super) fn augmented(&self, parts: Vec<Batch>, data: &Split) -> Result<Vec<Vec<Mixed>>> {
+        let FitOptions { augment, accumulate, seed, shards, .. } = &self.options;
         let (_, examples) = self.batch_at(self.place.step, data);
-        augment.applied(parts, *seed, self.place.epoch, (self.place.step.saturating_mul(*accumulate), examples))
+        let parts =
+            augment.applied(parts, *seed, self.place.epoch, (self.place.step.saturating_mul(*accumulate), examples))?;
+        cut(parts, *shards)
     }
 
     /// Runs a step on a batch, with the current learning rate.
     pub(super) fn step<C: ?Sized + AsCell>(
         &mut self,
         net: &Child<C>,
-        parts: &[Mixed],
+        shards: &[Vec<Mixed>],
         examples: usize,
+        mut parallel: Option<&mut DataParallel<'_>>,
     ) -> Result<Step> {
         self.optimizer.set_lr(self.lr_of(self.place.stepped, examples));
         let Fit { options, scale, optimizer, place, checked, monitor, history, .. } = self;
         let clip = &options.clip;
-        let is_of_numbers = parts.iter().any(|part| part.batch.y.dtype().is_float());
+        let is_of_numbers = shards.iter().flatten().any(|part| part.batch.y.dtype().is_float());
         let usual = || if is_of_numbers { Loss::Mse {} } else { Loss::cross_entropy() };
         let loss = options.loss.clone().unwrap_or_else(usual);
-        if !parts.iter().any(|part| loss.counts(&part.batch.y)) {
+        if !shards.iter().flatten().any(|part| loss.counts(&part.batch.y)) {
             let outcome = Outcome::Skipped { cause: Cause::NoTarget };
             let (epoch, scale) = (place.epoch, scale.value());
             return Ok(Step { epoch, loss: f64::NAN, scale, outcome, seconds: 0.0, swallowed: None });
         }
         let mut one = |net: &Child<C>| {
-            let mut train =
-                |net: &Child<C>| train_step(net, parts, &loss, place.epoch, scale, (optimizer.as_mut(), *clip));
+            let at = (place.epoch, place.steps);
+            let mut train = |net: &Child<C>| {
+                train_step(net, (shards, parallel.as_deref_mut()), &loss, at, scale, (optimizer.as_mut(), *clip))
+            };
             if !options.monitor {
                 return train(net);
             }
@@ -77,13 +85,13 @@ impl Fit {
     }
 }
 
-/// Runs one step on the parts of a batch, and returns its result with the most bytes kept by a tape. Gradients are those
-/// of the mean loss of the whole batch, whatever the number of its parts.
+/// Runs one step on the shards of a batch, each in parts, and returns its result with the most bytes kept by a tape.
+/// Gradients are those of the mean loss of the whole batch, whatever the number of its shards and parts.
 pub(super) fn train_step<C: ?Sized + AsCell>(
     net: &Child<C>,
-    parts: &[Mixed],
+    (shards, parallel): (&[Vec<Mixed>], Option<&mut DataParallel<'_>>),
     loss: &Loss,
-    epoch: usize,
+    (epoch, number): (usize, usize),
     scale: &mut LossScale,
     (optimizer, clip): (&mut dyn Optimizer, Option<f64>),
 ) -> Result<(Step, usize)> {
@@ -97,37 +105,76 @@ pub(super) fn train_step<C: ?Sized + AsCell>(
         seconds: start.elapsed().as_secs_f64(),
         swallowed: None,
     };
-    let weights: Vec<f64> = parts.iter().map(|part| loss.weight_of(&part.batch.y)).collect();
-    let all: f64 = weights.iter().sum();
-    let counting: Vec<(&Mixed, f64)> = parts.iter().zip(weights).filter(|(_, weight)| *weight > 0.0).collect();
-    let Some((last, earlier)) = counting.split_last() else {
-        return Ok((step(f64::NAN, Outcome::Skipped { cause: Cause::NoTarget }), 0));
+    let all: f64 = shards.iter().flatten().map(|part| loss.weight_of(&part.batch.y)).sum();
+    let mut passes = Passes { net, loss, all, kept: 0 };
+    let (value, outcome) = match shards {
+        [parts] => match passes.gradients(parts, scale, true)? {
+            Some(OfShard { grads, loss, .. }) => (loss, scale.take(optimizer, grads, clip)?),
+            None => (f64::NAN, Outcome::Skipped { cause: Cause::NoTarget }),
+        },
+        shards => {
+            let current = scale.clone();
+            let of_shard = |shard: usize| passes.gradients(&shards[shard], &current, false);
+            let take = |parallel: &mut DataParallel<'_>| {
+                parallel.set_steps(number as u64);
+                parallel.take(net, (optimizer, clip), scale, of_shard)
+            };
+            match parallel {
+                Some(parallel) => take(parallel)?,
+                None => take(&mut DataParallel::new(&Ranks::new(Box::new(Alone)), shards.len(), Wire::Float32)?)?,
+            }
+        }
     };
-    let (mut value, mut kept, mut sum) = (0.0, 0, None);
-    let mut of_part = |&(part, weight): &(&Mixed, f64)| -> Result<Tensor> {
-        let outputs = part.batch.call(net)?;
-        let mut of_part = loss.of(&outputs, &part.batch.y)?;
+    Ok((step(value, outcome), passes.kept))
+}
+
+/// Forward and backward passes of a step.
+struct Passes<'a, C: ?Sized> {
+    net: &'a Child<C>,
+    loss: &'a Loss,
+    /// The weight of all targets of the step.
+    all: f64,
+    /// Most bytes kept by a tape so far.
+    kept: usize,
+}
+
+impl<C: ?Sized + AsCell> Passes<'_, C> {
+    /// Returns the sum of the gradients of some parts; `None` if no target counts. `is_all` says that an update of the
+    /// parameters follows.
+    fn gradients(&mut self, parts: &[Mixed], scale: &LossScale, is_all: bool) -> Result<Option<OfShard>> {
+        let weights = parts.iter().map(|part| (part, self.loss.weight_of(&part.batch.y)));
+        let counting: Vec<(&Mixed, f64)> = weights.filter(|(_, weight)| *weight > 0.0).collect();
+        let Some((last, earlier)) = counting.split_last() else { return Ok(None) };
+        let (mut loss, mut sum) = (0.0, None::<ScaledGrads>);
+        for part in earlier {
+            let grads = scale.scale(self.loss_of(part, &mut loss)?)?.into_grads()?;
+            match &mut sum {
+                None => sum = Some(grads),
+                Some(sum) => sum.accumulate(grads)?,
+            }
+        }
+        let last = scale.scale(self.loss_of(last, &mut loss)?)?;
+        let mut grads = if is_all { last.into_grads_before_update()? } else { last.into_grads()? };
+        if let Some(sum) = sum {
+            grads.accumulate(sum)?;
+        }
+        let weight: f64 = counting.iter().map(|(_, weight)| weight).sum();
+        Ok(Some(OfShard { grads, share: weight / self.all, loss }))
+    }
+
+    /// Runs the forward pass of a part, and returns its share of the loss of the step, which it adds to `total`.
+    fn loss_of(&mut self, &(part, weight): &(&Mixed, f64), total: &mut f64) -> Result<Tensor> {
+        let outputs = part.batch.call(self.net)?;
+        let mut loss = self.loss.of(&outputs, &part.batch.y)?;
+        let scaled = |x: &Tensor, by: f64| x.mul(&Tensor::scalar(by, x.dtype()));
         if let Some((others, share)) = &part.others {
-            let scaled = |x: &Tensor, by: f64| x.mul(&Tensor::scalar(by, x.dtype()));
-            of_part = scaled(&of_part, *share)?.add(&scaled(&loss.of(&outputs, others)?, 1.0 - share)?)?;
+            loss = scaled(&loss, *share)?.add(&scaled(&self.loss.of(&outputs, others)?, 1.0 - share)?)?;
         }
-        if !earlier.is_empty() {
-            of_part = of_part.mul(&Tensor::scalar(weight / all, of_part.dtype()))?;
+        if weight != self.all {
+            loss = scaled(&loss, weight / self.all)?;
         }
-        (value, kept) = (value + of_part.item()?, of_part.tape_bytes().max(kept));
-        Ok(of_part)
-    };
-    for part in earlier {
-        let grads = scale.scale(of_part(part)?)?.into_grads()?;
-        match &mut sum {
-            None => sum = Some(grads),
-            Some(sum) => sum.accumulate(grads)?,
-        }
+        *total += loss.item()?;
+        self.kept = self.kept.max(loss.tape_bytes());
+        Ok(loss)
     }
-    let mut grads = scale.scale(of_part(last)?)?.into_grads_before_update()?;
-    if let Some(sum) = sum {
-        grads.accumulate(sum)?;
-    }
-    let outcome = scale.take(optimizer, grads, clip)?;
-    Ok((step(value, outcome), kept))
 }

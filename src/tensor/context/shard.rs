@@ -1,0 +1,35 @@
+//! Random draws of a shard, which depend on the step and the shard, and not on what ran before on the same rank.
+
+use std::collections::HashMap;
+
+use super::{CONTEXT, Scope, Undo};
+
+/// Room for the shards of a step, and for the calls of a layer in a shard.
+const SHARDS: u64 = 1 << 20;
+const CALLS: u64 = 1 << 20;
+
+/// Draws of the shard being run.
+pub(super) struct Draws {
+    /// The number of a first call.
+    first: u64,
+    /// Calls of each layer so far.
+    calls: HashMap<usize, u64>,
+}
+
+/// Enters a shard of a step.
+pub(crate) fn enter_shard(step: u64, shard: usize) -> Scope {
+    let first = step.wrapping_mul(SHARDS).wrapping_add(shard as u64).wrapping_mul(CALLS);
+    CONTEXT.with(|context| *context.shard.borrow_mut() = Some(Draws { first, calls: HashMap::new() }));
+    Scope::new(Undo::Shard)
+}
+
+/// Returns the number of a call of a layer that draws; `None` outside of a shard, where layers count their calls.
+pub(crate) fn draw_in_shard(layer: usize) -> Option<u64> {
+    CONTEXT.with(|context| {
+        context.shard.borrow_mut().as_mut().map(|draws| {
+            let calls = draws.calls.entry(layer).or_default();
+            *calls += 1;
+            draws.first.wrapping_add(*calls - 1)
+        })
+    })
+}

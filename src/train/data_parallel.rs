@@ -1,0 +1,366 @@
+//! Steps over shards that are divided among the ranks of a job.
+
+use std::ops::Range;
+
+use precast_mpi::{Exchange, Node, Ranks, Shards, Tree, Wire};
+
+use super::{
+    Checkpoint, Loss,
+    data::Batch,
+    shards::{Buffers, OfShard, Sum},
+};
+use crate::{
+    Child, DType, Param, Tensor,
+    cell::{AsCell, Params},
+    error::{Error, Result},
+    optim::Optimizer,
+    scale::{Cause, LossScale, Outcome, ScaledGrads},
+    tensor::{Scaling, context},
+};
+
+/// Training of one network by several ranks, each of which has a copy of it: data parallelism.
+///
+/// A batch is cut into shards, whose number is part of the computation as the seed is. Each rank computes the gradients of
+/// its shards alone; they are added in the order of a binary tree over the numbers of the shards. So weights, optimizer
+/// and loss scale have the same bits for every number of ranks, with the wire `float32`, if all have the same vectors.
+///
+/// - Every rank takes the same step, or skips it for the same reason: gradients are summed before they are unscaled and
+///   checked.
+/// - A batch norm sees each shard alone, and its running statistics move once a step, by the mean of the moves of all
+///   shards. A dropout is a function of its seed, the step and the shard.
+/// - A shard weighs as much as the targets in it that count.
+/// - An error of one rank is the error of all, with its number.
+///
+/// Without a launcher there is one rank. Under `mpirun -n 4` the same program has four:
+///
+/// ```
+/// use precast::{data, prelude::*, ranks::{Ranks, Wire}, train::DataParallel};
+///
+/// let ranks = Ranks::of_launcher().map_err(|error| Error::ranks(error.to_string()))?;
+/// let rng = &mut Rng::seed(1);
+/// let mut net = Child::new(sequential![Flatten::default(), Dense::new(64, 10, rng)]);
+/// let policy = Policy::new(Level::O2, DType::F16)?;
+/// policy.apply(&mut net)?;
+/// let (mut optimizer, mut scale) = (Adam::new(net.params(), 1e-3), policy.loss_scale()?);
+/// let mut parallel = DataParallel::new(&ranks, 4, Wire::Float32)?;
+/// parallel.begin(&mut net, &mut [&mut optimizer], &mut scale)?; // all ranks continue from rank 0
+/// net.set_train(true);
+/// for batch in data::digits()?.shuffled_batches(64, 1, 0)?.take(3) {
+///     let loss = |net: &Child<_>, shard: &data::Batch| net.call(&shard.x)?.cross_entropy(&shard.y);
+///     let outcome = parallel.step(&net, &mut optimizer, &mut scale, &batch, loss)?; // the same on all ranks
+///     assert_eq!(outcome, Outcome::Stepped);
+/// }
+/// # Ok::<(), precast::Error>(())
+/// ```
+#[doc(alias = "DistributedDataParallel")]
+#[doc(alias = "DDP")]
+#[derive(Debug)]
+pub struct DataParallel<'r> {
+    ranks: &'r Ranks,
+    exchange: Exchange<'r>,
+    shards: Shards,
+    /// Steps so far.
+    steps: u64,
+    /// Memory for the numbers of each node of this rank, and for their sum.
+    terms: Vec<Vec<f32>>,
+    total: Vec<f32>,
+}
+
+/// Turns an error of ranks into one of the library.
+fn of_ranks(error: precast_mpi::Error) -> Error {
+    Error::ranks(error.to_string())
+}
+
+impl<'r> DataParallel<'r> {
+    /// Divides steps of so many shards among ranks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for 0 shards, or fewer than ranks.
+    pub fn new(ranks: &'r Ranks, shards: usize, wire: Wire) -> Result<Self> {
+        if shards < ranks.size() {
+            return Err(Error::value(format!(
+                "{shards} shards for {} ranks; a step is divided among as many ranks as it has shards at most",
+                ranks.size()
+            )));
+        }
+        let exchange = ranks.exchange(shards, wire).map_err(|error| Error::value(error.to_string()))?;
+        let shards = Shards::new(shards, ranks.size()).map_err(|error| Error::value(error.to_string()))?;
+        Ok(DataParallel { ranks, exchange, shards, steps: 0, terms: Vec::new(), total: Vec::new() })
+    }
+
+    /// Gives all ranks the network, the optimizers and the loss scale of rank 0. Call it once, before the first step, or
+    /// when rank 0 has restored a checkpoint.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ranks`](crate::ErrorKind::Ranks) when ranks have different networks or optimizers, or do not answer;
+    /// [`ErrorKind::DType`](crate::ErrorKind::DType) for parameters in f64, which the sum over ranks would round.
+    pub fn begin<C: ?Sized + AsCell>(
+        &mut self,
+        net: &mut Child<C>,
+        optimizers: &mut [&mut dyn Optimizer],
+        scale: &mut LossScale,
+    ) -> Result<()> {
+        if let Some((path, _)) =
+            net.params().iter().find(|(_, param)| self.ranks.size() > 1 && param.dtype() == DType::F64)
+        {
+            return Err(Error::dtype(format!("`{path}` is float64; gradients are summed over ranks in float32")));
+        }
+        let refs: Vec<&dyn Optimizer> = optimizers.iter().map(|optimizer| &**optimizer).collect();
+        let own = Checkpoint::of(net, &refs, scale).counting("steps", self.steps).to_bytes();
+        let own = self.ranks.agree(own).map_err(of_ranks)?;
+        let first = self.ranks.broadcast(own).map_err(of_ranks)?;
+        let restored = Checkpoint::from_bytes(&first).and_then(|checkpoint| {
+            checkpoint.restore(net, optimizers, scale)?;
+            self.steps = checkpoint.count("steps").unwrap_or_default();
+            Ok(())
+        });
+        self.ranks.agree(restored).map_err(of_ranks)
+    }
+
+    /// Returns the number of shards of a step.
+    pub fn shards(&self) -> usize {
+        self.shards.shards()
+    }
+
+    /// Sets the number of steps that were taken before, for a run that continues.
+    pub fn set_steps(&mut self, steps: u64) {
+        self.steps = steps;
+    }
+
+    /// Takes a step on a batch that all ranks have. `loss` computes the mean loss of a shard; a shard weighs as much as its
+    /// targets that are not [ignored](super::data::IGNORED).
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ranks`](crate::ErrorKind::Ranks) with the rank and its words, on all ranks, when `loss` or the
+    /// backward pass fails on one, and when ranks do not answer; and those of [`LossScale::step`].
+    pub fn step<C: ?Sized + AsCell>(
+        &mut self,
+        net: &Child<C>,
+        optimizer: &mut dyn Optimizer,
+        scale: &mut LossScale,
+        batch: &Batch,
+        mut loss: impl FnMut(&Child<C>, &Batch) -> Result<Tensor>,
+    ) -> Result<Outcome> {
+        let shards = batch.shards(self.shards.shards())?;
+        let weights: Vec<f64> = shards.iter().map(|shard| Loss::cross_entropy().weight_of(&shard.y)).collect();
+        let all: f64 = weights.iter().sum();
+        let scaled = scale.clone();
+        let gradients = |shard: usize| {
+            let share = weights[shard] / all;
+            if share.is_nan() || share == 0.0 {
+                return Ok(None);
+            }
+            let mut loss = loss(net, &shards[shard])?;
+            if share != 1.0 {
+                loss = loss.mul(&Tensor::scalar(share, loss.dtype()))?;
+            }
+            let value = loss.item()?;
+            Ok(Some(OfShard { grads: scaled.scale(loss)?.into_grads()?, share, loss: value }))
+        };
+        self.take(net, (optimizer, None), scale, gradients).map(|(_, outcome)| outcome)
+    }
+
+    /// Takes a step with the gradients of all shards, of which each rank computes its own. Returns the loss, too.
+    pub(super) fn take<C: ?Sized + AsCell>(
+        &mut self,
+        net: &Child<C>,
+        (optimizer, clip): (&mut dyn Optimizer, Option<f64>),
+        scale: &mut LossScale,
+        gradients: impl FnMut(usize) -> Result<Option<OfShard>>,
+    ) -> Result<(f64, Outcome)> {
+        self.ranks.set_step(self.steps);
+        let buffers = Buffers::of(net);
+        let own = self.own(&buffers, gradients);
+        self.steps += 1;
+        let sum = self.over_ranks(optimizer.params(), &buffers, own)?;
+        let Some(grads) = sum.grads else {
+            return Ok((f64::NAN, Outcome::Skipped { cause: Cause::NoTarget }));
+        };
+        let outcome = scale.take(optimizer, grads, clip)?;
+        if outcome == Outcome::Stepped {
+            buffers.set(&sum.moves)?;
+        }
+        Ok((sum.losses.iter().sum(), outcome))
+    }
+
+    /// Computes the sums of the nodes of this rank. Buffers keep their values; the sums have their moves.
+    fn own(&self, buffers: &Buffers, mut gradients: impl FnMut(usize) -> Result<Option<OfShard>>) -> Result<Tree<Sum>> {
+        let mut tree = Tree::default();
+        for shard in self.run() {
+            let _shard = context::enter_shard(self.steps, shard);
+            let sum = match gradients(shard)? {
+                None => Sum { losses: vec![-0.0], ..Sum::default() },
+                Some(OfShard { mut grads, share, loss }) => {
+                    let moves = buffers.moves(share);
+                    grads.take_back();
+                    Sum { grads: Some(grads), moves, losses: vec![loss] }
+                }
+            };
+            tree.push(Node::shard(shard), sum, Sum::add)?;
+        }
+        Ok(tree)
+    }
+
+    /// Returns the shards that this rank runs.
+    fn run(&self) -> Range<usize> {
+        self.shards.run(self.ranks.rank())
+    }
+
+    /// Sums over ranks, in the order of the tree.
+    fn over_ranks(&mut self, params: &Params, buffers: &Buffers, own: Result<Tree<Sum>>) -> Result<Sum> {
+        if self.ranks.size() == 1 {
+            return Ok(own?.fold(Sum::add)?.unwrap_or_default());
+        }
+        let params: Vec<&Param> = params.iter().map(|(_, param)| param).collect();
+        let ballot = Ballot::new(&own, &params, buffers.len(), self.shards.shards().div_ceil(self.ranks.size()));
+        let votes = self.ranks.vote(&ballot.words).map_err(of_ranks)?;
+        if votes.any(FAILED) != 0 {
+            let agreed = self.ranks.agree(own.map(drop)).map_err(of_ranks);
+            return Err(agreed.err().unwrap_or_else(|| Error::ranks("a rank failed, and has no error")));
+        }
+        let own = own?;
+        let refused = match votes.any(REFUSED) {
+            0 => None,
+            _ => {
+                let own = refused_of(&own).unwrap_or_default().as_bytes().to_vec();
+                let all = self.ranks.gather(&own).map_err(of_ranks)?;
+                all.into_iter().find(|path| !path.is_empty()).map(|path| String::from_utf8_lossy(&path).into_owned())
+            }
+        };
+        let bit = |from: usize, i: usize| votes.any(from + i / 64) >> (i % 64) & 1 == 1;
+        let summed: Vec<&Param> =
+            params.iter().enumerate().filter(|(i, _)| bit(ballot.present, *i)).map(|(_, param)| *param).collect();
+        let moved: Vec<bool> = (0..buffers.len()).map(|i| bit(ballot.moved, i)).collect();
+        let total = self.exchanged(own, &summed, buffers, &moved)?;
+
+        let mut at = 0;
+        let mut next = |len: usize| {
+            at += len;
+            &total[at - len..at]
+        };
+        let mut sums = Vec::new();
+        for (i, param) in params.iter().enumerate().filter(|(i, _)| bit(ballot.present, *i)) {
+            let shape = param.shape();
+            let sum = Tensor::from_vec(next(shape.iter().product()).to_vec(), &shape)?;
+            sums.push((*param, sum, bit(ballot.through_f16, i)));
+        }
+        let moves = moved.iter().zip(buffers.lengths()).map(|(moved, len)| moved.then(|| next(len).to_vec())).collect();
+        let losses = (0..self.ranks.size())
+            .flat_map(|rank| {
+                let (words, run) = (votes.of(rank), self.shards.run(rank));
+                (0..run.len()).map(move |i| f64::from_bits(words[LOSSES + i]))
+            })
+            .collect();
+        let scaling = Scaling {
+            scale: f32::from_bits(votes.max(SCALE) as u32),
+            by_scaler: votes.any(BY_SCALER) != 0,
+            finite_loss: votes.any(NOT_FINITE) == 0,
+        };
+        let grads = (!sums.is_empty()).then(|| ScaledGrads::of_ranks(sums.into_iter(), scaling, refused));
+        self.total = total;
+        Ok(Sum { grads, moves, losses })
+    }
+
+    /// Exchanges the numbers of gradients and of moves, and returns their sums.
+    fn exchanged(&mut self, own: Tree<Sum>, params: &[&Param], buffers: &Buffers, moved: &[bool]) -> Result<Vec<f32>> {
+        let nodes = own.into_values();
+        self.terms.resize(nodes.len(), Vec::new());
+        for (numbers, node) in self.terms.iter_mut().zip(&nodes) {
+            numbers.clear();
+            for param in params {
+                let stored = node.grads.as_ref().and_then(|grads| grads.stored(param));
+                match stored {
+                    Some((grad, _)) => append(grad, numbers),
+                    None => absent(param.shape().iter().product(), numbers),
+                }
+            }
+            for (i, len) in buffers.lengths().enumerate().filter(|(i, _)| moved[*i]) {
+                match node.moves.get(i).and_then(Option::as_ref) {
+                    Some(moves) => numbers.extend_from_slice(moves),
+                    None => absent(len, numbers),
+                }
+            }
+        }
+        let mut total = std::mem::take(&mut self.total);
+        let len = params.iter().map(|param| param.shape().iter().product::<usize>()).sum::<usize>()
+            + buffers.lengths().zip(moved).filter(|(_, moved)| **moved).map(|(len, _)| len).sum::<usize>();
+        total.resize(len, 0.0);
+        let slices: Vec<&[f32]> = self.terms.iter().map(Vec::as_slice).collect();
+        self.exchange.sum(&slices, &mut total).map_err(of_ranks)?;
+        Ok(total)
+    }
+}
+
+/// Appends the numbers of a gradient, which f32 represents.
+fn append(grad: &Tensor, numbers: &mut Vec<f32>) {
+    let array = grad.array().contiguous();
+    match array.slice::<f32>() {
+        Some(slice) => numbers.extend_from_slice(slice),
+        None => numbers.extend_from_slice(array.cast(DType::F32).slice::<f32>().expect("contiguous, in f32")),
+    }
+}
+
+/// Appends the number that leaves every other one as it is when it is added: -0.
+fn absent(len: usize, numbers: &mut Vec<f32>) {
+    numbers.resize(numbers.len() + len, -0.0);
+}
+
+/// Returns the path of the first number that a forward pass refused to store.
+fn refused_of(own: &Tree<Sum>) -> Option<&str> {
+    own.nodes().iter().find_map(|(_, sum)| sum.grads.as_ref()?.facts().1)
+}
+
+// Words of a vote on a step.
+
+const FAILED: usize = 0;
+const NOT_FINITE: usize = 1;
+const REFUSED: usize = 2;
+const SCALE: usize = 3;
+const BY_SCALER: usize = 4;
+/// The losses of the shards of a rank.
+const LOSSES: usize = 5;
+
+/// A rank's vote on a step: everything but numbers of gradients.
+struct Ballot {
+    words: Vec<u64>,
+    /// The first words of sets of bits, one for each parameter or buffer.
+    present: usize,
+    through_f16: usize,
+    moved: usize,
+}
+
+impl Ballot {
+    fn new(own: &Result<Tree<Sum>>, params: &[&Param], buffers: usize, most: usize) -> Self {
+        let (sets, of_buffers) = (params.len().div_ceil(64), buffers.div_ceil(64));
+        let present = LOSSES + most;
+        let (through_f16, moved) = (present + sets, present + 2 * sets);
+        let mut words = vec![0; moved + of_buffers];
+        let mut ballot = |word: usize, i: usize| words[word + i / 64] |= 1 << (i % 64);
+        let Ok(own) = own else {
+            ballot(FAILED, 0);
+            return Ballot { words, present, through_f16, moved };
+        };
+        for (_, sum) in own.nodes() {
+            for (i, param) in params.iter().enumerate() {
+                if let Some((_, is_through_f16)) = sum.grads.as_ref().and_then(|grads| grads.stored(param)) {
+                    ballot(present, i);
+                    if is_through_f16 {
+                        ballot(through_f16, i);
+                    }
+                }
+            }
+            for (i, _) in sum.moves.iter().enumerate().filter(|(_, moves)| moves.is_some()) {
+                ballot(moved, i);
+            }
+        }
+        let losses = own.nodes().iter().flat_map(|(_, sum)| &sum.losses);
+        losses.enumerate().for_each(|(i, loss)| words[LOSSES + i] = loss.to_bits());
+        for (scaling, refused) in own.nodes().iter().filter_map(|(_, sum)| Some(sum.grads.as_ref()?.facts())) {
+            words[SCALE] = u64::from(scaling.scale.to_bits());
+            words[BY_SCALER] |= u64::from(scaling.by_scaler);
+            words[NOT_FINITE] |= u64::from(!scaling.finite_loss);
+            words[REFUSED] |= u64::from(refused.is_some());
+        }
+        Ballot { words, present, through_f16, moved }
+    }
+}
