@@ -16,6 +16,7 @@ pages! {
     low_weights "low-weights.md";
     optimizers "optimizers.md";
     own_loop "own-loop.md";
+    several_machines "several-machines.md";
     your_own_data "your-own-data.md";
     runs "runs.md";
     loss_scale "loss-scale.md";

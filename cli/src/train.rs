@@ -6,6 +6,7 @@ use precast::{
     Child, Level, Plan, Policy,
     data::{self, Split},
     policy::Prefer,
+    ranks,
     storage::weights,
     train::{Event, Fit, FitOptions},
 };
@@ -34,6 +35,12 @@ struct Runner {
 
 /// Runs `precast train`.
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
+    if let Some(size @ 2..) = ranks::launched() {
+        return Err(Failure::Usage(format!(
+            "a launcher has started {size} processes, and `precast train` is one: start it without the launcher. A program \
+             of your own trains over processes by `precast::train::DataParallel`"
+        )));
+    }
     if let Some(folder) = &args.resume {
         return run::resume(cli, args, folder);
     }
