@@ -28,6 +28,7 @@ mod onnx;
 mod onnx_run;
 mod ops;
 mod outputs;
+mod over_ranks;
 mod plan;
 mod predict;
 mod progress;
@@ -158,6 +159,13 @@ impl Failure {
     /// Creates the failure for an error after the work has begun.
     fn work(error: impl Display) -> Self {
         Failure::Work(error.to_string())
+    }
+
+    fn words(&self) -> &str {
+        match self {
+            Failure::Usage(words) | Failure::Work(words) => words,
+            Failure::Unread => "standard output is closed",
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use console::Term;
-use precast::{Policy, io::models::Model, policy::Prefer};
+use precast::{Policy, io::models::Model, policy::Prefer, train::Event};
 use precast_policy::{files, printable};
 use precast_train::{
     Change, EndReason, ModelSource, Run, RunFile, history_of,
@@ -16,7 +16,9 @@ use precast_train::{
 };
 
 use super::{
-    Cli, Failure, Format, Result, inputs, outputs, print, print_json,
+    Cli, Failure, Format, Result, inputs, outputs,
+    over_ranks::Lead,
+    print, print_json,
     progress::{self, Progress},
     remedy::{no_better_than_the_mean, remedy},
     results::{notes, spoilt, stalled, unless_unread, why_stalled},
@@ -45,12 +47,13 @@ pub(super) fn under(mut file: RunFile, policy: &Path) -> RunFile {
 }
 
 /// Trains from a run file, once for each given policy.
-pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
+pub(super) fn begin(cli: &Cli, args: &Args, lead: Option<&Lead<'_>>) -> Result {
     let mut file = match args.policy.first() {
         Some(policy) => RunFile::load_under(&args.model, policy.to_string_lossy())?,
         None => RunFile::load(&args.model)?,
     };
     args.change(&mut file)?;
+    lead.map_or(Ok(()), |lead| lead.check(&file))?;
     let files: Vec<RunFile> = match &args.policy[..] {
         [] => vec![file],
         policies => {
@@ -84,7 +87,7 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
             let _ = inputs::speeds_here(); // with a status line
         }
         let run = Run::begin(file, model, &to)?;
-        let ended = train(cli, run, args);
+        let ended = train(cli, run, args, lead);
         folders.push(to);
         match ended {
             Ok(EndReason::Interrupted) => break,
@@ -109,12 +112,13 @@ pub(super) fn begin(cli: &Cli, args: &Args) -> Result {
 }
 
 /// Resumes the run of a folder.
-pub(super) fn resume(cli: &Cli, args: &Args, folder: &Path) -> Result {
+pub(super) fn resume(cli: &Cli, args: &Args, folder: &Path, lead: Option<&Lead<'_>>) -> Result {
     let file = RunFile::of_folder(folder)?;
+    lead.map_or(Ok(()), |lead| lead.check(&file))?;
     let mut change = Change::default();
     (change.epochs, change.lr) = (args.epochs.map(|epochs| epochs as usize), args.lr);
     let run = Run::resume_with(folder, model(cli, &file)?, change)?;
-    train(cli, run, args).map(drop)
+    train(cli, run, args, lead).map(drop)
 }
 
 /// Returns the model of a run: one that the program builds, otherwise that of the file.
@@ -147,7 +151,7 @@ pub(super) fn listen() {
     });
 }
 
-fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
+fn train(cli: &Cli, mut run: Run, args: &Args, lead: Option<&Lead<'_>>) -> Result<EndReason> {
     let program = &cli.program;
     let folder = run.folder().to_path_buf();
     let (shown, name) = (inputs::shown(&folder), file_name(&folder));
@@ -178,10 +182,14 @@ fn train(cli: &Cli, mut run: Run, args: &Args) -> Result<EndReason> {
     let mut bar = if args.quiet { Progress::quiet() } else { Progress::new(run.steps(), run.file().options.epochs) };
     bar.rename(&name);
     bar.begin_at(done);
-    let ended = run.train_with(&mut |event| {
+    let mut observer = |event: Event<'_>| {
         bar.note(&event);
         if STOP.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
+    };
+    let ended = match lead {
+        Some(lead) => lead.train(&mut run, &mut observer),
+        None => run.train_with(&mut observer),
+    };
     bar.finish();
     let ended = ended.map_err(Failure::work)?;
     // The report covers the available results, even for a run that stalled or was interrupted.

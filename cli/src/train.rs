@@ -16,7 +16,7 @@ use precast_train::report::{TrainingRun, runs_table_by};
 use super::{
     Cli, Failure, Format, Result, digits,
     inputs::{self, Read},
-    outputs, print, print_json,
+    outputs, over_ranks, print, print_json,
     progress::Progress,
     results::{self, Data, Finished, Results, notes, spoilt, unless_unread},
     run,
@@ -35,14 +35,11 @@ struct Runner {
 
 /// Runs `precast train`.
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    if let Some(size @ 2..) = ranks::launched() {
-        return Err(Failure::Usage(format!(
-            "a launcher has started {size} processes, and `precast train` is one: start it without the launcher. A program \
-             of your own trains over processes by `precast::train::DataParallel`"
-        )));
+    if ranks::launched().is_some_and(|size| size > 1) {
+        return over_ranks::train(cli, args);
     }
     if let Some(folder) = &args.resume {
-        return run::resume(cli, args, folder);
+        return run::resume(cli, args, folder, None);
     }
     if args.model.is_dir() && args.model.join("run.yaml").is_file() {
         let folder = inputs::shown(&args.model);
@@ -57,7 +54,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         true if args.examples.is_some() => {
             Err(Failure::Usage("--examples is for the digits; a run file says `test`, what is kept for testing".into()))
         }
-        true => run::begin(cli, args),
+        true => run::begin(cli, args, None),
         false => compare(cli, args),
     }
 }

@@ -81,6 +81,9 @@ pub struct Run {
     pub(super) ends: BTreeSet<usize>,
 }
 
+/// Runs the next step of a run, or scores an epoch.
+type Advance<'a> = dyn for<'f> FnMut(&'f mut Fit, &mut Child, &Split) -> Result<Option<Event<'f>>> + 'a;
+
 /// Reason for the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -185,11 +188,21 @@ impl Run {
     /// # Errors
     /// As [`fit`](precast::train::fit), and [`ErrorKind::Io`](precast::ErrorKind::Io) when a file cannot be written.
     pub fn train_with(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<EndReason> {
+        let ended = self.advance_to_end(observer, &mut |fit, net, data| fit.advance(net, data))?;
+        self.end(ended)
+    }
+
+    /// Trains as [`train_with`](Run::train_with) does, by `advance`, and returns why the run ends.
+    pub(super) fn advance_to_end(
+        &mut self,
+        observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+        advance: &mut Advance<'_>,
+    ) -> Result<EndReason> {
         loop {
             if self.is_out_of_patience() {
-                return self.end(EndReason::NoBetter);
+                return Ok(EndReason::NoBetter);
             }
-            let advanced = match self.fit.advance(&mut self.net, &self.data) {
+            let advanced = match advance(&mut self.fit, &mut self.net, &self.data) {
                 Ok(advanced) => advanced,
                 Err(error) => {
                     // The steps before are not lost with the examples of this one.
@@ -201,7 +214,7 @@ impl Run {
             };
             let Some(event) = advanced else {
                 let ended = if self.fit.has_stalled() { EndReason::Stalled } else { EndReason::Done };
-                return self.end(ended);
+                return Ok(ended);
             };
             self.folder.note(&event)?;
             let (is_step, is_epoch) = (matches!(event, Event::Step(_)), matches!(event, Event::Epoch(_)));
@@ -236,7 +249,11 @@ impl Run {
         }
     }
 
-    fn end(&mut self, ended: EndReason) -> Result<EndReason> {
+    /// Writes the weights and the scores of a run that has ended, unless it was interrupted.
+    pub(super) fn end(&mut self, ended: EndReason) -> Result<EndReason> {
+        if ended == EndReason::Interrupted {
+            return Ok(ended);
+        }
         self.fit.with_average(|| self.folder.save_last(&self.net))?;
         self.score_best()?;
         Ok(ended)

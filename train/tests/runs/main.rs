@@ -6,6 +6,7 @@ mod common;
 mod fine_tuned;
 mod folders;
 mod onnx;
+mod over_ranks;
 mod planted;
 mod readers;
 mod replayed;

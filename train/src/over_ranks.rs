@@ -1,0 +1,198 @@
+//! A run on the ranks of a job: rank 0 has the folder and decides; the others resume a copy of it, and follow.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use precast::{
+    error::{Error, ErrorKind, Result},
+    io::models::Model,
+    ranks::{Ranks, Wire},
+    train::{DataParallel, Event},
+};
+use precast_policy::files;
+
+use super::{EndReason, Run, RunFile};
+
+/// Words of rank 0 before each call of all ranks.
+const ADVANCE: u8 = 1;
+const END: u8 = 0;
+
+/// Files of a folder that no other rank needs.
+const OUTPUTS: [&str; 9] = [
+    ".lock",
+    "best.safetensors",
+    "headroom.json",
+    "last.safetensors",
+    "metrics.csv",
+    "plan.txt",
+    "policy-now.yaml",
+    "report.html",
+    "scores.json",
+];
+
+fn of_ranks(error: precast::ranks::Error) -> Error {
+    Error::ranks(error.to_string())
+}
+
+impl Run {
+    /// Trains as [`train_with`](Run::train_with) does, with the shards of each step divided among the ranks of a job. Rank 0
+    /// calls this; the others [follow](Follower) it. Files and decisions are those of rank 0, and have the same bits as
+    /// in one process, except for times and for what describes one process: memory, headroom, and the first number that
+    /// was not finite.
+    ///
+    /// # Errors
+    /// As [`train_with`](Run::train_with), on all ranks; [`ErrorKind::Run`](precast::ErrorKind::Run) for fewer shards than
+    /// ranks; [`ErrorKind::Ranks`](precast::ErrorKind::Ranks) for an error of another rank, or one that does not answer.
+    pub fn train_on(
+        &mut self,
+        ranks: &Ranks,
+        observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<EndReason> {
+        let shared = self.file.check_ranks(ranks.size()).and_then(|()| {
+            self.save_checkpoint()?;
+            packed(self.folder())
+        });
+        let shared = ranks.agree(shared).map_err(of_ranks)?;
+        ranks.broadcast(shared).map_err(of_ranks)?;
+        ranks.agree(Ok::<(), Error>(())).map_err(of_ranks)?;
+        let mut parallel = DataParallel::new(ranks, self.file.options.shards, Wire::Float32)?;
+        let ended = self.advance_to_end(observer, &mut |fit, net, data| {
+            ranks.broadcast(vec![ADVANCE]).map_err(of_ranks)?;
+            fit.advance_on(&mut parallel, net, data)
+        });
+        let words = match &ended {
+            // All ranks have it, or cannot be reached.
+            Err(error) if error.kind() == ErrorKind::Ranks => return ended,
+            Err(error) => error.to_string(),
+            Ok(_) => String::new(),
+        };
+        ranks.broadcast([&[END], words.as_bytes()].concat()).map_err(of_ranks)?;
+        self.end(ended?)
+    }
+}
+
+impl RunFile {
+    /// Checks that steps can be divided among so many ranks.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) for fewer shards.
+    pub fn check_ranks(&self, ranks: usize) -> Result<()> {
+        let shards = self.options.shards;
+        if shards >= ranks {
+            return Ok(());
+        }
+        let words = format!(
+            "`shards` is {shards}, and the launcher has started {ranks} processes; allowed: one shard for each of them at \
+             least, in a new run with `shards: {ranks}`"
+        );
+        Err(Error::run(words))
+    }
+}
+
+/// A run on a rank other than 0, which takes part in the steps of rank 0.
+#[derive(Debug)]
+pub struct Follower {
+    run: Run,
+}
+
+impl Follower {
+    /// Receives the run of rank 0. `model` builds the model of its run file, as for [`Run::resume`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Ranks`](precast::ErrorKind::Ranks) when a rank cannot begin, with its words: the data differ from those
+    /// of rank 0, for example.
+    pub fn receive(ranks: &Ranks, model: impl FnOnce(&RunFile) -> Result<Model>) -> Result<Self> {
+        ranks.agree(Ok::<(), Error>(())).map_err(of_ranks)?;
+        let shared = ranks.broadcast(Vec::new()).map_err(of_ranks)?;
+        let begun = Copied::unpack(&shared, ranks.rank()).and_then(|folder| {
+            let model = model(&RunFile::of_folder(&folder.0)?)?;
+            // The steps need no file of it.
+            Run::resume(&folder.0, model).map(|run| Follower { run })
+        });
+        ranks.agree(begun).map_err(of_ranks)
+    }
+
+    /// Takes part in the steps of rank 0 until it ends the run.
+    ///
+    /// # Errors
+    /// As [`Run::train_on`].
+    pub fn follow(mut self, ranks: &Ranks) -> Result<()> {
+        let mut parallel = DataParallel::new(ranks, self.run.file.options.shards, Wire::Float32)?;
+        loop {
+            let words = ranks.broadcast(Vec::new()).map_err(of_ranks)?;
+            match words.split_first() {
+                Some((&ADVANCE, _)) => {
+                    self.run.fit.advance_on(&mut parallel, &mut self.run.net, &self.run.data)?;
+                }
+                Some((_, words)) if !words.is_empty() => {
+                    return Err(Error::ranks(format!("rank 0: {}", String::from_utf8_lossy(words))));
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Returns the files that define a run, with its history and its last checkpoint: names, lengths, and bytes.
+fn packed(folder: &Path) -> Result<Vec<u8>> {
+    let io = |error: &std::io::Error| Error::io(folder, error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(|e| io(&e))? {
+        let entry = entry.map_err(|e| io(&e))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type().map_err(|e| io(&e))?.is_file() && !OUTPUTS.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    names.sort();
+    // The last checkpoint is last by name.
+    let last = names.iter().rposition(|name| name.starts_with("checkpoint-"));
+    let is_needed = |at: usize, name: &str| !name.starts_with("checkpoint-") || Some(at) == last;
+    let mut all = Vec::new();
+    for (_, name) in names.iter().enumerate().filter(|(at, name)| is_needed(*at, name)) {
+        let file = folder.join(name);
+        let bytes = fs::read(&file).map_err(|error| Error::io(&file, &error))?;
+        for part in [name.as_bytes(), &bytes] {
+            all.extend((part.len() as u64).to_le_bytes());
+            all.extend(part);
+        }
+    }
+    Ok(all)
+}
+
+/// A copy of a run's folder, which is removed with this value.
+#[derive(Debug)]
+struct Copied(PathBuf);
+
+impl Copied {
+    fn unpack(mut packed: &[u8], rank: usize) -> Result<Self> {
+        static COPIES: AtomicU64 = AtomicU64::new(0);
+        let (process, copy) = (std::process::id(), COPIES.fetch_add(1, Ordering::Relaxed));
+        let folder = std::env::temp_dir().join(format!("precast-rank-{rank}-{process}-{copy}"));
+        fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, &error))?;
+        let folder = Copied(folder);
+        while !packed.is_empty() {
+            let mut next = || {
+                let (length, rest) = packed.split_first_chunk::<8>()?;
+                let (part, rest) = rest.split_at_checked(usize::try_from(u64::from_le_bytes(*length)).ok()?)?;
+                packed = rest;
+                Some(part)
+            };
+            let (Some(name), Some(bytes)) = (next(), next()) else {
+                return Err(Error::run("the files of rank 0 are cut"));
+            };
+            files::replace(folder.0.join(&*String::from_utf8_lossy(name)), bytes)?;
+        }
+        Ok(folder)
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,145 @@
+//! Runs on several ranks, which are threads: the same files as in one process, also interrupted and continued by others.
+
+use std::{fs, ops::ControlFlow, path::Path, time::Duration};
+
+use precast::{
+    Result,
+    error::ErrorKind,
+    ranks::{Ranks, Threads},
+};
+use precast_train::{EndReason, Follower, Run, RunFile};
+
+use crate::common::folder::Folder;
+
+const RUN: &str = "\
+version: 1
+model: lenet5_bn
+policy: o2
+data: digits
+test: 1500
+epochs: 2
+batch: 60
+accumulate: 2
+shards: 5
+optimizer: {adam: {}}
+average: 0.9
+augment: {crop: 1}
+patience: 3
+checkpoint: {every: 1}
+";
+
+/// Runs a job, of which rank 0 trains `begin`s run until it has taken so many steps.
+fn job(ranks: usize, steps: usize, begin: impl Fn() -> Result<Run> + Sync) -> Vec<Result<Option<EndReason>>> {
+    Threads::run(ranks, &[], Duration::from_secs(60), |ranks: &Ranks| {
+        if ranks.rank() > 0 {
+            return Follower::receive(ranks, RunFile::read_model)?.follow(ranks).map(|()| None);
+        }
+        let mut taken = 0;
+        let mut observer = |event: precast::train::Event<'_>| {
+            taken += usize::from(matches!(event, precast::train::Event::Step(_)));
+            if taken >= steps { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        begin()?.train_on(ranks, &mut observer).map(Some)
+    })
+    .unwrap()
+}
+
+fn resumed(folder: &Path) -> Result<Run> {
+    Run::resume(folder, RunFile::of_folder(folder)?.read_model()?)
+}
+
+/// Returns the metrics without times, and without what describes one process.
+fn metrics(folder: &Path) -> Vec<String> {
+    let text = fs::read_to_string(folder.join("metrics.jsonl")).unwrap();
+    let of_all = text.lines().filter(|line| !line.contains(r#""kind":"memory""#));
+    of_all.map(|line| line.split(r#","seconds":"#).next().unwrap().to_string()).collect()
+}
+
+#[test]
+fn a_run_has_the_same_files_on_any_ranks_and_continued_on_others() {
+    let folder = Folder::new("over-ranks");
+    let file = RunFile::parse(RUN, "run.yaml").unwrap();
+    let begin = |name: &str| {
+        let (path, file) = (folder.0.join(name), file.clone());
+        move || Run::begin(&file, file.read_model()?, &path)
+    };
+    let one = folder.0.join("one");
+    assert_eq!(begin("one")().unwrap().train().unwrap(), EndReason::Done);
+    let check = |name: &str| {
+        let met = folder.0.join(name);
+        for same in ["last.safetensors", "best.safetensors", "scores.json", "checkpoint-000000006.safetensors"] {
+            assert!(fs::read(one.join(same)).unwrap() == fs::read(met.join(same)).unwrap(), "{name}: {same}");
+        }
+        assert_eq!(metrics(&met), metrics(&one), "{name}");
+    };
+    for ranks in 1..=4 {
+        let name = format!("on-{ranks}");
+        let ended = job(ranks, usize::MAX, begin(&name));
+        assert_eq!(ended[0], Ok(Some(EndReason::Done)));
+        assert!(ended[1..].iter().all(|ended| *ended == Ok(None)), "{ended:?}");
+        check(&name);
+    }
+    for (stop, before, after) in [(1, 2, 3), (2, 4, 1), (4, 1, 4), (5, 3, 2)] {
+        let name = format!("stopped-{stop}");
+        let ended = job(before, stop, begin(&name));
+        assert_eq!(ended[0], Ok(Some(EndReason::Interrupted)));
+        assert!(ended[1..].iter().all(|ended| *ended == Ok(None)), "{ended:?}");
+        let path = folder.0.join(&name);
+        assert_eq!(job(after, usize::MAX, || resumed(&path))[0], Ok(Some(EndReason::Done)));
+        check(&name);
+    }
+}
+
+#[test]
+fn a_rank_that_cannot_begin_or_goes_wrong_is_an_error_of_all() {
+    let folder = Folder::new("over-ranks-wrong");
+    // More ranks than shards.
+    let few = RunFile::parse(&RUN.replace("shards: 5", "shards: 2"), "run.yaml").unwrap();
+    let ended = job(3, usize::MAX, || Run::begin(&few, few.read_model()?, folder.0.join("few")));
+    for ended in ended {
+        let error = ended.unwrap_err();
+        assert!(error.to_string().contains("`shards` is 2, and the launcher has started 3 processes"), "{error}");
+    }
+    // Other examples on rank 1 than on rank 0, which had read them before.
+    let rows = |last: &str| {
+        let rows: String = (0..40).map(|i| format!("{}.5,{}\n", i % 7, i % 2)).collect();
+        format!("x,class\n{rows}{last}")
+    };
+    folder.write("points.csv", &rows("3.5,1\n"));
+    folder.write("net.yaml", "version: 1\ninput: [1]\nnet: {kind: Dense, in_features: 1, out_features: 2}\n");
+    let text =
+        "{version: 1, model: net.yaml, policy: o2-bf16, data: {csv: {file: points.csv, target: class}}, shards: 2}";
+    folder.write("run.yaml", text);
+    let file = RunFile::load(folder.0.join("run.yaml")).unwrap();
+    let ended = job(2, usize::MAX, || {
+        let run = Run::begin(&file, file.read_model()?, folder.0.join("other-data"))?;
+        folder.write("points.csv", &rows("4.5,1\n"));
+        Ok(run)
+    });
+    let words: Vec<String> = ended.into_iter().map(|ended| ended.unwrap_err().to_string()).collect();
+    assert!(words[0].starts_with("rank 1: ") && words[0].contains("points.csv"), "{words:?}");
+    assert_eq!(words[0], words[1]);
+    // A disk that is full: rank 0 cannot write its checkpoint, and says so to all.
+    let broken = folder.0.join("broken");
+    let ended = job(2, usize::MAX, || {
+        folder.write("points.csv", &rows("3.5,1\n"));
+        Run::begin(&file, file.read_model()?, &broken)
+    });
+    assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+    let full = folder.0.join("full");
+    let ended = Threads::run(2, &[], Duration::from_secs(60), |ranks: &Ranks| {
+        if ranks.rank() > 0 {
+            return Follower::receive(ranks, RunFile::read_model)?.follow(ranks);
+        }
+        let mut run = Run::begin(&file, file.read_model()?, &full)?;
+        let mut observer = |_: precast::train::Event<'_>| {
+            fs::remove_dir_all(&full).unwrap();
+            ControlFlow::Break(())
+        };
+        run.train_on(ranks, &mut observer).map(drop)
+    })
+    .unwrap();
+    let errors: Vec<_> = ended.into_iter().map(Result::unwrap_err).collect();
+    assert_eq!(errors[0].kind(), ErrorKind::Io);
+    assert_eq!(errors[1].to_string(), format!("rank 0: {}", errors[0]));
+}
