@@ -2,19 +2,20 @@
 //! with burn alone.
 //!
 //! `cargo run --release --features cuda --example speed -- NETWORK MODE [STEPS]`, with a network of `mlp`, `resnet` and
-//! `gpt`, and a mode of `burn-f32`, `burn-bf16`, `burn-f16`, `o0`, `o2-bf16` and `o2-f16`. `burn-bf16` is what burn
-//! offers alone: everything in bf16, weights and optimizer included. One network and mode a process, since burn sets
+//! `gpt`, and a mode of `burn-f32`, `burn-bf16`, `burn-f16`, `hand-bf16`, `hand-f16`, `o0`, `o2-bf16` and `o2-f16`.
+//! `burn-bf16` is what burn offers alone: everything in bf16, weights and optimizer included. `hand-bf16` casts f32
+//! weights without precast, all of them, and checks nothing. One network and mode a process, since burn sets
 //! the default dtype of a device once.
 
 use std::time::Instant;
 
 use burn::{
-    module::Module,
+    module::{Module, ModuleDisplay, ModuleMapper, ModuleVisitor, Param},
     nn::{
         BatchNorm, BatchNormConfig, Embedding, EmbeddingConfig, Gelu, LayerNorm, LayerNormConfig, Linear, LinearConfig,
         PaddingConfig2d, Relu,
         conv::{Conv2d, Conv2dConfig},
-        loss::CrossEntropyLossConfig,
+        loss::{CrossEntropyLoss, CrossEntropyLossConfig},
         pool::{AdaptiveAvgPool2d, AdaptiveAvgPool2dConfig, MaxPool2d, MaxPool2dConfig},
     },
     optim::{AdamWConfig, GradientsParams, ModuleOptimizer},
@@ -220,56 +221,142 @@ impl Forward<Tensor<2, Int>> for Gpt {
     }
 }
 
-/// A network, its input, and the class of each row of its output.
+/// Copies a network into 16 bits, as a loop without precast does it: weights of the same ids, detached from the f32 ones.
+struct Low(FloatDType);
+
+impl ModuleMapper for Low {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|weight| weight.cast(self.0).detach().require_grad())
+    }
+}
+
+/// Casts gradients to f32.
+struct Widen(GradientsParams);
+
+impl ModuleVisitor for Widen {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        if let Some(grad) = self.0.remove::<D>(param.id) {
+            self.0.register(param.id, grad.cast(FloatDType::F32));
+        }
+    }
+}
+
+/// The loop around a network: who casts, and what is checked.
+enum Loop {
+    /// burn's own, in the default dtype of the device.
+    Burn,
+    /// 16-bit copies of f32 weights at each step, and no check.
+    Hand(FloatDType),
+    Precast(LossScale),
+}
+
+/// Training of a network on one batch.
+struct Training<M: Module, I> {
+    /// `None` during a step, so that the optimizer owns the weights and can change them in place.
+    net: Option<Amp<M>>,
+    x: I,
+    classes: Tensor<1, Int>,
+    cross_entropy: CrossEntropyLoss,
+    optimizer: ModuleOptimizer,
+    by: Loop,
+    skipped: usize,
+}
+
+const LR: f64 = 1e-4;
+const PHASES: [&str; 4] = ["forward", "backward", "check", "update"];
+
+impl<M, I> Training<M, I>
+where
+    M: Module + Forward<I, Output = Tensor<2>>,
+    I: Castable + Clone,
+{
+    /// Takes a step and returns its loss. Calls `done` after each of the [`PHASES`].
+    fn step(&mut self, mut done: impl FnMut()) -> Tensor<1> {
+        let loss = |net: &Amp<M>, x: I| self.cross_entropy.forward(net.forward(x), self.classes.clone());
+        let net = self.net.take().unwrap();
+        let (net, value) = match &mut self.by {
+            Loop::Burn => {
+                let loss = loss(&net, self.x.clone());
+                done();
+                let value = loss.clone().detach();
+                let grads = GradientsParams::from_grads(loss.backward(), &net);
+                done();
+                done();
+                (self.optimizer.step(LR, net, grads), value)
+            }
+            Loop::Hand(dtype) => {
+                let low = net.clone().map(&mut Low(*dtype));
+                let loss = loss(&low, self.x.clone().cast_to(*dtype));
+                done();
+                let value = loss.clone().detach();
+                let mut wide = Widen(GradientsParams::from_grads(loss.backward(), &low));
+                net.visit(&mut wide);
+                done();
+                done();
+                (self.optimizer.step(LR, net, wide.0), value)
+            }
+            Loop::Precast(scale) => {
+                let loss = loss(&net, self.x.clone());
+                done();
+                let value = loss.clone().detach();
+                let scaled = scale.backward(loss, &net).unwrap();
+                done();
+                let checked = scaled.unscale(&net);
+                let steps = scale.judge(&checked).is_step();
+                done();
+                self.skipped += usize::from(!steps);
+                (if steps { self.optimizer.step(LR, net, checked.grads) } else { net }, value)
+            }
+        };
+        self.net = Some(net);
+        done();
+        value
+    }
+}
+
+fn number(tensor: Tensor<1>) -> f32 {
+    tensor.into_data().convert::<f32>().iter::<f32>().next().unwrap()
+}
+
+fn median(mut times: Vec<f64>) -> (f64, f64) {
+    times.sort_by(f64::total_cmp);
+    (times[times.len() / 2], times[0])
+}
+
+/// Trains a network on one batch and prints the times. `x` is its input, and `classes` has the class of each row of its
+/// output.
 fn measured<M, I>(name: &str, mode: &str, steps: usize, net: M, x: I, classes: Tensor<1, Int>, device: &Device)
 where
-    M: Module + burn::module::ModuleDisplay + Forward<I, Output = Tensor<2>>,
+    M: Module + ModuleDisplay + Forward<I, Output = Tensor<2>>,
     I: Castable + Clone,
 {
     let mut net = Amp::new(net);
-    let policy = match mode {
-        "o0" => Some("level: O0\ndtype: bfloat16\n"),
-        "o2-bf16" => Some("level: O2\ndtype: bfloat16\n"),
-        "o2-f16" => Some("level: O2\ndtype: float16\n"),
-        _ => None,
-    };
-    let policy = policy.map(|text| Policy::parse(&format!("version: 1\n{text}"), mode).unwrap());
-    let mut scale = None;
-    if let Some(policy) = &policy {
-        let plan = policy.plan(&net).unwrap();
-        println!("{}", plan.to_string().lines().last().unwrap_or_default());
-        drop(plan.apply(&mut net).unwrap());
-        scale = Some(LossScale::new(policy).unwrap());
-    }
-    let mut optimizer: ModuleOptimizer = AdamWConfig::new().init();
-    let cross_entropy = CrossEntropyLossConfig::new().init(device);
-    let mut skipped = 0;
-    let mut step = |net: Amp<M>| -> (Amp<M>, Tensor<1>) {
-        let logits = net.forward(x.clone());
-        let loss = cross_entropy.forward(logits, classes.clone());
-        let value = loss.clone().detach();
-        let net = match &mut scale {
-            Some(scale) => {
-                let (net, outcome) = scale.step(&mut optimizer, 1e-4, net, loss).unwrap();
-                skipped += usize::from(!outcome.is_step());
-                net
-            }
-            None => {
-                let grads = GradientsParams::from_grads(loss.backward(), &net);
-                optimizer.step(1e-4, net, grads)
-            }
-        };
-        (net, value)
-    };
-    let began = Instant::now();
-    let mut first = 0.0;
-    for warm_up in 0..4 {
-        let loss;
-        (net, loss) = step(net);
-        let loss = loss.into_data().convert::<f32>().iter::<f32>().next().unwrap();
-        if warm_up == 0 {
-            first = loss;
+    let by = match mode {
+        "burn-f32" | "burn-bf16" | "burn-f16" => Loop::Burn,
+        "hand-bf16" => Loop::Hand(FloatDType::BF16),
+        "hand-f16" => Loop::Hand(FloatDType::F16),
+        _ => {
+            let level = match mode {
+                "o0" => "level: O0\ndtype: bfloat16\n",
+                "o2-bf16" => "level: O2\ndtype: bfloat16\n",
+                "o2-f16" => "level: O2\ndtype: float16\n",
+                other => fail(&format!("no mode is called `{other}`")),
+            };
+            let policy = Policy::parse(&format!("version: 1\n{level}"), mode).unwrap();
+            let plan = policy.plan(&net).unwrap();
+            println!("{}", plan.to_string().lines().last().unwrap_or_default());
+            drop(plan.apply(&mut net).unwrap());
+            Loop::Precast(LossScale::new(&policy).unwrap())
         }
+    };
+    let cross_entropy = CrossEntropyLossConfig::new().init(device);
+    let optimizer: ModuleOptimizer = AdamWConfig::new().init();
+    let mut training = Training { net: Some(net), x, classes, cross_entropy, optimizer, by, skipped: 0 };
+    let began = Instant::now();
+    let first = number(training.step(|| ()));
+    let first_step = began.elapsed().as_secs_f64();
+    for _ in 0..3 {
+        number(training.step(|| ()));
     }
     device.sync().unwrap();
     let warm_up = began.elapsed().as_secs_f64();
@@ -277,23 +364,39 @@ where
     for _ in 0..5 {
         let began = Instant::now();
         for i in 0..steps {
-            let loss;
-            (net, loss) = step(net);
+            let loss = training.step(|| ());
             if i + 1 == steps {
-                last = loss.into_data().convert::<f32>().iter::<f32>().next().unwrap();
+                last = number(loss);
             }
         }
         device.sync().unwrap();
         times.push(began.elapsed().as_secs_f64() * 1e3 / steps as f64);
     }
-    times.sort_by(f64::total_cmp);
+    let (middle, least) = median(times);
     let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
     let memory = device.memory_pool_usage().map_or(0.0, |usage| gib(usage.bytes_reserved));
+    let skipped = training.skipped;
     println!(
-        "{name:6} {mode:9} {:9.2} ms, least {:9.2}; {memory:6.2} GiB; loss {first:.4} to {last:.4}; {skipped} skipped; \
-         warm-up {warm_up:.1} s",
-        times[2], times[0]
+        "{name:6} {mode:9} {middle:9.2} ms, least {least:9.2}; {memory:6.2} GiB; loss {first:.4} to {last:.4}; {skipped} \
+         skipped; first step {first_step:.1} s, warm-up {warm_up:.1} s"
     );
+    // Each phase on its own, with a wait for the device after it: their sum is more than the time of a step.
+    let mut phases = [const { Vec::new() }; PHASES.len()];
+    for _ in 0..steps {
+        let (mut began, mut phase) = (Instant::now(), 0);
+        let _ = training.step(|| {
+            device.sync().unwrap();
+            phases[phase].push(began.elapsed().as_secs_f64() * 1e3);
+            (began, phase) = (Instant::now(), phase + 1);
+        });
+    }
+    let phases = PHASES.iter().zip(phases).map(|(phase, times)| format!("{phase} {:.2}", median(times).0));
+    println!("{name:6} {mode:9} phases: {}", phases.collect::<Vec<_>>().join(", "));
+}
+
+fn fail(message: &str) -> ! {
+    eprintln!("{message}");
+    std::process::exit(2)
 }
 
 fn main() {
@@ -334,9 +437,6 @@ fn main() {
             let net = Gpt::new(depth.max(1), 768, length, &device);
             measured(&name, &mode, steps, net, x, classes(batch * length, WORDS as i64), &device);
         }
-        other => {
-            eprintln!("no network is called `{other}`; there are mlp, resnet and gpt");
-            std::process::exit(2);
-        }
+        other => fail(&format!("no network is called `{other}`; there are mlp, resnet and gpt")),
     }
 }

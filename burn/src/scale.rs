@@ -185,17 +185,21 @@ impl ScaledGrads {
         Ok(())
     }
 
-    /// Divides the gradients by the scale and checks that all are finite.
+    /// Divides the gradients by the scale and checks that all are finite. One number is read from the device, and more
+    /// only if a gradient is not finite, to name it.
     pub fn unscale<M: Module>(self, net: &M) -> Checked {
         let ScaledGrads { grads, loss, scale } = self;
-        // All numbers are read from the device at once: the loss, then 0 or NaN for each gradient.
-        let mut look = Look { grads: &grads, read: vec![loss], paths: Vec::new(), missing: Vec::new() };
+        let mut look = Look { grads: &grads, pieces: vec![loss], ends: Vec::new(), missing: Vec::new() };
         let ((), _) = walk::walk(None, || net.visit(&mut look));
-        let Look { read, paths, missing, .. } = look;
-        let numbers = Tensor::cat(read, 0).into_data().convert::<f32>().try_to_vec::<f32>().unwrap_or_default();
-        let finite_loss = numbers.first().is_some_and(|loss| loss.is_finite());
-        let bad = numbers.iter().skip(1).position(|number| !number.is_finite());
-        let first_non_finite = bad.map(|at| paths[at].clone());
+        let Look { pieces, ends, missing, .. } = look;
+        let zeros = Tensor::cat(pieces, 0).mul_scalar(0.0);
+        let (mut finite_loss, mut first_non_finite) = (true, None);
+        if read(zeros.clone().sum()) != [0.0] {
+            let numbers = read(zeros);
+            finite_loss = numbers.first() == Some(&0.0);
+            let bad = numbers.iter().skip(1).position(|number| *number != 0.0);
+            first_non_finite = bad.and_then(|bad| ends.into_iter().find(|(end, _)| bad < *end)).map(|(_, path)| path);
+        }
         let mut checked = Checked { grads, finite_loss, first_non_finite, missing };
         if scale != 1.0 && checked.finite_loss && checked.first_non_finite.is_none() {
             net.visit(&mut Divide { grads: &mut checked.grads, by: scale });
@@ -204,11 +208,20 @@ impl ScaledGrads {
     }
 }
 
-/// Computes a number for each gradient that is NaN unless the gradient is finite.
+fn read(numbers: Tensor<1>) -> Vec<f32> {
+    numbers.into_data().try_to_vec().unwrap_or_default()
+}
+
+/// Collects a few numbers of each gradient, which are finite if the gradient is, and only then.
+///
+/// A network has hundreds of gradients, and a GPU takes longer to start an op on most of them than to compute it. So as
+/// few ops as possible look at one, and all others at all of them together.
 struct Look<'a> {
     grads: &'a GradientsParams,
-    read: Vec<Tensor<1>>,
-    paths: Vec<String>,
+    /// The loss, and the numbers of each gradient.
+    pieces: Vec<Tensor<1>>,
+    /// The count of the numbers after the loss up to those of a gradient, these included, and its path.
+    ends: Vec<(usize, String)>,
     missing: Vec<String>,
 }
 
@@ -224,23 +237,34 @@ impl ModuleVisitor for Look<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         let path = walk::here().unwrap_or_default();
         match self.grads.get::<D>(param.id) {
-            Some(grad) => {
-                self.read.push(nan_unless_finite(grad));
-                self.paths.push(path);
+            Some(grad) if grad.shape().num_elements() > 0 => {
+                let piece = few(grad);
+                let before = self.ends.last().map_or(0, |(end, _)| *end);
+                self.ends.push((before + piece.dims()[0], path));
+                self.pieces.push(piece);
             }
             None if param.base().is_require_grad() => self.missing.push(path),
-            None => {}
+            _ => {}
         }
     }
 }
 
-/// Returns 0, or NaN if a number of the gradient is not finite: 0 times an infinity is NaN, and so is a sum with NaN.
-/// Rows are summed first, which a GPU does in parallel.
-fn nan_unless_finite<const D: usize>(grad: Tensor<D>) -> Tensor<1> {
-    let grad = if grad.dtype() == DType::F32 { grad } else { grad.cast(FloatDType::F32) };
-    let numbers = grad.shape().num_elements();
-    let rows = grad.dims().first().copied().unwrap_or(1).max(1);
-    grad.reshape([rows, numbers / rows]).mul_scalar(0.0).sum_dim(1).sum()
+/// The most numbers of a gradient that are looked at one by one.
+const FEW: usize = 16 * 1024;
+/// The length of the rows that are summed in a larger gradient, at most: short, so that a GPU sums many at a time.
+const ROW: usize = 1024;
+
+/// Returns the numbers of a gradient, or 0 for each of them, if they are few; else 0 for each row. NaN comes for what is
+/// not finite: 0 times an infinity is NaN, and so is a sum with NaN.
+fn few<const D: usize>(grad: Tensor<D>) -> Tensor<1> {
+    let count = grad.shape().num_elements();
+    let row = if count > FEW { (1..=ROW).rev().find(|row| count.is_multiple_of(*row)).unwrap_or(1) } else { 1 };
+    let few = match row {
+        1 => grad.reshape([count]),
+        _ => grad.reshape([count / row, row]).mul_scalar(0.0).sum_dim(1).reshape([count / row]),
+    };
+    // The largest numbers of f64 are infinite in f32.
+    if few.dtype() == DType::F32 { few } else { few.mul_scalar(0.0).cast(FloatDType::F32) }
 }
 
 struct Divide<'a> {

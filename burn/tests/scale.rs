@@ -6,7 +6,7 @@ use burn::{
     module::{Module, Param},
     nn::{Linear, LinearConfig},
     optim::{AdamConfig, ModuleOptimizer, SgdConfig},
-    tensor::{DType, Device, Tensor},
+    tensor::{DType, Device, FloatDType, Tensor},
 };
 use networks::{Mlp, Tower, device, images, rows};
 use precast_burn::{Amp, Cause, ErrorKind, Forward, LossScale, Outcome, Policy};
@@ -84,6 +84,93 @@ fn a_gradient_that_f16_loses_is_saved_by_the_scale() {
     let fixed = |scale| precast_policy::scale::ScaleMachine::fixed(scale).unwrap().into();
     assert_eq!(gradient(fixed(1.0)), 0.0);
     assert_eq!(gradient(fixed(1024.0)), 2f32.powi(-25));
+}
+
+/// Gradients that the check looks at number by number, in rows, and in neither, as nothing divides a prime number.
+#[derive(Module, Debug)]
+struct Sizes {
+    small: Param<Tensor<1>>,
+    rows: Param<Tensor<3>>,
+    prime: Param<Tensor<1>>,
+    last: Param<Tensor<2>>,
+}
+
+impl Sizes {
+    const NUMBERS: [(&str, usize); 4] = [("small", 3), ("rows", 20 * 30 * 70), ("prime", 20_011), ("last", 2 * 9000)];
+
+    /// All weights are `number`, except one.
+    fn new(number: f32, except: Option<(&str, usize, f32)>, device: &Device) -> Self {
+        let [small, rows, prime, last] = Sizes::NUMBERS.map(|(name, count)| {
+            let mut numbers = vec![number; count];
+            match except {
+                Some((of, at, other)) if of == name => numbers[at] = other,
+                _ => {}
+            }
+            Tensor::<1>::from_floats(&numbers[..], device)
+        });
+        Sizes {
+            small: Param::from_tensor(small),
+            rows: Param::from_tensor(rows.reshape([20, 30, 70])),
+            prime: Param::from_tensor(prime),
+            last: Param::from_tensor(last.reshape([2, 9000])),
+        }
+    }
+
+    /// The sum of a function of each weight.
+    fn sum(&self, f: impl Fn(Tensor<1>) -> Tensor<1>) -> Tensor<1> {
+        let all = [self.small.val(), self.rows.val().reshape([-1]), self.prime.val(), self.last.val().reshape([-1])];
+        all.map(|weight| f(weight).sum()).into_iter().reduce(|a, b| a + b).unwrap()
+    }
+}
+
+/// The derivative of the square root is infinite at 0, where the loss is finite.
+#[test]
+fn an_infinite_gradient_is_found_and_named_wherever_it_is() {
+    let device = device();
+    let scale: LossScale = precast_policy::scale::ScaleMachine::none().into();
+    let check = |except| {
+        let net = Sizes::new(1.0, except, &device);
+        scale.backward(net.sum(Tensor::sqrt), &net).unwrap().unscale(&net)
+    };
+    assert_eq!(check(None).first_non_finite, None);
+    for (name, count) in Sizes::NUMBERS {
+        for at in [0, count / 2, count - 1] {
+            let checked = check(Some((name, at, 0.0)));
+            assert_eq!(checked.first_non_finite.as_deref(), Some(name), "at {at}");
+            assert!(checked.finite_loss && checked.missing.is_empty());
+        }
+        // Below 0 it is NaN, and so is the loss.
+        let checked = check(Some((name, count / 2, -1.0)));
+        assert_eq!((checked.finite_loss, checked.first_non_finite.as_deref()), (false, Some(name)));
+    }
+}
+
+/// The sum of two of these gradients is infinite, and each is finite.
+#[test]
+fn the_largest_gradients_are_finite() {
+    let device = device();
+    let net = Sizes::new(0.0, None, &device);
+    let scale: LossScale = precast_policy::scale::ScaleMachine::none().into();
+    let checked = scale.backward(net.sum(|weight| weight.mul_scalar(f32::MAX)), &net).unwrap().unscale(&net);
+    assert!(checked.finite_loss);
+    assert_eq!(checked.first_non_finite, None);
+    assert!(numbers(checked.grads.get::<3>(net.rows.id).unwrap()).iter().all(|number| *number == f32::MAX));
+}
+
+#[test]
+fn a_gradient_of_f64_that_is_no_f32_is_finite() {
+    let device = device();
+    let weight = |number: f32| Tensor::<1>::from_floats([number, 0.0], &device);
+    let net = vec![Param::from_tensor(weight(0.0).cast(FloatDType::F64)), Param::from_tensor(weight(1.0))];
+    let scale: LossScale = precast_policy::scale::ScaleMachine::none().into();
+    let check = |by: f64| {
+        let wide = net[0].val().mul_scalar(by).sum().cast(FloatDType::F32);
+        scale.backward(wide + net[1].val().sum(), &net).unwrap().unscale(&net)
+    };
+    let checked = check(1e300);
+    assert_eq!(checked.first_non_finite, None);
+    assert_eq!(checked.grads.get::<1>(net[0].id).unwrap().into_data().try_to_vec::<f64>().unwrap(), [1e300, 1e300]);
+    assert_eq!(check(f64::INFINITY).first_non_finite.as_deref(), Some("0"));
 }
 
 #[test]
@@ -217,7 +304,7 @@ fn the_scale_is_that_of_the_policy() {
 fn a_low_loss_is_scaled_in_f32() {
     let device = device();
     let net = One::new(1.0, &device);
-    let low = net.forward(Tensor::from_floats([3.0], &device)).cast(burn::tensor::FloatDType::F16);
+    let low = net.forward(Tensor::from_floats([3.0], &device)).cast(FloatDType::F16);
     assert_eq!(low.dtype(), DType::F16);
     let scale: LossScale = precast_policy::scale::ScaleMachine::fixed(65536.0).unwrap().into();
     let checked = scale.backward(low, &net).unwrap().unscale(&net);
