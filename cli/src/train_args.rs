@@ -33,7 +33,8 @@ Examples:
   precast train run.yaml                             into the folder runs/NAME, where NAME is that of the policy
   precast train run.yaml --policy o1 --policy o2     two runs that differ in nothing else
   precast train --resume runs/o2                     go on where it stopped
-  precast train --resume runs/o2 --epochs 60         and do more epochs, although it has ended")]
+  precast train --resume runs/o2 --epochs 60         and do more epochs, although it has ended
+  mpirun -n 4 precast train run.yaml                 four processes, with the bits of one; run.yaml has `shards: 4`")]
 pub(super) struct Args {
     /// A run file; or a model file or the name of a built-in model, to compare policies
     #[arg(default_value = "lenet5")]

@@ -110,8 +110,12 @@ impl Follower {
         let shared = ranks.broadcast(Vec::new()).map_err(of_ranks)?;
         let begun = Copied::unpack(&shared, ranks.rank()).and_then(|folder| {
             let model = model(&RunFile::of_folder(&folder.0)?)?;
-            // The steps need no file of it.
-            Run::resume(&folder.0, model).map(|run| Follower { run })
+            // The steps need no file of it, so that the copy may end here.
+            let run = Run::resume(&folder.0, model).map_err(|error| {
+                let words = error.to_string().replace(&format!("{}: ", folder.0.display()), "");
+                Error::run(format!("the run of rank 0 cannot begin here: {words}"))
+            })?;
+            Ok(Follower { run })
         });
         ranks.agree(begun).map_err(of_ranks)
     }

@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Stdio};
 
 use serde_json::Value;
 
-use crate::program::{Folder, command, error, messages, precast_in, root, text};
+use crate::program::{Folder, command, error, messages, precast_in, text};
 
 const SHORT: [&str; 9] = ["train", "mlp", "--epochs", "1", "--examples", "64", "-p", "o0", "--quiet"];
 
@@ -247,12 +247,4 @@ mod paths {
         let allowed = |c: char| c == '\n' || c == '\t' || !(c.is_control() || matches!(c, '\u{fffe}' | '\u{ffff}'));
         assert!(svg.chars().all(allowed));
     }
-}
-
-#[test]
-fn several_processes_of_a_launcher_are_refused() {
-    let output = command(root(), &["train", "lenet5"]).env("OMPI_COMM_WORLD_SIZE", "4").output().unwrap();
-    let words = error(2, output);
-    assert!(words.contains("a launcher has started 4 processes, and `precast train` is one"), "{words}");
-    assert!(words.contains("precast::train::DataParallel"), "{words}");
 }

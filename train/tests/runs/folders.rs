@@ -757,7 +757,7 @@ fn what_is_written_is_read_again() {
         ", schedule: {step: {every: 7, factor: 0.5}}, checkpoint: {every: 5, keep: 1}, patience: 4, warm_up: 2",
         ", optimizer: {muon: {rounds: 4, others: {betas: [0.8, 0.9], state_8bit: true}}}, storage: stochastic_rounding",
         ", weights: {file: a.safetensors, torch: true, rename: [{from: 'h.**', to: '**'}]}, freeze: ['0.**'], clip: 0.5",
-        ", groups: [{path: '**.bias', lr_factor: 2}], accumulate: 4, average: 0.99, schedule: {restarts: {every: 9}}",
+        ", groups: [{path: '**.bias', lr_factor: 2}], accumulate: 4, shards: 2, average: 0.99, schedule: {restarts: {every: 9}}",
         ", optimizer: lion, storage: {masters: {dtype: bfloat16, exclude: ['head.**']}}, standardize_targets: true",
         ", test: other.csv, standardize: true, name: first try, monitor: false, lint: false, lr: 0.125",
     ] {
