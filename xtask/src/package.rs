@@ -13,9 +13,9 @@ pub const ABOUT: &str = "[--check]: the packages as they would be published, unp
 
 /// The packages that are published, each after those that it depends on.
 const PACKAGES: [&str; 6] =
-    ["precast-policy", "precast-derive", "precast", "precast-train", "precast-cli", "precast-mpi"];
+    ["precast-policy", "precast-derive", "precast-mpi", "precast", "precast-train", "precast-cli"];
 /// Those whose code runs.
-const TESTED: [&str; 4] = ["precast", "precast-train", "precast-cli", "precast-mpi"];
+const TESTED: [&str; 4] = ["precast-mpi", "precast", "precast-train", "precast-cli"];
 
 pub fn run(words: &[String]) -> Result {
     let only_check = match words {
