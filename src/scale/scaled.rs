@@ -265,13 +265,11 @@ impl ScaledGrads {
     pub fn unscale(&mut self, params: &Params) -> Result<Grads> {
         let with_grads: Vec<_> = params.iter().filter(|(_, param)| self.grads.lying(param.id()).is_some()).collect();
         if with_grads.is_empty() {
-            return Err(Error::value(match params.iter().next() {
-                None => "the optimizer has no parameters".to_string(),
-                Some((first, _)) => format!(
-                    "none of the optimizer's parameters, the first of which is `{first}`, has a gradient: the loss depends on \
-                     none of them (was it computed from another network?), or they were unscaled before"
-                ),
-            }));
+            let first = params.first()?;
+            return Err(Error::value(format!(
+                "none of the optimizer's parameters, the first of which is `{first}`, has a gradient: the loss depends on \
+                 none of them (was it computed from another network?), or they were unscaled before"
+            )));
         }
         let leaves = with_grads.iter().map(|(_, param)| param.id());
         let peaks = self.grads.peaks_of(leaves, 1.0 / self.scaling.scale);

@@ -177,13 +177,13 @@ impl Tensor {
         }
         let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
         no_grad(|| {
-            let (a, b, zero) = (self.cast(wide), other.cast(wide), Tensor::scalar(0.0, wide));
+            let (a, b) = (self.cast(wide), other.cast(wide));
             let rest = a.fmod(&b)?;
             // The rest has the sign of `a`: where it is not that of `b`, the quotient is rounded towards 0.
-            let is_negative = |x: &Tensor| x.lt(&zero);
-            let is_above = rest.ne(&zero)?.logical_and(&is_negative(&rest)?.ne(&is_negative(&b)?)?)?;
+            let is_negative = |x: &Tensor| x.lt(0.0);
+            let is_above = rest.ne(0.0)?.logical_and(&is_negative(&rest)?.ne(&is_negative(&b)?)?)?;
             let quotient = a.sub(&rest)?.div(&b)?.round()?.sub(&is_above.cast(wide))?;
-            Ok(b.eq(&zero)?.select(&a.div(&b)?, &quotient)?.cast(dtype))
+            Ok(b.eq(0.0)?.select(&a.div(&b)?, &quotient)?.cast(dtype))
         })
     }
 
@@ -213,14 +213,33 @@ impl Tensor {
     }
 }
 
-/// Operand of an operator beside a tensor: a tensor, or a number, which takes the tensor's dtype.
-trait Operand {
+/// Operand of an operator or a comparison beside a tensor: a tensor, or a number, which takes the tensor's dtype.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not meet a tensor",
+    label = "allowed: `&Tensor`, `f64` and `i64`"
+)]
+pub(in crate::ops) trait Operand {
     fn beside(&self, other: &Tensor) -> Result<Tensor>;
 }
 
 impl Operand for Tensor {
     fn beside(&self, _other: &Tensor) -> Result<Tensor> {
         Ok(self.clone())
+    }
+}
+
+impl Operand for &Tensor {
+    fn beside(&self, _other: &Tensor) -> Result<Tensor> {
+        Ok(Tensor::clone(self))
+    }
+}
+
+impl Operand for i64 {
+    fn beside(&self, other: &Tensor) -> Result<Tensor> {
+        match other.dtype() {
+            DType::I64 => Ok(Tensor::from(*self)),
+            _ => (*self as f64).beside(other),
+        }
     }
 }
 

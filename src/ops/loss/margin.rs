@@ -219,7 +219,7 @@ impl Tensor {
             Ok(move |x: &[Tensor]| {
                 let rows = x[0].reshape(&[samples, classes])?;
                 let right = named.cast(rows.dtype());
-                let wrong = named.eq(&Tensor::scalar(0.0, DType::I64))?.cast(rows.dtype());
+                let wrong = named.eq(0)?.cast(rows.dtype());
                 // [samples, right, wrong]
                 let behind = rows.unsqueeze(1)?.sub(&rows.unsqueeze(2)?)? + 1.0;
                 let pairs = right.unsqueeze(2)?.mul(&wrong.unsqueeze(1)?)?;
