@@ -7,23 +7,14 @@ use super::{Tensor, TensorElement};
 /// Element of a tensor, or an array of such rows of equal lengths: `f32`, `[f32; 4]`, `[[i64; 2]; 3]`. Elements are f32,
 /// f16, bf16, i64 or bool: a literal `1.0` is f32 as in torch, and f64 numbers become tensors by
 /// [`from_vec`](Tensor::from_vec) or [`from_f64`](Tensor::from_f64).
-#[allow(private_bounds, reason = "elements and arrays of them are all there are")]
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no row of a tensor",
     label = "allowed: `f32`, `f16`, `bf16`, `i64`, `bool`, and arrays of them",
-    note = "numbers of `f64` become a tensor by `Tensor::from_vec`, or rounded to another dtype by `Tensor::from_f64`",
-    note = "rows that are a `Vec` or a slice have no length that is known: write arrays, or use `Tensor::padded`"
+    note = "numbers of `f64` become a tensor by `Tensor::from_vec`, or rounded to another dtype by `Tensor::from_f64`; those of \
+            other types are converted first",
+    note = "a row has a known length: write an array, or use `Tensor::padded` for rows that are a `Vec` or a slice"
 )]
-pub trait Row: Nested {}
-impl<R: Nested> Row for R {}
-
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` is no row of a tensor",
-    label = "allowed: `f32`, `f16`, `bf16`, `i64`, `bool`, and arrays of them",
-    note = "numbers of `f64` become a tensor by `Tensor::from_vec`, or rounded to another dtype by `Tensor::from_f64`",
-    note = "rows that are a `Vec` or a slice have no length that is known: write arrays, or use `Tensor::padded`"
-)]
-trait Nested {
+pub trait Row {
     type Element: TensorElement;
     /// Appends the lengths of the axes.
     fn shape(axes: &mut Vec<usize>);
@@ -34,7 +25,7 @@ trait Nested {
 /// Without f64, so that a literal has one type: `1.0` is f32, and `1` is i64.
 macro_rules! elements {
     ($($element:ty),*) => { $(
-        impl Nested for $element {
+        impl Row for $element {
             type Element = $element;
             fn shape(_axes: &mut Vec<usize>) {}
             fn append(self, elements: &mut Vec<$element>) {
@@ -45,7 +36,7 @@ macro_rules! elements {
 }
 elements!(f32, f16, bf16, i64, bool);
 
-impl<R: Nested, const N: usize> Nested for [R; N] {
+impl<R: Row, const N: usize> Row for [R; N] {
     type Element = R::Element;
     fn shape(axes: &mut Vec<usize>) {
         axes.push(N);
@@ -56,26 +47,42 @@ impl<R: Nested, const N: usize> Nested for [R; N] {
     }
 }
 
-impl<R: Row> From<R> for Tensor {
-    /// Creates a tensor from an array, or a scalar from a number, in the dtype of the elements.
+/// One row, or a `Vec` of rows of equal shapes.
+#[diagnostic::on_unimplemented(
+    message = "no tensor is made from `{Self}`",
+    label = "allowed: `f32`, `f16`, `bf16`, `i64`, `bool`, arrays of them, and a `Vec` of these",
+    note = "a row has a known length: write an array, or use `Tensor::padded` for rows that are a `Vec` or a slice"
+)]
+pub trait Rows {
+    fn into_tensor(self) -> Tensor;
+}
+
+impl<R: Row> Rows for R {
+    fn into_tensor(self) -> Tensor {
+        let mut row = Column::default();
+        row.push(self);
+        row.into_tensor(vec![])
+    }
+}
+
+impl<R: Row> Rows for Vec<R> {
+    fn into_tensor(self) -> Tensor {
+        self.into_iter().collect()
+    }
+}
+
+impl<R: Rows> From<R> for Tensor {
+    /// Creates a tensor from an array, a scalar from a number, or the tensor of a `Vec` of rows of equal shapes, in the dtype
+    /// of the elements.
     ///
     /// ```
     /// use precast::{DType, Tensor};
     /// let x = Tensor::from([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
     /// assert_eq!((x.shape(), x.dtype()), (&[2, 3][..], DType::F32));
+    /// assert_eq!(Tensor::from(vec![1, 2]).dtype(), DType::I64);
     /// ```
-    fn from(row: R) -> Tensor {
-        let (mut shape, mut elements) = (Vec::new(), Vec::new());
-        R::shape(&mut shape);
-        row.append(&mut elements);
-        of_shape(elements, &shape)
-    }
-}
-
-impl<R: Row> From<Vec<R>> for Tensor {
-    /// Creates a tensor from rows of equal shapes: of shape [n] from n numbers, [n, 4] from n arrays of 4 numbers.
-    fn from(rows: Vec<R>) -> Tensor {
-        rows.into_iter().collect()
+    fn from(rows: R) -> Tensor {
+        rows.into_tensor()
     }
 }
 
@@ -91,39 +98,38 @@ impl<R: Row> FromIterator<R> for Tensor {
     fn from_iter<I: IntoIterator<Item = R>>(rows: I) -> Tensor {
         let mut column = Column::default();
         rows.into_iter().for_each(|row| column.push(row));
-        column.into()
+        column.into_rows()
     }
 }
 
 /// Rows of equal shapes that become a tensor.
-struct Column<R: Nested> {
+struct Column<R: Row> {
     rows: usize,
     elements: Vec<R::Element>,
 }
 
-impl<R: Nested> Default for Column<R> {
+impl<R: Row> Default for Column<R> {
     fn default() -> Self {
         Column { rows: 0, elements: Vec::new() }
     }
 }
 
-impl<R: Nested> Column<R> {
+impl<R: Row> Column<R> {
     fn push(&mut self, row: R) {
         row.append(&mut self.elements);
         self.rows += 1;
     }
 
-    /// Creates a tensor whose first axes have these lengths, which hold the rows.
-    fn of(self, mut shape: Vec<usize>) -> Tensor {
-        R::shape(&mut shape);
-        of_shape(self.elements, &shape)
+    /// Creates a tensor with an axis of the rows.
+    fn into_rows(self) -> Tensor {
+        let rows = self.rows;
+        self.into_tensor(vec![rows])
     }
-}
 
-impl<R: Nested> From<Column<R>> for Tensor {
-    fn from(column: Column<R>) -> Tensor {
-        let rows = column.rows;
-        column.of(vec![rows])
+    /// Creates a tensor whose first axes have these lengths, and hold all rows.
+    fn into_tensor(self, mut shape: Vec<usize>) -> Tensor {
+        R::shape(&mut shape);
+        Tensor::from_vec(self.elements, &shape).expect("as many elements as the shape has")
     }
 }
 
@@ -133,46 +139,32 @@ impl<R: Nested> From<Column<R>> for Tensor {
     label = "allowed: tuples of 2 to 6 rows",
     note = "a row is an `f32`, `f16`, `bf16`, `i64` or `bool`, or an array of them"
 )]
-#[allow(private_bounds, reason = "tuples of rows are all there are")]
-pub trait Columns: Tuple {
+pub trait Columns: Sized {
     /// Tuple of one tensor for each column.
     type Tensors;
-    /// Creates the tensors.
-    #[doc(hidden)]
-    fn unzip(tuples: impl Iterator<Item = Self>) -> Self::Tensors
-    where
-        Self: Sized;
+    fn unzip(tuples: impl Iterator<Item = Self>) -> Self::Tensors;
 }
 
-/// Keeps [`Columns`] to the tuples here.
-trait Tuple {}
-
 macro_rules! tuples {
-    ($($row:ident $column:ident $one:ident),*) => {
-        impl<$($row: Row),*> Tuple for ($($row,)*) {}
+    ($($row:ident $at:tt),*) => {
         impl<$($row: Row),*> Columns for ($($row,)*) {
             type Tensors = ($(tuples!(@ $row),)*);
             fn unzip(tuples: impl Iterator<Item = Self>) -> Self::Tensors {
-                $(let mut $column = Column::<$row>::default();)*
+                let mut columns = ($(Column::<$row>::default(),)*);
                 for tuple in tuples {
-                    let ($($one,)*) = tuple;
-                    $($column.push($one);)*
+                    $(columns.$at.push(tuple.$at);)*
                 }
-                ($($column.into(),)*)
+                ($(columns.$at.into_rows(),)*)
             }
         }
     };
     (@ $row:ident) => { Tensor };
 }
-tuples!(A a x, B b y);
-tuples!(A a u, B b v, C c w);
-tuples!(A a u, B b v, C c w, D d x);
-tuples!(A a u, B b v, C c w, D d x, E e y);
-tuples!(A a u, B b v, C c w, D d x, E e y, F f z);
-/// Creates a tensor of a shape that the elements fill.
-fn of_shape<T: TensorElement>(elements: Vec<T>, shape: &[usize]) -> Tensor {
-    Tensor::from_vec(elements, shape).expect("as many elements as the shape has")
-}
+tuples!(A 0, B 1);
+tuples!(A 0, B 1, C 2);
+tuples!(A 0, B 1, C 2, D 3);
+tuples!(A 0, B 1, C 2, D 3, E 4);
+tuples!(A 0, B 1, C 2, D 3, E 4, F 5);
 
 impl Tensor {
     /// Creates a tensor `[rows, longest, ...]` from rows of different lengths, which are filled at the end with `value`. (As
@@ -195,7 +187,7 @@ impl Tensor {
             let filled = row.as_ref().iter().chain(std::iter::repeat(&value)).take(longest);
             filled.for_each(|element| column.push(element.clone()));
         }
-        column.of(vec![rows.len(), longest])
+        column.into_tensor(vec![rows.len(), longest])
     }
 
     /// Creates one tensor for each column of an iterator of tuples of 2 to 6 rows, each as `collect` does.

@@ -218,7 +218,8 @@ impl Tensor {
     message = "`{Self}` does not meet a tensor",
     label = "allowed: `&Tensor`, `f64` and `i64`"
 )]
-pub(in crate::ops) trait Operand {
+pub trait Operand {
+    /// Returns the tensor that meets the other.
     fn beside(&self, other: &Tensor) -> Result<Tensor>;
 }
 

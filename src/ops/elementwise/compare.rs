@@ -56,7 +56,6 @@ macro_rules! comparisons {
             /// # Errors
             /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
             /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the dtype does not have the number.
-            #[allow(private_bounds, reason = "tensors and numbers are all there are")]
             pub fn $method(&self, other: impl Operand) -> Result<Tensor> { compare(Op::$op, self, other, $op) }
         )* }
     };

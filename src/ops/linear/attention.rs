@@ -177,8 +177,9 @@ fn check(inputs: &[Tensor]) -> Result<([usize; 4], Vec<usize>)> {
             if let (&[b, keys], &[batch, _, _, s]) = (mask.shape(), &scores[..])
                 && (b, keys) == (batch, s)
             {
-                message +=
-                    &format!("; for [batch, keys], `reshape(&[{b}, 1, 1, {keys}])` adds the axes of heads and queries");
+                message += &format!(
+                    "; a mask [batch, keys] gets the axes of heads and queries by `reshape(&[{b}, 1, 1, {keys}])`"
+                );
             }
             return Err(Error::shape(message));
         }

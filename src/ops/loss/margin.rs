@@ -200,7 +200,10 @@ impl Tensor {
             let [samples, classes] = scores(&inputs[0])?;
             one_shape(inputs)?;
             if inputs[1].dtype() != DType::I64 {
-                return Err(Error::dtype(format!("classes are i64, got {}", inputs[1].dtype())));
+                return Err(Error::dtype(format!(
+                    "classes are i64, got {}; `cast(DType::I64)` makes classes",
+                    inputs[1].dtype()
+                )));
             }
             // Counts per class and sample: a pair of a correct and a wrong class has the count of the former.
             let mut named = vec![0i64; samples * classes];
