@@ -45,14 +45,32 @@ pub struct ScaledGrads {
     scaling: Scaling,
 }
 
+/// Loss of a step: a tensor, or a reference to one that keeps its tape.
+#[diagnostic::on_unimplemented(message = "`{Self}` is no loss", label = "allowed: `Tensor` and `&Tensor`")]
+pub trait IntoLoss {
+    fn into_loss(self) -> Tensor;
+}
+
+impl IntoLoss for Tensor {
+    fn into_loss(self) -> Tensor {
+        self
+    }
+}
+
+impl IntoLoss for &Tensor {
+    fn into_loss(self) -> Tensor {
+        self.clone()
+    }
+}
+
 impl LossScale {
     /// Multiplies the loss by the scale, on the tape. A 16-bit loss is first widened to f32, since the product would
     /// overflow in its own dtype. The multiplication runs outside every autocast region.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar.
-    pub fn scale(&self, loss: impl Into<Tensor>) -> Result<ScaledLoss> {
-        let loss = loss.into();
+    pub fn scale(&self, loss: impl IntoLoss) -> Result<ScaledLoss> {
+        let loss = loss.into_loss();
         loss.check_scalar("a training step starts from a floating scalar; the loss")?;
         let _off = precision::enter(Frame::Off);
         let finite = loss.item()?.is_finite();
