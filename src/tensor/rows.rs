@@ -87,7 +87,7 @@ impl<R: Rows> From<R> for Tensor {
 }
 
 impl<R: Row> FromIterator<R> for Tensor {
-    /// Creates a tensor from rows of equal shapes: of shape [n] from n numbers, [n, 4] from n arrays of 4 numbers.
+    /// Creates a tensor from rows of equal shapes: of shape `[n]` from n numbers, `[n, 4]` from n arrays of 4 numbers.
     /// [`unzip`](Tensor::unzip) makes several tensors in one pass.
     ///
     /// ```
