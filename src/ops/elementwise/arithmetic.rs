@@ -223,12 +223,6 @@ pub trait Operand {
     fn beside(&self, other: &Tensor) -> Result<Tensor>;
 }
 
-impl Operand for Tensor {
-    fn beside(&self, _other: &Tensor) -> Result<Tensor> {
-        Ok(self.clone())
-    }
-}
-
 impl Operand for &Tensor {
     fn beside(&self, _other: &Tensor) -> Result<Tensor> {
         Ok(Tensor::clone(self))
@@ -260,22 +254,29 @@ impl Operand for f64 {
 
 macro_rules! operators {
     ($($operator:ident $method:ident),*) => { $(
-        operators!(@ $operator $method, &Tensor, Tensor, &Tensor, f64);
-        operators!(@ $operator $method, Tensor, Tensor, &Tensor, f64);
+        operators!(@ $operator $method, &Tensor, Tensor, &Tensor);
+        operators!(@ $operator $method, Tensor, Tensor, &Tensor);
         operators!(@@ $operator $method, Tensor, &Tensor);
     )* };
     (@ $operator:ident $method:ident, $left:ty, $($right:ty),*) => { $(
         impl std::ops::$operator<$right> for $left {
             type Output = Result<Tensor>;
             fn $method(self, right: $right) -> Result<Tensor> {
-                Tensor::$method(&self, &right.beside(&self).map_err(|e| e.in_op(stringify!($operator)))?)
+                Tensor::$method(&self, &right)
             }
         }
     )* };
-    (@@ $operator:ident $method:ident, $($right:ty),*) => { $(
-        impl std::ops::$operator<$right> for f64 {
+    // Beside a number.
+    (@@ $operator:ident $method:ident, $($tensor:ty),*) => { $(
+        impl std::ops::$operator<f64> for $tensor {
             type Output = Result<Tensor>;
-            fn $method(self, right: $right) -> Result<Tensor> {
+            fn $method(self, right: f64) -> Result<Tensor> {
+                Tensor::$method(&self, &right.beside(&self).map_err(|e| e.in_op(stringify!($operator)))?)
+            }
+        }
+        impl std::ops::$operator<$tensor> for f64 {
+            type Output = Result<Tensor>;
+            fn $method(self, right: $tensor) -> Result<Tensor> {
                 let left = self.beside(&right).map_err(|e| e.in_op(stringify!($operator)))?;
                 Tensor::$method(&left, &right)
             }

@@ -50,14 +50,15 @@ fn scattered(grad: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result
 pub(in crate::ops) fn offsets_along(from: &[usize], axis: usize, index: &Tensor) -> Result<Vec<usize>> {
     let to = index.shape();
     if to.len() != from.len() || (0..from.len()).any(|i| i != axis && to[i] > from[i]) {
-        let cure = match (to.len() + 1 == from.len(), to.len() == from.len()) {
-            (true, _) => {
-                format!("; the index has as many axes as the tensor: `unsqueeze({axis})` adds the missing one")
+        let rank = from.len();
+        let cure = match to.len() {
+            met if met == rank => "along the other axes the index is at most as long as the tensor".to_string(),
+            met if met + 1 == rank => {
+                format!("the index has as many axes as the tensor: `unsqueeze({axis})` adds the missing one")
             }
-            (_, true) => format!("; along the other axes the index is at most as long as the tensor"),
-            _ => format!("; the index has as many axes as the tensor: {}", from.len()),
+            _ => format!("the index has as many axes as the tensor, {rank}"),
         };
-        return Err(Error::shape(format!("the index {to:?} does not fit {from:?} along axis {axis}{cure}")));
+        return Err(Error::shape(format!("the index {to:?} does not fit {from:?} along axis {axis}; {cure}")));
     }
     let offset = |(place, index): (ndarray::IxDyn, usize)| {
         let along = |i: usize| if i == axis { index } else { place[i] };
