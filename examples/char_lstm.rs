@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use precast::{prelude::*, train::Schedule};
+use precast::prelude::*;
 
 const TEXT: &str = include_str!("../docs/guide/own-loop.md");
 const WINDOW: usize = 32;

@@ -2,7 +2,7 @@
 //
 // cargo run --release --example deep_q_learning
 
-use precast::{Reduction, prelude::*};
+use precast::prelude::*;
 
 /// Position and speed of the cart, angle (radians) and angular speed of the pole.
 type State = [f32; 4];
@@ -69,12 +69,9 @@ fn learn(
     replay: &[Transition],
     rng: &mut Rng,
 ) -> Result<()> {
-    let batch: Vec<&Transition> = (0..BATCH).map(|_| &replay[rng.integer(0, replay.len() as i64) as usize]).collect();
-    let states: Tensor = batch.iter().map(|t| t.state).collect();
-    let actions: Tensor = batch.iter().map(|t| [t.action]).collect();
-    let rewards: Tensor = batch.iter().map(|t| [t.reward]).collect();
-    let next: Tensor = batch.iter().map(|t| t.next).collect();
-    let fell: Tensor = batch.iter().map(|t| [t.fell]).collect();
+    let batch = (0..BATCH).map(|_| &replay[rng.integer(0, replay.len() as i64) as usize]);
+    let (states, actions, rewards, next, fell) =
+        Tensor::unzip(batch.map(|t| (t.state, [t.action], [t.reward], t.next, [t.fell])));
 
     let best = net.call(&next)?.argmax(1, true)?;
     let value = (DISCOUNT * target.call(&next)?.gather(1, &best)?)?;

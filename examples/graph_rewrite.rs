@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release --example graph_rewrite`
 
-use precast::{Outcome, Reduction, compat::tensorflow::enable_mixed_precision_graph_rewrite, no_grad, prelude::*};
+use precast::{Outcome, compat::tensorflow::enable_mixed_precision_graph_rewrite, no_grad, prelude::*};
 
 fn main() -> Result<()> {
     let rng = &mut Rng::seed(1);

@@ -2,7 +2,7 @@
 //
 // cargo run --release --example optimizers
 
-use precast::{data, prelude::*, train::Schedule};
+use precast::{data, prelude::*};
 
 fn main() -> Result<()> {
     let rng = &mut Rng::seed(1);

@@ -2,7 +2,7 @@
 //
 // cargo run --release --example several_losses
 
-use precast::{Reduction, data, prelude::*};
+use precast::{data, prelude::*};
 
 /// A network that classifies a digit and redraws it.
 #[derive(Cell, Debug)]

@@ -3,7 +3,7 @@
 //
 // cargo run --release --example several_optimizers
 
-use precast::{Reduction, data, prelude::*};
+use precast::{data, prelude::*};
 
 fn main() -> Result<()> {
     let rng = &mut Rng::seed(1);

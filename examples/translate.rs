@@ -2,7 +2,7 @@
 //
 // cargo run --release --example translate
 
-use precast::{CrossEntropy, prelude::*, train::Schedule};
+use precast::prelude::*;
 
 const PAD: i64 = 0;
 const BEGIN: char = '^';
@@ -23,10 +23,10 @@ struct Translator {
 }
 
 impl Forward for Translator {
-    /// Maps two texts `[batch, LONGEST]` to logits `[batch, LONGEST, 128]` of the next character of the second.
+    /// Maps two texts `[batch, length]` to logits `[batch, length, 128]` of the next character of the second.
     fn forward_many(&self, texts: &[Tensor]) -> Result<Vec<Tensor>> {
         let [source, target] = texts else { return Err(Error::shape("a translator takes two texts")) };
-        let mask = source.ne(&source.zeros_like())?.reshape(&[-1, 1, 1, LONGEST as isize])?; // of batch, head, query, key
+        let mask = source.ne(PAD)?.unsqueeze(1)?.unsqueeze(1)?; // [batch, heads, queries, keys]
         let memory = self.encoder.encode(&self.embed(source)?, Some(&mask))?;
         let y = self.decoder.decode(&self.embed(target)?, &memory, None, Some(&mask))?;
         Ok(vec![self.head.call(&y)?])
@@ -35,7 +35,7 @@ impl Forward for Translator {
 
 impl Translator {
     fn embed(&self, text: &Tensor) -> Result<Tensor> {
-        self.characters.call(text)?.add(&self.positions.call(&Tensor::arange(LONGEST))?)
+        self.characters.call(text)?.add(&self.positions.call(&Tensor::arange(text.shape()[1]))?)
     }
 }
 
@@ -58,7 +58,7 @@ fn main() -> Result<()> {
         optimizer.set_lr(3e-3 * Schedule::Cosine.factor_after(50, step, STEPS));
         let (sources, targets): (Vec<String>, Vec<String>) = (0..BATCH).map(|_| date(rng)).unzip();
         let logits = translate(&net, &sources, &targets)?;
-        let next: Tensor = targets.iter().map(|text| codes(&format!("{text}{}", END))).collect();
+        let next = codes(targets.iter().map(|text| format!("{text}{END}")));
         let ignore_pads = CrossEntropy::default().ignore_index(PAD);
         let loss = logits.reshape(&[-1, 128])?.cross_entropy_with(&next.flatten(0)?, &ignore_pads)?;
         let _outcome = scale.step_clipped(&mut optimizer, loss, 1.0)?;
@@ -68,8 +68,9 @@ fn main() -> Result<()> {
     let (sources, targets): (Vec<String>, Vec<String>) = (0..200).map(|_| date(rng)).unzip();
     let mut written = vec![String::new(); sources.len()];
     for at in 0..10 {
-        let best = no_grad(|| translate(&net, &sources, &written))?.argmax(-1, false)?.to_vec::<i64>()?;
-        written.iter_mut().zip(best.chunks(LONGEST)).for_each(|(text, best)| text.push(best[at] as u8 as char));
+        let logits = no_grad(|| translate(&net, &sources, &written))?;
+        let best = logits.at(1, at)?.argmax(-1, false)?.to_vec::<i64>()?;
+        written.iter_mut().zip(best).for_each(|(text, best)| text.push(best as u8 as char));
     }
     let right = written.iter().zip(&targets).filter(|(written, target)| written == target).count();
     println!("{} -> {} ({right} of {} dates are right)", sources[0], written[0], targets.len());
@@ -77,15 +78,14 @@ fn main() -> Result<()> {
 }
 
 fn translate(net: &Child<Translator>, sources: &[String], targets: &[String]) -> Result<Tensor> {
-    let source: Tensor = sources.iter().map(|text| codes(text)).collect();
-    let target: Tensor = targets.iter().map(|text| codes(&format!("{}{text}", BEGIN))).collect();
-    Ok(net.call_many(&[source, target])?.remove(0))
+    let target = codes(targets.iter().map(|text| format!("{BEGIN}{text}")));
+    Ok(net.call_many(&[codes(sources.iter().cloned()), target])?.remove(0))
 }
 
-fn codes(text: &str) -> [i64; LONGEST] {
-    let mut codes = [PAD; LONGEST];
-    codes.iter_mut().zip(text.bytes()).for_each(|(code, byte)| *code = byte as i64);
-    codes
+/// Creates `[texts, longest]` of the codes of characters.
+fn codes(texts: impl Iterator<Item = String>) -> Tensor {
+    let codes: Vec<Vec<i64>> = texts.map(|text| text.bytes().map(i64::from).collect()).collect();
+    Tensor::padded(&codes, PAD)
 }
 
 /// Draws a date, in words and in ISO form.

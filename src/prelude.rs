@@ -7,8 +7,9 @@
 pub use serde::{Deserialize, Serialize};
 
 pub use crate::{
-    Adam, AdamW, Autocast, Cell, Checkpoint, Child, DType, Error, ErrorKind, Forward, Level, LossScale, Op, Optimizer,
-    Outcome, Padding, Param, Plan, Policy, Precision, Result, Sgd, Tensor, autocast, cell_list,
+    Adam, AdamW, Autocast, Cell, Checkpoint, Child, CrossEntropy, DType, Error, ErrorKind, Forward, Level, LossScale,
+    Op, Optimizer, Outcome, Padding, Param, Plan, Policy, Precision, Reduction, Result, Sgd, Tensor, autocast,
+    cell_list,
     compat::mindspore::auto_mixed_precision,
     layers::*,
     no_grad,
@@ -16,4 +17,5 @@ pub use crate::{
     scale::ScalesLoss,
     sequential,
     storage::{Decorate, decorate},
+    train::Schedule,
 };

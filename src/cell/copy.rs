@@ -50,8 +50,11 @@ impl Towards {
         Towards(self.0.max(share))
     }
 
-    /// Returns `(1 - share) * from + share * to`, in at least f32. Both ends are exact.
+    /// Returns `(1 - share) * from + share * to` of equal shapes, in at least f32. Both ends are exact.
     pub fn of(self, from: &Tensor, to: &Tensor) -> Result<Tensor> {
+        if from.shape() != to.shape() {
+            return Err(Error::shape(format!("a value of shape {:?} moves towards {:?}", from.shape(), to.shape())));
+        }
         let _hidden = context::enter_op();
         let _off = precision::enter(Frame::Off);
         let wide = |x: &Tensor| x.cast(if from.dtype() == DType::F64 { DType::F64 } else { x.dtype().wide() });
@@ -114,6 +117,10 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) or [`ErrorKind::DType`](crate::ErrorKind::DType) for one of another
     /// shape or storage. Nothing is changed then.
     pub fn soft_update<D: ?Sized + AsCell>(&self, other: &Child<D>, share: f64) -> Result<()> {
+        self.moved_towards(other, share).map_err(|e| e.context("soft_update"))
+    }
+
+    fn moved_towards<D: ?Sized + AsCell>(&self, other: &Child<D>, share: f64) -> Result<()> {
         let towards = Towards::new("share", share)?;
         let (own, others) = (self.named_params(), other.named_params());
         let known: HashMap<&str, &Param> = others.iter().map(|(path, param)| (path.as_str(), param)).collect();
@@ -129,6 +136,12 @@ impl<C: ?Sized + AsCell> Child<C> {
             let Some(from) = known.get(path.as_str()) else {
                 return Err(no_such_path(path, known.keys().copied()).context("the other network"));
             };
+            let (shape, other) = (param.shape(), from.shape());
+            if shape != other {
+                return Err(Error::shape(format!(
+                    "`{path}` has the shape {shape:?} in this network and {other:?} in the other"
+                )));
+            }
             let value = match param.is_buffer() {
                 true => from.full(),
                 false => towards.of(&param.full(), &from.full()).map_err(|e| e.context(format_args!("`{path}`")))?,

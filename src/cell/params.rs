@@ -2,7 +2,10 @@
 
 use std::collections::HashSet;
 
-use crate::Param;
+use crate::{
+    Param,
+    error::{Error, Result},
+};
 
 /// Trained parameters with their paths. Each occurs once; a tied parameter is listed under its first path.
 ///
@@ -31,6 +34,20 @@ impl Params {
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Returns the first path.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when there are no parameters, as an optimizer would train nothing.
+    pub(crate) fn first(&self) -> Result<&str> {
+        let first = self.iter().next().map(|(path, _)| path);
+        first.ok_or_else(|| {
+            Error::value(
+                "the optimizer has no parameters, so it would train nothing: none were given, or all are frozen; \
+                 `net.params()` has those of a network that are trained",
+            )
+        })
     }
 
     /// Keeps the parameters for which `keep` returns `true`: to train a part of a network, or parts at different rates.

@@ -184,12 +184,13 @@ pub(crate) fn one_float_dtype(inputs: &[Tensor]) -> Result<()> {
 /// Returns the error of an op that takes floating-point tensors. Integers often come from an array that was meant to be
 /// read as numbers.
 pub(crate) fn not_floating(expected: &str, met: &[DType]) -> Error {
-    let hint = match met.contains(&DType::I64) {
-        true => {
+    let hint = match met {
+        met if met.contains(&DType::I64) => {
             "; i64 is for indices (of an `Embedding`): `cast` makes numbers of them, and an array of NumPy saved as float64 is \
              read as numbers"
         }
-        false => "",
+        met if met.contains(&DType::Bool) => "; `cast` makes numbers 0 and 1 of booleans",
+        _ => "",
     };
     let met: Vec<&str> = met.iter().map(|dtype| dtype.name()).collect();
     Error::dtype(format!("needs {expected}, got {}{hint}", met.join(", ")))

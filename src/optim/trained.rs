@@ -97,11 +97,7 @@ impl<R: Rule> Trained<R> {
     }
 
     fn check_grads(&self, grads: &Grads) -> Result<()> {
-        let Some((first, _)) = self.params.iter().next() else {
-            return Err(Error::value(
-                "the optimizer has no parameters, so it would train nothing: `net.params()` has those of a network",
-            ));
-        };
+        let first = self.params.first()?;
         if !self.has_gradients(grads) {
             return Err(Error::value(format!(
                 "none of the optimizer's parameters, the first of which is `{first}`, has a gradient: the loss depends on none of \

@@ -45,14 +45,32 @@ pub struct ScaledGrads {
     scaling: Scaling,
 }
 
+/// Loss of a step: a tensor, or a reference to one that keeps its tape.
+#[diagnostic::on_unimplemented(message = "`{Self}` is no loss", label = "allowed: `Tensor` and `&Tensor`")]
+pub trait IntoLoss {
+    fn into_loss(self) -> Tensor;
+}
+
+impl IntoLoss for Tensor {
+    fn into_loss(self) -> Tensor {
+        self
+    }
+}
+
+impl IntoLoss for &Tensor {
+    fn into_loss(self) -> Tensor {
+        self.clone()
+    }
+}
+
 impl LossScale {
     /// Multiplies the loss by the scale, on the tape. A 16-bit loss is first widened to f32, since the product would
     /// overflow in its own dtype. The multiplication runs outside every autocast region.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar.
-    pub fn scale(&self, loss: impl Into<Tensor>) -> Result<ScaledLoss> {
-        let loss = loss.into();
+    pub fn scale(&self, loss: impl IntoLoss) -> Result<ScaledLoss> {
+        let loss = loss.into_loss();
         loss.check_scalar("a training step starts from a floating scalar; the loss")?;
         let _off = precision::enter(Frame::Off);
         let finite = loss.item()?.is_finite();
@@ -292,13 +310,11 @@ impl ScaledGrads {
     pub fn unscale(&mut self, params: &Params) -> Result<Grads> {
         let with_grads: Vec<_> = params.iter().filter(|(_, param)| self.grads.lying(param.id()).is_some()).collect();
         if with_grads.is_empty() {
-            return Err(Error::value(match params.iter().next() {
-                None => "the optimizer has no parameters".to_string(),
-                Some((first, _)) => format!(
-                    "none of the optimizer's parameters, the first of which is `{first}`, has a gradient: the loss depends on \
-                     none of them (was it computed from another network?), or they were unscaled before"
-                ),
-            }));
+            let first = params.first()?;
+            return Err(Error::value(format!(
+                "none of the optimizer's parameters, the first of which is `{first}`, has a gradient: the loss depends on \
+                 none of them (was it computed from another network?), or they were unscaled before"
+            )));
         }
         let leaves = with_grads.iter().map(|(_, param)| param.id());
         let peaks = self.grads.peaks_of(leaves, 1.0 / self.scaling.scale);

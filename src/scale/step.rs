@@ -10,9 +10,9 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{LossScale, ScaledGrads};
+use super::{LossScale, ScaledGrads, scaled::IntoLoss};
 use crate::{
-    Grads, Tensor,
+    Grads,
     cell::Params,
     diagnose::Origin,
     error::{Error, Result},
@@ -207,7 +207,7 @@ impl LossScale {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the loss is not a floating scalar;
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it depends on none of the optimizer's parameters; and those
     /// of the optimizer. On an error nothing is updated.
-    pub fn step(&mut self, optimizer: &mut dyn Optimizer, loss: impl Into<Tensor>) -> Result<Outcome> {
+    pub fn step(&mut self, optimizer: &mut dyn Optimizer, loss: impl IntoLoss) -> Result<Outcome> {
         let scaled = self.scale(loss)?.into_grads_before_update()?;
         self.take(optimizer, scaled, None)
     }
@@ -233,7 +233,7 @@ impl LossScale {
     pub fn step_clipped(
         &mut self,
         optimizer: &mut dyn Optimizer,
-        loss: impl Into<Tensor>,
+        loss: impl IntoLoss,
         max_norm: f64,
     ) -> Result<Outcome> {
         let scaled = self.scale(loss)?.into_grads_before_update()?;

@@ -15,6 +15,11 @@ use crate::{
 
 /// Rust element types that convert to and from tensors: f64, f32, f16, bf16, i64, bool.
 #[allow(private_bounds, reason = "the six element types are all there are")]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no element type of tensors",
+    label = "allowed: `f64`, `f32`, `f16`, `bf16`, `i64` and `bool`",
+    note = "convert the numbers first: those of `i32` and `usize` to `i64`, and those of `u8` to `i64` or `f32`"
+)]
 pub trait TensorElement: Stored {}
 impl TensorElement for f64 {}
 impl TensorElement for f32 {}
@@ -22,87 +27,6 @@ impl TensorElement for f16 {}
 impl TensorElement for bf16 {}
 impl TensorElement for i64 {}
 impl TensorElement for bool {}
-
-/// Element of a tensor, or an array of such rows of equal lengths: `f32`, `[f32; 4]`, `[[i64; 2]; 3]`.
-#[allow(private_bounds, reason = "elements and arrays of them are all there are")]
-pub trait Row: Nested {}
-impl<R: Nested> Row for R {}
-
-trait Nested {
-    type Element: TensorElement;
-    /// Appends the lengths of the axes.
-    fn shape(axes: &mut Vec<usize>);
-    /// Appends the elements in row-major order.
-    fn append(self, elements: &mut Vec<Self::Element>);
-}
-
-impl<T: TensorElement> Nested for T {
-    type Element = T;
-    fn shape(_axes: &mut Vec<usize>) {}
-    fn append(self, elements: &mut Vec<T>) {
-        elements.push(self);
-    }
-}
-
-impl<R: Nested, const N: usize> Nested for [R; N] {
-    type Element = R::Element;
-    fn shape(axes: &mut Vec<usize>) {
-        axes.push(N);
-        R::shape(axes);
-    }
-    fn append(self, elements: &mut Vec<R::Element>) {
-        self.into_iter().for_each(|row| row.append(elements));
-    }
-}
-
-impl<R: Row> From<R> for Tensor {
-    /// Creates a tensor from an array, or a scalar from a number, in the dtype of the elements.
-    ///
-    /// ```
-    /// use precast::{DType, Tensor};
-    /// let x = Tensor::from([[1f32, 2.0, 3.0], [4.0, 5.0, 6.0]]);
-    /// assert_eq!((x.shape(), x.dtype()), (&[2, 3][..], DType::F32));
-    /// ```
-    fn from(row: R) -> Tensor {
-        let (mut shape, mut elements) = (Vec::new(), Vec::new());
-        R::shape(&mut shape);
-        row.append(&mut elements);
-        of_shape(elements, &shape)
-    }
-}
-
-impl<R: Row> From<Vec<R>> for Tensor {
-    /// Creates a tensor from rows of equal shapes: of shape [n] from n numbers, [n, 4] from n arrays of 4 numbers.
-    fn from(rows: Vec<R>) -> Tensor {
-        rows.into_iter().collect()
-    }
-}
-
-impl<R: Row> FromIterator<R> for Tensor {
-    /// Creates a tensor from rows of equal shapes: of shape [n] from n numbers, [n, 4] from n arrays of 4 numbers.
-    ///
-    /// ```
-    /// use precast::Tensor;
-    /// let transitions = [([0.1f32, 0.2], 1i64), ([0.3, 0.4], 0)];
-    /// let states: Tensor = transitions.iter().map(|(state, _)| *state).collect();
-    /// let actions: Tensor = transitions.iter().map(|(_, action)| *action).collect();
-    /// assert_eq!((states.shape(), actions.shape()), (&[2, 2][..], &[2][..]));
-    /// ```
-    fn from_iter<I: IntoIterator<Item = R>>(rows: I) -> Tensor {
-        let (mut shape, mut elements) = (vec![0], Vec::new());
-        R::shape(&mut shape);
-        for row in rows {
-            row.append(&mut elements);
-            shape[0] += 1;
-        }
-        of_shape(elements, &shape)
-    }
-}
-
-/// Creates a tensor of a shape that the elements fill.
-fn of_shape<T: TensorElement>(elements: Vec<T>, shape: &[usize]) -> Tensor {
-    Tensor::from_vec(elements, shape).expect("as many elements as the shape has")
-}
 
 /// Size in bytes from which a tensor may not fit into memory.
 const LARGE: usize = 1 << 28;
@@ -118,7 +42,8 @@ fn numbers(count: usize, number: impl Fn(usize) -> f64) -> Result<Tensor> {
 }
 
 impl Tensor {
-    /// Creates a tensor from elements in row-major order, in their own dtype.
+    /// Creates a tensor from elements in row-major order, in their own dtype. Numbers without a suffix are f64; parameters
+    /// are f32, so write `1f32`.
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the number of elements is not the product of the shape.

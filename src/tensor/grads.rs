@@ -373,16 +373,10 @@ impl Grads {
         }
         let made = params.map(Param::in_optimizer_since).max().unwrap_or(u64::MAX);
         let late = late::take(self.by_leaf.keys().copied(), made);
-        let Some(first) = late.first() else { return };
-        let more = match late.len() - 1 {
-            0 => String::new(),
-            more => format!(", and {more} more"),
-        };
-        event!(WARN, parameters = late.len(), "trained parameters are in no optimizer");
-        warn(&format!(
-            "a parameter of shape {first:?}{more} has a gradient and is in no optimizer: it was made, or unfrozen, after the \
-             optimizer. Put adapters in and unfreeze cells first, then make the optimizer; or freeze what is not trained"
-        ));
+        if let Some(words) = late::warning(&late) {
+            event!(WARN, parameters = late.len(), "trained parameters are in no optimizer");
+            warn(&words);
+        }
     }
 
     fn read(&self, id: LeafId) -> Option<Tensor> {

@@ -51,3 +51,37 @@ pub(super) fn take(leaves: impl Iterator<Item = LeafId>, after: u64) -> Vec<Vec<
     found.sort_unstable();
     found.iter().filter_map(|id| late.remove(id)).map(|(_, shape)| shape).collect()
 }
+
+/// Returns the warning of parameters of these shapes; `None` if there are none.
+pub(super) fn warning(shapes: &[Vec<usize>]) -> Option<String> {
+    let first = shapes.first()?;
+    let met = match shapes.len() {
+        1 => format!("a parameter of shape {first:?} has a gradient and is in no optimizer: it was made"),
+        n => format!("{n} parameters, one of shape {first:?}, have gradients and are in no optimizer: they were made"),
+    };
+    Some(format!(
+        "{met}, or unfrozen, after the optimizer. Put adapters in and unfreeze cells first, then make the optimizer; or freeze \
+         what is not trained"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::warning;
+
+    #[test]
+    fn the_warning_is_in_the_singular_or_the_plural() {
+        assert_eq!(warning(&[]), None);
+        let (one, two) = (warning(&[vec![8]]).unwrap(), warning(&[vec![8], vec![2, 8]]).unwrap());
+        assert!(
+            one.starts_with("a parameter of shape [8] has a gradient and is in no optimizer: it was made, or unfrozen"),
+            "{one}"
+        );
+        assert!(
+            two.starts_with(
+                "2 parameters, one of shape [8], have gradients and are in no optimizer: they were made, or"
+            ),
+            "{two}"
+        );
+    }
+}

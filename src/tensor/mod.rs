@@ -12,6 +12,7 @@ mod param;
 pub(crate) mod pass;
 mod range;
 pub(crate) mod recording;
+mod rows;
 mod tape;
 
 use std::sync::{Arc, Mutex, OnceLock, Weak};

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use precast::{
-    Grads, Muon, Reduction,
+    Grads, Muon,
     cell::Pattern,
     compat::{
         mindspore::{CustomLists, custom_mixed_precision},
@@ -19,7 +19,7 @@ use precast::{
     prelude::*,
     scale::ScaleState,
     storage::weights,
-    train::{FitOptions, Schedule, fit},
+    train::{FitOptions, fit},
 };
 
 /// One mistake: a description, and the code that returns the error.
@@ -109,12 +109,25 @@ const TENSORS: &[Mistake] = &[
     ("an exponential of integers", || of(Tensor::from_vec(vec![1i64, 2], &[2])?.exp())),
     ("an index that is not there", || of(ones(&[3, 2]).index_select(0, &Tensor::from_vec(vec![3i64], &[1])?))),
     ("an index in f32", || of(ones(&[3, 2]).index_select(0, &ones(&[1])))),
+    ("an index of other axes than the tensor", || of(ones(&[3, 2]).gather(1, &Tensor::from([0, 1, 0])))),
+    ("an index longer than the tensor", || of(ones(&[3, 2]).gather(1, &Tensor::zeros(&[4, 1], DType::I64)))),
+    ("a sum of booleans", || of(Tensor::from([true, false]).sum_all())),
+    ("a mean of booleans", || of(Tensor::from([true, false]).mean_all())),
+    ("a maximum of integers", || of(Tensor::from([1, 2]).max(&[], false))),
+    ("a product of integers", || of(Tensor::from([1, 2]).prod(&[], false))),
+    ("a comparison of integers with a fraction", || of(Tensor::from([1, 2]).gt(0.5))),
+    ("a product of f32 and of numbers without a suffix", || {
+        of(ones(&[2, 3]).matmul(&Tensor::from_vec(vec![1.0; 3], &[3, 1])?))
+    }),
     ("a pool larger than the image", || of(ones(&[1, 1, 2, 2]).max_pool2d(3, 1))),
     ("an einsum without its arrow's letters", || of(Tensor::einsum("ij,jk->il", &[&ones(&[2, 3]), &ones(&[3, 2])]))),
     ("classes in f32", || of(ones(&[2, 10]).cross_entropy(&ones(&[2])))),
     ("a class that does not exist", || of(ones(&[2, 10]).cross_entropy(&Tensor::from_vec(vec![3i64, 10], &[2])?))),
     ("classes in the last axis", || of(ones(&[2, 5, 3]).cross_entropy(&Tensor::zeros(&[2, 5], DType::I64)))),
     ("targets of another shape", || of(ones(&[2, 10]).mse_loss(&ones(&[2, 1, 10]), Reduction::Mean))),
+    ("an input that is a column", || of(ones(&[2, 1]).smooth_l1_loss(&ones(&[2]), 1.0, Reduction::Mean))),
+    ("targets that are a column", || of(ones(&[2]).mse_loss(&ones(&[2, 1]), Reduction::Mean))),
+    ("targets of other lengths", || of(ones(&[2]).mse_loss(&ones(&[3]), Reduction::Mean))),
     ("a backward pass from several numbers", || of(ones(&[2]).requires_grad().exp()?.backward())),
     ("a backward pass from a constant", || of(ones(&[2]).sum_all()?.backward())),
     ("a backward pass from integers", || of(Tensor::from_vec(vec![1i64], &[])?.backward())),
@@ -140,6 +153,11 @@ const CELLS: &[Mistake] = &[
         of(Child::new(Embedding::new(10, 4, &mut rng())).call(&Tensor::from_vec(vec![10i64], &[1])?))
     }),
     ("heads that do not divide the width", || of(MultiheadAttentionSpec::new(10, 3).build(&mut rng()))),
+    ("a mask of the keys of each sequence", || {
+        let x = ones(&[2, 5, 4]);
+        let mask = Tensor::ones(&[2, 5], DType::Bool);
+        of(Child::new(MultiheadAttention::new(4, 2, &mut rng())).attend(&x, &x, &x, Some(&mask)))
+    }),
     ("a batch norm of another number of features", || of(Child::new(BatchNorm2d::new(3)).call(&ones(&[2, 4, 5, 5])))),
     ("a batch norm that trains by one number", || {
         let mut net = Child::new(BatchNorm1d::new(3));
@@ -156,6 +174,10 @@ const CELLS: &[Mistake] = &[
         let mut attention = MultiheadAttention::new(4, 2, &mut rng());
         LoRA::adapt(&mut attention.q_proj, 2, 4.0, &mut rng())?;
         of(models::to_yaml(&Child::of(attention)))
+    }),
+    ("a target network of another shape", || {
+        let net = |outputs| Child::of(sequential![Dense::new(2, outputs, &mut rng())]);
+        net(4).soft_update(&net(1), 0.5)
     }),
     ("a path that is not there", || of(mlp().at("4", |_| ()))),
     ("a dtype that no cell computes in", || of(mlp().to_float(DType::I64))),
@@ -281,6 +303,13 @@ const TRAINING: &[Mistake] = &[
     ("an optimizer without parameters", || {
         let grads = mlp().call(&ones(&[1, 4]))?.sum_all()?.backward()?;
         Sgd::new(Child::new(ReLU).params(), 0.1).update(&grads)
+    }),
+    ("a loss scale and an optimizer without parameters", || {
+        let (net, mut scale) = (mlp(), LossScale::fixed(8.0)?);
+        let frozen = net.deep_copy()?;
+        frozen.freeze("**")?;
+        let loss = net.call(&ones(&[1, 4]))?.sum_all()?;
+        of(scale.step(&mut Sgd::new(frozen.params(), 0.1), &loss))
     }),
     ("a negative learning rate", || {
         let net = mlp();

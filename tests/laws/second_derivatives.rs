@@ -1,6 +1,6 @@
 //! Gradients on the tape: their values, their cost, and refusals. `gradients` checks every op.
 
-use precast::{Backward, CustomOp, GridPadding, Interpolation, Reduction, gradcheck, prelude::*, twice_differentiable};
+use precast::{Backward, CustomOp, GridPadding, Interpolation, gradcheck, prelude::*, twice_differentiable};
 
 fn vector(x: &[f64]) -> Tensor {
     Tensor::from_vec(x.to_vec(), &[x.len()]).unwrap()

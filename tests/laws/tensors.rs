@@ -1,6 +1,6 @@
 //! Constructors of tensors, and options of layers in all accepted forms.
 
-use precast::{CrossEntropy, ErrorKind, prelude::*};
+use precast::{ErrorKind, prelude::*};
 
 #[test]
 fn tensors_are_made_as_asked() {
@@ -31,6 +31,88 @@ fn rows_become_tensors_of_their_dtype() {
     let none: Tensor = std::iter::empty::<[[f32; 3]; 2]>().collect();
     assert_eq!(none.shape(), [0, 2, 3]);
     assert_eq!(Tensor::from([[0f32; 0]; 2]).shape(), [2, 0]);
+}
+
+/// As in torch: the dtype of a literal is f32, and i64 of a whole one.
+#[test]
+fn literals_without_a_suffix_are_f32_and_i64() {
+    let dtypes = |all: &[Tensor]| all.iter().map(Tensor::dtype).collect::<Vec<_>>();
+    let floats = [
+        Tensor::from(1.5),
+        Tensor::from([1.0, 2.0]),
+        Tensor::from([[[1.0], [2.0]]]),
+        Tensor::from(vec![1.0]),
+        Tensor::from(vec![[1.0, 2.0]; 2]),
+        [0.5, 1.5].into_iter().collect(),
+        (0..2).map(|_| [[0.1], [0.2]]).collect(),
+        Tensor::padded(&[vec![0.5], vec![]], 0.0),
+        Tensor::unzip([(0.5, true)]).0,
+    ];
+    assert_eq!(dtypes(&floats), [DType::F32; 9]);
+    let whole = [
+        Tensor::from(1),
+        Tensor::from([[1, 2], [3, 4]]),
+        Tensor::from(vec![[1]]),
+        (0..3).collect(),
+        Tensor::padded(&[vec![1]], 0),
+        Tensor::unzip([(0, 1, 2.0)]).1,
+    ];
+    assert_eq!(dtypes(&whole), [DType::I64; 6]);
+}
+
+#[test]
+fn rows_of_different_lengths_are_filled_at_the_end() {
+    let expected = vec![1, 2, 3, 9, 9, 9, 4, 9, 9];
+    let words: Vec<Vec<i64>> = vec![vec![1, 2, 3], vec![], vec![4]];
+    let slices: Vec<&[i64]> = words.iter().map(Vec::as_slice).collect();
+    for x in [Tensor::padded(&words, 9), Tensor::padded(&slices, 9)] {
+        assert_eq!((x.shape(), x.to_vec::<i64>().unwrap()), (&[3, 3][..], expected.clone()));
+    }
+    // Rows of points: the axis of the points is filled.
+    let x = Tensor::padded(&[vec![[1f32, 2.0]], vec![[3.0, 4.0], [5.0, 6.0]]], [0.0, -1.0]);
+    assert_eq!((x.shape(), x.to_f64()), (&[2, 2, 2][..], vec![1.0, 2.0, 0.0, -1.0, 3.0, 4.0, 5.0, 6.0]));
+    assert_eq!(Tensor::padded::<f32>(&[[0f32; 0]; 0], 0.0).shape(), [0, 0]);
+    assert_eq!(Tensor::padded(&[[true; 0]; 2], false).shape(), [2, 0]);
+}
+
+#[test]
+fn columns_of_tuples_become_tensors() {
+    let rows = [(1i64, [1f32, 2.0], true), (2, [3.0, 4.0], false)];
+    let (a, b, c) = Tensor::unzip(rows);
+    assert_eq!((a.shape(), a.to_vec::<i64>().unwrap()), (&[2][..], vec![1, 2]));
+    assert_eq!((b.shape(), b.to_vec::<f32>().unwrap()), (&[2, 2][..], vec![1.0, 2.0, 3.0, 4.0]));
+    assert_eq!((c.shape(), c.to_vec::<bool>().unwrap()), (&[2][..], vec![true, false]));
+    let (a, b) = Tensor::unzip((0..3).map(|i| (i, [[2 * i]])));
+    assert_eq!((a.to_f64(), b.shape(), b.to_f64()), (vec![0.0, 1.0, 2.0], &[3, 1, 1][..], vec![0.0, 2.0, 4.0]));
+    let (_, _, _, _, e, f) = Tensor::unzip([(1, 2, 3, 4, 5, [6, 7])]);
+    assert_eq!((e.to_f64(), f.to_f64()), (vec![5.0], vec![6.0, 7.0]));
+    // No rows: the lengths of the other axes are known.
+    let (a, b) = Tensor::unzip(std::iter::empty::<(f32, [i64; 4])>());
+    assert_eq!((a.shape(), b.shape()), (&[0][..], &[0, 4][..]));
+}
+
+#[test]
+fn a_tensor_is_compared_with_a_number() {
+    let truth = |x: Result<Tensor>| x.unwrap().to_vec::<bool>().unwrap();
+    for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16, DType::I64] {
+        let x = Tensor::from([-1, 0, 2]).cast(dtype);
+        assert_eq!(truth(x.eq(0)), [false, true, false], "{dtype}");
+        assert_eq!(truth(x.ne(0.0)), [true, false, true], "{dtype}");
+        assert_eq!(truth(x.lt(2)), [true, true, false], "{dtype}");
+        assert_eq!(truth(x.le(0)), [true, true, false], "{dtype}");
+        assert_eq!(truth(x.gt(-1.0)), [false, true, true], "{dtype}");
+        assert_eq!(truth(x.ge(2)), [false, false, true], "{dtype}");
+    }
+    assert_eq!(truth(Tensor::from([0.25, 0.75]).gt(0.5)), [false, true]);
+    // An i64 is compared with every bit.
+    let large = i64::MAX - 1;
+    assert_eq!(truth(Tensor::from([large, i64::MAX]).eq(large)), [true, false]);
+    let message = |x: Result<Tensor>| x.unwrap_err().to_string();
+    assert_eq!(
+        message(Tensor::from([2]).lt(0.5)),
+        "Less: the number 0.5 meets a tensor of dtype i64; cast the tensor first"
+    );
+    assert!(message(Tensor::from([true]).eq(1)).contains("the number 1 meets a tensor of dtype bool"));
 }
 
 #[test]

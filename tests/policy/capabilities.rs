@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, fs, panic, path::Path};
 
 use precast::{
-    Reduction,
     observe::{collect_op_stats, watch},
     policy::Pack,
     precision,

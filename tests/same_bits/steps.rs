@@ -1,6 +1,6 @@
 //! Updates of every optimizer, and a training step of each network of the benches.
 
-use precast::{Adafactor, Adagrad, Lamb, Lion, Muon, Reduction, RmsProp, cell::Params, prelude::*};
+use precast::{Adafactor, Adagrad, Lamb, Lion, Muon, RmsProp, cell::Params, prelude::*};
 
 use crate::{
     digest::Digests,

@@ -202,3 +202,34 @@ fn a_soft_update_follows_its_formula() {
     assert!(error.contains("`deep_copy` makes a network with its own"), "{error}");
     assert_eq!(bits(&target), before);
 }
+
+/// A shape that would broadcast is an error as well, for weights and for buffers, and nothing has changed.
+#[test]
+fn a_soft_update_by_another_shape_is_refused() {
+    fn net(first: Param, second: Param) -> Child<WithTwo> {
+        Child::new(WithTwo { first, second })
+    }
+    let ones = |shape: &[usize]| Tensor::ones(shape, DType::F32);
+    let weight = |shape: &[usize]| Param::new(ones(shape));
+    let target = net(weight(&[2]), weight(&[8, 4]));
+    for share in [0.0, 0.5, 1.0] {
+        let error = target.soft_update(&net(Param::new(Tensor::from([3.0, 3.0])), weight(&[1, 4])), share).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Shape);
+        assert_eq!(
+            error.to_string(),
+            "soft_update: `second` has the shape [8, 4] in this network and [1, 4] in the other"
+        );
+    }
+    let statistics = |shape: &[usize]| net(weight(&[2]), Param::buffer(ones(shape)));
+    let error = statistics(&[8]).soft_update(&statistics(&[1]), 0.5).unwrap_err().to_string();
+    assert_eq!(error, "soft_update: `second` has the shape [8] in this network and [1] in the other");
+    assert_eq!(target.cell().first.value().to_f64(), [1.0; 2]);
+    assert_eq!(target.cell().second.value().to_f64(), [1.0; 32]);
+}
+
+#[derive(Cell, Debug)]
+struct WithTwo {
+    first: Param,
+    second: Param,
+}
+impl Forward for WithTwo {}

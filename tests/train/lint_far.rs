@@ -1,7 +1,6 @@
 //! Data that is far off, and updates beyond float32, as a lint names them.
 
 use precast::{
-    Reduction,
     lint::{Finding, Lint, Rule, Severity},
     prelude::*,
     train::{AdamOptions, Method, SgdOptions},

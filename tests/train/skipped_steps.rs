@@ -1,7 +1,6 @@
 //! A skipped step changes nothing, and a step is taken only with finite numbers.
 
 use precast::{
-    CrossEntropy, Reduction,
     compat::tensorflow::enable_mixed_precision_graph_rewrite,
     data::{Dataset, IGNORED, Inputs, Targets},
     policy::Rule,

@@ -58,7 +58,10 @@ pub fn resolve(frame: Option<&Frame>, op: Op, inputs: &[DType]) -> Result<Casts>
         Mixing::Refuses => {
             let met: Vec<&str> = floats().map(DType::name).collect();
             let remedy = match floats().any(|dtype| dtype == DType::F64) {
-                true => "cast them to one dtype; no policy ever casts f64",
+                true => {
+                    "cast them to one dtype, as no policy ever casts f64; numbers of `from_vec` without a suffix are f64: \
+                     write `1f32`"
+                }
                 false => "cast them to one dtype, or run under a policy",
             };
             return Err(Error::dtype(format!("inputs of different dtypes meet ({}); {remedy}", met.join(", ")))

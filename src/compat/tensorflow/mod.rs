@@ -31,7 +31,7 @@ use crate::{
 /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an invalid loss scale.
 ///
 /// ```
-/// use precast::{Outcome, Reduction, layers::{Dense, ReLU, Rng, Softmax}, prelude::*, sequential};
+/// use precast::{Outcome, layers::{Dense, ReLU, Rng, Softmax}, prelude::*, sequential};
 /// use precast::compat::tensorflow::enable_mixed_precision_graph_rewrite;
 /// let rng = &mut Rng::seed(1);
 /// let net = Child::new(sequential![Dense::new(8, 16, rng), ReLU, Dense::new(16, 4, rng), Softmax::default()]);

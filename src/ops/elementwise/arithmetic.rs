@@ -177,13 +177,13 @@ impl Tensor {
         }
         let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
         no_grad(|| {
-            let (a, b, zero) = (self.cast(wide), other.cast(wide), Tensor::scalar(0.0, wide));
+            let (a, b) = (self.cast(wide), other.cast(wide));
             let rest = a.fmod(&b)?;
             // The rest has the sign of `a`: where it is not that of `b`, the quotient is rounded towards 0.
-            let is_negative = |x: &Tensor| x.lt(&zero);
-            let is_above = rest.ne(&zero)?.logical_and(&is_negative(&rest)?.ne(&is_negative(&b)?)?)?;
+            let is_negative = |x: &Tensor| x.lt(0.0);
+            let is_above = rest.ne(0.0)?.logical_and(&is_negative(&rest)?.ne(&is_negative(&b)?)?)?;
             let quotient = a.sub(&rest)?.div(&b)?.round()?.sub(&is_above.cast(wide))?;
-            Ok(b.eq(&zero)?.select(&a.div(&b)?, &quotient)?.cast(dtype))
+            Ok(b.eq(0.0)?.select(&a.div(&b)?, &quotient)?.cast(dtype))
         })
     }
 
@@ -213,14 +213,28 @@ impl Tensor {
     }
 }
 
-/// Operand of an operator beside a tensor: a tensor, or a number, which takes the tensor's dtype.
-trait Operand {
+/// Operand of an operator or a comparison beside a tensor: a tensor, or a number, which takes the tensor's dtype.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not meet a tensor",
+    label = "allowed: `&Tensor`, `f64` and `i64`"
+)]
+pub trait Operand {
+    /// Returns the tensor that meets the other.
     fn beside(&self, other: &Tensor) -> Result<Tensor>;
 }
 
-impl Operand for Tensor {
+impl Operand for &Tensor {
     fn beside(&self, _other: &Tensor) -> Result<Tensor> {
-        Ok(self.clone())
+        Ok(Tensor::clone(self))
+    }
+}
+
+impl Operand for i64 {
+    fn beside(&self, other: &Tensor) -> Result<Tensor> {
+        match other.dtype() {
+            DType::I64 => Ok(Tensor::from(*self)),
+            _ => (*self as f64).beside(other),
+        }
     }
 }
 
@@ -240,22 +254,29 @@ impl Operand for f64 {
 
 macro_rules! operators {
     ($($operator:ident $method:ident),*) => { $(
-        operators!(@ $operator $method, &Tensor, Tensor, &Tensor, f64);
-        operators!(@ $operator $method, Tensor, Tensor, &Tensor, f64);
+        operators!(@ $operator $method, &Tensor, Tensor, &Tensor);
+        operators!(@ $operator $method, Tensor, Tensor, &Tensor);
         operators!(@@ $operator $method, Tensor, &Tensor);
     )* };
     (@ $operator:ident $method:ident, $left:ty, $($right:ty),*) => { $(
         impl std::ops::$operator<$right> for $left {
             type Output = Result<Tensor>;
             fn $method(self, right: $right) -> Result<Tensor> {
-                Tensor::$method(&self, &right.beside(&self).map_err(|e| e.in_op(stringify!($operator)))?)
+                Tensor::$method(&self, &right)
             }
         }
     )* };
-    (@@ $operator:ident $method:ident, $($right:ty),*) => { $(
-        impl std::ops::$operator<$right> for f64 {
+    // Beside a number.
+    (@@ $operator:ident $method:ident, $($tensor:ty),*) => { $(
+        impl std::ops::$operator<f64> for $tensor {
             type Output = Result<Tensor>;
-            fn $method(self, right: $right) -> Result<Tensor> {
+            fn $method(self, right: f64) -> Result<Tensor> {
+                Tensor::$method(&self, &right.beside(&self).map_err(|e| e.in_op(stringify!($operator)))?)
+            }
+        }
+        impl std::ops::$operator<$tensor> for f64 {
+            type Output = Result<Tensor>;
+            fn $method(self, right: $tensor) -> Result<Tensor> {
                 let left = self.beside(&right).map_err(|e| e.in_op(stringify!($operator)))?;
                 Tensor::$method(&left, &right)
             }

@@ -4,7 +4,10 @@ use std::num::FpCategory;
 
 use crate::ops::{
     by_float, call, dispatch, elements,
-    elementwise::pairwise::{broadcast_shape, meet, sum_to},
+    elementwise::{
+        arithmetic::Operand,
+        pairwise::{broadcast_shape, meet, sum_to},
+    },
 };
 use crate::{
     DType, Op, Tensor,
@@ -17,8 +20,9 @@ use crate::{
 };
 
 /// Returns a boolean tensor, `true` where the relation holds for a pair.
-fn compare(op: Op, a: &Tensor, b: &Tensor, holds: impl Relation) -> Result<Tensor> {
-    let (a, b) = meet(a, b);
+fn compare(op: Op, a: &Tensor, b: impl Operand, holds: impl Relation) -> Result<Tensor> {
+    let b = b.beside(a).map_err(|e| e.in_op(op.name()))?;
+    let (a, b) = meet(a, &b);
     dispatch(call!(op, &[&a, &b]), |inputs| {
         let [a, b] = inputs else { unreachable!("two inputs") };
         let shape = broadcast_shape(a.shape(), b.shape())?;
@@ -46,11 +50,13 @@ macro_rules! comparisons {
         )*
         impl Tensor { $(
             $(#[$doc])*
-            /// Shapes broadcast; dtypes promote. The result is boolean.
+            /// The other is a tensor or a number, which takes this tensor's dtype. Shapes broadcast; dtypes promote. The
+            /// result is boolean.
             ///
             /// # Errors
-            /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast.
-            pub fn $method(&self, other: &Tensor) -> Result<Tensor> { compare(Op::$op, self, other, $op) }
+            /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
+            /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the dtype does not have the number.
+            pub fn $method(&self, other: impl Operand) -> Result<Tensor> { compare(Op::$op, self, other, $op) }
         )* }
     };
 }

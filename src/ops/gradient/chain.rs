@@ -58,21 +58,21 @@ impl Chain {
 
     /// Returns 1 where this is above the other, 0 elsewhere.
     pub fn above(&self, other: f64) -> Chain {
-        self.compared(other, Tensor::gt)
+        self.mask(|x| x.gt(other))
     }
 
     /// Returns 1 where this is below the other, 0 elsewhere.
     pub fn below(&self, other: f64) -> Chain {
-        self.compared(other, Tensor::lt)
+        self.mask(|x| x.lt(other))
     }
 
     /// Returns 1 where this equals the number, 0 elsewhere.
     pub fn is(&self, number: f64) -> Chain {
-        self.compared(number, Tensor::eq)
+        self.mask(|x| x.eq(number))
     }
 
-    fn compared(&self, number: f64, relation: fn(&Tensor, &Tensor) -> Result<Tensor>) -> Chain {
-        self.clone().then(|x| Ok(relation(&x, &Tensor::scalar(number, x.dtype()))?.cast(x.dtype())))
+    fn mask(&self, holds: impl Fn(&Tensor) -> Result<Tensor>) -> Chain {
+        self.clone().then(|x| Ok(holds(&x)?.cast(x.dtype())))
     }
 }
 

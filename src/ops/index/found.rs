@@ -90,7 +90,7 @@ impl Tensor {
     /// ```
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![1f32, -2., 3.], &[3])?;
-    /// let positive = x.gt(&x.zeros_like())?;
+    /// let positive = x.gt(0.0)?;
     /// assert_eq!(x.masked_select(&positive)?.to_f64(), [1., 3.]);
     /// # Ok::<(), precast::Error>(())
     /// ```
@@ -156,8 +156,7 @@ impl Tensor {
             return Err(Error::dtype(format!("needs a boolean tensor, got {}; compare first, or cast", self.dtype())));
         }
         // A sum of 0 and 1 is 0 only if all are, in every dtype.
-        let count = self.cast(DType::F32).sum(axes, keep_dims)?;
-        count.gt(&Tensor::scalar(0.0, count.dtype()))
+        self.cast(DType::F32).sum(axes, keep_dims)?.gt(0.0)
     }
 
     /// Returns whether all elements along some axes, or of all if none is named, are true; `true` for no element.

@@ -56,7 +56,7 @@ impl Tensor {
     /// # Ok::<(), precast::Error>(())
     /// ```
     pub fn cummax(&self, axis: isize) -> Result<(Tensor, Tensor)> {
-        self.running(axis, Tensor::ge)
+        self.running(axis, |now, before| now.ge(before))
     }
 
     /// Returns the smallest element up to each place along an axis, and its position, as [`cummax`](Tensor::cummax) does
@@ -65,7 +65,7 @@ impl Tensor {
     /// # Errors
     /// As [`cummax`](Tensor::cummax).
     pub fn cummin(&self, axis: isize) -> Result<(Tensor, Tensor)> {
-        self.running(axis, Tensor::le)
+        self.running(axis, |now, before| now.le(before))
     }
 
     /// Returns the extreme elements up to each place, where `remains(now, before)` keeps an element.

@@ -16,7 +16,7 @@ use crate::{
 /// Returns the indices after checking that each is in `0..len`.
 pub(in crate::ops) fn checked_indices(index: &Tensor, len: usize) -> Result<Vec<usize>> {
     if index.dtype() != DType::I64 {
-        return Err(Error::dtype(format!("indices are i64, got {}", index.dtype())));
+        return Err(Error::dtype(format!("indices are i64, got {}; `cast(DType::I64)` makes indices", index.dtype())));
     }
     let check = |&i: &i64| match usize::try_from(i) {
         Ok(at) if at < len => Ok(at),
@@ -50,7 +50,15 @@ fn scattered(grad: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result
 pub(in crate::ops) fn offsets_along(from: &[usize], axis: usize, index: &Tensor) -> Result<Vec<usize>> {
     let to = index.shape();
     if to.len() != from.len() || (0..from.len()).any(|i| i != axis && to[i] > from[i]) {
-        return Err(Error::shape(format!("the index {to:?} does not fit {from:?} along axis {axis}")));
+        let rank = from.len();
+        let cure = match to.len() {
+            met if met == rank => "along the other axes the index is at most as long as the tensor".to_string(),
+            met if met + 1 == rank => {
+                format!("the index has as many axes as the tensor: `unsqueeze({axis})` adds the missing one")
+            }
+            _ => format!("the index has as many axes as the tensor, {rank}"),
+        };
+        return Err(Error::shape(format!("the index {to:?} does not fit {from:?} along axis {axis}; {cure}")));
     }
     let offset = |(place, index): (ndarray::IxDyn, usize)| {
         let along = |i: usize| if i == axis { index } else { place[i] };

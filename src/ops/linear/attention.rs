@@ -172,7 +172,15 @@ fn check(inputs: &[Tensor]) -> Result<([usize; 4], Vec<usize>)> {
             return Err(Error::dtype("a mask is boolean or floating, got i64; compare first, or cast"));
         }
         if broadcast_shape(mask.shape(), &scores).ok().as_ref() != Some(&scores) {
-            let message = format!("the mask {:?} does not stretch to the scores {scores:?}", mask.shape());
+            let mut message = format!("the mask {:?} does not stretch to the scores {scores:?}", mask.shape());
+            // A mask of the keys of each sequence.
+            if let (&[b, keys], &[batch, _, _, s]) = (mask.shape(), &scores[..])
+                && (b, keys) == (batch, s)
+            {
+                message += &format!(
+                    "; a mask [batch, keys] gets the axes of heads and queries by `reshape(&[{b}, 1, 1, {keys}])`"
+                );
+            }
             return Err(Error::shape(message));
         }
     }

@@ -76,7 +76,7 @@ impl Tensor {
             };
             if width != weight_width {
                 return Err(Error::shape(format!(
-                    "{:?} and the weight {:?} do not fit: {width} features meet {weight_width}",
+                    "{:?} and the weight {:?} of [out, in] do not fit: {width} features meet {weight_width}",
                     x.shape(),
                     weight.shape()
                 )));

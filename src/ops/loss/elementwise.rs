@@ -218,7 +218,21 @@ fn loss<F: Binary>(call: Call<'_>, f: F, reduction: Reduction) -> Result<Tensor>
     let [x, target] = call.inputs else { unreachable!("two inputs") };
     if x.shape() != target.shape() {
         let message = format!("an input of shape {:?} and a target of shape {:?}", x.shape(), target.shape());
-        return Err(Error::shape(message).in_op(call.op.name()));
+        return Err(Error::shape(message + "; " + &cure(x.shape(), target.shape())).in_op(call.op.name()));
     }
     pairwise(call, f, reduction)
+}
+
+/// Returns the allowed shapes, with a way from those that were met.
+fn cure(x: &[usize], target: &[usize]) -> String {
+    let is_column_of = |long: &[usize], short: &[usize]| long.split_last() == Some((&1, short));
+    let way = match () {
+        () if is_column_of(x, target) => ", as after `squeeze(-1)` of the input".to_string(),
+        () if is_column_of(target, x) => ", as after `squeeze(-1)` of the target".to_string(),
+        () if x.iter().product::<usize>() == target.iter().product::<usize>() => {
+            format!(", as after `reshape(&{x:?})` of the target")
+        }
+        () => String::new(),
+    };
+    format!("allowed: equal shapes{way}")
 }

@@ -200,7 +200,10 @@ impl Tensor {
             let [samples, classes] = scores(&inputs[0])?;
             one_shape(inputs)?;
             if inputs[1].dtype() != DType::I64 {
-                return Err(Error::dtype(format!("classes are i64, got {}", inputs[1].dtype())));
+                return Err(Error::dtype(format!(
+                    "classes are i64, got {}; `cast(DType::I64)` makes classes",
+                    inputs[1].dtype()
+                )));
             }
             // Counts per class and sample: a pair of a correct and a wrong class has the count of the former.
             let mut named = vec![0i64; samples * classes];
@@ -219,7 +222,7 @@ impl Tensor {
             Ok(move |x: &[Tensor]| {
                 let rows = x[0].reshape(&[samples, classes])?;
                 let right = named.cast(rows.dtype());
-                let wrong = named.eq(&Tensor::scalar(0.0, DType::I64))?.cast(rows.dtype());
+                let wrong = named.eq(0)?.cast(rows.dtype());
                 // [samples, right, wrong]
                 let behind = rows.unsqueeze(1)?.sub(&rows.unsqueeze(2)?)? + 1.0;
                 let pairs = right.unsqueeze(2)?.mul(&wrong.unsqueeze(1)?)?;

@@ -10,7 +10,7 @@ use crate::ops::{
     saved,
 };
 use crate::{
-    Op, Tensor,
+    DType, Op, Tensor,
     error::{Error, Result},
     kernels::{
         float::{Float, Real},
@@ -87,8 +87,14 @@ fn sum_or_mean(call: Call<'_>, axes: &[isize], keep_dims: bool, mean: bool) -> R
         let shape = x.shape().to_vec();
         let axes = axes::axes(axes, x.rank())?;
         let out = reduced(&shape, &axes, keep_dims);
-        if let (Array::I64(_), false) = (x.array(), mean) {
-            return integer_sum(x, &axes, &out).map(Forward::constant);
+        match x.dtype() {
+            DType::I64 if !mean => return integer_sum(x, &axes, &out).map(Forward::constant),
+            DType::Bool if !mean => {
+                return Err(Error::dtype(
+                    "needs a floating tensor or i64, got bool; `cast(DType::I64)` counts the elements that are true",
+                ));
+            }
+            _ => {}
         }
         let terms: usize = axes.iter().map(|&a| shape[a]).product();
         let divisor = if mean { terms as f64 } else { 1.0 };

@@ -60,12 +60,12 @@ pub fn rows() -> Vec<Row> {
         // The quotient stays away from integers, where the remainder jumps.
         pair(Op::Fmod, Tensor::fmod, 2.1..2.9, 0.95..1.02),
         pair(Op::Remainder, Tensor::remainder, -2.9..-2.1, 0.95..1.02),
-        comparison(Op::Equal, Tensor::eq),
-        comparison(Op::NotEqual, Tensor::ne),
-        comparison(Op::Less, Tensor::lt),
-        comparison(Op::LessEqual, Tensor::le),
-        comparison(Op::Greater, Tensor::gt),
-        comparison(Op::GreaterEqual, Tensor::ge),
+        comparison(Op::Equal, |a, b| a.eq(b)),
+        comparison(Op::NotEqual, |a, b| a.ne(b)),
+        comparison(Op::Less, |a, b| a.lt(b)),
+        comparison(Op::LessEqual, |a, b| a.le(b)),
+        comparison(Op::Greater, |a, b| a.gt(b)),
+        comparison(Op::GreaterEqual, |a, b| a.ge(b)),
         logic(Op::LogicalAnd, Tensor::logical_and),
         logic(Op::LogicalOr, Tensor::logical_or),
         Row::new(Op::Where, |d| {

@@ -157,7 +157,7 @@ fn refusals_name_what_was_met() {
     assert_eq!(message(scalar.diag_embed()), "a scalar has no axis for a diagonal");
     assert!(message(x.tile(&[usize::MAX, 2])).contains("more than memory can address"));
     assert_eq!(message(x.one_hot(3)), "OneHot: the index 3 is out of range: 0..3 is allowed");
-    assert_eq!(message(scalar.one_hot(3)), "OneHot: indices are i64, got f32");
+    assert_eq!(message(scalar.one_hot(3)), "OneHot: indices are i64, got f32; `cast(DType::I64)` makes indices");
     assert_eq!(message(x.masked_select(&x)), "a mask is boolean, got i64; compare first, or cast");
     assert_eq!(message(x.any(&[], false)), "needs a boolean tensor, got i64; compare first, or cast");
     let mut rng = Rng::seed(1);

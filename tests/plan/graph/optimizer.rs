@@ -1,7 +1,7 @@
 //! `enable_mixed_precision_graph_rewrite`: steps, skips, signatures, refusals.
 
 use precast::{
-    ErrorKind, Outcome, Reduction,
+    ErrorKind, Outcome,
     compat::tensorflow::{GraphRewrite, enable_mixed_precision_graph_rewrite},
     graph::{Graph, GraphLevel, GraphPolicy},
     policy::{DynamicScale, LossScaleSpec, Pack},
