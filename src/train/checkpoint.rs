@@ -285,13 +285,9 @@ impl Checkpoint {
             let version = head.version;
             return Err(Error::weights(format!("a checkpoint of version {version}; this library reads {VERSION}")));
         }
+        let of_optimizers = head.optimizers.iter().enumerate();
         let missing = (head.params.keys().cloned())
-            .chain(
-                head.optimizers
-                    .iter()
-                    .enumerate()
-                    .flat_map(|(i, of)| of.tensors.iter().map(move |name| of_optimizer(i, name))),
-            )
+            .chain(of_optimizers.flat_map(|(i, of)| of.tensors.iter().map(move |name| of_optimizer(i, name))))
             .chain(head.average.iter().flat_map(|(_, paths)| paths.iter().map(|path| of_average(path))))
             .find(|name| !tensors.contains_key(name));
         match missing {
