@@ -21,6 +21,7 @@ mod export;
 mod graph;
 mod init;
 mod inputs;
+mod lead;
 mod levels;
 mod lint;
 mod network;
@@ -56,7 +57,7 @@ use std::{
 };
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use precast::{Error, error::did_you_mean, io::models::Model, layers::Rng, policy::PolicyFile};
+use precast::{Error, error::did_you_mean, io::models::Model, layers::Rng, policy::PolicyFile, ranks};
 use precast_policy::{printable, printable_lines};
 use serde::Serialize;
 
@@ -146,6 +147,8 @@ enum Failure {
     Work(String),
     /// The reader closed standard output: `precast ... | head`.
     Unread,
+    /// One whose words were said, with its exit status.
+    Said(u8),
 }
 
 impl From<Error> for Failure {
@@ -165,7 +168,20 @@ impl Failure {
         match self {
             Failure::Usage(words) | Failure::Work(words) => words,
             Failure::Unread => "standard output is closed",
+            Failure::Said(_) => "said before",
         }
+    }
+
+    /// Writes the words to standard error.
+    fn say(self) -> Self {
+        let (words, code) = match self {
+            Failure::Work(words) => (words, 1),
+            Failure::Usage(words) => (words, 2),
+            other => return other,
+        };
+        // If standard error is also closed, only the exit status remains.
+        let _ = writeln!(io::stderr(), "{} {}", color::error_word(), printable_lines(&words));
+        Failure::Said(code)
     }
 }
 
@@ -249,25 +265,32 @@ impl Cli {
         let line = match line {
             Ok(line) => line,
             Err(error) => {
-                // If it cannot be shown, only the exit status remains.
                 let error = words::with_tip(error, &command, &args);
-                let _ = error.print();
+                // Of several processes, one speaks. If it cannot, only the exit status remains.
+                if !ranks::launched_as().is_some_and(|rank| rank > 0) {
+                    let _ = error.print();
+                }
                 return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
             }
         };
         color::choose(line.color);
-        let (message, code) = match environment().and_then(|()| self.check()).and_then(|()| self.execute(&line.command))
-        {
-            Ok(()) | Err(Failure::Unread) => return ExitCode::SUCCESS,
-            Err(Failure::Work(message)) => (message, 1),
-            Err(Failure::Usage(message)) => (message, 2),
+        let said = match environment().and_then(|()| self.check()).and_then(|()| self.execute(&line.command)) {
+            Ok(()) => return ExitCode::SUCCESS,
+            Err(failure) => failure.say(),
         };
-        // If standard error is also closed, only the exit status remains.
-        let _ = writeln!(io::stderr(), "{} {}", color::error_word(), printable_lines(&message));
-        ExitCode::from(code)
+        match said {
+            Failure::Unread => ExitCode::SUCCESS,
+            Failure::Said(code) => ExitCode::from(code),
+            _ => ExitCode::FAILURE,
+        }
     }
 
     fn execute(&self, command: &Command) -> Result {
+        if let (Some(size @ 2..), false) = (ranks::launched(), matches!(command, Command::Train(_))) {
+            let words =
+                format!("the launcher has started {size} processes, and `train` alone divides its work; leave it out");
+            return Err(if ranks::launched_as() > Some(0) { Failure::Said(2) } else { Failure::Usage(words) });
+        }
         match command {
             Command::Train(args) => train::run(self, args),
             Command::Runs(args) => run::runs(args),

@@ -7,32 +7,9 @@ use precast::{
     ErrorKind,
     ranks::{Cores, Ranks},
 };
-use precast_train::{EndReason, Follower, Run, RunFile};
+use precast_train::{Follower, RunFile};
 
-use super::{Cli, Failure, Result, run, train_args::Args};
-
-/// The ranks of rank 0, and whether the others have begun with its run.
-pub(super) struct Lead<'r> {
-    ranks: &'r Ranks,
-    has_begun: Cell<bool>,
-}
-
-impl Lead<'_> {
-    /// Checks that the steps of a run can be divided among the ranks.
-    pub fn check(&self, file: &RunFile) -> Result {
-        Ok(file.check_ranks(self.ranks.size())?)
-    }
-
-    /// Trains a run on all ranks, as [`Run::train_with`] does on one.
-    pub fn train(
-        &self,
-        run: &mut Run,
-        observer: &mut dyn FnMut(precast::train::Event<'_>) -> std::ops::ControlFlow<()>,
-    ) -> precast::Result<EndReason> {
-        self.has_begun.set(true);
-        run.train_on(self.ranks, observer)
-    }
-}
+use super::{Cli, Failure, Result, lead::Lead, run, train_args::Args};
 
 /// Runs `precast train` on every rank.
 pub(super) fn train(cli: &Cli, args: &Args) -> Result {
@@ -57,10 +34,11 @@ pub(super) fn train(cli: &Cli, args: &Args) -> Result {
         run::listen();
         follow(cli, &ranks)
     };
-    // Rank 0 ends last, so that its words are not cut off by the launcher.
+    // Before the others end, so that the launcher does not cut off the words.
+    let result = result.map_err(Failure::say);
     if let Err(error) = ranks.barrier() {
         match &result {
-            Err(failure) => ranks.abort(failure.words()),
+            Err(_) => ranks.abort("a rank has failed, and not all have ended"),
             Ok(()) => ranks.abort(&error),
         }
     }

@@ -83,14 +83,15 @@ fn one(cli: &Cli, args: &Args) -> Result {
     if !replayed.is_same {
         let now = replayed.step.fault().map_or("nothing".into(), ToString::to_string);
         return Err(Failure::Work(format!(
-            "this step is not the one of the run, which began with {}; now it begins with {now}, or other numbers differ",
+            "this step is not the one of the run: its first fault was {}; now it is {now}, or other numbers differ",
             saved.origin
         )));
     }
-    let results = fault.results.len();
-    print(format_args!(
-        "the first fault and the largest magnitudes of all {results} results are the same as in the run"
-    ))?;
+    let (results, ranks) = (fault.results.len(), fault.ranks);
+    print(match ranks {
+        1 => format!("the first fault and the largest magnitudes of all {results} results are the same as in the run"),
+        _ => format!("the first fault is the same as in the run, whose step {ranks} processes divided"),
+    })?;
     if args.cure { cure(cli, args, &run, &file, &mut replay) } else { Ok(()) }
 }
 

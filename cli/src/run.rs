@@ -16,9 +16,9 @@ use precast_train::{
 };
 
 use super::{
-    Cli, Failure, Format, Result, inputs, outputs,
-    over_ranks::Lead,
-    print, print_json,
+    Cli, Failure, Format, Result, inputs,
+    lead::Lead,
+    outputs, print, print_json,
     progress::{self, Progress},
     remedy::{no_better_than_the_mean, remedy},
     results::{notes, spoilt, stalled, unless_unread, why_stalled},
@@ -166,9 +166,12 @@ fn train(cli: &Cli, mut run: Run, args: &Args, lead: Option<&Lead<'_>>) -> Resul
         let data = &run.data().train;
         let further = data.further().iter().map(|further| format!(" and {:?}", further.shape));
         let shapes: String = std::iter::once(format!("{:?}", data.shape())).chain(further).collect();
+        let ranks = lead.map_or(String::new(), |lead| {
+            format!("\nranks   {}, which divide {} shards", lead.ranks.size(), run.file().options.shards)
+        });
         let from = if done > 0 { format!("\nresumed after step {done} of {}", run.steps()) } else { String::new() };
         unless_unread(print(format_args!(
-            "model   {}\npolicy  {} ({}, {})\ndata    {} training examples, {validation}{} test examples of shape {shapes}\nfolder  {shown}{from}\n\n{}\n{storage}",
+            "model   {}\npolicy  {} ({}, {})\ndata    {} training examples, {validation}{} test examples of shape {shapes}{ranks}\nfolder  {shown}{from}\n\n{}\n{storage}",
             printable(&run.file().model.to_string()),
             printable(&run.file().policy),
             run.policy().level,
@@ -187,7 +190,7 @@ fn train(cli: &Cli, mut run: Run, args: &Args, lead: Option<&Lead<'_>>) -> Resul
         if STOP.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
     let ended = match lead {
-        Some(lead) => lead.train(&mut run, &mut observer),
+        Some(lead) => lead.train(&mut run, args.resume.is_none(), &mut observer),
         None => run.train_with(&mut observer),
     };
     bar.finish();

@@ -6,7 +6,7 @@ use precast::{
     Child, Level, Plan, Policy,
     data::{self, Split},
     policy::Prefer,
-    ranks,
+    ranks::{self, Cores},
     storage::weights,
     train::{Event, Fit, FitOptions},
 };
@@ -35,8 +35,11 @@ struct Runner {
 
 /// Runs `precast train`.
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    if ranks::launched().is_some_and(|size| size > 1) {
-        return over_ranks::train(cli, args);
+    match ranks::launched() {
+        Some(2..) => return over_ranks::train(cli, args),
+        // Open MPI binds one process to one core.
+        Some(_) => Cores::here().advice().iter().for_each(|advice| run::say_line(advice)),
+        None => {}
     }
     if let Some(folder) = &args.resume {
         return run::resume(cli, args, folder, None);

@@ -15,6 +15,15 @@ pub fn launched() -> Option<usize> {
     number("OMPI_COMM_WORLD_SIZE").or_else(|| number("PMI_SIZE")).or_else(of_slurm).filter(|size| *size > 0)
 }
 
+/// Returns the number of this process among those that a launcher has started, or `None` without a launcher.
+///
+/// It is read from `OMPI_COMM_WORLD_RANK` (Open MPI), `PMI_RANK` (MPICH, Intel, Slurm with PMI-2), or, in a step of Slurm
+/// with PMIx, `PMIX_RANK`.
+pub fn launched_as() -> Option<usize> {
+    launched()?;
+    number("OMPI_COMM_WORLD_RANK").or_else(|| number("PMI_RANK")).or_else(|| number("PMIX_RANK"))
+}
+
 /// Returns the number of ranks on this machine, or `None` if the launcher does not say it.
 ///
 /// They are read from `OMPI_COMM_WORLD_LOCAL_SIZE` (Open MPI), `MPI_LOCALNRANKS` (MPICH, Intel), or, in a step of

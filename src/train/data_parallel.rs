@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use precast_mpi::{Exchange, Node, Ranks, Shards, Tree, Wire};
+use precast_mpi::{Exchange, Node, Ranks, Shards, Tree, Votes, Wire};
 
 use super::{
     Checkpoint, Loss,
@@ -13,6 +13,7 @@ use crate::{
     Child, DType, Param, Tensor,
     cell::{AsCell, Params},
     error::{Error, Result},
+    kernels::simd::widest,
     optim::Optimizer,
     scale::{Cause, LossScale, Outcome, ScaledGrads},
     tensor::{Scaling, context},
@@ -151,6 +152,7 @@ impl<'r> DataParallel<'r> {
                 return Ok(None);
             }
             let mut loss = loss(net, &shards[shard])?;
+            loss.check_scalar("a step starts from a floating scalar; the loss of a shard")?;
             if share != 1.0 {
                 loss = loss.mul(&Tensor::scalar(share, loss.dtype()))?;
             }
@@ -219,6 +221,7 @@ impl<'r> DataParallel<'r> {
             return Err(agreed.err().unwrap_or_else(|| Error::ranks("a rank failed, and has no error")));
         }
         let own = own?;
+        self.check_vectors(&votes)?;
         let refused = match votes.any(REFUSED) {
             0 => None,
             _ => {
@@ -259,6 +262,19 @@ impl<'r> DataParallel<'r> {
         let grads = (!sums.is_empty()).then(|| ScaledGrads::of_ranks(sums.into_iter(), scaling, refused));
         self.total = total;
         Ok(Sum { grads, moves, losses })
+    }
+
+    /// Refuses ranks with different vectors, whose sums may have other bits.
+    fn check_vectors(&self, votes: &Votes) -> Result<()> {
+        let first = votes.of(0)[VECTORS];
+        match votes.word(VECTORS).position(|met| met != first) {
+            None => Ok(()),
+            Some(rank) => Err(Error::ranks(format!(
+                "rank {rank} computes with vectors of {} numbers, and rank 0 with {first}; results would have other bits. Set \
+                 the environment variable PRECAST_VECTORS to the smaller number for all",
+                votes.of(rank)[VECTORS]
+            ))),
+        }
     }
 
     /// Exchanges the numbers of gradients and of moves, and returns their sums.
@@ -317,8 +333,9 @@ const NOT_FINITE: usize = 1;
 const REFUSED: usize = 2;
 const SCALE: usize = 3;
 const BY_SCALER: usize = 4;
+const VECTORS: usize = 5;
 /// The losses of the shards of a rank.
-const LOSSES: usize = 5;
+const LOSSES: usize = 6;
 
 /// A rank's vote on a step: everything but numbers of gradients.
 struct Ballot {
@@ -335,6 +352,7 @@ impl Ballot {
         let present = LOSSES + most;
         let (through_f16, moved) = (present + sets, present + 2 * sets);
         let mut words = vec![0; moved + of_buffers];
+        words[VECTORS] = widest().lanes() as u64;
         let mut ballot = |word: usize, i: usize| words[word + i / 64] |= 1 << (i % 64);
         let Ok(own) = own else {
             ballot(FAILED, 0);

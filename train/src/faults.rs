@@ -59,9 +59,16 @@ pub struct SavedFault {
     pub results: Vec<SavedResult>,
     /// CRC-32 of the magnitudes of all results.
     pub checksum: u32,
+    /// Number of the processes that divided the step. Results are those of the first.
+    #[serde(default = "one")]
+    pub ranks: usize,
     /// CRC-32 of the policy and of the run file without its data; `None` in faults of earlier versions.
     #[serde(default)]
     pub inputs: Option<[u32; 2]>,
+}
+
+fn one() -> usize {
+    1
 }
 
 /// Largest magnitude of one result of a step.
@@ -178,6 +185,7 @@ impl SavedFault {
         fit: &Fit,
         net: &Child,
         data: &Split,
+        ranks: usize,
         inputs: impl FnOnce() -> Result<[u32; 2]>,
         checkpoint: impl FnOnce() -> Result<Option<PathBuf>>,
     ) -> Result<Option<PathBuf>> {
@@ -201,6 +209,7 @@ impl SavedFault {
             origin: origin.clone(),
             results,
             checksum,
+            ranks,
             inputs: Some(inputs()?),
         };
         let folder = run.join(FAULTS).join(format!("step-{}", saved.step));

@@ -11,7 +11,7 @@ use precast::{
     error::{Error, ErrorKind, Result},
     io::models::Model,
     ranks::{Ranks, Wire},
-    train::{DataParallel, Event},
+    train::{DataParallel, Event, FitOptions},
 };
 use precast_policy::files;
 
@@ -60,6 +60,7 @@ impl Run {
         ranks.broadcast(shared).map_err(of_ranks)?;
         ranks.agree(Ok::<(), Error>(())).map_err(of_ranks)?;
         let mut parallel = DataParallel::new(ranks, self.file.options.shards, Wire::Float32)?;
+        self.ranks = ranks.size();
         let ended = self.advance_to_end(observer, &mut |fit, net, data| {
             ranks.broadcast(vec![ADVANCE]).map_err(of_ranks)?;
             fit.advance_on(&mut parallel, net, data)
@@ -76,6 +77,19 @@ impl Run {
 }
 
 impl RunFile {
+    /// Returns a note if some shards of a step have no examples.
+    pub(super) fn idle_shards(&self) -> Option<String> {
+        let FitOptions { batch, shards, .. } = self.options;
+        let filled = (batch / 2).clamp(1, shards);
+        (filled < shards).then(|| {
+            format!(
+                "`batch` is {batch}, and `shards` is {shards}: {} of the shards have no examples, since each of the others takes \
+                 two at least",
+                shards - filled
+            )
+        })
+    }
+
     /// Checks that steps can be divided among so many ranks.
     ///
     /// # Errors
@@ -87,7 +101,7 @@ impl RunFile {
         }
         let words = format!(
             "`shards` is {shards}, and the launcher has started {ranks} processes; allowed: one shard for each of them at \
-             least, in a new run with `shards: {ranks}`"
+             least, so at most {shards} processes, or a new run with `shards: {ranks}`"
         );
         Err(Error::run(words))
     }
@@ -112,8 +126,13 @@ impl Follower {
             let model = model(&RunFile::of_folder(&folder.0)?)?;
             // The steps need no file of it, so that the copy may end here.
             let run = Run::resume(&folder.0, model).map_err(|error| {
-                let words = error.to_string().replace(&format!("{}: ", folder.0.display()), "");
-                Error::run(format!("the run of rank 0 cannot begin here: {words}"))
+                // The reader has the files of rank 0, and not the copies.
+                let folder = folder.0.display();
+                let words = error.to_string().replace(&format!("{folder}: "), "").replace(&format!("{folder}/"), "");
+                let words = words.lines().next().unwrap_or_default();
+                let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+                let host = if host.is_empty() { String::new() } else { format!(" on {}", host.trim()) };
+                Error::run(format!("this rank{host} has not the data of rank 0: {words}"))
             })?;
             Ok(Follower { run })
         });

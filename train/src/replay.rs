@@ -64,7 +64,7 @@ pub struct Replayed {
     /// Every number that it rounded.
     pub record: Record,
     /// `true` when the largest magnitude of every result has the same bits as in the run, and the first that is not
-    /// finite is the one of the run.
+    /// finite is the one of the run. Results of a step that several processes divided are not compared.
     pub is_same: bool,
 }
 
@@ -271,7 +271,8 @@ impl Replay {
             let words = "`batch` and `examples` are not those of this step: the file is not the one that the run saved";
             return Err(Error::run(words));
         }
-        let is_same = checksum == fault.checksum && step.fault().is_some_and(|origin| fault.is_of_same_place(origin));
+        let has_same_results = fault.ranks > 1 || checksum == fault.checksum;
+        let is_same = has_same_results && step.fault().is_some_and(|origin| fault.is_of_same_place(origin));
         Ok(Replayed { step, record, is_same })
     }
 }

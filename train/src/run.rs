@@ -79,6 +79,8 @@ pub struct Run {
     pub(super) notes: Vec<String>,
     /// Numbers of steps after which rules end.
     pub(super) ends: BTreeSet<usize>,
+    /// Number of processes that divide its steps.
+    pub(super) ranks: usize,
 }
 
 /// Runs the next step of a run, or scores an epoch.
@@ -137,6 +139,7 @@ impl Run {
         let Prepared { mut net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
         notes.extend(idle.into_iter().chain(note));
         notes.extend(of_data);
+        notes.extend(file.idle_shards());
         let new = Fit::new(&net, &options).map_err(|error| file.wrong_group(error))?;
         let fit = new
             .standardized_targets(standardizations.targets.clone())
@@ -158,7 +161,21 @@ impl Run {
         let ends = policy.ends();
         let starts_from_file = found.weights.is_some();
         let file = found;
-        let run = Run { file, policy, plan, storage, net, data, held_out, fit, folder, standardizations, notes, ends };
+        let run = Run {
+            file,
+            policy,
+            plan,
+            storage,
+            net,
+            data,
+            held_out,
+            fit,
+            folder,
+            standardizations,
+            notes,
+            ends,
+            ranks: 1,
+        };
         if starts_from_file {
             // From here on the file of the weights may be gone.
             run.save_checkpoint()?;
@@ -227,7 +244,7 @@ impl Run {
             if is_step {
                 let last = || Ok(self.folder.checkpoints()?.pop());
                 let inputs = || Ok([checksum_of(&self.policy)?, self.file.fingerprint()?]);
-                SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, inputs, last)?;
+                SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, self.ranks, inputs, last)?;
             }
             if steps == 1 && is_step {
                 self.folder.note_memory(self.fit.history())?;

@@ -248,3 +248,18 @@ mod paths {
         assert!(svg.chars().all(allowed));
     }
 }
+
+#[test]
+fn a_launcher_of_several_processes_is_for_training() {
+    let folder = Folder::new("launched");
+    let run = |args: &[&str], rank: &str| {
+        let mut command = command(&folder.0, args);
+        command.env("OMPI_COMM_WORLD_SIZE", "4").env("OMPI_COMM_WORLD_RANK", rank).output().unwrap()
+    };
+    let words = error(2, run(&["plan", "lenet5", "--policy", "o2"], "0"));
+    assert!(words.contains("the launcher has started 4 processes, and `train` alone divides its work"), "{words}");
+    // One of them speaks.
+    assert_eq!(error(2, run(&["plan", "lenet5", "--policy", "o2"], "1")), "");
+    assert_eq!(error(2, run(&["train", "--epoch", "3"], "3")), "");
+    assert!(error(2, run(&["train", "--epoch", "3"], "0")).contains("--epochs"));
+}
