@@ -267,7 +267,7 @@ impl Cli {
             Err(error) => {
                 let error = words::with_tip(error, &command, &args);
                 // Of several processes, one speaks. If it cannot, only the exit status remains.
-                if !ranks::launched_as().is_some_and(|rank| rank > 0) {
+                if ranks::launched_as().is_none_or(|rank| rank == 0) {
                     let _ = error.print();
                 }
                 return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));

@@ -72,7 +72,7 @@ fn what_yaml_can_do_and_a_model_may_not_is_told_in_our_words() {
         ("version: 1\nnet: 5\n", "net.yaml:2:6: ", "expected a map, `key: value`"),
         ("version: 1\nnet: {kind: Dropout, p: much}\n", "net.yaml:2:25: ", "not a number"),
         ("", "net.yaml:1:1: ", "the file is empty"),
-        ("version: 1\nnet: {kind: Sequential, cells: [", "net.yaml:2:", "a quote or a bracket is not closed"),
+        ("version: 1\nnet: {kind: Sequential, cells: [", "net.yaml:2:", "unclosed bracket '['"),
     ];
     for (text, place, words) in cases {
         let message = error(text);
