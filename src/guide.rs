@@ -89,7 +89,9 @@ mod tests {
     fn the_page_from_torch_has_every_name() {
         let page = include_str!("../docs/guide/from-torch.md");
         // A method of torch's name, which runs no op of another name: `select` is torch's `where`.
-        let interface = include_str!("../docs/public-api/precast.txt");
+        let interface = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/public-api/precast.txt");
+        // The published package has no list of its interface.
+        let Ok(interface) = std::fs::read_to_string(interface) else { return };
         let (_, tensor) = interface.split_once("\nprecast::Tensor\n").expect("the methods of a tensor");
         let methods: BTreeSet<&str> = tensor
             .lines()
