@@ -14,12 +14,12 @@ use precast::{
 const SHARDS: usize = 8; // the most processes that can share a step
 
 fn main() -> Result<()> {
-    let ranks = Ranks::of_launcher().map_err(|error| Error::ranks(error.to_string()))?;
+    let ranks = Ranks::of_launcher().map_err(Error::ranks)?;
     ranks.abort_on_panic();
     let trained = train(&ranks);
     // Words and an exit status for the launcher, which ends the other processes.
     ranks.or_abort(trained)?;
-    ranks.finish().map_err(|error| Error::ranks(error.to_string()))
+    ranks.finish().map_err(Error::ranks)
 }
 
 fn train(ranks: &Ranks) -> Result<()> {

@@ -163,6 +163,7 @@ pub mod __train {
         },
         fit::{EPOCH, STEPS},
         score::answers,
+        shards::filled,
     };
 }
 

@@ -172,16 +172,17 @@ impl Failure {
         }
     }
 
-    /// Writes the words to standard error.
-    fn say(self) -> Self {
+    /// Writes the words to standard error, unless they were said, and returns the exit status.
+    fn say(&self) -> u8 {
         let (words, code) = match self {
             Failure::Work(words) => (words, 1),
             Failure::Usage(words) => (words, 2),
-            other => return other,
+            Failure::Unread => return 0,
+            Failure::Said(code) => return *code,
         };
         // If standard error is also closed, only the exit status remains.
-        let _ = writeln!(io::stderr(), "{} {}", color::error_word(), printable_lines(&words));
-        Failure::Said(code)
+        let _ = writeln!(io::stderr(), "{} {}", color::error_word(), printable_lines(words));
+        code
     }
 }
 
@@ -274,14 +275,9 @@ impl Cli {
             }
         };
         color::choose(line.color);
-        let said = match environment().and_then(|()| self.check()).and_then(|()| self.execute(&line.command)) {
-            Ok(()) => return ExitCode::SUCCESS,
-            Err(failure) => failure.say(),
-        };
-        match said {
-            Failure::Unread => ExitCode::SUCCESS,
-            Failure::Said(code) => ExitCode::from(code),
-            _ => ExitCode::FAILURE,
+        match environment().and_then(|()| self.check()).and_then(|()| self.execute(&line.command)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => ExitCode::from(failure.say()),
         }
     }
 

@@ -35,7 +35,7 @@ pub(super) fn train(cli: &Cli, args: &Args) -> Result {
         follow(cli, &ranks)
     };
     // Before the others end, so that the launcher does not cut off the words.
-    let result = result.map_err(Failure::say);
+    let result = result.map_err(|failure| Failure::Said(failure.say()));
     if let Err(error) = ranks.barrier() {
         match &result {
             Err(_) => ranks.abort("a rank has failed, and not all have ended"),

@@ -53,6 +53,13 @@ impl Error {
     }
 }
 
+impl From<Error> for String {
+    /// Returns the words, for errors of other libraries.
+    fn from(error: Error) -> Self {
+        error.words
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.words)

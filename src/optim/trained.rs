@@ -346,8 +346,8 @@ macro_rules! optimizer {
             }
 
             /// Sets hyperparameters for the parameters whose paths match a [pattern](crate::policy::Pattern), or that are
-            /// inside a cell whose path does: see [`Group`](crate::optim::Group). A parameter may be in several groups; if these set the same one, the
-            /// last wins.
+            /// inside a cell whose path does: see [`Group`](crate::optim::Group). A parameter may be in several groups;
+            /// if these set the same one, the last wins.
             ///
             /// # Errors
             /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) for a malformed pattern;

@@ -37,7 +37,7 @@ use crate::{
 /// ```
 /// use precast::{data, prelude::*, ranks::{Ranks, Wire}, train::DataParallel};
 ///
-/// let ranks = Ranks::of_launcher().map_err(|error| Error::ranks(error.to_string()))?;
+/// let ranks = Ranks::of_launcher().map_err(Error::ranks)?;
 /// let rng = &mut Rng::seed(1);
 /// let mut net = Child::new(sequential![Flatten::default(), Dense::new(64, 10, rng)]);
 /// let policy = Policy::new(Level::O2, DType::F16)?;
@@ -67,11 +67,6 @@ pub struct DataParallel<'r> {
     total: Vec<f32>,
 }
 
-/// Turns an error of ranks into one of the library.
-fn of_ranks(error: precast_mpi::Error) -> Error {
-    Error::ranks(error.to_string())
-}
-
 impl<'r> DataParallel<'r> {
     /// Divides steps of so many shards among ranks.
     ///
@@ -84,8 +79,8 @@ impl<'r> DataParallel<'r> {
                 ranks.size()
             )));
         }
-        let exchange = ranks.exchange(shards, wire).map_err(|error| Error::value(error.to_string()))?;
-        let shards = Shards::new(shards, ranks.size()).map_err(|error| Error::value(error.to_string()))?;
+        let exchange = ranks.exchange(shards, wire).map_err(Error::value)?;
+        let shards = Shards::new(shards, ranks.size()).map_err(Error::value)?;
         Ok(DataParallel { ranks, exchange, shards, steps: 0, terms: Vec::new(), total: Vec::new() })
     }
 
@@ -108,14 +103,14 @@ impl<'r> DataParallel<'r> {
         }
         let refs: Vec<&dyn Optimizer> = optimizers.iter().map(|optimizer| &**optimizer).collect();
         let own = Checkpoint::of(net, &refs, scale).counting("steps", self.steps).to_bytes();
-        let own = self.ranks.agree(own).map_err(of_ranks)?;
-        let first = self.ranks.broadcast(own).map_err(of_ranks)?;
+        let own = self.ranks.agree(own).map_err(Error::ranks)?;
+        let first = self.ranks.broadcast(own).map_err(Error::ranks)?;
         let restored = Checkpoint::from_bytes(&first).and_then(|checkpoint| {
             checkpoint.restore(net, optimizers, scale)?;
             self.steps = checkpoint.count("steps").unwrap_or_default();
             Ok(())
         });
-        self.ranks.agree(restored).map_err(of_ranks)
+        self.ranks.agree(restored).map_err(Error::ranks)
     }
 
     /// Returns the number of shards of a step.
@@ -215,9 +210,9 @@ impl<'r> DataParallel<'r> {
         }
         let params: Vec<&Param> = params.iter().map(|(_, param)| param).collect();
         let ballot = Ballot::new(&own, &params, buffers.len(), self.shards.shards().div_ceil(self.ranks.size()));
-        let votes = self.ranks.vote(&ballot.words).map_err(of_ranks)?;
+        let votes = self.ranks.vote(&ballot.words).map_err(Error::ranks)?;
         if votes.any(FAILED) != 0 {
-            let agreed = self.ranks.agree(own.map(drop)).map_err(of_ranks);
+            let agreed = self.ranks.agree(own.map(drop)).map_err(Error::ranks);
             return Err(agreed.err().unwrap_or_else(|| Error::ranks("a rank failed, and has no error")));
         }
         let own = own?;
@@ -226,7 +221,7 @@ impl<'r> DataParallel<'r> {
             0 => None,
             _ => {
                 let own = refused_of(&own).unwrap_or_default().as_bytes().to_vec();
-                let all = self.ranks.gather(&own).map_err(of_ranks)?;
+                let all = self.ranks.gather(&own).map_err(Error::ranks)?;
                 all.into_iter().find(|path| !path.is_empty()).map(|path| String::from_utf8_lossy(&path).into_owned())
             }
         };
@@ -302,7 +297,7 @@ impl<'r> DataParallel<'r> {
             + buffers.lengths().zip(moved).filter(|(_, moved)| **moved).map(|(len, _)| len).sum::<usize>();
         total.resize(len, 0.0);
         let slices: Vec<&[f32]> = self.terms.iter().map(Vec::as_slice).collect();
-        self.exchange.sum(&slices, &mut total).map_err(of_ranks)?;
+        self.exchange.sum(&slices, &mut total).map_err(Error::ranks)?;
         Ok(total)
     }
 }

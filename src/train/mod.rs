@@ -12,7 +12,7 @@ mod lint;
 mod loss;
 mod schedule;
 pub(crate) mod score;
-mod shards;
+pub(crate) mod shards;
 
 pub use crate::optim::{
     AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, LambOptions, LionOptions, Method, MuonOptions,

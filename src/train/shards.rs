@@ -1,12 +1,12 @@
 //! Shards of a step: parts whose gradients are computed alone, and added in the order of a binary tree over their numbers.
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
 use super::{augment::Mixed, data::Batch};
 use crate::{
     Child, Param, Tensor,
-    cell::{AsCell, Part},
-    error::Result,
+    cell::AsCell,
+    error::{Error, Result},
     scale::ScaledGrads,
 };
 
@@ -29,7 +29,7 @@ impl Batch {
     /// ```
     pub fn shards(&self, shards: usize) -> Result<Vec<Batch>> {
         if shards == 0 {
-            return Err(crate::error::Error::value("a batch in 0 shards; allowed: at least 1"));
+            return Err(Error::value("a batch in 0 shards; allowed: at least 1"));
         }
         (0..shards).map(|shard| self.rows(rows_of(self.x.shape()[0], shards, shard))).collect()
     }
@@ -41,9 +41,14 @@ impl Batch {
     }
 }
 
+/// Returns the number of shards with examples, of which each has two at least unless there is one alone.
+pub fn filled(examples: usize, shards: usize) -> usize {
+    (examples / 2).clamp(1, shards)
+}
+
 /// Returns the examples of a shard, of so many.
 fn rows_of(examples: usize, shards: usize, shard: usize) -> Range<usize> {
-    let filled = (examples / 2).clamp(1, shards);
+    let filled = filled(examples, shards);
     let start = |shard: usize| shard.min(filled) * examples / filled;
     start(shard)..start(shard + 1)
 }
@@ -73,19 +78,11 @@ pub(super) struct Buffers(Vec<(Param, Tensor)>);
 
 impl Buffers {
     pub fn of<C: ?Sized + AsCell>(net: &Child<C>) -> Self {
-        let mut all: Vec<(Param, Tensor)> = Vec::new();
-        net.walk(&mut |entry| {
-            entry.slot.cell.visit(&mut |_, node| {
-                if let Part::Param(param) = node
-                    && param.is_buffer()
-                    && param.full().dtype().is_float()
-                    && !all.iter().any(|(other, _)| other.is_same(param))
-                {
-                    all.push((param.clone(), param.full()));
-                }
-            });
-        });
-        Buffers(all)
+        let mut seen = HashSet::new();
+        let all = net.named_params().into_iter().map(|(_, param)| param);
+        let buffers = all.filter(|param| param.is_buffer() && seen.insert(param.id()));
+        let before = buffers.map(|buffer| (buffer.full(), buffer)).filter(|(before, _)| before.dtype().is_float());
+        Buffers(before.map(|(before, buffer)| (buffer, before)).collect())
     }
 
     /// Returns by how much each has moved, times a weight; `None` for one that has not.

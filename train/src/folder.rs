@@ -27,13 +27,13 @@ use super::{
     standardizations::Standardizations,
 };
 
-const RUN: &str = "run.yaml";
+pub(super) const RUN: &str = "run.yaml";
 const MODEL: &str = "model.yaml";
 const ONNX: &str = "model.onnx";
 pub(super) const POLICY: &str = "policy.yaml";
 pub(super) const POLICY_NOW: &str = "policy-now.yaml";
 const PLAN: &str = "plan.txt";
-const ABOUT: &str = "about.json";
+pub(super) const ABOUT: &str = "about.json";
 pub(super) const METRICS: &str = "metrics.jsonl";
 const TABLE: &str = "metrics.csv";
 const STANDARDIZATION: &str = "standardization.json";

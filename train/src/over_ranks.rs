@@ -3,11 +3,12 @@
 use std::{
     fs,
     ops::ControlFlow,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::{AtomicU64, Ordering},
 };
 
 use precast::{
+    __train::filled,
     error::{Error, ErrorKind, Result},
     io::models::Model,
     ranks::{Ranks, Wire},
@@ -15,28 +16,14 @@ use precast::{
 };
 use precast_policy::files;
 
-use super::{EndReason, Run, RunFile};
+use super::{
+    EndReason, Run, RunFile,
+    folder::{ABOUT, Folder, METRICS, POLICY, RUN},
+};
 
 /// Words of rank 0 before each call of all ranks.
 const ADVANCE: u8 = 1;
 const END: u8 = 0;
-
-/// Files of a folder that no other rank needs.
-const OUTPUTS: [&str; 9] = [
-    ".lock",
-    "best.safetensors",
-    "headroom.json",
-    "last.safetensors",
-    "metrics.csv",
-    "plan.txt",
-    "policy-now.yaml",
-    "report.html",
-    "scores.json",
-];
-
-fn of_ranks(error: precast::ranks::Error) -> Error {
-    Error::ranks(error.to_string())
-}
 
 impl Run {
     /// Trains as [`train_with`](Run::train_with) does, with the shards of each step divided among the ranks of a job. Rank 0
@@ -54,15 +41,14 @@ impl Run {
     ) -> Result<EndReason> {
         let shared = self.file.check_ranks(ranks.size()).and_then(|()| {
             self.save_checkpoint()?;
-            packed(self.folder())
+            packed(&self.folder)
         });
-        let shared = ranks.agree(shared).map_err(of_ranks)?;
-        ranks.broadcast(shared).map_err(of_ranks)?;
-        ranks.agree(Ok::<(), Error>(())).map_err(of_ranks)?;
+        let shared = ranks.agree(shared).map_err(Error::ranks)?;
+        ranks.broadcast(shared).map_err(Error::ranks)?;
+        ranks.agree(Ok::<(), Error>(())).map_err(Error::ranks)?;
         let mut parallel = DataParallel::new(ranks, self.file.options.shards, Wire::Float32)?;
-        self.ranks = ranks.size();
-        let ended = self.advance_to_end(observer, &mut |fit, net, data| {
-            ranks.broadcast(vec![ADVANCE]).map_err(of_ranks)?;
+        let ended = self.advance_to_end(observer, ranks.size(), &mut |fit, net, data| {
+            ranks.broadcast(vec![ADVANCE]).map_err(Error::ranks)?;
             fit.advance_on(&mut parallel, net, data)
         });
         let words = match &ended {
@@ -71,7 +57,7 @@ impl Run {
             Err(error) => error.to_string(),
             Ok(_) => String::new(),
         };
-        ranks.broadcast([&[END], words.as_bytes()].concat()).map_err(of_ranks)?;
+        ranks.broadcast([&[END], words.as_bytes()].concat()).map_err(Error::ranks)?;
         self.end(ended?)
     }
 }
@@ -80,7 +66,7 @@ impl RunFile {
     /// Returns a note if some shards of a step have no examples.
     pub(super) fn idle_shards(&self) -> Option<String> {
         let FitOptions { batch, shards, .. } = self.options;
-        let filled = (batch / 2).clamp(1, shards);
+        let filled = filled(batch, shards);
         (filled < shards).then(|| {
             format!(
                 "`batch` is {batch}, and `shards` is {shards}: {} of the shards have no examples, since each of the others takes \
@@ -120,8 +106,8 @@ impl Follower {
     /// [`ErrorKind::Ranks`](precast::ErrorKind::Ranks) when a rank cannot begin, with its words: the data differ from those
     /// of rank 0, for example.
     pub fn receive(ranks: &Ranks, model: impl FnOnce(&RunFile) -> Result<Model>) -> Result<Self> {
-        ranks.agree(Ok::<(), Error>(())).map_err(of_ranks)?;
-        let shared = ranks.broadcast(Vec::new()).map_err(of_ranks)?;
+        ranks.agree(Ok::<(), Error>(())).map_err(Error::ranks)?;
+        let shared = ranks.broadcast(Vec::new()).map_err(Error::ranks)?;
         let begun = Copied::unpack(&shared, ranks.rank()).and_then(|folder| {
             let model = model(&RunFile::of_folder(&folder.0)?)?;
             // The steps need no file of it, so that the copy may end here.
@@ -136,7 +122,7 @@ impl Follower {
             })?;
             Ok(Follower { run })
         });
-        ranks.agree(begun).map_err(of_ranks)
+        ranks.agree(begun).map_err(Error::ranks)
     }
 
     /// Takes part in the steps of rank 0 until it ends the run.
@@ -146,7 +132,7 @@ impl Follower {
     pub fn follow(mut self, ranks: &Ranks) -> Result<()> {
         let mut parallel = DataParallel::new(ranks, self.run.file.options.shards, Wire::Float32)?;
         loop {
-            let words = ranks.broadcast(Vec::new()).map_err(of_ranks)?;
+            let words = ranks.broadcast(Vec::new()).map_err(Error::ranks)?;
             match words.split_first() {
                 Some((&ADVANCE, _)) => {
                     self.run.fit.advance_on(&mut parallel, &mut self.run.net, &self.run.data)?;
@@ -161,24 +147,14 @@ impl Follower {
 }
 
 /// Returns the files that define a run, with its history and its last checkpoint: names, lengths, and bytes.
-fn packed(folder: &Path) -> Result<Vec<u8>> {
-    let io = |error: &std::io::Error| Error::io(folder, error);
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(|e| io(&e))? {
-        let entry = entry.map_err(|e| io(&e))?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if entry.file_type().map_err(|e| io(&e))?.is_file() && !OUTPUTS.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
-    names.sort();
-    // The last checkpoint is last by name.
-    let last = names.iter().rposition(|name| name.starts_with("checkpoint-"));
-    let is_needed = |at: usize, name: &str| !name.starts_with("checkpoint-") || Some(at) == last;
+fn packed(folder: &Folder) -> Result<Vec<u8>> {
+    let about = Folder::about(folder.path())?;
+    let checkpoint = folder.checkpoints()?.pop();
     let mut all = Vec::new();
-    for (_, name) in names.iter().enumerate().filter(|(at, name)| is_needed(*at, name)) {
-        let file = folder.join(name);
+    let defining = [RUN, POLICY, ABOUT, METRICS].into_iter().chain(about.checksums.keys().map(String::as_str));
+    for file in defining.map(|name| folder.path().join(name)).chain(checkpoint) {
         let bytes = fs::read(&file).map_err(|error| Error::io(&file, &error))?;
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
         for part in [name.as_bytes(), &bytes] {
             all.extend((part.len() as u64).to_le_bytes());
             all.extend(part);

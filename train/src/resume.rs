@@ -134,21 +134,7 @@ impl Run {
         let ends = policy.ends();
         let has_changed = !fit.history().raised.is_empty() || ends.iter().any(|end| *end <= fit.steps_done());
         notes.extend(folder.restore_policy_now(fit.policy().filter(|_| has_changed).as_ref())?);
-        let run = Run {
-            file,
-            policy,
-            plan,
-            storage,
-            net,
-            data,
-            held_out,
-            fit,
-            folder,
-            standardizations,
-            notes,
-            ends,
-            ranks: 1,
-        };
+        let run = Run { file, policy, plan, storage, net, data, held_out, fit, folder, standardizations, notes, ends };
         run.folder.save_table(run.history())?;
         if change != Change::default() {
             run.check_continues().map_err(|e| e.context(run.folder().display()))?;

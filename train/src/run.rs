@@ -79,8 +79,6 @@ pub struct Run {
     pub(super) notes: Vec<String>,
     /// Numbers of steps after which rules end.
     pub(super) ends: BTreeSet<usize>,
-    /// Number of processes that divide its steps.
-    pub(super) ranks: usize,
 }
 
 /// Runs the next step of a run, or scores an epoch.
@@ -161,21 +159,7 @@ impl Run {
         let ends = policy.ends();
         let starts_from_file = found.weights.is_some();
         let file = found;
-        let run = Run {
-            file,
-            policy,
-            plan,
-            storage,
-            net,
-            data,
-            held_out,
-            fit,
-            folder,
-            standardizations,
-            notes,
-            ends,
-            ranks: 1,
-        };
+        let run = Run { file, policy, plan, storage, net, data, held_out, fit, folder, standardizations, notes, ends };
         if starts_from_file {
             // From here on the file of the weights may be gone.
             run.save_checkpoint()?;
@@ -205,14 +189,15 @@ impl Run {
     /// # Errors
     /// As [`fit`](precast::train::fit), and [`ErrorKind::Io`](precast::ErrorKind::Io) when a file cannot be written.
     pub fn train_with(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<EndReason> {
-        let ended = self.advance_to_end(observer, &mut |fit, net, data| fit.advance(net, data))?;
+        let ended = self.advance_to_end(observer, 1, &mut |fit, net, data| fit.advance(net, data))?;
         self.end(ended)
     }
 
-    /// Trains as [`train_with`](Run::train_with) does, by `advance`, and returns why the run ends.
+    /// Trains as [`train_with`](Run::train_with) does, by `advance`, which so many ranks run, and returns why the run ends.
     pub(super) fn advance_to_end(
         &mut self,
         observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+        ranks: usize,
         advance: &mut Advance<'_>,
     ) -> Result<EndReason> {
         loop {
@@ -244,7 +229,7 @@ impl Run {
             if is_step {
                 let last = || Ok(self.folder.checkpoints()?.pop());
                 let inputs = || Ok([checksum_of(&self.policy)?, self.file.fingerprint()?]);
-                SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, self.ranks, inputs, last)?;
+                SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, ranks, inputs, last)?;
             }
             if steps == 1 && is_step {
                 self.folder.note_memory(self.fit.history())?;
