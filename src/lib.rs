@@ -146,7 +146,7 @@ pub use precast_mpi as ranks;
 pub(crate) use precast_policy::printable;
 pub use precast_policy::{Error, ErrorKind, Level, Policy, Result, error, host, policy};
 pub use scale::{LossScale, Outcome};
-pub use tensor::{Backward, Grads, Param, Tensor, TensorElement, no_grad};
+pub use tensor::{Backward, Grads, Moment, Param, Tensor, TensorElement, no_grad};
 pub use train::{Checkpoint, data};
 
 /// Parts of the library that only the packages `precast-train` and `precast-cli` use. Anything in it may change or be

@@ -75,6 +75,24 @@ impl Monitor {
         self.bad.fault()
     }
 
+    /// Returns whether all numbers of the last step were finite, so that the next one need not look at all.
+    pub(crate) fn was_sound(&self) -> bool {
+        self.was_sound
+    }
+
+    /// Makes the next step look at all numbers, as after one that was not sound.
+    pub(crate) fn doubt(&mut self) {
+        self.was_sound = false;
+    }
+
+    /// Returns the number of results of the last step, not all finite, that have the same place as this one.
+    pub(crate) fn calls_at(&self, edge: &Edge) -> usize {
+        let is_there = |met: &&Edge| {
+            (met.phase, &met.cell, met.op, &met.subject) == (edge.phase, &edge.cell, edge.op, &edge.subject)
+        };
+        self.bad.edges.iter().filter(is_there).count()
+    }
+
     /// Returns the results of the last step with numbers that are not finite and not harmless, in time.
     pub fn not_finite(&self) -> impl Iterator<Item = &Edge> {
         self.bad.not_finite()

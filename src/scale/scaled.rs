@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::LossScale;
 use crate::{
-    DType, Grads, Param, Tensor,
+    DType, Grads, Moment, Param, Tensor,
     cell::Params,
     error::{Error, Result},
     policy::LossScaleSpec,
@@ -171,6 +171,15 @@ impl ScaledLoss {
     /// Those of [`Tensor::backward`].
     pub fn into_grads(self) -> Result<ScaledGrads> {
         Ok(ScaledGrads { grads: self.scaled.into_grads()?, scaling: self.scaling })
+    }
+
+    /// As [`into_grads`](ScaledLoss::into_grads), with a hook: see [`Tensor::into_grads_with`]. Its gradients are scaled.
+    pub(crate) fn into_grads_with(
+        self,
+        params: &Params,
+        hook: impl FnMut(Moment<'_>) -> Result<()>,
+    ) -> Result<ScaledGrads> {
+        Ok(ScaledGrads { grads: self.scaled.into_grads_with(params, hook)?, scaling: self.scaling })
     }
 
     /// As [`into_grads`](ScaledLoss::into_grads), before an update of the parameters.

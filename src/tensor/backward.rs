@@ -1,9 +1,14 @@
 //! Backward pass: gradients of a scalar with respect to every leaf it depends on.
 
+mod moments;
+
 use std::{
     collections::{BTreeMap, HashMap, HashSet, btree_map::Entry},
     sync::{Arc, PoisonError},
 };
+
+pub use moments::Moment;
+use moments::{Counted, Hook};
 
 use super::{
     Grads, Place, Tensor, context,
@@ -49,20 +54,20 @@ impl Tensor {
     /// # Errors
     /// Those of [`backward`](Tensor::backward).
     pub fn into_grads(self) -> Result<Grads> {
-        self.walk(Parameters::Stay)
+        self.walk(Parameters::Stay, None)
     }
 
     /// Computes gradients as [`into_grads`](Tensor::into_grads) does, before an update of the parameters. Frees their
     /// low copies too.
     pub(crate) fn into_grads_before_update(self) -> Result<Grads> {
-        self.walk(Parameters::Change)
+        self.walk(Parameters::Change, None)
     }
 
-    fn walk(self, parameters: Parameters) -> Result<Grads> {
+    fn walk(self, parameters: Parameters, hook: Option<Hook<'_>>) -> Result<Grads> {
         let seed = self.seed()?;
         let start = self.place().clone();
         drop(self);
-        walk_from(start, seed, parameters, None)
+        walk_from(start, seed, parameters, None, hook)
     }
 
     /// Returns the gradient of this scalar with respect to itself.
@@ -85,7 +90,7 @@ impl Tensor {
     pub(crate) fn backward_to(&self, nodes: &HashSet<u64>, seed: Option<&Tensor>) -> Result<()> {
         let seed = seed.map_or_else(|| self.seed(), |seed| Ok(seed.detach()))?;
         let on_the_way = on_the_way(self.place(), nodes);
-        walk_from(self.place().clone(), seed, Parameters::Stay, Some(&on_the_way)).map(drop)
+        walk_from(self.place().clone(), seed, Parameters::Stay, Some(&on_the_way), None).map(drop)
     }
 
     /// Computes the vector-Jacobian product: gradients of `sum(self * seed)`. `seed` has this tensor's shape and dtype.
@@ -110,7 +115,7 @@ impl Tensor {
                 self.shape()
             )));
         }
-        walk_from(self.place().clone(), seed.detach(), Parameters::Stay, None)
+        walk_from(self.place().clone(), seed.detach(), Parameters::Stay, None, None)
     }
 
     /// Returns an error unless this is a floating scalar. `what` begins the message, before "is".
@@ -149,14 +154,21 @@ impl Tensor {
 /// region. Gradients that arrive at a leaf among `nodes` are summed in their own dtype, as at the node it replaces.
 pub(crate) fn backward_of(outputs: &[(Tensor, Tensor)], nodes: &HashSet<LeafId>) -> Result<Grads> {
     let starts = outputs.iter().map(|(output, seed)| (output.place().clone(), seed.detach()));
-    walk_back(starts, nodes, Parameters::Stay, None)
+    walk_back(starts, nodes, Parameters::Stay, None, None)
 }
 
 /// Walks back from one place, outside every region and off the tape.
-fn walk_from(start: Place, seed: Tensor, parameters: Parameters, on_the_way: Option<&HashSet<u64>>) -> Result<Grads> {
+fn walk_from(
+    start: Place,
+    seed: Tensor,
+    parameters: Parameters,
+    on_the_way: Option<&HashSet<u64>>,
+    hook: Option<Hook<'_>>,
+) -> Result<Grads> {
+    let counted = hook.map(|hook| Counted::new(hook, &start));
     let _off = context::enter(Frame::Off);
     let _phase = context::enter_backward();
-    with_recording(false, || walk_back([(start, seed)], &HashSet::new(), parameters, on_the_way))
+    with_recording(false, || walk_back([(start, seed)], &HashSet::new(), parameters, on_the_way, counted))
 }
 
 /// Returns the nodes from which some of `nodes` are reached, and these themselves.
@@ -198,6 +210,7 @@ fn walk_back(
     nodes: &HashSet<LeafId>,
     parameters: Parameters,
     on_the_way: Option<&HashSet<u64>>,
+    mut counted: Option<Counted<'_>>,
 ) -> Result<Grads> {
     let is_wanted = |place: &Place| match (place, on_the_way) {
         (Place::None, _) => false,
@@ -206,7 +219,7 @@ fn walk_back(
     };
     let mut grads = Grads::default();
     let mut pending: BTreeMap<u64, (Arc<Node>, Tensor)> = BTreeMap::new();
-    let mut widened = Widened { nodes, dtypes: HashMap::new() };
+    let mut widened = Widened { nodes, dtypes: BTreeMap::new() };
     for (start, seed) in starts {
         arrive(&start, seed, &mut pending, &mut grads, &mut widened)?;
     }
@@ -247,14 +260,15 @@ fn walk_back(
         {
             copies.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
+        if let Some(counted) = &mut counted {
+            counted.after(&node.inputs, &mut grads, &mut widened)?;
+        }
     }
-    for (id, dtype) in widened.dtypes {
-        let wide = grads.lying(id).expect("it was widened").clone();
-        let sum = Tensor::from_array(wide.array().cast(dtype));
-        context::tell(|listener| {
-            listener.accumulate(&Accumulation { slot: None, leaf: Some(id.0), terms: &[&wide], sum: &sum });
-        });
-        grads.put(id, sum);
+    if let Some(mut counted) = counted {
+        counted.end(&mut grads, &mut widened)?;
+    }
+    for id in widened.dtypes.keys().copied().collect::<Vec<_>>() {
+        widened.round(id, &mut grads);
     }
     Ok(grads)
 }
@@ -264,7 +278,20 @@ struct Widened<'a> {
     /// Leaves that replace nodes, which are excluded.
     nodes: &'a HashSet<LeafId>,
     /// Dtype to which each sum is rounded.
-    dtypes: HashMap<LeafId, DType>,
+    dtypes: BTreeMap<LeafId, DType>,
+}
+
+impl Widened<'_> {
+    /// Rounds the sum of a leaf whose last part has arrived, if it is low.
+    fn round(&mut self, id: LeafId, grads: &mut Grads) {
+        let Some(dtype) = self.dtypes.remove(&id) else { return };
+        let wide = grads.lying(id).expect("it was widened").clone();
+        let sum = Tensor::from_array(wide.array().cast(dtype));
+        context::tell(|listener| {
+            listener.accumulate(&Accumulation { slot: None, leaf: Some(id.0), terms: &[&wide], sum: &sum });
+        });
+        grads.put(id, sum);
+    }
 }
 
 /// Adds a gradient to those that have arrived at a place. For a low leaf that is read in many places (tied weights, a

@@ -221,6 +221,22 @@ impl Tensor {
         }
     }
 
+    /// Returns the elements in row-major order without a copy; `None` when `T` is not the tensor's dtype, or the elements
+    /// do not follow one another in memory, as those of a transposed tensor.
+    ///
+    /// ```
+    /// use precast::Tensor;
+    /// let x = Tensor::from([[1.0, 2.0], [3.0, 4.0]]);
+    /// assert_eq!(x.as_slice::<f32>(), Some(&[1.0, 2.0, 3.0, 4.0][..]));
+    /// assert_eq!(x.as_slice::<f64>(), None);
+    /// assert_eq!(x.t()?.as_slice::<f32>(), None);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    pub fn as_slice<T: TensorElement>(&self) -> Option<&[T]> {
+        recording::read(self);
+        self.array().slice()
+    }
+
     pub(crate) fn to_buffer<T: Stored>(&self) -> Pooled<T> {
         row_major(&self.array().view::<T>().expect("the caller opened this dtype"))
     }

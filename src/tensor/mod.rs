@@ -18,6 +18,7 @@ mod tape;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 pub(crate) use array::{Array, Stored, with_array, with_float};
+pub use backward::Moment;
 pub(crate) use backward::backward_of;
 pub use build::TensorElement;
 pub(crate) use context::{is_recording, with_recording};

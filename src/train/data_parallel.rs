@@ -1,21 +1,21 @@
 //! Steps over shards that are divided among the ranks of a job.
 
-use std::ops::Range;
-
 use precast_mpi::{Exchange, Node, Ranks, Shards, Tree, Votes, Wire};
 
 use super::{
     Checkpoint, Loss,
     data::Batch,
+    outgoing::{Outgoing, Own},
     shards::{Buffers, OfShard, Sum},
 };
 use crate::{
     Child, DType, Param, Tensor,
     cell::{AsCell, Params},
+    diagnose::{Monitor, Origin, Phase},
     error::{Error, Result},
     kernels::simd::widest,
     optim::Optimizer,
-    scale::{Cause, LossScale, Outcome, ScaledGrads},
+    scale::{Cause, LossScale, Outcome, ScaledGrads, ScaledLoss},
     tensor::{Scaling, context},
 };
 
@@ -62,10 +62,12 @@ pub struct DataParallel<'r> {
     shards: Shards,
     /// Steps so far.
     steps: u64,
-    /// Memory for the numbers of each node of this rank, and for their sum.
+    /// Memory for the numbers of each node of this rank.
     terms: Vec<Vec<f32>>,
-    total: Vec<f32>,
 }
+
+/// Runs the last backward pass of a shard, whose gradients the caller adds to those of earlier parts of the shard.
+pub(super) type LastPass<'a> = dyn FnMut(ScaledLoss, Option<&ScaledGrads>) -> Result<ScaledGrads> + 'a;
 
 impl<'r> DataParallel<'r> {
     /// Divides steps of so many shards among ranks.
@@ -81,7 +83,7 @@ impl<'r> DataParallel<'r> {
         }
         let exchange = ranks.exchange(shards, wire).map_err(Error::value)?;
         let shards = Shards::new(shards, ranks.size()).map_err(Error::value)?;
-        Ok(DataParallel { ranks, exchange, shards, steps: 0, terms: Vec::new(), total: Vec::new() })
+        Ok(DataParallel { ranks, exchange, shards, steps: 0, terms: Vec::new() })
     }
 
     /// Gives all ranks the network, the optimizers and the loss scale of rank 0. Call it once, before the first step, or
@@ -141,7 +143,7 @@ impl<'r> DataParallel<'r> {
         let weights: Vec<f64> = shards.iter().map(|shard| Loss::cross_entropy().weight_of(&shard.y)).collect();
         let all: f64 = weights.iter().sum();
         let scaled = scale.clone();
-        let gradients = |shard: usize| {
+        let gradients = |shard: usize, last_pass: &mut LastPass<'_>| {
             let share = weights[shard] / all;
             if share.is_nan() || share == 0.0 {
                 return Ok(None);
@@ -152,7 +154,7 @@ impl<'r> DataParallel<'r> {
                 loss = loss.mul(&Tensor::scalar(share, loss.dtype()))?;
             }
             let value = loss.item()?;
-            Ok(Some(OfShard { grads: scaled.scale(loss)?.into_grads()?, share, loss: value }))
+            Ok(Some(OfShard { grads: last_pass(scaled.scale(loss)?, None)?, share, loss: value }))
         };
         self.take(net, (optimizer, None), scale, gradients).map(|(_, outcome)| outcome)
     }
@@ -163,13 +165,16 @@ impl<'r> DataParallel<'r> {
         net: &Child<C>,
         (optimizer, clip): (&mut dyn Optimizer, Option<f64>),
         scale: &mut LossScale,
-        gradients: impl FnMut(usize) -> Result<Option<OfShard>>,
+        gradients: impl FnMut(usize, &mut LastPass<'_>) -> Result<Option<OfShard>>,
     ) -> Result<(f64, Outcome)> {
         self.ranks.set_step(self.steps);
         let buffers = Buffers::of(net);
-        let own = self.own(&buffers, gradients);
+        let sum = match self.ranks.size() {
+            1 => self.alone(&buffers, gradients),
+            _ => self.over_ranks(optimizer.params(), &buffers, gradients),
+        };
         self.steps += 1;
-        let sum = self.over_ranks(optimizer.params(), &buffers, own)?;
+        let sum = sum?;
         let Some(grads) = sum.grads else {
             return Ok((f64::NAN, Outcome::Skipped { cause: Cause::NoTarget }));
         };
@@ -180,69 +185,69 @@ impl<'r> DataParallel<'r> {
         Ok((sum.losses.iter().sum(), outcome))
     }
 
-    /// Computes the sums of the nodes of this rank. Buffers keep their values; the sums have their moves.
-    fn own(&self, buffers: &Buffers, mut gradients: impl FnMut(usize) -> Result<Option<OfShard>>) -> Result<Tree<Sum>> {
+    /// Computes the sum of all shards in one process.
+    fn alone(
+        &self,
+        buffers: &Buffers,
+        mut gradients: impl FnMut(usize, &mut LastPass<'_>) -> Result<Option<OfShard>>,
+    ) -> Result<Sum> {
         let mut tree = Tree::default();
-        for shard in self.run() {
+        for shard in self.shards.run(0) {
             let _shard = context::enter_shard(self.steps, shard);
-            let sum = match gradients(shard)? {
-                None => Sum { losses: vec![-0.0], ..Sum::default() },
-                Some(OfShard { mut grads, share, loss }) => {
-                    let moves = buffers.moves(share);
-                    grads.take_back();
-                    Sum { grads: Some(grads), moves, losses: vec![loss] }
-                }
-            };
+            let sum = Sum::of(gradients(shard, &mut |loss, _| loss.into_grads())?, buffers);
             tree.push(Node::shard(shard), sum, Sum::add)?;
         }
-        Ok(tree)
+        Ok(tree.fold(Sum::add)?.unwrap_or_default())
     }
 
-    /// Returns the shards that this rank runs.
-    fn run(&self) -> Range<usize> {
-        self.shards.run(self.ranks.rank())
-    }
+    /// Computes the sum of all shards over ranks, in the order of the tree. The numbers of a rank leave while the backward
+    /// pass of its last shard runs; votes on everything else follow.
+    fn over_ranks(
+        &mut self,
+        params: &Params,
+        buffers: &Buffers,
+        mut gradients: impl FnMut(usize, &mut LastPass<'_>) -> Result<Option<OfShard>>,
+    ) -> Result<Sum> {
+        let mut order: Vec<&Param> = params.iter().map(|(_, param)| param).collect();
+        order.reverse();
+        let mut outgoing = Outgoing::new(&mut self.exchange, &mut self.terms, (params, &order), buffers);
+        let run = self.shards.run(self.ranks.rank());
+        let mut compute = || -> Result<Own> {
+            let mut own = Own { before: Tree::default(), last: None };
+            for shard in run.clone() {
+                let _shard = context::enter_shard(self.steps, shard);
+                if shard + 1 == run.end {
+                    let grads = gradients(shard, &mut |loss, earlier| outgoing.backward(loss, earlier, &own.before))?;
+                    own.last = Some(Sum::of(grads, buffers));
+                } else {
+                    let grads = gradients(shard, &mut |loss, _| loss.into_grads())?;
+                    own.before.push(Node::shard(shard), Sum::of(grads, buffers), Sum::add)?;
+                }
+            }
+            Ok(own)
+        };
+        let own = compute();
+        let totals = outgoing.finish(&own)?;
 
-    /// Sums over ranks, in the order of the tree.
-    fn over_ranks(&mut self, params: &Params, buffers: &Buffers, own: Result<Tree<Sum>>) -> Result<Sum> {
-        if self.ranks.size() == 1 {
-            return Ok(own?.fold(Sum::add)?.unwrap_or_default());
-        }
-        let params: Vec<&Param> = params.iter().map(|(_, param)| param).collect();
-        let ballot = Ballot::new(&own, &params, buffers.len(), self.shards.shards().div_ceil(self.ranks.size()));
+        let ballot = Ballot::new(&own, &order, buffers.len(), self.shards.shards().div_ceil(self.ranks.size()));
         let votes = self.ranks.vote(&ballot.words).map_err(Error::ranks)?;
         if votes.any(FAILED) != 0 {
             let agreed = self.ranks.agree(own.map(drop)).map_err(Error::ranks);
             return Err(agreed.err().unwrap_or_else(|| Error::ranks("a rank failed, and has no error")));
         }
-        let own = own?;
         self.check_vectors(&votes)?;
         let refused = match votes.any(REFUSED) {
             0 => None,
             _ => {
-                let own = refused_of(&own).unwrap_or_default().as_bytes().to_vec();
-                let all = self.ranks.gather(&own).map_err(Error::ranks)?;
+                let own = own?.sums().find_map(|sum| sum.grads.as_ref()?.facts().1.map(str::to_string));
+                let all = self.ranks.gather(own.unwrap_or_default().as_bytes()).map_err(Error::ranks)?;
                 all.into_iter().find(|path| !path.is_empty()).map(|path| String::from_utf8_lossy(&path).into_owned())
             }
         };
         let bit = |from: usize, i: usize| votes.any(from + i / 64) >> (i % 64) & 1 == 1;
-        let summed: Vec<&Param> =
-            params.iter().enumerate().filter(|(i, _)| bit(ballot.present, *i)).map(|(_, param)| *param).collect();
-        let moved: Vec<bool> = (0..buffers.len()).map(|i| bit(ballot.moved, i)).collect();
-        let total = self.exchanged(own, &summed, buffers, &moved)?;
-
-        let mut at = 0;
-        let mut next = |len: usize| {
-            at += len;
-            &total[at - len..at]
-        };
-        let mut sums = Vec::new();
-        for (i, param) in params.iter().enumerate().filter(|(i, _)| bit(ballot.present, *i)) {
-            let shape = param.shape();
-            let sum = Tensor::from_vec(next(shape.iter().product()).to_vec(), &shape)?;
-            sums.push((*param, sum, bit(ballot.through_f16, i)));
-        }
-        let moves = moved.iter().zip(buffers.lengths()).map(|(moved, len)| moved.then(|| next(len).to_vec())).collect();
+        let present = order.iter().enumerate().filter(|(i, _)| bit(ballot.present, *i));
+        let sums = present.map(|(i, param)| (*param, totals.of_param(i, &param.shape()), bit(ballot.through_f16, i)));
+        let moves = (0..buffers.len()).map(|i| bit(ballot.moved, i).then(|| totals.of_buffer(i))).collect();
         let losses = (0..self.ranks.size())
             .flat_map(|rank| {
                 let (words, run) = (votes.of(rank), self.shards.run(rank));
@@ -254,9 +259,41 @@ impl<'r> DataParallel<'r> {
             by_scaler: votes.any(BY_SCALER) != 0,
             finite_loss: votes.any(NOT_FINITE) == 0,
         };
-        let grads = (!sums.is_empty()).then(|| ScaledGrads::of_ranks(sums.into_iter(), scaling, refused));
-        self.total = total;
+        let mut sums = sums.peekable();
+        let grads = sums.peek().is_some().then(|| ScaledGrads::of_ranks(sums, scaling, refused));
         Ok(Sum { grads, moves, losses })
+    }
+
+    /// Returns the first result of the last step that was not finite, as one process that runs all shards finds it: that of
+    /// the first shard, since later phases are the same on all ranks.
+    pub(super) fn first_origin(&self, monitor: &mut Monitor) -> Result<Option<Origin>> {
+        let own = monitor.fault().map(|fault| fault.origin());
+        let votes = self.ranks.vote(&[own.is_some().into(), (!monitor.was_sound()).into()]).map_err(Error::ranks)?;
+        if votes.any(1) != 0 {
+            monitor.doubt();
+        }
+        if self.ranks.size() == 1 || votes.any(0) == 0 {
+            return Ok(own);
+        }
+        let written = own.as_ref().map(serde_json::to_vec).transpose();
+        let written = written.map_err(|error| Error::ranks(format!("the first number that was not finite: {error}")));
+        let all = self.ranks.gather(&self.ranks.agree(written).map_err(Error::ranks)?.unwrap_or_default());
+        let read = |bytes: &Vec<u8>| serde_json::from_slice::<Origin>(bytes).ok();
+        let all: Vec<Option<Origin>> = all.map_err(Error::ranks)?.iter().map(read).collect();
+        let of_shards = |origin: &Origin| matches!(origin.edge.phase, Phase::Forward | Phase::Backward);
+        let first = all.iter().position(|origin| origin.as_ref().is_some_and(of_shards));
+        let Some(rank) = first.or_else(|| all.iter().position(Option::is_some)) else { return Ok(None) };
+        let Some(mut origin) = all.into_iter().nth(rank).flatten() else { return Ok(None) };
+        let calls = self.ranks.vote(&[monitor.calls_at(&origin.edge) as u64]).map_err(Error::ranks)?;
+        if of_shards(&origin) {
+            origin.edge.call += calls.word(0).take(rank).sum::<u64>() as usize;
+        }
+        Ok(Some(origin))
+    }
+
+    /// Returns the ranks.
+    pub(super) fn ranks(&self) -> &Ranks {
+        self.ranks
     }
 
     /// Refuses ranks with different vectors, whose sums may have other bits.
@@ -271,54 +308,6 @@ impl<'r> DataParallel<'r> {
             ))),
         }
     }
-
-    /// Exchanges the numbers of gradients and of moves, and returns their sums.
-    fn exchanged(&mut self, own: Tree<Sum>, params: &[&Param], buffers: &Buffers, moved: &[bool]) -> Result<Vec<f32>> {
-        let nodes = own.into_values();
-        self.terms.resize(nodes.len(), Vec::new());
-        for (numbers, node) in self.terms.iter_mut().zip(&nodes) {
-            numbers.clear();
-            for param in params {
-                let stored = node.grads.as_ref().and_then(|grads| grads.stored(param));
-                match stored {
-                    Some((grad, _)) => append(grad, numbers),
-                    None => absent(param.shape().iter().product(), numbers),
-                }
-            }
-            for (i, len) in buffers.lengths().enumerate().filter(|(i, _)| moved[*i]) {
-                match node.moves.get(i).and_then(Option::as_ref) {
-                    Some(moves) => numbers.extend_from_slice(moves),
-                    None => absent(len, numbers),
-                }
-            }
-        }
-        let mut total = std::mem::take(&mut self.total);
-        let len = params.iter().map(|param| param.shape().iter().product::<usize>()).sum::<usize>()
-            + buffers.lengths().zip(moved).filter(|(_, moved)| **moved).map(|(len, _)| len).sum::<usize>();
-        total.resize(len, 0.0);
-        let slices: Vec<&[f32]> = self.terms.iter().map(Vec::as_slice).collect();
-        self.exchange.sum(&slices, &mut total).map_err(Error::ranks)?;
-        Ok(total)
-    }
-}
-
-/// Appends the numbers of a gradient, which f32 represents.
-fn append(grad: &Tensor, numbers: &mut Vec<f32>) {
-    let array = grad.array().contiguous();
-    match array.slice::<f32>() {
-        Some(slice) => numbers.extend_from_slice(slice),
-        None => numbers.extend_from_slice(array.cast(DType::F32).slice::<f32>().expect("contiguous, in f32")),
-    }
-}
-
-/// Appends the number that leaves every other one as it is when it is added: -0.
-fn absent(len: usize, numbers: &mut Vec<f32>) {
-    numbers.resize(numbers.len() + len, -0.0);
-}
-
-/// Returns the path of the first number that a forward pass refused to store.
-fn refused_of(own: &Tree<Sum>) -> Option<&str> {
-    own.nodes().iter().find_map(|(_, sum)| sum.grads.as_ref()?.facts().1)
 }
 
 // Words of a vote on a step.
@@ -342,7 +331,7 @@ struct Ballot {
 }
 
 impl Ballot {
-    fn new(own: &Result<Tree<Sum>>, params: &[&Param], buffers: usize, most: usize) -> Self {
+    fn new(own: &Result<Own>, params: &[&Param], buffers: usize, most: usize) -> Self {
         let (sets, of_buffers) = (params.len().div_ceil(64), buffers.div_ceil(64));
         let present = LOSSES + most;
         let (through_f16, moved) = (present + sets, present + 2 * sets);
@@ -353,7 +342,7 @@ impl Ballot {
             ballot(FAILED, 0);
             return Ballot { words, present, through_f16, moved };
         };
-        for (_, sum) in own.nodes() {
+        for sum in own.sums() {
             for (i, param) in params.iter().enumerate() {
                 if let Some((_, is_through_f16)) = sum.grads.as_ref().and_then(|grads| grads.stored(param)) {
                     ballot(present, i);
@@ -366,9 +355,9 @@ impl Ballot {
                 ballot(moved, i);
             }
         }
-        let losses = own.nodes().iter().flat_map(|(_, sum)| &sum.losses);
+        let losses = own.sums().flat_map(|sum| &sum.losses);
         losses.enumerate().for_each(|(i, loss)| words[LOSSES + i] = loss.to_bits());
-        for (scaling, refused) in own.nodes().iter().filter_map(|(_, sum)| Some(sum.grads.as_ref()?.facts())) {
+        for (scaling, refused) in own.sums().filter_map(|sum| Some(sum.grads.as_ref()?.facts())) {
             words[SCALE] = u64::from(scaling.scale.to_bits());
             words[BY_SCALER] |= u64::from(scaling.by_scaler);
             words[NOT_FINITE] |= u64::from(!scaling.finite_loss);

@@ -8,7 +8,7 @@ use super::{
     Score,
     data::{Dataset, Standardization, Targets},
     history::nan_for_null,
-    score::{each_answer, each_number},
+    score::{check_counted, each_answer, each_number},
 };
 use crate::{Child, cell::AsCell, error::Result};
 
@@ -171,7 +171,8 @@ impl Evaluation {
 fn of_classes<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<ClassScores> {
     // Only pairs that occur: a vocabulary may have too many classes for a matrix.
     let mut pairs = BTreeMap::<(i64, Option<i64>), usize>::new();
-    each_answer(net, data, batch, |answer, label| *pairs.entry((label, answer)).or_default() += 1)?;
+    each_answer(net, data, batch, 0..data.len(), |answer, label| *pairs.entry((label, answer)).or_default() += 1)?;
+    check_counted(pairs.values().sum())?;
     let met: BTreeSet<i64> = pairs.keys().flat_map(|(label, answer)| [Some(*label), *answer]).flatten().collect();
     let places: BTreeMap<i64, usize> = met.iter().enumerate().map(|(place, class)| (*class, place)).collect();
     // For each class the targets, the answers and the right answers.
@@ -240,13 +241,13 @@ fn of_numbers<C: ?Sized + AsCell>(
     let shape = if let Targets::Numbers { shape, .. } = data.targets() { &shape[..] } else { &[] };
     let each = shape.iter().product::<usize>().max(1);
     let mut sums = vec![Sums::default(); each];
-    for (i, target) in data.exact_targets().into_iter().flatten().enumerate() {
+    for (i, target) in data.exact_targets(0).into_iter().flatten().enumerate() {
         let of = &mut sums[i % each];
         of.constant = if i < each { Some(target) } else { of.constant.filter(|first| *first == target) };
         of.mean += target / data.len() as f64;
     }
     let (mut i, mut squared, mut absolute, mut not_finite) = (0, 0.0, 0.0, 0);
-    each_number(net, data, batch, targets, |output, target| {
+    each_number(net, data, batch, 0..data.len(), targets, |output, target| {
         let of = &mut sums[i % each];
         let error = output - target;
         of.count += 1;

@@ -328,8 +328,7 @@ impl Fit {
     }
 
     /// Advances as [`advance`](Fit::advance) does, with the [shards](FitOptions::shards) of a step divided among ranks,
-    /// each of which has the same data and makes the same calls. The first number that was not finite, as the cause of a
-    /// skipped step names it, is that of this rank.
+    /// each of which has the same data and makes the same calls. The batches of a score are divided, too.
     ///
     /// # Errors
     /// As [`fit`]; [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of shards,
@@ -369,7 +368,10 @@ impl Fit {
         self.wrap(net)?;
         let (examples, FitOptions { batch, seed, .. }) = (data.train.len(), &self.options);
         if self.place.step >= self.options.steps_of_epoch(examples) {
-            let score = || Score::of_standardized(net, &data.test, *batch, self.targets.as_ref());
+            let score = || match &parallel {
+                Some(parallel) => Score::over(parallel.ranks(), net, &data.test, *batch, self.targets.as_ref()),
+                None => Score::of_standardized(net, &data.test, *batch, self.targets.as_ref()),
+            };
             let score = self.with_average(score).inspect_err(|_| self.unread = true)?;
             let epoch = self.end_of_epoch(score, examples);
             self.history.epochs.push(epoch);

@@ -1,7 +1,8 @@
 //! Scores of a network on examples.
 
-use std::fmt;
+use std::{fmt, ops::Range};
 
+use precast_mpi::Ranks;
 use serde::{Deserialize, Serialize};
 
 use super::data::{Dataset, IGNORED, Standardization, Targets};
@@ -82,6 +83,39 @@ impl Score {
         }
     }
 
+    /// Scores a network as [`of_standardized`](Score::of_standardized) does, with the batches divided among ranks. The score
+    /// has the bits of one process.
+    pub(super) fn over<C: ?Sized + AsCell>(
+        ranks: &Ranks,
+        net: &Child<C>,
+        data: &Dataset,
+        batch: usize,
+        targets: Option<&Standardization>,
+    ) -> Result<Self> {
+        let start = |rank: usize| data.len().min(rank * data.len().div_ceil(batch.max(1)) / ranks.size() * batch);
+        let examples = start(ranks.rank())..start(ranks.rank() + 1);
+        if let Targets::Classes { .. } = data.targets() {
+            let own = ranks.agree(Tally::of(net, data, batch, examples)).map_err(Error::ranks)?;
+            let all = ranks.vote(&[own.right, own.counted, own.not_finite].map(|count| count as u64));
+            let all = all.map_err(Error::ranks)?;
+            let [right, counted, not_finite] = [0, 1, 2].map(|word| all.word(word).sum::<u64>() as usize);
+            return Tally { right, counted, not_finite }.score();
+        }
+        let mut squares = Vec::new();
+        let own = each_number(net, data, batch, examples, targets, |output, target| {
+            squares.extend((output - target).powi(2).to_le_bytes());
+            squares.push(u8::from(output.is_finite()));
+        });
+        ranks.agree(own).map_err(Error::ranks)?;
+        let mut sum = Squares::default();
+        for squares in ranks.gather(&squares).map_err(Error::ranks)? {
+            for [square @ .., is_finite] in squares.as_chunks::<9>().0 {
+                sum.add(f64::from_le_bytes(*square), *is_finite != 0);
+            }
+        }
+        Ok(sum.score())
+    }
+
     /// Returns the number of non-finite answers: for classes, those whose highest output is not finite; for numbers,
     /// each non-finite one. Such a class counts as wrong.
     pub fn not_finite(self) -> usize {
@@ -146,21 +180,52 @@ pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize
 }
 
 fn share_of_right<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<Score> {
-    let (mut right, mut counted, mut not_finite) = (0, 0, 0);
-    each_answer(net, data, batch, |answer, label| {
-        right += usize::from(answer == Some(label));
-        not_finite += usize::from(answer.is_none());
-        counted += 1;
-    })?;
-    Ok(Score::of_accuracy(right as f64 / counted as f64).with_not_finite(not_finite))
+    Tally::of(net, data, batch, 0..data.len())?.score()
 }
 
-/// Passes the answer for each target that is not ignored to a function, with the target. Without an answer, the highest
-/// output is not finite.
+/// Answers by how they were.
+#[derive(Default)]
+struct Tally {
+    right: usize,
+    counted: usize,
+    not_finite: usize,
+}
+
+impl Tally {
+    fn of<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize, examples: Range<usize>) -> Result<Self> {
+        let mut all = Tally::default();
+        each_answer(net, data, batch, examples, |answer, label| {
+            all.right += usize::from(answer == Some(label));
+            all.not_finite += usize::from(answer.is_none());
+            all.counted += 1;
+        })?;
+        Ok(all)
+    }
+
+    fn score(self) -> Result<Score> {
+        check_counted(self.counted)?;
+        Ok(Score::of_accuracy(self.right as f64 / self.counted as f64).with_not_finite(self.not_finite))
+    }
+}
+
+/// Refuses answers of which none counts.
+pub(super) fn check_counted(counted: usize) -> Result<()> {
+    match counted {
+        0 => {
+            let words = "the classes of all examples are ignored, so there is nothing to measure the accuracy on";
+            Err(Error::data(words))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Passes the answer for each target of some examples that is not ignored to a function, with the target. Without an
+/// answer, the highest output is not finite.
 pub(super) fn each_answer<C: ?Sized + AsCell>(
     net: &Child<C>,
     data: &Dataset,
     batch: usize,
+    examples: Range<usize>,
     mut put: impl FnMut(Option<i64>, i64),
 ) -> Result<()> {
     if data.is_empty() {
@@ -172,8 +237,7 @@ pub(super) fn each_answer<C: ?Sized + AsCell>(
             "the accuracy is measured on examples with classes; these have numbers (see `mean_squared_error`)",
         ));
     }
-    let mut counted = 0;
-    for batch in data.try_batches(batch)? {
+    for batch in data.try_batches_of(examples, batch)? {
         let batch = batch?;
         let (outputs, y) = (no_grad(|| batch.call(net))?, batch.y);
         let logits = class_logits(&outputs, &y)?;
@@ -183,13 +247,7 @@ pub(super) fn each_answer<C: ?Sized + AsCell>(
         let answers = answers(&logits, 1)?;
         for (answer, label) in answers.into_iter().zip(y.to_vec::<i64>()?).filter(|(_, label)| *label != IGNORED) {
             put(answer, label);
-            counted += 1;
         }
-    }
-    if counted == 0 {
-        return Err(Error::data(
-            "the classes of all examples are ignored, so there is nothing to measure the accuracy on",
-        ));
     }
     Ok(())
 }
@@ -248,21 +306,39 @@ fn squared_error<C: ?Sized + AsCell>(
     batch: usize,
     targets: Option<&Standardization>,
 ) -> Result<Score> {
-    // One running sum, so that the size of the batches does not matter.
-    let (mut sum, mut count, mut not_finite) = (0.0, 0, 0);
-    each_number(net, data, batch, targets, |output, target| {
-        sum += (output - target).powi(2);
-        not_finite += usize::from(!output.is_finite());
-        count += 1;
+    let mut sum = Squares::default();
+    each_number(net, data, batch, 0..data.len(), targets, |output, target| {
+        sum.add((output - target).powi(2), output.is_finite());
     })?;
-    Ok(Score::of_squared_error(sum / count as f64).with_not_finite(not_finite))
+    Ok(sum.score())
 }
 
-/// Passes each output to a function, with its target, both in the units of the targets.
+/// One running sum of squares, so that the size of the batches does not matter.
+#[derive(Default)]
+struct Squares {
+    sum: f64,
+    count: usize,
+    not_finite: usize,
+}
+
+impl Squares {
+    fn add(&mut self, square: f64, is_finite: bool) {
+        self.sum += square;
+        self.not_finite += usize::from(!is_finite);
+        self.count += 1;
+    }
+
+    fn score(self) -> Score {
+        Score::of_squared_error(self.sum / self.count as f64).with_not_finite(self.not_finite)
+    }
+}
+
+/// Passes each output for some examples to a function, with its target, both in the units of the targets.
 pub(super) fn each_number<C: ?Sized + AsCell>(
     net: &Child<C>,
     data: &Dataset,
     batch: usize,
+    examples: Range<usize>,
     targets: Option<&Standardization>,
     mut put: impl FnMut(f64, f64),
 ) -> Result<()> {
@@ -270,12 +346,12 @@ pub(super) fn each_number<C: ?Sized + AsCell>(
         return Err(Error::data("there are no examples to measure the squared error on"));
     }
     data.check_targets()?;
-    let Some(mut exact) = data.exact_targets() else {
+    let Some(mut exact) = data.exact_targets(examples.start) else {
         return Err(Error::data(
             "the squared error is measured on examples with numbers; these have classes (see `accuracy`)",
         ));
     };
-    for batch in data.try_batches(batch)? {
+    for batch in data.try_batches_of(examples, batch)? {
         let batch = batch?;
         let (outputs, y) = (no_grad(|| batch.call(net))?, batch.y);
         if outputs.shape() != y.shape() {

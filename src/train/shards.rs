@@ -86,11 +86,11 @@ impl Buffers {
     }
 
     /// Returns by how much each has moved, times a weight; `None` for one that has not.
-    pub fn moves(&self, weight: f64) -> Vec<Option<Vec<f32>>> {
+    pub fn moves(&self, weight: f64) -> Vec<Option<Tensor>> {
         let of = |(buffer, before): &(Param, Tensor)| {
             let (now, before) = (buffer.full().to_f64(), before.to_f64());
-            let moves = now.iter().zip(&before).map(|(now, before)| (weight * (now - before)) as f32);
-            (now != before).then(|| moves.collect())
+            let moves: Tensor = now.iter().zip(&before).map(|(now, before)| (weight * (now - before)) as f32).collect();
+            (now != before).then_some(moves)
         };
         self.0.iter().map(of).collect()
     }
@@ -105,10 +105,10 @@ impl Buffers {
     }
 
     /// Moves the buffers from their values before the step.
-    pub fn set(&self, moves: &[Option<Vec<f32>>]) -> Result<()> {
+    pub fn set(&self, moves: &[Option<Tensor>]) -> Result<()> {
         for ((buffer, before), moves) in self.0.iter().zip(moves) {
             let Some(moves) = moves else { continue };
-            let after: Vec<f64> = before.to_f64().iter().zip(moves).map(|(x, by)| x + f64::from(*by)).collect();
+            let after: Vec<f64> = before.to_f64().iter().zip(moves.to_f64()).map(|(x, by)| x + by).collect();
             buffer.set(&Tensor::from_f64(&after, before.shape(), before.dtype())?)?;
         }
         Ok(())
@@ -129,13 +129,25 @@ pub(super) struct OfShard {
 pub(super) struct Sum {
     /// `None` if no target of them counts.
     pub grads: Option<ScaledGrads>,
-    /// The moves of each buffer.
-    pub moves: Vec<Option<Vec<f32>>>,
+    /// The moves of each buffer, in one axis.
+    pub moves: Vec<Option<Tensor>>,
     /// The loss of each shard.
     pub losses: Vec<f64>,
 }
 
 impl Sum {
+    /// Returns the sum of one shard, without what its forward pass stored.
+    pub fn of(shard: Option<OfShard>, buffers: &Buffers) -> Self {
+        match shard {
+            None => Sum { losses: vec![-0.0], ..Sum::default() },
+            Some(OfShard { mut grads, share, loss }) => {
+                let moves = buffers.moves(share);
+                grads.take_back();
+                Sum { grads: Some(grads), moves, losses: vec![loss] }
+            }
+        }
+    }
+
     /// Adds the next shards.
     pub fn add(&mut self, next: Sum) -> Result<()> {
         match (&mut self.grads, next.grads) {
@@ -146,7 +158,7 @@ impl Sum {
         self.moves.resize(self.moves.len().max(next.moves.len()), None);
         for (moves, next) in self.moves.iter_mut().zip(next.moves) {
             match (moves, next) {
-                (Some(moves), Some(next)) => moves.iter_mut().zip(next).for_each(|(x, next)| *x += next),
+                (Some(moves), Some(next)) => *moves = Tensor::from_array(moves.array().add(next.array())),
                 (moves @ None, next) => *moves = next,
                 (_, None) => {}
             }

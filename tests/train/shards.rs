@@ -8,7 +8,7 @@ use precast::{
     prelude::*,
     ranks::{Ranks, Threads, Wire},
     scale::Cause,
-    train::{DataParallel, Fit, FitOptions, Method},
+    train::{DataParallel, Fit, FitOptions, Method, Score},
 };
 
 type Net = Child<Sequential>;
@@ -100,6 +100,66 @@ fn any_number_of_ranks_has_the_same_bits() {
                     assert_eq!(met.1, alone.1, "{level} {dtype}, {shards} shards, rank {rank} of {ranks}");
                     assert!(met.0 == alone.0, "{level} {dtype}, {shards} shards, rank {rank} of {ranks}");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn ranks_without_examples_take_part() {
+    let data = data::digits().unwrap();
+    let data = Split { train: data.select(&[0, 1, 2, 3, 4, 5]).unwrap(), test: data.select(&[6, 7, 8]).unwrap() };
+    let run = |ranks: &Ranks| {
+        let mut net = conv();
+        Policy::new(Level::O2, DType::F16).unwrap().apply(&mut net).unwrap();
+        let options = FitOptions::default().epochs(2).batch(2).shards(4);
+        let mut fit = Fit::new(&net, &options).unwrap();
+        let mut parallel = DataParallel::new(ranks, 4, Wire::Float32).unwrap();
+        while fit.advance_on(&mut parallel, &mut net, &data).unwrap().is_some() {}
+        (bits(&net), fit.history().epochs.iter().map(|epoch| epoch.score).collect::<Vec<_>>())
+    };
+    let alone = on(1, run).remove(0);
+    for ranks in 2..=4 {
+        for met in on(ranks, run) {
+            assert_eq!(met, alone, "{ranks} ranks");
+        }
+    }
+}
+
+/// Targets are standardized, and some outputs are not finite.
+#[test]
+fn scores_have_the_bits_of_one_process() {
+    let n = 97;
+    let x: Vec<f32> = (0..2 * n).map(|i| ((i * 37) % 101) as f32 / 17.0).collect();
+    for (targets, not_finite) in [
+        (Targets::Numbers { shape: vec![3], values: (0..3 * n).map(|i| (i % 13) as f32 / 3.0).collect() }, false),
+        (Targets::Numbers { shape: vec![3], values: vec![1.0; 3 * n] }, true),
+        (Targets::Classes { shape: vec![], values: (0..n as i64).map(|i| i % 3).collect() }, false),
+        (Targets::Classes { shape: vec![], values: (0..n as i64).map(|i| i % 3).collect() }, true),
+    ] {
+        let mut x = x.clone();
+        if not_finite {
+            x[20] = 3e38; // infinite after the layer
+        }
+        let all = Dataset::of(Inputs::Numbers(x), &[2], targets).unwrap();
+        let split = Split { train: all.clone(), test: all };
+        let score = |ranks: &Ranks| {
+            let net = &mut Child::new(sequential![Dense::new(2, 3, &mut Rng::seed(8))]);
+            for (_, param) in net.params().iter() {
+                param.set(&(param.full() * 10.0).unwrap()).unwrap();
+            }
+            let options = FitOptions::default().batch(n).shards(5).epochs(1).lr(0.0).monitor(false);
+            // The examples of a batch differ from the shards of a step.
+            let mut fit = Fit::new(net, &options.batch(10)).unwrap();
+            let mut parallel = DataParallel::new(ranks, 5, Wire::Float32).unwrap();
+            while fit.advance_on(&mut parallel, net, &split).unwrap().is_some() {}
+            let score = fit.history().score().unwrap();
+            assert_eq!(score.not_finite() > 0, not_finite);
+            (format!("{score:?}"), format!("{:?}", Score::of(net, &split.test, 10).unwrap()))
+        };
+        for ranks in 1..=5 {
+            for (met, expected) in on(ranks, score) {
+                assert_eq!(met, expected, "{ranks} ranks");
             }
         }
     }

@@ -46,6 +46,7 @@ mod standardizations;
 mod storage;
 mod test_data;
 mod weights_source;
+mod wire;
 mod written;
 
 pub(crate) use about::About;

@@ -11,7 +11,7 @@ use precast::{
     __train::filled,
     error::{Error, ErrorKind, Result},
     io::models::Model,
-    ranks::{Ranks, Wire},
+    ranks::Ranks,
     train::{DataParallel, Event, FitOptions},
 };
 use precast_policy::files;
@@ -28,8 +28,7 @@ const END: u8 = 0;
 impl Run {
     /// Trains as [`train_with`](Run::train_with) does, with the shards of each step divided among the ranks of a job. Rank 0
     /// calls this; the others [follow](Follower) it. Files and decisions are those of rank 0, and have the same bits as
-    /// in one process, except for times and for what describes one process: memory, headroom, and the first number that
-    /// was not finite.
+    /// in one process, except for times and for what describes one process: memory and headroom.
     ///
     /// # Errors
     /// As [`train_with`](Run::train_with), on all ranks; [`ErrorKind::Run`](precast::ErrorKind::Run) for fewer shards than
@@ -46,7 +45,7 @@ impl Run {
         let shared = ranks.agree(shared).map_err(Error::ranks)?;
         ranks.broadcast(shared).map_err(Error::ranks)?;
         ranks.agree(Ok::<(), Error>(())).map_err(Error::ranks)?;
-        let mut parallel = DataParallel::new(ranks, self.file.options.shards, Wire::Float32)?;
+        let mut parallel = DataParallel::new(ranks, self.file.options.shards, self.file.wire)?;
         let ended = self.advance_to_end(observer, ranks.size(), &mut |fit, net, data| {
             ranks.broadcast(vec![ADVANCE]).map_err(Error::ranks)?;
             fit.advance_on(&mut parallel, net, data)
@@ -130,7 +129,7 @@ impl Follower {
     /// # Errors
     /// As [`Run::train_on`].
     pub fn follow(mut self, ranks: &Ranks) -> Result<()> {
-        let mut parallel = DataParallel::new(ranks, self.run.file.options.shards, Wire::Float32)?;
+        let mut parallel = DataParallel::new(ranks, self.run.file.options.shards, self.run.file.wire)?;
         loop {
             let words = ranks.broadcast(Vec::new()).map_err(Error::ranks)?;
             match words.split_first() {

@@ -6,6 +6,7 @@ use precast::{
     error::{Error, Result},
     options::{Options, options, schema_of},
     policy::Pattern,
+    ranks::Wire,
     train::{Augment, FitOptions, GroupOptions, Loss, Method, Schedule},
 };
 use precast_policy::{
@@ -20,6 +21,7 @@ use super::{
     model_source::ModelSource,
     test_data::Test,
     weights_source::{self, Weights},
+    wire,
     written::{Places, Written},
 };
 
@@ -74,6 +76,8 @@ pub struct RunFile {
     pub storage: Storage,
     /// Training options. The loss scale is that of the policy.
     pub options: FitOptions,
+    /// Form of the numbers that ranks exchange. Default: `float32`.
+    pub wire: Wire,
     /// Retention of checkpoints.
     pub checkpoint: CheckpointOptions,
     /// Number of epochs without a better score after which the run ends. Default: unlimited.
@@ -179,6 +183,9 @@ pub(super) struct RunV1 {
     /// Number of parts of a step whose gradients are computed alone: the most ranks among which it can be divided.
     #[option(default = at(1), at_least = 1, at_most = 4096, left_out)]
     shards: At<usize>,
+    /// Dtype in which the ranks of a run exchange gradients.
+    #[option(default = wire::Written::default(), shown = "float32", left_out)]
+    wire: wire::Written,
     /// Decay of an average of the weights, which is tested and saved in their place: 0.999 averages about 1000 steps.
     #[option(default = None, shown = "no average", at_least = 0, below = 1)]
     average: Option<At<f64>>,
@@ -284,13 +291,10 @@ impl RunFile {
             let place = option.map_or(at.into(), |option| source.place_in(at.into(), option));
             source.error(place, Error::run(words))
         };
-        let name = match &read.name {
-            Some(name) if !is_file_name(&name.value) => {
-                let words = format!("`{}` names no folder; allowed: letters, digits, `-`, `_` and `.`", name.value);
-                return Err(refused(name.referenced, words));
-            }
-            name => name.as_ref().map(|name| name.value.clone()),
-        };
+        if let Some(name) = read.name.as_ref().filter(|name| !is_file_name(&name.value)) {
+            let words = format!("`{}` names no folder; allowed: letters, digits, `-`, `_` and `.`", name.value);
+            return Err(refused(name.referenced, words));
+        }
         let (optimizer, storage) = (&read.optimizer, &read.storage);
         optimizer.value.0.check().map_err(|error| out_of_range(optimizer.referenced, "", error.to_string()))?;
         storage.value.0.check().map_err(|error| out_of_range(storage.referenced, "", error.to_string()))?;
@@ -355,7 +359,7 @@ impl RunFile {
         );
         Ok(RunFile {
             written,
-            name,
+            name: read.name.map(|name| name.value),
             model: read.model.value,
             weights,
             freeze: read.freeze.value.0,
@@ -368,6 +372,7 @@ impl RunFile {
             standardize_targets: read.standardize_targets,
             storage: read.storage.value.0,
             options,
+            wire: read.wire.0,
             checkpoint: read.checkpoint.value,
             patience: read.patience.map(|at| at.value),
             folder: PathBuf::new(),
@@ -406,6 +411,7 @@ impl RunFile {
             batch: at(*batch),
             accumulate: at(*accumulate),
             shards: at(*shards),
+            wire: wire::Written(self.wire),
             average: average.map(at),
             augment: at(augment.clone()),
             seed: *seed,

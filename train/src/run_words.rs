@@ -56,6 +56,7 @@ impl Document for RunV1 {
             "horizontal_flip" | "hflip" | "random_flip" => &["flip"],
             "random_crop" | "padding" => &["crop"],
             "mixup_alpha" => &["mixup"],
+            "reduce_dtype" | "comm_dtype" | "communication_data_type" | "gradient_compression" => &["wire"],
             "memory_limit" | "max_memory" | "cache" => &["memory"],
             "param_groups" => &["groups"],
             "path" | "filename" | "filepath" | "dir" | "directory" | "root" => &["file", "folder"],

@@ -199,10 +199,32 @@ impl Dataset {
         self.further().iter().map(move |further| further.take(part).inputs.tensor(part.len(), &further.shape))
     }
 
-    /// Returns the order of the examples in an epoch.
-    pub(in crate::train) fn order(&self, seed: u64, stream: u64) -> Vec<usize> {
+    /// Returns some examples, in this order, by their indices from 0. An index may occur several times.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an index that is too large.
+    ///
+    /// ```
+    /// use precast::data;
+    /// let digits = data::digits()?;
+    /// let order = digits.order(1, 0);
+    /// let some = digits.select(&order[..3])?;
+    /// assert_eq!(some.labels(), [0, 1, 2].map(|i| digits.labels()[order[i]]));
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    #[doc(alias = "Subset")]
+    pub fn select(&self, examples: &[usize]) -> Result<Dataset> {
+        match examples.iter().find(|index| **index >= self.len()) {
+            Some(index) => Err(Error::value(format!("example {index} of {}; they count from 0", self.len()))),
+            None => Ok(self.take(examples)),
+        }
+    }
+
+    /// Returns the order of the examples in an epoch, as [`shuffled_batches`](Dataset::shuffled_batches) and a run take
+    /// them.
+    pub fn order(&self, seed: u64, epoch: u64) -> Vec<usize> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        rng.set_stream(stream);
+        rng.set_stream(epoch);
         let mut order: Vec<usize> = (0..self.len()).collect();
         order.shuffle(&mut rng);
         order

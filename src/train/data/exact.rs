@@ -32,10 +32,11 @@ impl Dataset {
         Some(self.wide.inputs.exact(values, elements_in_memory(self.shape())))
     }
 
-    /// Returns numeric targets as in their file.
-    pub(in crate::train) fn exact_targets(&self) -> Option<impl Iterator<Item = f64>> {
+    /// Returns numeric targets as in their file, from an example on.
+    pub(in crate::train) fn exact_targets(&self, first: usize) -> Option<impl Iterator<Item = f64>> {
         let Targets::Numbers { shape, values } = self.targets() else { return None };
-        Some(self.wide.targets.exact(values, elements_in_memory(shape)))
+        let of_one = elements_in_memory(shape);
+        Some(self.wide.targets.exact(values, of_one).skip(first * of_one))
     }
 
     /// Returns human-readable notes about reading the examples, such as distinct numbers of a column that become equal.

@@ -1,5 +1,7 @@
 //! Datasets whose examples are read when they are needed.
 
+use std::ops::Range;
+
 use super::{
     Batch, Dataset, Inputs, Standardization, Targets,
     ahead::Ahead,
@@ -84,8 +86,18 @@ impl Dataset {
     /// # Errors
     /// As [`batches`](Dataset::batches); each batch, those of reading its examples.
     pub fn try_batches(&self, size: usize) -> Result<impl Iterator<Item = Result<Batch>>> {
+        self.try_batches_of(0..self.len(), size)
+    }
+
+    /// Returns batches of some neighbouring examples.
+    pub(in crate::train) fn try_batches_of(
+        &self,
+        examples: Range<usize>,
+        size: usize,
+    ) -> Result<impl Iterator<Item = Result<Batch>>> {
         self.check_targets()?;
-        self.read_in_batches((0..self.len()).collect(), size, self.len().div_ceil(size.max(1)))
+        let batches = examples.len().div_ceil(size.max(1));
+        self.read_in_batches(examples.collect(), size, batches)
     }
 
     /// Returns the batches of a training epoch as [`shuffled_batches`](Dataset::shuffled_batches) does. Stored examples

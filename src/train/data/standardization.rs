@@ -53,7 +53,7 @@ impl Standardization {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or the targets are not numbers.
     pub fn of_targets(data: &Dataset) -> Result<Self> {
         let Targets::Numbers { shape, .. } = data.targets() else { return Err(Error::data(NO_NUMBERS)) };
-        Standardization::of_numbers(|| data.exact_targets().into_iter().flatten(), shape)
+        Standardization::of_numbers(|| data.exact_targets(0).into_iter().flatten(), shape)
     }
 
     /// Reverts the standardization of numbers; `shape` is that of one example.
@@ -250,7 +250,7 @@ impl Dataset {
     /// # Errors
     /// As [`standardized`](Dataset::standardized), for targets.
     pub fn targets_standardized(&self, by: &Standardization) -> Result<Dataset> {
-        let (Targets::Numbers { shape, .. }, Some(numbers)) = (self.targets(), self.exact_targets()) else {
+        let (Targets::Numbers { shape, .. }, Some(numbers)) = (self.targets(), self.exact_targets(0)) else {
             return Err(Error::data(NO_NUMBERS));
         };
         self.with_targets(Targets::Numbers { shape: shape.clone(), values: by.standardized(numbers, shape)? })

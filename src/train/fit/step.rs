@@ -16,6 +16,7 @@ use crate::{
         DataParallel, FitOptions, Loss, Step,
         augment::Mixed,
         data::{Batch, Split},
+        data_parallel::LastPass,
         shards::{OfShard, cut},
     },
 };
@@ -65,7 +66,11 @@ impl Fit {
                 return train(net);
             }
             let (step, bytes) = monitor.watch(net, train)?;
-            Ok((step.with_fault(monitor.fault().as_ref()), bytes))
+            let origin = match &parallel {
+                Some(parallel) => parallel.first_origin(monitor)?,
+                None => monitor.fault().map(|fault| fault.origin()),
+            };
+            Ok((step.with_origin(origin), bytes))
         };
         let (step, tape_bytes) = if mem::replace(checked, true) {
             one(net)?
@@ -108,13 +113,14 @@ pub(super) fn train_step<C: ?Sized + AsCell>(
     let all: f64 = shards.iter().flatten().map(|part| loss.weight_of(&part.batch.y)).sum();
     let mut passes = Passes { net, loss, all, kept: 0 };
     let (value, outcome) = match shards {
-        [parts] => match passes.gradients(parts, scale, true)? {
+        [parts] => match passes.gradients(parts, scale, &mut |last, _| last.into_grads_before_update())? {
             Some(OfShard { grads, loss, .. }) => (loss, scale.take(optimizer, grads, clip)?),
             None => (f64::NAN, Outcome::Skipped { cause: Cause::NoTarget }),
         },
         shards => {
             let current = scale.clone();
-            let of_shard = |shard: usize| passes.gradients(&shards[shard], &current, false);
+            let of_shard =
+                |shard: usize, last_pass: &mut LastPass<'_>| passes.gradients(&shards[shard], &current, last_pass);
             let take = |parallel: &mut DataParallel<'_>| {
                 parallel.set_steps(number as u64);
                 parallel.take(net, (optimizer, clip), scale, of_shard)
@@ -139,9 +145,13 @@ struct Passes<'a, C: ?Sized> {
 }
 
 impl<C: ?Sized + AsCell> Passes<'_, C> {
-    /// Returns the sum of the gradients of some parts; `None` if no target counts. `is_all` says that an update of the
-    /// parameters follows.
-    fn gradients(&mut self, parts: &[Mixed], scale: &LossScale, is_all: bool) -> Result<Option<OfShard>> {
+    /// Returns the sum of the gradients of some parts; `None` if no target counts.
+    fn gradients(
+        &mut self,
+        parts: &[Mixed],
+        scale: &LossScale,
+        last_pass: &mut LastPass<'_>,
+    ) -> Result<Option<OfShard>> {
         let weights = parts.iter().map(|part| (part, self.loss.weight_of(&part.batch.y)));
         let counting: Vec<(&Mixed, f64)> = weights.filter(|(_, weight)| *weight > 0.0).collect();
         let Some((last, earlier)) = counting.split_last() else { return Ok(None) };
@@ -154,7 +164,7 @@ impl<C: ?Sized + AsCell> Passes<'_, C> {
             }
         }
         let last = scale.scale(self.loss_of(last, &mut loss)?)?;
-        let mut grads = if is_all { last.into_grads_before_update()? } else { last.into_grads()? };
+        let mut grads = last_pass(last, sum.as_ref())?;
         if let Some(sum) = sum {
             grads.accumulate(sum)?;
         }

@@ -7,7 +7,7 @@ use precast::{
     error::ErrorKind,
     ranks::{Ranks, Threads},
 };
-use precast_train::{EndReason, Follower, Run, RunFile};
+use precast_train::{EndReason, Follower, Run, RunFile, SavedFault};
 
 use crate::common::folder::Folder;
 
@@ -88,6 +88,72 @@ fn a_run_has_the_same_files_on_any_ranks_and_continued_on_others() {
         assert_eq!(job(after, usize::MAX, || resumed(&path))[0], Ok(Some(EndReason::Done)));
         check(&name);
     }
+}
+
+/// An example that overflows in f16 comes into another shard in each epoch.
+#[test]
+fn a_fault_is_that_of_one_process_whichever_rank_has_it() {
+    let folder = Folder::new("fault-over-ranks");
+    let rows: String = (0..50).map(|i| format!("{}.5,{}\n", if i == 8 { 100_000 } else { i % 7 }, i % 5)).collect();
+    folder.write("points.csv", &format!("x,y\n{rows}"));
+    folder.write("net.yaml", "version: 1\ninput: [1]\nnet: {kind: Dense, in_features: 1, out_features: 1}\n");
+    let text = "{version: 1, model: net.yaml, policy: o2, data: {csv: {file: points.csv, target: y, as: numbers}}, test: 20, \
+                shards: 6, batch: 15, epochs: 9, lr: 0.001, lint: false}";
+    folder.write("run.yaml", text);
+    let file = RunFile::load(folder.0.join("run.yaml")).unwrap();
+    let begin = |name: &str| {
+        let (path, file) = (folder.0.join(name), file.clone());
+        move || Run::begin(&file, file.read_model()?, &path)
+    };
+    let mut run = begin("one")().unwrap();
+    let ended = run.train().unwrap();
+    let not_finite = run.history().steps.iter().filter(|step| !step.loss.is_finite() && step.fault().is_some());
+    assert_eq!(not_finite.count(), 9, "one in each epoch: {ended:?}");
+    let one = folder.0.join("one");
+    let origins = |run: &Path| -> Vec<_> {
+        SavedFault::all(run).unwrap().into_iter().map(|(_, fault)| (fault.step, fault.examples, fault.origin)).collect()
+    };
+    for ranks in [2, 3, 5] {
+        let name = format!("on-{ranks}");
+        let ended = job(ranks, usize::MAX, begin(&name));
+        assert!(ended.iter().all(Result::is_ok), "{ended:?}");
+        let met = folder.0.join(&name);
+        assert_eq!(metrics(&met), metrics(&one), "{name}");
+        assert_eq!(origins(&met), origins(&one), "{name}");
+        assert!(fs::read(one.join("last.safetensors")).unwrap() == fs::read(met.join("last.safetensors")).unwrap());
+    }
+}
+
+#[test]
+fn a_wire_of_16_bits_is_an_option_of_the_run() {
+    let folder = Folder::new("wire");
+    let weights = |wire: &str, ranks: usize| {
+        let text = RUN.replace("epochs: 2", &format!("epochs: 1\nwire: {wire}"));
+        let file = RunFile::parse(&text, "run.yaml").unwrap();
+        assert_eq!(RunFile::parse(&file.to_yaml().unwrap(), "again").unwrap().wire, file.wire);
+        let path = folder.0.join(format!("{wire}-{ranks}"));
+        assert!(job(ranks, usize::MAX, || Run::begin(&file, file.read_model()?, &path)).iter().all(Result::is_ok));
+        let net = file.read_model().unwrap().net;
+        precast::storage::weights::load(&net, path.join("last.safetensors")).unwrap();
+        let params: Vec<(String, Vec<f64>)> =
+            net.named_params().iter().map(|(path, param)| (path.to_string(), param.full().to_f64())).collect();
+        params
+    };
+    let (one, exact) = (weights("bfloat16", 1), weights("float32", 2));
+    for (wire, ranks) in [("bfloat16", 2), ("bfloat16-both", 2), ("bfloat16", 3)] {
+        let mut differs = false;
+        assert_eq!(one, exact, "one process uses no wire");
+        for ((name, met), (_, exact)) in weights(wire, ranks).iter().zip(&exact) {
+            // Adam moves a weight by at most about the learning rate a step, of which there are three.
+            let most = met.iter().zip(exact).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+            assert!(most < 6e-3, "{wire} on {ranks}, {name}: {most}");
+            differs |= most > 0.0;
+        }
+        assert!(differs, "{wire} on {ranks} ranks");
+    }
+    let error = RunFile::parse(&RUN.replace("shards: 5", "shards: 5\nwire: float16"), "run.yaml").unwrap_err();
+    assert!(error.to_string().starts_with("run.yaml:10:7: "), "{error}");
+    assert!(error.to_string().contains("float16"), "{error}");
 }
 
 #[test]
