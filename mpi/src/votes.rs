@@ -111,8 +111,19 @@ impl Ranks {
     /// # Errors
     /// Those of [`Ranks::vote`].
     pub fn broadcast(&self, bytes: Vec<u8>) -> Result<Vec<u8>> {
+        self.broadcast_from(0, bytes)
+    }
+
+    /// Returns the bytes of one rank; those of others are ignored.
+    ///
+    /// # Errors
+    /// Those of [`Ranks::vote`]; [`ErrorKind::Argument`] for a rank that does not exist.
+    pub fn broadcast_from(&self, rank: usize, bytes: Vec<u8>) -> Result<Vec<u8>> {
+        if rank >= self.size() {
+            return Err(Error::new(ErrorKind::Argument, format!("rank {rank} of {}; they count from 0", self.size())));
+        }
         let lengths = self.vote(&[bytes.len() as u64])?;
-        self.broadcast_from(0, bytes, lengths.of(0)[0] as usize)
+        self.spread(rank, bytes, lengths.of(rank)[0] as usize)
     }
 
     /// Makes an error of one rank the same error on all ranks. If several ranks have one, it is that of the first.
@@ -128,7 +139,7 @@ impl Ranks {
             (None, Ok(value)) => Ok(value),
             (failed, _) => {
                 let rank = failed.unwrap_or_default();
-                let words = self.broadcast_from(rank, words.into_bytes(), votes.of(rank)[1] as usize)?;
+                let words = self.spread(rank, words.into_bytes(), votes.of(rank)[1] as usize)?;
                 let words = format!("rank {rank}: {}", String::from_utf8_lossy(&words));
                 Err(Error::new(ErrorKind::OfRank(rank), words))
             }
@@ -163,7 +174,7 @@ impl Ranks {
     }
 
     /// Returns the bytes of one rank on all of them, by a binomial tree.
-    fn broadcast_from(&self, root: usize, bytes: Vec<u8>, length: usize) -> Result<Vec<u8>> {
+    fn spread(&self, root: usize, bytes: Vec<u8>, length: usize) -> Result<Vec<u8>> {
         let (rank, size) = (self.rank(), self.size());
         let call = self.call(Kind::Broadcast, length, root as u32)?;
         // Counted from the root, each rank receives from the one without its lowest bit.

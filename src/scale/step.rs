@@ -244,15 +244,26 @@ impl LossScale {
     pub(crate) fn take(
         &mut self,
         optimizer: &mut dyn Optimizer,
+        scaled: ScaledGrads,
+        clip: Option<f64>,
+    ) -> Result<Outcome> {
+        self.take_with(optimizer, scaled, clip, |optimizer, grads| optimizer.update(grads))
+    }
+
+    /// Takes a step as [`take`](LossScale::take) does, with this update.
+    pub(crate) fn take_with(
+        &mut self,
+        optimizer: &mut dyn Optimizer,
         mut scaled: ScaledGrads,
         clip: Option<f64>,
+        update: impl FnOnce(&mut dyn Optimizer, &Grads) -> Result<()>,
     ) -> Result<Outcome> {
         let unscaled = scaled.unscale(optimizer.params()).and_then(|mut grads| {
             clip.map_or(Ok(()), |clip| grads.clip_norm(clip).map(drop))?;
             Ok(grads)
         });
         scaled.warn_of_late(optimizer.params());
-        let outcome = match unscaled.and_then(|grads| self.apply(optimizer, &grads)) {
+        let outcome = match unscaled.and_then(|grads| self.apply_with(optimizer, &grads, update)) {
             Ok(outcome) => outcome,
             Err(error) => {
                 scaled.discard();
@@ -276,6 +287,15 @@ impl LossScale {
     /// same optimizer was already applied since the last [`update`](LossScale::update); and those of the optimizer. On
     /// an error nothing is updated.
     pub fn apply(&mut self, optimizer: &mut dyn Optimizer, grads: &Grads) -> Result<Outcome> {
+        self.apply_with(optimizer, grads, |optimizer, grads| optimizer.update(grads))
+    }
+
+    fn apply_with(
+        &mut self,
+        optimizer: &mut dyn Optimizer,
+        grads: &Grads,
+        update: impl FnOnce(&mut dyn Optimizer, &Grads) -> Result<()>,
+    ) -> Result<Outcome> {
         let Some(unscaled) = grads.unscaled() else {
             return Err(Error::value(
                 "these gradients come from a loss that was not scaled; allowed: those of `LossScale::scale`, `backward` and \
@@ -290,7 +310,7 @@ impl LossScale {
         }
         let replaced = || if unscaled.replaced { first_of(grads, optimizer.params()) } else { None };
         let Some(cause) = self.against(grads, unscaled, unscaled.first.clone().or_else(replaced)) else {
-            optimizer.update(grads)?;
+            update(optimizer, grads)?;
             grads.settle();
             self.votes.optimizers.extend(id);
             return Ok(Outcome::Stepped);

@@ -1,5 +1,7 @@
 //! Gradients of one backward pass, and gradient clipping.
 
+mod over_ranks;
+
 use std::{
     collections::{HashMap, HashSet},
     ops::Range,
@@ -270,29 +272,6 @@ impl Grads {
     /// Returns the position in time at which the last part of a gradient arrived, among all of this backward pass.
     pub(crate) fn arrival(&self, id: LeafId) -> usize {
         self.arrivals.get(&id).copied().unwrap_or(usize::MAX)
-    }
-
-    /// Creates gradients of parameters, which are the sums over ranks; see
-    /// [`ScaledGrads::of_ranks`](crate::scale::ScaledGrads::of_ranks).
-    pub(crate) fn of_ranks<'a>(sums: impl Iterator<Item = (&'a Param, Tensor, bool)>, refused: Option<String>) -> Self {
-        let mut grads = Grads { passes: refused.map(Pass::refusing).into_iter().collect(), ..Grads::default() };
-        for (param, sum, through_f16) in sums {
-            if through_f16 {
-                grads.came_through_f16(param.id());
-            }
-            grads.put(param.id(), sum);
-        }
-        grads
-    }
-
-    /// Returns whether the gradient of a parameter came out of an op in f16.
-    pub(crate) fn is_through_f16(&self, param: &Param) -> bool {
-        self.through_f16.contains(&param.id())
-    }
-
-    /// Forgets the order in which gradients arrived.
-    pub(crate) fn forget_arrivals(&mut self) {
-        self.arrivals.clear();
     }
 
     /// Records that a part of the gradient of a leaf arrived.

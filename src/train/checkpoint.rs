@@ -1,10 +1,13 @@
 //! Checkpoints: the complete state of a training run in one file, resumable bit for bit.
 
+mod counters;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
 };
 
+use counters::{counters, set_counters};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -139,34 +142,45 @@ impl Checkpoint {
     /// Captures the current state of a run, with the optimizers in the order later given to
     /// [`restore`](Checkpoint::restore).
     pub fn of<C: ?Sized + AsCell>(net: &Child<C>, optimizers: &[&dyn Optimizer], scale: &LossScale) -> Self {
-        let (mut params, mut tensors) = (BTreeMap::new(), BTreeMap::new());
-        for Named { mut paths, param } in weights::by_param(net) {
-            let path = paths.remove(0);
-            params.insert(path.clone(), Storage::of(&param, paths));
-            tensors.insert(path, param.full());
-        }
-        let mut states = Vec::new();
-        for (i, optimizer) in optimizers.iter().enumerate() {
-            let OptimizerState { optimizer, steps, tensors: kept } = optimizer.state();
-            states.push(Steps { optimizer, steps, tensors: kept.iter().map(|(name, _)| name.clone()).collect() });
+        let states = optimizers.iter().map(|optimizer| optimizer.state()).collect();
+        Checkpoint::of_states(states, scale).with_net(net)
+    }
+
+    /// Captures states of optimizers and the loss scale, without a network.
+    pub(super) fn of_states(states: Vec<OptimizerState>, scale: &LossScale) -> Self {
+        let (mut optimizers, mut tensors) = (Vec::new(), BTreeMap::new());
+        for (i, OptimizerState { optimizer, steps, tensors: kept }) in states.into_iter().enumerate() {
+            optimizers.push(Steps { optimizer, steps, tensors: kept.iter().map(|(name, _)| name.clone()).collect() });
             tensors.extend(kept.into_iter().map(|(name, tensor)| (of_optimizer(i, &name), tensor)));
         }
-        let (counters, scale_kind, scale) = (counters(net), Some(ScaleKind::of(scale)), scale.state());
-        let (counts, policy) = (BTreeMap::new(), None);
-        Checkpoint {
-            head: Head {
-                version: VERSION,
-                params,
-                counters,
-                optimizers: states,
-                average: None,
-                scale,
-                scale_kind,
-                counts,
-                policy,
-            },
-            tensors,
+        let head = Head {
+            version: VERSION,
+            params: BTreeMap::new(),
+            counters: BTreeMap::new(),
+            optimizers,
+            average: None,
+            scale: scale.state(),
+            scale_kind: Some(ScaleKind::of(scale)),
+            counts: BTreeMap::new(),
+            policy: None,
+        };
+        Checkpoint { head, tensors }
+    }
+
+    /// Adds the parameters and counters of a network.
+    pub(super) fn with_net<C: ?Sized + AsCell>(mut self, net: &Child<C>) -> Self {
+        for Named { mut paths, param } in weights::by_param(net) {
+            let path = paths.remove(0);
+            self.head.params.insert(path.clone(), Storage::of(&param, paths));
+            self.tensors.insert(path, param.full());
         }
+        self.head.counters = counters(net);
+        self
+    }
+
+    /// Returns the states of the optimizers.
+    pub(super) fn states(&self) -> Vec<OptimizerState> {
+        (0..self.head.optimizers.len()).map(|i| self.state(i)).collect()
     }
 
     /// Stores an average of weights.
@@ -422,26 +436,4 @@ impl Checkpoint {
             all => Err(Error::weights(format!("{} differences:\n- {}", all.len(), all.join("\n- ")))),
         }
     }
-}
-
-/// Returns the counters of each cell, by path.
-fn counters<C: ?Sized + AsCell>(net: &Child<C>) -> BTreeMap<String, Vec<u64>> {
-    let mut all = BTreeMap::new();
-    net.walk(&mut |entry| {
-        let counters = entry.slot.cell.counters();
-        if !counters.is_empty() {
-            all.insert(entry.path.to_string(), counters);
-        }
-    });
-    all
-}
-
-fn set_counters<C: ?Sized + AsCell>(net: &mut Child<C>, counters: &BTreeMap<String, Vec<u64>>) -> Result<()> {
-    let mut result = Ok(());
-    net.walk_mut(&mut |path, slot| {
-        if let (Ok(()), Some(counters)) = (&result, counters.get(path)) {
-            result = slot.cell.set_counters(counters).map_err(|e| e.context(format_args!("the cell `{path}`")));
-        }
-    });
-    result
 }

@@ -1,6 +1,9 @@
 //! Steps over shards that are divided among the ranks of a job.
 
+mod state;
+
 use precast_mpi::{Exchange, Node, Ranks, Shards, Tree, Votes, Wire};
+use state::State;
 
 use super::{
     Checkpoint, Loss,
@@ -62,6 +65,7 @@ pub struct DataParallel<'r> {
     shards: Shards,
     /// Steps so far.
     steps: u64,
+    state: State,
     /// Memory for the numbers of each node of this rank.
     terms: Vec<Vec<f32>>,
 }
@@ -83,7 +87,7 @@ impl<'r> DataParallel<'r> {
         }
         let exchange = ranks.exchange(shards, wire).map_err(Error::value)?;
         let shards = Shards::new(shards, ranks.size()).map_err(Error::value)?;
-        Ok(DataParallel { ranks, exchange, shards, steps: 0, terms: Vec::new() })
+        Ok(DataParallel { ranks, exchange, shards, steps: 0, state: State::Whole, terms: Vec::new() })
     }
 
     /// Gives all ranks the network, the optimizers and the loss scale of rank 0. Call it once, before the first step, or
@@ -112,6 +116,7 @@ impl<'r> DataParallel<'r> {
             self.steps = checkpoint.count("steps").unwrap_or_default();
             Ok(())
         });
+        self.state.is_anew();
         self.ranks.agree(restored).map_err(Error::ranks)
     }
 
@@ -178,7 +183,10 @@ impl<'r> DataParallel<'r> {
         let Some(grads) = sum.grads else {
             return Ok((f64::NAN, Outcome::Skipped { cause: Cause::NoTarget }));
         };
-        let outcome = scale.take(optimizer, grads, clip)?;
+        let outcome = match self.state {
+            State::Whole => scale.take(optimizer, grads, clip)?,
+            _ => scale.take_with(optimizer, grads, clip, |optimizer, grads| self.update_own(optimizer, grads))?,
+        };
         if outcome == Outcome::Stepped {
             buffers.set(&sum.moves)?;
         }

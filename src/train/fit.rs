@@ -2,6 +2,7 @@
 
 mod last;
 mod options;
+mod over_ranks;
 mod plateau;
 mod policy;
 mod reading;
@@ -259,8 +260,12 @@ impl Fit {
 
     /// Returns a checkpoint from which the run can be resumed.
     pub fn checkpoint<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Checkpoint {
+        self.counted(Checkpoint::of(net, &[self.optimizer.as_ref()], &self.scale))
+    }
+
+    /// Adds the average and the counters to a checkpoint.
+    fn counted(&self, checkpoint: Checkpoint) -> Checkpoint {
         let Place { epoch, step, steps, stepped } = self.place;
-        let checkpoint = Checkpoint::of(net, &[self.optimizer.as_ref()], &self.scale);
         let checkpoint = match &self.average {
             Some(average) => checkpoint.averaging(average),
             None => checkpoint,
@@ -325,25 +330,6 @@ impl Fit {
     /// As [`fit`].
     pub fn advance<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) -> Result<Option<Event<'_>>> {
         self.advance_with(net, data, None)
-    }
-
-    /// Advances as [`advance`](Fit::advance) does, with the [shards](FitOptions::shards) of a step divided among ranks,
-    /// each of which has the same data and makes the same calls. The batches of a score are divided, too.
-    ///
-    /// # Errors
-    /// As [`fit`]; [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of shards,
-    /// [`ErrorKind::Ranks`](crate::ErrorKind::Ranks) as for [`DataParallel::step`].
-    pub fn advance_on<C: ?Sized + AsCell>(
-        &mut self,
-        parallel: &mut DataParallel<'_>,
-        net: &mut Child<C>,
-        data: &Split,
-    ) -> Result<Option<Event<'_>>> {
-        if parallel.shards() != self.options.shards {
-            let (met, expected) = (parallel.shards(), self.options.shards);
-            return Err(Error::value(format!("steps of {met} shards for a run of {expected}")));
-        }
-        self.advance_with(net, data, Some(parallel))
     }
 
     fn advance_with<C: ?Sized + AsCell>(

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use precast::{
-    CrossEntropy, ErrorKind, Reduction, data,
+    Adafactor, CrossEntropy, ErrorKind, Lamb, Reduction,
+    cell::Params,
+    data,
     data::{Batch, Dataset, IGNORED, Inputs, Split, Targets},
     prelude::*,
     ranks::{Ranks, Threads, Wire},
@@ -102,6 +104,74 @@ fn any_number_of_ranks_has_the_same_bits() {
                 }
             }
         }
+    }
+}
+
+/// With more ranks than some optimizers have parameters with state, and overflows on the way.
+#[test]
+fn a_sharded_state_has_the_bits_of_a_whole_one() {
+    let makes: [&(dyn Fn(Params) -> Box<dyn Optimizer> + Sync); 4] = [
+        &|params| Box::new(Adam::new(params, 2e-3)),
+        &|params| Box::new(Lamb::new(params, 2e-3)),
+        &|params| Box::new(Adafactor::new(params, 2e-3)),
+        &|params| Box::new(Sgd::new(params, 2e-3)),
+    ];
+    for (which, make) in makes.into_iter().enumerate() {
+        let run = |ranks: &Ranks, sharded: bool| {
+            let mut net = conv();
+            let policy = Policy::new(Level::O2, DType::F16).unwrap();
+            policy.apply(&mut net).unwrap();
+            let (mut optimizer, mut scale) = (make(net.params()), policy.loss_scale().unwrap());
+            scale.set_scale(2f32.powi(20)).unwrap();
+            let parallel = DataParallel::new(ranks, 6, Wire::Float32).unwrap();
+            let mut parallel = if sharded { parallel.sharding_state() } else { parallel };
+            parallel.begin(&mut net, &mut [&mut *optimizer], &mut scale).unwrap();
+            net.set_train(true);
+            let mut checkpoints = Vec::new();
+            for batch in data::digits().unwrap().shuffled_batches(37, 1, 0).unwrap().take(9) {
+                let _ = parallel.step(&net, &mut *optimizer, &mut scale, &batch, of_classes).unwrap();
+                let checkpoint = parallel.checkpoint(&net, &[&*optimizer], &scale).unwrap();
+                checkpoints.extend(checkpoint.map(|checkpoint| checkpoint.to_bytes().unwrap()));
+            }
+            let kept: usize = optimizer.state().tensors.iter().map(|(_, tensor)| tensor.len()).sum();
+            (checkpoints, bits(&net), kept)
+        };
+        let alone = on(1, |ranks| run(ranks, false)).remove(0);
+        for ranks in 1..=4 {
+            let met = on(ranks, |ranks| run(ranks, true));
+            assert!(met[0].0 == alone.0, "optimizer {which} on {ranks} ranks");
+            assert!(met[1..].iter().all(|met| met.0.is_empty()));
+            assert!(met.iter().all(|met| met.1 == alone.1), "optimizer {which} on {ranks} ranks");
+            assert_eq!(met.iter().map(|met| met.2).sum::<usize>(), alone.2, "each number is kept once");
+        }
+    }
+}
+
+/// The state of a rank that begins with the whole one, and of ranks that take the checkpoint of others.
+#[test]
+fn a_sharded_state_begins_from_a_checkpoint_of_any_ranks() {
+    let run = |ranks: &Ranks, from: Option<&[u8]>, steps: std::ops::Range<usize>| {
+        let mut net = conv();
+        let (mut optimizer, mut scale) = (Adam::new(net.params(), 2e-3), LossScale::none());
+        let mut parallel = DataParallel::new(ranks, 4, Wire::Float32).unwrap().sharding_state();
+        if let Some(bytes) = from.filter(|_| ranks.rank() == 0) {
+            let checkpoint = Checkpoint::from_bytes(bytes).unwrap();
+            checkpoint.restore(&mut net, &mut [&mut optimizer], &mut scale).unwrap();
+            parallel.set_steps(checkpoint.count("steps").unwrap());
+        }
+        parallel.begin(&mut net, &mut [&mut optimizer], &mut scale).unwrap();
+        net.set_train(true);
+        let batches = data::digits().unwrap().shuffled_batches(40, 1, 0).unwrap().collect::<Vec<_>>();
+        for batch in &batches[steps] {
+            let _ = parallel.step(&net, &mut optimizer, &mut scale, batch, of_classes).unwrap();
+        }
+        parallel.checkpoint(&net, &[&optimizer], &scale).unwrap().map(|checkpoint| checkpoint.to_bytes().unwrap())
+    };
+    let whole = on(1, |ranks| run(ranks, None, 0..8)).remove(0);
+    for (before, after) in [(1, 3), (3, 2), (4, 1)] {
+        let half = on(before, |ranks| run(ranks, None, 0..3)).remove(0);
+        let met = on(after, |ranks| run(ranks, half.as_deref(), 3..8)).remove(0);
+        assert!(met == whole, "{before} ranks, and then {after}");
     }
 }
 

@@ -16,8 +16,8 @@ use super::{
     folder::Folder,
     indices,
     parts::Read,
+    prepared::{Prepared, prepared},
     records::history_of,
-    run::{Prepared, prepared},
     settled::settled,
 };
 

@@ -9,21 +9,26 @@ use std::{
 
 use precast::{
     __train::filled,
+    Checkpoint, Child,
+    data::Split,
     error::{Error, ErrorKind, Result},
     io::models::Model,
     ranks::Ranks,
-    train::{DataParallel, Event, FitOptions},
+    train::{DataParallel, Event, Fit, FitOptions},
 };
 use precast_policy::files;
 
 use super::{
     EndReason, Run, RunFile,
     folder::{ABOUT, Folder, METRICS, POLICY, RUN},
+    steps::Steps,
 };
 
 /// Words of rank 0 before each call of all ranks.
-const ADVANCE: u8 = 1;
 const END: u8 = 0;
+const ADVANCE: u8 = 1;
+const CHECKPOINT: u8 = 2;
+const GATHER: u8 = 3;
 
 impl Run {
     /// Trains as [`train_with`](Run::train_with) does, with the shards of each step divided among the ranks of a job. Rank 0
@@ -45,19 +50,49 @@ impl Run {
         let shared = ranks.agree(shared).map_err(Error::ranks)?;
         ranks.broadcast(shared).map_err(Error::ranks)?;
         ranks.agree(Ok::<(), Error>(())).map_err(Error::ranks)?;
-        let mut parallel = DataParallel::new(ranks, self.file.options.shards, self.file.wire)?;
-        let ended = self.advance_to_end(observer, ranks.size(), &mut |fit, net, data| {
-            ranks.broadcast(vec![ADVANCE]).map_err(Error::ranks)?;
-            fit.advance_on(&mut parallel, net, data)
-        });
+        let mut leader = Leader { ranks, parallel: self.file.parallel(ranks)? };
+        let ended = self.advance_to_end(observer, &mut leader);
         let words = match &ended {
             // All ranks have it, or cannot be reached.
             Err(error) if error.kind() == ErrorKind::Ranks => return ended,
             Err(error) => error.to_string(),
-            Ok(_) => String::new(),
+            Ok(_) => {
+                leader.say(GATHER)?;
+                self.fit.gather_state(&leader.parallel)?;
+                String::new()
+            }
         };
         ranks.broadcast([&[END], words.as_bytes()].concat()).map_err(Error::ranks)?;
         self.end(ended?)
+    }
+}
+
+/// The steps of rank 0, which the others follow.
+struct Leader<'r> {
+    ranks: &'r Ranks,
+    parallel: DataParallel<'r>,
+}
+
+impl Leader<'_> {
+    fn say(&self, word: u8) -> Result<()> {
+        self.ranks.broadcast(vec![word]).map(drop).map_err(Error::ranks)
+    }
+}
+
+impl Steps for Leader<'_> {
+    fn ranks(&self) -> usize {
+        self.ranks.size()
+    }
+
+    fn advance<'f>(&mut self, fit: &'f mut Fit, net: &mut Child, data: &Split) -> Result<Option<Event<'f>>> {
+        self.say(ADVANCE)?;
+        fit.advance_on(&mut self.parallel, net, data)
+    }
+
+    fn checkpoint(&mut self, fit: &Fit, net: &Child) -> Result<Checkpoint> {
+        self.say(CHECKPOINT)?;
+        let checkpoint = fit.checkpoint_on(&self.parallel, net)?;
+        checkpoint.ok_or_else(|| Error::ranks("a checkpoint is written by rank 0, and this is another"))
     }
 }
 
@@ -73,6 +108,12 @@ impl RunFile {
                 shards - filled
             )
         })
+    }
+
+    /// Divides steps among ranks.
+    fn parallel<'r>(&self, ranks: &'r Ranks) -> Result<DataParallel<'r>> {
+        let parallel = DataParallel::new(ranks, self.options.shards, self.wire)?;
+        Ok(if self.shard_optimizer { parallel.sharding_state() } else { parallel })
     }
 
     /// Checks that steps can be divided among so many ranks.
@@ -129,13 +170,17 @@ impl Follower {
     /// # Errors
     /// As [`Run::train_on`].
     pub fn follow(mut self, ranks: &Ranks) -> Result<()> {
-        let mut parallel = DataParallel::new(ranks, self.run.file.options.shards, self.run.file.wire)?;
+        let mut parallel = self.run.file.parallel(ranks)?;
         loop {
             let words = ranks.broadcast(Vec::new()).map_err(Error::ranks)?;
             match words.split_first() {
                 Some((&ADVANCE, _)) => {
                     self.run.fit.advance_on(&mut parallel, &mut self.run.net, &self.run.data)?;
                 }
+                Some((&CHECKPOINT, _)) => {
+                    self.run.fit.checkpoint_on(&parallel, &self.run.net)?;
+                }
+                Some((&GATHER, _)) => self.run.fit.gather_state(&parallel)?,
                 Some((_, words)) if !words.is_empty() => {
                     return Err(Error::ranks(format!("rank 0: {}", String::from_utf8_lossy(words))));
                 }

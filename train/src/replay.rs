@@ -21,8 +21,9 @@ use super::{
     faults::{self, CHECKPOINT},
     folder::Folder,
     parts::Read,
+    prepared::{Prepared, prepared},
     records::{about_of, history_of},
-    run::{Prepared, checksum_of, prepared},
+    run::checksum_of,
 };
 
 /// A step of a run, run again from a saved fault: with the same parameters, the same batch and the same dropouts, so

@@ -13,7 +13,8 @@ use super::{
     Run, RunFile,
     folder::Folder,
     parts::Read,
-    run::{Prepared, RUN_FILE, RUN_FILE_BEFORE, measure, prepared},
+    prepared::{Prepared, prepared},
+    run::{RUN_FILE, RUN_FILE_BEFORE, measure},
 };
 
 /// Changes of a run that is resumed. Default: none.

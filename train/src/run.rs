@@ -8,19 +8,24 @@ use std::{
 };
 
 use precast::{
-    Child, Plan, Policy,
+    Checkpoint, Child, Plan, Policy,
     data::{Dataset, Split, Standardization},
-    error::{Error, Result},
+    error::Result,
     io::models::Model,
-    no_grad,
-    plan::check_run,
     storage::Decorated,
     train::{Event, Fit, FitOptions, History, Loss, Score},
 };
 
 use super::{
-    RunFile, Storage, faults::SavedFault, folder::Folder, indices, parts::Read, settled::settled,
+    RunFile,
+    faults::SavedFault,
+    folder::Folder,
+    indices,
+    parts::Read,
+    prepared::{Prepared, prepared},
+    settled::settled,
     standardizations::Standardizations,
+    steps::{Alone, Steps},
 };
 
 /// A training run in a folder. The folder holds the inputs of the run, its history, and checkpoints, so that the run
@@ -80,9 +85,6 @@ pub struct Run {
     /// Numbers of steps after which rules end.
     pub(super) ends: BTreeSet<usize>,
 }
-
-/// Runs the next step of a run, or scores an epoch.
-type Advance<'a> = dyn for<'f> FnMut(&'f mut Fit, &mut Child, &Split) -> Result<Option<Event<'f>>> + 'a;
 
 /// Reason for the end of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,26 +191,26 @@ impl Run {
     /// # Errors
     /// As [`fit`](precast::train::fit), and [`ErrorKind::Io`](precast::ErrorKind::Io) when a file cannot be written.
     pub fn train_with(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<EndReason> {
-        let ended = self.advance_to_end(observer, 1, &mut |fit, net, data| fit.advance(net, data))?;
+        let ended = self.advance_to_end(observer, &mut Alone)?;
         self.end(ended)
     }
 
-    /// Trains as [`train_with`](Run::train_with) does, by `advance`, which so many ranks run, and returns why the run ends.
+    /// Trains by `steps` as [`train_with`](Run::train_with) does, and returns why the run ends.
     pub(super) fn advance_to_end(
         &mut self,
         observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
-        ranks: usize,
-        advance: &mut Advance<'_>,
+        steps: &mut dyn Steps,
     ) -> Result<EndReason> {
         loop {
             if self.is_out_of_patience() {
                 return Ok(EndReason::NoBetter);
             }
-            let advanced = match advance(&mut self.fit, &mut self.net, &self.data) {
+            let advanced = match steps.advance(&mut self.fit, &mut self.net, &self.data) {
                 Ok(advanced) => advanced,
                 Err(error) => {
                     // The steps before are not lost with the examples of this one.
-                    if self.fit.has_not_read() && self.fit.steps_done() > 0 {
+                    let has_state = steps.ranks() == 1 || !self.file.shard_optimizer;
+                    if self.fit.has_not_read() && self.fit.steps_done() > 0 && has_state {
                         self.save_checkpoint()?;
                     }
                     return Err(error);
@@ -222,16 +224,16 @@ impl Run {
             let (is_step, is_epoch) = (matches!(event, Event::Step(_)), matches!(event, Event::Epoch(_)));
             let changes = matches!(event, Event::Raised(_));
             let flow = observer(event);
-            let steps = self.fit.steps_done();
-            if let Some(policy) = self.fit.policy().filter(|_| changes || is_step && self.ends.contains(&steps)) {
+            let done = self.fit.steps_done();
+            if let Some(policy) = self.fit.policy().filter(|_| changes || is_step && self.ends.contains(&done)) {
                 self.folder.save_policy_now(&policy)?;
             }
             if is_step {
                 let last = || Ok(self.folder.checkpoints()?.pop());
                 let inputs = || Ok([checksum_of(&self.policy)?, self.file.fingerprint()?]);
-                SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, ranks, inputs, last)?;
+                SavedFault::save(self.folder.path(), &self.fit, &self.net, &self.data, steps.ranks(), inputs, last)?;
             }
-            if steps == 1 && is_step {
+            if done == 1 && is_step {
                 self.folder.note_memory(self.fit.history())?;
             }
             if is_epoch {
@@ -240,10 +242,10 @@ impl Run {
             if is_epoch && best_epoch(self.history()).is_some_and(|best| best + 1 == self.history().epochs.len()) {
                 self.fit.with_average(|| self.folder.save_best(&self.net))?;
             }
-            let due =
-                is_epoch || is_step && self.file.checkpoint.every.is_some_and(|every| steps.is_multiple_of(every));
+            let due = is_epoch || is_step && self.file.checkpoint.every.is_some_and(|every| done.is_multiple_of(every));
             if due || flow.is_break() {
-                self.save_checkpoint()?;
+                let checkpoint = steps.checkpoint(&self.fit, &self.net)?;
+                self.save(checkpoint, None)?;
             }
             if flow.is_break() && !self.fit.is_over() {
                 return Ok(EndReason::Interrupted);
@@ -267,11 +269,15 @@ impl Run {
 
     /// Saves a checkpoint that the run file with the checksum `before`, too, can continue.
     pub(super) fn save_checkpoint_after(&self, before: Option<u32>) -> Result<()> {
+        self.save(self.fit.checkpoint(&self.net), before)
+    }
+
+    fn save(&self, checkpoint: Checkpoint, before: Option<u32>) -> Result<()> {
         let headroom = self.fit.monitor().headroom(&self.net);
         if !headroom.is_empty() {
             self.folder.save_headroom(&headroom)?;
         }
-        let checkpoint = self.fit.checkpoint(&self.net).under(&self.policy)?;
+        let checkpoint = checkpoint.under(&self.policy)?;
         let checkpoint = checkpoint.counting(RUN_FILE, self.file.fingerprint()?.into());
         let checkpoint = match before {
             Some(before) => checkpoint.counting(RUN_FILE_BEFORE, before.into()),
@@ -389,62 +395,4 @@ fn best_epoch(history: &History) -> Option<usize> {
         }
     }
     best
-}
-
-/// A network ready to be trained.
-pub(super) struct Prepared {
-    pub net: Child,
-    pub plan: Plan,
-    pub storage: Option<Decorated>,
-    /// Options with the loss of the data and the loss scale of the policy.
-    pub options: FitOptions,
-    /// Notes from calling the network on two examples.
-    pub notes: Vec<String>,
-}
-
-pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Result<Prepared> {
-    let mut net = model.net;
-    file.freeze(&net)?;
-    let (plan, storage) = file.wrap(&mut net, policy)?;
-    let loss = file.options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
-    loss.check(data.train.targets()).map_err(|error| file.wrong("loss", error))?;
-    if file.standardize_targets && matches!(loss, Loss::BceWithLogits {}) {
-        let words =
-            "the loss bce_with_logits compares with numbers from 0 to 1, which `standardize_targets` would move";
-        return Err(file.wrong("loss", Error::data(words)));
-    }
-    file.options.augment.check(&data.train).map_err(|error| file.wrong("augment", error))?;
-    let mut notes = check(&net, data, &loss)?;
-    if storage.is_none() && file.storage != Storage::Float32 {
-        let words = "level O0 lowers nothing, so parameters are stored in float32";
-        notes.push(format!("`storage: {}`: {words}; with a `dtype` they are stored low", file.storage.name()));
-    }
-    // The check made low-precision copies of the parameters. The first step makes new ones, like every other step.
-    for (_, param) in net.params().iter() {
-        param.set(&param.full())?;
-    }
-    let options = file.options.clone().loss(loss).loss_scale(policy.loss_scale.clone());
-    Ok(Prepared { net, plan, storage, options, notes })
-}
-
-/// Calls the network on two examples, and returns notes on allowed but probably unintended results.
-fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
-    let Some(batch) = data.test.try_batches(2)?.next().transpose()? else { return Ok(Vec::new()) };
-    let (result, trace) = net.trace(|net| no_grad(|| batch.call(net)));
-    let outputs =
-        result.map_err(|e| e.context(format_args!("the model on examples of shape {:?}", data.test.shape())))?;
-    check_run(net, &trace)?;
-    let classes = data.train.classes().max(data.test.classes());
-    let met = outputs.shape().last().copied().filter(|_| matches!(loss, Loss::CrossEntropy { .. }));
-    let words = |met| {
-        let numbers = if met == 1 { "number" } else { "numbers" };
-        format!("the model returns {met} {numbers} for each target, and there are {classes} classes")
-    };
-    if let Some(met) = met.filter(|met| *met < classes) {
-        let cure =
-            if met == 1 { "; whole numbers are read as numbers, and not as classes, with `as: numbers`" } else { "" };
-        return Err(Error::data(format!("{}{cure}", words(met))));
-    }
-    let _ = loss.of(&outputs, &batch.y).map_err(|e| e.context("the loss of what the model returns"))?;
-    Ok(met.filter(|met| outputs.rank() == 2 && *met > classes).map(words).into_iter().collect())
 }

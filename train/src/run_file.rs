@@ -18,6 +18,7 @@ use serde_yaml::{Location, Spanned};
 
 use super::{
     Memory, Storage, data,
+    folder::is_file_name,
     model_source::ModelSource,
     test_data::Test,
     weights_source::{self, Weights},
@@ -78,6 +79,8 @@ pub struct RunFile {
     pub options: FitOptions,
     /// Form of the numbers that ranks exchange. Default: `float32`.
     pub wire: Wire,
+    /// `true` to divide the state of the optimizer among the ranks. Default: false.
+    pub shard_optimizer: bool,
     /// Retention of checkpoints.
     pub checkpoint: CheckpointOptions,
     /// Number of epochs without a better score after which the run ends. Default: unlimited.
@@ -186,6 +189,9 @@ pub(super) struct RunV1 {
     /// Dtype in which the ranks of a run exchange gradients.
     #[option(default = wire::Written::default(), shown = "float32", left_out)]
     wire: wire::Written,
+    /// `true` when the ranks of a run divide the state of the optimizer.
+    #[option(default = false, left_out)]
+    shard_optimizer: bool,
     /// Decay of an average of the weights, which is tested and saved in their place: 0.999 averages about 1000 steps.
     #[option(default = None, shown = "no average", at_least = 0, below = 1)]
     average: Option<At<f64>>,
@@ -373,6 +379,7 @@ impl RunFile {
             storage: read.storage.value.0,
             options,
             wire: read.wire.0,
+            shard_optimizer: read.shard_optimizer,
             checkpoint: read.checkpoint.value,
             patience: read.patience.map(|at| at.value),
             folder: PathBuf::new(),
@@ -412,6 +419,7 @@ impl RunFile {
             accumulate: at(*accumulate),
             shards: at(*shards),
             wire: wire::Written(self.wire),
+            shard_optimizer: self.shard_optimizer,
             average: average.map(at),
             augment: at(augment.clone()),
             seed: *seed,
@@ -439,10 +447,4 @@ impl RunFile {
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         files::replace(path, self.to_yaml()?.as_bytes())
     }
-}
-
-/// Returns whether a name is valid for a folder on any system.
-pub(super) fn is_file_name(name: &str) -> bool {
-    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | ' ' | '+' | '=');
-    (1..=100).contains(&name.chars().count()) && name.chars().all(plain) && !name.starts_with('.')
 }

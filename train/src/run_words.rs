@@ -56,6 +56,7 @@ impl Document for RunV1 {
             "horizontal_flip" | "hflip" | "random_flip" => &["flip"],
             "random_crop" | "padding" => &["crop"],
             "mixup_alpha" => &["mixup"],
+            "zero" | "zero_stage" | "zero_optimization" | "fsdp" | "sharding" => &["shard_optimizer"],
             "reduce_dtype" | "comm_dtype" | "communication_data_type" | "gradient_compression" => &["wire"],
             "memory_limit" | "max_memory" | "cache" => &["memory"],
             "param_groups" => &["groups"],

@@ -79,9 +79,15 @@ fn a_run_has_the_same_files_on_any_ranks_and_continued_on_others() {
         assert!(ended[1..].iter().all(|ended| *ended == Ok(None)), "{ended:?}");
         check(&name);
     }
-    for (stop, before, after) in [(1, 2, 3), (2, 4, 1), (4, 1, 4), (5, 3, 2)] {
+    let mut sharded = file.clone();
+    sharded.shard_optimizer = true;
+    for (stop, before, after) in [(1, 2, 3), (2, 4, 1), (4, 1, 4), (5, 3, 2), (3, 3, 4)] {
         let name = format!("stopped-{stop}");
-        let ended = job(before, stop, begin(&name));
+        let ended = match stop {
+            // Also from one step to the next of the same run.
+            3 => job(before, stop, || Run::begin(&sharded, sharded.read_model()?, folder.0.join(&name))),
+            _ => job(before, stop, begin(&name)),
+        };
         assert_eq!(ended[0], Ok(Some(EndReason::Interrupted)));
         assert!(ended[1..].iter().all(|ended| *ended == Ok(None)), "{ended:?}");
         let path = folder.0.join(&name);

@@ -1,0 +1,72 @@
+//! The network of a run before its first step.
+
+use precast::{
+    Child, Plan, Policy,
+    data::Split,
+    error::{Error, Result},
+    io::models::Model,
+    no_grad,
+    plan::check_run,
+    storage::Decorated,
+    train::{FitOptions, Loss},
+};
+
+use super::{RunFile, Storage};
+
+/// A network ready to be trained.
+pub(super) struct Prepared {
+    pub net: Child,
+    pub plan: Plan,
+    pub storage: Option<Decorated>,
+    /// Options with the loss of the data and the loss scale of the policy.
+    pub options: FitOptions,
+    /// Notes from calling the network on two examples.
+    pub notes: Vec<String>,
+}
+
+pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Split) -> Result<Prepared> {
+    let mut net = model.net;
+    file.freeze(&net)?;
+    let (plan, storage) = file.wrap(&mut net, policy)?;
+    let loss = file.options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
+    loss.check(data.train.targets()).map_err(|error| file.wrong("loss", error))?;
+    if file.standardize_targets && matches!(loss, Loss::BceWithLogits {}) {
+        let words =
+            "the loss bce_with_logits compares with numbers from 0 to 1, which `standardize_targets` would move";
+        return Err(file.wrong("loss", Error::data(words)));
+    }
+    file.options.augment.check(&data.train).map_err(|error| file.wrong("augment", error))?;
+    let mut notes = check(&net, data, &loss)?;
+    if storage.is_none() && file.storage != Storage::Float32 {
+        let words = "level O0 lowers nothing, so parameters are stored in float32";
+        notes.push(format!("`storage: {}`: {words}; with a `dtype` they are stored low", file.storage.name()));
+    }
+    // The check made low-precision copies of the parameters. The first step makes new ones, like every other step.
+    for (_, param) in net.params().iter() {
+        param.set(&param.full())?;
+    }
+    let options = file.options.clone().loss(loss).loss_scale(policy.loss_scale.clone());
+    Ok(Prepared { net, plan, storage, options, notes })
+}
+
+/// Calls the network on two examples, and returns notes on allowed but probably unintended results.
+fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
+    let Some(batch) = data.test.try_batches(2)?.next().transpose()? else { return Ok(Vec::new()) };
+    let (result, trace) = net.trace(|net| no_grad(|| batch.call(net)));
+    let outputs =
+        result.map_err(|e| e.context(format_args!("the model on examples of shape {:?}", data.test.shape())))?;
+    check_run(net, &trace)?;
+    let classes = data.train.classes().max(data.test.classes());
+    let met = outputs.shape().last().copied().filter(|_| matches!(loss, Loss::CrossEntropy { .. }));
+    let words = |met| {
+        let numbers = if met == 1 { "number" } else { "numbers" };
+        format!("the model returns {met} {numbers} for each target, and there are {classes} classes")
+    };
+    if let Some(met) = met.filter(|met| *met < classes) {
+        let cure =
+            if met == 1 { "; whole numbers are read as numbers, and not as classes, with `as: numbers`" } else { "" };
+        return Err(Error::data(format!("{}{cure}", words(met))));
+    }
+    let _ = loss.of(&outputs, &batch.y).map_err(|e| e.context("the loss of what the model returns"))?;
+    Ok(met.filter(|met| outputs.rank() == 2 && *met > classes).map(words).into_iter().collect())
+}
