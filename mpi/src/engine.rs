@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind, Result};
 #[derive(Debug, PartialEq, Eq)]
 pub struct Pending(pub usize);
 
-/// An engine, in six functions over bytes and an optional one for its end. No call waits for another rank.
+/// An engine, in six functions over bytes and two optional ones for its end. No call waits for another rank.
 ///
 /// Messages between two ranks that have the same tag arrive in the order in which they were sent. The engine owns the
 /// memory of a message until [`Engine::poll`] returns it, so a message that is forgotten is never written to freed
@@ -42,6 +42,12 @@ pub trait Engine: fmt::Debug {
     /// Ends all ranks with an exit code. Returns if ranks are threads, whose calls are errors from then on, or if there is
     /// one.
     fn abort(&self, code: u8);
+
+    /// Returns a function that ends all ranks from any thread, for [`Ranks::abort_on_panic`](crate::Ranks::abort_on_panic).
+    /// Default: none, of ranks that are threads.
+    fn aborter(&self) -> Option<fn(u8)> {
+        None
+    }
 
     /// Ends the engine of this rank, after its last message. Default: nothing to do.
     ///

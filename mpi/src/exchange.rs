@@ -162,7 +162,7 @@ impl Ranks {
             there: wire.there(),
             back: wire.back(),
             form: shards.shards() as u32 | (wire as u32) << 24,
-            bucket: 1 << 18,
+            bucket: (size << 14).clamp(1 << 18, 1 << 24),
             buckets: VecDeque::new(),
             whole: 0,
             spare: Vec::new(),
@@ -172,7 +172,8 @@ impl Ranks {
 }
 
 impl Exchange<'_> {
-    /// Sets the numbers of the buckets into which [`Exchange::sum`] cuts. Default: 2^18, which are 1 MiB of f32.
+    /// Sets the numbers of the buckets into which [`Exchange::sum`] cuts. Default: 2^18, which are 1 MiB of f32; on more than
+    /// 16 ranks, whose messages would be short, 2^14 for each rank, and at most 2^24.
     ///
     /// # Errors
     /// [`ErrorKind::Argument`] if it is 0.

@@ -1,4 +1,4 @@
-//! The end of all ranks after a panic in one of them.
+//! The end of all ranks by one of them, also by a panic.
 
 use std::{
     io::Write as _,
@@ -7,24 +7,27 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
+    time::Duration,
 };
-
-use crate::mpi;
 
 /// The exit code of a job that a rank ends: `EX_SOFTWARE` of sysexits.
 pub(crate) const EXIT_CODE: u8 = 70;
 
-/// Adds to the panic hook that a panic ends all ranks of MPI. Does nothing if MPI is not loaded.
-pub(crate) fn abort_on_panic(rank: usize, step: Arc<AtomicU64>) {
-    if !mpi::is_loaded() {
-        return;
-    }
+/// Writes a line to stderr, and gives the launcher time to read it: that of MPICH drops what it has not read when a rank ends
+/// the job.
+pub(crate) fn say_last(line: &str) {
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    thread::sleep(Duration::from_millis(100));
+}
+
+/// Adds to the panic hook that a panic ends all ranks.
+pub(crate) fn abort_on_panic(rank: usize, step: Arc<AtomicU64>, abort: fn(u8)) {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
         before(info);
         let step = step.load(Ordering::Relaxed);
-        let words = format!("rank {rank}: a panic ends all ranks, step {step}\n");
-        let _ = std::io::stderr().write_all(words.as_bytes());
-        mpi::end_all(EXIT_CODE);
+        say_last(&format!("rank {rank}: a panic ends all ranks, step {step}\n"));
+        abort(EXIT_CODE);
     }));
 }

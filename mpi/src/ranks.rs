@@ -3,7 +3,6 @@
 use std::{
     cell::{Cell, RefCell},
     env, hint,
-    io::Write as _,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -171,7 +170,7 @@ impl Ranks {
             true => format!("{words}\n"),
             false => format!("rank {rank}: {words}, step {}\n", self.step()),
         };
-        let _ = std::io::stderr().write_all(line.as_bytes());
+        panics::say_last(&line);
         self.link.engine.abort(panics::EXIT_CODE);
     }
 
@@ -180,7 +179,9 @@ impl Ranks {
     ///
     /// A panic that is caught ends them, too.
     pub fn abort_on_panic(&self) {
-        panics::abort_on_panic(self.rank(), self.step.clone());
+        if let Some(abort) = self.link.engine.aborter() {
+            panics::abort_on_panic(self.rank(), self.step.clone(), abort);
+        }
     }
 
     /// Waits for all ranks and ends MPI. A process that ends without this call is a failed one to its launcher.

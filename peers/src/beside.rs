@@ -1,11 +1,11 @@
-//! Layers, training curves and scaled steps, with their bounds.
+//! Layers, training curves, scaled steps and steps over ranks, with their bounds.
 
 use std::fmt::Write as _;
 
 use precast::DType;
 
 use crate::{
-    Options,
+    Options, data_parallel,
     layers::{self, Compared},
     peer::Peer,
     training::{self, Followed},
@@ -47,6 +47,13 @@ pub fn run(options: &Options) -> Result<Beside, String> {
         }
         followed.iter().filter_map(judge).for_each(|failure| failures.push(failure));
         tables.push((name, table_of(&followed)));
+    }
+    match data_parallel::compare(&mut peer, options.seed) {
+        Ok((table, wrong)) => {
+            tables.push(("data_parallel", table));
+            failures.extend(wrong);
+        }
+        Err(why) => failures.push(why),
     }
     let about = format!("{} layers, {count} runs", compared.len());
     Ok(Beside { tables, failures, about })

@@ -1,8 +1,9 @@
-//! Comparison of every op, layer, optimizer and scaled training step of precast with torch.
+//! Comparison of every op, layer, optimizer, scaled training step and step over ranks of precast with torch.
 //! `cargo xtask peers --python PATH`.
 
 mod beside;
 mod bounds;
+mod data_parallel;
 mod draw;
 mod held;
 mod layers;

@@ -16,7 +16,7 @@ use crate::{
 
 const BATCHES: usize = 4;
 const EXAMPLES: usize = 8;
-const CLASSES: usize = 5;
+pub const CLASSES: usize = 5;
 
 /// A run: a network, an optimizer, and its loss scaling.
 pub struct Run {
@@ -37,7 +37,8 @@ struct Scaled {
     large: Option<(usize, f64)>,
 }
 
-fn description(name: &str) -> (Value, Vec<usize>) {
+/// Returns the description of a network, and the shape of an example.
+pub fn description(name: &str) -> (Value, Vec<usize>) {
     let dense =
         |inward: usize, outward: usize| json!({"kind": "Dense", "in_features": inward, "out_features": outward});
     let kind = |kind: &str| json!({"kind": kind});

@@ -8,6 +8,7 @@ import numpy
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import data_parallel
 import layers
 import ops
 import training
@@ -137,7 +138,7 @@ def answer_op(head, arrays):
 
 def main():
     torch.set_num_threads(1)
-    answers = {"op": answer_op, "layer": layers.answer, "train": training.answer}
+    answers = {"op": answer_op, "layer": layers.answer, "train": training.answer, "data parallel": data_parallel.answer}
     write({"version": torch.__version__, "vectors": torch.backends.cpu.get_cpu_capability()})
     while True:
         head, arrays = read()
@@ -147,4 +148,5 @@ def main():
             write({"error": f"{type(error).__name__}: {error}"})
 
 
-main()
+if __name__ == "__main__":  # the processes of `data_parallel` import this file
+    main()

@@ -1,8 +1,11 @@
-//! The packages on other libraries: precast-burn and precast-candle.
+//! The packages on other libraries: precast-burn, precast-candle and precast-rsmpi.
 
-use crate::shell::{self, Result};
+use std::process::Stdio;
 
-pub const ABOUT: &str = "lints and tests of precast-burn and precast-candle [--gpu: burn on wgpu, in f16]";
+use crate::shell::{self, Result, program};
+
+pub const ABOUT: &str =
+    "lints and tests of precast-burn, precast-candle and precast-rsmpi [--gpu: burn on wgpu, in f16]";
 
 const GPU: &str = "--gpu";
 
@@ -17,7 +20,13 @@ pub fn run(words: &[String]) -> Result {
             format!("{error}; this needs a Vulkan driver: that of a GPU, or Mesa's lavapipe (mesa-vulkan-drivers)")
         });
     }
-    for manifest in ["burn/Cargo.toml", "candle/Cargo.toml"] {
+    let mpicc = program("mpicc", &["--version"], &[]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let has_mpi = mpicc.is_ok_and(|status| status.success());
+    if !has_mpi {
+        println!("LEFT OUT: precast-rsmpi needs mpicc and libclang: `apt-get install libopenmpi-dev libclang-dev`");
+    }
+    let of_mpi = has_mpi.then_some("rsmpi/Cargo.toml");
+    for manifest in ["burn/Cargo.toml", "candle/Cargo.toml"].into_iter().chain(of_mpi) {
         let cargo = |words: &[&str], variables: &[(&str, &str)]| {
             shell::run(
                 "cargo",

@@ -106,18 +106,17 @@ impl Engine for Mpi {
         end_all(code);
     }
 
+    fn aborter(&self) -> Option<fn(u8)> {
+        Some(|code| end_all(code))
+    }
+
     fn finish(&self) -> Result<()> {
         self.engine.finalize()
     }
 }
 
-/// Returns whether MPI has been loaded into this process.
-pub(crate) fn is_loaded() -> bool {
-    ABORT.get().is_some()
-}
-
 /// Ends all ranks of MPI and this process, also if MPI hangs.
-pub(crate) fn end_all(code: u8) -> ! {
+fn end_all(code: u8) -> ! {
     // If no thread can be started, MPI must do.
     let _ = thread::Builder::new().spawn(|| {
         thread::sleep(Duration::from_secs(2));
