@@ -185,6 +185,11 @@ impl Exchange<'_> {
         Ok(self)
     }
 
+    /// Returns the numbers of the buckets into which [`Exchange::sum`] cuts.
+    pub fn bucket(&self) -> usize {
+        self.bucket
+    }
+
     /// Returns the nodes whose sums this rank adds to a bucket, from left to right.
     pub fn nodes(&self) -> &[Node] {
         &self.nodes[self.ranks.rank()]

@@ -15,9 +15,6 @@ use crate::{
     tensor::{Array, LeafId},
 };
 
-/// Numbers of a bucket: 1 MiB of f32.
-const BUCKET: usize = 1 << 18;
-
 /// The sum of a step over ranks: gradients from the last parameter to the first, and then the moves of buffers. A bucket
 /// of numbers leaves as soon as all of its gradients are final. Every rank sends all buckets, also after an error, so that
 /// the ranks need not agree before.
@@ -148,9 +145,9 @@ impl<'a, 'r> Outgoing<'a, 'r> {
             self.filled += 1;
         }
         let ready = self.filled.checked_sub(1).map_or(0, |last| self.ends[last]);
-        let is_all = self.filled == self.ends.len();
-        while ready - self.sent >= BUCKET || is_all && ready > self.sent {
-            let range = self.sent..ready.min(self.sent + BUCKET);
+        let (is_all, bucket) = (self.filled == self.ends.len(), self.exchange.bucket());
+        while ready - self.sent >= bucket || is_all && ready > self.sent {
+            let range = self.sent..ready.min(self.sent + bucket);
             let slices: Vec<&[f32]> = self.terms.iter().map(|numbers| &numbers[range.clone()]).collect();
             self.exchange.add(range.len(), &slices).map_err(Error::ranks)?;
             self.sent = range.end;
@@ -167,7 +164,7 @@ impl<'a, 'r> Outgoing<'a, 'r> {
 
     fn take(&mut self) -> Result<()> {
         while self.taken < self.sent {
-            let end = self.sent.min(self.taken + BUCKET);
+            let end = self.sent.min(self.taken + self.exchange.bucket());
             if !self.exchange.take(&mut self.total[self.taken..end]).map_err(Error::ranks)? {
                 break;
             }

@@ -124,6 +124,7 @@ impl RunFile {
             test,
             validation: None,
             memory: Memory::default(),
+            shard_optimizer: false,
             weights,
             model: self.model.without_file(),
             policy: String::new(),
