@@ -140,7 +140,7 @@ impl Figures {
         };
         let mut parts = sum.parts(wires, &self.speeds);
         // Gradients are gathered from their tensors, and sums written to them.
-        let ends = 2.0 * trained.numbers * self.speeds.copy;
+        let ends = trained.numbers * self.speeds.copy;
         (parts.adding, parts.whole) = (parts.adding + ends, parts.whole + ends);
         (parts, vote(ranks, self.words, wires))
     }
