@@ -12,7 +12,9 @@ use super::{
 use crate::{
     Child, DType, Param, Tensor,
     cell::{AsCell, Params},
+    diagnose::Origin,
     error::{Error, Result},
+    io::json,
     kernels::simd::widest,
     optim::Optimizer,
     scale::{Cause, LossScale, Outcome, ScaledGrads},
@@ -178,6 +180,14 @@ impl<'r> DataParallel<'r> {
             buffers.set(&sum.moves)?;
         }
         Ok((sum.losses.iter().sum(), outcome))
+    }
+
+    /// Returns the first fault of a step that all ranks have skipped, in the order of shards: that of one process.
+    pub(super) fn first_fault(&self, own: Option<Origin>) -> Result<Option<Origin>> {
+        let failed = |error| Error::ranks(format!("a fault is no JSON: {error}"));
+        let own = own.map(|own| serde_json::to_vec(&own)).transpose().map_err(failed)?.unwrap_or_default();
+        let all = self.ranks.gather(&own).map_err(Error::ranks)?;
+        all.iter().find(|met| !met.is_empty()).map(|met| json::read(met)).transpose().map_err(failed)
     }
 
     /// Computes the sums of the nodes of this rank. Buffers keep their values; the sums have their moves.

@@ -328,8 +328,7 @@ impl Fit {
     }
 
     /// Advances as [`advance`](Fit::advance) does, with the [shards](FitOptions::shards) of a step divided among ranks,
-    /// each of which has the same data and makes the same calls. The first number that was not finite, as the cause of a
-    /// skipped step names it, is that of this rank.
+    /// each of which has the same data and makes the same calls.
     ///
     /// # Errors
     /// As [`fit`]; [`ErrorKind::Value`](crate::ErrorKind::Value) for another number of shards,

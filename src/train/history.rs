@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::Score;
 use crate::{
     cell::named,
-    diagnose::{Fault, Origin},
+    diagnose::Origin,
     logging::event,
     scale::{Cause, Outcome},
 };
@@ -147,13 +147,13 @@ pub(super) fn nan_for_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result
 
 impl Step {
     /// Adds the first result that was not finite.
-    pub(super) fn with_fault(self, fault: Option<&Fault<'_>>) -> Self {
+    pub(super) fn with_fault(self, fault: Option<Origin>) -> Self {
         let Some(fault) = fault else { return self };
         if self.is_skipped() {
-            return Step { outcome: self.outcome.began_with(Some(fault.origin())), ..self };
+            return Step { outcome: self.outcome.began_with(Some(fault)), ..self };
         }
         event!(WARN, %fault, "step taken with a number that was not finite");
-        Step { swallowed: Some(Box::new(fault.origin())), ..self }
+        Step { swallowed: Some(Box::new(fault)), ..self }
     }
 
     /// Returns whether the step changed nothing.

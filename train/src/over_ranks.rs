@@ -28,8 +28,8 @@ const END: u8 = 0;
 impl Run {
     /// Trains as [`train_with`](Run::train_with) does, with the shards of each step divided among the ranks of a job. Rank 0
     /// calls this; the others [follow](Follower) it. Files and decisions are those of rank 0, and have the same bits as
-    /// in one process, except for times and for what describes one process: memory, headroom, and the first number that
-    /// was not finite.
+    /// in one process, except for times and for what describes one process: memory, headroom, and a number that was not
+    /// finite in a step that was taken.
     ///
     /// # Errors
     /// As [`train_with`](Run::train_with), on all ranks; [`ErrorKind::Run`](precast::ErrorKind::Run) for fewer shards than

@@ -65,7 +65,11 @@ impl Fit {
                 return train(net);
             }
             let (step, bytes) = monitor.watch(net, train)?;
-            Ok((step.with_fault(monitor.fault().as_ref()), bytes))
+            let mut fault = monitor.fault().map(|fault| fault.origin());
+            if let (true, Some(parallel)) = (step.is_skipped(), &parallel) {
+                fault = parallel.first_fault(fault)?;
+            }
+            Ok((step.with_fault(fault), bytes))
         };
         let (step, tape_bytes) = if mem::replace(checked, true) {
             one(net)?

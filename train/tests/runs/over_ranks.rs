@@ -145,3 +145,38 @@ fn a_rank_that_cannot_begin_or_goes_wrong_is_an_error_of_all() {
     assert_eq!(errors[0].kind(), ErrorKind::Io);
     assert_eq!(errors[1].to_string(), format!("rank 0: {}", errors[0]));
 }
+
+/// One number of 48 overflows, in another shard each time, and most ranks have not met it.
+#[test]
+fn a_cell_that_stalls_a_run_is_raised_on_all_ranks() {
+    let folder = Folder::new("over-ranks-stall");
+    let rows: String = (0..60).map(|i| format!("{},{}.5\n", if i % 50 == 7 { 60000 } else { i }, i % 3)).collect();
+    folder.write("data.csv", &format!("a,y\n{rows}"));
+    folder.write(
+        "net.yaml",
+        "version: 1\ninput: [1]\nnet: {kind: Sequential, cells: [{kind: Dense, in_features: 1, out_features: 8}, {kind: ReLU}, \
+         {kind: Dense, in_features: 8, out_features: 1}]}\n",
+    );
+    folder.write(
+        "policy.yaml",
+        "version: 1\nlevel: O3\ndtype: float16\nloss_scale: { kind: none }\nrules:\n  - path: '**'\n    after_stall: raise\n",
+    );
+    let text = "{version: 1, model: net.yaml, policy: policy.yaml, data: {csv: {file: data.csv, target: y}}, test: 12, \
+                epochs: 50, batch: 48, shards: 4, lr: 1.0e-13}";
+    let file = RunFile::load(folder.write("run.yaml", text)).unwrap();
+    let begin = |name: &str| {
+        let (path, file) = (folder.0.join(name), &file);
+        move || Run::begin(file, file.read_model()?, &path)
+    };
+    assert_eq!(begin("one")().unwrap().train().unwrap(), EndReason::Done);
+    let one = folder.0.join("one");
+    let raised = |line: &String| line.contains(r#""kind":"raised""#);
+    assert!(metrics(&one).iter().any(raised), "{:?}", metrics(&one));
+    for ranks in 2..=4 {
+        let name = format!("on-{ranks}");
+        let ended = job(ranks, usize::MAX, begin(&name));
+        assert_eq!(ended[0], Ok(Some(EndReason::Done)), "{ended:?}");
+        assert!(ended[1..].iter().all(|ended| *ended == Ok(None)), "{ended:?}");
+        assert_eq!(metrics(&folder.0.join(&name)), metrics(&one), "{ranks} ranks");
+    }
+}
