@@ -171,7 +171,7 @@ impl<'r> DataParallel<'r> {
         let buffers = Buffers::of(net);
         let own = self.own(&buffers, gradients);
         self.steps += 1;
-        let sum = self.over_ranks(optimizer.params(), &buffers, own)?;
+        let sum = self.over_ranks(optimizer.params(), &buffers, own, scale.value())?;
         let Some(grads) = sum.grads else {
             return Ok((f64::NAN, Outcome::Skipped { cause: Cause::NoTarget }));
         };
@@ -214,12 +214,13 @@ impl<'r> DataParallel<'r> {
     }
 
     /// Sums over ranks, in the order of the tree.
-    fn over_ranks(&mut self, params: &Params, buffers: &Buffers, own: Result<Tree<Sum>>) -> Result<Sum> {
+    fn over_ranks(&mut self, params: &Params, buffers: &Buffers, own: Result<Tree<Sum>>, scale: f32) -> Result<Sum> {
         if self.ranks.size() == 1 {
             return Ok(own?.fold(Sum::add)?.unwrap_or_default());
         }
         let params: Vec<&Param> = params.iter().map(|(_, param)| param).collect();
-        let ballot = Ballot::new(&own, &params, buffers.len(), self.shards.shards().div_ceil(self.ranks.size()));
+        let mut ballot = Ballot::new(&own, &params, buffers.len(), self.shards.shards().div_ceil(self.ranks.size()));
+        ballot.words[SCALE] = u64::from(scale.to_bits());
         let votes = self.ranks.vote(&ballot.words).map_err(Error::ranks)?;
         if votes.any(FAILED) != 0 {
             let agreed = self.ranks.agree(own.map(drop)).map_err(Error::ranks);
@@ -227,6 +228,7 @@ impl<'r> DataParallel<'r> {
         }
         let own = own?;
         self.check_vectors(&votes)?;
+        check_scales(&votes)?;
         let refused = match votes.any(REFUSED) {
             0 => None,
             _ => {
@@ -259,11 +261,7 @@ impl<'r> DataParallel<'r> {
                 (0..run.len()).map(move |i| f64::from_bits(words[LOSSES + i]))
             })
             .collect();
-        let scaling = Scaling {
-            scale: f32::from_bits(votes.max(SCALE) as u32),
-            by_scaler: votes.any(BY_SCALER) != 0,
-            finite_loss: votes.any(NOT_FINITE) == 0,
-        };
+        let scaling = Scaling { scale, by_scaler: votes.any(BY_SCALER) != 0, finite_loss: votes.any(NOT_FINITE) == 0 };
         let grads = (!sums.is_empty()).then(|| ScaledGrads::of_ranks(sums.into_iter(), scaling, refused));
         self.total = total;
         Ok(Sum { grads, moves, losses })
@@ -309,6 +307,19 @@ impl<'r> DataParallel<'r> {
         let slices: Vec<&[f32]> = self.terms.iter().map(Vec::as_slice).collect();
         self.exchange.sum(&slices, &mut total).map_err(Error::ranks)?;
         Ok(total)
+    }
+}
+
+/// Refuses ranks with different scales, whose gradients cannot be added.
+fn check_scales(votes: &Votes) -> Result<()> {
+    let of = |rank: usize| f32::from_bits(votes.of(rank)[SCALE] as u32);
+    match votes.word(SCALE).position(|met| met != votes.of(0)[SCALE]) {
+        None => Ok(()),
+        Some(rank) => Err(Error::ranks(format!(
+            "rank {rank} has the loss scale {}, and rank 0 {}; expected one for all, which `begin` gives them",
+            of(rank),
+            of(0)
+        ))),
     }
 }
 
@@ -379,7 +390,6 @@ impl Ballot {
         let losses = own.nodes().iter().flat_map(|(_, sum)| &sum.losses);
         losses.enumerate().for_each(|(i, loss)| words[LOSSES + i] = loss.to_bits());
         for (scaling, refused) in own.nodes().iter().filter_map(|(_, sum)| Some(sum.grads.as_ref()?.facts())) {
-            words[SCALE] = u64::from(scaling.scale.to_bits());
             words[BY_SCALER] |= u64::from(scaling.by_scaler);
             words[NOT_FINITE] |= u64::from(!scaling.finite_loss);
             words[REFUSED] |= u64::from(refused.is_some());
