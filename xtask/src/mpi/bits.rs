@@ -16,9 +16,8 @@ pub fn run(setup: &Setup, _: usize) -> Result<usize> {
         let folder = setup.folder("bits")?;
         let run = network.write(&folder, "")?;
         let one = folder.join("one");
-        let mut command = Command::new("env");
-        runs::train(command.arg("PRECAST_THREADS=1"), &setup.precast, &run, &one);
-        Job::start(&mut command, &one)?.end().well()?;
+        let mut command = Command::new(&setup.precast);
+        Job::start(runs::train(&mut command, &run, &one).env("PRECAST_THREADS", "1"), &one)?.end().well()?;
         if runs::steps(&one) != 20 {
             return Err(format!("{} takes {} steps, not 20", network.name, runs::steps(&one)));
         }
@@ -26,8 +25,8 @@ pub fn run(setup: &Setup, _: usize) -> Result<usize> {
             [1, 2, 3, 4].into_iter().flat_map(move |ranks| [1, 2].map(|threads| (launcher, ranks, threads)))
         }) {
             let met = folder.join(format!("{}-{ranks}-{threads}", launcher.name.replace(' ', "-")));
-            let mut command = launcher.command(ranks);
-            runs::train(&mut command, &setup.precast, &run, &met).env("PRECAST_THREADS", threads.to_string());
+            let mut command = launcher.command(ranks, &setup.precast);
+            runs::train(&mut command, &run, &met).env("PRECAST_THREADS", threads.to_string());
             let ended = Job::start(&mut command, &met)?.end();
             let verdict = ended.well().and_then(|()| runs::compare(&one, &met));
             let family = format!("{}, {}", network.name, launcher.name);

@@ -1,6 +1,7 @@
 //! Runs on 4 ranks with a fault: all ranks go on alike, or all end, with words that name the rank.
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -29,21 +30,25 @@ const POLICY: &str = "version: 1\nlevel: O2\ndtype: float16\nloss_scale: {kind: 
 /// Starts a command in the folder of its rank.
 const IN_FOLDER_OF_RANK: &str = r#"cd "$0/${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" && exec "$@""#;
 
+/// The end of a run with a fault, and the verdict on it, whose error says what is wrong. `None` if this machine cannot have
+/// the fault.
+type Met = Result<Option<(Ended, Result)>>;
+
 /// A family of faults.
 struct Family {
     name: &'static str,
-    /// Makes a run with a fault, and returns its end with the verdict; the error of the verdict says what is wrong. `None` if
-    /// this machine cannot have the fault.
-    run: fn(&Try) -> Result<Option<(Ended, Result)>>,
+    run: fn(&Try) -> Met,
 }
 
-const FAMILIES: [Family; 10] = [
+const FAMILIES: [Family; 12] = [
     Family { name: "overflow in a shard", run: |of| of.spoilt("20000", "overflow") },
     Family { name: "loss that is not finite", run: |of| of.spoilt("1e30", "loss") },
     Family { name: "panic", run: |of| of.planted(true) },
     Family { name: "error", run: |of| of.planted(false) },
     Family { name: "SIGSTOP", run: |of| of.signalled("-STOP") },
     Family { name: "SIGKILL", run: |of| of.signalled("-KILL") },
+    Family { name: "SIGINT", run: |of| of.interrupted() },
+    Family { name: "folder that rank 0 alone sees", run: |of| of.hidden_folder() },
     Family { name: "full disk", run: |of| of.full() },
     Family { name: "library of another launcher", run: |of| of.of_another_launcher() },
     Family { name: "other data on a rank", run: |of| of.other_data(&points("1.5")) },
@@ -76,11 +81,22 @@ pub fn run(setup: &Setup, tries: usize) -> Result<usize> {
     Ok(tally.print())
 }
 
-/// The text of a table of points, with this number in one of them.
+/// Returns the words of a rank that names this one among those that do not answer, or what was expected.
+fn silent(ended: &Ended, rank: usize) -> String {
+    let names = |line: &&str| {
+        let who = line.split_once(&format!(" not answered for {PATIENCE} s, step ")).map_or("", |(who, _)| who);
+        let all = who.rsplit("rank").next().unwrap_or_default().split(|letter: char| !letter.is_ascii_digit());
+        all.into_iter().any(|met| met == rank.to_string())
+    };
+    let expected = || format!("rank {rank} has not answered for {PATIENCE} s, step");
+    ended.said.lines().find(names).map_or_else(expected, str::to_string)
+}
+
+/// The text of a table of points, with this number in one of each class, of which a network has one wrong.
 fn points(number: &str) -> String {
     let mut text = String::from("x,y,class\n");
     for i in 0..200 {
-        let x = if i == 100 { number.into() } else { format!("{}.5", i * 7 % 11) };
+        let x = if i / 2 == 50 { number.into() } else { format!("{}.5", i * 7 % 11) };
         text += &format!("{x},{}.25,{}\n", i * 5 % 13, i % 2);
     }
     text
@@ -110,35 +126,44 @@ impl Try<'_> {
     }
 
     /// Returns a command of all ranks.
-    fn command(&self) -> Command {
-        let mut command = self.launcher.command(RANKS);
+    fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = self.launcher.command(RANKS, program);
         command.env("PRECAST_PATIENCE", PATIENCE);
         command
     }
 
+    /// Trains in one process.
+    fn alone(&self, run: &Path, folder: &Path) -> Result {
+        Job::start(runs::train(&mut Command::new(&self.setup.precast), run, folder), folder)?.end().well()
+    }
+
+    /// Starts to train on all ranks.
+    fn start(&self, run: &Path, folder: &Path) -> Result<Job> {
+        Job::start(runs::train(&mut self.command(&self.setup.precast), run, folder), folder)
+    }
+
     /// Trains on a table with a number that spoils a shard, and compares with one process.
-    fn spoilt(&self, number: &str, cause: &str) -> Result<Option<(Ended, Result)>> {
+    fn spoilt(&self, number: &str, cause: &str) -> Met {
         let run = POINTS.write(&self.folder, &self.keys(number, 4)?)?;
         let (one, met) = (self.folder.join("one"), self.folder.join("met"));
-        let mut command = Command::new("env");
-        Job::start(runs::train(&mut command, &self.setup.precast, &run, &one), &one)?.end().well()?;
+        self.alone(&run, &one)?;
         if !runs::skipped(&one).iter().any(|met| met.contains(cause)) {
             return Err(format!("no step is skipped for `{cause}`: {:?}", runs::skipped(&one)));
         }
-        let ended = Job::start(runs::train(&mut self.command(), &self.setup.precast, &run, &met), &met)?.end();
+        let ended = self.start(&run, &met)?.end();
         let verdict = ended.well().and_then(|()| runs::compare(&one, &met));
         Ok(Some((ended, verdict)))
     }
 
     /// Trains with a cell that panics, or returns an error.
-    fn planted(&self, panics: bool) -> Result<Option<(Ended, Result)>> {
+    fn planted(&self, panics: bool) -> Met {
         let (rank, step) = (self.rank(), self.step());
         // A rank has two of the eight shards.
         let call = 2 * step + self.number % 2;
         let cell = format!("{{kind: Planted, panics: {panics}, rank: {rank}, call: {call}}}");
         let run = POINTS.write_planted(&self.folder, &self.keys("0.5", ENDLESS)?, &cell)?;
         let met = self.folder.join("met");
-        let ended = Job::start(runs::train(&mut self.command(), &self.setup.planted, &run, &met), &met)?.end();
+        let ended = Job::start(runs::train(&mut self.command(&self.setup.planted), &run, &met), &met)?.end();
         let words = match panics {
             true => vec!["planted".into(), format!("rank {rank}: a panic ends all ranks, step ")],
             false => vec![format!("rank {rank}: in cell `0`"), "planted".into()],
@@ -148,13 +173,13 @@ impl Try<'_> {
     }
 
     /// Sends a rank a signal after some steps.
-    fn signalled(&self, signal: &str) -> Result<Option<(Ended, Result)>> {
+    fn signalled(&self, signal: &str) -> Met {
         let (run, met, rank) = (self.endless()?, self.folder.join("met"), self.rank());
-        let mut job = Job::start(runs::train(&mut self.command(), &self.setup.precast, &run, &met), &met)?;
+        let mut job = self.start(&run, &met)?;
         let was_there = job.until(|| runs::steps(&met) >= self.step()) && job.signal(signal, rank);
         let ended = job.end();
         let words: Vec<String> = match (signal, self.launcher.is_open_mpi) {
-            ("-STOP", _) => vec![format!("rank {rank} has not answered for {PATIENCE} s, step ")],
+            ("-STOP", _) => vec![silent(&ended, rank)],
             // The launcher ends the other ranks at once; that of MPICH names the process and not the rank.
             (_, true) => vec![format!("process rank {rank} "), "signal 9".into()],
             (_, false) => vec!["BAD TERMINATION".into(), "signal 9".into()],
@@ -166,30 +191,67 @@ impl Try<'_> {
         Ok(Some((ended, verdict)))
     }
 
+    /// Sends SIGINT to a rank, which ignores it if it is not rank 0, and then to rank 0: all end after the same step.
+    fn interrupted(&self) -> Met {
+        let (run, met) = (self.endless()?, self.folder.join("met"));
+        let mut job = self.start(&run, &met)?;
+        let has_taken = |steps: usize| runs::steps(&met) >= steps;
+        let was_there = job.until(|| has_taken(self.step()))
+            && (self.rank() == 0 || job.signal("-INT", self.rank()))
+            && job.until(|| has_taken(self.step() + 20))
+            && job.signal("-INT", 0);
+        let ended = job.end();
+        let steps = runs::steps(&met);
+        let mut verdict = ended.badly(&[format!("interrupted after step {steps};")]);
+        if !was_there || !met.join(format!("checkpoint-{steps:09}.safetensors")).exists() {
+            verdict = Err(format!("no checkpoint after step {steps}"));
+        }
+        Ok(Some((ended, verdict)))
+    }
+
+    /// Trains into a relative path, with each rank in a folder of its own.
+    fn hidden_folder(&self) -> Met {
+        let run = POINTS.write(&self.folder, &self.keys("0.5", 4)?)?;
+        for rank in 0..RANKS {
+            self.setup.folder(format!("faults/{rank}"))?;
+        }
+        let (one, met) = (self.folder.join("one"), self.folder.join("0/met"));
+        self.alone(&run, &one)?;
+        let mut command = self.command("sh");
+        command.args(["-c", IN_FOLDER_OF_RANK]).args([&self.folder, &self.setup.precast]);
+        let command = runs::train(&mut command, &run, Path::new("met"));
+        let ended = Job::start(command, &self.folder.join("met"))?.end();
+        let mut verdict = ended.well().and_then(|()| runs::compare(&one, &met));
+        if (1..RANKS).any(|rank| self.folder.join(format!("{rank}/met")).exists()) {
+            verdict = Err("a rank other than 0 has made a folder".into());
+        }
+        Ok(Some((ended, verdict)))
+    }
+
     /// Trains in a folder on a disk that is soon full.
-    fn full(&self) -> Result<Option<(Ended, Result)>> {
+    fn full(&self) -> Met {
         let (run, disk) = (self.endless()?, self.folder.join("disk"));
         fs::create_dir_all(&disk).map_err(|error| super::in_file(&disk, error))?;
         let Some(_disk) = Disk::mount(&disk, 64 + 16 * self.number) else { return Ok(None) };
         let (met, words) = (disk.join("met"), self.folder.join("met"));
-        let ended = Job::start(runs::train(&mut self.command(), &self.setup.precast, &run, &met), &words)?.end();
+        let ended = Job::start(runs::train(&mut self.command(&self.setup.precast), &run, &met), &words)?.end();
         let verdict = ended.badly(&["No space left on device".into(), met.display().to_string()]);
         Ok(Some((ended, verdict)))
     }
 
-    fn of_another_launcher(&self) -> Result<Option<(Ended, Result)>> {
+    fn of_another_launcher(&self) -> Met {
         let other = self.setup.launchers.iter().find(|other| other.is_open_mpi != self.launcher.is_open_mpi);
         let Some(library) = other.and_then(Launcher::library) else { return Ok(None) };
         let (run, met) = (self.endless()?, self.folder.join("met"));
-        let mut command = self.command();
+        let mut command = self.command(&self.setup.precast);
         command.env("PRECAST_MPI", library);
-        let ended = Job::start(runs::train(&mut command, &self.setup.precast, &run, &met), &met)?.end();
+        let ended = Job::start(runs::train(&mut command, &run, &met), &met)?.end();
         let verdict = ended.badly(&["launcher".into()]);
         Ok(Some((ended, verdict)))
     }
 
     /// Trains with other data, in a file of the same name, on a rank other than 0.
-    fn other_data(&self, text: &str) -> Result<Option<(Ended, Result)>> {
+    fn other_data(&self, text: &str) -> Met {
         let other = 1 + self.number % (RANKS - 1);
         for rank in 0..RANKS {
             let folder = self.setup.folder(format!("faults/{rank}"))?;
@@ -197,9 +259,9 @@ impl Try<'_> {
         }
         let keys = self.keys("0.5", ENDLESS)?.replace("points.csv", "/proc/self/cwd/points.csv");
         let (run, met) = (POINTS.write(&self.folder, &keys)?, self.folder.join("met"));
-        let mut command = self.command();
-        command.args(["sh", "-c", IN_FOLDER_OF_RANK]).arg(&self.folder);
-        let ended = Job::start(runs::train(&mut command, &self.setup.precast, &run, &met), &met)?.end();
+        let mut command = self.command("sh");
+        command.args(["-c", IN_FOLDER_OF_RANK]).args([&self.folder, &self.setup.precast]);
+        let ended = Job::start(runs::train(&mut command, &run, &met), &met)?.end();
         let mut verdict = ended.badly(&[format!("rank {other}: this rank"), "has not the data of rank 0".into()]);
         if verdict.is_ok() && met.exists() {
             verdict = Err("it has left a folder".into());

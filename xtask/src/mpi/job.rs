@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicUsize, Ordering},
     thread,
@@ -24,7 +24,7 @@ pub struct Job {
     name: String,
     begun: Instant,
     /// The files with its words.
-    words: [std::path::PathBuf; 2],
+    words: [PathBuf; 2],
 }
 
 /// What a job has said, and how it ended.

@@ -72,8 +72,7 @@ pub fn run(setup: &Setup, _: usize) -> Result<usize> {
     let folder = setup.folder("kills")?;
     let run = LARGE.write(&folder, "")?;
     let one = folder.join("one");
-    let mut command = Command::new("env");
-    Job::start(runs::train(&mut command, &setup.precast, &run, &one), &one)?.end().well()?;
+    Job::start(runs::train(&mut Command::new(&setup.precast), &run, &one), &one)?.end().well()?;
     for launcher in &setup.launchers {
         for (i, place) in PLACES.into_iter().enumerate() {
             let rank = if matches!(place, InCheckpoint(_)) { 0 } else { i % 4 };
@@ -83,8 +82,8 @@ pub fn run(setup: &Setup, _: usize) -> Result<usize> {
             for ranks in 1..=3 {
                 let resumed = folder.join("resumed");
                 copy(&killed, &resumed)?;
-                let mut command = launcher.command(ranks);
-                let ended = Job::start(runs::resume(&mut command, &setup.precast, &resumed), &resumed)?.end();
+                let mut command = launcher.command(ranks, &setup.precast);
+                let ended = Job::start(runs::resume(&mut command, &resumed), &resumed)?.end();
                 let verdict = ended.well().and_then(|()| runs::compare(&one, &resumed));
                 let what = format!("rank {rank} killed {place:?}, resumed by {ranks} ranks");
                 tally.count(&launcher.name, &what, &ended, verdict);
@@ -98,8 +97,8 @@ pub fn run(setup: &Setup, _: usize) -> Result<usize> {
 fn kill(setup: &Setup, launcher: &Launcher, (run, killed): (&Path, &Path), place: Place, rank: usize) -> Result {
     for _ in 0..ATTEMPTS {
         let _ = fs::remove_dir_all(killed);
-        let mut command = launcher.command(4);
-        let mut job = Job::start(runs::train(&mut command, &setup.precast, run, killed), killed)?;
+        let mut command = launcher.command(4, &setup.precast);
+        let mut job = Job::start(runs::train(&mut command, run, killed), killed)?;
         let was_there = job.until(|| place.is_met(killed)) && job.signal("-KILL", rank);
         let ended = job.end();
         if ended.is_hung || was_there && ended.code == Some(0) {

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    ffi::OsStr,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -45,14 +46,14 @@ impl Launcher {
         Ok(Launcher { path: path.to_path_buf(), is_open_mpi, name })
     }
 
-    /// Returns a command that starts so many ranks of the program that follows, also as root and on fewer cores.
-    pub fn command(&self, ranks: usize) -> Command {
+    /// Returns a command that starts so many ranks of a program, also as root and on fewer cores.
+    pub fn command(&self, ranks: usize, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new(&self.path);
         if self.is_open_mpi {
             command.args(["--oversubscribe", "--bind-to", "none"]);
             command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         }
-        command.args(["-n", &ranks.to_string()]);
+        command.args(["-n", &ranks.to_string()]).arg(program);
         command
     }
 

@@ -24,6 +24,11 @@ pub const ABOUT: &str =
 
 const USAGE: &str = "allowed: --mpiexec PATH (also several times), --only bits, kills or faults, and --tries N";
 
+/// A part, which returns the number of what is wrong. It is called with the number of runs with a fault.
+type Part = fn(&Setup, usize) -> Result<usize>;
+
+const PARTS: [(&str, Part); 3] = [("bits", bits::run), ("kills", kills::run), ("faults", faults::run)];
+
 /// Default number of runs with a fault.
 const TRIES: usize = 200;
 
@@ -47,11 +52,8 @@ impl Setup {
     /// Makes a folder of this name anew, and returns its path.
     fn folder(&self, name: impl Display) -> Result<PathBuf> {
         let folder = self.folder.join(name.to_string());
-        let made = fs::remove_dir_all(&folder).or_else(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => Ok(()),
-            _ => Err(error),
-        });
-        made.and_then(|()| fs::create_dir_all(&folder)).map_err(|error| in_file(&folder, error))?;
+        let removed = if folder.exists() { fs::remove_dir_all(&folder) } else { Ok(()) };
+        removed.and_then(|()| fs::create_dir_all(&folder)).map_err(|error| in_file(&folder, error))?;
         Ok(folder)
     }
 }
@@ -71,10 +73,8 @@ pub fn run(words: &[String]) -> Result {
     let built = shell::target().join("release");
     let folder = std::env::temp_dir().join(format!("precast-xtask-mpi-{}", std::process::id()));
     let setup = Setup { launchers, precast: built.join("precast"), planted: built.join("examples/planted"), folder };
-    let parts: [(&str, fn(&Setup, usize) -> Result<usize>); 3] =
-        [("bits", bits::run), ("kills", kills::run), ("faults", faults::run)];
     let mut wrong = 0;
-    for (name, part) in parts {
+    for (name, part) in PARTS {
         if only.as_deref().is_none_or(|only| only == name) {
             wrong += part(&setup, tries)?;
         }
@@ -94,7 +94,7 @@ fn options(words: &[String]) -> Result<Options> {
             "--mpiexec" => options.launchers.push(value()?.into()),
             "--only" => {
                 let part = value()?;
-                if !["bits", "kills", "faults"].contains(&part.as_str()) {
+                if PARTS.iter().all(|(name, _)| name != part) {
                     return Err(format!("--only takes bits, kills or faults, met `{part}`"));
                 }
                 options.only = Some(part.clone());

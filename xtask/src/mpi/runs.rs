@@ -134,13 +134,13 @@ pub fn put(file: &Path, text: &str) -> Result {
 }
 
 /// Adds the arguments that train a run file into a folder.
-pub fn train<'c>(command: &'c mut Command, precast: &Path, run: &Path, output: &Path) -> &'c mut Command {
-    command.arg(precast).args(["train", "--quiet", "--color", "never"]).arg(run).arg("--output").arg(output)
+pub fn train<'c>(command: &'c mut Command, run: &Path, output: &Path) -> &'c mut Command {
+    command.args(["train", "--quiet", "--color", "never"]).arg(run).arg("--output").arg(output)
 }
 
 /// Adds the arguments that resume a run.
-pub fn resume<'c>(command: &'c mut Command, precast: &Path, folder: &Path) -> &'c mut Command {
-    command.arg(precast).args(["train", "--quiet", "--color", "never", "--resume"]).arg(folder)
+pub fn resume<'c>(command: &'c mut Command, folder: &Path) -> &'c mut Command {
+    command.args(["train", "--quiet", "--color", "never", "--resume"]).arg(folder)
 }
 
 /// Returns the number of steps in the metrics of a run.
