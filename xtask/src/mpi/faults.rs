@@ -18,7 +18,7 @@ use crate::shell::Result;
 
 const RANKS: usize = 4;
 
-/// The deadline of ranks, in seconds.
+/// The deadline of ranks, one of which is stopped, in seconds. Others have the usual one, as a disk may be slow.
 const PATIENCE: &str = "3";
 
 /// The epochs of a run that does not end by itself.
@@ -127,9 +127,7 @@ impl Try<'_> {
 
     /// Returns a command of all ranks.
     fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        let mut command = self.launcher.command(RANKS, program);
-        command.env("PRECAST_PATIENCE", PATIENCE);
-        command
+        self.launcher.command(RANKS, program)
     }
 
     /// Trains in one process.
@@ -175,7 +173,9 @@ impl Try<'_> {
     /// Sends a rank a signal after some steps.
     fn signalled(&self, signal: &str) -> Met {
         let (run, met, rank) = (self.endless()?, self.folder.join("met"), self.rank());
-        let mut job = self.start(&run, &met)?;
+        let mut command = self.command(&self.setup.precast);
+        command.env("PRECAST_PATIENCE", PATIENCE);
+        let mut job = Job::start(runs::train(&mut command, &run, &met), &met)?;
         let was_there = job.until(|| runs::steps(&met) >= self.step()) && job.signal(signal, rank);
         let ended = job.end();
         let words: Vec<String> = match (signal, self.launcher.is_open_mpi) {
