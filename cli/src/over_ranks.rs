@@ -1,7 +1,7 @@
 //! `precast train` under a launcher of several processes: rank 0 is the command, the others take part in its steps and say
 //! nothing.
 
-use std::{cell::Cell, env};
+use std::{cell::Cell, env, sync::atomic::Ordering};
 
 use precast::{
     ErrorKind,
@@ -63,7 +63,9 @@ fn begin(cli: &Cli, args: &Args, lead: &Lead<'_>) -> Result {
 /// Takes part in the run of rank 0. An error that all ranks have is for rank 0 to say.
 fn follow(cli: &Cli, ranks: &Ranks) -> Result {
     let model = |file: &RunFile| run::model(cli, file).map_err(|failure| precast::Error::model(failure.words()));
-    match Follower::receive(ranks, model).and_then(|follower| follower.follow(ranks)) {
+    match Follower::receive(ranks, model)
+        .and_then(|follower| follower.follow(ranks, || run::STOP.load(Ordering::Relaxed)))
+    {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::Ranks => Ok(()),
         Err(error) => {

@@ -178,6 +178,15 @@ impl Checkpoint {
         self
     }
 
+    /// Returns a checksum of the state.
+    pub(super) fn checksum(&self) -> Result<u32> {
+        let head = serde_json::to_vec(&self.head).map_err(|e| Error::weights(e.to_string()))?;
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&head);
+        self.tensors.values().for_each(|tensor| sum.update(&weights::bytes_of(tensor)));
+        Ok(sum.finalize())
+    }
+
     /// Returns the states of the optimizers.
     pub(super) fn states(&self) -> Vec<OptimizerState> {
         (0..self.head.optimizers.len()).map(|i| self.state(i)).collect()

@@ -176,7 +176,7 @@ impl<'r> DataParallel<'r> {
         let buffers = Buffers::of(net);
         let sum = match self.ranks.size() {
             1 => self.alone(&buffers, gradients),
-            _ => self.over_ranks(optimizer.params(), &buffers, gradients),
+            _ => self.over_ranks(optimizer.params(), &buffers, gradients, scale.value()),
         };
         self.steps += 1;
         let sum = sum?;
@@ -215,6 +215,7 @@ impl<'r> DataParallel<'r> {
         params: &Params,
         buffers: &Buffers,
         mut gradients: impl FnMut(usize, &mut LastPass<'_>) -> Result<Option<OfShard>>,
+        scale: f32,
     ) -> Result<Sum> {
         let mut order: Vec<&Param> = params.iter().map(|(_, param)| param).collect();
         order.reverse();
@@ -237,13 +238,15 @@ impl<'r> DataParallel<'r> {
         let own = compute();
         let totals = outgoing.finish(&own)?;
 
-        let ballot = Ballot::new(&own, &order, buffers.len(), self.shards.shards().div_ceil(self.ranks.size()));
+        let mut ballot = Ballot::new(&own, &order, buffers.len(), self.shards.shards().div_ceil(self.ranks.size()));
+        ballot.words[SCALE] = u64::from(scale.to_bits());
         let votes = self.ranks.vote(&ballot.words).map_err(Error::ranks)?;
         if votes.any(FAILED) != 0 {
             let agreed = self.ranks.agree(own.map(drop)).map_err(Error::ranks);
             return Err(agreed.err().unwrap_or_else(|| Error::ranks("a rank failed, and has no error")));
         }
         self.check_vectors(&votes)?;
+        check_scales(&votes)?;
         let refused = match votes.any(REFUSED) {
             0 => None,
             _ => {
@@ -262,11 +265,7 @@ impl<'r> DataParallel<'r> {
                 (0..run.len()).map(move |i| f64::from_bits(words[LOSSES + i]))
             })
             .collect();
-        let scaling = Scaling {
-            scale: f32::from_bits(votes.max(SCALE) as u32),
-            by_scaler: votes.any(BY_SCALER) != 0,
-            finite_loss: votes.any(NOT_FINITE) == 0,
-        };
+        let scaling = Scaling { scale, by_scaler: votes.any(BY_SCALER) != 0, finite_loss: votes.any(NOT_FINITE) == 0 };
         let mut sums = sums.peekable();
         let grads = sums.peek().is_some().then(|| ScaledGrads::of_ranks(sums, scaling, refused));
         Ok(Sum { grads, moves, losses })
@@ -318,6 +317,19 @@ impl<'r> DataParallel<'r> {
     }
 }
 
+/// Refuses ranks with different scales, whose gradients cannot be added.
+fn check_scales(votes: &Votes) -> Result<()> {
+    let of = |rank: usize| f32::from_bits(votes.of(rank)[SCALE] as u32);
+    match votes.word(SCALE).position(|met| met != votes.of(0)[SCALE]) {
+        None => Ok(()),
+        Some(rank) => Err(Error::ranks(format!(
+            "rank {rank} has the loss scale {}, and rank 0 {}; expected one for all, which `begin` gives them",
+            of(rank),
+            of(0)
+        ))),
+    }
+}
+
 // Words of a vote on a step.
 
 const FAILED: usize = 0;
@@ -366,7 +378,6 @@ impl Ballot {
         let losses = own.sums().flat_map(|sum| &sum.losses);
         losses.enumerate().for_each(|(i, loss)| words[LOSSES + i] = loss.to_bits());
         for (scaling, refused) in own.sums().filter_map(|sum| Some(sum.grads.as_ref()?.facts())) {
-            words[SCALE] = u64::from(scaling.scale.to_bits());
             words[BY_SCALER] |= u64::from(scaling.by_scaler);
             words[NOT_FINITE] |= u64::from(!scaling.finite_loss);
             words[REFUSED] |= u64::from(refused.is_some());

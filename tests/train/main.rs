@@ -15,6 +15,7 @@ mod lint_cures;
 mod lint_far;
 mod loss_scale;
 mod optim;
+mod ranks;
 mod regression;
 mod shards;
 mod skipped_steps;

@@ -13,23 +13,23 @@ use precast::{
     train::{DataParallel, Fit, FitOptions, Method, Score},
 };
 
-type Net = Child<Sequential>;
+pub(super) type Net = Child<Sequential>;
 
 /// Runs ranks as threads.
-fn on<T: Send>(ranks: usize, work: impl Fn(&Ranks) -> T + Sync) -> Vec<T> {
+pub(super) fn on<T: Send>(ranks: usize, work: impl Fn(&Ranks) -> T + Sync) -> Vec<T> {
     Threads::run(ranks, &[], Duration::from_secs(60), work).unwrap()
 }
 
-fn of_classes(net: &Net, shard: &Batch) -> Result<Tensor> {
+pub(super) fn of_classes(net: &Net, shard: &Batch) -> Result<Tensor> {
     net.call(&shard.x)?.cross_entropy(&shard.y)
 }
 
-fn bits(net: &Net) -> Vec<u64> {
+pub(super) fn bits(net: &Net) -> Vec<u64> {
     net.named_params().iter().flat_map(|(_, param)| param.full().to_f64()).map(f64::to_bits).collect()
 }
 
 /// Convolution, batch norm and dropout.
-fn conv() -> Net {
+pub(super) fn conv() -> Net {
     let rng = &mut Rng::seed(3);
     Child::new(sequential![
         Conv2d::new(1, 4, 3, rng),
@@ -48,7 +48,7 @@ fn transformer() -> Net {
     Child::new(sequential![encoder, Flatten::default(), Dense::new(64, 10, rng)])
 }
 
-fn lstm() -> Net {
+pub(super) fn lstm() -> Net {
     let rng = &mut Rng::seed(5);
     Child::new(sequential![LSTMSpec::new(8, 6).build(rng).unwrap(), Flatten::default(), Dense::new(48, 10, rng)])
 }

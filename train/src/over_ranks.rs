@@ -50,7 +50,7 @@ impl Run {
         let shared = ranks.agree(shared).map_err(Error::ranks)?;
         ranks.broadcast(shared).map_err(Error::ranks)?;
         ranks.agree(Ok::<(), Error>(())).map_err(Error::ranks)?;
-        let mut leader = Leader { ranks, parallel: self.file.parallel(ranks)? };
+        let mut leader = Leader { ranks, parallel: self.file.parallel(ranks)?, is_stopped: false };
         let ended = self.advance_to_end(observer, &mut leader);
         let words = match &ended {
             // All ranks have it, or cannot be reached.
@@ -71,6 +71,7 @@ impl Run {
 struct Leader<'r> {
     ranks: &'r Ranks,
     parallel: DataParallel<'r>,
+    is_stopped: bool,
 }
 
 impl Leader<'_> {
@@ -86,7 +87,13 @@ impl Steps for Leader<'_> {
 
     fn advance<'f>(&mut self, fit: &'f mut Fit, net: &mut Child, data: &Split) -> Result<Option<Event<'f>>> {
         self.say(ADVANCE)?;
-        fit.advance_on(&mut self.parallel, net, data)
+        let event = fit.advance_on(&mut self.parallel, net, data)?;
+        self.is_stopped = self.ranks.vote(&[0]).map_err(Error::ranks)?.any(0) != 0;
+        Ok(event)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.is_stopped
     }
 
     fn checkpoint(&mut self, fit: &Fit, net: &Child) -> Result<Checkpoint> {
@@ -165,17 +172,19 @@ impl Follower {
         ranks.agree(begun).map_err(Error::ranks)
     }
 
-    /// Takes part in the steps of rank 0 until it ends the run.
+    /// Takes part in the steps of rank 0 until it ends the run. If `is_stopped`, after a step, the run of all ranks ends as
+    /// an interrupted one.
     ///
     /// # Errors
     /// As [`Run::train_on`].
-    pub fn follow(mut self, ranks: &Ranks) -> Result<()> {
+    pub fn follow(mut self, ranks: &Ranks, is_stopped: impl Fn() -> bool) -> Result<()> {
         let mut parallel = self.run.file.parallel(ranks)?;
         loop {
             let words = ranks.broadcast(Vec::new()).map_err(Error::ranks)?;
             match words.split_first() {
                 Some((&ADVANCE, _)) => {
                     self.run.fit.advance_on(&mut parallel, &mut self.run.net, &self.run.data)?;
+                    ranks.vote(&[is_stopped().into()]).map_err(Error::ranks)?;
                 }
                 Some((&CHECKPOINT, _)) => {
                     self.run.fit.checkpoint_on(&parallel, &self.run.net)?;

@@ -223,7 +223,10 @@ impl Run {
             self.folder.note(&event)?;
             let (is_step, is_epoch) = (matches!(event, Event::Step(_)), matches!(event, Event::Epoch(_)));
             let changes = matches!(event, Event::Raised(_));
-            let flow = observer(event);
+            let flow = match (observer(event), steps.is_stopped()) {
+                (ControlFlow::Continue(()), true) => ControlFlow::Break(()),
+                (flow, _) => flow,
+            };
             let done = self.fit.steps_done();
             if let Some(policy) = self.fit.policy().filter(|_| changes || is_step && self.ends.contains(&done)) {
                 self.folder.save_policy_now(&policy)?;

@@ -19,6 +19,11 @@ pub(super) trait Steps {
     /// As [`Fit::advance`].
     fn advance<'f>(&mut self, fit: &'f mut Fit, net: &mut Child, data: &Split) -> Result<Option<Event<'f>>>;
 
+    /// Returns whether another rank asks for the end of the run after the last step.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+
     /// Captures the state of the run.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ mod export;
 mod fuzz;
 mod hosts;
 mod miri;
+mod mpi;
 mod mutants;
 mod mutate;
 mod nightly;
@@ -46,6 +47,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "fuzz", about: fuzz::ABOUT, run: fuzz::run },
     Command { name: "hosts", about: hosts::ABOUT, run: hosts::run },
     Command { name: "miri", about: miri::ABOUT, run: miri::run },
+    Command { name: "mpi", about: mpi::ABOUT, run: mpi::run },
     Command { name: "mutants", about: mutants::ABOUT, run: mutants::run },
     Command { name: "mutate", about: mutate::ABOUT, run: mutate::run },
     Command { name: "onnx", about: onnx::ABOUT, run: onnx::run },

@@ -58,6 +58,24 @@ impl DataParallel<'_> {
         Ok(self.states(optimizers)?.map(checkpoint))
     }
 
+    /// Returns whether the ranks have different parts of the state.
+    pub(in crate::train) fn is_sharded(&self) -> bool {
+        self.state == State::Sharded
+    }
+
+    /// Refuses ranks with another checksum than rank 0. `of` is the plural noun in the error.
+    pub(in crate::train) fn check_equal(&self, checksum: Result<u32>, of: &str) -> Result<()> {
+        let own = self.ranks.agree(checksum).map_err(Error::ranks)?;
+        let votes = self.ranks.vote(&[own.into()]).map_err(Error::ranks)?;
+        match votes.word(0).position(|met| met != votes.of(0)[0]) {
+            None => Ok(()),
+            Some(rank) => Err(Error::ranks(format!(
+                "rank {rank} has other {of} than rank 0, step {}; a cause may be another machine or build",
+                self.ranks.step()
+            ))),
+        }
+    }
+
     /// Returns the whole states of optimizers on rank 0.
     pub(in crate::train) fn states(&self, optimizers: &[&dyn Optimizer]) -> Result<Option<Vec<OptimizerState>>> {
         let own: Vec<OptimizerState> = optimizers.iter().map(|optimizer| optimizer.state()).collect();

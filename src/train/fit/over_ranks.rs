@@ -29,15 +29,19 @@ impl Fit {
     }
 
     /// Returns a checkpoint on rank 0 as [`checkpoint`](Fit::checkpoint) does, with the parts of the optimizer's
-    /// [state](DataParallel::sharding_state) that other ranks keep. All ranks make this call.
+    /// [state](DataParallel::sharding_state) that other ranks keep. All ranks make this call, which compares weights, the loss
+    /// scale, counters, and the state that each of them has.
     ///
     /// # Errors
-    /// [`ErrorKind::Ranks`](crate::ErrorKind::Ranks) when ranks do not answer.
+    /// [`ErrorKind::Ranks`](crate::ErrorKind::Ranks) when ranks differ, or do not answer.
     pub fn checkpoint_on<C: ?Sized + AsCell>(
         &self,
         parallel: &DataParallel<'_>,
         net: &Child<C>,
     ) -> Result<Option<Checkpoint>> {
+        let of_all = if parallel.is_sharded() { Vec::new() } else { vec![self.optimizer.state()] };
+        let own = self.counted(Checkpoint::of_states(of_all, &self.scale).with_net(net)).checksum();
+        parallel.check_equal(own, "weights or state of the optimizer")?;
         let states = parallel.states(&[self.optimizer.as_ref()])?;
         Ok(states.map(|states| self.counted(Checkpoint::of_states(states, &self.scale).with_net(net))))
     }

@@ -32,7 +32,7 @@ checkpoint: {every: 1}
 fn job(ranks: usize, steps: usize, begin: impl Fn() -> Result<Run> + Sync) -> Vec<Result<Option<EndReason>>> {
     Threads::run(ranks, &[], Duration::from_secs(60), |ranks: &Ranks| {
         if ranks.rank() > 0 {
-            return Follower::receive(ranks, RunFile::read_model)?.follow(ranks).map(|()| None);
+            return Follower::receive(ranks, RunFile::read_model)?.follow(ranks, || false).map(|()| None);
         }
         let mut taken = 0;
         let mut observer = |event: precast::train::Event<'_>| {
@@ -131,6 +131,29 @@ fn a_fault_is_that_of_one_process_whichever_rank_has_it() {
 }
 
 #[test]
+fn any_rank_may_stop_a_run() {
+    let folder = Folder::new("stopped-by-a-rank");
+    let file = RunFile::parse(RUN, "run.yaml").unwrap();
+    let path = folder.0.join("run");
+    let ended = Threads::run(3, &[], Duration::from_secs(60), |ranks: &Ranks| match ranks.rank() {
+        0 => {
+            Run::begin(&file, file.read_model()?, &path)?.train_on(ranks, &mut |_| ControlFlow::Continue(())).map(Some)
+        }
+        rank => {
+            let steps = std::cell::Cell::new(0);
+            let is_stopped = || {
+                steps.set(steps.get() + 1);
+                rank == 2 && steps.get() == 3
+            };
+            Follower::receive(ranks, RunFile::read_model)?.follow(ranks, is_stopped).map(|()| None)
+        }
+    })
+    .unwrap();
+    assert_eq!(ended, [Ok(Some(EndReason::Interrupted)), Ok(None), Ok(None)]);
+    assert_eq!(resumed(&path).unwrap().history().steps.len(), 3);
+}
+
+#[test]
 fn a_wire_of_16_bits_is_an_option_of_the_run() {
     let folder = Folder::new("wire");
     let weights = |wire: &str, ranks: usize| {
@@ -203,7 +226,7 @@ fn a_rank_that_cannot_begin_or_goes_wrong_is_an_error_of_all() {
     let full = folder.0.join("full");
     let ended = Threads::run(2, &[], Duration::from_secs(60), |ranks: &Ranks| {
         if ranks.rank() > 0 {
-            return Follower::receive(ranks, RunFile::read_model)?.follow(ranks);
+            return Follower::receive(ranks, RunFile::read_model)?.follow(ranks, || false);
         }
         let mut run = Run::begin(&file, file.read_model()?, &full)?;
         let mut observer = |_: precast::train::Event<'_>| {
@@ -216,4 +239,39 @@ fn a_rank_that_cannot_begin_or_goes_wrong_is_an_error_of_all() {
     let errors: Vec<_> = ended.into_iter().map(Result::unwrap_err).collect();
     assert_eq!(errors[0].kind(), ErrorKind::Io);
     assert_eq!(errors[1].to_string(), format!("rank 0: {}", errors[0]));
+}
+
+/// One number of 48 overflows, in another shard each time, and most ranks have not met it.
+#[test]
+fn a_cell_that_stalls_a_run_is_raised_on_all_ranks() {
+    let folder = Folder::new("over-ranks-stall");
+    let rows: String = (0..60).map(|i| format!("{},{}.5\n", if i % 50 == 7 { 60000 } else { i }, i % 3)).collect();
+    folder.write("data.csv", &format!("a,y\n{rows}"));
+    folder.write(
+        "net.yaml",
+        "version: 1\ninput: [1]\nnet: {kind: Sequential, cells: [{kind: Dense, in_features: 1, out_features: 8}, {kind: ReLU}, \
+         {kind: Dense, in_features: 8, out_features: 1}]}\n",
+    );
+    folder.write(
+        "policy.yaml",
+        "version: 1\nlevel: O3\ndtype: float16\nloss_scale: { kind: none }\nrules:\n  - path: '**'\n    after_stall: raise\n",
+    );
+    let text = "{version: 1, model: net.yaml, policy: policy.yaml, data: {csv: {file: data.csv, target: y}}, test: 12, \
+                epochs: 50, batch: 48, shards: 4, lr: 1.0e-13}";
+    let file = RunFile::load(folder.write("run.yaml", text)).unwrap();
+    let begin = |name: &str| {
+        let (path, file) = (folder.0.join(name), &file);
+        move || Run::begin(file, file.read_model()?, &path)
+    };
+    assert_eq!(begin("one")().unwrap().train().unwrap(), EndReason::Done);
+    let one = folder.0.join("one");
+    let raised = |line: &String| line.contains(r#""kind":"raised""#);
+    assert!(metrics(&one).iter().any(raised), "{:?}", metrics(&one));
+    for ranks in 2..=4 {
+        let name = format!("on-{ranks}");
+        let ended = job(ranks, usize::MAX, begin(&name));
+        assert_eq!(ended[0], Ok(Some(EndReason::Done)), "{ended:?}");
+        assert!(ended[1..].iter().all(|ended| *ended == Ok(None)), "{ended:?}");
+        assert_eq!(metrics(&folder.0.join(&name)), metrics(&one), "{ranks} ranks");
+    }
 }
