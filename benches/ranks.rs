@@ -1,12 +1,12 @@
-//! Steps of two ranks on a network of their own: the time of the exchange, and the share of it that hides behind the
-//! backward pass. Ranks are threads, each with one thread of computation; the network has a rate: `cargo bench --bench
-//! ranks`.
+//! Steps of two ranks on a network of their own: the work of the exchange, the time for which it waits for bytes, and the
+//! share of the waiting that hides behind the backward pass. Ranks are threads, each with one thread of computation; the
+//! network has a rate: `cargo bench --bench ranks`.
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, hash_map::Entry},
+    collections::{HashMap, VecDeque, hash_map::Entry},
     hint::black_box,
-    sync::Arc,
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
 };
@@ -18,15 +18,20 @@ use precast::{
     train::DataParallel,
 };
 
-/// A rank whose messages arrive at a rate.
+/// When messages arrive, by sender, receiver and tag, in their order.
+type Arrivals = Arc<Mutex<HashMap<(usize, usize, u16), VecDeque<Instant>>>>;
+
+/// A rank that sends at a rate. What is sent moves while the rank computes.
 #[derive(Debug)]
 struct Network {
     threads: Threads,
     bytes_per_second: f64,
-    /// When the last message will be there.
+    arrivals: Arrivals,
+    /// When the last message that this rank sent arrives.
     busy: Cell<Instant>,
-    /// Messages on their way.
-    arriving: RefCell<HashMap<usize, (Instant, Vec<u8>)>>,
+    /// The sender and tag of messages to receive, and those that are there too early.
+    wanted: RefCell<HashMap<usize, (usize, u16)>>,
+    early: RefCell<HashMap<usize, (Instant, Vec<u8>)>>,
 }
 
 impl Engine for Network {
@@ -39,27 +44,35 @@ impl Engine for Network {
     }
 
     fn send(&self, to: usize, tag: u16, bytes: Arc<Vec<u8>>) -> precast::ranks::Result<Pending> {
+        let time = Duration::from_secs_f64(bytes.len() as f64 / self.bytes_per_second);
+        self.busy.set(self.busy.get().max(Instant::now()) + time);
+        let key = (self.rank(), to, tag);
+        self.arrivals.lock().unwrap().entry(key).or_default().push_back(self.busy.get());
         self.threads.send(to, tag, bytes)
     }
 
     fn receive(&self, from: usize, tag: u16, memory: Vec<u8>) -> precast::ranks::Result<Pending> {
-        self.threads.receive(from, tag, memory)
+        let pending = self.threads.receive(from, tag, memory)?;
+        self.wanted.borrow_mut().insert(pending.0, (from, tag));
+        Ok(pending)
     }
 
     fn poll(&self, pending: &Pending) -> precast::ranks::Result<Option<Vec<u8>>> {
-        let mut arriving = self.arriving.borrow_mut();
-        if let Entry::Vacant(new) = arriving.entry(pending.0) {
-            match self.threads.poll(pending)? {
-                Some(bytes) if !bytes.is_empty() => {
-                    let time = Duration::from_secs_f64(bytes.len() as f64 / self.bytes_per_second);
-                    self.busy.set(self.busy.get().max(Instant::now()) + time);
-                    new.insert((self.busy.get(), bytes));
-                }
-                met => return Ok(met),
-            }
+        let mut early = self.early.borrow_mut();
+        if let Entry::Vacant(new) = early.entry(pending.0) {
+            let wanted = self.wanted.borrow().get(&pending.0).copied();
+            // What was sent has ended for its sender.
+            let Some((from, tag)) = wanted else { return self.threads.poll(pending) };
+            let Some(bytes) = self.threads.poll(pending)? else { return Ok(None) };
+            let mut arrivals = self.arrivals.lock().unwrap();
+            let time = arrivals.get_mut(&(from, self.rank(), tag)).and_then(VecDeque::pop_front).unwrap();
+            new.insert((time, bytes));
         }
-        let is_there = arriving.get(&pending.0).is_some_and(|(time, _)| *time <= Instant::now());
-        Ok(if is_there { arriving.remove(&pending.0).map(|(_, bytes)| bytes) } else { None })
+        let is_there = early.get(&pending.0).is_some_and(|(time, _)| *time <= Instant::now());
+        if is_there {
+            self.wanted.borrow_mut().remove(&pending.0);
+        }
+        Ok(if is_there { early.remove(&pending.0).map(|(_, bytes)| bytes) } else { None })
     }
 
     fn abort(&self, code: u8) {
@@ -69,13 +82,19 @@ impl Engine for Network {
 
 /// Runs two ranks on a network of so many Gbit/s.
 fn on<T: Send>(rate: f64, work: impl Fn(&Ranks) -> T + Sync) -> Vec<T> {
-    let work = &work;
+    let (work, arrivals) = (&work, Arrivals::default());
     thread::scope(|scope| {
         let ranks: Vec<_> = Threads::engines(2, &[])
             .into_iter()
             .map(|threads| {
-                let (busy, arriving) = (Cell::new(Instant::now()), RefCell::default());
-                let engine = Network { threads, bytes_per_second: rate * 1e9 / 8.0, busy, arriving };
+                let engine = Network {
+                    threads,
+                    bytes_per_second: rate * 1e9 / 8.0,
+                    arrivals: arrivals.clone(),
+                    busy: Cell::new(Instant::now()),
+                    wanted: RefCell::default(),
+                    early: RefCell::default(),
+                };
                 scope.spawn(move || work(&Ranks::new(Box::new(engine))))
             })
             .collect();
@@ -83,18 +102,21 @@ fn on<T: Send>(rate: f64, work: impl Fn(&Ranks) -> T + Sync) -> Vec<T> {
     })
 }
 
-/// 4.3 million weights.
-fn net() -> Child<Sequential> {
+/// 4.3 million weights, in a few large layers or in many.
+fn net(many: bool) -> Child<Sequential> {
     let rng = &mut Rng::seed(1);
-    let layers = [Dense::new(512, 1024, rng), Dense::new(1024, 2048, rng), Dense::new(2048, 832, rng)];
-    let [a, b, c] = layers;
-    let net = sequential![a, ReLU, b, ReLU, c, ReLU, Dense::new(832, 10, rng)];
-    Child::new(net)
+    let widths: Vec<usize> = if many { vec![512; 17] } else { vec![512, 1024, 2048, 832] };
+    let mut cells: Vec<Child> = Vec::new();
+    for pair in widths.windows(2) {
+        cells.extend([Dense::new(pair[0], pair[1], rng).into(), ReLU.into()]);
+    }
+    cells.push(Dense::new(widths[widths.len() - 1], 10, rng).into());
+    Child::new(Sequential::new(cells))
 }
 
 /// Median times in seconds of a step alone, of one over the ranks, and of the exchange.
-fn times(ranks: &Ranks, dtype: DType) -> [f64; 3] {
-    let mut net = net();
+fn times(ranks: &Ranks, dtype: DType, many: bool) -> [f64; 3] {
+    let mut net = net(many);
     if dtype.is_low() {
         Policy::new(Level::O2, dtype).unwrap().apply(&mut net).unwrap();
     }
@@ -134,7 +156,7 @@ fn median(mut times: Vec<f64>) -> f64 {
 
 /// Returns the time of copying all gradients into memory that is kept; sums are not copied back.
 fn reading() -> f64 {
-    let net = net();
+    let net = net(false);
     let loss = net.call(&Tensor::ones(&[8, 512], DType::F32)).unwrap().mean_all().unwrap();
     let grads = loss.into_grads().unwrap();
     let all: Vec<Tensor> = net.params().iter().map(|(_, param)| grads.get(param).unwrap()).collect();
@@ -155,14 +177,20 @@ fn reading() -> f64 {
 fn main() {
     precast::set_threads(1);
     println!("gradients of 4.3 million weights, copied: {:.2} ms", 1e3 * reading());
-    println!("| dtype | Gbit/s | step alone, ms | over 2 ranks | exchange | hidden |");
-    println!("| --- | --- | --- | --- | --- | --- |");
-    for dtype in [DType::F32, DType::Bf16] {
-        for rate in [2.5, 10.0, 25.0, 100.0] {
-            let [alone, over, exchange] = on(rate, |ranks| times(ranks, dtype))[0];
-            let hidden = 100.0 * (1.0 - (over - alone) / exchange);
-            let [alone, over, exchange] = [alone, over, exchange].map(|time| 1e3 * time);
-            println!("| {dtype} | {rate} | {alone:.1} | {over:.1} | {exchange:.1} | {hidden:.0} % |");
+    println!("| layers | dtype | step alone, ms | over 2 ranks | exchange | Gbit/s | waiting | hidden |");
+    println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
+    for (many, dtype) in [false, true].into_iter().flat_map(|many| [DType::F32, DType::Bf16].map(|dtype| (many, dtype)))
+    {
+        let layers = if many { 17 } else { 4 };
+        // Without a limit the exchange is the work of the two processors.
+        let [alone, free, work] = on(f64::INFINITY, |ranks| times(ranks, dtype, many))[0];
+        for rate in [2.5, 5.0, 10.0] {
+            let [_, over, exchange] = on(rate, |ranks| times(ranks, dtype, many))[0];
+            let hidden = 100.0 * (1.0 - (over - free) / (exchange - work));
+            let [alone, free, work, waiting] = [alone, free, work, exchange - work].map(|time| 1e3 * time);
+            println!(
+                "| {layers} | {dtype} | {alone:.1} | {free:.1} | {work:.1} | {rate} | {waiting:.1} | {hidden:.0} % |"
+            );
         }
     }
 }
