@@ -179,7 +179,7 @@ impl ScaledLoss {
         params: &Params,
         hook: impl FnMut(Moment<'_>) -> Result<()>,
     ) -> Result<ScaledGrads> {
-        Ok(ScaledGrads { grads: self.scaled.into_grads_with(params, hook)?, scaling: self.scaling })
+        Ok(ScaledGrads { grads: self.scaled.into_grads_with(params.iter(), hook)?, scaling: self.scaling })
     }
 
     /// As [`into_grads`](ScaledLoss::into_grads), before an update of the parameters.

@@ -23,6 +23,7 @@ mod about;
 mod batch;
 pub mod data;
 mod faults;
+mod file_name;
 mod folder;
 mod indices;
 mod load;

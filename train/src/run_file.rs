@@ -18,7 +18,7 @@ use serde_yaml::{Location, Spanned};
 
 use super::{
     Memory, Storage, data,
-    folder::is_file_name,
+    file_name::is_file_name,
     model_source::ModelSource,
     test_data::Test,
     weights_source::{self, Weights},

@@ -8,7 +8,6 @@ use std::{
 use super::{Parameters, Widened};
 use crate::{
     Grads, Param, Tensor,
-    cell::Params,
     error::Result,
     tensor::{LeafId, Place},
 };
@@ -41,7 +40,7 @@ impl Tensor {
     /// let net = Child::new(sequential![Dense::new(2, 3, &mut Rng::seed(1)), Dense::new(3, 1, &mut Rng::seed(2))]);
     /// let loss = net.call(&Tensor::ones(&[4, 2], DType::F32))?.mean_all()?;
     /// let mut order = Vec::new();
-    /// let grads = loss.into_grads_with(&net.params(), |moment| {
+    /// let grads = loss.into_grads_with(net.params().iter(), |moment| {
     ///     if let Moment::Final { path, .. } = moment {
     ///         order.push(path.to_string());
     ///     }
@@ -54,9 +53,13 @@ impl Tensor {
     ///
     /// # Errors
     /// Those of [`backward`](Tensor::backward), and those of `hook`, which end the pass.
-    pub fn into_grads_with(self, params: &Params, mut hook: impl FnMut(Moment<'_>) -> Result<()>) -> Result<Grads> {
+    pub fn into_grads_with<'p>(
+        self,
+        params: impl IntoIterator<Item = (&'p str, &'p Param)>,
+        mut hook: impl FnMut(Moment<'_>) -> Result<()>,
+    ) -> Result<Grads> {
         let by_leaf: HashMap<LeafId, (&str, &Param)> =
-            params.iter().map(|(path, param)| (param.id(), (path, param))).collect();
+            params.into_iter().map(|(path, param)| (param.id(), (path, param))).collect();
         self.walk(
             Parameters::Stay,
             Some(&mut |moment| match moment {
@@ -128,7 +131,7 @@ impl<'a> Counted<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, Error};
+    use crate::{DType, Error, cell::Params};
 
     /// A weight in f16 that is read three times, one in f32 that is read twice by one op, and one that is not read.
     #[test]
@@ -149,7 +152,7 @@ mod tests {
             }
             Ok(())
         };
-        let grads = loss().unwrap().into_grads_with(&params, hook).unwrap();
+        let grads = loss().unwrap().into_grads_with(params.iter(), hook).unwrap();
         let expected = loss().unwrap().into_grads().unwrap();
         met.sort_by(|a, b| a.0.cmp(&b.0));
         let all: Vec<_> = params.iter().filter_map(|(path, param)| Some((path, expected.get(param)?))).collect();
@@ -158,7 +161,7 @@ mod tests {
         assert_eq!(met, all);
         assert_eq!((met.len(), grads.len()), (2, 2));
         assert_eq!(ops, 7);
-        let error = loss().unwrap().into_grads_with(&params, |_| Err(Error::value("enough"))).unwrap_err();
+        let error = loss().unwrap().into_grads_with(params.iter(), |_| Err(Error::value("enough"))).unwrap_err();
         assert_eq!(error.to_string(), "enough");
     }
 }
