@@ -4,11 +4,15 @@ use std::cmp::Reverse;
 
 use super::DataParallel;
 use crate::{
-    Checkpoint, Child, Grads, LossScale, Param, Tensor,
+    Checkpoint, Child, DType, Grads, LossScale, Param, Tensor,
     cell::{AsCell, Params},
     error::{Error, Result},
     optim::{Optimizer, OptimizerState},
+    storage::weights::bytes_of,
 };
+
+/// Numbers of a message with the values of several parameters: 1 MiB of f32.
+const MESSAGE: usize = 1 << 18;
 
 /// The part of the optimizer's state that a rank keeps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,31 +86,39 @@ impl DataParallel<'_> {
         if self.state != State::Sharded {
             return Ok((self.ranks.rank() == 0).then_some(own));
         }
-        let mut all = vec![own];
-        for rank in 1..self.ranks.size() {
-            let bytes = match rank == self.ranks.rank() {
-                true => Checkpoint::of_states(all[0].clone(), &LossScale::none()).to_bytes(),
-                false => Ok(Vec::new()),
-            };
-            let bytes = self.ranks.agree(bytes).map_err(Error::ranks)?;
-            let bytes = self.ranks.broadcast_from(rank, bytes).map_err(Error::ranks)?;
-            let states = match self.ranks.rank() {
-                0 => Checkpoint::from_bytes(&bytes).map(|checkpoint| checkpoint.states()),
-                _ => Ok(Vec::new()),
-            };
-            all.push(self.ranks.agree(states).map_err(Error::ranks)?);
-        }
-        let whole = |(i, optimizer): (usize, &&dyn Optimizer)| {
+        // One parameter after another, so that no rank has the state of all others at a time.
+        let mut whole: Vec<OptimizerState> =
+            own.iter().map(|own| OptimizerState { tensors: Vec::new(), ..own.clone() }).collect();
+        for (i, optimizer) in optimizers.iter().enumerate() {
             let owners = owners(optimizer.params(), self.ranks.size());
-            let mut whole = OptimizerState { tensors: Vec::new(), ..all[0][i].clone() };
             for ((path, _), owner) in optimizer.params().iter().zip(owners) {
-                let of = &all[owner][i];
-                whole.steps.extend(of.steps.get(path).map(|steps| (path.to_string(), *steps)));
-                whole.tensors.extend(of.tensors.iter().filter(|(name, _)| is_of(name, path)).cloned());
+                let one = of_param(&own[i], path);
+                let one = match owner {
+                    0 => one,
+                    _ => self.received_from(owner, one)?,
+                };
+                if self.ranks.rank() == 0 {
+                    whole[i].steps.extend(one.steps);
+                    whole[i].tensors.extend(one.tensors);
+                }
             }
-            whole
+        }
+        Ok((self.ranks.rank() == 0).then_some(whole))
+    }
+
+    /// Returns a state of its owner on rank 0; on other ranks, that of this rank.
+    fn received_from(&self, owner: usize, own: OptimizerState) -> Result<OptimizerState> {
+        let bytes = match owner == self.ranks.rank() {
+            true => Checkpoint::of_states(vec![own.clone()], &LossScale::none()).to_bytes(),
+            false => Ok(Vec::new()),
         };
-        Ok((self.ranks.rank() == 0).then(|| optimizers.iter().enumerate().map(whole).collect()))
+        let bytes = self.ranks.agree(bytes).map_err(Error::ranks)?;
+        let bytes = self.ranks.broadcast_from(owner, bytes).map_err(Error::ranks)?;
+        let state = match self.ranks.rank() {
+            0 => Checkpoint::from_bytes(&bytes).map(|checkpoint| checkpoint.states().pop()),
+            _ => Ok(None),
+        };
+        Ok(self.ranks.agree(state).map_err(Error::ranks)?.unwrap_or(own))
     }
 
     /// Updates the parameters of this rank, and receives the others.
@@ -122,21 +134,57 @@ impl DataParallel<'_> {
         let updated = params.iter().filter(|(param, _)| grads.pending(param).is_some());
         let of_rank = |rank: usize| updated.clone().filter(move |(_, owner)| *owner == rank).map(|(param, _)| param);
         let own: Vec<&Param> = of_rank(self.ranks.rank()).collect();
-        let result = if own.is_empty() { Ok(()) } else { optimizer.update(&grads.only(&own)) };
-
+        let mut result = if own.is_empty() { Ok(()) } else { optimizer.update(&grads.only(&own)) };
         // An update that is refused for some numbers has changed others.
-        let numbers = own.iter().flat_map(|param| param.full().to_f64());
-        let bytes: Vec<u8> = numbers.flat_map(|number| (number as f32).to_le_bytes()).collect();
-        let all = self.ranks.gather(&bytes).map_err(Error::ranks)?;
-        let received = (0..self.ranks.size()).filter(|rank| *rank != self.ranks.rank()).try_for_each(|rank| {
-            let mut numbers = all[rank].as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
-            of_rank(rank).try_for_each(|param| {
-                let (before, shape) = (param.full(), param.shape());
-                let of_param: Vec<f32> = numbers.by_ref().take(before.len()).collect();
-                param.set(&Tensor::from_vec(of_param, &shape)?.cast(before.dtype()))
-            })
-        });
-        self.ranks.agree(result.and(received)).map_err(Error::ranks)
+        for rank in 0..self.ranks.size() {
+            let mut params: Vec<&Param> = of_rank(rank).collect();
+            while !params.is_empty() {
+                let mut numbers = 0;
+                let mut fits = |param: &&Param| {
+                    numbers += param.shape().iter().product::<usize>();
+                    numbers <= MESSAGE
+                };
+                let later = params.split_off(params.iter().take_while(|param| fits(param)).count().max(1));
+                let received = self.values_from(rank, &params)?;
+                result = result.and(received);
+                params = later;
+            }
+        }
+        self.ranks.agree(result).map_err(Error::ranks)
+    }
+
+    /// Gives the parameters the values that a rank has. Returns an error of this rank within the result.
+    fn values_from(&self, rank: usize, params: &[&Param]) -> Result<Result<()>> {
+        let is_own = rank == self.ranks.rank();
+        let bytes =
+            if is_own { params.iter().flat_map(|param| bytes_of(&in_f32(param))).collect() } else { Vec::new() };
+        let bytes = self.ranks.broadcast_from(rank, bytes).map_err(Error::ranks)?;
+        if is_own {
+            return Ok(Ok(()));
+        }
+        let mut numbers = bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+        Ok(params.iter().try_for_each(|param| {
+            let (before, shape) = (param.full(), param.shape());
+            let values: Vec<f32> = numbers.by_ref().take(before.len()).collect();
+            param.set(&Tensor::from_vec(values, &shape)?.cast(before.dtype()))
+        }))
+    }
+}
+
+/// Returns the value of a parameter in f32, which represents it.
+fn in_f32(param: &Param) -> Tensor {
+    let full = param.full();
+    if full.dtype() == DType::F32 { full } else { full.cast(DType::F32) }
+}
+
+/// Returns the state of one parameter.
+fn of_param(state: &OptimizerState, path: &str) -> OptimizerState {
+    let tensors = state.tensors.iter().filter(|(name, _)| is_of(name, path)).cloned();
+    let steps = state.steps.get_key_value(path).map(|(path, steps)| (path.clone(), *steps));
+    OptimizerState {
+        optimizer: state.optimizer.clone(),
+        steps: steps.into_iter().collect(),
+        tensors: tensors.collect(),
     }
 }
 
