@@ -167,7 +167,15 @@ fn train(cli: &Cli, mut run: Run, args: &Args, lead: Option<&Lead<'_>>) -> Resul
         let further = data.further().iter().map(|further| format!(" and {:?}", further.shape));
         let shapes: String = std::iter::once(format!("{:?}", data.shape())).chain(further).collect();
         let ranks = lead.map_or(String::new(), |lead| {
-            format!("\nranks   {}, which divide {} shards", lead.ranks.size(), run.file().options.shards)
+            let file = run.file();
+            let wire = if file.wire == precast::ranks::Wire::Float32 {
+                String::new()
+            } else {
+                format!(", and send {}", file.wire)
+            };
+            let state = if file.shard_optimizer { " and the state of the optimizer" } else { "" };
+            let (ranks, shards) = (lead.ranks.size(), file.options.shards);
+            format!("\nranks   {ranks}, which divide {shards} shards{state}{wire}")
         });
         let from = if done > 0 { format!("\nresumed after step {done} of {}", run.steps()) } else { String::new() };
         unless_unread(print(format_args!(

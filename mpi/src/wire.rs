@@ -65,7 +65,12 @@ impl FromStr for Wire {
                 "the wire `{name}` is not offered: sums of scaled f16 gradients overflow; allowed: `float32`, `bfloat16`, \
                  `bfloat16-both`"
             ),
-            _ => format!("met the wire `{name}`; allowed: `float32`, `bfloat16`, `bfloat16-both`"),
+            _ => {
+                let long = name.replace("bf16", "bfloat16").replace("f32", "float32").replace('_', "-");
+                let near = Wire::ALL.into_iter().find(|wire| wire.name() == long);
+                let near = near.map_or(String::new(), |wire| format!(" (did you mean `{wire}`?)"));
+                format!("met the wire `{name}`{near}; allowed: `float32`, `bfloat16`, `bfloat16-both`")
+            }
         };
         Err(Error::new(ErrorKind::Argument, words))
     }

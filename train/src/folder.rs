@@ -336,7 +336,7 @@ impl Folder {
     /// Writes a checkpoint once its metrics are on disk, and removes the oldest checkpoints.
     pub fn save_checkpoint(&self, checkpoint: &Checkpoint, steps: usize, keep: usize) -> Result<()> {
         self.metrics.sync_data().map_err(|e| Error::io(&self.path.join(METRICS), &e))?;
-        checkpoint.save(self.path.join(format!("checkpoint-{steps:09}.safetensors")))?;
+        checkpoint.save(self.path.join(name_of_checkpoint(steps)))?;
         let all = self.checkpoints()?;
         for old in all.iter().rev().skip(keep) {
             fs::remove_file(old).map_err(|e| Error::io(old, &e))?;
@@ -430,4 +430,9 @@ impl Folder {
 
 fn json(value: &impl Serialize) -> Result<String> {
     serde_json::to_string(value).map_err(|error| Error::run(error.to_string()))
+}
+
+/// Returns the name of the checkpoint after so many steps.
+pub(super) fn name_of_checkpoint(steps: usize) -> String {
+    format!("checkpoint-{steps:09}.safetensors")
 }

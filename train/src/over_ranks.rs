@@ -13,14 +13,14 @@ use precast::{
     data::Split,
     error::{Error, ErrorKind, Result},
     io::models::Model,
-    ranks::Ranks,
+    ranks::{Ranks, Wire},
     train::{DataParallel, Event, Fit, FitOptions},
 };
 use precast_policy::files;
 
 use super::{
     EndReason, Run, RunFile,
-    folder::{ABOUT, Folder, METRICS, POLICY, RUN},
+    folder::{ABOUT, Folder, METRICS, POLICY, RUN, name_of_checkpoint},
     steps::Steps,
 };
 
@@ -43,10 +43,7 @@ impl Run {
         ranks: &Ranks,
         observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<EndReason> {
-        let shared = self.file.check_ranks(ranks.size()).and_then(|()| {
-            self.save_checkpoint()?;
-            packed(&self.folder)
-        });
+        let shared = self.file.check_ranks(ranks.size()).and_then(|()| self.packed());
         let shared = ranks.agree(shared).map_err(Error::ranks)?;
         ranks.broadcast(shared).map_err(Error::ranks)?;
         ranks.agree(Ok::<(), Error>(())).map_err(Error::ranks)?;
@@ -64,6 +61,29 @@ impl Run {
         };
         ranks.broadcast([&[END], words.as_bytes()].concat()).map_err(Error::ranks)?;
         self.end(ended?)
+    }
+}
+
+impl Run {
+    /// Returns the files that define the run, with its history and a checkpoint of its state: names, lengths, and bytes.
+    fn packed(&self) -> Result<Vec<u8>> {
+        let folder = self.folder.path();
+        let about = Folder::about(folder)?;
+        let mut all = Vec::new();
+        let mut pack = |name: &str, bytes: &[u8]| {
+            for part in [name.as_bytes(), bytes] {
+                all.extend((part.len() as u64).to_le_bytes());
+                all.extend(part);
+            }
+        };
+        for name in [RUN, POLICY, ABOUT, METRICS].into_iter().chain(about.checksums.keys().map(String::as_str)) {
+            let file = folder.join(name);
+            pack(name, &fs::read(&file).map_err(|error| Error::io(&file, &error))?);
+        }
+        // Not that of the folder, of which the newest may be damaged.
+        let checkpoint = self.completed(self.fit.checkpoint(&self.net), None)?;
+        pack(&name_of_checkpoint(self.fit.steps_done()), &checkpoint.to_bytes()?);
+        Ok(all)
     }
 }
 
@@ -117,6 +137,14 @@ impl RunFile {
         })
     }
 
+    /// Returns a note if options of ranks have no effect, since steps cannot be divided.
+    pub(super) fn options_of_ranks(&self) -> Option<String> {
+        let used = [("wire", self.wire != Wire::Float32), ("shard_optimizer", self.shard_optimizer)];
+        let (key, _) = used.into_iter().find(|(_, is_used)| *is_used)?;
+        (self.options.shards == 1)
+            .then(|| format!("`{key}` has no effect: `shards` is 1, so one process takes each step"))
+    }
+
     /// Divides steps among ranks.
     fn parallel<'r>(&self, ranks: &'r Ranks) -> Result<DataParallel<'r>> {
         let parallel = DataParallel::new(ranks, self.options.shards, self.wire)?;
@@ -134,7 +162,7 @@ impl RunFile {
         }
         let words = format!(
             "`shards` is {shards}, and the launcher has started {ranks} processes; allowed: one shard for each of them at \
-             least, so at most {shards} processes, or a new run with `shards: {ranks}`"
+             least, or a new run with `shards: {ranks}`"
         );
         Err(Error::run(words))
     }
@@ -197,23 +225,6 @@ impl Follower {
             }
         }
     }
-}
-
-/// Returns the files that define a run, with its history and its last checkpoint: names, lengths, and bytes.
-fn packed(folder: &Folder) -> Result<Vec<u8>> {
-    let about = Folder::about(folder.path())?;
-    let checkpoint = folder.checkpoints()?.pop();
-    let mut all = Vec::new();
-    let defining = [RUN, POLICY, ABOUT, METRICS].into_iter().chain(about.checksums.keys().map(String::as_str));
-    for file in defining.map(|name| folder.path().join(name)).chain(checkpoint) {
-        let bytes = fs::read(&file).map_err(|error| Error::io(&file, &error))?;
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        for part in [name.as_bytes(), &bytes] {
-            all.extend((part.len() as u64).to_le_bytes());
-            all.extend(part);
-        }
-    }
-    Ok(all)
 }
 
 /// A copy of a run's folder, which is removed with this value.

@@ -139,7 +139,7 @@ impl Run {
         let Prepared { mut net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
         notes.extend(idle.into_iter().chain(note));
         notes.extend(of_data);
-        notes.extend(file.idle_shards());
+        notes.extend(file.idle_shards().into_iter().chain(file.options_of_ranks()));
         let new = Fit::new(&net, &options).map_err(|error| file.wrong_group(error))?;
         let fit = new
             .standardized_targets(standardizations.targets.clone())
@@ -280,13 +280,17 @@ impl Run {
         if !headroom.is_empty() {
             self.folder.save_headroom(&headroom)?;
         }
-        let checkpoint = checkpoint.under(&self.policy)?;
-        let checkpoint = checkpoint.counting(RUN_FILE, self.file.fingerprint()?.into());
-        let checkpoint = match before {
+        let checkpoint = self.completed(checkpoint, before)?;
+        self.folder.save_checkpoint(&checkpoint, self.fit.steps_done(), self.file.checkpoint.keep)
+    }
+
+    /// Adds the policy, and the checksum of the run file, to a checkpoint.
+    pub(super) fn completed(&self, checkpoint: Checkpoint, before: Option<u32>) -> Result<Checkpoint> {
+        let checkpoint = checkpoint.under(&self.policy)?.counting(RUN_FILE, self.file.fingerprint()?.into());
+        Ok(match before {
             Some(before) => checkpoint.counting(RUN_FILE_BEFORE, before.into()),
             None => checkpoint,
-        };
-        self.folder.save_checkpoint(&checkpoint, self.fit.steps_done(), self.file.checkpoint.keep)
+        })
     }
 
     /// Returns whether the last epochs, as many as the patience, were no better than the best before them.

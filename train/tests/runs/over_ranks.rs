@@ -131,6 +131,20 @@ fn a_fault_is_that_of_one_process_whichever_rank_has_it() {
 }
 
 #[test]
+fn ranks_continue_from_a_checkpoint_before_a_damaged_one() {
+    let folder = Folder::new("damaged-over-ranks");
+    let file = RunFile::parse(&RUN.replace("patience: 3", "seed: 1"), "run.yaml").unwrap();
+    let [whole, damaged] = ["whole", "damaged"].map(|name| folder.0.join(name));
+    Run::begin(&file, file.read_model().unwrap(), &whole).unwrap().train().unwrap();
+    assert_eq!(job(2, 4, || Run::begin(&file, file.read_model()?, &damaged))[0], Ok(Some(EndReason::Interrupted)));
+    fs::write(damaged.join("checkpoint-000000004.safetensors"), "cut off").unwrap();
+    let ended = job(3, usize::MAX, || resumed(&damaged));
+    assert_eq!(ended[0], Ok(Some(EndReason::Done)));
+    let last = |run: &Path| fs::read(run.join("last.safetensors")).unwrap();
+    assert!(last(&damaged) == last(&whole));
+}
+
+#[test]
 fn any_rank_may_stop_a_run() {
     let folder = Folder::new("stopped-by-a-rank");
     let file = RunFile::parse(RUN, "run.yaml").unwrap();
