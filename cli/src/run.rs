@@ -168,11 +168,8 @@ fn train(cli: &Cli, mut run: Run, args: &Args, lead: Option<&Lead<'_>>) -> Resul
         let shapes: String = std::iter::once(format!("{:?}", data.shape())).chain(further).collect();
         let ranks = lead.map_or(String::new(), |lead| {
             let file = run.file();
-            let wire = if file.wire == precast::ranks::Wire::Float32 {
-                String::new()
-            } else {
-                format!(", and send {}", file.wire)
-            };
+            let is_usual = file.wire == precast::ranks::Wire::default();
+            let wire = if is_usual { String::new() } else { format!(", and send {}", file.wire) };
             let state = if file.shard_optimizer { " and the state of the optimizer" } else { "" };
             let (ranks, shards) = (lead.ranks.size(), file.options.shards);
             format!("\nranks   {ranks}, which divide {shards} shards{state}{wire}")

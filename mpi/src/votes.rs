@@ -56,15 +56,22 @@ impl Votes {
         self.word(word).fold(u64::MAX, u64::min)
     }
 
+    /// Returns the first rank that has another value of a word than rank 0.
+    pub fn differing(&self, word: usize) -> Option<usize> {
+        let expected = self.of(0)[word];
+        self.word(word).position(|met| met != expected)
+    }
+
     /// Returns the value of a word that must be the same on all ranks.
     ///
     /// # Errors
     /// [`ErrorKind::Diverged`] with the first rank whose value differs from that of rank 0; `name` is the noun.
     pub fn equal(&self, word: usize, name: impl fmt::Display) -> Result<u64> {
         let expected = self.of(0)[word];
-        match self.word(word).enumerate().find(|(_, met)| *met != expected) {
+        match self.differing(word) {
             None => Ok(expected),
-            Some((rank, met)) => {
+            Some(rank) => {
+                let met = self.of(rank)[word];
                 let words = format!(
                     "rank {rank} has another {name} than rank 0, step {}: met {met:#x}; expected {expected:#x}",
                     self.step

@@ -19,7 +19,8 @@ pub enum Wire {
 }
 
 impl Wire {
-    const ALL: [Wire; 3] = [Wire::Float32, Wire::BFloat16, Wire::BFloat16Both];
+    /// All wires.
+    pub const ALL: &'static [Wire] = &[Wire::Float32, Wire::BFloat16, Wire::BFloat16Both];
 
     /// Returns the name in files.
     pub fn name(self) -> &'static str {
@@ -57,7 +58,7 @@ impl FromStr for Wire {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<Self, Error> {
-        if let Some(wire) = Wire::ALL.into_iter().find(|wire| wire.name() == name) {
+        if let Some(wire) = Wire::ALL.iter().copied().find(|wire| wire.name() == name) {
             return Ok(wire);
         }
         let words = match name {
@@ -67,7 +68,7 @@ impl FromStr for Wire {
             ),
             _ => {
                 let long = name.replace("bf16", "bfloat16").replace("f32", "float32").replace('_', "-");
-                let near = Wire::ALL.into_iter().find(|wire| wire.name() == long);
+                let near = Wire::ALL.iter().find(|wire| wire.name() == long);
                 let near = near.map_or(String::new(), |wire| format!(" (did you mean `{wire}`?)"));
                 format!("met the wire `{name}`{near}; allowed: `float32`, `bfloat16`, `bfloat16-both`")
             }
@@ -199,7 +200,7 @@ mod tests {
         let error = "float16".parse::<Wire>().unwrap_err();
         assert!(error.to_string().contains("the wire `float16` is not offered"), "{error}");
         assert!("int8".parse::<Wire>().unwrap_err().to_string().contains("met the wire `int8`; allowed: `float32`"));
-        for wire in Wire::ALL {
+        for &wire in Wire::ALL {
             assert_eq!(wire.name().parse(), Ok(wire));
         }
     }

@@ -267,7 +267,7 @@ fn walk_back(
     if let Some(mut counted) = counted {
         counted.end(&mut grads, &mut widened)?;
     }
-    for id in widened.dtypes.keys().copied().collect::<Vec<_>>() {
+    while let Some((&id, _)) = widened.dtypes.first_key_value() {
         widened.round(id, &mut grads);
     }
     Ok(grads)

@@ -275,12 +275,15 @@ impl<'r> DataParallel<'r> {
     /// the first shard, since later phases are the same on all ranks.
     pub(super) fn first_origin(&self, monitor: &mut Monitor) -> Result<Option<Origin>> {
         let own = monitor.fault().map(|fault| fault.origin());
+        if self.ranks.size() == 1 {
+            return Ok(own);
+        }
         let votes = self.ranks.vote(&[own.is_some().into(), (!monitor.was_sound()).into()]).map_err(Error::ranks)?;
         if votes.any(1) != 0 {
             monitor.doubt();
         }
-        if self.ranks.size() == 1 || votes.any(0) == 0 {
-            return Ok(own);
+        if votes.any(0) == 0 {
+            return Ok(None);
         }
         let written = own.as_ref().map(serde_json::to_vec).transpose();
         let written = written.map_err(|error| Error::ranks(format!("the first number that was not finite: {error}")));
@@ -305,13 +308,13 @@ impl<'r> DataParallel<'r> {
 
     /// Refuses ranks with different vectors, whose sums may have other bits.
     fn check_vectors(&self, votes: &Votes) -> Result<()> {
-        let first = votes.of(0)[VECTORS];
-        match votes.word(VECTORS).position(|met| met != first) {
+        match votes.differing(VECTORS) {
             None => Ok(()),
             Some(rank) => Err(Error::ranks(format!(
-                "rank {rank} computes with vectors of {} numbers, and rank 0 with {first}; results would have other bits. Set \
+                "rank {rank} computes with vectors of {} numbers, and rank 0 with {}; results would have other bits. Set \
                  the environment variable PRECAST_VECTORS to the smaller number for all",
-                votes.of(rank)[VECTORS]
+                votes.of(rank)[VECTORS],
+                votes.of(0)[VECTORS]
             ))),
         }
     }
@@ -320,7 +323,7 @@ impl<'r> DataParallel<'r> {
 /// Refuses ranks with different scales, whose gradients cannot be added.
 fn check_scales(votes: &Votes) -> Result<()> {
     let of = |rank: usize| f32::from_bits(votes.of(rank)[SCALE] as u32);
-    match votes.word(SCALE).position(|met| met != votes.of(0)[SCALE]) {
+    match votes.differing(SCALE) {
         None => Ok(()),
         Some(rank) => Err(Error::ranks(format!(
             "rank {rank} has the loss scale {}, and rank 0 {}; expected one for all, which `begin` gives them",

@@ -211,8 +211,7 @@ fn of_sum(order: &[&Param], sum: &Sum, place: usize) -> Option<Array> {
 
 /// Returns the numbers of a gradient in f32, which represents them.
 fn numbers(grad: &Tensor) -> Array {
-    let array = grad.array().contiguous();
-    if array.dtype() == DType::F32 { array } else { array.cast(DType::F32) }
+    grad.array().cast(DType::F32)
 }
 
 /// Writes numbers, or if there are none, the one that leaves every other as it is when it is added: -0.

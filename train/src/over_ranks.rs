@@ -139,7 +139,7 @@ impl RunFile {
 
     /// Returns a note if options of ranks have no effect, since steps cannot be divided.
     pub(super) fn options_of_ranks(&self) -> Option<String> {
-        let used = [("wire", self.wire != Wire::Float32), ("shard_optimizer", self.shard_optimizer)];
+        let used = [("wire", self.wire != Wire::default()), ("shard_optimizer", self.shard_optimizer)];
         let (key, _) = used.into_iter().find(|(_, is_used)| *is_used)?;
         (self.options.shards == 1)
             .then(|| format!("`{key}` has no effect: `shards` is 1, so one process takes each step"))

@@ -11,9 +11,6 @@ use serde_json::{Value, json};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Written(pub Wire);
 
-/// Accepted values.
-const WIRES: [Wire; 3] = [Wire::Float32, Wire::BFloat16, Wire::BFloat16Both];
-
 impl Serialize for Written {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
@@ -28,10 +25,14 @@ impl<'de> Deserialize<'de> for Written {
 
 impl Takes for Written {
     fn takes(_: &Range) -> String {
-        WIRES.map(Wire::name).join(", ")
+        names().join(", ")
     }
 
     fn schema(_: &Range) -> Value {
-        json!({"enum": WIRES.map(Wire::name)})
+        json!({"enum": names()})
     }
+}
+
+fn names() -> Vec<&'static str> {
+    Wire::ALL.iter().map(|wire| wire.name()).collect()
 }

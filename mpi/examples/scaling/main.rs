@@ -28,7 +28,7 @@ use precast_mpi::Wire;
 /// The share of an exchange that a hook in the backward pass hides.
 const HIDDEN: f64 = 0.8;
 
-/// What is computed for.
+/// The ranks, networks and speeds of a table.
 pub struct Figures {
     pub trained: Vec<Trained>,
     pub wires: Vec<Wires>,

@@ -71,7 +71,7 @@ impl DataParallel<'_> {
     pub(in crate::train) fn check_equal(&self, checksum: Result<u32>, of: &str) -> Result<()> {
         let own = self.ranks.agree(checksum).map_err(Error::ranks)?;
         let votes = self.ranks.vote(&[own.into()]).map_err(Error::ranks)?;
-        match votes.word(0).position(|met| met != votes.of(0)[0]) {
+        match votes.differing(0) {
             None => Ok(()),
             Some(rank) => Err(Error::ranks(format!(
                 "rank {rank} has other {of} than rank 0, step {}; a cause may be another machine or build",
@@ -156,8 +156,11 @@ impl DataParallel<'_> {
     /// Gives the parameters the values that a rank has. Returns an error of this rank within the result.
     fn values_from(&self, rank: usize, params: &[&Param]) -> Result<Result<()>> {
         let is_own = rank == self.ranks.rank();
-        let bytes =
-            if is_own { params.iter().flat_map(|param| bytes_of(&in_f32(param))).collect() } else { Vec::new() };
+        let bytes = if is_own {
+            params.iter().flat_map(|param| bytes_of(&in_dtype(&param.full(), DType::F32))).collect()
+        } else {
+            Vec::new()
+        };
         let bytes = self.ranks.broadcast_from(rank, bytes).map_err(Error::ranks)?;
         if is_own {
             return Ok(Ok(()));
@@ -166,15 +169,14 @@ impl DataParallel<'_> {
         Ok(params.iter().try_for_each(|param| {
             let (before, shape) = (param.full(), param.shape());
             let values: Vec<f32> = numbers.by_ref().take(before.len()).collect();
-            param.set(&Tensor::from_vec(values, &shape)?.cast(before.dtype()))
+            param.set(&in_dtype(&Tensor::from_vec(values, &shape)?, before.dtype()))
         }))
     }
 }
 
-/// Returns the value of a parameter in f32, which represents it.
-fn in_f32(param: &Param) -> Tensor {
-    let full = param.full();
-    if full.dtype() == DType::F32 { full } else { full.cast(DType::F32) }
+/// Converts a value for the way between ranks, which is no cast of the network.
+fn in_dtype(value: &Tensor, dtype: DType) -> Tensor {
+    Tensor::from_array(value.array().cast(dtype))
 }
 
 /// Returns the state of one parameter.

@@ -27,7 +27,7 @@ pub struct Job {
     words: [PathBuf; 2],
 }
 
-/// What a job has said, and how it ended.
+/// The words of a job, and its end.
 pub struct Ended {
     /// `None` for one that hangs, and for one that a signal has ended.
     pub code: Option<i32>,

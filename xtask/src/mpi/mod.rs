@@ -39,7 +39,7 @@ struct Options {
     tries: usize,
 }
 
-/// What all parts need: the programs, the launchers, and a folder for runs.
+/// The programs, the launchers, and the folder for runs of all parts.
 struct Setup {
     launchers: Vec<Launcher>,
     precast: PathBuf,
