@@ -254,14 +254,17 @@ impl Grads {
     /// Returns the largest magnitude of each stored gradient of these leaves, and of the same multiplied by a factor,
     /// in the dtype of the product: that of the arithmetic.
     pub(crate) fn peaks_of(&self, leaves: impl Iterator<Item = LeafId>, factor: f32) -> Vec<(LeafId, f64, f64)> {
-        let (ids, arrays): (Vec<_>, Vec<_>) =
-            leaves.filter_map(|id| Some((id, self.by_leaf.get(&id)?.least().array().contiguous()))).unzip();
-        let times = |array: &Array, peak: f64| match array.dtype() {
+        let grads: Vec<_> = leaves.filter_map(|id| Some((id, self.by_leaf.get(&id)?.least()))).collect();
+        // A monitor has looked at most of them when they were computed.
+        let new: Vec<&Tensor> =
+            grads.iter().map(|(_, grad)| *grad).filter(|grad| grad.known_peak().is_none()).collect();
+        let arrays: Vec<Array> = new.iter().map(|grad| grad.array().contiguous()).collect();
+        new.iter().zip(peaks(&arrays)).for_each(|(grad, peak)| grad.know_peak(peak));
+        let times = |grad: &Tensor, peak: f64| match grad.dtype() {
             DType::F64 => peak * f64::from(factor),
             _ => f64::from(peak as f32 * factor),
         };
-        let peaks = peaks(&arrays);
-        ids.into_iter().zip(peaks.iter().zip(&arrays)).map(|(id, (&peak, of))| (id, peak, times(of, peak))).collect()
+        grads.into_iter().map(|(id, grad)| (id, grad.peak(), times(grad, grad.peak()))).collect()
     }
 
     /// Returns the stored gradient of a leaf.

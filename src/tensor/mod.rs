@@ -14,8 +14,9 @@ mod range;
 pub(crate) mod recording;
 mod rows;
 mod tape;
+mod value;
 
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex};
 
 pub(crate) use array::{Array, Stored, with_array, with_float};
 pub use backward::Moment;
@@ -30,8 +31,11 @@ pub(crate) use range::Beyond;
 pub use tape::{Backward, no_grad};
 pub(crate) use tape::{Call, Forward, LeafId, Node, Place, What, Written, next_id, record, record_segment};
 
+pub(crate) use value::HeldIdentity;
+
 use crate::DType;
 use listener::{CastCall, CastRole};
+use value::Value;
 
 /// An n-dimensional array with a run-time dtype and, when it takes part in training, a place on the tape.
 ///
@@ -43,7 +47,7 @@ struct Inner {
     dtype: DType,
     shape: Vec<usize>,
     /// Value, shared with copies elsewhere on the tape. Empty while a widening is unread.
-    data: Arc<OnceLock<Array>>,
+    data: Arc<Value>,
     /// 16-bit source, if this f32 tensor is its exact widening.
     narrow: Option<Tensor>,
     place: Place,
@@ -83,7 +87,7 @@ impl Tensor {
         Tensor(Arc::new(Inner {
             dtype: array.dtype(),
             shape: array.shape().to_vec(),
-            data: filled(array),
+            data: Value::filled(array),
             narrow: None,
             place,
             of_parameter: casts.is_some(),
@@ -129,7 +133,7 @@ impl Tensor {
     pub(crate) fn into_array(self) -> Array {
         let _ = self.array();
         let value = match Arc::try_unwrap(self.0).map(|inner| inner.data) {
-            Ok(data) => Arc::try_unwrap(data).unwrap_or_else(|shared| (*shared).clone()).into_inner(),
+            Ok(data) => Value::into_array(data),
             Err(shared) => shared.data.get().cloned(),
         };
         value.expect("it was just read").contiguous()
@@ -199,7 +203,7 @@ impl Tensor {
     }
 
     /// Returns a counterpart of the same shape, elsewhere on the tape or in another dtype.
-    fn beside(&self, dtype: DType, data: Arc<OnceLock<Array>>, narrow: Option<Tensor>, place: Place) -> Tensor {
+    fn beside(&self, dtype: DType, data: Arc<Value>, narrow: Option<Tensor>, place: Place) -> Tensor {
         Tensor(Arc::new(Inner {
             dtype,
             shape: self.0.shape.clone(),
@@ -265,7 +269,7 @@ impl Tensor {
                 }
             }
         };
-        let cast = self.beside(to, filled(array), None, tape::record_cast(self, to));
+        let cast = self.beside(to, Value::filled(array), None, tape::record_cast(self, to));
         self.tell_cast(what, &cast, computed);
         cast
     }
@@ -297,7 +301,7 @@ impl Tensor {
 
     /// Keeps the identity from being used again, without keeping the value.
     pub(crate) fn hold_identity(&self) -> HeldIdentity {
-        HeldIdentity(Arc::downgrade(&self.0.data))
+        HeldIdentity::of(&self.0.data)
     }
 
     /// Returns the activations that the op which computed this tensor from `inputs` keeps for its backward pass.
@@ -325,21 +329,6 @@ impl Tensor {
     }
 }
 
-/// Identity of a value that may be gone.
-pub(crate) struct HeldIdentity(Weak<OnceLock<Array>>);
-
-impl HeldIdentity {
-    /// Returns the [identity](Tensor::identity).
-    pub fn identity(&self) -> usize {
-        self.0.as_ptr() as usize
-    }
-
-    /// Returns the value, outside the tape; `None` if it is gone or was never computed.
-    pub fn value(&self) -> Option<Tensor> {
-        Some(Tensor::from_array(self.0.upgrade()?.get()?.clone()))
-    }
-}
-
 /// Activation kept by the tape.
 #[derive(Clone, Copy, Debug, Eq)]
 pub(crate) struct Activation {
@@ -356,8 +345,4 @@ impl PartialEq for Activation {
     fn eq(&self, other: &Activation) -> bool {
         (self.dtype, self.len, self.came_in) == (other.dtype, other.len, other.came_in)
     }
-}
-
-fn filled(array: Array) -> Arc<OnceLock<Array>> {
-    Arc::new(OnceLock::from(array))
 }

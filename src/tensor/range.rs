@@ -73,11 +73,26 @@ impl Tensor {
     /// Returns the largest magnitude: infinite if a number is, NaN if one is, 0 for integers and booleans.
     pub(crate) fn peak(&self) -> f64 {
         // A widening is exact.
-        let array = self.least().array();
-        match self.len() * threads::PASSED < threads::SMALL {
-            true => with_float!(&array.contiguous(), x: T => T::peak(x.as_slice().expect("contiguous")), else 0.0),
-            false => peaks(&[array.contiguous()])[0],
+        let least = self.least();
+        if let Some(known) = least.known_peak() {
+            return known;
         }
+        let array = least.array().contiguous();
+        let peak = match self.len() * threads::PASSED < threads::SMALL {
+            true => with_float!(&array, x: T => T::peak(x.as_slice().expect("contiguous")), else 0.0),
+            false => peaks(&[array])[0],
+        };
+        least.know_peak(peak);
+        peak
+    }
+
+    /// Returns the [largest magnitude](Tensor::peak) of this tensor if it was computed before.
+    pub(super) fn known_peak(&self) -> Option<f64> {
+        self.0.data.known_peak().or_else(|| self.narrow()?.known_peak())
+    }
+
+    pub(super) fn know_peak(&self, peak: f64) {
+        self.0.data.know_peak(peak);
     }
 
     /// Returns the shares of zeros and of subnormal numbers among the elements.
