@@ -6,24 +6,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::printable::{number, printable};
 
-/// The outcome of a training step: the caller updates the parameters, or must leave them as they are.
+/// The outcome of a training step: the caller updates the parameters, or must leave them as they are. A library with
+/// further causes has a type of its own for them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[must_use = "a step may have been skipped"]
 #[non_exhaustive]
-pub enum Outcome {
+pub enum Outcome<C = Cause> {
     /// Loss and gradients are finite: the parameters are updated.
     Stepped,
     /// Nothing is updated, because the loss or a gradient is not finite.
     Skipped {
         /// The cause.
-        cause: Cause,
+        cause: C,
     },
     /// As [`Skipped`](Outcome::Skipped), for the 20th consecutive time or more, with a scale that cannot fall any
     /// further: training will not recover by itself.
     Stalled {
         /// The cause.
-        cause: Cause,
+        cause: C,
         /// Consecutive skipped steps.
         skipped: u32,
     },
@@ -45,22 +46,31 @@ pub enum Cause {
     },
 }
 
-impl Outcome {
+impl<C> Outcome<C> {
     /// Returns whether the parameters are updated.
     pub fn is_step(&self) -> bool {
         matches!(self, Outcome::Stepped)
     }
 
     /// Returns the cause; `None` for a step that was taken.
-    pub fn cause(&self) -> Option<&Cause> {
+    pub fn cause(&self) -> Option<&C> {
         match self {
             Outcome::Stepped => None,
             Outcome::Skipped { cause } | Outcome::Stalled { cause, .. } => Some(cause),
         }
     }
+
+    /// Returns the outcome with another cause, computed from this one.
+    pub fn map<D>(self, f: impl FnOnce(C) -> D) -> Outcome<D> {
+        match self {
+            Outcome::Stepped => Outcome::Stepped,
+            Outcome::Skipped { cause } => Outcome::Skipped { cause: f(cause) },
+            Outcome::Stalled { cause, skipped } => Outcome::Stalled { cause: f(cause), skipped },
+        }
+    }
 }
 
-impl fmt::Display for Outcome {
+impl<C: fmt::Display> fmt::Display for Outcome<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Outcome::Stepped => f.write_str("the parameters were updated"),

@@ -5,7 +5,7 @@ use precast_policy::host::Wrap;
 use super::{Decision, Plan, Reason};
 use crate::{
     DType,
-    cell::{AsCell, Child, Planned, Site, Slot, named},
+    cell::{AsCell, Child, Planned, Site, named},
     error::{Error, Result},
     logging::event,
     policy::Scaler,
@@ -28,7 +28,7 @@ impl<C: ?Sized + AsCell> Wrap for Child<C> {
 
     /// Puts the plan's adapters into the slots, and clears all other slots.
     fn wrap(&mut self, plan: Plan) -> Result<Applied> {
-        check_fits(&plan, self, |_, _| true)?;
+        plan.check_fits(&self.outline())?;
         check_requests(&plan, self)?;
         Ok(put(plan, self))
     }
@@ -81,41 +81,22 @@ fn check_requests<C: ?Sized + AsCell>(plan: &Plan, net: &Child<C>) -> Result<()>
     error.map_or(Ok(()), Err)
 }
 
-/// Checks that the network has the cells of the plan, and that each slot satisfies `holds`.
-fn check_fits<C: ?Sized + AsCell>(
-    plan: &Plan,
-    net: &Child<C>,
-    holds: impl Fn(&Slot<'_>, &Decision) -> bool,
-) -> Result<()> {
-    let mut decisions = plan.decisions.iter();
-    let (mut misfit, mut changed) = (None, None);
+/// Checks that each slot holds what the plan put there.
+fn check_holds<C: ?Sized + AsCell>(plan: &Plan, net: &Child<C>) -> Result<()> {
+    let (mut decisions, mut changed) = (plan.decisions.iter(), None);
     net.walk(&mut |entry| {
-        let kind = entry.slot.cell.kind();
-        let planned = decisions.next();
-        match planned.filter(|planned| planned.path == entry.path && planned.kind == kind) {
-            Some(planned) if changed.is_some() || holds(&entry.slot, planned) => {}
-            Some(_) => changed = Some(entry.path.to_string()),
-            None if misfit.is_some() => {}
-            None => {
-                let planned = planned.map_or("no further cell".into(), |d| format!("{} ({})", named(&d.path), d.kind));
-                misfit = Some(format!("the plan has {planned} where the network has {} ({kind})", named(entry.path)));
-            }
+        let holds = decisions.next().is_some_and(|decision| *entry.slot.planned == decision.planned());
+        if !holds && changed.is_none() {
+            changed = Some(entry.path.to_string());
         }
     });
-    if let (None, Some(left)) = (&misfit, decisions.next()) {
-        misfit = Some(format!("the plan has `{}` ({}) and the network has no such cell", left.path, left.kind));
-    }
-    match (misfit, changed) {
-        (None, None) => Ok(()),
-        (Some(what), _) => Err(Error::path(format!(
-            "the plan was made for another network, or for this one before it changed: {what}"
-        ))),
-        (None, Some(path)) => Err(Error::path(format!(
+    changed.map_or(Ok(()), |path| {
+        Err(Error::path(format!(
             "the slot of {} does not hold what this plan put there: something else was applied since; undo that first, or \
-                 clear every slot with `plan::undo`",
+             clear every slot with `plan::undo`",
             named(&path)
-        ))),
-    }
+        )))
+    })
 }
 
 impl Applied {
@@ -126,7 +107,8 @@ impl Applied {
     /// applied, or when their slots have other contents because something else was applied since; nothing is changed
     /// then.
     pub fn undo<C: ?Sized + AsCell>(self, net: &mut Child<C>) -> Result<()> {
-        check_fits(&self.plan, net, |slot, decision| *slot.planned == decision.planned())?;
+        self.plan.check_fits(&net.outline())?;
+        check_holds(&self.plan, net)?;
         let mut before = self.before.into_iter();
         net.walk_mut(&mut |_, slot| {
             let (planned, site) = before.next().unwrap_or_default();

@@ -23,37 +23,7 @@ use crate::{
 };
 
 /// The outcome of a training step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[must_use = "a step may have been skipped"]
-#[non_exhaustive]
-pub enum Outcome {
-    /// The parameters were updated.
-    Stepped,
-    /// Nothing was updated, because the loss or a gradient was not finite.
-    Skipped {
-        /// The cause.
-        cause: Cause,
-    },
-    /// As [`Skipped`](Outcome::Skipped), for the 20th consecutive time or more, with a scale that cannot fall any
-    /// further: training will not recover by itself.
-    Stalled {
-        /// The cause.
-        cause: Cause,
-        /// Consecutive skipped steps.
-        skipped: u32,
-    },
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Outcome::Stepped => f.write_str("the parameters were updated"),
-            Outcome::Skipped { cause } => write!(f, "skipped: {cause}"),
-            Outcome::Stalled { cause, skipped } => write!(f, "stalled after {skipped} skipped steps: {cause}"),
-        }
-    }
-}
+pub type Outcome = precast_policy::scale::Outcome<Cause>;
 
 /// The cause of a skipped step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -115,22 +85,10 @@ impl Cause {
             Cause::Stored { .. } | Cause::NoTarget => None,
         }
     }
-}
 
-impl Outcome {
-    /// Returns the cause; `None` for a step that was taken.
-    pub fn cause(&self) -> Option<&Cause> {
-        match self {
-            Outcome::Stepped => None,
-            Outcome::Skipped { cause } | Outcome::Stalled { cause, .. } => Some(cause),
-        }
-    }
-
-    /// Adds the first result that was not finite to the cause of a skipped step.
+    /// Adds the first result of the step that was not finite.
     pub fn began_with(mut self, found: Option<Origin>) -> Self {
-        if let Outcome::Skipped { cause } | Outcome::Stalled { cause, .. } = &mut self
-            && let Cause::Loss { origin } | Cause::Overflow { origin, .. } = cause
-        {
+        if let Cause::Loss { origin } | Cause::Overflow { origin, .. } = &mut self {
             *origin = found.map(Box::new);
         }
         self

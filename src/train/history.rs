@@ -150,7 +150,7 @@ impl Step {
     pub(super) fn with_origin(self, origin: Option<Origin>) -> Self {
         let Some(origin) = origin else { return self };
         if self.is_skipped() {
-            return Step { outcome: self.outcome.began_with(Some(origin)), ..self };
+            return Step { outcome: self.outcome.map(|cause| cause.began_with(Some(origin))), ..self };
         }
         event!(WARN, fault = %origin, "step taken with a number that was not finite");
         Step { swallowed: Some(Box::new(origin)), ..self }

@@ -9,6 +9,7 @@ mod diff;
 mod display;
 mod export;
 mod fastest;
+mod fits;
 mod idle;
 mod network;
 mod op_table;
