@@ -94,7 +94,8 @@ pub fn train(policy: &Policy, seed: u64, epochs: u64, device: &Device) -> Result
     Ok(Trained { accuracy: right as f64 / test.len() as f64, skipped, scale: scale.value() })
 }
 
-fn tensors(batch: &Batch, device: &Device) -> (Tensor<4>, Tensor<1, Int>) {
+/// Returns a batch as tensors of burn: images of (batch, 1, 8, 8), and classes.
+pub fn tensors(batch: &Batch, device: &Device) -> (Tensor<4>, Tensor<1, Int>) {
     let x: Vec<f32> = batch.x.to_f64().into_iter().map(|pixel| pixel as f32).collect();
     let y: Vec<i32> = batch.y.to_f64().into_iter().map(|class| class as i32).collect();
     let shape = [y.len(), 1, 8, 8];

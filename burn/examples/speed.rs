@@ -2,7 +2,8 @@
 //! with burn alone.
 //!
 //! `cargo run --release --features cuda --example speed -- NETWORK MODE [STEPS]`, with a network of `mlp`, `resnet` and
-//! `gpt`, and a mode of `burn-f32`, `burn-bf16`, `burn-f16`, `hand-bf16`, `hand-f16`, `o0`, `o2-bf16` and `o2-f16`.
+//! `gpt`, and a mode of `burn-f32`, `burn-bf16`, `burn-f16`, `hand-bf16`, `hand-f16`, `o0`, `o2-bf16`, `o2-f16`, or the
+//! path of a policy file.
 //! `burn-bf16` is what burn offers alone: everything in bf16, weights and optimizer included. `hand-bf16` casts f32
 //! weights without precast, all of them, and checks nothing. One network and mode a process, since burn sets
 //! the default dtype of a device once.
@@ -336,13 +337,15 @@ where
         "hand-bf16" => Loop::Hand(FloatDType::BF16),
         "hand-f16" => Loop::Hand(FloatDType::F16),
         _ => {
-            let level = match mode {
-                "o0" => "level: O0\ndtype: bfloat16\n",
-                "o2-bf16" => "level: O2\ndtype: bfloat16\n",
-                "o2-f16" => "level: O2\ndtype: float16\n",
-                other => fail(&format!("no mode is called `{other}`")),
+            let level = |level, dtype| Policy::parse(&format!("version: 1\nlevel: {level}\ndtype: {dtype}\n"), mode);
+            let policy = match mode {
+                "o0" => level("O0", "bfloat16"),
+                "o2-bf16" => level("O2", "bfloat16"),
+                "o2-f16" => level("O2", "float16"),
+                file if file.ends_with(".yaml") => Policy::load(file),
+                other => fail(&format!("no mode is called `{other}`, and a policy file ends in `.yaml`")),
             };
-            let policy = Policy::parse(&format!("version: 1\n{level}"), mode).unwrap();
+            let policy = policy.unwrap_or_else(|error| fail(&error.to_string()));
             let plan = policy.plan(&net).unwrap();
             println!("{}", plan.to_string().lines().last().unwrap_or_default());
             drop(plan.apply(&mut net).unwrap());

@@ -27,7 +27,7 @@ use crate::{
 #[derive(Clone, Debug)]
 #[must_use = "keep it: its method `undo` takes the plan back"]
 pub struct Applied {
-    paths: Vec<String>,
+    plan: Plan,
     before: Settings,
     notes: Vec<String>,
 }
@@ -49,8 +49,7 @@ impl Applied {
     /// # Errors
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) for another network.
     pub fn undo<M: Module + ModuleDisplay>(&self, net: &mut Amp<M>) -> Result<()> {
-        let walked = walked(net);
-        check_is_of(&walked, self.paths.iter().map(String::as_str), "these changes were")?;
+        self.plan.check_fits(&walked(net).outline)?;
         set(net, &self.before);
         Ok(())
     }
@@ -72,7 +71,7 @@ impl<M: Module + ModuleDisplay> Wrap for Amp<M> {
     /// that burn cannot read in another dtype. The network is unchanged after an error.
     fn wrap(&mut self, plan: Plan) -> Result<Applied> {
         let walked = walked(self);
-        check_is_of(&walked, plan.decisions.iter().map(|decision| decision.path.as_str()), "the plan was made")?;
+        plan.check_fits(&walked.outline)?;
         if plan.policy.level == Level::Auto {
             return Err(Error::unsupported(
                 "level auto decides op by op, and burn does not report its ops while it runs; use level O1, O2 or O3. \
@@ -80,30 +79,15 @@ impl<M: Module + ModuleDisplay> Wrap for Amp<M> {
             ));
         }
         check_devices(&plan, &self.devices())?;
-        check_kinds(&plan)?;
+        check_kinds(&plan, &walked.met)?;
         check_wrappers(&plan, &walked.met)?;
         let (settings, widened) = (settings(&plan, &walked), walked.stored_low());
         let mut changed = self.clone().map(&mut Widen);
         set(&mut changed, &settings);
         check_weights(&settings, &crate::outline::walked(&changed))?;
         *self = changed;
-        let paths = plan.decisions.iter().map(|decision| decision.path.clone()).collect();
-        Ok(Applied { paths, before: settings_of(&walked.met), notes: notes(&plan, &walked, widened) })
-    }
-}
-
-/// Compares the paths of a plan with those of a network.
-fn check_is_of<'a>(walked: &Walked, paths: impl Iterator<Item = &'a str>, made: &str) -> Result<()> {
-    let here: BTreeSet<&str> = walked.outline.cells().iter().map(|cell| cell.path.as_str()).collect();
-    let there: BTreeSet<&str> = paths.collect();
-    let lacks =
-        |all: &BTreeSet<&str>, of: &BTreeSet<&str>| all.difference(of).next().map(|path| printable(path).into_owned());
-    match (lacks(&there, &here), lacks(&here, &there)) {
-        (None, None) => Ok(()),
-        (Some(path), _) => {
-            Err(Error::path(format!("{made} for a network with a module `{path}`, which this one lacks")))
-        }
-        (None, Some(path)) => Err(Error::path(format!("{made} for a network without the module `{path}`"))),
+        let notes = notes(&plan, &walked, widened);
+        Ok(Applied { plan, before: settings_of(&walked.met), notes })
     }
 }
 
@@ -128,18 +112,31 @@ fn check_devices(plan: &Plan, devices: &[Device]) -> Result<()> {
 /// Kinds of burn's modules that create f32 tensors themselves: states of recurrent layers, tables of positions.
 const WIDE: &[&str] = &["Lstm", "BiLstm", "Gru", "BiGru", "Rnn", "BiRnn", "PositionalEncoding", "RotaryEncoding"];
 
+/// Kind of burn's batch norm, whose running states stay f32.
+const BATCH_NORM: &str = "BatchNorm";
+
 /// Refuses 16 bits for modules of burn that cannot compute in them.
-fn check_kinds(plan: &Plan) -> Result<()> {
-    let lowers = |decision: &&Decision| decision.run.dtype().is_some_and(DType::is_low);
-    let Some(decision) = plan.decisions.iter().filter(lowers).find(|decision| WIDE.contains(&&*decision.kind)) else {
-        return Ok(());
-    };
-    let (path, kind) = (printable(&decision.path), printable(&decision.kind));
-    Err(Error::unsupported(format!(
-        "`{path}` ({kind}) cannot run in {}: burn creates tensors inside it in the default dtype of the device. Keep it in \
-         f32 by a rule, `{{ path: {path}, run: float32-inside }}`, and declare its field as `Amp<{kind}>`",
-        decision.run
-    )))
+fn check_kinds(plan: &Plan, met: &Met) -> Result<()> {
+    for decision in plan.decisions.iter().filter(|decision| decision.run.dtype().is_some_and(DType::is_low)) {
+        let wrapped = met.wrappers.contains_key(&decision.path);
+        let why = match &*decision.kind {
+            kind if WIDE.contains(&kind) => "burn creates tensors inside it in the default dtype of the device",
+            BATCH_NORM if decision.run.dtype() == Some(DType::F16) => {
+                "the variance of numbers above 256 is beyond f16, and burn computes it in the dtype of the input"
+            }
+            BATCH_NORM if !wrapped => {
+                "its running states stay f32, and burn's own call would add two dtypes: a call of its `Amp` keeps them apart"
+            }
+            _ => continue,
+        };
+        let (path, kind) = (printable(&decision.path), printable(&decision.kind));
+        return Err(Error::unsupported(format!(
+            "`{path}` ({kind}) cannot run in {}: {why}. Keep it in f32 by a rule, `{{ path: {path}, run: float32-inside }}`, and \
+             declare its field as `Amp<{kind}>`",
+            decision.run
+        )));
+    }
+    Ok(())
 }
 
 /// Names every module whose border must cast and has no wrapper.
@@ -218,7 +215,11 @@ fn settings(plan: &Plan, walked: &Walked) -> Settings {
         }
     }
     for param in &walked.floats {
-        let Some(dtype) = runs_in(plan, owner(&param.path)).and_then(float_dtype) else { continue };
+        let (owner, name) = (owner(&param.path), param.path.rsplit('.').next().unwrap_or_default());
+        let Some(dtype) = runs_in(plan, owner).and_then(float_dtype) else { continue };
+        if name.starts_with("running_") && plan.decision(owner).is_ok_and(|owner| owner.kind == BATCH_NORM) {
+            continue;
+        }
         // All are stored in f32: those in 16 bits are widened.
         let castable = param.stored.is_none_or(is_castable);
         if castable && dtype != FloatDType::F32 {

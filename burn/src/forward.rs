@@ -5,8 +5,13 @@ use burn::{
         BatchNorm, Dropout, Embedding, GroupNorm, InstanceNorm, LayerNorm, Linear, RmsNorm,
         conv::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d},
     },
-    tensor::{Int, Tensor},
+    tensor::{
+        FloatDType, Int, Tensor,
+        module::{batch_norm, batch_norm_train},
+    },
 };
+
+use crate::{castable::in_f32, dtype::is_low};
 
 /// A module that is called with one input. burn has no such trait; with it, a call of `Amp<Linear>` reads as a call of
 /// `Linear`. It is implemented for burn's linear layer, convolutions, norms, embedding and dropout. All others, such as an
@@ -35,7 +40,37 @@ macro_rules! of_any_rank {
     )*};
 }
 
-of_any_rank!(BatchNorm, Dropout, GroupNorm, InstanceNorm, LayerNorm, Linear, RmsNorm);
+of_any_rank!(Dropout, GroupNorm, InstanceNorm, LayerNorm, Linear, RmsNorm);
+
+/// In 16 bits the running states stay f32, where [`BatchNorm::forward`] would add two dtypes: in bf16 an update by a tenth of
+/// a small difference would be lost. In evaluation it computes in f32 and rounds once.
+impl<const D: usize> Forward<Tensor<D>> for BatchNorm {
+    type Output = Tensor<D>;
+
+    fn forward(&self, input: Tensor<D>) -> Tensor<D> {
+        let dtype = input.dtype();
+        if !is_low(dtype) {
+            return self.forward(input);
+        }
+        let device = input.device();
+        if !(device.is_autodiff() && self.training.is_enabled()) {
+            // Nothing keeps these numbers for a backward pass, so that they may be wide.
+            return in_f32(input, |x| {
+                let [gamma, beta] = [&self.gamma, &self.beta].map(|weight| weight.val().cast(FloatDType::F32));
+                let [mean, variance] =
+                    [&self.running_mean, &self.running_var].map(|state| state.value().to_device(&device));
+                batch_norm(x, gamma, beta, mean, variance, self.epsilon)
+            });
+        }
+        let result = batch_norm_train(input, self.gamma.val(), self.beta.val(), self.epsilon);
+        for (state, new) in [(&self.running_mean, result.mean), (&self.running_var, result.variance)] {
+            let (kept, new) = (state.value_sync().to_device(&device), new.detach().cast(FloatDType::F32));
+            let moved = kept.mul_scalar(1.0 - self.momentum).add(new.mul_scalar(self.momentum));
+            state.update(moved.detach());
+        }
+        result.output
+    }
+}
 
 macro_rules! of_one_rank {
     ($($module:ty: $rank:literal),* $(,)?) => {$(

@@ -12,21 +12,18 @@
 //! # Ok::<(), precast_burn::Error>(())
 //! ```
 
-use std::{collections::HashMap, fmt};
+mod painted;
+
+use std::{collections::HashMap, sync::Arc};
 
 use burn::{
     module::{Module, ModuleVisitor, Param},
     tensor::{Bool, DType as Theirs, Device, Int, Tensor},
 };
-use precast_policy::{
-    DType, Error, Op, Outline, OutlinedCell, Policy, Result,
-    catalogue::System,
-    policy::Entry,
-    precision::{Frame, Treatment, resolve},
-    printable,
-};
+use precast_policy::{DType, Error, Result, path::named, printable};
 
-use crate::weight::last_read;
+pub use self::painted::{Painted, PaintedOp};
+use crate::weight::{Mark, last_read, marked};
 
 /// The ops of a forward pass, in the order in which they run.
 #[derive(Clone, Debug)]
@@ -38,33 +35,10 @@ pub struct Graph {
 #[derive(Clone, Debug)]
 struct Recorded {
     name: String,
+    /// Path of the module whose parameter it takes.
+    module: Option<Arc<str>>,
     inputs: Vec<(u64, Option<DType>)>,
     outputs: Vec<(u64, Option<DType>)>,
-}
-
-/// The ops of a graph, each with the casts that a policy asks for.
-#[derive(Clone, Debug)]
-pub struct Painted {
-    /// The ops, in order.
-    pub ops: Vec<PaintedOp>,
-}
-
-/// An op with the casts of its inputs, and the reason.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct PaintedOp {
-    /// Name in burn's graphs, such as `Matmul`.
-    pub name: String,
-    /// Dtypes of the floating inputs as they come.
-    pub from: Vec<DType>,
-    /// Dtypes of the floating inputs after the casts.
-    pub to: Vec<DType>,
-    /// Dtype of the result, if it is floating.
-    pub output: Option<DType>,
-    /// The list that decides, and its name.
-    pub because: String,
-    /// `true` when the list asks for f32 and an input is low.
-    pub widened: bool,
 }
 
 impl Graph {
@@ -80,16 +54,18 @@ impl Graph {
     pub fn record<M: Module, O>(net: &M, forward: impl FnOnce(M, &Device) -> O) -> Result<Graph> {
         // A parameter that is drawn while the device records would become an op.
         net.visit(&mut Draw);
-        let (net, device) = (net.valid(), Device::capture());
+        let (net, device) = (net.valid().apply_reparameterization(Mark), Device::capture());
         last_read();
-        let captured = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            device.capture_scope(|scope| {
-                let result = forward(net.to_device(&device), &device);
-                let completed = scope.complete([], []);
-                drop(result);
-                completed
-            })
-        }));
+        let (captured, read) = marked(|| {
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                device.capture_scope(|scope| {
+                    let result = forward(net.to_device(&device), &device);
+                    let completed = scope.complete([], []);
+                    drop(result);
+                    completed
+                })
+            }))
+        });
         let captured = match captured {
             Ok(captured) => {
                 captured.map_err(|error| Error::unsupported(format!("the ops cannot be recorded: {error}")))?
@@ -120,13 +96,30 @@ impl Graph {
             Theirs::BF16 => Some(DType::Bf16),
             _ => None,
         };
-        let ops = captured.graph.operations.iter().filter_map(|op| {
-            let name = name(&format!("{op:?}"))?;
-            let inputs = op.inputs().map(|tensor| (tensor.id.value(), dtype(tensor.dtype))).collect();
-            let outputs = op.outputs().map(|tensor| (tensor.id.value(), dtype(tensor.dtype))).collect();
-            Some(Recorded { name, inputs, outputs })
-        });
-        Ok(Graph { ops: ops.collect() })
+        let (mut ops, mut read) = (Vec::new(), read.into_iter());
+        // The parameters, by the numbers of their tensors, and what was made of them alone.
+        let mut params: HashMap<u64, (u64, Arc<str>)> = HashMap::new();
+        for op in &captured.graph.operations {
+            let debug = format!("{op:?}");
+            let ids = |(id, _): &(u64, _)| *id;
+            let mut inputs: Vec<_> = op.inputs().map(|tensor| (tensor.id.value(), dtype(tensor.dtype))).collect();
+            let outputs: Vec<_> = op.outputs().map(|tensor| (tensor.id.value(), dtype(tensor.dtype))).collect();
+            if is_mark(&debug)
+                && let ([(param, _)], [(copy, _)], Some(module)) = (&inputs[..], &outputs[..], read.next())
+            {
+                params.insert(*copy, (*param, module));
+                continue;
+            }
+            let Some(name) = name(&debug) else { continue };
+            let of_params = inputs.iter().filter(|(id, _)| params.contains_key(id)).count();
+            let module = inputs.iter().find_map(|(id, _)| Some(params.get(id)?.1.clone()));
+            if let Some(module) = module.clone().filter(|_| of_params == inputs.len()) {
+                outputs.iter().map(ids).for_each(|id| _ = params.insert(id, (id, module.clone())));
+            }
+            inputs.iter_mut().for_each(|(id, _)| *id = params.get(id).map_or(*id, |(param, _)| *param));
+            ops.push(Recorded { name, module, inputs, outputs });
+        }
+        Ok(Graph { ops })
     }
 
     /// Returns the number of ops.
@@ -170,63 +163,13 @@ impl Graph {
         let before: Vec<&str> = self.ops[at.saturating_sub(3)..at].iter().map(|op| op.name.as_str()).collect();
         let before = if before.is_empty() { String::new() } else { format!(", behind {}", before.join(", ")) };
         let more = if number > 1 { format!("; {} more ops like it", number - 1) } else { String::new() };
+        let of = op.module.as_deref().map_or(String::new(), |module| format!(" of {}", named(module)));
         Err(Error::dtype(format!(
-            "op {at} of {}, `{}`, takes {}{before}{more}. {CAST_IT}",
+            "op {at} of {}, `{}`{of}, takes {}{before}{more}. {CAST_IT}",
             self.ops.len(),
             op.name,
             dtypes.join(" and ")
         )))
-    }
-
-    /// Decides for each op what a policy would cast, by the function that decides for precast's own regions. The dtypes
-    /// that it gives to results are those of the inputs of the ops behind. Record the network without a plan for it: with
-    /// one, the casts of the plan are ops, too.
-    ///
-    /// The ops are burn's: a linear layer is a product and a sum, where torch has one op, so an f32 bias widens the sum.
-    ///
-    /// # Errors
-    /// Those of [`Policy::plan`]; [`ErrorKind::List`](crate::ErrorKind::List) for an op that the lists refuse.
-    pub fn painted(&self, policy: &Policy) -> Result<Painted> {
-        let plan = policy.plan_outline(Outline::new([OutlinedCell::new("", "Network")])?)?;
-        let frame = plan.decisions[0].adapter.as_ref().map(|adapter| adapter.frame());
-        let mut met: HashMap<u64, DType> = HashMap::new();
-        let mut ops = Vec::new();
-        for recorded in &self.ops {
-            let listed = Op::named_in(System::Burn, &recorded.name).unwrap_or_default();
-            // A name of burn may be several ops here, of which a list may have one.
-            let op = listed.iter().copied().find(|op| plan.listed.contains_key(op)).or(listed.first().copied());
-            let floats = recorded.inputs.iter().filter_map(|(id, dtype)| Some((id, (*dtype)?)));
-            let from: Vec<DType> = floats.map(|(id, dtype)| met.get(id).copied().unwrap_or(dtype)).collect();
-            let casts = match op {
-                Some(op) => resolve(frame.as_ref(), op, &from)?,
-                None => Default::default(),
-            };
-            let to = if op.is_some() { casts.after(&from) } else { from.clone() };
-            let widest = to.iter().copied().reduce(DType::promote);
-            let mut output = None;
-            for (id, dtype) in &recorded.outputs {
-                let Some(dtype) = dtype else { continue };
-                let result = casts.output.or(widest).unwrap_or(*dtype);
-                met.insert(*id, result);
-                output = Some(result);
-            }
-            let entry = op.and_then(|op| plan.listed.get(&op));
-            let because = match (&frame, entry) {
-                (Some(Frame::Fixed(_)), _) => format!("level {}", policy.level),
-                (Some(_), Some(Entry { treatment, origin, because, .. })) => match because {
-                    Some(because) => format!("{treatment} list, {origin}: {}", printable(because)),
-                    None => format!("{treatment} list, {origin}"),
-                },
-                (Some(_), None) if from != to => "unlisted: dtypes meet, and the widest wins".to_string(),
-                (Some(_), None) if op.is_some() => format!("unlisted: {}", plan.unlisted.meaning()),
-                (Some(_), None) => "not an op that lists can name".to_string(),
-                (None, _) => "no casts".to_string(),
-            };
-            let full = entry.is_some_and(|entry| entry.treatment == Treatment::Full);
-            let widened = full && from.iter().any(|dtype| dtype.is_low());
-            ops.push(PaintedOp { name: recorded.name.clone(), from, to, output, because, widened });
-        }
-        Ok(Painted { ops })
     }
 }
 
@@ -252,6 +195,11 @@ impl ModuleVisitor for Draw {
     }
 }
 
+/// Returns whether an op is that of [`Mark`]: it reverses no axis.
+fn is_mark(debug: &str) -> bool {
+    debug.starts_with("BaseFloat(Flip(") && debug.ends_with("axes: [] }))")
+}
+
 /// Returns the name of an op from its debug form, `Float(F32, Matmul(MatmulOpIr { .. }))`; `None` for one that computes
 /// nothing.
 fn name(debug: &str) -> Option<String> {
@@ -265,39 +213,6 @@ fn name(debug: &str) -> Option<String> {
     };
     let end = rest.find(|letter: char| !letter.is_ascii_alphanumeric()).unwrap_or(rest.len());
     Some(rest[..end].to_string())
-}
-
-impl fmt::Display for Painted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let dtypes = |dtypes: &[DType]| dtypes.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(" ");
-        let casts = |op: &PaintedOp| match op.from == op.to {
-            true => dtypes(&op.from),
-            false => format!("{} cast to {}", dtypes(&op.from), dtypes(&op.to)),
-        };
-        let width = |of: &dyn Fn(&PaintedOp) -> usize| self.ops.iter().map(of).max().unwrap_or(0);
-        let (names, inputs) = (width(&|op| op.name.len()), width(&|op| casts(op).len()));
-        for (at, op) in self.ops.iter().enumerate() {
-            let output = op.output.map_or("", DType::name);
-            writeln!(f, "{at:4}  {:names$}  {:inputs$}  {output:4}  {}", op.name, casts(op), op.because)?;
-        }
-        let changed = self.ops.iter().filter(|op| op.from != op.to).count();
-        writeln!(f, "{} ops, {changed} with casts", self.ops.len())?;
-        let widened: Vec<String> = self
-            .ops
-            .iter()
-            .enumerate()
-            .filter(|(_, op)| op.widened)
-            .map(|(at, op)| format!("{} ({at})", op.name))
-            .collect();
-        if !widened.is_empty() {
-            writeln!(
-                f,
-                "to follow the lists in code, compute these by `precast_burn::in_f32`: {}",
-                widened.join(", ")
-            )?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -14,11 +14,21 @@ use crate::walk::{self, Settings};
 
 thread_local! {
     static LAST_READ: RefCell<Option<Arc<str>>> = const { RefCell::new(None) };
+    /// Paths of the parameters that were read, in order, while a recording marks them.
+    static MARKED: RefCell<Option<Vec<Arc<str>>>> = const { RefCell::new(None) };
 }
 
 /// Returns the path of the weight that was cast last on this thread since the previous call.
 pub(crate) fn last_read() -> Option<Arc<str>> {
     LAST_READ.take()
+}
+
+/// Runs `f`, in which each parameter that has a [`CastOnRead`] is marked where it is read: by an op that reverses no axis,
+/// which no other code has a reason to call. Returns the paths of their modules, one for each mark, in order.
+pub(crate) fn marked<R>(f: impl FnOnce() -> R) -> (R, Vec<Arc<str>>) {
+    MARKED.set(Some(Vec::new()));
+    let result = f();
+    (result, MARKED.take().unwrap_or_default())
 }
 
 /// Casts a parameter where the forward pass reads it, on the tape. Visitors, optimizers and records have the parameter
@@ -36,6 +46,13 @@ impl Reparameterization for CastOnRead {
 
     fn apply<const D: usize>(&self, base: Tensor<D>) -> Tensor<D> {
         LAST_READ.set(Some(self.path.clone()));
+        let base = MARKED.with_borrow_mut(|marked| match marked {
+            None => base,
+            Some(marked) => {
+                marked.push(self.path.rsplit_once('.').map_or("", |(module, _)| module).into());
+                base.flip::<0>([] as [usize; 0])
+            }
+        });
         match self.dtype {
             Some(dtype) if base.dtype() != dtype.into() => base.cast(dtype),
             _ => base,
@@ -98,5 +115,20 @@ impl Reparameterizer for Attach<'_> {
     ) -> (Param<Tensor<D>>, Option<CastOnRead>) {
         let dtype = self.0.weights.get(path).copied();
         (param, dtype.map(|dtype| CastOnRead { path: path.into(), dtype: Some(dtype) }))
+    }
+}
+
+/// Attaches casts that do nothing, so that a recording can [mark](marked) each parameter.
+pub(crate) struct Mark;
+
+impl Reparameterizer for Mark {
+    type Reparam = CastOnRead;
+
+    fn reparameterize<const D: usize>(
+        &mut self,
+        path: &str,
+        param: Param<Tensor<D>>,
+    ) -> (Param<Tensor<D>>, Option<CastOnRead>) {
+        (param, Some(CastOnRead { path: path.into(), dtype: None }))
     }
 }

@@ -31,6 +31,36 @@ fn lists_of_torch_paint_a_network() {
     assert_eq!(softmax[0].because, "full list, torch-2.15-cuda");
 }
 
+/// Ops with a parameter have the path of its module, with and without a plan; all others have none.
+#[test]
+fn ops_have_the_paths_of_the_modules_whose_parameters_they_take() {
+    use precast_burn::Amp;
+    let expected = [
+        "conv",
+        "norm",
+        "blocks.0.norm",
+        "blocks.0.up",
+        "blocks.0.down",
+        "blocks.1.norm",
+        "blocks.1.up",
+        "blocks.1.down",
+        "head",
+    ];
+    for policy in [None, Some("o2-bf16")] {
+        let mut net = Amp::new(networks::Tower::new(&Device::default()));
+        let _applied = policy.map(|name| Policy::named(name).unwrap().apply(&mut net).unwrap());
+        let forward =
+            |net: Amp<networks::Tower>, device: &Device| net.forward(Tensor::<4>::zeros([2, 1, 4, 4], device));
+        let painted = Graph::record(&net, forward).unwrap().painted(&Policy::named("o0").unwrap()).unwrap();
+        let mut paths: Vec<&str> = painted.ops.iter().filter_map(|op| op.module.as_deref()).collect();
+        paths.dedup();
+        assert_eq!(paths, expected, "{painted}");
+        let without = |name: &str| painted.ops.iter().filter(|op| op.name == name).all(|op| op.module.is_none());
+        assert!(without("Relu") && without("Gelu"), "{painted}");
+        assert!(painted.ops.iter().all(|op| op.name != "Flip"), "{painted}");
+    }
+}
+
 #[test]
 fn levels_of_one_dtype_paint_everything() {
     let painted = graph().painted(&Policy::named("o3-bf16").unwrap()).unwrap();

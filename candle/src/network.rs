@@ -176,15 +176,7 @@ impl<N> Network<N> {
     /// for a cell that needs an [`Amp`] and has none, and for a 16-bit batch norm;
     /// [`ErrorKind::DType`](policy::ErrorKind::DType) for a dtype in which the device cannot compute. Nothing is changed then.
     pub fn apply(&mut self, plan: Plan) -> Result<()> {
-        let outline = self.learned.outline()?;
-        let paths = || outline.cells().iter().map(|cell| cell.path.as_str());
-        if let Some(other) = plan.decisions.iter().find(|decision| paths().all(|path| path != decision.path)) {
-            return Err(policy::path::no_such_path(&other.path, paths()).into());
-        }
-        if let Some(missing) = paths().find(|path| plan.decision(path).is_err()) {
-            let words = format!("the plan is of another network: it has no cell at `{}`", printable(missing));
-            return Err(policy::Error::path(words).into());
-        }
+        plan.check_fits(&self.learned.outline()?)?;
         if plan
             .decisions
             .iter()

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Packs shipped with the library.
-const EMBEDDED: [(&str, &str); 15] = embedded!(
+const EMBEDDED: [(&str, &str); 17] = embedded!(
     "packs/",
     "precast-1",
     "mindspore-2.10",
@@ -33,6 +33,8 @@ const EMBEDDED: [(&str, &str); 15] = embedded!(
     "onnxconverter-common-1.16",
     "onnxruntime-1.32",
     "modelopt-0.47",
+    "burn-0.22",
+    "candle-0.11",
 );
 
 /// Named, versioned set of lists for cells and ops. A released pack never changes: new lists get a new version.
