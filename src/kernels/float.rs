@@ -101,6 +101,7 @@ macro_rules! low_float {
 low_float!(f16, bf16);
 
 impl Real for f32 {
+    #[inline(always)]
     fn of(value: f64) -> Self {
         value as f32
     }
@@ -115,12 +116,14 @@ impl Real for f32 {
     fn erfc(self) -> Self {
         libm::erfcf(self)
     }
+    #[inline(always)]
     fn round_even(self) -> Self {
         self.round_ties_even()
     }
 }
 
 impl Real for f64 {
+    #[inline(always)]
     fn of(value: f64) -> Self {
         value
     }
@@ -135,6 +138,7 @@ impl Real for f64 {
     fn erfc(self) -> Self {
         libm::erfc(self)
     }
+    #[inline(always)]
     fn round_even(self) -> Self {
         self.round_ties_even()
     }

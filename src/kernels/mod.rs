@@ -4,6 +4,7 @@
 //! the wide type, and the result is rounded **once** on the way out. Kernels know no tensors, policies or op names.
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "pairs of bf16 are for x86-64 so far"))]
 
+pub(crate) mod arrays;
 pub(crate) mod attention;
 #[doc(hidden)]
 #[allow(missing_docs)]

@@ -14,6 +14,7 @@ use super::{
     windows::{input_gradient_source, input_phases},
 };
 use crate::kernels::{
+    arrays::array_of,
     gemm::{
         blocking::{KC, MAX_MR, MAX_NR},
         factors::{Factors, Places},
@@ -138,8 +139,8 @@ impl Im2col<'_> {
         assert!(some.end <= patches.images * patches.volume(), "outputs of these images");
         // The first output is read in place of missing ones.
         let start = |j: usize| patches.start(if j < some.end { j } else { some.start });
-        let pieces: [[*const bf16; N]; 2] = std::array::from_fn(|vector| {
-            std::array::from_fn(|piece| {
+        let pieces: [[*const bf16; N]; 2] = array_of(|vector| {
+            array_of(|piece| {
                 let j = some.start + (vector * N + piece) * (S::LANES / N);
                 patches.padded.as_ptr().wrapping_add(start(j))
             })

@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use super::geometry::{Geometry, each, index, positions};
 use crate::kernels::{
+    arrays::array_of,
     float::VectorFloat,
     memory::{Pooled, Scratch},
 };
@@ -101,7 +102,7 @@ impl PaddedLayout {
         let g = &self.geometry;
         for (image, to) in image.chunks_exact(g.in_volume().max(1)).zip(to.chunks_mut(step)) {
             for (phase, to) in positions(self.phases).zip(to[..self.channel()].chunks_exact_mut(self.plane())) {
-                let [(ds, d0), (hs, h0), (ws, w0)] = std::array::from_fn(|a| self.pixels(a, phase[a]));
+                let [(ds, d0), (hs, h0), (ws, w0)] = array_of(|a| self.pixels(a, phase[a]));
                 for (i, d) in ds.enumerate().filter(|_| !ws.is_empty()) {
                     for (j, h) in hs.clone().enumerate() {
                         let from = index([d0 + i * self.phases[0], h0 + j * self.phases[1], w0], g.input);
@@ -140,7 +141,7 @@ fn copy_every_second<T: Copy>(from: &[T], to: &mut [T]) {
     let vectors = (to.len() / 8).min(from.len() / 16);
     let (whole, rest) = to.split_at_mut(8 * vectors);
     for (to, from) in whole.as_chunks_mut::<8>().0.iter_mut().zip(from.as_chunks::<16>().0) {
-        *to = std::array::from_fn(|i| from[2 * i]);
+        *to = array_of(|i| from[2 * i]);
     }
     rest.iter_mut().zip(from[16 * vectors..].iter().step_by(2)).for_each(|(to, &x)| *to = x);
 }

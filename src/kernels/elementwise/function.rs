@@ -6,6 +6,7 @@
 use half::{bf16, f16};
 
 use crate::kernels::{
+    arrays::array_of,
     float::{Float, Real},
     memory::{Pooled, uninit_vec},
     simd::{self, Body, Kernel, Lanes, Simd},
@@ -148,7 +149,7 @@ impl<P: Pointwise, T: Lanes> Kernel for Groups<'_, P, T> {
                 }
             }
             let mut out = [0f32; GROUP];
-            Loop { f, x: &wide.each_ref().map(|wide| &wide[..]), y: &mut out }.run();
+            Loop { f, x: &array_of::<_, MOST_INPUTS>(|k| &wide[k][..]), y: &mut out }.run();
             let to = if some < GROUP { rest_y.as_mut_ptr() } else { y[start..].as_mut_ptr() };
             for i in (0..GROUP).step_by(S::LANES) {
                 // SAFETY: `out` is a whole group, and `to` has room for one, in the slice or in `rest_y`.

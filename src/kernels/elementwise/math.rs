@@ -106,6 +106,7 @@ mod single {
     use std::f32::consts::LOG2_E;
 
     use super::RAISED_ONE;
+    use crate::kernels::arrays::mapped;
 
     /// `ln 2` in two parts. The product of the first with an integer below 2^9 is exact.
     const LN_2: [f32; 2] = [0.693_145_75, 1.428_606_8e-6];
@@ -259,7 +260,7 @@ mod single {
         let a = in_bell(x);
         let above = polynomial(a, [0.5, 0.438_577_74, 0.183_437_68, 0.040_699_545, 0.004_125_423_7]);
         // Raised like the bell.
-        let tail = raised_bell(a) * above / polynomial(a, BELOW.map(|x| x * RAISED_ONE as f32));
+        let tail = raised_bell(a) * above / polynomial(a, mapped(BELOW, |x| x * RAISED_ONE as f32));
         if x > 0.0 { 1.0 - tail } else { tail }
     }
 

@@ -1,7 +1,7 @@
 //! Functions of slices that are broadcast to one shape.
 
 use super::function::{BLOCK, Function, MapSlices};
-use crate::kernels::{float::Float, memory::Pooled, strides::Broadcast};
+use crate::kernels::{arrays::array_of, float::Float, memory::Pooled, strides::Broadcast};
 
 /// Input of [`map_stretched`].
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ pub(crate) fn map_stretched<T: Float<Wide: MapSlices>, const N: usize>(
     let mut spaces = Pooled::uninit(size * (N + 1));
     let (wide, spaces) = spaces.split_at_mut(size);
     let mut compute = |spaces: &[T::Wide], n: usize| {
-        let parts: [&[T::Wide]; N] = std::array::from_fn(|k| &spaces[k * size..][..n]);
+        let parts: [&[T::Wide]; N] = array_of(|k| &spaces[k * size..][..n]);
         T::Wide::map_slices(f, &parts, &mut wide[..n]);
         each(&wide[..n]);
     };

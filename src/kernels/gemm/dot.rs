@@ -8,6 +8,7 @@ use super::{
     product::{Added, Product},
 };
 use crate::kernels::{
+    arrays::array_of,
     float::VectorFloat,
     memory::{Pooled, with_scratch},
     simd::{self, Kernel, Lanes, Simd, Width, load_first, prefetch},
@@ -106,15 +107,15 @@ unsafe fn dots<S: Simd, T: Lanes, const R: usize, const C: usize>(
 ) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let a: [*const f32; R] = std::array::from_fn(|r| a.as_ptr().add(a_rows[r]));
-        let b: [*const T; C] = std::array::from_fn(|c| b.as_ptr().add(b_rows[c]));
+        let a: [*const f32; R] = array_of(|r| a.as_ptr().add(a_rows[r]));
+        let b: [*const T; C] = array_of(|c| b.as_ptr().add(b_rows[c]));
         let mut sums = [[simd.splat(0.0); C]; R];
         let mut at = 0;
         while at + S::LANES <= len {
             for b in b {
                 prefetch(b.wrapping_add(at).wrapping_byte_add(AHEAD));
             }
-            let right: [S::F32s; C] = std::array::from_fn(|c| T::load(simd, b[c].add(at)));
+            let right: [S::F32s; C] = array_of(|c| T::load(simd, b[c].add(at)));
             for (a, sums) in a.iter().zip(&mut sums) {
                 let left = simd.load_f32(a.add(at));
                 for (sum, &right) in sums.iter_mut().zip(&right) {
@@ -125,7 +126,7 @@ unsafe fn dots<S: Simd, T: Lanes, const R: usize, const C: usize>(
         }
         if at < len {
             // Lanes after the last number add 0 times 0.
-            let right: [S::F32s; C] = std::array::from_fn(|c| load_first(simd, b[c].add(at), len - at));
+            let right: [S::F32s; C] = array_of(|c| load_first(simd, b[c].add(at), len - at));
             for (a, sums) in a.iter().zip(&mut sums) {
                 let left = load_first(simd, a.add(at), len - at);
                 for (sum, &right) in sums.iter_mut().zip(&right) {

@@ -10,6 +10,7 @@ use super::{
     product::{Layout, Product},
 };
 use crate::kernels::{
+    arrays::array_of,
     float::VectorFloat,
     memory::{Scratch, with_scratch},
     simd::{self, Kernel, Lanes, Simd, Width, load_first, prefetch},
@@ -155,7 +156,7 @@ unsafe fn add<S: Simd, T: Lanes, const R: usize, const P: usize>(
                 *factor = simd.splat(left[r * k + p]);
             }
         }
-        let right: [*const T; P] = std::array::from_fn(|p| right.wrapping_add(p * n));
+        let right: [*const T; P] = array_of(|p| right.wrapping_add(p * n));
         let sums = sums.as_mut_ptr();
         let mut at = 0;
         while at < len {
@@ -164,7 +165,7 @@ unsafe fn add<S: Simd, T: Lanes, const R: usize, const P: usize>(
             for right in right {
                 prefetch(right.wrapping_add(P * n + at));
             }
-            let numbers: [S::F32s; P] = std::array::from_fn(|p| load_first(simd, right[p].add(at), count));
+            let numbers: [S::F32s; P] = array_of(|p| load_first(simd, right[p].add(at), count));
             for (r, factors) in factors.iter().enumerate() {
                 let to = sums.add(r * stride + at);
                 let mut sum = simd.load_f32(to);

@@ -3,6 +3,7 @@
 use crate::{
     dtype::Element,
     kernels::{
+        arrays::mapped,
         elementwise::BLOCK,
         float::{Float, Real},
         memory::{Pooled, zeros},
@@ -46,7 +47,7 @@ pub(crate) fn sum_of<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -
     let mut waiting = [R::zero(); usize::BITS as usize];
     let runs = (len - PART).div_ceil(RUN);
     for run in 0..runs {
-        let mut sum = sum_of_run(x.map(|x| &x[run * RUN..if run + 1 < runs { (run + 1) * RUN } else { len }]), f);
+        let mut sum = sum_of_run(mapped(x, |x| &x[run * RUN..if run + 1 < runs { (run + 1) * RUN } else { len }]), f);
         let level = run.trailing_ones() as usize;
         for left in &waiting[..level] {
             sum = *left + sum;
@@ -62,7 +63,7 @@ pub(crate) fn sum_of<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -
 }
 
 #[inline(always)]
-fn sum_of_run<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -> R) -> R {
+fn sum_of_run<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -> R + Copy) -> R {
     fold(x, R::zero(), f, |a, b| a + b)
 }
 
@@ -76,23 +77,28 @@ pub(crate) fn largest<R: Real>(x: &[R]) -> R {
 /// Folds `f` over slices of one length into [`SIDE`] partial results, and joins these by halves. The loops run over
 /// whole arrays, and the remainder has its own array, so that the partial results stay in vector registers.
 #[inline(always)]
-fn fold<R: Real, const N: usize>(x: [&[R]; N], start: R, f: impl Fn([R; N]) -> R, join: impl Fn(R, R) -> R) -> R {
+fn fold<R: Real, const N: usize>(
+    x: [&[R]; N],
+    start: R,
+    f: impl Fn([R; N]) -> R + Copy,
+    join: impl Fn(R, R) -> R + Copy,
+) -> R {
     let len = x[0].len();
     if len <= PART {
-        let mut results = last_folded(x, start, &f, &join);
-        halve::<R, PART, 8>(&mut results, &join);
-        halve::<R, PART, 4>(&mut results, &join);
-        halve::<R, PART, 2>(&mut results, &join);
-        halve::<R, PART, 1>(&mut results, &join);
+        let mut results = last_folded(x, start, f, join);
+        halve::<R, PART, 8>(&mut results, join);
+        halve::<R, PART, 4>(&mut results, join);
+        halve::<R, PART, 2>(&mut results, join);
+        halve::<R, PART, 1>(&mut results, join);
         return results[0];
     }
     let mut results = [start; SIDE];
     let whole = len / SIDE * SIDE;
     for at in (0..whole).step_by(SIDE) {
-        let x = x.map(|x| &x[at..at + SIDE]);
+        let x = mapped(x, |x| &x[at..at + SIDE]);
         let mut part = [start; SIDE];
         for i in 0..SIDE {
-            part[i] = f(x.map(|x| x[i]));
+            part[i] = f(mapped(x, |x| x[i]));
         }
         for i in 0..SIDE {
             results[i] = join(results[i], part[i]);
@@ -102,24 +108,24 @@ fn fold<R: Real, const N: usize>(x: [&[R]; N], start: R, f: impl Fn([R; N]) -> R
         let mut rest = [start; SIDE];
         let parts = len / PART * PART;
         for at in (whole..parts).step_by(PART) {
-            let x = x.map(|x| &x[at..at + PART]);
+            let x = mapped(x, |x| &x[at..at + PART]);
             for i in 0..PART {
-                rest[at - whole + i] = f(x.map(|x| x[i]));
+                rest[at - whole + i] = f(mapped(x, |x| x[i]));
             }
         }
         if parts < len {
-            rest[parts - whole..][..PART].copy_from_slice(&last_folded(x, start, &f, &join));
+            rest[parts - whole..][..PART].copy_from_slice(&last_folded(x, start, f, join));
         }
         for i in 0..SIDE {
             results[i] = join(results[i], rest[i]);
         }
     }
-    halve::<R, SIDE, 32>(&mut results, &join);
-    halve::<R, SIDE, 16>(&mut results, &join);
-    halve::<R, SIDE, 8>(&mut results, &join);
-    halve::<R, SIDE, 4>(&mut results, &join);
-    halve::<R, SIDE, 2>(&mut results, &join);
-    halve::<R, SIDE, 1>(&mut results, &join);
+    halve::<R, SIDE, 32>(&mut results, join);
+    halve::<R, SIDE, 16>(&mut results, join);
+    halve::<R, SIDE, 8>(&mut results, join);
+    halve::<R, SIDE, 4>(&mut results, join);
+    halve::<R, SIDE, 2>(&mut results, join);
+    halve::<R, SIDE, 1>(&mut results, join);
     results[0]
 }
 
@@ -134,9 +140,9 @@ fn last_folded<R: Real, const N: usize>(
 ) -> [R; PART] {
     let len = x[0].len();
     let new = if len <= PART { 0..len } else { PART - len % PART..PART };
-    let (x, mut results) = (x.map(last_part), [start; PART]);
+    let (x, mut results) = (mapped(x, last_part), [start; PART]);
     for i in 0..PART {
-        let value = join(start, f(x.map(|x| x[i])));
+        let value = join(start, f(mapped(x, |x| x[i])));
         results[i] = if new.contains(&i) { value } else { start };
     }
     results

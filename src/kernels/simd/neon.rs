@@ -8,6 +8,7 @@ use std::arch::{aarch64::*, asm};
 use half::{bf16, f16};
 
 use super::vector::{Kernel, Simd};
+use crate::kernels::arrays::array_of;
 
 /// The [`Simd`] instructions of NEON; see there for what a value proves.
 #[derive(Clone, Copy)]
@@ -72,7 +73,7 @@ simd! {
     fn stream_bf16(v: float32x4_t, to: *mut bf16) { vst1_u16(to.cast(), bf16_of_four(v)) }
     fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
         for (i, j) in [(0, 0), (0, 4), (4, 0), (4, 4)] {
-            let rows = std::array::from_fn(|r| vld1q_f32(from.add((i + r) * row + j)));
+            let rows = array_of(|r| vld1q_f32(from.add((i + r) * row + j)));
             store_transposed_four(rows, to.add(j * to_row + i), to_row);
         }
     }

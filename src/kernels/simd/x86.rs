@@ -7,6 +7,7 @@ use std::{arch::x86_64::*, sync::OnceLock};
 use half::{bf16, f16};
 
 use super::vector::{Body, Kernel, PairKernel, Pairs, Simd, SizeRange, Sizes, Width};
+use crate::kernels::arrays::array_of;
 
 /// Returns the widest vectors whose instructions this machine supports completely.
 pub(super) fn of_machine() -> Width {
@@ -169,7 +170,7 @@ unsafe fn sixteen_halves<const N: usize>(from: [*const bf16; N]) -> __m256i {
             1 => _mm256_loadu_si256(from[0].cast()),
             2 => _mm256_loadu2_m128i(from[1].cast(), from[0].cast()),
             _ => {
-                let [a, b, c, d]: [__m128i; 4] = std::array::from_fn(|i| _mm_loadl_epi64(from[i].cast()));
+                let [a, b, c, d]: [__m128i; 4] = array_of(|i| _mm_loadl_epi64(from[i].cast()));
                 _mm256_set_m128i(_mm_unpacklo_epi64(c, d), _mm_unpacklo_epi64(a, b))
             }
         }
@@ -320,7 +321,7 @@ fn sum_of_eight(v: __m256) -> f32 {
 #[target_feature(enable = "avx2")]
 unsafe fn transpose(from: *const f32, row: usize, to: *mut f32, to_row: usize) {
     // SAFETY: guaranteed by the caller.
-    unsafe { store_transposed_eight(std::array::from_fn(|i| _mm256_loadu_ps(from.add(i * row))), to, to_row) };
+    unsafe { store_transposed_eight(array_of(|i| _mm256_loadu_ps(from.add(i * row))), to, to_row) };
 }
 
 /// Implements [`Simd::store_transposed`].
@@ -333,11 +334,11 @@ unsafe fn store_transposed_eight(rows: [__m256; 8], to: *mut f32, to_row: usize)
     // SAFETY: guaranteed by the caller.
     unsafe {
         // Pairs of rows interleaved by one, then by two, then halves exchanged.
-        let by_one: [__m256; 8] = std::array::from_fn(|i| {
+        let by_one: [__m256; 8] = array_of(|i| {
             let (a, b) = (rows[i / 2 * 2], rows[i / 2 * 2 + 1]);
             if i % 2 == 0 { _mm256_unpacklo_ps(a, b) } else { _mm256_unpackhi_ps(a, b) }
         });
-        let by_two: [__m256; 8] = std::array::from_fn(|i| {
+        let by_two: [__m256; 8] = array_of(|i| {
             let (a, b) = (by_one[i / 4 * 4 + i % 4 / 2], by_one[i / 4 * 4 + 2 + i % 4 / 2]);
             if i % 2 == 0 { _mm256_shuffle_ps::<0x44>(a, b) } else { _mm256_shuffle_ps::<0xee>(a, b) }
         });
@@ -362,11 +363,11 @@ unsafe fn store_transposed_eight(rows: [__m256; 8], to: *mut f32, to_row: usize)
 unsafe fn store_transposed_sixteen(vectors: [__m512; 8], to: *mut f32, to_row: usize, count: usize) {
     // As for eight lanes: quarter q of `by_two[i]` belongs to row 4 * q + i, and has the first four vectors, or with i
     // + 4 the others.
-    let by_one: [__m512; 8] = std::array::from_fn(|i| {
+    let by_one: [__m512; 8] = array_of(|i| {
         let (a, b) = (vectors[i / 2 * 2], vectors[i / 2 * 2 + 1]);
         if i % 2 == 0 { _mm512_unpacklo_ps(a, b) } else { _mm512_unpackhi_ps(a, b) }
     });
-    let by_two: [__m512; 8] = std::array::from_fn(|i| {
+    let by_two: [__m512; 8] = array_of(|i| {
         let (a, b) = (by_one[i / 4 * 4 + i % 4 / 2], by_one[i / 4 * 4 + 2 + i % 4 / 2]);
         if i % 2 == 0 { _mm512_shuffle_ps::<0x44>(a, b) } else { _mm512_shuffle_ps::<0xee>(a, b) }
     });

@@ -1,6 +1,9 @@
 //! Iteration over several arrays that are broadcast to one shape.
 
-use crate::kernels::memory::{Item, Pooled, with_capacity};
+use crate::kernels::{
+    arrays::array_of,
+    memory::{Item, Pooled, with_capacity},
+};
 
 /// Traversal of `N` contiguous arrays that are broadcast to one common shape.
 ///
@@ -25,7 +28,7 @@ impl<const N: usize> Broadcast<N> {
         let mut axes: Vec<(usize, [usize; N])> = Vec::new();
         let mut sizes = [1; N];
         for (from_last, &len) in to.iter().rev().enumerate() {
-            let steps = std::array::from_fn(|k| {
+            let steps = array_of(|k| {
                 let own = shapes[k].iter().rev().nth(from_last).copied().unwrap_or(1);
                 let step = if own == 1 { 0 } else { sizes[k] };
                 sizes[k] *= own;
@@ -59,7 +62,7 @@ impl<const N: usize> Broadcast<N> {
         let mut index = vec![0; self.outer.len()];
         let mut starts = [0; N];
         loop {
-            f(len, std::array::from_fn(|k| Run { start: starts[k], step: steps[k] }));
+            f(len, array_of(|k| Run { start: starts[k], step: steps[k] }));
             let mut axis = self.outer.len();
             loop {
                 if axis == 0 {

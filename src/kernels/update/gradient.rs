@@ -2,6 +2,7 @@
 
 use super::values::{Values, kept};
 use crate::kernels::{
+    arrays::array_of,
     float::{Float, Real},
     simd::{Body, vectorized},
 };
@@ -84,7 +85,7 @@ impl<R: Real, const N: usize, F: Fn(R, R, [R; N]) -> (R, [R; N])> Body for Each<
         let mut moments = moments.map(|moment| &mut moment[..len]);
         let mut infinite = 0;
         for i in 0..len {
-            let before = std::array::from_fn(|k| moments[k][i]);
+            let before = array_of(|k| moments[k][i]);
             let (after, new) = f(value[i], grad[i] * first * second, before);
             // 0, or NaN if an average is not finite.
             let zero = new.iter().fold(R::zero(), |zero, &new| zero + new * R::zero());

@@ -5,6 +5,7 @@ use std::ops::Range;
 use half::{bf16, f16};
 
 use crate::kernels::{
+    arrays::{array_of, mapped},
     float::{Float, Real},
     simd::{Body, vectorized},
 };
@@ -96,11 +97,11 @@ impl<R: Real, const N: usize, F: Fn(R, [R; N]) -> R> Body for Replace<'_, R, N, 
         let Replace { numbers, beyond, inputs, f } = self;
         // Slices of one length, so that the loop has no bounds checks.
         let len = numbers.len();
-        let inputs = inputs.map(|input| &input[..len]);
+        let inputs = mapped(inputs, |input| &input[..len]);
         let mut infinite = 0;
         for i in 0..len {
             let old = numbers[i];
-            let (new, stays) = kept(old, f(old, std::array::from_fn(|k| inputs[k][i])), beyond);
+            let (new, stays) = kept(old, f(old, array_of(|k| inputs[k][i])), beyond);
             numbers[i] = new;
             infinite += stays;
         }

@@ -37,8 +37,10 @@ macro_rules! binary_ops {
                 const CONSTANT_SLOPES: bool = matches!(Slopes::$slope, Slopes::Constant);
                 const DIRECT: bool = matches!(Path::$path, Path::Direct);
                 const FLAT: bool = matches!(Slopes::$slope, Slopes::Flat);
+                #[inline(always)]
                 fn value<R: Real>(self, $a: R, $b: R) -> R { $value }
                 #[allow(unused_variables, reason = "constant slopes read neither")]
+                #[inline(always)]
                 fn slopes<R: Real>(self, $a: R, $b: R) -> (R, R) { $slopes }
                 fn integer(self, a: i64, b: i64) -> Option<i64> {
                     let whole: Option<fn(i64, i64) -> i64> = $integer;
@@ -105,6 +107,7 @@ binary_ops! {
 
 /// Computes `a / length` for the sides a and b, also for infinite a and for a length out of range; NaN if both sides are
 /// infinite.
+#[inline(always)]
 fn ratio<R: Real>(a: R, length: R, b: R) -> R {
     if a.is_infinite() && b.is_finite() {
         return a.signum();
@@ -121,10 +124,12 @@ fn ratio<R: Real>(a: R, length: R, b: R) -> R {
     a / length
 }
 
+#[inline(always)]
 fn exponent_slope<R: Real>(a: R, b: R) -> R {
     if a == R::zero() && b >= R::zero() { R::zero() } else { part(a.powf(b), a.ln()) }
 }
 
+#[inline(always)]
 fn shares<R: Real>(first: bool, second: bool) -> (R, R) {
     match (first, second) {
         (true, _) => (R::one(), R::zero()),
@@ -140,6 +145,7 @@ struct Lerp {
 
 impl Binary for Lerp {
     const CONSTANT_SLOPES: bool = true;
+    #[inline(always)]
     fn value<R: Real>(self, a: R, b: R) -> R {
         let (weight, rest) = (R::of(self.weight), R::of(1.0 - self.weight));
         if !(b - a).is_finite() {
@@ -148,6 +154,7 @@ impl Binary for Lerp {
         // Computed from the nearer end, so that both ends are exact.
         if self.weight.abs() < 0.5 { a + weight * (b - a) } else { b - (b - a) * (R::one() - weight) }
     }
+    #[inline(always)]
     fn slopes<R: Real>(self, _a: R, _b: R) -> (R, R) {
         (R::of(1.0 - self.weight), R::of(self.weight))
     }

@@ -15,9 +15,11 @@ struct Prelu;
 
 impl Binary for Prelu {
     const FLAT: bool = true;
+    #[inline(always)]
     fn value<R: Real>(self, x: R, w: R) -> R {
         if x <= R::zero() { part(w, x) } else { x }
     }
+    #[inline(always)]
     fn slopes<R: Real>(self, x: R, w: R) -> (R, R) {
         if x <= R::zero() { (w, x) } else { (R::one(), R::zero()) }
     }

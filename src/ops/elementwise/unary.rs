@@ -60,11 +60,13 @@ macro_rules! unary_ops {
             const SAVED: Saved = Saved::$kept;
             const DIRECT: bool = matches!(Path::$path, Path::Direct);
             $(const FLAT: bool = { let $flat = true; $flat };)?
+            #[inline(always)]
             fn value<R: Real>(self, $x: R) -> R {
                 $(let $parameter = R::of(self.$parameter);)*
                 $value
             }
             #[allow(unused_variables, reason = "not every slope reads every parameter")]
+            #[inline(always)]
             fn slope<R: Real>(self, $k: R) -> R {
                 $(let $parameter = R::of(self.$parameter);)*
                 $slope
@@ -231,9 +233,11 @@ struct Clamp {
 impl Unary for Clamp {
     const SAVED: Saved = Saved::Input;
     const FLAT: bool = true;
+    #[inline(always)]
     fn value<R: Real>(self, x: R) -> R {
         between(x, R::of(self.min), R::of(self.max))
     }
+    #[inline(always)]
     fn slope<R: Real>(self, x: R) -> R {
         if x < R::of(self.min) || x > R::of(self.max) { R::zero() } else { unit(x) }
     }
@@ -255,14 +259,17 @@ impl Tensor {
 }
 
 /// Returns 1, or NaN where x is.
+#[inline(always)]
 fn unit<R: Real>(x: R) -> R {
     if x.is_nan() { x } else { R::one() }
 }
 
+#[inline(always)]
 pub(in crate::ops) fn sign<R: Real>(x: R) -> R {
     if x == R::zero() || x.is_nan() { x } else { x.signum() }
 }
 
+#[inline(always)]
 fn between<R: Real>(x: R, low: R, high: R) -> R {
     if x < low {
         low
@@ -275,36 +282,43 @@ fn between<R: Real>(x: R, low: R, high: R) -> R {
 
 /// Returns x, or the least finite number for minus infinity, so that its product with a factor that decays faster than
 /// x grows is 0 rather than NaN.
+#[inline(always)]
 fn raised<R: Real>(x: R) -> R {
     if x < R::min_value() { R::min_value() } else { x }
 }
 
 /// Returns x, or the nearest finite number if x is infinite.
+#[inline(always)]
 pub(in crate::ops) fn bounded<R: Real>(x: R) -> R {
     between(x, R::min_value(), R::max_value())
 }
 
 /// Computes d(a^b)/da; 0 for b = 0, even where a is 0.
+#[inline(always)]
 pub(in crate::ops) fn power_slope<R: Real>(a: R, b: R) -> R {
     if b == R::zero() { R::zero() } else { part(a.powf(b - R::one()), b) }
 }
 
 /// Computes `part * x`, with 0 for `part = 0` even if x is infinite.
+#[inline(always)]
 pub(in crate::ops) fn part<R: Real>(part: R, x: R) -> R {
     part * if part == R::zero() { bounded(x) } else { x }
 }
 
 /// Returns 1 strictly between the bounds, else 0.
+#[inline(always)]
 fn inside<R: Real>(x: R, low: R, high: R) -> R {
     if x <= low || x >= high { R::zero() } else { unit(x) }
 }
 
 /// Computes `ln(1 + exp(x))` without overflow.
+#[inline(always)]
 pub(in crate::ops) fn softplus<R: Real>(x: R) -> R {
     if x.is_nan() { x } else { x.max(R::zero()) + math::exp(-x.abs()).ln_1p() }
 }
 
 /// Computes `x - tanh(x)` in f64. Near 0, where that cancels, it uses the series of tanh.
+#[inline(always)]
 fn tanh_shrink<R: Real>(x: R) -> R {
     const SERIES: [f64; 7] = [
         1.0 / 3.0,
@@ -325,6 +339,7 @@ fn tanh_shrink<R: Real>(x: R) -> R {
 
 /// Computes the inverse of the error function in f64 with Winitzki's approximation ("A handy approximation for the
 /// error function and its inverse", 2008; accurate to 0.002) and three of Halley's steps. Each step triples the digits.
+#[inline(always)]
 fn erfinv<R: Real>(x: R) -> R {
     let wide = x.as_f64();
     let a = wide.abs();
@@ -345,6 +360,7 @@ fn erfinv<R: Real>(x: R) -> R {
 
 /// Computes `(1 + tanh(u)) / 2` with `u = sqrt(2/π) (x + 0.044715 x³)`, and its slope, as sigmoid(2u), which does not
 /// cancel.
+#[inline(always)]
 fn normal_tanh<R: Real>(x: R) -> (R, R) {
     let scale = R::of(2.0 * std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2);
     let cubic = R::of(0.044715);

@@ -20,7 +20,9 @@ macro_rules! losses {
         #[derive(Clone, Copy)]
         struct $op;
         impl Binary for $op {
+            #[inline(always)]
             fn value<R: Real>(self, $a: R, $b: R) -> R { $value }
+            #[inline(always)]
             fn slopes<R: Real>(self, $a: R, $b: R) -> (R, R) { $slopes }
         }
         impl Tensor {
@@ -65,11 +67,13 @@ losses! {
 }
 
 /// Computes `x - t`, with 0 for equal numbers including infinities.
+#[inline(always)]
 fn difference<R: Real>(x: R, t: R) -> R {
     if x == t { R::zero() } else { x - t }
 }
 
 /// Computes `ln(x)`, at least -100.
+#[inline(always)]
 fn least_log<R: Real>(x: R) -> R {
     let log = x.ln();
     if log < R::of(-100.0) { R::of(-100.0) } else { log }
@@ -81,11 +85,13 @@ struct SmoothL1 {
 }
 
 impl Binary for SmoothL1 {
+    #[inline(always)]
     fn value<R: Real>(self, x: R, t: R) -> R {
         let (d, beta) = (difference(x, t).abs(), R::of(self.beta));
         // In this order no square overflows.
         if d < beta { R::of(0.5) * d * (d / beta) } else { d - R::of(0.5) * beta }
     }
+    #[inline(always)]
     fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
         let (d, beta) = (difference(x, t), R::of(self.beta));
         let slope = if d.abs() < beta { d / beta } else { sign(d) };
@@ -113,10 +119,12 @@ struct Huber {
 }
 
 impl Binary for Huber {
+    #[inline(always)]
     fn value<R: Real>(self, x: R, t: R) -> R {
         let (d, delta, half) = (difference(x, t).abs(), R::of(self.delta), R::of(0.5));
         if d <= delta { half * d * d } else { delta * (d - half * delta) }
     }
+    #[inline(always)]
     fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
         let (d, delta) = (difference(x, t), R::of(self.delta));
         let slope = if d.abs() <= delta { d } else { delta * sign(d) };
@@ -133,6 +141,7 @@ struct PoissonNll {
 const LEAST_RATE: f64 = 1e-8;
 
 impl Binary for PoissonNll {
+    #[inline(always)]
     fn value<R: Real>(self, x: R, t: R) -> R {
         // At infinity the first term outgrows the second.
         if x == R::infinity() && t.is_finite() {
@@ -144,6 +153,7 @@ impl Binary for PoissonNll {
             x - t * (x + R::of(LEAST_RATE)).ln()
         }
     }
+    #[inline(always)]
     fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
         match self.log_input {
             true => (math::exp(x) - t, -x),
@@ -159,6 +169,7 @@ struct Hinge {
 
 impl Binary for Hinge {
     const FLAT: bool = true;
+    #[inline(always)]
     fn value<R: Real>(self, x: R, t: R) -> R {
         let below = R::of(self.margin) - x;
         if t > R::zero() {
@@ -169,6 +180,7 @@ impl Binary for Hinge {
             R::zero()
         }
     }
+    #[inline(always)]
     fn slopes<R: Real>(self, x: R, t: R) -> (R, R) {
         let slope = if t > R::zero() {
             R::one()
