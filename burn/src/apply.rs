@@ -130,9 +130,9 @@ fn check_kinds(plan: &Plan, met: &Met) -> Result<()> {
             _ => continue,
         };
         let (path, kind) = (printable(&decision.path), printable(&decision.kind));
+        let declare = if wrapped { String::new() } else { format!(", and declare its field as `Amp<{kind}>`") };
         return Err(Error::unsupported(format!(
-            "`{path}` ({kind}) cannot run in {}: {why}. Keep it in f32 by a rule, `{{ path: {path}, run: float32-inside }}`, and \
-             declare its field as `Amp<{kind}>`",
+            "`{path}` ({kind}) cannot run in {}: {why}. Keep it in f32 by a rule, `{{ path: {path}, run: float32-inside }}`{declare}",
             decision.run
         )));
     }

@@ -42,7 +42,8 @@ pub struct Checked {
     pub grads: GradientsParams,
     /// `true` when the loss was finite before it was scaled.
     pub finite_loss: bool,
-    /// Path of the first parameter, in the order of the network, with a gradient that is not finite.
+    /// Path of the last parameter, in the order of the network, with a gradient that is not finite. Where fields are
+    /// declared in the order in which they are called, the backward pass met it first.
     pub first_non_finite: Option<String>,
     /// Paths of the parameters that require a gradient and got none.
     pub missing: Vec<String>,
@@ -197,7 +198,7 @@ impl ScaledGrads {
         if read(zeros.clone().sum()) != [0.0] {
             let numbers = read(zeros);
             finite_loss = numbers.first() == Some(&0.0);
-            let bad = numbers.iter().skip(1).position(|number| *number != 0.0);
+            let bad = numbers.iter().skip(1).rposition(|number| *number != 0.0);
             first_non_finite = bad.and_then(|bad| ends.into_iter().find(|(end, _)| bad < *end)).map(|(_, path)| path);
         }
         let mut checked = Checked { grads, finite_loss, first_non_finite, missing };
@@ -282,7 +283,8 @@ impl ModuleVisitor for Divide<'_> {
 
 /// Gives a network the running states that it had before its last forward pass, for a step that is skipped in a loop of
 /// your own. A batch norm keeps its last update aside until the next forward pass, so the value to return to is there;
-/// copies of a network share it.
+/// copies of a network share it. [`Module::valid`] and [`RunningState::value_sync`](burn::module::RunningState::value_sync)
+/// drop it, so neither may be called between the forward pass and the step.
 pub fn take_back<M: Module>(net: &M) {
     // The container of gradients holds tensors of any rank by parameter; nothing leaves the device.
     struct Keep(GradientsParams);

@@ -68,6 +68,10 @@ fn levels_of_one_dtype_paint_everything() {
     let plain = graph().painted(&Policy::named("o0").unwrap()).unwrap();
     assert!(plain.ops.iter().all(|op| op.from == op.to), "{plain}");
     assert!(plain.to_string().contains("ops, 0 with casts"), "{plain}");
+    for level in ["o1", "o2"] {
+        let text = graph().painted(&Policy::named(level).unwrap()).unwrap_err().to_string();
+        assert!(text.contains("decides module by module: print `policy.plan(&net)`"), "{text}");
+    }
 }
 
 #[test]

@@ -223,6 +223,18 @@ fn a_skipped_step_takes_back_the_running_states() {
     assert!(states(&next).iter().flatten().all(|number| number.is_finite()));
 }
 
+/// All gradients are infinite; the backward pass meets that of the last layer first.
+#[test]
+fn the_parameter_nearest_to_the_loss_is_named() {
+    let mut net = Amp::new(networks::Mlp::new(&device()));
+    let policy = o2();
+    let _applied = policy.apply(&mut net).unwrap();
+    let scale = LossScale::new(&policy).unwrap();
+    let loss = net.forward(rows(&device())).square().mean() * 1e35;
+    let checked = scale.backward(loss, &net).unwrap().unscale(&net);
+    assert_eq!((checked.finite_loss, checked.first_non_finite.as_deref()), (true, Some("down.bias")));
+}
+
 /// burn alone: the running states of a batch norm are lost with the first batch that overflows.
 #[test]
 fn without_the_step_a_running_state_is_lost() {

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt};
 
 use precast_policy::{
-    DType, Op, Outline, OutlinedCell, Policy, Result,
+    DType, Error, ErrorKind, Level, Op, Outline, OutlinedCell, Policy, Result,
     catalogue::System,
     policy::Entry,
     precision::{Frame, Treatment, resolve},
@@ -35,8 +35,8 @@ pub struct PaintedOp {
     pub output: Option<DType>,
     /// The list that decides, and its name.
     pub because: String,
-    /// `true` when the list asks for f32 and an input is low.
-    pub widened: bool,
+    /// `true` when the list asks for f32.
+    pub full: bool,
 }
 
 impl Graph {
@@ -47,8 +47,19 @@ impl Graph {
     /// The ops are burn's: a linear layer is a product and a sum, where torch has one op, so an f32 bias widens the sum.
     ///
     /// # Errors
-    /// Those of [`Policy::plan`]; [`ErrorKind::List`](crate::ErrorKind::List) for an op that the lists refuse.
+    /// Those of [`Policy::plan`]; [`ErrorKind::Level`](crate::ErrorKind::Level) for O1 and O2, which decide module by
+    /// module; [`ErrorKind::List`](crate::ErrorKind::List) for an op that the lists refuse.
     pub fn painted(&self, policy: &Policy) -> Result<Painted> {
+        if matches!(policy.level, Level::O1 | Level::O2) {
+            return Err(Error::new(
+                ErrorKind::Level,
+                format!(
+                    "level {} decides module by module: print `policy.plan(&net)`. `level: auto` shows what the op lists of its \
+                     pack would do",
+                    policy.level
+                ),
+            ));
+        }
         let plan = policy.plan_outline(Outline::new([OutlinedCell::new("", "Network")])?)?;
         let frame = plan.decisions[0].adapter.as_ref().map(|adapter| adapter.frame());
         let mut met: HashMap<u64, DType> = HashMap::new();
@@ -85,9 +96,8 @@ impl Graph {
                 (None, _) => "no casts".to_string(),
             };
             let full = entry.is_some_and(|entry| entry.treatment == Treatment::Full);
-            let widened = full && from.iter().any(|dtype| dtype.is_low());
             let module = recorded.module.as_deref().map(str::to_string);
-            ops.push(PaintedOp { name: recorded.name.clone(), module, from, to, output, because, widened });
+            ops.push(PaintedOp { name: recorded.name.clone(), module, from, to, output, because, full });
         }
         Ok(Painted { ops })
     }
@@ -115,18 +125,19 @@ impl fmt::Display for Painted {
         }
         let changed = self.ops.iter().filter(|op| op.from != op.to).count();
         writeln!(f, "{} ops, {changed} with casts", self.ops.len())?;
-        let widened: Vec<String> = self
+        // An op of a module runs in f32 with it, by a rule.
+        let in_code: Vec<String> = self
             .ops
             .iter()
             .enumerate()
-            .filter(|(_, op)| op.widened)
+            .filter(|(_, op)| op.full && op.module.is_none())
             .map(|(at, op)| format!("{} ({at})", op.name))
             .collect();
-        if !widened.is_empty() {
+        if !in_code.is_empty() {
             writeln!(
                 f,
                 "to follow the lists in code, compute these by `precast_burn::in_f32`: {}",
-                widened.join(", ")
+                in_code.join(", ")
             )?;
         }
         Ok(())

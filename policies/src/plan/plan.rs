@@ -365,7 +365,8 @@ fn other_name(select: &Select, decisions: &[Decision], system: Option<System>) -
         Select::Kind(kind) => {
             let (here, who) = named_elsewhere(kind)?;
             let Some(system) = system else { return Some(format!(" (what {who} calls so is `{here}` here)")) };
-            let (there, _) = kinds::of(system).into_iter().find(|(_, kinds)| kinds.contains(&here))?;
+            let mut of_system = kinds::of(system).into_iter();
+            let (there, _) = of_system.find(|(there, kinds)| kinds.contains(&here) && there != kind)?;
             return Some(format!(" (what {who} calls so is `{there}` in {system})"));
         }
         Select::Path(pattern) => pattern.to_string(),
