@@ -219,8 +219,14 @@ fn pack_text(pack: &Pack, rows: &PackRows) -> String {
         cells.push(if row.kernel { "yes" } else { "no" }.into());
         cells
     });
-    let mut text = format!("{}: {}\n\n{}\n", rows.pack, rows.source, table(&header, cells, &[]));
-    if rows.ops.iter().flat_map(|row| &row.decisions).any(|decision| treatments(decision).contains('/')) {
+    let mut text = format!("{}: {}\n{}", rows.pack, rows.source, cells_text(pack));
+    if rows.ops.is_empty() {
+        return text.trim_end().to_string();
+    }
+    text += &format!("\n{}\n", table(&header, cells, &[]));
+    let mut of_cells = pack.levels.values().flat_map(|lists| lists.cells().values());
+    let mut of_ops = rows.ops.iter().flat_map(|row| &row.decisions);
+    if of_cells.any(|entry| entry.only.is_some()) || of_ops.any(|decision| treatments(decision).contains('/')) {
         text += "\n`a / b`: a for float16, b for bfloat16";
     }
     let unlisted: Vec<String> = rows.unlisted.iter().map(|(level, treatment)| format!("{level} {treatment}")).collect();
@@ -232,4 +238,34 @@ fn pack_text(pack: &Pack, rows: &PackRows) -> String {
         text += &format!("\n{:<18}{}", treatment.name(), treatment.meaning());
     }
     text
+}
+
+/// Returns the lists of cells as a table; nothing for a pack without them.
+fn cells_text(pack: &Pack) -> String {
+    let kinds: BTreeSet<&str> =
+        pack.levels.values().flat_map(|lists| lists.cells().keys()).map(String::as_str).collect();
+    if kinds.is_empty() {
+        return String::new();
+    }
+    let because = |kind: &str| pack.levels.values().find_map(|lists| lists.cells().get(kind)?.because.as_deref());
+    let reasons = kinds.iter().any(|kind| because(kind).is_some());
+    let levels: Vec<String> = pack.levels.keys().map(|level| format!("nets {level}")).collect();
+    let mut header = vec!["cell"];
+    header.extend(levels.iter().map(String::as_str));
+    header.extend(reasons.then_some("because"));
+    let rows = kinds.iter().map(|kind| {
+        let treatment = |lists: &Lists| match lists.cells().get(*kind) {
+            None => "-".to_string(),
+            Some(entry) => match entry.only {
+                None => entry.treatment.to_string(),
+                Some(DType::F16) => format!("{} / -", entry.treatment),
+                Some(_) => format!("- / {}", entry.treatment),
+            },
+        };
+        let mut row = vec![kind.to_string()];
+        row.extend(pack.levels.values().map(treatment));
+        row.extend(reasons.then(|| because(kind).unwrap_or_default().to_string()));
+        row
+    });
+    format!("\n{}\n", table(&header, rows, &[]))
 }

@@ -80,8 +80,11 @@ fn phase_room(len: usize, step: usize) -> usize {
 #[inline(always)]
 fn split_phases<R: Real>(x: &[R], step: usize, phases: &mut [R]) {
     for (phase, to) in phases.chunks_exact_mut(phase_room(x.len(), step)).enumerate() {
-        for (to, x) in to.iter_mut().zip(x[phase.min(x.len())..].iter().step_by(step)) {
-            *to = *x;
+        let x = &x[phase.min(x.len())..];
+        let count = to.len().min(x.len().div_ceil(step));
+        for (i, to) in to[..count].iter_mut().enumerate() {
+            // SAFETY: `i` is below `x.len() / step`, rounded up. A check of each index would keep vectors out.
+            *to = unsafe { *x.get_unchecked(i * step) };
         }
     }
 }
