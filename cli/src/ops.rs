@@ -219,14 +219,12 @@ fn pack_text(pack: &Pack, rows: &PackRows) -> String {
         cells.push(if row.kernel { "yes" } else { "no" }.into());
         cells
     });
-    let mut text = format!("{}: {}\n{}", rows.pack, rows.source, cells_text(pack));
+    let mut text = format!("{}: {}", rows.pack, rows.source);
     if rows.ops.is_empty() {
-        return text.trim_end().to_string();
+        return text + &cells_text(pack);
     }
-    text += &format!("\n{}\n", table(&header, cells, &[]));
-    let mut of_cells = pack.levels.values().flat_map(|lists| lists.cells().values());
-    let mut of_ops = rows.ops.iter().flat_map(|row| &row.decisions);
-    if of_cells.any(|entry| entry.only.is_some()) || of_ops.any(|decision| treatments(decision).contains('/')) {
+    text += &format!("\n\n{}\n", table(&header, cells, &[]));
+    if rows.ops.iter().flat_map(|row| &row.decisions).any(|decision| treatments(decision).contains('/')) {
         text += "\n`a / b`: a for float16, b for bfloat16";
     }
     let unlisted: Vec<String> = rows.unlisted.iter().map(|(level, treatment)| format!("{level} {treatment}")).collect();
@@ -237,7 +235,7 @@ fn pack_text(pack: &Pack, rows: &PackRows) -> String {
     for treatment in met {
         text += &format!("\n{:<18}{}", treatment.name(), treatment.meaning());
     }
-    text
+    text + &cells_text(pack)
 }
 
 /// Returns the lists of cells as a table; nothing for a pack without them.
@@ -267,5 +265,7 @@ fn cells_text(pack: &Pack) -> String {
         row.extend(reasons.then(|| because(kind).unwrap_or_default().to_string()));
         row
     });
-    format!("\n{}\n", table(&header, rows, &[]))
+    let by_dtype = pack.levels.values().flat_map(|lists| lists.cells().values()).any(|entry| entry.only.is_some());
+    let meaning = if by_dtype { "\n\n`a / b`: a for float16, b for bfloat16" } else { "" };
+    format!("\n\n{}{meaning}", table(&header, rows, &[]))
 }
