@@ -241,7 +241,7 @@ fn set<M: Module>(net: &mut Amp<M>, settings: &Settings) {
     let taken = net.clone();
     let (mapped, _) = walk::walk(Some(settings.clone()), || taken.map(&mut Walks));
     // Parameters that have a cast already keep it: the walk has set it.
-    *net = mapped.apply_reparameterization(Attach(settings));
+    *net = mapped.apply_reparameterization(Attach(Some(settings)));
 }
 
 /// Stores parameters of 16 bits in f32: as masters, small updates would be lost in them.

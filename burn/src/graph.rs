@@ -23,7 +23,7 @@ use burn::{
 use precast_policy::{DType, Error, Result, path::named, printable};
 
 pub use self::painted::{Painted, PaintedOp};
-use crate::weight::{Mark, last_read, marked};
+use crate::weight::{Attach, last_read, marked};
 
 /// The ops of a forward pass, in the order in which they run.
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ impl Graph {
     pub fn record<M: Module, O>(net: &M, forward: impl FnOnce(M, &Device) -> O) -> Result<Graph> {
         // A parameter that is drawn while the device records would become an op.
         net.visit(&mut Draw);
-        let (net, device) = (net.valid().apply_reparameterization(Mark), Device::capture());
+        let (net, device) = (net.valid().apply_reparameterization(Attach(None)), Device::capture());
         last_read();
         let (captured, read) = marked(|| {
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -97,26 +97,23 @@ impl Graph {
             _ => None,
         };
         let (mut ops, mut read) = (Vec::new(), read.into_iter());
-        // The parameters, by the numbers of their tensors, and what was made of them alone.
-        let mut params: HashMap<u64, (u64, Arc<str>)> = HashMap::new();
+        // Modules of the parameters, and of what was made of them alone, by the numbers of the tensors.
+        let mut modules: HashMap<u64, Arc<str>> = HashMap::new();
         for op in &captured.graph.operations {
             let debug = format!("{op:?}");
-            let ids = |(id, _): &(u64, _)| *id;
-            let mut inputs: Vec<_> = op.inputs().map(|tensor| (tensor.id.value(), dtype(tensor.dtype))).collect();
+            let inputs: Vec<_> = op.inputs().map(|tensor| (tensor.id.value(), dtype(tensor.dtype))).collect();
             let outputs: Vec<_> = op.outputs().map(|tensor| (tensor.id.value(), dtype(tensor.dtype))).collect();
             if is_mark(&debug)
-                && let ([(param, _)], [(copy, _)], Some(module)) = (&inputs[..], &outputs[..], read.next())
+                && let ([(copy, _)], Some(module)) = (&outputs[..], read.next())
             {
-                params.insert(*copy, (*param, module));
+                modules.insert(*copy, module);
                 continue;
             }
             let Some(name) = name(&debug) else { continue };
-            let of_params = inputs.iter().filter(|(id, _)| params.contains_key(id)).count();
-            let module = inputs.iter().find_map(|(id, _)| Some(params.get(id)?.1.clone()));
-            if let Some(module) = module.clone().filter(|_| of_params == inputs.len()) {
-                outputs.iter().map(ids).for_each(|id| _ = params.insert(id, (id, module.clone())));
+            let module = inputs.iter().find_map(|(id, _)| modules.get(id)).cloned();
+            if let Some(module) = module.as_ref().filter(|_| inputs.iter().all(|(id, _)| modules.contains_key(id))) {
+                modules.extend(outputs.iter().map(|(id, _)| (*id, module.clone())));
             }
-            inputs.iter_mut().for_each(|(id, _)| *id = params.get(id).map_or(*id, |(param, _)| *param));
             ops.push(Recorded { name, module, inputs, outputs });
         }
         Ok(Graph { ops })
@@ -195,7 +192,7 @@ impl ModuleVisitor for Draw {
     }
 }
 
-/// Returns whether an op is that of [`Mark`]: it reverses no axis.
+/// Returns whether an op marks a parameter: it reverses no axis.
 fn is_mark(debug: &str) -> bool {
     debug.starts_with("BaseFloat(Flip(") && debug.ends_with("axes: [] }))")
 }

@@ -102,8 +102,9 @@ impl ModuleDisplayDefault for CastOnRead {
 
 impl ModuleDisplay for CastOnRead {}
 
-/// Attaches casts to the parameters of settings.
-pub(crate) struct Attach<'a>(pub &'a Settings);
+/// Attaches casts to the parameters of settings; without settings, one that does nothing to each parameter, so that a
+/// recording can [mark](marked) it.
+pub(crate) struct Attach<'a>(pub Option<&'a Settings>);
 
 impl Reparameterizer for Attach<'_> {
     type Reparam = CastOnRead;
@@ -113,22 +114,8 @@ impl Reparameterizer for Attach<'_> {
         path: &str,
         param: Param<Tensor<D>>,
     ) -> (Param<Tensor<D>>, Option<CastOnRead>) {
-        let dtype = self.0.weights.get(path).copied();
-        (param, dtype.map(|dtype| CastOnRead { path: path.into(), dtype: Some(dtype) }))
-    }
-}
-
-/// Attaches casts that do nothing, so that a recording can [mark](marked) each parameter.
-pub(crate) struct Mark;
-
-impl Reparameterizer for Mark {
-    type Reparam = CastOnRead;
-
-    fn reparameterize<const D: usize>(
-        &mut self,
-        path: &str,
-        param: Param<Tensor<D>>,
-    ) -> (Param<Tensor<D>>, Option<CastOnRead>) {
-        (param, Some(CastOnRead { path: path.into(), dtype: None }))
+        let dtype = self.0.map(|settings| settings.weights.get(path).copied());
+        let attached = !matches!(dtype, Some(None));
+        (param, attached.then(|| CastOnRead { path: path.into(), dtype: dtype.flatten() }))
     }
 }
