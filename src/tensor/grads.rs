@@ -264,7 +264,11 @@ impl Grads {
             DType::F64 => peak * f64::from(factor),
             _ => f64::from(peak as f32 * factor),
         };
-        grads.into_iter().map(|(id, grad)| (id, grad.peak(), times(grad, grad.peak()))).collect()
+        let both = |(id, grad): (LeafId, &Tensor)| {
+            let peak = grad.peak();
+            (id, peak, times(grad, peak))
+        };
+        grads.into_iter().map(both).collect()
     }
 
     /// Returns the stored gradient of a leaf.

@@ -30,7 +30,6 @@ pub(crate) use param::Rounding;
 pub(crate) use range::Beyond;
 pub use tape::{Backward, no_grad};
 pub(crate) use tape::{Call, Forward, LeafId, Node, Place, What, Written, next_id, record, record_segment};
-
 pub(crate) use value::HeldIdentity;
 
 use crate::DType;

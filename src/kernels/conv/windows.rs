@@ -14,7 +14,6 @@ use super::{
     vector_axis::VectorAxis,
 };
 use crate::kernels::{
-    arrays::array_of,
     float::VectorFloat,
     gemm::blocking::MAX_NR,
     memory::{Pooled, uninit_vec, with_scratch, zeros},
@@ -182,7 +181,7 @@ pub(super) fn input_phases<'a, T>(g: &Geometry, source: &PaddedLayout, weight: &
     let (channels, taps) = (g.in_channels, g.taps());
     let mut phases = Vec::new();
     for phase in positions(g.stride) {
-        let pixels: [_; 3] = array_of(|a| split.pixels(a, phase[a]));
+        let pixels: [_; 3] = std::array::from_fn(|a| split.pixels(a, phase[a]));
         let count = each(|a| pixels[a].0.len());
         if count.contains(&0) {
             continue;

@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use super::windows::{AxisWindows, Windows, longest};
-use crate::kernels::arrays::array_of;
 
 /// Windows of one size, over an input with its padding; those of the last axis are a constant step apart.
 pub(super) struct Even {
@@ -44,7 +43,7 @@ impl Even {
         };
         let ((d, above), (h, before), (w, left, step)) = (outer(d)?, outer(h)?, padded(w)?);
         let (windows, before) = ([d, h, w], [above, before, left]);
-        let missing = array_of(|a| {
+        let missing = std::array::from_fn(|a| {
             let padded = windows[a].ranges.iter().map(|range| range.start);
             padded.zip(&cut[a].ranges).map(|(start, range)| range.start + before[a] - start).collect()
         });

@@ -28,7 +28,7 @@ impl<const N: usize> Broadcast<N> {
         let mut axes: Vec<(usize, [usize; N])> = Vec::new();
         let mut sizes = [1; N];
         for (from_last, &len) in to.iter().rev().enumerate() {
-            let steps = array_of(|k| {
+            let steps = std::array::from_fn(|k| {
                 let own = shapes[k].iter().rev().nth(from_last).copied().unwrap_or(1);
                 let step = if own == 1 { 0 } else { sizes[k] };
                 sizes[k] *= own;
