@@ -17,6 +17,8 @@ pub struct Options {
     pub python: Option<String>,
     pub threads: usize,
     pub rounds: usize,
+    /// File for a drawing.
+    pub svg: Option<String>,
     /// Factor on the batch sizes.
     pub times: usize,
     /// Names to measure; everything when empty.
@@ -25,7 +27,7 @@ pub struct Options {
 
 impl Options {
     pub fn read(rounds: usize) -> Options {
-        let mut options = Options { python: None, threads: 1, rounds, times: 1, names: Vec::new() };
+        let mut options = Options { python: None, threads: 1, rounds, svg: None, times: 1, names: Vec::new() };
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             let mut number = || args.next().and_then(|text| text.parse().ok()).expect("a number follows");
@@ -34,6 +36,7 @@ impl Options {
                 "--threads" => options.threads = number(),
                 "--rounds" => options.rounds = number(),
                 "--times" => options.times = number(),
+                "--svg" => options.svg = args.next(),
                 "--python" => options.python = args.next(),
                 name => options.names.push(name.to_string()),
             }

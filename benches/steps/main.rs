@@ -6,9 +6,14 @@
 //! measurements; names of columns, such as `"O2 bf16"`, select those, and times are then relative to the first. Times are
 //! the median over the rounds of the ratio to torch's step in the same round, followed by the ratio of the fastest of
 //! each. `-- predict` compares the predictions of plans for forward and backward passes with the measured times; `--
-//! memory` prints the memory of each network, `-- monitor` the cost of a monitor, `-- shadow` that of a shadow run. With
-//! `PRECAST_VECTORS=8` torch is limited to AVX2 as well.
+//! memory` prints the memory of each network, `-- monitor` the cost of a monitor, `-- shadow` that of a shadow run. `--
+//! families` prints the arithmetic and the bytes of each network, with the time by family of work, and `-- growth` time and
+//! memory over batch, width, depth, sequence and images (`--svg FILE` draws them). With `PRECAST_VECTORS=8` torch is
+//! limited to AVX2 as well.
 
+mod axes;
+mod families;
+mod growth;
 mod memory;
 mod monitor;
 mod nets;
@@ -22,7 +27,7 @@ use nets::{NAMES, REAL, Task, task};
 use peers::{Options, Torch, fastest, median};
 use precast::{
     __bench, Outcome,
-    cost::Speeds,
+    cost::{Limits, Speeds},
     graph::{GraphPolicy, rewrite},
     plan::{Forecast, undo},
     policy::{DynamicScale, LossScaleSpec, Prefer},
@@ -79,7 +84,10 @@ impl Trainer {
 
     /// Creates a trainer before its first step.
     fn untouched(name: &str, times: usize, level: Option<Level>, dtype: DType) -> Result<Self> {
-        let mut task = task(name, times)?;
+        Trainer::of(task(name, times)?, level, dtype)
+    }
+
+    fn of(mut task: Task, level: Option<Level>, dtype: DType) -> Result<Self> {
         match level {
             Some(level) => _ = Policy::new(level, dtype)?.apply(&mut task.net)?,
             None => {
@@ -154,10 +162,18 @@ fn main() -> Result<()> {
     {
         return memory::answer(name, options.times, column);
     }
+    if let [asked, axis, size, column] = &options.names[..]
+        && asked == growth::ASKED
+    {
+        return growth::answer(axis, size, column);
+    }
     let mut asked =
         |word: &str| options.names.iter().position(|name| name == word).map(|i| options.names.remove(i)).is_some();
     let (predict, memory, monitored, real) = (asked("predict"), asked("memory"), asked("monitor"), asked("real"));
-    let shadowed = asked("shadow");
+    let (shadowed, by_family, grown) = (asked("shadow"), asked("families"), asked("growth"));
+    if grown {
+        return growth::print(&options);
+    }
     let mut columns = Vec::from(COLUMNS);
     let named: Vec<Column> = columns.iter().copied().filter(|column| asked(&column.name())).collect();
     if !named.is_empty() {
@@ -167,6 +183,11 @@ fn main() -> Result<()> {
     let names = if options.names.is_empty() { &all[..] } else { &options.names };
     if memory {
         return names.iter().try_for_each(|name| memory::row(name, &options));
+    }
+    if by_family {
+        let (limits, speeds) = (Limits::measure(), Speeds::measure());
+        println!("{}, peak of one thread {:.0} Gflop/s in f32", __bench::vectors(), limits.gflops.unwrap_or(f64::NAN));
+        return names.iter().try_for_each(|name| families::row(name, &options, &limits, &speeds));
     }
     if shadowed {
         return names.iter().try_for_each(|name| shadow::row(name, &options));

@@ -70,7 +70,6 @@ pub fn row(name: &str, options: &Options) -> Result<()> {
     let Some((_, base)) = rows.iter().find(|(column, _)| matches!(column, Column::Ours(Some(Level::O0), _))) else {
         return Ok(());
     };
-    let mib = |bytes: f64| bytes / f64::from(1 << 20);
     for (column, [kept, built, one, peak]) in &rows {
         let grown = peak - one;
         let (of_kept, of_grown) = (kept / base[0], grown / (base[3] - base[2]));
@@ -112,8 +111,12 @@ pub fn answer(name: &str, times: usize, column: &str) -> Result<()> {
     Ok(())
 }
 
+pub fn mib(bytes: f64) -> f64 {
+    bytes / f64::from(1 << 20)
+}
+
 /// Returns the current (`VmRSS`) or peak (`VmHWM`) resident bytes of this process, on Linux.
-fn resident(field: &str) -> Option<usize> {
+pub fn resident(field: &str) -> Option<usize> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     line.trim().strip_suffix(" kB")?.parse::<usize>().ok().map(|kib| kib * 1024)

@@ -45,15 +45,19 @@ pub fn task(name: &str, times: usize) -> Result<Task> {
     };
     let mut shape = shape.to_vec();
     shape[0] *= times;
+    with_noise(net, &shape, classes, name.starts_with("gpt"), r)
+}
+
+/// Adds a batch of noise of this shape: `tokens` below `classes` with one label each, or numbers with one label a row.
+pub fn with_noise(net: Child, shape: &[usize], classes: usize, tokens: bool, r: &mut Rng) -> Result<Task> {
     let count: usize = shape.iter().product();
-    let tokens = name.starts_with("gpt");
     let (x, labels) = if tokens {
         let mut ids = || (0..count).map(|_| r.uniform(0.0, classes as f64) as i64).collect::<Vec<_>>();
-        (Tensor::from_vec(ids(), &shape)?, ids())
+        (Tensor::from_vec(ids(), shape)?, ids())
     } else {
         let x: Vec<f64> = (0..count).map(|_| r.normal(0.0, 1.0)).collect();
         let labels = (0..shape[0]).map(|_| r.uniform(0.0, classes as f64) as i64).collect();
-        (Tensor::from_f64(&x, &shape, DType::F32)?, labels)
+        (Tensor::from_f64(&x, shape, DType::F32)?, labels)
     };
     let y = Tensor::from_vec(labels.clone(), &[labels.len()])?;
     Ok(Task { net, x, y, adamw: tokens })
@@ -78,7 +82,7 @@ fn lenet5(rng: &mut Rng) -> Result<Child> {
 }
 
 /// Builds dense layers of these sizes, with ReLU between them.
-fn mlp(sizes: &[usize], rng: &mut Rng) -> Child {
+pub fn mlp(sizes: &[usize], rng: &mut Rng) -> Child {
     let mut net = sequential![Dense::new(sizes[0], sizes[1], rng)];
     for sizes in sizes[1..].windows(2) {
         net.push(ReLU);
@@ -128,13 +132,13 @@ impl Forward for Residual {
     }
 }
 
-fn resnet18(width: usize, rng: &mut Rng) -> Result<Child> {
+pub fn resnet18(width: usize, rng: &mut Rng) -> Result<Child> {
     let stem = Conv2dSpec::new(3, width, 3).padding(Padding::all(1)).bias(false).build(rng)?;
     residuals(sequential![stem, BatchNorm2d::new(width), ReLU], width, 10, rng)
 }
 
 /// Builds the ResNet-18 of pictures of 224 x 224.
-fn resnet18_on_pictures(rng: &mut Rng) -> Result<Child> {
+pub fn resnet18_on_pictures(rng: &mut Rng) -> Result<Child> {
     residuals(picture_stem(rng)?, 64, 1000, rng)
 }
 
@@ -228,13 +232,13 @@ fn resnet50(depthwise: bool, rng: &mut Rng) -> Result<Child> {
 
 /// Two layers of an LSTM over a sequence, and a head on the last output.
 #[derive(Cell, Debug)]
-struct Lstm {
+pub struct Lstm {
     lstm: Child<LSTM>,
     head: Child<Dense>,
 }
 
 impl Lstm {
-    fn new(hidden: usize, rng: &mut Rng) -> Result<Self> {
+    pub fn new(hidden: usize, rng: &mut Rng) -> Result<Self> {
         let lstm = LSTMSpec::new(hidden, hidden).num_layers(2).build(rng)?;
         Ok(Lstm { lstm: Child::new(lstm), head: Child::new(Dense::new(hidden, 10, rng)) })
     }
@@ -287,16 +291,16 @@ impl Forward for Block {
 }
 
 /// Sizes of a decoder.
-struct Gpt {
-    vocabulary: usize,
-    width: usize,
-    length: usize,
-    heads: usize,
-    layers: usize,
+pub struct Gpt {
+    pub vocabulary: usize,
+    pub width: usize,
+    pub length: usize,
+    pub heads: usize,
+    pub layers: usize,
 }
 
 impl Gpt {
-    fn build(self, rng: &mut Rng) -> Child {
+    pub fn build(self, rng: &mut Rng) -> Child {
         let Gpt { vocabulary, width, length, heads, layers } = self;
         Child::of(Decoder {
             embedding: Child::new(Embedding::new(vocabulary, width, rng)),

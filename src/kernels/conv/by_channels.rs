@@ -54,10 +54,10 @@ fn block_of_channels<S: Simd, T: VectorFloat>(
         let length = S::MR.min(outputs - at);
         let mut starts = [task.padded.as_ptr(); MAX_MR];
         let mut to = [0; MAX_MR];
-        for (start, to) in starts[..length].iter_mut().zip(&mut to) {
+        for r in 0..length {
             let (from, first) = task.runs[run];
-            *start = start.wrapping_add(image * task.padded_image + from + output * phase.steps.0);
-            *to = task.start + image * task.image + first + output * phase.steps.1;
+            starts[r] = starts[r].wrapping_add(image * task.padded_image + from + output * phase.steps.0);
+            to[r] = task.start + image * task.image + first + output * phase.steps.1;
             output += 1;
             if output == phase.length {
                 (run, output) = (run + 1, 0);
@@ -133,13 +133,13 @@ unsafe fn epilogue<S: Simd, T: Lanes>(
             }
         }
         columns.round(simd, sums.as_ptr().cast(), MAX_NR, count);
-        for (c, low) in columns.low[..count].iter().enumerate() {
-            let first = first + c * step;
+        for c in 0..count {
+            let (low, first) = (&columns.low[c], first + c * step);
             if contiguous {
                 std::ptr::copy_nonoverlapping(low.as_ptr(), out.at(first + to[0]), S::MR);
             } else {
-                for (&index, &x) in to.iter().zip(low) {
-                    out.at(first + index).write(x);
+                for r in 0..to.len() {
+                    out.at(first + to[r]).write(low[r]);
                 }
             }
         }

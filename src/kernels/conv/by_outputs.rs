@@ -116,10 +116,11 @@ unsafe fn epilogue<S: Simd, T: VectorFloat>(
     places: &[(usize, usize)],
     (out, channel, step): (Shared<'_, T>, usize, usize),
 ) {
-    for (c, sums) in (first..first + count).zip(sums) {
+    for r in 0..count {
+        let (c, sums) = (first + r, &sums[r]);
         let bias = simd.splat(bias.map_or(0.0, |bias| bias[c].widen()));
-        for (i, &(to, len)) in places.iter().enumerate() {
-            let to = c * channel + to;
+        for i in 0..places.len() {
+            let (to, len) = (c * channel + places[i].0, places[i].1);
             // SAFETY: vector i is inside the sums; the caller guarantees the outputs.
             unsafe {
                 let sum = simd.add(simd.load_f32(sums.as_ptr().add(i * S::LANES)), bias);
@@ -129,8 +130,8 @@ unsafe fn epilogue<S: Simd, T: VectorFloat>(
                 }
                 let mut low = [T::default(); 16];
                 T::store(simd, sum, low.as_mut_ptr());
-                for (o, &x) in low[..len].iter().enumerate() {
-                    out.at(to + o * step).write(x);
+                for o in 0..len {
+                    out.at(to + o * step).write(low[o]);
                 }
             }
         }

@@ -95,6 +95,7 @@ impl<T: Lanes> Kernel for Dots<'_, T> {
 ///
 /// # Safety
 /// There are R rows of `a` and C rows of `b`, and each has `len` numbers inside its slice.
+#[allow(clippy::needless_range_loop, reason = "iterators are calls without optimization across codegen units")]
 #[inline(always)]
 unsafe fn dots<S: Simd, T: Lanes, const R: usize, const C: usize>(
     simd: S,
@@ -112,14 +113,14 @@ unsafe fn dots<S: Simd, T: Lanes, const R: usize, const C: usize>(
         let mut sums = [[simd.splat(0.0); C]; R];
         let mut at = 0;
         while at + S::LANES <= len {
-            for b in b {
-                prefetch(b.wrapping_add(at).wrapping_byte_add(AHEAD));
+            for c in 0..C {
+                prefetch(b[c].wrapping_add(at).wrapping_byte_add(AHEAD));
             }
             let right: [S::F32s; C] = array_of(|c| T::load(simd, b[c].add(at)));
-            for (a, sums) in a.iter().zip(&mut sums) {
-                let left = simd.load_f32(a.add(at));
-                for (sum, &right) in sums.iter_mut().zip(&right) {
-                    *sum = simd.mul_add(left, right, *sum);
+            for r in 0..R {
+                let left = simd.load_f32(a[r].add(at));
+                for c in 0..C {
+                    sums[r][c] = simd.mul_add(left, right[c], sums[r][c]);
                 }
             }
             at += S::LANES;
@@ -127,16 +128,16 @@ unsafe fn dots<S: Simd, T: Lanes, const R: usize, const C: usize>(
         if at < len {
             // Lanes after the last number add 0 times 0.
             let right: [S::F32s; C] = array_of(|c| load_first(simd, b[c].add(at), len - at));
-            for (a, sums) in a.iter().zip(&mut sums) {
-                let left = load_first(simd, a.add(at), len - at);
-                for (sum, &right) in sums.iter_mut().zip(&right) {
-                    *sum = simd.mul_add(left, right, *sum);
+            for r in 0..R {
+                let left = load_first(simd, a[r].add(at), len - at);
+                for c in 0..C {
+                    sums[r][c] = simd.mul_add(left, right[c], sums[r][c]);
                 }
             }
         }
-        for (sums, to) in sums.into_iter().zip(tile) {
-            for (sum, to) in sums.into_iter().zip(to) {
-                *to = simd.sum(sum);
+        for r in 0..R {
+            for c in 0..C {
+                tile[r][c] = simd.sum(sums[r][c]);
             }
         }
     }

@@ -140,6 +140,7 @@ impl<T: VectorFloat> Kernel for Columns<'_, T> {
 /// # Safety
 /// `right` is valid for reads of `len` elements in P rows. R rows of sums have `len` numbers, rounded up to whole
 /// vectors.
+#[allow(clippy::needless_range_loop, reason = "iterators are calls without optimization across codegen units")]
 #[inline(always)]
 unsafe fn add<S: Simd, T: Lanes, const R: usize, const P: usize>(
     simd: S,
@@ -150,27 +151,22 @@ unsafe fn add<S: Simd, T: Lanes, const R: usize, const P: usize>(
 ) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        let mut factors = [[simd.splat(0.0); P]; R];
-        for (r, factors) in factors.iter_mut().enumerate() {
-            for (p, factor) in factors.iter_mut().enumerate() {
-                *factor = simd.splat(left[r * k + p]);
-            }
-        }
+        let factors: [[S::F32s; P]; R] = array_of(|r| array_of(|p| simd.splat(left[r * k + p])));
         let right: [*const T; P] = array_of(|p| right.wrapping_add(p * n));
         let sums = sums.as_mut_ptr();
         let mut at = 0;
         while at < len {
             let count = S::LANES.min(len - at);
             // The hardware prefetches along a row only, so the next rows are prefetched here.
-            for right in right {
-                prefetch(right.wrapping_add(P * n + at));
+            for p in 0..P {
+                prefetch(right[p].wrapping_add(P * n + at));
             }
             let numbers: [S::F32s; P] = array_of(|p| load_first(simd, right[p].add(at), count));
-            for (r, factors) in factors.iter().enumerate() {
+            for r in 0..R {
                 let to = sums.add(r * stride + at);
                 let mut sum = simd.load_f32(to);
-                for (factor, number) in factors.iter().zip(&numbers) {
-                    sum = simd.mul_add(*factor, *number, sum);
+                for p in 0..P {
+                    sum = simd.mul_add(factors[r][p], numbers[p], sum);
                 }
                 simd.store_f32(sum, to);
             }

@@ -1,6 +1,8 @@
 //! Pooling over up to three spatial axes. A pool is a list of ranges for each axis. Adaptive pools differ only in
 //! these.
 
+use std::hint::black_box;
+
 use super::{
     even_windows::Even,
     windows::{AxisWindows, Windows, for_each_window, in_volume, longest, out_volume, window_volume},
@@ -120,6 +122,8 @@ impl<R: Real> Body for MaxOfRows<'_, R> {
     fn run(self) {
         let MaxOfRows { windows: [ds, hs, w], step, room, phases, best, index } = self;
         let (width, taps) = (w.ranges.len(), w.ranges[0].len());
+        // A loop of a length that the compiler knows is unrolled before it could become vectors.
+        let side = black_box(SIDE);
         let mut row = 0;
         for d in &ds.ranges {
             for h in &hs.ranges {
@@ -130,8 +134,9 @@ impl<R: Real> Body for MaxOfRows<'_, R> {
                             let from = (d * hs.input + h) * w.input + w.ranges[first].start;
                             let (mut phase, mut at) = (from % step, from / step);
                             for _ in 0..taps {
-                                let x = &phases[phase * room + at..][..SIDE];
-                                for i in 0..SIDE {
+                                let x = &phases[phase * room + at..][..side];
+                                let (largest, found) = (&mut largest[..side], &mut found[..side]);
+                                for i in 0..side {
                                     take_larger(x[i], tap, &mut largest[i], &mut found[i]);
                                 }
                                 tap += 1;
