@@ -200,13 +200,15 @@ fn panel(
     let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(0.0, f64::max));
     let sizes = curves.axis.sizes;
     let (first, last) = (sizes[0] as f64, sizes[sizes.len() - 1] as f64);
-    let mut chart =
-        ChartBuilder::on(area)
-            .margin(8)
-            .caption(title, TEXT)
-            .x_label_area_size(34)
-            .y_label_area_size(48)
-            .build_cartesian_2d((first..last * 1.05).log_scale().base(2.0), (low * 0.8..high * 1.3).log_scale())?;
+    let mut chart = ChartBuilder::on(area)
+        .margin(8)
+        .caption(title, TEXT)
+        .x_label_area_size(34)
+        .y_label_area_size(48)
+        .build_cartesian_2d(
+        (first..last * 1.05).log_scale().base(2.0),
+        (low * 0.8..high * 1.3).log_scale().base(base),
+    )?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)

@@ -232,13 +232,13 @@ fn resnet50(depthwise: bool, rng: &mut Rng) -> Result<Child> {
 
 /// Two layers of an LSTM over a sequence, and a head on the last output.
 #[derive(Cell, Debug)]
-pub struct Lstm {
+struct Lstm {
     lstm: Child<LSTM>,
     head: Child<Dense>,
 }
 
 impl Lstm {
-    pub fn new(hidden: usize, rng: &mut Rng) -> Result<Self> {
+    fn new(hidden: usize, rng: &mut Rng) -> Result<Self> {
         let lstm = LSTMSpec::new(hidden, hidden).num_layers(2).build(rng)?;
         Ok(Lstm { lstm: Child::new(lstm), head: Child::new(Dense::new(hidden, 10, rng)) })
     }
