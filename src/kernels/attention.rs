@@ -8,7 +8,7 @@ use super::{
     float::{Float, Real},
     gemm::{Added, Gemm, Layout, unrounded},
     memory::{Item, Pooled, zeros},
-    reduce::{largest, softmax, sum_of},
+    reduce::{largest, replace, softmax, sum_of},
     simd::{Body, vectorized},
     threads::{self, Shared},
 };
@@ -259,11 +259,10 @@ impl<R: Real> Body for SoftmaxBackward<'_, R> {
     type Output = ();
     #[inline(always)]
     fn run(self) {
-        for (grad, weights) in self.grad.chunks_exact_mut(self.keys).zip(self.weights.chunks_exact(self.keys)) {
+        for (row, grad) in self.grad.chunks_exact_mut(self.keys).enumerate() {
+            let weights = &self.weights[row * self.keys..][..self.keys];
             let mean = sum_of([weights, grad], |[weight, grad]| weight * grad);
-            for (grad, &weight) in grad.iter_mut().zip(weights) {
-                *grad = weight * (*grad - mean);
-            }
+            replace(grad, [weights], |grad, [weight]| weight * (grad - mean));
         }
     }
 }

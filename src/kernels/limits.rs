@@ -35,7 +35,6 @@ impl PairKernel for MultiplyAdd {
 
 impl MultiplyAdd {
     // Without iterators, as in the micro-kernel.
-    #[allow(clippy::needless_range_loop)]
     #[inline(always)]
     fn chains<S: Simd, M: Terms<S>>(self, simd: S, terms: M) -> f64 {
         let mut out = [0f32; 16];

@@ -2,6 +2,7 @@
 //!
 //! Contract of every kernel: 16-bit storage is widened to f32 (f64 stays f64), arithmetic and accumulation happen in
 //! the wide type, and the result is rounded **once** on the way out. Kernels know no tensors, policies or op names.
+#![allow(clippy::needless_range_loop, reason = "iterators are calls where codegen units are optimized one by one")]
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "pairs of bf16 are for x86-64 so far"))]
 
 pub(crate) mod arrays;

@@ -150,10 +150,13 @@ fn multiply<T: Multiply, F: Factors<Of = T, Out = T>>(factors: &F, out: &mut [T]
 /// Returns the pixels that outputs read, `[images * channels, outputs]`; `None` if those are all, in their order.
 fn gathered<T: Multiply>(g: &Geometry, x: &[T]) -> Option<Pooled<T>> {
     (g.input != g.output).then(|| {
-        let mut out = uninit_vec(x.len() / g.in_volume() * g.out_volume());
+        let (mut out, step) = (uninit_vec(x.len() / g.in_volume() * g.out_volume()), g.stride[2]);
         for (channel, out) in x.chunks_exact(g.in_volume()).zip(out.chunks_exact_mut(g.out_volume())) {
             for (row, out) in rows(g).zip(out.chunks_exact_mut(g.output[2])) {
-                out.iter_mut().zip(channel[row..].iter().step_by(g.stride[2])).for_each(|(to, &x)| *to = x);
+                let from = &channel[row..];
+                for i in 0..out.len() {
+                    out[i] = from[i * step];
+                }
             }
         }
         out
@@ -196,7 +199,10 @@ pub(super) fn input_gradient<T: Multiply>(
     fill_with_bias(&mut out, g.in_volume(), bias);
     for (to, from) in out.chunks_exact_mut(g.in_volume()).zip(read.chunks_exact(g.out_volume())) {
         for (row, from) in rows(g).zip(from.chunks_exact(g.output[2])) {
-            to[row..].iter_mut().step_by(g.stride[2]).zip(from).for_each(|(to, &x)| *to = x);
+            let to = &mut to[row..];
+            for i in 0..from.len() {
+                to[i * g.stride[2]] = from[i];
+            }
         }
     }
     Some(out)

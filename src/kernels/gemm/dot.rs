@@ -95,7 +95,6 @@ impl<T: Lanes> Kernel for Dots<'_, T> {
 ///
 /// # Safety
 /// There are R rows of `a` and C rows of `b`, and each has `len` numbers inside its slice.
-#[allow(clippy::needless_range_loop, reason = "iterators are calls without optimization across codegen units")]
 #[inline(always)]
 unsafe fn dots<S: Simd, T: Lanes, const R: usize, const C: usize>(
     simd: S,

@@ -140,7 +140,6 @@ impl<T: VectorFloat> Kernel for Columns<'_, T> {
 /// # Safety
 /// `right` is valid for reads of `len` elements in P rows. R rows of sums have `len` numbers, rounded up to whole
 /// vectors.
-#[allow(clippy::needless_range_loop, reason = "iterators are calls without optimization across codegen units")]
 #[inline(always)]
 unsafe fn add<S: Simd, T: Lanes, const R: usize, const P: usize>(
     simd: S,

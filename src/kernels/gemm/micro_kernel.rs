@@ -134,7 +134,6 @@ pub(crate) unsafe fn micro_kernel<S: Simd, M: Terms<S>, A: Source, B: Source>(
 /// Each of `depth` terms of `a` has R numbers, and each term of `b` has C vectors that are valid for reads.
 // Iterators and closures are inlined only if all parts of the crate are optimized together, which incremental builds
 // and `lto = "off"` do not do; without that, this took fifteen times as long.
-#[allow(clippy::needless_range_loop)]
 #[inline(always)]
 pub(crate) unsafe fn micro_kernel_of<
     S: Simd,

@@ -1,6 +1,9 @@
 //! Cross entropy of softmax(logits), sample by sample, without forming the probabilities.
 
-use super::{softmax::LogSumExp, sum::sum};
+use super::{
+    softmax::LogSumExp,
+    sum::{replace, sum},
+};
 use crate::kernels::{elementwise::math, float::Real, simd::vectorized};
 
 /// Targets of all samples: one class each, or a probability for each class.
@@ -98,9 +101,7 @@ impl<R: Real> Targets<R> {
         };
         let (largest, rest) = vectorized(LogSumExp(x));
         vectorized(|| {
-            for (dx, &x) in dx.iter_mut().zip(x) {
-                *dx = g * (total * math::exp(below(x, largest) - rest) - *dx);
-            }
+            replace(dx, [x], |dx, [x]| g * (total * math::exp(below(x, largest) - rest) - dx));
         });
     }
 
@@ -108,9 +109,8 @@ impl<R: Real> Targets<R> {
     pub fn backward_targets(&self, x: &[R], g: R, dt: &mut [R]) {
         let (largest, rest) = vectorized(LogSumExp(x));
         vectorized(|| {
-            for ((dt, &x), &weight) in dt.iter_mut().zip(x).zip(&self.weight) {
-                *dt = g * weight * (R::one() - self.smoothing) * (rest - below(x, largest));
-            }
+            let of_class = |x, weight| g * weight * (R::one() - self.smoothing) * (rest - below(x, largest));
+            replace(dt, [x, &self.weight], |_, [x, weight]| of_class(x, weight));
         });
     }
 }

@@ -15,4 +15,4 @@ pub(crate) use running::{Product, RunningProduct, RunningSum};
 pub(crate) use scatter::{FEW, add_runs};
 pub(crate) use slices::{AlongAxis, SliceFunction, over_slices, over_slices_backward};
 pub(crate) use squares::{Squares, power_below};
-pub(crate) use sum::{largest, sum, sum_middle, sum_of};
+pub(crate) use sum::{largest, replace, sum, sum_middle, sum_of};

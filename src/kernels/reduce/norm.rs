@@ -10,7 +10,7 @@ use num_traits::{Float as _, One, Zero};
 
 use super::{
     squares::{keeps_digits, magnitude, mean, power_below},
-    sum::{sum_middle, sum_of},
+    sum::{replace, sum_middle, sum_of},
 };
 use crate::kernels::{
     float::{Float, Real},
@@ -56,24 +56,26 @@ impl Rows {
         first..first + self.per_row
     }
 
-    /// Iterates over the starts of the segments of a row.
-    fn starts(&self, row: usize) -> impl Iterator<Item = usize> {
-        let Rows { rows, segments, segment, .. } = *self;
-        (0..segments).map(move |s| (s * rows + row) * segment)
+    /// Returns the start of a segment of a row.
+    #[inline(always)]
+    fn start(&self, s: usize, row: usize) -> usize {
+        (s * self.rows + row) * self.segment
     }
 
     /// Copies the elements of a row, widened, segment by segment.
     fn gather<T: Float>(&self, x: &[T], row: usize, to: &mut [T::Wide]) {
-        for (start, to) in self.starts(row).zip(to.chunks_exact_mut(self.segment.max(1))) {
-            T::widen_into(&x[start..start + self.segment], to);
+        for s in 0..self.segments {
+            let start = self.start(s, row);
+            T::widen_into(&x[start..start + self.segment], &mut to[s * self.segment..][..self.segment]);
         }
     }
 
     /// Rounds the elements of a gathered row and stores them in their segments.
     fn scatter<T: Float>(&self, x: &[T::Wide], row: usize, to: Shared<T>) {
-        for (start, x) in self.starts(row).zip(x.chunks_exact(self.segment.max(1))) {
+        for s in 0..self.segments {
+            let (start, len) = (self.start(s, row), self.segment);
             // SAFETY: rows have disjoint segments, and each row belongs to one thread.
-            T::narrow_into(x, unsafe { to.part(start, x.len()) });
+            T::narrow_into(&x[s * len..][..len], unsafe { to.part(start, len) });
         }
     }
 
@@ -188,9 +190,7 @@ impl<R: Real> Body for RowForward<'_, R> {
         let (mean, deviation) = (mean_x, deviation_x);
         if rows.elementwise() {
             let (own, rstd) = (rows.own(row), deviation.recip());
-            for ((x, &gamma), &beta) in x.iter_mut().zip(&gamma[own.clone()]).zip(&beta[own]) {
-                *x = (*x - mean) * rstd * gamma + beta;
-            }
+            replace(x, [&gamma[own.clone()], &beta[own]], |x, [gamma, beta]| (x - mean) * rstd * gamma + beta);
         } else {
             rows.parts(row, |at, i| {
                 let (scale, beta) = (gamma[i] / deviation, beta[i]);
@@ -323,12 +323,8 @@ impl<R: Real> Body for RowBackward<'_, R> {
             let gamma = &gamma[own.clone()];
             sum_g = sum_of([grad, gamma], |[grad, gamma]| grad * gamma);
             sum_gn = sum_of([grad, gamma, &*x], |[grad, gamma, n]| grad * gamma * n);
-            for (to, &grad) in to_beta[own.clone()].iter_mut().zip(grad) {
-                *to += grad;
-            }
-            for ((to, &grad), &n) in to_gamma[own.clone()].iter_mut().zip(grad).zip(&*x) {
-                *to += grad * n;
-            }
+            replace(&mut to_beta[own.clone()], [grad], |to, [grad]| to + grad);
+            replace(&mut to_gamma[own.clone()], [grad, &*x], |to, [grad, n]| to + grad * n);
         } else {
             let (mut each_g, mut each_gn) = (0.0, 0.0);
             rows.parts(row, |at, i| {
@@ -348,15 +344,11 @@ impl<R: Real> Body for RowBackward<'_, R> {
         };
         let to_x = |n: R, g: R| rstd * (g - mean_g - n * mean_gn);
         if rows.elementwise() {
-            for ((x, &grad), &gamma) in x.iter_mut().zip(grad).zip(&gamma[own]) {
-                *x = to_x(*x, grad * gamma);
-            }
+            replace(x, [grad, &gamma[own]], |x, [grad, gamma]| to_x(x, grad * gamma));
         } else {
             rows.parts(row, |at, i| {
                 let gamma = gamma[i];
-                for (x, &grad) in x[at.clone()].iter_mut().zip(&grad[at]) {
-                    *x = to_x(*x, grad * gamma);
-                }
+                replace(&mut x[at.clone()], [&grad[at]], |x, [grad]| to_x(x, grad * gamma));
             });
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{
     slices::AlongAxis,
-    sum::{fill, largest, sum_of},
+    sum::{fill, largest, replace, sum_of},
 };
 use crate::kernels::{
     elementwise::{Saved, math},
@@ -57,9 +57,7 @@ impl AlongAxis for Softmax {
     #[inline(always)]
     fn backward<R: Real>(self, y: &[R], dy: &[R], dx: &mut [R]) {
         let mean = sum_of([y, dy], |[y, dy]| y * dy) / sum_of([y], |[y]| y);
-        for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
-            *dx = y * (dy - mean);
-        }
+        replace(dx, [y, dy], |_, [y, dy]| y * (dy - mean));
     }
 }
 
@@ -73,17 +71,13 @@ impl AlongAxis for LogSoftmax {
     #[inline(always)]
     fn value<R: Real>(self, x: &[R], y: &mut [R]) {
         let (largest, rest) = log_sum_exp(x);
-        for (y, &x) in y.iter_mut().zip(x) {
-            *y = (x - largest) - rest;
-        }
+        replace(y, [x], |_, [x]| (x - largest) - rest);
     }
     /// Divides by the sum of the rounded probabilities as [`Softmax`] does.
     #[inline(always)]
     fn backward<R: Real>(self, y: &[R], dy: &[R], dx: &mut [R]) {
         fill(Some(y), dx, math::exp);
         let scale = sum_of([dy], |[dy]| dy) / sum_of([dx], |[dx]| dx);
-        for (dx, &dy) in dx.iter_mut().zip(dy) {
-            *dx = dy - *dx * scale;
-        }
+        replace(dx, [dy], |dx, [dy]| dy - dx * scale);
     }
 }

@@ -10,6 +10,7 @@ use crate::kernels::{float::Real, simd::vectorized};
 
 /// Returns whether a sum of `terms` squares has all its digits: it is finite, and any loss of squares below the
 /// smallest normal number is negligible relative to it.
+#[inline(always)]
 pub(crate) fn keeps_digits<R: Real>(sum: R, terms: usize) -> bool {
     sum.is_finite() && sum >= R::min_positive_value() * R::of(terms as f64)
 }

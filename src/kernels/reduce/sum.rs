@@ -195,6 +195,16 @@ pub(crate) fn fill<R: Real>(x: Option<&[R]>, y: &mut [R], f: impl Fn(R) -> R) {
     }
 }
 
+/// Replaces each element of `to` by `f` of it and of the elements of slices of the same length at its place. Must be called
+/// from a [`vectorized`] body.
+#[inline(always)]
+pub(crate) fn replace<R: Real, const N: usize>(to: &mut [R], from: [&[R]; N], f: impl Fn(R, [R; N]) -> R) {
+    let from = mapped(from, |from| &from[..to.len()]);
+    for i in 0..to.len() {
+        to[i] = f(to[i], mapped(from, |from| from[i]));
+    }
+}
+
 /// Sums over the middle axis of `outer x n x inner`, without rounding.
 pub(crate) fn sum_middle<T: Float>(x: &[T], outer: usize, n: usize, inner: usize) -> Pooled<T::Wide> {
     let row = if inner == 1 { n } else { inner };
