@@ -24,7 +24,7 @@ impl Forward for Elsewhere {
     }
 }
 
-/// Watches steps with inputs whose sums in the first layer are beyond the dtype in the third step.
+/// Watches steps with inputs whose sums in the first layer are beyond the dtype in the last step.
 fn watched(carries: bool) -> (Monitor, Child) {
     let rng = &mut Rng::seed(1);
     let inner: Child = Dense::new(4, 64, rng).into();
@@ -36,7 +36,7 @@ fn watched(carries: bool) -> (Monitor, Child) {
         auto_mixed_precision(&mut net, Level::O3, DType::F16).unwrap();
     }
     let mut monitor = Monitor::default();
-    for size in [1.0, 1.0, large] {
+    for size in [1.0, 1.0, 1.0, large] {
         let x = Tensor::full(&[1, 4], size, DType::F32);
         monitor.watch(&net, |net| net.call(&x)).unwrap();
     }
@@ -49,7 +49,7 @@ fn a_monitor_sees_threads_into_which_the_precision_is_carried() {
     // `tanh` makes finite numbers of it, so nothing on this thread is infinite.
     let fault = monitor.fault().expect("an infinity on the other thread");
     assert_eq!((fault.edge.cell.as_str(), fault.edge.good_inputs), ("0.inner", true), "{fault}");
-    // The ring has the results of this thread alone, whose order is the same in each step; the first one also casts
+    // The ring has the results of this thread alone, whose order is the same in each step; the first two also cast
     // parameters.
     let peaks = monitor.peaks(&net);
     assert!(peaks.iter().all(|peaks| peaks.peaks.len() == 2 && peaks.cell != "0.inner"), "{peaks:?}");
