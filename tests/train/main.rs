@@ -10,6 +10,7 @@ mod datasets;
 mod decorate;
 mod evaluation;
 mod frozen;
+mod in_backward;
 mod lint;
 mod lint_cures;
 mod lint_far;
