@@ -173,7 +173,8 @@ impl Autocast {
     ///
     /// The copies belong to the parameter's value, one per dtype. An update inside the region takes effect, regions of
     /// different dtypes do not interfere, and each use has its own node on the tape, so the gradients of several uses
-    /// are added in f32. The cache trades memory for the copies against the time of the casts; results are the same.
+    /// are added in f32. A copy of 1 MiB or more that a training step reads once is not kept: the backward pass makes it
+    /// again. The cache trades memory for the copies against the time of the casts; results are the same.
     pub fn cache(mut self, cache: bool) -> Self {
         self.cache = Some(cache);
         self

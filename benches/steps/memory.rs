@@ -14,12 +14,34 @@ use crate::{
     peers::{Options, python},
 };
 
-const COLUMNS: [Column; 4] = [
-    Column::Torch("f32"),
-    Column::Ours(Some(Level::O0), DType::F16),
-    Column::Ours(Some(Level::O2), DType::F16),
-    Column::Ours(Some(Level::O2), DType::Bf16),
+/// Each with the way in which weights are stored and updated.
+const COLUMNS: [(Column, Update); 6] = [
+    (Column::Torch("f32"), Update::After),
+    (Column::Ours(Some(Level::O0), DType::F16), Update::After),
+    (Column::Ours(Some(Level::O2), DType::F16), Update::After),
+    (Column::Ours(Some(Level::O2), DType::Bf16), Update::After),
+    (Column::Ours(Some(Level::O2), DType::Bf16), Update::Within),
+    (Column::Ours(Some(Level::O2), DType::Bf16), Update::WithinOfLow),
 ];
+
+/// When parameters are updated.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Update {
+    /// After the backward pass.
+    After,
+    /// In the backward pass.
+    Within,
+    /// In the backward pass, with weights that are stored in bf16 alone and rounded stochastically.
+    WithinOfLow,
+}
+
+fn name_of((column, update): (Column, Update)) -> String {
+    match update {
+        Update::After => column.name(),
+        Update::Within => format!("{} within", column.name()),
+        Update::WithinOfLow => format!("{} within, low", column.name()),
+    }
+}
 
 /// Argument with which the bench asks a child process for one line.
 pub const ASKED: &str = "memory-of";
@@ -35,11 +57,12 @@ type Figures = [f64; 4];
 pub fn row(name: &str, options: &Options) -> Result<()> {
     println!("\n{name}: MiB, in brackets relative to O0");
     println!(
-        "  {:8} {:>16} {:>8} {:>10} {:>8} {:>12} {:>18}",
+        "  {:20} {:>16} {:>8} {:>10} {:>16} {:>12} {:>18}",
         "", "kept", "built", "one sample", "peak", "- built", "- one sample"
     );
     let mut rows = Vec::new();
-    for column in COLUMNS {
+    for named in COLUMNS {
+        let (column, _) = named;
         let mut asked = match (column, &options.python) {
             (Column::Torch(mode), Some(path)) => {
                 let mut torch = python(path, "torch_steps.py");
@@ -51,7 +74,7 @@ pub fn row(name: &str, options: &Options) -> Result<()> {
                 let this = std::env::current_exe().map_err(|e| Error::io("this bench".as_ref(), &e))?;
                 let mut ours = Command::new(this);
                 let (threads, times) = (options.threads.to_string(), options.times.to_string());
-                ours.args(["--threads", &threads, "--times", &times, ASKED, name, &column.name()]);
+                ours.args(["--threads", &threads, "--times", &times, ASKED, name, &name_of(named)]);
                 ours
             }
         };
@@ -61,25 +84,26 @@ pub fn row(name: &str, options: &Options) -> Result<()> {
         let line = said.lines().next_back().unwrap_or_default();
         let numbers: Vec<f64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
         match Figures::try_from(numbers) {
-            Ok(figures) => rows.push((column, figures)),
+            Ok(figures) => rows.push((named, figures)),
             // A peer that cannot run still gets a row of the table.
             Err(_) if failed && matches!(column, Column::Ours(..)) => return Err(Error::value(line)),
-            Err(_) => println!("  {:8} {line}", column.name()),
+            Err(_) => println!("  {:20} {line}", column.name()),
         }
     }
-    let Some((_, base)) = rows.iter().find(|(column, _)| matches!(column, Column::Ours(Some(Level::O0), _))) else {
+    let Some((_, base)) = rows.iter().find(|((column, _), _)| matches!(column, Column::Ours(Some(Level::O0), _)))
+    else {
         return Ok(());
     };
-    for (column, [kept, built, one, peak]) in &rows {
+    for (named, [kept, built, one, peak]) in &rows {
         let grown = peak - one;
         let (of_kept, of_grown) = (kept / base[0], grown / (base[3] - base[2]));
         let kept = if *kept > 0.0 { format!("{:.2} ({of_kept:.2})", mib(*kept)) } else { String::new() };
         println!(
-            "  {:8} {kept:>16} {:8.1} {:10.1} {:8.1} {:12.1} {:>18}",
-            column.name(),
+            "  {:20} {kept:>16} {:8.1} {:10.1} {:>16} {:12.1} {:>18}",
+            name_of(*named),
             mib(*built),
             mib(*one),
-            mib(*peak),
+            format!("{:.1} ({:.2})", mib(*peak), peak / base[3]),
             mib(peak - built),
             format!("{:.1} ({of_grown:.2})", mib(grown)),
         );
@@ -89,9 +113,13 @@ pub fn row(name: &str, options: &Options) -> Result<()> {
 
 /// Trains one network in this process, and prints its [`Figures`].
 pub fn answer(name: &str, times: usize, column: &str) -> Result<()> {
-    let column = COLUMNS.into_iter().find(|known| known.name() == column);
-    let Some(Column::Ours(level, dtype)) = column else { return Err(Error::value("no such column")) };
+    let column = COLUMNS.into_iter().find(|known| name_of(*known) == column);
+    let Some((Column::Ours(level, dtype), update)) = column else { return Err(Error::value("no such column")) };
     let mut trainer = Trainer::untouched(name, times, level, dtype)?;
+    trainer.update = update;
+    if update == Update::WithinOfLow {
+        let _ = decorate(&trainer.task.net, Decorate::new(DType::Bf16).stochastic_rounding(1))?;
+    }
     let built = resident("VmRSS");
     let (x, y) = (trainer.task.x.clone(), trainer.task.y.clone());
     let samples = x.shape()[0];

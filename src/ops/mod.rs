@@ -111,6 +111,8 @@ fn cast_inputs(call: Call<'_>) -> Result<(Vec<Tensor>, Option<DType>)> {
     let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype()).collect();
     let (casts, cached) =
         context::with_current(|frame, cached| Ok::<_, Error>((precision::resolve(frame, op, &dtypes)?, cached)))?;
+    // A lookup reads a few rows of its table, and its backward pass none.
+    let cached = cached && !(op == Op::Embedding && context::is_recording());
     let cast = |(x, to): (&&Tensor, &Option<DType>)| match to {
         Some(to) if cached => x.cast_as(CastRole::IntoOp(op), *to),
         Some(to) => x.cast_anew(CastRole::IntoOp(op), *to),

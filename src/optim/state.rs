@@ -78,6 +78,17 @@ fn map_of(kept: &Kept) -> &'static Map {
     if kept.eight_bit == Some(Sign::Unsigned) { eight_bit::unsigned() } else { eight_bit::signed() }
 }
 
+/// Creates an array of equal numbers, in memory of its own: it outlives everything in the arena, where it would be
+/// between the memory of one step and that of the next.
+fn constant(shape: &[usize], start: f64, wide: DType) -> Array {
+    let len = shape.iter().product();
+    let array = match wide {
+        DType::F64 => Array::from_vec(vec![start; len], shape),
+        _ => Array::from_vec(vec![start as f32; len], shape),
+    };
+    array.expect("as many numbers as the shape has")
+}
+
 impl Memory {
     /// Creates the state before the first update.
     pub fn new(layout: &Layout) -> Memory {
@@ -91,7 +102,7 @@ impl Memory {
                     map,
                 }
             } else {
-                Average::Full(Tensor::full(&kept.shape, kept.start, layout.wide).array().clone())
+                Average::Full(constant(&kept.shape, kept.start, layout.wide))
             }
         };
         let compensation = layout.compensation.as_ref().map(|shape| zeros(shape));

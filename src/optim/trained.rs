@@ -196,7 +196,9 @@ impl<R: Rule> Trained<R> {
     pub fn apply(&mut self, grads: &Grads) -> Vec<Overflow> {
         let Trained { params, rule, lr, groups, memory, lost, .. } = self;
         let mut overflows = Vec::new();
-        if let Some(lost) = lost {
+        if let Some(lost) = lost
+            && !grads.continues_step()
+        {
             lost.updates.clear();
         }
         for (((path, param), group), memory) in params.iter().zip(groups).zip(memory) {

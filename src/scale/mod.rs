@@ -1,5 +1,6 @@
 //! Loss scaling: a training step, and its parts for a training loop of your own.
 
+mod in_backward;
 mod scaled;
 mod step;
 

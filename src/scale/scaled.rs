@@ -1,8 +1,11 @@
 //! A scaled loss and its gradients, as types of their own that rule out misuse of gradients that are still scaled.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::LossScale;
@@ -12,7 +15,7 @@ use crate::{
     error::{Error, Result},
     policy::LossScaleSpec,
     precision::{self, Frame},
-    tensor::{Scaling, Unscaled, context},
+    tensor::{LeafId, Scaling, Unscaled, context},
 };
 
 /// A loss times the loss scale, created by [`LossScale::scale`]. It only supports a backward pass.
@@ -182,6 +185,26 @@ impl ScaledLoss {
         Ok(ScaledGrads { grads: self.scaled.into_grads_with(params.iter(), hook)?, scaling: self.scaling })
     }
 
+    /// As [`into_grads`](ScaledLoss::into_grads), before an update of the parameters. Each gradient of `params` is
+    /// [unscaled](ScaledGrads::unscale) once it is final, and given to `part`.
+    pub(super) fn into_parts(self, params: &Params, mut part: impl FnMut(&Grads) -> Result<()>) -> Result<ScaledGrads> {
+        let scaling = self.scaling;
+        let by_leaf: HashMap<LeafId, (&str, &Param)> =
+            params.iter().map(|(path, param)| (param.id(), (path, param))).collect();
+        let grads = self.scaled.into_grads_taken(|leaf, grads| {
+            let Some(&known) = by_leaf.get(&leaf) else { return Ok(()) };
+            part(&unscaled(grads, scaling, &[known]))?;
+            grads.continue_step();
+            Ok(())
+        })?;
+        Ok(ScaledGrads { grads, scaling })
+    }
+
+    /// Returns whether the loss was finite before it was scaled.
+    pub(super) fn is_finite(&self) -> bool {
+        self.scaling.finite_loss
+    }
+
     /// As [`into_grads`](ScaledLoss::into_grads), before an update of the parameters.
     pub(crate) fn into_grads_before_update(self) -> Result<ScaledGrads> {
         Ok(ScaledGrads { grads: self.scaled.into_grads_before_update()?, scaling: self.scaling })
@@ -271,6 +294,11 @@ impl ScaledGrads {
         Ok(())
     }
 
+    /// Returns the gradients, still scaled.
+    pub(super) fn grads(&self) -> &Grads {
+        &self.grads
+    }
+
     /// Warns of parameters whose gradients no optimizer takes; see [`Grads::warn_of_late`].
     pub(super) fn warn_of_late(&self, params: &Params) {
         self.grads.warn_of_late(params.iter().map(|(_, param)| param));
@@ -325,21 +353,7 @@ impl ScaledGrads {
                  none of them (was it computed from another network?), or they were unscaled before"
             )));
         }
-        let leaves = with_grads.iter().map(|(_, param)| param.id());
-        let peaks = self.grads.peaks_of(leaves, 1.0 / self.scaling.scale);
-        context::tell(|listener| {
-            peaks.iter().for_each(|&(leaf, before, after)| listener.unscaled(leaf.0, before, after));
-        });
-        let bad = peaks.iter().enumerate().filter(|(_, (.., after))| !after.is_finite());
-        let first = bad.min_by_key(|(_, (leaf, ..))| self.grads.arrival(*leaf));
-        let first = first.map(|(which, _)| with_grads[which].0.to_string());
-        if first.is_some() {
-            self.grads.doubt();
-        }
-        let unscaled = Unscaled { scaling: self.scaling, first, replaced: false };
-        let grads = self.grads.split_off(with_grads.iter().map(|(_, param)| param.id()), unscaled);
-        grads.tell_unscaled(with_grads.iter().map(|(_, param)| *param));
-        Ok(grads)
+        Ok(unscaled(&mut self.grads, self.scaling, &with_grads))
     }
 
     /// Returns the gradient with respect to a tensor made by [`Tensor::requires_grad`], divided by the scale; `None`
@@ -347,4 +361,23 @@ impl ScaledGrads {
     pub fn unscaled_of(&self, leaf: &Tensor) -> Option<Tensor> {
         self.grads.of_times(leaf, 1.0 / self.scaling.scale)
     }
+}
+
+/// Takes out the gradients of these parameters, each of which has one; see [`ScaledGrads::unscale`].
+fn unscaled(scaled: &mut Grads, scaling: Scaling, params: &[(&str, &Param)]) -> Grads {
+    let leaves = params.iter().map(|(_, param)| param.id());
+    let peaks = scaled.peaks_of(leaves, 1.0 / scaling.scale);
+    context::tell(|listener| {
+        peaks.iter().for_each(|&(leaf, before, after)| listener.unscaled(leaf.0, before, after));
+    });
+    let bad = peaks.iter().enumerate().filter(|(_, (.., after))| !after.is_finite());
+    let first = bad.min_by_key(|(_, (leaf, ..))| scaled.arrival(*leaf));
+    let first = first.map(|(which, _)| params[which].0.to_string());
+    if first.is_some() {
+        scaled.doubt();
+    }
+    let unscaled = Unscaled { scaling, first, replaced: false };
+    let grads = scaled.split_off(params.iter().map(|(_, param)| param.id()), unscaled);
+    grads.tell_unscaled(params.iter().map(|(_, param)| *param));
+    grads
 }

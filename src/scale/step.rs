@@ -99,7 +99,7 @@ impl Cause {
 #[derive(Default)]
 pub(super) struct Votes {
     /// The first parameter of each optimizer.
-    optimizers: Vec<LeafId>,
+    pub(super) optimizers: Vec<LeafId>,
     worst: Option<Cause>,
     /// The forward passes of skipped steps.
     skipped: Vec<Arc<Pass>>,
@@ -108,7 +108,7 @@ pub(super) struct Votes {
 }
 
 impl Votes {
-    fn overflowed_on_tape(&self) -> bool {
+    pub(super) fn overflowed_on_tape(&self) -> bool {
         self.on_tape.load(Ordering::Relaxed)
     }
 }
@@ -260,12 +260,7 @@ impl LossScale {
                  `unscale`",
             ));
         };
-        let id = optimizer.params().iter().map(|(_, param)| param.id()).next();
-        if id.is_some_and(|id| self.votes.optimizers.contains(&id)) {
-            return Err(Error::value(
-                "this optimizer was applied before since the last `update`; call `LossScale::update` once at the end of a step",
-            ));
-        }
+        let id = self.not_applied(optimizer)?;
         let replaced = || if unscaled.replaced { first_of(grads, optimizer.params()) } else { None };
         let Some(cause) = self.against(grads, unscaled, unscaled.first.clone().or_else(replaced)) else {
             update(optimizer, grads)?;
@@ -274,6 +269,22 @@ impl LossScale {
             return Ok(Outcome::Stepped);
         };
         self.votes.optimizers.extend(id);
+        Ok(self.skipped(grads, cause))
+    }
+
+    /// Returns the first parameter of an optimizer that was not applied since the last [`update`](LossScale::update).
+    pub(super) fn not_applied(&self, optimizer: &dyn Optimizer) -> Result<Option<LeafId>> {
+        let id = optimizer.params().iter().map(|(_, param)| param.id()).next();
+        if id.is_some_and(|id| self.votes.optimizers.contains(&id)) {
+            return Err(Error::value(
+                "this optimizer was applied before since the last `update`; call `LossScale::update` once at the end of a step",
+            ));
+        }
+        Ok(id)
+    }
+
+    /// Skips the step of these gradients.
+    pub(super) fn skipped(&mut self, grads: &Grads, cause: Cause) -> Outcome {
         // Another optimizer may take a step of the same forward pass.
         grads.doubt();
         self.votes.skipped.extend_from_slice(grads.passes());
@@ -282,17 +293,17 @@ impl LossScale {
             self.votes.worst = Some(cause.clone());
         }
         let (skipped, stalled) = self.machine.after_skip(matches!(cause, Cause::Overflow { .. }));
-        Ok(if stalled {
-            event!(ERROR, %cause, skipped, scale = unscaled.scaling.scale, "training has stalled");
+        if stalled {
+            event!(ERROR, %cause, skipped, scale = self.value(), "training has stalled");
             Outcome::Stalled { cause, skipped }
         } else {
-            event!(WARN, %cause, skipped, scale = unscaled.scaling.scale, "step skipped");
+            event!(WARN, %cause, skipped, scale = self.value(), "step skipped");
             Outcome::Skipped { cause }
-        })
+        }
     }
 
     /// Returns the cause for skipping the step of these gradients, whose non-finite one is `first`.
-    fn against(&self, grads: &Grads, unscaled: &Unscaled, first: Option<String>) -> Option<Cause> {
+    pub(super) fn against(&self, grads: &Grads, unscaled: &Unscaled, first: Option<String>) -> Option<Cause> {
         let Scaling { scale, finite_loss, .. } = unscaled.scaling;
         let by_scale = finite_loss || self.votes.overflowed_on_tape();
         match first {

@@ -261,7 +261,10 @@ fn walk_back(
             copies.lock().unwrap_or_else(PoisonError::into_inner).clear();
         }
         if let Some(counted) = &mut counted {
-            counted.after(&node.inputs, &mut grads, &mut widened)?;
+            let inputs: Vec<LeafId> = node.inputs.iter().filter_map(Place::leaf).collect();
+            // The hook may change parameters, in place if the tape no longer holds their values.
+            drop((node, saved, grad));
+            counted.after(&inputs, &mut grads, &mut widened)?;
         }
     }
     if let Some(mut counted) = counted {

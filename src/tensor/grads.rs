@@ -49,6 +49,8 @@ pub struct Grads {
     unscaled: Option<Unscaled>,
     /// Forward passes that the gradients come from.
     passes: Vec<Arc<Pass>>,
+    /// `true` for a later part of a step that is taken in parts.
+    is_later_part: bool,
 }
 
 /// Factors applied when a gradient is read: first `unscale`, then `clip`. Each product is rounded.
@@ -213,8 +215,19 @@ impl Grads {
             leaves.filter_map(|id| self.by_leaf.remove(&id).map(|grad| (id, grad))).collect();
         let through_f16 = by_leaf.keys().copied().filter(|id| self.through_f16.contains(id)).collect();
         let pending = Some(Factors { unscale: 1.0 / unscaled.scaling.scale, clip: 1.0 });
-        let (arrivals, passes) = (self.arrivals.clone(), self.passes.clone());
-        Grads { by_leaf, pending, through_f16, unscaled: Some(unscaled), passes, arrivals, parts: self.parts }
+        let arrivals = by_leaf.keys().filter_map(|id| Some((*id, *self.arrivals.get(id)?))).collect();
+        let (passes, parts, is_later_part) = (self.passes.clone(), self.parts, self.is_later_part);
+        Grads { by_leaf, pending, through_f16, unscaled: Some(unscaled), passes, arrivals, parts, is_later_part }
+    }
+
+    /// Marks the gradients that are still to be split off as later parts of a step.
+    pub(crate) fn continue_step(&mut self) {
+        self.is_later_part = true;
+    }
+
+    /// Returns whether earlier parts of the same step were taken before.
+    pub(crate) fn continues_step(&self) -> bool {
+        self.is_later_part
     }
 
     /// Notifies listeners of the gradients of these parameters, with the factors that are not yet applied.

@@ -49,6 +49,8 @@ struct Inner {
     data: Arc<Value>,
     /// 16-bit source, if this f32 tensor is its exact widening.
     narrow: Option<Tensor>,
+    /// Value of a parameter, if this is its low copy.
+    copy_of: Option<Tensor>,
     place: Place,
     /// Low copies of a parameter's value. They are dropped with the value, so a changed parameter has none.
     casts: Option<Arc<LowCopies>>,
@@ -56,8 +58,12 @@ struct Inner {
     of_parameter: bool,
 }
 
-/// Low copies of a parameter's value.
-type LowCopies = Mutex<Vec<(DType, Array)>>;
+/// Least bytes of a low copy whose memory is worth a second cast.
+const LARGE: usize = 1 << 20;
+
+/// Low copies of a parameter's value. A [large](LARGE) one that the tape has read only once is computed again by the
+/// backward pass: then there is none for a dtype.
+type LowCopies = Mutex<Vec<(DType, Option<Array>)>>;
 
 impl From<&Tensor> for Tensor {
     /// Returns the same tensor, sharing its value.
@@ -88,6 +94,7 @@ impl Tensor {
             shape: array.shape().to_vec(),
             data: Value::filled(array),
             narrow: None,
+            copy_of: None,
             place,
             of_parameter: casts.is_some(),
             casts,
@@ -119,9 +126,13 @@ impl Tensor {
         self.len() == 0
     }
 
-    /// Returns the value. A widening is computed here, on first read.
+    /// Returns the value. A widening, or a low copy that was [dropped](Tensor::to_record), is computed here, on first
+    /// read.
     pub(crate) fn array(&self) -> &Array {
         self.0.data.get_or_init(|| {
+            if let Some(full) = &self.0.copy_of {
+                return full.kept_copy(self.0.dtype).unwrap_or_else(|| full.array().cast(self.0.dtype));
+            }
             let narrow = self.0.narrow.as_ref().expect("a tensor without data is the widening of another");
             context::tell(|listener| listener.widen(narrow, self.0.dtype));
             narrow.array().cast(self.0.dtype)
@@ -154,9 +165,30 @@ impl Tensor {
     /// the bytes and can restore them.
     pub(crate) fn to_keep(&self) -> Tensor {
         match &self.0.narrow {
+            None if self.0.data.get().is_none() => self.dropped(),
             None => self.detach(),
             Some(narrow) => self.beside(self.0.dtype, Arc::default(), Some(narrow.detach()), Place::None),
         }
+    }
+
+    /// Returns the form in which the tape keeps a tensor, as [`to_keep`](Tensor::to_keep). A low copy that was read only
+    /// here drops its elements too, since the parameter can restore them.
+    pub(crate) fn to_record(&self) -> Tensor {
+        match &self.0.copy_of {
+            Some(full) if full.kept_copy(self.0.dtype).is_none() => self.dropped(),
+            _ => self.to_keep(),
+        }
+    }
+
+    /// Returns this low copy without its elements.
+    fn dropped(&self) -> Tensor {
+        self.beside(self.0.dtype, Arc::default(), None, Place::None)
+    }
+
+    /// Returns the low copy that is kept with this value of a parameter.
+    fn kept_copy(&self, dtype: DType) -> Option<Array> {
+        let casts = self.0.casts.as_ref()?.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        casts.iter().find(|(kept, _)| *kept == dtype)?.1.clone()
     }
 
     /// Returns the same value as a new leaf of the tape, for gradients with respect to something other than a
@@ -208,6 +240,7 @@ impl Tensor {
             shape: self.0.shape.clone(),
             data,
             narrow,
+            copy_of: if dtype == self.0.dtype { self.0.copy_of.clone() } else { None },
             place,
             casts: None,
             of_parameter: self.0.of_parameter,
@@ -250,25 +283,35 @@ impl Tensor {
             self.tell_cast(what, &wide, false);
             return wide;
         }
-        let mut computed = true;
-        let array = match kept {
-            None => self.array().cast(to),
-            Some(casts) => {
-                let mut casts = casts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                match casts.iter().find(|(dtype, _)| *dtype == to) {
-                    Some((_, array)) => {
-                        computed = false;
-                        array.clone()
-                    }
-                    None => {
-                        let array = self.array().cast(to);
-                        casts.push((to, array.clone()));
-                        array
-                    }
+        let Some(casts) = kept.filter(|_| to.is_low()) else {
+            let cast = self.beside(to, Value::filled(self.array().cast(to)), None, tape::record_cast(self, to));
+            self.tell_cast(what, &cast, true);
+            return cast;
+        };
+        let (copy, computed) = {
+            let mut casts = casts.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let found = casts.iter().position(|(dtype, _)| *dtype == to);
+            match found.map(|at| &mut casts[at].1) {
+                Some(Some(copy)) => (copy.clone(), false),
+                Some(read_once) => (read_once.insert(self.array().cast(to)).clone(), true),
+                None => {
+                    let copy = self.array().cast(to);
+                    let keeps = !context::is_recording() || self.len() * to.bytes() < LARGE;
+                    casts.push((to, keeps.then(|| copy.clone())));
+                    (copy, true)
                 }
             }
         };
-        let cast = self.beside(to, Value::filled(array), None, tape::record_cast(self, to));
+        let cast = Tensor(Arc::new(Inner {
+            dtype: to,
+            shape: self.0.shape.clone(),
+            data: Value::filled(copy),
+            narrow: None,
+            copy_of: Some(self.clone()),
+            place: tape::record_cast(self, to),
+            casts: None,
+            of_parameter: self.0.of_parameter,
+        }));
         self.tell_cast(what, &cast, computed);
         cast
     }

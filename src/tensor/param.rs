@@ -19,8 +19,9 @@ use crate::{
 /// Place for a tensor that is trained, or for a buffer that is not. A handle: clones share the place, so tied weights
 /// are one `Param` under two paths. The value is f32 unless created otherwise; policies cast copies, never the value.
 ///
-/// Low copies are kept with the value and dropped when it changes, so between two updates a parameter is cast once per
-/// dtype, however often it is used.
+/// Low copies are kept with the value and dropped when it changes, so between two updates a parameter is cast only a few
+/// times per dtype, however often it is used. A training step that reads a large one once keeps no copy, and casts it
+/// again in the backward pass.
 ///
 /// [`decorate`](crate::storage::decorate) stores the value itself in f16 or bf16. The parameter may then have a
 /// [master](Param::master) in f32: optimizers update the master, and the value is always the master rounded once.

@@ -38,9 +38,26 @@ pub(in crate::ops) fn picked(x: &Tensor, at: &[usize], run: usize, shape: &[usiz
 
 fn scattered(grad: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result<Array> {
     fn go<T: Stored + Float>(grad: &Tensor, at: &[usize], run: usize, len: usize) -> Pooled<T> {
-        let mut sums = zeros(len);
-        reduce::add_runs(&mut sums, at, run, &elements::<T>(grad));
-        T::narrow_vec(sums)
+        let grad = elements::<T>(grad);
+        if size_of::<T>() == size_of::<T::Wide>() {
+            let mut sums = zeros(len);
+            reduce::add_runs(&mut sums, at, run, &grad);
+            return T::narrow_vec(sums);
+        }
+        // Only runs that were picked are summed in the wide type: a table is much larger than the part that is read.
+        let mut picked = at.to_vec();
+        picked.sort_unstable();
+        picked.dedup();
+        let places: Vec<usize> = at.iter().map(|i| picked.binary_search(i).expect("one of them")).collect();
+        let mut sums = zeros(picked.len() * run);
+        reduce::add_runs(&mut sums, &places, run, &grad);
+        let mut all = zeros::<T>(len);
+        if run > 0 {
+            for (i, sum) in picked.iter().zip(sums.chunks_exact(run)) {
+                T::narrow_into(sum, &mut all[i * run..(i + 1) * run]);
+            }
+        }
+        all
     }
     by_float!(grad, T => Array::from_vec(go::<T>(grad, at, run, shape.iter().product()), shape))
 }

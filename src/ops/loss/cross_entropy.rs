@@ -1,5 +1,7 @@
 //! Classification losses: cross entropy and negative log-likelihood.
 
+use half::{bf16, f16};
+
 use crate::ops::{
     Call, Reduction, by_float, call, dispatch, elements,
     reduce::axes::{Lanes, reduced},
@@ -106,14 +108,21 @@ impl CrossEntropy {
         Ok(Targets { wanted, weight, smoothing: T::Wide::of(self.label_smoothing) })
     }
 
-    fn forward<T: Stored + Float>(&self, x: &Tensor, target: &Tensor, lanes: &Lanes, out: &[usize]) -> Result<Array>
+    /// Computes the loss in `T` from logits in `X`.
+    fn forward<X: Stored + Float<Wide = T::Wide>, T: Stored + Float>(
+        &self,
+        x: &Tensor,
+        target: &Tensor,
+        lanes: &Lanes,
+        out: &[usize],
+    ) -> Result<Array>
     where
         T::Wide: Stored,
     {
         let targets = self.targets::<T>(target, lanes)?;
-        let (x, mut space) = (lanes.pack::<T>(x), vec![T::Wide::default(); lanes.n]);
-        let x = T::widen_slice(&x);
-        let loss = |i: usize| targets.loss(i, &x[i * lanes.n..(i + 1) * lanes.n], &mut space);
+        let x = lanes.pack::<X>(x);
+        let [mut wide, mut space] = [(); 2].map(|()| vec![T::Wide::default(); lanes.n]);
+        let loss = |i: usize| targets.loss(i, X::widened(&x[lanes.lane(i)], &mut wide), &mut space);
         let losses: Vec<T::Wide> = (0..lanes.count).map(loss).collect();
         let losses = match self.reduction {
             Reduction::None => losses,
@@ -123,29 +132,40 @@ impl CrossEntropy {
         Array::from_vec(T::narrow_vec(losses.into()), out)
     }
 
-    fn backward<T: Stored + Float>(&self, back: &Backward<'_>, lanes: &Lanes) -> Result<Vec<Option<Tensor>>>
+    /// Computes the gradients in `T` from logits `x` in `X`.
+    fn backward<X: Stored + Float<Wide = T::Wide>, T: Stored + Float>(
+        &self,
+        back: &Backward<'_>,
+        x: &Tensor,
+        lanes: &Lanes,
+    ) -> Result<Vec<Option<Tensor>>>
     where
         T::Wide: Stored,
     {
-        let [x, target] = back.saved else { unreachable!("two saved") };
+        let target = &back.saved[1];
         let targets = self.targets::<T>(target, lanes)?;
         let divisor = match self.reduction {
             Reduction::Mean => targets.mean_divisor(lanes.count),
             _ => T::Wide::of(1.0),
         };
-        let (x, grad) = (lanes.pack::<T>(x), elements::<T>(back.grad));
-        let x = T::widen_slice(&x);
-        let lane = |i: usize| i * lanes.n..(i + 1) * lanes.n;
+        let (x, grad) = (lanes.pack::<X>(x), elements::<T>(back.grad));
+        // Sample by sample, so that nothing as large as all logits is wide.
+        let [mut wide, mut space] = [(); 2].map(|()| vec![T::Wide::default(); lanes.n]);
         let g = |i: usize| grad[if self.reduction == Reduction::None { i } else { 0 }].widen() / divisor;
         let mut grads = vec![None, None];
         if back.needs[0] {
-            let mut dx = uninit_vec(x.len());
-            (0..lanes.count).for_each(|i| targets.backward(i, &x[lane(i)], g(i), &mut dx[lane(i)]));
-            grads[0] = Some(Tensor::from_array(lanes.unpack(T::narrow_vec(dx))?));
+            let mut dx = uninit_vec::<T>(x.len());
+            for i in 0..lanes.count {
+                targets.backward(i, X::widened(&x[lanes.lane(i)], &mut wide), g(i), &mut space);
+                T::narrow_into(&space, &mut dx[lanes.lane(i)]);
+            }
+            grads[0] = Some(Tensor::from_array(lanes.unpack(dx)?));
         }
         if back.needs[1] {
             let mut dt = uninit_vec(x.len());
-            (0..lanes.count).for_each(|i| targets.backward_targets(&x[lane(i)], g(i), &mut dt[lane(i)]));
+            for i in 0..lanes.count {
+                targets.backward_targets(X::widened(&x[lanes.lane(i)], &mut wide), g(i), &mut dt[lanes.lane(i)]);
+            }
             grads[1] = Some(Tensor::from_array(lanes.unpack(dt)?.cast(target.dtype())));
         }
         Ok(grads)
@@ -228,12 +248,21 @@ impl Tensor {
             }
             fits(x, target, wanted)?;
             let out = if options.reduction == Reduction::None { &samples[..] } else { &[] };
-            let value = by_float!(x, T => options.forward::<T>(x, target, &lanes, out))?;
-            Ok(Forward::new(
-                value,
-                vec![x.clone(), target.clone()],
-                move |back| by_float!(back.grad, T => options.backward::<T>(back, &lanes)),
-            ))
+            // An unread widening is read in 16 bits.
+            let least = x.least();
+            let value = match (least.dtype(), x.dtype()) {
+                (DType::F16, DType::F32) => options.forward::<f16, f32>(least, target, &lanes, out),
+                (DType::Bf16, DType::F32) => options.forward::<bf16, f32>(least, target, &lanes, out),
+                _ => by_float!(x, T => options.forward::<T, T>(x, target, &lanes, out)),
+            };
+            Ok(Forward::new(value?, vec![x.clone(), target.clone()], move |back| {
+                let least = back.saved[0].least();
+                match (least.dtype(), back.grad.dtype()) {
+                    (DType::F16, DType::F32) => options.backward::<f16, f32>(back, least, &lanes),
+                    (DType::Bf16, DType::F32) => options.backward::<bf16, f32>(back, least, &lanes),
+                    _ => by_float!(back.grad, T => options.backward::<T, T>(back, &back.saved[0], &lanes)),
+                }
+            }))
         })
     }
 

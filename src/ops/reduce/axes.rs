@@ -1,5 +1,7 @@
 //! Axis arguments, and the layout of a tensor along some of its axes.
 
+use std::ops::Range;
+
 use ndarray::{ArrayViewD, IxDyn};
 
 use crate::ops::{elements, index::shape::axis_at};
@@ -68,6 +70,11 @@ impl Lanes {
             }
             _ => elements::<T>(x),
         }
+    }
+
+    /// Returns the elements of a lane of [`packed`](Lanes::pack) elements.
+    pub fn lane(&self, i: usize) -> Range<usize> {
+        i * self.n..(i + 1) * self.n
     }
 
     /// Inverts [`pack`](Lanes::pack).

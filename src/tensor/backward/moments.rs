@@ -64,12 +64,22 @@ impl Tensor {
             Parameters::Stay,
             Some(&mut |moment| match moment {
                 Walked::Op => hook(Moment::Op),
-                Walked::Final(leaf, grad) => match by_leaf.get(&leaf) {
-                    Some(&(path, param)) => hook(Moment::Final { path, param, grad }),
-                    None => Ok(()),
+                Walked::Final(leaf, grads) => match (by_leaf.get(&leaf), grads.lying(leaf)) {
+                    (Some(&(path, param)), Some(grad)) => hook(Moment::Final { path, param, grad }),
+                    _ => Ok(()),
                 },
             }),
         )
+    }
+
+    /// Computes gradients as [`into_grads`](Tensor::into_grads) does, and calls `hook` for each leaf once its gradient is
+    /// final. The hook may take the gradient out and change the parameter.
+    pub(crate) fn into_grads_taken(self, mut hook: impl FnMut(LeafId, &mut Grads) -> Result<()>) -> Result<Grads> {
+        let mut taking = |moment: Walked<'_>| match moment {
+            Walked::Op => Ok(()),
+            Walked::Final(leaf, grads) => hook(leaf, grads),
+        };
+        self.walk(Parameters::Change, Some(&mut taking))
     }
 }
 
@@ -79,7 +89,7 @@ pub(super) type Hook<'a> = &'a mut dyn FnMut(Walked<'_>) -> Result<()>;
 /// A moment of a walk.
 pub(super) enum Walked<'a> {
     Op,
-    Final(LeafId, &'a Tensor),
+    Final(LeafId, &'a mut Grads),
 }
 
 /// A hook, with the number of parts that may still arrive at each leaf.
@@ -103,9 +113,9 @@ impl<'a> Counted<'a> {
         Counted { hook, parts }
     }
 
-    /// Calls the hook after the backward pass of a node with these inputs.
-    pub fn after(&mut self, inputs: &[Place], grads: &mut Grads, widened: &mut Widened<'_>) -> Result<()> {
-        for id in inputs.iter().filter_map(Place::leaf) {
+    /// Calls the hook after the backward pass of a node with these leaves among its inputs.
+    pub fn after(&mut self, inputs: &[LeafId], grads: &mut Grads, widened: &mut Widened<'_>) -> Result<()> {
+        for &id in inputs {
             if let Some(parts) = self.parts.get_mut(&id) {
                 *parts -= 1;
                 if *parts == 0 {
@@ -124,7 +134,7 @@ impl<'a> Counted<'a> {
 
     fn is_final(&mut self, id: LeafId, grads: &mut Grads, widened: &mut Widened<'_>) -> Result<()> {
         widened.round(id, grads);
-        grads.lying(id).map_or(Ok(()), |grad| (self.hook)(Walked::Final(id, grad)))
+        if grads.lying(id).is_some() { (self.hook)(Walked::Final(id, grads)) } else { Ok(()) }
     }
 }
 
