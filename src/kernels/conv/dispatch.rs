@@ -48,7 +48,10 @@ impl Convolve for bf16 {
 
 /// Kernels with vectors: the product of a convolution of one tap, else `pairs`, else multiplication in f32.
 mod by_vectors {
-    use super::{super::windows, Geometry, VectorAxis, pointwise, simd, weight_grad};
+    use super::{
+        super::{depthwise, depthwise_weight, windows},
+        Geometry, VectorAxis, pointwise, simd, weight_grad,
+    };
     use crate::kernels::{gemm::pairs::Multiply, memory::Pooled};
 
     pub fn forward<T: Multiply>(
@@ -58,7 +61,8 @@ mod by_vectors {
         bias: Option<&[T]>,
         pairs: impl FnOnce() -> Option<Pooled<T>>,
     ) -> Pooled<T> {
-        pointwise::forward(g, x, weight, bias).or_else(pairs).unwrap_or_else(|| {
+        let special = pointwise::forward(g, x, weight, bias).or_else(|| depthwise::forward(g, x, weight, bias));
+        special.or_else(pairs).unwrap_or_else(|| {
             let choice = VectorAxis::of_windows(simd::widest(), g.out_channels, g.output[2]);
             windows::forward(choice, g, x, weight, bias)
         })
@@ -71,7 +75,9 @@ mod by_vectors {
         bias: Option<&[T]>,
         pairs: impl FnOnce() -> Option<Pooled<T>>,
     ) -> Pooled<T> {
-        pointwise::input_gradient(g, grad, weight, bias).or_else(pairs).unwrap_or_else(|| {
+        let special = pointwise::input_gradient(g, grad, weight, bias)
+            .or_else(|| depthwise::input_gradient(g, grad, weight, bias));
+        special.or_else(pairs).unwrap_or_else(|| {
             let choice = VectorAxis::of_windows(simd::widest(), g.in_channels, g.input[2].div_ceil(g.stride[2]));
             windows::input_gradient(choice, g, grad, weight, bias)
         })
@@ -83,6 +89,9 @@ mod by_vectors {
         grad: &[T],
         pairs: impl FnOnce() -> Option<Pooled<T>>,
     ) -> Pooled<T> {
+        if let Some(gradient) = depthwise_weight::weight_gradient(g, x, grad) {
+            return gradient;
+        }
         let choice @ (_, axis) = VectorAxis::of_weight(simd::widest(), g, x);
         // By outputs, sums have another order.
         let by_channels = || pointwise::weight_gradient(g, x, grad).or_else(pairs);

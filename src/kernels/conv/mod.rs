@@ -5,12 +5,15 @@
 //! micro-kernel of matrix products reads the elements of that matrix. The lanes of a vector are channels of the result
 //! if there are many ([`by_channels`]), otherwise adjacent outputs ([`by_outputs`]); [`vector_axis`] chooses. On a
 //! machine that multiplies pairs of bf16, they are packed from the padded layout for the loops of matrix products
-//! ([`by_products`]). Convolutions of one tap are products of the images themselves ([`pointwise`]). Without vectors, and
-//! for f64, [`im2col`] builds the matrix and multiplies.
+//! ([`by_products`]). Convolutions of one tap are products of the images themselves ([`pointwise`]), and depthwise ones
+//! are computed plane by plane ([`depthwise`], [`depthwise_weight`]). Without vectors, and for f64, [`im2col`] builds the
+//! matrix and multiplies.
 
 mod by_channels;
 mod by_outputs;
 mod by_products;
+mod depthwise;
+mod depthwise_weight;
 mod dispatch;
 mod geometry;
 mod im2col;

@@ -89,34 +89,55 @@ impl PaddedLayout {
         (first..end.max(first), first * phases + phase - before.min(first * phases + phase))
     }
 
+    /// Returns the rows of a channel of an image that the layout holds, one for each phase of the last axis.
+    pub fn rows(&self) -> Vec<Row> {
+        let g = &self.geometry;
+        let mut rows = Vec::new();
+        for (number, phase) in positions(self.phases).enumerate() {
+            let [(ds, d0), (hs, h0), (ws, w0)] = array_of(|a| self.pixels(a, phase[a]));
+            for (i, d) in ds.enumerate().filter(|_| !ws.is_empty()) {
+                for (j, h) in hs.clone().enumerate() {
+                    let from = index([d0 + i * self.phases[0], h0 + j * self.phases[1], w0], g.input);
+                    let to = number * self.plane() + index([d, h, ws.start], self.size);
+                    rows.push(Row { from, to, len: ws.len() });
+                }
+            }
+        }
+        rows
+    }
+
     /// Copies some channels of one image to the layout, widened, `step` numbers apart. Padding is not written; it was
     /// zeroed before.
     pub fn fill<T: VectorFloat>(&self, image: &[T], to: &mut [f32], step: usize, wide: &mut Scratch) {
-        let wide = wide.uninit(image.len());
-        T::widen_into(image, wide);
-        self.fill_as_is(wide, to, step);
+        self.fill_as_is(T::widened(image, wide.uninit(image.len())), to, step);
     }
 
     /// Copies as [`fill`](PaddedLayout::fill) does, without widening.
     pub fn fill_as_is<T: Copy>(&self, image: &[T], to: &mut [T], step: usize) {
-        let g = &self.geometry;
-        for (image, to) in image.chunks_exact(g.in_volume().max(1)).zip(to.chunks_mut(step)) {
-            for (phase, to) in positions(self.phases).zip(to[..self.channel()].chunks_exact_mut(self.plane())) {
-                let [(ds, d0), (hs, h0), (ws, w0)] = array_of(|a| self.pixels(a, phase[a]));
-                for (i, d) in ds.enumerate().filter(|_| !ws.is_empty()) {
-                    for (j, h) in hs.clone().enumerate() {
-                        let from = index([d0 + i * self.phases[0], h0 + j * self.phases[1], w0], g.input);
-                        let to = &mut to[index([d, h, ws.start], self.size)..][..ws.len()];
-                        match self.phases[2] {
-                            1 => copy_row(&image[from..from + ws.len()], to),
-                            2 => copy_every_second(&image[from..], to),
-                            phases => {
-                                to.iter_mut().zip(image[from..].iter().step_by(phases)).for_each(|(to, &x)| *to = x)
-                            }
-                        }
-                    }
-                }
-            }
+        let rows = self.rows();
+        for (image, to) in image.chunks_exact(self.geometry.in_volume().max(1)).zip(to.chunks_mut(step)) {
+            copy_rows(&rows, self.phases[2], image, to);
+        }
+    }
+}
+
+/// Part of a row of an image that is contiguous in the layout: the indices of its first number in both, and its length
+/// there.
+pub(super) struct Row {
+    pub from: usize,
+    pub to: usize,
+    pub len: usize,
+}
+
+/// Copies rows whose numbers are `step` apart in the image.
+#[inline(always)]
+pub(super) fn copy_rows<T: Copy>(rows: &[Row], step: usize, image: &[T], to: &mut [T]) {
+    for row in rows {
+        let (from, to) = (&image[row.from..], &mut to[row.to..row.to + row.len]);
+        match step {
+            1 => copy_row(&from[..row.len], to),
+            2 => copy_every_second(from, to),
+            _ => to.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, &x)| *to = x),
         }
     }
 }
@@ -132,16 +153,32 @@ fn copy_row<T: Copy>(from: &[T], to: &mut [T]) {
             }
         };
     }
-    of_length! { 1 2 4 7 8 14 16 28 32 64 }
+    of_length! { 1 2 4 7 8 14 16 28 32 56 64 112 }
 }
 
-/// Copies the first number, the third, and so on.
+/// Copies the first number, the third, and so on. The last block overlaps the one before it.
 #[inline(always)]
 fn copy_every_second<T: Copy>(from: &[T], to: &mut [T]) {
-    let vectors = (to.len() / 8).min(from.len() / 16);
-    let (whole, rest) = to.split_at_mut(8 * vectors);
-    for (to, from) in whole.as_chunks_mut::<8>().0.iter_mut().zip(from.as_chunks::<16>().0) {
-        *to = array_of(|i| from[2 * i]);
+    macro_rules! in_blocks {
+        ($size:literal) => {{
+            let mut i = 0;
+            while i < to.len() {
+                let at = i.min(to.len() - $size);
+                let from = &from[2 * at..2 * at + 2 * $size];
+                let some: [T; $size] = array_of(|i| from[2 * i]);
+                to[at..at + $size].copy_from_slice(&some);
+                i += $size;
+            }
+        }};
     }
-    rest.iter_mut().zip(from[16 * vectors..].iter().step_by(2)).for_each(|(to, &x)| *to = x);
+    match to.len() {
+        16.. if from.len() >= 2 * to.len() => in_blocks!(16),
+        8.. if from.len() >= 2 * to.len() => in_blocks!(8),
+        4.. if from.len() >= 2 * to.len() => in_blocks!(4),
+        len => {
+            for i in 0..len {
+                to[i] = from[2 * i];
+            }
+        }
+    }
 }

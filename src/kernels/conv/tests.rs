@@ -285,6 +285,67 @@ fn convolutions_of_one_tap_have_the_bits_of_the_other_kernels() {
     check_one_tap::<bf16>();
 }
 
+/// Compares depthwise convolutions with the other kernels, bit for bit.
+fn check_depthwise<T: Convolve + VectorFloat>() {
+    let one = [1, 1, 1, 1, 0, 0];
+    let all = [
+        geometry(2, 3, (1, 1), [one, [7, 3, 1, 1, 1, 1], [7, 3, 1, 1, 1, 1]]),
+        geometry(9, 2, (1, 1), [one, [20, 3, 1, 1, 1, 1], [56, 3, 1, 1, 1, 1]]),
+        geometry(3, 2, (1, 1), [one, [14, 3, 2, 1, 1, 1], [14, 3, 2, 1, 1, 1]]),
+        geometry(2, 2, (1, 1), [one, [33, 3, 2, 1, 1, 1], [35, 3, 2, 1, 1, 1]]),
+        geometry(2, 2, (1, 1), [one, [9, 5, 1, 2, 4, 4], [50, 5, 1, 2, 4, 4]]),
+        geometry(2, 2, (1, 1), [one, [12, 4, 3, 1, 2, 1], [40, 4, 3, 1, 1, 2]]),
+        geometry(2, 2, (1, 1), [[4, 2, 1, 1, 0, 1], [5, 3, 2, 1, 1, 1], [6, 3, 1, 2, 2, 2]]),
+        geometry(2, 3, (1, 1), [one, [6, 3, 2, 1, 1, 1], [1, 1, 2, 1, 0, 0]]),
+        geometry(2, 3, (1, 1), [one, one, [70, 31, 1, 1, 15, 15]]),
+        geometry(2, 2, (1, 1), [one, [9, 9, 1, 1, 4, 4], [9, 9, 1, 1, 4, 4]]),
+        // The last row and column are not read; then half of them are not, which is left to the other kernel.
+        geometry(2, 2, (1, 1), [one, [8, 3, 2, 1, 0, 0], [24, 3, 2, 1, 0, 0]]),
+        geometry(2, 2, (1, 1), [one, [8, 1, 2, 1, 0, 0], [24, 1, 2, 1, 0, 0]]),
+    ];
+    if simd::widest() == simd::Width::One {
+        return;
+    }
+    let mut computed = [0; 3];
+    for g in all.into_iter().filter(|g| !cfg!(miri) || g.work() < 5000) {
+        let [xs, ws, ys] = g.sizes();
+        let (x, weight, grad) = (random::<T>(xs, 1), random::<T>(ws, 2), random::<T>(ys, 3));
+        let bias = random::<T>(g.groups, 4);
+        let way = (simd::widest(), VectorAxis::Outputs);
+        for bias in [Some(&bias[..]), None] {
+            let results = [
+                (depthwise::forward(&g, &x, &weight, bias), windows::forward(way, &g, &x, &weight, bias)),
+                (
+                    depthwise::input_gradient(&g, &grad, &weight, bias),
+                    windows::input_gradient(way, &g, &grad, &weight, bias),
+                ),
+                (depthwise_weight::weight_gradient(&g, &x, &grad), weight_grad::weight_gradient(way, &g, &x, &grad)),
+            ];
+            for (i, (got, want)) in results.into_iter().enumerate() {
+                let Some(got) = got else { continue };
+                computed[i] += 1;
+                assert_eq!(got.len(), want.len());
+                for (j, (a, b)) in got.iter().zip(&want).enumerate() {
+                    let bits = |x: &T| x.widen().to_bits();
+                    assert!(bits(a) == bits(b), "{i} {g:?}, {j}: {a:?} for {b:?}");
+                }
+            }
+        }
+        // The product of a tap with padding is 0 only if all pixels are finite.
+        let mut x = x;
+        x[xs - 1] = T::narrow(f32::NEG_INFINITY);
+        assert!(depthwise_weight::weight_gradient(&g, &x, &grad).is_none());
+    }
+    assert!(cfg!(miri) || computed == [24, 22, 24], "computed: {computed:?}");
+}
+
+#[test]
+fn depthwise_convolutions_have_the_bits_of_the_other_kernels() {
+    check_depthwise::<f32>();
+    check_depthwise::<f16>();
+    check_depthwise::<bf16>();
+}
+
 #[test]
 fn an_infinite_pixel_reaches_only_the_taps_that_read_it() {
     let axis = [5, 3, 1, 1, 1, 1];
@@ -335,6 +396,7 @@ fn the_same_with_threads<T: Convolve + VectorFloat>() {
         geometry(5, 1, (24, 40), [one, [8, 3, 1, 1, 1, 1], [8, 3, 1, 1, 1, 1]]),
         geometry(5, 1, (40, 48), [one, [13, 1, 1, 1, 0, 0], [13, 1, 1, 1, 0, 0]]),
         geometry(3, 1, (40, 48), [one, [25, 1, 2, 1, 0, 0], [25, 1, 2, 1, 0, 0]]),
+        geometry(5, 24, (1, 1), [one, [20, 3, 1, 1, 1, 1], [20, 3, 1, 1, 1, 1]]),
     ] {
         let [xs, ws, ys] = g.sizes();
         assert!(g.work() > threads::SMALL, "large enough for threads");

@@ -34,10 +34,15 @@ impl VectorAxis {
     /// Chooses for the gradient of the weight. By outputs, it multiplies rows including their padding, which needs
     /// finite images: 0 times infinity is not 0.
     pub fn of_weight<T: Float>(vectors: Width, g: &Geometry, x: &[T]) -> (Width, VectorAxis) {
-        let filled = 60 * g.out_volume() / PaddedLayout::phase_split(g).plane().max(1);
-        match VectorAxis::faster(vectors, g.out_channels, filled) {
+        match VectorAxis::of_finite_weight(vectors, g) {
             VectorAxis::Outputs if all_finite(x) => (vectors, VectorAxis::Outputs),
             _ => (vectors, VectorAxis::Channels),
         }
+    }
+
+    /// Chooses as [`of_weight`](VectorAxis::of_weight) does for finite images.
+    pub fn of_finite_weight(vectors: Width, g: &Geometry) -> VectorAxis {
+        let filled = 60 * g.out_volume() / PaddedLayout::phase_split(g).plane().max(1);
+        VectorAxis::faster(vectors, g.out_channels, filled)
     }
 }

@@ -250,14 +250,19 @@ fn epilogue<S: Simd, T: VectorFloat>(
     }
 }
 
+/// Returns the number of images of a part, and how many of them are summed together at a time.
+pub(super) fn images_of_part(layout: &PaddedLayout) -> (usize, usize) {
+    let batch = layout.geometry().batch;
+    let together = TERMS.div_ceil(layout.plane()).min(batch);
+    (batch.div_ceil(PARTS).next_multiple_of(together), together)
+}
+
 /// Computes the gradient as dot products of rows of the output gradient with windows on the images.
 fn by_dot_products<T: VectorFloat>(vectors: Width, layout: &PaddedLayout, x: &[T], grad: &[T]) -> Pooled<T> {
     let g = layout.geometry();
     let len = g.sizes()[1];
     let mut sum = zeros(len);
-    let together = TERMS.div_ceil(layout.plane()).min(g.batch);
-    // The images of a part are summed `together` at a time.
-    let images = g.batch.div_ceil(PARTS).next_multiple_of(together);
+    let (images, together) = images_of_part(layout);
     let mut parts = Pooled::zeros(g.batch.div_ceil(images) * len);
     threads::chunks(&mut parts, len, g.work(), |part, sums| {
         let end = ((part + 1) * images).min(g.batch);

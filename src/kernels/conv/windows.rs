@@ -144,17 +144,22 @@ pub(super) fn forward<T: VectorFloat>(
         VectorAxis::Channels => PaddedLayout::whole(g),
         VectorAxis::Outputs => PaddedLayout::phase_split(g),
     };
+    let phase = only_phase(g, &source, weight);
+    let (rows, volume, work) = (g.out_channels, g.out_volume(), g.work());
+    Convolution { vectors, source, x, phases: &[phase], axis, rows, volume, bias, work }.run(&mut out);
+    out
+}
+
+/// Returns all outputs of a convolution as one phase, which reads its input in this layout.
+pub(super) fn only_phase<'a, T>(g: &Geometry, source: &PaddedLayout, weight: &'a [T]) -> Phase<'a, T> {
     let first = positions([g.output[0], g.output[1], 1]);
-    let phase = Phase {
+    Phase {
         offsets: source.offsets(source.channel()),
         runs: Pooled::collect(g.output[0] * g.output[1], first.map(|at| (source.start(at), index(at, g.output)))),
         length: g.output[2],
         steps: (source.step()[2], 1),
         weights: Weights::Rows(weight),
-    };
-    let (rows, volume, work) = (g.out_channels, g.out_volume(), g.work());
-    Convolution { vectors, source, x, phases: &[phase], axis, rows, volume, bias, work }.run(&mut out);
-    out
+    }
 }
 
 /// Returns the layout of the output gradient, padded on both sides as far as taps reach.

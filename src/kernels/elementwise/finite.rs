@@ -61,7 +61,7 @@ pub(crate) fn limit<T: Float>(x: &mut [T], max: f64) {
 }
 
 /// Returns whether all are finite, without an early return, so that the loop is vectorized.
-fn finite<R: Float<Wide = R> + num_traits::Float>(x: &[R]) -> bool {
+pub(crate) fn finite<R: Float<Wide = R> + num_traits::Float>(x: &[R]) -> bool {
     vectorized(|| x.iter().fold(true, |all, x| all & x.is_finite()))
 }
 
