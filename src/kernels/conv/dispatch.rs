@@ -46,7 +46,8 @@ impl Convolve for bf16 {
     }
 }
 
-/// Kernels with vectors: the product of a convolution of one tap, else `pairs`, else multiplication in f32.
+/// Kernels with vectors: the product of a convolution of one tap, the direct kernel of a depthwise one, else `pairs`, else
+/// multiplication in f32.
 mod by_vectors {
     use super::{
         super::{depthwise, depthwise_weight, windows},
