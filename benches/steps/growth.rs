@@ -216,6 +216,7 @@ fn panel(
         .axis_style(BLACK.mix(0.5))
         .label_style(TEXT)
         .x_labels(sizes.len())
+        .y_labels(6)
         .x_label_formatter(&|size| format!("{size:.0}"))
         .y_label_formatter(&|value| if *value < 1.0 { format!("{value}") } else { format!("{value:.0}") })
         .x_desc(curves.axis.unit)

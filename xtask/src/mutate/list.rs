@@ -140,7 +140,7 @@ pub const MUTATIONS: &[Mutation] = &[
     mutation(
         "the gradient of softmax is twice as large",
         "src/kernels/reduce/softmax.rs",
-        &[("*dx = y * (dy - mean);", "*dx = y * (dy - mean) * R::of(2.0);")],
+        &[("|_, [y, dy]| y * (dy - mean)", "|_, [y, dy]| y * (dy - mean) * R::of(2.0)")],
         &["laws::ops", "laws::gradients"],
     ),
     mutation(
