@@ -18,7 +18,9 @@ use crate::{
     peers::{Options, fastest, median},
 };
 
-const COLUMNS: [Column; 2] = [Column::Ours(Some(Level::O0), DType::F16), Column::Ours(Some(Level::O2), DType::Bf16)];
+/// In f32, and at O2 in bf16.
+pub const COLUMNS: [Column; 2] =
+    [Column::Ours(Some(Level::O0), DType::F16), Column::Ours(Some(Level::O2), DType::Bf16)];
 
 /// Listener that adds the time since the event before to the family of each event. Numbers that are computed when they are
 /// first read count for the reader.
@@ -146,7 +148,6 @@ pub fn peak(limits: &Limits, column: Column) -> Option<f64> {
         Column::Ours(Some(Level::O0), _) => Bound::Arithmetic,
         _ => Bound::Bf16Arithmetic,
     };
-    // The limits count multiply-adds of two operations each as two.
     limits.of(bound).map(|rate| rate * 1e9)
 }
 
@@ -227,8 +228,13 @@ impl Trainer {
     /// and averages in f32 in the update.
     pub fn least_bytes(&mut self) -> Result<f64> {
         let (clock, _) = self.clocked(1)?;
-        let averages = if self.task.adamw { 2 } else { 1 };
-        let weights: usize = self.task.net.params().iter().map(|(_, param)| param.value().len()).sum();
-        Ok((clock.bytes + 4 * weights * (1 + 2 * (1 + averages))) as f64)
+        let (weights, averages) = self.weights_and_averages();
+        Ok((clock.bytes + 3 * weights + 2 * averages) as f64)
+    }
+
+    /// Returns the bytes of the weights in f32, and of the optimizer's averages of them.
+    pub fn weights_and_averages(&self) -> (usize, usize) {
+        let weights = 4 * self.task.net.params().iter().map(|(_, param)| param.value().len()).sum::<usize>();
+        (weights, if self.task.adamw { 2 * weights } else { weights })
     }
 }

@@ -12,12 +12,10 @@ use crate::{
     Column, Trainer,
     axes::{AXES, Axis},
     busy,
-    families::{arithmetic, peak},
+    families::{COLUMNS, arithmetic, peak},
     memory::{mib, resident},
     peers::{Options, fastest},
 };
-
-const COLUMNS: [Column; 2] = [Column::Ours(Some(Level::O0), DType::F16), Column::Ours(Some(Level::O2), DType::Bf16)];
 
 /// Argument with which the bench asks a child process for one line.
 pub const ASKED: &str = "growth-of";
@@ -114,12 +112,11 @@ pub fn answer(axis: &str, size: &str, column: &str) -> Result<()> {
     let elapsed = trainer.time(steps)?;
     let seconds = start.zip(busy()).map_or(elapsed, |(start, end)| (end - start) / steps as f64);
     let peak = resident("VmHWM").unwrap_or(0);
-    let weights = 4 * trainer.task.net.params().iter().map(|(_, param)| param.value().len()).sum::<usize>();
-    let averages = if trainer.task.adamw { 2 } else { 1 };
+    let (weights, averages) = trainer.weights_and_averages();
     let low = level != Some(Level::O0);
     let (copies, gradients) = if low { (weights / 2, weights / 2) } else { (0, weights) };
-    let least = program + weights * (1 + averages) + (kept + copies).max(gradients);
-    let copying = trainer.least_bytes()? / copied(weights * (1 + averages) + kept);
+    let least = program + weights + averages + (kept + copies).max(gradients);
+    let copying = trainer.least_bytes()? / copied(weights + averages + kept);
     println!("{seconds} {peak} {least} {} {copying}", arithmetic(&trainer)?);
     Ok(())
 }

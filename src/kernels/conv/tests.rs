@@ -186,6 +186,14 @@ fn bf16_convolutions_are_the_definition() {
     check_all::<bf16>();
 }
 
+/// Asserts that two kernels have the same bits: of the convolution (0), or its gradient of the input (1) or the weight (2).
+fn assert_same_bits<T: Element + Float<Wide = f32>>((which, g): (usize, &Geometry), got: &[T], want: &[T]) {
+    assert_eq!(got.len(), want.len());
+    for (j, (a, b)) in got.iter().zip(want).enumerate() {
+        assert!(a.widen().to_bits() == b.widen().to_bits(), "{which} {g:?}, {j}: {a:?} for {b:?}");
+    }
+}
+
 #[test]
 fn products_of_pairs_have_the_bits_of_the_other_kernels() {
     let one = [1, 1, 1, 1, 0, 0];
@@ -227,8 +235,7 @@ fn products_of_pairs_have_the_bits_of_the_other_kernels() {
         for (i, (got, want)) in results.into_iter().enumerate() {
             let Some(got) = got else { continue };
             computed[i] += 1;
-            let same = |(a, b): (&bf16, &bf16)| a.to_bits() == b.to_bits();
-            assert!(got.len() == want.len() && got.iter().zip(&want).all(same), "{i} {g:?}: {got:?} for {want:?}");
+            assert_same_bits((i, &g), &got, &want);
         }
     }
     assert_eq!(computed, [18, 14, 23], "computed by pairs");
@@ -268,11 +275,7 @@ fn check_one_tap<T: Convolve + VectorFloat + Multiply>() {
             ];
             for (i, (got, want)) in results.into_iter().enumerate() {
                 let got = got.unwrap_or_else(|| panic!("{i} {g:?} is a product"));
-                assert_eq!(got.len(), want.len());
-                for (j, (a, b)) in got.iter().zip(&want).enumerate() {
-                    let bits = |x: &T| x.widen().to_bits();
-                    assert!(bits(a) == bits(b), "{i} {g:?}, {j}: {a:?} for {b:?}");
-                }
+                assert_same_bits((i, &g), &got, &want);
             }
         }
     }
@@ -324,11 +327,7 @@ fn check_depthwise<T: Convolve + VectorFloat>() {
             for (i, (got, want)) in results.into_iter().enumerate() {
                 let Some(got) = got else { continue };
                 computed[i] += 1;
-                assert_eq!(got.len(), want.len());
-                for (j, (a, b)) in got.iter().zip(&want).enumerate() {
-                    let bits = |x: &T| x.widen().to_bits();
-                    assert!(bits(a) == bits(b), "{i} {g:?}, {j}: {a:?} for {b:?}");
-                }
+                assert_same_bits((i, &g), &got, &want);
             }
         }
         // The product of a tap with padding is 0 only if all pixels are finite.
