@@ -133,6 +133,7 @@ pub use dtype::{DType, Element};
 pub use graph::conformance as __conformance;
 #[doc(hidden)]
 pub use kernels::bench as __bench;
+pub use kernels::gemm::amx::allow_amx;
 pub use kernels::threads::set_threads;
 pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,

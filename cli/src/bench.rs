@@ -78,7 +78,7 @@ fn text(Report { limits, kernels, .. }: &Report) -> String {
     });
     let table = table(&["work", "dtype", "time", "rate", "share", "of"], rows, &[2, 3, 4]);
     format!(
-        "one thread, vectors: {}\nmultiply-adds in registers  {}\nof pairs of bf16            {}\n\
+        "one thread, vectors: {}\nmultiply-adds in registers  {}\nof bf16, in pairs or tiles  {}\n\
          copying, in the caches      {:.1} GB/s\ncopying, beyond the caches  {:.1} GB/s\n\
          reading, beyond the caches  {:.1} GB/s\n\n{}",
         limits.vectors,

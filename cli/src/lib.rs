@@ -383,8 +383,8 @@ fn renamed(command: clap::Command, say: &dyn Fn(&dyn Display) -> String) -> clap
     }
 }
 
-/// Refuses invalid values of `PRECAST_THREADS` and `PRECAST_VECTORS`. The library itself cannot report them: it ignores
-/// them, and uses every core and the widest vectors.
+/// Refuses invalid values of `PRECAST_THREADS`, `PRECAST_VECTORS` and `PRECAST_AMX`. The library itself cannot report them: it ignores
+/// them, and uses every core, the widest vectors and no AMX.
 fn environment() -> Result {
     let check = |name, allowed: fn(&str) -> bool, what| match std::env::var_os(name) {
         // A shell unsets a variable for one command by setting it empty.
@@ -395,7 +395,12 @@ fn environment() -> Result {
     };
     let number = |text: &str| text.parse::<usize>().is_ok();
     check("PRECAST_THREADS", number, "a number of threads, or 0 for one for each core")?;
-    check("PRECAST_VECTORS", |text| ["1", "4", "8", "16"].contains(&text), "1, 4, 8 or 16, the most f32 in a vector")
+    check("PRECAST_VECTORS", |text| ["1", "4", "8", "16"].contains(&text), "1, 4, 8 or 16, the most f32 in a vector")?;
+    check(
+        "PRECAST_AMX",
+        |text| ["0", "1"].contains(&text),
+        "1, which multiplies bf16 by AMX if the processor has it, or 0",
+    )
 }
 
 /// Shows a status line on a terminal, replacing the previous one.

@@ -87,7 +87,7 @@ impl Limits {
         Limits {
             vectors: limits::vectors(),
             gflops: limits::multiply_adds().map(|rate| rate / 1e9),
-            bf16_gflops: limits::pair_multiply_adds().map(|rate| rate / 1e9),
+            bf16_gflops: limits::bf16_multiply_adds().map(|rate| rate / 1e9),
             copy: limits::copied(128 << 20, 0.25) / 1e9,
             copy_cached: limits::copied(128 << 10, 0.25) / 1e9,
             read: limits::read(128 << 20) / 1e9,

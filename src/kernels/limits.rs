@@ -3,8 +3,11 @@
 use std::{hint::black_box, sync::OnceLock, time::Instant};
 
 use super::{
-    gemm::micro_kernel::{Paired, Terms, Wide},
-    simd::{self, Kernel, PairKernel, Pairs, Simd},
+    gemm::{
+        amx,
+        micro_kernel::{Paired, Terms, Wide},
+    },
+    simd::{self, Kernel, PairKernel, Pairs, Simd, TileKernel, Tiles},
 };
 
 /// Number of independent chains of fused multiply-adds: more than their latency in cycles times two units.
@@ -31,6 +34,35 @@ impl PairKernel for MultiplyAdd {
     fn run<S: Simd, P: Pairs<S>>(self, simd: S, pairs: P) -> f64 {
         self.chains(simd, Paired(pairs))
     }
+}
+
+impl TileKernel for MultiplyAdd {
+    /// Number of floating-point operations performed.
+    type Output = f64;
+    #[inline(always)]
+    fn run<S: Simd, P: Pairs<S>, X: Tiles<S>>(self, _: S, _: P, tiles: X) -> f64 {
+        // Operands that fit in the nearest cache.
+        const STEPS: usize = 4;
+        let operand = black_box(vec![Line::ONES; STEPS * 32]);
+        let mut to = [[0f32; 32]; 32];
+        // SAFETY: each operand has 32 rows of 16 pairs for each step, and there are 32 rows of sums.
+        for _ in 0..self.rounds {
+            unsafe {
+                tiles.multiply(STEPS, (32, 32), operand.as_ptr().cast(), operand.as_ptr().cast(), to.as_mut_ptr());
+            }
+            black_box(&to);
+        }
+        (2 * 32 * 32 * 32 * STEPS * self.rounds) as f64
+    }
+}
+
+/// Pairs of ones that fill a line of the caches, where tiles are read fastest.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line(#[allow(dead_code, reason = "read through a pointer")] [u32; 16]);
+
+impl Line {
+    const ONES: Line = Line([0x3f80_3f80; 16]);
 }
 
 impl MultiplyAdd {
@@ -80,8 +112,13 @@ fn pairs_speedup() -> Option<f64> {
     Some(best_pairs / best)
 }
 
-/// Returns the peak operations per second of one thread on pairs of bf16; `None` if the machine multiplies no pairs.
-pub(crate) fn pair_multiply_adds() -> Option<f64> {
+/// Returns the peak operations per second of one thread on tiles of bf16 if they are allowed, else on pairs; `None` if the
+/// machine multiplies no pairs.
+pub(crate) fn bf16_multiply_adds() -> Option<f64> {
+    if amx::is_allowed() {
+        let run = || rate(|| simd::run_tiles(MultiplyAdd { rounds: 100_000 }).ok());
+        return (0..20).filter_map(|_| run()).reduce(f64::max);
+    }
     (0..20).filter_map(|_| rate(|| simd::run_pairs(MultiplyAdd { rounds: 1_000_000 }).ok())).reduce(f64::max)
 }
 
@@ -96,6 +133,7 @@ pub(crate) fn vectors() -> &'static str {
         simd::Width::One => "no vectors",
         simd::Width::Four => "NEON",
         simd::Width::Eight => "AVX2, FMA, F16C",
+        simd::Width::Sixteen if amx::is_allowed() => "AVX-512 with AMX",
         simd::Width::Sixteen if pairs_pay() => "AVX-512 with BF16",
         simd::Width::Sixteen => "AVX-512",
     }

@@ -16,7 +16,7 @@ use crate::{
     cell::{AsCell, Params},
     diagnose::{Monitor, Origin, Phase},
     error::{Error, Result},
-    kernels::simd::widest,
+    kernels::{gemm::amx, simd::widest},
     optim::Optimizer,
     scale::{Cause, LossScale, Outcome, ScaledGrads, ScaledLoss},
     tensor::{Scaling, context},
@@ -306,17 +306,24 @@ impl<'r> DataParallel<'r> {
         self.ranks
     }
 
-    /// Refuses ranks with different vectors, whose sums may have other bits.
+    /// Refuses ranks with different vectors, or of which only some use AMX: sums may have other bits.
     fn check_vectors(&self, votes: &Votes) -> Result<()> {
-        match votes.differing(VECTORS) {
-            None => Ok(()),
-            Some(rank) => Err(Error::ranks(format!(
+        if let Some(rank) = votes.differing(VECTORS) {
+            return Err(Error::ranks(format!(
                 "rank {rank} computes with vectors of {} numbers, and rank 0 with {}; results would have other bits. Set \
                  the environment variable PRECAST_VECTORS to the smaller number for all",
                 votes.of(rank)[VECTORS],
                 votes.of(0)[VECTORS]
-            ))),
+            )));
         }
+        if let Some(rank) = votes.differing(AMX) {
+            let (with, without) = if votes.of(rank)[AMX] == 1 { (rank, 0) } else { (0, rank) };
+            return Err(Error::ranks(format!(
+                "rank {with} multiplies bf16 by AMX, and rank {without} does not; results would have other bits. Set the \
+                 environment variable PRECAST_AMX to 0 for all"
+            )));
+        }
+        Ok(())
     }
 }
 
@@ -341,8 +348,9 @@ const REFUSED: usize = 2;
 const SCALE: usize = 3;
 const BY_SCALER: usize = 4;
 const VECTORS: usize = 5;
+const AMX: usize = 6;
 /// The losses of the shards of a rank.
-const LOSSES: usize = 6;
+const LOSSES: usize = 7;
 
 /// A rank's vote on a step: everything but numbers of gradients.
 struct Ballot {
@@ -360,6 +368,7 @@ impl Ballot {
         let (through_f16, moved) = (present + sets, present + 2 * sets);
         let mut words = vec![0; moved + of_buffers];
         words[VECTORS] = widest().lanes() as u64;
+        words[AMX] = amx::is_allowed().into();
         let mut ballot = |word: usize, i: usize| words[word + i / 64] |= 1 << (i % 64);
         let Ok(own) = own else {
             ballot(FAILED, 0);

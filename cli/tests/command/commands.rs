@@ -660,6 +660,7 @@ fn threads_and_vectors_of_the_environment_mean_something() {
     let cases = [
         ("PRECAST_THREADS", &["0", "3", ""][..], "two", "0 for one for each core"),
         ("PRECAST_VECTORS", &["1", "4", "8", "16", ""], "2", "1, 4, 8 or 16"),
+        ("PRECAST_AMX", &["0", "1", ""], "yes", "1, which multiplies bf16 by AMX"),
     ];
     for (name, good, bad, allowed) in cases {
         assert!(good.iter().all(|value| run(name, value).status.success()), "{name}");

@@ -10,26 +10,29 @@ use half::bf16;
 
 use super::{
     geometry::{Geometry, positions},
+    pack_weights::Weights,
     padded::PaddedLayout,
-    windows::{input_gradient_source, input_phases},
+    task::Phase,
+    windows::{fill_with_bias, input_gradient_source, input_phases},
 };
 use crate::kernels::{
     arrays::array_of,
     gemm::{
-        blocking::{KC, MAX_MR, MAX_NR},
+        amx,
+        blocking::{KC, MAX_NR, MAX_ROWS},
         factors::{Factors, Places},
         loops,
         pack::{COPIED, Matrix, Operand, Packer, pack_copied, pack_transposed},
-        pairs::{run_pairs, sizes_of},
+        pairs::{run_tiles_or_pairs, sizes_of},
         product::Added,
     },
     limits,
-    memory::{Pooled, uninit_vec},
+    memory::{Pooled, uninit_vec, zeros},
     simd::{Simd, SizeRange},
 };
 
 /// Number of padded elements that are read together, if more than one image: two MiB.
-const CHUNK: usize = 1 << 20;
+pub(super) const CHUNK: usize = 1 << 20;
 
 /// Least number of rows, terms or columns; below it, packing takes longer than pairs save.
 const LEAST: usize = 24;
@@ -39,32 +42,32 @@ const MANY: usize = 64;
 
 /// Returns whether products with this many rows, terms and columns per image are computed here: if pairs multiply
 /// faster than f32, and each number of a padded image is packed for several taps.
-fn pay(g: &Geometry, rows: usize, terms: usize, columns: usize) -> bool {
+pub(super) fn pay(g: &Geometry, rows: usize, terms: usize, columns: usize) -> bool {
     let is_large = rows >= LEAST && terms >= LEAST && g.batch * columns >= MANY;
     // Without the instruction, tests run its twin.
-    g.groups == 1 && g.taps() > 1 && is_large && (cfg!(test) || limits::pairs_pay())
+    g.groups == 1 && g.taps() > 1 && is_large && (cfg!(test) || limits::pairs_pay() || amx::is_allowed())
 }
 
 /// Patches of padded images: column j of the im2col matrix of all images is output `j % volume` of image `j / volume`.
 #[derive(Clone, Copy)]
-struct Patches<'a> {
+pub(super) struct Patches<'a> {
     padded: &'a [bf16],
     /// Number of elements of an image, and number of images.
     image: usize,
     images: usize,
     /// Offset at which each row of the matrix is read, relative to the start of an output.
-    offsets: &'a [usize],
+    pub offsets: &'a [usize],
     /// Start of the first output of each run; the others follow.
     runs: &'a [usize],
     /// Number of outputs per run.
     length: usize,
     /// Size range of all numbers.
-    sizes: SizeRange,
+    pub sizes: SizeRange,
 }
 
 impl<'a> Patches<'a> {
     /// Creates the patches. Panics unless those of all images are in bounds, including the excess that a copy reads.
-    fn new(
+    pub fn new(
         (padded, image, images): (&'a [bf16], usize, usize),
         offsets: &'a [usize],
         (runs, length): (&'a [usize], usize),
@@ -77,7 +80,7 @@ impl<'a> Patches<'a> {
     }
 
     /// Returns the number of outputs of an image.
-    fn volume(&self) -> usize {
+    pub fn volume(&self) -> usize {
         self.runs.len() * self.length
     }
 
@@ -90,7 +93,7 @@ impl<'a> Patches<'a> {
 
     /// Calls `f` with the start and length of each sequence of adjacent outputs.
     #[inline(always)]
-    fn sequences(&self, outputs: Range<usize>, mut f: impl FnMut(usize, usize)) {
+    pub fn sequences(&self, outputs: Range<usize>, mut f: impl FnMut(usize, usize)) {
         assert!(outputs.end <= self.images * self.volume(), "outputs of these images");
         let mut j = outputs.start;
         while j < outputs.end {
@@ -107,7 +110,7 @@ impl<'a> Patches<'a> {
     /// # Safety
     /// The sequence belongs to this matrix, and `to` is valid for writes of its elements and [`COPIED`] more.
     #[inline(always)]
-    unsafe fn copy(&self, from: usize, len: usize, to: *mut bf16) {
+    pub unsafe fn copy(&self, from: usize, len: usize, to: *mut bf16) {
         for at in (0..len).step_by(COPIED) {
             // SAFETY: `new` has shown that whole copies are inside the padded images; the rest is guaranteed by the
             // caller.
@@ -222,15 +225,16 @@ impl Operand<bf16> for Im2col<'_> {
 }
 
 /// Length of a row of numbers for [`pack_transposed`], including the excess that a copy writes.
-const ROW: usize = KC + COPIED;
+pub(super) const ROW: usize = KC + COPIED;
 
-/// Weights of a convolution as the left operand of its input gradient. Its rows are channels; its terms are the taps of
-/// one output channel after another.
+/// Weights of a convolution as the left operand of its input gradient. Its rows are channels; its terms are the chosen
+/// taps of one output channel after another.
 #[derive(Clone, Copy)]
 struct Swapped<'a> {
     weight: &'a [bf16],
     channels: usize,
     taps: usize,
+    chosen: &'a [usize],
 }
 
 impl Operand<bf16> for Swapped<'_> {
@@ -244,14 +248,20 @@ impl Operand<bf16> for Swapped<'_> {
         to: *mut f32,
         width: usize,
     ) {
-        let Swapped { weight, channels, taps } = self;
-        let mut rows = [[bf16::ZERO; ROW]; MAX_MR];
-        for output in terms.start / taps..terms.end.div_ceil(taps) {
-            let here = terms.start.max(output * taps)..terms.end.min((output + 1) * taps);
-            let (first, at) = (here.start - output * taps, here.start - terms.start);
+        let Swapped { weight, channels, taps, chosen } = self;
+        let count = chosen.len();
+        let mut rows = [[bf16::ZERO; ROW]; MAX_ROWS];
+        for output in terms.start / count..terms.end.div_ceil(count) {
+            let here = terms.start.max(output * count)..terms.end.min((output + 1) * count);
+            let (first, at) = (here.start - output * count, here.start - terms.start);
             for (row, channel) in rows.iter_mut().zip(some.clone()) {
-                let from = &weight[(output * channels + channel) * taps + first..];
-                copy_few(from, &mut row[at..], here.len());
+                let from = &weight[(output * channels + channel) * taps..];
+                if count == taps {
+                    copy_few(&from[first..], &mut row[at..], here.len());
+                } else {
+                    let chosen = &chosen[first..first + here.len()];
+                    row[at..].iter_mut().zip(chosen).for_each(|(to, &tap)| *to = from[tap]);
+                }
             }
         }
         // SAFETY: the rows have these terms; the rest is guaranteed by the caller.
@@ -336,7 +346,7 @@ fn convolution(
         let images = x.len() / x_image;
         let patches = Patches::new((&padded, image, images), offsets, (runs, length), sizes);
         let convolution = Convolution { weights, patches, rows, images, bias };
-        loops::regions(&convolution, out, |region| run_pairs(region));
+        loops::regions(&convolution, out, |region| run_tiles_or_pairs(region));
     }
     out
 }
@@ -363,14 +373,34 @@ pub(super) fn input_gradient(
 ) -> Option<Pooled<bf16>> {
     let (channels, taps, volume) = (g.in_channels, g.taps(), g.in_volume());
     // A stride has one product per phase: packing for several, and scattering their results, cost as much as pairs
-    // saved.
-    if g.stride != [1; 3] || !pay(g, channels, g.out_channels * taps, volume) {
+    // saved, but less than tiles save.
+    let phases_pay = g.stride == [1; 3] || amx::is_allowed();
+    if !phases_pay || !pay(g, channels, g.out_channels * taps, volume) {
         return None;
     }
     let source = input_gradient_source(g);
     let phases = input_phases(g, &source, weight);
-    let phase = phases.first().filter(|phase| phase.outputs() == volume)?;
-    let runs = Pooled::collect(phase.runs.len(), phase.runs.iter().map(|run| run.0));
-    let weights = Swapped { weight, channels, taps };
-    Some(convolution(&source, grad, weights, channels, &phase.offsets, (&runs, phase.length), bias))
+    let gradient = |phase: &Phase<bf16>| {
+        let Weights::Taps { chosen, .. } = &phase.weights else { unreachable!("phases have some of the taps") };
+        let runs = Pooled::collect(phase.runs.len(), phase.runs.iter().map(|run| run.0));
+        let weights = Swapped { weight, channels, taps, chosen };
+        convolution(&source, grad, weights, channels, &phase.offsets, (&runs, phase.length), bias)
+    };
+    if let [phase] = &phases[..]
+        && phase.outputs() == volume
+    {
+        return Some(gradient(phase));
+    }
+    let mut out = zeros(g.sizes()[0]);
+    fill_with_bias(&mut out, volume, bias);
+    for phase in &phases {
+        let outputs = gradient(phase);
+        for (to, from) in out.chunks_exact_mut(volume).zip(outputs.chunks_exact(phase.outputs())) {
+            for (run, from) in phase.runs.iter().zip(from.chunks_exact(phase.length)) {
+                let to = to[run.1..].iter_mut().step_by(phase.steps.1);
+                to.zip(from).for_each(|(to, from)| *to = *from);
+            }
+        }
+    }
+    Some(out)
 }

@@ -2,7 +2,9 @@
 
 use half::{bf16, f16};
 
-use super::{by_products, geometry::Geometry, im2col, pointwise, vector_axis::VectorAxis, weight_grad, windows};
+use super::{
+    by_products, geometry::Geometry, im2col, patch_terms, pointwise, vector_axis::VectorAxis, weight_grad, windows,
+};
 use crate::kernels::{
     gemm::Gemm,
     memory::{Pooled, zeros},
@@ -42,7 +44,8 @@ impl Convolve for bf16 {
         by_vectors::input_gradient(g, grad, weight, bias, || by_products::input_gradient(g, grad, weight, bias))
     }
     fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Pooled<bf16> {
-        by_vectors::weight_gradient(g, x, grad, || weight_grad::by_pairs(g, x, grad))
+        let by_tiles = patch_terms::weight_gradient(g, x, grad);
+        by_tiles.unwrap_or_else(|| by_vectors::weight_gradient(g, x, grad, || weight_grad::by_pairs(g, x, grad)))
     }
 }
 

@@ -62,6 +62,15 @@ impl<T: VectorFloat> Operand<T> for ImageTerms<'_, T> {
     const BEYOND: usize = KC / 2 + STEP;
 
     #[inline(always)]
+    fn contiguous_rows(&self, some: Range<usize>, terms: Range<usize>) -> Option<(*const T, usize)> {
+        let ImageTerms { images, channels, volume, image, channel, .. } = *self;
+        let (first, pixel) = (image + terms.start / volume, terms.start % volume);
+        let start = |i: usize| (first * channels + channel + i) * volume + pixel;
+        let inside = pixel + terms.len() <= volume && start(some.end - 1) + terms.len() <= images.len();
+        (self.row.is_none() && inside).then(|| (images[start(some.start)..].as_ptr(), volume))
+    }
+
+    #[inline(always)]
     unsafe fn pack_panel<S: Simd, K: Packer<S, T>>(
         self,
         simd: S,

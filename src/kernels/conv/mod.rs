@@ -20,6 +20,7 @@ mod im2col;
 mod image_terms;
 mod pack_weights;
 mod padded;
+mod patch_terms;
 mod pointwise;
 mod task;
 mod vector_axis;

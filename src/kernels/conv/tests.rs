@@ -9,7 +9,7 @@ use crate::{
     dtype::Element,
     kernels::{
         float::{Float, VectorFloat},
-        gemm::{blocking::KC, pairs::Multiply},
+        gemm::{amx, blocking::KC, pairs::Multiply},
         simd, threads,
     },
 };
@@ -129,6 +129,18 @@ fn in_blocks<T: Float<Wide = f32>>(terms: &[[usize; 3]], a: &[T], b: &[T]) -> f3
     sum.unwrap_or(0.0)
 }
 
+/// Returns the [`terms`] of the elements of a convolution and of its gradients of the input and the weight.
+fn definition(g: &Geometry) -> [Vec<Vec<[usize; 3]>>; 3] {
+    let [xs, ws, ys] = g.sizes();
+    let forward = terms(g, ys, |[out, weight, x], _, row| [out, weight, x, row]);
+    let back = terms(g, xs, |[out, weight, x], channel, row| [x, weight, out, channel * g.taps() + row % g.taps()]);
+    let of_weight = terms(g, ws, |[out, weight, x], _, _| {
+        let image = g.groups * g.out_channels * g.out_volume();
+        [weight, out, x, out / image * g.out_volume() + out % g.out_volume()]
+    });
+    [forward, back, of_weight]
+}
+
 fn check_all<T: Convolve + VectorFloat>() {
     for g in geometries() {
         let [xs, ws, ys] = g.sizes();
@@ -136,13 +148,7 @@ fn check_all<T: Convolve + VectorFloat>() {
         let (bias, in_bias) = (random::<T>(g.groups * g.out_channels, 4), random::<T>(g.groups * g.in_channels, 5));
         let of_out = |i: usize| bias[i / g.out_volume() % bias.len()].widen();
         let of_in = |i: usize| in_bias[i / g.in_volume() % in_bias.len()].widen();
-        let forward = terms(&g, ys, |[out, weight, x], _, row| [out, weight, x, row]);
-        let back =
-            terms(&g, xs, |[out, weight, x], channel, row| [x, weight, out, channel * g.taps() + row % g.taps()]);
-        let of_weight = terms(&g, ws, |[out, weight, x], _, _| {
-            let image = g.groups * g.out_channels * g.out_volume();
-            [weight, out, x, out / image * g.out_volume() + out % g.out_volume()]
-        });
+        let [forward, back, of_weight] = definition(&g);
         for way in simd::widths().flat_map(|width| [(width, VectorAxis::Channels), (width, VectorAxis::Outputs)]) {
             let what = format!("{way:?} {g:?}");
             let got = windows::forward(way, &g, &x, &weight, Some(&bias));
@@ -191,6 +197,40 @@ fn assert_same_bits<T: Element + Float<Wide = f32>>((which, g): (usize, &Geometr
     assert_eq!(got.len(), want.len());
     for (j, (a, b)) in got.iter().zip(want).enumerate() {
         assert!(a.widen().to_bits() == b.widen().to_bits(), "{which} {g:?}, {j}: {a:?} for {b:?}");
+    }
+}
+
+#[test]
+fn products_of_tiles_are_the_definition() {
+    let one = [1, 1, 1, 1, 0, 0];
+    // Whole and partial tiles, several blocks of terms, several images in one row of terms, strides, steps and volumes.
+    let more = [
+        geometry(5, 1, (24, 40), [one, [8, 3, 1, 1, 1, 1], [8, 3, 1, 1, 1, 1]]),
+        geometry(9, 1, (33, 34), [one, [4, 3, 1, 1, 1, 1], [4, 3, 1, 1, 1, 1]]),
+        geometry(2, 1, (25, 65), [one, [7, 3, 2, 1, 1, 1], [32, 3, 2, 1, 1, 0]]),
+        geometry(2, 1, (24, 27), [one, [9, 4, 3, 1, 0, 2], [11, 2, 3, 2, 2, 0]]),
+        geometry(2, 1, (24, 24), [[4, 2, 1, 1, 0, 1], [5, 3, 2, 1, 1, 1], [6, 3, 1, 2, 2, 2]]),
+        geometry(3, 1, (40, 17), [one, [7, 1, 1, 1, 0, 0], [7, 1, 2, 1, 0, 0]]),
+    ];
+    if simd::widest() == simd::Width::One {
+        return;
+    }
+    let with_tiny = [false, true];
+    for (g, tiny) in more.into_iter().flat_map(|g| with_tiny.map(|tiny| (g, tiny))) {
+        let [xs, ws, ys] = g.sizes();
+        let (mut x, weight, grad) = (random::<bf16>(xs, 1), random::<bf16>(ws, 2), random::<bf16>(ys, 3));
+        x.iter_mut().skip(3).step_by(700).filter(|_| tiny).for_each(|x| *x = bf16::MIN_POSITIVE_SUBNORMAL);
+        let (bias, in_bias) = (random::<bf16>(g.out_channels, 4), random::<bf16>(g.in_channels, 5));
+        let [forward, back, of_weight] = definition(&g);
+        let what = format!("{g:?}");
+        amx::twin::with(|| {
+            let got = dispatch::forward(&g, &x, &weight, Some(&bias));
+            check_near(&what, &got, &forward, &weight, &x, |i| bias[i / g.out_volume() % bias.len()].into());
+            let got = dispatch::input_gradient(&g, &grad, &weight, Some(&in_bias));
+            check_near(&what, &got, &back, &weight, &grad, |i| in_bias[i / g.in_volume() % in_bias.len()].into());
+            let got = dispatch::weight_gradient(&g, &x, &grad);
+            check_near(&what, &got, &of_weight, &grad, &x, |_| 0.0);
+        });
     }
 }
 

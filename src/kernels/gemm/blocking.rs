@@ -23,6 +23,9 @@ pub(super) const MAX_MC: usize = 16 * MAX_MR;
 /// Largest `MR` of all vectors.
 pub(crate) const MAX_MR: usize = 8;
 
+/// Largest number of rows of a panel of the left operand: two tiles of AMX.
+pub(crate) const MAX_ROWS: usize = 32;
+
 /// Largest `NR` of all vectors.
 pub(crate) const MAX_NR: usize = 32;
 

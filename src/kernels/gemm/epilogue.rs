@@ -1,6 +1,6 @@
 //! Epilogue: processing of the sums of a block of terms as they leave the registers.
 
-use super::{factors::Places, micro_kernel::Tile, product::Added};
+use super::{factors::Places, micro_kernel::AnyTile, product::Added};
 use crate::kernels::{
     float::VectorFloat,
     simd::{Simd, load_first, store_first},
@@ -79,7 +79,7 @@ impl<T: VectorFloat> Epilogue<'_, T> {
     pub unsafe fn tile<S: Simd>(
         &self,
         simd: S,
-        tile: &Tile,
+        tile: &AnyTile,
         (rows, columns): (usize, usize),
         (partial, stride): (*mut f32, usize),
         (i, j): (usize, usize),

@@ -11,7 +11,7 @@ use super::{
     blocking::{BAND, KC, MAX_MC, MAX_NR, NC, mc, parts},
     epilogue::Epilogue,
     factors::Factors,
-    micro_kernel::{Panel, TILE, Terms, Wide, micro_kernel},
+    micro_kernel::{ANY_TILE, Terms, Wide},
     pack::{Operand, pack_panels, packed_len, panel_len},
     pairs::{Multiply, Ways, WaysKernel, are_exact, are_normal},
 };
@@ -110,12 +110,16 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
                 // Right operand in f32, packed on demand.
                 let (mut unpacked, mut wide) = (Some(&mut *wide), &[][..]);
                 for some in parts(rows.clone(), mc::<S>()) {
-                    let a = a.uninit(packed_len(some.len(), S::MR, depth + <F::Left as Operand<T>>::BEYOND));
+                    let (widest, beyond) = (W::Terms::MR.max(S::MR), <F::Left as Operand<T>>::BEYOND);
+                    let a = a.uninit(packed_len(some.len(), widest, depth + beyond));
                     let partial = partial.wrapping_add((some.start - rows.start) * stride);
-                    let exact = b_sizes.filter(are_normal).is_some_and(|b_sizes| {
-                        let a_sizes = ways.pack(simd, left, some.clone(), range.clone(), S::MR, a);
-                        a_sizes.is_some_and(|a_sizes| are_exact(a_sizes, b_sizes))
-                    });
+                    // No closure: the compiler keeps one as large as this out of line, without vector instructions.
+                    let mut exact = false;
+                    if let Some(b_sizes) = b_sizes.filter(are_normal)
+                        && let Some(a_sizes) = ways.pack_left(simd, left, some.clone(), range.clone(), a)
+                    {
+                        exact = are_exact(a_sizes, b_sizes);
+                    }
                     // SAFETY: the operands were packed for these rows, columns and terms, which belong to this thread
                     // and are inside the result; `partial` has a row for each row unless there is one block.
                     unsafe {
@@ -133,7 +137,7 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
                         }
                         macro_kernel(
                             simd,
-                            Wide,
+                            ways.wide(),
                             depth,
                             (a, some),
                             (wide, columns.clone()),
@@ -161,18 +165,16 @@ pub(super) unsafe fn macro_kernel<S: Simd, T: VectorFloat, M: Terms<S>>(
     epilogue: &Epilogue<T>,
     (partial, stride): (*mut f32, usize),
 ) {
-    let (a_len, b_len) = (panel_len(S::MR, depth), panel_len(S::NR, depth));
-    let mut tile = TILE;
+    let (a_len, b_len) = (panel_len(M::MR, depth), panel_len(S::NR, depth));
+    let mut tile = ANY_TILE;
     for (b, j) in b.chunks_exact(b_len).zip(columns.clone().step_by(S::NR)) {
         let count = S::NR.min(columns.end - j);
-        let b = Panel { start: b.as_ptr(), row: S::NR, step: S::LANES };
-        for (a, i) in a.chunks_exact(a_len).zip(rows.clone().step_by(S::MR)) {
-            let size = (S::MR.min(rows.end - i), count);
-            let a = Panel { start: a.as_ptr(), row: S::MR, step: 1 };
+        for (a, i) in a.chunks_exact(a_len).zip(rows.clone().step_by(M::MR)) {
+            let size = (M::MR.min(rows.end - i), count);
             let partial = partial.wrapping_add((i - rows.start) * stride + (j - columns.start));
             // SAFETY: the panels hold `depth` terms of whole tiles; the rest is guaranteed by the caller.
             unsafe {
-                micro_kernel(simd, terms, (size.0, count.div_ceil(S::LANES)), depth, a, b, &mut tile);
+                terms.tile(simd, size, depth, a.as_ptr(), b.as_ptr(), &mut tile);
                 epilogue.tile(simd, &tile, size, (partial, stride), (i, j));
             }
         }

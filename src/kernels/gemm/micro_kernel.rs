@@ -1,13 +1,19 @@
 //! Micro-kernel: a tile of `MR x NR` sums that stays in registers over all terms of a block.
 
-use super::blocking::{MAX_MR, MAX_NR};
+use super::blocking::{MAX_MR, MAX_NR, MAX_ROWS};
 use crate::kernels::simd::{Pairs, Simd};
 
 /// Tile in memory.
 pub(crate) type Tile = [[f32; MAX_NR]; MAX_MR];
 
+/// Tile of any packed operands in memory.
+pub(crate) type AnyTile = [[f32; MAX_NR]; MAX_ROWS];
+
 /// Initial tile.
 pub(crate) const TILE: Tile = [[0.0; MAX_NR]; MAX_MR];
+
+/// Initial tile of any packed operands.
+pub(crate) const ANY_TILE: AnyTile = [[0.0; MAX_NR]; MAX_ROWS];
 
 /// Location of a micro-kernel operand: for each term, the numbers for the rows of a tile or for its vectors of columns.
 pub(crate) trait Source: Copy {
@@ -70,8 +76,30 @@ impl<const N: usize> Source for Windows<N> {
 pub(crate) trait Terms<S: Simd>: Copy {
     /// Number of terms in a lane.
     const IN_LANE: usize;
+    /// Number of rows of a panel of the left operand.
+    const MR: usize = S::MR;
     /// Computes `c` plus the products of these terms, in order, rounding each sum.
     fn mul_add(self, simd: S, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s;
+    /// Computes the sums of the first `rows` rows and `columns` columns of two panels.
+    ///
+    /// # Safety
+    /// `a` and `b` are panels of `depth` lanes of terms, of `MR` rows and `S::NR` columns.
+    #[inline(always)]
+    unsafe fn tile(
+        self,
+        simd: S,
+        (rows, columns): (usize, usize),
+        depth: usize,
+        a: *const f32,
+        b: *const f32,
+        to: &mut AnyTile,
+    ) {
+        let Some((to, _)) = to.split_first_chunk_mut() else { unreachable!("a tile of the micro-kernel is smaller") };
+        let a = Panel { start: a, row: S::MR, step: 1 };
+        let b = Panel { start: b, row: S::NR, step: S::LANES };
+        // SAFETY: guaranteed by the caller.
+        unsafe { micro_kernel(simd, self, (rows, columns.div_ceil(S::LANES)), depth, a, b, to) };
+    }
 }
 
 /// One f32 per lane.

@@ -10,6 +10,7 @@
 //! `matrixmultiply` multiplies widened copies ([`portable`]). On machines that multiply pairs of bf16 faster, so do the
 //! loops ([`pairs`]).
 
+pub(crate) mod amx;
 pub(super) mod blocking;
 mod dispatch;
 pub(super) mod dot;

@@ -2,7 +2,7 @@
 //!
 //! The packed format is a sequence of panels of `width` rows of the left operand (`MR`) or columns of the right one
 //! (`NR`). Within a panel, the `width` numbers of a term are consecutive, term by term. A panel has room for a multiple
-//! of [`STEP`] terms, and missing rows or columns are 0. If a lane holds a pair of terms ([`pairs`](super::pairs)), the
+//! of [`WHOLE`] terms, and missing rows or columns are 0. If a lane holds a pair of terms ([`pairs`](super::pairs)), the
 //! `width` pairs of two terms are consecutive, and the second number of the last may be 0.
 
 use std::ops::Range;
@@ -20,12 +20,15 @@ use crate::kernels::{
 /// Number of terms that [`pack_transposed`] transposes at a time.
 pub(crate) const STEP: usize = 8;
 
+/// Number of lanes of terms of which a panel has whole multiples: those of a tile of AMX.
+pub(crate) const WHOLE: usize = 16;
+
 /// Numbers after the last panel that stores of whole vectors may overwrite.
 pub(crate) const SLACK: usize = 64;
 
 /// Returns the number of elements of a panel.
 pub(crate) const fn panel_len(width: usize, depth: usize) -> usize {
-    width * depth.next_multiple_of(STEP)
+    width * depth.next_multiple_of(WHOLE)
 }
 
 /// Returns the memory for the panels of `count` rows or columns.
@@ -39,6 +42,11 @@ pub(crate) trait Operand<T>: Copy {
     const BEYOND: usize = 0;
     /// Returns the size range of all numbers, or of a superset, if known.
     fn sizes(&self) -> Option<SizeRange> {
+        None
+    }
+    /// Returns the first term of the first of these rows and the distance between rows, if the terms of each are
+    /// contiguous and inside the operand.
+    fn contiguous_rows(&self, _some: Range<usize>, _terms: Range<usize>) -> Option<(*const T, usize)> {
         None
     }
     /// Packs rows of a left operand, or columns of a right one, into one panel of `width` that begins at `to`: `width`
@@ -89,6 +97,13 @@ impl<'a, T> Matrix<'a, T> {
 }
 
 impl<T: VectorFloat> Operand<T> for Matrix<'_, T> {
+    #[inline(always)]
+    fn contiguous_rows(&self, some: Range<usize>, terms: Range<usize>) -> Option<(*const T, usize)> {
+        let inside = self.index(some.end - 1, terms.end - 1) < self.matrix.len();
+        let first = self.index(some.start, terms.start);
+        (!self.contiguous && inside).then(|| (self.matrix[first..].as_ptr(), self.stride))
+    }
+
     #[inline(always)]
     unsafe fn pack_panel<S: Simd, K: Packer<S, T>>(
         self,

@@ -10,13 +10,16 @@ use std::{marker::PhantomData, ops::Range};
 use half::{bf16, f16};
 
 use super::{
+    amx::{self, Tiled},
     micro_kernel::{Paired, Terms, Wide},
     pack::{Operand, Packer, pack_panels},
 };
 use crate::kernels::{
     float::VectorFloat,
     limits,
-    simd::{self, Body, Kernel, Lanes, PairKernel, Pairs, Simd, SizeRange, Sizes, Width, vectorized},
+    simd::{
+        self, Body, Kernel, Lanes, PairKernel, Pairs, Simd, SizeRange, Sizes, TileKernel, Tiles, Width, vectorized,
+    },
 };
 
 /// Type whose products are computed with vectors.
@@ -38,7 +41,10 @@ in_f32!(f32, f16);
 
 impl Multiply for bf16 {
     fn run<K: WaysKernel<Self>>(width: Width, kernel: K) -> Result<K::Output, K> {
-        let mut kernel = ByWay::new(kernel);
+        let mut kernel = match amx::run(ByWay::new(kernel)) {
+            Ok(output) => return Ok(output),
+            Err(kernel) => kernel,
+        };
         if width == Width::Sixteen && limits::pairs_pay() {
             kernel = match simd::run_pairs(kernel) {
                 Ok(output) => return Ok(output),
@@ -84,11 +90,22 @@ impl<K: WaysKernel<bf16>> PairKernel for ByWay<bf16, K> {
     }
 }
 
+impl<K: WaysKernel<bf16>> TileKernel for ByWay<bf16, K> {
+    type Output = K::Output;
+    #[inline(always)]
+    fn run<S: Simd, P: Pairs<S>, X: Tiles<S>>(self, simd: S, pairs: P, tiles: X) -> K::Output {
+        self.kernel.run(simd, Tiled { pairs: Paired(pairs), tiles })
+    }
+}
+
 /// Ways to multiply a type other than by widening it.
 pub(crate) trait Ways<S: Simd, T>: Copy {
     type Terms: Terms<S>;
+    type Wide: Terms<S>;
     /// Returns the contents of the lanes of packed panels.
     fn terms(self) -> Self::Terms;
+    /// Returns the contents of those of numbers that are multiplied in f32, in the same order.
+    fn wide(self) -> Self::Wide;
     /// Packs panels, and returns the size range of their numbers; `None`, without effect, if there is no other way.
     #[allow(clippy::too_many_arguments)]
     fn pack(
@@ -100,6 +117,18 @@ pub(crate) trait Ways<S: Simd, T>: Copy {
         width: usize,
         to: &mut [f32],
     ) -> Option<SizeRange>;
+    /// Packs a left operand as [`pack`](Ways::pack) does, into panels of [`MR`](Terms::MR) rows.
+    #[inline(always)]
+    fn pack_left<O: Operand<T>>(
+        self,
+        simd: S,
+        operand: O,
+        rows: Range<usize>,
+        terms: Range<usize>,
+        to: &mut [f32],
+    ) -> Option<SizeRange> {
+        self.pack(simd, operand, rows, terms, S::MR, to)
+    }
     /// Writes a vector of the lanes that begin at each of these numbers: the number, or the pair of it and the one at
     /// `distance`.
     ///
@@ -110,9 +139,15 @@ pub(crate) trait Ways<S: Simd, T>: Copy {
 
 impl<S: Simd, T: Lanes> Ways<S, T> for Wide {
     type Terms = Wide;
+    type Wide = Wide;
 
     #[inline(always)]
     fn terms(self) -> Wide {
+        self
+    }
+
+    #[inline(always)]
+    fn wide(self) -> Wide {
         self
     }
 
@@ -138,10 +173,16 @@ impl<S: Simd, T: Lanes> Ways<S, T> for Wide {
 
 impl<S: Simd, P: Pairs<S>> Ways<S, bf16> for Paired<P> {
     type Terms = Self;
+    type Wide = Wide;
 
     #[inline(always)]
     fn terms(self) -> Self {
         self
+    }
+
+    #[inline(always)]
+    fn wide(self) -> Wide {
+        Wide
     }
 
     #[inline(always)]
@@ -171,7 +212,7 @@ impl<S: Simd, P: Pairs<S>> Ways<S, bf16> for Paired<P> {
 }
 
 /// Packer of pairs.
-struct PairPacker<P>(P);
+pub(super) struct PairPacker<P>(pub P);
 
 impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for PairPacker<P> {
     const IN_LANE: usize = 2;
@@ -190,9 +231,9 @@ impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for PairPacker<P> {
 }
 
 /// Packer of pairs that records the sizes of their numbers.
-struct Noting<S: Simd, P> {
-    packer: PairPacker<P>,
-    sizes: Sizes<S>,
+pub(super) struct Noting<S: Simd, P> {
+    pub packer: PairPacker<P>,
+    pub sizes: Sizes<S>,
 }
 
 impl<S: Simd, P: Pairs<S>> Packer<S, bf16> for Noting<S, P> {
@@ -232,6 +273,11 @@ impl Body for AllSizes<'_> {
             (least.min(size.wrapping_sub(1)), most.max(size))
         })
     }
+}
+
+/// Runs a kernel by tiles if they are allowed, else [by pairs](run_pairs).
+pub(crate) fn run_tiles_or_pairs<K: WaysKernel<bf16>>(kernel: K) -> K::Output {
+    amx::run(ByWay::new(kernel)).unwrap_or_else(|by| run_pairs(by.kernel))
 }
 
 /// Runs a kernel by pairs. Without the instruction, tests run its twin.

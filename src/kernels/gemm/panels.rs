@@ -8,7 +8,7 @@ use super::{
     factors::Places,
     loops::macro_kernel,
     micro_kernel::{Terms, Wide},
-    pack::{Matrix, SLACK, STEP, pack_panels, packed_len, panel_len},
+    pack::{Matrix, SLACK, WHOLE, pack_panels, packed_len, panel_len},
     pairs::{ByWay, Multiply, Ways, WaysKernel, are_exact, are_normal},
     product::{Added, Layout},
 };
@@ -91,7 +91,7 @@ impl<T: VectorFloat> WaysKernel<T> for Right<'_, T> {
     fn run<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) -> Packing {
         let Right { layout, kn: (k, n), b } = self;
         let in_lane = W::Terms::IN_LANE;
-        const { assert!(KC.is_multiple_of(2 * STEP)) };
+        const { assert!(KC.is_multiple_of(2 * WHOLE)) };
         let mut lines = Pooled::uninit(Line::count(panels_len(S::NR, k.div_ceil(in_lane), n) + SLACK));
         let to = Line::numbers_mut(&mut lines);
         let mut sizes = Vec::new();
@@ -137,11 +137,13 @@ impl<T: Multiply> WaysKernel<T> for Multiplication<'_, T> {
                 let (depth, first) = (terms.len(), terms.start);
                 let epilogue = Epilogue { first: first == 0, last: terms.end == k, added, out, places };
                 let from = Matrix::new(a, false, stride);
-                let a = left.uninit(packed_len(some.len(), S::MR, depth));
-                let exact = b.packed.sizes.get(block).filter(|b_sizes| are_normal(b_sizes)).is_some_and(|b_sizes| {
-                    let a_sizes = ways.pack(simd, from, some.clone(), terms.clone(), S::MR, a);
-                    a_sizes.is_some_and(|a_sizes| are_exact(a_sizes, *b_sizes))
-                });
+                let a = left.uninit(packed_len(some.len(), W::Terms::MR.max(S::MR), depth));
+                let mut exact = false;
+                if let Some(b_sizes) = b.packed.sizes.get(block).filter(|b_sizes| are_normal(b_sizes))
+                    && let Some(a_sizes) = ways.pack_left(simd, from, some.clone(), terms.clone(), a)
+                {
+                    exact = are_exact(a_sizes, *b_sizes);
+                }
                 // SAFETY: the operands were packed for these rows and terms and for all columns; the rows are inside
                 // the result, which belongs to this call; `partial` has a row for each row unless there is one block.
                 unsafe {
@@ -162,7 +164,7 @@ impl<T: Multiply> WaysKernel<T> for Multiplication<'_, T> {
                     }
                     pack_panels(simd, &mut Wide, from, some.clone(), terms, S::MR, a);
                     let b = b.wide().block::<S>(first, 1, n);
-                    macro_kernel(simd, Wide, depth, (a, some.clone()), (b, 0..n), &epilogue, (partial, row));
+                    macro_kernel(simd, ways.wide(), depth, (a, some.clone()), (b, 0..n), &epilogue, (partial, row));
                 }
             }
         }

@@ -15,7 +15,10 @@ use super::{
 };
 use crate::kernels::{
     float::{Float, VectorFloat},
-    simd::{self, SizeRange, twin::WithTwin},
+    simd::{
+        self, SizeRange,
+        twin::{WithTiles, WithTwin},
+    },
     threads,
 };
 
@@ -36,6 +39,14 @@ fn places(
 
 /// Computes the scalar twin of `loops`: one sum after another, in the order documented by the module.
 fn twin<T: Float<Wide = f32>>(one: &Product<T>) -> Vec<T> {
+    twin_of(one, |terms| terms.fold(0f32, |s, (a, b)| a.mul_add(b, s)))
+}
+
+/// Computes a product whose blocks of terms are added up by `block`.
+fn twin_of<T: Float<Wide = f32>>(
+    one: &Product<T>,
+    of_block: impl Fn(&mut dyn Iterator<Item = (f32, f32)>) -> f32,
+) -> Vec<T> {
     let (m, k, n) = one.mkn;
     let (left, right) = places(one.layout, one.mkn);
     let element = |i: usize, j: usize| {
@@ -44,7 +55,7 @@ fn twin<T: Float<Wide = f32>>(one: &Product<T>) -> Vec<T> {
             let (a, b) = one.operands(term);
             for p0 in (0..k).step_by(KC) {
                 let terms = p0..(p0 + KC).min(k);
-                let block = terms.fold(0f32, |s, p| a[left(i, p)].widen().mul_add(b[right(p, j)].widen(), s));
+                let block = of_block(&mut terms.map(|p| (a[left(i, p)].widen(), b[right(p, j)].widen())));
                 sum = Some(sum.map_or(block, |before| before + block));
             }
         }
@@ -57,6 +68,15 @@ fn twin<T: Float<Wide = f32>>(one: &Product<T>) -> Vec<T> {
         })
     };
     (0..m * n).map(|at| element(at / n, at % n)).collect()
+}
+
+/// Computes one sum of a block in the order of [`Tiles::multiply`](crate::kernels::simd::Tiles): steps of 32 terms.
+fn tile_order(terms: impl Iterator<Item = (f32, f32)>) -> f32 {
+    let terms: Vec<(f32, f32)> = terms.collect();
+    terms.chunks(32).fold(0f32, |sum, step| {
+        let of = |first: usize| step.iter().skip(first).step_by(2).fold(0f32, |sum, (a, b)| a.mul_add(*b, sum));
+        sum + (of(0) + of(1))
+    })
 }
 
 /// Checks that the result is within the rounding error of f32 sums and one result.
@@ -189,6 +209,61 @@ fn pairs_have_the_bits_of_single_terms() {
         // Half of all numbers are 0, of either sign.
         a.iter_mut().chain(&mut b).step_by(2).for_each(|x| *x = bf16::from_f32(0f32.copysign(x.to_f32())));
         check_pairs(mkn, &a, &b, &[(1, 1)], "with zeros");
+    }
+}
+
+/// Checks a product by tiles: with the twin of the instruction, and with the instruction if available.
+fn check_tiles(one: &Product<bf16>, about: &str) {
+    let bits = |x: &bf16| if x.is_nan() { bf16::NAN.to_bits() } else { x.to_bits() };
+    let want = twin_of(one, |terms| tile_order(terms));
+    let check = |got: Vec<bf16>, by: &str| {
+        let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
+        assert!(same, "{about} {:?} {:?} {by}: {got:?} for {want:?}", one.mkn, one.layout);
+    };
+    for width in simd::widths() {
+        let mut got = vec![bf16::ZERO; want.len()];
+        assert!(loops::on_one_thread(one, &mut got, |region| {
+            simd::run_with(width, WithTiles(ByWay::new(region))).is_ok()
+        }));
+        check(got, &format!("twin of {width:?}"));
+    }
+    let mut got = vec![bf16::ZERO; want.len()];
+    if loops::on_one_thread(one, &mut got, |region| simd::run_tiles(ByWay::new(region)).is_ok()) {
+        check(got, "instruction");
+    }
+}
+
+#[test]
+fn tiles_take_the_order_of_the_instruction() {
+    for (mkn, layout) in small_under_miri(SIZES).flat_map(|mkn| [Layout::NN, Layout::NT, Layout::TN].map(|l| (mkn, l)))
+    {
+        let (m, k, n) = mkn;
+        let (a, b, added) = (random::<bf16>(2 * m * k, 1), random::<bf16>(2 * k * n, 2), random::<bf16>(m * n, 3));
+        let terms = [(0, 1), (1, 0)];
+        for (terms, added) in [(&terms[..1], Added::ToRows(&added[..m])), (&terms[..], Added::ToEach(&added[..]))] {
+            let one = Product { layout, mkn, a: &a, b: &b, terms, added };
+            check_tiles(&one, "random");
+            check_near(&one, &twin_of(&one, |terms| tile_order(terms)));
+        }
+    }
+}
+
+#[test]
+fn tiles_of_numbers_that_the_instruction_flushes_are_multiplied_in_f32() {
+    let (m, k, n) = (37, 70, 35);
+    for (of_a, of_b) in [(-56, -56), (-60, -60), (-130, 0), (0, -134), (-30, -30)] {
+        let number = |exponent: i32| move |x: bf16| bf16::from_f32((f64::from(x) * 2f64.powi(exponent)) as f32);
+        let a: Vec<bf16> = random(m * k, 1).into_iter().map(number(of_a)).collect();
+        let b: Vec<bf16> = random(k * n, 2).into_iter().map(number(of_b)).collect();
+        let (layout, mkn, added) = (Layout::NN, (m, k, n), Added::Nothing);
+        let one = Product { layout, mkn, a: &a, b: &b, terms: &[(0, 0)], added };
+        check_tiles(&one, &format!("2^{of_a} times 2^{of_b}"));
+    }
+    for x in [bf16::INFINITY, bf16::NAN, bf16::MIN_POSITIVE_SUBNORMAL] {
+        let (mut a, b) = (random::<bf16>(m * k, 1), random::<bf16>(k * n, 2));
+        a[1000] = x;
+        let (layout, mkn, added) = (Layout::NT, (m, k, n), Added::Nothing);
+        check_tiles(&Product { layout, mkn, a: &a, b: &b, terms: &[(0, 0)], added }, &format!("one is {x}"));
     }
 }
 

@@ -3,6 +3,8 @@
 //! A kernel that names its operations is written once over [`Simd`] and run by [`run`]. A plain loop is run by
 //! [`vectorized`], which lets the compiler use the wider instructions. Both give the same bits as scalar code.
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+mod amx;
 // Miri supports no assembly, which NEON's conversions use.
 #[cfg(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon", not(miri)))]
 mod neon;
@@ -15,7 +17,7 @@ mod x86;
 use std::sync::OnceLock;
 
 pub(crate) use vector::{
-    Body, Kernel, Lanes, PairKernel, Pairs, Simd, SizeRange, Sizes, Width, load_first, store_first,
+    Body, Kernel, Lanes, PairKernel, Pairs, Simd, SizeRange, Sizes, TileKernel, Tiles, Width, load_first, store_first,
 };
 
 /// Returns the widest vectors of this machine that the environment variable `PRECAST_VECTORS` allows. It is read once.
@@ -80,6 +82,23 @@ pub(crate) fn run_pairs<K: PairKernel>(kernel: K) -> Result<K::Output, K> {
     #[cfg(target_arch = "x86_64")]
     if widest() == Width::Sixteen && x86::has_pairs() {
         return Ok(x86::run_pairs(kernel));
+    }
+    Err(kernel)
+}
+
+/// Returns whether this machine multiplies tiles of bf16, and `PRECAST_VECTORS` allows vectors as wide as theirs.
+pub(crate) fn has_tiles() -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+    return widest() == Width::Sixteen && amx::is_available();
+    #[allow(unreachable_code)]
+    false
+}
+
+/// Runs a kernel that multiplies tiles of bf16. Returns the kernel if the machine [has none](has_tiles).
+pub(crate) fn run_tiles<K: TileKernel>(kernel: K) -> Result<K::Output, K> {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+    if has_tiles() {
+        return Ok(amx::run(kernel));
     }
     Err(kernel)
 }

@@ -1,9 +1,9 @@
-//! Scalar twin of the instruction that multiplies pairs of bf16, for machines that lack it. Like the instruction, it
-//! flushes subnormals to 0, so that a kernel that should not have used it fails its test here as well.
+//! Scalar twins of the instructions that multiply pairs and tiles of bf16, for machines that lack them. Like the
+//! instructions, they flush subnormals to 0, so that a kernel that should not have used one fails its test here as well.
 
 use half::bf16;
 
-use super::{Kernel, PairKernel, Pairs, Simd, SizeRange, Sizes};
+use super::{Kernel, PairKernel, Pairs, Simd, SizeRange, Sizes, TileKernel, Tiles};
 
 /// Adapter that runs a kernel of pairs with vectors of any width.
 pub(crate) struct WithTwin<K>(pub K);
@@ -13,6 +13,17 @@ impl<K: PairKernel> Kernel for WithTwin<K> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> K::Output {
         self.0.run(simd, Twin(simd))
+    }
+}
+
+/// Adapter that runs a kernel of tiles with vectors of any width.
+pub(crate) struct WithTiles<K>(pub K);
+
+impl<K: TileKernel> Kernel for WithTiles<K> {
+    type Output = K::Output;
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) -> K::Output {
+        self.0.run(simd, Twin(simd), Twin(simd))
     }
 }
 
@@ -87,5 +98,37 @@ impl<S: Simd> Pairs<S> for Twin<S> {
         let (least, most) = (self.lanes(sizes.least_less_one), self.lanes(sizes.most));
         let least = least[..S::LANES].iter().fold(0xffff, |least, &x| x.min(least));
         SizeRange { least: least + 1, most: most[..S::LANES].iter().fold(0, |most, &x| x.max(most)) }
+    }
+}
+
+impl<S: Simd> Tiles<S> for Twin<S> {
+    unsafe fn multiply(
+        self,
+        steps: usize,
+        (rows, columns): (usize, usize),
+        a: *const f32,
+        b: *const f32,
+        to: *mut [f32; 32],
+    ) {
+        // SAFETY: guaranteed by the caller.
+        let (a, b, to) = unsafe {
+            let a = std::slice::from_raw_parts(a.cast::<u32>(), steps * 32 * 16);
+            (a, std::slice::from_raw_parts(b.cast::<u32>(), steps * 16 * S::NR), std::slice::from_raw_parts_mut(to, 32))
+        };
+        for (row, to) in to.iter_mut().enumerate().take(rows) {
+            for (column, to) in to.iter_mut().enumerate().take(columns) {
+                *to = (0..steps).fold(0.0, |sum, step| {
+                    let mut two = [0f32; 2];
+                    for lane in 0..16 {
+                        let of_a = numbers(a[(step * 32 + row) * 16 + lane]);
+                        let of_b = numbers(b[(step * 16 + lane) * S::NR + column]);
+                        for i in 0..2 {
+                            two[i] = flushed(of_a[i].mul_add(of_b[i], two[i]));
+                        }
+                    }
+                    flushed(sum + flushed(two[0] + two[1]))
+                });
+            }
+        }
     }
 }

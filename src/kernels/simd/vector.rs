@@ -129,6 +129,23 @@ pub(crate) trait Pairs<S: Simd>: Copy {
     fn noted(self, sizes: &Sizes<S>) -> SizeRange;
 }
 
+/// The instructions that multiply tiles of bf16: AMX.
+///
+/// As with [`Simd`], a value proves that the machine has the instructions.
+pub(crate) trait Tiles<S: Simd>: Copy {
+    /// Computes the sums of a tile of at most 32 rows and `S::NR` columns over `steps` steps of 32 terms: `a` has for each
+    /// step and row 16 pairs, `b` for each step and pair `S::NR` columns. The rows of `to` are 32 sums long.
+    ///
+    /// A step sums the products of the first numbers of its pairs in order, and apart from them those of the second
+    /// numbers, each from 0 and fused. The two sums are added, and the result to the sum of the steps before. Subnormals
+    /// are flushed to 0, before and after.
+    ///
+    /// # Safety
+    /// `a` is valid for reads of 32 rows of 16 pairs for each step, `b` of 16 times `S::NR` pairs, and `to` for writes of
+    /// 32 rows.
+    unsafe fn multiply(self, steps: usize, size: (usize, usize), a: *const f32, b: *const f32, to: *mut [f32; 32]);
+}
+
 /// Smallest and largest magnitude of bf16 numbers, for each half of a lane. The smallest is stored minus one, so that 0
 /// wraps to the largest value and is ignored.
 #[derive(Clone, Copy)]
@@ -220,6 +237,13 @@ pub(crate) trait PairKernel {
     type Output;
     /// Runs the kernel. Must be `#[inline(always)]`, so that it is compiled for the instructions of `S` and `P`.
     fn run<S: Simd, P: Pairs<S>>(self, simd: S, pairs: P) -> Self::Output;
+}
+
+/// A kernel written over tiles of bf16.
+pub(crate) trait TileKernel {
+    type Output;
+    /// Runs the kernel. Must be `#[inline(always)]`, so that it is compiled for the instructions of `S`, `P` and `X`.
+    fn run<S: Simd, P: Pairs<S>, X: Tiles<S>>(self, simd: S, pairs: P, tiles: X) -> Self::Output;
 }
 
 /// Plain loops to be run by [`vectorized`](super::vectorized): a small closure, or a type whose `run` is

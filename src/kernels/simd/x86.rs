@@ -76,12 +76,23 @@ pub(super) fn has_pairs() -> bool {
     of_machine() == Width::Sixteen && is_x86_feature_detected!("avx512bf16")
 }
 
+/// Returns the proofs of the widest vectors and of pairs.
+///
+/// # Safety
+/// The machine has the features.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+pub(super) fn proofs() -> (Avx512, Bf16) {
+    (Avx512(()), Bf16(()))
+}
+
 pub(super) fn run_pairs<K: PairKernel>(kernel: K) -> K::Output {
     /// # Safety
     /// The machine has the features.
     #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
     fn go<K: PairKernel>(kernel: K) -> K::Output {
-        kernel.run(Avx512(()), Bf16(()))
+        let (simd, pairs) = proofs();
+        kernel.run(simd, pairs)
     }
     assert!(has_pairs());
     // SAFETY: the machine has these instructions, as was just asserted.

@@ -1,0 +1,133 @@
+//! Gradient of the weight of a convolution of bf16 as the product that it is by the tiles of AMX: of the output gradient
+//! with the transposed im2col matrix.
+
+use std::ops::Range;
+
+use half::bf16;
+
+use super::{
+    by_products::{CHUNK, Patches, ROW},
+    geometry::{Geometry, positions},
+    image_terms::ImageTerms,
+    padded::PaddedLayout,
+};
+use crate::kernels::{
+    float::Float,
+    gemm::{
+        amx,
+        blocking::MAX_NR,
+        factors::{Factors, Places},
+        loops,
+        pack::{COPIED, Operand, Packer, pack_transposed},
+        pairs::{run_tiles_or_pairs, sizes_of},
+        product::Added,
+    },
+    memory::{Pooled, uninit_vec},
+    simd::{Simd, SizeRange},
+};
+
+/// Least number of output channels, weights of one, or outputs of the batch.
+const LEAST: usize = 16;
+
+/// The im2col matrix as a right operand whose terms are outputs, and whose columns are the weights of a channel.
+#[derive(Clone, Copy)]
+struct PatchTerms<'a>(Patches<'a>);
+
+impl Operand<bf16> for PatchTerms<'_> {
+    fn sizes(&self) -> Option<SizeRange> {
+        Some(self.0.sizes)
+    }
+
+    #[inline(always)]
+    unsafe fn pack_panel<S: Simd, K: Packer<S, bf16>>(
+        self,
+        simd: S,
+        packer: &mut K,
+        some: Range<usize>,
+        terms: Range<usize>,
+        to: *mut f32,
+        width: usize,
+    ) {
+        let PatchTerms(patches) = self;
+        let mut rows = [[bf16::ZERO; ROW]; MAX_NR];
+        let (offsets, mut at) = (&patches.offsets[some], 0);
+        patches.sequences(terms.clone(), |from, len| {
+            for (row, offset) in rows.iter_mut().zip(offsets) {
+                // SAFETY: the sequence belongs to the patches; a row has room for all terms and a copy more.
+                unsafe { patches.copy(from + offset, len, row.as_mut_ptr().add(at)) };
+            }
+            at += len;
+        });
+        // SAFETY: the rows have these terms; the rest is guaranteed by the caller.
+        unsafe { pack_transposed(simd, packer, rows[0].as_ptr(), ROW, offsets.len(), terms.len(), to, width) };
+    }
+}
+
+/// Output gradient times patches, added to the sums of the images before.
+struct OfImages<'a> {
+    grad: ImageTerms<'a, bf16>,
+    patches: Patches<'a>,
+    channels: usize,
+    images: usize,
+    before: Added<'a, f32>,
+}
+
+impl<'a> Factors for OfImages<'a> {
+    type Of = bf16;
+    type Out = f32;
+    type Left = ImageTerms<'a, bf16>;
+    type Right = PatchTerms<'a>;
+
+    fn size(&self) -> (usize, usize) {
+        (self.channels, self.patches.offsets.len())
+    }
+
+    fn depths(&self) -> impl Iterator<Item = usize> {
+        std::iter::once(self.images * self.patches.volume())
+    }
+
+    fn pair(&self, _: usize) -> (ImageTerms<'a, bf16>, PatchTerms<'a>) {
+        (self.grad, PatchTerms(self.patches))
+    }
+
+    fn added(&self) -> Added<'_, f32> {
+        self.before
+    }
+
+    fn places(&self) -> Places {
+        Places::rows_of(self.patches.offsets.len())
+    }
+}
+
+/// Computes [`weight_gradient`](super::dispatch::weight_gradient) by tiles, or returns `None` if they are not allowed or
+/// there is too little to multiply.
+pub(super) fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Pooled<bf16>> {
+    let (patch, volume) = (g.patch(), g.out_volume());
+    let is_large = [g.out_channels, patch, g.batch * volume].into_iter().all(|count| count >= LEAST);
+    (amx::is_allowed() && g.groups == 1 && g.taps() > 1 && is_large).then(|| product(g, x, grad))
+}
+
+fn product(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Pooled<bf16> {
+    let source = PaddedLayout::phase_split(g);
+    let offsets = source.offsets(source.channel());
+    let first = positions([g.output[0], g.output[1], 1]);
+    let runs = Pooled::collect(g.output[0] * g.output[1], first.map(|at| source.start(at)));
+    let (x_image, image) = (g.in_channels * g.in_volume(), g.in_channels * source.channel());
+    let together = (CHUNK / image).clamp(1, g.batch);
+    let mut padded = Pooled::<bf16>::zeros(together * image + g.output[2] + 2 * COPIED);
+    let (sizes, mut sums) = (sizes_of(x), Pooled::<f32>::zeros(g.out_channels * g.patch()));
+    for (part, x) in x.chunks(together * x_image).enumerate() {
+        let images = x.len() / x_image;
+        for (x, padded) in x.chunks_exact(x_image).zip(padded.chunks_exact_mut(image)) {
+            source.fill_as_is(x, padded, source.channel());
+        }
+        let patches = Patches::new((&padded, image, images), &offsets, (&runs, g.output[2]), sizes);
+        let grad = ImageTerms::new(grad, (g.out_channels, g.out_volume()), part * together, 0);
+        let before = Added::ToEach(&sums[..]);
+        let of_images = OfImages { grad, patches, channels: g.out_channels, images, before };
+        let mut out = uninit_vec(sums.len());
+        loops::regions(&of_images, &mut out, |region| run_tiles_or_pairs(region));
+        sums = out;
+    }
+    bf16::narrow_vec(sums)
+}
