@@ -1,7 +1,8 @@
 //! Results are bitwise identical with any number of threads, and, except for listed sums, with vectors of any width.
 //!
 //! The width is read once per process. The test therefore runs itself, once for each width, in a process that does all
-//! the work with 1, 2 and 5 threads and prints a digest of every result; these are then compared.
+//! the work with 1, 2 and 5 threads and prints a digest of every result; these are then compared. With AMX, results are
+//! identical with any number of threads, and those in other dtypes than bf16 are the same as without.
 
 mod digest;
 mod inputs;
@@ -145,11 +146,12 @@ struct Done {
     shared: BTreeSet<String>,
 }
 
-fn done(width: &str) -> Done {
+fn done(width: &str, amx: &str) -> Done {
     let mut this = Command::new(env::current_exe().unwrap());
     this.args(["--exact", "no_bit_depends_on_the_machine", "--nocapture"])
         .env(ASKED, "1")
-        .env("PRECAST_VECTORS", width);
+        .env("PRECAST_VECTORS", width)
+        .env("PRECAST_AMX", amx);
     let output = this.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "vectors of {width}: {text}\n{}", String::from_utf8_lossy(&output.stderr));
@@ -170,7 +172,7 @@ fn no_bit_depends_on_the_machine() {
     }
     // Concurrently, since one thread leaves cores idle.
     let by_width = thread::scope(|scope| {
-        let running = WIDTHS.map(|width| scope.spawn(move || done(width)));
+        let running = WIDTHS.map(|width| scope.spawn(move || done(width, "0")));
         running.map(|done| done.join().unwrap())
     });
     let names: BTreeSet<&str> = by_width[0].digests.keys().map(|(name, _)| &**name).collect();
@@ -229,6 +231,31 @@ fn has_sixteen_lanes() -> bool {
     return is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw");
     #[cfg(not(target_arch = "x86_64"))]
     false
+}
+
+#[test]
+fn amx_changes_bits_of_bf16_alone_whatever_the_number_of_threads() {
+    let (with, without) = thread::scope(|scope| {
+        let running = ["1", "0"].map(|amx| scope.spawn(move || done("16", amx)));
+        running.map(|done| done.join().unwrap()).into()
+    });
+    let mut wrong = Vec::new();
+    let mut changed = 0;
+    for ((name, threads), digest) in &with.digests {
+        if with.digests[&(name.clone(), 1)] != *digest {
+            wrong.push(format!("{name}: other bits with {threads} threads"));
+        }
+        let differs = without.digests[&(name.clone(), *threads)] != *digest;
+        if differs && !name.contains("bf16") {
+            wrong.push(format!("{name}: other bits with AMX"));
+        }
+        changed += usize::from(differs);
+    }
+    assert!(wrong.is_empty(), "{} of {}\n{}", wrong.len(), with.digests.len(), wrong.join("\n"));
+    // Only this process asks for AMX here; the others have done their work.
+    let has_amx = precast::allow_amx(true);
+    precast::allow_amx(false);
+    assert_eq!(changed > 0, has_amx, "{changed} works have other bits with AMX");
 }
 
 /// Optimizers are found in their source: each of them, and each of their options, has a workload of that name.
