@@ -334,7 +334,7 @@ fn convolution(
     let (x_image, image, volume) =
         (g.in_channels * g.in_volume(), g.in_channels * source.channel(), runs.len() * length);
     let (mut out, sizes) = (uninit_vec(g.batch * rows * volume), sizes_of(x));
-    let together = (CHUNK / image).clamp(1, g.batch);
+    let (together, amx) = ((CHUNK / image).clamp(1, g.batch), amx::is_allowed());
     let mut padded = Pooled::<bf16>::zeros(together * image + length + 2 * COPIED);
     // Without a bias, the other kernels add 0, which makes -0 positive.
     let zeros = Pooled::<bf16>::zeros(rows);
@@ -346,7 +346,7 @@ fn convolution(
         let images = x.len() / x_image;
         let patches = Patches::new((&padded, image, images), offsets, (runs, length), sizes);
         let convolution = Convolution { weights, patches, rows, images, bias };
-        loops::regions(&convolution, out, |region| run_tiles_or_pairs(region));
+        loops::regions(&convolution, out, |region| run_tiles_or_pairs(amx, region));
     }
     out
 }

@@ -126,7 +126,7 @@ fn product(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Pooled<bf16> {
         let before = Added::ToEach(&sums[..]);
         let of_images = OfImages { grad, patches, channels: g.out_channels, images, before };
         let mut out = uninit_vec(sums.len());
-        loops::regions(&of_images, &mut out, |region| run_tiles_or_pairs(region));
+        loops::regions(&of_images, &mut out, |region| run_tiles_or_pairs(true, region));
         sums = out;
     }
     bf16::narrow_vec(sums)

@@ -20,6 +20,9 @@ use super::{
 };
 use crate::kernels::simd::{self, Pairs, Simd, SizeRange, Sizes, TileKernel, Tiles};
 
+/// Number of terms of a block. Tiles are multiplied so fast that adding up the sums of smaller blocks takes as long.
+pub(super) const BLOCK: usize = 4 * KC;
+
 const UNASKED: u8 = 0;
 const NO: u8 = 1;
 const YES: u8 = 2;
@@ -60,13 +63,13 @@ pub(crate) fn is_allowed() -> bool {
     }
 }
 
-/// Runs a kernel by tiles. Returns the kernel if they are not allowed.
+/// Runs a kernel by tiles. Returns the kernel if there are none.
 pub(crate) fn run<K: TileKernel>(kernel: K) -> Result<K::Output, K> {
     #[cfg(test)]
     if twin::IN_USE.get() {
         return simd::run(simd::twin::WithTiles(kernel)).map_err(|twin| twin.0);
     }
-    if is_allowed() { simd::run_tiles(kernel) } else { Err(kernel) }
+    simd::run_tiles(kernel)
 }
 
 #[cfg(test)]
@@ -93,6 +96,7 @@ pub(crate) struct Tiled<P, X> {
 impl<S: Simd, P: Pairs<S>, X: Tiles<S>> Terms<S> for Tiled<P, X> {
     const IN_LANE: usize = 2;
     const MR: usize = MAX_ROWS;
+    const BLOCK: usize = BLOCK;
 
     #[inline(always)]
     fn mul_add(self, simd: S, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s {
@@ -151,7 +155,7 @@ impl<S: Simd, P: Pairs<S>, X: Tiles<S>> Ways<S, bf16> for Tiled<P, X> {
     ) -> Option<SizeRange> {
         let mut packer = Noting { packer: PairPacker(self.pairs.0), sizes: Sizes::none(simd) };
         let (depth, lanes) = (terms.len(), terms.len().div_ceil(2));
-        assert!(depth > 0 && depth <= KC && !rows.is_empty());
+        assert!(depth > 0 && depth <= BLOCK && !rows.is_empty());
         assert!(to.len() >= packed_len(rows.len(), MAX_ROWS, lanes + O::BEYOND), "memory for all panels");
         for (panel, some) in parts(rows, MAX_ROWS).enumerate() {
             let len = panel_len(MAX_ROWS, lanes);
@@ -162,7 +166,10 @@ impl<S: Simd, P: Pairs<S>, X: Tiles<S>> Ways<S, bf16> for Tiled<P, X> {
                     pack_rows(simd, &mut packer, (from, stride), (some.len(), depth), to);
                     continue;
                 }
-                operand.pack_panel(simd, &mut packer, some, terms.clone(), to, MAX_ROWS);
+                for block in parts(terms.clone(), KC) {
+                    let to = to.add((block.start - terms.start) / 2 * MAX_ROWS);
+                    operand.pack_panel(simd, &mut packer, some.clone(), block, to, MAX_ROWS);
+                }
                 let panel = std::slice::from_raw_parts_mut(to, len);
                 panel[lanes * MAX_ROWS..].fill(0.0);
                 for step in panel.chunks_exact_mut(STEP_LEN) {
@@ -186,6 +193,7 @@ pub(crate) struct InSteps;
 
 impl<S: Simd> Terms<S> for InSteps {
     const IN_LANE: usize = 1;
+    const BLOCK: usize = BLOCK;
 
     #[inline(always)]
     fn mul_add(self, simd: S, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s {

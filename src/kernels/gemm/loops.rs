@@ -1,6 +1,6 @@
 //! The five loops of a packed matrix product, as in BLIS.
 //!
-//! From the outermost: bands of rows, blocks of `NC` columns, blocks of `KC` terms (for which the right operand is
+//! From the outermost: bands of rows, blocks of `NC` columns, blocks of terms (for which the right operand is
 //! packed), blocks of `MC` rows (for which the left one is packed); inside the [`macro_kernel`], tiles of `NR` columns
 //! and `MR` rows. The loops are independent of the packed format ([`pack`](super::pack)) and the registers
 //! ([`micro_kernel`](super::micro_kernel)).
@@ -8,7 +8,8 @@
 use std::ops::Range;
 
 use super::{
-    blocking::{BAND, KC, MAX_MC, MAX_NR, NC, mc, parts},
+    amx,
+    blocking::{BAND, MAX_MC, MAX_NR, NC, mc, parts},
     epilogue::Epilogue,
     factors::Factors,
     micro_kernel::{ANY_TILE, Terms, Wide},
@@ -32,8 +33,9 @@ where
     if width == Width::One {
         return false;
     }
+    let amx = amx::is_allowed();
     regions(factors, out, |region| {
-        let done = T::run(width, region);
+        let done = T::run(width, amx, region);
         assert!(done.is_ok(), "a width that the machine has");
     });
     true
@@ -89,7 +91,7 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
     #[inline(always)]
     fn run<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) {
         let Region { factors, rows, columns, out, a, b, partial, wide } = self;
-        let blocks: usize = factors.depths().map(|depth| depth.div_ceil(KC)).sum();
+        let blocks: usize = factors.depths().map(|depth| depth.div_ceil(W::Terms::BLOCK)).sum();
         let (added, places) = (factors.added(), factors.places());
         let bands =
             parts(rows, BAND).flat_map(|rows| parts(columns.clone(), NC).map(move |columns| (rows.clone(), columns)));
@@ -99,7 +101,8 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
             let partial =
                 if blocks > 1 { partial.uninit(rows.len() * stride).as_mut_ptr() } else { std::ptr::null_mut() };
             let terms = factors.depths().enumerate();
-            let terms = terms.flat_map(|(which, depth)| parts(0..depth, KC).map(move |range| (which, range)));
+            let terms =
+                terms.flat_map(|(which, depth)| parts(0..depth, W::Terms::BLOCK).map(move |range| (which, range)));
             for (block, (which, range)) in terms.enumerate() {
                 let depth = range.len();
                 let epilogue = Epilogue { first: block == 0, last: block + 1 == blocks, added, out, places };

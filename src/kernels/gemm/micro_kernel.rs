@@ -1,6 +1,6 @@
 //! Micro-kernel: a tile of `MR x NR` sums that stays in registers over all terms of a block.
 
-use super::blocking::{MAX_MR, MAX_NR, MAX_ROWS};
+use super::blocking::{KC, MAX_MR, MAX_NR, MAX_ROWS};
 use crate::kernels::simd::{Pairs, Simd};
 
 /// Tile in memory.
@@ -78,6 +78,8 @@ pub(crate) trait Terms<S: Simd>: Copy {
     const IN_LANE: usize;
     /// Number of rows of a panel of the left operand.
     const MR: usize = S::MR;
+    /// Number of terms that are packed and added up together.
+    const BLOCK: usize = KC;
     /// Computes `c` plus the products of these terms, in order, rounding each sum.
     fn mul_add(self, simd: S, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s;
     /// Computes the sums of the first `rows` rows and `columns` columns of two panels.

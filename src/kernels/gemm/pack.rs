@@ -184,13 +184,17 @@ pub(crate) fn pack_panels<S: Simd, T, K: Packer<S, T>, O: Operand<T>>(
     to: &mut [f32],
 ) {
     let (depth, lanes) = (terms.len(), terms.len().div_ceil(K::IN_LANE));
-    assert!(depth > 0 && depth <= KC && width <= MAX_NR && !range.is_empty());
+    assert!(depth > 0 && width <= MAX_NR && !range.is_empty());
+    const { assert!(KC.is_multiple_of(2 * WHOLE)) };
     assert!(to.len() >= packed_len(range.len(), width, lanes + O::BEYOND), "memory for all panels");
     for (panel, some) in parts(range, width).enumerate() {
-        // SAFETY: `to` has memory for all panels and slack, as was asserted.
-        unsafe {
-            let to = to.as_mut_ptr().add(panel * panel_len(width, lanes));
-            operand.pack_panel(simd, packer, some, terms.clone(), to, width);
+        for block in parts(terms.clone(), KC) {
+            let lane = (block.start - terms.start) / K::IN_LANE;
+            // SAFETY: `to` has memory for all panels and slack, as was asserted.
+            unsafe {
+                let to = to.as_mut_ptr().add(panel * panel_len(width, lanes) + lane * width);
+                operand.pack_panel(simd, packer, some.clone(), block, to, width);
+            }
         }
     }
 }

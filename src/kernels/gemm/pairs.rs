@@ -24,14 +24,18 @@ use crate::kernels::{
 
 /// Type whose products are computed with vectors.
 pub(crate) trait Multiply: VectorFloat {
-    /// Runs a kernel by the fastest way. Returns the kernel if the machine has no vectors of this width.
-    fn run<K: WaysKernel<Self>>(width: Width, kernel: K) -> Result<K::Output, K>;
+    /// `true` for the type that AMX multiplies.
+    const HAS_TILES: bool;
+    /// Runs a kernel by the fastest way; by tiles only if `amx`. Returns the kernel if the machine has no vectors of this
+    /// width.
+    fn run<K: WaysKernel<Self>>(width: Width, amx: bool, kernel: K) -> Result<K::Output, K>;
 }
 
 macro_rules! in_f32 {
     ($($t:ty),*) => { $(
         impl Multiply for $t {
-            fn run<K: WaysKernel<Self>>(width: Width, kernel: K) -> Result<K::Output, K> {
+            const HAS_TILES: bool = false;
+            fn run<K: WaysKernel<Self>>(width: Width, _: bool, kernel: K) -> Result<K::Output, K> {
                 simd::run_with(width, ByWay::new(kernel)).map_err(|by| by.kernel)
             }
         }
@@ -40,11 +44,15 @@ macro_rules! in_f32 {
 in_f32!(f32, f16);
 
 impl Multiply for bf16 {
-    fn run<K: WaysKernel<Self>>(width: Width, kernel: K) -> Result<K::Output, K> {
-        let mut kernel = match amx::run(ByWay::new(kernel)) {
-            Ok(output) => return Ok(output),
-            Err(kernel) => kernel,
-        };
+    const HAS_TILES: bool = true;
+    fn run<K: WaysKernel<Self>>(width: Width, amx: bool, kernel: K) -> Result<K::Output, K> {
+        let mut kernel = ByWay::new(kernel);
+        if amx {
+            kernel = match amx::run(kernel) {
+                Ok(output) => return Ok(output),
+                Err(kernel) => kernel,
+            };
+        }
         if width == Width::Sixteen && limits::pairs_pay() {
             kernel = match simd::run_pairs(kernel) {
                 Ok(output) => return Ok(output),
@@ -275,9 +283,11 @@ impl Body for AllSizes<'_> {
     }
 }
 
-/// Runs a kernel by tiles if they are allowed, else [by pairs](run_pairs).
-pub(crate) fn run_tiles_or_pairs<K: WaysKernel<bf16>>(kernel: K) -> K::Output {
-    amx::run(ByWay::new(kernel)).unwrap_or_else(|by| run_pairs(by.kernel))
+/// Runs a kernel by tiles if `amx`, else [by pairs](run_pairs).
+pub(crate) fn run_tiles_or_pairs<K: WaysKernel<bf16>>(amx: bool, kernel: K) -> K::Output {
+    let by = ByWay::new(kernel);
+    let done = if amx { amx::run(by) } else { Err(by) };
+    done.unwrap_or_else(|by| run_pairs(by.kernel))
 }
 
 /// Runs a kernel by pairs. Without the instruction, tests run its twin.

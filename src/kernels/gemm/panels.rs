@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use super::{
+    amx,
     blocking::{KC, mc, parts},
     epilogue::Epilogue,
     factors::Places,
@@ -22,6 +23,7 @@ use crate::kernels::{
 /// A right operand packed for the fastest way to multiply it, and in f32 once a product requires it.
 pub(crate) struct Panels<'a, T> {
     width: Width,
+    amx: bool,
     right: Right<'a, T>,
     packed: Packing,
     wide: OnceLock<Packing>,
@@ -33,9 +35,11 @@ struct Right<'a, T> {
     layout: Layout,
     kn: (usize, usize),
     b: &'a [T],
+    /// Number of terms of a block.
+    block: usize,
 }
 
-/// Panels of all columns for the first [`KC`] terms, then those for the next.
+/// Panels of all columns for the first block of terms, then those for the next.
 struct Packing {
     lines: Pooled<Line>,
     /// Size range of each block of terms if its lanes hold pairs, else empty.
@@ -53,16 +57,17 @@ impl Packing {
 impl<'a, T: Multiply> Panels<'a, T> {
     /// Packs `b` as [`Matrix::right`] reads it; `None` if there are no vectors.
     pub fn new(width: Width, layout: Layout, kn: (usize, usize), b: &'a [T]) -> Option<Self> {
-        let right = Right { layout, kn, b };
-        let packed = T::run(width, right).ok()?;
-        Some(Panels { width, right, packed, wide: OnceLock::new() })
+        let amx = amx::is_allowed() && T::HAS_TILES;
+        let right = Right { layout, kn, b, block: if amx { amx::BLOCK } else { KC } };
+        let packed = T::run(width, amx, right).ok()?;
+        Some(Panels { width, amx, right, packed, wide: OnceLock::new() })
     }
 
     /// Computes `out = a · b`, plus the addend. Row i of `a` consists of the `k` numbers from `i * stride`. There are
     /// rows, columns and terms.
     pub fn multiply(&self, a: &[T], stride: usize, added: Added<f32>, out: &mut [f32]) {
         with_scratch(|[left, partial]| {
-            let done = T::run(self.width, Multiplication { b: self, a, stride, added, out, left, partial });
+            let done = T::run(self.width, self.amx, Multiplication { b: self, a, stride, added, out, left, partial });
             assert!(done.is_ok(), "a width that the machine has");
         });
     }
@@ -89,13 +94,13 @@ impl<T: VectorFloat> WaysKernel<T> for Right<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd, W: Ways<S, T>>(self, simd: S, ways: W) -> Packing {
-        let Right { layout, kn: (k, n), b } = self;
+        let Right { layout, kn: (k, n), b, block } = self;
         let in_lane = W::Terms::IN_LANE;
-        const { assert!(KC.is_multiple_of(2 * WHOLE)) };
+        assert!(block.is_multiple_of(2 * WHOLE));
         let mut lines = Pooled::uninit(Line::count(panels_len(S::NR, k.div_ceil(in_lane), n) + SLACK));
         let to = Line::numbers_mut(&mut lines);
         let mut sizes = Vec::new();
-        for terms in parts(0..k, KC).filter(|_| n > 0) {
+        for terms in parts(0..k, block).filter(|_| n > 0) {
             let to = &mut to[panels_len(S::NR, terms.start / in_lane, n)..];
             let b = Matrix::right(layout, (k, n), b);
             match ways.pack(simd, b, 0..n, terms.clone(), S::NR, to) {
@@ -132,8 +137,9 @@ impl<T: Multiply> WaysKernel<T> for Multiplication<'_, T> {
         let (out, places) = (Shared::new(out), Places::rows_of(n));
         let row = n.next_multiple_of(S::NR);
         for some in parts(0..rows, mc::<S>()) {
-            let partial = if k > KC { partial.uninit(some.len() * row).as_mut_ptr() } else { std::ptr::null_mut() };
-            for (block, terms) in parts(0..k, KC).enumerate() {
+            let partial =
+                if k > b.right.block { partial.uninit(some.len() * row).as_mut_ptr() } else { std::ptr::null_mut() };
+            for (block, terms) in parts(0..k, b.right.block).enumerate() {
                 let (depth, first) = (terms.len(), terms.start);
                 let epilogue = Epilogue { first: first == 0, last: terms.end == k, added, out, places };
                 let from = Matrix::new(a, false, stride);

@@ -4,6 +4,7 @@ use half::{bf16, f16};
 use rand::{Rng, SeedableRng};
 
 use super::{
+    amx,
     blocking::KC,
     dot::Dots,
     few_rows, loops,
@@ -39,12 +40,13 @@ fn places(
 
 /// Computes the scalar twin of `loops`: one sum after another, in the order documented by the module.
 fn twin<T: Float<Wide = f32>>(one: &Product<T>) -> Vec<T> {
-    twin_of(one, |terms| terms.fold(0f32, |s, (a, b)| a.mul_add(b, s)))
+    twin_of(one, KC, |terms| terms.fold(0f32, |s, (a, b)| a.mul_add(b, s)))
 }
 
-/// Computes a product whose blocks of terms are added up by `block`.
+/// Computes a product whose blocks of terms are added up by `of_block`.
 fn twin_of<T: Float<Wide = f32>>(
     one: &Product<T>,
+    block: usize,
     of_block: impl Fn(&mut dyn Iterator<Item = (f32, f32)>) -> f32,
 ) -> Vec<T> {
     let (m, k, n) = one.mkn;
@@ -53,8 +55,8 @@ fn twin_of<T: Float<Wide = f32>>(
         let mut sum = None;
         for &term in one.terms {
             let (a, b) = one.operands(term);
-            for p0 in (0..k).step_by(KC) {
-                let terms = p0..(p0 + KC).min(k);
+            for p0 in (0..k).step_by(block) {
+                let terms = p0..(p0 + block).min(k);
                 let block = of_block(&mut terms.map(|p| (a[left(i, p)].widen(), b[right(p, j)].widen())));
                 sum = Some(sum.map_or(block, |before| before + block));
             }
@@ -108,7 +110,7 @@ fn check_near<T: Float<Wide = f32>>(one: &Product<T>, got: &[T]) {
     }
 }
 
-const SIZES: [(usize, usize, usize); 20] = [
+const SIZES: [(usize, usize, usize); 21] = [
     (1, 1, 1),
     (1, 7, 33),
     (2, 3, 5),
@@ -129,6 +131,7 @@ const SIZES: [(usize, usize, usize); 20] = [
     (4, 258, 4100),
     (8, 5, 600),
     (2051, 258, 3),
+    (33, 2100, 34),
 ];
 
 /// Keeps small sizes under Miri, which takes minutes for the large ones.
@@ -215,7 +218,7 @@ fn pairs_have_the_bits_of_single_terms() {
 /// Checks a product by tiles: with the twin of the instruction, and with the instruction if available.
 fn check_tiles(one: &Product<bf16>, about: &str) {
     let bits = |x: &bf16| if x.is_nan() { bf16::NAN.to_bits() } else { x.to_bits() };
-    let want = twin_of(one, |terms| tile_order(terms));
+    let want = twin_of(one, amx::BLOCK, |terms| tile_order(terms));
     let check = |got: Vec<bf16>, by: &str| {
         let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
         assert!(same, "{about} {:?} {:?} {by}: {got:?} for {want:?}", one.mkn, one.layout);
@@ -243,7 +246,7 @@ fn tiles_take_the_order_of_the_instruction() {
         for (terms, added) in [(&terms[..1], Added::ToRows(&added[..m])), (&terms[..], Added::ToEach(&added[..]))] {
             let one = Product { layout, mkn, a: &a, b: &b, terms, added };
             check_tiles(&one, "random");
-            check_near(&one, &twin_of(&one, |terms| tile_order(terms)));
+            check_near(&one, &twin_of(&one, amx::BLOCK, |terms| tile_order(terms)));
         }
     }
 }
@@ -264,6 +267,25 @@ fn tiles_of_numbers_that_the_instruction_flushes_are_multiplied_in_f32() {
         a[1000] = x;
         let (layout, mkn, added) = (Layout::NT, (m, k, n), Added::Nothing);
         check_tiles(&Product { layout, mkn, a: &a, b: &b, terms: &[(0, 0)], added }, &format!("one is {x}"));
+    }
+}
+
+#[test]
+fn packed_operands_take_the_order_of_tiles() {
+    if simd::widest() == simd::Width::One {
+        return;
+    }
+    for (m, k, n) in small_under_miri([(3, 7, 33), (9, 300, 65), (40, 1100, 31)]) {
+        let (a, b) = (random::<bf16>(m * k, 1), partly_tiny::<bf16>(k * n, 2));
+        let (wide_a, wide_b) = (bf16::widen_slice(&a), bf16::widen_slice(&b));
+        let (layout, mkn, terms) = (Layout::NT, (m, k, n), [(0, 0)]);
+        let one = Product { layout, mkn, a: &wide_a[..], b: &wide_b[..], terms: &terms, added: Added::Nothing };
+        let want = twin_of(&one, amx::BLOCK, |terms| tile_order(terms));
+        amx::twin::with(|| {
+            let mut got = vec![f32::NAN; m * n];
+            Packed::<bf16>::new(layout, (k, n), &b).multiply(&a, k, None, &mut got);
+            assert_eq!(got, want, "{mkn:?}");
+        });
     }
 }
 
