@@ -28,6 +28,8 @@ pub(crate) trait Float: Element + Item {
     /// [Widens](Float::widen) each element: returns the slice itself if nothing needs widening, else writes to `space`,
     /// which has room for as many.
     fn widened<'a>(x: &'a [Self], space: &'a mut [Self::Wide]) -> &'a [Self::Wide];
+    /// Returns the slice itself if nothing needs rounding.
+    fn wide_mut(x: &mut [Self]) -> Option<&mut [Self::Wide]>;
     /// [Narrows](Float::narrow) each element, in the same way.
     fn narrowed<'a>(wide: &'a [Self::Wide], space: &'a mut [Self]) -> &'a [Self];
 }
@@ -63,6 +65,7 @@ macro_rules! wide_float {
             fn widen_into(x: &[Self], wide: &mut [$t]) { wide.copy_from_slice(x) }
             fn narrow_into(wide: &[$t], narrow: &mut [Self]) { narrow.copy_from_slice(wide) }
             fn widened<'a>(x: &'a [Self], _space: &'a mut [$t]) -> &'a [$t] { x }
+            fn wide_mut(x: &mut [Self]) -> Option<&mut [$t]> { Some(x) }
             fn narrowed<'a>(wide: &'a [$t], _space: &'a mut [Self]) -> &'a [Self] { wide }
         }
     )* };
@@ -90,6 +93,7 @@ macro_rules! low_float {
                 Convert::convert(x, space);
                 space
             }
+            fn wide_mut(_x: &mut [Self]) -> Option<&mut [f32]> { None }
             fn narrowed<'a>(wide: &'a [f32], space: &'a mut [Self]) -> &'a [Self] {
                 let space = &mut space[..wide.len()];
                 Convert::convert(wide, space);

@@ -26,7 +26,8 @@ pub(super) fn in_f32(mut forward: Forward, x: &Tensor) -> Forward {
         needs[0] = false;
         if needs.contains(&true) {
             let (grad, x) = (b.grad.cast(DType::F32), b.saved[0].cast(DType::F32));
-            let wide = backward(&Backward { grad: &grad, saved: &[x, b.saved[1].clone()], needs: &needs })?;
+            let saved = [x, b.saved[1].clone()];
+            let wide = backward(&Backward { grad: &grad, saved: &saved, needs: &needs, narrows: false })?;
             for (grad, wide) in grads.iter_mut().zip(wide).skip(1) {
                 *grad = wide;
             }

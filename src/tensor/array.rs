@@ -9,7 +9,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         cast::{Convert, converted},
-        elementwise::{MapSlices, Sum, map},
+        elementwise::{Function, MapSlices, Sum, map, map_into},
         memory::{Item, Pooled, SharedArray, copied, uninit_vec},
         strides::row_major,
     },
@@ -239,12 +239,37 @@ impl Array {
 
     /// Returns the sum of two floating arrays of one shape and dtype, each element rounded once.
     pub fn add(&self, other: &Array) -> Array {
-        fn go<T: Stored + MapSlices>(a: &Array, b: &Array) -> Array {
-            let (a, b) = (a.contiguous(), b.contiguous());
+        self.clone().added(other.clone())
+    }
+
+    /// Returns the sum as [`add`](Array::add) does, in the memory of one of the two if that has no other owner.
+    pub fn added(self, other: Array) -> Array {
+        self.combined(other, &Sum)
+    }
+
+    /// Returns a function of two floating arrays of one shape and dtype, each element rounded once. It takes the memory of
+    /// one of them if that has no other owner.
+    pub fn combined(self, other: Array, f: &dyn Function) -> Array {
+        fn go<T: Stored + MapSlices>(f: &dyn Function, a: Array, b: Array) -> Array {
+            let [mut a, mut b] = [a, b].map(|x| x.contiguous());
+            for is_second in [false, true] {
+                let (own, other) = if is_second { (&mut b, &a) } else { (&mut a, &b) };
+                let own = T::unwrap_mut(own).and_then(SharedArray::alone_mut);
+                if let (Some(own), Some(other)) = (own, other.slice::<T>()) {
+                    map_into(f, own, other, is_second);
+                    return if is_second { b } else { a };
+                }
+            }
             let slices = [&a, &b].map(|x| x.slice::<T>().expect("contiguous arrays of one dtype"));
-            Array::from_vec(map(&Sum, &slices), a.shape()).expect("one element for each")
+            Array::from_vec(map(f, &slices), a.shape()).expect("one element for each")
         }
-        with_float!(self, a: T => { let _ = a; go::<T>(self, other) }, else unreachable!("only floating tensors have gradients"))
+        match self.dtype() {
+            DType::F64 => go::<f64>(f, self, other),
+            DType::F32 => go::<f32>(f, self, other),
+            DType::F16 => go::<f16>(f, self, other),
+            DType::Bf16 => go::<bf16>(f, self, other),
+            dtype => unreachable!("gradients are floating, not {dtype}"),
+        }
     }
 
     /// Returns the address of the first element.

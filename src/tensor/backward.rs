@@ -221,14 +221,15 @@ fn walk_back(
     let mut pending: BTreeMap<u64, (Arc<Node>, Tensor)> = BTreeMap::new();
     let mut widened = Widened { nodes, dtypes: BTreeMap::new() };
     for (start, seed) in starts {
-        arrive(&start, seed, &mut pending, &mut grads, &mut widened)?;
+        arrive(&start, seed, &mut pending, &mut grads, &mut widened);
     }
     while let Some((_, (node, grad))) = pending.pop_last() {
         let low = grad.dtype() == DType::F16 || node.has_f16;
         let needs: Vec<bool> = node.inputs.iter().map(is_wanted).collect();
         // A widening that is read here is dropped with this copy rather than kept by the tape.
         let saved: Vec<Tensor> = node.saved.iter().map(Tensor::to_keep).collect();
-        let context = Backward { grad: &grad, saved: &saved, needs: &needs };
+        let narrows = !context::is_heard() && node.inputs.first().is_some_and(is_cast_read_once);
+        let context = Backward { grad: &grad, saved: &saved, needs: &needs, narrows };
         let back = if needs.contains(&true) || on_the_way.is_none() {
             // Only listeners ask for the slot.
             let _node = context::is_heard().then(|| context::enter_node(node.slot));
@@ -251,7 +252,7 @@ fn walk_back(
                 {
                     grads.came_through_f16(*id);
                 }
-                arrive(place, grad, &mut pending, &mut grads, &mut widened)?;
+                arrive(place, grad, &mut pending, &mut grads, &mut widened);
             }
         }
         if let Some(copies) = &node.low_copies
@@ -274,6 +275,11 @@ fn walk_back(
         widened.round(id, &mut grads);
     }
     Ok(grads)
+}
+
+/// Returns whether a place is the result of a cast that only one node reads, and whose gradient has not arrived.
+fn is_cast_read_once(place: &Place) -> bool {
+    matches!(place, Place::Node(node) if node.op == Some(Op::Cast) && Arc::strong_count(node) == 1)
 }
 
 /// Low leaves whose gradients are summed in f32.
@@ -305,7 +311,7 @@ fn arrive(
     pending: &mut BTreeMap<u64, (Arc<Node>, Tensor)>,
     grads: &mut Grads,
     widened: &mut Widened<'_>,
-) -> Result<()> {
+) {
     match place {
         Place::None => {}
         Place::Leaf(id) => {
@@ -313,38 +319,41 @@ fn arrive(
                 Some(before) if grad.dtype().is_low() && !widened.nodes.contains(id) => {
                     widened.dtypes.insert(*id, grad.dtype());
                     let wide = |x: &Tensor| Tensor::from_array(x.array().cast(DType::F32));
-                    accumulate(place, &wide(before), &wide(&grad))?
+                    accumulate(place, wide(before), wide(&grad))
                 }
-                Some(before) => accumulate(place, before, &grad)?,
+                Some(before) => accumulate(place, before.clone(), grad),
                 None => grad,
             };
             grads.put(*id, sum);
             grads.arrived(*id);
         }
         Place::Node(node) => {
-            let sum = match pending.get(&node.id) {
-                Some((_, before)) => accumulate(place, before, &grad)?,
+            let sum = match pending.remove(&node.id) {
+                Some((_, before)) => accumulate(place, before, grad),
                 None => grad,
             };
             pending.insert(node.id, (node.clone(), sum));
         }
     }
-    Ok(())
 }
 
-/// Returns the sum of two gradients of one place, in their dtype.
-fn accumulate(place: &Place, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+/// Returns the sum of two gradients of one place, in their dtype. Unless somebody listens, it takes the memory of one that
+/// has no other reader.
+fn accumulate(place: &Place, a: Tensor, b: Tensor) -> Tensor {
     debug_assert_eq!((a.shape(), a.dtype()), (b.shape(), b.dtype()));
     debug_assert_ne!(a.dtype(), DType::Bool);
+    if !context::is_heard() {
+        return Tensor::from_array(a.into_array().added(b.into_array()));
+    }
     let sum = Tensor::from_array(a.array().add(b.array()));
     context::tell(|listener| {
         let (slot, leaf) = match place {
             Place::Node(node) => (node.slot, None),
             place => (None, place.leaf().map(|leaf| leaf.0)),
         };
-        listener.accumulate(&Accumulation { slot, leaf, terms: &[a, b], sum: &sum });
+        listener.accumulate(&Accumulation { slot, leaf, terms: &[&a, &b], sum: &sum });
     });
-    Ok(sum)
+    sum
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ mod range;
 pub(crate) mod recording;
 mod rows;
 mod tape;
+mod unread;
 mod value;
 
 use std::sync::{Arc, Mutex};
@@ -30,11 +31,11 @@ pub(crate) use param::Rounding;
 pub(crate) use range::Beyond;
 pub use tape::{Backward, no_grad};
 pub(crate) use tape::{Call, Forward, LeafId, Node, Place, What, Written, next_id, record, record_segment};
-pub(crate) use value::HeldIdentity;
+pub(crate) use unread::{Unread, UnreadNorm};
+pub(crate) use value::{HeldIdentity, Value};
 
 use crate::DType;
 use listener::{CastCall, CastRole};
-use value::Value;
 
 /// An n-dimensional array with a run-time dtype and, when it takes part in training, a place on the tape.
 ///
@@ -45,7 +46,7 @@ pub struct Tensor(Arc<Inner>);
 struct Inner {
     dtype: DType,
     shape: Vec<usize>,
-    /// Value, shared with copies elsewhere on the tape. Empty while a widening is unread.
+    /// Value, shared with copies elsewhere on the tape. Empty while it is unread.
     data: Arc<Value>,
     /// 16-bit source, if this f32 tensor is its exact widening.
     narrow: Option<Tensor>,
@@ -79,20 +80,21 @@ impl Tensor {
     }
 
     pub(crate) fn placed(array: Array, place: Place) -> Self {
-        Tensor::new(array, place, None)
+        Tensor::new(array.into(), place, None)
     }
 
     /// Creates the value of a parameter: a leaf of the tape that keeps its low copies.
     pub(crate) fn parameter(array: Array, id: Option<LeafId>) -> Self {
-        Tensor::new(array, id.map_or(Place::None, Place::Leaf), Some(Arc::default()))
+        Tensor::new(array.into(), id.map_or(Place::None, Place::Leaf), Some(Arc::default()))
     }
 
     /// Creates a tensor with its own value. A parameter's has room for low copies.
-    fn new(array: Array, place: Place, casts: Option<Arc<LowCopies>>) -> Self {
+    fn new(value: Value, place: Place, casts: Option<Arc<LowCopies>>) -> Self {
+        let (dtype, shape) = value.layout();
         Tensor(Arc::new(Inner {
-            dtype: array.dtype(),
-            shape: array.shape().to_vec(),
-            data: Value::filled(array),
+            dtype,
+            shape,
+            data: Arc::new(value),
             narrow: None,
             copy_of: None,
             place,
@@ -126,10 +128,10 @@ impl Tensor {
         self.len() == 0
     }
 
-    /// Returns the value. A widening, or a low copy that was [dropped](Tensor::to_record), is computed here, on first
-    /// read.
+    /// Returns the value. A widening, a low copy that was [dropped](Tensor::to_record), or what is [unread](Unread), is
+    /// computed here, on first read.
     pub(crate) fn array(&self) -> &Array {
-        self.0.data.get_or_init(|| {
+        self.0.data.read(|| {
             if let Some(full) = &self.0.copy_of {
                 return full.kept_copy(self.0.dtype).unwrap_or_else(|| full.array().cast(self.0.dtype));
             }
@@ -165,7 +167,7 @@ impl Tensor {
     /// the bytes and can restore them.
     pub(crate) fn to_keep(&self) -> Tensor {
         match &self.0.narrow {
-            None if self.0.data.get().is_none() => self.dropped(),
+            None if self.0.data.get().is_none() && self.0.copy_of.is_some() => self.dropped(),
             None => self.detach(),
             Some(narrow) => self.beside(self.0.dtype, Arc::default(), Some(narrow.detach()), Place::None),
         }
@@ -284,7 +286,11 @@ impl Tensor {
             return wide;
         }
         let Some(casts) = kept.filter(|_| to.is_low()) else {
-            let cast = self.beside(to, Value::filled(self.array().cast(to)), None, tape::record_cast(self, to));
+            let value = match self.0.data.unread().and_then(|unread| unread.narrowed(to)) {
+                Some(unread) => unread.into(),
+                None => self.array().cast(to).into(),
+            };
+            let cast = self.beside(to, Arc::new(value), None, tape::record_cast(self, to));
             self.tell_cast(what, &cast, true);
             return cast;
         };

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use super::{Array, LowCopies, Tensor, context, pass::Pass};
+use super::{Array, LowCopies, Tensor, Value, context, pass::Pass};
 use crate::{DType, Op, catalogue::Attributes, error::Result};
 
 /// Runs `f` without recording a tape, so that evaluation uses no memory for gradients.
@@ -58,6 +58,8 @@ pub struct Backward<'a> {
     pub saved: &'a [Tensor],
     /// `true` for each input that needs a gradient.
     pub needs: &'a [bool],
+    /// `true` when nothing else reads the gradient of the first input than a cast of it to 16 bits.
+    pub(crate) narrows: bool,
 }
 
 /// Function that computes the gradients of the inputs, each with its input's dtype and shape, or `None` where none is
@@ -83,7 +85,7 @@ pub(crate) type WrittenGradients = dyn Fn(&[Tensor], &Tensor, &[bool]) -> Result
 
 /// Result of a kernel for `dispatch`: the value, the tensors that the backward pass reads, and the backward pass.
 pub(crate) struct Forward {
-    pub value: Array,
+    pub value: Value,
     pub saved: Vec<Tensor>,
     pub backward: Option<BackwardFn>,
     /// Further results, without gradients.
@@ -95,17 +97,17 @@ pub(crate) struct Forward {
 impl Forward {
     /// Creates a result without gradient: comparisons, indices.
     pub fn constant(value: Array) -> Self {
-        Forward { value, saved: Vec::new(), backward: None, more: Vec::new(), written: None }
+        Forward { value: value.into(), saved: Vec::new(), backward: None, more: Vec::new(), written: None }
     }
 
     /// Creates a differentiable result. `saved` is read by `backward`; keep as little as possible in as few bytes as
     /// possible.
     pub fn new(
-        value: Array,
+        value: impl Into<Value>,
         saved: Vec<Tensor>,
         backward: impl Fn(&Backward<'_>) -> Result<Vec<Option<Tensor>>> + Send + Sync + 'static,
     ) -> Self {
-        Forward { value, saved, backward: Some(Box::new(backward)), more: Vec::new(), written: None }
+        Forward { value: value.into(), saved, backward: Some(Box::new(backward)), more: Vec::new(), written: None }
     }
 
     /// Adds further results, such as indices.
@@ -210,7 +212,7 @@ pub(crate) fn record(op: Op, inputs: &[Tensor], forward: Forward, attributes: &d
         })),
         _ => Place::None,
     };
-    Tensor::placed(value, place)
+    Tensor::new(value, place, None)
 }
 
 /// Records the result of several ops, some of them possibly in f16, computed from tensors at these places. `saved` is

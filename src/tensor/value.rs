@@ -1,19 +1,33 @@
 //! Values of tensors, which copies elsewhere on the tape share.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use super::{Array, Tensor};
+use super::{Array, Tensor, Unread};
+use crate::DType;
 
 /// Value of a tensor. It never changes, so that its largest magnitude is computed once.
 #[derive(Default)]
-pub(super) struct Value {
+pub(crate) struct Value {
     array: OnceLock<Array>,
     peak: OnceLock<f64>,
+    unread: Mutex<Option<Unread>>,
+}
+
+impl From<Array> for Value {
+    fn from(array: Array) -> Self {
+        Value { array: array.into(), ..Value::default() }
+    }
+}
+
+impl From<Unread> for Value {
+    fn from(unread: Unread) -> Self {
+        Value { unread: Some(unread).into(), ..Value::default() }
+    }
 }
 
 impl Value {
     pub fn filled(array: Array) -> Arc<Self> {
-        Arc::new(Value { array: array.into(), peak: OnceLock::new() })
+        Arc::new(array.into())
     }
 
     pub fn get(&self) -> Option<&Array> {
@@ -22,6 +36,29 @@ impl Value {
 
     pub fn get_or_init(&self, f: impl FnOnce() -> Array) -> &Array {
         self.array.get_or_init(f)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Unread>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns how to compute the elements, if they are still to be computed.
+    pub fn unread(&self) -> Option<Unread> {
+        self.lock().clone()
+    }
+
+    /// Takes what [`unread`](Value::unread) returns.
+    pub fn take_unread(&self) -> Option<Unread> {
+        self.lock().take()
+    }
+
+    /// Returns dtype and shape.
+    pub fn layout(&self) -> (DType, Vec<usize>) {
+        match (self.array.get(), &*self.lock()) {
+            (Some(array), _) => (array.dtype(), array.shape().to_vec()),
+            (None, Some(unread)) => (unread.dtype(), unread.shape().to_vec()),
+            (None, None) => unreachable!("a value has elements, or is computed"),
+        }
     }
 
     /// Returns the elements, unshared if this is the only handle; `None` for a widening that was never read.

@@ -129,6 +129,23 @@ impl Pointwise for Zero {
     }
 }
 
+/// Gradient of ReLU, as a function of the gradient of its result and of the result.
+#[derive(Clone, Copy)]
+pub(crate) struct Masked;
+
+impl Pointwise for Masked {
+    const INPUTS: usize = 2;
+    const DIRECT: bool = true;
+    #[inline(always)]
+    fn at<R: Real>(self, x: &[R]) -> R {
+        match x[1] {
+            y if y <= R::zero() => R::zero(),
+            y if y.is_nan() => x[0] * y,
+            _ => x[0],
+        }
+    }
+}
+
 /// Sum.
 #[derive(Clone, Copy)]
 pub(crate) struct Sum;

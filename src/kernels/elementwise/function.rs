@@ -200,6 +200,21 @@ pub(crate) fn map<T: MapSlices>(f: &dyn Function, x: &[&[T]]) -> Pooled<T> {
     y
 }
 
+/// Replaces each element of `y` by the function, rounded once, of it and of the elements of `x` at its place; it is the
+/// second argument if `is_second`, else the first.
+pub(crate) fn map_into<T: MapSlices>(f: &dyn Function, y: &mut [T], x: &[T], is_second: bool) {
+    assert_eq!(x.len(), y.len(), "slices of one length");
+    let work = y.len() * WORK;
+    threads::together(y, &mut [] as &mut [&mut [T]], work, |range, y, _| {
+        let mut space = Pooled::uninit(BLOCK.min(y.len()));
+        for (x, y) in x[range].chunks(BLOCK).zip(y.chunks_mut(BLOCK)) {
+            let own = &mut space[..y.len()];
+            own.copy_from_slice(y);
+            T::map_slices(f, &if is_second { [x, own] } else { [own, x] }, y);
+        }
+    });
+}
+
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
@@ -235,6 +250,11 @@ pub(super) mod tests {
         by_blocks(&Mixed, &slices, &mut out);
         same(&out, "blocks");
         same(&map(&Mixed, &slices), "map");
+        for is_second in [false, true] {
+            let (mut own, other) = (slices[usize::from(is_second)].to_vec(), slices[usize::from(!is_second)]);
+            map_into(&Mixed, &mut own, other, is_second);
+            same(&own, "in place");
+        }
         for width in simd::widths() {
             let mut out = vec![T::default(); x.len()];
             assert!(simd::run_with(width, Groups { f: Mixed, x: &slices, y: &mut out }).is_ok());

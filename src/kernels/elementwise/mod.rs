@@ -8,6 +8,6 @@ pub(crate) mod math;
 pub(crate) mod peak;
 mod stretched;
 
-pub(crate) use derivatives::{Binary, PairSlope, PairValue, Saved, Slope, Sum, Times, Unary, Value, Zero};
-pub(crate) use function::{BLOCK, Function, MapSlices, map};
+pub(crate) use derivatives::{Binary, Masked, PairSlope, PairValue, Saved, Slope, Sum, Times, Unary, Value, Zero};
+pub(crate) use function::{BLOCK, Function, MapSlices, Pointwise, map, map_into};
 pub(crate) use stretched::{Input, map_stretched};

@@ -1,5 +1,6 @@
 //! Functions along axes: reductions, running sums and products, softmax, norms, and the cross entropy loss.
 
+pub(crate) mod channels;
 pub(crate) mod cross_entropy;
 pub(crate) mod norm;
 mod reductions;

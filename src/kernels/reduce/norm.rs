@@ -4,7 +4,11 @@
 //! Each row is widened once and stays in cache until its results are rounded. The statistics take two passes, one for
 //! the mean and one for the squared deviations from it, so that nothing cancels.
 
-use std::{borrow::Cow, ops::Range};
+use std::{
+    borrow::Cow,
+    ops::Range,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use num_traits::{Float as _, One, Zero};
 
@@ -13,6 +17,7 @@ use super::{
     sum::{replace, sum_middle, sum_of},
 };
 use crate::kernels::{
+    elementwise::{Masked, Pointwise},
     float::{Float, Real},
     memory::{Pooled, uninit_vec, zeros},
     simd::{Body, vectorized},
@@ -58,7 +63,7 @@ impl Rows {
 
     /// Returns the start of a segment of a row.
     #[inline(always)]
-    fn start(&self, s: usize, row: usize) -> usize {
+    pub(super) fn start(&self, s: usize, row: usize) -> usize {
         (s * self.rows + row) * self.segment
     }
 
@@ -67,6 +72,16 @@ impl Rows {
         for s in 0..self.segments {
             let start = self.start(s, row);
             T::widen_into(&x[start..start + self.segment], &mut to[s * self.segment..][..self.segment]);
+        }
+    }
+
+    /// Copies the elements of a gradient as [`gather`](Rows::gather) does, with 0 where ReLU gave 0.
+    fn gather_masked<T: Float>(&self, grad: &[T], kept: &[T], row: usize, to: &mut [T::Wide], space: &mut [T::Wide]) {
+        for s in 0..self.segments {
+            let start = self.start(s, row);
+            let (part, to) = (start..start + self.segment, &mut to[s * self.segment..][..self.segment]);
+            T::widen_into(&grad[part.clone()], to);
+            vectorized(Mask { grad: to, kept: T::widened(&kept[part], space) });
         }
     }
 
@@ -98,8 +113,22 @@ impl Rows {
     }
 
     /// Returns the approximate cost of a pass over all rows, in multiply-adds.
-    fn work(&self) -> usize {
+    pub(super) fn work(&self) -> usize {
         self.rows * self.len() * 8
+    }
+}
+
+/// Part of a gradient, with the results of the ReLU that it goes back through.
+struct Mask<'a, R> {
+    grad: &'a mut [R],
+    kept: &'a [R],
+}
+
+impl<R: Real> Body for Mask<'_, R> {
+    type Output = ();
+    #[inline(always)]
+    fn run(self) {
+        replace(self.grad, [self.kept], |grad, [kept]| Masked.at(&[grad, kept]));
     }
 }
 
@@ -155,6 +184,46 @@ pub(crate) fn normalize<X: Float<Wide = T::Wide>, T: Float>(
         }
     });
     Normalized { y, means, variances, deviations }
+}
+
+/// Returns mean, variance and deviation of each row, as [`normalize`] computes them; `None` if some row must be brought into
+/// range.
+pub(crate) fn statistics<X: Float>(rows: &Rows, eps: f64, x: &[X]) -> Option<[Pooled<X::Wide>; 3]> {
+    let eps = X::Wide::of(eps);
+    let all = [(); 3].map(|()| zeros(rows.rows));
+    let [mut means, mut variances, mut deviations] = all;
+    let (to_means, to_variances) = (Shared::new(&mut means), Shared::new(&mut variances));
+    let to_deviations = Shared::new(&mut deviations);
+    let is_in_range = AtomicBool::new(true);
+    threads::split(rows.rows, 1, rows.work(), |some| {
+        let mut space = Pooled::uninit(rows.len());
+        for row in some {
+            rows.gather(x, row, &mut space);
+            let (mean, variance) = vectorized(RowStatistics { x: &space });
+            if !keeps_digits(variance + eps, 1) {
+                return is_in_range.store(false, Ordering::Relaxed);
+            }
+            // SAFETY: each row belongs to one thread.
+            unsafe {
+                (*to_means.at(row), *to_variances.at(row)) = (mean, variance);
+                *to_deviations.at(row) = (variance + eps).sqrt();
+            }
+        }
+    });
+    is_in_range.into_inner().then_some([means, variances, deviations])
+}
+
+/// Mean and variance of one gathered row.
+struct RowStatistics<'a, R> {
+    x: &'a [R],
+}
+
+impl<R: Real> Body for RowStatistics<'_, R> {
+    type Output = (R, R);
+    #[inline(always)]
+    fn run(self) -> (R, R) {
+        Statistics::Moments.of(self.x)
+    }
 }
 
 /// One gathered row of [`normalize`].
@@ -255,7 +324,8 @@ impl Statistics {
 
 /// Computes the gradients of [`normalize`]. With `rstd = 1 / deviation`, `n = (x - mean) * rstd` and
 /// `g = grad * gamma`, the gradient of x is `rstd * (g - mean(g) - n * mean(g * n))`; the last two terms come from the
-/// mean and the deviation, if those depend on x (S. Ioffe, C. Szegedy, "Batch normalization", 2015, section 3).
+/// mean and the deviation, if those depend on x (S. Ioffe, C. Szegedy, "Batch normalization", 2015, section 3). `kept` is
+/// the result of a ReLU between the norm and the gradient.
 pub(crate) fn backward<X: Float<Wide = T::Wide>, T: Float>(
     rows: &Rows,
     statistics: Statistics,
@@ -263,7 +333,7 @@ pub(crate) fn backward<X: Float<Wide = T::Wide>, T: Float>(
     means: &[T::Wide],
     deviations: &[T::Wide],
     gamma: Option<&[T::Wide]>,
-    grad: &[X],
+    (grad, kept): (&[X], Option<&[X]>),
 ) -> Gradients<T> {
     let one = T::Wide::one();
     let (count, block) = (rows.params(), rows.block());
@@ -275,9 +345,13 @@ pub(crate) fn backward<X: Float<Wide = T::Wide>, T: Float>(
     let (to, gammas, betas) = (Shared::new(&mut to_x), Shared::new(&mut to_gamma), Shared::new(&mut to_beta));
     threads::split(rows.rows, block, 2 * rows.work(), |some| {
         let (mut x_row, mut grad_row) = (Pooled::uninit(rows.len()), Pooled::uninit(rows.len()));
+        let mut space = Pooled::uninit(if kept.is_some() { rows.segment } else { 0 });
         for row in some {
             rows.gather(x, row, &mut x_row);
-            rows.gather(grad, row, &mut grad_row);
+            match kept {
+                None => rows.gather(grad, row, &mut grad_row),
+                Some(kept) => rows.gather_masked(grad, kept, row, &mut grad_row, &mut space),
+            }
             let at = row / block * count;
             // SAFETY: each block belongs to one thread, and so do its gradients.
             let to_gamma = unsafe { gammas.part(at, count) };

@@ -6,6 +6,7 @@ pub(in crate::ops) mod compare;
 pub(in crate::ops) mod dropout;
 pub(in crate::ops) mod pairwise;
 pub(in crate::ops) mod prelu;
+mod relu;
 pub(in crate::ops) mod unary;
 
 /// Path of 16-bit numbers to a function: the column of the function tables here that sets

@@ -4,7 +4,7 @@ use ndarray::{ArrayViewD, IxDyn};
 
 use crate::ops::{Call, Reduction, by_float, dispatch, elements};
 use crate::{
-    DType, Tensor,
+    DType, Op, Tensor,
     error::{Error, Result},
     kernels::{
         elementwise::{Binary, Function, Input, MapSlices, PairSlope, PairValue, Times, map, map_stretched},
@@ -13,7 +13,7 @@ use crate::{
         reduce,
         strides::{Broadcast, zip},
     },
-    tensor::{Array, Backward, Forward, Stored},
+    tensor::{Array, Backward, Forward, Stored, Value},
 };
 
 /// Returns the broadcast shape of two shapes. Axes are aligned at the last, and an axis of length 1 stretches.
@@ -133,7 +133,11 @@ fn map_pairs(
             let value = zip(&walk, &elements::<i64>(a), &elements::<i64>(b), whole);
             return Array::from_vec(value, &shape).map(Forward::constant);
         }
-        let value = by_float!(a, T => value_of::<T>(value, [a, b], &shapes, &shape, reduction))?;
+        let is_sum = call.op == Op::Add && shapes[1] == shape;
+        let value: Value = match is_sum.then(|| a.unread_sum(b)).flatten() {
+            Some(sum) => sum.into(),
+            None => by_float!(a, T => value_of::<T>(value, [a, b], &shapes, &shape, reduction))?.into(),
+        };
         let own_shapes = [a.shape().to_vec(), b.shape().to_vec()];
         let saved = match slopes {
             Slopes::Constant(_) => vec![],

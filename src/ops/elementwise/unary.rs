@@ -97,9 +97,6 @@ macro_rules! unary_ops {
 // Comparisons below are written so that NaN takes the branch that keeps it, forward and backward. At infinity a
 // function has its limit, and so does its slope.
 unary_ops! {
-    /// Computes `max(x, 0)`, with -0 for -0. The slope at 0 is 0.
-    relu Relu () Direct |x| if x < R::zero() { R::zero() } else { x },
-        Output flat |y| if y <= R::zero() { R::zero() } else { unit(y) };
     /// Computes `min(max(x, 0), 6)`. The slope at 0 and 6 is 0.
     relu6 Relu6 () Blocks |x| between(x, R::zero(), R::of(6.0)), Output flat |y| inside(y, R::zero(), R::of(6.0));
     /// Returns `x` where it is positive, `slope * x` elsewhere.

@@ -55,7 +55,7 @@ fn back_through(node: &Node, grad: &Tensor, needs: &[bool]) -> Result<Vec<Option
         }
     }
     let value = grad.detach();
-    let back = Backward { grad: &value, saved: &node.saved, needs };
+    let back = Backward { grad: &value, saved: &node.saved, needs, narrows: false };
     let values = {
         let _alone = context::enter_op();
         with_recording(false, || (node.backward)(&back))?

@@ -11,10 +11,13 @@ use crate::{
     error::{Error, Result},
     kernels::{
         float::{Float, Real},
-        memory::{Elements, Pooled},
-        reduce::norm::{self, Rows, Statistics},
+        memory::{Elements, Pooled, copied},
+        reduce::{
+            channels::Channels,
+            norm::{self, Rows, Statistics},
+        },
     },
-    tensor::{Array, Backward, Forward, Stored},
+    tensor::{Array, Backward, Forward, Stored, Unread, UnreadNorm, Value, context},
 };
 
 /// A normalization. Its inputs are x, the mean and the variance if they are given, gamma if any, and beta if any.
@@ -64,7 +67,7 @@ impl Norm {
         &self,
         x: &Tensor,
         inputs: &[Tensor],
-    ) -> Result<(Array, Moments)>
+    ) -> Result<(Value, Moments)>
     where
         T::Wide: Stored + Real,
     {
@@ -90,7 +93,40 @@ impl Norm {
             variance: each_row(used.variances)?,
             deviation: each_row(used.deviations)?,
         };
-        Ok((Array::from_vec(used.y, inputs[0].shape())?, moments))
+        Ok((Array::from_vec(used.y, inputs[0].shape())?.into(), moments))
+    }
+
+    /// Returns the result of a batch norm still to be computed, if it can be: not for f64, and not where a channel must be
+    /// brought into range.
+    fn unread(&self, x: &Tensor, inputs: &[Tensor]) -> Result<Option<(Value, Moments)>> {
+        let dtype = inputs[0].dtype();
+        if context::is_heard() || dtype == DType::F64 || !dtype.is_float() {
+            return Ok(None);
+        }
+        let [means, variances, deviations] = match self.statistics {
+            Statistics::Given => {
+                let (means, variances) = (wide::<f32>(&inputs[1])?, wide::<f32>(&inputs[2])?);
+                let deviations =
+                    variances.iter().map(|variance| (variance + self.eps as f32).sqrt()).collect::<Vec<_>>();
+                [means.into_buffer(), variances.into_buffer(), deviations.into()]
+            }
+            _ => {
+                let statistics = match x.dtype() {
+                    DType::F16 => norm::statistics::<f16>(&self.rows, self.eps, &elements(x)),
+                    DType::Bf16 => norm::statistics::<bf16>(&self.rows, self.eps, &elements(x)),
+                    _ => norm::statistics::<f32>(&self.rows, self.eps, &elements(x)),
+                };
+                let Some(statistics) = statistics else { return Ok(None) };
+                statistics
+            }
+        };
+        let gamma = self.gamma(inputs).map(wide::<f32>).transpose()?;
+        let beta = self.beta(inputs).map(wide::<f32>).transpose()?;
+        let each_row = |data: &[f32]| tensor_of(copied(data), &[self.rows.rows]);
+        let (mean, variance, deviation) = (each_row(&means)?, each_row(&variances)?, each_row(&deviations)?);
+        let channels = Channels::new(self.rows, means, &deviations, gamma.as_deref(), beta.as_deref());
+        let unread = Unread::Norm(UnreadNorm::new(x, dtype, channels));
+        Ok(Some((unread.into(), Moments { mean, variance, deviation })))
     }
 
     /// Computes the gradients of the inputs: that of x has the shape of the output gradient, all others the shape
@@ -105,11 +141,14 @@ impl Norm {
     where
         T::Wide: Stored + Real,
     {
-        let (x, grad) = (elements::<X>(x), elements::<X>(grad));
+        let mask = grad.unread_mask();
+        let (grad, kept) = mask.as_ref().map_or((grad, None), |mask| (&mask.grad, Some(&mask.kept)));
+        let (x, grad, kept) = (elements::<X>(x), elements::<X>(grad), kept.map(elements::<X>));
         let (mean, deviation) = (wide::<T::Wide>(&b.saved[1])?, wide::<T::Wide>(&b.saved[2])?);
         let gamma = b.saved.get(3).map(wide::<T::Wide>).transpose()?;
         let gamma = gamma.as_deref();
-        let to = norm::backward::<X, T>(&self.rows, self.statistics, &x, &mean, &deviation, gamma, &grad);
+        let to =
+            norm::backward::<X, T>(&self.rows, self.statistics, &x, &mean, &deviation, gamma, (&grad, kept.as_deref()));
         let mut grads = vec![tensor_of(to.x, b.grad.shape())?];
         if self.statistics == Statistics::Given {
             let (mean, variance) = norm::given_gradients(&deviation, gamma, &to.gamma, &to.beta);
@@ -143,22 +182,30 @@ fn normalized(
             return Err(Error::value(format!("eps {eps} must be a finite number, at least 0")));
         }
         let norm = Norm { rows, statistics, eps, with_gamma };
+        let is_batch = call.op == Op::BatchNorm;
         // An unread widening is read in 16 bits.
         let least = x.least();
-        let (value, moments) = match (least.dtype(), x.dtype()) {
-            (DType::F16, DType::F32) => norm.forward::<f16, f32>(least, inputs)?,
-            (DType::Bf16, DType::F32) => norm.forward::<bf16, f32>(least, inputs)?,
+        let unread = if is_batch { norm.unread(least, inputs)? } else { None };
+        let (value, moments): (Value, Moments) = match (unread, least.dtype(), x.dtype()) {
+            (Some(unread), ..) => unread,
+            (_, DType::F16, DType::F32) => norm.forward::<f16, f32>(least, inputs)?,
+            (_, DType::Bf16, DType::F32) => norm.forward::<bf16, f32>(least, inputs)?,
             _ => by_float!(x, T => norm.forward::<T, T>(x, inputs))?,
         };
         let dtypes: Vec<DType> = inputs.iter().map(Tensor::dtype).collect();
         let mut saved = vec![x.clone(), moments.mean.clone(), moments.deviation.clone()];
         saved.extend(norm.gamma(inputs).cloned());
-        let batch = call.op == Op::BatchNorm && statistics == Statistics::Moments;
-        let more = if batch { vec![moments.mean.clone(), moments.variance.clone()] } else { vec![] };
+        let more = if is_batch && statistics == Statistics::Moments {
+            vec![moments.mean.clone(), moments.variance.clone()]
+        } else {
+            vec![]
+        };
         used = Some(moments);
         let forward = Forward::new(value, saved, move |b| {
             let both @ (x, grad) = (b.saved[0].least(), b.grad.least());
             let grads = match (x.dtype(), grad.dtype(), b.grad.dtype()) {
+                (DType::F16, DType::F16, DType::F32) if b.narrows => norm.backward::<f16, f16>(b, both, &params)?,
+                (DType::Bf16, DType::Bf16, DType::F32) if b.narrows => norm.backward::<bf16, bf16>(b, both, &params)?,
                 (DType::F16, DType::F16, DType::F32) => norm.backward::<f16, f32>(b, both, &params)?,
                 (DType::Bf16, DType::Bf16, DType::F32) => norm.backward::<bf16, f32>(b, both, &params)?,
                 _ => by_float!(b.grad, T => norm.backward::<T, T>(b, (&b.saved[0], b.grad), &params))?,

@@ -3,6 +3,7 @@
 mod all;
 mod attention;
 mod columns;
+mod fused;
 mod kinds;
 mod lora;
 mod norms;
