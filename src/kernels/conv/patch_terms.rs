@@ -115,7 +115,8 @@ fn product(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Pooled<bf16> {
     let (x_image, image) = (g.in_channels * g.in_volume(), g.in_channels * source.channel());
     let together = (CHUNK / image).clamp(1, g.batch);
     let mut padded = Pooled::<bf16>::zeros(together * image + g.output[2] + 2 * COPIED);
-    let (sizes, mut sums) = (sizes_of(x), Pooled::<f32>::zeros(g.out_channels * g.patch()));
+    let (sizes, len) = (sizes_of(x), g.out_channels * g.patch());
+    let mut sums: Option<Pooled<f32>> = None;
     for (part, x) in x.chunks(together * x_image).enumerate() {
         let images = x.len() / x_image;
         for (x, padded) in x.chunks_exact(x_image).zip(padded.chunks_exact_mut(image)) {
@@ -123,11 +124,11 @@ fn product(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Pooled<bf16> {
         }
         let patches = Patches::new((&padded, image, images), &offsets, (&runs, g.output[2]), sizes);
         let grad = ImageTerms::new(grad, (g.out_channels, g.out_volume()), part * together, 0);
-        let before = Added::ToEach(&sums[..]);
+        let before = sums.as_deref().map_or(Added::Nothing, Added::ToEach);
         let of_images = OfImages { grad, patches, channels: g.out_channels, images, before };
-        let mut out = uninit_vec(sums.len());
+        let mut out = uninit_vec(len);
         loops::regions(&of_images, &mut out, |region| run_tiles_or_pairs(true, region));
-        sums = out;
+        sums = Some(out);
     }
-    bf16::narrow_vec(sums)
+    bf16::narrow_vec(sums.unwrap_or_else(|| Pooled::zeros(len)))
 }
