@@ -105,13 +105,13 @@ pub fn answer(axis: &str, size: &str, column: &str) -> Result<()> {
     let mut trainer = Trainer::of((axis.task)(size)?, level, dtype)?;
     // Resets the peak, so that the building of the network does not count.
     let _ = fs::write("/proc/self/clear_refs", "5");
-    let kept = trainer.loss()?.tape_bytes();
     let first = trainer.time(1)?;
     let steps = (LEAST / first).ceil().clamp(1.0, 1000.0) as usize;
     let start = busy();
     let elapsed = trainer.time(steps)?;
     let seconds = start.zip(busy()).map_or(elapsed, |(start, end)| (end - start) / steps as f64);
     let peak = resident("VmHWM").unwrap_or(0);
+    let kept = trainer.loss()?.tape_bytes();
     let (weights, averages) = trainer.weights_and_averages();
     let low = level != Some(Level::O0);
     let (copies, gradients) = if low { (weights / 2, weights / 2) } else { (0, weights) };

@@ -23,7 +23,7 @@ mod shadow;
 
 use std::time::Instant;
 
-use memory::Update;
+use memory::Saving;
 use nets::{NAMES, REAL, Task, task};
 use peers::{Options, Torch, fastest, median};
 use precast::{
@@ -71,7 +71,7 @@ struct Trainer {
     task: Task,
     optimizer: Box<dyn Optimizer>,
     scale: LossScale,
-    update: Update,
+    saving: Saving,
     /// Bytes kept by the tape between the forward and the backward pass.
     kept: usize,
 }
@@ -108,7 +108,7 @@ impl Trainer {
             true => LossScaleSpec::Dynamic(DynamicScale::default().init(1024.0)),
             false => LossScaleSpec::None,
         };
-        Ok(Trainer { task, optimizer, scale: LossScale::new(scale)?, update: Update::After, kept: 0 })
+        Ok(Trainer { task, optimizer, scale: LossScale::new(scale)?, saving: Saving::Nothing, kept: 0 })
     }
 
     fn loss(&self) -> Result<Tensor> {
@@ -117,9 +117,9 @@ impl Trainer {
 
     fn step(&mut self) -> Result<Outcome> {
         let loss = self.loss()?;
-        match self.update {
-            Update::After => self.scale.step(&mut *self.optimizer, loss),
-            _ => self.scale.step_in_backward(&mut *self.optimizer, loss),
+        match self.saving {
+            Saving::Nothing | Saving::Blocks => self.scale.step(&mut *self.optimizer, loss),
+            Saving::Within | Saving::WithinOfLow => self.scale.step_in_backward(&mut *self.optimizer, loss),
         }
     }
 

@@ -14,32 +14,35 @@ use crate::{
     peers::{Options, python},
 };
 
-/// Each with the way in which weights are stored and updated.
-const COLUMNS: [(Column, Update); 6] = [
-    (Column::Torch("f32"), Update::After),
-    (Column::Ours(Some(Level::O0), DType::F16), Update::After),
-    (Column::Ours(Some(Level::O2), DType::F16), Update::After),
-    (Column::Ours(Some(Level::O2), DType::Bf16), Update::After),
-    (Column::Ours(Some(Level::O2), DType::Bf16), Update::Within),
-    (Column::Ours(Some(Level::O2), DType::Bf16), Update::WithinOfLow),
+/// Each with the way in which it saves memory.
+const COLUMNS: [(Column, Saving); 7] = [
+    (Column::Torch("f32"), Saving::Nothing),
+    (Column::Ours(Some(Level::O0), DType::F16), Saving::Nothing),
+    (Column::Ours(Some(Level::O2), DType::F16), Saving::Nothing),
+    (Column::Ours(Some(Level::O2), DType::Bf16), Saving::Nothing),
+    (Column::Ours(Some(Level::O2), DType::Bf16), Saving::Blocks),
+    (Column::Ours(Some(Level::O2), DType::Bf16), Saving::Within),
+    (Column::Ours(Some(Level::O2), DType::Bf16), Saving::WithinOfLow),
 ];
 
-/// When parameters are updated.
+/// What a step saves.
 #[derive(Clone, Copy, PartialEq)]
-pub enum Update {
-    /// After the backward pass.
-    After,
-    /// In the backward pass.
+pub enum Saving {
+    Nothing,
+    /// The activations within blocks, which are recomputed.
+    Blocks,
+    /// Gradients: parameters are updated in the backward pass.
     Within,
-    /// In the backward pass, with weights that are stored in bf16 alone and rounded stochastically.
+    /// Gradients as well, and the f32 weights: they are stored in bf16 alone and rounded stochastically.
     WithinOfLow,
 }
 
-fn name_of((column, update): (Column, Update)) -> String {
-    match update {
-        Update::After => column.name(),
-        Update::Within => format!("{} within", column.name()),
-        Update::WithinOfLow => format!("{} within, low", column.name()),
+fn name_of((column, saving): (Column, Saving)) -> String {
+    match saving {
+        Saving::Nothing => column.name(),
+        Saving::Blocks => format!("{} recomputed", column.name()),
+        Saving::Within => format!("{} within", column.name()),
+        Saving::WithinOfLow => format!("{} within, low", column.name()),
     }
 }
 
@@ -114,11 +117,17 @@ pub fn row(name: &str, options: &Options) -> Result<()> {
 /// Trains one network in this process, and prints its [`Figures`].
 pub fn answer(name: &str, times: usize, column: &str) -> Result<()> {
     let column = COLUMNS.into_iter().find(|known| name_of(*known) == column);
-    let Some((Column::Ours(level, dtype), update)) = column else { return Err(Error::value("no such column")) };
+    let Some((Column::Ours(level, dtype), saving)) = column else { return Err(Error::value("no such column")) };
     let mut trainer = Trainer::untouched(name, times, level, dtype)?;
-    trainer.update = update;
-    if update == Update::WithinOfLow {
-        let _ = decorate(&trainer.task.net, Decorate::new(DType::Bf16).stochastic_rounding(1))?;
+    trainer.saving = saving;
+    match saving {
+        Saving::Blocks => trainer.task.net.walk_mut(&mut |_, slot| {
+            slot.set_recompute(["Residual", "Bottleneck", "Block"].contains(&slot.cell.kind()));
+        }),
+        Saving::WithinOfLow => {
+            let _ = decorate(&trainer.task.net, Decorate::new(DType::Bf16).stochastic_rounding(1))?;
+        }
+        Saving::Nothing | Saving::Within => {}
     }
     let built = resident("VmRSS");
     let (x, y) = (trainer.task.x.clone(), trainer.task.y.clone());
@@ -130,9 +139,11 @@ pub fn answer(name: &str, times: usize, column: &str) -> Result<()> {
     // Resets the peak, so that the building of the network does not count.
     let _ = fs::write("/proc/self/clear_refs", "5");
     (trainer.task.x, trainer.task.y) = (x, y);
-    let kept = trainer.loss()?.tape_bytes();
     trainer.time(STEPS)?;
-    match (built, one, resident("VmHWM")) {
+    let peak = resident("VmHWM");
+    // Not before the steps: the first of them would read the weights again, and so keep all of their low copies.
+    let kept = trainer.loss()?.tape_bytes();
+    match (built, one, peak) {
         (Some(built), Some(one), Some(peak)) => println!("{kept} {built} {one} {peak}"),
         _ => println!("{:.1} KiB kept; resident memory is not known here", kept as f64 / 1024.0),
     }

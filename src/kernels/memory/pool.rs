@@ -25,7 +25,7 @@ use super::{
 
 /// Maximum bytes of unused memory kept for future tensors: 512 MiB, enough for a step of most networks that are trained
 /// on a CPU. Memory is taken from the system in chunks of 64 MiB, or more for a larger tensor. Above this limit,
-/// entirely unused chunks are returned to the system.
+/// entirely unused chunks are returned to the system; so are those that are too small when a new one is needed.
 pub const MAX_KEPT_BYTES: usize = 512 << 20;
 
 /// Size in bytes below which buffers are left to the allocator, which is as fast.
@@ -81,7 +81,8 @@ impl<T: Item> Pooled<T> {
             vector.into()
         } else {
             let lines = bytes.div_ceil(size_of::<Line>());
-            let (start, lines) = ARENA.lock().unwrap_or_else(PoisonError::into_inner).take(lines);
+            let ((start, lines), unused) = ARENA.lock().unwrap_or_else(PoisonError::into_inner).take(lines);
+            drop(unused);
             Pooled { start: start.cast(), len: 0, capacity: lines * size_of::<Line>() / size_of::<T>(), lines }
         };
         let fill = if T::ONLY_SOME { Some(0) } else { UNWRITTEN };

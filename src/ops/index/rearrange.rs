@@ -5,7 +5,10 @@ use ndarray::{Axis, IxDyn};
 
 use crate::ops::{
     call, dispatch,
-    index::shape::{axis_at, back_to, only, reshaped, summed_to},
+    index::{
+        shape::{axis_at, back_to, only, reshaped, summed_to},
+        slice_concat::joined,
+    },
     spatial::windows::checked_shape,
 };
 use crate::{
@@ -34,8 +37,7 @@ fn rolled(x: &Array, moves: &[(usize, isize)]) -> Array {
         let kept = len - by.rem_euclid(len as isize) as usize;
         x = with_array!(&x, a: T => {
             let (front, back) = a.view().split_at(Axis(axis), kept);
-            let joined = ndarray::concatenate(Axis(axis), &[back, front]).expect("two parts of one tensor");
-            Array::from_ndarray::<T>(joined)
+            joined::<T>([back, front].into_iter(), axis, x.shape())
         });
     }
     x

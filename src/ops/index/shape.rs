@@ -6,7 +6,7 @@ use crate::ops::{Call, call, dispatch, elementwise::pairwise::sum_to, spatial::w
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::float::Float,
+    kernels::{float::Float, strides::row_major},
     tensor::{Array, Forward, Stored, with_array, with_float},
 };
 
@@ -256,7 +256,7 @@ impl Tensor {
             let from = inputs[0].shape().to_vec();
             let to = checked_shape(shape.to_vec())?;
             let value = with_array!(only(inputs), a: T => {
-                let stretched = a.broadcast(IxDyn(&to)).map(|a| Array::from_ndarray::<T>(a.to_owned()));
+                let stretched = a.broadcast(IxDyn(&to)).and_then(|a| Array::from_vec::<T>(row_major(&a), &to).ok());
                 stretched.ok_or_else(|| Error::shape(format!("{from:?} does not stretch to {to:?}")))
             })?;
             Ok(Forward::new(value, vec![], move |b| back_to(summed_to(b.grad.array(), &from))))

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use ndarray::{ArrayD, ArrayRef, ArrayViewD, ArrayViewMutD, Axis, IxDyn, ShapeError, Slice};
+use ndarray::{ArrayRef, ArrayViewD, ArrayViewMutD, Axis, IxDyn, Slice};
 
 use crate::ops::{
     call, dispatch,
@@ -37,18 +37,29 @@ fn laid_into<T: Stored>(x: &ArrayRef<T, IxDyn>, shape: &[usize], at: &[usize], f
     Array::from_vec(whole, shape).expect("one element for each")
 }
 
-/// Joins the arrays of tensors of one dtype.
-fn joined<T: Stored>(
-    inputs: &[Tensor],
-    join: impl FnOnce(&[ArrayViewD<'_, T>]) -> Result<ArrayD<T>, ShapeError>,
-) -> Result<Array> {
+/// Joins views along an axis, into an array of this shape: its length along the axis is the sum of theirs.
+pub(super) fn joined<'a, T: Stored>(
+    views: impl Iterator<Item = ArrayViewD<'a, T>>,
+    axis: usize,
+    shape: &[usize],
+) -> Array {
+    let mut whole = memory::uninit_vec(shape.iter().product());
+    let mut rest = ArrayViewMutD::from_shape(IxDyn(shape), &mut whole).expect("one element for each");
+    for view in views {
+        let (mut part, after) = rest.split_at(Axis(axis), view.len_of(Axis(axis)));
+        part.assign(&view);
+        rest = after;
+    }
+    Array::from_vec(whole, shape).expect("one element for each")
+}
+
+/// Returns the arrays of tensors of one dtype.
+fn views<T: Stored>(inputs: &[Tensor]) -> Result<Vec<ArrayViewD<'_, T>>> {
     let views: Option<Vec<_>> = inputs.iter().map(|x| x.array().view::<T>()).collect();
-    let Some(views) = views else {
+    views.ok_or_else(|| {
         let met: Vec<&str> = inputs.iter().map(|x| x.dtype().name()).collect();
-        return Err(Error::dtype(format!("needs tensors of one dtype, got {}", met.join(", "))));
-    };
-    let array = join(&views).map_err(|e| Error::shape(format!("the tensors do not fit together: {e}")))?;
-    Ok(Array::from_ndarray(array))
+        Error::dtype(format!("needs tensors of one dtype, got {}", met.join(", ")))
+    })
 }
 
 /// Returns the shape of the first tensor, after checking that all others agree with it under `reduce`.
@@ -164,11 +175,8 @@ impl Tensor {
             let mut shape = common_shape(inputs, others, &format!(" in more than axis {axis}"))?;
             let lengths: Vec<usize> = inputs.iter().map(|x| x.shape()[axis]).collect();
             shape[axis] = lengths.iter().fold(0, |sum, &len| sum.saturating_add(len));
-            checked_shape(shape)?;
-            let value = with_array!(inputs[0].array(), x: T => {
-                let _ = x;
-                joined::<T>(inputs, |views| ndarray::concatenate(Axis(axis), views))
-            })?;
+            let shape = checked_shape(shape)?;
+            let value = with_array!(inputs[0].array(), _x: T => joined(views::<T>(inputs)?.into_iter(), axis, &shape));
             Ok(Forward::new(value, vec![], move |b| {
                 let mut start = 0;
                 let part = |len: &usize| {
@@ -191,11 +199,10 @@ impl Tensor {
             let mut shape = common_shape(inputs, <[usize]>::to_vec, "")?;
             let axis = axis_at(axis, shape.len() + 1)?;
             shape.insert(axis, inputs.len());
-            checked_shape(shape)?;
-            let value = with_array!(inputs[0].array(), x: T => {
-                let _ = x;
-                joined::<T>(inputs, |views| ndarray::stack(Axis(axis), views))
-            })?;
+            let shape = checked_shape(shape)?;
+            let value = with_array!(inputs[0].array(), _x: T => {
+                joined(views::<T>(inputs)?.into_iter().map(|view| view.insert_axis(Axis(axis))), axis, &shape)
+            });
             let count = inputs.len();
             Ok(Forward::new(value, vec![], move |b| {
                 let part = |i: usize| {
