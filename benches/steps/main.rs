@@ -9,7 +9,7 @@
 //! memory` prints the memory of each network, `-- monitor` the cost of a monitor, `-- shadow` that of a shadow run. `--
 //! families` prints the arithmetic and the bytes of each network, with the time by family of work, and `-- growth` time and
 //! memory over batch, width, depth, sequence and images (`--svg FILE` draws them). With `PRECAST_VECTORS=8` torch is
-//! limited to AVX2 as well.
+//! limited to AVX2 as well; `PRECAST_AMX=1` multiplies bf16 by AMX, as torch does on processors that have it.
 
 mod axes;
 mod families;
