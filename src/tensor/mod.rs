@@ -174,10 +174,11 @@ impl Tensor {
     }
 
     /// Returns the form in which the tape keeps a tensor, as [`to_keep`](Tensor::to_keep). A low copy that was read only
-    /// here drops its elements too, since the parameter can restore them.
+    /// here drops its elements too, since the parameter can restore them; not in a recomputed cell, which reads them again
+    /// at once.
     pub(crate) fn to_record(&self) -> Tensor {
         match &self.0.copy_of {
-            Some(full) if full.kept_copy(self.0.dtype).is_none() => self.dropped(),
+            Some(full) if full.kept_copy(self.0.dtype).is_none() && !context::in_backward() => self.dropped(),
             _ => self.to_keep(),
         }
     }
@@ -299,6 +300,8 @@ impl Tensor {
             let found = casts.iter().position(|(dtype, _)| *dtype == to);
             match found.map(|at| &mut casts[at].1) {
                 Some(Some(copy)) => (copy.clone(), false),
+                // A cell that is recomputed is the last to read it.
+                Some(None) if context::in_backward() => (self.array().cast(to), true),
                 Some(read_once) => (read_once.insert(self.array().cast(to)).clone(), true),
                 None => {
                     let copy = self.array().cast(to);
