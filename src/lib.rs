@@ -131,9 +131,9 @@ pub use cell::{Cell, Child, Forward};
 pub use dtype::{DType, Element};
 #[doc(hidden)]
 pub use graph::conformance as __conformance;
+pub use kernels::amx::allow_amx;
 #[doc(hidden)]
 pub use kernels::bench as __bench;
-pub use kernels::gemm::amx::allow_amx;
 pub use kernels::threads::set_threads;
 pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,

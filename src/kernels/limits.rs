@@ -3,10 +3,8 @@
 use std::{hint::black_box, sync::OnceLock, time::Instant};
 
 use super::{
-    gemm::{
-        amx,
-        micro_kernel::{Paired, Terms, Wide},
-    },
+    amx,
+    gemm::micro_kernel::{Paired, Terms, Wide},
     simd::{self, Kernel, PairKernel, Pairs, Simd, TileKernel, Tiles},
 };
 

@@ -5,6 +5,7 @@
 #![allow(clippy::needless_range_loop, reason = "iterators are calls where codegen units are optimized one by one")]
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "pairs of bf16 are for x86-64 so far"))]
 
+pub(crate) mod amx;
 pub(crate) mod arrays;
 pub(crate) mod attention;
 #[doc(hidden)]

@@ -137,6 +137,10 @@ impl Tensor {
 
     /// Returns the gradient of a ReLU's input from that of its result, `kept`.
     pub(crate) fn masked(&self, kept: &Tensor) -> Tensor {
+        // So that gradients of one ReLU after the other do not become chains of what is to be computed.
+        if self.0.data.unread().is_some() {
+            let _ = self.array();
+        }
         let mask = UnreadMask { grad: self.detach(), kept: kept.detach() };
         if context::is_heard() {
             return Tensor::from_array(mask.compute());

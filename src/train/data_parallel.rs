@@ -16,7 +16,7 @@ use crate::{
     cell::{AsCell, Params},
     diagnose::{Monitor, Origin, Phase},
     error::{Error, Result},
-    kernels::{gemm::amx, simd::widest},
+    kernels::{amx, simd::widest},
     optim::Optimizer,
     scale::{Cause, LossScale, Outcome, ScaledGrads, ScaledLoss},
     tensor::{Scaling, context},

@@ -16,9 +16,9 @@ use super::{
     windows::{fill_with_bias, input_gradient_source, input_phases},
 };
 use crate::kernels::{
+    amx,
     arrays::array_of,
     gemm::{
-        amx,
         blocking::{KC, MAX_NR, MAX_ROWS},
         factors::{Factors, Places},
         loops,

@@ -12,9 +12,9 @@ use super::{
     padded::PaddedLayout,
 };
 use crate::kernels::{
+    amx,
     float::Float,
     gemm::{
-        amx,
         blocking::MAX_NR,
         factors::{Factors, Places},
         loops,

@@ -8,8 +8,9 @@ use super::{vector_axis::VectorAxis, *};
 use crate::{
     dtype::Element,
     kernels::{
+        amx,
         float::{Float, VectorFloat},
-        gemm::{amx, blocking::KC, pairs::Multiply},
+        gemm::{blocking::KC, pairs::Multiply},
         simd, threads,
     },
 };

@@ -8,7 +8,6 @@
 use std::ops::Range;
 
 use super::{
-    amx,
     blocking::{BAND, MAX_MC, MAX_NR, NC, mc, parts},
     epilogue::Epilogue,
     factors::Factors,
@@ -17,6 +16,7 @@ use super::{
     pairs::{Multiply, Ways, WaysKernel, are_exact, are_normal},
 };
 use crate::kernels::{
+    amx,
     float::VectorFloat,
     memory::{Scratch, with_scratch},
     simd::{self, Simd, Width},

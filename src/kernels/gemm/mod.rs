@@ -10,7 +10,6 @@
 //! `matrixmultiply` multiplies widened copies ([`portable`]). On machines that multiply pairs of bf16 faster, so do the
 //! loops ([`pairs`]).
 
-pub(crate) mod amx;
 pub(super) mod blocking;
 mod dispatch;
 pub(super) mod dot;
@@ -25,6 +24,7 @@ pub(super) mod pairs;
 mod panels;
 pub(super) mod portable;
 pub(super) mod product;
+mod tiles;
 
 pub(crate) use dispatch::{Gemm, products, unrounded};
 pub(crate) use packed::Packed;

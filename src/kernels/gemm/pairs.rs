@@ -10,16 +10,14 @@ use std::{marker::PhantomData, ops::Range};
 use half::{bf16, f16};
 
 use super::{
-    amx::{self, Tiled},
     micro_kernel::{Paired, Terms, Wide},
     pack::{Operand, Packer, pack_panels},
 };
 use crate::kernels::{
+    amx,
     float::VectorFloat,
     limits,
-    simd::{
-        self, Body, Kernel, Lanes, PairKernel, Pairs, Simd, SizeRange, Sizes, TileKernel, Tiles, Width, vectorized,
-    },
+    simd::{self, Body, Kernel, Lanes, PairKernel, Pairs, Simd, SizeRange, Sizes, Width, vectorized},
 };
 
 /// Type whose products are computed with vectors.
@@ -95,14 +93,6 @@ impl<K: WaysKernel<bf16>> PairKernel for ByWay<bf16, K> {
     #[inline(always)]
     fn run<S: Simd, P: Pairs<S>>(self, simd: S, pairs: P) -> K::Output {
         self.kernel.run(simd, Paired(pairs))
-    }
-}
-
-impl<K: WaysKernel<bf16>> TileKernel for ByWay<bf16, K> {
-    type Output = K::Output;
-    #[inline(always)]
-    fn run<S: Simd, P: Pairs<S>, X: Tiles<S>>(self, simd: S, pairs: P, tiles: X) -> K::Output {
-        self.kernel.run(simd, Tiled { pairs: Paired(pairs), tiles })
     }
 }
 

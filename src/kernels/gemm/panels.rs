@@ -3,7 +3,6 @@
 use std::sync::OnceLock;
 
 use super::{
-    amx,
     blocking::{KC, mc, parts},
     epilogue::Epilogue,
     factors::Places,
@@ -12,8 +11,10 @@ use super::{
     pack::{Matrix, SLACK, WHOLE, pack_panels, packed_len, panel_len},
     pairs::{ByWay, Multiply, Ways, WaysKernel, are_exact, are_normal},
     product::{Added, Layout},
+    tiles,
 };
 use crate::kernels::{
+    amx,
     float::VectorFloat,
     memory::{Line, Pooled, Scratch, with_scratch},
     simd::{self, Simd, SizeRange, Width},
@@ -58,7 +59,7 @@ impl<'a, T: Multiply> Panels<'a, T> {
     /// Packs `b` as [`Matrix::right`] reads it; `None` if there are no vectors.
     pub fn new(width: Width, layout: Layout, kn: (usize, usize), b: &'a [T]) -> Option<Self> {
         let amx = amx::is_allowed() && T::HAS_TILES;
-        let right = Right { layout, kn, b, block: if amx { amx::BLOCK } else { KC } };
+        let right = Right { layout, kn, b, block: if amx { tiles::BLOCK } else { KC } };
         let packed = T::run(width, amx, right).ok()?;
         Some(Panels { width, amx, right, packed, wide: OnceLock::new() })
     }

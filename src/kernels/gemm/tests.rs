@@ -4,7 +4,6 @@ use half::{bf16, f16};
 use rand::{Rng, SeedableRng};
 
 use super::{
-    amx,
     blocking::KC,
     dot::Dots,
     few_rows, loops,
@@ -12,9 +11,10 @@ use super::{
     panels::Panels,
     portable,
     product::Product,
-    *,
+    tiles, *,
 };
 use crate::kernels::{
+    amx,
     float::{Float, VectorFloat},
     simd::{
         self, SizeRange,
@@ -218,7 +218,7 @@ fn pairs_have_the_bits_of_single_terms() {
 /// Checks a product by tiles: with the twin of the instruction, and with the instruction if available.
 fn check_tiles(one: &Product<bf16>, about: &str) {
     let bits = |x: &bf16| if x.is_nan() { bf16::NAN.to_bits() } else { x.to_bits() };
-    let want = twin_of(one, amx::BLOCK, |terms| tile_order(terms));
+    let want = twin_of(one, tiles::BLOCK, |terms| tile_order(terms));
     let check = |got: Vec<bf16>, by: &str| {
         let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
         assert!(same, "{about} {:?} {:?} {by}: {got:?} for {want:?}", one.mkn, one.layout);
@@ -246,7 +246,7 @@ fn tiles_take_the_order_of_the_instruction() {
         for (terms, added) in [(&terms[..1], Added::ToRows(&added[..m])), (&terms[..], Added::ToEach(&added[..]))] {
             let one = Product { layout, mkn, a: &a, b: &b, terms, added };
             check_tiles(&one, "random");
-            check_near(&one, &twin_of(&one, amx::BLOCK, |terms| tile_order(terms)));
+            check_near(&one, &twin_of(&one, tiles::BLOCK, |terms| tile_order(terms)));
         }
     }
 }
@@ -280,7 +280,7 @@ fn packed_operands_take_the_order_of_tiles() {
         let (wide_a, wide_b) = (bf16::widen_slice(&a), bf16::widen_slice(&b));
         let (layout, mkn, terms) = (Layout::NT, (m, k, n), [(0, 0)]);
         let one = Product { layout, mkn, a: &wide_a[..], b: &wide_b[..], terms: &terms, added: Added::Nothing };
-        let want = twin_of(&one, amx::BLOCK, |terms| tile_order(terms));
+        let want = twin_of(&one, tiles::BLOCK, |terms| tile_order(terms));
         amx::twin::with(|| {
             let mut got = vec![f32::NAN; m * n];
             Packed::<bf16>::new(layout, (k, n), &b).multiply(&a, k, None, &mut got);

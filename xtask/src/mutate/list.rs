@@ -261,8 +261,8 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "an infinite gradient passes a ReLU that is off, as NaN",
-        "src/ops/elementwise/unary.rs",
-        &[("Output flat |y| if y <= R::zero()", "Output |y| if y <= R::zero()")],
+        "src/kernels/elementwise/derivatives.rs",
+        &[("y if y <= R::zero() => R::zero(),", "y if y <= R::zero() => x[0] * R::zero(),")],
         &["laws::ops", "conformance::mindspore"],
     ),
 ];

@@ -5,10 +5,7 @@
 //! or a sum could be subnormal are multiplied in f32 [in that order](InSteps), so that nothing is flushed to 0, and no bit
 //! depends on the block in which a number is packed.
 
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicU8, Ordering},
-};
+use std::ops::Range;
 
 use half::bf16;
 
@@ -16,73 +13,18 @@ use super::{
     blocking::{KC, MAX_NR, MAX_ROWS, parts},
     micro_kernel::{AnyTile, Paired, Panel, TILE, Terms, Wide, micro_kernel},
     pack::{Operand, Packer, WHOLE, packed_len, panel_len},
-    pairs::{Noting, PairPacker, Ways},
+    pairs::{ByWay, Noting, PairPacker, Ways, WaysKernel},
 };
-use crate::kernels::simd::{self, Pairs, Simd, SizeRange, Sizes, TileKernel, Tiles};
+use crate::kernels::simd::{Pairs, Simd, SizeRange, Sizes, TileKernel, Tiles};
 
 /// Number of terms of a block. Tiles are multiplied so fast that adding up the sums of smaller blocks takes as long.
 pub(super) const BLOCK: usize = 4 * KC;
 
-const UNASKED: u8 = 0;
-const NO: u8 = 1;
-const YES: u8 = 2;
-
-static ALLOWED: AtomicU8 = AtomicU8::new(UNASKED);
-
-/// Allows or forbids products of bf16 by AMX, and returns whether they are used from now on: only on x86-64 processors
-/// that have it, under Linux.
-///
-/// AMX multiplies bf16 several times as fast as f32, but adds the products in another order. Results then differ in their
-/// last bits from those of other machines. They still have the same bits with the same seed on machines with AMX, whatever
-/// the number of threads, and no number is flushed to 0. Products, convolutions and their gradients in bf16 are affected;
-/// f16 and f32 are not.
-///
-/// Default: forbidden, unless the environment variable `PRECAST_AMX` is 1.
-///
-/// ```
-/// if precast::allow_amx(true) {
-///     println!("products of bf16 by AMX");
-/// }
-/// # precast::allow_amx(false);
-/// ```
-pub fn allow_amx(allow: bool) -> bool {
-    let allowed = allow && simd::has_tiles();
-    ALLOWED.store(if allowed { YES } else { NO }, Ordering::Relaxed);
-    allowed
-}
-
-/// Returns whether products of bf16 are computed by AMX.
-pub(crate) fn is_allowed() -> bool {
-    #[cfg(test)]
-    if twin::IN_USE.get() {
-        return true;
-    }
-    match ALLOWED.load(Ordering::Relaxed) {
-        UNASKED => allow_amx(std::env::var("PRECAST_AMX").is_ok_and(|set| set == "1")),
-        allowed => allowed == YES,
-    }
-}
-
-/// Runs a kernel by tiles. Returns the kernel if there are none.
-pub(crate) fn run<K: TileKernel>(kernel: K) -> Result<K::Output, K> {
-    #[cfg(test)]
-    if twin::IN_USE.get() {
-        return simd::run(simd::twin::WithTiles(kernel)).map_err(|twin| twin.0);
-    }
-    simd::run_tiles(kernel)
-}
-
-#[cfg(test)]
-pub(crate) mod twin {
-    use std::cell::Cell;
-
-    thread_local! { pub static IN_USE: Cell<bool> = const { Cell::new(false) } }
-
-    /// Runs code on this thread alone, with the twin of the tiles.
-    pub fn with(run: impl FnOnce()) {
-        IN_USE.set(true);
-        crate::kernels::threads::alone(run);
-        IN_USE.set(false);
+impl<K: WaysKernel<bf16>> TileKernel for ByWay<bf16, K> {
+    type Output = K::Output;
+    #[inline(always)]
+    fn run<S: Simd, P: Pairs<S>, X: Tiles<S>>(self, simd: S, pairs: P, tiles: X) -> K::Output {
+        self.kernel.run(simd, Tiled { pairs: Paired(pairs), tiles })
     }
 }
 
