@@ -93,7 +93,9 @@ fn ours((op, sizes): Work, dtype: DType) -> Result<Box<dyn FnMut() -> Result<()>
             binary(noise(&[batch, inputs, side, side], dtype)?, w, move |x, w| x.conv2d(w, None, &options))
         }
         ("batch_norm", &[batch, channels, side]) => {
-            unary(noise(&[batch, channels, side, side], dtype)?, |x| Ok(x.batch_norm_train(None, None, 1e-5)?.0))
+            // The result is computed when it is read, as by a view.
+            let shape = [batch, channels, side, side];
+            unary(noise(&shape, dtype)?, |x| x.batch_norm_train(None, None, 1e-5)?.0.reshape(x.shape()))
         }
         ("attention", &[batch, heads, length, width]) => unary(noise(&[batch, heads, length, width], dtype)?, |x| {
             x.scaled_dot_product_attention(x, x, None, true, None)

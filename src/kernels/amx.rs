@@ -18,7 +18,7 @@ static ALLOWED: AtomicU8 = AtomicU8::new(UNASKED);
 /// the number of threads, and no number is flushed to 0. Products, convolutions and their gradients in bf16 are affected;
 /// f16 and f32 are not.
 ///
-/// Default: forbidden, unless the environment variable `PRECAST_AMX` is 1.
+/// Default: forbidden, unless the environment variable `PRECAST_AMX` is 1. If it is 0, AMX is forbidden in any case.
 ///
 /// ```
 /// if precast::allow_amx(true) {
@@ -27,9 +27,14 @@ static ALLOWED: AtomicU8 = AtomicU8::new(UNASKED);
 /// # precast::allow_amx(false);
 /// ```
 pub fn allow_amx(allow: bool) -> bool {
-    let allowed = allow && simd::has_tiles();
+    let allowed = allow && set().is_none_or(|set| set != "0") && simd::has_tiles();
     ALLOWED.store(if allowed { YES } else { NO }, Ordering::Relaxed);
     allowed
+}
+
+/// Returns the environment variable.
+fn set() -> Option<String> {
+    std::env::var("PRECAST_AMX").ok()
 }
 
 /// Returns whether products of bf16 are computed by AMX.
@@ -39,7 +44,15 @@ pub(crate) fn is_allowed() -> bool {
         return true;
     }
     match ALLOWED.load(Ordering::Relaxed) {
-        UNASKED => allow_amx(std::env::var("PRECAST_AMX").is_ok_and(|set| set == "1")),
+        UNASKED => {
+            let allowed = set().is_some_and(|set| set == "1") && simd::has_tiles();
+            // The program may have decided in the meantime.
+            let asked = if allowed { YES } else { NO };
+            match ALLOWED.compare_exchange(UNASKED, asked, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => allowed,
+                Err(decided) => decided == YES,
+            }
+        }
         allowed => allowed == YES,
     }
 }

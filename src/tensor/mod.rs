@@ -287,7 +287,8 @@ impl Tensor {
             return wide;
         }
         let Some(casts) = kept.filter(|_| to.is_low()) else {
-            let value = match self.0.data.unread().and_then(|unread| unread.narrowed(to)) {
+            let unread = self.0.data.unread().filter(|_| !context::is_heard());
+            let value = match unread.and_then(|unread| unread.narrowed(to)) {
                 Some(unread) => unread.into(),
                 None => self.array().cast(to).into(),
             };

@@ -58,7 +58,7 @@ pub struct Backward<'a> {
     pub saved: &'a [Tensor],
     /// `true` for each input that needs a gradient.
     pub needs: &'a [bool],
-    /// `true` when nothing else reads the gradient of the first input than a cast of it to 16 bits.
+    /// `true` when nothing else reads the gradient of the first input than a cast, to the dtype that the input was cast from.
     pub(crate) narrows: bool,
 }
 

@@ -1,7 +1,8 @@
 //! Results that no kernel has computed yet. An op that reads one may compute it within its own pass over memory; for all
 //! others it is computed on first read.
 //!
-//! Nothing is unread while somebody listens, so observers receive every op as it runs alone.
+//! No result is left unread while somebody listens, so observers receive every op as it runs alone. A recorder notes ops
+//! without their numbers, and is none of these.
 
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ fn elements<T: Stored>(x: &Tensor) -> Elements<'_, T> {
 }
 
 impl UnreadNorm {
-    /// Creates the result, in the dtype of `x` or wider, of normalizing the same numbers as those of `least`.
+    /// Creates the result, in a dtype as wide as that of `least` or wider, of normalizing its numbers.
     pub fn new(least: &Tensor, dtype: DType, channels: Channels) -> Self {
         UnreadNorm { x: least.detach(), channels: Arc::new(channels), dtype, plus: None }
     }
@@ -121,9 +122,9 @@ impl Tensor {
     }
 
     /// Returns the sum of a norm that is still to be computed and of a tensor of the same dtype and shape; `None` if neither
-    /// tensor is such a norm.
+    /// tensor is such a norm, or somebody listens.
     pub(crate) fn unread_sum(&self, other: &Tensor) -> Option<Unread> {
-        if self.dtype() != other.dtype() || self.shape() != other.shape() {
+        if context::is_heard() || self.dtype() != other.dtype() || self.shape() != other.shape() {
             return None;
         }
         let sum = |a: &Tensor, b: &Tensor| {

@@ -39,6 +39,18 @@ fn a_hundred_thousand_cells_side_by_side() {
 }
 
 #[test]
+fn a_hundred_thousand_norms_one_after_the_other() {
+    let (mean, variance) = (Tensor::zeros(&[1], DType::F32), Tensor::ones(&[1], DType::F32));
+    let x = Tensor::zeros(&[1, 1], DType::F32);
+    let norms = |count: usize| {
+        (0..count)
+            .try_fold(x.clone(), |y, _| y.batch_norm(&mean, &variance, None, None, 1e-5)?.add(&mean.reshape(&[1, 1])?))
+    };
+    assert_eq!(norms(100_000).unwrap().to_f64(), [0.0]);
+    drop(norms(100_000).unwrap());
+}
+
+#[test]
 fn a_tape_of_a_million_ops() {
     let x = Tensor::ones(&[1], DType::F32).requires_grad();
     let y = (0..1_000_000).try_fold(x.clone(), |y, _| y.neg()).unwrap();

@@ -1,8 +1,8 @@
 //! Convolutions of bf16 as products of [pairs](crate::kernels::gemm::pairs) with a virtual im2col matrix, whose numbers
 //! are packed directly from the padded images.
 //!
-//! Every element is summed in the order of the other kernels, so no bit depends on the choice of kernel. If two factors
-//! are both NaN, either may remain.
+//! Every element is summed in the order of the other kernels, so no bit depends on the choice of kernel, unless AMX
+//! is allowed. If two factors are both NaN, either may remain.
 
 use std::ops::Range;
 

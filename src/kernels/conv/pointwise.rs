@@ -1,7 +1,7 @@
 //! Convolutions of one tap without padding, as the products that they are: of the weights with the pixels of all images.
 //! With a stride, the pixels that are read are gathered first, and the gradient of the input is scattered.
 //!
-//! Every element is summed in the order of the other kernels, so no bit depends on the choice of kernel.
+//! Every element is summed in the order of the other kernels, so no bit depends on the choice of kernel, unless AMX is allowed.
 
 use std::ops::Range;
 

@@ -7,6 +7,7 @@ use crate::kernels::simd::Simd;
 pub(crate) const KC: usize = 256;
 
 /// Number of columns of the right operand that are packed together: with [`KC`] terms, half a MiB of f32.
+/// Tiles have four times as many terms.
 pub(super) const NC: usize = 512;
 
 /// Number of rows for which partial sums are kept: with [`NC`] columns, 4 MiB.

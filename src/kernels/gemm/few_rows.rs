@@ -1,5 +1,5 @@
 //! Products of few rows with a right operand that is read once, row by row, and not packed. Each element is summed in
-//! the same order as in [`loops`](super::loops).
+//! the same order as in [`loops`](super::loops), without AMX.
 
 use std::ops::Range;
 

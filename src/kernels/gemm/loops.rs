@@ -113,8 +113,8 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
                 // Right operand in f32, packed on demand.
                 let (mut unpacked, mut wide) = (Some(&mut *wide), &[][..]);
                 for some in parts(rows.clone(), mc::<S>()) {
-                    let (widest, beyond) = (W::Terms::MR.max(S::MR), <F::Left as Operand<T>>::BEYOND);
-                    let a = a.uninit(packed_len(some.len(), widest, depth + beyond));
+                    let room = |rows| packed_len(some.len(), rows, depth + <F::Left as Operand<T>>::BEYOND);
+                    let a = a.uninit(room(S::MR).max(room(W::Terms::MR)));
                     let partial = partial.wrapping_add((some.start - rows.start) * stride);
                     // No closure: the compiler keeps one as large as this out of line, without vector instructions.
                     let mut exact = false;

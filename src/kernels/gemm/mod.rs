@@ -8,7 +8,8 @@
 //! products are fused and added in order within blocks of [`KC`](blocking::KC) terms, and then the sums of blocks are
 //! added in order. Products of few rows with rows ([`dot`]) have a different order. Without vectors, and for f64,
 //! `matrixmultiply` multiplies widened copies ([`portable`]). On machines that multiply pairs of bf16 faster, so do the
-//! loops ([`pairs`]).
+//! loops ([`pairs`]). If a program allows AMX, packed products of bf16 have an order of their own ([`tiles`]), and what
+//! is said here and in other modules of their order holds for the other dtypes.
 
 pub(super) mod blocking;
 mod dispatch;

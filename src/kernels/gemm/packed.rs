@@ -14,7 +14,7 @@ use crate::kernels::{
 
 /// A packed right operand `k x n`.
 ///
-/// Its products are summed in the order of all products (see [`gemm`](super)), even for few rows, and are not rounded.
+/// Its products are summed in the order of all packed products (see [`gemm`](super)), even for few rows, and are not rounded.
 pub(crate) struct Packed<'a, T: Gemm> {
     k: usize,
     n: usize,

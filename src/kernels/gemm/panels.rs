@@ -144,7 +144,8 @@ impl<T: Multiply> WaysKernel<T> for Multiplication<'_, T> {
                 let (depth, first) = (terms.len(), terms.start);
                 let epilogue = Epilogue { first: first == 0, last: terms.end == k, added, out, places };
                 let from = Matrix::new(a, false, stride);
-                let a = left.uninit(packed_len(some.len(), W::Terms::MR.max(S::MR), depth));
+                let room = |rows| packed_len(some.len(), rows, depth);
+                let a = left.uninit(room(S::MR).max(room(W::Terms::MR)));
                 let mut exact = false;
                 if let Some(b_sizes) = b.packed.sizes.get(block).filter(|b_sizes| are_normal(b_sizes))
                     && let Some(a_sizes) = ways.pack_left(simd, from, some.clone(), terms.clone(), a)

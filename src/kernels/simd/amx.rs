@@ -14,15 +14,19 @@ use super::{
 #[derive(Clone, Copy)]
 pub(super) struct Amx(());
 
-/// Returns whether this machine multiplies tiles of bf16, and the system lets this process do so.
+/// Returns whether this processor multiplies tiles of bf16.
+pub(super) fn exists() -> bool {
+    // SAFETY: a processor with AVX-512 has leaf 7, and `has_pairs` has asked for that; the call has no other condition.
+    #[allow(unused_unsafe, reason = "safe since Rust 1.94")]
+    let leaf = || unsafe { std::arch::x86_64::__cpuid_count(7, 0) };
+    // Bit 22 of EDX for bf16, bit 24 for tiles.
+    x86::has_pairs() && leaf().edx >> 22 & 0b101 == 0b101
+}
+
+/// Returns whether it does, and the system lets this process do so.
 pub(super) fn is_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
-    *AVAILABLE.get_or_init(|| {
-        // Leaf 7: bit 22 of EDX for bf16, bit 24 for tiles.
-        let leaf = std::arch::x86_64::__cpuid_count(7, 0);
-        let has = |bit: u32| leaf.edx >> bit & 1 == 1;
-        x86::has_pairs() && has(22) && has(24) && is_permitted()
-    })
+    *AVAILABLE.get_or_init(|| exists() && is_permitted())
 }
 
 /// Asks the system for the use of tiles.
@@ -90,7 +94,8 @@ pub(super) fn run<K: TileKernel>(kernel: K) -> K::Output {
     unsafe { go(kernel) }
 }
 
-/// Multiplies: `$first` and `$second` are the halves of the columns, `$lower` the lower half of the rows, if there are any.
+/// Multiplies the upper rows by the first columns, and by the `second` ones; the `lower` rows by the first, and by `both`.
+/// The empty texts say which of these there are.
 macro_rules! multiply {
     ($steps:ident, $a:ident, $b:ident, $to:ident: $(lower $lower:literal,)? $(second $second:literal,)? $(both $both:literal,)?) => {
         asm!(

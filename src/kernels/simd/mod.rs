@@ -86,7 +86,16 @@ pub(crate) fn run_pairs<K: PairKernel>(kernel: K) -> Result<K::Output, K> {
     Err(kernel)
 }
 
-/// Returns whether this machine multiplies tiles of bf16, and `PRECAST_VECTORS` allows vectors as wide as theirs.
+/// Returns whether this processor multiplies tiles of bf16, and `PRECAST_VECTORS` allows vectors as wide as theirs. The
+/// system is not asked for its permission.
+pub(crate) fn tiles_exist() -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
+    return widest() == Width::Sixteen && amx::exists();
+    #[allow(unreachable_code)]
+    false
+}
+
+/// Returns whether [there are tiles](tiles_exist) and the system permits their use.
 pub(crate) fn has_tiles() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     return widest() == Width::Sixteen && amx::is_available();
