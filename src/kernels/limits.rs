@@ -43,8 +43,8 @@ impl TileKernel for MultiplyAdd {
         const STEPS: usize = 4;
         let operand = black_box(vec![Line::ONES; STEPS * 32]);
         let mut to = [[0f32; 32]; 32];
-        // SAFETY: each operand has 32 rows of 16 pairs for each step, and there are 32 rows of sums.
         for _ in 0..self.rounds {
+            // SAFETY: each operand has 32 rows of 16 pairs for each step, and there are 32 rows of sums.
             unsafe {
                 tiles.multiply(STEPS, (32, 32), operand.as_ptr().cast(), operand.as_ptr().cast(), to.as_mut_ptr());
             }
