@@ -25,7 +25,7 @@ const COLUMNS: [(Column, Saving); 7] = [
     (Column::Ours(Some(Level::O2), DType::Bf16), Saving::WithinOfLow),
 ];
 
-/// What a step saves.
+/// Memory that a step saves.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Saving {
     Nothing,

@@ -383,8 +383,8 @@ fn renamed(command: clap::Command, say: &dyn Fn(&dyn Display) -> String) -> clap
     }
 }
 
-/// Refuses invalid values of `PRECAST_THREADS`, `PRECAST_VECTORS` and `PRECAST_AMX`. The library itself cannot report them: it ignores
-/// them, and uses every core, the widest vectors and no AMX.
+/// Refuses invalid values of `PRECAST_THREADS`, `PRECAST_VECTORS` and `PRECAST_AMX`. The library itself cannot report
+/// them: it ignores them, and uses every core, the widest vectors and no AMX.
 fn environment() -> Result {
     let check = |name, allowed: fn(&str) -> bool, what| match std::env::var_os(name) {
         // A shell unsets a variable for one command by setting it empty.

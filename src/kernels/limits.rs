@@ -5,6 +5,7 @@ use std::{hint::black_box, sync::OnceLock, time::Instant};
 use super::{
     amx,
     gemm::micro_kernel::{Paired, Terms, Wide},
+    memory::with_scratch,
     simd::{self, Kernel, PairKernel, Pairs, Simd, TileKernel, Tiles},
 };
 
@@ -41,26 +42,21 @@ impl TileKernel for MultiplyAdd {
     fn run<S: Simd, P: Pairs<S>, X: Tiles<S>>(self, _: S, _: P, tiles: X) -> f64 {
         // Operands that fit in the nearest cache.
         const STEPS: usize = 4;
-        let operand = black_box(vec![Line::ONES; STEPS * 32]);
+        const LEN: usize = STEPS * 32 * 16;
         let mut to = [[0f32; 32]; 32];
-        for _ in 0..self.rounds {
-            // SAFETY: each operand has 32 rows of 16 pairs for each step, and there are 32 rows of sums.
-            unsafe {
-                tiles.multiply(STEPS, (32, 32), operand.as_ptr().cast(), operand.as_ptr().cast(), to.as_mut_ptr());
+        with_scratch(|[operand]| {
+            let operand = operand.uninit(LEN);
+            // Pairs of ones.
+            operand.fill(f32::from_bits(0x3f80_3f80));
+            let operand = black_box(operand.as_ptr());
+            for _ in 0..self.rounds {
+                // SAFETY: each operand has 32 rows of 16 pairs for each step, and there are 32 rows of sums.
+                unsafe { tiles.multiply(STEPS, (32, 32), operand, operand, to.as_mut_ptr()) };
+                black_box(&to);
             }
-            black_box(&to);
-        }
+        });
         (2 * 32 * 32 * 32 * STEPS * self.rounds) as f64
     }
-}
-
-/// Pairs of ones that fill a line of the caches, where tiles are read fastest.
-#[derive(Clone, Copy)]
-#[repr(align(64))]
-struct Line(#[allow(dead_code, reason = "read through a pointer")] [u32; 16]);
-
-impl Line {
-    const ONES: Line = Line([0x3f80_3f80; 16]);
 }
 
 impl MultiplyAdd {

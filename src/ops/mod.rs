@@ -15,6 +15,7 @@ mod spatial;
 mod weight_grads;
 mod with_dtype;
 
+pub(crate) use crate::tensor::elements;
 pub use custom::CustomOp;
 pub use gradient::twice_differentiable;
 pub use loss::cross_entropy::CrossEntropy;
@@ -32,10 +33,10 @@ use crate::{
     DType, Op, Tensor,
     catalogue::Attributes,
     error::{Error, Result},
-    kernels::{elementwise::Saved, memory::Elements},
+    kernels::elementwise::Saved,
     precision,
     tensor::{
-        self, Array, Forward, Stored, context,
+        self, Array, Forward, context,
         listener::{CastRole, Description, OpCall},
         recording::Again,
     },
@@ -196,12 +197,4 @@ pub(crate) fn not_floating(expected: &str, met: &[DType]) -> Error {
     };
     let met: Vec<&str> = met.iter().map(|dtype| dtype.name()).collect();
     Error::dtype(format!("needs {expected}, got {}{hint}", met.join(", ")))
-}
-
-/// Returns the elements of a tensor of element type `T`, in row-major order.
-pub(crate) fn elements<T: Stored>(x: &Tensor) -> Elements<'_, T> {
-    match x.array().slice::<T>() {
-        Some(slice) => Elements::Borrowed(slice),
-        None => Elements::Pooled(x.to_buffer::<T>()),
-    }
 }

@@ -8,7 +8,7 @@ use crate::{
     DType,
     error::{Error, Result},
     kernels::{
-        memory::{Pooled, uninit_vec},
+        memory::{Elements, Pooled, uninit_vec},
         strides::row_major,
     },
 };
@@ -260,5 +260,13 @@ impl Tensor {
                 self.shape()
             ))),
         }
+    }
+}
+
+/// Returns the elements of a tensor of element type `T`, in row-major order.
+pub(crate) fn elements<T: Stored>(x: &Tensor) -> Elements<'_, T> {
+    match x.array().slice::<T>() {
+        Some(slice) => Elements::Borrowed(slice),
+        None => Elements::Pooled(x.to_buffer::<T>()),
     }
 }

@@ -23,6 +23,7 @@ pub(crate) use array::{Array, Stored, with_array, with_float};
 pub use backward::Moment;
 pub(crate) use backward::backward_of;
 pub use build::TensorElement;
+pub(crate) use build::elements;
 pub(crate) use context::{is_recording, with_recording};
 pub use grads::Grads;
 pub(crate) use grads::{Factors, Scaling, Unscaled};

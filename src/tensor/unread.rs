@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use half::{bf16, f16};
 
-use super::{Array, Stored, Tensor, context, tape::Place, value::Value};
+use super::{Array, Stored, Tensor, context, elements, tape::Place};
 use crate::{
     DType,
-    kernels::{elementwise::Masked, float::Float, memory::Elements, reduce::channels::Channels},
+    kernels::{elementwise::Masked, float::Float, reduce::channels::Channels},
 };
 
 /// A result that is still to be computed.
@@ -36,10 +36,6 @@ pub(crate) struct UnreadMask {
     pub grad: Tensor,
     /// The result.
     pub kept: Tensor,
-}
-
-fn elements<T: Stored>(x: &Tensor) -> Elements<'_, T> {
-    x.array().slice().map_or_else(|| Elements::Pooled(x.to_buffer()), Elements::Borrowed)
 }
 
 impl UnreadNorm {
@@ -155,13 +151,6 @@ impl Tensor {
             Unread::Masked(mask) if Arc::strong_count(&self.0) == 1 => Some(mask),
             _ => None,
         }
-    }
-}
-
-impl Value {
-    /// Returns the elements. `otherwise` computes those of a widening or a low copy.
-    pub(super) fn read(&self, otherwise: impl FnOnce() -> Array) -> &Array {
-        self.get_or_init(|| self.take_unread().map_or_else(otherwise, Unread::compute))
     }
 }
 

@@ -34,8 +34,12 @@ impl Value {
         self.array.get()
     }
 
-    pub fn get_or_init(&self, f: impl FnOnce() -> Array) -> &Array {
-        self.array.get_or_init(f)
+    /// Returns the elements. `otherwise` computes those of a widening or a low copy.
+    pub fn read(&self, otherwise: impl FnOnce() -> Array) -> &Array {
+        self.array.get_or_init(|| {
+            let unread = self.lock().take();
+            unread.map_or_else(otherwise, Unread::compute)
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Unread>> {
@@ -47,11 +51,6 @@ impl Value {
         self.lock().clone()
     }
 
-    /// Takes what [`unread`](Value::unread) returns.
-    pub fn take_unread(&self) -> Option<Unread> {
-        self.lock().take()
-    }
-
     /// Returns dtype and shape.
     pub fn layout(&self) -> (DType, Vec<usize>) {
         match (self.array.get(), &*self.lock()) {
@@ -61,7 +60,7 @@ impl Value {
         }
     }
 
-    /// Returns the elements, unshared if this is the only handle; `None` for a widening that was never read.
+    /// Returns the elements, unshared if this is the only handle; `None` for what was never read.
     pub fn into_array(value: Arc<Self>) -> Option<Array> {
         match Arc::try_unwrap(value) {
             Ok(value) => value.array.into_inner(),

@@ -1,5 +1,5 @@
-//! Convolutions of bf16 as products of [pairs](crate::kernels::gemm::pairs) with a virtual im2col matrix, whose numbers
-//! are packed directly from the padded images.
+//! Convolutions of bf16 as products, by [pairs](crate::kernels::gemm::pairs) or tiles, with a virtual im2col matrix, whose
+//! numbers are packed directly from the padded images.
 //!
 //! Every element is summed in the order of the other kernels, so no bit depends on the choice of kernel, unless AMX
 //! is allowed. If two factors are both NaN, either may remain.
@@ -32,7 +32,7 @@ use crate::kernels::{
 };
 
 /// Number of padded elements that are read together, if more than one image: two MiB.
-pub(super) const CHUNK: usize = 1 << 20;
+const CHUNK: usize = 1 << 20;
 
 /// Least number of rows, terms or columns; below it, packing takes longer than pairs save.
 const LEAST: usize = 24;
@@ -42,7 +42,7 @@ const MANY: usize = 64;
 
 /// Returns whether products with this many rows, terms and columns per image are computed here: if pairs multiply
 /// faster than f32, and each number of a padded image is packed for several taps.
-pub(super) fn pay(g: &Geometry, rows: usize, terms: usize, columns: usize) -> bool {
+fn pay(g: &Geometry, rows: usize, terms: usize, columns: usize) -> bool {
     let is_large = rows >= LEAST && terms >= LEAST && g.batch * columns >= MANY;
     // Without the instruction, tests run its twin.
     g.groups == 1 && g.taps() > 1 && is_large && (cfg!(test) || limits::pairs_pay() || amx::is_allowed())
@@ -80,8 +80,13 @@ impl<'a> Patches<'a> {
     }
 
     /// Returns the number of outputs of an image.
-    pub fn volume(&self) -> usize {
+    fn volume(&self) -> usize {
         self.runs.len() * self.length
+    }
+
+    /// Returns the number of outputs of all images.
+    pub fn outputs(&self) -> usize {
+        self.images * self.volume()
     }
 
     /// Returns the start of an output.
@@ -94,7 +99,7 @@ impl<'a> Patches<'a> {
     /// Calls `f` with the start and length of each sequence of adjacent outputs.
     #[inline(always)]
     pub fn sequences(&self, outputs: Range<usize>, mut f: impl FnMut(usize, usize)) {
-        assert!(outputs.end <= self.images * self.volume(), "outputs of these images");
+        assert!(outputs.end <= self.outputs(), "outputs of these images");
         let mut j = outputs.start;
         while j < outputs.end {
             let (image, output) = (j / self.volume(), j % self.volume());
@@ -139,7 +144,7 @@ impl Im2col<'_> {
         to: *mut f32,
     ) {
         let Im2col(patches) = self;
-        assert!(some.end <= patches.images * patches.volume(), "outputs of these images");
+        assert!(some.end <= patches.outputs(), "outputs of these images");
         // The first output is read in place of missing ones.
         let start = |j: usize| patches.start(if j < some.end { j } else { some.start });
         let pieces: [[*const bf16; N]; 2] = array_of(|vector| {
@@ -285,9 +290,8 @@ fn copy_few(from: &[bf16], to: &mut [bf16], len: usize) {
 struct Convolution<'a, W> {
     weights: W,
     patches: Patches<'a>,
-    /// Numbers of rows of the weights, terms and images.
+    /// Number of rows of the weights.
     rows: usize,
-    images: usize,
     /// One bias per row.
     bias: &'a [bf16],
 }
@@ -299,7 +303,7 @@ impl<'a, W: Operand<bf16> + Sync> Factors for Convolution<'a, W> {
     type Right = Im2col<'a>;
 
     fn size(&self) -> (usize, usize) {
-        (self.rows, self.images * self.patches.volume())
+        (self.rows, self.patches.outputs())
     }
 
     fn depths(&self) -> impl Iterator<Item = usize> {
@@ -330,25 +334,50 @@ fn convolution(
     (runs, length): (&[usize], usize),
     bias: Option<&[bf16]>,
 ) -> Pooled<bf16> {
-    let g = source.geometry();
-    let (x_image, image, volume) =
-        (g.in_channels * g.in_volume(), g.in_channels * source.channel(), runs.len() * length);
-    let (mut out, sizes) = (uninit_vec(g.batch * rows * volume), sizes_of(x));
-    let (together, amx) = ((CHUNK / image).clamp(1, g.batch), amx::is_allowed());
-    let mut padded = Pooled::<bf16>::zeros(together * image + length + 2 * COPIED);
+    let (mut out, amx) = (uninit_vec(source.geometry().batch * rows * runs.len() * length), amx::is_allowed());
     // Without a bias, the other kernels add 0, which makes -0 positive.
     let zeros = Pooled::<bf16>::zeros(rows);
     let bias = bias.unwrap_or(&zeros);
-    for (x, out) in x.chunks(together * x_image).zip(out.chunks_mut(together * rows * volume)) {
+    let mut rest = &mut out[..];
+    in_parts(source, x, offsets, (runs, length), |_, patches| {
+        let (part, after) = std::mem::take(&mut rest).split_at_mut(rows * patches.outputs());
+        rest = after;
+        let convolution = Convolution { weights, patches, rows, bias };
+        loops::regions(&convolution, part, |region| run_tiles_or_pairs(amx, region));
+    });
+    out
+}
+
+/// Pads the images of `x` in the layout `source`, as many together as fit in a [chunk](CHUNK), and calls `f` with the
+/// number of the first of them and their patches.
+pub(super) fn in_parts(
+    source: &PaddedLayout,
+    x: &[bf16],
+    offsets: &[usize],
+    (runs, length): (&[usize], usize),
+    mut f: impl FnMut(usize, Patches),
+) {
+    let g = source.geometry();
+    let (x_image, image) = (g.in_channels * g.in_volume(), g.in_channels * source.channel());
+    let (together, sizes) = ((CHUNK / image).clamp(1, g.batch), sizes_of(x));
+    let mut padded = Pooled::<bf16>::zeros(together * image + length + 2 * COPIED);
+    for (part, x) in x.chunks(together * x_image).enumerate() {
         for (x, padded) in x.chunks_exact(x_image).zip(padded.chunks_exact_mut(image)) {
             source.fill_as_is(x, padded, source.channel());
         }
         let images = x.len() / x_image;
-        let patches = Patches::new((&padded, image, images), offsets, (runs, length), sizes);
-        let convolution = Convolution { weights, patches, rows, images, bias };
-        loops::regions(&convolution, out, |region| run_tiles_or_pairs(amx, region));
+        f(part * together, Patches::new((&padded, image, images), offsets, (runs, length), sizes));
     }
-    out
+}
+
+/// Returns the layout in which a convolution reads its images, the offsets of the rows of its im2col matrix, and the starts
+/// of its runs of outputs.
+pub(super) fn layout(g: &Geometry) -> (PaddedLayout, Pooled<usize>, Pooled<usize>) {
+    let source = PaddedLayout::phase_split(g);
+    let offsets = source.offsets(source.channel());
+    let first = positions([g.output[0], g.output[1], 1]);
+    let runs = Pooled::collect(g.output[0] * g.output[1], first.map(|at| source.start(at)));
+    (source, offsets, runs)
 }
 
 /// Runs [`forward`](super::dispatch::forward), or returns `None` if another kernel should be used.
@@ -356,10 +385,7 @@ pub(super) fn forward(g: &Geometry, x: &[bf16], weight: &[bf16], bias: Option<&[
     if !pay(g, g.out_channels, g.patch(), g.out_volume()) {
         return None;
     }
-    let source = PaddedLayout::phase_split(g);
-    let offsets = source.offsets(source.channel());
-    let first = positions([g.output[0], g.output[1], 1]);
-    let runs = Pooled::collect(g.output[0] * g.output[1], first.map(|at| source.start(at)));
+    let (source, offsets, runs) = layout(g);
     let weights = Matrix::new(weight, false, g.patch());
     Some(convolution(&source, x, weights, g.out_channels, &offsets, (&runs, g.output[2]), bias))
 }

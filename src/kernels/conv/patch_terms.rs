@@ -6,10 +6,9 @@ use std::ops::Range;
 use half::bf16;
 
 use super::{
-    by_products::{CHUNK, Patches, ROW},
-    geometry::{Geometry, positions},
+    by_products::{Patches, ROW, in_parts, layout},
+    geometry::Geometry,
     image_terms::ImageTerms,
-    padded::PaddedLayout,
 };
 use crate::kernels::{
     amx,
@@ -18,8 +17,8 @@ use crate::kernels::{
         blocking::MAX_NR,
         factors::{Factors, Places},
         loops,
-        pack::{COPIED, Operand, Packer, pack_transposed},
-        pairs::{run_tiles_or_pairs, sizes_of},
+        pack::{Operand, Packer, pack_transposed},
+        pairs::run_tiles_or_pairs,
         product::Added,
     },
     memory::{Pooled, uninit_vec},
@@ -68,7 +67,6 @@ struct OfImages<'a> {
     grad: ImageTerms<'a, bf16>,
     patches: Patches<'a>,
     channels: usize,
-    images: usize,
     before: Added<'a, f32>,
 }
 
@@ -83,7 +81,7 @@ impl<'a> Factors for OfImages<'a> {
     }
 
     fn depths(&self) -> impl Iterator<Item = usize> {
-        std::iter::once(self.images * self.patches.volume())
+        std::iter::once(self.patches.outputs())
     }
 
     fn pair(&self, _: usize) -> (ImageTerms<'a, bf16>, PatchTerms<'a>) {
@@ -108,27 +106,16 @@ pub(super) fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option
 }
 
 fn product(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Pooled<bf16> {
-    let source = PaddedLayout::phase_split(g);
-    let offsets = source.offsets(source.channel());
-    let first = positions([g.output[0], g.output[1], 1]);
-    let runs = Pooled::collect(g.output[0] * g.output[1], first.map(|at| source.start(at)));
-    let (x_image, image) = (g.in_channels * g.in_volume(), g.in_channels * source.channel());
-    let together = (CHUNK / image).clamp(1, g.batch);
-    let mut padded = Pooled::<bf16>::zeros(together * image + g.output[2] + 2 * COPIED);
-    let (sizes, len) = (sizes_of(x), g.out_channels * g.patch());
+    let (source, offsets, runs) = layout(g);
+    let len = g.out_channels * g.patch();
     let mut sums: Option<Pooled<f32>> = None;
-    for (part, x) in x.chunks(together * x_image).enumerate() {
-        let images = x.len() / x_image;
-        for (x, padded) in x.chunks_exact(x_image).zip(padded.chunks_exact_mut(image)) {
-            source.fill_as_is(x, padded, source.channel());
-        }
-        let patches = Patches::new((&padded, image, images), &offsets, (&runs, g.output[2]), sizes);
-        let grad = ImageTerms::new(grad, (g.out_channels, g.out_volume()), part * together, 0);
+    in_parts(&source, x, &offsets, (&runs, g.output[2]), |first, patches| {
+        let grad = ImageTerms::new(grad, (g.out_channels, g.out_volume()), first, 0);
         let before = sums.as_deref().map_or(Added::Nothing, Added::ToEach);
-        let of_images = OfImages { grad, patches, channels: g.out_channels, images, before };
+        let of_images = OfImages { grad, patches, channels: g.out_channels, before };
         let mut out = uninit_vec(len);
         loops::regions(&of_images, &mut out, |region| run_tiles_or_pairs(true, region));
         sums = Some(out);
-    }
+    });
     bf16::narrow_vec(sums.unwrap_or_else(|| Pooled::zeros(len)))
 }

@@ -185,17 +185,36 @@ pub(crate) fn pack_panels<S: Simd, T, K: Packer<S, T>, O: Operand<T>>(
 ) {
     let (depth, lanes) = (terms.len(), terms.len().div_ceil(K::IN_LANE));
     assert!(depth > 0 && width <= MAX_NR && !range.is_empty());
-    const { assert!(KC.is_multiple_of(2 * WHOLE)) };
     assert!(to.len() >= packed_len(range.len(), width, lanes + O::BEYOND), "memory for all panels");
     for (panel, some) in parts(range, width).enumerate() {
-        for block in parts(terms.clone(), KC) {
-            let lane = (block.start - terms.start) / K::IN_LANE;
-            // SAFETY: `to` has memory for all panels and slack, as was asserted.
-            unsafe {
-                let to = to.as_mut_ptr().add(panel * panel_len(width, lanes) + lane * width);
-                operand.pack_panel(simd, packer, some.clone(), block, to, width);
-            }
+        // SAFETY: `to` has memory for all panels and slack, as was asserted.
+        unsafe {
+            let to = to.as_mut_ptr().add(panel * panel_len(width, lanes));
+            pack_panel(simd, packer, operand, some, terms.clone(), to, width);
         }
+    }
+}
+
+/// Packs one panel, [`KC`] terms after the other.
+///
+/// # Safety
+/// As for [`Operand::pack_panel`], with any number of terms.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+pub(super) unsafe fn pack_panel<S: Simd, T, K: Packer<S, T>, O: Operand<T>>(
+    simd: S,
+    packer: &mut K,
+    operand: O,
+    some: Range<usize>,
+    terms: Range<usize>,
+    to: *mut f32,
+    width: usize,
+) {
+    const { assert!(KC.is_multiple_of(2 * WHOLE)) };
+    for block in parts(terms.clone(), KC) {
+        let lane = (block.start - terms.start) / K::IN_LANE;
+        // SAFETY: guaranteed by the caller.
+        unsafe { operand.pack_panel(simd, packer, some.clone(), block, to.add(lane * width), width) };
     }
 }
 

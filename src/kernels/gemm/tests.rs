@@ -178,29 +178,49 @@ fn check_all<T: Gemm + VectorFloat>(bits: impl Fn(&T) -> u32) {
     }
 }
 
-/// Checks all products of `a` and `b` by pairs: with the twin of the instruction, and with the instruction if
-/// available.
-fn check_pairs(mkn: (usize, usize, usize), a: &[bf16], b: &[bf16], terms: &[(usize, usize)], about: &str) {
+/// Instructions that multiply pairs of terms.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Instruction {
+    Pairs,
+    Tiles,
+}
+
+/// Checks a product by pairs or by tiles: with the twin of the instruction, and with the instruction if available.
+fn check_instruction(instruction: Instruction, one: &Product<bf16>, want: &[bf16], about: &str) {
     let bits = |x: &bf16| if x.is_nan() { bf16::NAN.to_bits() } else { x.to_bits() };
+    let check = |got: Vec<bf16>, by: &str| {
+        let same = got.iter().zip(want).all(|(got, want)| bits(got) == bits(want));
+        assert!(same, "{about} {:?} {:?} {by} of {instruction:?}: {got:?} for {want:?}", one.mkn, one.layout);
+    };
+    for width in simd::widths() {
+        let mut got = vec![bf16::ZERO; want.len()];
+        assert!(loops::on_one_thread(one, &mut got, |region| match instruction {
+            Instruction::Pairs => simd::run_with(width, WithTwin(ByWay::new(region))).is_ok(),
+            Instruction::Tiles => simd::run_with(width, WithTiles(ByWay::new(region))).is_ok(),
+        }));
+        check(got, &format!("twin with {width:?}"));
+    }
+    let mut got = vec![bf16::ZERO; want.len()];
+    if loops::on_one_thread(one, &mut got, |region| match instruction {
+        Instruction::Pairs => simd::run_pairs(ByWay::new(region)).is_ok(),
+        Instruction::Tiles => simd::run_tiles(ByWay::new(region)).is_ok(),
+    }) {
+        check(got, "instruction");
+    }
+}
+
+/// Checks all products of `a` and `b` by pairs.
+fn check_pairs(mkn: (usize, usize, usize), a: &[bf16], b: &[bf16], terms: &[(usize, usize)], about: &str) {
     for layout in [Layout::NN, Layout::NT, Layout::TN] {
         let one = Product { layout, mkn, a, b, terms, added: Added::Nothing };
-        let want = twin(&one);
-        let check = |got: Vec<bf16>, by: &str| {
-            let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
-            assert!(same, "{about} {mkn:?} {layout:?} {by}: {got:?} for {want:?}");
-        };
-        for width in simd::widths() {
-            let mut got = vec![bf16::ZERO; mkn.0 * mkn.2];
-            assert!(loops::on_one_thread(&one, &mut got, |region| {
-                simd::run_with(width, WithTwin(ByWay::new(region))).is_ok()
-            }));
-            check(got, &format!("twin of {width:?}"));
-        }
-        let mut got = vec![bf16::ZERO; mkn.0 * mkn.2];
-        if loops::on_one_thread(&one, &mut got, |region| simd::run_pairs(ByWay::new(region)).is_ok()) {
-            check(got, "instruction");
-        }
+        check_instruction(Instruction::Pairs, &one, &twin(&one), about);
     }
+}
+
+/// Checks a product by tiles.
+fn check_tiles(one: &Product<bf16>, about: &str) {
+    let want = twin_of(one, tiles::BLOCK, |terms| tile_order(terms));
+    check_instruction(Instruction::Tiles, one, &want, about);
 }
 
 #[test]
@@ -212,27 +232,6 @@ fn pairs_have_the_bits_of_single_terms() {
         // Half of all numbers are 0, of either sign.
         a.iter_mut().chain(&mut b).step_by(2).for_each(|x| *x = bf16::from_f32(0f32.copysign(x.to_f32())));
         check_pairs(mkn, &a, &b, &[(1, 1)], "with zeros");
-    }
-}
-
-/// Checks a product by tiles: with the twin of the instruction, and with the instruction if available.
-fn check_tiles(one: &Product<bf16>, about: &str) {
-    let bits = |x: &bf16| if x.is_nan() { bf16::NAN.to_bits() } else { x.to_bits() };
-    let want = twin_of(one, tiles::BLOCK, |terms| tile_order(terms));
-    let check = |got: Vec<bf16>, by: &str| {
-        let same = got.iter().zip(&want).all(|(got, want)| bits(got) == bits(want));
-        assert!(same, "{about} {:?} {:?} {by}: {got:?} for {want:?}", one.mkn, one.layout);
-    };
-    for width in simd::widths() {
-        let mut got = vec![bf16::ZERO; want.len()];
-        assert!(loops::on_one_thread(one, &mut got, |region| {
-            simd::run_with(width, WithTiles(ByWay::new(region))).is_ok()
-        }));
-        check(got, &format!("twin of {width:?}"));
-    }
-    let mut got = vec![bf16::ZERO; want.len()];
-    if loops::on_one_thread(one, &mut got, |region| simd::run_tiles(ByWay::new(region)).is_ok()) {
-        check(got, "instruction");
     }
 }
 

@@ -12,7 +12,7 @@ use half::bf16;
 use super::{
     blocking::{KC, MAX_NR, MAX_ROWS, parts},
     micro_kernel::{AnyTile, Paired, Panel, TILE, Terms, Wide, micro_kernel},
-    pack::{Operand, Packer, WHOLE, packed_len, panel_len},
+    pack::{Operand, Packer, WHOLE, pack_panel, packed_len, panel_len},
     pairs::{ByWay, Noting, PairPacker, Ways, WaysKernel},
 };
 use crate::kernels::simd::{Pairs, Simd, SizeRange, Sizes, TileKernel, Tiles};
@@ -108,10 +108,7 @@ impl<S: Simd, P: Pairs<S>, X: Tiles<S>> Ways<S, bf16> for Tiled<P, X> {
                     pack_rows(simd, &mut packer, (from, stride), (some.len(), depth), to);
                     continue;
                 }
-                for block in parts(terms.clone(), KC) {
-                    let to = to.add((block.start - terms.start) / 2 * MAX_ROWS);
-                    operand.pack_panel(simd, &mut packer, some.clone(), block, to, MAX_ROWS);
-                }
+                pack_panel(simd, &mut packer, operand, some, terms.clone(), to, MAX_ROWS);
                 let panel = std::slice::from_raw_parts_mut(to, len);
                 panel[lanes * MAX_ROWS..].fill(0.0);
                 for step in panel.chunks_exact_mut(STEP_LEN) {

@@ -16,11 +16,8 @@ pub(super) struct Amx(());
 
 /// Returns whether this processor multiplies tiles of bf16.
 pub(super) fn exists() -> bool {
-    // SAFETY: a processor with AVX-512 has leaf 7, and `has_pairs` has asked for that; the call has no other condition.
-    #[allow(unused_unsafe, reason = "safe since Rust 1.94")]
-    let leaf = || unsafe { std::arch::x86_64::__cpuid_count(7, 0) };
-    // Bit 22 of EDX for bf16, bit 24 for tiles.
-    x86::has_pairs() && leaf().edx >> 22 & 0b101 == 0b101
+    // Leaf 7: bit 22 of EDX for bf16, bit 24 for tiles.
+    x86::has_pairs() && x86::ask(7, 0).edx >> 22 & 0b101 == 0b101
 }
 
 /// Returns whether it does, and the system lets this process do so.

@@ -402,15 +402,21 @@ unsafe fn store_transposed_sixteen(vectors: [__m512; 8], to: *mut f32, to_row: u
     }
 }
 
+/// Asks CPUID.
+pub(super) fn ask(leaf: u32, index: u32) -> CpuidResult {
+    // SAFETY: every x86-64 machine has CPUID. (Newer compilers know.)
+    #[allow(unused_unsafe)]
+    unsafe {
+        __cpuid_count(leaf, index)
+    }
+}
+
 /// Returns the bytes of the last-level cache, if reported by CPUID.
 pub(super) fn last_level_cache() -> Option<usize> {
     // Miri has no CPUID. There, the standard library detects no vector instructions.
     if cfg!(miri) {
         return None;
     }
-    // SAFETY: every x86-64 machine has CPUID. (Newer compilers know.)
-    #[allow(unused_unsafe)]
-    let ask = |leaf: u32, index: u32| unsafe { __cpuid_count(leaf, index) };
     static BYTES: OnceLock<Option<usize>> = OnceLock::new();
     *BYTES.get_or_init(|| {
         // Intel describes its caches in leaf 4, AMD in the same form in leaf 0x8000001d.
