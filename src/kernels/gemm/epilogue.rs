@@ -3,9 +3,12 @@
 use super::{factors::Places, micro_kernel::AnyTile, product::Added};
 use crate::kernels::{
     float::VectorFloat,
-    simd::{Simd, load_first, store_first},
+    simd::{Simd, load_first, prefetch, store_first},
     threads::Shared,
 };
+
+/// Bytes between two rows of a result below which caches keep the lines of a tile.
+const NEAR: usize = 4096;
 
 /// Epilogue of one block of terms. The block's sums are added to those of the previous blocks. After the last block,
 /// the addend of the product is added, and the result is rounded and stored; before it, the sums are kept as partial
@@ -67,6 +70,20 @@ impl<T: VectorFloat> Epilogue<'_, T> {
                 done += len;
                 len = self.places.columns.min(count - done);
             }
+        }
+    }
+
+    /// Prefetches where a tile of the last block is stored: its rows are far apart, and the hardware follows each only.
+    #[inline(always)]
+    pub fn prefetch(&self, (rows, columns): (usize, usize), (i, j): (usize, usize)) {
+        if !self.last || self.places.row * size_of::<T>() < NEAR {
+            return;
+        }
+        let of_column = self.places.of_column(j);
+        for r in 0..rows {
+            let first = self.out.at((i + r) * self.places.row + of_column);
+            prefetch(first);
+            prefetch(first.wrapping_add(columns - 1));
         }
     }
 

@@ -175,6 +175,7 @@ pub(super) unsafe fn macro_kernel<S: Simd, T: VectorFloat, M: Terms<S>>(
         for (a, i) in a.chunks_exact(a_len).zip(rows.clone().step_by(M::MR)) {
             let size = (M::MR.min(rows.end - i), count);
             let partial = partial.wrapping_add((i - rows.start) * stride + (j - columns.start));
+            epilogue.prefetch(size, (i, j));
             // SAFETY: the panels hold `depth` terms of whole tiles; the rest is guaranteed by the caller.
             unsafe {
                 terms.tile(simd, size, depth, a.as_ptr(), b.as_ptr(), &mut tile);
