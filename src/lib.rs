@@ -174,7 +174,7 @@ pub mod __test {
     pub use precast_policy::path::join;
 
     pub use crate::{
-        kernels::memory::MAX_KEPT_BYTES,
+        kernels::memory::KEPT_BYTES,
         tensor::context::{current, enter},
         train::data::batches_of_epoch,
     };

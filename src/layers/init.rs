@@ -9,6 +9,7 @@ use rand_distr::StandardNormal;
 use crate::{
     Tensor,
     error::{Error, Result},
+    kernels::memory,
 };
 
 /// A seeded random number generator: the same seed gives the same numbers on every machine.
@@ -225,11 +226,10 @@ fn filled(shape: &[usize], mut draw: impl FnMut() -> f64) -> Result<Tensor> {
             ))
         })?));
     }
-    let mut data: Vec<f32> = Vec::new();
-    match len.map(|len| (len, data.try_reserve_exact(len))) {
-        Some((len, Ok(()))) => data.extend(std::iter::repeat_with(|| draw() as f32).take(len)),
-        _ => return Err(Error::shape(format!("a tensor of shape {shape:?} does not fit into memory"))),
-    }
+    let Some((len, Ok(mut data))) = len.map(|len| (len, memory::reserved(len))) else {
+        return Err(Error::shape(format!("a tensor of shape {shape:?} does not fit into memory")));
+    };
+    data.extend(std::iter::repeat_with(|| draw() as f32).take(len));
     Tensor::from_vec(data, shape)
 }
 

@@ -6,7 +6,10 @@ use super::rule::{Kept, Sign};
 use crate::{
     DType, Tensor,
     error::{Error, Result, did_you_mean},
-    kernels::update::eight_bit::{self, Map},
+    kernels::{
+        memory,
+        update::eight_bit::{self, Map},
+    },
     tensor::Array,
 };
 
@@ -83,8 +86,8 @@ fn map_of(kept: &Kept) -> &'static Map {
 fn constant(shape: &[usize], start: f64, wide: DType) -> Array {
     let len = shape.iter().product();
     let array = match wide {
-        DType::F64 => Array::from_vec(vec![start; len], shape),
-        _ => Array::from_vec(vec![start as f32; len], shape),
+        DType::F64 => Array::from_vec(memory::constant(start, len), shape),
+        _ => Array::from_vec(memory::constant(start as f32, len), shape),
     };
     array.expect("as many numbers as the shape has")
 }

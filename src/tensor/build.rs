@@ -8,7 +8,7 @@ use crate::{
     DType,
     error::{Error, Result},
     kernels::{
-        memory::{Elements, Pooled, uninit_vec},
+        memory::{self, Elements, Pooled, uninit_vec},
         strides::row_major,
     },
 };
@@ -33,10 +33,8 @@ const LARGE: usize = 1 << 28;
 
 /// Creates an f32 vector of computed numbers.
 fn numbers(count: usize, number: impl Fn(usize) -> f64) -> Result<Tensor> {
-    let mut all: Vec<f32> = Vec::new();
-    if all.try_reserve_exact(count).is_err() {
-        return Err(Error::shape(format!("a tensor of shape {:?} does not fit into memory", [count])));
-    }
+    let mut all = memory::reserved(count)
+        .map_err(|_| Error::shape(format!("a tensor of shape {:?} does not fit into memory", [count])))?;
     all.extend((0..count).map(|i| number(i) as f32));
     Tensor::from_vec(all, &[count])
 }

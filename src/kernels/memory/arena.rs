@@ -2,14 +2,15 @@
 //!
 //! A request receives the smallest free run that is large enough, and the rest of the run stays free. Adjacent free
 //! runs are merged. Memory can thus be reused for another size and another element type. Untouched parts of a chunk do
-//! not use physical memory yet, so of equal runs, that in the oldest chunk is taken.
+//! not use physical memory yet, so of equal runs, that in the oldest chunk is taken. Unused chunks are returned to the
+//! system, up to a limit that rises by what is needed again: the next step of a large network needs all of it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     ptr::NonNull,
 };
 
-use super::scratch::Line;
+use super::{line::Line, pages};
 
 /// Bytes of a chunk. It is larger than anything glibc takes from its own heap, so a chunk is a mapping, and returns to
 /// the system as soon as it is freed.
@@ -36,6 +37,10 @@ pub(super) struct Arena {
     grown: usize,
     /// Lines of all free runs.
     free: usize,
+    /// Lines that were returned to the system, and not needed since.
+    returned: usize,
+    /// Lines that were returned and needed again. As many more stay free from then on.
+    missed: usize,
 }
 
 // SAFETY: the pointers refer to memory owned by the arena.
@@ -43,7 +48,15 @@ unsafe impl Send for Arena {}
 
 impl Arena {
     pub const fn new() -> Self {
-        Arena { by_size: BTreeSet::new(), by_address: BTreeMap::new(), chunks: BTreeMap::new(), grown: 0, free: 0 }
+        Arena {
+            by_size: BTreeSet::new(),
+            by_address: BTreeMap::new(),
+            chunks: BTreeMap::new(),
+            grown: 0,
+            free: 0,
+            returned: 0,
+            missed: 0,
+        }
     }
 
     /// Takes a run of at least `lines` lines, and returns it with its number of lines. The lines keep their contents
@@ -62,8 +75,8 @@ impl Arena {
         ((start, lines), unused)
     }
 
-    /// Frees a run that was taken. If more than `limit` bytes are free, chunks without any run in use are returned for
-    /// the caller to drop, the largest first.
+    /// Frees a run that was taken. If more than `limit` bytes are free, in addition to those that were returned before and
+    /// needed again, chunks without any run in use are returned for the caller to drop, the largest first.
     pub fn give_back(&mut self, mut start: NonNull<Line>, mut lines: usize, limit: usize) -> Vec<Vec<u64>> {
         let before = self.by_address.range(..start).next_back().map(|(&at, &has)| (at, has));
         if let Some((at, has)) = before
@@ -81,7 +94,10 @@ impl Arena {
             lines += has;
         }
         self.insert(start, lines);
-        self.unused(limit)
+        let before = self.free;
+        let unused = self.unused(limit.saturating_add(self.missed * size_of::<Line>()));
+        self.returned += before - self.free;
+        unused
     }
 
     /// Takes out chunks without any run in use, the largest first, until at most `limit` bytes are free.
@@ -104,12 +120,15 @@ impl Arena {
         let words = (lines + 1).checked_mul(size_of::<Line>() / size_of::<u64>()).expect("fewer bytes than addresses");
         // Zeros from the system, which cost nothing until they are touched.
         let mut memory = vec![0u64; words];
+        pages::prefer_large(&mut memory);
         let start = memory.as_mut_ptr();
         // SAFETY: there is one spare line, and the first aligned address is within it.
         let start = unsafe { start.byte_add(start.align_offset(align_of::<Line>()) * size_of::<u64>()) };
         let start = NonNull::new(start.cast()).expect("no vector begins at 0");
         self.chunks.insert(start, Chunk { memory, lines, age: self.grown });
         self.grown += 1;
+        let again = self.returned.min(lines);
+        (self.returned, self.missed) = (self.returned - again, self.missed + again);
         self.insert(start, lines);
         (lines, start)
     }
@@ -200,6 +219,19 @@ mod tests {
         assert_eq!((arena.chunks.len(), arena.free), (1, ALL - 10));
         assert_eq!(give_back(&mut arena, runs[3], 0), 1);
         assert_eq!((arena.chunks.len(), arena.free, arena.by_size.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn as_much_as_was_returned_and_needed_again_stays() {
+        let mut arena = Arena::new();
+        for returned in [1, 0, 0] {
+            let run = take(&mut arena, ALL);
+            assert_eq!(give_back(&mut arena, run, 0), returned);
+        }
+        let runs = [take(&mut arena, ALL), take(&mut arena, ALL)];
+        assert_eq!(give_back(&mut arena, runs[0], 0), 0);
+        assert_eq!(give_back(&mut arena, runs[1], 0), 1, "the second was never missed");
+        assert_eq!((arena.free, arena.missed), (ALL, ALL));
     }
 
     #[test]

@@ -3,10 +3,14 @@
 
 mod arena;
 mod array;
+mod line;
+mod pages;
 mod pool;
 mod scratch;
 
 pub(crate) use array::SharedArray;
-pub use pool::MAX_KEPT_BYTES;
+pub(crate) use line::Line;
+pub(crate) use pages::{constant, reserved};
+pub use pool::KEPT_BYTES;
 pub(crate) use pool::{Elements, Item, Pooled, copied, uninit_vec, with_capacity, zeros};
-pub(crate) use scratch::{Line, Scratch, with_scratch};
+pub(crate) use scratch::{Scratch, with_scratch};

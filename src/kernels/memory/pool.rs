@@ -20,13 +20,14 @@ use half::{bf16, f16};
 
 use super::{
     arena::Arena,
-    scratch::{Line, UNWRITTEN},
+    line::{Line, UNWRITTEN},
 };
 
-/// Maximum bytes of unused memory kept for future tensors: 512 MiB, enough for a step of most networks that are trained
-/// on a CPU. Memory is taken from the system in chunks of 64 MiB, or more for a larger tensor. Above this limit,
-/// entirely unused chunks are returned to the system; so are those that are too small when a new one is needed.
-pub const MAX_KEPT_BYTES: usize = 512 << 20;
+/// Bytes of unused memory that are kept for future tensors at least: 512 MiB, enough for a step of most networks that are
+/// trained on a CPU. Memory is taken from the system in chunks of 64 MiB, or more for a larger tensor. Above this limit,
+/// entirely unused chunks are returned to the system; so are those that are too small when a new one is needed. The limit
+/// rises by the bytes that were returned and needed again.
+pub const KEPT_BYTES: usize = 512 << 20;
 
 /// Size in bytes below which buffers are left to the allocator, which is as fast.
 const SMALL: usize = 1024;
@@ -199,7 +200,7 @@ impl<T: Item> Drop for Pooled<T> {
             return;
         }
         let mut arena = ARENA.lock().unwrap_or_else(PoisonError::into_inner);
-        let unused = arena.give_back(self.start.cast(), self.lines, MAX_KEPT_BYTES);
+        let unused = arena.give_back(self.start.cast(), self.lines, KEPT_BYTES);
         // The system takes its time, and others need the lock.
         drop(arena);
         drop(unused);

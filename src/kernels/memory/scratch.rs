@@ -2,45 +2,23 @@
 
 use std::cell::RefCell;
 
-/// Byte value of unwritten memory with debug assertions, which each floating type reads as NaN: an element that a
-/// kernel leaves out shows in its result. Without debug assertions, memory keeps its contents from earlier use.
-pub(super) const UNWRITTEN: Option<u8> = if cfg!(debug_assertions) { Some(0xff) } else { None };
-
-/// Cache line of sixteen f32.
-#[derive(Clone, Copy, Default)]
-#[repr(C, align(64))]
-pub(crate) struct Line([f32; 16]);
-
-impl Line {
-    /// Returns the number of lines that `len` numbers fill.
-    pub fn count(len: usize) -> usize {
-        len.div_ceil(16)
-    }
-
-    /// Returns all numbers of some lines.
-    pub fn numbers(lines: &[Line]) -> &[f32] {
-        // SAFETY: a line is sixteen f32 without gaps.
-        unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * 16) }
-    }
-
-    /// Returns all numbers as [`numbers`](Line::numbers) does, mutable.
-    pub fn numbers_mut(lines: &mut [Line]) -> &mut [f32] {
-        // SAFETY: a line is sixteen f32 without gaps.
-        unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), lines.len() * 16) }
-    }
-}
+use super::{
+    line::{Line, UNWRITTEN},
+    pool::Pooled,
+};
 
 /// f32 numbers aligned to a cache line. Their values are left over from the last use.
 #[derive(Default)]
-pub(crate) struct Scratch(Vec<Line>);
+pub(crate) struct Scratch(Pooled<Line>);
 
 impl Scratch {
     /// Returns memory for `len` arbitrary numbers.
     pub fn uninit(&mut self, len: usize) -> &mut [f32] {
         let lines = Line::count(len);
         if self.0.len() < lines {
-            self.0.clear();
-            self.0.resize(lines, Line::default());
+            // Freed first, so that it may be part of the new memory.
+            self.0 = Pooled::default();
+            self.0 = Pooled::uninit(lines);
         }
         let numbers = &mut Line::numbers_mut(&mut self.0)[..len];
         if let Some(byte) = UNWRITTEN {

@@ -14,6 +14,7 @@ use crate::{
     dtype::unknown,
     error::{Error, Result},
     io::{files, json},
+    kernels::memory,
     logging::event,
 };
 
@@ -293,8 +294,10 @@ impl<'a> Stored<'a> {
                 match self.dtype {
                     $(Dtype::$dtype => {
                         let (elements, _) = self.data.as_chunks();
-                        let elements = elements.iter().map(|&bytes| <$t>::from_le_bytes(bytes)).collect();
-                        Tensor::from_vec::<$t>(elements, &self.shape)
+                        let mut numbers = memory::reserved(elements.len())
+                            .map_err(|_| Error::weights("does not fit into memory"))?;
+                        numbers.extend(elements.iter().map(|&bytes| <$t>::from_le_bytes(bytes)));
+                        Tensor::from_vec::<$t>(numbers, &self.shape)
                     })*
                     Dtype::BOOL => Tensor::from_vec(self.data.iter().map(|&byte| byte != 0).collect(), &self.shape),
                     _ => Err(self.not_read()),
