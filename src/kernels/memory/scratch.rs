@@ -4,12 +4,12 @@ use std::cell::RefCell;
 
 use super::{
     line::{Line, UNWRITTEN},
-    pool::Pooled,
+    pages::constant,
 };
 
 /// f32 numbers aligned to a cache line. Their values are left over from the last use.
 #[derive(Default)]
-pub(crate) struct Scratch(Pooled<Line>);
+pub(crate) struct Scratch(Vec<Line>);
 
 impl Scratch {
     /// Returns memory for `len` arbitrary numbers.
@@ -17,8 +17,8 @@ impl Scratch {
         let lines = Line::count(len);
         if self.0.len() < lines {
             // Freed first, so that it may be part of the new memory.
-            self.0 = Pooled::default();
-            self.0 = Pooled::uninit(lines);
+            self.0 = Vec::new();
+            self.0 = constant(Line::default(), lines);
         }
         let numbers = &mut Line::numbers_mut(&mut self.0)[..len];
         if let Some(byte) = UNWRITTEN {
