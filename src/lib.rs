@@ -131,7 +131,7 @@ pub use cell::{Cell, Child, Forward};
 pub use dtype::{DType, Element};
 #[doc(hidden)]
 pub use graph::conformance as __conformance;
-pub use kernels::amx::allow_amx;
+pub use kernels::amx::{allow_amx, uses_amx};
 #[doc(hidden)]
 pub use kernels::bench as __bench;
 pub use kernels::threads::set_threads;

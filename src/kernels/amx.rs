@@ -11,7 +11,8 @@ const YES: u8 = 2;
 static ALLOWED: AtomicU8 = AtomicU8::new(UNASKED);
 
 /// Allows or forbids products of bf16 by AMX, and returns whether they are used from now on: only on x86-64 processors
-/// that have it, under Linux.
+/// that have it, under Linux, without `PRECAST_VECTORS` below 16. Call it before the first step, since a step computes
+/// what follows in the new way.
 ///
 /// AMX multiplies bf16 several times as fast as f32, but adds the products in another order. Results then differ in their
 /// last bits from those of other machines. They still have the same bits with the same seed on machines with AMX, whatever
@@ -37,8 +38,8 @@ fn set() -> Option<String> {
     std::env::var("PRECAST_AMX").ok()
 }
 
-/// Returns whether products of bf16 are computed by AMX.
-pub(crate) fn is_allowed() -> bool {
+/// Returns whether products of bf16 are computed by AMX: it is [allowed](allow_amx), and the processor has it.
+pub fn uses_amx() -> bool {
     #[cfg(test)]
     if twin::IN_USE.get() {
         return true;

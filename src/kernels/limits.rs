@@ -109,7 +109,7 @@ fn pairs_speedup() -> Option<f64> {
 /// Returns the peak operations per second of one thread on tiles of bf16 if they are allowed, else on pairs; `None` if the
 /// machine multiplies no pairs.
 pub(crate) fn bf16_multiply_adds() -> Option<f64> {
-    if amx::is_allowed() {
+    if amx::uses_amx() {
         let run = || rate(|| simd::run_tiles(MultiplyAdd { rounds: 100_000 }).ok());
         return (0..20).filter_map(|_| run()).reduce(f64::max);
     }
@@ -127,8 +127,8 @@ pub(crate) fn vectors() -> &'static str {
         simd::Width::One => "no vectors",
         simd::Width::Four => "NEON",
         simd::Width::Eight => "AVX2, FMA, F16C",
-        simd::Width::Sixteen if amx::is_allowed() => "AVX-512 with AMX",
-        simd::Width::Sixteen if simd::tiles_exist() => "AVX-512, AMX not allowed",
+        simd::Width::Sixteen if amx::uses_amx() => "AVX-512 with AMX",
+        simd::Width::Sixteen if simd::tiles_exist() => "AVX-512, AMX not allowed (PRECAST_AMX=1 allows it)",
         simd::Width::Sixteen if pairs_pay() => "AVX-512 with BF16",
         simd::Width::Sixteen => "AVX-512",
     }

@@ -33,7 +33,7 @@ impl LossScale {
     /// Every optimizer can be used, since each updates a parameter from its gradient alone.
     ///
     /// An update is not taken back. So there are no clipping by norm and no sum over several losses, which need all
-    /// gradients first, and a loss scale must not be dynamic, since that finds its value by steps that overflow.
+    /// gradients first (gradients that were accumulated or clipped before are not used), and a loss scale must not be dynamic, since that finds its value by steps that overflow.
     ///
     /// If the loss is not finite, or the gradient that is computed first, nothing is updated and the step is skipped. If
     /// a later one is not finite, those before it have been updated: this is an error, and the remaining parameters stay
@@ -47,7 +47,7 @@ impl LossScale {
         if matches!(self.spec(), LossScaleSpec::Dynamic(_)) {
             return Err(Error::value(
                 "an update in the backward pass cannot be taken back, and a dynamic loss scale skips the steps that overflow; \
-                 allowed: no loss scale or a fixed one (bfloat16 needs none), or `LossScale::step`",
+                 allowed: `LossScale::none()` (bfloat16 needs no scale), `LossScale::fixed(..)`, or `LossScale::step`",
             ));
         }
         optimizer.check()?;
@@ -79,7 +79,9 @@ impl LossScale {
             Some(cause) if updated == 0 => self.skipped(rest.grads(), cause),
             Some(cause) => {
                 rest.grads().settle();
-                return Err(partly(Error::value(format!("{cause}")), updated));
+                let words =
+                    format!("{cause}; continue from the last checkpoint, with `LossScale::step` or a lower scale");
+                return Err(partly(Error::value(words), updated));
             }
         };
         self.votes.optimizers.extend(id);
@@ -98,7 +100,9 @@ impl LossScale {
 fn partly(error: Error, updated: usize) -> Error {
     match updated {
         0 => error,
-        1 => error.context("1 parameter was updated in this backward pass, the others were not"),
-        n => error.context(format_args!("{n} parameters were updated in this backward pass, the others were not")),
+        1 => error.context("1 parameter was updated in this backward pass before the error, those after it were not"),
+        n => error.context(format_args!(
+            "{n} parameters were updated in this backward pass before the error, those after it were not"
+        )),
     }
 }

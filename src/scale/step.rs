@@ -277,7 +277,7 @@ impl LossScale {
         let id = optimizer.params().iter().map(|(_, param)| param.id()).next();
         if id.is_some_and(|id| self.votes.optimizers.contains(&id)) {
             return Err(Error::value(
-                "this optimizer was applied before since the last `update`; call `LossScale::update` once at the end of a step",
+                "this optimizer has already made its update in this step; call `LossScale::update` before the next one",
             ));
         }
         Ok(id)

@@ -368,7 +368,7 @@ impl Ballot {
         let (through_f16, moved) = (present + sets, present + 2 * sets);
         let mut words = vec![0; moved + of_buffers];
         words[VECTORS] = widest().lanes() as u64;
-        words[AMX] = amx::is_allowed().into();
+        words[AMX] = amx::uses_amx().into();
         let mut ballot = |word: usize, i: usize| words[word + i / 64] |= 1 << (i % 64);
         let Ok(own) = own else {
             ballot(FAILED, 0);

@@ -130,7 +130,7 @@ fn a_dynamic_loss_scale_is_refused() -> Result<()> {
     assert_eq!(
         error,
         "an update in the backward pass cannot be taken back, and a dynamic loss scale skips the steps that overflow; \
-         allowed: no loss scale or a fixed one (bfloat16 needs none), or `LossScale::step`"
+         allowed: `LossScale::none()` (bfloat16 needs no scale), `LossScale::fixed(..)`, or `LossScale::step`"
     );
     assert!(optimizer.state().steps.values().all(|&steps| steps == 0));
     Ok(())
@@ -151,8 +151,8 @@ fn a_gradient_that_is_not_finite_stops_all_later_updates() -> Result<()> {
     let error = scale.step_in_backward(&mut optimizer, loss()?).unwrap_err().to_string();
     assert_eq!(
         error,
-        "1 parameter was updated in this backward pass, the others were not: a gradient was not finite at loss scale 1, first \
-         seen in `0`"
+        "1 parameter was updated in this backward pass before the error, those after it were not: a gradient was not finite at \
+         loss scale 1, first seen in `0`; continue from the last checkpoint, with `LossScale::step` or a lower scale"
     );
     assert_eq!((first.value().item()?, second.value().item()?), (0.0, 0.5));
     // The same in a step after the backward pass updates nothing.

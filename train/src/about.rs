@@ -36,6 +36,9 @@ pub(crate) struct About {
     /// [`PIXELS`] of the version that began the run.
     #[serde(default)]
     pub pixels: u32,
+    /// `true` if the run multiplies bf16 by AMX.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub amx: bool,
     /// CRC-32 by name of the other files in the folder that must not change.
     #[serde(default)]
     pub checksums: BTreeMap<String, u32>,
@@ -62,6 +65,23 @@ impl About {
         ))
     }
 
+    /// Multiplies bf16 as when the run began, so that a resumed run has the same bits. Returns a note on what changes
+    /// thereby, or why it is not possible.
+    pub fn multiply_as_begun(&self) -> Option<String> {
+        if precast::uses_amx() == self.amx {
+            return None;
+        }
+        Some(match (self.amx, precast::allow_amx(self.amx)) {
+            (true, true) => "bf16 is multiplied by AMX, as when the run began".into(),
+            (false, _) => "bf16 is multiplied without AMX, as when the run began".into(),
+            (true, false) => {
+                "the run began with AMX, and this processor has none, or PRECAST_AMX or PRECAST_VECTORS forbids \
+                              it: results in bf16 differ in their last bits from those of a run that was never stopped"
+                    .into()
+            }
+        })
+    }
+
     pub fn of(file: &RunFile, data: &Split, held_out: Option<&Dataset>, data_shape: &[usize]) -> Result<Self> {
         let mut hasher = crc32fast::Hasher::new();
         for part in [&data.train, &data.test].into_iter().chain(held_out) {
@@ -80,6 +100,7 @@ impl About {
             data_shape: data_shape.to_vec(),
             data_checksum: hasher.finalize(),
             pixels: PIXELS,
+            amx: precast::uses_amx(),
             checksums: BTreeMap::new(),
         })
     }

@@ -89,6 +89,8 @@ impl Replay {
         let checkpoint = checkpoint.is_file().then(|| Checkpoint::load(checkpoint)).transpose()?;
         check_inputs(&fault, checkpoint.as_ref(), &policy, &file).map_err(|e| e.context(run.display()))?;
         let about = about_of(&run)?;
+        // Otherwise the replay says that the step is not the one of the run.
+        let _ = about.multiply_as_begun();
         batch::check(folder, &fault, about.train_examples)?;
         let read = file.read_data_of(&run, model.input.as_deref());
         // Right after the checkpoint, the saved batch is all that the step reads.

@@ -87,7 +87,9 @@ impl Run {
         Folder::check_files(folder.path())?;
         let before = RunFile::of_folder(folder.path())?;
         let file = change.of(&before).map_err(|e| e.context(folder.path().display()))?;
-        Folder::about(folder.path())?.check_pixels(&file.data).map_err(|e| e.context(folder.path().display()))?;
+        let about = Folder::about(folder.path())?;
+        about.check_pixels(&file.data).map_err(|e| e.context(folder.path().display()))?;
+        let as_begun = about.multiply_as_begun();
         let policy = file.read_policy()?;
         let Read { data, held_out, standardizations, notes: of_data, .. } =
             file.read_data_of(folder.path(), model.input.as_deref())?;
@@ -96,7 +98,7 @@ impl Run {
             file.load_weights(&model.net)?;
         }
         let Prepared { mut net, plan, storage, options, mut notes } = prepared(&file, model, &policy, &data)?;
-        notes.extend(of_data);
+        notes.extend(as_begun.into_iter().chain(of_data));
         let fit = match folder.last_checkpoint(&mut notes)? {
             Some(checkpoint) => {
                 let fingerprint = u64::from(before.fingerprint()?);

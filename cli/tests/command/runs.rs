@@ -253,6 +253,21 @@ fn answers_that_are_not_finite_are_said_and_failures() {
     assert_eq!(message, "error: 1 of the answers is not finite\n");
 }
 
+/// Otherwise its bits would be others than those of a run that was never stopped.
+#[test]
+fn a_run_is_resumed_with_the_products_of_its_beginning() {
+    let folder = folder("products", &RUN.replace("epochs: 30", "epochs: 1"));
+    text(precast_in(&folder.0, &["train", "run.yaml"]));
+    let about = folder.0.join("runs/o2/about.json");
+    let begun = fs::read_to_string(&about).unwrap();
+    assert!(!begun.contains("\"amx\""), "only of a run that uses it: {begun}");
+    fs::write(&about, begun.replacen('{', "{\"amx\": true,", 1)).unwrap();
+    let args = ["train", "--resume", "runs/o2", "--epochs", "2"];
+    let output = command(&folder.0, &args).env("PRECAST_AMX", "0").output().unwrap();
+    let said = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+    assert!(output.status.success() && said.contains("the run began with AMX, and"), "{said}");
+}
+
 /// 20 kills, or as many as `PRECAST_KILLS` says, at varying moments: there is always a run to resume, and it ends like
 /// one that nobody killed.
 #[test]

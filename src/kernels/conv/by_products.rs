@@ -45,7 +45,7 @@ const MANY: usize = 64;
 fn pay(g: &Geometry, rows: usize, terms: usize, columns: usize) -> bool {
     let is_large = rows >= LEAST && terms >= LEAST && g.batch * columns >= MANY;
     // Without the instruction, tests run its twin.
-    g.groups == 1 && g.taps() > 1 && is_large && (cfg!(test) || limits::pairs_pay() || amx::is_allowed())
+    g.groups == 1 && g.taps() > 1 && is_large && (cfg!(test) || limits::pairs_pay() || amx::uses_amx())
 }
 
 /// Patches of padded images: column j of the im2col matrix of all images is output `j % volume` of image `j / volume`.
@@ -334,7 +334,7 @@ fn convolution(
     (runs, length): (&[usize], usize),
     bias: Option<&[bf16]>,
 ) -> Pooled<bf16> {
-    let (mut out, amx) = (uninit_vec(source.geometry().batch * rows * runs.len() * length), amx::is_allowed());
+    let (mut out, amx) = (uninit_vec(source.geometry().batch * rows * runs.len() * length), amx::uses_amx());
     // Without a bias, the other kernels add 0, which makes -0 positive.
     let zeros = Pooled::<bf16>::zeros(rows);
     let bias = bias.unwrap_or(&zeros);
@@ -400,7 +400,7 @@ pub(super) fn input_gradient(
     let (channels, taps, volume) = (g.in_channels, g.taps(), g.in_volume());
     // A stride has one product per phase: packing for several, and scattering their results, cost as much as pairs
     // saved, but less than tiles save.
-    let phases_pay = g.stride == [1; 3] || amx::is_allowed();
+    let phases_pay = g.stride == [1; 3] || amx::uses_amx();
     if !phases_pay || !pay(g, channels, g.out_channels * taps, volume) {
         return None;
     }

@@ -102,7 +102,7 @@ impl<'a> Factors for OfImages<'a> {
 pub(super) fn weight_gradient(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Option<Pooled<bf16>> {
     let (patch, volume) = (g.patch(), g.out_volume());
     let is_large = [g.out_channels, patch, g.batch * volume].into_iter().all(|count| count >= LEAST);
-    (amx::is_allowed() && g.groups == 1 && g.taps() > 1 && is_large).then(|| product(g, x, grad))
+    (amx::uses_amx() && g.groups == 1 && g.taps() > 1 && is_large).then(|| product(g, x, grad))
 }
 
 fn product(g: &Geometry, x: &[bf16], grad: &[bf16]) -> Pooled<bf16> {

@@ -33,7 +33,7 @@ where
     if width == Width::One {
         return false;
     }
-    let amx = amx::is_allowed();
+    let amx = amx::uses_amx();
     regions(factors, out, |region| {
         let done = T::run(width, amx, region);
         assert!(done.is_ok(), "a width that the machine has");

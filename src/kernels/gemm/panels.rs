@@ -58,7 +58,7 @@ impl Packing {
 impl<'a, T: Multiply> Panels<'a, T> {
     /// Packs `b` as [`Matrix::right`] reads it; `None` if there are no vectors.
     pub fn new(width: Width, layout: Layout, kn: (usize, usize), b: &'a [T]) -> Option<Self> {
-        let amx = amx::is_allowed() && T::HAS_TILES;
+        let amx = amx::uses_amx() && T::HAS_TILES;
         let right = Right { layout, kn, b, block: if amx { tiles::BLOCK } else { KC } };
         let packed = T::run(width, amx, right).ok()?;
         Some(Panels { width, amx, right, packed, wide: OnceLock::new() })
