@@ -46,6 +46,10 @@ pub(crate) trait Operand<T>: Copy {
     }
     /// Returns the first term of the first of these rows and the distance between rows, if the terms of each are
     /// contiguous and inside the operand.
+    #[cfg_attr(
+        not(all(target_arch = "x86_64", target_os = "linux")),
+        allow(dead_code, reason = "AMX is used there alone")
+    )]
     fn contiguous_rows(&self, _some: Range<usize>, _terms: Range<usize>) -> Option<(*const T, usize)> {
         None
     }

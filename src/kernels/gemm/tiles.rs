@@ -5,6 +5,11 @@
 //! or a sum could be subnormal are multiplied in f32 [in that order](InSteps), so that nothing is flushed to 0, and no bit
 //! depends on the block in which a number is packed.
 
+#![cfg_attr(
+    not(all(target_arch = "x86_64", target_os = "linux")),
+    allow(dead_code, reason = "AMX is used there alone")
+)]
+
 use std::ops::Range;
 
 use half::bf16;

@@ -240,6 +240,7 @@ pub(crate) trait PairKernel {
 }
 
 /// A kernel written over tiles of bf16.
+#[cfg_attr(not(all(target_arch = "x86_64", target_os = "linux")), allow(dead_code, reason = "AMX is used there alone"))]
 pub(crate) trait TileKernel {
     type Output;
     /// Runs the kernel. Must be `#[inline(always)]`, so that it is compiled for the instructions of `S`, `P` and `X`.
