@@ -5,15 +5,14 @@ use super::Rng;
 use crate::{
     Tensor,
     error::{Error, Result},
+    kernels::memory,
 };
 
 /// Returns an empty vector with room for the numbers of a tensor, and their count.
 fn room(shape: &[usize]) -> Result<(Vec<i64>, usize)> {
     let too_large = || Error::shape(format!("a tensor of shape {shape:?} does not fit into memory"));
     let len = shape.iter().copied().try_fold(1, usize::checked_mul).ok_or_else(too_large)?;
-    let mut data = Vec::new();
-    data.try_reserve_exact(len).map_err(|_| too_large())?;
-    Ok((data, len))
+    Ok((memory::reserved(len).map_err(|_| too_large())?, len))
 }
 
 impl Tensor {
