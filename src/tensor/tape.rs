@@ -62,6 +62,14 @@ pub struct Backward<'a> {
     pub(crate) narrows: bool,
 }
 
+impl Backward<'_> {
+    /// Returns a saved tensor for one use: elements that the tape left out are restored where it is read, and dropped with
+    /// it, so that they take no memory beside the next gradient.
+    pub(crate) fn restored(&self, i: usize) -> Tensor {
+        self.saved[i].to_keep()
+    }
+}
+
 /// Function that computes the gradients of the inputs, each with its input's dtype and shape, or `None` where none is
 /// needed. It runs outside every region and off the tape.
 pub(crate) type BackwardFn = Box<dyn Fn(&Backward<'_>) -> Result<Vec<Option<Tensor>>> + Send + Sync>;

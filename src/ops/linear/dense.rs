@@ -95,13 +95,12 @@ impl Tensor {
                 by_float!(x, T => Array::from_vec(linear::<T>(inputs, rows, width, out), &[leading, &[out]].concat()))?;
             let (shape, with_bias) = (x.shape().to_vec(), inputs.len() == 3);
             Ok(Forward::new(value, inputs[..2].to_vec(), move |b| {
-                let (x, weight) = (&b.saved[0], &b.saved[1]);
                 let wanted = |i: usize, grad: &dyn Fn() -> Result<Array>| {
                     b.needs[i].then(|| grad().map(Tensor::from_array)).transpose()
                 };
                 let mut grads = vec![
-                    wanted(0, &|| one_product(Layout::NN, (rows, out, width), b.grad, weight, &shape))?,
-                    wanted(1, &|| one_product(Layout::TN, (out, rows, width), b.grad, x, &[out, width]))?,
+                    wanted(0, &|| one_product(Layout::NN, (rows, out, width), b.grad, &b.restored(1), &shape))?,
+                    wanted(1, &|| one_product(Layout::TN, (out, rows, width), b.grad, &b.restored(0), &[out, width]))?,
                 ];
                 if with_bias {
                     grads.push(wanted(2, &|| channel_sums(b.grad, (rows, out, 1)))?);

@@ -113,17 +113,18 @@ impl Batched {
         let value = sums_of_products(Layout::NN, self.mkn, [a, b], &sums, added, &shape)?;
         let added = added.map(|added| added.shape().to_vec());
         Ok(Forward::new(value, vec![a.clone(), b.clone()], move |back| {
-            let [a, b] = back.saved else { unreachable!("two saved") };
             let (m, k, n) = self.mkn;
             let mut grads = vec![None, None];
             if back.needs[0] {
-                let terms = terms(0, self.a.iter().product(), [2, 1]);
-                let grad = sums_of_products(Layout::NT, (m, n, k), [back.grad, b], &terms, None, a.shape())?;
+                let (terms, b) = (terms(0, self.a.iter().product(), [2, 1]), back.restored(1));
+                let grad =
+                    sums_of_products(Layout::NT, (m, n, k), [back.grad, &b], &terms, None, back.saved[0].shape())?;
                 grads[0] = Some(Tensor::from_array(grad));
             }
             if back.needs[1] {
-                let terms = terms(1, self.b.iter().product(), [0, 2]);
-                let grad = sums_of_products(Layout::TN, (k, m, n), [a, back.grad], &terms, None, b.shape())?;
+                let (terms, a) = (terms(1, self.b.iter().product(), [0, 2]), back.restored(0));
+                let grad =
+                    sums_of_products(Layout::TN, (k, m, n), [&a, back.grad], &terms, None, back.saved[1].shape())?;
                 grads[1] = Some(Tensor::from_array(grad));
             }
             if let Some(added) = &added {

@@ -132,14 +132,12 @@ impl CrossEntropy {
         Array::from_vec(T::narrow_vec(losses.into()), out)
     }
 
-    /// Computes the gradients in `T` from logits `x` in `X`.
-    fn backward<X: Stored + Float<Wide = T::Wide>, T: Stored + Float>(
-        &self,
-        back: &Backward<'_>,
-        x: &Tensor,
-        lanes: &Lanes,
-    ) -> Result<Vec<Option<Tensor>>>
+    /// Computes the gradients in `T` from logits `x` in `X`; that of the logits is rounded to `D`.
+    fn backward<X, T, D>(&self, back: &Backward<'_>, x: &Tensor, lanes: &Lanes) -> Result<Vec<Option<Tensor>>>
     where
+        X: Stored + Float<Wide = T::Wide>,
+        T: Stored + Float,
+        D: Stored + Float<Wide = T::Wide>,
         T::Wide: Stored,
     {
         let target = &back.saved[1];
@@ -154,12 +152,12 @@ impl CrossEntropy {
         let g = |i: usize| grad[if self.reduction == Reduction::None { i } else { 0 }].widen() / divisor;
         let mut grads = vec![None, None];
         if back.needs[0] {
-            let mut dx = uninit_vec::<T>(x.len());
+            let mut dx = uninit_vec::<D>(x.len());
             for i in 0..lanes.count {
                 targets.backward(i, X::widened(&x[lanes.lane(i)], &mut wide), g(i), &mut space);
-                T::narrow_into(&space, &mut dx[lanes.lane(i)]);
+                D::narrow_into(&space, &mut dx[lanes.lane(i)]);
             }
-            grads[0] = Some(Tensor::from_array(lanes.unpack(dx)?));
+            grads[0] = Some(Tensor::from_array(lanes.unpack(dx)?).cast(T::DTYPE));
         }
         if back.needs[1] {
             let mut dt = uninit_vec(x.len());
@@ -258,9 +256,13 @@ impl Tensor {
             Ok(Forward::new(value?, vec![x.clone(), target.clone()], move |back| {
                 let least = back.saved[0].least();
                 match (least.dtype(), back.grad.dtype()) {
-                    (DType::F16, DType::F32) => options.backward::<f16, f32>(back, least, &lanes),
-                    (DType::Bf16, DType::F32) => options.backward::<bf16, f32>(back, least, &lanes),
-                    _ => by_float!(back.grad, T => options.backward::<T, T>(back, &back.saved[0], &lanes)),
+                    (DType::F16, DType::F32) if back.narrows => options.backward::<f16, f32, f16>(back, least, &lanes),
+                    (DType::Bf16, DType::F32) if back.narrows => {
+                        options.backward::<bf16, f32, bf16>(back, least, &lanes)
+                    }
+                    (DType::F16, DType::F32) => options.backward::<f16, f32, f32>(back, least, &lanes),
+                    (DType::Bf16, DType::F32) => options.backward::<bf16, f32, f32>(back, least, &lanes),
+                    _ => by_float!(back.grad, T => options.backward::<T, T, T>(back, &back.saved[0], &lanes)),
                 }
             }))
         })

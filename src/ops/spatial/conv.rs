@@ -339,7 +339,7 @@ fn convolved(
     let count = inputs.len();
     Forward::new(value, inputs[..2].to_vec(), move |b| {
         let gradient = |i: usize| match i {
-            0 | 1 => product(b.grad, &b.saved[0], &b.saved[1], i),
+            0 | 1 => product(b.grad, &b.restored(0), &b.restored(1), i),
             _ => {
                 let shape = b.grad.shape();
                 channel_sums(b.grad, (shape[0], shape[1], shape[2..].iter().product()))

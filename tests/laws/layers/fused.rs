@@ -2,6 +2,7 @@
 //! that, as it receives every result.
 
 use precast::{
+    CrossEntropy, Reduction,
     observe::{Listener, listen},
     prelude::*,
     sequential, twice_differentiable,
@@ -196,6 +197,41 @@ fn second_derivatives_have_the_bits_of_separate_ops() {
     };
     let gradient = || bits(&penalty().unwrap().backward().unwrap().of(&x).unwrap());
     assert_eq!(gradient(), listen(Nobody, gradient).0);
+}
+
+#[test]
+fn gradients_of_logits_have_the_bits_of_separate_ops() {
+    let [classes, samples] = [7, 5];
+    let x = random(&[samples, 3], 4);
+    let hard = Tensor::from_vec(vec![0i64, 6, 3, 3, 1], &[samples]).unwrap();
+    let soft = random(&[samples, classes], 6).softmax(-1).unwrap();
+    let smooth = CrossEntropy::default().label_smoothing(0.1).ignore_index(3);
+    let options = [CrossEntropy::default(), smooth, CrossEntropy::default().reduction(Reduction::Sum)];
+    for (target, options) in [&hard, &soft].into_iter().flat_map(|target| options.iter().map(move |o| (target, o))) {
+        for dtype in [DType::F16, DType::Bf16] {
+            // Infinite and subnormal gradients in 16 bits, and logits that are not finite.
+            for (scale, weight) in [(1.0, 1.0), (1e6, 1.0), (1e-7, 1.0), (1.0, 1e30)] {
+                let step = |keep: bool| {
+                    let mut net: Child = sequential![Dense::new(3, classes, &mut Rng::seed(3))].into();
+                    let wide = param(&net, "0.weight").value().to_f64().iter().map(|x| x * weight).collect::<Vec<_>>();
+                    param(&net, "0.weight").set(&Tensor::from_f64(&wide, &[classes, 3], DType::F32).unwrap()).unwrap();
+                    let _ = Policy::new(Level::O2, dtype).unwrap().apply(&mut net).unwrap();
+                    let logits = net.call(&x).unwrap();
+                    assert_eq!(logits.dtype(), DType::F32);
+                    let kept = keep.then(|| logits.clone());
+                    let loss = (logits.cross_entropy_with(target, options).unwrap() * scale).unwrap();
+                    drop(logits);
+                    let grads = loss.into_grads().unwrap();
+                    drop(kept);
+                    net.named_params().iter().map(|(_, p)| bits(&grads.get(p).unwrap())).collect::<Vec<_>>()
+                };
+                let apart = listen(Nobody, || step(false)).0;
+                for keep in [false, true] {
+                    assert_eq!(step(keep), apart, "{options:?} in {dtype}, times {scale}, weights times {weight}");
+                }
+            }
+        }
+    }
 }
 
 #[test]
