@@ -9,9 +9,6 @@ use super::{
     simd::{self, Kernel, PairKernel, Pairs, Simd, TileKernel, Tiles},
 };
 
-/// Number of independent chains of fused multiply-adds: more than their latency in cycles times two units.
-const CHAINS: usize = 16;
-
 /// Loop of fused multiply-adds in registers.
 struct MultiplyAdd {
     rounds: usize,
@@ -60,9 +57,20 @@ impl TileKernel for MultiplyAdd {
 }
 
 impl MultiplyAdd {
-    // Without iterators, as in the micro-kernel.
+    /// Runs more independent chains than the latency of a multiply-add in cycles times two units, and no more than fit into
+    /// registers beside both factors.
     #[inline(always)]
     fn chains<S: Simd, M: Terms<S>>(self, simd: S, terms: M) -> f64 {
+        if S::REGISTERS == 16 {
+            self.run_chains::<S, M, 12>(simd, terms)
+        } else {
+            self.run_chains::<S, M, 16>(simd, terms)
+        }
+    }
+
+    // Without iterators, as in the micro-kernel.
+    #[inline(always)]
+    fn run_chains<S: Simd, M: Terms<S>, const CHAINS: usize>(self, simd: S, terms: M) -> f64 {
         let mut out = [0f32; 16];
         // SAFETY: `out` has room for the widest vector.
         unsafe {
