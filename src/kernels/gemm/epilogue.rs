@@ -73,10 +73,24 @@ impl<T: VectorFloat> Epilogue<'_, T> {
         }
     }
 
-    /// Prefetches where a tile of the last block is stored: its rows are far apart, and the hardware follows each only.
+    /// Prefetches where a tile is stored and, if it `takes_long`, the partial sums that are added to it. Of a tile that does
+    /// not, only rows of the last block that are far apart: the hardware follows each alone.
     #[inline(always)]
-    pub fn prefetch(&self, (rows, columns): (usize, usize), (i, j): (usize, usize)) {
-        if !self.last || self.places.row * size_of::<T>() < NEAR {
+    pub fn prefetch(
+        &self,
+        takes_long: bool,
+        (rows, columns): (usize, usize),
+        (partial, stride): (*mut f32, usize),
+        (i, j): (usize, usize),
+    ) {
+        if takes_long && !(self.first && self.last) {
+            for r in 0..rows {
+                let first = partial.wrapping_add(r * stride);
+                prefetch(first);
+                prefetch(first.wrapping_add(columns - 1));
+            }
+        }
+        if !self.last || !takes_long && self.places.row * size_of::<T>() < NEAR {
             return;
         }
         let of_column = self.places.of_column(j);

@@ -19,9 +19,12 @@ use crate::kernels::{
     amx,
     float::VectorFloat,
     memory::{Scratch, with_scratch},
-    simd::{self, Simd, Width},
+    simd::{self, Simd, Width, prefetch_second},
     threads::{self, Shared},
 };
+
+/// Numbers in a line of a cache.
+const LINE: usize = 16;
 
 /// Computes a whole product; `false` if there are no vectors.
 pub(crate) fn product<T, F>(factors: &F, out: &mut [F::Out]) -> bool
@@ -169,13 +172,24 @@ pub(super) unsafe fn macro_kernel<S: Simd, T: VectorFloat, M: Terms<S>>(
     (partial, stride): (*mut f32, usize),
 ) {
     let (a_len, b_len) = (panel_len(M::MR, depth), panel_len(S::NR, depth));
+    // Many single terms take long enough to prefetch what follows.
+    let takes_long = M::IN_LANE == 1 && depth >= 64;
+    // The part of the next panel of columns for each panel of rows; with few of those, the hardware is ahead.
+    let part = if takes_long && rows.len() >= 8 * M::MR { b_len.div_ceil(rows.len().div_ceil(M::MR)) } else { 0 };
     let mut tile = ANY_TILE;
     for (b, j) in b.chunks_exact(b_len).zip(columns.clone().step_by(S::NR)) {
         let count = S::NR.min(columns.end - j);
+        let mut next = b.as_ptr().wrapping_add(b_len);
         for (a, i) in a.chunks_exact(a_len).zip(rows.clone().step_by(M::MR)) {
             let size = (M::MR.min(rows.end - i), count);
             let partial = partial.wrapping_add((i - rows.start) * stride + (j - columns.start));
-            epilogue.prefetch(size, (i, j));
+            epilogue.prefetch(takes_long, size, (partial, stride), (i, j));
+            let mut line = 0;
+            while line < part {
+                prefetch_second(next.wrapping_add(line));
+                line += LINE;
+            }
+            next = next.wrapping_add(part);
             // SAFETY: the panels hold `depth` terms of whole tiles; the rest is guaranteed by the caller.
             unsafe {
                 terms.tile(simd, size, depth, a.as_ptr(), b.as_ptr(), &mut tile);

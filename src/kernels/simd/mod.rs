@@ -158,6 +158,18 @@ pub(crate) fn prefetch<T>(at: *const T) {
     let _ = at;
 }
 
+/// Prefetches an address, which need not be valid, into the second-level cache.
+#[inline(always)]
+pub(crate) fn prefetch_second<T>(at: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as for `prefetch`.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(at.cast())
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    prefetch(at);
+}
+
 /// Returns the bytes of the last-level cache; 32 MiB if unknown.
 pub(crate) fn last_level_cache() -> usize {
     #[cfg(target_arch = "x86_64")]
