@@ -116,10 +116,10 @@ fn convolution(call: &OpCall<'_>) -> &'static str {
     let strided = call.output.shape()[2..].iter().zip(&x[2..]).any(|(after, before)| 3 * after < 2 * before);
     match (weight[1] < x[1], one_tap, strided) {
         (true, ..) => "convolutions with groups",
-        (false, true, false) => "convolutions of one tap",
-        (false, true, true) => "convolutions of one tap with a stride",
-        (false, false, false) => "convolutions of many taps",
-        (false, false, true) => "convolutions of many taps with a stride",
+        (false, true, false) => "1x1 convolutions",
+        (false, true, true) => "1x1 convolutions with a stride",
+        (false, false, false) => "larger convolutions",
+        (false, false, true) => "larger convolutions with a stride",
     }
 }
 
