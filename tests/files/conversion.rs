@@ -1,13 +1,7 @@
 //! Weights from other tools: the information in their names, and the output of a conversion. Rounding is compared with
 //! the crate `half`, the files with the crate `safetensors`.
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    cell::Cell,
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use half::{bf16, f16};
 use precast::{
@@ -20,72 +14,19 @@ use precast::{
     },
 };
 use safetensors::{Dtype, SafeTensors, serialize, tensor::TensorView};
-use serde_json::{Value, json};
 
-use crate::common::folder::{Folder, names};
-
-thread_local! {
-    static LARGEST: Cell<usize> = const { Cell::new(0) };
-}
-
-struct Measuring;
-
-// SAFETY: it is the system's allocator, called with unchanged arguments.
-unsafe impl GlobalAlloc for Measuring {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(layout.size())));
-        // SAFETY: as above.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: as above.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Measuring = Measuring;
-
-/// Returns the result of `f`, and the largest block of memory that this thread allocated meanwhile.
-fn largest_block<R>(f: impl FnOnce() -> R) -> (R, usize) {
-    LARGEST.set(0);
-    let answer = f();
-    (answer, LARGEST.get())
-}
-
-/// A tensor of a file to be made.
-type Made = (&'static str, Dtype, Vec<usize>, Vec<u8>);
-
-fn f32s(name: &'static str, shape: &[usize], values: &[f32]) -> Made {
-    (name, Dtype::F32, shape.to_vec(), values.iter().flat_map(|x| x.to_le_bytes()).collect())
-}
+use super::{
+    converted_folders::model_folder,
+    made::{Made, convert, f32s, file},
+    measured::largest_block,
+};
+use crate::common::folder::Folder;
 
 /// Returns numbers of many magnitudes, some of them beyond 16 bits.
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mut rng = Rng::seed(seed);
     let number = |rng: &mut Rng| (rng.bits() as i32 as f32 / 2e9) * 2f32.powi((rng.bits() % 36) as i32 - 26);
     (0..count).map(|_| number(&mut rng)).collect()
-}
-
-fn file(tensors: &[Made]) -> Vec<u8> {
-    let view = |(name, dtype, shape, data): &'_ Made| {
-        let data: &'static [u8] = Box::leak(data.clone().into_boxed_slice());
-        (*name, TensorView::new(*dtype, shape.clone(), data).unwrap())
-    };
-    serialize(tensors.iter().map(view), Some([("format".to_string(), "pt".to_string())].into())).unwrap()
-}
-
-fn convert(from: &Path, to: &Path, policy: &str, options: ConvertOptions) -> Result<Converted> {
-    let model = StoredModel::open(from)?;
-    let policy = match Policy::names().any(|name| name == policy) {
-        true => Policy::named(policy)?,
-        false => Policy::parse(policy, "policy.yaml")?,
-    };
-    let (mut told, plan) = (0, policy.plan_outline(model.outline())?);
-    let converted = plan.convert_with(&model, to, options, &mut |bytes| told += bytes)?;
-    assert_eq!(told, model.bytes(), "progress tells of every byte");
-    Ok(converted)
 }
 
 fn row<'a>(converted: &'a Converted, name: &str) -> &'a ConvertedTensor {
@@ -222,161 +163,6 @@ fn tensors_are_widened_only_when_that_is_asked_for() {
     assert_eq!(read.tensor("fc.weight").unwrap().data(), expected);
 }
 
-/// Writes a Hugging Face folder with two shards and all the usual other files.
-fn model_folder(folder: &Path) {
-    fs::create_dir_all(folder.join("1_Pooling")).unwrap();
-    let one = [f32s("embed_tokens.weight", &[5, 2], &[0.5; 10]), f32s("norm.weight", &[2], &[1.0; 2])];
-    let two = [f32s("layers.0.q_proj.weight", &[2, 2], &[0.25; 4])];
-    fs::write(folder.join("model-1.safetensors"), file(&one)).unwrap();
-    fs::write(folder.join("model-2.safetensors"), file(&two)).unwrap();
-    let index = json!({
-        "metadata": {"total_size": 64, "total_parameters": 16},
-        "weight_map": {
-            "embed_tokens.weight": "model-1.safetensors", "norm.weight": "model-1.safetensors",
-            "layers.0.q_proj.weight": "model-2.safetensors",
-        },
-    });
-    fs::write(folder.join("model.safetensors.index.json"), index.to_string()).unwrap();
-    let config = json!({"architectures": ["TinyForCausalLM"], "torch_dtype": "float32", "vocab_size": 5});
-    fs::write(folder.join("config.json"), config.to_string()).unwrap();
-    fs::write(folder.join("tokenizer.json"), "{}").unwrap();
-    fs::write(folder.join("1_Pooling/config.json"), "{\"mean\": true}").unwrap();
-    fs::write(folder.join("pytorch_model.bin"), "PK").unwrap();
-    fs::write(folder.join(".gitattributes"), "x").unwrap();
-}
-
-fn json_of(path: PathBuf) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
-}
-
-#[test]
-fn a_folder_is_converted_with_all_that_belongs_to_it() {
-    let folder = Folder::new("folder");
-    let from = folder.at("model");
-    model_folder(&from);
-    let model = StoredModel::open(&from).unwrap();
-    assert_eq!((model.architecture(), model.bytes(), model.tensors().count()), (Some("TinyForCausalLM"), 64, 3));
-    let outline = model.outline();
-    let cells: BTreeMap<&str, &str> = outline.cells().iter().map(|cell| (&*cell.path, &*cell.kind)).collect();
-    let expected = [
-        ("", "TinyForCausalLM"),
-        ("embed_tokens", "Embedding"),
-        ("layers", "Container"),
-        ("layers.0", "Container"),
-        ("layers.0.q_proj", "Dense"),
-        ("norm", "RmsNorm"),
-    ];
-    assert_eq!(cells, expected.into());
-
-    let to = folder.at("low");
-    let converted = convert(&from, &to, "o2", ConvertOptions::new()).unwrap();
-    assert_eq!((converted.bytes_before, converted.bytes_after), (64, 36));
-    let text = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
-    assert_eq!(text(&converted.copied), ["1_Pooling/config.json", "config.json", "tokenizer.json"]);
-    assert_eq!(text(&converted.left_out), ["pytorch_model.bin"]);
-    let index = json_of(to.join("model.safetensors.index.json"));
-    assert_eq!(index["metadata"], json!({"total_size": 36, "total_parameters": 16}));
-    assert_eq!(index["weight_map"], json_of(from.join("model.safetensors.index.json"))["weight_map"]);
-    let config = json!({"architectures": ["TinyForCausalLM"], "torch_dtype": "float16", "vocab_size": 5});
-    assert_eq!(json_of(to.join("config.json")), config);
-    assert_eq!(fs::read_to_string(to.join("1_Pooling/config.json")).unwrap(), "{\"mean\": true}");
-    assert_eq!(StoredModel::open(&to).unwrap().bytes(), 36);
-    assert_eq!(folder.names(), ["low", "model"], "nothing else is left");
-
-    // An existing folder is replaced on request, unless something would be lost.
-    let again = |options| convert(&from, &to, "o2-bf16", options).map(drop).map_err(|error| error.to_string());
-    assert!(again(ConvertOptions::new()).unwrap_err().ends_with("is there already"));
-    let replace = ConvertOptions::new().replace(true);
-    again(replace).unwrap();
-    assert_eq!(json_of(to.join("config.json"))["torch_dtype"], "bfloat16");
-    fs::write(to.join("notes.txt"), "mine").unwrap();
-    assert!(again(replace).unwrap_err().ends_with("the new folder has no `notes.txt`, which would be lost"));
-    assert_eq!(fs::read_to_string(to.join("notes.txt")).unwrap(), "mine");
-    fs::remove_file(to.join("notes.txt")).unwrap();
-    fs::create_dir(to.join(".git")).unwrap();
-    assert!(again(replace).unwrap_err().ends_with("the new folder has no `.git`, which would be lost"));
-    assert_eq!(folder.names(), ["low", "model"]);
-}
-
-#[test]
-fn the_model_that_is_read_is_never_written() {
-    let folder = Folder::new("itself");
-    let model = folder.at("model");
-    model_folder(&model);
-    let before = names(&model);
-    let single = model.join("model-2.safetensors");
-    let replace = ConvertOptions::new().replace(true);
-    let message = |from: &Path, to: &Path| convert(from, to, "o2", replace).unwrap_err().to_string();
-    assert!(message(&model, &model).ends_with("is never replaced"));
-    assert!(message(&model, &model.join("../model")).ends_with("is never replaced"));
-    assert!(message(&model, &model.join("out")).ends_with("it lies in the folder that is read"));
-    assert!(message(&single, &single).ends_with("is never replaced"));
-    assert!(message(&single, &model).ends_with("a folder; a file is converted to a file"));
-    assert!(message(&model, &single).ends_with("it lies in the folder that is read"));
-    let other = folder.at("file");
-    fs::write(&other, "x").unwrap();
-    assert!(message(&model, &other).ends_with("a file; a folder is converted to a folder"));
-    // A folder that contains the model would be lost with it.
-    assert!(message(&model, &folder.0).contains("which would be lost"));
-    #[cfg(unix)]
-    {
-        std::os::unix::fs::symlink(&single, folder.at("link")).unwrap();
-        assert!(message(&single, &folder.at("link")).ends_with("is never replaced"));
-    }
-    assert_eq!(names(&model), before);
-    assert!(message(&single, &folder.at("no/such/file")).contains("no/such/file: "));
-}
-
-/// The files of a folder in the Hugging Face cache are links.
-#[test]
-#[cfg(unix)]
-fn links_to_files_are_followed() {
-    let folder = Folder::new("links");
-    model_folder(&folder.at("blobs"));
-    fs::create_dir(folder.at("snapshot")).unwrap();
-    for name in names(&folder.at("blobs")).iter().filter(|name| name.contains('.')) {
-        std::os::unix::fs::symlink(folder.at("blobs").join(name), folder.at("snapshot").join(name)).unwrap();
-    }
-    let converted = convert(&folder.at("snapshot"), &folder.at("out"), "o2", ConvertOptions::new()).unwrap();
-    assert_eq!(converted.bytes_after, 36);
-    assert!(!fs::symlink_metadata(folder.at("out").join("config.json")).unwrap().is_symlink());
-}
-
-#[test]
-fn an_index_that_is_wrong_says_where() {
-    let folder = Folder::new("index");
-    let model = folder.at("model");
-    model_folder(&model);
-    let index = model.join("model.safetensors.index.json");
-    let message = |map: Value| {
-        fs::write(&index, json!({"weight_map": map}).to_string()).unwrap();
-        StoredModel::open(&model).unwrap_err().to_string()
-    };
-    let place = index.display().to_string();
-    for (map, says) in [
-        (json!({"a": "model-3.safetensors"}), "it names the file `model-3.safetensors`, which is not there"),
-        (
-            json!({"a": "../x.safetensors"}),
-            "it names the file `../x.safetensors`; only names of files in the same folder",
-        ),
-        (json!({"a": "/etc/passwd"}), "only names of files in the same folder"),
-        (json!({"a": "model-1.safetensors"}), "it says that `a` is in `model-1.safetensors`, which has no such tensor"),
-        (json!({"a": 1}), "invalid type: integer"),
-    ] {
-        let message = message(map);
-        assert!(message.starts_with(&place) && message.contains(says), "{message}");
-    }
-    fs::write(&index, "{").unwrap();
-    assert!(StoredModel::open(&model).unwrap_err().to_string().starts_with(&place));
-    fs::remove_file(&index).unwrap();
-    let message = StoredModel::open(&model).unwrap_err().to_string();
-    assert!(message.contains("2 files end in `.safetensors`, and no index says which belong together"), "{message}");
-    let empty = folder.at("empty");
-    fs::create_dir(&empty).unwrap();
-    assert!(StoredModel::open(&empty).unwrap_err().to_string().contains("no file ends in `.safetensors`"));
-    assert_eq!(StoredModel::open(folder.at("nothing")).unwrap_err().kind(), ErrorKind::Io);
-}
-
 #[test]
 fn a_plan_of_another_model_and_a_checkpoint_are_refused() {
     let folder = Folder::new("refused");
@@ -394,96 +180,6 @@ fn a_plan_of_another_model_and_a_checkpoint_are_refused() {
     let message = convert(&folder.at("a"), &folder.at("out"), speed, ConvertOptions::new()).unwrap_err().to_string();
     assert!(message.contains("there is only its outline"), "{message}");
     assert_eq!(folder.names(), ["a", "b", "c"]);
-}
-
-/// Opens a file, and converts it if that succeeds. Neither panics, and no block of memory is much larger than the file.
-fn feed(folder: &Folder, bytes: &[u8]) -> bool {
-    fs::write(folder.at("in"), bytes).unwrap();
-    let (opened, block) = largest_block(|| StoredModel::open(folder.at("in")).map(|model| model.outline()));
-    assert!(block <= 64 * 1024 + 4 * bytes.len(), "a block of {block} bytes for a file of {}", bytes.len());
-    if opened.is_err() {
-        return false;
-    }
-    let options = ConvertOptions::new().replace(true).allow_overflow(true);
-    convert(&folder.at("in"), &folder.at("out"), "o2", options).unwrap();
-    SafeTensors::deserialize(&fs::read(folder.at("out")).unwrap()).unwrap();
-    true
-}
-
-fn small_file() -> Vec<u8> {
-    file(&[
-        f32s("layers.0.fc.weight", &[2, 3], &[0.5; 6]),
-        f32s("layers.0.norm.weight", &[3], &[1.0; 3]),
-        ("ids", Dtype::I64, vec![1], vec![0; 8]),
-    ])
-}
-
-#[test]
-fn a_file_that_is_cut_off_is_refused_wherever_it_ends() {
-    let folder = Folder::new("cut");
-    let whole = small_file();
-    assert!(feed(&folder, &whole));
-    for len in 0..whole.len() {
-        assert!(!feed(&folder, &whole[..len]), "{len} of {} bytes", whole.len());
-    }
-    assert!(!feed(&folder, &[&whole[..], &[0]].concat()));
-}
-
-#[test]
-fn one_wrong_bit_in_the_header_panics_nowhere() {
-    let folder = Folder::new("bit");
-    let whole = small_file();
-    let header = 8 + u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
-    let read = (0..header * 8).filter(|bit| {
-        let mut bytes = whole.clone();
-        bytes[bit / 8] ^= 1 << (bit % 8);
-        feed(&folder, &bytes)
-    });
-    // A flipped bit in a name makes another name, and one in a shape or an offset contradicts the others.
-    let (read, all) = (read.count(), header * 8);
-    assert!(read > 0 && read < all / 2, "{read} of {all} were read");
-}
-
-/// `PRECAST_HEADERS=100000` sets the number.
-#[test]
-fn mutated_headers_panic_nowhere() {
-    const WORDS: [&str; 14] = [
-        "{",
-        "}",
-        "[",
-        "]",
-        ",",
-        ":",
-        "\"",
-        "18446744073709551615",
-        "-1",
-        "1e9",
-        "null",
-        "\"dtype\"",
-        "\"data_offsets\":[0,4]",
-        "\\u0000",
-    ];
-    let count = std::env::var("PRECAST_HEADERS").ok().and_then(|text| text.parse().ok()).unwrap_or(2000);
-    let folder = Folder::new("mutated");
-    let whole = small_file();
-    let length = u64::from_le_bytes(whole[..8].try_into().unwrap()) as usize;
-    let mut rng = Rng::seed(11);
-    for _ in 0..count {
-        let mut header = whole[8..8 + length].to_vec();
-        for _ in 0..1 + rng.bits() % 3 {
-            let at = (rng.bits() as usize) % header.len();
-            match rng.bits() % 4 {
-                0 => header[at] = rng.bits() as u8,
-                1 => drop(header.remove(at)),
-                2 => drop(header.splice(at..at, WORDS[rng.bits() as usize % WORDS.len()].bytes())),
-                _ => drop(header.splice(at..(at + 3).min(header.len()), [b'0' + (rng.bits() % 10) as u8])),
-            }
-            header.push(b' ');
-        }
-        // Sometimes the length is wrong, too.
-        let said = if rng.bits().is_multiple_of(8) { rng.bits() >> (rng.bits() % 64) } else { header.len() as u64 };
-        feed(&folder, &[&said.to_le_bytes()[..], &header, &whole[8 + length..]].concat());
-    }
 }
 
 #[derive(Cell, Debug)]

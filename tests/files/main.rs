@@ -3,6 +3,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod conversion;
+mod converted_folders;
+mod damaged;
+mod made;
+mod measured;
 mod models;
 mod mutated;
 mod saved_like;

@@ -17,4 +17,5 @@ mod program;
 mod runs;
 mod scores;
 mod stored_models;
+mod training;
 mod tune;
