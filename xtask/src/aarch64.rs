@@ -3,6 +3,7 @@
 use std::{fs, path::Path, process::Stdio};
 
 use crate::{
+    alone,
     nightly::IF_PRESENT,
     shell::{self, Result, program},
 };
@@ -50,19 +51,24 @@ pub fn run(words: &[String]) -> Result {
         ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "false"),
         ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "false"),
     ];
-    let build = ["test", "--locked", "--release", "--target", TARGET];
-    let tests = |chosen: &[&str]| shell::run("cargo", &[&build, chosen].concat(), &variables);
+    let tests = |chosen: &[&str]| {
+        shell::run("cargo", &[&["test", "--release", "--target", TARGET], chosen].concat(), &variables)
+    };
     match said(KERNELS) {
         true => {
             println!("LEFT OUT, since they take minutes: {}", ONLY_IN_ALL.join(", "));
             let [pairs, products] = ONLY_IN_ALL;
             let skipped = ["--skip", SKIPPED[0], "--skip", pairs, "--skip", products];
-            tests(&[&["--package", "precast", "--lib", "kernels::", "--"][..], &skipped].concat())
+            let (manifest, target) =
+                (alone::manifest("kernels", &["approx"], &[])?, shell::target().display().to_string());
+            let build = ["--manifest-path", &manifest, "--target-dir", &target, "--lib", "kernels::", "--"];
+            tests(&[&build[..], &skipped].concat())
         }
         false => {
             let targets = targets()?;
             let chosen = targets.iter().flat_map(|target| ["--test", target]);
-            let chosen: Vec<&str> = ["--all-features", "--no-fail-fast", "--lib"].into_iter().chain(chosen).collect();
+            let chosen: Vec<&str> =
+                ["--locked", "--all-features", "--no-fail-fast", "--lib"].into_iter().chain(chosen).collect();
             println!("LEFT OUT, since they start programs: {}", START_PROGRAMS.join(", "));
             let skipped: Vec<&str> = SKIPPED.iter().flat_map(|test| ["--skip", test]).collect();
             tests(&[&chosen[..], &["--"], &skipped].concat())

@@ -1,6 +1,7 @@
 //! `cargo xtask NAME`: checks that take too long, or need too much, for `cargo test`.
 
 mod aarch64;
+mod alone;
 mod api;
 mod convert;
 mod copy;

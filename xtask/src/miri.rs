@@ -1,6 +1,7 @@
 //! The library's tests under Miri, which finds undefined behaviour in `unsafe` code and data races between threads.
 
 use crate::{
+    alone,
     nightly::{self, IF_PRESENT},
     shell::{self, Result},
 };
@@ -23,14 +24,15 @@ pub fn run(words: &[String]) -> Result {
     }
     let all = words.iter().any(|word| word == "--all");
     let (units, ops) = if all { (ALL_UNITS, ALL_OPS) } else { (UNITS, OPS) };
-    test(&["--lib"], units)?;
+    let manifest = alone::manifest("miri", &["approx", "insta", "proptest"], &["laws"])?;
+    test(&manifest, &["--lib"], units)?;
     // The filters are parts of names, and `layer_ops::` has `ops::` in it.
-    test(&["--test", "laws"], &[ops, &["--skip", "layer_ops::"]].concat())
+    test(&manifest, &["--test", "laws"], &[ops, &["--skip", "layer_ops::"]].concat())
 }
 
-fn test(target: &[&str], filters: &[&str]) -> Result {
+fn test(manifest: &str, target: &[&str], filters: &[&str]) -> Result {
     // By default some of libm's functions are assembly, which Miri cannot run.
-    let command = ["+nightly", "miri", "test", "--features", "libm/force-soft-floats"];
+    let command = ["+nightly", "miri", "test", "--manifest-path", manifest, "--features", "libm/force-soft-floats"];
     let arguments = [&command, target, &["--"], filters].concat();
     // Tests read files and the environment, so isolation is off. With three CPUs, helper threads also wait by spinning. They
     // live as long as the process, which Miri would report as a leak. By default Miri makes float functions inexact on purpose.
