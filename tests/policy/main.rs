@@ -6,3 +6,4 @@ mod common;
 mod files;
 mod levels;
 mod schema;
+mod shipped;

@@ -12,6 +12,7 @@ mod readers;
 mod replayed;
 mod reports;
 mod schema;
+mod standardized;
 mod stored;
 mod tables;
 mod validated;
