@@ -1,9 +1,9 @@
 //! Epilogue: processing of the sums of a block of terms as they leave the registers.
 
-use super::{factors::Places, micro_kernel::AnyTile, product::Added};
+use super::{blocking::MAX_NR, factors::Places, micro_kernel::AnyTile, product::Added};
 use crate::kernels::{
     float::VectorFloat,
-    simd::{Simd, load_first, prefetch, store_first},
+    simd::{Lanes, Simd, load_first, prefetch, store_first},
     threads::Shared,
 };
 
@@ -115,6 +115,12 @@ impl<T: VectorFloat> Epilogue<'_, T> {
         (partial, stride): (*mut f32, usize),
         (i, j): (usize, usize),
     ) {
+        // Partial sums have room for whole vectors.
+        let whole = if self.last { columns == S::NR && columns <= self.places.left(j) } else { columns > S::LANES };
+        if whole {
+            // SAFETY: guaranteed by the caller.
+            return unsafe { self.two_vectors(simd, &tile[..rows], (partial, stride), (i, j)) };
+        }
         let mut at = 0;
         while at < columns {
             let column = (self.places.of_column(j + at), self.places.left(j + at));
@@ -128,5 +134,78 @@ impl<T: VectorFloat> Epilogue<'_, T> {
             }
             at += S::LANES;
         }
+    }
+
+    /// Runs the epilogue as [`tile`](Epilogue::tile) does, for rows of two whole vectors that are stored in one place.
+    ///
+    /// # Safety
+    /// As for [`tile`](Epilogue::tile).
+    #[inline(always)]
+    unsafe fn two_vectors<S: Simd>(
+        &self,
+        simd: S,
+        tile: &[[f32; MAX_NR]],
+        (partial, stride): (*mut f32, usize),
+        (i, j): (usize, usize),
+    ) {
+        // A loop for each case, so that all constants of the rounding stay in registers.
+        macro_rules! each_row {
+            ($r:ident, $to:expr, $stride:expr $(, $added:expr)?) => {
+                for ($r, row) in tile.iter().enumerate() {
+                    let mut sums = load_two(simd, row.as_ptr());
+                    if !self.first {
+                        sums = add_two(simd, load_two(simd, partial.wrapping_add($r * stride)), sums);
+                    }
+                    $( sums = add_two(simd, sums, $added); )?
+                    store_two(simd, sums, $to.wrapping_add($r * $stride));
+                }
+            };
+        }
+        // SAFETY: guaranteed by the caller.
+        unsafe {
+            if !self.last {
+                each_row!(r, partial, stride);
+                return;
+            }
+            let (row, at) = (self.places.row, i * self.places.row + self.places.of_column(j));
+            let out = self.out.at(at);
+            match self.added {
+                Added::Nothing => each_row!(r, out, row),
+                Added::ToColumns(x) => {
+                    let added = load_two(simd, x.as_ptr().add(j));
+                    each_row!(r, out, row, added);
+                }
+                Added::ToRows(x) => each_row!(r, out, row, [simd.splat(x[i + r].widen()); 2]),
+                Added::ToEach(x) => each_row!(r, out, row, load_two(simd, x.as_ptr().add(at + r * row))),
+            }
+        }
+    }
+}
+
+/// Loads two vectors.
+///
+/// # Safety
+/// `from` is valid for reads of two vectors.
+#[inline(always)]
+unsafe fn load_two<S: Simd, T: Lanes>(simd: S, from: *const T) -> [S::F32s; 2] {
+    // SAFETY: guaranteed by the caller.
+    unsafe { [T::load(simd, from), T::load(simd, from.add(S::LANES))] }
+}
+
+#[inline(always)]
+fn add_two<S: Simd>(simd: S, a: [S::F32s; 2], b: [S::F32s; 2]) -> [S::F32s; 2] {
+    [simd.add(a[0], b[0]), simd.add(a[1], b[1])]
+}
+
+/// Stores two vectors.
+///
+/// # Safety
+/// `to` is valid for writes of two vectors.
+#[inline(always)]
+unsafe fn store_two<S: Simd, T: Lanes>(simd: S, v: [S::F32s; 2], to: *mut T) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        T::store(simd, v[0], to);
+        T::store(simd, v[1], to.add(S::LANES));
     }
 }

@@ -18,13 +18,10 @@ use super::{
 use crate::kernels::{
     amx,
     float::VectorFloat,
-    memory::{Scratch, with_scratch},
+    memory::{Line, Scratch, with_scratch},
     simd::{self, Simd, Width, prefetch_second},
     threads::{self, Shared},
 };
-
-/// Numbers in a line of a cache.
-const LINE: usize = 16;
 
 /// Computes a whole product; `false` if there are no vectors.
 pub(crate) fn product<T, F>(factors: &F, out: &mut [F::Out]) -> bool
@@ -187,7 +184,7 @@ pub(super) unsafe fn macro_kernel<S: Simd, T: VectorFloat, M: Terms<S>>(
             let mut line = 0;
             while line < part {
                 prefetch_second(next.wrapping_add(line));
-                line += LINE;
+                line += Line::LEN;
             }
             next = next.wrapping_add(part);
             // SAFETY: the panels hold `depth` terms of whole tiles; the rest is guaranteed by the caller.

@@ -18,6 +18,8 @@ pub(crate) const ANY_TILE: AnyTile = [[0.0; MAX_NR]; MAX_ROWS];
 /// Location of a micro-kernel operand: for each term, the numbers for the rows of a tile or for its vectors of columns.
 pub(crate) trait Source: Copy {
     type Term: Copy;
+    /// `true` if the numbers are in one place, term by term.
+    const IS_PACKED: bool;
     /// Returns the part of the address common to all numbers of term `p`.
     ///
     /// # Safety
@@ -37,6 +39,7 @@ pub(crate) struct Panel {
 
 impl Source for Panel {
     type Term = *const f32;
+    const IS_PACKED: bool = true;
 
     #[inline(always)]
     unsafe fn term(self, p: usize) -> *const f32 {
@@ -59,6 +62,7 @@ pub(crate) struct Windows<const N: usize> {
 
 impl<const N: usize> Source for Windows<N> {
     type Term = usize;
+    const IS_PACKED: bool = false;
 
     #[inline(always)]
     unsafe fn term(self, p: usize) -> usize {
@@ -157,6 +161,34 @@ pub(crate) unsafe fn micro_kernel<S: Simd, M: Terms<S>, A: Source, B: Source>(
     sizes! { (1, 1) (2, 1) (3, 1) (4, 1) (5, 1) (6, 1) (7, 1) (8, 1) (1, 2) (2, 2) (3, 2) (4, 2) (5, 2) (6, 2) (7, 2) (8, 2) }
 }
 
+/// Adds the products of term `p` to the sums.
+///
+/// # Safety
+/// The term of `a` has R numbers, and that of `b` has C vectors that are valid for reads.
+#[inline(always)]
+unsafe fn add_term<S: Simd, M: Terms<S>, A: Source, B: Source, const R: usize, const C: usize>(
+    simd: S,
+    terms: M,
+    p: usize,
+    (a, b): (A, B),
+    sums: &mut [[S::F32s; C]; R],
+) {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let (rows, columns) = (a.term(p), b.term(p));
+        let mut vectors = [simd.splat(0.0); C];
+        for c in 0..C {
+            vectors[c] = simd.load_f32(b.at(columns, c));
+        }
+        for r in 0..R {
+            let factor = simd.splat(*a.at(rows, r));
+            for c in 0..C {
+                sums[r][c] = terms.mul_add(simd, factor, vectors[c], sums[r][c]);
+            }
+        }
+    }
+}
+
 /// Computes `to[r][c] = Σ a(p)[r] * b(p)[c]` over `depth` lanes p of terms, fused and in order, for R rows and C
 /// vectors of columns.
 ///
@@ -185,18 +217,20 @@ pub(crate) unsafe fn micro_kernel_of<
     // SAFETY: guaranteed by the caller; a row of the tile has room for C vectors.
     unsafe {
         let mut sums = [[simd.splat(0.0); C]; R];
-        for p in 0..depth {
-            let (rows, columns) = (a.term(p), b.term(p));
-            let mut vectors = [simd.splat(0.0); C];
-            for c in 0..C {
-                vectors[c] = simd.load_f32(b.at(columns, c));
+        let mut p = 0;
+        // Four terms of the whole tile between two tests for the end: processors foresee the end of a loop of few rounds.
+        if R == S::MR && C == 2 && M::IN_LANE == 1 && A::IS_PACKED && B::IS_PACKED {
+            while p + 4 <= depth {
+                add_term(simd, terms, p, (a, b), &mut sums);
+                add_term(simd, terms, p + 1, (a, b), &mut sums);
+                add_term(simd, terms, p + 2, (a, b), &mut sums);
+                add_term(simd, terms, p + 3, (a, b), &mut sums);
+                p += 4;
             }
-            for r in 0..R {
-                let factor = simd.splat(*a.at(rows, r));
-                for c in 0..C {
-                    sums[r][c] = terms.mul_add(simd, factor, vectors[c], sums[r][c]);
-                }
-            }
+        }
+        while p < depth {
+            add_term(simd, terms, p, (a, b), &mut sums);
+            p += 1;
         }
         for r in 0..R {
             for c in 0..C {
