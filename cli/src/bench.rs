@@ -76,9 +76,11 @@ fn text(Report { limits, kernels, .. }: &Report) -> String {
             of(row.bound).into(),
         ]
     });
+    let in_vain = std::env::var("PRECAST_AMX").is_ok_and(|set| set == "1") && !precast::uses_amx();
+    let in_vain = if in_vain { " (PRECAST_AMX=1 has no effect)" } else { "" };
     let table = table(&["work", "dtype", "time", "rate", "share", "of"], rows, &[2, 3, 4]);
     format!(
-        "one thread, vectors: {}\nmultiply-adds in registers  {}\nof bf16, in pairs or tiles  {}\n\
+        "one thread, vectors: {}{in_vain}\nmultiply-adds in registers  {}\nof bf16, in pairs or tiles  {}\n\
          copying, in the caches      {:.1} GB/s\ncopying, beyond the caches  {:.1} GB/s\n\
          reading, beyond the caches  {:.1} GB/s\n\n{}",
         limits.vectors,

@@ -136,7 +136,8 @@ pub(crate) fn vectors() -> &'static str {
         simd::Width::Four => "NEON",
         simd::Width::Eight => "AVX2, FMA, F16C",
         simd::Width::Sixteen if amx::uses_amx() => "AVX-512 with AMX",
-        simd::Width::Sixteen if simd::tiles_exist() => "AVX-512, AMX not allowed (PRECAST_AMX=1 allows it)",
+        simd::Width::Sixteen if simd::has_tiles() => "AVX-512, AMX not allowed (PRECAST_AMX=1 allows it)",
+        simd::Width::Sixteen if simd::tiles_exist() => "AVX-512, AMX not permitted by the system",
         simd::Width::Sixteen if pairs_pay() => "AVX-512 with BF16",
         simd::Width::Sixteen => "AVX-512",
     }
