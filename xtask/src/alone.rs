@@ -63,10 +63,10 @@ mod tests {
     fn only_the_named_dev_dependencies_are_kept() {
         let library = "[workspace]\nmembers = []\n\n[package]\nname = \"precast\"\n\n[dependencies]\nhalf = \"2\"\n\
                        own = { path = \"own\" }\n\n[dev-dependencies]\na = \"1\"\nb = { path = \"b\" }\n\n[lints]\nworkspace = true\n";
-        let expected = "[package]\nbuild = \"/root/build.rs\"\nname = \"precast\"\n\n[dependencies]\nhalf = \"2\"\n\
-                        own = { path = \"/root/own\" }\n\n[dev-dependencies]\na = \"1\"\n\n[lib]\nname = \"precast\"\n\
-                        path = \"/root/src/lib.rs\"\n\n[[test]]\nname = \"laws\"\npath = \"/root/tests/laws/main.rs\"\n\n\
+        let expected = "[package]\nbuild = \"/repository/build.rs\"\nname = \"precast\"\n\n[dependencies]\nhalf = \"2\"\n\
+                        own = { path = \"/repository/own\" }\n\n[dev-dependencies]\na = \"1\"\n\n[lib]\nname = \"precast\"\n\
+                        path = \"/repository/src/lib.rs\"\n\n[[test]]\nname = \"laws\"\npath = \"/repository/tests/laws/main.rs\"\n\n\
                         [lints.rust]\nunexpected_cfgs = \"allow\"\n\n[workspace]\n";
-        assert_eq!(package(library, Path::new("/root"), &["a"], &["laws"]), expected);
+        assert_eq!(package(library, Path::new("/repository"), &["a"], &["laws"]), expected);
     }
 }
