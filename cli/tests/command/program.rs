@@ -82,3 +82,9 @@ pub fn folder_of_run(test: &str, points: &str, model: &str, run: &str) -> Folder
     }
     folder
 }
+
+/// Returns the cells of the rows of the first table in a text, without its head.
+pub fn rows(text: &str) -> Vec<Vec<&str>> {
+    let table = text.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    table.skip(2).map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
+}
