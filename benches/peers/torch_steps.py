@@ -1,7 +1,7 @@
 """Times training steps of torch for `cargo bench --bench steps`, which starts this and asks for one measurement a line.
 
-A line is `THREADS STEPS NET MODE`; the answer is seconds per step, or `error` and why. Nothing else is written, so the two
-libraries can take turns on one machine. With the arguments `memory THREADS STEPS NET MODE` it tells what memory that takes, and
+A line is `THREADS STEPS NET MODE TIMES`, with batches TIMES as large; the answer is seconds per step, or `error` and why. Nothing
+else is written, so the two libraries can take turns on one machine. With the arguments `memory THREADS STEPS NET MODE TIMES` it tells what memory that takes, and
 ends. Needs torch from PyPI.
 """
 
@@ -143,13 +143,13 @@ def adamw(params):
     return torch.optim.AdamW(params, lr=1e-3)
 
 
-def numbers(*shape, classes=10):
-    return lambda: (torch.randn(*shape), torch.randint(0, classes, shape[:1]))
+def numbers(batch, *shape, classes=10):
+    return lambda times: (torch.randn(times * batch, *shape), torch.randint(0, classes, (times * batch,)))
 
 
 def tokens(batch, length, vocabulary):
     ids = lambda *shape: torch.randint(0, vocabulary, shape)
-    return lambda: (ids(batch, length), ids(batch * length))
+    return lambda times: (ids(times * batch, length), ids(times * batch * length))
 
 
 NETS = {
@@ -170,20 +170,20 @@ LOW = {"f16": torch.float16, "bf16": torch.bfloat16}
 ready = {}
 
 
-def step_of(net, mode):
+def step_of(*words):
     """The training step of a network, made and done once."""
-    if (net, mode) not in ready:
-        step = stepper(net, mode)
+    if words not in ready:
+        step = stepper(*words)
         step()
-        ready[net, mode] = step
-    return ready[net, mode]
+        ready[words] = step
+    return ready[words]
 
 
-def stepper(net, mode):
+def stepper(net, mode, times):
     """A training step, of as many samples as asked for: `f32`, or autocast in `f16` (with a scaler) or `bf16`."""
     torch.manual_seed(0)
     make, batch, optimizer = NETS[net]
-    model, (x, y) = make().train(), batch()
+    model, (x, y) = make().train(), batch(int(times))
     optimizer = optimizer(model.parameters())
     scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, enabled=mode == "f16")
 
@@ -198,7 +198,7 @@ def stepper(net, mode):
     return step
 
 
-def memory(threads, steps, net, mode):
+def memory(threads, steps, net, mode, times):
     """Prints what `steps/memory.rs` asks for: 0, and resident bytes."""
 
     def resident(field):
@@ -206,7 +206,7 @@ def memory(threads, steps, net, mode):
             return next(1024 * int(line.split()[1]) for line in status if line.startswith(field))
 
     torch.set_num_threads(int(threads))
-    step = stepper(net, mode)
+    step = stepper(net, mode, times)
     figures = [0, resident("VmRSS")]
     for _ in range(int(steps)):
         step(1)

@@ -281,7 +281,7 @@ fn row(name: &str, options: &Options, columns: &[Column], mut torch: Option<&mut
                 (Column::Torch(mode), Some(torch)) if failure.is_none() => {
                     let steps = if mode == "f32" { steps } else { steps.min(2) };
                     torch
-                        .time(&format!("{} {steps} {name} {mode}", options.threads))
+                        .time(&format!("{} {steps} {name} {mode} {}", options.threads, options.times))
                         .map_err(|why| *failure = Some(why))
                         .ok()
                 }

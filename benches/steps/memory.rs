@@ -69,7 +69,8 @@ pub fn row(name: &str, options: &Options) -> Result<()> {
         let mut asked = match (column, &options.python) {
             (Column::Torch(mode), Some(path)) => {
                 let mut torch = python(path, "torch_steps.py");
-                torch.args(["memory", &options.threads.to_string(), &STEPS.to_string(), name, mode]);
+                let (threads, times) = (options.threads.to_string(), options.times.to_string());
+                torch.args(["memory", &threads, &STEPS.to_string(), name, mode, &times]);
                 torch
             }
             (Column::Torch(_), None) => continue,

@@ -4,8 +4,7 @@ use std::process::Stdio;
 
 use crate::shell::{self, Result, program};
 
-pub const ABOUT: &str =
-    "lints and tests of precast-burn, precast-candle and precast-rsmpi [--gpu: burn on wgpu, in f16]";
+pub const ABOUT: &str = "lints and tests of precast-burn, precast-candle and precast-rsmpi, lints of the benches beside burn [--gpu: burn on wgpu, in f16]";
 
 const GPU: &str = "--gpu";
 
@@ -39,5 +38,7 @@ pub fn run(words: &[String]) -> Result {
         cargo(&["doc", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])?;
         cargo(&["test"], &[])?;
     }
-    Ok(())
+    // Training steps beside burn, which `.ci/run` leaves out: building burn takes minutes.
+    let steps = ["--locked", "--release", "--all-features", "--manifest-path", "benches/crates/Cargo.toml"];
+    shell::run("cargo", &[&["clippy"], &steps[..], &["--", "-D", "warnings"]].concat(), &[])
 }

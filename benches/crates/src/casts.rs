@@ -2,7 +2,7 @@
 
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use ndarray::Array1;
-use precast::{DType, __bench};
+use precast::{__bench, DType};
 
 use crate::{
     Options, Run,

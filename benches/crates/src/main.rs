@@ -1,12 +1,18 @@
 //! precast compared with other crates on the same work, alternating on one thread:
-//! `cargo run --release --manifest-path benches/crates/Cargo.toml [--rounds N] [NAMES]`, with NAMES the prefixes of
-//! rows.
+//! `cargo run --release --manifest-path benches/crates/Cargo.toml -- [--rounds N] [NAMES]`, with NAMES the prefixes of
+//! rows. With `steps [NETWORKS]`, which takes minutes, it is whole training steps in place of single ops, of networks by the
+//! beginnings of their names; `--features burn`, which needs Rust 1.95, adds burn.
 //!
 //! A ratio is the median over the rounds of precast's time by the peer's time in the same round, followed by the ratio
 //! of the fastest of each: below 1.00, precast is faster. The results of each peer are compared with precast's; a
 //! difference larger than the dtype explains is reported as `off` in place of a time, and so is the reason why a peer
 //! cannot do the work. precast and candle make a new tensor for each result, ndarray a new array; matrixmultiply, gemm
 //! and half write to existing memory, and so does precast for casts, since a tensor is not widened before it is read.
+//!
+//! Networks have the same initial weights, batch and optimizer in each crate. A step of precast at O0 is divided by that of
+//! each peer; the column of O2 is its step by that at O0, and the column `candle bf16` is candle with f32 weights that are
+//! cast where products read them. The first step warms up, and each round is one step. The first loss, and its change by
+//! the first update, are compared with those at O0. A peer that takes more than 60 s for a step takes one.
 //!
 //! `PRECAST_VECTORS=8` keeps precast to AVX2, but no peer.
 
@@ -17,6 +23,7 @@ mod noise;
 mod products;
 #[path = "../../peers/sizes.rs"]
 mod sizes;
+mod steps;
 #[path = "../../peers/times.rs"]
 mod times;
 
@@ -146,16 +153,26 @@ fn main() {
         let status = again.args(env::args_os().skip(1)).envs(alone.map(|name| (name, "1"))).status();
         process::exit(status.ok().and_then(|status| status.code()).unwrap_or(1));
     }
-    let mut options = Options { rounds: 9, names: Vec::new() };
+    let (mut rounds, mut names) = (None, Vec::new());
     let mut args = env::args().skip(1);
     while let Some(arg) = args.next() {
         match arg.as_str() {
-            "--rounds" => options.rounds = args.next().and_then(|text| text.parse().ok()).expect("a number follows"),
-            name => options.names.push(name.to_string()),
+            "--rounds" => rounds = Some(args.next().and_then(|text| text.parse().ok()).expect("a number follows")),
+            name => names.push(name.to_string()),
         }
     }
     precast::set_threads(1);
     println!("precast with {}; its time by that of others, median (fastest)", precast::__bench::vectors());
+    if let [first, networks @ ..] = &names[..]
+        && first == "steps"
+    {
+        if let Err(why) = steps::print(rounds.unwrap_or(3), networks) {
+            eprintln!("{why}");
+            process::exit(1);
+        }
+        return;
+    }
+    let options = Options { rounds: rounds.unwrap_or(9), names };
     products::rows(&options);
     casts::rows(&options);
     functions::rows(&options);

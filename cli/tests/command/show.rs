@@ -2,7 +2,12 @@
 
 use std::fs;
 
-use precast::{DType, Level, io::models, policy::{Pack, PolicyFile}, precision::Treatment};
+use precast::{
+    DType, Level,
+    io::models,
+    policy::{Pack, PolicyFile},
+    precision::Treatment,
+};
 
 use crate::program::{Folder, json, json_of, precast, precast_in, root, rows, text};
 
