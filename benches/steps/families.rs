@@ -124,7 +124,8 @@ fn convolution(call: &OpCall<'_>) -> &'static str {
 }
 
 /// Returns the floating-point operations of a step: two for each multiply-add of a forward pass, and as many for each
-/// gradient of the first two inputs.
+/// gradient of the first two inputs. A recurrent layer needs the gradients of its hidden states in any case: only that of
+/// the input of the first of its two layers, a quarter of a pass, is left out.
 pub fn arithmetic(trainer: &Trainer) -> Result<f64> {
     let net = &trainer.task.net;
     let (called, trace) = net.trace(|net| net.call(&trainer.task.x));
@@ -132,11 +133,14 @@ pub fn arithmetic(trainer: &Trainer) -> Result<f64> {
     let summary = net.summary(&Policy::new(Level::O0, DType::F16)?.plan(net)?, Some(&trace))?;
     let passes = |path: &str| {
         let multiplies = |op: Op| matches!(family(op), CONVOLUTIONS | "products" | "attention" | "recurrent");
-        let op = trace.ops.iter().find(|op| op.path == path && multiplies(op.op));
-        op.map_or(3, |op| 1 + op.sizes.needs.iter().take(2).filter(|needs| **needs).count())
+        match trace.ops.iter().find(|op| op.path == path && multiplies(op.op)) {
+            Some(op) if family(op.op) == "recurrent" => 2.75,
+            Some(op) => 1.0 + op.sizes.needs.iter().take(2).filter(|needs| **needs).count() as f64,
+            None => 3.0,
+        }
     };
     let work = |cell: &precast::plan::CellSummary| match cell.multiply_adds {
-        Some(adds) if adds > 0 => 2.0 * adds as f64 * passes(&cell.path) as f64,
+        Some(adds) if adds > 0 => 2.0 * adds as f64 * passes(&cell.path),
         _ => 0.0,
     };
     Ok(summary.cells.iter().map(work).sum())
