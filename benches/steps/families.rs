@@ -53,11 +53,11 @@ impl Listener for Clock {
         if call.backward {
             return;
         }
-        let family = match family(call.op) {
-            CONVOLUTIONS => convolution(call),
-            other => other,
+        let (family, of_convolution) = match family(call.op) {
+            CONVOLUTIONS => (convolution(call), call.slot),
+            other => (other, None),
         };
-        if let Some(slot) = call.slot.filter(|_| family.starts_with(CONVOLUTIONS)) {
+        if let Some(slot) = of_convolution {
             let _ = self.kinds.insert(slot, family);
         }
         let tensors = call.inputs.iter().chain([call.output]).chain(call.more);
