@@ -1,8 +1,8 @@
 """Times training steps of torch for `cargo bench --bench steps`, which starts this and asks for one measurement a line.
 
 A line is `THREADS STEPS NET MODE TIMES`, with batches TIMES as large; the answer is seconds per step, or `error` and why. Nothing
-else is written, so the two libraries can take turns on one machine. With the arguments `memory THREADS STEPS NET MODE TIMES` it tells what memory that takes, and
-ends. Needs torch from PyPI.
+else is written, so the two libraries can take turns on one machine. With the arguments `memory THREADS STEPS NET MODE TIMES`
+it prints what memory that takes, and ends. Needs torch from PyPI.
 """
 
 import sys

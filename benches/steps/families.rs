@@ -88,6 +88,7 @@ fn bytes(x: &Tensor) -> usize {
 
 const CONVOLUTIONS: &str = "convolutions";
 const CASTS: &str = "casts";
+const RECURRENT: &str = "recurrent";
 const VIEWS: &str = "views";
 
 fn family(op: Op) -> &'static str {
@@ -100,7 +101,7 @@ fn family(op: Op) -> &'static str {
         Some(Family::View) | None => VIEWS,
         Some(Family::Convolution | Family::TransposedConvolution) => CONVOLUTIONS,
         Some(Family::Attention) => "attention",
-        Some(Family::Recurrent) => "recurrent",
+        Some(Family::Recurrent) => RECURRENT,
         Some(Family::Norm) => "norms",
         Some(Family::Pool) => "pools",
         Some(Family::Function) => "softmax and functions",
@@ -132,9 +133,9 @@ pub fn arithmetic(trainer: &Trainer) -> Result<f64> {
     let _ = called?;
     let summary = net.summary(&Policy::new(Level::O0, DType::F16)?.plan(net)?, Some(&trace))?;
     let passes = |path: &str| {
-        let multiplies = |op: Op| matches!(family(op), CONVOLUTIONS | "products" | "attention" | "recurrent");
+        let multiplies = |op: Op| matches!(family(op), CONVOLUTIONS | "products" | "attention" | RECURRENT);
         match trace.ops.iter().find(|op| op.path == path && multiplies(op.op)) {
-            Some(op) if family(op.op) == "recurrent" => 2.75,
+            Some(op) if family(op.op) == RECURRENT => 2.75,
             Some(op) => 1.0 + op.sizes.needs.iter().take(2).filter(|needs| **needs).count() as f64,
             None => 3.0,
         }

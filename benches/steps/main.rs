@@ -98,11 +98,7 @@ impl Trainer {
             }
         }
         task.net.set_train(true);
-        let params = task.net.params();
-        let optimizer: Box<dyn Optimizer> = match task.adamw {
-            true => Box::new(AdamW::new(params, 1e-3)),
-            false => Box::new(Sgd::new(params, 0.01).momentum(0.9)),
-        };
+        let optimizer = task.optimizer();
         let scaled = level != Some(Level::O0) && dtype == DType::F16;
         let scale = match scaled {
             true => LossScaleSpec::Dynamic(DynamicScale::default().init(1024.0)),

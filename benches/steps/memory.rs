@@ -63,13 +63,13 @@ pub fn row(name: &str, options: &Options) -> Result<()> {
         "  {:20} {:>16} {:>8} {:>10} {:>16} {:>12} {:>18}",
         "", "kept", "built", "one sample", "peak", "- built", "- one sample"
     );
+    let (threads, times) = (options.threads.to_string(), options.times.to_string());
     let mut rows = Vec::new();
     for named in COLUMNS {
         let (column, _) = named;
         let mut asked = match (column, &options.python) {
             (Column::Torch(mode), Some(path)) => {
                 let mut torch = python(path, "torch_steps.py");
-                let (threads, times) = (options.threads.to_string(), options.times.to_string());
                 torch.args(["memory", &threads, &STEPS.to_string(), name, mode, &times]);
                 torch
             }
@@ -77,7 +77,6 @@ pub fn row(name: &str, options: &Options) -> Result<()> {
             (Column::Ours(..), _) => {
                 let this = std::env::current_exe().map_err(|e| Error::io("this bench".as_ref(), &e))?;
                 let mut ours = Command::new(this);
-                let (threads, times) = (options.threads.to_string(), options.times.to_string());
                 ours.args(["--threads", &threads, "--times", &times, ASKED, name, &name_of(named)]);
                 ours
             }

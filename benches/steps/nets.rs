@@ -10,6 +10,17 @@ pub struct Task {
     pub adamw: bool,
 }
 
+impl Task {
+    /// Creates the optimizer of the network, of its parameters as they are now.
+    pub fn optimizer(&self) -> Box<dyn Optimizer> {
+        let params = self.net.params();
+        match self.adamw {
+            true => Box::new(AdamW::new(params, 1e-3)),
+            false => Box::new(Sgd::new(params, 0.01).momentum(0.9)),
+        }
+    }
+}
+
 /// Names of the small networks, in table order.
 pub const NAMES: [&str; 5] = ["lenet5", "mlp", "resnet18", "lstm", "gpt"];
 

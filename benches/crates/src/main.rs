@@ -99,10 +99,7 @@ impl Options {
         print!("{name:<40} {:>7.1} us", fastest(&base) * 1e6);
         for column in &columns {
             let text = match column {
-                Ok(Peer { times, .. }) => {
-                    let ratio = median(base.iter().zip(times).map(|(ours, peer)| ours / peer).collect());
-                    format!("{ratio:.2} ({:.2})", fastest(&base) / fastest(times))
-                }
+                Ok(Peer { times, .. }) => ratio(&base, times),
                 Err(why) => why.lines().next().unwrap_or_default().to_string(),
             };
             print!("  {text:>14}");
@@ -116,6 +113,12 @@ struct Peer {
     run: Run,
     repeats: usize,
     times: Vec<f64>,
+}
+
+/// Returns the median over the rounds of one time by another, and the ratio of the fastest.
+fn ratio(above: &[f64], below: &[f64]) -> String {
+    let ratio = median(above.iter().zip(below).map(|(above, below)| above / below).collect());
+    format!("{ratio:.2} ({:.2})", fastest(above) / fastest(below))
 }
 
 /// Returns the number of calls that take some five milliseconds.

@@ -217,7 +217,7 @@ impl Module for ResNet {
 }
 
 /// Pools an even axis by a maximum over 3 with a stride of 2 and a padding of 1. candle's `max_pool2d` has a gradient only
-/// where kernel and stride are equal. After a ReLU zeros may stand for the padding.
+/// where kernel and stride are equal. After a ReLU, zeros are as good a padding as -infinity.
 fn max_pool(x: &Tensor, axis: usize) -> Result<Tensor> {
     let mut pairs = x.dims().to_vec();
     let half = pairs[axis] / 2;

@@ -161,13 +161,12 @@ fn off(base: &Candidate, candidate: &Candidate, tolerances: [f64; 2]) -> Option<
     })
 }
 
-/// Returns the median over the rounds of one time by another, and the ratio of the fastest.
+/// Returns the ratio of the times of two columns; by the first step of one that takes too long for more.
 fn ratio(above: &Candidate, below: &Candidate) -> String {
-    if below.times.is_empty() {
-        return format!("{:.3} once", median(above.times.clone()) / below.first);
+    match below.times.is_empty() {
+        true => format!("{:.3} once", median(above.times.clone()) / below.first),
+        false => crate::ratio(&above.times, &below.times),
     }
-    let ratio = median(above.times.iter().zip(&below.times).map(|(above, below)| above / below).collect());
-    format!("{ratio:.2} ({:.2})", fastest(&above.times) / fastest(&below.times))
 }
 
 /// Creates precast's step, as in `benches/steps`.
@@ -176,11 +175,7 @@ fn ours(name: &str, level: Level) -> std::result::Result<Step, String> {
         let mut task = task(name, 1)?;
         let _ = Policy::new(level, DType::Bf16)?.apply(&mut task.net)?;
         task.net.set_train(true);
-        let params = task.net.params();
-        let mut optimizer: Box<dyn Optimizer> = match task.adamw {
-            true => Box::new(AdamW::new(params, 1e-3)),
-            false => Box::new(Sgd::new(params, 0.01).momentum(0.9)),
-        };
+        let mut optimizer = task.optimizer();
         let mut scale = LossScale::new(LossScaleSpec::None)?;
         Ok(Box::new(move || {
             let mut step = || {
