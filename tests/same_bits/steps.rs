@@ -22,16 +22,14 @@ pub fn all(print: &mut Print) {
 
 /// Digests a step of a network on a few samples: the loss, and all parameters after it.
 fn step(name: &str, level: Level, dtype: DType, digest: &mut Digests) {
-    let Task { mut net, x, y, adamw } = nets::task(name, 1).unwrap();
+    let mut task = nets::task(name, 1).unwrap();
+    task.net.set_train(true);
+    let _applied = Policy::new(level, dtype).unwrap().apply(&mut task.net).unwrap();
+    let mut optimizer = task.optimizer();
+    let Task { net, x, y, .. } = task;
     let samples = x.shape()[0];
     let x = x.slice(0, 0..SAMPLES).unwrap();
     let y = y.slice(0, 0..SAMPLES * y.len() / samples).unwrap();
-    net.set_train(true);
-    let _applied = Policy::new(level, dtype).unwrap().apply(&mut net).unwrap();
-    let mut optimizer: Box<dyn Optimizer> = match adamw {
-        true => Box::new(AdamW::new(net.params(), 1e-3)),
-        false => Box::new(Sgd::new(net.params(), 0.01).momentum(0.9)),
-    };
     let loss = net.call(&x).unwrap().cross_entropy(&y).unwrap();
     digest.result(&loss);
     let outcome = LossScale::fixed(128.0).unwrap().step(&mut *optimizer, &loss).unwrap();
