@@ -9,7 +9,7 @@ use super::{
     gemm::{Added, Gemm, Layout, unrounded},
     memory::{Item, Pooled, zeros},
     reduce::{largest, replace, softmax, sum_of},
-    simd::{Body, vectorized},
+    simd::Body,
     threads::{self, Shared},
 };
 
@@ -124,7 +124,7 @@ impl<T: Gemm<Wide: Gemm>> Attention<'_, T> {
                     let dscores = &mut dscores[..rows * keys];
                     unrounded(Layout::NT, (rows, e, keys), (dout, v_item), Added::Nothing, dscores);
                     dv.add((keys, rows, e), T::narrowed(weights, &mut narrow), dout);
-                    vectorized(SoftmaxBackward { weights, grad: dscores, keys });
+                    T::Wide::vectorized(SoftmaxBackward { weights, grad: dscores, keys });
                     // SAFETY: no other thread writes these queries of this item.
                     unsafe {
                         for row in 0..if of_scores { rows } else { 0 } {
@@ -184,13 +184,18 @@ impl<T: Gemm<Wide: Gemm>> Attention<'_, T> {
                 }
             }
         }
-        vectorized(Weights { scores, keys, first: if self.causal { start + 1 } else { keys }, causal: self.causal });
+        T::Wide::vectorized(Weights {
+            scores,
+            keys,
+            first: if self.causal { start + 1 } else { keys },
+            causal: self.causal,
+        });
         (rows, keys)
     }
 }
 
 fn scaled<R: Real>(x: &mut [R], scale: R) {
-    vectorized(|| x.iter_mut().for_each(|x| *x = *x * scale));
+    R::vectorized(|| x.iter_mut().for_each(|x| *x = *x * scale));
 }
 
 impl<T: Copy> BroadcastMatrix<'_, T> {

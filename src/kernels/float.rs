@@ -5,7 +5,7 @@ use half::{bf16, f16};
 use super::{
     cast::{Convert, converted},
     memory::{Elements, Item, Pooled},
-    simd::Lanes,
+    simd::{self, Body, Lanes},
 };
 use crate::dtype::Element;
 
@@ -36,6 +36,9 @@ pub(crate) trait Float: Element + Item {
 
 /// Type in which kernels compute: f32 or f64.
 pub(crate) trait Real: num_traits::Float + Float<Wide = Self> + std::iter::Sum + std::ops::AddAssign {
+    /// Runs plain loops over numbers of this type as [`vectorized`](simd::vectorized) does; f64, which is for checks, has
+    /// no code of its own for the widest vectors.
+    fn vectorized<B: Body>(body: B) -> B::Output;
     /// Returns the nearest value.
     fn of(value: f64) -> Self;
     /// Returns the same value in f64.
@@ -106,6 +109,10 @@ low_float!(f16, bf16);
 
 impl Real for f32 {
     #[inline(always)]
+    fn vectorized<B: Body>(body: B) -> B::Output {
+        simd::vectorized(body)
+    }
+    #[inline(always)]
     fn of(value: f64) -> Self {
         value as f32
     }
@@ -127,6 +134,10 @@ impl Real for f32 {
 }
 
 impl Real for f64 {
+    #[inline(always)]
+    fn vectorized<B: Body>(body: B) -> B::Output {
+        simd::vectorized_by_eight(body)
+    }
     #[inline(always)]
     fn of(value: f64) -> Self {
         value

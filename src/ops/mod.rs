@@ -86,19 +86,26 @@ pub(crate) use call;
 ///
 /// `kernel` reads the cast inputs and must not call other ops on them.
 pub(crate) fn dispatch(call: Call<'_>, kernel: impl FnOnce(&[Tensor]) -> Result<Forward>) -> Result<Tensor> {
-    let op = call.op;
     let (inputs, cast_back) = cast_inputs(call)?;
-    let mut forward = {
+    let forward = {
         let _hidden = context::enter_op();
-        kernel(&inputs).map_err(|e| e.in_op(op.name()))?
+        kernel(&inputs)
     };
-    if context::wide_weight_grads() && weight_grads::apply(op, call.inputs, &inputs) {
+    finish(call, &inputs, forward, cast_back)
+}
+
+/// Completes a [`dispatch`] after the kernel: one copy for all kernels.
+#[inline(never)]
+fn finish(call: Call<'_>, inputs: &[Tensor], forward: Result<Forward>, cast_back: Option<DType>) -> Result<Tensor> {
+    let op = call.op;
+    let mut forward = forward.map_err(|e| e.in_op(op.name()))?;
+    if context::wide_weight_grads() && weight_grads::apply(op, call.inputs, inputs) {
         forward = weight_grads::in_f32(forward, call.inputs[0]);
     }
     let more = std::mem::take(&mut forward.more);
-    let output = tensor::record(op, &inputs, forward, call.attributes);
+    let output = tensor::record(op, inputs, forward, call.attributes);
     if context::is_heard() {
-        tell(call, &inputs, &output, &more);
+        tell(call, inputs, &output, &more);
     }
     Ok(match cast_back {
         Some(to) if output.dtype().is_castable() => output.cast(to),
@@ -107,6 +114,7 @@ pub(crate) fn dispatch(call: Call<'_>, kernel: impl FnOnce(&[Tensor]) -> Result<
 }
 
 /// Returns the inputs cast as required by the innermost frame, and the dtype to which it casts the result.
+#[inline(never)]
 fn cast_inputs(call: Call<'_>) -> Result<(Vec<Tensor>, Option<DType>)> {
     let Call { op, inputs, .. } = call;
     let dtypes: Vec<DType> = inputs.iter().map(|x| x.dtype()).collect();

@@ -8,7 +8,7 @@ use crate::kernels::{
         blocking::{KC, MAX_MR},
         micro_kernel::{Panel, Source, Wide, Windows, micro_kernel_of},
     },
-    simd::{Kernel, Simd, store_first},
+    simd::{Kernel, Part, Simd, store_first},
     threads::Shared,
 };
 
@@ -68,36 +68,42 @@ fn block_of_channels<S: Simd, T: VectorFloat>(simd: S, task: &mut Task<T>, (firs
         // SAFETY: `check` has shown that all windows are inside the padded images and their slack. The panel is packed.
         // The outputs belong to this task.
         unsafe {
-            all_terms(simd, starts, &phase.offsets, panel, (count, vectors), &mut sums);
+            let size = (count, vectors);
+            simd.apart(AllTerms { starts, offsets: &phase.offsets, panel, size, sums: &mut sums });
             let result = (task.out, task.channel, phase.steps.1);
             epilogue(simd, &sums, task.bias, (first, count), &places[..vectors], result);
         }
     }
 }
 
-/// Sums all terms for some channels and vectors of outputs, block by block.
+/// Sums of all terms for some channels and vectors of outputs, block by block: the same code for all dtypes.
 ///
-/// # Safety
 /// All starts plus offsets are valid for reads of a vector, and the panel has `MR` numbers for each offset.
-#[inline(always)]
-unsafe fn all_terms<S: Simd>(
-    simd: S,
+struct AllTerms<'a> {
     starts: [*const f32; TOGETHER],
-    offsets: &[usize],
-    panel: &[f32],
+    offsets: &'a [usize],
+    panel: &'a [f32],
     size: (usize, usize),
-    sums: &mut Sums,
-) {
-    let mut more = SUMS;
-    let factors = |block: usize| Panel { start: panel[block * S::MR..].as_ptr(), row: S::MR, step: 1 };
-    let windows = |block: usize| Windows { starts, offsets: offsets[block..].as_ptr() };
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        micro_kernel(simd, size, offsets.len().min(KC), factors(0), windows(0), sums);
-        for block in (KC..offsets.len()).step_by(KC) {
-            let depth = (offsets.len() - block).min(KC);
-            micro_kernel(simd, size, depth, factors(block), windows(block), &mut more);
-            sums.as_flattened_mut().iter_mut().zip(more.as_flattened()).for_each(|(sum, more)| *sum += more);
+    sums: &'a mut Sums,
+}
+
+impl<S: Simd> Part<S> for AllTerms<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, simd: S) {
+        let AllTerms { starts, offsets, panel, size, sums } = self;
+        let mut more = SUMS;
+        let factors = |block: usize| Panel { start: panel[block * S::MR..].as_ptr(), row: S::MR, step: 1 };
+        let windows = |block: usize| Windows { starts, offsets: offsets[block..].as_ptr() };
+        // SAFETY: `block_of_channels`, which alone makes one, has checked the starts and packed the panel.
+        unsafe {
+            micro_kernel(simd, size, offsets.len().min(KC), factors(0), windows(0), sums);
+            for block in (KC..offsets.len()).step_by(KC) {
+                let depth = (offsets.len() - block).min(KC);
+                micro_kernel(simd, size, depth, factors(block), windows(block), &mut more);
+                sums.as_flattened_mut().iter_mut().zip(more.as_flattened()).for_each(|(sum, more)| *sum += more);
+            }
         }
     }
 }

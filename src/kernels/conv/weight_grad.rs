@@ -18,13 +18,13 @@ use crate::kernels::{
     gemm::{
         blocking::{KC, MAX_MR, MAX_NR},
         dot::Dots,
-        micro_kernel::{Panel, TILE, Terms, Wide, Windows, micro_kernel},
-        pack::{Operand, pack_panels, packed_len},
+        micro_kernel::{Panel, TILE, Terms, Windows, micro_kernel},
+        pack::{Operand, pack_wide, packed_len},
         pairs::{ByWay, Ways, WaysKernel, are_exact, run_pairs, sizes_of},
     },
     limits,
     memory::{Pooled, Scratch, with_scratch, zeros},
-    simd::{self, Simd, Width},
+    simd::{self, Part, Simd, Width},
     threads::{self, Shared},
 };
 
@@ -168,12 +168,11 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
                     let lane = |output: usize| firsts.partition_point(|&first| first < output);
                     let lanes = lane(block.start)..lane(block.end);
                     if ways.pack(simd, gradient, some.clone(), block.clone(), S::NR, panel).is_none() {
-                        pack_panels(simd, &mut Wide, gradient, some.clone(), block, S::NR, panel);
+                        pack_wide(simd, gradient, some.clone(), block, S::NR, panel);
                     }
                     let panel = (&*panel, some.len());
-                    // SAFETY: all outputs plus offsets were asserted to be inside the padded images; the panel is
-                    // packed, and there is a row of sums for each offset.
-                    unsafe { add_products(simd, ways.terms(), padded, &outputs[lanes], &offsets, panel, sums) };
+                    let (terms, outputs, offsets) = (ways.terms(), &outputs[lanes], &offsets[..]);
+                    terms.apart(simd, AddProducts { terms, padded, outputs, offsets, panel, sums });
                 }
             }
         }
@@ -185,35 +184,41 @@ impl<T: VectorFloat> WaysKernel<T> for Region<'_, T> {
     }
 }
 
-/// Adds the products of a block of terms to sums in rows of `NR`, one row per offset.
+/// Adds the products of a block of terms to sums in rows of `NR`, one row per offset: the same code for all dtypes.
 ///
-/// # Safety
 /// Each of `outputs` plus each offset is inside `padded`. The panel has `NR` columns for each of `outputs`.
-#[inline(always)]
-unsafe fn add_products<S: Simd, M: Terms<S>>(
-    simd: S,
+struct AddProducts<'a, M> {
     terms: M,
-    padded: &[f32],
-    outputs: &[usize],
-    offsets: &[usize],
-    (panel, columns): (&[f32], usize),
-    sums: &mut [f32],
-) {
-    let mut tile = TILE;
-    for (offsets, sums) in offsets.chunks(S::MR).zip(sums.chunks_mut(S::MR * S::NR)) {
-        let mut starts = [padded.as_ptr(); MAX_MR];
-        starts.iter_mut().zip(offsets).for_each(|(start, offset)| *start = start.wrapping_add(*offset));
-        let windows = Windows { starts, offsets: outputs.as_ptr() };
-        let panel = Panel { start: panel.as_ptr(), row: S::NR, step: S::LANES };
-        let size = (offsets.len(), columns.div_ceil(S::LANES));
-        assert!(sums.len() >= size.0 * S::NR);
-        // SAFETY: guaranteed by the caller; whole vectors are inside the tile and the rows of sums.
-        unsafe {
-            micro_kernel(simd, terms, size, outputs.len(), windows, panel, &mut tile);
-            for (r, row) in tile[..size.0].iter().enumerate() {
-                for c in (0..size.1 * S::LANES).step_by(S::LANES) {
-                    let to = sums.as_mut_ptr().add(r * S::NR + c);
-                    simd.store_f32(simd.add(simd.load_f32(to), simd.load_f32(row.as_ptr().add(c))), to);
+    padded: &'a [f32],
+    outputs: &'a [usize],
+    offsets: &'a [usize],
+    panel: (&'a [f32], usize),
+    sums: &'a mut [f32],
+}
+
+impl<S: Simd, M: Terms<S>> Part<S> for AddProducts<'_, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, simd: S) {
+        let AddProducts { terms, padded, outputs, offsets, panel: (panel, columns), sums } = self;
+        let mut tile = TILE;
+        for (offsets, sums) in offsets.chunks(S::MR).zip(sums.chunks_mut(S::MR * S::NR)) {
+            let mut starts = [padded.as_ptr(); MAX_MR];
+            starts.iter_mut().zip(offsets).for_each(|(start, offset)| *start = start.wrapping_add(*offset));
+            let windows = Windows { starts, offsets: outputs.as_ptr() };
+            let panel = Panel { start: panel.as_ptr(), row: S::NR, step: S::LANES };
+            let size = (offsets.len(), columns.div_ceil(S::LANES));
+            assert!(sums.len() >= size.0 * S::NR);
+            // SAFETY: `Region`, which alone makes one, has asserted that all outputs plus offsets are inside the padded
+            // images, and packed the panel; whole vectors are inside the tile and the rows of sums.
+            unsafe {
+                micro_kernel(simd, terms, size, outputs.len(), windows, panel, &mut tile);
+                for (r, row) in tile[..size.0].iter().enumerate() {
+                    for c in (0..size.1 * S::LANES).step_by(S::LANES) {
+                        let to = sums.as_mut_ptr().add(r * S::NR + c);
+                        simd.store_f32(simd.add(simd.load_f32(to), simd.load_f32(row.as_ptr().add(c))), to);
+                    }
                 }
             }
         }

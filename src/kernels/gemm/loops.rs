@@ -11,15 +11,15 @@ use super::{
     blocking::{BAND, MAX_MC, MAX_NR, NC, mc, parts},
     epilogue::Epilogue,
     factors::Factors,
-    micro_kernel::{ANY_TILE, Terms, Wide},
-    pack::{Operand, pack_panels, packed_len, panel_len},
+    micro_kernel::{ANY_TILE, Terms},
+    pack::{Operand, pack_wide, packed_len, panel_len},
     pairs::{Multiply, Ways, WaysKernel, are_exact, are_normal},
 };
 use crate::kernels::{
     amx,
     float::VectorFloat,
     memory::{Line, Scratch, with_scratch},
-    simd::{self, Simd, Width, prefetch_second},
+    simd::{self, Part, Simd, Width, prefetch_second},
     threads::{self, Shared},
 };
 
@@ -132,10 +132,10 @@ impl<T: VectorFloat, F: Factors<Of = T, Out: VectorFloat>> WaysKernel<T> for Reg
                             macro_kernel(simd, ways.terms(), lanes, a, b, &epilogue, (partial, stride));
                             continue;
                         }
-                        pack_panels(simd, &mut Wide, left, some.clone(), range.clone(), S::MR, a);
+                        pack_wide(simd, left, some.clone(), range.clone(), S::MR, a);
                         if let Some(scratch) = unpacked.take() {
                             let panels = scratch.uninit(len);
-                            pack_panels(simd, &mut Wide, right, columns.clone(), range.clone(), S::NR, panels);
+                            pack_wide(simd, right, columns.clone(), range.clone(), S::NR, panels);
                             wide = panels;
                         }
                         macro_kernel(
@@ -163,34 +163,70 @@ pub(super) unsafe fn macro_kernel<S: Simd, T: VectorFloat, M: Terms<S>>(
     simd: S,
     terms: M,
     depth: usize,
-    (a, rows): (&[f32], Range<usize>),
-    (b, columns): (&[f32], Range<usize>),
+    a: (&[f32], Range<usize>),
+    b: (&[f32], Range<usize>),
     epilogue: &Epilogue<T>,
-    (partial, stride): (*mut f32, usize),
+    partial: (*mut f32, usize),
 ) {
-    let (a_len, b_len) = (panel_len(M::MR, depth), panel_len(S::NR, depth));
-    // Many single terms take long enough to prefetch what follows.
-    let takes_long = M::IN_LANE == 1 && depth >= 64;
-    // The part of the next panel of columns for each panel of rows; with few of those, the hardware is ahead.
-    let part = if takes_long && rows.len() >= 8 * M::MR { b_len.div_ceil(rows.len().div_ceil(M::MR)) } else { 0 };
-    let mut tile = ANY_TILE;
-    for (b, j) in b.chunks_exact(b_len).zip(columns.clone().step_by(S::NR)) {
-        let count = S::NR.min(columns.end - j);
-        let mut next = b.as_ptr().wrapping_add(b_len);
-        for (a, i) in a.chunks_exact(a_len).zip(rows.clone().step_by(M::MR)) {
-            let size = (M::MR.min(rows.end - i), count);
-            let partial = partial.wrapping_add((i - rows.start) * stride + (j - columns.start));
-            epilogue.prefetch(takes_long, size, (partial, stride), (i, j));
-            let mut line = 0;
-            while line < part {
-                prefetch_second(next.wrapping_add(line));
-                line += Line::LEN;
-            }
-            next = next.wrapping_add(part);
-            // SAFETY: the panels hold `depth` terms of whole tiles; the rest is guaranteed by the caller.
-            unsafe {
-                terms.tile(simd, size, depth, a.as_ptr(), b.as_ptr(), &mut tile);
-                epilogue.tile(simd, &tile, size, (partial, stride), (i, j));
+    terms.apart(simd, MacroKernel { terms, depth, a, b, epilogue, partial });
+}
+
+/// The arguments of a [`macro_kernel`], whose code depends on no operand.
+struct MacroKernel<'a, T, M> {
+    terms: M,
+    depth: usize,
+    a: (&'a [f32], Range<usize>),
+    b: (&'a [f32], Range<usize>),
+    epilogue: &'a Epilogue<'a, T>,
+    partial: (*mut f32, usize),
+}
+
+impl<S: Simd, T: VectorFloat, M: Terms<S>> Part<S> for MacroKernel<'_, T, M> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self, simd: S) {
+        // SAFETY: only `macro_kernel` makes one, whose caller guarantees the panels and places.
+        unsafe { self.tiles(simd) };
+    }
+}
+
+impl<T: VectorFloat, M> MacroKernel<'_, T, M> {
+    /// Computes all tiles.
+    ///
+    /// # Safety
+    /// As for [`macro_kernel`].
+    #[inline(always)]
+    unsafe fn tiles<S: Simd>(self, simd: S)
+    where
+        M: Terms<S>,
+    {
+        let MacroKernel { terms, depth, a: (a, rows), b: (b, columns), epilogue, partial: (partial, stride) } = self;
+        let epilogue = *epilogue;
+        let (a_len, b_len) = (panel_len(M::MR, depth), panel_len(S::NR, depth));
+        // Many single terms take long enough to prefetch what follows.
+        let takes_long = M::IN_LANE == 1 && depth >= 64;
+        // The part of the next panel of columns for each panel of rows; with few of those, the hardware is ahead.
+        let part = if takes_long && rows.len() >= 8 * M::MR { b_len.div_ceil(rows.len().div_ceil(M::MR)) } else { 0 };
+        let mut tile = ANY_TILE;
+        for (b, j) in b.chunks_exact(b_len).zip(columns.clone().step_by(S::NR)) {
+            let count = S::NR.min(columns.end - j);
+            let mut next = b.as_ptr().wrapping_add(b_len);
+            for (a, i) in a.chunks_exact(a_len).zip(rows.clone().step_by(M::MR)) {
+                let size = (M::MR.min(rows.end - i), count);
+                let partial = partial.wrapping_add((i - rows.start) * stride + (j - columns.start));
+                epilogue.prefetch(takes_long, size, (partial, stride), (i, j));
+                let mut line = 0;
+                while line < part {
+                    prefetch_second(next.wrapping_add(line));
+                    line += Line::LEN;
+                }
+                next = next.wrapping_add(part);
+                // SAFETY: the panels hold `depth` terms of whole tiles; the rest is guaranteed by the caller.
+                unsafe {
+                    terms.tile(simd, size, depth, a.as_ptr(), b.as_ptr(), &mut tile);
+                    epilogue.tile(simd, &tile, size, (partial, stride), (i, j));
+                }
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Micro-kernel: a tile of `MR x NR` sums that stays in registers over all terms of a block.
 
 use super::blocking::{KC, MAX_MR, MAX_NR, MAX_ROWS};
-use crate::kernels::simd::{Pairs, Simd};
+use crate::kernels::simd::{Pairs, Part, Simd};
 
 /// Tile in memory.
 pub(crate) type Tile = [[f32; MAX_NR]; MAX_MR];
@@ -84,6 +84,8 @@ pub(crate) trait Terms<S: Simd>: Copy {
     const MR: usize = S::MR;
     /// Number of terms that are packed and added up together.
     const BLOCK: usize = KC;
+    /// Runs a part with the instructions of these terms, in one copy for all callers.
+    fn apart<P: Part<S>>(self, simd: S, part: P) -> P::Output;
     /// Computes `c` plus the products of these terms, in order, rounding each sum.
     fn mul_add(self, simd: S, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s;
     /// Computes the sums of the first `rows` rows and `columns` columns of two panels.
@@ -115,6 +117,10 @@ pub(crate) struct Wide;
 impl<S: Simd> Terms<S> for Wide {
     const IN_LANE: usize = 1;
     #[inline(always)]
+    fn apart<P: Part<S>>(self, simd: S, part: P) -> P::Output {
+        simd.apart(part)
+    }
+    #[inline(always)]
     fn mul_add(self, simd: S, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s {
         simd.mul_add(a, b, c)
     }
@@ -126,6 +132,10 @@ pub(crate) struct Paired<P>(pub P);
 
 impl<S: Simd, P: Pairs<S>> Terms<S> for Paired<P> {
     const IN_LANE: usize = 2;
+    #[inline(always)]
+    fn apart<K: Part<S>>(self, simd: S, part: K) -> K::Output {
+        self.0.apart(simd, part)
+    }
     #[inline(always)]
     fn mul_add(self, _: S, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s {
         self.0.mul_add_pairs(a, b, c)

@@ -5,16 +5,16 @@
 //! of [`WHOLE`] terms, and missing rows or columns are 0. If a lane holds a pair of terms ([`pairs`](super::pairs)), the
 //! `width` pairs of two terms are consecutive, and the second number of the last may be 0.
 
-use std::ops::Range;
+use std::{marker::PhantomData, ops::Range};
 
 use super::{
     blocking::{KC, MAX_NR, parts},
-    micro_kernel::Wide,
+    micro_kernel::{Terms, Wide},
     product::Layout,
 };
 use crate::kernels::{
     float::VectorFloat,
-    simd::{Lanes, Simd, SizeRange, load_first},
+    simd::{Lanes, Part, Simd, SizeRange, load_first},
 };
 
 /// Number of terms that [`pack_transposed`] transposes at a time.
@@ -175,27 +175,63 @@ impl<S: Simd, T: Lanes> Packer<S, T> for Wide {
 }
 
 /// Packs rows or columns `range` of an operand into panels of `width`: `MR` rows of the left operand, `NR` columns of
-/// the right.
+/// the right. Returns the packer.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-pub(crate) fn pack_panels<S: Simd, T, K: Packer<S, T>, O: Operand<T>>(
+pub(crate) fn pack_panels<S: Simd, T, M: Terms<S>, K: Packer<S, T>, O: Operand<T>>(
     simd: S,
-    packer: &mut K,
+    lanes: M,
+    packer: K,
+    operand: O,
+    range: Range<usize>,
+    terms: Range<usize>,
+    width: usize,
+    to: &mut [f32],
+) -> K {
+    lanes.apart(simd, Panels { packer, operand, range, terms, width, to, of: PhantomData })
+}
+
+/// Packs panels as [`pack_panels`] does, with one f32 in a lane.
+#[inline(always)]
+pub(crate) fn pack_wide<S: Simd, T: Lanes, O: Operand<T>>(
+    simd: S,
     operand: O,
     range: Range<usize>,
     terms: Range<usize>,
     width: usize,
     to: &mut [f32],
 ) {
-    let (depth, lanes) = (terms.len(), terms.len().div_ceil(K::IN_LANE));
-    assert!(depth > 0 && width <= MAX_NR && !range.is_empty());
-    assert!(to.len() >= packed_len(range.len(), width, lanes + O::BEYOND), "memory for all panels");
-    for (panel, some) in parts(range, width).enumerate() {
-        // SAFETY: `to` has memory for all panels and slack, as was asserted.
-        unsafe {
-            let to = to.as_mut_ptr().add(panel * panel_len(width, lanes));
-            pack_panel(simd, packer, operand, some, terms.clone(), to, width);
+    pack_panels(simd, Wide, Wide, operand, range, terms, width, to);
+}
+
+/// The arguments of [`pack_panels`], whose code depends on one operand alone.
+struct Panels<'a, T, K, O> {
+    packer: K,
+    operand: O,
+    range: Range<usize>,
+    terms: Range<usize>,
+    width: usize,
+    to: &'a mut [f32],
+    of: PhantomData<T>,
+}
+
+impl<S: Simd, T, K: Packer<S, T>, O: Operand<T>> Part<S> for Panels<'_, T, K, O> {
+    type Output = K;
+
+    #[inline(always)]
+    fn run(self, simd: S) -> K {
+        let Panels { mut packer, operand, range, terms, width, to, .. } = self;
+        let (depth, lanes) = (terms.len(), terms.len().div_ceil(K::IN_LANE));
+        assert!(depth > 0 && width <= MAX_NR && !range.is_empty());
+        assert!(to.len() >= packed_len(range.len(), width, lanes + O::BEYOND), "memory for all panels");
+        for (panel, some) in parts(range, width).enumerate() {
+            // SAFETY: `to` has memory for all panels and slack, as was asserted.
+            unsafe {
+                let to = to.as_mut_ptr().add(panel * panel_len(width, lanes));
+                pack_panel(simd, &mut packer, operand, some, terms.clone(), to, width);
+            }
         }
+        packer
     }
 }
 

@@ -194,11 +194,11 @@ impl<S: Simd, P: Pairs<S>> Ways<S, bf16> for Paired<P> {
         to: &mut [f32],
     ) -> Option<SizeRange> {
         if let Some(sizes) = operand.sizes() {
-            pack_panels(simd, &mut PairPacker(self.0), operand, range, terms, width, to);
+            pack_panels(simd, self, PairPacker(self.0), operand, range, terms, width, to);
             return Some(sizes);
         }
-        let mut packer = Noting { packer: PairPacker(self.0), sizes: Sizes::none(simd) };
-        pack_panels(simd, &mut packer, operand, range, terms, width, to);
+        let packer = Noting { packer: PairPacker(self.0), sizes: Sizes::none(simd) };
+        let packer = pack_panels(simd, self, packer, operand, range, terms, width, to);
         Some(self.0.noted(&packer.sizes))
     }
 

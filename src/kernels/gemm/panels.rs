@@ -7,8 +7,8 @@ use super::{
     epilogue::Epilogue,
     factors::Places,
     loops::macro_kernel,
-    micro_kernel::{Terms, Wide},
-    pack::{Matrix, SLACK, WHOLE, pack_panels, packed_len, panel_len},
+    micro_kernel::Terms,
+    pack::{Matrix, SLACK, WHOLE, pack_wide, packed_len, panel_len},
     pairs::{ByWay, Multiply, Ways, WaysKernel, are_exact, are_normal},
     product::{Added, Layout},
     tiles,
@@ -106,7 +106,7 @@ impl<T: VectorFloat> WaysKernel<T> for Right<'_, T> {
             let b = Matrix::right(layout, (k, n), b);
             match ways.pack(simd, b, 0..n, terms.clone(), S::NR, to) {
                 Some(of_block) => sizes.push(of_block),
-                None => pack_panels(simd, &mut Wide, b, 0..n, terms, S::NR, to),
+                None => pack_wide(simd, b, 0..n, terms, S::NR, to),
             }
         }
         Packing { lines, sizes }
@@ -170,7 +170,7 @@ impl<T: Multiply> WaysKernel<T> for Multiplication<'_, T> {
                         );
                         continue;
                     }
-                    pack_panels(simd, &mut Wide, from, some.clone(), terms, S::MR, a);
+                    pack_wide(simd, from, some.clone(), terms, S::MR, a);
                     let b = b.wide().block::<S>(first, 1, n);
                     macro_kernel(simd, ways.wide(), depth, (a, some.clone()), (b, 0..n), &epilogue, (partial, row));
                 }

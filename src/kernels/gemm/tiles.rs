@@ -20,7 +20,7 @@ use super::{
     pack::{Operand, Packer, WHOLE, pack_panel, packed_len, panel_len},
     pairs::{ByWay, Noting, PairPacker, Ways, WaysKernel},
 };
-use crate::kernels::simd::{Pairs, Simd, SizeRange, Sizes, TileKernel, Tiles};
+use crate::kernels::simd::{Pairs, Part, Simd, SizeRange, Sizes, TileKernel, Tiles};
 
 /// Number of terms of a block. Tiles are multiplied so fast that adding up the sums of smaller blocks takes as long.
 pub(super) const BLOCK: usize = 4 * KC;
@@ -44,6 +44,11 @@ impl<S: Simd, P: Pairs<S>, X: Tiles<S>> Terms<S> for Tiled<P, X> {
     const IN_LANE: usize = 2;
     const MR: usize = MAX_ROWS;
     const BLOCK: usize = BLOCK;
+
+    #[inline(always)]
+    fn apart<K: Part<S>>(self, simd: S, part: K) -> K::Output {
+        self.pairs.apart(simd, part)
+    }
 
     #[inline(always)]
     fn mul_add(self, simd: S, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s {
@@ -138,6 +143,11 @@ pub(crate) struct InSteps;
 impl<S: Simd> Terms<S> for InSteps {
     const IN_LANE: usize = 1;
     const BLOCK: usize = BLOCK;
+
+    #[inline(always)]
+    fn apart<P: Part<S>>(self, simd: S, part: P) -> P::Output {
+        simd.apart(part)
+    }
 
     #[inline(always)]
     fn mul_add(self, simd: S, a: S::F32s, b: S::F32s, c: S::F32s) -> S::F32s {

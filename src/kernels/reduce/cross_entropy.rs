@@ -4,7 +4,7 @@ use super::{
     softmax::LogSumExp,
     sum::{replace, sum},
 };
-use crate::kernels::{elementwise::math, float::Real, simd::vectorized};
+use crate::kernels::{elementwise::math, float::Real};
 
 /// Targets of all samples: one class each, or a probability for each class.
 pub(crate) struct Targets<R> {
@@ -72,11 +72,11 @@ impl<R: Real> Targets<R> {
     /// Computes the loss of a sample with logits `x`. `space` has as many elements.
     pub fn loss(&self, sample: usize, x: &[R], space: &mut [R]) -> R {
         if let Some((class, weight)) = self.only(sample) {
-            let (largest, rest) = vectorized(LogSumExp(x));
+            let (largest, rest) = R::vectorized(LogSumExp(x));
             return if weight == R::zero() { weight } else { weight * (rest - below(x[class], largest)) };
         }
         self.fill(sample, space);
-        let (largest, rest) = vectorized(LogSumExp(x));
+        let (largest, rest) = R::vectorized(LogSumExp(x));
         for (t, &x) in space.iter_mut().zip(x) {
             // A class with target 0 costs nothing, even if its logit is minus infinity.
             *t = if *t == R::zero() { *t } else { *t * (rest - below(x, largest)) };
@@ -99,16 +99,16 @@ impl<R: Real> Targets<R> {
             }
             None => self.fill(sample, dx),
         };
-        let (largest, rest) = vectorized(LogSumExp(x));
-        vectorized(|| {
+        let (largest, rest) = R::vectorized(LogSumExp(x));
+        R::vectorized(|| {
             replace(dx, [x], |dx, [x]| g * (total * math::exp(below(x, largest) - rest) - dx));
         });
     }
 
     /// Fills `dt` with the gradient of the target probabilities of such a sample.
     pub fn backward_targets(&self, x: &[R], g: R, dt: &mut [R]) {
-        let (largest, rest) = vectorized(LogSumExp(x));
-        vectorized(|| {
+        let (largest, rest) = R::vectorized(LogSumExp(x));
+        R::vectorized(|| {
             let of_class = |x, weight| g * weight * (R::one() - self.smoothing) * (rest - below(x, largest));
             replace(dt, [x, &self.weight], |_, [x, weight]| of_class(x, weight));
         });

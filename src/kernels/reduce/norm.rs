@@ -20,7 +20,7 @@ use crate::kernels::{
     elementwise::{Masked, Pointwise},
     float::{Float, Real},
     memory::{Pooled, uninit_vec, zeros},
-    simd::{Body, vectorized},
+    simd::Body,
     threads::{self, Shared},
 };
 
@@ -81,7 +81,7 @@ impl Rows {
             let start = self.start(s, row);
             let (part, to) = (start..start + self.segment, &mut to[s * self.segment..][..self.segment]);
             T::widen_into(&grad[part.clone()], to);
-            vectorized(Mask { grad: to, kept: T::widened(&kept[part], space) });
+            T::Wide::vectorized(Mask { grad: to, kept: T::widened(&kept[part], space) });
         }
     }
 
@@ -179,7 +179,7 @@ pub(crate) fn normalize<X: Float<Wide = T::Wide>, T: Float>(
             // SAFETY: each row belongs to one thread.
             let deviation = unsafe { &mut *to_deviations.at(row) };
             let (x, gamma, beta) = (&mut x_row[..], &gamma[..], &beta[..]);
-            vectorized(RowForward { rows, statistics, eps, row, x, gamma, beta, mean, variance, deviation });
+            T::Wide::vectorized(RowForward { rows, statistics, eps, row, x, gamma, beta, mean, variance, deviation });
             rows.scatter(&x_row, row, to);
         }
     });
@@ -199,7 +199,7 @@ pub(crate) fn statistics<X: Float>(rows: &Rows, eps: f64, x: &[X]) -> Option<[Po
         let mut space = Pooled::uninit(rows.len());
         for row in some {
             rows.gather(x, row, &mut space);
-            let (mean, variance) = vectorized(RowStatistics { x: &space });
+            let (mean, variance) = X::Wide::vectorized(RowStatistics { x: &space });
             if !keeps_digits(variance + eps, 1) {
                 return is_in_range.store(false, Ordering::Relaxed);
             }
@@ -361,7 +361,7 @@ pub(crate) fn backward<X: Float<Wide = T::Wide>, T: Float>(
             let (mean, rstd) = (means[row] / scale, (deviations[row] / scale).recip());
             let (x, grad, gamma) = (&mut x_row[..], &grad_row[..], &gamma[..]);
             divide(x, scale);
-            vectorized(RowBackward { rows, statistics, row, x, mean, rstd, grad, gamma, to_gamma, to_beta });
+            T::Wide::vectorized(RowBackward { rows, statistics, row, x, mean, rstd, grad, gamma, to_gamma, to_beta });
             divide(&mut x_row, scale);
             rows.scatter(&x_row, row, to);
         }

@@ -5,7 +5,7 @@ use super::{
     squares::{in_range, mean},
     sum::sum_of,
 };
-use crate::kernels::{elementwise::Saved, float::Real, simd::vectorized};
+use crate::kernels::{elementwise::Saved, float::Real};
 
 /// The largest (or smallest) element, NaN if any is NaN. The gradient is split equally among ties.
 #[derive(Clone, Copy)]
@@ -53,8 +53,8 @@ impl Variance {
 }
 
 fn squared_deviations<R: Real>(x: &[R]) -> R {
-    let m = vectorized(|| mean(x));
-    vectorized(|| sum_of([x], |[x]| (x - m) * (x - m)))
+    let m = R::vectorized(|| mean(x));
+    R::vectorized(|| sum_of([x], |[x]| (x - m) * (x - m)))
 }
 
 impl AlongAxis for Variance {
@@ -66,7 +66,7 @@ impl AlongAxis for Variance {
     }
     fn backward<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
         let (x, scale, _) = in_range(x, squared_deviations);
-        let m = vectorized(|| mean(&x));
+        let m = R::vectorized(|| mean(&x));
         let factor = R::of(2.0) * dy[0] / self.freedom(x.len()) * scale;
         for (dx, &x) in dx.iter_mut().zip(&*x) {
             *dx = factor * (x - m);
@@ -95,7 +95,7 @@ impl AlongAxis for Deviation {
         if y == R::zero() {
             return dx.fill(R::zero());
         }
-        let m = vectorized(|| mean(&x));
+        let m = R::vectorized(|| mean(&x));
         let factor = R::of(2.0) * (dy[0] / (R::of(2.0) * y)) / freedom;
         for (dx, &x) in dx.iter_mut().zip(&*x) {
             *dx = factor * (x - m);
@@ -113,10 +113,10 @@ impl PNorm {
     /// Computes the number whose [root](PNorm::root) is the norm: the sum of squares for p = 2, else the norm itself.
     fn measure<R: Real>(self, x: &[R]) -> R {
         if self.p == 1.0 {
-            return vectorized(|| sum_of([x], |[x]| x.abs()));
+            return R::vectorized(|| sum_of([x], |[x]| x.abs()));
         }
         if self.p == 2.0 {
-            return vectorized(|| sum_of([x], |[x]| x * x));
+            return R::vectorized(|| sum_of([x], |[x]| x * x));
         }
         let better = |most: R, x: R| if x > most || x.is_nan() { x } else { most };
         let largest = x.iter().fold(R::zero(), |most, x| better(most, x.abs()));

@@ -6,7 +6,7 @@ use crate::kernels::{
     elementwise::{BLOCK, Saved},
     float::{Float, Real},
     memory::{Pooled, uninit_vec},
-    simd::{Body, vectorized},
+    simd::Body,
     threads::{self, Shared},
 };
 
@@ -45,11 +45,11 @@ impl<R: Real, A: AlongAxis> SliceFunction<R> for A {
         A::REDUCES
     }
     fn values(&self, n: usize, x: &[R], y: &mut [R]) {
-        vectorized(Values { f: *self, n, m: result_len::<R>(self, n), x, y });
+        R::vectorized(Values { f: *self, n, m: result_len::<R>(self, n), x, y });
     }
     fn gradients(&self, n: usize, saved: &[R], dy: &[R], dx: &mut [R]) {
         let m = result_len::<R>(self, n);
-        vectorized(Gradients { f: *self, n, m, k: saved_len::<R>(self, n), saved, dy, dx });
+        R::vectorized(Gradients { f: *self, n, m, k: saved_len::<R>(self, n), saved, dy, dx });
     }
 }
 

@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use super::sum::{sum, sum_of};
-use crate::kernels::{float::Real, simd::vectorized};
+use crate::kernels::float::Real;
 
 /// Returns whether a sum of `terms` squares has all its digits: it is finite, and any loss of squares below the
 /// smallest normal number is negligible relative to it.
@@ -66,7 +66,7 @@ impl Squares {
 
     /// Computes the sum of squares of some numbers.
     pub fn of<R: Real>(x: &[R]) -> Squares {
-        let (_, scale, sum) = in_range(x, |x| vectorized(|| sum_of([x], |[x]| x * x)));
+        let (_, scale, sum) = in_range(x, |x| R::vectorized(|| sum_of([x], |[x]| x * x)));
         Squares { sum: sum.as_f64(), scale: scale.as_f64() }
     }
 

@@ -7,7 +7,6 @@ use crate::{
         elementwise::BLOCK,
         float::{Float, Real},
         memory::{Pooled, zeros},
-        simd::vectorized,
     },
 };
 
@@ -31,7 +30,7 @@ const PART: usize = 16;
 
 /// Computes the sum, in an order that depends only on the length.
 pub(crate) fn sum<R: Real>(x: &[R]) -> R {
-    vectorized(|| sum_of([x], |[x]| x))
+    R::vectorized(|| sum_of([x], |[x]| x))
 }
 
 /// Sums `f` over slices of one length. Terms are summed in runs of [`RUN`], and the sums of runs are added pairwise.
@@ -237,7 +236,7 @@ fn add_rows<T: Float>(x: &[T], n: usize, out: &mut [T::Wide], space: &mut [T::Wi
     if n <= ROWS {
         for rows in x.chunks(together(inner) * inner.max(1)) {
             let rows = T::widened(rows, space);
-            vectorized(|| {
+            T::Wide::vectorized(|| {
                 for row in rows.chunks_exact(inner) {
                     for (out, &x) in out.iter_mut().zip(row) {
                         *out += x;
@@ -259,6 +258,7 @@ fn add_rows<T: Float>(x: &[T], n: usize, out: &mut [T::Wide], space: &mut [T::Wi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::simd::vectorized;
 
     /// Returns slices of all lengths around the sizes of parts, sides and runs. They hold integers, whose sums are
     /// exact in any order.

@@ -17,7 +17,8 @@ mod x86;
 use std::sync::OnceLock;
 
 pub(crate) use vector::{
-    Body, Kernel, Lanes, PairKernel, Pairs, Simd, SizeRange, Sizes, TileKernel, Tiles, Width, load_first, store_first,
+    Body, Kernel, Lanes, PairKernel, Pairs, Part, Simd, SizeRange, Sizes, TileKernel, Tiles, Width, load_first,
+    store_first,
 };
 
 /// Returns the widest vectors of this machine that the environment variable `PRECAST_VECTORS` allows. It is read once.
@@ -120,6 +121,16 @@ pub(crate) fn vectorized<B: Body>(body: B) -> B::Output {
         Width::Sixteen => x86::vectorized_avx512(body),
         #[cfg(target_arch = "x86_64")]
         Width::Eight => x86::vectorized_avx2(body),
+        _ => plain(body),
+    }
+}
+
+/// Runs plain loops as [`vectorized`] does, compiled for vectors of at most eight f32.
+#[inline(always)]
+pub(crate) fn vectorized_by_eight<B: Body>(body: B) -> B::Output {
+    match widest() {
+        #[cfg(target_arch = "x86_64")]
+        Width::Eight | Width::Sixteen => x86::vectorized_avx2(body),
         _ => plain(body),
     }
 }

@@ -7,7 +7,7 @@ use std::arch::{aarch64::*, asm};
 
 use half::{bf16, f16};
 
-use super::vector::{Kernel, Simd};
+use super::vector::{Kernel, Part, Simd};
 use crate::kernels::arrays::array_of;
 
 /// The [`Simd`] instructions of NEON; see there for what a value proves.
@@ -32,6 +32,10 @@ macro_rules! simd {
             const REGISTERS: usize = 32;
             // Sixteen sums, two columns and a row of factors.
             const MR: usize = 8;
+            #[inline(never)]
+            fn apart<P: Part<Self>>(self, part: P) -> P::Output {
+                part.run(self)
+            }
             $(
                 #[inline(always)]
                 fn $name(self, $($arg: $t),*) -> $r {

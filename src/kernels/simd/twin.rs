@@ -3,7 +3,7 @@
 
 use half::bf16;
 
-use super::{Kernel, PairKernel, Pairs, Simd, SizeRange, Sizes, TileKernel, Tiles};
+use super::{Kernel, PairKernel, Pairs, Part, Simd, SizeRange, Sizes, TileKernel, Tiles};
 
 /// Adapter that runs a kernel of pairs with vectors of any width.
 pub(crate) struct WithTwin<K>(pub K);
@@ -98,6 +98,10 @@ impl<S: Simd> Pairs<S> for Twin<S> {
         let (least, most) = (self.lanes(sizes.least_less_one), self.lanes(sizes.most));
         let least = least[..S::LANES].iter().fold(0xffff, |least, &x| x.min(least));
         SizeRange { least: least + 1, most: most[..S::LANES].iter().fold(0, |most, &x| x.max(most)) }
+    }
+
+    fn apart<K: Part<S>>(self, simd: S, part: K) -> K::Output {
+        simd.apart(part)
     }
 }
 

@@ -103,6 +103,9 @@ pub(crate) trait Simd: Copy {
     /// # Safety
     /// `to` is valid for writes of eight numbers in each of `LANES` rows, or of eight rows if `count` is at most eight.
     unsafe fn store_transposed(self, vectors: [Self::F32s; 8], to: *mut f32, to_row: usize, count: usize);
+
+    /// Runs a part of a kernel in one copy for all callers.
+    fn apart<P: Part<Self>>(self, part: P) -> P::Output;
 }
 
 /// The instruction that multiplies pairs of bf16.
@@ -127,6 +130,8 @@ pub(crate) trait Pairs<S: Simd>: Copy {
     fn note(self, pairs: S::F32s, sizes: &mut Sizes<S>);
     /// Returns the recorded sizes.
     fn noted(self, sizes: &Sizes<S>) -> SizeRange;
+    /// Runs a part as [`Simd::apart`] does, with the instruction for pairs.
+    fn apart<K: Part<S>>(self, simd: S, part: K) -> K::Output;
 }
 
 /// The instructions that multiply tiles of bf16: AMX.
@@ -230,6 +235,13 @@ pub(crate) trait Kernel {
     type Output;
     /// Runs the kernel. Must be `#[inline(always)]`, so that it is compiled for the instructions of `S`.
     fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// Part of a kernel that is compiled once for all kernels that contain it, rather than into each of them.
+pub(crate) trait Part<S> {
+    type Output;
+    /// Runs the part. Must be `#[inline(always)]`, so that it is compiled for the instructions of `S`.
+    fn run(self, simd: S) -> Self::Output;
 }
 
 /// A kernel written over pairs of bf16.

@@ -6,7 +6,7 @@ use std::{arch::x86_64::*, sync::OnceLock};
 
 use half::{bf16, f16};
 
-use super::vector::{Body, Kernel, PairKernel, Pairs, Simd, SizeRange, Sizes, Width};
+use super::vector::{Body, Kernel, PairKernel, Pairs, Part, Simd, SizeRange, Sizes, Width};
 use crate::kernels::arrays::array_of;
 
 /// Returns the widest vectors whose instructions this machine supports completely.
@@ -166,6 +166,17 @@ impl Pairs<Avx512> for Bf16 {
         let most = halves(sizes.most).into_iter().fold(0, u16::max);
         SizeRange { least: u32::from(least) + 1, most: most.into() }
     }
+
+    #[inline(always)]
+    fn apart<K: Part<Avx512>>(self, simd: Avx512, part: K) -> K::Output {
+        #[inline(never)]
+        #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
+        fn go<K: Part<Avx512>>(simd: Avx512, part: K) -> K::Output {
+            part.run(simd)
+        }
+        // SAFETY: `self` proves that the machine has the instructions.
+        unsafe { go(simd, part) }
+    }
 }
 
 /// Loads sixteen bf16 in `N` pieces: 1, 2 or 4.
@@ -190,7 +201,7 @@ unsafe fn sixteen_halves<const N: usize>(from: [*const bf16; N]) -> __m256i {
 
 macro_rules! simd {
     (
-        $simd:ty, $v:ty, $lanes:literal, $registers:literal, $rows:literal,
+        $simd:ty, $features:literal, $v:ty, $lanes:literal, $registers:literal, $rows:literal,
         arithmetic: $(fn $name:ident($($arg:ident: $t:ty),*) -> $r:ty { $body:expr })*
         memory: $(fn $mem:ident($($mem_arg:ident: $mem_t:ty),*) $(-> $mem_r:ty)? { $mem_body:expr })*
     ) => {
@@ -199,6 +210,16 @@ macro_rules! simd {
             const LANES: usize = $lanes;
             const REGISTERS: usize = $registers;
             const MR: usize = $rows;
+            #[inline(always)]
+            fn apart<P: Part<Self>>(self, part: P) -> P::Output {
+                #[inline(never)]
+                #[target_feature(enable = $features)]
+                fn go<P: Part<$simd>>(simd: $simd, part: P) -> P::Output {
+                    part.run(simd)
+                }
+                // SAFETY: `self` proves that the machine has the instructions.
+                unsafe { go(self, part) }
+            }
             $(
                 #[inline(always)]
                 fn $name(self, $($arg: $t),*) -> $r {
@@ -218,7 +239,7 @@ macro_rules! simd {
 }
 
 // Twelve sums, two columns and a factor fill the sixteen registers.
-simd! { Avx2, __m256, 8, 16, 6,
+simd! { Avx2, "avx2,fma,f16c", __m256, 8, 16, 6,
     arithmetic:
     fn splat(x: f32) -> __m256 { _mm256_set1_ps(x) }
     fn add(a: __m256, b: __m256) -> __m256 { _mm256_add_ps(a, b) }
@@ -242,7 +263,7 @@ simd! { Avx2, __m256, 8, 16, 6,
     }
 }
 
-simd! { Avx512, __m512, 16, 32, 8,
+simd! { Avx512, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl", __m512, 16, 32, 8,
     arithmetic:
     fn splat(x: f32) -> __m512 { _mm512_set1_ps(x) }
     fn add(a: __m512, b: __m512) -> __m512 { _mm512_add_ps(a, b) }

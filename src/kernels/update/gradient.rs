@@ -4,7 +4,7 @@ use super::values::{Values, kept};
 use crate::kernels::{
     arrays::array_of,
     float::{Float, Real},
-    simd::{Body, vectorized},
+    simd::Body,
 };
 
 /// A gradient that is widened when it is read.
@@ -41,7 +41,7 @@ impl<G: Float> Gradient<G::Wide> for Multiplied<'_, G> {
         }
         G::widen_into(self.grad, space);
         let products = &mut *space;
-        vectorized(move || {
+        G::Wide::vectorized(move || {
             for x in products {
                 *x = *x * first * second;
             }
@@ -63,7 +63,7 @@ pub(crate) fn each<R: Real, const N: usize>(
     moments: [&mut [R]; N],
     f: impl Fn(R, R, [R; N]) -> (R, [R; N]),
 ) {
-    value.count(0..value.len(), |value, beyond| vectorized(Each { value, beyond, grad, moments, f }));
+    value.count(0..value.len(), |value, beyond| R::vectorized(Each { value, beyond, grad, moments, f }));
 }
 
 struct Each<'a, R: Real, const N: usize, F> {

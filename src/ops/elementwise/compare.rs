@@ -20,9 +20,8 @@ use crate::{
 };
 
 /// Returns a boolean tensor, `true` where the relation holds for a pair.
-fn compare(op: Op, a: &Tensor, b: impl Operand, holds: impl Relation) -> Result<Tensor> {
-    let b = b.beside(a).map_err(|e| e.in_op(op.name()))?;
-    let (a, b) = meet(a, &b);
+fn compare(op: Op, a: &Tensor, b: Result<Tensor>, holds: impl Relation) -> Result<Tensor> {
+    let (a, b) = meet(a, &b.map_err(|e| e.in_op(op.name()))?);
     dispatch(call!(op, &[&a, &b]), |inputs| {
         let [a, b] = inputs else { unreachable!("two inputs") };
         let shape = broadcast_shape(a.shape(), b.shape())?;
@@ -56,7 +55,7 @@ macro_rules! comparisons {
             /// # Errors
             /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
             /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the dtype does not have the number.
-            pub fn $method(&self, other: impl Operand) -> Result<Tensor> { compare(Op::$op, self, other, $op) }
+            pub fn $method(&self, other: impl Operand) -> Result<Tensor> { compare(Op::$op, self, other.beside(self), $op) }
         )* }
     };
 }
