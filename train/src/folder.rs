@@ -17,7 +17,7 @@ use precast::{
     train::{Checkpoint, Event, History, Tested},
 };
 use precast_policy::{files, printable};
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     RunFile,
@@ -41,6 +41,9 @@ const BEST: &str = "best.safetensors";
 const LAST: &str = "last.safetensors";
 pub(super) const HEADROOM: &str = "headroom.json";
 const LOCK: &str = ".lock";
+
+/// The most bytes of a file of JSON or text in the folder. A model with thousands of data files has a checksum for each.
+pub(super) const MOST_BYTES: usize = 1 << 26;
 
 /// The folder of a run, locked against other writers while this value lives.
 #[derive(Debug)]
@@ -181,7 +184,9 @@ impl Folder {
         about: &About,
         standardizations: &Standardizations,
     ) -> Result<()> {
-        let put = |name: &str, text: &str| files::replace(self.path.join(name), text.as_bytes());
+        let put = |name: &str, text: &str| put(&self.path.join(name), text);
+        // A run that was killed as it began may have left its own, which this run would read.
+        files::remove(&self.path.join(STANDARDIZATION))?;
         put(POLICY, &policy.to_yaml()?)?;
         put(PLAN, plan)?;
         let is_standardized = *standardizations != Standardizations::default();
@@ -226,9 +231,7 @@ impl Folder {
 
     /// Reads the provenance of the run.
     pub fn about(path: &Path) -> Result<About> {
-        let file = path.join(ABOUT);
-        let text = files::read_text(&file, 1 << 16)?;
-        json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
+        read_json(&path.join(ABOUT))
     }
 
     /// Rejects files that changed since the run began.
@@ -251,8 +254,7 @@ impl Folder {
         if !file.is_file() {
             return Ok(Standardizations::default());
         }
-        let text = files::read_text(&file, 1 << 26)?;
-        json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
+        read_json(&file)
     }
 
     /// Rejects data that changed since the run in a folder began.
@@ -404,7 +406,7 @@ impl Folder {
 
     /// Writes the range of the results of each cell in the last steps.
     pub fn save_headroom(&self, headroom: &[Headroom]) -> Result<()> {
-        files::replace(self.path.join(HEADROOM), json(&headroom)?.as_bytes())
+        write_json(&self.path.join(HEADROOM), &headroom)
     }
 
     /// Writes the weights with the best score so far.
@@ -426,6 +428,21 @@ impl Folder {
     pub fn best(path: &Path) -> PathBuf {
         path.join(BEST)
     }
+}
+
+/// Reads a file of JSON.
+pub(super) fn read_json<T: DeserializeOwned>(file: &Path) -> Result<T> {
+    let text = files::read_text(file, MOST_BYTES)?;
+    json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
+}
+
+/// Writes a file of JSON that can be read again.
+pub(super) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
+    put(file, &json(value)?)
+}
+
+fn put(file: &Path, text: &str) -> Result<()> {
+    files::replace_within(file, text.as_bytes(), MOST_BYTES)
 }
 
 fn json(value: &impl Serialize) -> Result<String> {
