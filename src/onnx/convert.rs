@@ -201,7 +201,7 @@ impl OnnxPlan<'_> {
 }
 
 impl OnnxModel {
-    /// Writes the model byte for byte as it was, and copies of its data files unless it is written beside them. An
+    /// Writes the model byte for byte as it was, and copies of its data files unless it is written next to them. An
     /// existing model is removed before its data files are replaced.
     ///
     /// # Errors

@@ -6,16 +6,18 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use super::folder::Folder;
+
 /// Folder of the process that is killed, and the call of its callback that ends it.
 const FOLDER: &str = "PRECAST_TEST_FOLDER";
 const CALL: &str = "PRECAST_TEST_CALL";
 
-/// Writes that are killed. The test of the given name, which calls [`kill`], runs again in processes of its own.
+/// Writes that are killed. The test of the given name, which calls [`run`](Killed::run), runs again in processes of its
+/// own.
 pub struct Killed<'a> {
     /// Path of the test in its program.
     pub test: &'a str,
-    pub folder: &'a Path,
-    /// Fills the folder with the old files.
+    /// Fills a folder with the old files.
     pub old: &'a dyn Fn(&Path),
     /// Writes the new files, and calls the callback where the writer has one.
     pub write: &'a dyn Fn(&Path, &mut dyn FnMut()),
@@ -37,21 +39,23 @@ impl Killed<'_> {
                 }
             });
         }
+        let folder = Folder::new("killed");
         for call in 0.. {
-            (self.old)(self.folder);
-            let ended = self.child(Some(call)).wait().unwrap();
-            (self.check)(self.folder);
+            (self.old)(&folder);
+            let ended = self.child(&folder, Some(call)).wait().unwrap();
+            (self.check)(&folder);
             if ended.success() {
+                assert!(call > 0, "no process was killed: `{}` is no test, or calls nothing", self.test);
                 break;
             }
             assert!(ended.code().is_none(), "not killed: the writer has failed");
         }
         // A process can be faster than it is watched: each change is tried twice, and the next one may be seen instead.
         for change in (1..).flat_map(|change| [change; 2]) {
-            (self.old)(self.folder);
-            let (mut child, mut seen, mut changes) = (self.child(None), entries(self.folder), 0);
+            (self.old)(&folder);
+            let (mut child, mut seen, mut changes) = (self.child(&folder, None), entries(&folder), 0);
             let ended = loop {
-                let now = entries(self.folder);
+                let now = entries(&folder);
                 changes += usize::from(now != seen);
                 seen = now;
                 if changes >= change {
@@ -61,7 +65,7 @@ impl Killed<'_> {
                     break status;
                 }
             };
-            (self.check)(self.folder);
+            (self.check)(&folder);
             if ended.success() {
                 break;
             }
@@ -69,9 +73,9 @@ impl Killed<'_> {
         }
     }
 
-    fn child(&self, call: Option<u32>) -> Child {
+    fn child(&self, folder: &Path, call: Option<u32>) -> Child {
         let mut command = Command::new(env::current_exe().unwrap());
-        command.args([self.test, "--exact", "--nocapture"]).env(FOLDER, self.folder);
+        command.args([self.test, "--exact", "--nocapture"]).env(FOLDER, folder);
         if let Some(call) = call {
             command.env(CALL, call.to_string());
         }
@@ -82,7 +86,7 @@ impl Killed<'_> {
 /// Returns the names in a folder and below, each with a number that a replaced file changes.
 fn entries(folder: &Path) -> Vec<(PathBuf, u64)> {
     let mut all = Vec::new();
-    // What is removed meanwhile is not there.
+    // Entries may be removed meanwhile.
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {

@@ -46,7 +46,6 @@ fn a_folder_is_replaced_as_a_whole() {
 
     use crate::common::killed::Killed;
 
-    let folder = Folder::new("folder-killed");
     let to = |folder: &Path| folder.join("low");
     let convert_to = |folder: &Path, policy: &str, kill: &mut dyn FnMut()| {
         let model = StoredModel::open(folder.join("model")).unwrap();
@@ -55,7 +54,6 @@ fn a_folder_is_replaced_as_a_whole() {
     };
     Killed {
         test: "converted_folders::a_folder_is_replaced_as_a_whole",
-        folder: &folder.0,
         old: &|folder| {
             for name in names(folder) {
                 fs::remove_dir_all(folder.join(name)).unwrap();

@@ -11,7 +11,7 @@ use precast::{
 
 use super::{
     build::{self, FLOAT, Message, floats, graph, node, value},
-    common::{folder::Folder, killed::Killed},
+    common::killed::Killed,
 };
 
 /// Writes a model that multiplies its input by both numbers, one in the model and one in its data file.
@@ -53,11 +53,9 @@ fn convert(from: &Path, to: &Path, dtype: &str, kill: &mut dyn FnMut()) {
 /// The weights are exact in both dtypes, which have equal lengths: a graph over the other's numbers would run.
 #[test]
 fn a_converted_model_is_replaced_as_a_whole() {
-    let folder = Folder::new("onnx-killed-convert");
     let file = |folder: &Path| folder.join("low.onnx");
     Killed {
         test: "killed::a_converted_model_is_replaced_as_a_whole",
-        folder: &folder.0,
         old: &|folder| {
             write(folder, 3.0, 5.0);
             convert(&folder.join("model.onnx"), &file(folder), "float16", &mut || ());
@@ -67,7 +65,7 @@ fn a_converted_model_is_replaced_as_a_whole() {
         check: &|folder| {
             // It is there before and after, so it is never missing.
             assert_eq!(product(&file(folder)).unwrap(), 15.0);
-            // What was left over is no obstacle, and is gone.
+            // Leftovers are no obstacle, and are gone.
             convert(&folder.join("model.onnx"), &file(folder), "float16", &mut || ());
             convert(&folder.join("model.onnx"), &file(folder), "bfloat16", &mut || ());
             assert_eq!(product(&file(folder)).unwrap(), 15.0);
@@ -81,10 +79,8 @@ fn a_converted_model_is_replaced_as_a_whole() {
 
 #[test]
 fn a_copied_model_is_replaced_as_a_whole() {
-    let folder = Folder::new("onnx-killed-copy");
     Killed {
         test: "killed::a_copied_model_is_replaced_as_a_whole",
-        folder: &folder.0,
         old: &|folder| {
             write(&folder.join("from"), 3.0, 5.0);
             write(&folder.join("to"), 2.0, 1.0);

@@ -45,7 +45,7 @@ fn best_weights_are_those_of_an_epoch_in_the_history() {
     }
 }
 
-/// At each file, the run goes on and ends with the bits of one that nothing stopped.
+/// At each file, the run continues and ends with the bits of one that nothing stopped.
 #[test]
 fn a_run_that_ends_at_any_file_goes_on() {
     let whole = Folder::to_come("killed-whole");

@@ -80,7 +80,7 @@ fn a_saved_fault_is_replayed_bit_for_bit_and_cured() {
     assert!(Replay::open(folder.join("faults"), model()).is_err());
 }
 
-/// What processes have left that were killed while they saved a fault is neither a fault nor a part of one.
+/// Leftovers of processes that were killed while they saved a fault are neither faults nor parts of one.
 #[test]
 fn a_fault_is_saved_as_a_whole() {
     let files = Folder::new("fault-whole");
