@@ -41,7 +41,6 @@ const BEST: &str = "best.safetensors";
 const LAST: &str = "last.safetensors";
 pub(super) const HEADROOM: &str = "headroom.json";
 const LOCK: &str = ".lock";
-
 /// The most bytes of a file of JSON or text in the folder. A model with thousands of data files has a checksum for each.
 pub(super) const MOST_BYTES: usize = 1 << 26;
 
@@ -184,8 +183,8 @@ impl Folder {
         about: &About,
         standardizations: &Standardizations,
     ) -> Result<()> {
-        let put = |name: &str, text: &str| put(&self.path.join(name), text);
-        // A run that was killed as it began may have left its own, which this run would read.
+        let put = |name: &str, text: &str| files::replace_within(self.path.join(name), text.as_bytes(), MOST_BYTES);
+        // That of a run that was killed as it began.
         files::remove(&self.path.join(STANDARDIZATION))?;
         put(POLICY, &policy.to_yaml()?)?;
         put(PLAN, plan)?;
@@ -251,10 +250,7 @@ impl Folder {
     /// Reads the standardization of the run's examples.
     pub fn standardizations(path: &Path) -> Result<Standardizations> {
         let file = path.join(STANDARDIZATION);
-        if !file.is_file() {
-            return Ok(Standardizations::default());
-        }
-        read_json(&file)
+        if file.is_file() { read_json(&file) } else { Ok(Standardizations::default()) }
     }
 
     /// Rejects data that changed since the run in a folder began.
@@ -438,11 +434,7 @@ pub(super) fn read_json<T: DeserializeOwned>(file: &Path) -> Result<T> {
 
 /// Writes a file of JSON that can be read again.
 pub(super) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
-    put(file, &json(value)?)
-}
-
-fn put(file: &Path, text: &str) -> Result<()> {
-    files::replace_within(file, text.as_bytes(), MOST_BYTES)
+    files::replace_within(file, json(value)?.as_bytes(), MOST_BYTES)
 }
 
 fn json(value: &impl Serialize) -> Result<String> {
