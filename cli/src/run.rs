@@ -30,7 +30,8 @@ const REPORT: &str = "report.html";
 
 /// Returns whether a file is a run file and not a model file: it names the data.
 pub(super) fn is_run_file(file: &Path) -> bool {
-    let Ok(text) = files::read_text(file, 1 << 20) else { return false };
+    // As long as a run file can be.
+    let Ok(text) = files::read_text(file, 64 << 20) else { return false };
     let has = |key: &str| {
         let at_a_line = |line: &str| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with(':'));
         let in_braces = || [format!("{key}:"), format!("{key}\":")].iter().any(|key| text.contains(key));

@@ -79,6 +79,21 @@ pub fn replace(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     replace_by(path, |file| file.write_all(bytes).map_err(|e| Error::io(path, &e)))
 }
 
+/// Writes a file in one step, as [`replace`] does, if it is not longer than [the limit](read_within) within which it is
+/// read again.
+///
+/// # Errors
+/// Those of [`replace`], and [`ErrorKind::Io`](crate::ErrorKind::Io) for a longer file.
+#[doc(hidden)]
+pub fn replace_within(path: impl AsRef<Path>, bytes: &[u8], limit: usize) -> Result<()> {
+    let path = path.as_ref();
+    if bytes.len() > limit {
+        let words = format!("it would have {} bytes; at most {limit} can be read again", bytes.len());
+        return Err(Error::io(path, &io::Error::other(words)));
+    }
+    replace(path, bytes)
+}
+
 /// Opens a file that grows line by line, or makes it. After a crash, its last line may lack its end.
 ///
 /// # Errors
@@ -115,25 +130,91 @@ pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
 /// Those of [`replace`] and of `write`.
 #[doc(hidden)]
 pub fn replace_by<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T>) -> Result<T> {
+    let (staged, answer) = stage(path, write)?;
+    staged.put()?;
+    Ok(answer)
+}
+
+/// Writes the new contents of a file next to it, without replacing it yet.
+///
+/// # Errors
+/// Those of [`replace`] and of `write`.
+#[doc(hidden)]
+pub fn stage<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T>) -> Result<(Staged, T)> {
     let failed = |e: io::Error| Error::io(path, &e);
     match target(path).map_err(failed)? {
-        Target::Device => write(&mut File::options().write(true).open(path).map_err(failed)?),
-        Target::File(path) => {
-            let permissions = permissions(&path).map_err(failed)?;
-            let (mut file, new) = create_beside(&path).map_err(failed)?;
-            let whole = (|| {
-                permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions)).map_err(failed)?;
-                let answer = write(&mut file)?;
-                file.sync_all().map_err(failed)?;
-                drop(file);
-                fs::rename(&new, &path).and_then(|()| sync_folder(&path)).map_err(failed)?;
-                Ok(answer)
-            })();
-            whole.inspect_err(|_| {
-                // An error while removing the incomplete file would hide the cause of the failed write.
-                let _ = fs::remove_file(&new);
-            })
+        Target::Device => {
+            let answer = write(&mut File::options().write(true).open(path).map_err(failed)?)?;
+            Ok((Staged { new: None, to: path.to_path_buf(), path: path.to_path_buf() }, answer))
         }
+        Target::File(to) => {
+            let permissions = permissions(&to).map_err(failed)?;
+            let (mut file, new) = create_beside(&to).map_err(failed)?;
+            let staged = Staged { new: Some(new), to, path: path.to_path_buf() };
+            permissions.map_or(Ok(()), |permissions| file.set_permissions(permissions)).map_err(failed)?;
+            let answer = write(&mut file)?;
+            file.sync_all().map_err(failed)?;
+            Ok((staged, answer))
+        }
+    }
+}
+
+/// New contents of a file, removed on drop unless they have replaced it.
+#[doc(hidden)]
+#[derive(Debug)]
+#[must_use = "the file is not replaced yet"]
+pub struct Staged {
+    /// The file that has them; `None` for a device.
+    new: Option<PathBuf>,
+    /// The file that is replaced, and the path of which it is the target.
+    to: PathBuf,
+    path: PathBuf,
+}
+
+impl Staged {
+    /// Replaces the file.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be replaced.
+    pub fn put(mut self) -> Result<()> {
+        let Some(new) = &self.new else { return Ok(()) };
+        fs::rename(new, &self.to).and_then(|()| sync_folder(&self.to)).map_err(|e| Error::io(&self.path, &e))?;
+        self.new = None;
+        Ok(())
+    }
+
+    /// Replaces files that belong together: the parts, then this one, which names them. It is removed before, so that a
+    /// crash in between leaves no file that names the parts of another.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be replaced.
+    pub fn put_with(self, parts: Vec<Staged>) -> Result<()> {
+        if !parts.is_empty() && self.new.is_some() {
+            remove(&self.to)?;
+        }
+        parts.into_iter().try_for_each(Staged::put)?;
+        self.put()
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if let Some(new) = &self.new {
+            // An error here would hide the cause of the failed write.
+            let _ = fs::remove_file(new);
+        }
+    }
+}
+
+/// Removes a file for good, if it is there.
+///
+/// # Errors
+/// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be removed.
+#[doc(hidden)]
+pub fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path).and_then(|()| sync_folder(path)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(path, &error)),
+        _ => Ok(()),
     }
 }
 
@@ -276,109 +357,4 @@ fn beside<T>(path: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A folder for one test, removed at the end.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(test: &str) -> Self {
-            let folder = std::env::temp_dir().join(format!("precast-files-{test}-{}", std::process::id()));
-            fs::create_dir_all(&folder).unwrap();
-            Folder(folder)
-        }
-
-        fn len(&self) -> usize {
-            fs::read_dir(&self.0).unwrap().count()
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
-
-    #[test]
-    fn a_file_is_replaced_whole_or_not_at_all() {
-        let dir = Folder::new("replace");
-        let path = dir.0.join("a.txt");
-        check_writable(&path).unwrap();
-        assert_eq!(dir.len(), 0, "trying leaves nothing");
-        replace(&path, b"old").unwrap();
-        replace(&path, b"new").unwrap();
-        assert_eq!(read_text(&path, 3).unwrap(), "new");
-        assert!(read_text(&path, 2).unwrap_err().to_string().contains("longer than 2 bytes"));
-
-        // A folder cannot be replaced by a file: the error names it, and nothing is left next to it.
-        let folder = dir.0.join("folder");
-        fs::create_dir_all(folder.join("inside")).unwrap();
-        assert!(check_writable(&folder).unwrap_err().to_string().contains("folder"));
-        assert!(replace(&folder, b"x").unwrap_err().to_string().contains("folder"));
-        assert_eq!(dir.len(), 2);
-        let nowhere = dir.0.join("no/such/folder/a.txt");
-        assert!(check_writable(&nowhere).is_err() && replace(&nowhere, b"x").is_err());
-    }
-
-    /// As on a full disk: some bytes are written, then no more.
-    #[test]
-    fn a_write_that_fails_half_way_leaves_the_old_file_and_nothing_else() {
-        let dir = Folder::new("full");
-        let path = dir.0.join("metrics.json");
-        replace(&path, b"{\"whole\": true}").unwrap();
-        let error = replace_by(&path, |file| {
-            file.write_all(b"{\"who").unwrap();
-            Err::<(), _>(Error::io(&path, &io::ErrorKind::StorageFull.into()))
-        });
-        let message = error.unwrap_err().to_string();
-        assert!(message.starts_with(&path.display().to_string()), "{message}");
-        assert_eq!(read_text(&path, 100).unwrap(), "{\"whole\": true}");
-        assert_eq!(dir.len(), 1);
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn links_are_followed_and_devices_stay_what_they_are() {
-        let dir = Folder::new("links");
-        let (file, link) = (dir.0.join("file"), dir.0.join("link"));
-        fs::write(&file, "old").unwrap();
-        std::os::unix::fs::symlink(&file, &link).unwrap();
-        replace(&link, b"new").unwrap();
-        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(fs::read_to_string(&file).unwrap(), "new");
-        // Also when the target does not exist yet.
-        fs::remove_file(&file).unwrap();
-        replace(&link, b"again").unwrap();
-        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
-        assert_eq!(fs::read_to_string(&file).unwrap(), "again");
-        check_writable("/dev/null").unwrap();
-        replace("/dev/null", b"gone").unwrap();
-        assert!(!fs::metadata("/dev/null").unwrap().is_file());
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn permissions_stay_and_a_read_only_file_is_not_replaced() {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = Folder::new("permissions");
-        let path = dir.0.join("a.txt");
-        replace(&path, b"old").unwrap();
-        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
-        replace(&path, b"new").unwrap();
-        assert_eq!(mode(), 0o600);
-        fs::set_permissions(&path, PermissionsExt::from_mode(0o444)).unwrap();
-        for error in [check_writable(&path).unwrap_err(), replace(&path, b"newer").unwrap_err()] {
-            assert!(error.to_string().ends_with("the file is read-only"), "{error}");
-        }
-        assert_eq!((read_text(&path, 10).unwrap().as_str(), mode(), dir.len()), ("new", 0o444, 1));
-    }
-
-    #[test]
-    #[cfg(unix)]
-    fn of_an_endless_file_no_more_than_the_limit_is_read() {
-        let message = read_within(Path::new("/dev/zero"), 1000).unwrap_err().to_string();
-        assert_eq!(message, "/dev/zero: longer than 1000 bytes, the most that is read");
-    }
-}
+mod tests;

@@ -91,7 +91,7 @@ impl Speeds {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(|error| Error::io(folder, &error))?;
         }
-        files::replace(path, text.as_bytes())
+        files::replace_within(path, text.as_bytes(), MAX_BYTES)
     }
 
     /// Measures this machine. Takes about a second.

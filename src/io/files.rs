@@ -13,7 +13,8 @@ use std::{
 
 use flate2::read::MultiGzDecoder;
 pub(crate) use precast_policy::files::{
-    POINTER, is_pointer, open_lines, read, read_text, read_within, replace_by, replace_folder,
+    POINTER, Staged, is_pointer, open_lines, read, read_text, read_within, remove, replace_by, replace_folder,
+    replace_within, stage,
 };
 #[doc(inline)]
 pub use precast_policy::files::{check_writable, replace};

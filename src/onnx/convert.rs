@@ -8,16 +8,16 @@ use std::{
 
 use super::{
     edits::{Edits, edits},
-    model::{OnnxModel, data_file},
+    model::OnnxModel,
     pieces::{Body, Numbers},
     plan::OnnxPlan,
     rebuild::Rebuilder,
-    tensor::{Data, external_span},
+    tensor::{Data, External, Tensor, external_span},
     wire::Span,
 };
 use crate::{
     error::{Error, Result},
-    io::files::{check_free, replace_by},
+    io::files::{Staged, check_free, remove, replace_by, stage},
 };
 
 /// Files of protobuf end before 2 GB; a model that would come near has its weights in a file of its own.
@@ -82,7 +82,10 @@ impl OnnxPlan<'_> {
     /// Writes the model in its planned precision. A model of which nothing runs low is written byte for byte as it was,
     /// unless tensors are to be in a data file.
     ///
-    /// `progress` is called with the bytes of weights that were read or written. The file is whole or absent.
+    /// `progress` is called with the bytes of weights that were read or written. It may use the model.
+    ///
+    /// An existing model is replaced in one step, after its new data file is written. That file is `NAME.data`, or
+    /// `NAME.2.data` if the existing model has the former, which is then removed.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or written, or exists and is not to be
@@ -174,9 +177,14 @@ impl OnnxPlan<'_> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<OnnxConverted> {
         let model = self.values.model;
-        let data = to.with_file_name(format!("{}.data", to.file_name().unwrap_or_default().to_string_lossy()));
-        let location = data.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let (whole, outside) = self.body(edits, options, &location)?;
+        let [first, second] =
+            ["", ".2"].map(|number| format!("{}{number}.data", to.file_name().unwrap_or_default().to_string_lossy()));
+        // A crash between the two files must not leave the old model with new data, so these have another name.
+        let old = OnnxModel::open(to).ok();
+        let has = |name: &String| old.iter().flat_map(external).any(|(_, place)| place.location == *name);
+        let (location, other) = if has(&first) { (&second, &first) } else { (&first, &second) };
+        let data = to.with_file_name(location);
+        let (whole, outside) = self.body(edits, options, location)?;
         report.bytes_after = whole.len;
         if let Some((last, at)) = outside.last() {
             check_free(&data, options.replace)?;
@@ -184,13 +192,17 @@ impl OnnxPlan<'_> {
             write_data(&outside, model, &data, progress)?;
             report.data = Some(data);
         }
-        write_body(&whole, model, to, progress)?;
+        stage_body(&whole, model, to, progress)?.put()?;
+        if has(other) {
+            remove(&to.with_file_name(other))?;
+        }
         Ok(report)
     }
 }
 
 impl OnnxModel {
-    /// Writes the model byte for byte as it was, and copies of its data files unless it is written beside them.
+    /// Writes the model byte for byte as it was, and copies of its data files unless it is written next to them. An
+    /// existing model is removed before its data files are replaced.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or written, or exists and is not to be
@@ -200,6 +212,7 @@ impl OnnxModel {
         check_free(to, replace)?;
         let (old, new) = (self.path.as_deref().map(folder), folder(to));
         let beside = old.as_deref().is_some_and(|old| fs::canonicalize(old).ok() == fs::canonicalize(&new).ok());
+        let mut parts = Vec::new();
         if let (Some(old), false) = (old, beside) {
             for (location, _) in data_files(self)? {
                 let (from, into) = (old.join(&location), new.join(&location));
@@ -207,15 +220,16 @@ impl OnnxModel {
                 if let Some(parent) = into.parent() {
                     fs::create_dir_all(parent).map_err(|e| Error::io(parent, &e))?;
                 }
-                replace_by(&into, |file| {
+                let (staged, _) = stage(&into, |file| {
                     let mut from = fs::File::open(&from).map_err(|e| Error::io(&from, &e))?;
-                    std::io::copy(&mut from, file).map_err(|e| Error::io(&into, &e)).map(drop)
+                    std::io::copy(&mut from, file).map_err(|e| Error::io(&into, &e))
                 })?;
+                parts.push(staged);
             }
         }
         // The file is locked for one statement at a time.
         let body = Body::of(self.files().model.all());
-        write_body(&body, self, to, progress)
+        stage_body(&body, self, to, progress)?.put_with(parts)
     }
 
     /// Returns the names of the data files beside the model, which hold the numbers of some tensors.
@@ -228,12 +242,13 @@ impl OnnxModel {
     }
 }
 
-fn write_body(body: &Body<'_>, model: &OnnxModel, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<()> {
-    replace_by(to, |file| {
+fn stage_body(body: &Body<'_>, model: &OnnxModel, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<Staged> {
+    let staged = stage(to, |file| {
         let mut out = BufWriter::with_capacity(1 << 20, file);
         body.write(model, &mut out, progress)?;
         out.flush().map_err(|e| Error::io(to, &e))
-    })
+    });
+    staged.map(|(staged, ())| staged)
 }
 
 /// Writes the tensors of a data file at their places.
@@ -267,20 +282,29 @@ fn folder(path: &Path) -> PathBuf {
 /// Returns the data files of a model with their lengths, each once. Each must have all that tensors have in it.
 fn data_files(model: &OnnxModel) -> Result<Vec<(String, u64)>> {
     let mut found: Vec<(String, u64)> = Vec::new();
-    let mut files = model.files();
-    let mut graphs = vec![&model.graph];
+    for (tensor, place) in external(model) {
+        let len = model.read_numbers(tensor, |file| {
+            external_span(tensor, place, file)?;
+            Ok(file.all().len)
+        })?;
+        if !found.iter().any(|(known, _)| *known == place.location) {
+            found.push((place.location.clone(), len));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the tensors of a model whose numbers are in data files.
+fn external(model: &OnnxModel) -> Vec<(&Tensor, &External)> {
+    let (mut found, mut graphs) = (Vec::new(), vec![&model.graph]);
     while let Some(graph) = graphs.pop() {
         let attributes = graph.nodes.iter().flat_map(|node| &node.attributes);
         let tensors = graph.initialisers.iter().chain(attributes.filter_map(|attribute| attribute.tensor.as_ref()));
-        for tensor in tensors {
-            let Data::External(place) = &tensor.data else { continue };
-            let file = data_file(&mut files.data, model.path.as_deref(), tensor, place)?;
-            external_span(tensor, place, file)?;
-            if !found.iter().any(|(known, _)| *known == place.location) {
-                found.push((place.location.clone(), file.all().len));
-            }
-        }
+        found.extend(tensors.filter_map(|tensor| match &tensor.data {
+            Data::External(place) => Some((tensor, place)),
+            _ => None,
+        }));
         graphs.extend(graph.nodes.iter().flat_map(|node| node.bodies().map(|(_, body)| body)));
     }
-    Ok(found)
+    found
 }

@@ -8,8 +8,8 @@ use std::{
 
 use super::{
     graph::{Function, Graph, Node, opset},
-    tensor::{self, Data, External, Tensor},
-    wire::{Source, Span, Value},
+    tensor::{Data, External, Floats, Tensor},
+    wire::{Source, Span},
 };
 use crate::error::{Error, Result};
 
@@ -105,15 +105,24 @@ impl OnnxModel {
         self.files.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Calls `each` with the numbers of a tensor of float32, some at a time.
-    pub(super) fn floats(&self, tensor: &Tensor, each: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
+    /// Calls `read` with the file of a tensor's numbers, which is locked meanwhile.
+    pub(super) fn read_numbers<T>(&self, tensor: &Tensor, read: impl FnOnce(&mut Source) -> Result<T>) -> Result<T> {
         let mut files = self.files();
         let files = &mut *files;
-        let data = match &tensor.data {
-            Data::External(place) => Some(data_file(&mut files.data, self.path.as_deref(), tensor, place)?),
-            _ => None,
-        };
-        tensor::floats(tensor, &mut files.model, data, each)
+        read(match &tensor.data {
+            Data::External(place) => data_file(&mut files.data, self.path.as_deref(), tensor, place)?,
+            Data::Raw(_) | Data::Typed => &mut files.model,
+        })
+    }
+
+    /// Calls `each` with the numbers of a tensor of float32, some at a time. No file is locked meanwhile, so that
+    /// `each` may use the model.
+    pub(super) fn floats(&self, tensor: &Tensor, mut each: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
+        let mut floats = Floats::new(tensor);
+        while self.read_numbers(tensor, |source| floats.read(source))? {
+            each(&floats.numbers)?;
+        }
+        Ok(())
     }
 
     /// Returns the numbers of an attribute of integers; `None` without that attribute.
@@ -137,13 +146,8 @@ impl OnnxModel {
         let Some(attribute) = node.attribute(name) else { return Ok(None) };
         let mut numbers = Vec::new();
         self.files().model.fields(attribute.span, |source, f| {
-            match (f.number, f.value) {
-                (2 | 7, Value::Fixed32(bits)) => numbers.push(f32::from_bits(bits)),
-                (7, Value::Bytes(span)) => {
-                    let bytes = source.bytes(span)?;
-                    numbers.extend(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
-                }
-                _ => {}
+            if matches!(f.number, 2 | 7) {
+                numbers.extend(source.floats(f)?);
             }
             Ok(())
         })?;

@@ -6,8 +6,8 @@ use std::io::Write;
 use half::{bf16, f16, slice::HalfFloatSliceExt as _};
 
 use super::{
-    model::{OnnxModel, data_file},
-    tensor::{Data, Tensor, external_span},
+    model::OnnxModel,
+    tensor::Tensor,
     wire::{Span, put_bytes, put_head, put_int},
 };
 use crate::{
@@ -75,17 +75,10 @@ impl Numbers<'_> {
     }
 
     fn copy(&self, model: &OnnxModel, out: &mut dyn Write, progress: &mut dyn FnMut(u64)) -> Result<()> {
-        let mut files = model.files();
-        let files = &mut *files;
-        match &self.tensor.data {
-            Data::Raw(span) => copy(&mut files.model, *span, out, progress),
-            Data::External(place) => {
-                let source = data_file(&mut files.data, model.path.as_deref(), self.tensor, place)?;
-                let span = external_span(self.tensor, place, source)?;
-                copy(source, span, out, progress)
-            }
-            Data::Typed => Err(self.tensor.wrong("its numbers are not raw")),
-        }
+        let span = model.read_numbers(self.tensor, |source| self.tensor.span_in(source))?;
+        let span = span.ok_or_else(|| self.tensor.wrong("its numbers are not raw"))?;
+        let mut read = |at, into: &mut [u8]| model.read_numbers(self.tensor, |source| source.read_at(at, into));
+        copy(span, &mut read, out, progress)
     }
 }
 
@@ -96,9 +89,10 @@ fn put(bytes: &mut [u8], bits: &[u16]) {
     }
 }
 
+/// Copies a range. Files are locked by `read` alone, so that `progress` may use the model.
 fn copy(
-    source: &mut super::wire::Source,
     span: Span,
+    read: &mut dyn FnMut(u64, &mut [u8]) -> Result<()>,
     out: &mut dyn Write,
     progress: &mut dyn FnMut(u64),
 ) -> Result<()> {
@@ -106,7 +100,7 @@ fn copy(
     let mut at = span.start;
     while at < span.end() {
         let now = bytes.len().min((span.end() - at) as usize);
-        source.read_at(at, &mut bytes[..now])?;
+        read(at, &mut bytes[..now])?;
         out.write_all(&bytes[..now]).map_err(|e| Error::new(crate::ErrorKind::Io, e.to_string()))?;
         progress(now as u64);
         at += now as u64;
@@ -178,7 +172,9 @@ impl<'a> Body<'a> {
     pub fn write(&self, model: &OnnxModel, out: &mut dyn Write, progress: &mut dyn FnMut(u64)) -> Result<()> {
         for piece in &self.pieces {
             match piece {
-                Piece::Copy(span) => copy(&mut model.files().model, *span, out, progress)?,
+                Piece::Copy(span) => {
+                    copy(*span, &mut |at, into| model.files().model.read_at(at, into), out, progress)?;
+                }
                 Piece::Bytes(bytes) => {
                     out.write_all(bytes).map_err(|e| Error::new(crate::ErrorKind::Io, e.to_string()))?;
                 }

@@ -2,7 +2,7 @@
 
 use std::path::{Component, Path};
 
-use super::wire::{Field, Source, Span, Value};
+use super::wire::{Field, Source, Span};
 use crate::error::{Error, Result};
 
 /// An element type by its number in the format.
@@ -183,6 +183,15 @@ impl Tensor {
         Ok(Some(bits.div_ceil(8)))
     }
 
+    /// Returns the range of the numbers in the file that has them; `None` for fields of numbers.
+    pub fn span_in(&self, file: &Source) -> Result<Option<Span>> {
+        match &self.data {
+            Data::Raw(span) => Ok(Some(*span)),
+            Data::External(place) => external_span(self, place, file).map(Some),
+            Data::Typed => Ok(None),
+        }
+    }
+
     fn check_length(&self) -> Result<()> {
         let met = match &self.data {
             Data::Raw(span) => span.len,
@@ -228,50 +237,57 @@ pub(super) fn entry(source: &mut Source, f: &Field) -> Result<(String, String)> 
 }
 
 /// Numbers of a tensor of float32 that are read at once.
-const CHUNK: usize = 1 << 18;
+const CHUNK: u64 = 1 << 18;
 
-/// Calls `each` with the numbers of a tensor of float32, in order, some at a time. `data` is the file of external data.
-pub(super) fn floats(
-    tensor: &Tensor,
-    model: &mut Source,
-    data: Option<&mut Source>,
-    mut each: impl FnMut(&[f32]) -> Result<()>,
-) -> Result<()> {
-    match (&tensor.data, data) {
-        (Data::Raw(span), _) => raw_floats(model, *span, each),
-        (Data::External(place), Some(data)) => {
-            let span = external_span(tensor, place, data)?;
-            raw_floats(data, span, each)
+/// The numbers of a tensor of float32, read in order, some at a time.
+pub(super) struct Floats<'a> {
+    tensor: &'a Tensor,
+    /// The bytes of numbers, then the fields that are still to be read; `None` before the first are.
+    left: Option<(Span, Span)>,
+    count: u64,
+    bytes: Vec<u8>,
+    /// The numbers that were read last.
+    pub numbers: Vec<f32>,
+}
+
+impl<'a> Floats<'a> {
+    pub fn new(tensor: &'a Tensor) -> Self {
+        Floats { tensor, left: None, count: 0, bytes: Vec::new(), numbers: Vec::new() }
+    }
+
+    /// Reads the next numbers from the file that has them. Returns whether there were any.
+    pub fn read(&mut self, source: &mut Source) -> Result<bool> {
+        let (mut numbers, mut fields) = match self.left {
+            Some(left) => left,
+            None => match self.tensor.span_in(source)? {
+                Some(numbers) => (numbers, Span::default()),
+                None => (Span::default(), self.tensor.span),
+            },
+        };
+        self.bytes.clear();
+        while (self.bytes.len() as u64) < CHUNK * 4 && numbers.len + fields.len > 0 {
+            if numbers.len == 0 {
+                let field = source.field(fields.start, fields.end())?;
+                fields = fields.after(field.whole.len);
+                if field.number == field::FLOAT_DATA {
+                    numbers = field.numbers(4).map_err(|e| e.context(format!("tensor `{}`", self.tensor.name)))?;
+                }
+                continue;
+            }
+            let now = numbers.len.min(CHUNK * 4 - self.bytes.len() as u64);
+            source.append(Span { len: now, ..numbers }, &mut self.bytes)?;
+            numbers = numbers.after(now);
         }
-        (Data::External(_), None) => Err(tensor.wrong("its data file is not open")),
-        (Data::Typed, _) => {
-            let mut numbers = Vec::new();
-            let mut met = 0u64;
-            model.fields(tensor.span, |source, f| {
-                match (f.number, f.value) {
-                    (field::FLOAT_DATA, Value::Fixed32(bits)) => numbers.push(f32::from_bits(bits)),
-                    (field::FLOAT_DATA, Value::Bytes(span)) if span.len % 4 == 0 => {
-                        met += span.len / 4;
-                        raw_floats(source, span, &mut each)?;
-                    }
-                    (field::FLOAT_DATA, _) => return Err(tensor.wrong("its float_data is not one of 32-bit numbers")),
-                    _ => {}
-                }
-                if numbers.len() == CHUNK {
-                    met += CHUNK as u64;
-                    each(&numbers)?;
-                    numbers.clear();
-                }
-                Ok(())
-            })?;
-            met += numbers.len() as u64;
-            match tensor.count()? == met {
-                true => each(&numbers),
-                false => Err(tensor.wrong(&format!(
-                    "its shape {:?} has {} numbers, and it has {met}",
-                    tensor.dims,
-                    tensor.count()?
-                ))),
+        self.left = Some((numbers, fields));
+        self.numbers.clear();
+        self.numbers.extend(self.bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+        self.count += self.numbers.len() as u64;
+        let (expected, met, is_over) = (self.tensor.count()?, self.count, self.numbers.is_empty());
+        match is_over && expected != met {
+            false => Ok(!is_over),
+            true => {
+                let words = format!("its shape {:?} has {expected} numbers, and it has {met}", self.tensor.dims);
+                Err(self.tensor.wrong(&words))
             }
         }
     }
@@ -292,22 +308,4 @@ pub(super) fn external_span(tensor: &Tensor, place: &External, data: &Source) ->
             data.all().len
         ))),
     }
-}
-
-fn raw_floats(source: &mut Source, span: Span, mut each: impl FnMut(&[f32]) -> Result<()>) -> Result<()> {
-    if span.end() > source.all().len {
-        return Err(Error::model(format!("byte {}: the data of a tensor ends after the file", span.start)));
-    }
-    let most = (CHUNK as u64 * 4).min(span.len) as usize;
-    let (mut bytes, mut numbers) = (vec![0; most], Vec::with_capacity(most / 4));
-    let mut at = span.start;
-    while at < span.end() {
-        let now = bytes.len().min((span.end() - at) as usize);
-        source.read_at(at, &mut bytes[..now])?;
-        numbers.clear();
-        numbers.extend(bytes[..now].as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
-        each(&numbers)?;
-        at += now as u64;
-    }
-    Ok(())
 }

@@ -21,14 +21,21 @@ impl Span {
     pub fn end(self) -> u64 {
         self.start + self.len
     }
+
+    /// Returns the range without its first bytes.
+    pub fn after(self, len: u64) -> Span {
+        Span { start: self.start + len, len: self.len - len }
+    }
 }
 
 /// The value of a field, as far as the format knows its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Varint(u64),
-    Fixed64(u64),
-    Fixed32(u32),
+    /// A number of 8 bytes, the last ones of the field.
+    Fixed64,
+    /// A number of 4 bytes, the last ones of the field.
+    Fixed32,
     /// A string, a message, or packed numbers.
     Bytes(Span),
 }
@@ -61,6 +68,20 @@ impl Field {
     /// Returns an enum or an `int32`.
     pub fn int32(&self) -> Result<i32> {
         Ok(self.int()? as i32)
+    }
+
+    /// Returns the bytes of a repeated field of numbers with `size` bytes each, packed or not.
+    pub fn numbers(&self, size: u64) -> Result<Span> {
+        match self.value {
+            Value::Bytes(span) if span.len % size == 0 => Ok(span),
+            Value::Fixed32 if size == 4 => Ok(self.last(4)),
+            Value::Fixed64 if size == 8 => Ok(self.last(8)),
+            _ => Err(self.wrong(&format!("numbers of {} bits", size * 8))),
+        }
+    }
+
+    fn last(&self, len: u64) -> Span {
+        Span { start: self.whole.end() - len, len }
     }
 
     fn wrong(&self, expected: &str) -> Error {
@@ -121,17 +142,25 @@ impl Source {
 
     /// Returns the bytes of a range. Ranges come from fields, so none is longer than the file.
     pub fn bytes(&mut self, span: Span) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        self.append(span, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Appends the bytes of a range.
+    pub fn append(&mut self, span: Span, bytes: &mut Vec<u8>) -> Result<()> {
         if span.len <= WINDOW {
             self.ahead(span.start, span.len)?;
             let from = (span.start - self.at) as usize;
-            return Ok(self.window[from..from + span.len as usize].to_vec());
+            bytes.extend_from_slice(&self.window[from..from + span.len as usize]);
+            return Ok(());
         }
         if span.end() > self.len {
             return Err(cut(span.start));
         }
-        let mut bytes = vec![0; span.len as usize];
-        self.read_at(span.start, &mut bytes)?;
-        Ok(bytes)
+        let old = bytes.len();
+        bytes.resize(old + span.len as usize, 0);
+        self.read_at(span.start, &mut bytes[old..])
     }
 
     pub fn text(&mut self, field: &Field) -> Result<String> {
@@ -182,7 +211,7 @@ impl Source {
     }
 
     /// Returns the field at a position in a message that ends at `end`.
-    fn field(&mut self, start: u64, end: u64) -> Result<Field> {
+    pub fn field(&mut self, start: u64, end: u64) -> Result<Field> {
         let (tag, at) = self.varint(start, end)?;
         let number = u32::try_from(tag >> 3).ok().filter(|&number| number > 0 && number < 1 << 29);
         let Some(number) = number else {
@@ -193,8 +222,9 @@ impl Source {
                 let (number, at) = self.varint(at, end)?;
                 (Value::Varint(number), at)
             }
-            1 => (Value::Fixed64(u64::from_le_bytes(self.array(at, end)?)), at + 8),
-            5 => (Value::Fixed32(u32::from_le_bytes(self.array(at, end)?)), at + 4),
+            1 if end - at >= 8 => (Value::Fixed64, at + 8),
+            5 if end - at >= 4 => (Value::Fixed32, at + 4),
+            1 | 5 => return Err(cut(at)),
             2 => {
                 let (len, at) = self.varint(at, end)?;
                 if len > end - at {
@@ -213,15 +243,6 @@ impl Source {
         Ok(Field { number, value, whole: Span { start, len: after - start } })
     }
 
-    fn array<const N: usize>(&mut self, at: u64, end: u64) -> Result<[u8; N]> {
-        if end - at < N as u64 {
-            return Err(cut(at));
-        }
-        self.ahead(at, N as u64)?;
-        let from = (at - self.at) as usize;
-        Ok(std::array::from_fn(|i| self.window[from + i]))
-    }
-
     /// Calls `each` with every field of a message, in order.
     pub fn fields(&mut self, message: Span, mut each: impl FnMut(&mut Self, &Field) -> Result<()>) -> Result<()> {
         let (mut at, end) = (message.start, message.end());
@@ -234,6 +255,12 @@ impl Source {
             at = field.whole.end();
         }
         Ok(())
+    }
+
+    /// Returns the numbers of a field of float32, packed or not.
+    pub fn floats(&mut self, field: &Field) -> Result<Vec<f32>> {
+        let bytes = self.bytes(field.numbers(4)?)?;
+        Ok(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
     }
 
     /// Calls `each` with every number of a repeated field of integers, packed or not.
@@ -310,8 +337,8 @@ mod tests {
         assert_eq!(numbers(&[0x08, 0x96, 0x01]).unwrap(), [(1, Value::Varint(150))]);
         let text = numbers(b"\x12\x07testing").unwrap();
         assert_eq!(text, [(2, Value::Bytes(Span { start: 2, len: 7 }))]);
-        assert_eq!(numbers(&[0x0d, 1, 0, 0, 0]).unwrap(), [(1, Value::Fixed32(1))]);
-        assert_eq!(numbers(&[0x09, 2, 0, 0, 0, 0, 0, 0, 0]).unwrap(), [(1, Value::Fixed64(2))]);
+        assert_eq!(numbers(&[0x0d, 1, 0, 0, 0]).unwrap(), [(1, Value::Fixed32)]);
+        assert_eq!(numbers(&[0x09, 2, 0, 0, 0, 0, 0, 0, 0]).unwrap(), [(1, Value::Fixed64)]);
         let minus_one = [0x08, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
         assert_eq!(numbers(&minus_one).unwrap(), [(1, Value::Varint(u64::MAX))]);
     }

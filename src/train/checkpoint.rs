@@ -183,7 +183,12 @@ impl Checkpoint {
         let head = serde_json::to_vec(&self.head).map_err(|e| Error::weights(e.to_string()))?;
         let mut sum = crc32fast::Hasher::new();
         sum.update(&head);
-        self.tensors.values().for_each(|tensor| sum.update(&weights::bytes_of(tensor)));
+        for tensor in self.tensors.values() {
+            weights::each_part(tensor, &mut |part| {
+                sum.update(part);
+                Ok(())
+            })?;
+        }
         Ok(sum.finalize())
     }
 

@@ -92,7 +92,7 @@ impl Tuned {
     /// the lowered cells as comments.
     ///
     /// # Errors
-    /// As [`Policy::to_yaml`].
+    /// As [`Policy::to_yaml`] and [`Policy::parse`].
     pub fn to_yaml(&self) -> Result<String> {
         let mut text = format!("# {}\n", self.summary());
         if !self.complete {
@@ -107,7 +107,9 @@ impl Tuned {
         if predicted.len() > NAMED {
             text += &format!("#   less for the other {}\n", predicted.len() - NAMED);
         }
-        Ok(text + &self.policy.to_yaml()?)
+        text += &self.policy.to_yaml()?;
+        // With its comments, too, it must be short enough to be read.
+        Policy::parse(&text, "the policy that was found").map(|_| text)
     }
 
     /// Writes [`to_yaml`](Tuned::to_yaml) to a file, in one step.

@@ -10,7 +10,9 @@ use std::{
     },
 };
 
-use precast::{__bench, __test::KEPT_BYTES, LossScale, Sgd, prelude::*, sequential, set_threads};
+use precast::{
+    __bench, __test::KEPT_BYTES, Checkpoint, LossScale, Sgd, prelude::*, sequential, set_threads, storage::weights,
+};
 
 /// Blocks of at least this many bytes are counted: among the tensors of a step only the logits are smaller, as are the
 /// map of ten parameters' gradients and the queue of the tape's nodes (at most 2,048 bytes), which each step makes
@@ -32,6 +34,7 @@ static BLOCKS: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 static PACKED: AtomicUsize = AtomicUsize::new(0);
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
+static MOST_IN_USE: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
@@ -43,7 +46,7 @@ fn count(layout: Layout) {
         BLOCKS.fetch_add(1, Relaxed);
         BYTES.fetch_add(bytes, Relaxed);
     }
-    IN_USE.fetch_add(bytes, Relaxed);
+    MOST_IN_USE.fetch_max(IN_USE.fetch_add(bytes, Relaxed) + bytes, Relaxed);
 }
 
 // SAFETY: it is the system's allocator, called with unchanged arguments.
@@ -311,4 +314,28 @@ fn a_tensor_above_the_limit_is_not_kept() {
     drop(Tensor::zeros(&[KEPT_BYTES / 4 + 1], DType::F32));
     let kept = IN_USE.load(Relaxed).saturating_sub(before);
     assert!(kept <= KEPT_BYTES, "{kept} bytes are kept");
+}
+
+/// The state of a network with 32 MiB of weights and momenta is in use before, and two parts of it at most are added.
+#[test]
+fn weights_and_checkpoints_are_written_in_parts() {
+    let _turn = alone();
+    let net = Child::new(Dense::new(2048, 2048, &mut Rng::seed(1)));
+    let mut optimizer = Sgd::new(net.params(), 0.1).momentum(0.9);
+    let x = Tensor::ones(&[1, 2048], DType::F32);
+    optimizer.update(&net.call(&x).unwrap().sum_all().unwrap().backward().unwrap()).unwrap();
+    let checkpoint = Checkpoint::of(&net, &[&optimizer], &LossScale::none());
+    let file = env::temp_dir().join(format!("precast-parts-{}.safetensors", std::process::id()));
+    for (name, bytes, write) in [
+        ("weights", 16 << 20, &(|| weights::save(&net, &file)) as &dyn Fn() -> Result<()>),
+        ("a checkpoint", 32 << 20, &|| checkpoint.save(&file)),
+    ] {
+        let before = IN_USE.load(Relaxed);
+        MOST_IN_USE.store(before, Relaxed);
+        write().unwrap();
+        let more = MOST_IN_USE.load(Relaxed) - before;
+        assert!(std::fs::metadata(&file).unwrap().len() > bytes, "all of {name} is written");
+        assert!(more < 1 << 20, "{name}: {more} bytes beyond the state");
+    }
+    std::fs::remove_file(file).unwrap();
 }

@@ -6,6 +6,8 @@ pub mod f32_runs;
 pub mod folder;
 pub mod golden;
 pub mod json_schema;
+#[cfg(unix)]
+pub mod killed;
 pub mod metrics;
 pub mod npy;
 pub mod png;

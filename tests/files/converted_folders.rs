@@ -7,7 +7,7 @@ use std::{
 };
 
 use precast::{
-    ErrorKind,
+    DType, ErrorKind, Policy,
     storage::stored::{ConvertOptions, StoredModel},
 };
 use serde_json::{Value, json};
@@ -36,6 +36,51 @@ pub(super) fn model_folder(folder: &Path) {
     fs::write(folder.join("1_Pooling/config.json"), "{\"mean\": true}").unwrap();
     fs::write(folder.join("pytorch_model.bin"), "PK").unwrap();
     fs::write(folder.join(".gitattributes"), "x").unwrap();
+}
+
+/// Shards, index and configuration are those of one conversion. While the folder is replaced, there may be none.
+#[test]
+#[cfg(unix)]
+fn a_folder_is_replaced_as_a_whole() {
+    use precast::storage::weights;
+
+    use crate::common::killed::Killed;
+
+    let to = |folder: &Path| folder.join("low");
+    let convert_to = |folder: &Path, policy: &str, kill: &mut dyn FnMut()| {
+        let model = StoredModel::open(folder.join("model")).unwrap();
+        let plan = Policy::named(policy).unwrap().plan_outline(model.outline()).unwrap();
+        plan.convert_with(&model, &to(folder), ConvertOptions::new().replace(true), &mut |_| kill()).unwrap();
+    };
+    Killed {
+        test: "converted_folders::a_folder_is_replaced_as_a_whole",
+        old: &|folder| {
+            for name in names(folder) {
+                fs::remove_dir_all(folder.join(name)).unwrap();
+            }
+            model_folder(&folder.join("model"));
+            convert_to(folder, "o2", &mut || ());
+        },
+        write: &|folder, kill| convert_to(folder, "o2-bf16", kill),
+        check: &|folder| {
+            let model = match StoredModel::open(to(folder)) {
+                Ok(model) => model,
+                Err(error) => return assert!(error.to_string().contains("low"), "{error}"),
+            };
+            let config = json_of(to(folder).join("config.json"));
+            let dtype = match config["torch_dtype"].as_str().unwrap() {
+                "float16" => DType::F16,
+                _ => DType::Bf16,
+            };
+            assert_eq!(model.bytes(), 36);
+            for (shard, name, number) in [(1, "embed_tokens.weight", 0.5), (2, "layers.0.q_proj.weight", 0.25)] {
+                let tensor = &weights::read(to(folder).join(format!("model-{shard}.safetensors"))).unwrap()[name];
+                assert_eq!(tensor.dtype(), dtype);
+                assert!(tensor.to_f64().iter().all(|x| *x == number));
+            }
+        },
+    }
+    .run();
 }
 
 fn json_of(path: PathBuf) -> Value {

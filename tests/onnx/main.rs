@@ -1,11 +1,15 @@
 //! ONNX models, imported and run.
 
 mod build;
+mod callbacks;
 mod cases;
 #[path = "../common/mod.rs"]
 mod common;
 mod convert;
 mod export;
+#[cfg(unix)]
+mod killed;
+mod mixed;
 #[allow(dead_code, reason = "the benches use more of it")]
 #[path = "../../benches/steps/nets.rs"]
 mod nets;

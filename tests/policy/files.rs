@@ -509,6 +509,29 @@ fn files_are_saved_and_loaded() {
     assert_eq!(policy.save(&file).unwrap_err().kind(), ErrorKind::Io);
 }
 
+/// 700 rules are read again. 2,000 are more text than is read, and 1,000 short ones more values.
+#[test]
+fn a_policy_that_is_too_long_to_be_read_is_not_written() {
+    let of = |rules: usize, name: &str| {
+        let policy = Policy::named("o2").unwrap();
+        let rule = |at| Rule::path(&format!("{name}{at}"), RunAs::Full).unwrap();
+        (0..rules).try_fold(policy, |policy, at| policy.rule(rule(at))).unwrap()
+    };
+    let policy = of(700, "encoder.layers.");
+    assert_eq!(Policy::parse(&policy.to_yaml().unwrap(), "p").unwrap().rules.len(), 700);
+    for (rules, name, words) in [
+        (2_000, "encoder.layers.", "larger than 64 KiB, the most a policy may have"),
+        (1_000, "a", "more than 4096 values"),
+    ] {
+        let error = of(rules, name).to_yaml().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Policy);
+        assert!(
+            error.to_string().starts_with("the policy to be written:") && error.to_string().contains(words),
+            "{error}"
+        );
+    }
+}
+
 #[test]
 fn byte_order_marks_and_windows_line_ends_are_read() {
     let policy = Policy::parse(FULL, "p").unwrap();

@@ -1,6 +1,7 @@
 //! Faults of a run, saved with everything needed to run their steps again.
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
 };
@@ -10,26 +11,24 @@ use precast::{
     data::{Batch, Split},
     diagnose::{EdgeOp, Origin, Peaks, Phase, Subject},
     error::{Error, Result},
-    io::json,
     storage::weights,
     train::{Fit, Step},
 };
 use precast_policy::files;
 use serde::{Deserialize, Serialize};
 
-use super::folder::Folder;
+use super::folder::{Folder, read_json, write_json};
 
 /// Folder of the faults of a run.
 pub(super) const FAULTS: &str = "faults";
+/// Beginning of the name of a folder of one fault, after which it has the number of its step.
+const STEP: &str = "step-";
 pub(super) const FAULT: &str = "fault.json";
 pub(super) const BATCH: &str = "batch.safetensors";
 pub(super) const CHECKPOINT: &str = "checkpoint.safetensors";
 
 /// Maximum number of faults that a run saves, each of another place.
 const MOST: usize = 8;
-
-/// Maximum size in bytes of the description of a fault.
-const LONGEST: usize = 1 << 24;
 
 /// A fault of a run: the contents of `fault.json` in `faults/step-N`.
 ///
@@ -112,9 +111,7 @@ impl SavedFault {
         if !folder.join(FAULT).is_file() {
             return Err(SavedFault::missing(folder));
         }
-        let file = folder.join(FAULT);
-        let text = files::read_text(&file, LONGEST)?;
-        json::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
+        read_json(&folder.join(FAULT))
     }
 
     /// Returns the error for a folder without a fault: what it is, and the faults of its run, or the runs next to it.
@@ -212,19 +209,20 @@ impl SavedFault {
             ranks,
             inputs: Some(inputs()?),
         };
-        let folder = run.join(FAULTS).join(format!("step-{}", saved.step));
-        let (tensors, text) = (fit.tensors_of_last(data)?, serde_json::to_string(&saved));
-        let text = text.map_err(|error| Error::run(error.to_string()))?;
-        fs::create_dir_all(&folder).map_err(|e| Error::io(&folder, &e))?;
-        weights::write(folder.join(BATCH), named(tensors))?;
-        if let Some(from) = checkpoint()? {
-            let to = folder.join(CHECKPOINT);
-            if fs::hard_link(&from, &to).is_err() {
-                files::replace(&to, &files::read(&from)?)?;
+        let faults = run.join(FAULTS);
+        fs::create_dir_all(&faults).map_err(|e| Error::io(&faults, &e))?;
+        let folder = faults.join(format!("{STEP}{}", saved.step));
+        let tensors = fit.tensors_of_last(data)?;
+        files::replace_folder(&folder, |folder| {
+            weights::write(folder.join(BATCH), named(tensors))?;
+            if let Some(from) = checkpoint()? {
+                let to = folder.join(CHECKPOINT);
+                if fs::hard_link(&from, &to).is_err() {
+                    files::replace(&to, &files::read(&from)?)?;
+                }
             }
-        }
-        // Last, so that a folder with a description is complete.
-        files::replace(folder.join(FAULT), text.as_bytes())?;
+            write_json(&folder.join(FAULT), &saved)
+        })?;
         Ok(Some(folder))
     }
 
@@ -235,7 +233,8 @@ impl SavedFault {
     pub fn all(run: &Path) -> Result<Vec<(PathBuf, SavedFault)>> {
         let Ok(entries) = fs::read_dir(run.join(FAULTS)) else { return Ok(Vec::new()) };
         let mut folders: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-        folders.retain(|folder| folder.join(FAULT).is_file());
+        let is_whole = |name: &OsStr| name.to_string_lossy().starts_with(STEP);
+        folders.retain(|folder| folder.file_name().is_some_and(is_whole) && folder.join(FAULT).is_file());
         let faults = folders.into_iter().map(|folder| Ok((folder.clone(), SavedFault::load(&folder)?)));
         let mut faults = faults.collect::<Result<Vec<_>>>()?;
         faults.sort_by_key(|(_, fault)| fault.step);

@@ -17,7 +17,7 @@ use precast::{
     train::{Checkpoint, Event, History, Tested},
 };
 use precast_policy::{files, printable};
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     RunFile,
@@ -41,6 +41,8 @@ const BEST: &str = "best.safetensors";
 const LAST: &str = "last.safetensors";
 pub(super) const HEADROOM: &str = "headroom.json";
 const LOCK: &str = ".lock";
+/// The most bytes of a file of JSON or text in the folder. A model with thousands of data files has a checksum for each.
+pub(super) const MOST_BYTES: usize = 1 << 26;
 
 /// The folder of a run, locked against other writers while this value lives.
 #[derive(Debug)]
@@ -181,7 +183,9 @@ impl Folder {
         about: &About,
         standardizations: &Standardizations,
     ) -> Result<()> {
-        let put = |name: &str, text: &str| files::replace(self.path.join(name), text.as_bytes());
+        let put = |name: &str, text: &str| files::replace_within(self.path.join(name), text.as_bytes(), MOST_BYTES);
+        // That of a run that was killed as it began.
+        files::remove(&self.path.join(STANDARDIZATION))?;
         put(POLICY, &policy.to_yaml()?)?;
         put(PLAN, plan)?;
         let is_standardized = *standardizations != Standardizations::default();
@@ -226,9 +230,7 @@ impl Folder {
 
     /// Reads the provenance of the run.
     pub fn about(path: &Path) -> Result<About> {
-        let file = path.join(ABOUT);
-        let text = files::read_text(&file, 1 << 16)?;
-        json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
+        read_json(&path.join(ABOUT))
     }
 
     /// Rejects files that changed since the run began.
@@ -248,11 +250,7 @@ impl Folder {
     /// Reads the standardization of the run's examples.
     pub fn standardizations(path: &Path) -> Result<Standardizations> {
         let file = path.join(STANDARDIZATION);
-        if !file.is_file() {
-            return Ok(Standardizations::default());
-        }
-        let text = files::read_text(&file, 1 << 26)?;
-        json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
+        if file.is_file() { read_json(&file) } else { Ok(Standardizations::default()) }
     }
 
     /// Rejects data that changed since the run in a folder began.
@@ -404,7 +402,7 @@ impl Folder {
 
     /// Writes the range of the results of each cell in the last steps.
     pub fn save_headroom(&self, headroom: &[Headroom]) -> Result<()> {
-        files::replace(self.path.join(HEADROOM), json(&headroom)?.as_bytes())
+        write_json(&self.path.join(HEADROOM), &headroom)
     }
 
     /// Writes the weights with the best score so far.
@@ -426,6 +424,17 @@ impl Folder {
     pub fn best(path: &Path) -> PathBuf {
         path.join(BEST)
     }
+}
+
+/// Reads a file of JSON.
+pub(super) fn read_json<T: DeserializeOwned>(file: &Path) -> Result<T> {
+    let text = files::read_text(file, MOST_BYTES)?;
+    json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
+}
+
+/// Writes a file of JSON that can be read again.
+pub(super) fn write_json(file: &Path, value: &impl Serialize) -> Result<()> {
+    files::replace_within(file, json(value)?.as_bytes(), MOST_BYTES)
 }
 
 fn json(value: &impl Serialize) -> Result<String> {

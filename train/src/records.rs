@@ -2,17 +2,11 @@
 
 use std::path::Path;
 
-use precast::{
-    diagnose::Headroom,
-    error::{Error, Result},
-    io::json,
-    train::History,
-};
-use precast_policy::files;
+use precast::{diagnose::Headroom, error::Result, train::History};
 
 use super::{
     about::About,
-    folder::{Folder, HEADROOM, METRICS},
+    folder::{Folder, HEADROOM, METRICS, read_json},
     metrics::read_metrics,
 };
 
@@ -31,8 +25,7 @@ pub fn headroom_of(path: &Path) -> Result<Vec<Headroom>> {
     if !file.is_file() {
         return Ok(Vec::new());
     }
-    let text = files::read_text(&file, 1 << 24)?;
-    json::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
+    read_json(&file)
 }
 
 /// Reads the history so far of the run in a folder.

@@ -139,6 +139,7 @@ impl Run {
         notes.extend(folder.restore_policy_now(fit.policy().filter(|_| has_changed).as_ref())?);
         let run = Run { file, policy, plan, storage, net, data, held_out, fit, folder, standardizations, notes, ends };
         run.folder.save_table(run.history())?;
+        run.save_best()?;
         if change != Change::default() {
             run.check_continues().map_err(|e| e.context(run.folder().display()))?;
             // The checkpoint first: a process that ends in between leaves a run that can be resumed as it was.

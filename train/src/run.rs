@@ -242,13 +242,13 @@ impl Run {
             if is_epoch {
                 self.folder.save_table(self.history())?;
             }
-            if is_epoch && best_epoch(self.history()).is_some_and(|best| best + 1 == self.history().epochs.len()) {
-                self.fit.with_average(|| self.folder.save_best(&self.net))?;
-            }
             let due = is_epoch || is_step && self.file.checkpoint.every.is_some_and(|every| done.is_multiple_of(every));
             if due || flow.is_break() {
                 let checkpoint = steps.checkpoint(&self.fit, &self.net)?;
                 self.save(checkpoint, None)?;
+            }
+            if is_epoch {
+                self.save_best()?;
             }
             if flow.is_break() && !self.fit.is_over() {
                 return Ok(EndReason::Interrupted);
@@ -264,6 +264,18 @@ impl Run {
         self.fit.with_average(|| self.folder.save_last(&self.net))?;
         self.score_best()?;
         Ok(ended)
+    }
+
+    /// Writes the best weights if they are those of the epoch that has just ended. The checkpoint after it comes first:
+    /// a run that is killed in between writes them when it is resumed, and one that is resumed before that epoch still
+    /// has the best weights of the epochs before.
+    pub(super) fn save_best(&self) -> Result<()> {
+        let History { epochs, steps, .. } = self.history();
+        let is_best = best_epoch(self.history()).is_some_and(|best| best + 1 == epochs.len());
+        match is_best && steps.last().is_some_and(|step| step.epoch + 1 == epochs.len()) {
+            true => self.fit.with_average(|| self.folder.save_best(&self.net)),
+            false => Ok(()),
+        }
     }
 
     pub(super) fn save_checkpoint(&self) -> Result<()> {

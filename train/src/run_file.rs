@@ -428,7 +428,7 @@ impl RunFile {
             checkpoint: at(self.checkpoint),
             patience: self.patience.map(at),
         };
-        serde_yaml::to_string(&written).map_err(|error| Error::run(format!("the run cannot be written: {error}")))
+        document::written(&written)
     }
 
     /// Returns the JSON Schema of run files, by which editors complete and check them.

@@ -5,17 +5,16 @@ use std::path::Path;
 use precast::{
     LossScale,
     data::Dataset,
-    error::{Error, Result},
-    io::json,
+    error::Result,
     storage::weights,
     train::{Checkpoint, Evaluation, Tested},
 };
-use precast_policy::files;
 use serde::{Deserialize, Serialize};
 
 use super::{
     Run, RunFile,
     data::{Column, Source},
+    folder::{read_json, write_json},
     load::best_weights,
     records::history_of,
 };
@@ -44,15 +43,11 @@ impl Scores {
         if !file.is_file() {
             return Ok(None);
         }
-        let text = files::read_text(&file, 1 << 26)?;
-        let scores: Scores =
-            json::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))?;
-        Ok(Some(scores).filter(|scores| scores.step == steps))
+        Ok(Some(read_json(&file)?).filter(|scores: &Scores| scores.step == steps))
     }
 
     fn write(&self, folder: &Path) -> Result<()> {
-        let text = serde_json::to_string(self).map_err(|error| Error::run(error.to_string()))?;
-        files::replace(folder.join(SCORES), text.as_bytes())
+        write_json(&folder.join(SCORES), self)
     }
 }
 

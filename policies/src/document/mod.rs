@@ -263,6 +263,21 @@ pub fn read<T: Document>(source: &Source<'_>) -> Result<T> {
     Err(placed::<T>(source, &error))
 }
 
+/// Returns the text of a document. It has the size and the form that are read again.
+///
+/// # Errors
+/// An error of the document's kind.
+#[doc(hidden)]
+pub fn written<T: Document + serde::Serialize>(document: &T) -> Result<String> {
+    let text = serde_yaml::to_string(document)
+        .map_err(|error| Error::new(T::KIND, format!("the {} cannot be written: {error}", T::WHAT)))?;
+    let name = format!("the {} to be written", T::WHAT);
+    let source = Source::new(&name, &text);
+    check_size::<T>(&source)?;
+    check_form::<T>(&source)?;
+    Ok(text)
+}
+
 fn check_size<T: Document>(source: &Source<'_>) -> Result<()> {
     match source.text.len() > T::MAX_BYTES {
         true => Err(source.error(Place::START, Error::new(T::KIND, too_large_words::<T>()))),

@@ -7,7 +7,7 @@ use serde_yaml::Location;
 use super::{GraphPolicy, Policy, either::PolicyFile, v1};
 use crate::{
     document::{self, Source},
-    error::{Error, Result},
+    error::Result,
     files,
     logging::event,
 };
@@ -50,9 +50,10 @@ impl Policy {
     ///
     /// # Errors
     /// [`ErrorKind::List`](crate::ErrorKind::List) when the policy names an unknown pack, or its lists have entries
-    /// that its level does not read or a file cannot express.
+    /// that its level does not read or a file cannot express; [`ErrorKind::Policy`](crate::ErrorKind::Policy) when the
+    /// text is longer than is read.
     pub fn to_yaml(&self) -> Result<String> {
-        text_of(&v1::written(self)?)
+        document::written(&v1::written(self)?)
     }
 
     /// Writes a policy file atomically; see [`Policy::to_yaml`].
@@ -86,7 +87,7 @@ impl GraphPolicy {
     /// # Errors
     /// As [`Policy::to_yaml`].
     pub fn to_yaml(&self) -> Result<String> {
-        text_of(&v1::written_graph(self)?)
+        document::written(&v1::written_graph(self)?)
     }
 
     /// Writes a policy file atomically.
@@ -148,8 +149,4 @@ fn parse<T>(text: &str, name: &str, expected: impl FnOnce(PolicyFile) -> Result<
     let source = Source::new(name, text);
     let (policy, deciding): (PolicyFile, Location) = v1::read(document::read(&source)?, &source)?;
     expected(policy).map_err(|error| source.error(deciding, error))
-}
-
-fn text_of(written: &v1::PolicyV1) -> Result<String> {
-    serde_yaml::to_string(written).map_err(|error| Error::policy(format!("the policy cannot be written: {error}")))
 }

@@ -13,7 +13,7 @@ use crate::{
     onnx::{
         OnnxModel,
         graph::{Attribute, Function, Graph, GraphField, Node},
-        wire::{Field, Source, Value as Wire},
+        wire::{Field, Source},
     },
 };
 
@@ -223,20 +223,16 @@ struct Raw {
 
 impl Raw {
     fn read(&mut self, source: &mut Source, f: &Field) -> Result<()> {
-        match (f.number, f.value) {
-            (2, Wire::Fixed32(bits)) => self.float = Some(f32::from_bits(bits)),
-            (3, _) => self.int = Some(f.int()?),
-            (4, _) => self.text = Some(lossy(source, f)?),
-            (7, Wire::Fixed32(bits)) => self.floats.push(f32::from_bits(bits)),
-            (7, Wire::Bytes(span)) => {
-                let bytes = source.bytes(span)?;
-                self.floats.extend(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
-            }
-            (8, _) => source.ints(f, |number| self.ints.push(number))?,
-            (9, _) => self.texts.push(lossy(source, f)?),
-            (22, _) => self.sparse = Some(Sparse::read(source, f.bytes()?)?),
-            (20, _) => self.kind = f.int()?,
-            (21, _) => self.of_function = Some(source.text(f)?).filter(|name| !name.is_empty()),
+        match f.number {
+            2 => self.float = source.floats(f)?.pop(),
+            3 => self.int = Some(f.int()?),
+            4 => self.text = Some(lossy(source, f)?),
+            7 => self.floats.extend(source.floats(f)?),
+            8 => source.ints(f, |number| self.ints.push(number))?,
+            9 => self.texts.push(lossy(source, f)?),
+            22 => self.sparse = Some(Sparse::read(source, f.bytes()?)?),
+            20 => self.kind = f.int()?,
+            21 => self.of_function = Some(source.text(f)?).filter(|name| !name.is_empty()),
             _ => {}
         }
         Ok(())

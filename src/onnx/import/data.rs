@@ -11,9 +11,8 @@ use crate::{
     error::{Error, Result},
     onnx::{
         OnnxModel,
-        model::data_file,
-        tensor::{Data, Elem, Tensor as Stored, external_span, field},
-        wire::{Source, Span, Value as Wire},
+        tensor::{Elem, Tensor as Stored, field},
+        wire::{Source, Span},
     },
 };
 
@@ -22,19 +21,7 @@ pub(super) fn load(model: &OnnxModel, stored: &Stored) -> Result<Item> {
     let wrong = |words: &str| stored.wrong(words);
     dtype_of(stored.elem).map_err(|e| e.context(format!("tensor `{}`", stored.name)))?;
     let count = usize::try_from(stored.count()?).map_err(|_| wrong("more elements than memory can hold"))?;
-    let bytes = {
-        let mut files = model.files();
-        let files = &mut *files;
-        match &stored.data {
-            Data::Raw(span) => Some(files.model.bytes(*span)?),
-            Data::External(place) => {
-                let data = data_file(&mut files.data, model.path.as_deref(), stored, place)?;
-                let span = external_span(stored, place, data)?;
-                Some(data.bytes(span)?)
-            }
-            Data::Typed => None,
-        }
-    };
+    let bytes = model.read_numbers(stored, |file| stored.span_in(file)?.map(|span| file.bytes(span)).transpose())?;
     let x = match bytes {
         Some(bytes) => {
             let expected = stored.bytes()?.unwrap_or(0);
@@ -140,7 +127,6 @@ impl Typed {
 }
 
 fn typed(model: &OnnxModel, stored: &Stored) -> Result<Typed> {
-    let mut files = model.files();
     let (mut ints, mut floats, mut doubles) = (Vec::new(), Vec::new(), Vec::new());
     let wanted = match stored.elem {
         Elem::F32 => field::FLOAT_DATA,
@@ -149,23 +135,15 @@ fn typed(model: &OnnxModel, stored: &Stored) -> Result<Typed> {
         Elem::UINT32 | Elem::UINT64 => field::UINT64_DATA,
         _ => field::INT32_DATA,
     };
-    files.model.fields(stored.span, |source, f| {
-        match (f.number, f.value) {
-            (number, _) if number != wanted => {}
-            (field::FLOAT_DATA, Wire::Fixed32(bits)) => floats.push(f32::from_bits(bits)),
-            (field::FLOAT_DATA, Wire::Bytes(span)) => {
-                let bytes = source.bytes(span)?;
-                floats.extend(bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
-            }
-            (field::DOUBLE_DATA, Wire::Fixed64(bits)) => doubles.push(f64::from_bits(bits)),
-            (field::DOUBLE_DATA, Wire::Bytes(span)) => {
-                let bytes = source.bytes(span)?;
-                doubles.extend(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)));
-            }
-            (field::FLOAT_DATA | field::DOUBLE_DATA, _) => return Err(stored.wrong("its numbers are of another type")),
-            _ => source.ints(f, |number| ints.push(number))?,
+    model.files().model.fields(stored.span, |source, f| match f.number {
+        number if number != wanted => Ok(()),
+        field::FLOAT_DATA => source.floats(f).map(|more| floats.extend(more)),
+        field::DOUBLE_DATA => {
+            let bytes = source.bytes(f.numbers(8)?)?;
+            doubles.extend(bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)));
+            Ok(())
         }
-        Ok(())
+        _ => source.ints(f, |number| ints.push(number)),
     })?;
     Ok(match stored.elem {
         Elem::F32 => Typed::Floats(floats),

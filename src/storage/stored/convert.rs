@@ -196,13 +196,13 @@ impl StoredModel {
                     run.check_overflow(options)?;
                     let bytes = files.iter().flat_map(|file| &file.tensors).map(|tensor| tensor.bytes).sum();
                     if let Some((name, index)) = of.index(bytes)? {
-                        files::replace(folder.join(name), &index)?;
+                        files::replace_within(folder.join(name), &index, folder::MAX_INDEX_BYTES)?;
                     }
                     let config = of.config(most(files.iter().flat_map(|file| &file.tensors)))?;
                     for path in &beside.copied {
                         match &config {
                             Some(config) if path == Path::new("config.json") => {
-                                files::replace(folder.join(path), config)?;
+                                files::replace_within(folder.join(path), config, folder::MAX_CONFIG_BYTES)?;
                             }
                             _ => copy(&self.path.join(path), &folder.join(path))?,
                         }

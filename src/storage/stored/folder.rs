@@ -22,8 +22,8 @@ const WEIGHTS: &str = "model.safetensors";
 const INDEX: &str = ".safetensors.index.json";
 const CONFIG: &str = "config.json";
 /// Maximum length of an index. That of a model of 100,000 tensors has some 10 MB.
-const MAX_INDEX_BYTES: usize = 100_000_000;
-const MAX_CONFIG_BYTES: usize = 1 << 24;
+pub(super) const MAX_INDEX_BYTES: usize = 100_000_000;
+pub(super) const MAX_CONFIG_BYTES: usize = 1 << 24;
 /// Maximum length of other files that are copied along with the weights.
 const MAX_COPIED_BYTES: u64 = 64 << 20;
 /// Maximum depth of nested folders searched.

@@ -16,15 +16,11 @@ use crate::{
     DType,
     error::{Error, Result},
     io::json,
-    storage::weights::{check_is_safetensors, dtype_in_file},
+    storage::weights::{MAX_HEADER_BYTES, check_is_safetensors, dtype_in_file, with_length},
 };
 
-/// Maximum length of a header, as in the format.
-const MAX_BYTES: u64 = 100_000_000;
 /// Size in bytes of the length field before the header.
 const LENGTH: u64 = 8;
-/// Alignment of the data section.
-const ALIGNMENT: usize = 8;
 
 /// Description of the tensors in a safetensors file.
 #[derive(Clone, Debug, Default)]
@@ -64,9 +60,9 @@ impl Header {
         let Ok(length) = start.try_into().map(u64::from_le_bytes) else {
             return Err(damaged(format!("it has {} bytes, and the length of the header takes {LENGTH}", start.len())));
         };
-        if length > MAX_BYTES || length > file_bytes - LENGTH {
+        if length > MAX_HEADER_BYTES || length > file_bytes - LENGTH {
             return Err(damaged(format!(
-                "the header would have {length} bytes, and the file has {file_bytes}; at most {MAX_BYTES} are read"
+                "the header would have {length} bytes, and the file has {file_bytes}; at most {MAX_HEADER_BYTES} are read"
             )));
         }
         let text = read(length)?;
@@ -94,11 +90,7 @@ impl Header {
     /// Encodes the header, preceded by its length, for contiguous tensors.
     pub fn bytes(&self) -> Result<Vec<u8>> {
         let json = serde_json::to_string(self).map_err(|e| Error::weights(e.to_string()))?;
-        let length = json.len().next_multiple_of(ALIGNMENT);
-        let mut bytes = (length as u64).to_le_bytes().to_vec();
-        bytes.extend_from_slice(json.as_bytes());
-        bytes.resize(LENGTH as usize + length, b' ');
-        Ok(bytes)
+        with_length(json)
     }
 }
 
@@ -177,7 +169,7 @@ mod tests {
         let tensors = vec![tensor("b\n\"", Dtype::F32, &[2, 1], 8), tensor("a", Dtype::BF16, &[3], 6)];
         let header = Header { metadata: [("format".to_string(), "pt".to_string())].into(), tensors };
         let mut bytes = header.bytes().unwrap();
-        assert_eq!(bytes.len() % ALIGNMENT, 0);
+        assert_eq!(bytes.len() % 8, 0);
         bytes.extend([0; 14]);
         let read = parse(&bytes).unwrap();
         assert_eq!(read.metadata, header.metadata);

@@ -2,12 +2,17 @@
 
 use std::{
     borrow::{Borrow, Cow},
-    collections::{BTreeMap, HashMap, HashSet},
+    cmp::Reverse,
+    collections::{BTreeMap, HashSet},
+    io::Write as _,
     path::Path,
 };
 
 use half::{bf16, f16};
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::{
+    Dtype, SafeTensors,
+    tensor::{Metadata, TensorInfo},
+};
 
 use crate::{
     DType, Tensor,
@@ -29,6 +34,9 @@ pub(crate) const CHECKSUM: &str = "crc32";
 /// Metadata entry that marks the framework of the tensors; some libraries reject files without it.
 pub(crate) const FORMAT: (&str, &str) = ("format", "pt");
 
+/// Maximum length of a header, as in the format.
+pub(crate) const MAX_HEADER_BYTES: u64 = 100_000_000;
+
 /// Contents of a file other than tensors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct File {
@@ -39,14 +47,18 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Writes a file atomically.
+    /// Writes a file atomically, a part of a tensor at a time.
     ///
     /// # Errors
     /// As [`weights::write`](super::write).
     pub fn write<T: Borrow<Tensor>>(&self, path: &Path, tensors: &[(String, T)]) -> Result<()> {
-        let bytes = self.encode(tensors).map_err(|e| e.context(path.display()))?;
-        files::replace(path, &bytes)?;
-        event!(INFO, file = %path.display(), bytes = bytes.len(), "weights written");
+        let (head, tensors) = self.head(tensors).map_err(|e| e.context(path.display()))?;
+        files::replace_by(path, |file| {
+            let mut put = |bytes: &[u8]| file.write_all(bytes).map_err(|e| Error::io(path, &e));
+            put(&head)?;
+            tensors.iter().try_for_each(|(_, tensor)| each_part(tensor, &mut put))
+        })?;
+        event!(INFO, file = %path.display(), bytes = std::fs::metadata(path).map_or(0, |met| met.len()), "weights written");
         Ok(())
     }
 
@@ -55,60 +67,109 @@ impl File {
     /// # Errors
     /// As [`weights::write`](super::write).
     pub fn encode<T: Borrow<Tensor>>(&self, tensors: &[(String, T)]) -> Result<Vec<u8>> {
-        encode(tensors, self)
+        let (mut bytes, tensors) = self.head(tensors)?;
+        bytes.reserve_exact(tensors.iter().map(|(_, tensor)| size(tensor)).sum());
+        for (_, tensor) in tensors {
+            each_part(tensor, &mut |part| {
+                bytes.extend_from_slice(part);
+                Ok(())
+            })?;
+        }
+        Ok(bytes)
+    }
+
+    /// Returns the bytes before the tensors, and the tensors in the order of the file: wide ones first, so that each is
+    /// aligned to the size of its elements.
+    fn head<'a, T: Borrow<Tensor>>(&self, tensors: &'a [(String, T)]) -> Result<(Vec<u8>, Vec<Named<'a>>)> {
+        let mut names = HashSet::new();
+        if let Some((twice, _)) = tensors.iter().find(|(name, _)| !names.insert(name)) {
+            return Err(Error::weights(format!("two tensors have the name `{twice}`")));
+        }
+        // `__metadata__` is reserved by the format. A file with a tensor of that name could not be read.
+        if names.contains(&"__metadata__".to_string()) {
+            return Err(Error::weights("no tensor can have the name `__metadata__`, which is the file's own"));
+        }
+        let failed = |e: &dyn std::fmt::Display| Error::weights(e.to_string());
+        let mut tensors: Vec<Named<'a>> = tensors.iter().map(|(name, tensor)| (&name[..], tensor.borrow())).collect();
+        tensors.sort_by_key(|(name, _)| *name);
+        let mut metadata = BTreeMap::from([(FORMAT.0.to_string(), FORMAT.1.to_string())]);
+        if !self.tied.is_empty() {
+            metadata.insert(TIED.to_string(), serde_json::to_string(&self.tied).map_err(|e| failed(&e))?);
+        }
+        if let Some((entry, words)) = &self.words {
+            let mut sum = Checksum::new(words);
+            for (name, tensor) in &tensors {
+                sum.begin(name, dtype_in_file(tensor.dtype()), tensor.shape());
+                each_part(tensor, &mut |part| {
+                    sum.0.update(part);
+                    Ok(())
+                })?;
+            }
+            metadata.insert(CHECKSUM.to_string(), sum.text());
+            metadata.insert(entry.to_string(), words.clone());
+        }
+        tensors.sort_by_key(|(_, tensor)| Reverse(dtype_in_file(tensor.dtype())));
+        let mut start = 0;
+        let infos = tensors.iter().map(|(name, tensor)| {
+            let data_offsets = (start, start + size(tensor));
+            start = data_offsets.1;
+            let (dtype, shape) = (dtype_in_file(tensor.dtype()), tensor.shape().to_vec());
+            (name.to_string(), TensorInfo { dtype, shape, data_offsets })
+        });
+        let infos = Metadata::new(None, infos.collect()).map_err(|e| failed(&e))?;
+        // The format's own writer has metadata entries in arbitrary order. Sorted by name, equal files have equal bytes.
+        let (metadata, infos) =
+            (serde_json::to_string(&metadata), serde_json::to_string(&infos).map_err(|e| failed(&e))?);
+        let comma = if tensors.is_empty() { "" } else { "," };
+        let text = format!("{{\"__metadata__\":{}{comma}{}", metadata.map_err(|e| failed(&e))?, &infos[1..]);
+        Ok((with_length(text)?, tensors))
     }
 }
 
-/// Computes the checksum of the metadata text and the tensors in name order.
-fn checksum<'a>(words: &str, tensors: impl Iterator<Item = (&'a str, Dtype, &'a [usize], &'a [u8])>) -> String {
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(words.as_bytes());
-    for (name, dtype, shape, bytes) in tensors {
-        sum.update(format!("\n{name} {dtype:?} {shape:?}\n").as_bytes());
-        sum.update(bytes);
-    }
-    format!("{:08x}", sum.finalize())
+type Named<'a> = (&'a str, &'a Tensor);
+
+/// Returns the length of a tensor in a file.
+fn size(tensor: &Tensor) -> usize {
+    tensor.len() * tensor.dtype().bytes()
 }
 
-/// Encodes a file.
-fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], file: &File) -> Result<Vec<u8>> {
-    let File { tied, words } = file;
-    let mut names = HashSet::new();
-    if let Some((twice, _)) = tensors.iter().find(|(name, _)| !names.insert(name)) {
-        return Err(Error::weights(format!("two tensors have the name `{twice}`")));
+/// Returns a header, filled up to whole elements, after its length.
+///
+/// # Errors
+/// [`ErrorKind::Weights`](crate::ErrorKind::Weights) when it is longer than is read.
+pub(crate) fn with_length(header: String) -> Result<Vec<u8>> {
+    /// Alignment of the tensors.
+    const ALIGNMENT: usize = 8;
+    let length = header.len().next_multiple_of(ALIGNMENT);
+    if length as u64 > MAX_HEADER_BYTES {
+        return Err(Error::weights(format!(
+            "the names and shapes take {length} bytes; at most {MAX_HEADER_BYTES} can be read again"
+        )));
     }
-    // `__metadata__` is reserved by the format. A file with a tensor of that name could not be read.
-    if names.contains(&"__metadata__".to_string()) {
-        return Err(Error::weights("no tensor can have the name `__metadata__`, which is the file's own"));
-    }
-    let failed = |e: &dyn std::fmt::Display| Error::weights(e.to_string());
-    let bytes: Vec<Vec<u8>> = tensors.iter().map(|(_, tensor)| bytes_of(tensor.borrow())).collect();
-    let views = tensors.iter().zip(&bytes).map(|((name, tensor), bytes)| {
-        let tensor = tensor.borrow();
-        let view = TensorView::new(dtype_in_file(tensor.dtype()), tensor.shape().to_vec(), bytes);
-        Ok((name.as_str(), view.map_err(|e| failed(&e))?))
-    });
-    let views: Vec<(&str, TensorView<'_>)> = views.collect::<Result<_>>()?;
-    let mut metadata = BTreeMap::from([(FORMAT.0.to_string(), FORMAT.1.to_string())]);
-    if !tied.is_empty() {
-        metadata.insert(TIED.to_string(), serde_json::to_string(tied).map_err(|e| failed(&e))?);
-    }
-    if let Some((entry, words)) = words {
-        let mut all: Vec<_> =
-            views.iter().map(|(name, view)| (*name, view.dtype(), view.shape(), view.data())).collect();
-        all.sort_by_key(|(name, ..)| *name);
-        metadata.insert(CHECKSUM.to_string(), checksum(words, all.into_iter()));
-        metadata.insert(entry.to_string(), words.clone());
-    }
-    let unordered: HashMap<_, _> = metadata.clone().into_iter().collect();
-    let mut bytes = safetensors::serialize(views, Some(unordered)).map_err(|e| failed(&e))?;
-    // Metadata entries are written in arbitrary order. Sorted by name, equal files have equal bytes.
-    const BEFORE: &[u8] = br#"{"__metadata__":"#;
-    let ordered = serde_json::to_string(&metadata).map_err(|e| failed(&e))?;
-    if bytes.get(8..).is_some_and(|header| header.starts_with(BEFORE)) {
-        bytes[8 + BEFORE.len()..][..ordered.len()].copy_from_slice(ordered.as_bytes());
-    }
+    let mut bytes = (length as u64).to_le_bytes().to_vec();
+    bytes.extend_from_slice(header.as_bytes());
+    bytes.resize(size_of::<u64>() + length, b' ');
     Ok(bytes)
+}
+
+/// Checksum of the text of a metadata entry and the tensors in name order.
+struct Checksum(crc32fast::Hasher);
+
+impl Checksum {
+    fn new(words: &str) -> Self {
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(words.as_bytes());
+        Checksum(sum)
+    }
+
+    /// Adds what is known of a tensor, before its bytes.
+    fn begin(&mut self, name: &str, dtype: Dtype, shape: &[usize]) {
+        self.0.update(format!("\n{name} {dtype:?} {shape:?}\n").as_bytes());
+    }
+
+    fn text(self) -> String {
+        format!("{:08x}", self.0.finalize())
+    }
 }
 
 /// Returns the text of a metadata entry, if the file has it.
@@ -119,9 +180,13 @@ pub(super) fn words(bytes: &[u8], entry: &str, tensors: &BTreeMap<String, Stored
     let (_, header) = SafeTensors::read_metadata(bytes).map_err(|e| damaged(&e))?;
     let Some(metadata) = header.metadata() else { return Ok(None) };
     let Some(words) = metadata.get(entry) else { return Ok(None) };
-    let tensors = tensors.iter().map(|(name, of)| (name.as_str(), of.dtype, &of.shape[..], &of.data[..]));
+    let mut sum = Checksum::new(words);
+    for (name, of) in tensors {
+        sum.begin(name, of.dtype, &of.shape);
+        sum.0.update(&of.data);
+    }
     match metadata.get(CHECKSUM) {
-        Some(sum) if *sum == checksum(words, tensors) => Ok(Some(words.clone())),
+        Some(kept) if *kept == sum.text() => Ok(Some(words.clone())),
         _ => Err(Error::weights("its checksum does not fit: the file is damaged")),
     }
 }
@@ -320,16 +385,48 @@ pub(crate) fn dtype_in_file(dtype: DType) -> Dtype {
     }
 }
 
-/// Returns the elements in row-major order, little-endian.
-pub fn bytes_of(value: &Tensor) -> Vec<u8> {
-    macro_rules! bytes {
-        ($($dtype:ident: $t:ty),*) => {
+/// Elements of a tensor that are handed over at once.
+const PART: usize = 1 << 16;
+
+/// Calls `each` with the elements in row-major order, little-endian, some at a time.
+///
+/// # Errors
+/// Those of `each`.
+pub(crate) fn each_part(value: &Tensor, each: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let (array, mut bytes) = (value.array().contiguous(), Vec::new());
+    macro_rules! parts {
+        ($($dtype:ident: $t:ty, $bytes:expr),*) => {
             match value.dtype() {
-                $(DType::$dtype => value.to_buffer::<$t>().iter().copied().flat_map(<$t>::to_le_bytes).collect(),)*
-                DType::Bool => value.to_buffer::<bool>().iter().copied().map(u8::from).collect(),
+                $(DType::$dtype => {
+                    let view = array.view::<$t>().expect("its own dtype");
+                    for part in view.as_slice().expect("contiguous").chunks(PART) {
+                        bytes.clear();
+                        bytes.extend(part.iter().copied().flat_map($bytes));
+                        each(&bytes)?;
+                    }
+                    Ok(())
+                })*
                 other => unknown(other),
             }
         };
     }
-    bytes!(F64: f64, F32: f32, F16: f16, Bf16: bf16, I64: i64)
+    parts!(
+        F64: f64, f64::to_le_bytes,
+        F32: f32, f32::to_le_bytes,
+        F16: f16, f16::to_le_bytes,
+        Bf16: bf16, bf16::to_le_bytes,
+        I64: i64, i64::to_le_bytes,
+        Bool: bool, |x| [u8::from(x)]
+    )
+}
+
+/// Returns the elements in row-major order, little-endian.
+pub fn bytes_of(value: &Tensor) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(size(value));
+    let whole = each_part(value, &mut |part| {
+        bytes.extend_from_slice(part);
+        Ok(())
+    });
+    whole.expect("adding bytes does not fail");
+    bytes
 }

@@ -15,7 +15,7 @@ use super::{
     markup::{escaped, html_table},
     runs_table_by, score_chart,
 };
-use crate::{About, RunFile, SavedFault, Scores, about_of, headroom_of, history_of};
+use crate::{About, RunFile, SavedFault, Scores, about_of, folder::MOST_BYTES, headroom_of, history_of};
 
 /// Remark on the score of a run without validation examples.
 pub const NOT_FAIR: &str = "the test examples chose these weights, so the score is not a fair one of new examples; \
@@ -49,7 +49,7 @@ impl RunReport {
         let file = RunFile::of_folder(folder)?;
         let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.to_path_buf());
         let name = absolute.file_name().map_or("run".into(), |name| name.to_string_lossy().into_owned());
-        let text = |name: &str| files::read_text(&folder.join(name), 1 << 24);
+        let text = |name: &str| files::read_text(&folder.join(name), MOST_BYTES);
         let history = history_of(folder)?;
         Ok(RunReport {
             name,

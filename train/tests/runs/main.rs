@@ -5,7 +5,11 @@ mod changing;
 mod common;
 mod fine_tuned;
 mod folders;
+mod killed;
 mod onnx;
+#[allow(dead_code, reason = "the tests of models use more of it")]
+#[path = "../../../tests/onnx/build.rs"]
+mod onnx_model;
 mod over_ranks;
 mod planted;
 mod readers;

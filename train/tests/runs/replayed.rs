@@ -1,10 +1,12 @@
 //! Steps of a run, run again from a saved fault: bit for bit, with any number of threads, and their cures.
 
+use std::{fs, path::Path};
+
 use precast::{diagnose::Cure, io::models::Model, lint::Rule, set_threads};
 use precast_train::{Replay, SavedFault};
 use precast_train::{Run, RunFile};
 
-use crate::common::folder::Folder;
+use crate::common::folder::{Folder, names};
 
 /// A network with running statistics and dropout.
 const MODEL: &str = "
@@ -76,6 +78,33 @@ fn a_saved_fault_is_replayed_bit_for_bit_and_cured() {
     set_threads(0);
     // A folder that is none, and data that changed.
     assert!(Replay::open(folder.join("faults"), model()).is_err());
+}
+
+/// Leftovers of processes that were killed while they saved a fault are neither faults nor parts of one.
+#[test]
+fn a_fault_is_saved_as_a_whole() {
+    let files = Folder::new("fault-whole");
+    files.write("policy.yaml", POLICY);
+    files.write("model.yaml", MODEL);
+    let text =
+        "{version: 1, model: model.yaml, policy: policy.yaml, data: digits, test: 1700, epochs: 5, batch: 10, seed: 3}";
+    let file = RunFile::load(files.write("run.yaml", text)).unwrap();
+    let trained = |name: &str, left: &dyn Fn(&Path)| {
+        let folder = files.at(name);
+        let mut run = Run::begin(&file, model(), &folder).unwrap();
+        left(&folder.join("faults"));
+        run.train().unwrap();
+        SavedFault::all(&folder).unwrap().remove(0)
+    };
+    let (whole, fault) = trained("whole", &|_| ());
+    let step = whole.file_name().unwrap();
+    let (again, same) = trained("again", &|faults| {
+        fs::create_dir_all(faults.join(step)).unwrap();
+        fs::write(faults.join(step).join("left.safetensors"), "").unwrap();
+        fs::create_dir_all(faults.join(".precast-1-0.tmp")).unwrap();
+        fs::copy(whole.join("fault.json"), faults.join(".precast-1-0.tmp/fault.json")).unwrap();
+    });
+    assert_eq!((again.file_name().unwrap(), names(&again), &same.origin), (step, names(&whole), &fault.origin));
 }
 
 /// The sums of the first layer exceed f16, and `tanh` makes finite numbers of them: every step is taken.
