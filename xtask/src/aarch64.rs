@@ -71,7 +71,7 @@ pub fn run(words: &[String]) -> Result {
             let targets = targets()?;
             let chosen = targets.iter().flat_map(|target| ["--test", target]);
             let chosen: Vec<&str> =
-                ["--locked", "--all-features", "--no-fail-fast", "--lib"].into_iter().chain(chosen).collect();
+                ["--locked", "--no-fail-fast", "--lib"].into_iter().chain(chosen).collect();
             println!("LEFT OUT, since they start programs: {}", START_PROGRAMS.join(", "));
             let skipped: Vec<&str> = SKIPPED.iter().flat_map(|test| ["--skip", test]).collect();
             tests(&[&chosen[..], &["--"], &skipped].concat())

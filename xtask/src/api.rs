@@ -24,7 +24,7 @@ pub fn run(words: &[String]) -> Result {
         _ => return Err(format!("unknown argument `{}`; allowed: --check, or nothing", words.join(" "))),
     };
     let packages = PACKAGES.iter().flat_map(|(package, _)| ["--package", package]);
-    let doc = ["doc", "--quiet", "--locked", "--release", "--no-deps", "--all-features"];
+    let doc = ["doc", "--quiet", "--locked", "--release", "--no-deps"];
     // As in `.ci/run`, so that the pages are made once.
     let strict = ("RUSTDOCFLAGS", "-D warnings");
     shell::run("cargo", &doc.into_iter().chain(packages).collect::<Vec<_>>(), &[strict])?;

@@ -48,7 +48,7 @@ pub fn run(words: &[String]) -> Result {
                 (false, _) => &["test"],
             };
             let patches = patches.iter().flat_map(|patch| ["--config", patch]);
-            let how = ["--release", "--offline", "--all-features"].into_iter().chain(patches);
+            let how = ["--release", "--offline"].into_iter().chain(patches);
             cargo(&here, &target, &what.iter().copied().chain(how).collect::<Vec<_>>())?;
         }
         patches.push(format!("patch.crates-io.{package}.path={:?}", here.display().to_string()));

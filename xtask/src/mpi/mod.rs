@@ -68,7 +68,7 @@ pub fn run(words: &[String]) -> Result {
         return Err("ranks are found in /proc, which Linux alone has".into());
     }
     let launchers = launcher::find(&launchers)?;
-    let build = ["build", "--release", "--locked", "--workspace", "--all-features"];
+    let build = ["build", "--release", "--locked", "--workspace"];
     shell::run("cargo", &[&build[..], &["--bin", "precast", "--example", "planted"]].concat(), &[])?;
     let built = shell::target().join("release");
     let folder = std::env::temp_dir().join(format!("precast-xtask-mpi-{}", std::process::id()));
