@@ -97,6 +97,7 @@ pub mod diagnose;
 mod dtype;
 pub mod gradcheck;
 pub mod graph;
+#[cfg(not(doctest))]
 pub mod guide;
 pub mod io;
 #[allow(unsafe_code)]

@@ -8,6 +8,5 @@ pub mod golden;
 pub mod json_schema;
 pub mod metrics;
 pub mod npy;
-pub mod png;
 pub mod speeds;
 pub mod tensors;

@@ -24,7 +24,7 @@ pub fn run(words: &[String]) -> Result {
     }
     let all = words.iter().any(|word| word == "--all");
     let (units, ops) = if all { (ALL_UNITS, ALL_OPS) } else { (UNITS, OPS) };
-    let manifest = alone::manifest("miri", &["approx", "insta", "png", "proptest"], &["laws"])?;
+    let manifest = alone::manifest("miri", &["approx", "insta", "proptest"], &["laws"])?;
     test(&manifest, &["--lib"], units)?;
     // The filters are parts of names, and `layer_ops::` has `ops::` in it.
     test(&manifest, &["--test", "laws"], &[ops, &["--skip", "layer_ops::"]].concat())
