@@ -2,7 +2,7 @@
 
 use std::{
     borrow::{Borrow, Cow},
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashSet},
     path::Path,
 };
 
@@ -100,8 +100,8 @@ fn encode<T: Borrow<Tensor>>(tensors: &[(String, T)], file: &File) -> Result<Vec
         metadata.insert(CHECKSUM.to_string(), checksum(words, all.into_iter()));
         metadata.insert(entry.to_string(), words.clone());
     }
-    let unordered: HashMap<_, _> = metadata.clone().into_iter().collect();
-    let mut bytes = safetensors::serialize(views, Some(unordered)).map_err(|e| failed(&e))?;
+    let mut bytes =
+        safetensors::serialize(views, Some(metadata.clone().into_iter().collect())).map_err(|e| failed(&e))?;
     // Metadata entries are written in arbitrary order. Sorted by name, equal files have equal bytes.
     const BEFORE: &[u8] = br#"{"__metadata__":"#;
     let ordered = serde_json::to_string(&metadata).map_err(|e| failed(&e))?;
