@@ -52,8 +52,8 @@ fn no_package_needs_a_c_compiler() {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-/// The packages on top, and tests, switch on no feature of what the library depends on. Otherwise cargo would build the library
-/// again for each of them.
+/// The packages on top, and tests, switch on no feature of what the library depends on. Otherwise cargo would build the
+/// library again for each of them.
 #[test]
 fn one_build_of_a_package_serves_all() {
     let tests = tree("--edges normal,build,dev");

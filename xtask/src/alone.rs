@@ -1,5 +1,5 @@
-//! The library as a package with few dev-dependencies. Cargo builds all of a package's dev-dependencies for any of its tests, for
-//! another machine, or under Miri, that takes longer than the tests.
+//! The library as a package with few dev-dependencies. Cargo builds all of a package's dev-dependencies for any of its
+//! tests: for another machine, or under Miri, that takes longer than the tests.
 
 use std::{fs, path::Path};
 
