@@ -188,7 +188,7 @@ mod tests {
         converted.tensors[0].kept = Some("a moving average".into());
         converted.tensors = vec![converted.tensors[0].clone(); 20];
         let line = conversion_kept(&converted).unwrap();
-        let named = vec!["`fc.weight` (a moving average)"; 8].join(", ");
+        let named = ["`fc.weight` (a moving average)"; 8].join(", ");
         let head = "20 tensors of cells that run low stay as they were, not known as weights: ";
         assert!(
             line.starts_with(&format!("{head}{named} and 12 more; a rule names a tensor to store it low: `{{ path: ")),
