@@ -57,6 +57,9 @@ fn no_package_needs_a_c_compiler() {
 #[test]
 fn one_build_of_a_package_serves_all() {
     let tests = tree("--edges normal,build,dev");
+    let workspace = tree("--workspace --edges normal,build,dev");
+    let differ: Vec<_> = tests.difference(&workspace).collect();
+    assert!(differ.is_empty(), "other packages of the workspace switch on further features than {differ:?}");
     for package in ["precast", "precast-train", "precast-cli"] {
         let alone = tree(&format!("--package {package} --edges normal,build"));
         assert!(alone.len() > 50, "{package}: {alone:?}");
