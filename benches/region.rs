@@ -1,11 +1,9 @@
 //! Cost of a region: on an op of four elements, and of entering and leaving: `cargo bench --bench region`.
 //!
-//! In addition to criterion's figures it prints the overhead: the op inside a region and the same op outside are timed
-//! alternately on the same machine, and the median of the differences is the cost of a region.
+//! The op inside a region and the same op outside are timed alternately, and the median of the differences is the cost.
 
 use std::{hint::black_box, time::Instant};
 
-use criterion::{Criterion, criterion_group, criterion_main};
 use precast::{precision::Frame, prelude::*};
 
 type Case = (&'static str, Box<dyn Fn() -> Tensor>);
@@ -29,24 +27,8 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-fn ops(c: &mut Criterion) {
-    for (name, op) in cases() {
-        c.bench_function(&format!("{name}, no region"), |b| b.iter(|| black_box(op())));
-        for pack in ["torch-2.15-cpu", "paddle-3.3"] {
-            let _region = region(pack).enter().unwrap();
-            c.bench_function(&format!("{name}, {pack}"), |b| b.iter(|| black_box(op())));
-        }
-    }
-}
-
-fn enter_and_leave(c: &mut Criterion) {
-    let region = region("torch-2.15-cpu");
-    c.bench_function("enter and leave a region", |b| b.iter(|| drop(black_box(region.enter().unwrap()))));
-    c.bench_function("enter and leave a frame", |b| b.iter(|| drop(black_box(precast::__test::enter(Frame::Off)))));
-}
-
 /// Returns the nanoseconds per call, averaged over many.
-fn time(op: &dyn Fn() -> Tensor) -> f64 {
+fn time<R>(op: &dyn Fn() -> R) -> f64 {
     const CALLS: u32 = 2_000;
     let start = Instant::now();
     for _ in 0..CALLS {
@@ -55,7 +37,7 @@ fn time(op: &dyn Fn() -> Tensor) -> f64 {
     start.elapsed().as_secs_f64() * 1e9 / f64::from(CALLS)
 }
 
-fn overhead(_: &mut Criterion) {
+fn main() {
     for pack in ["torch-2.15-cpu", "paddle-3.3"] {
         let region = region(pack);
         for (name, op) in cases() {
@@ -67,10 +49,10 @@ fn overhead(_: &mut Criterion) {
             let mut rounds: Vec<(f64, f64)> = (0..301).map(once).collect();
             rounds.sort_by(|a, b| a.0.total_cmp(&b.0));
             let (added, bare) = rounds[rounds.len() / 2];
-            println!("overhead of a region of {pack} on {name}: {added:.0} ns, beside {bare:.0} ns for the op");
+            println!("region of {pack} on {name}: {added:.0} ns more than {bare:.0} ns");
         }
     }
+    let region = region("torch-2.15-cpu");
+    println!("enter and leave a region: {:.0} ns", time(&|| drop(black_box(region.enter().unwrap()))));
+    println!("enter and leave a frame: {:.0} ns", time(&|| drop(black_box(precast::__test::enter(Frame::Off)))));
 }
-
-criterion_group!(benches, overhead, ops, enter_and_leave);
-criterion_main!(benches);

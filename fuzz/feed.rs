@@ -1,5 +1,5 @@
 //! Handling of the bytes of each kind of file, shared by the targets of `cargo fuzz` and the short runs of
-//! `tests/files/mutated.rs`. Nothing may panic, and whatever is accepted must hold the guarantees of its documentation.
+//! `train/tests/runs/mutated.rs`. Nothing may panic, and whatever is accepted must hold the guarantees of its documentation.
 #![allow(dead_code, reason = "a target feeds one kind")]
 
 use precast::{

@@ -1,4 +1,4 @@
-//! The guide: one page per task. Every example in it is compiled and run by the tests.
+//! The guide: one page per task. Every example in it is compiled and run by the package in `docs/tests`.
 
 macro_rules! pages {
     ($($page:ident $file:literal;)*) => { $(
@@ -41,10 +41,6 @@ pages! {
     the_command "the-command.md";
     building "building.md";
 }
-
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
 
 #[cfg(test)]
 mod tests {

@@ -58,16 +58,13 @@
 //! [`policy`], the plans of [`plan`] and all that they name are those of the package `precast-policy`, which knows no tensor.
 //! A library with tensors of its own depends on that alone, and implements the traits of [`host`].
 //!
-//! # Features
+//! Run files, readers of example files and reports are in the package `precast-train`; the command `precast`, also for a
+//! program's own networks, is in `precast-cli`. No package has features.
 //!
-//! | feature | default | what it adds |
-//! | --- | --- | --- |
-//! | `tracing` | no | events for subscribers of the crate [`tracing`](https://docs.rs/tracing), all with the target `precast` |
+//! # Events
 //!
-//! Everything else needs no feature. Run files, readers of example files and reports are in the package
-//! `precast-train`; the command `precast`, also for a program's own networks, is in `precast-cli`.
-//!
-//! The `tracing` events and their fields:
+//! Subscribers of the crate [`tracing`](https://docs.rs/tracing) receive these events, all with the target `precast`. In a
+//! program without a subscriber, some warnings go to standard error.
 //!
 //! | level | event | when |
 //! | --- | --- | --- |
@@ -84,7 +81,6 @@
 //! | info | `epoch finished` | an epoch of [`train::fit`]: loss, and accuracy or mean squared error |
 //! | debug | `loss scale grows`, `loss scale shrinks` | the scale before and after |
 //! | debug | `policy read`, `model read` | a file was read |
-#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 #![warn(missing_debug_implementations)]
 #![deny(unsafe_code)]
@@ -101,6 +97,7 @@ pub mod diagnose;
 mod dtype;
 pub mod gradcheck;
 pub mod graph;
+#[cfg(not(doctest))]
 pub mod guide;
 pub mod io;
 #[allow(unsafe_code)]

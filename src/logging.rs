@@ -6,11 +6,12 @@ use std::{
 };
 
 pub(crate) use precast_policy::__event as event;
+use tracing::{dispatcher, subscriber::NoSubscriber};
 
-/// Warns on standard error if the feature `tracing` is off and no event is emitted instead. Callers make sure to warn
-/// only once.
+/// Warns on standard error in a program without a subscriber, which misses the event. Callers make sure to warn only
+/// once.
 pub(crate) fn warn(message: &str) {
-    if cfg!(not(feature = "tracing")) {
+    if dispatcher::get_default(|subscriber| subscriber.is::<NoSubscriber>()) {
         // A training run continues if nobody reads standard error.
         let _ = writeln!(io::stderr(), "precast: {message}");
     }

@@ -1,4 +1,4 @@
-//! Plans and loss scales on a GPU by burn's wgpu with fusion, in f16. `cargo xtask hosts --gpu` runs it; without a GPU, on
+//! Plans and loss scales on a GPU by burn's wgpu with fusion, in f16. `cargo xtask nightly gpu` runs it; without a GPU, on
 //! Mesa's lavapipe.
 #![cfg(feature = "wgpu")]
 

@@ -43,9 +43,8 @@
 //! Lists refer to names. Those of ops are in the [catalogue]; kinds of layers are open. Ops and layers that precast
 //! does not implement can be listed, too: see [`System::is_open`](catalogue::System::is_open) and [`Op::foreign`].
 //!
-//! The feature `tracing` sends events to subscribers of the crate [`tracing`](https://docs.rs/tracing): `policy read`,
-//! `loss scale grows` and `loss scale shrinks`.
-#![cfg_attr(docsrs, feature(doc_cfg))]
+//! Subscribers of the crate [`tracing`](https://docs.rs/tracing) receive events: `policy read`, `loss scale grows`,
+//! `loss scale shrinks`, `step skipped` and `training has stalled`.
 #![deny(missing_docs)]
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]

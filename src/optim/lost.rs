@@ -22,7 +22,7 @@ pub struct LostUpdates {
 }
 
 impl LostUpdates {
-    /// The share of lost updates above which an optimizer warns, once, through an event of the feature `tracing`.
+    /// The share of lost updates above which an optimizer warns, once, through an event.
     pub const WARN_ABOVE: f64 = 0.5;
 
     pub(super) fn new(path: &str, count: Count, is_stochastic: bool) -> Self {

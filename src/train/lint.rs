@@ -24,8 +24,8 @@ impl Fit {
         // An error is that of the first step.
         let _ = self.wrap_anew(net);
         let found = found.into_iter().filter(|finding| finding.severity > Severity::Information);
-        for _finding in self.findings.insert(found.collect()) {
-            event!(WARN, rule = _finding.rule.name(), cell = %_finding.cell, "{_finding}");
+        for finding in self.findings.insert(found.collect()) {
+            event!(WARN, rule = finding.rule.name(), cell = %finding.cell, "{finding}");
         }
     }
 

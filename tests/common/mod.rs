@@ -10,6 +10,5 @@ pub mod json_schema;
 pub mod killed;
 pub mod metrics;
 pub mod npy;
-pub mod png;
 pub mod speeds;
 pub mod tensors;

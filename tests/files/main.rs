@@ -1,4 +1,4 @@
-//! Files: weights, stored models and their conversion, models, and mutated files for every reader.
+//! Files: weights, stored models and their conversion, and models.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -8,6 +8,5 @@ mod damaged;
 mod made;
 mod measured;
 mod models;
-mod mutated;
 mod saved_like;
 mod weights;

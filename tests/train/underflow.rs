@@ -113,9 +113,8 @@ fn trains_three_steps_without_a_scaler() {
     Sgd::new(net.params(), 0.1).update(&loss.backward().unwrap()).unwrap();
 }
 
-/// Without the feature `tracing`, whose events are tested in `tests/events`.
+/// Without a subscriber, for which there are events, tested in `tests/events`.
 #[test]
-#[cfg(not(feature = "tracing"))]
 fn missing_scalers_are_reported_once_for_each_optimizer() {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "underflow::trains_three_steps_without_a_scaler", "--nocapture"])

@@ -1,14 +1,14 @@
 //! The tests on an emulated aarch64 machine with NEON vectors.
 
-use std::{fs, path::Path, process::Stdio};
+use std::{fs, path::Path};
 
 use crate::{
     alone,
-    nightly::IF_PRESENT,
-    shell::{self, Result, program},
+    shell::{self, Result, check_words, works},
+    toolchain,
 };
 
-pub const ABOUT: &str = "tests on aarch64, emulated by qemu: all, or those of kernels [--kernels] [--if-present]";
+pub const ABOUT: &str = "tests on aarch64, emulated by qemu: all, or those of kernels [--kernels]";
 
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 const LINKER: &str = "aarch64-linux-gnu-gcc";
@@ -18,7 +18,7 @@ const RUNNER: &str = "qemu-aarch64 -L /usr/aarch64-linux-gnu";
 const KERNELS: &str = "--kernels";
 
 /// Targets in tests/ that start a separate program, which only the emulator could run.
-const START_PROGRAMS: &[&str] = &["allocations", "command", "compile", "same_bits"];
+const START_PROGRAMS: &[&str] = &["allocations", "command", "compile", "repository", "same_bits"];
 /// Other tests that do so: a unit test, and modules of other targets.
 const SKIPPED: &[&str] = &["simd::tests::vectors_are_at_most_as_wide_as_the_environment_says", "underflow::"];
 /// Tests of kernels that multiply pairs or tiles of bf16, for which NEON has no instruction: their software twins take
@@ -30,19 +30,7 @@ const ONLY_IN_ALL: [&str; 3] = [
 ];
 
 pub fn run(words: &[String]) -> Result {
-    let allowed = [KERNELS, IF_PRESENT];
-    if let Some(unknown) = words.iter().find(|word| !allowed.contains(&word.as_str())) {
-        return Err(format!("`{unknown}` is not understood; allowed: {}", allowed.join(", ")));
-    }
-    let said = |word| words.iter().any(|said| said == word);
-    if let Some(missing) = missing() {
-        let missing = format!("LEFT OUT: {missing}");
-        if said(IF_PRESENT) {
-            println!("{missing}");
-            return Ok(());
-        }
-        return Err(format!("{missing}; allow it to be missing with {IF_PRESENT}"));
-    }
+    check_words(words, &[KERNELS])?;
     let variables = [
         ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", LINKER),
         ("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER", RUNNER),
@@ -57,7 +45,7 @@ pub fn run(words: &[String]) -> Result {
     let tests = |chosen: &[&str]| {
         shell::run("cargo", &[&["test", "--release", "--target", TARGET], chosen].concat(), &variables)
     };
-    match said(KERNELS) {
+    match !words.is_empty() {
         true => {
             println!("LEFT OUT, since they take minutes: {}", ONLY_IN_ALL.join(", "));
             let (manifest, target) =
@@ -70,8 +58,7 @@ pub fn run(words: &[String]) -> Result {
         false => {
             let targets = targets()?;
             let chosen = targets.iter().flat_map(|target| ["--test", target]);
-            let chosen: Vec<&str> =
-                ["--locked", "--all-features", "--no-fail-fast", "--lib"].into_iter().chain(chosen).collect();
+            let chosen: Vec<&str> = ["--locked", "--no-fail-fast", "--lib"].into_iter().chain(chosen).collect();
             println!("LEFT OUT, since they start programs: {}", START_PROGRAMS.join(", "));
             let skipped: Vec<&str> = SKIPPED.iter().flat_map(|test| ["--skip", test]).collect();
             tests(&[&chosen[..], &["--"], &skipped].concat())
@@ -92,15 +79,11 @@ fn targets() -> Result<Vec<String>> {
 }
 
 /// Returns a missing prerequisite of this machine, with instructions to install it.
-fn missing() -> Option<String> {
-    let runs = |name, arguments: &[&str]| {
-        let status = program(name, arguments, &[]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        status.is_ok_and(|status| status.success())
-    };
-    if !runs(LINKER, &["--version"]) || !runs(EMULATOR, &["--version"]) {
-        let packages = "gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user";
-        return Some(format!("there is no {LINKER} or no {EMULATOR} (Debian: apt-get install {packages})"));
+pub fn missing() -> Option<String> {
+    if !works(LINKER, &["--version"]) || !works(EMULATOR, &["--version"]) {
+        return Some(format!(
+            "no {LINKER} or {EMULATOR}: `apt-get install gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user`"
+        ));
     }
-    let library = format!("test -d \"$(rustc --print sysroot)/lib/rustlib/{TARGET}/lib\"");
-    (!runs("bash", &["-c", &library])).then(|| format!("rustup target add {TARGET} was not run"))
+    toolchain::missing_target(TARGET)
 }

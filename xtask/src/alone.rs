@@ -1,12 +1,12 @@
-//! The library as a package with few dev-dependencies. Cargo builds all of a package's dev-dependencies for any of its tests, and some
-//! of those depend on the library: for another machine, or under Miri, that takes longer than the tests.
+//! The library as a package with few dev-dependencies. Cargo builds all of a package's dev-dependencies for any of its
+//! tests: for another machine, or under Miri, that takes longer than the tests.
 
 use std::{fs, path::Path};
 
 use crate::shell::{self, Result};
 
 /// Sections of the library's manifest that the package has.
-const KEPT: &[&str] = &["package", "features", "dependencies", "profile.release"];
+const KEPT: &[&str] = &["package", "dependencies", "profile.release"];
 
 /// Writes the package to a folder of this name under `target`, with the library's sources in place, and with these of its
 /// dev-dependencies and of the targets in `tests`. Returns the path of its manifest.

@@ -18,14 +18,10 @@ const PACKAGES: [(&str, &str); 5] = [
 ];
 
 pub fn run(words: &[String]) -> Result {
-    let check = match words {
-        [] => false,
-        [word] if word == "--check" => true,
-        _ => return Err(format!("unknown argument `{}`; allowed: --check, or nothing", words.join(" "))),
-    };
+    shell::check_words(words, &["--check"])?;
+    let check = !words.is_empty();
     let packages = PACKAGES.iter().flat_map(|(package, _)| ["--package", package]);
-    let doc = ["doc", "--quiet", "--locked", "--release", "--no-deps", "--all-features"];
-    // As in `.ci/run`, so that the pages are made once.
+    let doc = ["doc", "--quiet", "--locked", "--release", "--no-deps", "--package", "precast-derive"];
     let strict = ("RUSTDOCFLAGS", "-D warnings");
     shell::run("cargo", &doc.into_iter().chain(packages).collect::<Vec<_>>(), &[strict])?;
     let pages = shell::target().join("doc");

@@ -4,10 +4,9 @@ use std::{
     collections::HashSet,
     fs,
     path::{Path, PathBuf},
-    process::Command,
 };
 
-use crate::shell::{Result, program, root};
+use crate::shell::{Result, output, program, root, works};
 
 /// A copy of the repository for mutations.
 pub struct Tree {
@@ -22,8 +21,7 @@ impl Tree {
     pub fn copied(folder: &str, revision: Option<&str>) -> Result<Tree> {
         if let Some(revision) = revision {
             let commit = format!("{revision}^{{commit}}");
-            let asked = program("git", &["rev-parse", "--verify", "--quiet", &commit], &[]).output();
-            if !asked.map_err(|e| format!("git: {e}"))?.status.success() {
+            if !works("git", &["rev-parse", "--verify", "--quiet", &commit]) {
                 return Err(format!("no revision is called `{revision}`"));
             }
         }
@@ -35,7 +33,7 @@ impl Tree {
             Some(revision) => &["ls-tree", "-r", "-z", "--name-only", revision],
             None => &["ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         };
-        let files = output(&mut program("git", listing, &[]))?;
+        let files = output("git", listing)?;
         let files: Vec<&str> = files.split('\0').filter(|file| !file.is_empty()).collect();
         for file in &files {
             let content = match revision {
@@ -71,14 +69,6 @@ impl Tree {
         }
         Ok(())
     }
-}
-
-fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().map_err(|e| format!("git: {e}"))?;
-    if !output.status.success() {
-        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
-    }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Writes a file unless unchanged, so that its modification time causes no rebuild.

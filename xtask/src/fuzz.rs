@@ -1,8 +1,11 @@
 //! `cargo xtask fuzz [TARGET] [--seconds N]`: feeds mutated files to the file readers, target by target.
 
-use std::{fs, process::Stdio};
+use std::fs;
 
-use crate::shell::{self, Result};
+use crate::{
+    shell::{self, Result, works},
+    toolchain,
+};
 
 /// Kinds of files: a target in `fuzz/targets`, its own seeds in `fuzz/seeds`, and the shipped files of its kind.
 const TARGETS: &[(&str, &[&str])] = &[
@@ -25,7 +28,6 @@ pub const ABOUT: &str = "[TARGET] [--seconds N]: mutated files for every reader 
 
 pub fn run(words: &[String]) -> Result {
     let (target, seconds) = read(words)?;
-    check_tools()?;
     for (name, shipped) in TARGETS.iter().filter(|(name, _)| target.is_none_or(|target| target == *name)) {
         // New inputs go into the first folder, which is not kept in the repository.
         let (corpus, seeds) = (format!("fuzz/corpus/{name}"), format!("fuzz/seeds/{name}"));
@@ -60,17 +62,16 @@ fn read(words: &[String]) -> Result<(Option<&str>, u32)> {
     Ok((target, seconds))
 }
 
-/// Reports a missing tool, with instructions to install it.
-fn check_tools() -> Result {
-    let tools: [(&[&str], &str); 2] = [
-        (&["+nightly", "--version"], "there is no nightly toolchain: `rustup toolchain install nightly`"),
-        (&["fuzz", "--version"], "cargo-fuzz is not installed: `cargo install cargo-fuzz`"),
-    ];
-    for (arguments, missing) in tools {
-        let asked = shell::program("cargo", arguments, &[]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        if !asked.is_ok_and(|status| status.success()) {
-            return Err(missing.to_string());
-        }
-    }
-    Ok(())
+/// Returns a missing tool, with instructions to install it.
+pub fn missing() -> Option<String> {
+    toolchain::missing_component("rust-src", ("cargo", &["+nightly", "--version"])).or_else(|| {
+        (!works("cargo", &["fuzz", "--version"])).then(|| "no cargo-fuzz: `cargo install cargo-fuzz`".into())
+    })
+}
+
+/// Checks that the targets compile, without the C++ that runs them.
+pub fn check() -> Result {
+    let target = shell::target().display().to_string();
+    let check = ["check", "--locked", "--release", "--target-dir", &target, "--manifest-path", "fuzz/Cargo.toml"];
+    shell::run("cargo", &check, &[("CUSTOM_LIBFUZZER_PATH", "./libnone.a")])
 }

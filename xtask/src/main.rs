@@ -22,6 +22,7 @@ mod patterns;
 mod peers;
 mod sanitizers;
 mod shell;
+mod toolchain;
 
 use std::{
     env,
@@ -41,21 +42,17 @@ struct Command {
 const COMMANDS: &[Command] = &[
     Command { name: "aarch64", about: aarch64::ABOUT, run: aarch64::run },
     Command { name: "api", about: api::ABOUT, run: api::run },
-    Command { name: "asan", about: sanitizers::ASAN, run: sanitizers::asan },
     Command { name: "convert", about: convert::ABOUT, run: convert::run },
-    Command { name: "deny", about: deny::ABOUT, run: deny::run },
     Command { name: "export", about: export::ABOUT, run: export::run },
     Command { name: "fuzz", about: fuzz::ABOUT, run: fuzz::run },
-    Command { name: "hosts", about: hosts::ABOUT, run: hosts::run },
     Command { name: "miri", about: miri::ABOUT, run: miri::run },
     Command { name: "mpi", about: mpi::ABOUT, run: mpi::run },
     Command { name: "mutants", about: mutants::ABOUT, run: mutants::run },
     Command { name: "mutate", about: mutate::ABOUT, run: mutate::run },
+    Command { name: "nightly", about: nightly::ABOUT, run: nightly::run },
     Command { name: "onnx", about: onnx::ABOUT, run: onnx::run },
     Command { name: "package", about: package::ABOUT, run: package::run },
-    Command { name: "patterns", about: patterns::ABOUT, run: patterns::run },
     Command { name: "peers", about: peers::ABOUT, run: peers::run },
-    Command { name: "tsan", about: sanitizers::TSAN, run: sanitizers::tsan },
 ];
 
 /// Prints text, ignoring a closed pipe.

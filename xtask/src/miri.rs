@@ -2,12 +2,11 @@
 
 use crate::{
     alone,
-    nightly::{self, IF_PRESENT},
-    shell::{self, Result},
+    shell::{self, Result, check_words},
+    toolchain,
 };
 
-pub const ABOUT: &str =
-    "tests under Miri: of memory, threads, casts, tensors, or of floors 0 to 2 [--all] [--if-present]";
+pub const ABOUT: &str = "tests under Miri: of memory, threads, casts, tensors, or of floors 0 to 2 [--all]";
 
 /// Unit tests, and tests of `tests/laws/ops`, of the code that handles pointers and threads. They take a few minutes.
 const UNITS: &[&str] = &["kernels::threads", "kernels::memory", "kernels::cast", "tensor::"];
@@ -18,13 +17,15 @@ const OPS: &[&str] =
 const ALL_UNITS: &[&str] = &["io::files::", "catalogue::", "observe::", "ops::", "tensor::", "kernels::"];
 const ALL_OPS: &[&str] = &["ops::"];
 
+pub fn missing() -> Option<String> {
+    toolchain::missing_component("miri,rust-src", ("cargo", &["+nightly", "miri", "--version"]))
+}
+
 pub fn run(words: &[String]) -> Result {
-    if !nightly::has("miri,rust-src", ("cargo", &["+nightly", "miri", "--version"]), words, &["--all", IF_PRESENT])? {
-        return Ok(());
-    }
-    let all = words.iter().any(|word| word == "--all");
+    check_words(words, &["--all"])?;
+    let all = !words.is_empty();
     let (units, ops) = if all { (ALL_UNITS, ALL_OPS) } else { (UNITS, OPS) };
-    let manifest = alone::manifest("miri", &["approx", "insta", "png", "proptest"], &["laws"])?;
+    let manifest = alone::manifest("miri", &["approx", "insta", "proptest"], &["laws"])?;
     test(&manifest, &["--lib"], units)?;
     // The filters are parts of names, and `layer_ops::` has `ops::` in it.
     test(&manifest, &["--test", "laws"], &[ops, &["--skip", "layer_ops::"]].concat())

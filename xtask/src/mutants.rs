@@ -8,7 +8,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::{
     copy::Tree,
-    shell::{Result, program},
+    shell::{Result, program, works},
 };
 
 /// What it does, in a line.
@@ -75,6 +75,11 @@ const TESTS: &[&str] = &[
 /// column.
 const SURVIVORS: &str = include_str!("survivors.txt");
 
+pub fn missing() -> Option<String> {
+    (!works("cargo", &["mutants", "--version"]))
+        .then(|| "no cargo-mutants: `cargo install --locked cargo-mutants`".into())
+}
+
 pub fn run(words: &[String]) -> Result {
     let mut folders: Vec<&(&str, &[&str])> = vec![];
     let mut shard = None;
@@ -92,10 +97,7 @@ pub fn run(words: &[String]) -> Result {
     if folders.is_empty() {
         folders = FOLDERS.iter().collect();
     }
-    let version = program("cargo", &["mutants", "--version"], &[]).output();
-    if !version.is_ok_and(|output| output.status.success()) {
-        return Err("cargo-mutants is missing; install it with `cargo install --locked cargo-mutants`".into());
-    }
+    missing().map_or(Ok(()), Err)?;
     let tree = Tree::copied("mutants", None)?;
     let mut missed = String::new();
     for (folder, near) in folders {

@@ -1,17 +1,11 @@
-//! `cargo xtask patterns`: the tests that cover all 2^32 numbers of f32.
+//! The tests that cover all 2^32 numbers of f32.
 
 use crate::shell::{self, Result};
-
-/// One-line description.
-pub const ABOUT: &str = "tests that walk through all 2^32 numbers of f32: casts to 16 bit, functions";
 
 /// Tests that are ignored in an ordinary run.
 const TESTS: [&str; 2] = ["every_f32_number_rounds_once", "errors_are_small_over_all_f32"];
 
-pub fn run(words: &[String]) -> Result {
-    if let Some(word) = words.first() {
-        return Err(format!("met `{word}`; no word is allowed"));
-    }
+pub fn run() -> Result {
     let chosen = ["test", "--release", "--lib", "--test", "conformance", "--", "--ignored", "--nocapture"];
     shell::run("cargo", &[&chosen[..], &TESTS].concat(), &[])
 }

@@ -1,30 +1,21 @@
 //! The library's tests under the address and thread sanitizers.
 
 use crate::{
-    nightly::{self, IF_PRESENT},
     shell::{self, Result},
+    toolchain,
 };
-
-pub const ASAN: &str = "tests under the address sanitizer: reads and writes outside of memory, leaks [--if-present]";
-pub const TSAN: &str = "tests under the thread sanitizer: races between threads [--if-present]";
-
-pub fn asan(words: &[String]) -> Result {
-    sanitize("address", words)
-}
-
-pub fn tsan(words: &[String]) -> Result {
-    sanitize("thread", words)
-}
 
 /// The standard library is compiled with the sanitizer too. An explicit target keeps build scripts free of it.
 const BUILD: &[&str] = &["+nightly", "test", "-Zbuild-std", "--target", "x86_64-unknown-linux-gnu"];
 
-fn sanitize(sanitizer: &str, words: &[String]) -> Result {
+pub fn missing() -> Option<String> {
     // The standard library is compiled from its sources.
-    let probe = ("bash", &["-c", "test -d \"$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library/std\""][..]);
-    if !nightly::has("rust-src", probe, words, &[IF_PRESENT])? {
-        return Ok(());
-    }
+    let probe = ["-c", "test -d \"$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library/std\""];
+    toolchain::missing_component("rust-src", ("bash", &probe))
+}
+
+/// Runs tests under the sanitizer of a name: `address`, `thread`.
+pub fn run(sanitizer: &str) -> Result {
     // A separate target folder preserves other builds.
     let target = shell::target();
     let target = target.join(sanitizer).display().to_string();

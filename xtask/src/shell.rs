@@ -3,7 +3,7 @@
 use std::{
     env,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
 };
 
 /// The result of a named command; the error says why it failed.
@@ -31,17 +31,35 @@ pub fn program(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Co
     command
 }
 
+/// Returns whether a program is here and succeeds. Its output is not shown.
+pub fn works(name: &str, arguments: &[&str]) -> bool {
+    let status = program(name, arguments, &[]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// Returns what a program prints.
+pub fn output(name: &str, arguments: &[&str]) -> Result<String> {
+    let output = program(name, arguments, &[]).output().map_err(|error| format!("{name}: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Checks that each word is one of these.
+pub fn check_words(words: &[String], allowed: &[&str]) -> Result {
+    match words.iter().find(|word| !allowed.contains(&word.as_str())) {
+        None => Ok(()),
+        Some(unknown) if allowed.is_empty() => Err(format!("met `{unknown}`; no word is allowed")),
+        Some(unknown) => Err(format!("met `{unknown}`; allowed: {}", allowed.join(", "))),
+    }
+}
+
 /// Checks that a program is a Python with the given modules.
 pub fn check_python(python: &str, modules: &str) -> Result {
-    let asked = program(python, &["-c", &format!("import {modules}")], &[]).output();
-    match asked.map_err(|error| format!("--python {python}: {error}"))? {
-        output if output.status.success() => Ok(()),
-        output => {
-            let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            let last = said.lines().last().unwrap_or("it says nothing");
-            Err(format!("--python {python} cannot import {modules}: {last}"))
-        }
-    }
+    let met = output(python, &["-c", &format!("import {modules}")]);
+    met.map(drop)
+        .map_err(|said| format!("{python} cannot import {modules}: {}", said.lines().last().unwrap_or_default()))
 }
 
 /// Runs a program with its output shown, and fails if it fails.

@@ -14,6 +14,7 @@ mod onnx;
 mod outputs;
 mod plans;
 mod plans_of_runs;
+mod png;
 mod program;
 mod runs;
 mod scores;

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::{
-    common::png::grey,
+    png::grey,
     program::{Folder, folder_of_run, messages, points, precast_in, text},
 };
 

@@ -7,8 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::{metrics::metrics, png::grey};
 use crate::program::{Folder, command, error, folder_of_run, json, points, precast_in, text};
+use crate::{common::metrics::metrics, png::grey};
 
 const MODEL: &str = "
 version: 1

@@ -270,7 +270,7 @@ fn every_16_bit_number_goes_there_and_back() {
     }
 }
 
-/// All 2^32 patterns of f32, to f16 and to bf16. `cargo xtask patterns` runs it.
+/// All 2^32 patterns of f32, to f16 and to bf16. `cargo xtask nightly patterns` runs it.
 #[test]
 #[ignore = "half a minute in a release build"]
 fn every_f32_number_rounds_once() {

@@ -152,8 +152,8 @@ mod tests {
     use super::*;
 
     /// Converts a file with one tensor; only the library makes the result of a conversion.
-    fn converted() -> Converted {
-        let file = |name: &str| std::env::temp_dir().join(format!("precast-page-{name}-{}", std::process::id()));
+    fn converted(test: &str) -> Converted {
+        let file = |name: &str| std::env::temp_dir().join(format!("precast-{test}-{name}-{}", std::process::id()));
         let (from, to) = (file("from"), file("to"));
         weights::write(&from, [("fc.weight", Tensor::ones(&[1, 2], DType::F32))]).unwrap();
         let model = StoredModel::open(&from).unwrap();
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_page_shows_what_a_file_says_and_reads_none_of_it() {
-        let mut converted = converted();
+        let mut converted = converted("page");
         (converted.bytes_before, converted.bytes_after) = (8, 4);
         let tensor = &mut converted.tensors[0];
         (tensor.name, tensor.shape) = ("<script>\"a\u{1b}&".into(), vec![2]);
@@ -180,5 +180,19 @@ mod tests {
                        2 became subnormal";
         assert_eq!(conversion_summary(&converted), summary);
         assert!(page.contains("<td>1.000e5</td><td>3</td><td>1</td><td>0</td><td>2</td>"), "{page}");
+    }
+
+    #[test]
+    fn tensors_that_stay_are_counted_and_some_of_them_named() {
+        let mut converted = converted("kept");
+        converted.tensors[0].kept = Some("a moving average".into());
+        converted.tensors = vec![converted.tensors[0].clone(); 20];
+        let line = conversion_kept(&converted).unwrap();
+        let named = ["`fc.weight` (a moving average)"; 8].join(", ");
+        let head = "20 tensors of cells that run low stay as they were, not known as weights: ";
+        assert!(
+            line.starts_with(&format!("{head}{named} and 12 more; a rule names a tensor to store it low: `{{ path: ")),
+            "{line}"
+        );
     }
 }

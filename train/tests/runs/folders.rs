@@ -12,7 +12,10 @@ use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
 
-use crate::common::{folder::Folder, metrics::metrics, png::grey};
+use crate::{
+    common::{folder::Folder, metrics::metrics},
+    readers::images::png,
+};
 
 /// A network with running statistics and dropout for the digits.
 pub const MODEL: &str = "
@@ -191,7 +194,7 @@ fn a_run_of_other_pixels_is_refused() {
     for (class, level) in [("a", 0u8), ("b", 255)] {
         for i in 0..4 {
             let file = photos.file(&format!("{class}/{i}.png"), "");
-            std::fs::write(file, grey(4, 4, &[level; 16])).unwrap();
+            std::fs::write(file, png(4, 4, 0, &[level; 16])).unwrap();
         }
     }
     for (options, refused) in [("pixels: grey", true), ("resize: [2, 2]", true), ("pixels: rgb", false)] {

@@ -1,4 +1,4 @@
-//! Runs: their files and folders, the readers of examples, and the reports.
+//! Runs: their files and folders, the readers of examples, and the reports; mutated files for every reader.
 
 mod changing;
 #[path = "../../../tests/common/mod.rs"]
@@ -6,6 +6,7 @@ mod common;
 mod fine_tuned;
 mod folders;
 mod killed;
+mod mutated;
 mod onnx;
 #[allow(dead_code, reason = "the tests of models use more of it")]
 #[path = "../../../tests/onnx/build.rs"]

@@ -17,18 +17,20 @@ pub struct Launcher {
     pub name: String,
 }
 
-/// Returns `mpirun` of `PATH`, if there is one, and those with these paths.
-pub fn find(paths: &[PathBuf]) -> Result<Vec<Launcher>> {
-    let of_path = env::split_paths(&env::var_os("PATH").unwrap_or_default())
-        .map(|folder| folder.join("mpirun"))
-        .find(|path| path.is_file());
-    let found: Vec<Launcher> = of_path.iter().chain(paths).map(|path| Launcher::new(path)).collect::<Result<_>>()?;
+/// Returns the launchers of `PRECAST_MPIRUN`, paths divided as in `PATH`, or `mpirun` of `PATH`.
+pub fn find() -> Result<Vec<Launcher>> {
+    let paths = |name| env::var_os(name).map_or(Vec::new(), |paths| env::split_paths(&paths).collect::<Vec<_>>());
+    let mut found = paths("PRECAST_MPIRUN");
     if found.is_empty() {
-        let words =
-            "no `mpirun` is in PATH; `apt-get install openmpi-bin` or, with --mpiexec, `pip install mpich` has one";
-        return Err(words.into());
+        found =
+            paths("PATH").iter().map(|folder| folder.join("mpirun")).find(|path| path.is_file()).into_iter().collect();
     }
-    Ok(found)
+    if found.is_empty() {
+        return Err(
+            "no `mpirun` in PATH: `apt-get install openmpi-bin`, or `pip install mpich` and PRECAST_MPIRUN=PATH".into(),
+        );
+    }
+    found.iter().map(|path| Launcher::new(path)).collect()
 }
 
 impl Launcher {

@@ -19,10 +19,9 @@ use self::launcher::Launcher;
 use crate::shell::{self, Result};
 
 /// One-line description.
-pub const ABOUT: &str =
-    "[--mpiexec PATH ...] [--only bits|kills|faults] [--tries N]: runs on several ranks, their bits, and faults";
+pub const ABOUT: &str = "[--only bits|kills|faults] [--tries N]: runs on several ranks, their bits, and faults";
 
-const USAGE: &str = "allowed: --mpiexec PATH (also several times), --only bits, kills or faults, and --tries N";
+const USAGE: &str = "allowed: --only bits, kills or faults, and --tries N";
 
 /// A part, which returns the number of what is wrong. It is called with the number of runs with a fault.
 type Part = fn(&Setup, usize) -> Result<usize>;
@@ -34,7 +33,6 @@ const TRIES: usize = 200;
 
 /// Command-line options.
 struct Options {
-    launchers: Vec<PathBuf>,
     only: Option<String>,
     tries: usize,
 }
@@ -62,17 +60,21 @@ fn in_file(path: &Path, error: impl Display) -> String {
     format!("{}: {error}", path.display())
 }
 
+pub fn missing() -> Option<String> {
+    launcher::find().err()
+}
+
 pub fn run(words: &[String]) -> Result {
-    let Options { launchers, only, tries } = options(words)?;
+    let Options { only, tries } = options(words)?;
     if !cfg!(target_os = "linux") {
         return Err("ranks are found in /proc, which Linux alone has".into());
     }
-    let launchers = launcher::find(&launchers)?;
-    let build = ["build", "--release", "--locked", "--workspace", "--all-features"];
-    shell::run("cargo", &[&build[..], &["--bin", "precast", "--example", "planted"]].concat(), &[])?;
+    let launchers = launcher::find()?;
+    let build = ["build", "--release", "--locked", "--package", "precast-cli", "--package", "planted"];
+    shell::run("cargo", &build, &[])?;
     let built = shell::target().join("release");
     let folder = std::env::temp_dir().join(format!("precast-xtask-mpi-{}", std::process::id()));
-    let setup = Setup { launchers, precast: built.join("precast"), planted: built.join("examples/planted"), folder };
+    let setup = Setup { launchers, precast: built.join("precast"), planted: built.join("planted"), folder };
     let mut wrong = 0;
     for (name, part) in PARTS {
         if only.as_deref().is_none_or(|only| only == name) {
@@ -86,12 +88,11 @@ pub fn run(words: &[String]) -> Result {
 }
 
 fn options(words: &[String]) -> Result<Options> {
-    let mut options = Options { launchers: Vec::new(), only: None, tries: TRIES };
+    let mut options = Options { only: None, tries: TRIES };
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} needs a value; {USAGE}"));
         match word.as_str() {
-            "--mpiexec" => options.launchers.push(value()?.into()),
             "--only" => {
                 let part = value()?;
                 if PARTS.iter().all(|(name, _)| name != part) {

@@ -3,7 +3,6 @@
 mod stored;
 
 use std::{
-    borrow::Cow,
     io::{Cursor, Read, Seek},
     path::{Path, PathBuf},
 };
@@ -320,8 +319,7 @@ fn no_archive(error: &zip::result::ZipError) -> String {
 
 /// Returns the names of the arrays of an archive, in its order.
 fn names_in<R: Read + Seek>(archive: &ZipArchive<R>) -> Vec<String> {
-    let names = archive.file_names().map(|name| name.map_or_else(|_| String::new(), Cow::into_owned));
-    names.map(|name| name.strip_suffix(".npy").map_or(name.clone(), String::from)).collect()
+    archive.file_names().map(|name| name.strip_suffix(".npy").unwrap_or(name).to_string()).collect()
 }
 
 /// Reads an array of at most `limit` bytes from an `.npz` file, a zip archive of `.npy` files.

@@ -8,7 +8,7 @@ use std::{
 
 use precast::layers::Rng;
 
-#[path = "../../fuzz/feed.rs"]
+#[path = "../../../fuzz/feed.rs"]
 mod feed;
 
 /// Number of mutated files of each kind.
@@ -23,7 +23,8 @@ fn files(folders: &[&str]) -> Vec<Vec<u8>> {
         }
     }
     let mut found = Vec::new();
-    folders.iter().for_each(|folder| go(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder), &mut found));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    folders.iter().for_each(|folder| go(&root.join(folder), &mut found));
     found.sort();
     found.iter().map(|path| fs::read(path).unwrap()).collect()
 }

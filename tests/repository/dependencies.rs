@@ -1,0 +1,69 @@
+//! The packages that each package depends on, and their features.
+
+use std::{collections::BTreeSet, process::Command};
+
+/// Returns the lines of `cargo tree`: `name version features` for each package, or what another `--format` says.
+fn tree(arguments: &str) -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .args(["tree", "--locked", "--offline", "--prefix", "none", "--format", "{p} {f}"])
+        .args(arguments.split_whitespace())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| line.trim_end_matches(" (*)").trim_end().to_string()).collect()
+}
+
+fn name(line: &str) -> &str {
+    line.split(' ').next().unwrap()
+}
+
+#[test]
+fn low_packages_depend_on_little() {
+    for (package, allowed) in
+        [("precast-policy", &["granit-parser", "serde", "serde-saphyr", "strsim", "tracing"][..]), ("precast-mpi", &["libloading"])]
+    {
+        let met = tree(&format!("--package {package} --edges normal --depth 1"));
+        let met = met.iter().map(|line| name(line)).filter(|name| *name != package);
+        assert_eq!(met.collect::<Vec<_>>(), allowed, "{package}");
+    }
+}
+
+/// Packages of readers, charts and the command, and of the system.
+#[test]
+fn the_library_depends_on_no_package_of_those_on_top() {
+    let denied = "clap clap_builder comfy-table csv ctrlc getrandom indicatif libc plotters png tempfile zip";
+    let met = tree("--package precast --edges normal,build");
+    let wrong: Vec<_> = met.iter().filter(|line| denied.split(' ').any(|denied| denied == name(line))).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+    // A test of the library waits for none of these.
+    let met = tree("--package precast --edges normal,build,dev");
+    let wrong: Vec<_> =
+        met.iter().filter(|line| matches!(name(line), "clap" | "png" | "zip" | "precast-train")).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn no_package_needs_a_c_compiler() {
+    let met = tree("--workspace --edges normal,build,dev");
+    let c = ["bindgen", "cc", "cmake", "pkg-config", "vcpkg"];
+    let wrong: Vec<_> = met.iter().filter(|line| c.contains(&name(line))).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// The packages on top, and tests, switch on no feature of what the library depends on. Otherwise cargo would build the
+/// library again for each of them.
+#[test]
+fn one_build_of_a_package_serves_all() {
+    let tests = tree("--edges normal,build,dev");
+    let workspace = tree("--workspace --edges normal,build,dev");
+    let differ: Vec<_> = tests.difference(&workspace).collect();
+    assert!(differ.is_empty(), "other packages of the workspace switch on further features than {differ:?}");
+    for package in ["precast", "precast-train", "precast-cli"] {
+        let alone = tree(&format!("--package {package} --edges normal,build"));
+        assert!(alone.len() > 50, "{package}: {alone:?}");
+        let differ: Vec<_> = alone.difference(&tests).collect();
+        assert!(differ.is_empty(), "{package} alone has other features than the tests: {differ:?}");
+    }
+}
