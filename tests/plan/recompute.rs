@@ -349,7 +349,7 @@ fn an_exact_path_decides_about_recomputing_wherever_it_stands() {
     assert_eq!(again(&[Rule::path("4", RunAs::Full).unwrap(), many]), all);
 }
 
-/// Bytes kept by the tape of the bench networks: `cargo test --release --test plan -- --nocapture bytes`.
+/// Bytes kept by the tape of the bench networks: `cargo test --test plan -- --nocapture bytes`.
 #[test]
 fn bytes_kept_beside_o0() {
     for name in ["resnet18", "gpt"] {

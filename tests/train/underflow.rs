@@ -37,7 +37,7 @@ fn learn(seed: u64, level: Level, dtype: DType, mut scale: LossScale) -> Result<
     Ok((train::accuracy(&net, &data.test, 64)?, zeros.unwrap()))
 }
 
-/// `cargo test --release --test train -- --nocapture`
+/// `cargo test --test train -- --nocapture`
 #[test]
 fn with_a_scaler_f16_learns_as_f32_does_and_without_it_does_not() {
     let mean = |level, dtype, scale: fn() -> LossScale| {

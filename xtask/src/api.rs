@@ -21,7 +21,7 @@ pub fn run(words: &[String]) -> Result {
     shell::check_words(words, &["--check"])?;
     let check = !words.is_empty();
     let packages = PACKAGES.iter().flat_map(|(package, _)| ["--package", package]);
-    let doc = ["doc", "--quiet", "--locked", "--release", "--no-deps", "--package", "precast-derive"];
+    let doc = ["doc", "--quiet", "--locked", "--no-deps", "--package", "precast-derive"];
     let strict = ("RUSTDOCFLAGS", "-D warnings");
     shell::run("cargo", &doc.into_iter().chain(packages).collect::<Vec<_>>(), &[strict])?;
     let pages = shell::target().join("doc");

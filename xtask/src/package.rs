@@ -40,7 +40,7 @@ pub fn run(words: &[String]) -> Result {
         if TESTED.contains(&package) {
             let what: &[&str] = if only_check { &["check", "--quiet", "--lib", "--bins"] } else { &["test"] };
             let patches = patches.iter().flat_map(|patch| ["--config", patch]);
-            let how = ["--release", "--offline"].into_iter().chain(patches);
+            let how = ["--offline"].into_iter().chain(patches);
             cargo(&here, &target, &what.iter().copied().chain(how).collect::<Vec<_>>())?;
         }
         patches.push(format!("patch.crates-io.{package}.path={:?}", here.display().to_string()));

@@ -147,19 +147,9 @@ fn with_python(more: &[&str]) -> Vec<String> {
     words(&[&["--python", &python()], more].concat())
 }
 
-/// Runs cargo with the checks of `.ci/run`, whose build these parts share.
-fn checked(arguments: &[&str], more: &[(&str, &str)]) -> Result {
-    let wrapper = shell::root().join(".ci/rustc").display().to_string();
-    let variables = [
-        ("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true"),
-        ("CARGO_PROFILE_RELEASE_OVERFLOW_CHECKS", "true"),
-        ("RUSTC_WORKSPACE_WRAPPER", &wrapper),
-    ];
-    shell::run(
-        "cargo",
-        &[&arguments[..1], &["--release", "--locked"], &arguments[1..]].concat(),
-        &[&variables, more].concat(),
-    )
+/// Runs cargo in the build of `.ci/run`.
+fn cargo(arguments: &[&str], more: &[(&str, &str)]) -> Result {
+    shell::run("cargo", &[&arguments[..1], &["--locked"], &arguments[1..]].concat(), more)
 }
 
 fn no_oldest() -> Option<String> {
@@ -170,7 +160,7 @@ fn no_oldest() -> Option<String> {
 
 fn oldest() -> Result {
     let oldest = format!("+{}", toolchain::oldest("Cargo.toml"));
-    shell::run("cargo", &[&oldest, "check", "--locked", "--release", "--lib", "--bins"], &[])
+    shell::run("cargo", &[&oldest, "check", "--locked", "--lib", "--bins"], &[])
 }
 
 const WINDOWS: &str = "x86_64-pc-windows-msvc";
@@ -182,7 +172,7 @@ fn no_targets() -> Option<String> {
 
 fn targets() -> Result {
     let check = |target: &str, chosen: &[&str]| {
-        shell::run("cargo", &[&["check", "--locked", "--release", "--target", target, "--lib"], chosen].concat(), &[])
+        shell::run("cargo", &[&["check", "--locked", "--target", target, "--lib"], chosen].concat(), &[])
     };
     check(WINDOWS, &["--bins"])?;
     check(WINDOWS, &["--package", "precast-mpi"])?;
@@ -200,26 +190,26 @@ fn examples() -> Result {
             .collect();
         names.sort();
         for name in names {
-            checked(&["run", "--quiet", "--package", package, "--example", &name], &[])?;
+            cargo(&["run", "--quiet", "--package", package, "--example", &name], &[])?;
         }
     }
-    checked(&["run", "--quiet", "--package", "precast-mpi", "--example", "sum"], &[])
+    cargo(&["run", "--quiet", "--package", "precast-mpi", "--example", "sum"], &[])
 }
 
 fn messages() -> Result {
-    checked(&["test", "--test", "compile", "--", "--ignored"], &[])
+    cargo(&["test", "--test", "compile", "--", "--ignored"], &[])
 }
 
 fn widths() -> Result {
-    ["8", "1"].iter().try_for_each(|width| checked(&["test"], &[("PRECAST_VECTORS", width)]))
+    ["8", "1"].iter().try_for_each(|width| cargo(&["test"], &[("PRECAST_VECTORS", width)]))
 }
 
 fn planted() -> Result {
-    checked(&["test", "--package", "precast-train", "--test", "runs", "planted", "--", "--ignored", "--nocapture"], &[])
+    cargo(&["test", "--package", "precast-train", "--test", "runs", "planted", "--", "--ignored", "--nocapture"], &[])
 }
 
 fn ranks() -> Result {
-    checked(&["test", "--package", "precast-mpi", "--test", "launched"], &[])?;
+    cargo(&["test", "--package", "precast-mpi", "--test", "launched"], &[])?;
     mpi::run(&words(&["--only", "bits"]))
 }
 
