@@ -25,18 +25,14 @@
 
 use std::path::Path;
 
-use serde::{
-    Deserialize, Serialize,
-    de::{Error as _, IgnoredAny},
-};
-use serde_yaml::{Spanned, budget::BudgetBreach};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use crate::{
     Child, DType, Tensor,
     cell::{AsCell, Part, Slot, known_kinds, writing},
-    error::{Error, Result, did_you_mean},
+    error::{Error, ErrorKind, Result, did_you_mean},
     io::{
-        document::{self, Place, Source},
+        document::{self, Document, Source},
         files,
         kinds::{named_elsewhere, unknown},
     },
@@ -46,13 +42,6 @@ use crate::{
 
 /// Format version written.
 const VERSION: u32 = 1;
-
-/// Maximum length of a file, read or written.
-const MAX_BYTES: usize = 1 << 20;
-/// Maximum nesting depth of lists and maps.
-const MAX_DEPTH: usize = 64;
-/// Maximum number of values, lists and maps in a file.
-const MAX_NODES: usize = 65_536;
 
 /// Models shipped with the library.
 const EMBEDDED: [(&str, &str); 4] = [
@@ -77,11 +66,6 @@ pub struct Model {
 }
 
 #[derive(Deserialize)]
-struct Head {
-    version: Spanned<u32>,
-}
-
-#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct V1 {
     #[serde(rename = "version")]
@@ -89,7 +73,45 @@ struct V1 {
     name: Option<String>,
     input: Option<Vec<usize>>,
     input_dtype: Option<InputDtype>,
+    #[serde(deserialize_with = "cells")]
     net: Child,
+}
+
+/// Reads a network by the code that reads cells inside cells.
+fn cells<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Child, D::Error> {
+    erased_serde::deserialize(&mut <dyn erased_serde::Deserializer>::erase(deserializer)).map_err(D::Error::custom)
+}
+
+impl Document for V1 {
+    const WHAT: &'static str = "model";
+    const KIND: ErrorKind = ErrorKind::Model;
+    const MAX_BYTES: usize = 1 << 20;
+    const MAX_NODES: usize = 65_536;
+    const MAX_DEPTH: usize = 64;
+    const REQUIRED: &'static [&'static str] = &["version", "net"];
+
+    fn unknown(kind: &str, allowed: &[&'static str]) -> Option<String> {
+        let kinds = kinds().unwrap_or_default();
+        if allowed != kinds {
+            return None;
+        }
+        Some(match (known_kinds().any(|known| known == kind), named_elsewhere(kind)) {
+            (true, _) => format!("`{kind}` is not read from files; mark its type `#[cell(saved)]`"),
+            (false, Some((here, who))) => {
+                format!("no kind of cell is called `{kind}`; what {who} calls so is `{here}` here")
+            }
+            (false, None) => unknown(kind, &kinds),
+        })
+    }
+
+    fn place(key: &str, allowed: &[&str]) -> String {
+        match key {
+            "level" | "dtype" | "pack" | "rules" | "loss_scale" if allowed.contains(&"net") => {
+                "this looks like a policy, and a model is wanted".into()
+            }
+            _ => String::new(),
+        }
+    }
 }
 
 /// Dtypes allowed for examples.
@@ -204,7 +226,7 @@ impl Model {
     /// As [`load`].
     pub fn load(path: impl AsRef<Path>, seed: u64) -> Result<Self> {
         let path = path.as_ref();
-        let text = files::read_text(path, MAX_BYTES)?;
+        let text = files::read_text(path, V1::MAX_BYTES)?;
         let model = Model::parse(&text, &path.display().to_string(), seed)?;
         event!(DEBUG, file = %path.display(), "model read");
         Ok(model)
@@ -215,23 +237,14 @@ impl Model {
     /// # Errors
     /// As [`parse`].
     pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Self> {
-        not_too_long(text, origin)?;
         kinds()?;
-        let head: Head = read(text, origin)?;
-        match head.version.value {
-            VERSION => {
-                let V1 { name, input, input_dtype, net, .. } = Rng::seed(seed).reading(|| read_cells(text, origin))?;
-                let input_dtype = match input_dtype {
-                    None | Some(InputDtype::Float32) => DType::F32,
-                    Some(InputDtype::Int64) => DType::I64,
-                };
-                Ok(Model { name, input, input_dtype, net })
-            }
-            other => {
-                let words = format!("version {other} is not one that is read here ({VERSION})");
-                Err(Source::new(origin, text).error(head.version.referenced, Error::model(words)))
-            }
-        }
+        let read = || document::read(&Source::new(origin, text));
+        let V1 { name, input, input_dtype, net, .. } = Rng::seed(seed).reading(read)?;
+        let input_dtype = match input_dtype {
+            None | Some(InputDtype::Float32) => DType::F32,
+            Some(InputDtype::Int64) => DType::I64,
+        };
+        Ok(Model { name, input, input_dtype, net })
     }
 }
 
@@ -286,8 +299,9 @@ fn write<C: ?Sized + AsCell>(net: &Child<C>, Beside { name, input, input_dtype }
     let mut deepest = 0;
     net.walk(&mut |cell| deepest = deepest.max(cell.depth));
     // Each cell is a map inside the map of its parent, and writing recurses, so the depth is checked first.
-    if deepest >= MAX_DEPTH {
-        return Err(Error::model(format!("{WRITTEN}: {}", too_deep())));
+    if deepest >= V1::MAX_DEPTH {
+        let words = format!("{WRITTEN}: lists and maps are nested deeper than {}", V1::MAX_DEPTH);
+        return Err(Error::model(words));
     }
     kinds()?;
     let text =
@@ -296,138 +310,9 @@ fn write<C: ?Sized + AsCell>(net: &Child<C>, Beside { name, input, input_dtype }
                 Some(path) if !path.is_empty() => Error::model(format!("cell `{path}`: {e}")),
                 _ => Error::model(e.to_string()),
             })?;
-    not_too_long(&text, WRITTEN)?;
-    read::<IgnoredAny>(&text, WRITTEN)?;
+    document::check::<V1>(&Source::new(WRITTEN, &text))?;
     Ok(text)
 }
 
 /// Name of the written text in errors.
 const WRITTEN: &str = "the file of the network";
-
-fn not_too_long(text: &str, origin: &str) -> Result<()> {
-    match text.len() > MAX_BYTES {
-        true => Err(Error::model(format!("{origin}: {} bytes long; at most {MAX_BYTES} are read", text.len()))),
-        false => Ok(()),
-    }
-}
-
-fn too_deep() -> String {
-    format!("lists and maps are nested deeper than {MAX_DEPTH}")
-}
-
-/// Reads one document, with limits checked during parsing.
-fn read<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
-    serde_yaml::from_str_with_options(text, options()).map_err(|e| in_our_words(&e, &Source::new(origin, text)))
-}
-
-/// Reads a document as [`read`] does, by the code that reads cells inside cells.
-fn read_cells<'de, T: Deserialize<'de>>(text: &'de str, origin: &str) -> Result<T> {
-    let read = |yaml: serde_yaml::Deserializer<'de, '_>| {
-        erased_serde::deserialize(&mut <dyn erased_serde::Deserializer>::erase(yaml)).map_err(serde_yaml::Error::custom)
-    };
-    serde_yaml::with_deserializer_from_str_with_options(text, options(), read)
-        .map_err(|e| in_our_words(&e, &Source::new(origin, text)))
-}
-
-/// Returns the limits of reading, and the refused forms of YAML.
-fn options() -> serde_yaml::Options {
-    serde_yaml::options! {
-        budget: serde_yaml::budget! {
-            max_depth: MAX_DEPTH, max_nodes: MAX_NODES, max_aliases: 0, max_anchors: 0, max_documents: 1, max_merge_keys: 0,
-        },
-        strict_booleans: true,
-        reject_unsupported_tags: true,
-        with_snippet: false,
-    }
-}
-
-/// Converts a parser error, adding its place and the nearest allowed name.
-///
-/// Cells are read through trait objects, which turn inner errors into text. Each level has appended a place to that
-/// text; the first one is the innermost.
-fn in_our_words(error: &serde_yaml::Error, source: &Source<'_>) -> Error {
-    // The whole file is parsed to read its head, before any cell. A file beyond a limit fails here.
-    if let serde_yaml::Error::Budget { breach, location } = error.without_snippet() {
-        return source.error(*location, Error::model(over_limit(breach)));
-    }
-    let text = error.without_snippet().to_string();
-    let (mut what, mut place) = (text.as_str(), None);
-    while let Some((before, at)) = what.rsplit_once(" at line ")
-        && let Some((line, column)) = at.split_once(", column ")
-        && let (Ok(line), Ok(column)) = (line.parse(), column.parse())
-    {
-        (what, place) = (before, Some(Place { line, column }));
-    }
-    let (met, allowed) = what.split_once("`, expected ").unwrap_or((what, ""));
-    let allowed = allowed.trim_start_matches("one of ");
-    let kinds = kinds().unwrap_or_default();
-    let what = if let Some(kind) = met.strip_prefix("unknown variant `").filter(|_| allowed == kinds.join(", ")) {
-        match known_kinds().any(|known| known == kind) {
-            true => format!("`{kind}` is not read from files; mark its type `#[cell(saved)]`"),
-            false => match named_elsewhere(kind) {
-                Some((here, who)) => {
-                    format!("no kind of cell is called `{kind}`; what {who} calls so is `{here}` here")
-                }
-                None => unknown(kind, &kinds),
-            },
-        }
-    } else if let Some(key) = met.strip_prefix("unknown field `") {
-        let near = match key {
-            "level" | "dtype" | "pack" | "rules" | "loss_scale" if allowed.contains("net") => {
-                "; this looks like a policy, and a model is wanted".to_string()
-            }
-            key => did_you_mean(key, allowed.split(", ")),
-        };
-        format!("unknown key `{key}`{near}; there may be {allowed}")
-    } else if what.starts_with("invalid u") {
-        "not a whole number of at least 0".to_string()
-    } else if let Some((at, words)) = place.and_then(|place| document::not_yaml(source, place, what)) {
-        place = Some(at);
-        words
-    } else if source.text.lines().map(str::trim).all(|line| line.is_empty() || line.starts_with('#')) {
-        "the file is empty".to_string()
-    } else {
-        reworded(what)
-    };
-    match place {
-        Some(place) => source.error(place, Error::model(what)),
-        None => Error::model(what).context(&source.name),
-    }
-}
-
-/// Rewords the parser's errors, available only as text.
-fn reworded(what: &str) -> String {
-    if let Some(key) = what.strip_prefix("duplicate mapping key: ") {
-        let key = key.split(',').next().unwrap_or(key);
-        return format!("duplicate key `{key}`");
-    }
-    if let Some(key) = what.strip_prefix("missing field `") {
-        return format!("the key `{} is missing from this map", key);
-    }
-    let words = match what {
-        "unexpected end of input" => "the text ends here, and something is missing",
-        "expected mapping start" => "expected a map, `key: value`",
-        "expected sequence start" => "expected a list, `[a, b]` or a line with `- ` for each",
-        "expected string scalar" => "expected a single value",
-        _ if what.starts_with("alias references unknown anchor") => ANCHORS,
-        _ if what.starts_with("unsupported tag") => "YAML tags (`!`) are not allowed here; put text with `!` in quotes",
-        _ if what.starts_with("invalid floating point") => "not a number",
-        _ if what.starts_with("invalid boolean") => "neither `true` nor `false`",
-        other => other,
-    };
-    words.to_string()
-}
-
-const ANCHORS: &str = "YAML anchors (`&`) and aliases (`*`) are not allowed here; put text with them in quotes";
-
-/// Returns the limit that a file exceeds.
-fn over_limit(breach: &BudgetBreach) -> String {
-    match breach {
-        BudgetBreach::Anchors { .. } | BudgetBreach::Aliases { .. } => ANCHORS.to_string(),
-        BudgetBreach::MergeKeys { .. } => "merge keys (`<<`) are not allowed here".to_string(),
-        BudgetBreach::Depth { .. } => too_deep(),
-        BudgetBreach::Nodes { .. } => format!("more than {MAX_NODES} values"),
-        BudgetBreach::Documents { .. } => "a second document begins here; a file has one".to_string(),
-        _ => "longer or more entangled than an architecture file may be".to_string(),
-    }
-}

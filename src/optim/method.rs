@@ -123,7 +123,7 @@ impl FromStr for Method {
 
 #[cfg(test)]
 mod tests {
-    use precast_policy::document::Choice;
+    use precast_policy::document::{Choice, from_str};
 
     use super::*;
     use crate::{
@@ -226,7 +226,7 @@ mod tests {
             ),
         ];
         for (text, expected) in expected {
-            let Choice(method) = serde_yaml::from_str::<Choice<Method>>(&format!("{{{text}}}")).unwrap();
+            let Choice(method) = from_str::<Choice<Method>>(&format!("{{{text}}}")).unwrap();
             let met = trained(&|params| method.optimizer(params, lr, &|_| false));
             assert_eq!(met, trained(expected), "{text}");
             let usual: Method = method.name().parse().unwrap();

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use precast_policy::document;
 use serde::Serialize;
 use serde_json::{Value, json};
-use serde_yaml::Spanned;
 
 use super::{Options, Range, schema_of};
 use crate::{DType, policy::LossScaleSpec};
@@ -144,7 +143,7 @@ impl<T: Takes> Takes for document::Choice<T> {
 }
 
 /// A value with its position in a file.
-impl<T: Takes> Takes for Spanned<T> {
+impl<T: Takes> Takes for document::At<T> {
     fn takes(range: &Range) -> String {
         T::takes(range)
     }

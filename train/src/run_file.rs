@@ -10,11 +10,10 @@ use precast::{
     train::{Augment, FitOptions, GroupOptions, Loss, Method, Schedule},
 };
 use precast_policy::{
-    document::{self, Choice, Document as _, Source, Words},
+    document::{self, At, Choice, Document as _, Place, Source, Words, placeless as at},
     files,
 };
 use serde_json::Value;
-use serde_yaml::{Location, Spanned};
 
 use super::{
     Memory, Storage, data,
@@ -101,12 +100,6 @@ pub struct CheckpointOptions {
     /// Number of latest checkpoints kept.
     #[option(default = 2, at_least = 1)]
     pub keep: usize,
-}
-
-type At<T> = Spanned<T>;
-
-fn at<T>(value: T) -> At<T> {
-    Spanned::new(value, Location::UNKNOWN, Location::UNKNOWN)
 }
 
 /// The document. Its fields are the keys, as editors show them.
@@ -218,28 +211,28 @@ pub(super) struct RunV1 {
 
 impl RunV1 {
     /// Returns the position of the value of a key that has a range.
-    fn place(&self, key: &str) -> Location {
+    fn place(&self, key: &str) -> Place {
         let optional = match key {
-            "data" => Some(self.data.referenced),
-            "test" => self.test.as_ref().map(|at| at.referenced),
-            "validation" => self.validation.as_ref().map(|at| at.referenced),
-            "lr" => self.lr.as_ref().map(|at| at.referenced),
-            "schedule" => Some(self.schedule.referenced),
-            "loss" => self.loss.as_ref().map(|at| at.referenced),
-            "epochs" => Some(self.epochs.referenced),
-            "batch" => Some(self.batch.referenced),
-            "weights" => self.weights.as_ref().map(|at| at.referenced),
-            "groups" => Some(self.groups.referenced),
-            "clip" => self.clip.as_ref().map(|at| at.referenced),
-            "accumulate" => Some(self.accumulate.referenced),
-            "shards" => Some(self.shards.referenced),
-            "augment" => Some(self.augment.referenced),
-            "average" => self.average.as_ref().map(|at| at.referenced),
-            "checkpoint" => Some(self.checkpoint.referenced),
-            "patience" => self.patience.as_ref().map(|at| at.referenced),
+            "data" => Some(self.data.place),
+            "test" => self.test.as_ref().map(|at| at.place),
+            "validation" => self.validation.as_ref().map(|at| at.place),
+            "lr" => self.lr.as_ref().map(|at| at.place),
+            "schedule" => Some(self.schedule.place),
+            "loss" => self.loss.as_ref().map(|at| at.place),
+            "epochs" => Some(self.epochs.place),
+            "batch" => Some(self.batch.place),
+            "weights" => self.weights.as_ref().map(|at| at.place),
+            "groups" => Some(self.groups.place),
+            "clip" => self.clip.as_ref().map(|at| at.place),
+            "accumulate" => Some(self.accumulate.place),
+            "shards" => Some(self.shards.place),
+            "augment" => Some(self.augment.place),
+            "average" => self.average.as_ref().map(|at| at.place),
+            "checkpoint" => Some(self.checkpoint.place),
+            "patience" => self.patience.as_ref().map(|at| at.place),
             _ => None,
         };
-        optional.unwrap_or(Location::UNKNOWN)
+        optional.unwrap_or(Place::START)
     }
 }
 
@@ -280,7 +273,7 @@ impl RunFile {
     fn parsed(text: &str, name: &str, policy: Option<String>) -> Result<Self> {
         let source = Source::new(name, text);
         let read: RunV1 = document::read(&source)?;
-        let written = read.policy.as_ref().map(|policy| (policy.value.clone(), policy.referenced.into()));
+        let written = read.policy.as_ref().map(|policy| (policy.value.clone(), policy.place));
         let Some(policy) = policy.or_else(|| read.policy.as_ref().map(|policy| policy.value.clone())) else {
             let words = format!(
                 "the key `policy` is missing from this map: {}; `precast train --policy` names one, too",
@@ -290,28 +283,27 @@ impl RunFile {
         };
         // A policy of the command has no place in the file.
         let written = written.unwrap_or_else(|| (String::new(), source.first()));
-        let refused = |at: Location, words: String| source.error(at, Error::run(words));
+        let refused = |at: Place, words: String| source.error(at, Error::run(words));
         // The position of the option that the words name first.
-        let out_of_range = |at: Location, key: &str, words: String| {
+        let out_of_range = |at: Place, key: &str, words: String| {
             let option = words.split(['`', '[']).nth(1).filter(|option| *option != key);
-            let place = option.map_or(at.into(), |option| source.place_in(at.into(), option));
+            let place = option.map_or(at, |option| source.place_in(at, option));
             source.error(place, Error::run(words))
         };
         if let Some(name) = read.name.as_ref().filter(|name| !is_file_name(&name.value)) {
             let words = format!("`{}` names no folder; allowed: letters, digits, `-`, `_` and `.`", name.value);
-            return Err(refused(name.referenced, words));
+            return Err(refused(name.place, words));
         }
         let (optimizer, storage) = (&read.optimizer, &read.storage);
-        optimizer.value.0.check().map_err(|error| out_of_range(optimizer.referenced, "", error.to_string()))?;
-        storage.value.0.check().map_err(|error| out_of_range(storage.referenced, "", error.to_string()))?;
+        optimizer.value.0.check().map_err(|error| out_of_range(optimizer.place, "", error.to_string()))?;
+        storage.value.0.check().map_err(|error| out_of_range(storage.place, "", error.to_string()))?;
         if let Some((key, words)) = read.out_of_range() {
             return Err(out_of_range(read.place(key), key, words));
         }
         let (freeze, groups) = (&read.freeze, &read.groups);
-        let of_groups = groups.value.iter().map(|group| (groups.referenced, &group.path));
-        for (at, pattern) in freeze.value.0.iter().map(|pattern| (freeze.referenced, pattern)).chain(of_groups) {
-            let malformed =
-                |error: Error| source.error(source.place_in(at.into(), pattern), Error::run(error.to_string()));
+        let of_groups = groups.value.iter().map(|group| (groups.place, &group.path));
+        for (at, pattern) in freeze.value.0.iter().map(|pattern| (freeze.place, pattern)).chain(of_groups) {
+            let malformed = |error: Error| source.error(source.place_in(at, pattern), Error::run(error.to_string()));
             pattern.parse::<Pattern>().map_err(malformed)?;
         }
         if let (Schedule::Plateau { patience: waits, .. }, Some(patience)) = (read.schedule.value.0, &read.patience)
@@ -323,12 +315,12 @@ impl RunFile {
                 patience.value,
                 waits + 1
             );
-            return Err(refused(patience.referenced, words));
+            return Err(refused(patience.place, words));
         }
         let method = read.optimizer.value.0;
-        let test_at = read.test.as_ref().map(|at| at.referenced);
+        let test_at = read.test.as_ref().map(|at| at.place);
         let test = read.test.map_or(Test::Share(0.2), |at| at.value);
-        let (validation, validation_at) = read.validation.map(|at| (at.value, at.referenced)).unzip();
+        let (validation, validation_at) = read.validation.map(|at| (at.value, at.place)).unzip();
         let mut options = FitOptions::default()
             .epochs(read.epochs.value)
             .batch(read.batch.value)
@@ -342,25 +334,25 @@ impl RunFile {
             .method(method)
             .monitor(read.monitor)
             .lint(read.lint);
-        let loss_at = read.loss.as_ref().map(|at| at.referenced);
+        let loss_at = read.loss.as_ref().map(|at| at.place);
         options.loss = read.loss.map(|at| at.value.0);
         options.clip = read.clip.map(|at| at.value);
         options.average = read.average.map(|at| at.value);
         options.augment = read.augment.value.clone();
-        let (weights, weights_at) = read.weights.map(|at| (at.value.0, at.referenced)).unzip();
+        let (weights, weights_at) = read.weights.map(|at| (at.value.0, at.place)).unzip();
         let written = Written::new(
             &source,
             Places {
-                model: (read.model.value.clone(), read.model.referenced.into()),
+                model: (read.model.value.clone(), read.model.place),
                 policy: written,
-                data: (read.data.value.0.clone(), read.data.referenced.into()),
-                loss: options.loss.clone().zip(loss_at.map(Into::into)),
-                augment: (read.augment.value, read.augment.referenced.into()),
-                test: test_at.map(|at| (test.clone(), at.into())),
-                validation: validation.clone().zip(validation_at.map(Into::into)),
-                weights: weights.clone().zip(weights_at.map(Into::into)),
-                freeze: (read.freeze.value.0.clone(), read.freeze.referenced.into()),
-                groups: (read.groups.value, read.groups.referenced.into()),
+                data: (read.data.value.0.clone(), read.data.place),
+                loss: options.loss.clone().zip(loss_at),
+                augment: (read.augment.value, read.augment.place),
+                test: test_at.map(|at| (test.clone(), at)),
+                validation: validation.clone().zip(validation_at),
+                weights: weights.clone().zip(weights_at),
+                freeze: (read.freeze.value.0.clone(), read.freeze.place),
+                groups: (read.groups.value, read.groups.place),
             },
         );
         Ok(RunFile {

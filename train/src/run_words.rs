@@ -2,7 +2,6 @@
 
 use precast::{error::ErrorKind, options::Options};
 use precast_policy::document::Document;
-use serde_yaml::Spanned as At;
 
 use super::run_file::{RunFile, RunV1};
 
@@ -13,10 +12,6 @@ impl Document for RunV1 {
     const MAX_BYTES: usize = 64 << 20;
     const MAX_NODES: usize = 1 << 22;
     const REQUIRED: &'static [&'static str] = &["version", "model", "data"];
-
-    fn version(&self) -> &At<u32> {
-        &self.version
-    }
 
     fn elsewhere(key: &str) -> &'static [&'static str] {
         match key {

@@ -240,7 +240,6 @@ fn a_reader_that_goes_away_is_no_error() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "kernels without optimisation take minutes")]
 fn bench_measures_limits_and_kernels() {
     let report = json(precast(&["bench", "--format", "json"]));
     let rate = |name: &str| report["limits"][name].as_f64().unwrap();

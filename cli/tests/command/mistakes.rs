@@ -106,7 +106,7 @@ fn a_model_file_that_is_no_yaml_is_told_alike() {
             "version: 1\nnet:\n  kind: Dense\n in_features: 2\n",
             "the keys of one map, and the items of one list, begin in the same column",
         ),
-        ("version: 1\nnet: {kind: Swish}\n", "net.yaml:2:7: no kind of cell is called `Swish` (did you mean `SiLU`?)"),
+        ("version: 1\nnet: {kind: Swish}\n", "net.yaml:2:13: no kind of cell is called `Swish` (did you mean `SiLU`?)"),
         ("version: 1\nnet: {kind: Linear, in_features: 2, out_features: 2}\n", "what torch calls so is `Dense` here"),
     ] {
         let said = said(&folder, &["plan", &folder.write("net.yaml", model), "-p", "o2"]);

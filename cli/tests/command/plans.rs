@@ -134,7 +134,6 @@ fn a_policy_that_prefers_speed_is_planned_for_a_machine() {
 
 /// An unreadable cache is measured again, and an unwritable one is not an error.
 #[test]
-#[cfg_attr(debug_assertions, ignore = "kernels without optimisation take long to measure")]
 fn speeds_are_measured_once_and_kept() {
     let folder = Folder::new("cache");
     let policy = folder.write("fast.yaml", "version: 1\nlevel: O2\ndtype: float16\nprefer: speed\n");

@@ -103,7 +103,6 @@ fn training_prints_a_plan_and_a_table_and_repeats_itself() {
 }
 
 #[test]
-#[cfg_attr(debug_assertions, ignore = "takes minutes without optimisation; runs under `cargo test --release`")]
 fn lenet5_learns_the_digits_at_every_level() {
     let folder = Folder::new("full");
     let results = json(precast_in(&folder.0, &["train", "--format", "json"]));

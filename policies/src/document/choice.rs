@@ -160,7 +160,7 @@ pub fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, 
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::from_str, *};
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     #[serde(rename_all = "lowercase", deny_unknown_fields)]
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_name_alone_is_a_choice_without_options() {
-        let read = |text: &str| serde_yaml::from_str::<Choice<Method>>(text).map(|choice| choice.0);
+        let read = |text: &str| from_str::<Choice<Method>>(text).map(|choice| choice.0);
         assert_eq!(read("adam").unwrap(), Method::Adam);
         assert_eq!(read("sgd").unwrap(), Method::Sgd { momentum: 0.0 });
         assert_eq!(read("sgd: {momentum: 0.5}").unwrap(), Method::Sgd { momentum: 0.5 });
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_word_is_a_list_of_one() {
-        let read = |text: &str| serde_yaml::from_str::<Words>(text).map(|words| words.0);
+        let read = |text: &str| from_str::<Words>(text).map(|words| words.0);
         for (text, words) in [
             ("NA", &["NA"][..]),
             ("[NA]", &["NA"]),

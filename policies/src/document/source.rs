@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt::Write as _, sync::Arc};
 
-use serde_yaml::{Location, granit_parser::Marker};
+use granit_parser::Marker;
 
 use crate::{error::Error, printable::printable};
 
@@ -20,13 +20,6 @@ pub struct Source<'a> {
 pub struct Place {
     pub line: usize,
     pub column: usize,
-}
-
-impl From<Location> for Place {
-    /// Converts a location of the parser. An unknown one becomes the start.
-    fn from(location: Location) -> Self {
-        Place { line: location.line().max(1) as usize, column: location.column().max(1) as usize }
-    }
 }
 
 impl From<&Marker> for Place {
@@ -118,15 +111,6 @@ impl Source<'_> {
             before = c;
         }
         None
-    }
-
-    /// Returns the position of a word after a position on its line, or the position itself if the word is not found.
-    pub fn place_after(&self, place: Place, word: &str) -> Place {
-        let line: String = self.line(place.line).chars().skip(place.column - 1).collect();
-        match line.find(word) {
-            Some(at) => Place { column: place.column + line[..at].chars().count(), ..place },
-            None => place,
-        }
     }
 
     /// Returns the position of a word in the value at a position, or of the word's own value if it is a key there. The

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use serde_yaml::Location;
-
 use super::{GraphPolicy, Policy, either::PolicyFile, v1};
 use crate::{
-    document::{self, Source},
+    document::{self, Place, Source},
     error::Result,
     files,
     logging::event,
@@ -147,6 +145,6 @@ fn load<T>(path: &Path, expected: impl FnOnce(PolicyFile) -> Result<T>) -> Resul
 /// Reads the text of a policy file of the kind that `expected` accepts.
 fn parse<T>(text: &str, name: &str, expected: impl FnOnce(PolicyFile) -> Result<T>) -> Result<T> {
     let source = Source::new(name, text);
-    let (policy, deciding): (PolicyFile, Location) = v1::read(document::read(&source)?, &source)?;
+    let (policy, deciding): (PolicyFile, Place) = v1::read(document::read(&source)?, &source)?;
     expected(policy).map_err(|error| source.error(deciding, error))
 }

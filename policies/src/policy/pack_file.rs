@@ -6,7 +6,6 @@ use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor, value::MapAccessDeserializer},
 };
-use serde_yaml::Spanned;
 
 use super::{
     Entry, GraphList, Level, Lists, Origin, Pack,
@@ -15,7 +14,7 @@ use super::{
 use crate::{
     DType, Op,
     catalogue::System,
-    document::{self, Document, Source},
+    document::{self, At, Document, Source},
     error::{Error, ErrorKind, Result},
     precision::Treatment,
 };
@@ -105,12 +104,12 @@ fn check_reads(
     level: Level,
     listed: Listed,
     treatment: Treatment,
-    entries: &[Spanned<EntryV1>],
+    entries: &[At<EntryV1>],
 ) -> Result<()> {
     match entries.first() {
         None => Ok(()),
         Some(entry) => {
-            Reader::Level(level).check_reads(listed, treatment).map_err(|error| source.error(entry.referenced, error))
+            Reader::Level(level).check_reads(listed, treatment).map_err(|error| source.error(entry.place, error))
         }
     }
 }
@@ -128,11 +127,11 @@ impl Writer<'_> {
     }
 
     /// Returns the ops with a name. An op may have several names in a system, and a name may denote several ops.
-    fn ops(&self, entry: &Spanned<EntryV1>) -> Result<Vec<Op>> {
-        self.pack.op(&entry.value.name).map_err(|error| self.source.error(entry.referenced, error))
+    fn ops(&self, entry: &At<EntryV1>) -> Result<Vec<Op>> {
+        self.pack.op(&entry.value.name).map_err(|error| self.source.error(entry.place, error))
     }
 
-    fn put_cells(&self, lists: &mut Lists, treatment: Treatment, entries: &[Spanned<EntryV1>]) -> Result<()> {
+    fn put_cells(&self, lists: &mut Lists, treatment: Treatment, entries: &[At<EntryV1>]) -> Result<()> {
         for kind in unique(self.source, entries)? {
             lists.put_cell(kind.value.name.clone(), self.entry(treatment, &kind.value));
         }
@@ -144,7 +143,7 @@ impl Writer<'_> {
         &self,
         lists: &mut Lists,
         treatment: Treatment,
-        entries: &[Spanned<EntryV1>],
+        entries: &[At<EntryV1>],
         names: fn(Treatment) -> &'static str,
     ) -> Result<()> {
         for written in unique(self.source, entries)? {
@@ -152,7 +151,7 @@ impl Writer<'_> {
                 let earlier = lists.put_op(op, self.entry(treatment, &written.value));
                 if let Some(earlier) = earlier.filter(|earlier| earlier.treatment != treatment) {
                     let words = format!("{op} is already on the list `{}`", names(earlier.treatment));
-                    return Err(self.source.error(written.referenced, Error::list(words)));
+                    return Err(self.source.error(written.place, Error::list(words)));
                 }
             }
         }
@@ -161,11 +160,11 @@ impl Writer<'_> {
 }
 
 /// Returns the entries after checking that no name occurs twice.
-fn unique<'a>(source: &Source<'_>, entries: &'a [Spanned<EntryV1>]) -> Result<&'a [Spanned<EntryV1>]> {
+fn unique<'a>(source: &Source<'_>, entries: &'a [At<EntryV1>]) -> Result<&'a [At<EntryV1>]> {
     for (i, entry) in entries.iter().enumerate() {
         if entries[..i].iter().any(|earlier| earlier.value.name == entry.value.name) {
             let error = Error::list(format!("`{}` is already on this list", entry.value.name));
-            return Err(source.error(entry.referenced, error));
+            return Err(source.error(entry.place, error));
         }
     }
     Ok(entries)
@@ -175,7 +174,7 @@ fn unique<'a>(source: &Source<'_>, entries: &'a [Spanned<EntryV1>]) -> Result<&'
 #[serde(deny_unknown_fields)]
 struct PackV1 {
     #[serde(rename = "version")]
-    _version: Spanned<u32>,
+    _version: u32,
     name: String,
     source: String,
     #[serde(default)]
@@ -185,7 +184,7 @@ struct PackV1 {
     #[serde(default)]
     levels: LevelsV1,
     #[serde(default)]
-    stays_f32: Vec<Spanned<EntryV1>>,
+    stays_f32: Vec<At<EntryV1>>,
     #[serde(default)]
     regions: Vec<RegionV1>,
     #[serde(default)]
@@ -196,10 +195,6 @@ impl Document for PackV1 {
     const WHAT: &'static str = "pack";
     const KIND: ErrorKind = ErrorKind::Policy;
     const REQUIRED: &'static [&'static str] = &["version", "name"];
-
-    fn version(&self) -> &Spanned<u32> {
-        &self._version
-    }
 }
 
 /// Levels of a network that read lists.
@@ -222,12 +217,12 @@ struct LevelV1 {
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct ByTreatmentV1 {
-    low: Vec<Spanned<EntryV1>>,
-    full: Vec<Spanned<EntryV1>>,
+    low: Vec<At<EntryV1>>,
+    full: Vec<At<EntryV1>>,
 }
 
 impl ByTreatmentV1 {
-    fn lists(&self) -> [(Treatment, &[Spanned<EntryV1>]); 2] {
+    fn lists(&self) -> [(Treatment, &[At<EntryV1>]); 2] {
         [(Treatment::Low, &self.low), (Treatment::Full, &self.full)]
     }
 }
@@ -240,23 +235,23 @@ struct RegionV1 {
     #[serde(default)]
     unlisted_unpromoted: Option<Treatment>,
     #[serde(default)]
-    by_first: Vec<Spanned<EntryV1>>,
+    by_first: Vec<At<EntryV1>>,
     #[serde(default)]
-    low: Vec<Spanned<EntryV1>>,
+    low: Vec<At<EntryV1>>,
     #[serde(default)]
-    full: Vec<Spanned<EntryV1>>,
+    full: Vec<At<EntryV1>>,
     #[serde(default)]
-    widest: Vec<Spanned<EntryV1>>,
+    widest: Vec<At<EntryV1>>,
     #[serde(default)]
-    banned: Vec<Spanned<EntryV1>>,
+    banned: Vec<At<EntryV1>>,
     #[serde(default)]
-    infer: Vec<Spanned<EntryV1>>,
+    infer: Vec<At<EntryV1>>,
     #[serde(default)]
-    clear: Vec<Spanned<EntryV1>>,
+    clear: Vec<At<EntryV1>>,
 }
 
 impl RegionV1 {
-    fn lists(&self) -> [(Treatment, &[Spanned<EntryV1>]); 6] {
+    fn lists(&self) -> [(Treatment, &[At<EntryV1>]); 6] {
         [
             (Treatment::Low, &self.low),
             (Treatment::Full, &self.full),
@@ -276,17 +271,17 @@ struct GraphV1 {
     #[serde(default)]
     unlisted: Option<GraphList>,
     #[serde(default)]
-    allow: Vec<Spanned<EntryV1>>,
+    allow: Vec<At<EntryV1>>,
     #[serde(default)]
-    infer: Vec<Spanned<EntryV1>>,
+    infer: Vec<At<EntryV1>>,
     #[serde(default)]
-    deny: Vec<Spanned<EntryV1>>,
+    deny: Vec<At<EntryV1>>,
     #[serde(default)]
-    clear: Vec<Spanned<EntryV1>>,
+    clear: Vec<At<EntryV1>>,
 }
 
 impl GraphV1 {
-    fn lists(&self) -> [(GraphList, &[Spanned<EntryV1>]); 4] {
+    fn lists(&self) -> [(GraphList, &[At<EntryV1>]); 4] {
         [
             (GraphList::Allow, &self.allow),
             (GraphList::Infer, &self.infer),

@@ -223,7 +223,7 @@ pub const DIFFERENCES: &[Difference] = &[
 /// Returns the white list of level auto, name by name.
 fn auto_white_names() -> Vec<String> {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/policies/packs/mindspore-2.10.yaml");
-    let pack: serde_json::Value = serde_yaml::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let pack: serde_json::Value = precast_policy::document::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     let names = pack.pointer("/regions/0/low").and_then(|names| names.as_array()).expect("the list of level auto");
     names.iter().map(|name| name.as_str().expect("a name").to_string()).collect()
 }

@@ -109,10 +109,10 @@ impl Item for Op {
     }
 }
 
-/// Returns the items on a list for a low dtype, with their origins.
-fn on_list<T: Item>(lists: &Lists, treatment: Treatment, low: DType) -> BTreeMap<T, Origin> {
+/// Returns the entries of a list for a low dtype.
+fn on_list<T: Item>(lists: &Lists, treatment: Treatment, low: DType) -> BTreeMap<T, Entry> {
     let on_it = T::entries(lists).iter().filter(|(_, entry)| entry.treatment == treatment && entry.counts(low));
-    on_it.map(|(item, entry)| (item.clone(), entry.origin.clone())).collect()
+    on_it.map(|(item, entry)| (item.clone(), entry.clone())).collect()
 }
 
 /// Context for changes to the lists of a pack.
@@ -132,7 +132,7 @@ impl Changing<'_> {
         for (&(list, treatment), changes) in named.iter().zip(changes) {
             if let Some(name) = changes.first() {
                 let read = self.reader.check_reads(T::LISTED, treatment);
-                read.map_err(|error| self.source.error(name.referenced, error))?;
+                read.map_err(|error| self.source.error(name.place, error))?;
             }
             let (removed, added) = self.changed::<T>(&on_list(lists, treatment, self.dtype), changes, list)?;
             removed.iter().for_each(|item| item.remove(lists));
@@ -149,7 +149,7 @@ impl Changing<'_> {
                 if let Some((other, _)) = other {
                     let what = T::LISTED;
                     let words = format!("`{}` is also on the {other} list of {what}; remove it there", name.value);
-                    return Err(self.source.error(name.referenced, Error::list(words)));
+                    return Err(self.source.error(name.place, Error::list(words)));
                 }
             }
             added.into_iter().for_each(|(item, origin)| item.put(lists, Entry::new(treatment, origin)));
@@ -158,7 +158,7 @@ impl Changing<'_> {
     }
 
     fn items<T: Item>(&self, name: &At<String>) -> Result<Vec<T>> {
-        T::named(&name.value, self.pack).map_err(|error| self.source.error(name.referenced, error))
+        T::named(&name.value, self.pack).map_err(|error| self.source.error(name.place, error))
     }
 
     /// Returns the items that a change removes from a list and adds to it. A name may denote several ops, and those
@@ -166,7 +166,7 @@ impl Changing<'_> {
     #[allow(clippy::type_complexity, reason = "two lists that are taken apart at once")]
     fn changed<T: Item>(
         &self,
-        of_pack: &BTreeMap<T, Origin>,
+        of_pack: &BTreeMap<T, Entry>,
         changes: &ChangesV1,
         list: &str,
     ) -> Result<(Vec<T>, Vec<(T, Origin)>)> {
@@ -180,22 +180,22 @@ impl Changing<'_> {
                 let near = did_you_mean(&name.value, left.iter().copied());
                 let left = if left.is_empty() { "nothing".to_string() } else { left.join(", ") };
                 let words = format!("`{}` is not on the {list} list of {what}{near}; on it: {left}", name.value);
-                return Err(self.source.error(name.referenced, Error::list(words)));
+                return Err(self.source.error(name.place, Error::list(words)));
             }
             removed.extend(items);
         }
         for name in &changes.add {
             let items: Vec<T> = self.items(name)?;
             let earlier = |item: &T| {
-                let before = of_pack.get(item);
+                let before = of_pack.get(item).map(|entry| &entry.origin);
                 before.or(added.iter().find(|(known, _)| known == item).map(|(_, origin)| origin)).cloned()
             };
             let new: Vec<T> = items.iter().filter(|item| earlier(item).is_none()).cloned().collect();
             if let (true, Some(earlier)) = (new.is_empty(), items.first().and_then(earlier)) {
                 let words = format!("`{}` is on the {list} list of {what} already, from {earlier}", name.value);
-                return Err(self.source.error(name.referenced, Error::list(words)));
+                return Err(self.source.error(name.place, Error::list(words)));
             }
-            added.extend(new.into_iter().map(|item| (item, Origin::at(self.source, name.referenced))));
+            added.extend(new.into_iter().map(|item| (item, Origin::at(self.source, name.place))));
         }
         Ok((removed, added))
     }
@@ -239,7 +239,7 @@ impl<'a> Written<'a> {
     /// Returns the changes to the list of a treatment.
     pub fn changes<T: Item>(&self, treatment: Treatment) -> ChangesV1 {
         let (from, to) = (on_list::<T>(&self.from, treatment, self.low), on_list::<T>(self.to, treatment, self.low));
-        let missing = |of: &BTreeMap<T, Origin>, than: &BTreeMap<T, Origin>| {
+        let missing = |of: &BTreeMap<T, Entry>, than: &BTreeMap<T, Entry>| {
             of.keys().filter(|item| !than.contains_key(item)).map(|item| placeless(item.written(self.pack))).collect()
         };
         ChangesV1 { add: missing(&to, &from), remove: missing(&from, &to) }

@@ -39,10 +39,10 @@ pub(super) struct LossScaleV1 {
 pub(super) fn read(written: At<LossScaleV1>, source: &Source<'_>) -> Result<LossScaleSpec> {
     let LossScaleV1 { kind, preset, scale, init, growth, backoff, interval, min, max, hysteresis, forgive } =
         written.value;
-    let place = |number: &Option<At<f32>>| number.as_ref().map(|number| number.referenced);
-    let wide = |number: &Option<At<f64>>| number.as_ref().map(|number| number.referenced);
-    let word = |word: &Option<At<String>>| word.as_ref().map(|word| word.referenced);
-    let count = |count: &Option<At<u32>>| count.as_ref().map(|count| count.referenced);
+    let place = |number: &Option<At<f32>>| number.as_ref().map(|number| number.place);
+    let wide = |number: &Option<At<f64>>| number.as_ref().map(|number| number.place);
+    let word = |word: &Option<At<String>>| word.as_ref().map(|word| word.place);
+    let count = |count: &Option<At<u32>>| count.as_ref().map(|count| count.place);
     let given = [
         ("preset", word(&preset)),
         ("scale", place(&scale)),
@@ -62,7 +62,7 @@ pub(super) fn read(written: At<LossScaleV1>, source: &Source<'_>) -> Result<Loss
         other => {
             let near = did_you_mean(other, ["none", "fixed", "dynamic"]);
             let words = format!("unknown kind of loss scale `{other}`{near}; allowed: none, fixed, dynamic");
-            return Err(source.error(kind.referenced, Error::policy(words)));
+            return Err(source.error(kind.place, Error::policy(words)));
         }
     };
     for (key, place) in given {
@@ -76,16 +76,16 @@ pub(super) fn read(written: At<LossScaleV1>, source: &Source<'_>) -> Result<Loss
         ("none", _) => LossScaleSpec::None,
         ("fixed", Some(scale)) => LossScaleSpec::Fixed { scale: scale.value },
         ("fixed", None) => {
-            return Err(source.error(written.referenced, Error::policy("`kind: fixed` needs the key `scale`")));
+            return Err(source.error(written.place, Error::policy("`kind: fixed` needs the key `scale`")));
         }
         _ => {
             let usual = match &preset {
                 None => DynamicScale::default(),
-                Some(name) => DynamicScale::named(&name.value).map_err(|error| source.error(name.referenced, error))?,
+                Some(name) => DynamicScale::named(&name.value).map_err(|error| source.error(name.place, error))?,
             };
             let forgive = match forgive {
                 None => usual.forgive,
-                Some(word) => word.value.parse().map_err(|error| source.error(word.referenced, error))?,
+                Some(word) => word.value.parse().map_err(|error| source.error(word.place, error))?,
             };
             LossScaleSpec::Dynamic(DynamicScale {
                 init: init.map_or(usual.init, |number| number.value),
@@ -103,7 +103,7 @@ pub(super) fn read(written: At<LossScaleV1>, source: &Source<'_>) -> Result<Loss
         None => Ok(spec),
         Some((key, words)) => {
             let place = given.into_iter().find(|(name, _)| *name == key).and_then(|(_, place)| place);
-            Err(source.error(place.unwrap_or(written.referenced), Error::value(words)))
+            Err(source.error(place.unwrap_or(written.place), Error::value(words)))
         }
     }
 }

@@ -7,7 +7,6 @@ mod loss_scale;
 mod rules;
 
 use serde::{Deserialize, Deserializer, Serialize};
-use serde_yaml::Location;
 
 use self::{
     changes::{ChangesV1, Changing, Written},
@@ -20,7 +19,7 @@ use super::{
 };
 use crate::{
     DType, Op,
-    document::{At, Document, Source, placeless},
+    document::{At, Document, Place, Source, placeless},
     error::{Error, ErrorKind, Result, did_you_mean},
     precision::Treatment,
 };
@@ -64,10 +63,6 @@ impl Document for PolicyV1 {
     const WHAT: &'static str = "policy";
     const KIND: ErrorKind = ErrorKind::Policy;
     const REQUIRED: &'static [&'static str] = &["version", "dtype"];
-
-    fn version(&self) -> &At<u32> {
-        &self.version
-    }
 
     fn elsewhere(key: &str) -> &'static [&'static str] {
         match key {
@@ -166,7 +161,7 @@ impl KeepV1 {
         let size = |written: Option<At<f64>>| match written {
             Some(at) if at.value.is_nan() || at.value <= 0.0 => {
                 let words = format!("{} is no magnitude; allowed: numbers above 0", at.value);
-                Err(source.error(at.referenced, Error::policy(words)))
+                Err(source.error(at.place, Error::policy(words)))
             }
             written => Ok(written.map(|at| at.value)),
         };
@@ -236,21 +231,21 @@ impl GraphV1 {
 
 /// Converts a document into a policy, and returns it with the position of the key that decides which kind it is: the
 /// level, or the block for graphs. The order of checks is fixed: dtype, level, then the rest in key order.
-pub(super) fn read(mut document: PolicyV1, source: &Source<'_>) -> Result<(PolicyFile, Location)> {
-    let dtype = low_dtype(&document.dtype.value).map_err(|error| source.error(document.dtype.referenced, error))?;
+pub(super) fn read(mut document: PolicyV1, source: &Source<'_>) -> Result<(PolicyFile, Place)> {
+    let dtype = low_dtype(&document.dtype.value).map_err(|error| source.error(document.dtype.place, error))?;
     let level = document.level.take().map(|level| {
-        let parsed = level.value.parse::<Level>().map_err(|error| source.error(level.referenced, error))?;
-        Ok::<_, Error>((parsed, level.referenced))
+        let parsed = level.value.parse::<Level>().map_err(|error| source.error(level.place, error))?;
+        Ok::<_, Error>((parsed, level.place))
     });
     match (level.transpose()?, document.graph.take()) {
         (Some((level, place)), None) => Ok((PolicyFile::Cells(cells(document, level, dtype, source)?), place)),
         (None, Some(graph)) => {
-            let place = graph.referenced;
+            let place = graph.place;
             Ok((PolicyFile::Graph(self::graph(document, graph.value, dtype, source)?), place))
         }
         (Some(_), Some(graph)) => {
             let words = "a policy has `level`, for cells, or `graph`, for graphs, and not both";
-            Err(source.error(graph.referenced, Error::policy(words)))
+            Err(source.error(graph.place, Error::policy(words)))
         }
         (None, None) => {
             let levels = Level::ALL.map(Level::name).join(", ");
@@ -268,14 +263,14 @@ fn cells(document: PolicyV1, level: Level, dtype: DType, source: &Source<'_>) ->
     let mut policy = Policy::from_pack(level, dtype, pack.clone()).map_err(at_pack)?;
     policy.name = document.name;
     if let Some(prefer) = document.prefer {
-        policy.prefer = prefer.value.parse().map_err(|error| source.error(prefer.referenced, error))?;
+        policy.prefer = prefer.value.parse().map_err(|error| source.error(prefer.place, error))?;
     }
     if let Some(keep) = &document.keep {
         let words = "`keep` is for policies for graphs, which have `graph` in place of `level`";
-        return Err(source.error(keep.referenced, Error::policy(words)));
+        return Err(source.error(keep.place, Error::policy(words)));
     }
     for written in document.rules {
-        let place = written.value.place().unwrap_or(written.referenced);
+        let place = written.value.place().unwrap_or(written.place);
         let rule = rules::read(written, false, source)?;
         let checked = policy.check_end(&rule);
         policy = checked.and_then(|()| policy.rule(rule)).map_err(|error| source.error(place, error))?;
@@ -291,9 +286,9 @@ fn graph(document: PolicyV1, graph: GraphV1, dtype: DType, source: &Source<'_>) 
     let (pack, at_pack) = pack(document.pack.as_ref(), source)?;
     let mut policy = GraphPolicy::from_pack(dtype, pack.clone()).map_err(at_pack)?;
     policy.name = document.name;
-    let first = |changes: &[&ChangesV1]| changes.iter().find_map(|changes| changes.first()).map(|name| name.referenced);
+    let first = |changes: &[&ChangesV1]| changes.iter().find_map(|changes| changes.first()).map(|name| name.place);
     let of_cells = [
-        ("prefer", document.prefer.as_ref().map(|prefer| prefer.referenced)),
+        ("prefer", document.prefer.as_ref().map(|prefer| prefer.place)),
         ("cells", first(&document.cells.changes())),
         ("ops", first(&document.ops.changes())),
     ];
@@ -306,7 +301,7 @@ fn graph(document: PolicyV1, graph: GraphV1, dtype: DType, source: &Source<'_>) 
     let changing = Changing { pack: &pack, reader: Reader::Graph, dtype, source };
     changing.apply::<Op>(&mut policy.lists, &graph.changes())?;
     for written in document.rules {
-        let place = written.value.place().unwrap_or(written.referenced);
+        let place = written.value.place().unwrap_or(written.place);
         let rule = rules::read(written, true, source)?;
         policy = policy.rule(rule).map_err(|error| source.error(place, error))?;
     }
@@ -315,7 +310,7 @@ fn graph(document: PolicyV1, graph: GraphV1, dtype: DType, source: &Source<'_>) 
     }
     if let Some(level) = graph.level {
         let set = level.value.parse().and_then(|parsed| policy.level(parsed));
-        policy = set.map_err(|error| source.error(level.referenced, error))?;
+        policy = set.map_err(|error| source.error(level.place, error))?;
     }
     read_scale(document.loss_scale, document.scaler, source, (&mut policy.loss_scale, &mut policy.scaler))?;
     Ok(policy)
@@ -324,7 +319,7 @@ fn graph(document: PolicyV1, graph: GraphV1, dtype: DType, source: &Source<'_>) 
 /// Returns the pack of a document, and a function that adds its position to an error.
 fn pack<'a>(named: Option<&'a At<String>>, source: &'a Source<'_>) -> Result<(Pack, impl Fn(Error) -> Error + 'a)> {
     let at_pack = move |error| match named {
-        Some(named) => source.error(named.referenced, error),
+        Some(named) => source.error(named.place, error),
         None => error,
     };
     let pack = Pack::named(named.map_or(Pack::DEFAULT, |named| &named.value)).map_err(at_pack)?;
@@ -341,7 +336,7 @@ fn read_scale(
         *to_scale = loss_scale::read(scale, source)?;
     }
     if let Some(scaler) = scaler {
-        *to_scaler = scaler.value.parse().map_err(|error| source.error(scaler.referenced, error))?;
+        *to_scaler = scaler.value.parse().map_err(|error| source.error(scaler.place, error))?;
     }
     Ok(())
 }

@@ -6,11 +6,10 @@ use serde::{
     Deserialize, Deserializer, Serialize,
     de::{self, MapAccess, Visitor},
 };
-use serde_yaml::Location;
 
 use super::super::{Origin, Rule, RunAs, Select};
 use crate::{
-    document::{At, Source, placeless},
+    document::{At, Place, Source, placeless},
     error::{Error, Result, by_name},
 };
 
@@ -39,8 +38,8 @@ pub(super) struct RuleV1 {
 
 impl RuleV1 {
     /// Returns the position of its path, kind or op, if it has one.
-    pub fn place(&self) -> Option<Location> {
-        self.path.as_ref().or(self.kind.as_ref()).or(self.op.as_ref()).map(|select| select.referenced)
+    pub fn place(&self) -> Option<Place> {
+        self.path.as_ref().or(self.kind.as_ref()).or(self.op.as_ref()).map(|select| select.place)
     }
 }
 
@@ -120,16 +119,16 @@ impl RunV1 {
 /// Converts a written rule: one for cells, or one for the nodes of a graph.
 pub(super) fn read(written: At<RuleV1>, of_nodes: bool, source: &Source<'_>) -> Result<Rule> {
     let RuleV1 { path, kind, op, run, checkpoint, until, after_stall, because, expect } = written.value;
-    let fail = |place: Location, words: &str| Err(source.error(place, Error::policy(words)));
+    let fail = |place: Place, words: &str| Err(source.error(place, Error::policy(words)));
     let kind = match (of_nodes, kind, op) {
         (false, _, Some(op)) => {
             return fail(
-                op.referenced,
+                op.place,
                 "a rule with `op` is for the nodes of a graph; a rule for cells has `path` or `kind`",
             );
         }
         (true, Some(kind), _) => {
-            return fail(kind.referenced, "a rule with `kind` is for cells; a rule for nodes has `path` or `op`");
+            return fail(kind.place, "a rule with `kind` is for cells; a rule for nodes has `path` or `op`");
         }
         (_, kind, op) => kind.or(op),
     };
@@ -137,46 +136,46 @@ pub(super) fn read(written: At<RuleV1>, of_nodes: bool, source: &Source<'_>) -> 
     let dotted = |path: At<String>| At { value: path.value.trim_start_matches('/').replace('/', "."), ..path };
     let path = if of_nodes { path.map(dotted) } else { path };
     let select = match (path, kind) {
-        (Some(path), None) => Select::Path(path.value.parse().map_err(|error| source.error(path.referenced, error))?),
-        (None, Some(kind)) if kind.value.is_empty() => return fail(kind.referenced, NO_KIND),
+        (Some(path), None) => Select::Path(path.value.parse().map_err(|error| source.error(path.place, error))?),
+        (None, Some(kind)) if kind.value.is_empty() => return fail(kind.place, NO_KIND),
         (None, Some(kind)) => Select::Kind(kind.value),
         (Some(_), Some(kind)) => {
             let words = match of_nodes {
                 true => "a rule has `path` or `op`, not both; write two rules",
                 false => "a rule has `path` or `kind`, not both; write two rules",
             };
-            return fail(kind.referenced, words);
+            return fail(kind.place, words);
         }
-        (None, None) if of_nodes => return fail(written.referenced, "a rule needs `path` or `op`"),
-        (None, None) => return fail(written.referenced, "a rule needs `path` or `kind`"),
+        (None, None) if of_nodes => return fail(written.place, "a rule needs `path` or `op`"),
+        (None, None) => return fail(written.place, "a rule needs `path` or `kind`"),
     };
     if run.is_none() && checkpoint.is_none() && after_stall.is_none() {
         return fail(
-            written.referenced,
+            written.place,
             "a rule needs `run` (allowed: float32, float32-out, float32-inside, low, inherit), `checkpoint` or `after_stall`",
         );
     }
-    let parse = |run: At<RunV1>| run.value.run().map_err(|error| source.error(run.referenced, error));
+    let parse = |run: At<RunV1>| run.value.run().map_err(|error| source.error(run.place, error));
     let run = run.map(parse).transpose()?;
     if let Some(UntilV1 { step }) = until.as_ref().map(|until| &until.value).filter(|until| until.step.value == 0) {
         return fail(
-            step.referenced,
+            step.place,
             "`until: {step: 0}` ends before the first step; allowed: a whole number of at least 1",
         );
     }
     if let Some(word) = &after_stall {
         by_name(&word.value, [RAISE], |name| name, "unknown word for `after_stall`")
-            .map_err(|words| source.error(word.referenced, Error::policy(words)))?;
+            .map_err(|words| source.error(word.place, Error::policy(words)))?;
     }
     if let Some(expect) = expect.as_ref().filter(|expect| expect.value == 0) {
         return fail(
-            expect.referenced,
+            expect.place,
             "`expect: 0`, but a rule must match something; allowed: a whole number of at least 1",
         );
     }
     let expect = expect.map(|expect| expect.value);
     let (until, raise_after_stall) = (until.map(|until| until.value.step.value), after_stall.is_some());
-    let origin = Origin::at(source, written.referenced);
+    let origin = Origin::at(source, written.place);
     Ok(Rule { select, run, checkpoint, until, raise_after_stall, because, expect, origin })
 }
 

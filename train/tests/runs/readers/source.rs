@@ -2,14 +2,10 @@
 
 use std::path::Path;
 
+use precast_policy::document::from_str as read;
 use precast_train::data::{Addition, Csv, Images, Npy, Source, Text, digits};
 
 use crate::readers::{Folder, inputs};
-
-/// Parses a source as in files: a plain `y` is a text, not a boolean.
-fn read(yaml: &str) -> Result<Source, serde_yaml::Error> {
-    serde_yaml::from_str_with_options(yaml, serde_yaml::options! { strict_booleans: true })
-}
 
 fn source(yaml: &str) -> Source {
     read(yaml).unwrap_or_else(|error| panic!("{yaml}: {error}"))
@@ -53,9 +49,9 @@ fn every_source_is_written_and_read() {
     let written = serde_json::to_value(Source::Csv(Csv::new("a.csv").target("y"))).unwrap();
     let shortest = serde_json::json!({"csv": {"file": "a.csv", "target": "y", "header": true, "delimiter": ","}});
     assert_eq!(written, shortest, "empty lists are left out");
-    let refused = |yaml: &str| read(yaml).unwrap_err().to_string();
+    let refused = |yaml: &str| read::<Source>(yaml).unwrap_err().to_string();
     let message = refused("csv: {file: a.csv, targets: y}");
-    assert!(message.contains("unknown field `targets`") && message.contains("file, target, as"), "{message}");
+    assert!(message.contains("UnknownKey(\"targets\", [\"file\", \"target\", \"as\""), "{message}");
     let message = refused("mnist");
     assert!(message.contains("mnist") && message.contains("digits"), "{message}");
     let message = refused("csv: {file: a.csv, target: 1.5}");
