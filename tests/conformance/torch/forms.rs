@@ -14,8 +14,8 @@ pub enum Written {
     First(fn(&[Tensor]) -> Result<Tensor>),
     /// An op without a kernel: the effect on its inputs is compared.
     Decided(Op),
-    /// A recognized form without an equivalent here, with the reason.
-    Nothing(&'static str),
+    /// A recognized form without an equivalent here.
+    Nothing,
 }
 
 use Written::{Decided, First, Many, Nothing, One};
@@ -31,8 +31,6 @@ const SQUARE: &[usize] = &[4, 4];
 const M: &[&[usize]] = &[SQUARE];
 const MM: &[&[usize]] = &[SQUARE, SQUARE];
 const MMM: &[&[usize]] = &[SQUARE, SQUARE, SQUARE];
-const NO_OP: &str = "no such op";
-pub const IN_PLACE: &str = "no tensor is changed in place, nor handed in to be written to";
 const MEAN: Reduction = Reduction::Mean;
 
 fn classes() -> Tensor {
@@ -96,35 +94,6 @@ fn lstm(x: &[Tensor]) -> Result<Vec<Tensor>> {
 
 fn gru(x: &[Tensor]) -> Result<Vec<Tensor>> {
     layer(3, |w| x[0].gru(w, None, false).map(|(y, h)| vec![y, h]))
-}
-
-pub type Pieces = fn(&[Tensor]) -> Result<Vec<Tensor>>;
-
-/// Returns torch's decomposition of an unlisted cell, op by op.
-pub fn in_pieces(form: &str) -> Option<Pieces> {
-    Some(match form {
-        "lstm_cell" => |x| {
-            let (input, hidden) = (x[0].linear(&x[3], Some(&x[5]))?, x[1].linear(&x[4], Some(&x[6]))?);
-            let gates = input.add(&hidden)?.chunk(4, -1)?;
-            let (i, f) = (gates[0].sigmoid()?, gates[1].sigmoid()?);
-            let (g, o) = (gates[2].tanh()?, gates[3].sigmoid()?);
-            let c = f.mul(&x[2])?.add(&i.mul(&g)?)?;
-            Ok(vec![o.mul(&c.tanh()?)?, c])
-        },
-        "gru_cell" => |x| {
-            let input = x[0].linear(&x[2], Some(&x[4]))?.chunk(3, -1)?;
-            let hidden = x[1].linear(&x[3], Some(&x[5]))?.chunk(3, -1)?;
-            let (r, z) = (input[0].add(&hidden[0])?.sigmoid()?, input[1].add(&hidden[1])?.sigmoid()?);
-            let n = input[2].add(&hidden[2].mul(&r)?)?.tanh()?;
-            Ok(vec![n.add(&x[1].sub(&n)?.mul(&z)?)?])
-        },
-        "rnn_tanh_cell" | "rnn_relu_cell" => |x| {
-            let (input, hidden) = (x[0].linear(&x[2], Some(&x[4]))?, x[1].linear(&x[3], Some(&x[5]))?);
-            // torch adds in place, to the contribution of the state.
-            Ok(vec![hidden.add(&input)?.cast(hidden.dtype())])
-        },
-        _ => return None,
-    })
 }
 
 const fn form(name: &'static str, shapes: &'static [&'static [usize]], written: Written) -> Form {
@@ -411,21 +380,21 @@ pub const FORMS: &[Form] = &[
     form("linalg_solve", MM, Decided(Op::Solve)),
     form("linalg_svdvals", M, Decided(Op::Svd)),
     form("linalg_qr", M, Decided(Op::Qr)),
-    form("linalg_det", M, Nothing(NO_OP)),
+    form("linalg_det", M, Nothing),
     form("linalg_cholesky", M, Decided(Op::Cholesky)),
     form("linalg_eigh", M, Decided(Op::Eigen)),
-    form("linalg_lu", M, Nothing(NO_OP)),
+    form("linalg_lu", M, Nothing),
     one!("linalg_norm", M, |x| x[0].norm(2.0, &[], false)),
     form("linalg_matrix_sqrth", M, Decided(Op::MatrixSqrt)),
     // in place, and into a given tensor
-    form("addmm_ (in-place)", MMM, Nothing(IN_PLACE)),
-    form("exp_ (in-place)", M, Nothing(IN_PLACE)),
-    form("add_ (in-place)", MM, Nothing(IN_PLACE)),
-    form("mm(out=f32)", MM, Nothing(IN_PLACE)),
-    form("mm(out=f16)", MM, Nothing(IN_PLACE)),
-    form("exp(out=f32)", M, Nothing(IN_PLACE)),
-    form("matmul(out=f32)", MM, Nothing(IN_PLACE)),
-    form("sum(out=f32)", M, Nothing(IN_PLACE)),
+    form("addmm_ (in-place)", MMM, Nothing),
+    form("exp_ (in-place)", M, Nothing),
+    form("add_ (in-place)", MM, Nothing),
+    form("mm(out=f32)", MM, Nothing),
+    form("mm(out=f16)", MM, Nothing),
+    form("exp(out=f32)", M, Nothing),
+    form("matmul(out=f32)", MM, Nothing),
+    form("sum(out=f32)", M, Nothing),
     // casts and new tensors
     one!("to_f32", M, |x| Ok(x[0].cast(DType::F32))),
     one!("clone", M, |x| Ok(x[0].clone())),
