@@ -18,20 +18,16 @@ use crate::mindspore::networks::{Kit, build};
 use crate::replay::{Tally, entries, items, replay};
 
 /// Recordings of loss scalers, by name. They have a separate summary in tests/conformance/scalers/mindspore.rs.
-pub const SCALERS: &[&str] = &[
-    "DynamicLossScaleManager_traces",
-    "DynamicLossScaleUpdateCell_traces",
-    "DynamicLossScaler_traces",
-    "StaticLossScaler_adjust_returns",
-    "all_finite",
-    "scale_int_input",
-    "scale_int_result",
-    "scale_python_float",
-    "scale_unscale",
-    "unscale_empty_tuple",
-    "unscale_nested_tuple",
-    "unscale_with_None",
-];
+const SCALERS: &str = "
+    DynamicLossScaleManager_traces DynamicLossScaleUpdateCell_traces DynamicLossScaler_traces
+    StaticLossScaler_adjust_returns all_finite scale_int_input scale_int_result scale_python_float scale_unscale
+    unscale_empty_tuple unscale_nested_tuple unscale_with_None
+";
+
+/// Returns whether a recording is of a loss scaler.
+pub fn is_of_a_scaler(key: &str) -> bool {
+    SCALERS.split_whitespace().any(|known| known == key)
+}
 
 /// Returns whether a call makes a loss scaler or a manager, which tests/conformance/scalers/mindspore.rs covers, too.
 fn makes_a_scaler(call: &str) -> bool {
@@ -46,7 +42,7 @@ fn misc() {
                 "lists" => lists(recorded, tally),
                 "errors" => errors(recorded, tally),
                 "build_train_network_structure_mlp" => structures(recorded, tally),
-                key if SCALERS.contains(&key) => {}
+                key if is_of_a_scaler(key) => {}
                 key => tally.fail(key, "the key is not understood"),
             }
         }

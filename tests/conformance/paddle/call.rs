@@ -179,9 +179,8 @@ impl<'a> Call<'a> {
             faults.push(ErrorKind::List);
         }
         let names = |list: &[&str], op: Op| list.iter().any(|name| is_called(op, name));
-        if white.iter().any(|name| black.contains(name)) {
-            faults.push(ErrorKind::List);
-        } else if Op::ALL.iter().any(|op| names(&white, *op) && names(&black, *op)) {
+        let is_on_both = |op: &Op| names(&white, *op) && names(&black, *op);
+        if white.iter().any(|name| black.contains(name)) || Op::ALL.iter().any(is_on_both) {
             faults.push(ErrorKind::List);
         }
         faults

@@ -43,21 +43,10 @@ enum Listed {
 }
 
 /// Products and `prelu`, which refuse mixed inputs.
-const REFUSE: &[Op] = &[
-    Op::MatMul,
-    Op::MatMulExt,
-    Op::BatchMatMul,
-    Op::Mv,
-    Op::Addmm,
-    Op::Einsum,
-    Op::Linear,
-    Op::Conv1d,
-    Op::Conv2d,
-    Op::Conv3d,
-    Op::ConvTranspose2d,
-    Op::ScaledDotProductAttention,
-    Op::Prelu,
-];
+const REFUSE: &str = "
+    MatMul MatMulExt BatchMatMul Mv Addmm Einsum Linear Conv1d Conv2d Conv3d ConvTranspose2d
+    ScaledDotProductAttention Prelu
+";
 
 /// Ops that return the dtype of the normalized input, whatever their parameters are.
 const NORMS: &[Op] = &[Op::BatchNorm, Op::LayerNorm, Op::GroupNorm, Op::InstanceNorm];
@@ -151,7 +140,9 @@ impl Region {
         let first = FIRST_DECIDES.iter().any(|name| is_called(op, name));
         let cast = self.cast(list, first, inputs);
         let Some(widest) = widest(&cast) else { return Ok(cast) };
-        if cast.iter().any(|dtype| dtype.is_float() && *dtype != widest) && REFUSE.contains(&op) {
+        if cast.iter().any(|dtype| dtype.is_float() && *dtype != widest)
+            && REFUSE.split_whitespace().any(|name| name == op.name())
+        {
             return Err(ErrorKind::DType);
         }
         let meets = |dtype: DType| match dtype {

@@ -15,7 +15,7 @@ use precast::{
 use serde_json::Value;
 
 use crate::common::golden::golden;
-use crate::mindspore::misc::SCALERS;
+use crate::mindspore::misc::is_of_a_scaler;
 use crate::replay::{Tally, Verdict, entries, replay};
 use crate::scalers::{
     model::{Model, is_sound},
@@ -389,7 +389,7 @@ fn the_loss_scalers_of_mindspore() {
                     let calls = calls.filter(|(call, _)| call.contains("LossScale") && !call.starts_with("build_"));
                     calls.for_each(|(call, outcome)| constructor(tally, call, outcome));
                 }
-                key if SCALERS.contains(&key) => odd(tally, key, value),
+                key if is_of_a_scaler(key) => odd(tally, key, value),
                 _ => {}
             }
         }

@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::common::golden::golden;
 use crate::replay::{Tally, Verdict, entries, replay};
-use crate::scalers::numbers::text;
+use crate::scalers::{
+    model::is_sound,
+    numbers::{self, text},
+};
 
 /// Reads a recorded number; non-finite ones are words.
 fn number(value: &Value) -> Option<f32> {
-    match value.as_str() {
-        Some(word) => word.parse().ok(),
-        None => value.as_f64().map(|x| x as f32),
-    }
+    numbers::number(value).map(|x| x as f32)
 }
 
 /// Reads a recorded gradient: a word, or a number.
@@ -48,11 +48,6 @@ fn dynamic(config: &Value) -> DynamicScale {
     let interval = or("increment_period", 2000.0) as u32;
     let init = or("initial_loss_scale", 32768.0);
     DynamicScale::tensorflow().init(init).growth(multiplier).backoff(1.0 / multiplier).interval(interval)
-}
-
-/// Returns whether our rule accepts these numbers.
-fn is_sound(d: &DynamicScale) -> bool {
-    d.init.is_finite() && d.init >= 1.0 && d.growth.is_finite() && d.growth >= 1.0 && d.interval >= 1
 }
 
 /// Makes a dynamic scale of recorded numbers, with which TensorFlow went through a trace. `None` if it is refused, as

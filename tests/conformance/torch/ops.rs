@@ -212,7 +212,7 @@ fn every_row(golden: &Value, device: &'static str, tally: &mut Tally) {
 /// An op with a kernel here is run, and not only decided.
 #[test]
 fn what_is_only_decided_has_no_kernel() {
-    for form in FORMS {
+    for form in FORMS.iter() {
         if let Written::Decided(op) = form.written {
             assert!(!op.has_kernel(), "{}", form.name);
         }
