@@ -1,8 +1,13 @@
 //! The harness of all replays: reads the cases of a recorded file, and compares their verdicts with the expected ones.
 //!
-//! `tests/verdicts/SYSTEM-FILE.txt` holds the expected verdict of every case: intentional differences and uncovered
-//! cases are listed by name, all others agree. A case that changes its verdict fails. `PRECAST_VERDICTS=write` rewrites
-//! the file; review the difference before committing it. Another folder of cases (`PRECAST_GOLDENS`) has no such file.
+//! `tests/verdicts/SYSTEM-FILE.txt` holds the expected verdict of every case: each intentional difference, named as in
+//! COMPARE.md, with the cases in which it shows; uncovered cases with the reason; all others agree. A test says whether a
+//! case agrees; which difference explains one that does not is read from this file alone. So whatever is listed must
+//! differ, and whatever differs must be listed: a new case that differs is added to its difference by hand. A test that
+//! finds a difference has compared our result with the one that our rule demands.
+//!
+//! A case that changes its verdict fails. `PRECAST_VERDICTS=write` rewrites the file; review the difference before
+//! committing it. Another folder of cases (`PRECAST_GOLDENS`) has no such file: its cases are looked up in this one.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +15,7 @@ use std::{
     fmt::Display,
     fs,
     io::Write,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use serde::de::DeserializeOwned;
@@ -30,20 +35,18 @@ pub fn replay<R>(system: &'static str, file: &str, recording: Option<R>, judge: 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
     Agree,
-    /// Differences, as named in COMPARE.md. The result required by our rule was computed, and is ours.
-    OnPurpose(Vec<&'static str>),
+    /// Ours is the result that our rule demands, and theirs is another: `tests/verdicts` names the difference.
+    Differs,
     /// Reason for comparing nothing.
     NotCovered(&'static str),
+    /// There is nothing of the kind here: `tests/verdicts` has the reason for comparing nothing.
+    Absent,
 }
 
 impl Verdict {
-    pub fn on_purpose(difference: &'static str) -> Self {
-        Verdict::OnPurpose(vec![difference])
-    }
-
-    /// Returns the verdict on a case with these differences; without any, it agrees.
-    pub fn differing(differences: Vec<&'static str>) -> Self {
-        if differences.is_empty() { Verdict::Agree } else { Verdict::OnPurpose(differences) }
+    /// Returns the verdict on a case in which ours is what our rule demands.
+    pub fn of(agrees: bool) -> Self {
+        if agrees { Verdict::Agree } else { Verdict::Differs }
     }
 }
 
@@ -72,16 +75,20 @@ pub fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
     value.as_object().into_iter().flatten()
 }
 
-/// Returns the row of a difference in COMPARE.md, which begins with the name of the difference or whose test has that
-/// name.
-pub fn row_of<'a>(compare: &'a str, difference: &str) -> Option<&'a str> {
-    let begins = format!("| {difference} |");
+/// Iterates over a table that is written `name: names; name: names`.
+pub fn table(text: &'static str) -> impl Iterator<Item = (&'static str, &'static str)> {
+    text.split(';').filter_map(|row| row.split_once(':')).map(|(name, names)| (name.trim(), names.trim()))
+}
+
+/// Returns whether COMPARE.md has a row of a difference, which begins with the name of the difference or has it in
+/// parentheses, or whose test has that name.
+fn has_row(compare: &str, difference: &str) -> bool {
     let letters = difference.to_lowercase().replace([' ', '-'], "_");
     let test: String = letters.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
-    let test = format!("`{test}`");
-    let names_test =
-        |line: &str| line.trim_end_matches(" |").rsplit(" | ").next().is_some_and(|last| last.contains(&test));
-    compare.lines().find(|line| line.starts_with(&begins) || line.starts_with('|') && names_test(line))
+    let tests = |line: &str| line.trim_end_matches(" |").rsplit(" | ").next().unwrap_or_default().to_string();
+    let names = |tests: String| tests.contains(&format!("`{test}`")) || tests.contains(&format!("({difference})"));
+    let mut rows = compare.lines().filter(|line| line.starts_with('|'));
+    rows.any(|line| line.starts_with(&format!("| {difference} |")) || names(tests(line)))
 }
 
 /// Counts and verdicts of one file.
@@ -92,6 +99,8 @@ pub struct Tally {
     agree: usize,
     /// `true` where a line is printed for each case.
     verbose: bool,
+    /// Expected verdicts of the cases that do not agree.
+    expected: BTreeMap<String, String>,
     /// Cases by the differences that explain them.
     on_purpose: BTreeMap<String, BTreeSet<String>>,
     /// Cases by the reason for not comparing them, each with the number of values it represents.
@@ -107,6 +116,9 @@ impl Tally {
             seen: BTreeMap::new(),
             agree: 0,
             verbose: env::var_os("PRECAST_GOLDENS_VERBOSE").is_some_and(|word| word == "1"),
+            expected: by_case(&fs::read_to_string(path(system, file)).unwrap_or_default())
+                .map(|(under, case)| (case.into(), under.into()))
+                .collect(),
             on_purpose: BTreeMap::new(),
             not_covered: BTreeMap::new(),
             failures: vec![],
@@ -124,28 +136,44 @@ impl Tally {
     /// Counts a case.
     pub fn count(&mut self, case: impl Into<String>, judged: Judged) {
         let case = self.unique(case);
+        let expected = |kind: &str| self.expected.get(&case)?.strip_prefix(kind).map(String::from);
+        let others = env::var_os("PRECAST_GOLDENS").is_some();
+        let reason = || match expected("not covered: ") {
+            None if others => Some("tests/verdicts does not have the case".into()),
+            reason => reason,
+        };
         let said = match judged {
             Ok(Verdict::Agree) => {
                 self.agree += 1;
-                "agree".into()
+                Ok("agree".into())
             }
-            Ok(Verdict::OnPurpose(differences)) => {
-                let differences = differences.join("; ");
-                self.on_purpose.entry(differences.clone()).or_default().insert(case.clone());
-                format!("differ on purpose: {differences}")
-            }
-            Ok(Verdict::NotCovered(why)) => {
-                self.not_covered.entry(why.into()).or_default().insert(case.clone(), 1);
-                format!("not covered: {why}")
-            }
-            Err(why) => {
-                self.failures.push(format!("{case}: {why}"));
-                "FAIL".into()
-            }
+            Ok(Verdict::Differs) => match expected("differ on purpose: ") {
+                Some(differences) => {
+                    let said = format!("differ on purpose: {differences}");
+                    self.on_purpose.entry(differences).or_default().insert(case.clone());
+                    Ok(said)
+                }
+                None if others => Ok(self.leave_out(&case, "ours is right, and differs from the recording".into())),
+                None => Err("differs, and tests/verdicts names no difference".into()),
+            },
+            Ok(Verdict::NotCovered(why)) => Ok(self.leave_out(&case, why.into())),
+            Ok(Verdict::Absent) => match reason() {
+                Some(why) => Ok(self.leave_out(&case, why)),
+                None => Err("is not understood, and tests/verdicts has no reason".into()),
+            },
+            Err(why) => Err(why),
         };
         if self.verbose {
-            println!("{case}: {said}");
+            println!("{case}: {}", said.as_ref().map_or("FAIL", |said| said));
         }
+        self.failures.extend(said.err().map(|why: String| format!("{case}: {why}")));
+    }
+
+    /// Counts a case that is not compared, for a reason.
+    fn leave_out(&mut self, case: &str, why: String) -> String {
+        let said = format!("not covered: {why}");
+        self.not_covered.entry(why).or_default().insert(case.into(), 1);
+        said
     }
 
     /// Counts several cases.
@@ -158,9 +186,14 @@ impl Tally {
         self.count(case, Ok(Verdict::Agree));
     }
 
-    /// Counts a case with a difference listed in COMPARE.md.
-    pub fn on_purpose(&mut self, case: impl Into<String>, difference: &'static str) {
-        self.count(case, Ok(Verdict::on_purpose(difference)));
+    /// Counts a case in which ours is what our rule demands, and theirs is something else.
+    pub fn differs(&mut self, case: impl Into<String>) {
+        self.count(case, Ok(Verdict::Differs));
+    }
+
+    /// Counts a case of something that does not exist here.
+    pub fn absent(&mut self, case: impl Into<String>) {
+        self.count(case, Ok(Verdict::Absent));
     }
 
     /// Counts a recognized case about something that this library does not do or cannot compare, with the reason.
@@ -207,7 +240,7 @@ impl Tally {
     fn check_differences(&self) {
         let compare = fs::read_to_string(root().join("COMPARE.md")).unwrap();
         for difference in self.on_purpose.keys().flat_map(|names| names.split("; ")) {
-            assert!(row_of(&compare, difference).is_some(), "COMPARE.md has no row for `{difference}`");
+            assert!(has_row(&compare, difference), "COMPARE.md has no row for `{difference}`");
         }
     }
 
@@ -222,7 +255,7 @@ impl Tally {
             );
             return;
         }
-        let path = root().join(format!("tests/verdicts/{}-{}.txt", self.system, self.file));
+        let path = path(self.system, &self.file);
         let now = self.verdicts();
         if write.is_some() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -231,7 +264,9 @@ impl Tally {
         }
         let expected = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         if now != expected {
-            let (old, new) = (by_case(&expected), by_case(&now));
+            let lines =
+                |text: &str| by_case(text).map(|(under, case)| format!("{case}: {under}")).collect::<BTreeSet<_>>();
+            let (old, new) = (lines(&expected), lines(&now));
             let gone = old.difference(&new).map(|line| format!("- {line}"));
             let come = new.difference(&old).map(|line| format!("+ {line}"));
             let changed: Vec<String> = gone.chain(come).take(40).collect();
@@ -266,20 +301,18 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns the lines of a file of verdicts, each with its verdict.
-fn by_case(verdicts: &str) -> BTreeSet<String> {
+fn path(system: &str, file: &str) -> PathBuf {
+    root().join(format!("tests/verdicts/{system}-{file}.txt"))
+}
+
+/// Iterates over the cases in a file of verdicts, each after its verdict; the line of those that agree comes first.
+fn by_case(verdicts: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut under = "";
-    let mut lines = BTreeSet::new();
-    for line in verdicts.lines().filter(|line| !line.is_empty()) {
-        match line.strip_prefix("  ") {
-            Some(case) => {
-                lines.insert(format!("{case}: {under}"));
-            }
-            None => under = line,
+    verdicts.lines().filter_map(move |line| match line.strip_prefix("  ") {
+        Some(case) => Some((under, case)),
+        None => {
+            under = line;
+            line.ends_with("listed here.").then_some(("", line))
         }
-        if line.ends_with("listed here.") {
-            lines.insert(line.to_string());
-        }
-    }
-    lines
+    })
 }

@@ -7,7 +7,7 @@
 use precast::{DType, Op, Result, Tensor, observe::Event, precision::Frame};
 
 /// Returns whether an f32 result is the one nearest to the exact one.
-pub fn rounds_once(op: Op) -> bool {
+fn rounds_once(op: Op) -> bool {
     matches!(op, Op::Add | Op::Sub | Op::Mul | Op::BiasAdd | Op::Abs | Op::Relu | Op::Prelu | Op::Neg | Op::Sqrt)
 }
 
@@ -26,28 +26,12 @@ fn terms(op: Op, inputs: &[&Tensor]) -> usize {
 }
 
 fn is_sum(op: Op) -> bool {
-    use Op::{
-        Add, BatchMatMul, BiasAdd, Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d, MatMul, MatMulExt, Mean, Sub, Sum,
-    };
-    matches!(
-        op,
-        MatMul
-            | BatchMatMul
-            | MatMulExt
-            | Conv2d
-            | Conv3d
-            | ConvTranspose2d
-            | ConvTranspose3d
-            | Sum
-            | Mean
-            | Add
-            | Sub
-            | BiasAdd
-    )
+    let sums = "MatMul BatchMatMul MatMulExt Conv2d Conv3d ConvTranspose2d ConvTranspose3d Sum Mean Add Sub BiasAdd";
+    sums.split(' ').any(|name| name == op.name())
 }
 
 /// Returns one unit in the last place at a number.
-pub fn unit(dtype: DType, x: f64) -> f64 {
+fn unit(dtype: DType, x: f64) -> f64 {
     let smallest_normal = if dtype == DType::F16 { -14 } else { -126 };
     let exponent = if x == 0.0 { smallest_normal } else { (x.abs().log2().floor() as i32).max(smallest_normal) };
     dtype.epsilon() * 2f64.powi(exponent)

@@ -99,18 +99,7 @@ pub enum Mode {
 pub struct Run {
     pub out: Option<Value>,
     pub error: Option<Raised>,
-    #[serde(default)]
-    cells: Vec<(String, Vec<String>, Option<Vec<String>>)>,
     ops: Option<Vec<Vec<serde_json::Value>>>,
-}
-
-/// One call of a cell: its path, and the dtypes of its inputs and outputs.
-pub struct CellCall<'a> {
-    pub path: String,
-    /// `true` for a wrapper around the cell of this path.
-    pub wrapper: bool,
-    pub arriving: &'a [String],
-    pub results: Option<&'a [String]>,
 }
 
 /// One op that ran: its path, name and dtypes.
@@ -203,16 +192,6 @@ impl Run {
             _ => panic!("an op row is not understood: {row:?}"),
         };
         Some(self.ops.as_ref()?.iter().map(row).collect())
-    }
-
-    /// Iterates over the called cells, in order.
-    pub fn calls(&self) -> impl Iterator<Item = CellCall<'_>> {
-        self.cells.iter().map(|(path, arriving, results)| CellCall {
-            path: path_of(path),
-            wrapper: path.contains(':'),
-            arriving,
-            results: results.as_deref(),
-        })
     }
 }
 

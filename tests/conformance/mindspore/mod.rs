@@ -6,25 +6,20 @@
 mod calls;
 mod case;
 mod compare;
-mod differences;
 mod exact;
 mod golden;
 mod kept;
-mod made;
-mod misc;
+pub mod misc;
 mod networks;
 mod on_purpose;
-mod replay;
 mod rule;
-mod steps;
 mod training;
 mod unfused;
 
 use crate::common::golden::left_out;
 use crate::replay::{Judged, Tally, Verdict, replay};
 use case::{Case, Effect};
-use compare::{Mismatch, compare};
-use differences::DIFFERENCES;
+use compare::compare;
 use golden::{Golden, Lowering, Mode, lowering};
 use networks::Kit;
 use precast::{DType, Op, Tensor};
@@ -40,7 +35,6 @@ fn judge(name: &str, key: &str, net: &golden::Net, record: &golden::Record, mode
     if let Some(frame) = precast::__test::current() {
         failures.push(format!("a region is left open: {frame:?}"));
     }
-    let mut met: Vec<&'static str> = Vec::new();
     if let Ok(ours) = &ours {
         let (_, calls) = calls::watched(|| case.run(Kit::Unfused));
         failures.extend(rule::broken(&case, ours, &calls));
@@ -49,26 +43,14 @@ fn judge(name: &str, key: &str, net: &golden::Net, record: &golden::Record, mode
         *fused += layers;
         failures.extend(too_far);
     }
-    for mismatch in compare(&case, ours.as_ref().map_err(Clone::clone)) {
-        let is_value = matches!(mismatch, Mismatch::Value { .. });
-        let explaining = DIFFERENCES.iter().filter(|d| (d.met)(&case) && (d.explains)(&case, &mismatch));
-        // One explanation is enough for values; the last ones of the list run the network many times.
-        let names: Vec<&'static str> = explaining.map(|d| d.name).take(if is_value { 1 } else { usize::MAX }).collect();
-        if names.is_empty() {
-            failures.push(mismatch.to_string());
-        }
-        // Values differ because of the other mismatches, if there are any.
-        if !is_value || met.is_empty() {
-            met.extend(names);
-        }
+    let found = compare(&case, ours.as_ref().map_err(Clone::clone));
+    failures.extend(found.wrong);
+    // Values differ because of the other points, if there are any; alone, they are close.
+    if found.differ.is_empty() {
+        failures.extend(found.far.iter().cloned());
     }
-    met.sort_unstable();
-    met.dedup();
-    match (failures.is_empty(), met.is_empty()) {
-        (false, _) => Err(failures.join("\n    ")),
-        (true, true) => Ok(Verdict::Agree),
-        (true, false) => Ok(Verdict::OnPurpose(met)),
-    }
+    let agrees = found.differ.is_empty() && found.values.is_empty() && found.far.is_empty();
+    if failures.is_empty() { Ok(Verdict::of(agrees)) } else { Err(failures.join("\n    ")) }
 }
 
 /// Counts and lists the deviations of the network of the library's own cells, which round product and bias together,

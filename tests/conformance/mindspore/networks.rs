@@ -2,8 +2,7 @@
 
 use precast::prelude::*;
 
-use crate::mindspore::calls::{op, place};
-use crate::mindspore::steps;
+use crate::mindspore::calls::op;
 use crate::mindspore::unfused::{self, Same, param};
 
 /// Kit of layers of a network.
@@ -27,7 +26,56 @@ fn places<C: Cell + Clone, const N: usize>(cell: C) -> [Child; N] {
     std::array::from_fn(|_| child.clone().erase())
 }
 
-/// The layers that differ between the kits.
+/// Defines the layers that differ between the kits: MindSpore's first.
+macro_rules! layers {
+    ($($name:ident($($size:ident),*) $unfused:expr, $library:expr;)*) => {
+        impl Kit { $(
+            fn $name(self $(, $size: usize)*) -> Child {
+                match self {
+                    Unfused => $unfused.into(),
+                    Kit::Library => $library.into(),
+                }
+            }
+        )* }
+    };
+}
+
+layers! {
+    conv1d(inputs, outputs, kernel)
+        unfused::Conv1d { weight: param(&[outputs, inputs, 1, kernel]), bias: param(&[outputs]) },
+        Conv1dSpec::new(inputs, outputs, kernel).padding(precast::Padding::Same).build(&mut rng()).expect("a layer");
+    conv3d(inputs, outputs, k)
+        unfused::Conv3d { weight: param(&[outputs, inputs, k, k, k]), bias: param(&[outputs]) },
+        Conv3d::new(inputs, outputs, k, &mut rng());
+    conv1d_transpose(inputs, outputs, kernel)
+        unfused::Conv1dTranspose { weight: param(&[inputs, outputs, 1, kernel]) },
+        Conv1dTransposeSpec::new(inputs, outputs, kernel).bias(false).build(&mut rng()).expect("a layer");
+    conv2d_transpose(inputs, outputs, k)
+        unfused::Conv2dTranspose { weight: param(&[inputs, outputs, k, k]), bias: param(&[outputs]) },
+        Conv2dTranspose::new(inputs, outputs, k, &mut rng());
+    batch_norm2d(channels) unfused::BatchNorm2d::new(channels), BatchNorm2d::new(channels);
+    batch_norm3d(channels)
+        unfused::BatchNorm3d { bn2d: Child::new(unfused::BatchNorm2d::new(channels)) },
+        BatchNorm3d::new(channels);
+    layer_norm(len)
+        unfused::LayerNorm { gamma: param(&[len]), beta: param(&[len]) },
+        LayerNormSpec::new([len]).eps(1e-7).build().expect("a layer");
+    group_norm(groups, channels)
+        unfused::GroupNorm { gamma: param(&[channels]), beta: param(&[channels]), groups },
+        GroupNormSpec::new(groups, channels).build().expect("a layer");
+    embedding(entries, len)
+        unfused::Embedding { embedding_table: param(&[entries, len]) },
+        Embedding::new(entries, len, &mut rng());
+    prelu(channels) unfused::PReLU { w: param(&[channels]) }, PReLU::new(channels);
+    sigmoid() unfused::Sigmoid {}, Sigmoid;
+    relu() unfused::Relu {}, ReLU;
+    tanh() unfused::Tanh {}, Tanh;
+    gelu() unfused::Gelu {}, GELU { approximate: true };
+    rnn(inputs, hidden) unfused::RNNCell::new(inputs, hidden), RNNCell::new(inputs, hidden, &mut rng());
+    gru(inputs, hidden) unfused::GRUCell::new(inputs, hidden), GRUCell::new(inputs, hidden, &mut rng());
+    lstm(inputs, hidden) unfused::LSTMCell::new(inputs, hidden), LSTMCell::new(inputs, hidden, &mut rng());
+}
+
 impl Kit {
     fn dense(self, inputs: usize, outputs: usize) -> Child {
         let [only] = self.tied_dense(inputs, outputs);
@@ -39,55 +87,6 @@ impl Kit {
         match self {
             Unfused => places(unfused::Dense::new(inputs, outputs)),
             Kit::Library => places(Dense::new(inputs, outputs, &mut rng())),
-        }
-    }
-
-    /// Makes a 2-d convolution without bias.
-    fn conv2d(self, inputs: usize, outputs: usize, kernel: usize, same: bool) -> Child {
-        match self {
-            Unfused => unfused::Conv2dBare { weight: param(&[outputs, inputs, kernel, kernel]), same }.into(),
-            Kit::Library => {
-                let padding = if same { precast::Padding::Same } else { precast::Padding::Valid };
-                let spec = Conv2dSpec::new(inputs, outputs, kernel).padding(padding).bias(false);
-                spec.build(&mut rng()).expect("a valid convolution").into()
-            }
-        }
-    }
-
-    fn conv1d(self, inputs: usize, outputs: usize, kernel: usize) -> Child {
-        match self {
-            Unfused => unfused::Conv1d { weight: param(&[outputs, inputs, 1, kernel]), bias: param(&[outputs]) }.into(),
-            Kit::Library => {
-                let spec = Conv1dSpec::new(inputs, outputs, kernel).padding(precast::Padding::Same);
-                spec.build(&mut rng()).expect("a valid convolution").into()
-            }
-        }
-    }
-
-    fn conv3d(self, inputs: usize, outputs: usize, k: usize) -> Child {
-        match self {
-            Unfused => unfused::Conv3d { weight: param(&[outputs, inputs, k, k, k]), bias: param(&[outputs]) }.into(),
-            Kit::Library => Conv3d::new(inputs, outputs, k, &mut rng()).into(),
-        }
-    }
-
-    /// Makes a 1-d transposed convolution without bias.
-    fn conv1d_transpose(self, inputs: usize, outputs: usize, kernel: usize) -> Child {
-        match self {
-            Unfused => unfused::Conv1dTranspose { weight: param(&[inputs, outputs, 1, kernel]) }.into(),
-            Kit::Library => {
-                let spec = Conv1dTransposeSpec::new(inputs, outputs, kernel).bias(false);
-                spec.build(&mut rng()).expect("a valid convolution").into()
-            }
-        }
-    }
-
-    fn conv2d_transpose(self, inputs: usize, outputs: usize, k: usize) -> Child {
-        match self {
-            Unfused => {
-                unfused::Conv2dTranspose { weight: param(&[inputs, outputs, k, k]), bias: param(&[outputs]) }.into()
-            }
-            Kit::Library => Conv2dTranspose::new(inputs, outputs, k, &mut rng()).into(),
         }
     }
 
@@ -104,94 +103,15 @@ impl Kit {
         }
     }
 
-    fn batch_norm2d(self, channels: usize) -> Child {
+    /// Makes a 2-d convolution without bias.
+    fn conv2d(self, inputs: usize, outputs: usize, kernel: usize, same: bool) -> Child {
         match self {
-            Unfused => unfused::BatchNorm2d::new(channels).into(),
-            Kit::Library => BatchNorm2d::new(channels).into(),
-        }
-    }
-
-    fn batch_norm3d(self, channels: usize) -> Child {
-        match self {
-            Unfused => unfused::BatchNorm3d { bn2d: Child::new(unfused::BatchNorm2d::new(channels)) }.into(),
-            Kit::Library => BatchNorm3d::new(channels).into(),
-        }
-    }
-
-    fn layer_norm(self, len: usize) -> Child {
-        match self {
-            Unfused => unfused::LayerNorm { gamma: param(&[len]), beta: param(&[len]) }.into(),
-            Kit::Library => LayerNormSpec::new([len]).eps(1e-7).build().expect("a valid norm").into(),
-        }
-    }
-
-    fn group_norm(self, groups: usize, channels: usize) -> Child {
-        match self {
-            Unfused => unfused::GroupNorm { gamma: param(&[channels]), beta: param(&[channels]), groups }.into(),
-            Kit::Library => GroupNormSpec::new(groups, channels).build().expect("a valid norm").into(),
-        }
-    }
-
-    fn embedding(self, entries: usize, len: usize) -> Child {
-        match self {
-            Unfused => unfused::Embedding { embedding_table: param(&[entries, len]) }.into(),
-            Kit::Library => Embedding::new(entries, len, &mut rng()).into(),
-        }
-    }
-
-    fn prelu(self, channels: usize) -> Child {
-        match self {
-            Unfused => unfused::PReLU { w: param(&[channels]) }.into(),
-            Kit::Library => PReLU::new(channels).into(),
-        }
-    }
-
-    fn sigmoid(self) -> Child {
-        match self {
-            Unfused => unfused::Sigmoid {}.into(),
-            Kit::Library => Sigmoid.into(),
-        }
-    }
-
-    fn relu(self) -> Child {
-        match self {
-            Unfused => unfused::Relu {}.into(),
-            Kit::Library => ReLU.into(),
-        }
-    }
-
-    fn tanh(self) -> Child {
-        match self {
-            Unfused => unfused::Tanh {}.into(),
-            Kit::Library => Tanh.into(),
-        }
-    }
-
-    fn gelu(self) -> Child {
-        match self {
-            Unfused => unfused::Gelu {}.into(),
-            Kit::Library => GELU { approximate: true }.into(),
-        }
-    }
-
-    fn rnn(self, inputs: usize, hidden: usize) -> Child {
-        match self {
-            Unfused => unfused::RNNCell::new(inputs, hidden).into(),
-            Kit::Library => RNNCell::new(inputs, hidden, &mut rng()).into(),
-        }
-    }
-
-    fn gru(self, inputs: usize, hidden: usize) -> Child {
-        match self {
-            Unfused => unfused::GRUCell::new(inputs, hidden).into(),
-            Kit::Library => GRUCell::new(inputs, hidden, &mut rng()).into(),
-        }
-    }
-
-    fn lstm(self, inputs: usize, hidden: usize) -> Child {
-        match self {
-            Unfused => unfused::LSTMCell::new(inputs, hidden).into(),
-            Kit::Library => LSTMCell::new(inputs, hidden, &mut rng()).into(),
+            Unfused => unfused::Conv2dBare { weight: param(&[outputs, inputs, kernel, kernel]), same }.into(),
+            Kit::Library => {
+                let padding = if same { precast::Padding::Same } else { precast::Padding::Valid };
+                let spec = Conv2dSpec::new(inputs, outputs, kernel).padding(padding).bias(false);
+                spec.build(&mut rng()).expect("a layer").into()
+            }
         }
     }
 
@@ -257,7 +177,7 @@ network! { Conv1dNet { conv, tanh } |net, x| net.tanh.call(&net.conv.call(x)?) }
 network! { Conv3dNet { conv, bn, sig } |net, x| net.sig.call(&net.bn.call(&net.conv.call(x)?)?) }
 
 network! { ConvTNet { t1, t2, relu } |net, x| {
-    let x = place(&net.t1.call(x)?, |x| x.unsqueeze(1))?;
+    let x = net.t1.call(x)?.unsqueeze(1)?;
     net.relu.call(&net.t2.call(&x)?)
 } }
 
@@ -286,13 +206,13 @@ network! { LstmNet { cell } many |net, inputs| net.cell.call_many(inputs) }
 network! { Block { ln1, q, k, v, ln2, gelu, o; w } |net, x| {
     let h = net.ln1.call(x)?;
     let (q, k, v) = (net.q.call(&h)?, net.k.call(&h)?, net.v.call(&h)?);
-    let k = place(&k, |k| k.transpose(-1, -2))?;
+    let k = k.transpose(-1, -2)?;
     let scores = op([&op([&q, &k], |[q, k]| q.batch_matmul(k))?], |[scores]| scores * 0.5)?;
-    let attended = op([&steps::softmax(&scores)?, &v], |[scores, v]| scores.batch_matmul(v))?;
+    let attended = op([&softmax(&scores)?, &v], |[scores, v]| scores.batch_matmul(v))?;
     let x = op([x, &attended], |[x, y]| x + y)?;
-    let h = place(&net.ln2.call(&x)?, |h| h.reshape(&[-1, 4]))?;
+    let h = net.ln2.call(&x)?.reshape(&[-1, 4])?;
     let h = net.o.call(&net.gelu.call(&op([&h, &net.w.tensor()], |[h, w]| h.matmul(w))?)?)?;
-    op([&x, &place(&h, |h| h.reshape(&[2, 3, 4]))?], |[x, h]| x + h)
+    op([&x, &h.reshape(&[2, 3, 4])?], |[x, h]| x + h)
 } }
 
 network! { PreluNet { fc, prelu; a } |net, x| {
@@ -340,6 +260,10 @@ fn relu(x: &Tensor) -> Result<Tensor> {
     op([x], |[x]| x.relu())
 }
 
+fn softmax(x: &Tensor) -> Result<Tensor> {
+    op([x], |[x]| x.softmax(-1))
+}
+
 fn exp(x: &Tensor) -> Result<Tensor> {
     op([x], |[x]| x.exp())
 }
@@ -348,7 +272,7 @@ network! { OpsNet { ; w } |net, x| {
     let w = net.w.tensor();
     let product = op([x, &w], |[x, w]| x.matmul(w))?;
     let d = op([&exp(&relu(&product)?)?, x], |[y, x]| y.add(x))?;
-    let g = steps::softmax(&relu(&op([&d, &w], |[d, w]| d.matmul_ext(w))?)?)?;
+    let g = softmax(&relu(&op([&d, &w], |[d, w]| d.matmul_ext(w))?)?)?;
     let g = op([&g], |[g]| g.powf(2.0))?;
     op([&g, x], |[g, x]| Tensor::concat(&[g, x], 1))
 } }
@@ -360,7 +284,7 @@ network! { OpsNet2 { ; w } many |net, inputs| {
     let b = op([&op([&exp(&a)?], |[a]| a + 1.0)?], |[b]| b.log())?;
     let d = op([&b, &op([&a], |[a]| a.tanh())?], |[b, a]| b * a)?;
     let e = op([&op([&d], |[d]| d.abs())?], |[d]| d.sqrt())?;
-    Ok(vec![d, op([&e], |[e]| e.sum(&[-1], false))?, steps::softmax(&e)?, matmul(&a)?])
+    Ok(vec![d, op([&e], |[e]| e.sum(&[-1], false))?, softmax(&e)?, matmul(&a)?])
 } }
 
 network! {

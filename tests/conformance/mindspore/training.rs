@@ -9,6 +9,7 @@ use precast::{
 use serde_json::Value;
 
 use crate::common::golden::{golden, left_out};
+use crate::{replay::items, scalers::numbers};
 
 /// The recorded network: Dense, BatchNorm1d, ReLU, Dense.
 const NET: &str = "
@@ -36,11 +37,11 @@ const NAMES: [(&str, &str); 8] = [
 ];
 
 fn number(value: &Value) -> f64 {
-    value.as_f64().or_else(|| value.as_str()?.parse().ok()).expect("a number or the name of one")
+    numbers::number(value).expect("a number or the name of one")
 }
 
 fn numbers(value: &Value) -> Vec<f64> {
-    value.as_array().expect("a list").iter().map(number).collect()
+    items(value).map(number).collect()
 }
 
 fn tensor(recorded: &Value) -> Tensor {

@@ -10,10 +10,7 @@ use precast::{
     layers::Sequential,
 };
 
-use crate::mindspore::{
-    calls::{chunks, op, place},
-    steps,
-};
+use crate::mindspore::calls::op;
 
 /// Makes a parameter of zeros; the recorded values are set later.
 pub fn param(shape: &[usize]) -> Param {
@@ -58,7 +55,7 @@ macro_rules! layer {
 
 /// Computes `x · wᵀ`: MindSpore's `MatMul` with `transpose_b`.
 fn matmul_t(x: &Tensor, weight: &Param) -> Result<Tensor> {
-    op([x, &place(&weight.tensor(), |w| w.t())?], |[x, w]| x.matmul(w))
+    op([x, &weight.tensor().t()?], |[x, w]| x.matmul(w))
 }
 
 fn bias_add(x: &Tensor, bias: &Param) -> Result<Tensor> {
@@ -73,6 +70,10 @@ fn mul(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     op([x, y], |[x, y]| x * y)
 }
 
+fn sigmoid(x: &Tensor) -> Result<Tensor> {
+    op([x], |[x]| x.sigmoid())
+}
+
 fn tanh(x: &Tensor) -> Result<Tensor> {
     op([x], |[x]| x.tanh())
 }
@@ -81,7 +82,7 @@ layer! {
     /// Inputs of more than two axes are flattened and reshaped back.
     Dense as "Dense" { children activation: Option<Child<Sigmoid>>; params weight, bias; } |cell, x| {
         let last = x.shape()[x.rank() - 1] as isize;
-        let rows = if x.rank() > 2 { place(x, |x| x.reshape(&[-1, last]))? } else { x.clone() };
+        let rows = if x.rank() > 2 { x.reshape(&[-1, last])? } else { x.clone() };
         let y = bias_add(&matmul_t(&rows, &cell.weight)?, &cell.bias)?;
         let y = match &cell.activation {
             Some(activation) => activation.call(&y)?,
@@ -92,7 +93,7 @@ layer! {
         }
         let mut shape: Vec<isize> = x.shape().iter().map(|&len| len as isize).collect();
         *shape.last_mut().expect("more than two axes") = -1;
-        place(&y, |y| y.reshape(&shape))
+        y.reshape(&shape)
     }
 }
 
@@ -119,8 +120,8 @@ fn conv_transpose2d(x: &Tensor, weight: &Param) -> Result<Tensor> {
 layer! { Conv2dBare as "Conv2d" { params weight; data same: bool; } |cell, x| conv2d(x, &cell.weight, cell.same) }
 
 layer! { Conv1d as "Conv1d" { params weight, bias; } |cell, x| {
-    let y = conv2d(&place(x, |x| x.unsqueeze(2))?, &cell.weight, true)?;
-    place(&bias_add(&y, &cell.bias)?, |y| y.squeeze(2))
+    let y = conv2d(&x.unsqueeze(2)?, &cell.weight, true)?;
+    bias_add(&y, &cell.bias)?.squeeze(2)
 } }
 
 layer! { Conv3d as "Conv3d" { params weight, bias; } |cell, x| {
@@ -129,8 +130,8 @@ layer! { Conv3d as "Conv3d" { params weight, bias; } |cell, x| {
 } }
 
 layer! { Conv1dTranspose as "Conv1dTranspose" { params weight; } |cell, x| {
-    let y = conv_transpose2d(&place(x, |x| x.unsqueeze(2))?, &cell.weight)?;
-    place(&y, |y| y.squeeze(2))
+    let y = conv_transpose2d(&x.unsqueeze(2)?, &cell.weight)?;
+    y.squeeze(2)
 } }
 
 layer! { Conv2dTranspose as "Conv2dTranspose" { params weight, bias; } |cell, x| {
@@ -145,9 +146,9 @@ fn batch_norm(x: &Tensor, [mean, variance, gamma, beta]: [&Param; 4]) -> Result<
 
 layer! { BatchNorm1d as "BatchNorm1d" { params gamma, beta, moving_mean, moving_variance; } |cell, x| {
     let (rows, channels) = (x.shape()[0] as isize, x.shape()[1] as isize);
-    let wide = place(x, |x| x.reshape(&[rows, channels, 1, -1]))?;
+    let wide = x.reshape(&[rows, channels, 1, -1])?;
     let y = batch_norm(&wide, [&cell.moving_mean, &cell.moving_variance, &cell.gamma, &cell.beta])?;
-    place(&y, |y| y.reshape(&[rows, channels]))
+    y.reshape(&[rows, channels])
 } }
 
 layer! { BatchNorm2d as "BatchNorm2d" { params gamma, beta, moving_mean, moving_variance; } |cell, x| {
@@ -158,8 +159,8 @@ layer! {
     /// In MindSpore a cell around a `BatchNorm2d`.
     BatchNorm3d as "BatchNorm3d" { children bn2d: Child<BatchNorm2d>; } |cell, x| {
         let shape: Vec<isize> = x.shape().iter().map(|&len| len as isize).collect();
-        let flat = place(x, |x| x.reshape(&[shape[0], shape[1], -1, shape[4]]))?;
-        place(&cell.bn2d.call(&flat)?, |y| y.reshape(&shape))
+        let flat = x.reshape(&[shape[0], shape[1], -1, shape[4]])?;
+        cell.bn2d.call(&flat)?.reshape(&shape)
     }
 }
 
@@ -176,22 +177,24 @@ macro_rules! batch_norm {
 batch_norm!(BatchNorm1d, BatchNorm2d);
 
 layer! { LayerNorm as "LayerNorm" { params gamma, beta; } |cell, x| {
-    steps::layer_norm(x, &cell.gamma.tensor(), &cell.beta.tensor(), 1e-7)
+    let [gamma, beta] = [cell.gamma.tensor(), cell.beta.tensor()];
+    op([x, &gamma, &beta], |[x, gamma, beta]| x.layer_norm(gamma.shape(), Some(gamma), Some(beta), 1e-7))
 } }
 
 layer! { GroupNorm as "GroupNorm" { params gamma, beta; data groups: usize; } |cell, x| {
-    steps::group_norm(x, cell.groups, &cell.gamma.tensor(), &cell.beta.tensor(), 1e-5)
+    let [gamma, beta] = [cell.gamma.tensor(), cell.beta.tensor()];
+    op([x, &gamma, &beta], |[x, gamma, beta]| x.group_norm(cell.groups, Some(gamma), Some(beta), 1e-5))
 } }
 
 layer! { Embedding as "Embedding" { params embedding_table; } |cell, ids| {
-    let ids_in_a_row = place(ids, |ids| ids.reshape(&[-1]))?;
-    let found = place(&cell.embedding_table.tensor(), |table| ids_in_a_row.embedding(table))?;
+    let ids_in_a_row = ids.reshape(&[-1])?;
+    let found = ids_in_a_row.embedding(&cell.embedding_table.tensor())?;
     let mut shape: Vec<isize> = ids.shape().iter().map(|&len| len as isize).collect();
     shape.push(-1);
-    place(&found, |found| found.reshape(&shape))
+    found.reshape(&shape)
 } }
 
-layer! { Sigmoid as "Sigmoid" { } |_cell, x| steps::sigmoid(x) }
+layer! { Sigmoid as "Sigmoid" { } |_cell, x| sigmoid(x) }
 
 layer! { Tanh as "Tanh" { } |_cell, x| tanh(x) }
 
@@ -243,9 +246,9 @@ layer! { RNNCell as "RNNCell" { params weight_ih, weight_hh, bias_ih, bias_hh; }
 layer! { GRUCell as "GRUCell" { params weight_ih, weight_hh, bias_ih, bias_hh; } many |cell, inputs| {
     let [x, h] = inputs_of(inputs)?;
     let (from_x, from_h) = (gates(x, &cell.weight_ih, &cell.bias_ih)?, gates(h, &cell.weight_hh, &cell.bias_hh)?);
-    let (from_x, from_h) = (chunks(&from_x, 3)?, chunks(&from_h, 3)?);
-    let reset = steps::sigmoid(&add(&from_x[0], &from_h[0])?)?;
-    let update = steps::sigmoid(&add(&from_x[1], &from_h[1])?)?;
+    let (from_x, from_h) = (from_x.chunk(3, 1)?, from_h.chunk(3, 1)?);
+    let reset = sigmoid(&add(&from_x[0], &from_h[0])?)?;
+    let update = sigmoid(&add(&from_x[1], &from_h[1])?)?;
     let new = tanh(&add(&from_x[2], &mul(&reset, &from_h[2])?)?)?;
     let kept = mul(&update, &op([h, &new], |[h, new]| h - new)?)?;
     Ok(vec![add(&new, &kept)?])
@@ -254,9 +257,9 @@ layer! { GRUCell as "GRUCell" { params weight_ih, weight_hh, bias_ih, bias_hh; }
 layer! { LSTMCell as "LSTMCell" { params weight_ih, weight_hh, bias_ih, bias_hh; } many |cell, inputs| {
     let [x, h, c] = inputs_of(inputs)?;
     let gates = add(&matmul_t(x, &cell.weight_ih)?, &matmul_t(h, &cell.weight_hh)?)?;
-    let gates = chunks(&add(&add(&gates, &cell.bias_ih.tensor())?, &cell.bias_hh.tensor())?, 4)?;
-    let (input, forget) = (steps::sigmoid(&gates[0])?, steps::sigmoid(&gates[1])?);
-    let (cell, output) = (tanh(&gates[2])?, steps::sigmoid(&gates[3])?);
+    let gates = add(&add(&gates, &cell.bias_ih.tensor())?, &cell.bias_hh.tensor())?.chunk(4, 1)?;
+    let (input, forget) = (sigmoid(&gates[0])?, sigmoid(&gates[1])?);
+    let (cell, output) = (tanh(&gates[2])?, sigmoid(&gates[3])?);
     let c = add(&mul(&forget, c)?, &mul(&input, &cell)?)?;
     Ok(vec![mul(&output, &tanh(&c)?)?, c])
 } }

@@ -1,23 +1,14 @@
-//! A call of `auto_cast` in Python syntax: Paddle's interpretation, and its faults by our rule.
+//! A call of `auto_cast` in Python syntax, and its faults by our rule.
 
 use precast::{DType, ErrorKind, Op};
 
 use super::{
     names::{dtype, is_called, is_object},
-    ops::HEEDED,
     rule::{LEVELS, Region, is_known},
 };
 
-/// The intentional differences, as named in COMPARE.md.
-const EXACT: &str = "names are exact";
-const CHECKED: &str = "a region is checked also where it does nothing";
-const O2_ALONE: &str = "`use_promote` is O2's";
-
 /// Arguments in positional order.
 const PARAMETERS: [&str; 6] = ["enable", "custom_white_list", "custom_black_list", "level", "dtype", "use_promote"];
-
-/// Level, whether anything is cast, and the low dtype.
-pub type State = (String, bool, DType);
 
 /// A value in Python syntax.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,63 +121,6 @@ impl<'a> Call<'a> {
         self.has_unknown || !self.arguments.iter().all(has_form)
     }
 
-    /// Returns the state of Paddle in such a region, or the class of its error. On a CPU it warns and does nothing.
-    pub fn by_paddle(&self, place: &str) -> Result<State, &'static str> {
-        if self.has_unknown {
-            return Err("TypeError");
-        }
-        let level = match self.get("level") {
-            None => "O1".to_string(),
-            Some(Value::Word(level)) => level.to_uppercase(),
-            // Bytes have capital letters, too.
-            Some(Value::Other(bytes)) if bytes.starts_with("b'") => return Err("ValueError"),
-            Some(_) => return Err("AttributeError"),
-        };
-        if !LEVELS.contains(&&*level) {
-            return Err("ValueError");
-        }
-        let named = match self.get("dtype") {
-            None => Some(DType::F16),
-            Some(Value::Object(dtype)) => Some(*dtype),
-            Some(Value::Word(word)) => {
-                ["float16", "bfloat16"].contains(&&*word.to_lowercase()).then(|| dtype(word)).flatten()
-            }
-            Some(_) => return Err("AttributeError"),
-        };
-        let low = named.filter(|dtype| dtype.is_low());
-        let is_on = self.get("enable").is_none_or(Value::is_true);
-        match low {
-            None if is_on => return Err("ValueError"),
-            // A dtype without lists.
-            None if level != "O0" => return Err("KeyError"),
-            _ => {}
-        }
-        if level != "O0" {
-            self.lists_by_paddle()?;
-        }
-        let casts = place == "pir" && is_on && level != "O0";
-        Ok((if casts { level } else { "O0".into() }, casts, low.unwrap_or(DType::F16)))
-    }
-
-    /// Returns the class of Paddle's error for its lists, which it iterates by elements, or a word by letters.
-    fn lists_by_paddle(&self) -> Result<(), &'static str> {
-        let given = ["custom_white_list", "custom_black_list"].map(|key| self.get(key).filter(|list| list.is_true()));
-        let mut elements: [Vec<Value<'_>>; 2] = Default::default();
-        for (list, elements) in given.into_iter().zip(&mut elements) {
-            *elements = match list {
-                None => vec![],
-                Some(Value::List(items)) => items.clone(),
-                Some(Value::Word(word)) => word.split_inclusive(|_| true).map(Value::Word).collect(),
-                Some(_) => return Err("TypeError"),
-            };
-        }
-        if elements[0].iter().any(|item| elements[1].contains(item)) {
-            return Err("ValueError");
-        }
-        let is_word = |item: &Value<'_>| item.word().is_some();
-        if elements.iter().flatten().all(is_word) { Ok(()) } else { Err("TypeError") }
-    }
-
     /// Returns the names on a list.
     fn names(&self, key: &str) -> Vec<&'a str> {
         match self.get(key) {
@@ -223,39 +157,31 @@ impl<'a> Call<'a> {
         matches!(self.get("dtype"), Some(Value::Object(_)))
     }
 
-    /// Returns whether the dtype has its short name, which Paddle lacks.
-    pub fn says_dtype_shortly(&self) -> bool {
-        self.get("dtype").and_then(Value::word).is_some_and(|word| ["f16", "bf16"].contains(&word))
-    }
-
-    /// Returns the faults of the call by our rule, each with the difference it represents if Paddle accepts it.
-    pub fn faults(&self) -> Vec<(ErrorKind, &'static str)> {
+    /// Returns the faults of the call by our rule.
+    pub fn faults(&self) -> Vec<ErrorKind> {
         let mut faults = vec![];
         let level = self.level();
         if !LEVELS.contains(&level) {
-            faults.push((ErrorKind::Level, EXACT));
+            faults.push(ErrorKind::Level);
         }
         if self.get("use_promote") == Some(&Value::Bool(false)) && level != "O2" {
-            faults.push((ErrorKind::Level, O2_ALONE));
+            faults.push(ErrorKind::Level);
         }
         match self.get("dtype") {
-            Some(Value::Object(dtype)) if !dtype.is_low() => faults.push((ErrorKind::DType, CHECKED)),
+            Some(Value::Object(dtype)) if !dtype.is_low() => faults.push(ErrorKind::DType),
             Some(Value::Word("float16" | "bfloat16" | "f16" | "bf16")) => {}
-            Some(Value::Word(word)) if !dtype(word).is_some_and(DType::is_low) => {
-                faults.push((ErrorKind::DType, CHECKED));
-            }
-            Some(Value::Word(_)) => faults.push((ErrorKind::DType, EXACT)),
+            // Other words, or these in capital letters.
+            Some(Value::Word(_)) => faults.push(ErrorKind::DType),
             _ => {}
         }
         let (white, black) = (self.names("custom_white_list"), self.names("custom_black_list"));
         if white.iter().chain(&black).any(|name| !is_known(name, &[])) {
-            faults.push((ErrorKind::List, HEEDED));
+            faults.push(ErrorKind::List);
         }
         let names = |list: &[&str], op: Op| list.iter().any(|name| is_called(op, name));
-        if white.iter().any(|name| black.contains(name)) {
-            faults.push((ErrorKind::List, CHECKED));
-        } else if Op::ALL.iter().any(|op| names(&white, *op) && names(&black, *op)) {
-            faults.push((ErrorKind::List, HEEDED));
+        let is_on_both = |op: &Op| names(&white, *op) && names(&black, *op);
+        if white.iter().any(|name| black.contains(name)) || Op::ALL.iter().any(is_on_both) {
+            faults.push(ErrorKind::List);
         }
         faults
     }

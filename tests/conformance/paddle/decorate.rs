@@ -56,11 +56,6 @@ struct Options {
     excluded_layers: Option<String>,
 }
 
-/// The intentional differences, as named in COMPARE.md.
-const INSIDE: &str = "an excluded kind takes what is inside with it";
-const NOTHING: &str = "what matches nothing is an error";
-const IN_F32: &str = "gradients of a low parameter that is read often are summed in f32";
-
 pub fn paddle(low: DType) -> Decorate {
     Decorate::new(low).pack("paddle-3.3").unwrap()
 }
@@ -86,29 +81,23 @@ struct Asked {
 
 impl Asked {
     /// Returns the dtype in which our rule stores a parameter: an excluded cell keeps everything inside it, and a
-    /// parameter is kept if any of its places is. `by_its_layer` omits the last two, as Paddle does: an excluded kind
-    /// keeps a parameter only for its own layer, and one place where it is not kept is enough to lower it.
-    fn stores(&self, net: &Child, param: &Param, made: DType, by_its_layer: bool) -> DType {
+    /// parameter is kept if any of its places is.
+    fn stores(&self, net: &Child, param: &Param, made: DType) -> DType {
         if made != DType::F32 {
             return made;
         }
-        let (mut above, mut kept): (Vec<bool>, Vec<bool>) = Default::default();
+        let (mut above, mut keeps): (Vec<bool>, bool) = Default::default();
         net.walk(&mut |entry| {
             above.truncate(entry.depth);
             let kind = entry.slot.cell.kind();
             let by_path = above.last() == Some(&true) || self.paths.iter().any(|path| path == entry.path);
-            let by_kind = self.kinds.iter().any(|excluded| excluded == kind);
-            above.push(by_path || by_kind && !by_its_layer);
+            let excluded = by_path || self.kinds.iter().any(|excluded| excluded == kind);
+            above.push(excluded);
             let stays = STAYS.iter().any(|(kept, only)| *kept == kind && only.is_none_or(|only| only == self.low));
             entry.slot.cell.visit(&mut |_, node| {
-                if let Part::Param(met) = node
-                    && met.is_same(param)
-                {
-                    kept.push(by_path || by_kind || stays);
-                }
+                keeps |= matches!(node, Part::Param(met) if met.is_same(param)) && (excluded || stays);
             });
         });
-        let keeps = if by_its_layer { kept.iter().all(|kept| *kept) } else { kept.contains(&true) };
         if keeps { made } else { self.low }
     }
 }
@@ -169,19 +158,19 @@ impl Case {
             match decorate(&net, asked.how.clone()) {
                 Ok(done) => decorated = Some(done),
                 Err(error) => {
-                    let refused = self.matches_nothing(&net, &named, asked, &error);
+                    let refused = matches_nothing(&net, asked, &error);
                     return [refused.clone(), refused];
                 }
             }
         }
         // Whatever the difference, our result is the one required by our rule.
         for ((path, param), made) in named.iter().zip(made) {
-            let demanded = asked.as_ref().map_or(made, |asked| asked.stores(&net, param, made, false));
+            let demanded = asked.as_ref().map_or(made, |asked| asked.stores(&net, param, made));
             if param.dtype() != demanded {
                 return failed(format!("`{path}` is {}, our rule demands {demanded}", param.dtype()));
             }
         }
-        let stored = self.stored(&net, &named, asked.as_ref()).and_then(|verdict| {
+        let stored = self.stored(&named).and_then(|verdict| {
             self.layers(&net)?;
             self.saved(&net, &named)?;
             self.masters(&net)?;
@@ -197,43 +186,18 @@ impl Case {
         }
     }
 
-    /// Compares every parameter and buffer with the recording, or with Paddle's rule for excluded kinds.
-    fn stored(&self, net: &Child, named: &Named, asked: Option<&Asked>) -> Judged {
-        let (mut seen, mut verdict): (Vec<&Param>, _) = (vec![], Verdict::Agree);
+    /// Compares every parameter and buffer with the recording.
+    fn stored(&self, named: &Named) -> Judged {
+        let (mut seen, mut agrees): (Vec<&Param>, _) = (vec![], true);
         for (theirs, recorded) in self.params.iter().chain(&self.buffers) {
             let param = named.find(theirs).ok_or_else(|| format!("no `{theirs}` here"))?;
             seen.push(param);
-            let (recorded, met) = (self::named(recorded)?, param.dtype());
-            if met == recorded {
-                continue;
-            }
-            match asked {
-                Some(asked) if asked.stores(net, param, DType::F32, true) == recorded => {
-                    verdict = Verdict::on_purpose(INSIDE);
-                }
-                _ => return Err(format!("`{theirs}` is {met}, recorded {recorded}")),
-            }
+            agrees &= param.dtype() == self::named(recorded)?;
         }
         match named.iter().find(|(_, param)| !seen.iter().any(|known| known.is_same(param))) {
             Some((path, _)) => Err(format!("`{path}` is not recorded")),
-            None => Ok(verdict),
+            None => Ok(Verdict::of(agrees)),
         }
-    }
-
-    /// Judges an excluded class that the network lacks: an error here, while Paddle ignores it.
-    fn matches_nothing(&self, net: &Child, named: &Named, asked: &Asked, error: &Error) -> Judged {
-        let mut kinds = vec![];
-        net.walk(&mut |entry| kinds.push(entry.slot.cell.kind()));
-        if error.kind() != ErrorKind::Path || asked.kinds.iter().all(|kind| kinds.contains(&kind.as_str())) {
-            return Err(error.to_string());
-        }
-        for (theirs, recorded) in &self.params {
-            let param = named.find(theirs).ok_or_else(|| format!("no `{theirs}` here"))?;
-            if asked.stores(net, param, param.dtype(), true) != self::named(recorded)? {
-                return Err(format!("{error}; of `{theirs}` {recorded} is recorded"));
-            }
-        }
-        Ok(Verdict::on_purpose(NOTHING))
     }
 
     /// Checks for layers whose own floating-point parameters are stored in another dtype than the layer reports.
@@ -322,8 +286,16 @@ impl Case {
             return Err("a gradient reaches the optimizer in another dtype than f32".into());
         }
         let theirs = if self.use_master_grad { vec![DType::F32; own.len()] } else { own };
-        Ok(if ours == theirs { Verdict::Agree } else { Verdict::on_purpose(IN_F32) })
+        Ok(Verdict::of(ours == theirs))
     }
+}
+
+/// Judges an excluded class that the network lacks: an error here, while Paddle ignores it.
+fn matches_nothing(net: &Child, asked: &Asked, error: &Error) -> Judged {
+    let mut kinds = vec![];
+    net.walk(&mut |entry| kinds.push(entry.slot.cell.kind()));
+    let is_known = asked.kinds.iter().all(|kind| kinds.contains(&kind.as_str()));
+    if error.kind() != ErrorKind::Path || is_known { Err(error.to_string()) } else { Ok(Verdict::Differs) }
 }
 
 fn named(dtype: &str) -> Result<DType, String> {

@@ -7,22 +7,13 @@ use serde_json::Value;
 use super::{
     examples,
     forms::{FORMS, Form, Input, Run, Written},
-    names::{BESIDE, dtype, listed, named},
-    rule::{Lists, Region, gives, widest},
+    names::{BESIDE, dtype, named},
+    rule::{Region, gives, widest},
 };
 use crate::{
     common::golden::golden,
     replay::{self, Judged, Verdict, each, replay},
 };
-
-/// The intentional differences, as named in COMPARE.md.
-const ONE_OP: &str = "what is one op here is one op";
-const TWINS: &str = "ops under two names are treated alike";
-const NUMBERS: &str = "arithmetic with a number is arithmetic";
-const ANY_DTYPE: &str = "no dtype is refused that an op can run in";
-const EVERY_OP: &str = "every op goes by the lists, and by them alone";
-pub const HEEDED: &str = "a name on a custom list is heeded";
-pub const ANYWHERE: &str = "regions work on every device";
 
 /// One function in one region.
 #[derive(Deserialize)]
@@ -115,8 +106,7 @@ impl Written {
     /// Runs the usual equivalent here.
     pub fn usual(&self, x: &[Tensor]) -> Result<Outcome> {
         match *self {
-            Written::Ops(run) | Written::Whole(run) | Written::Steps(_, run) => ran(run, x),
-            Written::Instead(_, run, _) | Written::Twin(_, run, _) => ran(run, x),
+            Written::Ops(run) | Written::Whole(run) | Written::Steps(_, run) | Written::One(_, run) => ran(run, x),
             Written::Decided(op) => decided(op, None, x),
             Written::Tells(op, dtype) => decided(op, Some(dtype), x),
         }
@@ -125,7 +115,7 @@ impl Written {
     /// Checks that the run follows our rule: for every op the dtypes that its kernel saw, and the dtype it returned.
     pub fn holds(&self, region: &Region, x: &[Tensor], ours: &Outcome) -> Result<(), String> {
         let one = match *self {
-            Written::Instead(op, ..) | Written::Twin(op, ..) | Written::Decided(op) | Written::Tells(op, _) => Some(op),
+            Written::One(op, _) | Written::Decided(op) | Written::Tells(op, _) => Some(op),
             Written::Ops(_) | Written::Whole(_) | Written::Steps(..) => None,
         };
         if let Some(op) = one
@@ -191,18 +181,6 @@ impl Case {
         }
     }
 
-    /// Returns whether Python refused one of the given dtypes, or a mix of them, before anything ran.
-    fn refuses_a_dtype(&self, given: &[DType]) -> bool {
-        let Some(words) = self.error.as_deref().and_then(|error| error.strip_prefix("TypeError: ")) else {
-            return false;
-        };
-        let received = words.strip_prefix("The data type of ").and_then(|words| words.split("but received ").nth(1));
-        match received {
-            Some(received) => dtype(received.trim_end_matches('.')).is_some_and(|received| given.contains(&received)),
-            None => words.ends_with("must have the same data type.") && given.iter().any(|dtype| *dtype != given[0]),
-        }
-    }
-
     /// Returns the recorded ops of the function, and the dtype to which an input of each was cast.
     fn theirs(&self) -> Vec<(&str, Option<DType>, Option<DType>)> {
         let mut cast = None;
@@ -262,88 +240,31 @@ impl Case {
         }
     }
 
-    /// Returns whether Paddle's rule and its lists, with this name of an op, explain the recording.
-    fn is_explained_by(&self, name: &str, region: &Region, lists: &Lists, dtypes: &[DType]) -> bool {
-        let seen = region.paddles(lists, name, dtypes);
-        match self.no_kernel() {
-            Some((op, low)) => listed(op) == name && seen.contains(&low),
-            None => {
-                let theirs = self.theirs();
-                theirs.len() == 1 && listed(theirs[0].0) == name && widest(&seen) == self.out.as_deref().and_then(dtype)
-            }
-        }
-    }
-
     /// Returns the names in graphs of the ops that Paddle ran, or could not run.
     fn ran(&self) -> Vec<&str> {
         let ran = self.theirs().into_iter().map(|(name, ..)| name);
         ran.chain(self.no_kernel().map(|(name, _)| name)).collect()
     }
 
-    /// Returns whether one of Paddle's ops has this name on its lists.
-    fn has_an_op_listed_as(&self, entry: &str) -> bool {
-        self.ran().into_iter().any(|name| listed(name) == entry)
-    }
-
-    fn judge(&self, lists: &Lists) -> Judged {
+    fn judge(&self) -> Judged {
         let not_understood = || "not understood".to_string();
-        let words = |error: precast::Error| error.to_string();
         let form = FORMS.iter().find(|form| form.api == self.api).ok_or_else(not_understood)?;
         let region = self.region().ok_or_else(not_understood)?;
         let x = inputs(form, region.low(), &self.inputs).ok_or_else(not_understood)?;
         let ours = autocast(region.autocast(), || form.written.usual(&x));
         if region.names_an_unknown(&self.ran()) {
             return match ours {
-                Err(error) if error.kind() == ErrorKind::List => Ok(Verdict::on_purpose(HEEDED)),
+                Err(error) if error.kind() == ErrorKind::List => Ok(Verdict::Differs),
                 other => Err(format!("a custom list names an unknown op, and ours {other:?}")),
             };
         }
-        let ours = ours.map_err(words)?;
+        let ours = ours.map_err(|error| error.to_string())?;
         // Whatever the difference, our result is the one required by our rule.
         form.written.holds(&region, &x, &ours)?;
-        let dtypes: Vec<DType> = x.iter().map(Tensor::dtype).collect();
-        if self.refuses_a_dtype(&dtypes) {
-            return Ok(Verdict::on_purpose(ANY_DTYPE));
-        }
-        if self.error.is_some() && self.no_kernel().is_none() {
+        if self.error.as_deref().is_some_and(|error| error != "no_kernel" && !error.starts_with("TypeError: ")) {
             return Err(not_understood());
         }
-        let agrees = self.agrees(form, &ours)?;
-        // Whatever the usual equivalent, Paddle's own ops run in Paddle's dtypes.
-        let same = match &form.written {
-            Written::Instead(_, _, pieces) => {
-                let pieces = autocast(region.autocast(), || ran(*pieces, &x)).map_err(words)?;
-                self.is_the_same(&pieces)?
-            }
-            Written::Twin(_, _, name) => self.is_explained_by(name, &region, lists, &dtypes),
-            _ => true,
-        };
-        match form.written {
-            _ if agrees && same => return Ok(Verdict::Agree),
-            Written::Instead(..) if same => return Ok(Verdict::on_purpose(ONE_OP)),
-            Written::Twin(_, _, "scale") if same => return Ok(Verdict::on_purpose(NUMBERS)),
-            Written::Twin(..) if same => return Ok(Verdict::on_purpose(TWINS)),
-            _ => {}
-        }
-        if let Some(entry) = &self.list_entry {
-            // Paddle has no op of that name here, and ignores the entry.
-            let plain = Region { white: vec![], black: vec![], ..region };
-            let unlisted = autocast(plain.autocast(), || form.written.usual(&x)).map_err(words)?;
-            if self.agrees(form, &unlisted)? && !self.has_an_op_listed_as(entry) {
-                return Ok(Verdict::on_purpose(HEEDED));
-            }
-        }
-        match self.api.as_str() {
-            // In a graph it is bypassed, as if it ran outside.
-            "F.batch_norm" if self.agrees(form, &form.written.usual(&x).map_err(words)?)? => {
-                Ok(Verdict::on_purpose(EVERY_OP))
-            }
-            // It widens low inputs itself, before the lists are consulted.
-            "median" if self.theirs().iter().all(|op| op.1 == Some(DType::F32)) => Ok(Verdict::on_purpose(EVERY_OP)),
-            _ => {
-                Err(format!("ours {ours:?}, theirs {:?} {:?} {:?} {:?}", self.out, self.ops, self.error, self.amp_dest))
-            }
-        }
+        Ok(Verdict::of(self.agrees(form, &ours)?))
     }
 
     /// Returns a short name of the case that does not reveal its outcome.
@@ -359,7 +280,6 @@ impl Case {
 
 /// Judges the cases in a file.
 pub fn judge(golden: &Value) -> Vec<replay::Case> {
-    let lists = Lists::recorded();
     let apis = golden.get("eager_op_names").and_then(Value::as_object);
     let unknown = |api: &&String| !FORMS.iter().any(|form| form.api == **api);
     let mut judged: Vec<replay::Case> = apis
@@ -368,7 +288,7 @@ pub fn judge(golden: &Value) -> Vec<replay::Case> {
         .map(|api| (api.clone(), Err("not understood".into())))
         .collect();
     for key in ["cases", "custom_cases"] {
-        judged.extend(each(golden, key, |case: Case| vec![(case.name(), case.judge(&lists))]));
+        judged.extend(each(golden, key, |case: Case| vec![(case.name(), case.judge())]));
     }
     judged.extend(examples::judge(golden));
     judged
@@ -377,7 +297,7 @@ pub fn judge(golden: &Value) -> Vec<replay::Case> {
 /// An op with a kernel here is run, and not only decided. `LogicalAnd` has one only for booleans.
 #[test]
 fn what_is_only_decided_has_no_kernel() {
-    for form in FORMS {
+    for form in FORMS.iter() {
         if let Written::Decided(op) | Written::Tells(op, _) = form.written {
             assert!(!op.has_kernel() || op == Op::LogicalAnd, "{}", form.api);
         }

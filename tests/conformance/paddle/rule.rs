@@ -1,6 +1,5 @@
 //! Requirements of a region on an op, derived only from the text of COMPARE.md and from lists: nothing here asks the
-//! code under test for a dtype, the op of a name, or the contents of a list. One rule serves twice: with the names of
-//! our ops it gives the required behaviour of precast, with those of Paddle's it gives Paddle's behaviour.
+//! code under test for a dtype, the op of a name, or the contents of a list.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +8,7 @@ use std::{
 
 use precast::{Autocast, DType, ErrorKind, Op, catalogue::System};
 
-use super::names::{OF_GRAPHS_ALONE, is_called, is_in_a_table, listed, stands_at};
+use super::names::{OF_GRAPHS_ALONE, is_called, is_in_a_table, stands_at};
 
 static LISTS: LazyLock<Lists> = LazyLock::new(Lists::recorded);
 static AUTOCAST: LazyLock<Autocast> = LazyLock::new(|| Autocast::new("paddle-3.3").unwrap());
@@ -44,21 +43,10 @@ enum Listed {
 }
 
 /// Products and `prelu`, which refuse mixed inputs.
-const REFUSE: &[Op] = &[
-    Op::MatMul,
-    Op::MatMulExt,
-    Op::BatchMatMul,
-    Op::Mv,
-    Op::Addmm,
-    Op::Einsum,
-    Op::Linear,
-    Op::Conv1d,
-    Op::Conv2d,
-    Op::Conv3d,
-    Op::ConvTranspose2d,
-    Op::ScaledDotProductAttention,
-    Op::Prelu,
-];
+const REFUSE: &str = "
+    MatMul MatMulExt BatchMatMul Mv Addmm Einsum Linear Conv1d Conv2d Conv3d ConvTranspose2d
+    ScaledDotProductAttention Prelu
+";
 
 /// Ops that return the dtype of the normalized input, whatever their parameters are.
 const NORMS: &[Op] = &[Op::BatchNorm, Op::LayerNorm, Op::GroupNorm, Op::InstanceNorm];
@@ -152,7 +140,9 @@ impl Region {
         let first = FIRST_DECIDES.iter().any(|name| is_called(op, name));
         let cast = self.cast(list, first, inputs);
         let Some(widest) = widest(&cast) else { return Ok(cast) };
-        if cast.iter().any(|dtype| dtype.is_float() && *dtype != widest) && REFUSE.contains(&op) {
+        if cast.iter().any(|dtype| dtype.is_float() && *dtype != widest)
+            && REFUSE.split_whitespace().any(|name| name == op.name())
+        {
             return Err(ErrorKind::DType);
         }
         let meets = |dtype: DType| match dtype {
@@ -160,21 +150,6 @@ impl Region {
             dtype => is_cast(dtype) && !NORMS.contains(&op),
         };
         Ok(cast.into_iter().map(|dtype| if meets(dtype) { widest } else { dtype }).collect())
-    }
-
-    /// Returns the dtypes of the inputs of a Paddle op, by its name in a graph, after its casts.
-    pub fn paddles(&self, lists: &Lists, name: &str, inputs: &[DType]) -> Vec<DType> {
-        let name = listed(name);
-        let is_named = |names: &[String]| names.iter().any(|entry| entry == name);
-        let (white, black) = lists.at(&self.level, self.low());
-        let list = match () {
-            () if is_named(&self.white) => Listed::White,
-            () if is_named(&self.black) => Listed::Black,
-            () if white.contains(name) => Listed::White,
-            () if black.contains(name) => Listed::Black,
-            () => Listed::Nowhere,
-        };
-        self.cast(list, FIRST_DECIDES.contains(&name), inputs)
     }
 }
 
@@ -192,16 +167,17 @@ pub fn gives(op: Op, inputs: &[DType]) -> DType {
 /// the ops that Paddle `ran`. For other names the catalogue decides.
 pub fn is_known(name: &str, ran: &[&str]) -> bool {
     let is_listed = || LISTS.0.values().flatten().any(|list| list.contains(name));
-    let must_be = !OF_GRAPHS_ALONE.contains(&name) && (is_listed() || is_in_a_table(name) || ran.contains(&name));
+    let must_be = !OF_GRAPHS_ALONE.split_whitespace().any(|known| known == name)
+        && (is_listed() || is_in_a_table(name) || ran.contains(&name));
     must_be || Op::named_in(System::Paddle, name).is_ok()
 }
 
 /// Paddle's recorded lists, by level and low dtype.
-pub struct Lists(BTreeMap<(String, &'static str), [BTreeSet<String>; 2]>);
+struct Lists(BTreeMap<(String, &'static str), [BTreeSet<String>; 2]>);
 
 impl Lists {
     /// Reads the recorded lists of this repository: they are Paddle's, whatever cases they are used for.
-    pub fn recorded() -> Self {
+    fn recorded() -> Self {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens/paddle/lists.json");
         let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let mut all = BTreeMap::new();

@@ -15,26 +15,12 @@ use precast::{
 use serde_json::Value;
 
 use crate::common::golden::golden;
-use crate::replay::{Tally, entries, replay};
+use crate::mindspore::misc::is_of_a_scaler;
+use crate::replay::{Tally, Verdict, entries, replay};
 use crate::scalers::{
     model::{Model, is_sound},
     numbers::{Number, Numbers, dtype, number, round},
 };
-
-// The intentional differences, as named in COMPARE.md.
-const SOUND: &str = "a dynamic scale has sound numbers";
-const ANY_FIXED: &str = "a fixed scale is any positive number";
-const FINITE: &str = "a scale is a finite number";
-const FORMS: &str = "wrong forms do not compile";
-const WIDE: &str = "a low loss is scaled in f32";
-const LOW: &str = "gradients of low parameters are unscaled in f32";
-const FLOATING: &str = "a loss is a floating number";
-const EMPTY: &str = "a step without gradients is an error";
-const IDLE: &str = "a parameter without gradient is left alone";
-const NONE_ARE_FINITE: &str = "no gradients at all are finite";
-const STALLED: &str = "a run that cannot go on says so";
-const NEVER: &str = "a gradient that is not finite is never applied";
-const BF16: &str = "bf16 runs on the CPU";
 
 fn params(all: &[&Param]) -> Params {
     all.iter().map(|&param| param.clone()).collect()
@@ -46,12 +32,11 @@ fn vector(x: &[f64], dtype: DType) -> Tensor {
 
 /// Makes a dynamic scale of these numbers, or returns `None` if both our rule and our code refuse them; the case is
 /// then counted.
-fn sound(tally: &mut Tally, case: &str, init: f64, numbers: DynamicScale) -> Option<(LossScale, Model)> {
+fn sound(tally: &mut Tally, case: &str, numbers: DynamicScale) -> Option<(LossScale, Model)> {
     let is_sound = is_sound(&numbers);
     match (LossScale::new(LossScaleSpec::Dynamic(numbers.clone())), is_sound) {
         (Ok(scale), true) => return Some((scale, Model::new(numbers))),
-        (Err(_), false) if !(init as f32).is_finite() => tally.on_purpose(case, FINITE),
-        (Err(_), false) => tally.on_purpose(case, SOUND),
+        (Err(_), false) => tally.differs(case),
         (made, _) => tally.fail(case, format!("{made:?}")),
     }
     None
@@ -65,9 +50,9 @@ struct Step {
 }
 
 /// Follows a trace with `adjust`, and with the model.
-fn follow(tally: &mut Tally, case: &str, init: f64, numbers: DynamicScale, steps: Option<Vec<Step>>) {
+fn follow(tally: &mut Tally, case: &str, numbers: DynamicScale, steps: Option<Vec<Step>>) {
     let Some(steps) = steps else { return tally.fail(case, "a trace that is not understood") };
-    let Some((mut scale, mut model)) = sound(tally, case, init, numbers) else { return };
+    let Some((mut scale, mut model)) = sound(tally, case, numbers) else { return };
     let mut is_finite = true;
     for (i, step) in steps.iter().enumerate() {
         scale.adjust(step.finite);
@@ -83,7 +68,7 @@ fn follow(tally: &mut Tally, case: &str, init: f64, numbers: DynamicScale, steps
             return tally.fail(case, format!("step {i}: ours {ours:?}, MindSpore's {theirs:?}"));
         }
     }
-    if is_finite { tally.agree(case) } else { tally.on_purpose(case, FINITE) }
+    tally.count(case, Ok(Verdict::of(is_finite)));
 }
 
 fn flags(recorded: &Value) -> Option<Vec<bool>> {
@@ -107,7 +92,7 @@ fn scaler_trace(tally: &mut Tally, trace: &Value) {
             .collect()
     };
     let case = format!("DynamicLossScaler({init}, {factor}, {window}) adjust");
-    follow(tally, &case, init, DynamicScale::mindspore(init as f32, factor, window), steps());
+    follow(tally, &case, DynamicScale::mindspore(init as f32, factor, window), steps());
 }
 
 /// Judges a trace of `DynamicLossScaleManager.update_loss_scale`, or of `DynamicLossScaleUpdateCell`, which computes in
@@ -140,13 +125,13 @@ fn manager_trace(tally: &mut Tally, class: &str, trace: &Value) {
         };
         steps.map(step).collect()
     };
-    follow(tally, &case, init, numbers, steps());
+    follow(tally, &case, numbers, steps());
 }
 
 /// Judges endless overflows: the manager raises after a thousand of them, here steps are stalled.
 fn stalls(tally: &mut Tally, case: &str, numbers: DynamicScale, times: usize, recorded: &Value) {
     let floor = numbers.min;
-    let Some((mut scale, mut model)) = sound(tally, case, numbers.init.into(), numbers) else { return };
+    let Some((mut scale, mut model)) = sound(tally, case, numbers) else { return };
     let param = Param::new(Tensor::ones(&[1], DType::F32));
     let mut sgd = Sgd::new(params(&[&param]), 0.1);
     let mut seen = vec![];
@@ -167,7 +152,7 @@ fn stalls(tally: &mut Tally, case: &str, numbers: DynamicScale, times: usize, re
     // After the omitted part, rows name their iteration.
     let mut last = rows.iter().skip_while(|row| row.is_array()).filter(|row| row.is_array());
     let last = last.all(|row| row[2].as_u64().map_or(row[0] == "RuntimeError", |next| same(row, next as usize - 2)));
-    if first && last { tally.on_purpose(case, STALLED) } else { tally.fail(case, format!("ours {seen:?}")) }
+    if first && last { tally.differs(case) } else { tally.fail(case, format!("ours {seen:?}")) }
 }
 
 /// Runs a step with an infinite gradient.
@@ -195,7 +180,7 @@ fn scale_unscale(tally: &mut Tally, recorded: &Value) {
 
     let losses: Result<Vec<f64>> = given.iter().map(|&x| scale.scale(Tensor::scalar(x, low))?.item()).collect();
     let ours = numbers(DType::F32, &losses.unwrap_or_default());
-    judge(tally, format!("scale {low} by {by}"), &ours, &wide(scale.value()), &numbers(low, &scaled), WIDE);
+    judge(tally, format!("scale {low} by {by}"), &ours, &wide(scale.value()), &numbers(low, &scaled));
 
     let param = Param::new(vector(&vec![1.0; given.len()], low));
     let mut grads = Grads::default();
@@ -203,22 +188,13 @@ fn scale_unscale(tally: &mut Tally, recorded: &Value) {
     let grads = scale.already_scaled(grads).unscale(&params(&[&param]));
     let ours = grads.map(|grads| Numbers::of(&grads.get(&param).expect("set"))).unwrap_or(numbers(DType::Bool, &[]));
     let demanded = wide(1.0 / scale.value());
-    judge(tally, format!("unscale {low} by {by}"), &ours, &demanded, &numbers(low, &unscaled), LOW);
+    judge(tally, format!("unscale {low} by {by}"), &ours, &demanded, &numbers(low, &unscaled));
 }
 
-fn judge(
-    tally: &mut Tally,
-    case: String,
-    ours: &Numbers,
-    demanded: &Numbers,
-    theirs: &Numbers,
-    difference: &'static str,
-) {
+fn judge(tally: &mut Tally, case: String, ours: &Numbers, demanded: &Numbers, theirs: &Numbers) {
     match ours == demanded {
+        true => tally.count(case, Ok(Verdict::of(ours == theirs))),
         false => tally.fail(case, format!("ours {ours:?}, by our rule {demanded:?}")),
-        true if ours == theirs => tally.agree(case),
-        true if theirs.dtype == DType::F16 => tally.on_purpose(case, difference),
-        true => tally.fail(case, format!("ours {ours:?}, MindSpore's {theirs:?}")),
     }
 }
 
@@ -251,8 +227,8 @@ fn raised(recorded: &Value) -> Option<&str> {
 fn wrong_form(tally: &mut Tally, case: &str, recorded: &Value) {
     let has_bool = case.contains("True") || case.contains("False");
     match raised(recorded) {
-        Some("TypeError" | "AttributeError") => tally.on_purpose(case, FORMS),
-        None if has_bool && recorded.get("ok").is_some() => tally.on_purpose(case, FORMS),
+        Some("TypeError" | "AttributeError") => tally.differs(case),
+        None if has_bool && recorded.get("ok").is_some() => tally.differs(case),
         _ => tally.fail(case, format!("no wrong form there: {recorded}")),
     }
 }
@@ -268,12 +244,11 @@ fn finite(tally: &mut Tally, name: &str, recorded: &Value) {
     all.iter().zip(&tensors).for_each(|(param, x)| grads.set(param, x.clone()));
     let ours = all_finite(&grads, &all.iter().cloned().collect());
     let demanded = tensors.iter().flat_map(Tensor::to_f64).all(f64::is_finite);
-    match (recorded["value"].as_bool(), raised(recorded), name) {
+    match (recorded["value"].as_bool(), raised(recorded)) {
         _ if ours != demanded => tally.fail(case, format!("ours {ours}, by our rule {demanded}")),
-        (Some(theirs), None, _) if theirs == ours => tally.agree(case),
-        (None, Some("ValueError"), "empty tuple") => tally.on_purpose(case, NONE_ARE_FINITE),
-        (None, Some("TypeError"), "bf16 inf") => tally.on_purpose(case, BF16),
-        _ => tally.fail(case, format!("ours {ours}, MindSpore's {recorded}")),
+        (Some(theirs), None) => tally.count(case, Ok(Verdict::of(theirs == ours))),
+        (None, Some("ValueError" | "TypeError")) => tally.differs(case),
+        _ => tally.fail(case, recorded),
     }
 }
 
@@ -324,17 +299,14 @@ fn constructor(tally: &mut Tally, call: &str, outcome: &Value) {
             let param = Param::new(Tensor::ones(&[1], DType::F32));
             let outcome = overflow(&mut scale.clone(), &mut Sgd::new(params(&[&param]), 0.1), &param);
             match (outcome, param.value().to_f64()[..] == [1.0]) {
-                (Ok(Outcome::Skipped { .. }), true) => tally.on_purpose(call, NEVER),
+                (Ok(Outcome::Skipped { .. }), true) => tally.differs(call),
                 (outcome, _) => tally.fail(call, format!("{outcome:?}")),
             }
         }
-        (true, Ok(_)) => tally.agree(call),
-        (_, Err(_)) if !(number as f32).is_finite() => tally.on_purpose(call, FINITE),
-        (true, Err(_)) => tally.on_purpose(call, SOUND),
-        (false, _) if raised(outcome) != Some("ValueError") => tally.fail(call, outcome),
-        (false, Err(_)) => tally.agree(call),
-        (false, Ok(_)) if number < 1.0 => tally.on_purpose(call, ANY_FIXED),
-        (false, Ok(_)) => tally.fail(call, "it is refused there"),
+        (false, Ok(_)) if raised(outcome) != Some("ValueError") => tally.fail(call, outcome),
+        // It cannot represent the number.
+        (false, Err(_)) if raised(outcome) != Some("ValueError") => tally.differs(call),
+        (theirs, ours) => tally.count(call, Ok(Verdict::of(theirs == ours.is_ok()))),
     }
 }
 
@@ -354,19 +326,20 @@ fn odd(tally: &mut Tally, key: &str, recorded: &Value) {
             if stays { tally.agree(key) } else { tally.fail(key, format!("{adjusted:?}")) }
         }
         "scale_int_input" | "scale_int_result" => match scale.scale(Tensor::scalar(1.0, DType::I64)) {
-            Err(_) if raised(recorded).is_none() => tally.on_purpose(key, FLOATING),
+            Err(_) if raised(recorded).is_none() => tally.differs(key),
             other => tally.fail(key, format!("ours {other:?}, MindSpore's {recorded}")),
         },
         "scale_python_float" => wrong_form(tally, key, recorded),
         "unscale_empty_tuple" => match scaled.unscale(&Params::default()) {
-            Err(_) if raised(recorded).is_none() => tally.on_purpose(key, EMPTY),
+            Err(_) if raised(recorded).is_none() => tally.differs(key),
             other => tally.fail(key, format!("ours {other:?}, MindSpore's {recorded}")),
         },
-        "unscale_nested_tuple" => tally.not_covered(key, "gradients are a map by parameter, with nothing nested"),
+        // Gradients are a map by parameter.
+        "unscale_nested_tuple" => tally.absent(key),
         _ if raised(recorded) != Some("TypeError") => tally.fail(key, recorded),
         _ => match scaled.unscale(&params(&[&a, &b])) {
             Ok(grads) if grads.get(&b).is_none() && Numbers::of(&grads.get(&a).unwrap()).numbers == [Number(1.0)] => {
-                tally.on_purpose(key, IDLE);
+                tally.differs(key);
             }
             other => tally.fail(key, format!("{other:?}")),
         },
@@ -416,13 +389,7 @@ fn the_loss_scalers_of_mindspore() {
                     let calls = calls.filter(|(call, _)| call.contains("LossScale") && !call.starts_with("build_"));
                     calls.for_each(|(call, outcome)| constructor(tally, call, outcome));
                 }
-                "StaticLossScaler_adjust_returns"
-                | "scale_int_input"
-                | "scale_int_result"
-                | "scale_python_float"
-                | "unscale_empty_tuple"
-                | "unscale_nested_tuple"
-                | "unscale_with_None" => odd(tally, key, value),
+                key if is_of_a_scaler(key) => odd(tally, key, value),
                 _ => {}
             }
         }

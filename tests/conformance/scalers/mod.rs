@@ -6,7 +6,7 @@
 mod deepspeed;
 mod mindspore;
 mod model;
-mod numbers;
+pub mod numbers;
 mod paddle;
 mod sequences;
 mod storms;

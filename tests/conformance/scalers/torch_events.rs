@@ -34,10 +34,7 @@ pub enum Event {
     Backward(Vec<(usize, Given)>),
     Grads(usize, Given),
     AddGrads(usize, Given),
-    /// Positions of the elements, and the dense gradient: elements at the same position are added.
-    Sparse(usize, Vec<f64>, Given),
-    /// The flag is whether gradients stay, as zeros.
-    ZeroGrad(usize, bool),
+    ZeroGrad(usize),
     Unscale(usize),
     Clip(usize, f64),
     Step(usize),
@@ -50,8 +47,8 @@ pub enum Event {
     Get(String),
     Set(String, f64),
     State,
-    /// Settings and tracker; `None` for an incomplete state, with the number of its entries.
-    Load(Option<(Settings, i64)>, usize),
+    /// Settings and tracker; `None` for an incomplete state.
+    Load(Option<(Settings, i64)>),
     /// Transfers the state to a new scaler.
     Reload,
     /// Writes and reads the whole scaler.
@@ -164,11 +161,11 @@ pub fn event(step: &Value, before: Option<&Value>) -> Option<Event> {
         }
         "grads" => Event::Grads(which()?, grads()?),
         "add_grads" => Event::AddGrads(which()?, grads()?),
-        "zero_grad" => Event::ZeroGrad(which()?, event.get(2).is_some_and(|to_none| *to_none == false)),
+        "zero_grad" => Event::ZeroGrad(which()?),
         "sparse_grad" => {
             let (places, values) = (numbers(event.get(2)?)?, numbers(event.get(3)?)?);
             let grad = dense(&places, &values, numbers(&step["params"][which()?][0]["v"])?.len())?;
-            Event::Sparse(which()?, places, vec![Some(grad)])
+            Event::Grads(which()?, vec![Some(grad)])
         }
         "unscale" => Event::Unscale(which()?),
         "clip" => Event::Clip(which()?, float(2)?),
@@ -184,19 +181,14 @@ pub fn event(step: &Value, before: Option<&Value>) -> Option<Event> {
         "state_dict" => Event::State,
         "load_state_dict" => {
             let keys = event.get(1)?.as_object()?;
-            let has = |key: &&str| keys.contains_key(*key);
-            let all = ["scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"];
-            let known = all.iter().filter(|key| has(key)).count();
-            let f = |key: &str| number(&keys[key]);
+            let f = |key: &str| number(keys.get(key)?);
             let whole = || {
                 let (growth, backoff) = (f("growth_factor")?, f("backoff_factor")?);
                 let interval = f("growth_interval")? as i64;
-                Some((
-                    Settings { init: f("scale")?, growth, backoff, interval, enabled: true },
-                    f("_growth_tracker")? as i64,
-                ))
+                let settings = Settings { init: f("scale")?, growth, backoff, interval, enabled: true };
+                Some((settings, f("_growth_tracker")? as i64))
             };
-            Event::Load(if known == all.len() { Some(whole()?) } else { None }, known)
+            Event::Load(whole())
         }
         "reload" => Event::Reload,
         "pickle" => Event::Pickle,

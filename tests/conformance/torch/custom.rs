@@ -65,14 +65,6 @@ pub fn all_in(dtype: &str) -> Value {
     })
 }
 
-/// Returns torch's dtypes for f32 inputs if the region is on inside.
-pub fn in_a_region(low: &str) -> Value {
-    json!({
-        "fwd_enabled": true, "fwd_dtype": low, "fwd_in": ["f32", "f32"], "fwd_mm": low, "y": low,
-        "bwd_enabled": true, "bwd_dtype": low, "bwd_gin": low, "bwd_mm": low, "p_grad": "f32", "q_grad": "f32",
-    })
-}
-
 #[test]
 fn the_inside_of_a_custom_op_is_in_no_region() {
     for low in DType::LOW {

@@ -1,5 +1,7 @@
 //! The recorded forms of ops: the shapes of their floating-point arguments, and their equivalents here.
 
+use std::sync::LazyLock;
+
 use precast::{
     Child, ConvOptions, ConvTransposeOptions, DType, GridPadding, Interpolation, Op, Padding, RecurrentWeights,
     Reduction, Resize, Result, Tensor,
@@ -7,6 +9,7 @@ use precast::{
 };
 
 /// Equivalent here of a form.
+#[derive(Clone, Copy)]
 pub enum Written {
     One(fn(&[Tensor]) -> Result<Tensor>),
     Many(fn(&[Tensor]) -> Result<Vec<Tensor>>),
@@ -14,12 +17,13 @@ pub enum Written {
     First(fn(&[Tensor]) -> Result<Tensor>),
     /// An op without a kernel: the effect on its inputs is compared.
     Decided(Op),
-    /// A recognized form without an equivalent here, with the reason.
-    Nothing(&'static str),
+    /// A recognized form without an equivalent here.
+    Nothing,
 }
 
 use Written::{Decided, First, Many, Nothing, One};
 
+#[derive(Clone, Copy)]
 pub struct Form {
     pub name: &'static str,
     /// Shapes of the floating-point arguments.
@@ -31,8 +35,6 @@ const SQUARE: &[usize] = &[4, 4];
 const M: &[&[usize]] = &[SQUARE];
 const MM: &[&[usize]] = &[SQUARE, SQUARE];
 const MMM: &[&[usize]] = &[SQUARE, SQUARE, SQUARE];
-const NO_OP: &str = "no such op";
-pub const IN_PLACE: &str = "no tensor is changed in place, nor handed in to be written to";
 const MEAN: Reduction = Reduction::Mean;
 
 fn classes() -> Tensor {
@@ -98,35 +100,6 @@ fn gru(x: &[Tensor]) -> Result<Vec<Tensor>> {
     layer(3, |w| x[0].gru(w, None, false).map(|(y, h)| vec![y, h]))
 }
 
-pub type Pieces = fn(&[Tensor]) -> Result<Vec<Tensor>>;
-
-/// Returns torch's decomposition of an unlisted cell, op by op.
-pub fn in_pieces(form: &str) -> Option<Pieces> {
-    Some(match form {
-        "lstm_cell" => |x| {
-            let (input, hidden) = (x[0].linear(&x[3], Some(&x[5]))?, x[1].linear(&x[4], Some(&x[6]))?);
-            let gates = input.add(&hidden)?.chunk(4, -1)?;
-            let (i, f) = (gates[0].sigmoid()?, gates[1].sigmoid()?);
-            let (g, o) = (gates[2].tanh()?, gates[3].sigmoid()?);
-            let c = f.mul(&x[2])?.add(&i.mul(&g)?)?;
-            Ok(vec![o.mul(&c.tanh()?)?, c])
-        },
-        "gru_cell" => |x| {
-            let input = x[0].linear(&x[2], Some(&x[4]))?.chunk(3, -1)?;
-            let hidden = x[1].linear(&x[3], Some(&x[5]))?.chunk(3, -1)?;
-            let (r, z) = (input[0].add(&hidden[0])?.sigmoid()?, input[1].add(&hidden[1])?.sigmoid()?);
-            let n = input[2].add(&hidden[2].mul(&r)?)?.tanh()?;
-            Ok(vec![n.add(&x[1].sub(&n)?.mul(&z)?)?])
-        },
-        "rnn_tanh_cell" | "rnn_relu_cell" => |x| {
-            let (input, hidden) = (x[0].linear(&x[2], Some(&x[4]))?, x[1].linear(&x[3], Some(&x[5]))?);
-            // torch adds in place, to the contribution of the state.
-            Ok(vec![hidden.add(&input)?.cast(hidden.dtype())])
-        },
-        _ => return None,
-    })
-}
-
 const fn form(name: &'static str, shapes: &'static [&'static [usize]], written: Written) -> Form {
     Form { name, shapes, written }
 }
@@ -137,9 +110,27 @@ macro_rules! one {
     };
 }
 
-pub const FORMS: &[Form] = &[
+/// Makes forms of methods of the same name, of one tensor.
+macro_rules! of_one {
+    ($($name:ident)*) => { [$(form(stringify!($name), M, One(|x| x[0].$name()))),*] };
+}
+
+/// The same, of two tensors.
+macro_rules! of_two {
+    ($($name:ident)*) => { [$(form(stringify!($name), MM, One(|x| x[0].$name(&x[1])))),*] };
+}
+
+pub static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| {
+    let one = of_one! {
+        relu gelu silu mish selu softplus softsign sigmoid tanh sqrt abs neg floor sin cos erf square sign round exp
+        expm1 log log10 log2 log1p acos asin cosh sinh tan erfinv reciprocal rsqrt trace
+    };
+    let two = of_two! { matmul inner kron add sub mul div maximum minimum fmod atan2 hypot eq lt };
+    one.iter().chain(&two).chain(OTHERS).copied().collect()
+});
+
+const OTHERS: &[Form] = &[
     // products
-    one!("matmul", MM, |x| x[0].matmul(&x[1])),
     one!("__matmul__", MM, |x| x[0].matmul_ext(&x[1])),
     one!("mm", MM, |x| x[0].matmul(&x[1])),
     one!("mv", &[SQUARE, &[4]], |x| x[0].mv(&x[1])),
@@ -158,10 +149,8 @@ pub const FORMS: &[Form] = &[
     one!("linalg_vecdot", MM, |x| x[0].vecdot(&x[1])),
     one!("dot", &[&[4], &[4]], |x| x[0].dot(&x[1])),
     one!("vdot", &[&[4], &[4]], |x| x[0].dot(&x[1])),
-    one!("inner", MM, |x| x[0].inner(&x[1])),
     one!("outer", &[&[4], &[4]], |x| x[0].outer(&x[1])),
     one!("tensordot", MM, |x| x[0].tensordot(&x[1], &[1], &[0])),
-    one!("kron", MM, |x| x[0].kron(&x[1])),
     one!("bilinear", &[&[3, 4], &[3, 5], &[2, 4, 5], &[2]], |x| x[0].bilinear(&x[1], &x[2], Some(&x[3]))),
     form("_addmm_activation", &[&[4], SQUARE, SQUARE], Decided(Op::AddmmActivation)),
     // convolutions
@@ -207,34 +196,15 @@ pub const FORMS: &[Form] = &[
     one!("nn.PReLU(f32 params)", &[&[3, 4]], |x| Child::new(PReLU::new(1)).call(&x[0])),
     // activations
     one!("prelu", &[&[2, 3], &[1]], |x| x[0].prelu(&x[1])),
-    one!("relu", M, |x| x[0].relu()),
-    one!("gelu", M, |x| x[0].gelu()),
-    one!("silu", M, |x| x[0].silu()),
-    one!("mish", M, |x| x[0].mish()),
-    one!("selu", M, |x| x[0].selu()),
     one!("elu", M, |x| x[0].elu(1.0)),
     one!("celu", M, |x| x[0].celu(1.0)),
     one!("leaky_relu", M, |x| x[0].leaky_relu(0.01)),
     one!("hardtanh", M, |x| x[0].hard_tanh()),
     one!("hardswish", M, |x| x[0].hard_swish()),
     one!("hardsigmoid", M, |x| x[0].hard_sigmoid()),
-    one!("softplus", M, |x| x[0].softplus()),
-    one!("softsign", M, |x| x[0].softsign()),
     one!("logsigmoid", M, |x| x[0].log_sigmoid()),
     one!("tanhshrink", M, |x| x[0].tanh_shrink()),
     one!("softshrink", M, |x| x[0].softshrink(0.5)),
-    one!("sigmoid", M, |x| x[0].sigmoid()),
-    one!("tanh", M, |x| x[0].tanh()),
-    one!("sqrt", M, |x| x[0].sqrt()),
-    one!("abs", M, |x| x[0].abs()),
-    one!("neg", M, |x| x[0].neg()),
-    one!("floor", M, |x| x[0].floor()),
-    one!("sin", M, |x| x[0].sin()),
-    one!("cos", M, |x| x[0].cos()),
-    one!("erf", M, |x| x[0].erf()),
-    one!("square", M, |x| x[0].square()),
-    one!("sign", M, |x| x[0].sign()),
-    one!("round", M, |x| x[0].round()),
     one!("glu", M, |x| x[0].glu(-1)),
     one!("dropout_p0", M, |x| x[0].dropout(0.0, 0)),
     one!("softmax", M, |x| x[0].softmax(-1)),
@@ -245,20 +215,6 @@ pub const FORMS: &[Form] = &[
     one!("logsumexp", M, |x| x[0].logsumexp(&[-1], false)),
     one!("gumbel_softmax", M, |x| x[0].add(&Tensor::full(SQUARE, 0.5, x[0].dtype()))?.softmax(-1)),
     // functions
-    one!("exp", M, |x| x[0].exp()),
-    one!("expm1", M, |x| x[0].expm1()),
-    one!("log", M, |x| x[0].log()),
-    one!("log10", M, |x| x[0].log10()),
-    one!("log2", M, |x| x[0].log2()),
-    one!("log1p", M, |x| x[0].log1p()),
-    one!("acos", M, |x| x[0].acos()),
-    one!("asin", M, |x| x[0].asin()),
-    one!("cosh", M, |x| x[0].cosh()),
-    one!("sinh", M, |x| x[0].sinh()),
-    one!("tan", M, |x| x[0].tan()),
-    one!("erfinv", M, |x| x[0].erfinv()),
-    one!("reciprocal", M, |x| x[0].reciprocal()),
-    one!("rsqrt", M, |x| x[0].rsqrt()),
     one!("pow_scalar_exp", M, |x| x[0].powf(2.0)),
     one!("pow_tensor_tensor", MM, |x| x[0].pow(&x[1])),
     one!("pow_scalar_base", M, |x| Tensor::scalar(2.0, x[0].dtype()).pow(&x[0])),
@@ -309,7 +265,6 @@ pub const FORMS: &[Form] = &[
     one!("renorm", M, |x| x[0].renorm(2.0, 0, 1.0)),
     one!("cosine_similarity", MM, |x| x[0].cosine_similarity(&x[1], 1, 1e-8)),
     form("quantile", M, Decided(Op::Quantile)),
-    one!("trace", M, |x| x[0].trace()),
     form("topk", M, Many(|x| x[0].topk(2, -1, true).map(|(a, b)| vec![a, b]))),
     form("sort", M, Many(|x| x[0].sort(-1, false).map(|(a, b)| vec![a, b]))),
     // losses
@@ -351,17 +306,6 @@ pub const FORMS: &[Form] = &[
     one!("embedding", M, |x| classes().embedding(&x[0])),
     one!("gather", M, |x| x[0].gather(0, &Tensor::zeros(&[2, 4], DType::I64))),
     // pairs
-    one!("add", MM, |x| x[0].add(&x[1])),
-    one!("sub", MM, |x| x[0].sub(&x[1])),
-    one!("mul", MM, |x| x[0].mul(&x[1])),
-    one!("div", MM, |x| x[0].div(&x[1])),
-    one!("maximum", MM, |x| x[0].maximum(&x[1])),
-    one!("minimum", MM, |x| x[0].minimum(&x[1])),
-    one!("fmod", MM, |x| x[0].fmod(&x[1])),
-    one!("atan2", MM, |x| x[0].atan2(&x[1])),
-    one!("hypot", MM, |x| x[0].hypot(&x[1])),
-    one!("eq", MM, |x| x[0].eq(&x[1])),
-    one!("lt", MM, |x| x[0].lt(&x[1])),
     one!("add_scalar", M, |x| &x[0] + 1.0),
     one!("mul_scalar_int", M, |x| &x[0] * 2.0),
     one!("mul_0dim_f32_tensor", M, |x| x[0].mul(&Tensor::scalar(2.0, DType::F32))),
@@ -411,21 +355,21 @@ pub const FORMS: &[Form] = &[
     form("linalg_solve", MM, Decided(Op::Solve)),
     form("linalg_svdvals", M, Decided(Op::Svd)),
     form("linalg_qr", M, Decided(Op::Qr)),
-    form("linalg_det", M, Nothing(NO_OP)),
+    form("linalg_det", M, Nothing),
     form("linalg_cholesky", M, Decided(Op::Cholesky)),
     form("linalg_eigh", M, Decided(Op::Eigen)),
-    form("linalg_lu", M, Nothing(NO_OP)),
+    form("linalg_lu", M, Nothing),
     one!("linalg_norm", M, |x| x[0].norm(2.0, &[], false)),
     form("linalg_matrix_sqrth", M, Decided(Op::MatrixSqrt)),
     // in place, and into a given tensor
-    form("addmm_ (in-place)", MMM, Nothing(IN_PLACE)),
-    form("exp_ (in-place)", M, Nothing(IN_PLACE)),
-    form("add_ (in-place)", MM, Nothing(IN_PLACE)),
-    form("mm(out=f32)", MM, Nothing(IN_PLACE)),
-    form("mm(out=f16)", MM, Nothing(IN_PLACE)),
-    form("exp(out=f32)", M, Nothing(IN_PLACE)),
-    form("matmul(out=f32)", MM, Nothing(IN_PLACE)),
-    form("sum(out=f32)", M, Nothing(IN_PLACE)),
+    form("addmm_ (in-place)", MMM, Nothing),
+    form("exp_ (in-place)", M, Nothing),
+    form("add_ (in-place)", MM, Nothing),
+    form("mm(out=f32)", MM, Nothing),
+    form("mm(out=f16)", MM, Nothing),
+    form("exp(out=f32)", M, Nothing),
+    form("matmul(out=f32)", MM, Nothing),
+    form("sum(out=f32)", M, Nothing),
     // casts and new tensors
     one!("to_f32", M, |x| Ok(x[0].cast(DType::F32))),
     one!("clone", M, |x| Ok(x[0].clone())),

@@ -3,7 +3,7 @@
 //! A folder may lack cases; a case that is present but not recognized fails.
 
 mod custom;
-mod forms;
+pub mod forms;
 mod nested;
 mod on_purpose;
 mod ops;

@@ -6,7 +6,7 @@ use precast::{Autocast, DType, Error, ErrorKind, Result, Tensor, no_grad, precis
 use serde_json::Value;
 
 use crate::common::golden::{golden, recorded_beside};
-use crate::replay::{Tally, entries, replay};
+use crate::replay::{Tally, Verdict, entries, replay};
 use crate::torch::steps::{self, Arguments};
 
 /// A running script: its variables, and torch's result at each step.
@@ -60,8 +60,6 @@ enum Ended<'a> {
     /// At an unrecognized step.
     Parted,
 }
-
-const REFUSED: &str = "a region's dtype is f16 or bf16 and one of the pack";
 
 impl<'a> Script<'a> {
     fn case(&self, step: Step<'_>) -> String {
@@ -157,7 +155,7 @@ impl<'a> Script<'a> {
                 let off = Autocast::new("torch-2.15-cpu").expect("a pack of the library").enabled(false);
                 let _off = off.enter().expect("a region that is off");
                 match self.other_state(step.theirs) {
-                    None => self.tally.on_purpose(self.case(step), REFUSED),
+                    None => self.tally.differs(self.case(step)),
                     Some(why) => self.fail(step, why),
                 }
                 self.block()
@@ -172,8 +170,8 @@ impl<'a> Script<'a> {
         let [_, Value::String(out), Value::String(name), arguments @ ..] = said else {
             return self.fail(step, "not understood");
         };
-        if let Some(why) = steps::not_covered(name) {
-            return self.tally.not_covered(self.case(step), why);
+        if steps::is_in_place(name) {
+            return self.tally.absent(self.case(step));
         }
         let Some(arguments) = Arguments::read(arguments, &self.variables) else {
             return self.fail(step, "a variable is not there, or a keyword is not known");
@@ -188,38 +186,18 @@ impl<'a> Script<'a> {
             return self.fail(step, why);
         }
         let said = step.theirs["error"]["message"].as_str();
-        let mixed = said.is_some_and(|said| said.contains("same dtype"));
-        let of_integers = arguments.x.iter().any(|x| !x.dtype().is_float());
-        match (ours, said) {
-            (Err(error), Some(_)) if error.kind() == ErrorKind::DType && of_integers => {
-                self.tally.agree(self.case(step));
-            }
-            (Err(error), None) if error.kind() == ErrorKind::DType && of_integers => {
-                self.tally.on_purpose(self.case(step), "functions are of floating numbers");
-            }
-            (Ok(y), None) if of_integers && name == "add_scalar" && y.dtype() == DType::I64 => {
-                self.tally.on_purpose(self.case(step), "a number takes the tensor's dtype");
-            }
-            (Err(error), Some(_)) if error.kind() == ErrorKind::DType && mixed => self.tally.agree(self.case(step)),
-            (Ok(_), Some(said)) if said.contains("at::autocast::prioritize") => {
-                self.tally.on_purpose(self.case(step), "promotion looks at no order");
-            }
-            // A low copy of the other dtype had been kept.
-            (Ok(_), Some(_)) if mixed && arguments.names.iter().any(|name| name == "w") => {
-                self.tally.on_purpose(self.case(step), "one weight in regions of both dtypes");
-            }
+        let is_of_dtypes =
+            |said: &str| said.contains("same dtype") || arguments.x.iter().any(|x| !x.dtype().is_float());
+        let (theirs, case) = (step.theirs, self.case(step));
+        let agrees = match (&ours, said) {
             (Ok(y), None) => {
-                let theirs = step.theirs;
-                match dtype(&theirs["out_dtype"]) == Some(y.dtype()) && theirs["requires_grad"] == y.is_tracked() {
-                    true => self.tally.agree(self.case(step)),
-                    false => {
-                        self.fail(step, format!("ours {}, tracked {}, torch's {theirs}", y.dtype(), y.is_tracked()))
-                    }
-                }
-                self.variables.insert(out.clone(), y);
+                dtype(&theirs["out_dtype"]) == Some(y.dtype()) && theirs["requires_grad"] == y.is_tracked()
             }
-            (ours, said) => self.fail(step, format!("ours {:?}, torch said {said:?}", ours.map(|y| y.dtype()))),
-        }
+            (Err(_), Some(said)) => is_of_dtypes(said),
+            _ => false,
+        };
+        self.tally.count(case, Ok(Verdict::of(agrees)));
+        self.variables.extend(ours.ok().filter(|_| said.is_none()).map(|y| (out.clone(), y)));
     }
 }
 

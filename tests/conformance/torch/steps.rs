@@ -6,7 +6,7 @@ use precast::{DType, ErrorKind, Param, Reduction, Result, Tensor, layers::Rng, p
 use serde_json::Value;
 
 use crate::torch::{
-    forms::{FORMS, IN_PLACE, Written},
+    forms::{FORMS, Written},
     rule::{self, Answer, Region},
 };
 
@@ -76,25 +76,11 @@ impl Arguments {
 }
 
 /// Ops that create tensors. A script may append a size to the name.
-const MAKERS: &[&str] = &[
-    "randint",
-    "randperm",
-    "randn",
-    "rand",
-    "zeros",
-    "ones",
-    "empty",
-    "full",
-    "eye",
-    "linspace",
-    "arange",
-    "scalar_tensor",
-    "tensor",
-];
+const MAKERS: &str = "randint randperm randn rand zeros ones empty full eye linspace arange scalar_tensor tensor";
 
 fn maker(name: &str) -> Option<&'static str> {
     let name = name.trim_start_matches("torch.").trim_start_matches("creation_").trim_start_matches("new_");
-    MAKERS.iter().copied().find(|maker| name.starts_with(maker))
+    MAKERS.split_whitespace().find(|maker| name.starts_with(maker))
 }
 
 /// Returns the dtype of a created tensor: the given one; else integer for integers, and f32 for all other numbers.
@@ -172,7 +158,7 @@ pub fn run(name: &str, a: &Arguments) -> Option<Result<Tensor>> {
     Some(match form.written {
         Written::One(f) | Written::First(f) => f(x),
         Written::Many(f) => f(x).map(|mut all| all.swap_remove(0)),
-        Written::Decided(_) | Written::Nothing(_) => return None,
+        Written::Decided(_) | Written::Nothing => return None,
     })
 }
 
@@ -180,32 +166,14 @@ fn target(name: &str, a: &Arguments) -> Option<DType> {
     a.dtype.or_else(|| name.strip_prefix("to_")?.parse().ok())
 }
 
-/// Returns the reason for not covering an op, if any.
-pub fn not_covered(name: &str) -> Option<&'static str> {
-    let in_place =
-        name.contains("inplace") || name.contains("in-place") || name.ends_with('_') || name.contains("out=");
-    in_place.then_some(IN_PLACE)
+/// Returns whether an op changes a tensor in place, or writes into a given one.
+pub fn is_in_place(name: &str) -> bool {
+    name.contains("inplace") || name.contains("in-place") || name.ends_with('_') || name.contains("out=")
 }
 
 /// Ops that support integers here: arithmetic, sums, and moving of elements.
-const OF_INTEGERS: &[&str] = &[
-    "add",
-    "sub",
-    "mul",
-    "maximum",
-    "minimum",
-    "add_scalar",
-    "mul_scalar_int",
-    "sum",
-    "sum_dim",
-    "cat",
-    "stack",
-    "hstack",
-    "topk",
-    "sort",
-    "clone",
-    "t",
-];
+const OF_INTEGERS: &str =
+    "add sub mul maximum minimum add_scalar mul_scalar_int sum sum_dim cat stack hstack topk sort clone t";
 const COMPARISONS: &[&str] = &["eq", "lt", "equal"];
 
 /// Returns the requirement of our rule on an op of the scripts.
@@ -222,7 +190,9 @@ pub fn demanded(name: &str, a: &Arguments) -> Answer {
         ([], []) => Ok(maker(name).map(|maker| dtype_of_made(maker, a)).into_iter().collect()),
         (_, [first, ..]) if name.ends_with("_like") => Ok(vec![a.dtype.unwrap_or(*first)]),
         ([], _) if COMPARISONS.contains(&name) => Ok(vec![DType::Bool]),
-        ([], _) if name == "argmax" || OF_INTEGERS.contains(&name) => Ok(vec![DType::I64]),
+        ([], _) if name == "argmax" || OF_INTEGERS.split_whitespace().any(|known| known == name) => {
+            Ok(vec![DType::I64])
+        }
         ([], _) => Err(ErrorKind::DType),
         (floats, all) if ["cat", "stack"].contains(&name) && floats.len() < all.len() => Err(ErrorKind::DType),
         ([first, ..], _) if name == "t" => Ok(vec![*first]),
