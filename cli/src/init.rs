@@ -6,10 +6,10 @@ use precast::{
     Child, Op, Plan,
     io::models::Model,
     plan::{Decision, Reason},
-    policy::{Pack, PolicyFile},
+    policy::{Pack, PolicyFile, Rule, RunAs},
     precision::Treatment,
 };
-use precast_policy::{files, plan::cells, printable};
+use precast_policy::{files, plan::cells, printable, quoted};
 
 use super::{
     Cli, Failure, Result,
@@ -112,11 +112,6 @@ fn named(name: &str) -> String {
     }
 }
 
-/// Returns text quoted for one line of YAML.
-fn quoted(text: &str) -> String {
-    format!("'{}'", printable(text).replace('\'', "''"))
-}
-
 /// Returns the rules that may matter, each with its reason: cells decided by a list, those that lose most in 16 bits,
 /// and the ends of the network.
 fn exceptions(plan: &Plan, net: &Child) -> Result<Vec<(String, String)>> {
@@ -126,28 +121,28 @@ fn exceptions(plan: &Plan, net: &Child) -> Result<Vec<(String, String)>> {
     for decision in &plan.decisions {
         by_kind.entry(&decision.kind).or_default().push(decision);
     }
-    let mut of_kind = |kind: &str, of: &[&Decision], why: &str, run: &str| {
+    let mut of_kind = |kind: &str, of: &[&Decision], why: &str, run: RunAs| {
         let few: Vec<&str> = of.iter().map(|decision| decision.path.as_str()).take(4).collect();
         let more = if of.len() > few.len() { format!(", ... {} in all", of.len()) } else { String::new() };
         let places = printable(&few.join(", ")).into_owned();
         let places = if places.is_empty() { String::new() } else { format!(" ({places}{more})") };
         let why = format!("{}{places} {why}", printable(kind));
-        exceptions.push((why, format!("{{ kind: {}, run: {run} }}", quoted(kind))));
+        exceptions.push((why, Rule::kind(kind, run).to_line()));
     };
     for (kind, of) in &by_kind {
         let listed: Vec<&Decision> =
             of.iter().copied().filter(|one| matches!(one.because, Reason::Listed(_))).collect();
         if let Some(first) = listed.first() {
             match lowered(first) {
-                true => of_kind(kind, &listed, &format!("runs low: {}. To keep it:", first.because), "float32"),
-                false => of_kind(kind, &listed, &format!("stays float32: {}. To lower it:", first.because), "low"),
+                true => of_kind(kind, &listed, &format!("runs low: {}. To keep it:", first.because), RunAs::Full),
+                false => of_kind(kind, &listed, &format!("stays float32: {}. To lower it:", first.because), RunAs::Low),
             }
         }
     }
     for (kind, of) in &by_kind {
         let low: Vec<&Decision> = of.iter().copied().filter(|one| lowered(one)).collect();
         if let (Some(why), false) = (loss_in_16_bits(kind)?, low.is_empty()) {
-            of_kind(kind, &low, &format!("runs low: {why}. To keep it:"), "float32");
+            of_kind(kind, &low, &format!("runs low: {why}. To keep it:"), RunAs::Full);
         }
     }
     let params = net.named_params();
@@ -170,7 +165,8 @@ fn exceptions(plan: &Plan, net: &Child) -> Result<Vec<(String, String)>> {
             continue;
         };
         let why = format!("{} ({}) {why}. To keep it:", printable(&decision.path), printable(&decision.kind));
-        exceptions.push((why, format!("{{ path: {}, run: float32 }}", quoted(&decision.path))));
+        // A name with `*` or brackets in it is in no pattern.
+        exceptions.extend(Rule::path(&decision.path, RunAs::Full).ok().map(|rule| (why, rule.to_line())));
     }
     Ok(exceptions)
 }

@@ -10,7 +10,7 @@ use precast::{
     lint::{Finding, Rule, Severity},
     train::History,
 };
-use precast_policy::printable_lines;
+use precast_policy::{printable_lines, quoted};
 use precast_train::{RunFile, history_of};
 use serde::Serialize;
 
@@ -126,8 +126,8 @@ fn run_file(cli: &Cli, args: &Args) -> Result<(RunFile, bool)> {
             return Err(Failure::Usage("--policy is needed for a model; a run has one".into()));
         };
         check_policy(policy)?;
-        let quoted = |path: &Path| format!("'{}'", path.to_string_lossy().replace('\'', "''"));
-        let text = format!("data: digits\nversion: 1\nmodel: {}\npolicy: {}\n", quoted(&args.model), quoted(policy));
+        let [model, policy] = [&args.model, policy].map(|path| quoted(&path.to_string_lossy()));
+        let text = format!("data: digits\nversion: 1\nmodel: {model}\npolicy: {policy}\n");
         let mut file = RunFile::parse(&text, "--data")?;
         if let Some(text) = &args.data {
             file.data = data(text)?;

@@ -9,6 +9,7 @@ use std::{
 use precast::{
     DType, Level, Outcome, Plan,
     diagnose::Edge,
+    policy::Rule,
     train::{Epoch, History, Schedule},
 };
 use precast_policy::{files, printable};
@@ -130,7 +131,8 @@ fn not_raised(history: &History) -> Option<String> {
     }
     let path = if cell.is_empty() { "**" } else { cell };
     let named = if cell.is_empty() { "the root cell".into() } else { format!("`{cell}`") };
-    Some(format!("; no rule raises {named}: write `rules: [{{path: {path:?}, after_stall: raise}}]`"))
+    let rule = Rule::raise_after_stall(path).ok()?.to_line();
+    Some(format!("; no rule raises {named}: write `rules: [{rule}]`"))
 }
 
 const METRICS: &str = "metrics.json";

@@ -84,4 +84,4 @@ pub use error::{Error, ErrorKind, Result};
 pub use outline::{Outline, OutlinedCell};
 pub use plan::Plan;
 pub use policy::{GraphPolicy, Level, Policy};
-pub use printable::{printable, printable_lines};
+pub use printable::{printable, printable_lines, quoted};

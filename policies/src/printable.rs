@@ -18,6 +18,28 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c == '\n')
 }
 
+/// Returns the text in double quotes, on one line, as YAML and JSON read it. What [`printable`] escapes is escaped here, too,
+/// as both formats escape it.
+///
+/// ```
+/// assert_eq!(precast_policy::quoted("a\n\u{1b}\"b\""), r#""a\u000a\u001b\"b\"""#);
+/// assert_eq!(precast_policy::quoted("größer 🙂"), "\"größer 🙂\"");
+/// ```
+pub fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            // A byte order mark is not text everywhere. All of these have at most four digits.
+            c if is_unsafe(c) || c == '\u{feff}' => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
 fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.chars().any(|c| is_unsafe(c) && !keep(c)) {
         return text.into();

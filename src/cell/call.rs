@@ -11,7 +11,7 @@ use crate::{
     precision::{self, Frame},
     tensor::{
         context::{self, Scope},
-        listener::{CastRole, CellCall, CellEntry},
+        listener::{CastRole, CellCall, CellEntry, OnDemand},
         pass,
     },
 };
@@ -136,8 +136,10 @@ impl<C: ?Sized + AsCell> Child<C> {
     }
 
     fn tell_leave(&self, inputs: &[Tensor], outputs: Option<&Vec<Tensor>>) {
-        let (kind, has_params) = (self.cell.as_cell().kind(), has_params(self.cell.as_cell()));
-        let call = CellCall { slot: self.id(), kind, has_params, inputs, outputs: outputs.map(Vec::as_slice) };
+        let cell = self.cell.as_cell();
+        let (slot, kind, outputs) = (self.id(), cell.kind(), outputs.map(Vec::as_slice));
+        let has_params = || has_params(cell);
+        let call = CellCall { slot, kind, has_params: OnDemand(&has_params), inputs, outputs };
         context::tell(|listener| listener.leave(&call));
     }
 }
@@ -154,7 +156,7 @@ fn check_unplanned(cell: &dyn Cell) -> Result<()> {
     )))
 }
 
-/// Returns whether a cell, or one inside it, has parameters or buffers.
+/// Returns whether a cell, or one inside it, has parameters or buffers. It visits no cell after the first that has.
 fn has_params(cell: &dyn Cell) -> bool {
     let mut found = false;
     cell.visit(&mut |_, node| {

@@ -1,6 +1,6 @@
 //! The trained parameters of a network by name, as passed to optimizers.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::Range};
 
 use crate::{
     Param,
@@ -26,6 +26,11 @@ impl Params {
         self.0.iter().map(|(path, param)| (path.as_str(), param))
     }
 
+    /// Iterates as [`iter`](Params::iter) does, over those at some places.
+    pub(crate) fn range(&self, range: Range<usize>) -> impl Iterator<Item = (&str, &Param)> + Clone {
+        self.0[range].iter().map(|(path, param)| (path.as_str(), param))
+    }
+
     /// Returns the number of parameters.
     pub fn len(&self) -> usize {
         self.0.len()
@@ -48,6 +53,12 @@ impl Params {
                  `net.params()` has those of a network that are trained",
             )
         })
+    }
+
+    /// Adds parameters that are not among these.
+    pub(crate) fn and(mut self, others: Params) -> Params {
+        self.0.extend(others.0);
+        self
     }
 
     /// Keeps the parameters for which `keep` returns `true`: to train a part of a network, or parts at different rates.

@@ -153,11 +153,8 @@ impl Cure {
         };
         let head = if self.rules.is_empty() { "" } else { "rules:\n" };
         self.rules.iter().fold(format!("{scale}{head}"), |lines, rule| {
-            let run = rule.run.map_or(String::new(), |run| run.to_string());
-            let path = rule.select.to_string();
-            let path = path.strip_prefix("path ").unwrap_or(&path);
-            let because = rule.because.as_ref().map_or(String::new(), |why| format!("    because: {why:?}\n"));
-            format!("{lines}  - path: {path:?}\n    run: {run}\n{because}")
+            let entries: Vec<String> = rule.entries().iter().map(|(key, value)| format!("{key}: {value}\n")).collect();
+            format!("{lines}  - {}", entries.join("    "))
         })
     }
 }

@@ -1,6 +1,9 @@
 //! Headroom of cells: how far their largest numbers are from the limits of their dtypes.
 
-use std::fmt;
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fmt,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +58,7 @@ impl fmt::Display for Headroom {
 
 /// Returns the headroom of each cell and phase, in the order in which they are first met.
 pub(super) fn of_cells(results: &[Peaks]) -> Vec<Headroom> {
-    let mut cells: Vec<Headroom> = Vec::new();
+    let (mut cells, mut places): (Vec<Headroom>, _) = (Vec::new(), HashMap::new());
     for result in results.iter().filter(|result| result.dtype.is_low()) {
         let Some(doublings) = result.headroom() else { continue };
         let largest = result.peaks.iter().copied().fold(0f32, |most, peak| if peak > most { peak } else { most });
@@ -63,9 +66,13 @@ pub(super) fn of_cells(results: &[Peaks]) -> Vec<Headroom> {
         let Peaks { phase, dtype, zero, .. } = *result;
         let (largest, doublings) = (Some(largest).filter(|_| finite), Some(doublings).filter(|_| finite));
         let found = Headroom { cell: result.cell.clone(), phase, dtype, largest, doublings, zero };
-        match cells.iter_mut().find(|known| (&known.cell, known.phase) == (&found.cell, found.phase)) {
-            None => cells.push(found),
-            Some(known) => {
+        match places.entry((&result.cell, phase)) {
+            Entry::Vacant(new) => {
+                new.insert(cells.len());
+                cells.push(found);
+            }
+            Entry::Occupied(place) => {
+                let known = &mut cells[*place.get()];
                 let zero = known.zero.max(zero);
                 let nearness = |of: &Headroom| of.doublings.unwrap_or(f64::NEG_INFINITY);
                 if nearness(&found) < nearness(known) {

@@ -55,10 +55,18 @@ pub struct Monitor {
 impl Monitor {
     /// Runs a step of a network, and keeps the magnitudes of its results.
     pub fn watch<C: ?Sized + AsCell, R>(&mut self, net: &Child<C>, step: impl FnOnce(&Child<C>) -> R) -> R {
+        /// Gives the steps back, also after a panic of the step.
+        struct Watching<'a>(&'a mut Steps, Rc<Watcher>);
+        impl Drop for Watching<'_> {
+            fn drop(&mut self) {
+                *self.0 = self.1.take_steps();
+            }
+        }
         let watcher = Rc::new(Watcher::new(mem::take(&mut self.steps), !self.was_sound));
+        let watching = Watching(&mut self.steps, watcher.clone());
         let result = heard_by(watcher.clone(), || step(net));
-        let Watched { steps, bad, overflowed } = watcher.take();
-        self.steps = steps;
+        drop(watching);
+        let Watched { bad, overflowed } = watcher.take();
         self.bad = Record::default();
         if !bad.is_empty() {
             let known = self.names.take().filter(|names| names.know(&bad)).unwrap_or_else(|| Names::read(net));
@@ -123,5 +131,27 @@ impl Monitor {
             Peaks { phase, cell, op, subject, call, dtype, peaks, zero, subnormal }
         };
         steps.sites().iter().enumerate().map(of).collect()
+    }
+}
+
+#[cfg(test)]
+mod panics {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::prelude::*;
+
+    #[test]
+    fn a_step_that_panics_takes_nothing_known_away() {
+        let mut net = Child::new(Dense::new(4, 2, &mut Rng::seed(1)));
+        let _ = Policy::named("o3-bf16").unwrap().apply(&mut net).unwrap();
+        let mut monitor = Monitor::default();
+        let x = Tensor::ones(&[1, 4], DType::F32);
+        let _ = monitor.watch(&net, |net| net.call(&x)).unwrap();
+        let before = monitor.headroom(&net);
+        assert!(!before.is_empty());
+        let panics = || monitor.watch(&net, |_| panic!("in a step"));
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        assert_eq!(monitor.headroom(&net), before);
     }
 }

@@ -74,7 +74,6 @@ const FEW: usize = 4096;
 
 /// Findings of one step.
 pub(super) struct Watched {
-    pub steps: Steps,
     /// Results that were not finite, and those that read one that was not.
     pub bad: Vec<Raw>,
     /// `true` when a gradient was not finite.
@@ -91,9 +90,14 @@ impl Watcher {
         Watcher { state: Arc::new(Mutex::new(state)), elsewhere: false }
     }
 
+    /// Returns the steps, with the one that was watched.
+    pub fn take_steps(&self) -> Steps {
+        mem::take(&mut self.state().steps)
+    }
+
     pub fn take(&self) -> Watched {
-        let State { steps, bad, overflowed, .. } = mem::take(&mut *self.state());
-        Watched { steps, bad, overflowed }
+        let State { bad, overflowed, .. } = mem::take(&mut *self.state());
+        Watched { bad, overflowed }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -60,7 +60,7 @@ pub(crate) fn rule_lists<'a>(
 ) -> Result<Vec<Option<Option<GraphList>>>> {
     for rule in &policy.rules {
         let met = nodes.clone().filter(|(path, op)| rule.select.matches(path, op)).count();
-        let select = rule.select.to_string().replacen("kind ", "op ", 1);
+        let select = rule.select.of_nodes();
         if met == 0 {
             let near = rule.select.nearest(nodes.clone().map(|(path, _)| path), nodes.clone().map(|(_, op)| op));
             let words = format!("{}: the rule for {select} fits no node{near}", rule.origin);

@@ -101,7 +101,8 @@ const MOST_READ: usize = if cfg!(fuzzing) { 1 << 16 } else { 1 << 30 };
 
 /// Builds a cell read from a file, with the generator of [`Rng::reading`].
 pub(super) fn with_reading_rng<R>(build: impl FnOnce(&mut Rng) -> Result<R>) -> Result<R> {
-    let mut rng = READING.take().ok_or_else(|| {
+    // Not taken out: a panic in `build` leaves the generator as it was.
+    let mut rng = READING.with_borrow(Clone::clone).ok_or_else(|| {
         Error::model("cells draw their initial weights from a generator: read them with `models::parse`, or inside `Rng::reading`")
     })?;
     let built = build(&mut rng);
@@ -359,5 +360,26 @@ mod tests {
         assert_eq!(inside, [same.bits(), Rng::seed(2).bits(), same.bits()]);
         assert_eq!(outer, same);
         assert!(draw().is_err());
+    }
+}
+
+#[cfg(test)]
+mod panics {
+    use std::panic::catch_unwind;
+
+    use super::*;
+
+    #[test]
+    fn a_cell_that_panics_leaves_the_generator() {
+        let draw = |rng: &mut Rng| Ok(rng.normal(0.0, 1.0));
+        let [whole, after] = [false, true].map(|panics| {
+            Rng::seed(1).reading(|| {
+                if panics {
+                    assert!(catch_unwind(|| with_reading_rng(|_| -> Result<f64> { panic!("in a cell") })).is_err());
+                }
+                with_reading_rng(draw)
+            })
+        });
+        assert_eq!(after.unwrap(), whole.unwrap());
     }
 }

@@ -29,12 +29,7 @@ fn line(rules: &[Rule], policy: Option<&Policy>) -> String {
         let mut set = policy.iter().flat_map(|policy| &policy.rules).filter(|set| set.until.is_none());
         set.any(|set| (&set.select, set.run) == (&rule.select, rule.run))
     };
-    let text = |rule: &Rule| {
-        let path = rule.select.to_string();
-        let path = path.strip_prefix("path ").unwrap_or(&path);
-        format!("{{ path: {path:?}, run: {} }}", rule.run.map_or(String::new(), |run| run.to_string()))
-    };
-    let new: Vec<String> = rules.iter().filter(|rule| !is_set(rule)).map(text).collect();
+    let new: Vec<String> = rules.iter().filter(|rule| !is_set(rule)).map(Rule::to_line).collect();
     match new.len() {
         0 => "other code: the policy has the rules that keep these cells in float32".into(),
         _ => format!("rules: [{}]", new.join(", ")),

@@ -138,7 +138,7 @@ impl Hears for Watch {
     fn leave(&self, cell: &CellCall<'_>) {
         let Some(outputs) = cell.outputs else { return };
         let elements = |tensors: &[Tensor]| tensors.iter().filter(|x| x.dtype().is_castable()).map(Tensor::len).sum();
-        let &CellCall { slot, kind, has_params, .. } = cell;
+        let (&CellCall { slot, kind, .. }, has_params) = (cell, cell.has_params());
         let shapes = outputs.iter().map(|x| x.shape().to_vec()).collect();
         let (inputs, outputs) = (elements(cell.inputs), elements(outputs));
         self.0.borrow_mut().cell_calls.push(CellSizes { slot, kind, has_params, inputs, outputs, shapes });

@@ -37,7 +37,7 @@ use crate::{
     precision,
     tensor::{
         self, Array, Forward, context,
-        listener::{CastRole, Description, OpCall},
+        listener::{CastRole, OnDemand, OpCall},
         recording::Again,
     },
 };
@@ -145,7 +145,7 @@ fn tell(call: Call<'_>, inputs: &[Tensor], output: &Tensor, more: &[Tensor]) {
         in_code: context::in_code(),
         given: call.inputs,
         again: again.as_ref(),
-        description: Description(&describe),
+        description: OnDemand(&describe),
     };
     context::tell(|listener| listener.op(&heard));
 }

@@ -1,6 +1,9 @@
 //! Muon for matrices and AdamW for the rest, as one optimizer.
 
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+};
 
 use super::{Group, Optimizer, OptimizerState, no_member, overflow::Overflow, rule::Rule, trained::Trained};
 use crate::{
@@ -22,7 +25,7 @@ pub(super) fn beside<M: Rule + 'static, O: Rule + 'static>(
     mut others: Trained<O>,
 ) -> Box<dyn Optimizer> {
     others.lr = matrices.lr;
-    let params = matrices.params.clone().into_iter().chain(others.params.clone()).collect();
+    let params = matrices.params.clone().and(others.params.clone());
     Box::new(Beside { params, matrices, others })
 }
 
@@ -39,21 +42,33 @@ impl<M: Rule, O: Rule> Optimizer for Beside<M, O> {
     fn update(&mut self, grads: &Grads) -> Result<()> {
         let Beside { matrices, others, .. } = self;
         // One of them may have nothing to do. If both do, the first reports it.
-        let (of_matrices, of_others) = (matrices.has_gradients(grads), others.has_gradients(grads));
+        let (all_matrices, all_others) = (matrices.all(), others.all());
+        let of_matrices = matrices.has_gradients(grads, all_matrices.clone());
+        let of_others = others.has_gradients(grads, all_others.clone());
         if of_matrices || !of_others {
-            matrices.prepare(grads)?;
+            matrices.check()?;
+            matrices.prepare(grads, all_matrices.clone())?;
         }
         if of_others {
-            others.prepare(grads)?;
+            others.check()?;
+            others.prepare(grads, all_others.clone())?;
         }
+        grads.warn_of_late(self.params.iter().map(|(_, param)| param));
         let mut overflows = Vec::new();
         if of_matrices {
-            overflows.extend(matrices.apply(grads));
+            overflows.extend(matrices.apply(grads, all_matrices));
         }
         if of_others {
-            overflows.extend(others.apply(grads));
+            overflows.extend(others.apply(grads, all_others));
         }
         Overflow::check(&overflows)
+    }
+
+    fn update_one(&mut self, place: usize, grads: &Grads) -> Result<()> {
+        match place.checked_sub(self.matrices.params.len()) {
+            None => self.matrices.update_one(place, grads),
+            Some(place) => self.others.update_one(place, grads),
+        }
     }
 
     fn check(&self) -> Result<()> {
@@ -89,7 +104,8 @@ impl<M: Rule, O: Rule> Optimizer for Beside<M, O> {
         if optimizer != this {
             return Err(Error::value(format!("the state is one of the optimizer `{optimizer}`; this is `{this}`")));
         }
-        let is_matrix = |path: &str| self.matrices.params.iter().any(|(own, _)| own == path);
+        let matrices: HashSet<&str> = self.matrices.params.iter().map(|(path, _)| path).collect();
+        let is_matrix = |path: &str| matrices.contains(path);
         let (of_matrices, of_others): (BTreeMap<_, _>, _) = steps.into_iter().partition(|(path, _)| is_matrix(path));
         let owner = |name: &str| is_matrix(name.rsplit_once('/').map_or(name, |(path, _)| path));
         let (matrices, others) = tensors.into_iter().partition(|(name, _)| owner(name));

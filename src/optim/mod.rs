@@ -73,6 +73,18 @@ pub trait Optimizer: Debug + Send {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a gradient whose shape differs from its parameter's.
     fn update(&mut self, grads: &Grads) -> Result<()>;
 
+    /// Updates the parameter at a place of [`params`](Optimizer::params), from gradients that have its gradient alone: a
+    /// part of the step that [`step_in_backward`](crate::LossScale::step_in_backward) takes, which
+    /// [checks](Optimizer::check) the hyperparameters before the first. It should not visit other parameters. Default:
+    /// [`update`](Optimizer::update), which may.
+    ///
+    /// # Errors
+    /// As [`update`](Optimizer::update).
+    fn update_one(&mut self, place: usize, grads: &Grads) -> Result<()> {
+        let _ = place;
+        self.update(grads)
+    }
+
     /// Checks the hyperparameters, as [`update`](Optimizer::update) does before it changes anything.
     ///
     /// # Errors

@@ -211,9 +211,10 @@ pub(super) fn restored(
         return Err(Error::value(format!("the state is one of the optimizer `{saved}`; this is `{optimizer}`")));
     }
     let mut differences = Vec::new();
-    let paths = || layouts.iter().map(|(path, _)| path.as_str());
-    for path in steps.keys().filter(|path| !paths().any(|own| own == path.as_str())) {
-        differences.push(format!("`{path}` is no parameter of the optimizer{}", did_you_mean(path, paths())));
+    let known: BTreeSet<&str> = layouts.iter().map(|(path, _)| path.as_str()).collect();
+    for path in steps.keys().filter(|path| !known.contains(path.as_str())) {
+        let near = did_you_mean(path, layouts.iter().map(|(path, _)| path.as_str()));
+        differences.push(format!("`{path}` is no parameter of the optimizer{near}"));
     }
     let mut found: BTreeMap<String, Tensor> = BTreeMap::new();
     for (name, tensor) in tensors {
@@ -242,7 +243,6 @@ pub(super) fn restored(
         }
         all.push((layout, steps, of_path));
     }
-    let known: BTreeSet<&str> = paths().collect();
     let of_known = |name: &str| name.rsplit_once('/').is_some_and(|(path, _)| known.contains(path));
     // Tensors of unknown parameters were already reported with those parameters.
     differences.extend(found.keys().filter(|name| of_known(name)).map(|name| format!("`{name}` is not kept")));

@@ -1,6 +1,9 @@
 //! Parameters under training: the part of an optimizer that does not depend on its formula.
 
-use std::fmt::{self, Debug};
+use std::{
+    fmt::{self, Debug},
+    ops::Range,
+};
 
 use super::{
     Group, LostUpdates, OptimizerState, no_member,
@@ -96,15 +99,15 @@ impl<R: Rule> Trained<R> {
         self.rule.check_together()
     }
 
-    fn check_grads(&self, grads: &Grads) -> Result<()> {
+    fn check_grads(&self, grads: &Grads, which: Range<usize>) -> Result<()> {
         let first = self.params.first()?;
-        if !self.has_gradients(grads) {
+        if !self.has_gradients(grads, which.clone()) {
             return Err(Error::value(format!(
                 "none of the optimizer's parameters, the first of which is `{first}`, has a gradient: the loss depends on none of \
                  them (was it computed from another network?), or these are the gradients of another optimizer's"
             )));
         }
-        for (path, param) in self.params.iter() {
+        for (path, param) in self.params.range(which) {
             let Some((grad, _)) = grads.pending(param) else { continue };
             let (dtype, shape) = (grad.dtype(), grad.shape());
             if shape != param.shape() || !dtype.is_float() {
@@ -126,7 +129,7 @@ impl<R: Rule> Trained<R> {
 
     /// Refuses gradients known to be non-finite and, if a policy requires a scaler, those that come through f16 from an
     /// unscaled loss. Without such a policy, warns once.
-    fn check_scaled(&mut self, grads: &Grads) -> Result<()> {
+    fn check_scaled(&mut self, grads: &Grads, which: Range<usize>) -> Result<()> {
         warn_if_unoptimized();
         if let Some(path) = grads.refused() {
             grads.doubt();
@@ -137,7 +140,7 @@ impl<R: Rule> Trained<R> {
                 "the gradient of `{path}` is not finite; `LossScale::apply` skips such a step, `update` cannot"
             )));
         }
-        let Some((path, param)) = self.params.iter().find(|(_, param)| grads.is_unscaled_f16(param)) else {
+        let Some((path, param)) = self.params.range(which).find(|(_, param)| grads.is_unscaled_f16(param)) else {
             return Ok(());
         };
         let cell = path.rsplit_once('.').map_or(path, |(cell, _)| cell);
@@ -156,11 +159,11 @@ impl<R: Rule> Trained<R> {
     }
 
     /// Warns once when a network is trained in evaluation mode.
-    fn check_mode(&mut self, grads: &Grads) {
+    fn check_mode(&mut self, grads: &Grads, which: Range<usize>) {
         if self.evaluation_told {
             return;
         }
-        if let Some(path) = grads.evaluated_beside(self.params.iter().map(|(_, param)| param)) {
+        if let Some(path) = grads.evaluated_beside(self.params.range(which).map(|(_, param)| param)) {
             let cell = if path.is_empty() { "the root cell" } else { path };
             self.evaluation_told = true;
             event!(WARN, cell, "trained in evaluation");
@@ -171,29 +174,41 @@ impl<R: Rule> Trained<R> {
         }
     }
 
-    /// Returns whether one of its parameters has a gradient.
-    pub fn has_gradients(&self, grads: &Grads) -> bool {
-        self.params.iter().any(|(_, param)| grads.pending(param).is_some())
+    /// Returns the places of all parameters.
+    pub fn all(&self) -> Range<usize> {
+        0..self.params.len()
+    }
+
+    /// Returns whether one of these parameters has a gradient.
+    pub fn has_gradients(&self, grads: &Grads, which: Range<usize>) -> bool {
+        self.params.range(which).any(|(_, param)| grads.pending(param).is_some())
     }
 
     pub fn update(&mut self, grads: &Grads) -> Result<()> {
-        self.prepare(grads)?;
-        Overflow::check(&self.apply(grads))
+        self.check()?;
+        self.prepare(grads, self.all())?;
+        grads.warn_of_late(self.params.iter().map(|(_, param)| param));
+        Overflow::check(&self.apply(grads, self.all()))
     }
 
-    /// Runs every check that can refuse an update.
-    pub fn prepare(&mut self, grads: &Grads) -> Result<()> {
-        self.check()?;
-        self.check_grads(grads)?;
-        self.check_scaled(grads)?;
-        self.check_mode(grads);
-        grads.warn_of_late(self.params.iter().map(|(_, param)| param));
+    /// Updates the parameter at a place, as a part of a step that began with a [check](Trained::check).
+    pub fn update_one(&mut self, place: usize, grads: &Grads) -> Result<()> {
+        let which = place..place + 1;
+        self.prepare(grads, which.clone())?;
+        Overflow::check(&self.apply(grads, which))
+    }
+
+    /// Runs every check of gradients that can refuse an update of these parameters.
+    pub fn prepare(&mut self, grads: &Grads, which: Range<usize>) -> Result<()> {
+        self.check_grads(grads, which.clone())?;
+        self.check_scaled(grads, which.clone())?;
+        self.check_mode(grads, which);
         Ok(())
     }
 
-    /// Applies the update after it was [prepared](Trained::prepare). Returns the parameters with numbers that would
-    /// have become infinite.
-    pub fn apply(&mut self, grads: &Grads) -> Vec<Overflow> {
+    /// Updates these parameters after the update was [prepared](Trained::prepare). Returns those with numbers that
+    /// would have become infinite.
+    pub fn apply(&mut self, grads: &Grads, which: Range<usize>) -> Vec<Overflow> {
         let Trained { params, rule, lr, groups, memory, lost, .. } = self;
         let mut overflows = Vec::new();
         if let Some(lost) = lost
@@ -201,7 +216,9 @@ impl<R: Rule> Trained<R> {
         {
             lost.updates.clear();
         }
-        for (((path, param), group), memory) in params.iter().zip(groups).zip(memory) {
+        let counted = lost.as_ref().map_or(0, |lost| lost.updates.len());
+        let (groups, memory) = (&groups[which.clone()], &mut memory[which.clone()]);
+        for (((path, param), group), memory) in params.range(which).zip(groups).zip(memory) {
             let Some((grad, factors)) = grads.pending(param) else { continue };
             let layout = layout(rule, param);
             let memory = match memory {
@@ -212,15 +229,15 @@ impl<R: Rule> Trained<R> {
             if memory.compensation.is_some() != layout.compensation.is_some() {
                 memory.compensation = layout.compensation.as_deref().map(state::zeros);
             }
-            memory.steps += 1;
             let step = Step {
-                count: memory.steps,
+                count: memory.steps + 1,
                 lr: *lr * group.lr_factor.unwrap_or(1.0),
                 weight_decay: group.weight_decay.unwrap_or_else(|| rule.weight_decay()),
             };
             let one = One { rule, step, path, param, shape: param.shape(), layout: &layout, count: lost.is_some() };
             let before = context::is_heard_in_full().then(|| param.value());
             let count = one.update(&grad.array().cast(wide_of(grad.dtype(), layout.wide)), factors, memory);
+            memory.steps += 1;
             if let Some(before) = &before {
                 let (after, gradient) = (&param.value(), grads.get(param));
                 let (leaf, gradient, refused) = (param.id().0, gradient.as_ref(), count.infinite);
@@ -237,7 +254,7 @@ impl<R: Rule> Trained<R> {
             }
         }
         if let Some(lost) = lost {
-            lost.warn();
+            lost.warn(counted);
         }
         grads.settle();
         overflows
@@ -275,9 +292,9 @@ impl<R> Debug for Trained<R> {
 }
 
 impl Lost {
-    /// Warns, once, when a parameter has lost too many updates.
-    fn warn(&mut self) {
-        let most = self.updates.iter().max_by(|a, b| a.share().total_cmp(&b.share()));
+    /// Warns, once, when one of the parameters counted from a place on has lost too many updates.
+    fn warn(&mut self, from: usize) {
+        let most = self.updates[from..].iter().max_by(|a, b| a.share().total_cmp(&b.share()));
         if let Some(high) = most.filter(|most| most.is_high() && !self.warned) {
             let (path, percent) = (&high.path, 100.0 * high.share());
             event!(WARN, path, share = high.share(), "rounding loses updates");
@@ -389,6 +406,10 @@ macro_rules! optimizer {
 
             fn update(&mut self, grads: &crate::Grads) -> crate::Result<()> {
                 self.0.update(grads)
+            }
+
+            fn update_one(&mut self, place: usize, grads: &crate::Grads) -> crate::Result<()> {
+                self.0.update_one(place, grads)
             }
 
             fn check(&self) -> crate::Result<()> {

@@ -59,12 +59,12 @@ impl LossScale {
         }
         let (mut updated, mut met) = (0, None);
         let params = optimizer.params().clone();
-        let mut rest = scaled.into_parts(&params, |grads| {
+        let mut rest = scaled.into_parts(&params, |place, grads| {
             if met.is_none() {
                 met = self.cause_against(grads);
             }
             if met.is_none() {
-                optimizer.update(grads).map_err(|error| partly(error, updated))?;
+                optimizer.update_one(place, grads).map_err(|error| partly(error, updated))?;
                 updated += 1;
             }
             Ok(())
@@ -104,5 +104,36 @@ fn partly(error: Error, updated: usize) -> Error {
         n => error.context(format_args!(
             "{n} parameters were updated in this backward pass before the error, those after it were not"
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{optim::Method, prelude::*, tensor::LOOK_UPS};
+
+    /// Each parameter is looked up as often, however many others there are.
+    #[test]
+    fn a_step_takes_work_for_each_parameter_once() {
+        let look_ups = |layers: usize, make: &dyn Fn(&Child<Sequential>) -> Box<dyn Optimizer>| {
+            let rng = &mut Rng::seed(1);
+            let net = Child::new((0..layers).map(|_| Child::of(Dense::new(1, 1, rng))).collect::<Sequential>());
+            let mut optimizer = make(&net);
+            let mut scale = LossScale::none();
+            let loss = net.call(&Tensor::ones(&[1, 1], DType::F32)).unwrap().sum_all().unwrap();
+            LOOK_UPS.set(0);
+            assert_eq!(scale.step_in_backward(&mut *optimizer, loss).unwrap(), Outcome::Stepped);
+            let steps = optimizer.state().steps;
+            assert!(steps.len() == 2 * layers && steps.values().all(|steps| *steps == 1), "{steps:?}");
+            LOOK_UPS.get()
+        };
+        let optimizers: [&dyn Fn(&Child<Sequential>) -> Box<dyn Optimizer>; 3] = [
+            &|net| Box::new(Sgd::new(net.params(), 0.1)),
+            &|net| Box::new(AdamW::new(net.params(), 0.1).count_lost_updates()),
+            &|net| "muon".parse::<Method>().unwrap().optimizer(net.params(), 0.1, &|_| false),
+        ];
+        for make in optimizers {
+            let [few, many] = [15, 150].map(|layers| look_ups(layers, make));
+            assert_eq!(many, 10 * few, "look-ups for 30 and for 300 parameters");
+        }
     }
 }

@@ -186,14 +186,18 @@ impl ScaledLoss {
     }
 
     /// As [`into_grads`](ScaledLoss::into_grads), before an update of the parameters. Each gradient of `params` is
-    /// [unscaled](ScaledGrads::unscale) once it is final, and given to `part`.
-    pub(super) fn into_parts(self, params: &Params, mut part: impl FnMut(&Grads) -> Result<()>) -> Result<ScaledGrads> {
+    /// [unscaled](ScaledGrads::unscale) once it is final, and given to `part` with its place among them.
+    pub(super) fn into_parts(
+        self,
+        params: &Params,
+        mut part: impl FnMut(usize, &Grads) -> Result<()>,
+    ) -> Result<ScaledGrads> {
         let scaling = self.scaling;
-        let by_leaf: HashMap<LeafId, (&str, &Param)> =
-            params.iter().map(|(path, param)| (param.id(), (path, param))).collect();
+        let by_leaf: HashMap<LeafId, (usize, (&str, &Param))> =
+            params.iter().enumerate().map(|(place, known)| (known.1.id(), (place, known))).collect();
         let grads = self.scaled.into_grads_taken(|leaf, grads| {
-            let Some(&known) = by_leaf.get(&leaf) else { return Ok(()) };
-            part(&unscaled(grads, scaling, &[known]))?;
+            let Some(&(place, known)) = by_leaf.get(&leaf) else { return Ok(()) };
+            part(place, &unscaled(grads, scaling, &[known]))?;
             grads.continue_step();
             Ok(())
         })?;

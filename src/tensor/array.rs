@@ -201,9 +201,9 @@ impl Array {
         T::unwrap_mut(self).and_then(alone_mut)
     }
 
-    /// Prepares all elements for overwriting. Shared storage is returned, and new memory with arbitrary elements takes
+    /// Prepares all elements for overwriting. Shared storage is set aside, and new memory with arbitrary elements takes
     /// its place.
-    pub fn renew(&mut self) -> Option<Array> {
+    pub fn renewed(&mut self) -> Renewed<'_> {
         fn go<T: Stored>(a: &mut Storage<T>) -> Option<Array> {
             if a.is_alone() {
                 return None;
@@ -211,7 +211,8 @@ impl Array {
             let new = SharedArray::new(uninit_vec(a.len()), a.shape()).expect("one element for each");
             Some(T::wrap(std::mem::replace(a, new)))
         }
-        with_array!(self, a: T => go::<T>(a))
+        let old = with_array!(&mut *self, a: T => go::<T>(a));
+        Renewed { new: self, old }
     }
 
     /// Converts to another dtype, rounding each element once.
@@ -275,5 +276,32 @@ impl Array {
     /// Returns the address of the first element.
     pub fn address(&self) -> usize {
         with_array!(self, a: T => a.as_ptr() as usize)
+    }
+}
+
+/// An array whose elements are being overwritten. Dropped before it is [done](Renewed::done), by a panic, it has its old
+/// storage again, if that was shared; else the elements so far.
+pub(crate) struct Renewed<'a> {
+    new: &'a mut Array,
+    old: Option<Array>,
+}
+
+impl Renewed<'_> {
+    /// Returns the old elements, if they are not in the memory of the new ones, and the new ones.
+    pub fn parts(&mut self) -> (Option<&Array>, &mut Array) {
+        (self.old.as_ref(), self.new)
+    }
+
+    /// Keeps the new elements, all of which are written.
+    pub fn done(mut self) {
+        self.old = None;
+    }
+}
+
+impl Drop for Renewed<'_> {
+    fn drop(&mut self) {
+        if let Some(old) = self.old.take() {
+            *self.new = old;
+        }
     }
 }

@@ -1,5 +1,6 @@
-//! Gradients of one backward pass, and gradient clipping.
+//! Gradients of one backward pass.
 
+mod clip;
 mod over_ranks;
 
 use std::{
@@ -18,7 +19,6 @@ use super::{
 };
 use crate::{
     DType,
-    error::{Error, Result},
     kernels::{
         elementwise::{finite, peak::Magnitude as _},
         float::{Float as _, Real as _},
@@ -145,56 +145,10 @@ impl Grads {
         }
     }
 
-    /// Scales all gradients so that their [norm](Grads::norm) is at most `max`, by the factor
-    /// `min(1, max / (norm + 1e-6))`, in f32 (f64 for f64). Returns the previous norm. If it is not finite, the
-    /// gradients are unchanged. (As `torch.nn.utils.clip_grad_norm_`.)
-    ///
-    /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless `max` is a finite number above 0.
-    ///
-    /// ```
-    /// use precast::{DType, Param, Tensor};
-    /// let weight = Param::new(Tensor::full(&[4], 3.0, DType::F32));
-    /// let mut grads = weight.tensor().mul(&weight.tensor())?.sum_all()?.backward()?;
-    /// assert_eq!(grads.clip_norm(1.0)?, 12.0); // each of the four elements is 6
-    /// assert!((grads.norm() - 1.0).abs() < 1e-6);
-    /// # Ok::<(), precast::Error>(())
-    /// ```
-    #[doc(alias = "clip_grad_norm")]
-    #[doc(alias = "clip_grad_norm_")]
-    pub fn clip_norm(&mut self, max: f64) -> Result<f64> {
-        check_limit(max)?;
-        let norm = self.norm();
-        let factor = max / (norm + 1e-6);
-        if norm.is_finite() && (factor as f32) < 1.0 {
-            if self.pending.is_some_and(|pending| pending.clip != 1.0) {
-                self.multiply_out();
-            }
-            let unscale = self.pending.map_or(1.0, |pending| pending.unscale);
-            self.pending = Some(Factors { unscale, clip: factor });
-        }
-        Ok(norm)
-    }
-
-    /// Limits every element of every gradient to `-max ..= max`. NaN stays NaN. (As `torch.nn.utils.clip_grad_value_`.)
-    ///
-    /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless `max` is a finite number above 0.
-    #[doc(alias = "clip_grad_value")]
-    #[doc(alias = "clip_grad_value_")]
-    pub fn clip_value(&mut self, max: f64) -> Result<()> {
-        check_limit(max)?;
-        self.multiply_out();
-        for grad in self.by_leaf.values_mut() {
-            let mut limited = take(grad).into_array();
-            with_float!(&mut limited, x: T => finite::limit(alone_mut(x).expect("in row-major order"), max), else ());
-            *grad = Tensor::from_array(limited);
-        }
-        Ok(())
-    }
-
     /// Returns the stored gradient of a parameter, and the factors still to be applied.
     pub(crate) fn pending(&self, param: &Param) -> Option<(&Tensor, Factors)> {
+        #[cfg(test)]
+        LOOK_UPS.set(LOOK_UPS.get() + 1);
         let factors = self.pending.unwrap_or_default();
         Some((self.by_leaf.get(&param.id())?.least(), factors))
     }
@@ -361,7 +315,7 @@ impl Grads {
             return None;
         }
         let trained: Vec<LeafId> = params.map(Param::id).filter(|id| self.by_leaf.contains_key(id)).collect();
-        self.passes.iter().find_map(|pass| pass.evaluated.beside(&trained))
+        self.passes.iter().find_map(|pass| pass.evaluated.beside(trained.iter().copied()))
     }
 
     /// Warns of parameters that have a gradient here, are in no optimizer, and came to be trained after the optimizer
@@ -388,8 +342,14 @@ impl Grads {
 
     fn multiply_out(&mut self) {
         if let Some(factors) = self.pending.take() {
-            self.by_leaf.values_mut().for_each(|grad| *grad = multiplied(take(grad), factors));
+            self.replace_all(|grad| multiplied(grad, factors));
         }
+    }
+
+    /// Replaces every gradient, in its memory if that is not shared. A panic leaves no gradient, rather than some that
+    /// are replaced and some that are not.
+    fn replace_all(&mut self, by: impl Fn(Tensor) -> Tensor) {
+        self.by_leaf = std::mem::take(&mut self.by_leaf).into_iter().map(|(id, grad)| (id, by(grad))).collect();
     }
 
     /// Returns the leaves in creation order, so that sums over them have the same bits in every run.
@@ -400,25 +360,13 @@ impl Grads {
     }
 }
 
-fn check_limit(max: f64) -> Result<()> {
-    if max.is_finite() && max > 0.0 {
-        return Ok(());
-    }
-    Err(Error::value(format!("gradients cannot be clipped to {max}; allowed: a finite number above 0")))
-}
-
-/// Takes the gradient and leaves an empty tensor, so that unshared memory can be mutated in place.
-fn take(grad: &mut Tensor) -> Tensor {
-    std::mem::replace(grad, Tensor::from_array(Array::empty()))
-}
-
 /// Applies the factors, in f64 if the gradient is f64, else in f32.
 fn multiplied(grad: Tensor, Factors { unscale, clip }: Factors) -> Tensor {
     let grad = grad.cast(grad.dtype().wide());
     if (unscale, clip) == (1.0, 1.0) {
         return grad;
     }
-    let mut product = grad.into_array();
+    let mut product = grad.into_array().contiguous();
     with_float!(&mut product, x: T => {
         finite::multiply(alone_mut(x).expect("in row-major order"), unscale, clip);
     }, else ());
@@ -446,4 +394,10 @@ impl std::fmt::Debug for Grads {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Grads({} leaves)", self.len())
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Look-ups of gradients by optimizers.
+    pub(crate) static LOOK_UPS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }

@@ -100,16 +100,24 @@ pub struct OpCall<'a> {
     /// Closure that repeats a custom op, which only code can run.
     pub(crate) again: Option<&'a Again>,
     /// Attributes and replay of the call; a [light](Hears::is_light) listener receives neither.
-    pub(crate) description: Description<'a>,
+    /// Makes the attributes and the replay of the call.
+    pub(crate) description: OnDemand<'a, (Attributes, Option<Again>)>,
 }
 
-/// Closure that makes the attributes and the replay of a call.
-#[derive(Clone, Copy)]
-pub(crate) struct Description<'a>(pub &'a dyn Fn() -> (Attributes, Option<Again>));
+/// Closure that computes what few listeners ask for.
+pub(crate) struct OnDemand<'a, T>(pub &'a dyn Fn() -> T);
 
-impl fmt::Debug for Description<'_> {
+impl<T> Copy for OnDemand<'_, T> {}
+
+impl<T> Clone for OnDemand<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> fmt::Debug for OnDemand<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Description")
+        f.write_str("OnDemand")
     }
 }
 
@@ -178,12 +186,19 @@ pub struct CellCall<'a> {
     pub slot: usize,
     /// Name of its type.
     pub kind: &'static str,
-    /// `true` when it has parameters, or cells inside it have.
-    pub has_params: bool,
+    pub(crate) has_params: OnDemand<'a, bool>,
     /// Input tensors, before its adapter casts them.
     pub inputs: &'a [Tensor],
     /// Output tensors, before its adapter casts them; `None` after an error.
     pub outputs: Option<&'a [Tensor]>,
+}
+
+impl CellCall<'_> {
+    /// Returns whether it has parameters, or cells inside it have. This visits the cells inside it, up to the first that
+    /// has.
+    pub fn has_params(&self) -> bool {
+        (self.has_params.0)()
+    }
 }
 
 /// Gradients computed by the backward pass of one op.

@@ -19,13 +19,15 @@ mod value;
 
 use std::sync::{Arc, Mutex};
 
-pub(crate) use array::{Array, Stored, with_array, with_float};
+pub(crate) use array::{Array, Renewed, Stored, with_array, with_float};
 pub use backward::Moment;
 pub(crate) use backward::backward_of;
 pub use build::TensorElement;
 pub(crate) use build::elements;
 pub(crate) use context::{is_recording, with_recording};
 pub use grads::Grads;
+#[cfg(test)]
+pub(crate) use grads::LOOK_UPS;
 pub(crate) use grads::{Factors, Scaling, Unscaled};
 pub use param::Param;
 pub(crate) use param::Rounding;

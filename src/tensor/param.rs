@@ -230,13 +230,18 @@ impl Param {
     /// Lets an optimizer write the value, and the master if there is one, which it keeps in sync. Neither changes its
     /// dtype or shape. Low copies of the old value are dropped.
     pub(crate) fn rewrite<R>(&self, change: impl FnOnce(&mut Array, Option<&mut Array>) -> R) -> R {
+        /// The value, taken out so that unshared memory is changed in place, and put back on drop, also by a panic.
+        struct TakenOut<'a>(&'a Param, RwLockWriteGuard<'a, State>, Array);
+        impl Drop for TakenOut<'_> {
+            fn drop(&mut self) {
+                self.1.value = self.0.placed(mem::replace(&mut self.2, Array::empty()));
+            }
+        }
         let mut state = self.write();
         state.changes.clear();
-        // Taken out, so that unshared memory is changed in place.
-        let mut value = mem::replace(&mut state.value, self.placed(Array::empty())).into_array();
-        let result = change(&mut value, state.lowered.as_mut().and_then(|lowered| lowered.master.as_mut()));
-        state.value = self.placed(value);
-        result
+        let value = mem::replace(&mut state.value, self.placed(Array::empty())).into_array();
+        let TakenOut(_, state, value) = &mut TakenOut(self, state, value);
+        change(value, state.lowered.as_mut().and_then(|lowered| lowered.master.as_mut()))
     }
 
     /// Returns the rounding of updates into the value.

@@ -6,7 +6,7 @@
 //! settled when its tape is dropped.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -24,8 +24,10 @@ use crate::{
 pub(super) struct Notes {
     /// Identity of its changes; 0 before the first.
     id: u64,
-    slots: Vec<usize>,
+    slots: HashSet<usize>,
+    /// Parameters and buffers that changed, in order, each once.
     changed: Vec<Param>,
+    is_changed: HashSet<LeafId>,
     /// First parameter or buffer that refused a non-finite number.
     refused: Option<Param>,
 }
@@ -33,15 +35,27 @@ pub(super) struct Notes {
 /// Cells that behave differently in training but ran in evaluation while a tape was recorded.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Evaluated {
-    /// Path of each cell and the trained parameters of its network; empty if the cell is the whole network.
-    pub cells: Vec<(String, Vec<LeafId>)>,
+    /// Path of each cell.
+    pub cells: Vec<String>,
+    /// For each trained parameter near some of them, the place of the first of these.
+    pub near: HashMap<LeafId, usize>,
+    /// Place of the first cell whose network has no trained parameter: it is near all that are updated.
+    pub alone: Option<usize>,
 }
 
 impl Evaluated {
     /// Returns the first cell that shares its network with one of these parameters.
-    pub fn beside(&self, params: &[LeafId]) -> Option<&str> {
-        let beside = |ids: &[LeafId]| ids.is_empty() || params.iter().any(|param| ids.contains(param));
-        self.cells.iter().find(|(_, ids)| beside(ids)).map(|(path, _)| path.as_str())
+    pub fn beside(&self, params: impl Iterator<Item = LeafId>) -> Option<&str> {
+        let near = params.filter_map(|param| self.near.get(&param).copied());
+        near.chain(self.alone).min().map(|place| self.cells[place].as_str())
+    }
+
+    /// Adds the cells of a later pass.
+    pub fn add(&mut self, later: &Evaluated) {
+        let before = self.cells.len();
+        self.cells.extend_from_slice(&later.cells);
+        later.near.iter().for_each(|(param, place)| _ = self.near.entry(*param).or_insert(before + place));
+        self.alone = self.alone.or(later.alone.map(|place| before + place));
     }
 }
 
@@ -127,10 +141,10 @@ pub(crate) fn open() -> Open {
 
 /// Returns the open pass so far. `evaluated` looks up slots, and `path` the path of a parameter.
 pub(crate) fn noted(
-    evaluated: impl FnOnce(Vec<usize>) -> Evaluated,
+    evaluated: impl FnOnce(HashSet<usize>) -> Evaluated,
     path: impl FnOnce(&Param) -> String,
 ) -> Option<Arc<Pass>> {
-    let Notes { id, slots, changed, refused } = context::with_notes(std::mem::take)?;
+    let Notes { id, slots, changed, refused, .. } = context::with_notes(std::mem::take)?;
     let evaluated = evaluated(slots);
     if evaluated.cells.is_empty() && changed.is_empty() && refused.is_none() {
         return None;
@@ -171,11 +185,7 @@ impl Drop for Open {
 
 /// Records a slot whose cell ran in evaluation.
 pub(crate) fn note_slot(slot: usize) {
-    context::with_notes(|notes| {
-        if !notes.slots.contains(&slot) {
-            notes.slots.push(slot);
-        }
-    });
+    context::with_notes(|notes| notes.slots.insert(slot));
 }
 
 /// Records that a parameter or buffer changes, and returns the number of the pass; `None` outside a pass.
@@ -184,7 +194,7 @@ pub(super) fn note_change(param: &Param) -> Option<u64> {
         if notes.id == 0 {
             notes.id = next_id();
         }
-        if !notes.changed.iter().any(|other| other.is_same(param)) {
+        if notes.is_changed.insert(param.id()) {
             notes.changed.push(param.clone());
         }
         notes.id

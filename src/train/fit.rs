@@ -385,10 +385,12 @@ impl Fit {
 
     /// Records the completed epoch and begins the next one.
     fn end_of_epoch(&mut self, score: Score, examples: usize) -> Epoch {
-        let steps: Vec<&Step> = self.history.steps.iter().filter(|step| step.epoch == self.place.epoch).collect();
+        let is_before = |step: &Step| step.epoch != self.place.epoch;
+        let first = self.history.steps.iter().rposition(is_before).map_or(0, |last| last + 1);
+        let steps = &self.history.steps[first..];
         let epoch = Epoch {
             epoch: self.place.epoch,
-            loss: mean_of_taken(&steps),
+            loss: mean_of_taken(steps),
             score,
             skipped: steps.iter().filter(|step| step.is_skipped()).count(),
             seconds: steps.iter().map(|step| step.seconds).sum(),

@@ -236,7 +236,7 @@ fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
 }
 
 /// Computes the mean loss of the steps taken; NaN if there was none.
-pub(super) fn mean_of_taken(steps: &[&Step]) -> f64 {
+pub(super) fn mean_of_taken(steps: &[Step]) -> f64 {
     let taken = || steps.iter().filter(|step| !step.is_skipped());
     taken().map(|step| step.loss).sum::<f64>() / taken().count() as f64
 }

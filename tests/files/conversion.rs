@@ -121,7 +121,9 @@ fn values_that_become_infinite_are_refused_unless_allowed() {
     assert_eq!(error.kind(), ErrorKind::Value);
     let message = error.to_string();
     assert!(
-        message.contains("would become infinite in f16; a rule keeps a cell in float32, `{ path: a.b, run: float32 }`")
+        message.contains(
+            "would become infinite in f16; a rule keeps a cell in float32, `{ path: \"a.b\", run: float32 }`"
+        )
     );
     assert!(
         message.contains("\n- `a.b.weight`: 2 of its values, up to 1e5\n- `c.weight`: 2 of its values"),

@@ -1,8 +1,15 @@
 //! User-defined listeners.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+};
 
 use precast::{
+    cell::{Member, Part, PartMut},
     graph::Graph,
     observe::{CastCall, CastRole, CellCall, CellEntry, GradientCall, Listener, OpCall, listen, watch},
     prelude::*,
@@ -195,4 +202,55 @@ fn a_listener_may_listen() {
     let x = Tensor::ones(&[1], DType::F32);
     let (_, watching) = listen(Watching::default(), || x.abs());
     assert_eq!(watching.0, [2, 2], "two ops; an input and an op");
+}
+
+/// A field without parameters that counts how often a walk looks at it.
+#[derive(Debug)]
+struct Looks(Arc<AtomicUsize>);
+
+impl Member for Looks {
+    fn visit(&self, _: &str, _: &mut dyn FnMut(&str, Part<'_>)) {
+        self.0.fetch_add(1, Relaxed);
+    }
+    fn visit_mut(&mut self, _: &str, _: &mut dyn FnMut(&str, PartMut<'_>)) {}
+}
+
+#[derive(Cell, Debug)]
+struct Counted {
+    looks: Looks,
+}
+
+impl Forward for Counted {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        Ok(x.clone())
+    }
+}
+
+/// A listener that asks each cell whether it has parameters, or does not.
+struct Asking(Option<Vec<bool>>);
+
+impl Listener for Asking {
+    fn leave(&mut self, cell: &CellCall<'_>) {
+        self.0.iter_mut().for_each(|answers| answers.push(cell.has_params()));
+    }
+}
+
+#[test]
+fn a_cell_is_looked_into_only_for_a_listener_that_asks() {
+    let looks = Arc::default();
+    let counted = || Counted { looks: Looks(Arc::clone(&looks)) };
+    let inner = Child::of(sequential![counted(), Dense::new(1, 1, &mut Rng::seed(1)), counted()]);
+    let net = Child::of(sequential![counted(), inner, counted(), counted()]);
+    let x = Tensor::ones(&[1, 1], DType::F32);
+    let heard = |asks: bool| {
+        looks.store(0, Relaxed);
+        let (result, Asking(answers)) = listen(Asking(asks.then(Vec::new)), || net.call(&x));
+        result.unwrap();
+        (answers, looks.load(Relaxed))
+    };
+    assert_eq!(heard(false), (None, 0));
+    // Each of the five once for its own answer, the first of `inner` for that of `inner`, and the first two for that of
+    // the root, which has its answer within `inner`.
+    let (f, t) = (false, true);
+    assert_eq!(heard(true), (Some(vec![f, f, t, f, t, f, f, t]), 5 + 1 + 2));
 }

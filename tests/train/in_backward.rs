@@ -1,6 +1,6 @@
 //! Updates in the backward pass, compared with those of a step after it.
 
-use precast::{Adafactor, Lamb, Muon, Param, prelude::*};
+use precast::{Adafactor, Grads, Lamb, Muon, Param, cell::Params, optim::OptimizerState, prelude::*};
 
 /// A network with a table that is read twice, running statistics, a frozen cell and one that is not read.
 #[derive(Cell, Debug)]
@@ -215,5 +215,69 @@ fn lost_updates_are_those_of_all_parameters() -> Result<()> {
     let after = count(false)?;
     assert!(after.len() > 2 && after.iter().any(|(_, _, lost)| *lost > 0));
     assert_eq!(count(true)?, after);
+    Ok(())
+}
+
+/// An optimizer of a user, around one of the library, that notes its updates.
+#[derive(Debug)]
+struct Noting {
+    inner: Sgd,
+    /// Whole updates, and the places of those of one parameter.
+    updates: (usize, Vec<usize>),
+    /// `true` when it has no update of one parameter of its own.
+    is_plain: bool,
+}
+
+impl Optimizer for Noting {
+    fn params(&self) -> &Params {
+        self.inner.params()
+    }
+    fn update(&mut self, grads: &Grads) -> Result<()> {
+        self.updates.0 += 1;
+        self.inner.update(grads)
+    }
+    fn update_one(&mut self, place: usize, grads: &Grads) -> Result<()> {
+        if self.is_plain {
+            return self.update(grads);
+        }
+        let (_, param) = self.params().iter().nth(place).expect("a place of a parameter");
+        assert!(grads.len() == 1 && grads.get(param).is_some());
+        self.updates.1.push(place);
+        self.inner.update_one(place, grads)
+    }
+    fn check(&self) -> Result<()> {
+        self.inner.check()
+    }
+    fn lr(&self) -> f64 {
+        self.inner.lr()
+    }
+    fn set_lr(&mut self, lr: f64) {
+        self.inner.set_lr(lr);
+    }
+    fn state(&self) -> OptimizerState {
+        self.inner.state()
+    }
+    fn restore(&mut self, state: OptimizerState) -> Result<()> {
+        self.inner.restore(state)
+    }
+}
+
+#[test]
+fn an_optimizer_of_a_user_updates_one_parameter_after_the_other() -> Result<()> {
+    let run = |is_plain: bool| {
+        let net = network(Level::O0, None)?;
+        let inner = Sgd::new(net.params(), 0.1).momentum(0.9);
+        let mut optimizer = Noting { inner, updates: Default::default(), is_plain };
+        assert_eq!(LossScale::none().step_in_backward(&mut optimizer, loss(&net, 0)?)?, Outcome::Stepped);
+        let values: Vec<_> = net.params().iter().map(|(_, param)| param.value().to_f64()).collect();
+        optimizer.updates.1.sort_unstable();
+        let steps = optimizer.state().steps;
+        let paths = net.params();
+        let updated = paths.iter().enumerate().filter(|(_, (path, _))| steps[*path] > 0).map(|(place, _)| place);
+        Ok::<_, precast::Error>((optimizer.updates, values, updated.collect::<Vec<_>>()))
+    };
+    let ((whole, places), values, with_gradients): (_, Vec<Vec<f64>>, _) = run(false)?;
+    assert_eq!((whole, &places), (0, &with_gradients));
+    assert_eq!(run(true)?, ((places.len(), vec![]), values, with_gradients));
     Ok(())
 }

@@ -1,8 +1,11 @@
 //! The cures that a lint proposes: verified, without those that are set, each once.
 
+use std::collections::BTreeMap;
+
 use precast::{
+    diagnose::Cure,
     lint::{Lint, Rule},
-    policy::LossScaleSpec,
+    policy::{LossScaleSpec, RunAs, Select},
     prelude::*,
 };
 
@@ -72,4 +75,63 @@ fn a_cure_of_several_findings_is_written_once() {
     let [scale, other] = &written[..] else { panic!("{written:?}") };
     assert!(scale.starts_with("loss_scale: { kind: fixed, scale: 1024 }"), "{scale}");
     assert!(scale.ends_with("; for `0`, `1`") && other.is_empty(), "{written:?}");
+}
+
+/// Names that YAML could read as something else, and characters that print badly.
+const NAMES: [&str; 16] = [
+    "e\u{301}",
+    "a\u{200b}b",
+    "it's",
+    "say \"hi\"",
+    "a: b",
+    "&x",
+    "-x",
+    "!x",
+    "yes",
+    "null",
+    "12",
+    "a\nb",
+    "\u{2028}",
+    "\u{1b}[31m",
+    "🙂",
+    "#c",
+];
+
+/// Cells by any name.
+#[derive(Cell, Debug)]
+struct Named(BTreeMap<String, Child<Dense>>);
+
+impl Forward for Named {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.0.values().try_fold(x.clone(), |x, cell| cell.call(&x))
+    }
+}
+
+/// Reads lines of a policy file.
+fn rules_of(lines: &str) -> Vec<(String, Option<RunAs>, Option<String>)> {
+    let text = format!("version: 1\nlevel: O2\ndtype: float16\n{lines}\n");
+    let policy = Policy::parse(&text, "lines").unwrap_or_else(|error| panic!("{error}\n{lines}"));
+    let rule = |rule: precast::policy::Rule| match rule.select {
+        Select::Path(pattern) => (pattern.to_string(), rule.run, rule.because),
+        select => panic!("{select}"),
+    };
+    policy.rules.into_iter().map(rule).collect()
+}
+
+#[test]
+fn lines_of_cures_are_read_as_they_are_meant() {
+    for name in NAMES.into_iter().filter(|name| !name.contains(['[', '*'])) {
+        let mut net = Child::new(Named([(name.to_string(), Child::new(times(2.0)))].into()));
+        let x = Tensor::full(&[4, 1], 40000.0, DType::F32);
+        let policy = Policy::new("O2", F16).unwrap().with_loss_scale(LossScaleSpec::Fixed { scale: 1.0 });
+        let found = Lint::new().under(&policy, &mut net, |net| net.call(&x)?.mean_all()).unwrap();
+        let write = found.into_iter().find(|finding| finding.rule == Rule::Overflow).unwrap().write;
+        let rules = rules_of(&write);
+        assert!(rules.iter().any(|(path, run, _)| path.ends_with(name) && *run == Some(RunAs::Full)), "{write}");
+
+        let mut cure = Cure::default();
+        cure.rules = vec![precast::policy::Rule::path(&format!("a.{name}"), RunAs::LowForward).unwrap().because(name)];
+        let rule = (format!("a.{name}"), Some(RunAs::LowForward), Some(name.to_string()));
+        assert_eq!(rules_of(&cure.to_string()), [rule], "{cure}");
+    }
 }

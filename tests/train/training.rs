@@ -5,7 +5,7 @@ use precast::{
     data::{Dataset, Split, digits},
     io::models,
     policy::{DynamicScale, LossScaleSpec},
-    train::{AdamOptions, Event, FitOptions, History, Method, accuracy, fit},
+    train::{AdamOptions, Event, Fit, FitOptions, History, Method, accuracy, fit},
 };
 
 const MLP: &str = "
@@ -156,4 +156,25 @@ fn what_cannot_be_trained_is_refused() {
     assert!(fit(&mut net, &Split { train: eleven.clone(), test: eleven }, &options(1), &mut |_| {}).is_err());
     assert_eq!(accuracy(&net, &empty.train, 1).unwrap_err().kind(), ErrorKind::Data);
     assert_eq!(train(&mut net, &options(0)).unwrap().steps.len(), 0);
+}
+
+/// A run that went back to its start: the record of the epoch is that of the steps since, and not also of those before.
+#[test]
+fn the_record_of_an_epoch_is_of_its_last_steps() {
+    let digits = digits().unwrap();
+    let data = Split { train: digits.split(64, 1).unwrap().train, test: digits.split(16, 2).unwrap().train };
+    let options = FitOptions::default().epochs(2).batch(16);
+    let mut net = net();
+    let mut fit = Fit::new(&net, &options).unwrap();
+    let start = fit.checkpoint(&net);
+    while fit.advance(&mut net, &data).unwrap().is_some() {}
+    let history = fit.history().clone();
+    let mut net = self::net();
+    let mut again = Fit::resume(&mut net, &options, &start, history.clone()).unwrap();
+    while again.history().epochs.len() == history.epochs.len() {
+        let _ = again.advance(&mut net, &data).unwrap().expect("it is not over");
+    }
+    let (steps, epoch) = (&again.history().steps[history.steps.len()..], again.history().epochs.last().unwrap());
+    assert_eq!((steps.len(), epoch.loss.to_bits()), (4, history.epochs[0].loss.to_bits()));
+    assert_eq!(epoch.seconds, steps.iter().map(|step| step.seconds).sum::<f64>());
 }

@@ -44,7 +44,7 @@ use super::{
 /// assert!(error.to_string().starts_with("run.yaml:6:12: unknown name `adm` (did you mean `adam`?)"), "{error}");
 /// # Ok::<(), precast::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RunFile {
     /// Name of the run and of its folder. Default: that of the policy.

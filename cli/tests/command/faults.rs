@@ -169,7 +169,7 @@ fn every_policy_is_trained_although_one_run_stalls() {
     let (said, message) = (String::from_utf8(output.stdout).unwrap(), messages(output.stderr));
     assert!(message.contains("1 of 2 runs failed:\no3 stalled at step 20"), "{message}");
     // The cell at fault is named with the rule that would raise it.
-    let write = "no rule raises the root cell: write `rules: [{path: \"**\", after_stall: raise}]`";
+    let write = "no rule raises the root cell: write `rules: [{ path: \"**\", after_stall: raise }]`";
     assert!(message.contains(write), "{message}");
     assert!(folder.0.join("runs/o0/last.safetensors").is_file() && said.contains("| o0 "), "{said}");
     // The weights of a run that broke may be to blame for what a lint finds.

@@ -221,13 +221,13 @@ fn a_new_policy_plans_as_its_base_and_its_exceptions_count() {
     let spaced = folder.write("my net.yaml", &fs::read_to_string(&single).unwrap());
     let words = text(precast(&["init", &spaced]));
     assert!(words.contains(&format!("precast plan '{spaced}' --policy FILE")), "{words}");
-    assert!(words.contains("\nname: 'my net-o2'\n"), "{words}");
+    assert!(words.contains("\nname: \"my net-o2\"\n"), "{words}");
     assert!(text(precast(&["init", "mlp"])).contains("\nname: mlp-o2\n"));
 
     // Any existing file is continued in its own style, and never replaced unasked.
     let braces = folder.write("braces.yaml", "{version: 1, level: O2, dtype: float16, rules: []}\n");
     assert!(
-        text(precast(&["init", "lenet5_bn", "--policy", &braces])).contains("# { kind: 'BatchNorm2d', run: low }\n")
+        text(precast(&["init", "lenet5_bn", "--policy", &braces])).contains("# { kind: \"BatchNorm2d\", run: low }\n")
     );
     let base =
         folder.write("base.yaml", "version: 1\nlevel: O2\ndtype: float16\nrules: [{ path: '13', run: float32 }]\n");

@@ -1,6 +1,10 @@
 //! Ops of other libraries, known only by name.
 
-use std::{collections::BTreeSet, fmt, sync::RwLock};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    sync::{PoisonError, RwLock},
+};
 
 use super::{Op, System};
 use crate::{
@@ -15,8 +19,34 @@ pub struct Foreign(&'static str);
 /// Maximum length of a name.
 const LONGEST: usize = 200;
 
+/// Maximum number of names. Files may hold any, so a program that reads the files of others must not keep all of them: these
+/// take 13 MiB at most.
+const MOST: usize = 1 << 16;
+
 /// Interned names. They live as long as the program, so that an [`Op`] is a small value.
-static NAMES: RwLock<BTreeSet<&'static str>> = RwLock::new(BTreeSet::new());
+static NAMES: Names = Names(RwLock::new(BTreeSet::new()));
+
+struct Names(RwLock<BTreeSet<&'static str>>);
+
+impl Names {
+    fn known(&self, name: &str) -> Option<&'static str> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).copied()
+    }
+
+    /// Returns a name, interned; `None` for a new one after the `most` that may be.
+    fn intern(&self, name: String, most: usize) -> Option<&'static str> {
+        let mut names = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = names.get(name.as_str()) {
+            return Some(known);
+        }
+        if names.len() >= most {
+            return None;
+        }
+        let kept: &'static str = Box::leak(name.into_boxed_str());
+        names.insert(kept);
+        Some(kept)
+    }
+}
 
 impl Foreign {
     /// Returns the qualified name, such as `burn::float_cumsum`.
@@ -31,7 +61,7 @@ impl Foreign {
 
     /// Returns the op with a qualified name, if it is interned.
     pub(super) fn known(name: &str) -> Option<Foreign> {
-        NAMES.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(name).copied().map(Foreign)
+        NAMES.known(name).map(Foreign)
     }
 
     /// Returns the op with a name in a library, interning the name.
@@ -49,14 +79,13 @@ impl Foreign {
         if let Some(known) = Foreign::known(&whole) {
             return Ok(known);
         }
-        let mut names = NAMES.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-        // Another thread may have inserted it first.
-        if let Some(known) = names.get(whole.as_str()) {
-            return Ok(Foreign(known));
-        }
-        let kept: &'static str = Box::leak(whole.into_boxed_str());
-        names.insert(kept);
-        Ok(Foreign(kept))
+        let interned = NAMES.intern(whole, MOST);
+        interned.map(Foreign).ok_or_else(|| {
+            Error::list(format!(
+                "`{library}::{name}` is one foreign op too many: {MOST} others have been named since the program started, \
+                 which is the most that it keeps"
+            ))
+        })
     }
 }
 
@@ -68,7 +97,7 @@ impl Op {
     ///
     /// # Errors
     /// [`ErrorKind::List`](crate::ErrorKind::List) for a name that lacks `::`, has blanks, is too long, or belongs to a
-    /// known system.
+    /// known system; and for the 65,537th name of a foreign op that the program meets, in code or in files.
     ///
     /// ```
     /// use precast_policy::Op;
@@ -147,5 +176,23 @@ mod tests {
         let text = "\"burn::met_in_a_file\"";
         let op: Op = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&op).unwrap(), text);
+    }
+
+    /// Policies from strangers, each with names of its own: the table stays as large as it may be, and what it knows can
+    /// still be named.
+    #[test]
+    fn names_are_kept_up_to_a_limit() {
+        let names = Names(RwLock::default());
+        for policy in 0..50 {
+            for op in 0..4 {
+                let name = format!("burn::policy_{policy}_op_{op}");
+                let interned = names.intern(name.clone(), 10);
+                assert_eq!(interned.is_some(), policy * 4 + op < 10, "{name}");
+                assert_eq!(interned, names.known(&name));
+            }
+        }
+        assert_eq!(names.0.read().unwrap().len(), 10);
+        assert_eq!(names.intern("burn::policy_2_op_1".into(), 10), Some("burn::policy_2_op_1"));
+        assert!(MOST * LONGEST <= 13 << 20);
     }
 }

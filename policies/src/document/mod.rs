@@ -95,16 +95,16 @@ pub fn load<T: Document>(path: &Path, hint: impl FnOnce(&io::Error) -> String) -
     let bytes = read.map_err(|error| Error::io_with(path, &error, &hint(&error)))?;
     // The limit may cut a character, so check the size before the encoding.
     let too_large = bytes.len() > T::MAX_BYTES;
-    let (place, words) = match std::str::from_utf8(&bytes) {
-        _ if too_large => (Place::START, too_large_words::<T>()),
+    let (byte, words) = match std::str::from_utf8(&bytes) {
+        _ if too_large => (0, too_large_words::<T>()),
         Ok(text) => return Ok(text.to_string()),
-        Err(error) => (
-            Place::of_byte(&bytes, error.valid_up_to()),
-            format!("a byte that is not UTF-8; {} files are UTF-8 text", T::WHAT),
-        ),
+        Err(error) => (error.valid_up_to(), format!("a byte that is not UTF-8; {} files are UTF-8 text", T::WHAT)),
     };
     let text = String::from_utf8_lossy(&bytes);
-    Err(Source::new(&name, &text).error(place, Error::new(T::KIND, words)))
+    let source = Source::new(&name, &text);
+    // A source has no byte order mark.
+    let place = source.place(byte.saturating_sub(text.len() - source.text.len()));
+    Err(source.error(place, Error::new(T::KIND, words)))
 }
 
 /// Returns the words for a key or a name that is unknown.

@@ -32,7 +32,7 @@ pub(super) fn tree<'a>(source: &Source<'a>, max_depth: usize, max_nodes: usize) 
     if let Some(byte) = source.text.bytes().position(|b| b.is_ascii_control() && !matches!(b, b'\t' | b'\n' | b'\r')) {
         let met = source.text.as_bytes()[byte];
         let words = format!("a control character, 0x{met:02x}, which YAML forbids");
-        return Err((Place::of_byte(source.text.as_bytes(), byte), words));
+        return Err((source.place(byte), words));
     }
     let options = granit_parser::options! {
         disallow_directives: true,

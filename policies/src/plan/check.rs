@@ -1,6 +1,9 @@
 //! Checking that a network ran by its plan.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{Plan, Region};
 use crate::{
@@ -84,15 +87,12 @@ pub fn check_claims<'a>(claims: impl Iterator<Item = Claim<'a>>, trace: &impl Re
         otherwise |= wrong.is_some();
         found.extend(wrong);
     }
+    let called: HashSet<&str> = trace.called_cells().filter_map(|call| call.path).collect();
     for read in trace.read_params() {
-        found.extend(param(read, trace, &claim)?);
+        found.extend(param(read, &called, &claim)?);
     }
-    let mut shown: Vec<&str> = Vec::new();
-    for words in &found {
-        if !shown.contains(&words.as_str()) {
-            shown.push(words);
-        }
-    }
+    let mut met = HashSet::new();
+    let mut shown: Vec<&str> = found.iter().map(String::as_str).filter(|words| met.insert(*words)).collect();
     let more = match shown.len().saturating_sub(SHOWN) {
         0 => String::new(),
         more => format!("; and {more} more"),
@@ -160,11 +160,10 @@ fn op(run: RanOp<'_>, claim: &Claim<'_>) -> Option<String> {
 /// Checks that a parameter was read by its cell, or else in the precision of its cell.
 fn param<'a, 'b: 'a>(
     read: ReadParam<'_>,
-    trace: &impl Recorded,
+    called: &HashSet<&str>,
     claim: &impl Fn(&str) -> Result<&'a Claim<'b>>,
 ) -> Result<Option<String>> {
-    let was_called = |path: &str| trace.called_cells().any(|call| call.path == Some(path));
-    if read.owners.iter().any(|(path, _)| read.by == Some(path) || was_called(path)) {
+    if read.owners.iter().any(|(path, _)| read.by == Some(path) || called.contains(path.as_str())) {
         return Ok(None);
     }
     let reader = read.by.map(claim).transpose()?;

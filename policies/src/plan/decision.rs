@@ -171,7 +171,6 @@ impl RuleRef {
     /// As [`of`](RuleRef::of), for a rule about the nodes of a graph, which have ops in place of kinds.
     #[doc(hidden)]
     pub fn of_node(rule: &Rule) -> Option<Self> {
-        let read = RuleRef::of(rule)?;
-        Some(RuleRef { select: read.select.replacen("kind ", "op ", 1), ..read })
+        Some(RuleRef { select: rule.select.of_nodes(), ..RuleRef::of(rule)? })
     }
 }

@@ -1,6 +1,10 @@
 //! A plan op by op: the ops of a traced call, their dtypes, and the reasons.
 
-use std::{fmt, sync::Arc};
+use std::{
+    collections::{HashMap, hash_map::Entry as Place},
+    fmt,
+    sync::Arc,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -60,21 +64,23 @@ impl Plan {
     /// # Errors
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) when an op ran in a cell that the plan does not have.
     pub fn ops(&self, trace: &impl Recorded) -> Result<OpsTable> {
-        let mut rows: Vec<OpRow> = Vec::new();
+        let decisions: HashMap<&str, &Decision> = self.decisions.iter().map(|of| (of.path.as_str(), of)).collect();
+        let (mut rows, mut places): (Vec<OpRow>, HashMap<_, usize>) = (Vec::new(), HashMap::new());
         for ran in trace.ran_ops().filter(|ran| ran.op != Op::Cast && !ran.backward) {
-            let same = |row: &&mut OpRow| {
-                (&*row.path, row.op, &*row.inputs, row.output) == (ran.path, ran.op, ran.inputs, ran.output)
-            };
-            match rows.iter_mut().find(same) {
-                Some(row) => row.calls += 1,
-                None => rows.push(OpRow {
-                    path: ran.path.to_string(),
-                    op: ran.op,
-                    inputs: ran.inputs.to_vec(),
-                    output: ran.output,
-                    calls: 1,
-                    because: self.why(self.decision(ran.path)?, ran.op),
-                }),
+            match places.entry((ran.path, ran.op, ran.inputs, ran.output)) {
+                Place::Occupied(place) => rows[*place.get()].calls += 1,
+                Place::Vacant(place) => {
+                    let decision = decisions.get(ran.path).copied().map_or_else(|| self.decision(ran.path), Ok)?;
+                    place.insert(rows.len());
+                    rows.push(OpRow {
+                        path: ran.path.to_string(),
+                        op: ran.op,
+                        inputs: ran.inputs.to_vec(),
+                        output: ran.output,
+                        calls: 1,
+                        because: self.why(decision, ran.op),
+                    });
+                }
             }
         }
         Ok(OpsTable { rows })

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Origin, Pattern};
+use super::{Origin, Pattern, v1};
 use crate::{
     DType,
     error::{Error, Result, did_you_mean, did_you_mean_or_some},
@@ -105,6 +105,25 @@ impl Rule {
         self.until.is_none_or(|until| other.until.is_some_and(|other| other <= until))
     }
 
+    /// Returns the keys with which a policy file states the rule, each with its value on one line.
+    ///
+    /// ```
+    /// use precast_policy::policy::{Rule, RunAs};
+    /// let rule = Rule::path("head.*", RunAs::Full)?.because("logits");
+    /// assert_eq!(rule.entries()[0], ("path", "\"head.*\"".to_string()));
+    /// assert_eq!(rule.to_line(), r#"{ path: "head.*", run: float32, because: "logits" }"#);
+    /// # Ok::<(), precast_policy::Error>(())
+    /// ```
+    pub fn entries(&self) -> Vec<(&'static str, String)> {
+        v1::entries(self)
+    }
+
+    /// Returns the rule as an item of the key `rules` of a policy file, on one line.
+    pub fn to_line(&self) -> String {
+        let entries: Vec<String> = self.entries().iter().map(|(key, value)| format!("{key}: {value}")).collect();
+        format!("{{ {} }}", entries.join(", "))
+    }
+
     /// Sets the reason.
     pub fn because(mut self, reason: impl Into<String>) -> Self {
         self.because = Some(reason.into());
@@ -148,6 +167,15 @@ impl Select {
         match self {
             Select::Path(pattern) => did_you_mean_or_some(&pattern.to_string(), paths),
             Select::Kind(kind) => did_you_mean_or_some(kind, kinds),
+        }
+    }
+
+    /// Returns the selection in words, for the nodes of a graph, which have ops in place of kinds.
+    #[doc(hidden)]
+    pub fn of_nodes(&self) -> String {
+        match self {
+            Select::Path(_) => self.to_string(),
+            Select::Kind(op) => format!("op {}", printable(op)),
         }
     }
 
@@ -230,5 +258,104 @@ impl FromStr for RunAs {
             };
             Error::policy(format!("unknown `run: {text}`{near}; allowed: {}", names.join(", ")))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Policy;
+
+    /// Names that YAML could read as something else, and characters that print badly.
+    const NAMES: &[&str] = &[
+        "head",
+        "e\u{301}",
+        "a\u{200b}b",
+        "\u{200d}",
+        "it's",
+        "say \"hi\"",
+        "a: b",
+        "a:b",
+        ":",
+        "&x",
+        "*",
+        "**",
+        "-x",
+        "- x",
+        "!tag",
+        "yes",
+        "No",
+        "true",
+        "null",
+        "~",
+        "12",
+        "0x1f",
+        "1e3",
+        "-0",
+        "a\nb",
+        "a\r\nb",
+        "\n",
+        "a\tb",
+        "\u{85}",
+        "\u{2028}x",
+        "\u{feff}x",
+        "\u{202e}abc",
+        "\u{7f}",
+        "\u{1b}31m",
+        "\0",
+        "🙂",
+        "日本",
+        "#c",
+        "a #c",
+        " a",
+        "a ",
+        "%",
+        "@",
+        "`",
+        "a\\b",
+        "\\u0301",
+        ",",
+        "|",
+        ">",
+        "<<",
+        "\u{ffff}",
+        "op kind x",
+    ];
+
+    fn read(rules: &str) -> Vec<Rule> {
+        let text = format!("version: 1\nlevel: O2\ndtype: float16\nrules: {rules}\n");
+        let policy = Policy::parse(&text, "p").unwrap_or_else(|error| panic!("{rules:?}: {error}"));
+        policy.rules.into_iter().map(|rule| Rule { origin: Origin::Code, ..rule }).collect()
+    }
+
+    #[test]
+    fn a_rule_that_is_written_is_read_again() {
+        let runs = [RunAs::Full, RunAs::FullOut, RunAs::FullInside, RunAs::Low, RunAs::Inherit, RunAs::LowForward];
+        for (name, run) in NAMES.iter().zip(runs.into_iter().cycle()) {
+            let path = Rule::path(&format!("a.{name}"), run).unwrap().because(*name);
+            let kind = Rule::kind(*name, run).expect(3).until(7);
+            let recomputed = Rule::recompute(name).unwrap();
+            let raised = Rule::raise_after_stall(name).unwrap().because("two\nlines");
+            let rules = [path, kind, recomputed, raised];
+            let lines: Vec<String> = rules.iter().map(Rule::to_line).collect();
+            assert_eq!(read(&format!("[{}]", lines.join(", "))), rules);
+            assert!(lines.iter().all(|line| *line == printable(line)), "{lines:?}");
+            let block = |rule: &Rule| {
+                let entries = rule.entries().into_iter().map(|(key, value)| format!("{key}: {value}\n"));
+                format!("\n  - {}", entries.collect::<Vec<_>>().join("    "))
+            };
+            assert_eq!(read(&rules.iter().map(block).collect::<String>()), rules);
+            // The writer of whole files agrees.
+            let policy = rules.iter().cloned().try_fold(Policy::named("o2").unwrap(), Policy::rule).unwrap();
+            let again = Policy::parse(&policy.to_yaml().unwrap(), "again").unwrap().rules;
+            assert!(again.iter().zip(&rules).all(|(again, rule)| again.to_line() == rule.to_line()), "{again:?}");
+        }
+    }
+
+    #[test]
+    fn a_rule_for_nodes_is_about_an_op() {
+        let of_nodes = |select: Select| select.of_nodes();
+        assert_eq!(of_nodes(Select::Kind("kind MatMul".into())), "op kind MatMul");
+        assert_eq!(of_nodes(Select::Path("my kind of.path".parse().unwrap())), "path my kind of.path");
     }
 }

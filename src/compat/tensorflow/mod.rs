@@ -114,8 +114,7 @@ impl<O: Optimizer> GraphRewrite<O> {
                 let noted = RefCell::new(Evaluated::default());
                 let traced = Graph::trace_with(net, inputs, |net, inputs| {
                     let loss = loss(net, inputs)?;
-                    let cells = pass::passes(&loss).into_iter().flat_map(|pass| pass.evaluated.cells.clone());
-                    noted.replace(Evaluated { cells: cells.collect() });
+                    pass::passes(&loss).iter().for_each(|pass| noted.borrow_mut().add(&pass.evaluated));
                     Ok(vec![loss])
                 })?;
                 let graph = traced.rewrite(&self.policy)?.graph;

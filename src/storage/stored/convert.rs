@@ -18,6 +18,7 @@ use crate::{
     io::files::{self, Writer},
     kernels::counted::{Rounded, convert_counted},
     logging::event,
+    policy::{Rule, RunAs},
     storage::weights::{CHECKSUM, FORMAT, OF_RUN},
 };
 
@@ -365,10 +366,8 @@ impl Run<'_> {
         };
         let fits = |tensor: &&ConvertedTensor| bf16::from_f32(tensor.largest.unwrap_or_default()).is_finite();
         let other = if over.iter().all(fits) { ", and bfloat16 holds all of them" } else { "" };
-        Err(Error::value(format!(
-            "finite values would become infinite in {}; a rule keeps a cell in float32, `{{ path: {cell}, run: float32 }}`\
-             {other}:{some}{more}",
-            first.after
-        )))
+        let rule = Rule::path(cell, RunAs::Full).map(|rule| rule.to_line());
+        let rule = rule.map_or(String::new(), |rule| format!("; a rule keeps a cell in float32, `{rule}`"));
+        Err(Error::value(format!("finite values would become infinite in {}{rule}{other}:{some}{more}", first.after)))
     }
 }

@@ -3,6 +3,8 @@
 
 mod region;
 mod shard;
+mod stack;
+mod switches;
 
 use std::{
     cell::{Cell, RefCell},
@@ -15,6 +17,9 @@ pub(crate) use shard::{draw_in_shard, enter_shard};
 pub use region::{AutocastState, Carried, carry, current, enter, region};
 pub(crate) use region::{adapter, dtype_of_all, enter_adapter, enter_region, in_code, with_current};
 
+use stack::Stack;
+use switches::{Audience, Change, Switches};
+
 use super::{
     listener::{Elsewhere, Hears},
     pass::Notes,
@@ -22,119 +27,85 @@ use super::{
 };
 
 struct Context {
-    /// Entered regions, each with a number that distinguishes it from a later one at the same depth.
-    regions: RefCell<Vec<(u64, region::Entered)>>,
-    /// Number of regions entered so far.
-    entered: Cell<u64>,
-    /// Identities of the slots being run, the innermost last.
-    slots: RefCell<Vec<usize>>,
+    /// Number of guards so far.
+    guards: Cell<u64>,
+    regions: Stack<region::Entered>,
+    /// Identities of the slots being run.
+    slots: Stack<usize>,
     switches: Cell<Switches>,
-    listeners: RefCell<Vec<Rc<dyn Hears>>>,
-    recorders: RefCell<Vec<Rc<Recorder>>>,
+    /// Changes of the switches, each with their state before it.
+    changes: Stack<(Switches, Change)>,
+    listeners: Stack<Rc<dyn Hears>>,
+    recorders: Stack<Rc<Recorder>>,
     /// Notes of the forward pass being run.
     pass: RefCell<Option<Notes>>,
-    /// Random draws of the shard being run.
-    shard: RefCell<Option<shard::Draws>>,
+    /// Random draws of the shards being run.
+    shards: Stack<shard::Draws>,
 }
-
-/// Part of a context that is restored as a whole.
-#[derive(Clone, Copy, Debug)]
-struct Switches {
-    /// `true` in a backward pass.
-    backward: bool,
-    /// Slot of the forward op whose gradients are computed.
-    node_slot: Option<usize>,
-    /// `true` when gradients of weights are computed in f32.
-    wide_weight_grads: bool,
-    /// `true` when every op runs in f32, whatever region it is in.
-    in_f32: bool,
-    /// `true` when results are recorded on the tape.
-    tape: bool,
-    /// `true` when the tape keeps calls, for second derivatives.
-    keeps_calls: bool,
-    /// Everybody who was added.
-    added: Audience,
-    /// Those from whom op calls are hidden, the first who were added. Whoever is added later hears again.
-    deaf: Audience,
-}
-
-/// Numbers of observers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Audience {
-    listeners: usize,
-    /// Listeners that do without attributes, cells, and numbers that must be computed for them.
-    light: usize,
-    /// Observers that record calls in order to replay them. The last one hears.
-    recorders: usize,
-}
-
-const NOBODY: Audience = Audience { listeners: 0, light: 0, recorders: 0 };
 
 thread_local! {
     static CONTEXT: Context = const {
         Context {
-            regions: RefCell::new(Vec::new()),
-            entered: Cell::new(0),
-            slots: RefCell::new(Vec::new()),
-            switches: Cell::new(Switches {
-                backward: false,
-                node_slot: None,
-                wide_weight_grads: false,
-                in_f32: false,
-                tape: true,
-                keeps_calls: false,
-                added: NOBODY,
-                deaf: NOBODY,
-            }),
-            listeners: RefCell::new(Vec::new()),
-            recorders: RefCell::new(Vec::new()),
+            guards: Cell::new(0),
+            regions: Stack::new(),
+            slots: Stack::new(),
+            switches: Cell::new(Switches::USUAL),
+            changes: Stack::new(),
+            listeners: Stack::new(),
+            recorders: Stack::new(),
             pass: RefCell::new(None),
-            shard: RefCell::new(None),
+            shards: Stack::new(),
         }
     };
 }
 
-/// Guard that restores the context when dropped. It cannot leave its thread.
+/// Guard that ends what it entered when dropped, and nothing else, in whatever order guards are dropped. It cannot leave
+/// its thread.
 #[derive(Debug)]
 #[must_use = "the context is restored when this is dropped"]
 pub struct Scope {
-    undo: Undo,
+    number: u64,
+    of: Of,
     _thread: PhantomData<*const ()>,
 }
 
-#[derive(Debug)]
-enum Undo {
-    Region {
-        depth: usize,
-        number: u64,
-    },
+/// Kind of a guard.
+#[derive(Clone, Copy, Debug)]
+enum Of {
+    Region,
     Slot,
     Shard,
-    Switches(Switches),
-    /// As `Switches`, and removes the observers added since.
-    Audience(Switches),
+    Change,
+    Listener,
+    Recorder,
 }
 
-impl Scope {
-    fn new(undo: Undo) -> Self {
-        Scope { undo, _thread: PhantomData }
+impl Context {
+    /// Creates a guard, and enters with its number.
+    fn enter(&self, of: Of, enter: impl FnOnce(u64)) -> Scope {
+        let number = self.guards.get() + 1;
+        self.guards.set(number);
+        enter(number);
+        Scope { number, of, _thread: PhantomData }
     }
 }
 
 impl Drop for Scope {
     fn drop(&mut self) {
+        let &mut Scope { number, of, .. } = self;
         // While a thread is torn down, its context is gone and there is nothing to restore.
-        let _ = CONTEXT.try_with(|context| match self.undo {
-            Undo::Region { depth, number } => region::leave(context, depth, number),
-            Undo::Slot => _ = context.slots.borrow_mut().pop(),
-            Undo::Shard => *context.shard.borrow_mut() = None,
-            Undo::Switches(before) => context.switches.set(before),
-            Undo::Audience(before) => {
-                context.switches.set(before);
-                let left = context.listeners.borrow_mut().split_off(before.added.listeners);
-                let also_left = context.recorders.borrow_mut().split_off(before.added.recorders);
-                // Their `drop` may use the context.
-                drop((left, also_left));
+        let _ = CONTEXT.try_with(|context| match of {
+            Of::Region => drop(context.regions.remove(number)),
+            Of::Slot => _ = context.slots.remove(number),
+            Of::Shard => drop(context.shards.remove(number)),
+            Of::Change => context.change_back(number),
+            Of::Listener => {
+                context.change_back(number);
+                drop(context.listeners.remove(number));
+            }
+            Of::Recorder => {
+                context.change_back(number);
+                drop(context.recorders.remove(number));
             }
         });
     }
@@ -144,31 +115,24 @@ fn switches() -> Switches {
     CONTEXT.with(|context| context.switches.get())
 }
 
-/// Changes switches until the guard is dropped.
-fn switch(change: impl FnOnce(&mut Switches)) -> Scope {
-    CONTEXT.with(|context| {
-        let before = context.switches.get();
-        let mut after = before;
-        change(&mut after);
-        context.switches.set(after);
-        Scope::new(Undo::Switches(before))
-    })
+/// Changes the switches until the guard is dropped.
+fn switch(change: Change) -> Scope {
+    CONTEXT.with(|context| context.enter(Of::Change, |number| context.change(number, change)))
 }
 
 /// Enters the slot with this identity.
 pub(crate) fn enter_slot(slot: usize) -> Scope {
-    CONTEXT.with(|context| context.slots.borrow_mut().push(slot));
-    Scope::new(Undo::Slot)
+    CONTEXT.with(|context| context.enter(Of::Slot, |number| context.slots.push(number, slot)))
 }
 
 /// Returns the innermost slot being run on this thread; `None` outside every cell.
 pub(crate) fn slot() -> Option<usize> {
-    CONTEXT.with(|context| context.slots.borrow().last().copied())
+    CONTEXT.with(|context| context.slots.top(|slot| slot.copied()))
 }
 
 /// Sets the slot of the forward op whose gradients are computed.
 pub(crate) fn enter_node(slot: Option<usize>) -> Scope {
-    switch(|switches| switches.node_slot = slot)
+    switch(Change::Node(slot))
 }
 
 /// Returns the slot to which an op or a cast belongs: the innermost one or, in a backward pass, that of the forward op.
@@ -178,7 +142,7 @@ pub(crate) fn slot_of_call() -> Option<usize> {
 
 /// Enters a backward pass.
 pub(crate) fn enter_backward() -> Scope {
-    switch(|switches| switches.backward = true)
+    switch(Change::Backward)
 }
 
 /// Returns whether this thread runs a backward pass.
@@ -188,7 +152,7 @@ pub(crate) fn in_backward() -> bool {
 
 /// Sets whether the following ops compute gradients of weights in f32.
 pub(crate) fn enter_weight_grads(wide: bool) -> Scope {
-    switch(|switches| switches.wide_weight_grads = wide)
+    switch(Change::WideWeightGrads(wide))
 }
 
 /// Returns whether gradients of weights are computed in f32.
@@ -198,7 +162,7 @@ pub(crate) fn wide_weight_grads() -> bool {
 
 /// Runs every op of `f` in f32: regions cast to no other dtype, nor do borders of cells.
 pub(crate) fn all_in_f32<R>(f: impl FnOnce() -> R) -> R {
-    let _scope = switch(|switches| switches.in_f32 = true);
+    let _scope = switch(Change::InF32);
     f()
 }
 
@@ -209,7 +173,7 @@ pub(crate) fn is_all_in_f32() -> bool {
 
 /// Runs `f` with the tape switched on or off.
 pub(crate) fn with_recording<R>(on: bool, f: impl FnOnce() -> R) -> R {
-    let _scope = switch(|switches| switches.tape = on);
+    let _scope = switch(Change::Tape(on));
     f()
 }
 
@@ -220,7 +184,7 @@ pub(crate) fn is_recording() -> bool {
 
 /// Makes the tape keep calls, for second derivatives.
 pub(crate) fn keep_calls() -> Scope {
-    switch(|switches| switches.keeps_calls = true)
+    switch(Change::KeepsCalls)
 }
 
 /// Returns whether the tape keeps calls, for second derivatives.
@@ -230,40 +194,33 @@ pub(crate) fn keeps_calls() -> bool {
 
 /// Enters the inside of an op, whose calls are neither recorded nor kept by the tape.
 pub(crate) fn enter_op() -> Scope {
-    switch(|switches| {
-        switches.deaf.recorders = switches.added.recorders;
-        switches.keeps_calls = false;
-    })
+    switch(Change::InOp)
 }
 
 /// Hides op calls from everybody who listens or records so far. The tape is unchanged.
 pub(crate) fn silence() -> Scope {
-    switch(|switches| switches.deaf = switches.added)
+    switch(Change::Silence)
 }
 
 /// Adds a listener.
 pub(super) fn listen(listener: Rc<dyn Hears>) -> Scope {
-    let light = usize::from(listener.is_light());
-    CONTEXT.with(|context| context.listeners.borrow_mut().push(listener));
-    added(|added| {
-        added.listeners += 1;
-        added.light += light;
+    let change = Change::Listener { light: listener.is_light() };
+    CONTEXT.with(|context| {
+        context.enter(Of::Listener, |number| {
+            context.listeners.push(number, listener);
+            context.change(number, change);
+        })
     })
 }
 
 /// Adds a recorder that replaces the previous one.
 pub(super) fn record(recorder: Rc<Recorder>) -> Scope {
-    CONTEXT.with(|context| context.recorders.borrow_mut().push(recorder));
-    added(|added| added.recorders += 1)
-}
-
-/// Counts an observer that was added, until the guard is dropped.
-fn added(count: impl FnOnce(&mut Audience)) -> Scope {
-    let before = switches();
-    let mut after = before;
-    count(&mut after.added);
-    CONTEXT.with(|context| context.switches.set(after));
-    Scope::new(Undo::Audience(before))
+    CONTEXT.with(|context| {
+        context.enter(Of::Recorder, |number| {
+            context.recorders.push(number, recorder);
+            context.change(number, Change::Recorder);
+        })
+    })
 }
 
 /// Returns whether anything listens to this thread.
@@ -286,7 +243,7 @@ pub(crate) fn tell(f: impl Fn(&dyn Hears)) {
         return;
     }
     let deaf = switches().deaf.listeners;
-    let listeners = CONTEXT.with(|context| context.listeners.borrow()[deaf..].to_vec());
+    let listeners: Vec<_> = CONTEXT.with(|context| context.listeners.after(deaf, |heard| heard.cloned().collect()));
     let recorder = recorder();
     let _quiet = silence();
     if let Some(recorder) = recorder {
@@ -298,8 +255,7 @@ pub(crate) fn tell(f: impl Fn(&dyn Hears)) {
 /// Returns makers of the listeners that observe other threads, too.
 fn heard_elsewhere() -> Vec<Elsewhere> {
     let deaf = switches().deaf.listeners;
-    CONTEXT
-        .with(|context| context.listeners.borrow()[deaf..].iter().filter_map(|listener| listener.elsewhere()).collect())
+    CONTEXT.with(|context| context.listeners.after(deaf, |heard| heard.filter_map(|of| of.elsewhere()).collect()))
 }
 
 /// Returns the active recorder.
@@ -308,7 +264,7 @@ pub(super) fn recorder() -> Option<Rc<Recorder>> {
     if added.recorders == deaf.recorders {
         return None;
     }
-    CONTEXT.with(|context| context.recorders.borrow().last().cloned())
+    CONTEXT.with(|context| context.recorders.top(|last| last.cloned()))
 }
 
 /// Replaces the notes of the forward pass.
@@ -352,5 +308,85 @@ mod tests {
         assert!(!is_heard());
         let _inner = recorder();
         assert!(is_heard());
+    }
+
+    /// Drops guards in every order, and calls `look` before each and at the end with those that are left.
+    fn in_every_order(enter: &[fn() -> Scope], look: impl Fn(&[usize])) {
+        fn orders(of: &[usize]) -> Vec<Vec<usize>> {
+            if of.is_empty() {
+                return vec![vec![]];
+            }
+            let rest = |first: &usize| of.iter().copied().filter(|of| of != first).collect::<Vec<_>>();
+            let with = |first: usize| move |rest: Vec<usize>| [vec![first], rest].concat();
+            of.iter().flat_map(|first| orders(&rest(first)).into_iter().map(with(*first))).collect()
+        }
+        for order in orders(&Vec::from_iter(0..enter.len())) {
+            let mut guards: Vec<Option<Scope>> = enter.iter().map(|enter| Some(enter())).collect();
+            let left =
+                |guards: &[Option<Scope>]| (0..guards.len()).filter(|&i| guards[i].is_some()).collect::<Vec<_>>();
+            look(&left(&guards));
+            for gone in order {
+                guards[gone] = None;
+                look(&left(&guards));
+            }
+        }
+    }
+
+    #[test]
+    fn a_guard_ends_its_own_entry_in_whatever_order() {
+        in_every_order(&[|| enter_slot(0), || enter_slot(1), || enter_slot(2)], |left| {
+            assert_eq!(slot(), left.last().copied());
+        });
+        let changes: [fn() -> Scope; 4] =
+            [enter_backward, || enter_weight_grads(true), || enter_weight_grads(false), || enter_node(Some(7))];
+        in_every_order(&changes, |left| {
+            assert_eq!(in_backward(), left.contains(&0), "{left:?}");
+            assert_eq!(wide_weight_grads(), left.contains(&1) && !left.contains(&2), "{left:?}");
+            assert_eq!(switches().node_slot, left.contains(&3).then_some(7), "{left:?}");
+        });
+        // Each look draws for a layer of its own, and so the first number of the shard: a multiple of the calls of one.
+        let layers = Cell::new(0);
+        in_every_order(&[|| enter_shard(0, 1), || enter_shard(0, 2)], |left| {
+            layers.set(layers.get() + 1);
+            let drawn = draw_in_shard(layers.get()).map(|first| (first >> 20) as usize);
+            assert_eq!(drawn, left.last().map(|i| i + 1), "{left:?}");
+        });
+    }
+
+    /// Listeners that count what they hear.
+    #[derive(Default)]
+    struct Counts(Cell<usize>);
+
+    impl Hears for Counts {
+        fn updated(&self, _: &crate::Param, _: u64) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+
+    #[test]
+    fn an_observer_hears_until_its_own_guard_is_dropped() {
+        let param = crate::Param::new(crate::Tensor::scalar(1.0, crate::DType::F32));
+        let say = || tell(|listener| listener.updated(&param, 0));
+        let counts: [Rc<Counts>; 3] = Default::default();
+        let heard = || counts.each_ref().map(|counts| counts.0.take());
+        let mut guards = counts.each_ref().map(|counts| Some(listen(counts.clone())));
+        say();
+        assert_eq!(heard(), [1, 1, 1]);
+        guards[0] = None;
+        say();
+        assert_eq!(heard(), [0, 1, 1]);
+        let quiet = silence();
+        let recorder = record(Rc::new(Recorder::default()));
+        guards[2] = None;
+        say();
+        assert_eq!(heard(), [0, 0, 0]);
+        drop(quiet);
+        say();
+        assert_eq!(heard(), [0, 1, 0]);
+        assert!(self::recorder().is_some());
+        drop(recorder);
+        assert!(self::recorder().is_none() && is_heard());
+        guards[1] = None;
+        assert!(!is_heard());
     }
 }

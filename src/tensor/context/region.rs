@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{CONTEXT, Context, Scope, Undo, enter_slot, heard_elsewhere, is_all_in_f32, listen, slot};
+use super::{CONTEXT, Of, Scope, enter_slot, heard_elsewhere, is_all_in_f32, listen, slot};
 use crate::{DType, precision::Frame, tensor::listener::Elsewhere};
 
 /// State of an [`autocast`](crate::autocast()) region, in addition to its frame.
@@ -50,26 +50,13 @@ pub(crate) fn enter_adapter(frame: Frame, number: Option<u64>) -> Scope {
 
 fn push(entered: impl FnOnce(Option<&Entered>) -> Entered) -> Scope {
     CONTEXT.with(|context| {
-        let number = context.entered.get() + 1;
-        context.entered.set(number);
-        let mut stack = context.regions.borrow_mut();
-        let entered = entered(stack.last().map(|(_, top)| top));
-        stack.push((number, entered));
-        Scope::new(Undo::Region { depth: stack.len() - 1, number })
+        let entered = context.regions.top(|top| entered(top.as_deref()));
+        context.enter(Of::Region, |number| context.regions.push(number, entered))
     })
 }
 
-/// Leaves a region. Truncates rather than pops, so that guards dropped out of order cannot leave a frame behind. A
-/// guard whose frame was already removed along with an outer one must not end frames entered since.
-pub(super) fn leave(context: &Context, depth: usize, number: u64) {
-    let mut stack = context.regions.borrow_mut();
-    if stack.get(depth).is_some_and(|(met, _)| *met == number) {
-        stack.truncate(depth);
-    }
-}
-
 fn top<R>(f: impl FnOnce(Option<&Entered>) -> R) -> R {
-    CONTEXT.with(|context| f(context.regions.borrow().last().map(|(_, top)| top)))
+    CONTEXT.with(|context| context.regions.top(|top| f(top.as_deref())))
 }
 
 /// Returns the innermost frame of this thread. A new thread has none.
@@ -188,6 +175,7 @@ mod tests {
         let outer = enter(Frame::Fixed(DType::F16));
         let inner = enter(Frame::Off);
         drop(outer);
+        assert_eq!(current(), Some(Frame::Off));
         drop(inner);
         assert_eq!(current(), None);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{CONTEXT, Scope, Undo};
+use super::{CONTEXT, Of, Scope};
 
 /// Room for the shards of a step, and for the calls of a layer in a shard.
 const SHARDS: u64 = 1 << 20;
@@ -19,17 +19,18 @@ pub(super) struct Draws {
 /// Enters a shard of a step.
 pub(crate) fn enter_shard(step: u64, shard: usize) -> Scope {
     let first = step.wrapping_mul(SHARDS).wrapping_add(shard as u64).wrapping_mul(CALLS);
-    CONTEXT.with(|context| *context.shard.borrow_mut() = Some(Draws { first, calls: HashMap::new() }));
-    Scope::new(Undo::Shard)
+    let draws = Draws { first, calls: HashMap::new() };
+    CONTEXT.with(|context| context.enter(Of::Shard, |number| context.shards.push(number, draws)))
 }
 
 /// Returns the number of a call of a layer that draws; `None` outside of a shard, where layers count their calls.
 pub(crate) fn draw_in_shard(layer: usize) -> Option<u64> {
     CONTEXT.with(|context| {
-        context.shard.borrow_mut().as_mut().map(|draws| {
-            let calls = draws.calls.entry(layer).or_default();
+        context.shards.top(|draws| {
+            let Draws { first, calls } = draws?;
+            let calls = calls.entry(layer).or_default();
             *calls += 1;
-            draws.first.wrapping_add(*calls - 1)
+            Some(first.wrapping_add(*calls - 1))
         })
     })
 }

@@ -1,6 +1,9 @@
 //! The state of an optimizer, divided among ranks.
 
-use std::cmp::Reverse;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap, HashSet},
+};
 
 use super::DataParallel;
 use crate::{
@@ -91,8 +94,10 @@ impl DataParallel<'_> {
             own.iter().map(|own| OptimizerState { tensors: Vec::new(), ..own.clone() }).collect();
         for (i, optimizer) in optimizers.iter().enumerate() {
             let owners = owners(optimizer.params(), self.ranks.size());
+            let mut by_param = by_param(&own[i]);
             for ((path, _), owner) in optimizer.params().iter().zip(owners) {
-                let one = of_param(&own[i], path);
+                let (optimizer, steps, tensors) = (own[i].optimizer.clone(), BTreeMap::new(), Vec::new());
+                let one = by_param.remove(path).unwrap_or(OptimizerState { optimizer, steps, tensors });
                 let one = match owner {
                     0 => one,
                     _ => self.received_from(owner, one)?,
@@ -179,15 +184,20 @@ fn in_dtype(value: &Tensor, dtype: DType) -> Tensor {
     Tensor::from_array(value.array().cast(dtype))
 }
 
-/// Returns the state of one parameter.
-fn of_param(state: &OptimizerState, path: &str) -> OptimizerState {
-    let tensors = state.tensors.iter().filter(|(name, _)| is_of(name, path)).cloned();
-    let steps = state.steps.get_key_value(path).map(|(path, steps)| (path.clone(), *steps));
-    OptimizerState {
+/// Returns the state of each parameter, by path.
+fn by_param(state: &OptimizerState) -> HashMap<&str, OptimizerState> {
+    let one = |(path, steps): (&String, &u64)| OptimizerState {
         optimizer: state.optimizer.clone(),
-        steps: steps.into_iter().collect(),
-        tensors: tensors.collect(),
+        steps: [(path.clone(), *steps)].into(),
+        tensors: Vec::new(),
+    };
+    let mut all: HashMap<&str, _> = state.steps.iter().map(|of| (of.0.as_str(), one(of))).collect();
+    for (name, tensor) in &state.tensors {
+        if let Some(one) = all.get_mut(param_of(name)) {
+            one.tensors.push((name.clone(), tensor.clone()));
+        }
     }
+    all
 }
 
 /// Returns the rank that keeps the state of each parameter: from the largest on, the one that has the least so far.
@@ -207,16 +217,14 @@ fn owners(params: &Params, ranks: usize) -> Vec<usize> {
 /// Returns the state of the parameters of a rank, as if the others had not been updated.
 fn own_part(optimizer: &dyn Optimizer, owners: &[usize], rank: usize) -> OptimizerState {
     let mut state = optimizer.state();
-    for ((path, _), owner) in optimizer.params().iter().zip(owners) {
-        if *owner != rank {
-            state.steps.insert(path.to_string(), 0);
-            state.tensors.retain(|(name, _)| !is_of(name, path));
-        }
-    }
+    let params = optimizer.params().iter().zip(owners);
+    let others: HashSet<&str> = params.filter(|(_, owner)| **owner != rank).map(|((path, _), _)| path).collect();
+    state.steps.iter_mut().filter(|(path, _)| others.contains(path.as_str())).for_each(|(_, steps)| *steps = 0);
+    state.tensors.retain(|(name, _)| !others.contains(param_of(name)));
     state
 }
 
-/// Returns whether a tensor of an optimizer belongs to a parameter.
-fn is_of(name: &str, path: &str) -> bool {
-    name.rsplit_once('/').is_some_and(|(of, _)| of == path)
+/// Returns the path of the parameter to which a tensor of an optimizer belongs.
+fn param_of(name: &str) -> &str {
+    name.rsplit_once('/').map_or(name, |(path, _)| path)
 }

@@ -1,6 +1,9 @@
 //! Reports of a conversion of a stored model, as a table and as a page.
 
-use precast::storage::stored::{Converted, ConvertedTensor};
+use precast::{
+    policy::{Rule, RunAs},
+    storage::stored::{Converted, ConvertedTensor},
+};
 use precast_policy::{plan::bytes, printable};
 
 use super::table::{Layout, one_line_a_row};
@@ -56,12 +59,9 @@ pub fn conversion_kept(converted: &Converted) -> Option<String> {
         1 => "1 tensor of a cell that runs low stays as it was, not known as a weight".into(),
         n => format!("{n} tensors of cells that run low stay as they were, not known as weights"),
     };
-    Some(format!(
-        "{stay}: {}{more}; a rule names a tensor to store it low: \
-         `{{ path: {}, run: low }}`",
-        some.join(", "),
-        printable(first)
-    ))
+    let rule = Rule::path(first, RunAs::Low).map(|rule| rule.to_line());
+    let rule = rule.map_or(String::new(), |rule| format!("; a rule names a tensor to store it low: `{rule}`"));
+    Some(format!("{stay}: {}{more}{rule}", some.join(", ")))
 }
 
 fn row(tensor: &ConvertedTensor) -> Vec<String> {

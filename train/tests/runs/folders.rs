@@ -662,7 +662,8 @@ fn what_is_written_is_read_again() {
         let text =
             format!("{{version: 1, model: m.yaml, policy: o2, data: {{csv: {{file: a.csv, target: y}}}}{more}}}");
         let file = RunFile::parse(&text, "run.yaml").unwrap();
-        assert_eq!(RunFile::parse(&file.to_yaml().unwrap(), "again").unwrap(), file);
+        let again = RunFile::parse(&file.to_yaml().unwrap(), "again").unwrap();
+        assert_eq!(format!("{again:?}"), format!("{file:?}"));
     }
 }
 

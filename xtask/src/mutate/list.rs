@@ -32,10 +32,10 @@ pub const MUTATIONS: &[Mutation] = &[
     // Ends of regions.
     mutation(
         "a region stays after a panic",
-        "src/tensor/context/region.rs",
+        "src/tensor/context/mod.rs",
         &[(
-            "        stack.truncate(depth);",
-            "        if !std::thread::panicking() {\n            stack.truncate(depth);\n        }",
+            "            Of::Region => drop(context.regions.remove(number)),",
+            "            Of::Region if std::thread::panicking() => {}\n            Of::Region => drop(context.regions.remove(number)),",
         )],
         &["lib", "plan::regions"],
     ),

@@ -11,6 +11,7 @@ use super::super::{Origin, Rule, RunAs, Select};
 use crate::{
     document::{At, Place, Source, placeless},
     error::{Error, Result, by_name},
+    printable::quoted,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -37,6 +38,23 @@ pub(super) struct RuleV1 {
 }
 
 impl RuleV1 {
+    /// Returns its keys in order, each with its value on one line.
+    pub fn entries(&self) -> Vec<(&'static str, String)> {
+        let text = |at: &Option<At<String>>| at.as_ref().map(|text| quoted(&text.value));
+        let entries = [
+            ("path", text(&self.path)),
+            ("kind", text(&self.kind)),
+            ("op", text(&self.op)),
+            ("run", self.run.as_ref().map(|run| run.value.line())),
+            ("checkpoint", self.checkpoint.map(|recompute| recompute.to_string())),
+            ("until", self.until.as_ref().map(|until| format!("{{ step: {} }}", until.value.step.value))),
+            ("after_stall", self.after_stall.as_ref().map(|word| word.value.clone())),
+            ("because", self.because.as_deref().map(quoted)),
+            ("expect", self.expect.as_ref().map(|expect| expect.value.to_string())),
+        ];
+        entries.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+    }
+
     /// Returns the position of its path, kind or op, if it has one.
     pub fn place(&self) -> Option<Place> {
         self.path.as_ref().or(self.kind.as_ref()).or(self.op.as_ref()).map(|select| select.place)
@@ -104,6 +122,16 @@ impl RunV1 {
                     "low" => Ok(RunAs::Low),
                     _ => Ok(RunAs::LowForward),
                 }
+            }
+        }
+    }
+
+    /// Returns the value on one line.
+    fn line(&self) -> String {
+        match self {
+            RunV1::Word(word) => word.clone(),
+            RunV1::ByDirection { forward, weight_grad } => {
+                format!("{{ forward: {forward}, weight_grad: {weight_grad} }}")
             }
         }
     }

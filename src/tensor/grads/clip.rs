@@ -1,0 +1,86 @@
+//! Gradient clipping.
+
+use super::{Factors, Grads, alone_mut, finite, with_float};
+use crate::{
+    Tensor,
+    error::{Error, Result},
+};
+
+impl Grads {
+    /// Scales all gradients so that their [norm](Grads::norm) is at most `max`, by the factor
+    /// `min(1, max / (norm + 1e-6))`, in f32 (f64 for f64). Returns the previous norm. If it is not finite, the
+    /// gradients are unchanged. (As `torch.nn.utils.clip_grad_norm_`.)
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless `max` is a finite number above 0.
+    ///
+    /// ```
+    /// use precast::{DType, Param, Tensor};
+    /// let weight = Param::new(Tensor::full(&[4], 3.0, DType::F32));
+    /// let mut grads = weight.tensor().mul(&weight.tensor())?.sum_all()?.backward()?;
+    /// assert_eq!(grads.clip_norm(1.0)?, 12.0); // each of the four elements is 6
+    /// assert!((grads.norm() - 1.0).abs() < 1e-6);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    #[doc(alias = "clip_grad_norm")]
+    #[doc(alias = "clip_grad_norm_")]
+    pub fn clip_norm(&mut self, max: f64) -> Result<f64> {
+        check_limit(max)?;
+        let norm = self.norm();
+        let factor = max / (norm + 1e-6);
+        if norm.is_finite() && (factor as f32) < 1.0 {
+            if self.pending.is_some_and(|pending| pending.clip != 1.0) {
+                self.multiply_out();
+            }
+            let unscale = self.pending.map_or(1.0, |pending| pending.unscale);
+            self.pending = Some(Factors { unscale, clip: factor });
+        }
+        Ok(norm)
+    }
+
+    /// Limits every element of every gradient to `-max ..= max`. NaN stays NaN. (As `torch.nn.utils.clip_grad_value_`.)
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless `max` is a finite number above 0.
+    #[doc(alias = "clip_grad_value")]
+    #[doc(alias = "clip_grad_value_")]
+    pub fn clip_value(&mut self, max: f64) -> Result<()> {
+        check_limit(max)?;
+        self.multiply_out();
+        self.replace_all(|grad| {
+            let mut limited = grad.into_array().contiguous();
+            with_float!(&mut limited, x: T => finite::limit(alone_mut(x).expect("in row-major order"), max), else ());
+            Tensor::from_array(limited)
+        });
+        Ok(())
+    }
+}
+
+fn check_limit(max: f64) -> Result<()> {
+    if max.is_finite() && max > 0.0 {
+        return Ok(());
+    }
+    Err(Error::value(format!("gradients cannot be clipped to {max}; allowed: a finite number above 0")))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{DType, Param, Tensor};
+
+    /// A gradient that a user transposed, and whose memory nobody else has.
+    #[test]
+    fn a_gradient_in_another_order_is_clipped() {
+        let weight = Param::new(Tensor::ones(&[3, 2], DType::F32));
+        let transposed = || Tensor::from_vec(vec![3f32, -4.0, 0.5, 1.0, -0.5, 6.0], &[2, 3]).unwrap().transpose(0, 1);
+        let mut grads = weight.tensor().sum_all().unwrap().backward().unwrap();
+        grads.set(&weight, transposed().unwrap());
+        grads.clip_value(1.0).unwrap();
+        assert_eq!(grads.get(&weight).unwrap().to_f64(), [1.0, 1.0, -1.0, -0.5, 0.5, 1.0]);
+        grads.set(&weight, transposed().unwrap());
+        let norm = grads.clip_norm(1.0).unwrap();
+        assert_eq!(norm, (9f64 + 16.0 + 0.25 + 1.0 + 0.25 + 36.0).sqrt());
+        grads.clip_value(0.5).unwrap();
+        let first = grads.get(&weight).unwrap().to_f64()[0];
+        assert!((first - 3.0 / norm).abs() < 1e-6, "{first}");
+    }
+}
