@@ -135,7 +135,7 @@ impl Monitor {
 }
 
 #[cfg(test)]
-mod panics {
+mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;

@@ -361,13 +361,6 @@ mod tests {
         assert_eq!(outer, same);
         assert!(draw().is_err());
     }
-}
-
-#[cfg(test)]
-mod panics {
-    use std::panic::catch_unwind;
-
-    use super::*;
 
     #[test]
     fn a_cell_that_panics_leaves_the_generator() {
@@ -375,7 +368,10 @@ mod panics {
         let [whole, after] = [false, true].map(|panics| {
             Rng::seed(1).reading(|| {
                 if panics {
-                    assert!(catch_unwind(|| with_reading_rng(|_| -> Result<f64> { panic!("in a cell") })).is_err());
+                    assert!(
+                        std::panic::catch_unwind(|| with_reading_rng(|_| -> Result<f64> { panic!("in a cell") }))
+                            .is_err()
+                    );
                 }
                 with_reading_rng(draw)
             })

@@ -126,7 +126,8 @@ mod tests {
             assert!(steps.len() == 2 * layers && steps.values().all(|steps| *steps == 1), "{steps:?}");
             LOOK_UPS.get()
         };
-        let optimizers: [&dyn Fn(&Child<Sequential>) -> Box<dyn Optimizer>; 3] = [
+        type Make = dyn Fn(&Child<Sequential>) -> Box<dyn Optimizer>;
+        let optimizers: [&Make; 3] = [
             &|net| Box::new(Sgd::new(net.params(), 0.1)),
             &|net| Box::new(AdamW::new(net.params(), 0.1).count_lost_updates()),
             &|net| "muon".parse::<Method>().unwrap().optimizer(net.params(), 0.1, &|_| false),

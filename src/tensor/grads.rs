@@ -366,7 +366,7 @@ fn multiplied(grad: Tensor, Factors { unscale, clip }: Factors) -> Tensor {
     if (unscale, clip) == (1.0, 1.0) {
         return grad;
     }
-    let mut product = grad.into_array().contiguous();
+    let mut product = grad.into_array();
     with_float!(&mut product, x: T => {
         finite::multiply(alone_mut(x).expect("in row-major order"), unscale, clip);
     }, else ());

@@ -444,7 +444,7 @@ fn the_advice_of_an_overflow_fits_the_dtype() {
         convert(&folder.at("in"), &folder.at("out"), policy, options).map_err(|error| error.to_string())
     };
     let rule = |dtype: &str, more: &str| {
-        format!("infinite in {dtype}; a rule keeps a cell in float32, `{{ path: fc, run: float32 }}`{more}:")
+        format!("infinite in {dtype}; a rule keeps a cell in float32, `{{ path: \"fc\", run: float32 }}`{more}:")
     };
     // The largest bfloat16 is 2^127 * (2 - 2^-7); what is nearer to 2^128 than to that becomes infinite.
     let (fits, beyond) = (f32::from_bits(0x7f7f_7fff), f32::from_bits(0x7f7f_8000));

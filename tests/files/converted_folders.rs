@@ -50,7 +50,7 @@ fn a_folder_is_replaced_as_a_whole() {
     let convert_to = |folder: &Path, policy: &str, kill: &mut dyn FnMut()| {
         let model = StoredModel::open(folder.join("model")).unwrap();
         let plan = Policy::named(policy).unwrap().plan_outline(model.outline()).unwrap();
-        plan.convert_with(&model, &to(folder), ConvertOptions::new().replace(true), &mut |_| kill()).unwrap();
+        plan.convert_with(&model, to(folder), ConvertOptions::new().replace(true), &mut |_| kill()).unwrap();
     };
     Killed {
         test: "converted_folders::a_folder_is_replaced_as_a_whole",

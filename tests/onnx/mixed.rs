@@ -50,7 +50,7 @@ fn output(model: &OnnxModel) -> Tensor {
 /// A model whose output is an initialiser.
 fn of_tensor(tensor: &Message, elem: i64) -> OnnxModel {
     let nodes = [node("Identity", &["w"], &["y"], &[])];
-    build::model(&graph(&nodes, &[tensor.clone()], &[], &[value("y", elem, &["7"])]), 18)
+    build::model(&graph(&nodes, std::slice::from_ref(tensor), &[], &[value("y", elem, &["7"])]), 18)
 }
 
 #[test]

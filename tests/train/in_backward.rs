@@ -264,7 +264,7 @@ impl Optimizer for Noting {
 
 #[test]
 fn an_optimizer_of_a_user_updates_one_parameter_after_the_other() -> Result<()> {
-    let run = |is_plain: bool| {
+    let run = |is_plain: bool| -> Result<_> {
         let net = network(Level::O0, None)?;
         let inner = Sgd::new(net.params(), 0.1).momentum(0.9);
         let mut optimizer = Noting { inner, updates: Default::default(), is_plain };
@@ -274,9 +274,9 @@ fn an_optimizer_of_a_user_updates_one_parameter_after_the_other() -> Result<()> 
         let steps = optimizer.state().steps;
         let paths = net.params();
         let updated = paths.iter().enumerate().filter(|(_, (path, _))| steps[*path] > 0).map(|(place, _)| place);
-        Ok::<_, precast::Error>((optimizer.updates, values, updated.collect::<Vec<_>>()))
+        Ok((optimizer.updates, values, updated.collect::<Vec<_>>()))
     };
-    let ((whole, places), values, with_gradients): (_, Vec<Vec<f64>>, _) = run(false)?;
+    let ((whole, places), values, with_gradients) = run(false)?;
     assert_eq!((whole, &places), (0, &with_gradients));
     assert_eq!(run(true)?, ((places.len(), vec![]), values, with_gradients));
     Ok(())

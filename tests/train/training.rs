@@ -161,7 +161,7 @@ fn what_cannot_be_trained_is_refused() {
 /// A run that went back to its start: the record of the epoch is that of the steps since, and not also of those before.
 #[test]
 fn the_record_of_an_epoch_is_of_its_last_steps() {
-    let digits = digits().unwrap();
+    let digits = digits().unwrap().reshape(&[64]).unwrap();
     let data = Split { train: digits.split(64, 1).unwrap().train, test: digits.split(16, 2).unwrap().train };
     let options = FitOptions::default().epochs(2).batch(16);
     let mut net = net();

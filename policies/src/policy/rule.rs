@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Origin, Pattern, v1};
+use super::{Origin, Pattern};
 use crate::{
     DType,
     error::{Error, Result, did_you_mean, did_you_mean_or_some},
@@ -103,25 +103,6 @@ impl Rule {
     /// Returns whether the rule holds in all steps in which another one does.
     pub(crate) fn outlasts(&self, other: &Rule) -> bool {
         self.until.is_none_or(|until| other.until.is_some_and(|other| other <= until))
-    }
-
-    /// Returns the keys with which a policy file states the rule, each with its value on one line.
-    ///
-    /// ```
-    /// use precast_policy::policy::{Rule, RunAs};
-    /// let rule = Rule::path("head.*", RunAs::Full)?.because("logits");
-    /// assert_eq!(rule.entries()[0], ("path", "\"head.*\"".to_string()));
-    /// assert_eq!(rule.to_line(), r#"{ path: "head.*", run: float32, because: "logits" }"#);
-    /// # Ok::<(), precast_policy::Error>(())
-    /// ```
-    pub fn entries(&self) -> Vec<(&'static str, String)> {
-        v1::entries(self)
-    }
-
-    /// Returns the rule as an item of the key `rules` of a policy file, on one line.
-    pub fn to_line(&self) -> String {
-        let entries: Vec<String> = self.entries().iter().map(|(key, value)| format!("{key}: {value}")).collect();
-        format!("{{ {} }}", entries.join(", "))
     }
 
     /// Sets the reason.
@@ -266,61 +247,10 @@ mod tests {
     use super::*;
     use crate::Policy;
 
-    /// Names that YAML could read as something else, and characters that print badly.
-    const NAMES: &[&str] = &[
-        "head",
-        "e\u{301}",
-        "a\u{200b}b",
-        "\u{200d}",
-        "it's",
-        "say \"hi\"",
-        "a: b",
-        "a:b",
-        ":",
-        "&x",
-        "*",
-        "**",
-        "-x",
-        "- x",
-        "!tag",
-        "yes",
-        "No",
-        "true",
-        "null",
-        "~",
-        "12",
-        "0x1f",
-        "1e3",
-        "-0",
-        "a\nb",
-        "a\r\nb",
-        "\n",
-        "a\tb",
-        "\u{85}",
-        "\u{2028}x",
-        "\u{feff}x",
-        "\u{202e}abc",
-        "\u{7f}",
-        "\u{1b}31m",
-        "\0",
-        "🙂",
-        "日本",
-        "#c",
-        "a #c",
-        " a",
-        "a ",
-        "%",
-        "@",
-        "`",
-        "a\\b",
-        "\\u0301",
-        ",",
-        "|",
-        ">",
-        "<<",
-        "\u{ffff}",
-        "op kind x",
-    ];
+    /// Names that YAML could read as something else, and characters that print badly, separated by `§`.
+    const NAMES: &str = "head§e\u{301}§a\u{200b}b§\u{200d}§it's§say \"hi\"§a: b§a:b§:§&x§*§**§-x§- x§!tag§yes§No§true§\
+        null§~§12§0x1f§1e3§-0§a\nb§a\r\nb§\n§a\tb§\u{85}§\u{2028}x§\u{feff}x§\u{202e}abc§\u{7f}§\
+        \u{1b}31m§\0§🙂§日本§#c§a #c§ a§a §%§@§`§a\\b§\\u0301§,§|§>§<<§\u{ffff}§op kind x";
 
     fn read(rules: &str) -> Vec<Rule> {
         let text = format!("version: 1\nlevel: O2\ndtype: float16\nrules: {rules}\n");
@@ -331,9 +261,9 @@ mod tests {
     #[test]
     fn a_rule_that_is_written_is_read_again() {
         let runs = [RunAs::Full, RunAs::FullOut, RunAs::FullInside, RunAs::Low, RunAs::Inherit, RunAs::LowForward];
-        for (name, run) in NAMES.iter().zip(runs.into_iter().cycle()) {
-            let path = Rule::path(&format!("a.{name}"), run).unwrap().because(*name);
-            let kind = Rule::kind(*name, run).expect(3).until(7);
+        for (name, run) in NAMES.split('§').zip(runs.into_iter().cycle()) {
+            let path = Rule::path(&format!("a.{name}"), run).unwrap().because(name);
+            let kind = Rule::kind(name, run).expect(3).until(7);
             let recomputed = Rule::recompute(name).unwrap();
             let raised = Rule::raise_after_stall(name).unwrap().because("two\nlines");
             let rules = [path, kind, recomputed, raised];

@@ -169,6 +169,8 @@ impl Pairs<Avx512> for Bf16 {
 
     #[inline(always)]
     fn apart<K: Part<Avx512>>(self, simd: Avx512, part: K) -> K::Output {
+        /// # Safety
+        /// The machine has the features.
         #[inline(never)]
         #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512bf16")]
         fn go<K: Part<Avx512>>(simd: Avx512, part: K) -> K::Output {
@@ -212,6 +214,8 @@ macro_rules! simd {
             const MR: usize = $rows;
             #[inline(always)]
             fn apart<P: Part<Self>>(self, part: P) -> P::Output {
+                /// # Safety
+                /// The machine has the features.
                 #[inline(never)]
                 #[target_feature(enable = $features)]
                 fn go<P: Part<$simd>>(simd: $simd, part: P) -> P::Output {

@@ -352,11 +352,6 @@ fn low_dtype(name: &str) -> Result<DType> {
     Ok(dtype)
 }
 
-/// Returns the keys of a rule for cells, each with its value on one line.
-pub(super) fn entries(rule: &super::Rule) -> Vec<(&'static str, String)> {
-    rules::written(rule, false).entries()
-}
-
 /// Converts a policy into a document.
 pub(super) fn written(policy: &Policy) -> Result<PolicyV1> {
     let Policy { name, pack, level, dtype, prefer, rules, lists, loss_scale, scaler } = policy;

@@ -231,3 +231,24 @@ pub(super) fn written(rule: &Rule, of_nodes: bool) -> RuleV1 {
         expect: rule.expect.map(placeless),
     }
 }
+
+impl Rule {
+    /// Returns the keys with which a policy file states the rule, each with its value on one line.
+    ///
+    /// ```
+    /// use precast_policy::policy::{Rule, RunAs};
+    /// let rule = Rule::path("head.*", RunAs::Full)?.because("logits");
+    /// assert_eq!(rule.entries()[0], ("path", "\"head.*\"".to_string()));
+    /// assert_eq!(rule.to_line(), r#"{ path: "head.*", run: float32, because: "logits" }"#);
+    /// # Ok::<(), precast_policy::Error>(())
+    /// ```
+    pub fn entries(&self) -> Vec<(&'static str, String)> {
+        written(self, false).entries()
+    }
+
+    /// Returns the rule as an item of the key `rules` of a policy file, on one line.
+    pub fn to_line(&self) -> String {
+        let entries: Vec<String> = self.entries().iter().map(|(key, value)| format!("{key}: {value}")).collect();
+        format!("{{ {} }}", entries.join(", "))
+    }
+}
