@@ -204,7 +204,7 @@ impl Model {
     /// Builds a model shipped with the library, with weights initialized from the seed.
     ///
     /// # Errors
-    /// [`ErrorKind::Model`](crate::ErrorKind::Model) for an unknown name, with the nearest and all names.
+    /// [`ErrorKind::Model`] for an unknown name, with the nearest and all names.
     ///
     /// ```
     /// let lenet5 = precast::io::models::Model::named("lenet5", 0)?;
@@ -251,7 +251,7 @@ impl Model {
 /// Reads a network from an architecture file. The weights are initialized from the seed, reproducibly.
 ///
 /// # Errors
-/// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read or is longer than 1 MiB, else as [`parse`].
+/// [`ErrorKind::Io`] when the file cannot be read or is longer than 1 MiB, else as [`parse`].
 pub fn load(path: impl AsRef<Path>, seed: u64) -> Result<Child> {
     Model::load(path, seed).map(|model| model.net)
 }
@@ -259,7 +259,7 @@ pub fn load(path: impl AsRef<Path>, seed: u64) -> Result<Child> {
 /// Reads a network from the text of an architecture file; `origin` names it in errors.
 ///
 /// # Errors
-/// [`ErrorKind::Model`](crate::ErrorKind::Model), with line and column, for a text that is not YAML, has anchors,
+/// [`ErrorKind::Model`], with line and column, for a text that is not YAML, has anchors,
 /// aliases or tags, is longer than 1 MiB or nested deeper than 64, or whose parameters would have more than 2^30
 /// numbers (4 GiB); for an unknown version, kind or option, and for incompatible options.
 pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Child> {
@@ -269,7 +269,7 @@ pub fn parse(text: &str, origin: &str, seed: u64) -> Result<Child> {
 /// Returns the architecture file of a network.
 ///
 /// # Errors
-/// [`ErrorKind::Model`](crate::ErrorKind::Model) when one of the program's own cells is not saved, with its path; when
+/// [`ErrorKind::Model`] when one of the program's own cells is not saved, with its path; when
 /// two types have the same kind; and for a network too large or nested too deep to be read back, by the limits of
 /// [`parse`].
 pub fn to_yaml<C: ?Sized + AsCell>(net: &Child<C>) -> Result<String> {
@@ -279,7 +279,7 @@ pub fn to_yaml<C: ?Sized + AsCell>(net: &Child<C>) -> Result<String> {
 /// Writes the architecture file of a network, using the file name as its name.
 ///
 /// # Errors
-/// As [`to_yaml`], and [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be written; an existing file is
+/// As [`to_yaml`], and [`ErrorKind::Io`] when the file cannot be written; an existing file is
 /// then unchanged.
 pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();

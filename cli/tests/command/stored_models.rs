@@ -288,7 +288,7 @@ fn what_a_plan_keeps_is_told_by_every_command() {
         text(run(&["convert", "llama.safetensors", "low.safetensors", "--policy", "o2", "--html", "page.html"]));
     let line = format!(
         "1 tensor of a cell that runs low stays as it was, not known as a weight: `{rotary}.inv_freq` (no weight of \
-         RotaryEmbedding); a rule names a tensor to store it low: `{{ path: {rotary}.inv_freq, run: low }}`\n"
+         RotaryEmbedding); a rule names a tensor to store it low: `{{ path: \"{rotary}.inv_freq\", run: low }}`\n"
     );
     assert!(shown.contains(&line), "{shown}");
     assert!(fs::read_to_string(folder.0.join("page.html")).unwrap().contains("not known as a weight"));
