@@ -159,15 +159,15 @@ impl<'a, 'de> Reader<'a, 'de> {
     #[inline(never)]
     fn items(self) -> Result<Items<'a, 'de>, Misread> {
         match &self.node.value {
-            Value::List(items) => Ok(Items { reader: self, met: 0, rest: items.iter(), is_placed: false }),
-            _ if self.is_nothing() => Ok(Items { reader: self, met: 0, rest: [].iter(), is_placed: false }),
+            Value::List(items) => Ok(Items { reader: self, read: 0, rest: items.iter(), is_placed: false }),
+            _ if self.is_nothing() => Ok(Items { reader: self, read: 0, rest: [].iter(), is_placed: false }),
             _ => Err(self.expected(LIST)),
         }
     }
 
     /// Returns the position of the value, then the value, as the items of a list.
     fn with_place(self) -> Items<'a, 'de> {
-        Items { reader: self, met: 0, rest: [].iter(), is_placed: true }
+        Items { reader: self, read: 0, rest: [].iter(), is_placed: true }
     }
 
     /// Returns a name alone, or the one name of a map, with its options.
@@ -355,7 +355,7 @@ impl<'de> MapAccess<'de> for Entries<'_, '_> {
 struct Items<'a, 'de> {
     reader: Reader<'a, 'de>,
     /// Number of items that are read.
-    met: usize,
+    read: usize,
     rest: slice::Iter<'a, Node<'de>>,
     is_placed: bool,
 }
@@ -363,9 +363,9 @@ struct Items<'a, 'de> {
 impl<'a, 'de> Items<'a, 'de> {
     #[inline(never)]
     fn next(&mut self) -> Option<Reader<'a, 'de>> {
-        self.met += 1;
+        self.read += 1;
         match self.is_placed {
-            true => Some(Reader { of_place: self.met == 1, ..self.reader }),
+            true => Some(Reader { of_place: self.read == 1, ..self.reader }),
             false => self.rest.next().map(|item| self.reader.of(item)),
         }
     }
@@ -377,7 +377,7 @@ impl<'a, 'de> Items<'a, 'de> {
             0 => Ok(()),
             left => {
                 let expected = format!("a tuple of size {len}");
-                Err(self.reader.placed(Misread::invalid_length(self.met + left, &expected.as_str())))
+                Err(self.reader.placed(Misread::invalid_length(self.read + left, &expected.as_str())))
             }
         }
     }

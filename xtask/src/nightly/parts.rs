@@ -86,7 +86,7 @@ pub const PARTS: &[Part] = &[
     ),
     part(
         "peers",
-        "ops, layers, training curves, scaled steps and ranks beside torch",
+        "ops, layers, training curves, scaled steps and ranks compared with torch",
         || lacks("torch, numpy"),
         || peers::run(&with_python(&[])),
     ),
