@@ -166,25 +166,26 @@ fn cut_and_turned(seeds: &[Vec<u8>]) -> Vec<Vec<u8>> {
     files
 }
 
+/// Feeds the files of a folder unchanged and mutated, then each of them cut and with turned bits.
+fn feed_folder(folder: &str, feed: fn(&[u8])) {
+    let seeds = files(&[folder]);
+    feed_all(&seeds, FILES, feed);
+    feed_all(&cut_and_turned(&seeds), 0, feed);
+}
+
 #[test]
 fn csv() {
-    let seeds = files(&["fuzz/seeds/csv"]);
-    feed_all(&seeds, FILES, feed::csv);
-    feed_all(&cut_and_turned(&seeds), 0, feed::csv);
+    feed_folder("fuzz/seeds/csv", feed::csv);
 }
 
 #[test]
 fn images() {
-    let seeds = files(&["fuzz/seeds/images"]);
-    feed_all(&seeds, FILES, feed::images);
-    feed_all(&cut_and_turned(&seeds), 0, feed::images);
+    feed_folder("fuzz/seeds/images", feed::images);
 }
 
 #[test]
 fn npy() {
-    let seeds = files(&["fuzz/seeds/npy"]);
-    feed_all(&seeds, FILES, feed::npy);
-    feed_all(&cut_and_turned(&seeds), 0, feed::npy);
+    feed_folder("fuzz/seeds/npy", feed::npy);
 }
 
 #[test]
