@@ -4,15 +4,23 @@ use std::{
     fs,
     ops::ControlFlow,
     path::{Component, Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc, LazyLock, Once,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
-use console::Term;
 use precast::{Policy, io::models::Model, policy::Prefer, train::Event};
 use precast_policy::{files, printable};
 use precast_train::{
     Change, EndReason, ModelSource, Run, RunFile, history_of,
     report::{NOT_FAIR, RunReport, TrainingRun, all_runs_html, runs_html, runs_table_by, save_events},
+};
+#[cfg(unix)]
+use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU};
+use signal_hook::{
+    consts::{SIGINT, SIGTERM},
+    flag,
 };
 
 use super::{
@@ -137,19 +145,35 @@ pub(super) fn say_line(note: &str) {
     progress::say(&format!("note: {note}"));
 }
 
-/// Set by Ctrl-C; a second one ends the process at once.
-pub(super) static STOP: AtomicBool = AtomicBool::new(false);
+/// Set by the first signal that asks for an end.
+pub(super) static STOP: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Lets Ctrl-C set [`STOP`].
+/// Lets signals set [`STOP`]: Ctrl-C, the end of a session, and what batch systems send some time before they kill a job.
+/// A second Ctrl-C ends the process at once.
 pub(super) fn listen() {
-    // If no handler can be installed, Ctrl-C ends the process, and the last checkpoint remains.
-    let _ = ctrlc::set_handler(|| {
-        if STOP.swap(true, Ordering::Relaxed) {
-            // The bar, if there is one.
-            let _ = Term::stderr().clear_line();
-            std::process::exit(130);
+    #[cfg(unix)]
+    const SIGNALS: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGXCPU];
+    #[cfg(not(unix))]
+    const SIGNALS: [i32; 2] = [SIGINT, SIGTERM];
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let ignored = ignored();
+        for signal in SIGNALS.into_iter().filter(|signal| ignored & 1 << (signal - 1) == 0) {
+            // If no handler can be installed, the signal ends the process, and the last checkpoint remains.
+            if signal == SIGINT {
+                let _ = flag::register_conditional_shutdown(signal, 130, STOP.clone());
+            }
+            let _ = flag::register(signal, STOP.clone());
         }
     });
+}
+
+/// Returns the signals that this process was started to ignore, as `nohup` does with the end of a session: bit n - 1 is
+/// signal n. They are known on Linux.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
 fn train(cli: &Cli, mut run: Run, args: &Args, lead: Option<&Lead<'_>>) -> Result<EndReason> {

@@ -39,7 +39,11 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         Some(2..) => return over_ranks::train(cli, args),
         // Open MPI binds one process to one core.
         Some(_) => Cores::here().advice().iter().for_each(|advice| run::say_line(advice)),
-        None => {}
+        None => {
+            if let Some(words) = ranks::launched_apart() {
+                run::say_line(&format!("{words}, and this process trains alone"));
+            }
+        }
     }
     if let Some(folder) = &args.resume {
         return run::resume(cli, args, folder, None);

@@ -13,7 +13,7 @@ pub enum ErrorKind {
     Argument,
     /// An MPI library that is missing or lacks a function.
     Library,
-    /// An MPI library that is not that of the launcher.
+    /// An MPI library that is not that of the launcher, or a launcher that MPI cannot use.
     Launcher,
     /// An error that MPI returned.
     Mpi,

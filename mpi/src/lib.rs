@@ -63,7 +63,7 @@ pub use cores::Cores;
 pub use engine::{Alone, Engine, Pending};
 pub use error::{Error, ErrorKind, Result};
 pub use exchange::Exchange;
-pub use launcher::{launched, launched_as, local_ranks};
+pub use launcher::{launched, launched_apart, launched_as, local_ranks};
 pub use mpi::Mpi;
 pub use ranks::Ranks;
 pub use threads::{Fault, Threads};

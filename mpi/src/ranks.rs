@@ -95,8 +95,13 @@ impl Ranks {
     /// `PRECAST_PATIENCE` seconds.
     ///
     /// # Errors
-    /// Those of [`Mpi::load`]; [`ErrorKind::Argument`] if `PRECAST_PATIENCE` is no number of seconds above 0.
+    /// Those of [`Mpi::load`]; [`ErrorKind::Launcher`] if a launcher has started several processes that MPI cannot join
+    /// ([`launched_apart`](crate::launched_apart)); [`ErrorKind::Argument`] if `PRECAST_PATIENCE` is not a number of
+    /// seconds above 0.
     pub fn of_launcher() -> Result<Self> {
+        if let Some(words) = launcher::launched_apart() {
+            return Err(Error::new(ErrorKind::Launcher, words));
+        }
         if launcher::launched().is_none_or(|size| size == 1) {
             return Ok(Ranks::new(Box::new(Alone)));
         }

@@ -249,6 +249,25 @@ mod paths {
     }
 }
 
+/// Each of these processes would train alone, without a word.
+#[test]
+fn processes_that_mpi_cannot_join_have_a_note() {
+    let folder = Folder::new("apart");
+    let run = |variables: &[(&str, &str)]| {
+        let output = command(&folder.0, &["train", "none.yaml"]).envs(variables.iter().copied()).output().unwrap();
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let slurm = [("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "4")];
+    let words = "note: Slurm has started 4 processes, which MPI cannot join; `srun --mpi=pmix -n 4` starts a job of MPI, and \
+                 this process trains alone\n";
+    assert!(run(&slurm).contains(words), "{}", run(&slurm));
+    assert!(run(&[("WORLD_SIZE", "2"), ("MASTER_ADDR", "here")]).contains("note: torchrun has started 2 processes"));
+    // One task, and a script that Slurm has started.
+    assert!(!run(&[("SLURM_PROCID", "0"), ("SLURM_STEP_NUM_TASKS", "1")]).contains("MPI"));
+    assert!(!run(&[("SLURM_PROCID", "0"), ("SLURM_NTASKS", "4")]).contains("MPI"));
+    assert!(!run(&[("WORLD_SIZE", "2")]).contains("MPI"));
+}
+
 #[test]
 fn a_launcher_of_several_processes_is_for_training() {
     let folder = Folder::new("launched");

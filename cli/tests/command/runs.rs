@@ -328,29 +328,64 @@ fn a_run_that_is_killed_again_and_again_ends_as_one_that_is_not() {
     }
 }
 
-/// As by Ctrl-C.
+/// As by Ctrl-C, or by a batch system some time before it kills the job.
 #[test]
 #[cfg(target_os = "linux")]
-fn an_interrupt_ends_the_run_after_the_step_with_a_checkpoint() {
-    let folder = folder("interrupted", &RUN.replace("epochs: 30", "epochs: 100000"));
-    let child = command(&folder.0, &["train", "run.yaml", "--quiet"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let metrics = folder.0.join("runs/o2/metrics.jsonl");
-    while fs::metadata(&metrics).map_or(0, |metrics| metrics.len()) == 0 {
+fn a_signal_ends_the_run_after_the_step_with_a_checkpoint() {
+    let long = RUN.replace("epochs: 30", "epochs: 100000");
+    for signal in ["-INT", "-TERM", "-HUP", "-USR1", "-USR2", "-XCPU"] {
+        let folder = folder(&format!("interrupted{signal}"), &long);
+        let child = Started::new(command(&folder.0, &["train", "run.yaml", "--quiet"]), &folder);
+        child.signal(signal);
+        child.check_interrupted(&folder);
+    }
+    // As `nohup` starts it, and a shell its jobs in the background.
+    let folder = folder("ignored", &long);
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", r#"trap '' HUP INT; exec "$0" train run.yaml --quiet"#, env!("CARGO_BIN_EXE_precast")]);
+    shell.current_dir(&folder.0);
+    let child = Started::new(shell, &folder);
+    child.signal("-HUP");
+    child.signal("-INT");
+    let length = || fs::metadata(folder.0.join("runs/o2/metrics.jsonl")).unwrap().len();
+    let before = length();
+    while length() == before {
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let message = String::from_utf8(output.stderr).unwrap();
-    let rest = message.strip_prefix("error: interrupted after step ").unwrap_or_else(|| panic!("{message}"));
-    assert!(rest.ends_with("; continue with: precast train --resume runs/o2\n"), "{message}");
-    let step: usize = rest.split(';').next().unwrap().parse().unwrap();
-    assert!(folder.0.join(format!("runs/o2/checkpoint-{step:09}.safetensors")).is_file());
-    assert!(folder.0.join("runs/o2/report.html").is_file());
+    child.signal("-TERM");
+    child.check_interrupted(&folder);
+}
+
+/// A run that has taken its first steps.
+#[cfg(target_os = "linux")]
+struct Started(std::process::Child);
+
+#[cfg(target_os = "linux")]
+impl Started {
+    fn new(mut command: std::process::Command, folder: &Folder) -> Self {
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let metrics = folder.0.join("runs/o2/metrics.jsonl");
+        while fs::metadata(&metrics).map_or(0, |metrics| metrics.len()) == 0 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Started(child)
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = std::process::Command::new("kill").args([signal, &self.0.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    fn check_interrupted(self, folder: &Folder) {
+        let output = self.0.wait_with_output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{message}");
+        let rest = message.strip_prefix("error: interrupted after step ").unwrap_or_else(|| panic!("{message}"));
+        assert!(rest.ends_with("; continue with: precast train --resume runs/o2\n"), "{message}");
+        let step: usize = rest.split(';').next().unwrap().parse().unwrap();
+        assert!(folder.0.join(format!("runs/o2/checkpoint-{step:09}.safetensors")).is_file());
+        assert!(folder.0.join("runs/o2/report.html").is_file());
+    }
 }
 
 /// Relative paths are resolved against the run file, even when the run is resumed from its folder.

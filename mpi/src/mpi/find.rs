@@ -35,7 +35,7 @@ fn family() -> Option<Family> {
     if env::var_os("OMPI_COMM_WORLD_SIZE").is_some() {
         return Some(Family::OpenMpi);
     }
-    env::var_os("PMI_SIZE").map(|_| Family::Mpich)
+    ["MV2_COMM_WORLD_SIZE", "PMI_SIZE"].into_iter().find_map(env::var_os).map(|_| Family::Mpich)
 }
 
 /// Names of libraries, in the order of the search.
