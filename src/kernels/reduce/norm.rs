@@ -13,7 +13,7 @@ use std::{
 use num_traits::{Float as _, One, Zero};
 
 use super::{
-    squares::{keeps_digits, magnitude, mean, power_below},
+    squares::{keeps_digits, magnitude, moments, power_below},
     sum::{replace, sum_middle, sum_of},
 };
 use crate::kernels::{
@@ -317,8 +317,11 @@ impl Statistics {
     #[inline(always)]
     fn of<R: Real>(self, x: &[R]) -> (R, R) {
         let len = R::of(x.len() as f64);
-        let mean = if self == Statistics::Moments { mean(x) } else { R::zero() };
-        (mean, sum_of([x], |[x]| (x - mean) * (x - mean)) / len)
+        let (mean, squares) = match self {
+            Statistics::Moments => moments(x),
+            _ => (R::zero(), sum_of([x], |[x]| x * x)),
+        };
+        (mean, squares / len)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     slices::AlongAxis,
-    squares::{in_range, mean},
+    squares::{in_range, moments},
     sum::sum_of,
 };
 use crate::kernels::{elementwise::Saved, float::Real};
@@ -53,8 +53,7 @@ impl Variance {
 }
 
 fn squared_deviations<R: Real>(x: &[R]) -> R {
-    let m = R::vectorized(|| mean(x));
-    R::vectorized(|| sum_of([x], |[x]| (x - m) * (x - m)))
+    R::vectorized(|| moments(x)).1
 }
 
 impl AlongAxis for Variance {
@@ -66,7 +65,7 @@ impl AlongAxis for Variance {
     }
     fn backward<R: Real>(self, x: &[R], dy: &[R], dx: &mut [R]) {
         let (x, scale, _) = in_range(x, squared_deviations);
-        let m = R::vectorized(|| mean(&x));
+        let (m, _) = R::vectorized(|| moments(&x));
         let factor = R::of(2.0) * dy[0] / self.freedom(x.len()) * scale;
         for (dx, &x) in dx.iter_mut().zip(&*x) {
             *dx = factor * (x - m);
@@ -95,7 +94,7 @@ impl AlongAxis for Deviation {
         if y == R::zero() {
             return dx.fill(R::zero());
         }
-        let m = R::vectorized(|| mean(&x));
+        let (m, _) = R::vectorized(|| moments(&x));
         let factor = R::of(2.0) * (dy[0] / (R::of(2.0) * y)) / freedom;
         for (dx, &x) in dx.iter_mut().zip(&*x) {
             *dx = factor * (x - m);

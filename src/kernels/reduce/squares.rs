@@ -33,6 +33,28 @@ pub(crate) fn mean<R: Real>(x: &[R]) -> R {
     if mean.is_finite() { mean } else { mean_in_range(x).unwrap_or(mean) }
 }
 
+/// Computes the mean, and the sum of squared deviations from it. Must be called from a [`vectorized`] body.
+#[inline(always)]
+pub(crate) fn moments<R: Real>(x: &[R]) -> (R, R) {
+    let deviations = |mean: R| sum_of([x], |[x]| (x - mean) * (x - mean));
+    let mean = mean(x);
+    let squares = deviations(mean);
+    // Numbers that vary by less than this would be measured by the rounding of their sum.
+    let most = R::epsilon() * mean * mean * R::of(x.len() as f64);
+    if squares < most || most.is_infinite() {
+        let mean = mean_of_close(x);
+        return (mean, deviations(mean));
+    }
+    (mean, squares)
+}
+
+/// Computes the mean of numbers that are close to each other, from their exact distances to the first.
+#[cold]
+fn mean_of_close<R: Real>(x: &[R]) -> R {
+    let distances: Vec<R> = x.iter().map(|&number| number - x[0]).collect();
+    x[0] + sum(&distances) / R::of(x.len() as f64)
+}
+
 #[cold]
 fn mean_in_range<R: Real>(x: &[R]) -> Option<R> {
     let scale = magnitude(x)?;

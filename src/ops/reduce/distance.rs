@@ -170,7 +170,7 @@ impl Tensor {
                 let norms = if others.is_empty() { x[0].abs()? } else { x[0].norm(p, &others, true)? };
                 let most = Tensor::scalar(max_norm, norms.dtype());
                 // The small number that torch adds keeps the quotient finite.
-                let short = match scales(&x[0], &norms, &others)? {
+                let short = match scales(&x[0], &norms, &others, 1e-7)? {
                     Some(scale) if !others.is_empty() => {
                         let x = x[0].div(&scale)?;
                         let least = Tensor::scalar(1e-7, x.dtype()).div(&scale)?;
@@ -205,15 +205,15 @@ impl Tensor {
 /// Divides each vector along an axis by its p-norm, clamped to at least `eps`.
 fn unit(x: &Tensor, p: f64, axis: isize, eps: f64) -> Result<Tensor> {
     let norm = x.norm(p, &[axis], true)?;
-    let Some(scale) = scales(x, &norm, &[axis])? else { return x.div(&norm.clamp(eps, f64::INFINITY)?) };
+    let Some(scale) = scales(x, &norm, &[axis], eps)? else { return x.div(&norm.clamp(eps, f64::INFINITY)?) };
     let x = x.div(&scale)?;
     let least = Tensor::scalar(eps, x.dtype()).div(&scale)?;
     x.div(&x.norm(p, &[axis], true)?.maximum(&least)?)
 }
 
 /// Returns powers of two by which vectors along some axes are divided, so that their norms are in range; `None` if they
-/// are already. Dividing by them changes no digit.
-fn scales(x: &Tensor, norm: &Tensor, axes: &[isize]) -> Result<Option<Tensor>> {
+/// are already. Dividing by them changes no digit, and `eps`, the least norm, divided by them is finite.
+fn scales(x: &Tensor, norm: &Tensor, axes: &[isize], eps: f64) -> Result<Option<Tensor>> {
     let least = match norm.dtype() {
         DType::F64 => f64::MIN_POSITIVE,
         DType::F16 => half::f16::MIN_POSITIVE.to_f64(),
@@ -228,7 +228,7 @@ fn scales(x: &Tensor, norm: &Tensor, axes: &[isize]) -> Result<Option<Tensor>> {
     }
     inside(false, || {
         let largest = x.detach().abs()?.max(axes, true)?;
-        let power = |x: f64| if x > 0.0 && x.is_finite() { power_below(x) } else { 1.0 };
+        let power = |x: f64| if x > 0.0 && x.is_finite() { power_below(x.max(eps)) } else { 1.0 };
         let powers: Vec<f64> = largest.to_f64().into_iter().map(power).collect();
         Tensor::from_f64(&powers, largest.shape(), x.dtype()).map(Some)
     })

@@ -3,6 +3,7 @@
 
 mod contract;
 mod conv;
+mod corners;
 mod elementwise;
 mod exported;
 mod functions;

@@ -312,3 +312,24 @@ fn a_length_out_of_range_still_divides() -> Result<()> {
     }
     Ok(())
 }
+
+/// The sum of a thousand equal numbers is rounded, and what the mean is off by is not a deviation.
+#[test]
+fn constants_have_no_deviation_and_small_deviations_are_those_of_the_numbers() -> Result<()> {
+    for (dtype, constant) in [(DType::F32, 0.1), (DType::F32, 1e6 / 3.0), (DType::F32, 1e30), (DType::F64, 1e15 / 3.0)]
+    {
+        let constant = Tensor::full(&[1, 1000], constant, dtype);
+        assert_eq!(constant.std(&[1], 1, false)?.item()?, 0.0, "{constant:?}");
+        let is_zero = |y: Tensor| assert!(y.to_f64().iter().all(|&y| y == 0.0), "{dtype} {constant:?}: {y:?}");
+        is_zero(constant.layer_norm(&[1000], None, None, 1e-12)?);
+        is_zero(constant.reshape(&[1, 1, 1000])?.group_norm(1, None, None, 1e-12)?);
+        is_zero(constant.reshape(&[1000, 1])?.batch_norm_train(None, None, 1e-12)?.0);
+    }
+    // 2^20 and steps of 1/8: exact in f32, with the variance of 0, 1, ..., 7 in eighths.
+    let x: Vec<f64> = (0..4096).map(|i| 2f64.powi(20) + f64::from(i % 8) / 8.0).collect();
+    let x = Tensor::from_f64(&x, &[4096], DType::F32)?;
+    let variance = x.var(&[0], 0, false)?.item()?;
+    let exact = 5.25 / 64.0;
+    assert!((variance - exact).abs() <= 0.05 * exact, "{variance}, exact {exact}");
+    Ok(())
+}
