@@ -15,6 +15,15 @@ pub(crate) fn add_runs<T: Float>(sums: &mut [T::Wide], at: &[usize], run: usize,
         return;
     }
     let mut table = Sums64::of_crowded(sums, at, run);
+    if run == 1 {
+        for (&i, value) in at.iter().zip(values) {
+            match table.places.get(i) {
+                Some(&place @ 1..) => table.sums[place - 1] += value.widen().as_f64(),
+                _ => sums[i] += value.widen(),
+            }
+        }
+        return table.round_into(sums);
+    }
     for (&i, values) in at.iter().zip(values.chunks_exact(run)) {
         match table.run(i) {
             Some(sums) => sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value.widen().as_f64()),

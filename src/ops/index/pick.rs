@@ -7,22 +7,33 @@ use crate::{
     error::{Error, Result},
     kernels::{
         float::Float,
-        memory::{Pooled, with_capacity, zeros},
+        memory::{Elements, Pooled, with_capacity, zeros},
         reduce,
     },
     tensor::{Array, Forward, Stored, with_array},
 };
 
+/// Returns the indices of a tensor.
+fn indices(index: &Tensor) -> Result<Elements<'_, i64>> {
+    match index.dtype() {
+        DType::I64 => Ok(elements::<i64>(index)),
+        other => Err(Error::dtype(format!("indices are i64, got {other}; `cast(DType::I64)` makes indices"))),
+    }
+}
+
+/// Returns whether all are in `0..len`. No index below 0 is an address, and no length above the largest i64.
+fn check(indices: &[i64], len: usize) -> Result<()> {
+    match indices.iter().find(|&&i| i as u64 >= len as u64) {
+        Some(i) => Err(Error::value(format!("the index {i} is out of range: 0..{len} is allowed"))),
+        None => Ok(()),
+    }
+}
+
 /// Returns the indices after checking that each is in `0..len`.
 pub(in crate::ops) fn checked_indices(index: &Tensor, len: usize) -> Result<Vec<usize>> {
-    if index.dtype() != DType::I64 {
-        return Err(Error::dtype(format!("indices are i64, got {}; `cast(DType::I64)` makes indices", index.dtype())));
-    }
-    let check = |&i: &i64| match usize::try_from(i) {
-        Ok(at) if at < len => Ok(at),
-        _ => Err(Error::value(format!("the index {i} is out of range: 0..{len} is allowed"))),
-    };
-    elements::<i64>(index).iter().map(check).collect()
+    let indices = indices(index)?;
+    check(&indices, len)?;
+    Ok(indices.iter().map(|&i| i as usize).collect())
 }
 
 /// Computes `out[i] = x[at[i]]`, and the backward pass `grad_x[at[i]] += grad[i]`. Offsets count runs of `run`
@@ -31,7 +42,10 @@ pub(in crate::ops) fn picked(x: &Tensor, at: &[usize], run: usize, shape: &[usiz
     with_array!(&x.array().contiguous(), a: T => {
         let data: &[T] = a.as_slice().unwrap_or_default();
         let mut out = with_capacity(at.len() * run);
-        at.iter().for_each(|i| out.extend_from_slice(&data[i * run..(i + 1) * run]));
+        match run {
+            1 => out.extend(at.iter().map(|&i| data[i])),
+            _ => at.iter().for_each(|i| out.extend_from_slice(&data[i * run..(i + 1) * run])),
+        }
         Array::from_vec::<T>(out, shape)
     })
 }
@@ -39,23 +53,27 @@ pub(in crate::ops) fn picked(x: &Tensor, at: &[usize], run: usize, shape: &[usiz
 fn scattered(grad: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result<Array> {
     fn go<T: Stored + Float>(grad: &Tensor, at: &[usize], run: usize, len: usize) -> Pooled<T> {
         let grad = elements::<T>(grad);
-        if size_of::<T>() == size_of::<T::Wide>() {
+        let count = len.checked_div(run).unwrap_or(0);
+        if size_of::<T>() == size_of::<T::Wide>() || at.len() >= count {
             let mut sums = zeros(len);
             reduce::add_runs(&mut sums, at, run, &grad);
             return T::narrow_vec(sums);
         }
-        // Only runs that were picked are summed in the wide type: a table is much larger than the part that is read.
-        let mut picked = at.to_vec();
-        picked.sort_unstable();
-        picked.dedup();
-        let places: Vec<usize> = at.iter().map(|i| picked.binary_search(i).expect("one of them")).collect();
+        // Only runs that were picked are summed in the wide type: a table is often much larger than the part that is read.
+        let (mut picked, mut numbers) = (Vec::new(), vec![0; count]);
+        let mut number = |&i: &usize| {
+            if numbers[i] == 0 {
+                picked.push(i);
+                numbers[i] = picked.len();
+            }
+            numbers[i] - 1
+        };
+        let places: Vec<usize> = at.iter().map(&mut number).collect();
         let mut sums = zeros(picked.len() * run);
         reduce::add_runs(&mut sums, &places, run, &grad);
         let mut all = zeros::<T>(len);
-        if run > 0 {
-            for (i, sum) in picked.iter().zip(sums.chunks_exact(run)) {
-                T::narrow_into(sum, &mut all[i * run..(i + 1) * run]);
-            }
+        for (i, sum) in picked.iter().zip(sums.chunks_exact(run.max(1))) {
+            T::narrow_into(sum, &mut all[i * run..(i + 1) * run]);
         }
         all
     }
@@ -63,8 +81,9 @@ fn scattered(grad: &Tensor, at: &[usize], run: usize, shape: &[usize]) -> Result
 }
 
 /// Returns, for each position in an index, the offset of the element of a tensor of shape `from` with that index along
-/// `axis` and that position along the other axes.
-pub(in crate::ops) fn offsets_along(from: &[usize], axis: usize, index: &Tensor) -> Result<Vec<usize>> {
+/// `axis` and that position along the other axes. Offsets count runs of some elements, whose number follows them: more
+/// than one where the index is the same for all elements behind the axis.
+pub(in crate::ops) fn offsets_along(from: &[usize], axis: usize, index: &Tensor) -> Result<(Vec<usize>, usize)> {
     let to = index.shape();
     if to.len() != from.len() || (0..from.len()).any(|i| i != axis && to[i] > from[i]) {
         let rank = from.len();
@@ -77,11 +96,34 @@ pub(in crate::ops) fn offsets_along(from: &[usize], axis: usize, index: &Tensor)
         };
         return Err(Error::shape(format!("the index {to:?} does not fit {from:?} along axis {axis}; {cure}")));
     }
-    let offset = |(place, index): (ndarray::IxDyn, usize)| {
-        let along = |i: usize| if i == axis { index } else { place[i] };
-        (0..from.len()).fold(0, |offset, i| offset * from[i] + along(i))
-    };
-    Ok(ndarray::indices(to).into_iter().zip(checked_indices(index, from[axis])?).map(offset).collect())
+    let (indices, len, behind) = (indices(index)?, from[axis], from[axis + 1..].iter().product());
+    let is_whole = behind > 1 && to[axis + 1..] == from[axis + 1..];
+    let is_same = |part: &[i64]| part.iter().fold(0, |bits, i| bits | i ^ part[0]) == 0;
+    let by_slices = is_whole && indices.chunks_exact(behind).all(is_same);
+    let (each, run) = if by_slices { (behind, behind) } else { (to[axis + 1..].iter().product(), 1) };
+    let before = positions(&to[..axis], &from[..axis]);
+    let after = if by_slices { vec![0] } else { positions(&to[axis + 1..], &from[axis + 1..]) };
+    let (mut at, mut largest) = (Vec::with_capacity(indices.len() / run), 0);
+    let mut rows = indices.chunks_exact(each.max(1));
+    for start in before {
+        for row in rows.by_ref().take(to[axis]) {
+            at.extend(row.iter().zip(&after).map(|(&i, place)| {
+                largest = largest.max(i as u64);
+                (start * len).wrapping_add(i as usize).wrapping_mul(behind / run).wrapping_add(*place)
+            }));
+        }
+    }
+    if largest >= len as u64 && !indices.is_empty() {
+        check(&indices, len)?;
+    }
+    Ok((at, run))
+}
+
+/// Returns the offsets of a block's elements, from its start, in a tensor of shape `from`.
+fn positions(block: &[usize], from: &[usize]) -> Vec<usize> {
+    block.iter().zip(from).fold(vec![0], |starts, (&count, &len)| {
+        starts.iter().flat_map(|start| (0..count).map(move |i| start * len + i)).collect()
+    })
 }
 
 /// Runs an op that picks runs of `x` at the offsets given by the indices, which have no gradient. Only the indices are
@@ -114,11 +156,12 @@ impl Tensor {
         dispatch(call!(Op::Gather, &[self, index]; axis), |inputs| {
             let (x, index) = (&inputs[0], &inputs[1]);
             let axis = axis_at(axis, x.rank())?;
-            let value = picked(x, &offsets_along(x.shape(), axis, index)?, 1, index.shape())?;
+            let (at, run) = offsets_along(x.shape(), axis, index)?;
+            let value = picked(x, &at, run, index.shape())?;
             let from = x.shape().to_vec();
             Ok(Forward::new(value, vec![index.clone()], move |b| {
-                let at = offsets_along(&from, axis, &b.saved[0])?;
-                Ok(vec![Some(Tensor::from_array(scattered(b.grad, &at, 1, &from)?)), None])
+                let (at, run) = offsets_along(&from, axis, &b.saved[0])?;
+                Ok(vec![Some(Tensor::from_array(scattered(b.grad, &at, run, &from)?)), None])
             }))
         })
     }

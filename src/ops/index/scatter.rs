@@ -30,8 +30,11 @@ fn added(x: &Tensor, values: &Tensor, at: &[usize], run: usize) -> Result<Array>
 /// Returns `x` with each run of `values` written at its offset. If several have the same offset, the last one wins.
 fn replaced<T: Stored>(x: Elements<'_, T>, values: &[T], at: &[usize], run: usize) -> Pooled<T> {
     let mut all = x.into_buffer();
-    for (n, i) in at.iter().enumerate() {
-        all[i * run..(i + 1) * run].copy_from_slice(&values[n * run..(n + 1) * run]);
+    match run {
+        1 => at.iter().zip(values).for_each(|(&i, &value)| all[i] = value),
+        _ => at.iter().enumerate().for_each(|(n, i)| {
+            all[i * run..(i + 1) * run].copy_from_slice(&values[n * run..(n + 1) * run]);
+        }),
     }
     all
 }
@@ -40,9 +43,9 @@ fn replaced<T: Stored>(x: Elements<'_, T>, values: &[T], at: &[usize], run: usiz
 fn replaced_backward(grad: &Tensor, shape: &[usize], at: &[usize], run: usize) -> Result<Vec<Option<Tensor>>> {
     fn go<T: Stored>(grad: &[T], at: &[usize], run: usize) -> [Pooled<T>; 2] {
         let (mut left, mut parts) = (memory::copied(grad), memory::zeros(at.len() * run));
-        let mut stayed = std::collections::HashSet::new();
-        for (n, i) in at.iter().enumerate().rev() {
-            if stayed.insert(i) {
+        let mut is_met = vec![false; grad.len().checked_div(run).unwrap_or(0)];
+        for (n, &i) in at.iter().enumerate().rev().take_while(|_| run > 0) {
+            if !std::mem::replace(&mut is_met[i], true) {
                 parts[n * run..(n + 1) * run].copy_from_slice(&grad[i * run..(i + 1) * run]);
                 left[i * run..(i + 1) * run].fill(T::default());
             }
@@ -101,7 +104,7 @@ fn along(axis: isize) -> impl Fn(&[usize], &Tensor, &[usize]) -> Result<Places> 
             let index = index.shape();
             return Err(Error::shape(format!("the index {index:?} and the values {values:?} differ in shape")));
         }
-        Ok((offsets_along(from, axis, index)?, 1))
+        offsets_along(from, axis, index)
     }
 }
 

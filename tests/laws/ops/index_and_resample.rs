@@ -131,3 +131,39 @@ fn refusals_say_what_was_met() {
     let grid = Tensor::zeros(&[1, 2, 2, 2], DType::F32);
     refused(picture.grid_sample(&grid, Interpolation::Cubic, GridPadding::Zeros, false), ErrorKind::Value, "cubic");
 }
+
+/// An index that repeats along the axes behind is read once for each slice: the bits are those of the ops by slices.
+#[test]
+fn a_broadcast_index_picks_and_adds_slices() -> Result<()> {
+    for (dtype, axis) in [(DType::F32, 0), (DType::Bf16, 0), (DType::F32, 1), (DType::F16, 1)] {
+        let shape = if axis == 0 { vec![5, 3, 4] } else { vec![2, 5, 4] };
+        let numbers = |len: usize| (0..len).map(|i| ((i * 37) % 61) as f64 / 8.0 - 3.0).collect::<Vec<_>>();
+        let x = Tensor::from_f64(&numbers(shape.iter().product()), &shape, dtype)?.requires_grad();
+        // One row more than sixteen times.
+        let ids: Vec<i64> = (0..40).map(|i| if i % 2 == 0 { 3 } else { i % 5 }).collect();
+        let row = Tensor::from_vec(ids, &[40])?;
+        let mut many = shape.clone();
+        many[axis] = 40;
+        let ones: Vec<usize> = (0..3).map(|i| if i == axis { 40 } else { 1 }).collect();
+        let index = row.reshape(&ones)?.broadcast_to(&many)?;
+        let src = Tensor::from_f64(&numbers(many.iter().product()), &many, dtype)?.requires_grad();
+        let along = axis as isize;
+        let pairs = [
+            (x.gather(along, &index)?, x.index_select(along, &row)?),
+            (x.scatter_add(along, &index, &src)?, x.index_add(along, &row, &src)?),
+            (x.scatter(along, &index, &src)?, x.index_copy(along, &row, &src)?),
+        ];
+        for (by_index, by_slices) in pairs {
+            assert_eq!(by_index.to_f64(), by_slices.to_f64(), "{dtype} {axis}");
+            let seed = Tensor::from_f64(&numbers(by_index.len()), by_index.shape(), dtype)?;
+            let [a, b] = [by_index.backward_from(&seed)?, by_slices.backward_from(&seed)?];
+            for leaf in [&x, &src] {
+                let [a, b] = [&a, &b].map(|grads| grads.of(leaf).map(|grad| grad.to_f64()));
+                assert_eq!(a, b, "{dtype} {axis}");
+            }
+        }
+        let error = x.gather(along, &index.add(&Tensor::full(&[], 2.0, DType::I64))?).unwrap_err();
+        assert!(error.to_string().contains("the index 5 is out of range: 0..5 is allowed"), "{error}");
+    }
+    Ok(())
+}
