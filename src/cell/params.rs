@@ -7,7 +7,8 @@ use crate::{
     error::{Error, Result},
 };
 
-/// Trained parameters with their paths. Each occurs once; a tied parameter is listed under its first path.
+/// Trained parameters with their paths. Each occurs once; a tied parameter is listed under its first path, and groups of
+/// optimizers find it under each.
 ///
 /// Returned by [`Child::params`](crate::Child::params), or collected from any parameters, with or without names:
 ///
@@ -18,27 +19,36 @@ use crate::{
 /// assert_eq!(params.iter().map(|(path, _)| path).collect::<Vec<_>>(), ["fc.weight"]);
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Params(Vec<(String, Param)>);
+pub struct Params {
+    all: Vec<(String, Param)>,
+    /// The further paths of tied parameters.
+    tied: Vec<(String, Param)>,
+}
 
 impl Params {
     /// Iterates over the paths and parameters, in the order of the network.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Param)> {
-        self.0.iter().map(|(path, param)| (path.as_str(), param))
+        self.all.iter().map(|(path, param)| (path.as_str(), param))
     }
 
     /// Iterates as [`iter`](Params::iter) does, over those at some places.
     pub(crate) fn range(&self, range: Range<usize>) -> impl Iterator<Item = (&str, &Param)> + Clone {
-        self.0[range].iter().map(|(path, param)| (path.as_str(), param))
+        self.all[range].iter().map(|(path, param)| (path.as_str(), param))
+    }
+
+    /// Iterates over all paths of the parameters, those of a tied one included.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = (&str, &Param)> {
+        self.all.iter().chain(&self.tied).map(|(path, param)| (path.as_str(), param))
     }
 
     /// Returns the number of parameters.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.all.is_empty()
     }
 
     /// Returns the first path.
@@ -57,13 +67,14 @@ impl Params {
 
     /// Adds parameters that are not among these.
     pub(crate) fn and(mut self, others: Params) -> Params {
-        self.0.extend(others.0);
+        self.all.extend(others.all);
+        self.tied.extend(others.tied);
         self
     }
 
     /// Keeps the parameters for which `keep` returns `true`: to train a part of a network, or parts at different rates.
     pub fn filter(self, mut keep: impl FnMut(&str, &Param) -> bool) -> Params {
-        Params(self.0.into_iter().filter(|(path, param)| keep(path, param)).collect())
+        Params { all: self.all.into_iter().filter(|(path, param)| keep(path, param)).collect(), ..self }
     }
 }
 
@@ -71,7 +82,9 @@ impl FromIterator<(String, Param)> for Params {
     /// Omits buffers and repeated parameters.
     fn from_iter<I: IntoIterator<Item = (String, Param)>>(params: I) -> Self {
         let mut seen = HashSet::new();
-        Params(params.into_iter().filter(|(_, param)| param.is_trained() && seen.insert(param.id())).collect())
+        let trained = params.into_iter().filter(|(_, param)| param.is_trained());
+        let (all, tied) = trained.partition(|(_, param)| seen.insert(param.id()));
+        Params { all, tied }
     }
 }
 
@@ -86,6 +99,6 @@ impl IntoIterator for Params {
     type Item = (String, Param);
     type IntoIter = std::vec::IntoIter<(String, Param)>;
     fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
+        self.all.into_iter()
     }
 }

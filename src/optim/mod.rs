@@ -127,6 +127,6 @@ pub trait Optimizer: Debug + Send {
 
 /// Returns the error for a group that matches none of some parameters.
 fn no_member(pattern: &str, params: &Params) -> Error {
-    let near = did_you_mean_or_some(pattern, params.iter().map(|(path, _)| path));
+    let near = did_you_mean_or_some(pattern, params.paths().map(|(path, _)| path));
     Error::path(format!("the group `{pattern}` matches no parameter{near}"))
 }

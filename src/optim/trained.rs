@@ -1,6 +1,7 @@
 //! Parameters under training: the part of an optimizer that does not depend on its formula.
 
 use std::{
+    collections::HashSet,
     fmt::{self, Debug},
     ops::Range,
 };
@@ -66,10 +67,15 @@ impl<R: Rule> Trained<R> {
     /// Adds the parameters that match, or are inside a cell that does, to a group, and returns whether there are any.
     pub fn joins(&mut self, pattern: &str, Group { lr_factor, weight_decay }: Group) -> Result<bool> {
         let pattern: Pattern = pattern.parse()?;
-        let mut matched = false;
-        for ((path, _), group) in self.params.iter().zip(&mut self.groups) {
+        let is_in = |path: &str| {
             let mut around = path.match_indices('.').map(|(end, _)| &path[..end]);
-            if pattern.matches(path) || around.any(|cell| pattern.matches(cell)) {
+            pattern.matches(path) || around.any(|cell| pattern.matches(cell))
+        };
+        let found: HashSet<_> =
+            self.params.paths().filter(|(path, _)| is_in(path)).map(|(_, param)| param.id()).collect();
+        let mut matched = false;
+        for ((_, param), group) in self.params.iter().zip(&mut self.groups) {
+            if found.contains(&param.id()) {
                 matched = true;
                 group.lr_factor = lr_factor.or(group.lr_factor);
                 group.weight_decay = weight_decay.or(group.weight_decay);

@@ -7,8 +7,11 @@ use std::{
 };
 
 use precast::{
-    DType, ErrorKind, Policy,
-    storage::stored::{ConvertOptions, StoredModel},
+    DType, ErrorKind, Policy, Tensor,
+    storage::{
+        stored::{ConvertOptions, StoredModel},
+        weights,
+    },
 };
 use serde_json::{Value, json};
 
@@ -85,6 +88,23 @@ fn a_folder_is_replaced_as_a_whole() {
 
 fn json_of(path: PathBuf) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// The index names parts that are not converted.
+#[test]
+fn a_whole_file_is_converted_without_the_index_of_others() {
+    let folder = Folder::new("other-index");
+    let from = folder.at("model");
+    fs::create_dir_all(&from).unwrap();
+    let weight = || [("fc.weight", Tensor::ones(&[2, 2], DType::F32))];
+    weights::write(from.join("model.safetensors"), weight()).unwrap();
+    weights::write(from.join("model-00001-of-00001.safetensors"), weight()).unwrap();
+    let index = r#"{"weight_map": {"fc.weight": "model-00001-of-00001.safetensors"}}"#;
+    fs::write(from.join("model.safetensors.index.json"), index).unwrap();
+    let to = folder.at("low");
+    convert(&from, &to, "o2", ConvertOptions::new()).unwrap();
+    let names = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names.collect::<Vec<_>>(), ["model.safetensors"]);
 }
 
 #[test]

@@ -163,7 +163,14 @@ impl Folder {
             let kind = path.extension().and_then(|end| end.to_str()).unwrap_or_default();
             match bytes {
                 _ if ours(&path) => {}
-                Some(bytes) if bytes <= MAX_COPIED_BYTES && !OTHER_WEIGHTS.contains(&kind) => beside.copied.push(path),
+                // An index of other weights would name files that are not there.
+                Some(bytes)
+                    if bytes <= MAX_COPIED_BYTES
+                        && !OTHER_WEIGHTS.contains(&kind)
+                        && !path.to_string_lossy().ends_with(".index.json") =>
+                {
+                    beside.copied.push(path);
+                }
                 _ => beside.left_out.push(path),
             }
         }

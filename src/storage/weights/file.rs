@@ -195,18 +195,26 @@ pub(super) fn words(bytes: &[u8], entry: &str, tensors: &BTreeMap<String, Stored
 pub(crate) const OF_TORCH: &str = "a file of `torch.save`; write the state dict as safetensors, in Python by \
     `safetensors.torch.save_model(model, \"model.safetensors\")`";
 
-/// Rejects archives and pickles of `torch.save` and Git LFS pointers by their first bytes (at least eight).
+/// First bytes of files of other formats, and their descriptions.
+const OTHERS: [(&[u8], &str); 4] = [
+    (b"PK\x03\x04", OF_TORCH),
+    (b"GGUF", "a GGUF file, whose tensors are quantized for llama.cpp; expected the safetensors file it was made from"),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras writes; in Python, `safetensors.numpy.save_file` writes its arrays"),
+    (b"\x93NUMPY", "an array of NumPy; in Python, `safetensors.numpy.save_file` writes arrays with their names"),
+];
+
+/// Rejects files of other formats by their first bytes (at least eight): archives and pickles of `torch.save`, GGUF,
+/// HDF5, NumPy, and pointers of Git LFS.
 pub fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
     // A pickle begins with the number of its protocol and an opcode. The length of a header may have the same bytes,
     // and its text begins with a brace.
     let is_pickle = matches!(bytes, [0x80, 2..=5, b'('..=0xff, ..]) && bytes.get(8) != Some(&b'{');
-    if bytes.starts_with(b"PK\x03\x04") || is_pickle {
-        return Err(Error::weights(OF_TORCH));
+    let other = OTHERS.iter().find(|(start, _)| bytes.starts_with(start)).map(|(_, words)| *words);
+    let pointer = files::is_pointer(bytes).then_some(files::POINTER);
+    match other.or(is_pickle.then_some(OF_TORCH)).or(pointer) {
+        Some(words) => Err(Error::weights(words)),
+        None => Ok(()),
     }
-    if files::is_pointer(bytes) {
-        return Err(Error::weights(files::POINTER));
-    }
-    Ok(())
 }
 
 /// Rejects a header with duplicate tensor names (only the last would be read).

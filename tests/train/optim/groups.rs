@@ -68,3 +68,21 @@ fn a_group_of_nobody_is_an_error() {
     assert!(all.starts_with("the group `*.*.bias` matches no parameter (there are `0.weight`, `0.bias`, "), "{all}");
     assert!(message("0.we*").contains("has a `*` inside the segment"));
 }
+
+/// The second place of a tied parameter names it as well as the first, as for `freeze`.
+#[test]
+fn a_group_of_a_tied_parameter_has_it_under_each_of_its_paths() {
+    let tied = Child::new(Dense::new(2, 2, &mut Rng::seed(1)));
+    let net = Child::new(sequential![tied.clone(), ReLU, tied]);
+    for pattern in ["0.weight", "2.weight", "2"] {
+        let mut sgd = Sgd::new(net.params(), 1.0).group(pattern, |group| group.lr_factor(0.0)).unwrap();
+        let before = net.params().iter().map(|(_, param)| param.tensor().to_f64()).collect::<Vec<_>>();
+        let loss = net.call(&Tensor::ones(&[1, 2], DType::F32)).unwrap().sum_all().unwrap();
+        let _ = LossScale::none().step(&mut sgd, loss).unwrap();
+        let after = net.params().iter().map(|(_, param)| param.tensor().to_f64()).collect::<Vec<_>>();
+        assert_eq!(before[0], after[0], "{pattern}");
+        assert_eq!(before[1] == after[1], pattern == "2", "{pattern}");
+    }
+    let error = Sgd::new(net.params(), 1.0).group("2.wieght", |group| group).unwrap_err().to_string();
+    assert!(error.contains("did you mean `2.weight`?"), "{error}");
+}
