@@ -195,6 +195,7 @@ mod tests {
             (b"PK\x03\x04....", "a file of `torch.save`"),
             (b"GGUF\x03\0\0\0\x23\x01", "a GGUF file"),
             (b"\x89HDF\r\n\x1a\n\0\0\0", "an HDF5 file"),
+            (b"\x1c\0\0\0TFL3", "a model of TensorFlow Lite"),
             (b"\x93NUMPY\x01\0v\0{", "an array of NumPy"),
             (b"version https://git-lfs.github.com/spec/v1\noid sha256:4665\nsize 548105171\n", "a pointer of Git LFS"),
             (b"\x12\0\0\0\0\0\0\0{\"a\": {}, \"a\": {}}", "its header: two entries have the name `a` at line 1"),

@@ -195,21 +195,32 @@ pub(super) fn words(bytes: &[u8], entry: &str, tensors: &BTreeMap<String, Stored
 pub(crate) const OF_TORCH: &str = "a file of `torch.save`; write the state dict as safetensors, in Python by \
     `safetensors.torch.save_model(model, \"model.safetensors\")`";
 
-/// First bytes of files of other formats, and their descriptions.
-const OTHERS: [(&[u8], &str); 4] = [
-    (b"PK\x03\x04", OF_TORCH),
-    (b"GGUF", "a GGUF file, whose tensors are quantized for llama.cpp; expected the safetensors file it was made from"),
-    (b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras writes; in Python, `safetensors.numpy.save_file` writes its arrays"),
-    (b"\x93NUMPY", "an array of NumPy; in Python, `safetensors.numpy.save_file` writes arrays with their names"),
+/// Bytes by which files of other formats are known, with their place, and descriptions.
+const OTHERS: [(usize, &[u8], &str); 5] = [
+    (0, b"PK\x03\x04", OF_TORCH),
+    (
+        0,
+        b"GGUF",
+        "a GGUF file, whose tensors are quantized for llama.cpp; expected the safetensors file it was made from",
+    ),
+    (
+        0,
+        b"\x89HDF\r\n\x1a\n",
+        "an HDF5 file, as Keras writes; in Python, `safetensors.numpy.save_file` writes its arrays",
+    ),
+    (0, b"\x93NUMPY", "an array of NumPy; in Python, `safetensors.numpy.save_file` writes arrays with their names"),
+    (4, b"TFL3", "a model of TensorFlow Lite; expected safetensors"),
 ];
 
 /// Rejects files of other formats by their first bytes (at least eight): archives and pickles of `torch.save`, GGUF,
-/// HDF5, NumPy, and pointers of Git LFS.
+/// HDF5, NumPy, TensorFlow Lite, and pointers of Git LFS.
 pub fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
     // A pickle begins with the number of its protocol and an opcode. The length of a header may have the same bytes,
     // and its text begins with a brace.
     let is_pickle = matches!(bytes, [0x80, 2..=5, b'('..=0xff, ..]) && bytes.get(8) != Some(&b'{');
-    let other = OTHERS.iter().find(|(start, _)| bytes.starts_with(start)).map(|(_, words)| *words);
+    let is_there =
+        |(place, known, _): &&(usize, &[u8], &str)| bytes.get(*place..).is_some_and(|at| at.starts_with(known));
+    let other = OTHERS.iter().find(is_there).map(|(.., words)| *words);
     let pointer = files::is_pointer(bytes).then_some(files::POINTER);
     match other.or(is_pickle.then_some(OF_TORCH)).or(pointer) {
         Some(words) => Err(Error::weights(words)),
