@@ -1,5 +1,7 @@
 //! Positions in text files. A line ends in LF, in CR LF, or in CR alone.
 
+use precast::error::Error;
+
 /// Returns the number of the line on which the text after `text` begins or continues, counted from 1.
 pub(super) fn line_behind(text: &[u8]) -> usize {
     let carriage = |(i, byte): (usize, &u8)| *byte == b'\r' && text.get(i + 1) != Some(&b'\n');
@@ -11,6 +13,15 @@ pub(super) fn line_behind(text: &[u8]) -> usize {
 pub(super) fn end_of(text: &str) -> String {
     let last = text.rsplit(['\n', '\r']).next().unwrap_or_default();
     format!("{}:{}", line_behind(text.as_bytes()), 1 + last.chars().count())
+}
+
+/// Returns the error for a text that is not UTF-8 from some bytes on; `place` is that of the first.
+pub(super) fn not_utf8(place: &str, bytes: &[u8]) -> Error {
+    let (met, from) = match bytes {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => ("a mark of UTF-16".to_string(), "UTF-16"),
+        _ => (format!("the byte 0x{:02x}", bytes.first().copied().unwrap_or_default()), "WINDOWS-1252"),
+    };
+    Error::data(format!("{place}: {met} is not UTF-8; `iconv -f {from} -t UTF-8` may convert the file"))
 }
 
 #[cfg(test)]

@@ -13,7 +13,10 @@ use precast::{
 use precast_policy::{files, printable};
 use serde::{Deserialize, Serialize};
 
-use super::{MOST_BYTES, MOST_TOKENS, lines::end_of};
+use super::{
+    MOST_BYTES, MOST_TOKENS,
+    lines::{end_of, not_utf8},
+};
 
 /// A text cut into windows of tokens: inputs are i64 `[length]`, and the target at each position is the next token.
 #[options(written)]
@@ -157,7 +160,7 @@ impl Text {
         let origin = self.origin();
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-            Error::data(format!("{origin}:{}: not UTF-8", end_of(&before)))
+            not_utf8(&format!("{origin}:{}", end_of(&before)), &bytes[error.valid_up_to()..])
         })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let found = || text.chars().collect::<BTreeSet<char>>().into_iter().collect();

@@ -16,6 +16,9 @@ pub(super) struct NumberFormat {
 const THOUSANDS: [(char, &str); 5] =
     [(',', "commas"), ('.', "points"), (' ', "spaces"), ('\'', "apostrophes"), ('_', "underscores")];
 
+/// The minus sign of typesetters, which spreadsheets of some languages write.
+const MINUS: char = '\u{2212}';
+
 impl NumberFormat {
     /// Creates a format from its separators.
     ///
@@ -51,6 +54,12 @@ impl NumberFormat {
 
     /// Converts a cell to Rust's number format, if it may be a number in this one.
     fn plain(self, cell: &str) -> Option<Cow<'_, str>> {
+        if let Some(number) = cell.strip_prefix(MINUS) {
+            return self
+                .plain(number)
+                .filter(|rest| !rest.starts_with(['+', '-']))
+                .map(|rest| format!("-{rest}").into());
+        }
         let (whole, fraction) = match cell.split_once(self.decimal) {
             Some((whole, fraction)) => (whole, Some(fraction)),
             None => (cell, None),
@@ -90,7 +99,7 @@ impl NumberFormat {
 
     /// Returns the formats closest to this one in which all cells are numbers, if this one does not fit.
     pub fn others(self, cells: &[impl AsRef<str>]) -> Vec<NumberFormat> {
-        let may_be_number = |cell: &str| cell.starts_with(|c: char| c.is_ascii_digit() || "+-.,".contains(c));
+        let may_be_number = |cell: &str| cell.starts_with(|c: char| c.is_ascii_digit() || "+-.,\u{2212}".contains(c));
         if !cells.iter().all(|cell| may_be_number(cell.as_ref())) {
             return Vec::new();
         }
@@ -151,6 +160,7 @@ mod tests {
             ('.', Some(','), "12,34,567", 1_234_567.0),
             ('.', Some('_'), "1_000", 1000.0),
             ('.', None, "1.5", 1.5),
+            (',', Some('.'), "\u{2212}1.234,5", -1234.5),
         ] {
             assert_eq!(read(decimal, thousands, cell), Some(number), "{cell}");
         }
@@ -172,6 +182,9 @@ mod tests {
             ('.', Some(','), "-,234"),
             ('.', Some(','), "--1,234"),
             ('.', None, "1,234"),
+            ('.', None, "\u{2212}-1"),
+            ('.', None, "\u{2212}\u{2212}1"),
+            ('.', None, "\u{2212}"),
         ] {
             assert_eq!(read(decimal, thousands, cell), None, "{cell}");
         }

@@ -11,7 +11,7 @@ use precast::{
     io::files::unpacking,
 };
 
-use crate::data::lines::line_behind;
+use crate::data::lines::{line_behind, not_utf8};
 
 /// Text in UTF-8.
 pub(super) enum Text<'a> {
@@ -32,8 +32,10 @@ const PART: usize = 1 << 16;
 impl<'a> Text<'a> {
     /// Checks that bytes are a text; `origin` names them in errors.
     pub fn of(bytes: &'a [u8], origin: &str) -> Result<Self> {
-        let text =
-            std::str::from_utf8(bytes).map_err(|error| no_text(origin, line_behind(&bytes[..error.valid_up_to()])))?;
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let (before, rest) = bytes.split_at(error.valid_up_to());
+            not_utf8(&format!("{origin}:{}", line_behind(before)), rest)
+        })?;
         Ok(Text::Memory(text.strip_prefix(MARK).unwrap_or(text)))
     }
 
@@ -53,7 +55,8 @@ impl<'a> Text<'a> {
                 Ok(_) => rest.len(),
                 Err(error) if error.error_len().is_none() && !is_end => error.valid_up_to(),
                 Err(error) => {
-                    return Err(no_text(origin, line + line_behind(&rest[..error.valid_up_to()]) - 1));
+                    let (before, rest) = rest.split_at(error.valid_up_to());
+                    return Err(not_utf8(&format!("{origin}:{}", line + line_behind(before) - 1), rest));
                 }
             };
             if is_end {
@@ -92,10 +95,6 @@ impl<'a> Text<'a> {
             }
         }
     }
-}
-
-fn no_text(origin: &str, line: usize) -> Error {
-    Error::data(format!("{origin}:{line}: not a text in UTF-8"))
 }
 
 /// A text that keeps what was read of it until its lines are counted.
