@@ -21,6 +21,7 @@
 
 mod about;
 mod batch;
+mod classes;
 pub mod data;
 mod faults;
 mod file_name;

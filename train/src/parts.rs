@@ -17,6 +17,7 @@ use precast_policy::printable;
 use super::{
     Memory, RunFile, Storage, Test, Weights,
     about::About,
+    classes,
     data::Source,
     folder::{Folder, POLICY_NOW},
     standardizations::Standardizations,
@@ -264,6 +265,9 @@ impl RunFile {
             let words = format!("the data has no targets, so nothing can be learnt of it; {cure}");
             return Err(self.wrong("data", Error::data(words)));
         }
+        let parts = [("`test`", Some(&test)), ("`validation`", validation.as_ref())];
+        notes.extend(parts.iter().filter_map(|(key, part)| classes::never_trained(&train, key, (*part)?)));
+        notes.extend(classes::alike(&train));
         let encoding = match train.form() {
             Inputs::Table(_) => Some(Encoding::of(&train).map_err(|error| self.wrong("data", error))?),
             _ => None,

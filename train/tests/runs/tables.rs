@@ -265,3 +265,47 @@ fn a_run_tells_the_columns_that_its_model_does_not_take() {
     let words = "the data has no targets, so nothing can be learnt of it; `target` names the column that has them";
     assert!(error.to_string().contains(&format!("none.yaml:1:42: {words}")), "{error}");
 }
+
+/// A class of the test examples alone, and names that may be of one class.
+#[test]
+fn classes_that_are_not_learnt_have_a_note() {
+    let folder = Folder::new("classes");
+    let model =
+        "{version: 1, input: [1], net: {kind: Sequential, cells: [{kind: Dense, in_features: 1, out_features: 5}]}}";
+    let notes = |rows: &str, words: &str| {
+        folder.write("d.csv", &format!("x,t\n{rows}"));
+        let text = format!(
+            "{{version: 1, model: m, policy: o0, data: {{csv: {{file: d.csv, target: t}}}}, epochs: 1, batch: 4, \
+             optimizer: sgd{words}}}"
+        );
+        let mut file = RunFile::parse(&text, "run.yaml").unwrap();
+        file.folder = folder.0.clone();
+        let to = folder.at("run");
+        let run = Run::begin(&file, Model::parse(model, "m.yaml", 0).unwrap(), &to).unwrap();
+        let trained = run.data().train.labels().to_vec();
+        let notes = run
+            .notes()
+            .iter()
+            .filter(|note| note.contains(" the class ") || note.contains("different classes"))
+            .cloned()
+            .collect::<Vec<_>>();
+        drop(run);
+        fs::remove_dir_all(&to).unwrap();
+        (trained, notes)
+    };
+    let rows: String = (0..40).map(|i| format!("{i},{}\n", ["a", "b"][i % 2])).chain(["7,rare\n".into()]).collect();
+    let mut missing = 0;
+    for seed in 0..12 {
+        let (trained, notes) = notes(&rows, &format!(", test: 0.3, seed: {seed}, lint: false"));
+        let note = "`test`: no training example has the class `rare` (1 of its examples), so it is not learnt";
+        let expected: &[&str] = if trained.contains(&2) { &[] } else { &[note] };
+        assert_eq!(notes, expected, "{seed}");
+        missing += expected.len();
+    }
+    assert!((1..12).contains(&missing), "{missing}");
+    let names = ["Yes", "yes", "no", "caf\u{e9}", "cafe\u{301}"];
+    let rows: String = (0..50).map(|i| format!("{i},{}\n", names[i % 5])).collect();
+    let (_, notes) = notes(&rows, ", test: 0.2, seed: 1, lint: false");
+    let is_one = "are different classes; if they are one, write them in one way";
+    assert_eq!(notes, [format!("`cafe\\u{{301}}`, `caf\u{e9}` {is_one}"), format!("`Yes`, `yes` {is_one}")]);
+}
