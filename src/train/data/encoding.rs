@@ -225,6 +225,28 @@ impl Encoding {
     }
 }
 
+impl Encoding {
+    /// Checks that there is memory for so many examples.
+    fn check_memory(&self, examples: usize) -> Result<()> {
+        let words = |learnt: &Learnt| if let Code::OneHot(known) = &learnt.code { known.words.len() } else { 2 };
+        let width = self.columns.iter().map(words).sum::<usize>();
+        // Columns in f64 and rows in f32.
+        let bytes = examples.saturating_mul(width).saturating_mul(size_of::<f64>() + size_of::<f32>());
+        let most = self.columns.iter().max_by_key(|learnt| words(learnt));
+        match (most, Vec::<u8>::new().try_reserve_exact(bytes)) {
+            (Some(most), Err(_)) => Err(Error::data(format!(
+                "column `{}`: its {} words as columns of 0 and 1 of {examples} examples take {} GiB, more memory than \
+                 there is; `indices` makes one number of each word, for an embedding",
+                printable(&most.name),
+                words(most),
+                bytes >> 30
+            ))
+            .about("indices")),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// The encoded columns of a table.
 #[derive(Default)]
 struct Encoded {
@@ -349,7 +371,7 @@ impl Dataset {
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the inputs are no table, or one with other columns, and for an
-    /// empty cell in a column without a replacement.
+    /// empty cell in a column without a replacement, and when the encoded examples do not fit into memory.
     pub fn encoded(&self, by: &Encoding) -> Result<Dataset> {
         if let (Inputs::Stored(_), Inputs::Table(_)) = (self.inputs(), self.form()) {
             let by = by.clone();
@@ -358,6 +380,7 @@ impl Dataset {
         let Inputs::Table(table) = self.inputs() else {
             return Err(Error::data("the inputs are numbers already; an encoding is for a table"));
         };
+        by.check_memory(self.len())?;
         let Encoded { numbers, indices } = by.encoded(table)?;
         let names = by.names();
         let index_row = |i: usize| indices.iter().map(move |column| column[i]);

@@ -23,7 +23,7 @@ use table::Table;
 use super::MOST_BYTES;
 use precast::{
     __train::{Parts, Read, Wide},
-    data::{Cells, Dataset, Empty, Inputs, Targets, WordForm},
+    data::{Cells, Dataset, Empty, Inputs, Table as Cellular, TableColumn, Targets, WordForm},
 };
 use precast::{
     error::{Error, Result},
@@ -160,8 +160,8 @@ impl Csv {
         self.dataset(&files::read_within(&self.file, MOST_BYTES)?, false)
     }
 
-    /// Reads the rows as [`read`](Csv::read) does. Inputs of a file whose text takes more than `memory` bytes are
-    /// [stored](Dataset::stored): their numbers are written to a temporary file, of 8 bytes for each cell, and read when
+    /// Reads the rows as [`read`](Csv::read) does. Inputs that take more than `memory` bytes, as text or as the numbers that
+    /// columns of words become, are [stored](Dataset::stored): their numbers are written to a temporary file, of 8 bytes for each cell, and read when
     /// they are needed.
     ///
     /// # Errors
@@ -184,7 +184,14 @@ impl Csv {
             return self.stored(with_targets);
         }
         let limit = usize::try_from(memory).unwrap_or(usize::MAX).clamp(MOST_BYTES, isize::MAX as usize);
-        self.dataset_of(&files::read_within(&self.file, limit)?, limit, with_targets)
+        let data = self.dataset_of(&files::read_within(&self.file, limit)?, limit, with_targets)?;
+        match data.inputs() {
+            // A pipe can be read once.
+            Inputs::Table(table) if self.file.is_file() && encoded_bytes(table, data.len()) > memory => {
+                self.stored(with_targets)
+            }
+            _ => Ok(data),
+        }
     }
 
     fn dataset(&self, bytes: &[u8], with_targets: bool) -> Result<Dataset> {
@@ -265,4 +272,14 @@ fn is_longer(file: &Path, most: u64) -> io::Result<bool> {
     // A damaged file is refused when it is read.
     let length = || io::copy(&mut unpacking(opened)?.take(most.saturating_add(1)), &mut io::sink());
     Ok(packed && length().is_ok_and(|length| length > most))
+}
+
+/// Returns the bytes of the numbers that a table is encoded as.
+fn encoded_bytes(table: &Cellular, examples: usize) -> u64 {
+    let width = |column: &TableColumn| match &column.cells {
+        Cells::Words { words, form: WordForm::OneHot, .. } => words.len(),
+        _ => 1,
+    };
+    let width: usize = table.columns().iter().map(width).sum();
+    width.saturating_mul(examples).saturating_mul(size_of::<f32>()) as u64
 }
