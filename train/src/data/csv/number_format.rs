@@ -17,7 +17,7 @@ const THOUSANDS: [(char, &str); 5] =
     [(',', "commas"), ('.', "points"), (' ', "spaces"), ('\'', "apostrophes"), ('_', "underscores")];
 
 /// The minus sign of typesetters, which spreadsheets of some languages write.
-const MINUS: char = '\u{2212}';
+pub(super) const MINUS: char = '\u{2212}';
 
 impl NumberFormat {
     /// Creates a format from its separators.

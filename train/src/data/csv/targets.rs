@@ -9,7 +9,7 @@ use precast::{
 };
 use precast_policy::printable;
 
-use super::{Csv, TargetKind, table::Table};
+use super::{Csv, TargetKind, number_format::MINUS, table::Table};
 use crate::data::class_names::ClassNames;
 
 /// The targets of a table.
@@ -23,6 +23,9 @@ pub(super) struct Found {
 
 /// Number of rows from which distinct classes in all of them suggest numbers or names instead.
 const MANY: usize = 10;
+
+/// Signs around numbers that some spreadsheets write.
+const UNITS: [char; 6] = ['%', '\u{2030}', '$', '\u{20ac}', '\u{a3}', '\u{a5}'];
 
 impl Table<'_> {
     /// Reads the targets in some columns.
@@ -63,6 +66,7 @@ impl Table<'_> {
     fn kind(&self, place: usize) -> Result<TargetKind> {
         let (mut number, mut text) = (None, None);
         let (mut texts, mut formatted, mut looks_so) = (0, 0, None);
+        let (mut with_units, mut has_unit) = (0, None);
         for row in self.rows() {
             let row = row?;
             let cell = self.cell(&row, place)?;
@@ -73,7 +77,12 @@ impl Table<'_> {
                     looks_so.get_or_insert_with(|| (row.line, cell.to_string()));
                     formatted += 1;
                 }
-            } else if cell.parse::<i64>().is_err() {
+                let bare = cell.trim_matches(UNITS).trim();
+                if bare != cell && (self.format.number(bare).is_some() || !self.format.others(&[bare]).is_empty()) {
+                    has_unit.get_or_insert_with(|| (row.line, cell.to_string()));
+                    with_units += 1;
+                }
+            } else if cell.trim_start_matches(MINUS).parse::<i64>().is_err() {
                 number.get_or_insert_with(|| (row.line, cell.to_string()));
             }
         }
@@ -81,6 +90,10 @@ impl Table<'_> {
         if let Some((line, cell)) = looks_so.filter(|_| 2 * formatted > texts) {
             let formats = self.formats(place, &cell).join(", or with ");
             let words = format!("`{}` looks like a number with {formats}", printable(&cell));
+            return Err(self.at(line, format!("{}: {words}; if it is a class, say `as: classes`", self.shown(place))));
+        }
+        if let Some((line, cell)) = has_unit.filter(|_| 2 * with_units > texts) {
+            let words = format!("`{}` looks like a number with a unit; numbers are written without", printable(&cell));
             return Err(self.at(line, format!("{}: {words}; if it is a class, say `as: classes`", self.shown(place))));
         }
         match (number, text) {

@@ -54,6 +54,8 @@ fn targets_that_look_like_numbers_are_refused() {
         (&["1 234", "56"], "spaces between thousands (`thousands: \" \"`)"),
         (&["60,24", "63,54", "n/a"], "a decimal comma (`decimal: \",\"`)"),
         (&["1.5", "2,5"], "a decimal comma (`decimal: \",\"`)"),
+        (&["10%", "12.5 %"], "`10%` looks like a number with a unit; numbers are written without"),
+        (&["\u{20ac} 1,50", "\u{20ac}2,50"], "`\u{20ac} 1,50` looks like a number with a unit"),
     ] {
         let told = told(cells);
         assert!(
@@ -65,7 +67,11 @@ fn targets_that_look_like_numbers_are_refused() {
     let text = "x;y\n1;60,24\n1;63,54\n";
     assert_eq!(parse(classes.clone().classes(), text).labels(), [0, 1]);
     assert_eq!(parse(classes.clone().class_names(["63,54", "60,24"]), text).labels(), [1, 0]);
-    assert_eq!(parse(classes, "x;y\n1;a,b\n1;1,c\n1;3,4\n").classes(), 3);
+    assert_eq!(parse(classes.clone(), "x;y\n1;a,b\n1;1,c\n1;3,4\n").classes(), 3);
+    assert_eq!(parse(classes.clone(), "x;y\n1;5% fat\n1;100%\n1;none\n").classes(), 3);
+    assert_eq!(parse(classes.clone(), "x;y\n1;\u{2212}1\n1;1\n").labels().len(), 2);
+    let numbers = parse(classes, "x;y\n1;\u{2212}1.5\n1;2\n");
+    assert_eq!(*numbers.targets(), Targets::Numbers { shape: vec![1], values: vec![-1.5, 2.0] });
 }
 
 #[test]
