@@ -128,7 +128,11 @@ impl<M: Module> Module for Amp<M> {
     }
 
     /// Stores each weight in the dtype in which it is read. The casts at the border stay.
+    ///
+    /// # Panics
+    /// When a weight has grown to a number that would be infinite there; the message names it.
     fn materialize(self) -> Self {
+        crate::apply::check_read(&self).unwrap_or_else(|error| panic!("{error}"));
         self.map_inner(M::materialize)
     }
 

@@ -1,9 +1,12 @@
 //! Applying a plan to a network, and undoing it.
 
-use std::{collections::BTreeSet, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 
 use burn::{
-    module::{Module, ModuleDisplay, ModuleMapper, Param},
+    module::{Module, ModuleDisplay, ModuleMapper, ModuleVisitor, Param},
     tensor::{Device, FloatDType, Tensor},
 };
 use precast_policy::{
@@ -68,7 +71,8 @@ impl<M: Module + ModuleDisplay> Wrap for Amp<M> {
     /// [`ErrorKind::Path`](crate::ErrorKind::Path) for a plan of another network;
     /// [`ErrorKind::Unsupported`](crate::ErrorKind::Unsupported) for a dtype that the device does not support, a module
     /// that runs in another precision than its surroundings without an [`Amp`] around it, level `auto`, and a weight
-    /// that burn cannot read in another dtype. The network is unchanged after an error.
+    /// that burn cannot read in another dtype; [`ErrorKind::Weights`](crate::ErrorKind::Weights) for weights with numbers
+    /// beyond their planned dtype. The network is unchanged after an error.
     fn wrap(&mut self, plan: Plan) -> Result<Applied> {
         let walked = walked(self);
         plan.check_fits(&walked.outline)?;
@@ -85,6 +89,7 @@ impl<M: Module + ModuleDisplay> Wrap for Amp<M> {
         let mut changed = self.clone().map(&mut Widen);
         set(&mut changed, &settings);
         check_weights(&settings, &crate::outline::walked(&changed))?;
+        check_numbers(&changed, &settings.weights)?;
         *self = changed;
         let notes = notes(&plan, &walked, widened);
         Ok(Applied { plan, before: settings_of(&walked.met), notes })
@@ -191,6 +196,49 @@ fn check_weights(settings: &Settings, walked: &Walked) -> Result<()> {
     )))
 }
 
+/// Names the weights with numbers that are infinite where they are read by the plan in force.
+pub(crate) fn check_read<M: Module>(net: &M) -> Result<()> {
+    let ((), met) = walk::walk(None, || net.visit(&mut Beyond { weights: &BTreeMap::new(), found: Vec::new() }));
+    check_numbers(net, &settings_of(&met).weights)
+}
+
+/// Names the weights with numbers that would be infinite in the dtypes in which they will be read.
+fn check_numbers<M: Module>(net: &M, weights: &BTreeMap<String, FloatDType>) -> Result<()> {
+    let mut beyond = Beyond { weights, found: Vec::new() };
+    let _ = walk::walk(None, || net.visit(&mut beyond));
+    let words = beyond.found.join("; ");
+    if words.is_empty() { Ok(()) } else { Err(Error::weights(words)) }
+}
+
+/// Looks for finite numbers that are infinite in f16. bf16 has the range of f32, but for its last number.
+struct Beyond<'a> {
+    weights: &'a BTreeMap<String, FloatDType>,
+    found: Vec<String>,
+}
+
+impl ModuleVisitor for Beyond<'_> {
+    fn enter_module(&mut self, name: &str, _: &str) {
+        walk::enter(name);
+    }
+
+    fn exit_module(&mut self, _: &str, _: &str) {
+        walk::exit();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        /// Least number that rounds to infinity.
+        const INFINITE: f32 = 65520.0;
+        let here = walk::here().unwrap_or_default();
+        if self.weights.get(&here) != Some(&FloatDType::F16) || !param.is_initialized() {
+            return;
+        }
+        let largest = param.base().detach().cast(FloatDType::F32).abs().max().into_scalar::<f32>();
+        if largest.is_finite() && largest >= INFINITE {
+            self.found.push(format!("`{}` has the number {largest}, which would be infinite in f16", printable(&here)));
+        }
+    }
+}
+
 /// Returns the path of the module that has a parameter or a constant.
 fn owner(path: &str) -> &str {
     path.rsplit_once('.').map_or("", |(owner, _)| owner)
@@ -284,6 +332,17 @@ fn notes(plan: &Plan, walked: &Walked, widened: usize) -> Vec<String> {
                  floating, cast it in code to the dtype of what it meets"
             ));
         }
+    }
+    let low_table =
+        |decision: &&Decision| decision.kind == "Embedding" && decision.run.dtype().is_some_and(DType::is_low);
+    for table in plan.decisions.iter().filter(low_table).filter(|table| !walked.met.wrappers.contains_key(&table.path))
+    {
+        let path = printable(&table.path);
+        notes.push(format!(
+            "`{path}` (Embedding): burn adds the gradients of a row in {0}, so that a row that is read often, such as that of \
+             padding, has one that is too small; declare its field as `Amp<Embedding>`, which adds them in f32",
+            table.run
+        ));
     }
     if plan.decisions.iter().any(|decision| decision.wide_weight_grads) {
         notes.push(

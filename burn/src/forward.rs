@@ -6,8 +6,8 @@ use burn::{
         conv::{Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d},
     },
     tensor::{
-        FloatDType, Int, Tensor,
-        module::{batch_norm, batch_norm_train},
+        DType, FloatDType, Int, Tensor,
+        module::{batch_norm, batch_norm_train, embedding, linear},
     },
 };
 
@@ -40,7 +40,24 @@ macro_rules! of_any_rank {
     )*};
 }
 
-of_any_rank!(Dropout, GroupNorm, InstanceNorm, LayerNorm, Linear, RmsNorm);
+of_any_rank!(Dropout, GroupNorm, InstanceNorm, LayerNorm, RmsNorm);
+
+/// In f16, products with vectors, such as the gradient of a layer with one output, are computed in f32: kernels of `gemm` sum
+/// those in f16.
+impl<const D: usize> Forward<Tensor<D>> for Linear {
+    type Output = Tensor<D>;
+
+    fn forward(&self, input: Tensor<D>) -> Tensor<D> {
+        let weight = self.weight.val();
+        let [inputs, outputs] = weight.dims();
+        let rows = input.shape().num_elements() / inputs.max(1);
+        if input.dtype() != DType::F16 || ![rows, inputs, outputs].contains(&1) {
+            return self.forward(input);
+        }
+        let bias = self.bias.as_ref().map(|bias| bias.val().cast(FloatDType::F32));
+        in_f32(input, |x| linear(x, weight.cast(FloatDType::F32), bias))
+    }
+}
 
 /// In 16 bits the running states stay f32, where [`BatchNorm::forward`] would add two dtypes: in bf16 an update by a tenth of
 /// a small difference would be lost. In evaluation it computes in f32 and rounds once.
@@ -88,10 +105,11 @@ of_one_rank!(
     Conv1d: 3, Conv2d: 4, Conv3d: 5, ConvTranspose1d: 3, ConvTranspose2d: 4, ConvTranspose3d: 5,
 );
 
+/// The gradients of a row are added in f32: in bf16 a sum of ones ends at 256.
 impl Forward<Tensor<2, Int>> for Embedding {
     type Output = Tensor<3>;
 
     fn forward(&self, input: Tensor<2, Int>) -> Tensor<3> {
-        self.forward(input)
+        in_f32(self.weight.val(), |weight| embedding(weight, input))
     }
 }

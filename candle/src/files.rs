@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fs, path::Path};
 
-use candle_core::{Device, Tensor, safetensors};
+use candle_core::{DType, Device, Tensor, safetensors};
 use precast_policy::{self as policy, error::did_you_mean, printable};
 
 use crate::{Network, Result};
@@ -12,8 +12,8 @@ impl<N> Network<N> {
     /// tensors in the file that the network does not have.
     ///
     /// # Errors
-    /// [`ErrorKind::Weights`](policy::ErrorKind::Weights) with all variables that are missing in the file or have another
-    /// shape there; nothing is changed then. [`ErrorKind::Io`](policy::ErrorKind::Io) for a file that cannot be read.
+    /// [`ErrorKind::Weights`](policy::ErrorKind::Weights) with all variables that are missing in the file, have another
+    /// shape there or numbers beyond f32; nothing is changed then. [`ErrorKind::Io`](policy::ErrorKind::Io) for a file that cannot be read.
     pub fn load(&mut self, path: impl AsRef<Path>) -> Result<Vec<String>> {
         let (path, shown) = (path.as_ref(), printable(&path.as_ref().display().to_string()).into_owned());
         let bytes = fs::read(path).map_err(|error| policy::Error::io(path, &error))?;
@@ -35,7 +35,10 @@ impl<N> Network<N> {
                     let (met, expected) = (tensor.dtype().as_str(), variable.dtype.as_str());
                     problems.push(format!("`{name}` is {met}, and in the network {expected}"));
                 }
-                Some(tensor) => found.push((var, tensor.to_dtype(variable.dtype)?.to_device(self.device())?)),
+                Some(tensor) => match cast(&tensor, variable.dtype)? {
+                    Ok(tensor) => found.push((var, tensor.to_device(self.device())?)),
+                    Err(words) => problems.push(format!("`{name}` {words}")),
+                },
             }
         }
         if !problems.is_empty() {
@@ -63,14 +66,36 @@ impl<N> Network<N> {
     /// Writes the variables to a safetensors file, each in its planned dtype: for inference.
     ///
     /// # Errors
-    /// [`ErrorKind::Io`](policy::ErrorKind::Io) for a file that cannot be written.
+    /// [`ErrorKind::Weights`](policy::ErrorKind::Weights) with all variables that have numbers beyond their planned dtype, of
+    /// which nothing is written; [`ErrorKind::Io`](policy::ErrorKind::Io) for a file that cannot be written.
     pub fn save_planned(&self, path: impl AsRef<Path>) -> Result<()> {
-        let tensors = self.variables().map(|(variable, var)| {
-            let tensor = var.as_tensor().detach().to_dtype(self.planned(variable))?;
-            Ok((variable.name.clone(), tensor))
-        });
-        write(tensors.collect::<candle_core::Result<_>>()?, path.as_ref())
+        let (mut tensors, mut problems) = (HashMap::new(), Vec::new());
+        for (variable, var) in self.variables() {
+            match cast(&var.as_tensor().detach(), self.planned(variable))? {
+                Ok(tensor) => drop(tensors.insert(variable.name.clone(), tensor)),
+                Err(words) => problems.push(format!("`{}` {words}", printable(&variable.name))),
+            }
+        }
+        if !problems.is_empty() {
+            return Err(policy::Error::new(policy::ErrorKind::Weights, problems.join("; ")).into());
+        }
+        write(tensors, path.as_ref())
     }
+}
+
+/// Casts a tensor, or returns words on a finite number that would become infinite.
+fn cast(tensor: &Tensor, dtype: DType) -> candle_core::Result<std::result::Result<Tensor, String>> {
+    let cast = tensor.to_dtype(dtype)?;
+    if !dtype.is_float() || dtype == tensor.dtype() {
+        return Ok(Ok(cast));
+    }
+    let numbers = |tensor: &Tensor| tensor.flatten_all()?.to_dtype(DType::F64)?.to_vec1::<f64>();
+    let (before, after) = (numbers(tensor)?, numbers(&cast)?);
+    let lost = before.iter().zip(&after).find(|(before, after)| before.is_finite() && !after.is_finite());
+    Ok(match lost {
+        Some((number, _)) => Err(format!("has the number {number}, which would be infinite in {}", dtype.as_str())),
+        None => Ok(cast),
+    })
 }
 
 /// Writes a file beside `path` and renames it, so that no half a file is ever there.

@@ -20,8 +20,8 @@ pub use amp::Amp;
 pub use error::{Error, Result};
 pub use grads::{Grads, ScaledGrads};
 pub use layers::{
-    LayerNorm, Linear, RmsNorm, layer_norm, layer_norm_no_bias, linear, linear_no_bias, log_softmax, rms_norm, rope,
-    rope_i, softmax,
+    Embedding, LayerNorm, Linear, RmsNorm, embedding, layer_norm, layer_norm_no_bias, linear, linear_no_bias,
+    log_softmax, rms_norm, rope, rope_i, softmax,
 };
 pub use network::Network;
 pub use precast_policy::{

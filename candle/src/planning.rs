@@ -81,6 +81,7 @@ pub(crate) fn check(plan: &Plan, learned: &Learned) -> Result<()> {
     let ours = match &*first.kind {
         "LayerNorm" => "build it by `precast_candle::layer_norm`, which casts by the plan and has a backward pass, or ",
         "RmsNorm" => "build it by `precast_candle::rms_norm`, which casts by the plan and has a backward pass, or ",
+        "Embedding" => "build it by `precast_candle::embedding`, which casts by the plan, or ",
         "Dense" => "build it by `precast_candle::linear`, which casts by the plan, or ",
         _ => "",
     };

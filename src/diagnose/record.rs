@@ -27,7 +27,8 @@ impl Record {
     /// Returns the first edge that went wrong, in time; `None` if the step is sound.
     ///
     /// Lost digits are a fault only where no number is infinite, NaN or flushed to 0. Negative infinities of a mask that
-    /// a softmax turns into zeros are no fault, nor is a constant of the code that becomes 0: its effect is.
+    /// a softmax turns into zeros are no fault, nor are numbers that a choice such as `select` leaves out, nor is a constant
+    /// of the code that becomes 0: its effect is.
     pub fn fault(&self) -> Option<Fault<'_>> {
         let harmless = self.harmless();
         let first = |wanted: &dyn Fn(FaultKind) -> bool| {
@@ -90,7 +91,8 @@ impl Record {
         most
     }
 
-    /// Returns the edges with infinities that had no effect, such as those of a mask.
+    /// Returns the edges with numbers that are not finite and had no effect, such as those of a mask, or those that a
+    /// choice leaves out.
     pub fn harmless_infinities(&self) -> impl Iterator<Item = &Edge> {
         self.edges.iter().zip(self.harmless()).filter_map(|(edge, harmless)| harmless.then_some(edge))
     }
@@ -102,9 +104,10 @@ impl Record {
         self.edges.iter().zip(self.harmless()).filter_map(bad)
     }
 
-    /// Returns, for each edge, whether all its infinities are those of a mask that has no effect: they are negative,
+    /// Returns, for each edge, whether its numbers that are not finite have no effect. Infinities of a mask are negative,
     /// come from a constant that is cast or infinite already, and everything that reads them is a finite softmax, or
-    /// passes them on to one.
+    /// passes them on to one. Other numbers are left out by a [choice](is_choice), and the op that made them passes finite
+    /// gradients back.
     fn harmless(&self) -> Vec<bool> {
         let mut readers = vec![Vec::new(); self.edges.len()];
         for (at, edge) in self.edges.iter().enumerate() {
@@ -114,19 +117,62 @@ impl Record {
         for (at, edge) in self.edges.iter().enumerate().rev() {
             let numbers = &edge.numbers;
             let masks = numbers.nan == 0 && numbers.inf == 0 && numbers.neg_inf > 0;
-            harmless[at] = masks
-                && edge.phase == Phase::Forward
-                && (edge.op == EdgeOp::Op(Op::Cast) || !edge.good_inputs)
-                && !readers[at].is_empty()
-                && readers[at].iter().all(|&reader| {
+            if edge.phase != Phase::Forward || numbers.is_finite() || readers[at].is_empty() {
+                continue;
+            }
+            let only_read_by = |ends: fn(Op) -> bool| {
+                readers[at].iter().all(|&reader| {
                     let reads = &self.edges[reader];
-                    let ends =
-                        matches!(reads.op, EdgeOp::Op(Op::Softmax | Op::LogSoftmax | Op::ScaledDotProductAttention));
-                    harmless[reader] || ends && reads.numbers.is_finite()
-                });
+                    harmless[reader] || matches!(reads.op, EdgeOp::Op(op) if ends(op)) && reads.numbers.is_finite()
+                })
+            };
+            let is_mask = masks && (edge.op == EdgeOp::Op(Op::Cast) || !edge.good_inputs);
+            // A comparison with the number before it was rounded to infinity may have another result.
+            let chooses: fn(Op) -> bool =
+                if edge.good_inputs { is_choice } else { |op| is_choice(op) || is_comparison(op) };
+            harmless[at] = is_mask && only_read_by(|op| is_softmax(op) || is_choice(op) || is_comparison(op))
+                || only_read_by(chooses) && !self.reaches_gradient(edge);
         }
         harmless
     }
+
+    /// Returns whether the op of an edge passes back a gradient that is not finite, given one that is.
+    fn reaches_gradient(&self, edge: &Edge) -> bool {
+        let began = |back: &Edge| back.from.iter().all(|&from| self.edges[from].numbers.is_finite());
+        let is_there = |back: &&Edge| {
+            back.phase == Phase::Backward && (&back.cell, back.op) == (&edge.cell, edge.op) && !back.numbers.is_finite()
+        };
+        self.edges.iter().filter(is_there).any(began)
+    }
+}
+
+/// Returns whether an op turns the infinities of a mask into zeros.
+fn is_softmax(op: Op) -> bool {
+    matches!(op, Op::Softmax | Op::LogSoftmax | Op::ScaledDotProductAttention)
+}
+
+/// Returns whether an op chooses numbers by their places, whatever the others are.
+fn is_choice(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Where
+            | Op::MaskedFill
+            | Op::Slice
+            | Op::Split
+            | Op::Gather
+            | Op::IndexSelect
+            | Op::Embedding
+            | Op::IndexPut
+            | Op::IndexCopy
+            | Op::Scatter
+            | Op::Tril
+            | Op::Triu
+    )
+}
+
+/// Returns whether an op chooses numbers by comparing them.
+fn is_comparison(op: Op) -> bool {
+    matches!(op, Op::Maximum | Op::Minimum | Op::Max | Op::Min | Op::TopK)
 }
 
 impl<C: ?Sized + AsCell> Child<C> {

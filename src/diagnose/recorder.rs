@@ -141,7 +141,8 @@ impl Hears for Recorder {
         let phase = if cast.backward { Phase::Backward } else { Phase::Forward };
         let numbers = Numbers::of(&found, Some(&exact));
         let raw = Raw::new(phase, EdgeOp::Op(Op::Cast), subject, cast.output, numbers);
-        let raw = Raw { slot: cast.slot, leaf, error, ..raw };
+        let good_inputs = all_finite(&found) || cast.output.dtype().is_low() && fits_f32(cast.input);
+        let raw = Raw { slot: cast.slot, leaf, error, good_inputs, ..raw };
         state.write(raw, &[cast.input], cast.output);
         if !cast.backward {
             state.shadows.insert(cast.output.identity(), shadow);
@@ -175,16 +176,19 @@ impl Hears for Recorder {
         for term in sum.terms {
             exact.iter_mut().zip(values(term)).for_each(|(sum, x)| *sum += x);
         }
-        let numbers = Numbers::of(&values(sum.sum), Some(&exact));
+        let found = values(sum.sum);
+        let good_inputs = all_finite(&found) || sum.sum.dtype().is_low();
+        let numbers = Numbers::of(&found, Some(&exact));
         let raw = Raw::new(Phase::Backward, EdgeOp::Accumulate, Subject::Other, sum.sum, numbers);
-        let raw = Raw { slot: sum.slot, leaf: sum.leaf, ..raw };
+        let raw = Raw { slot: sum.slot, leaf: sum.leaf, good_inputs, ..raw };
         self.0.borrow_mut().write(raw, sum.terms, sum.sum);
     }
 
     fn unscale(&self, step: &ParamStep<'_>) {
         let numbers = Numbers::of(&values(step.after), Some(&values(step.before)));
         let raw = Raw::new(Phase::Unscale, EdgeOp::Unscale, Subject::Other, step.after, numbers);
-        let raw = Raw { leaf: Some(step.leaf), ..raw };
+        let good_inputs = raw.numbers.is_finite();
+        let raw = Raw { leaf: Some(step.leaf), good_inputs, ..raw };
         self.0.borrow_mut().write(raw, &[step.before], step.after);
     }
 
@@ -198,7 +202,8 @@ impl Hears for Recorder {
         (numbers.nonzero, numbers.flushed) =
             moved.fold((0, 0), |(n, lost), (_, (before, after))| (n + 1, lost + usize::from(before == after)));
         let raw = Raw::new(Phase::Optimizer, EdgeOp::Update, Subject::Other, step.after, numbers);
-        let raw = Raw { leaf: Some(step.leaf), ..raw };
+        let good_inputs = raw.numbers.is_finite() || raw.dtype.is_low();
+        let raw = Raw { leaf: Some(step.leaf), good_inputs, ..raw };
         self.0.borrow_mut().write(raw, &[step.before], step.after);
     }
 }

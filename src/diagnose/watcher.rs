@@ -186,11 +186,12 @@ impl State {
         self.bad.push(Raw { phase, slot, leaf, op, subject, dtype, numbers, error, from, good_inputs });
     }
 
-    /// Keeps a number that is not finite where no tensor holds it.
+    /// Keeps a number that is not finite where no tensor holds it. In f32 nothing was rounded.
     fn judge_param(&mut self, phase: Phase, op: EdgeOp, leaf: u64, dtype: DType, inf: usize) {
         let numbers = Numbers { n: inf, inf, ..Numbers::default() };
         let (slot, leaf, subject, error, from) = (None, Some(leaf), Which::Param.subject(), None, Vec::new());
-        self.bad.push(Raw { phase, slot, leaf, op, subject, dtype, numbers, error, from, good_inputs: true });
+        let good_inputs = dtype.is_low();
+        self.bad.push(Raw { phase, slot, leaf, op, subject, dtype, numbers, error, from, good_inputs });
     }
 }
 
@@ -214,8 +215,12 @@ impl Hears for Watcher {
         }
         let (phase, op, which, dtype) = (Phase::Forward, EdgeOp::Op(call.op), Which::Output, call.output.dtype());
         let site = Site { phase, op, which, slot: call.slot, leaf: None, dtype };
-        // The same op in f64.
+        // The same op in f64. Without 16-bit numbers it was computed in f32, which is to blame.
+        let is_low = call.inputs.iter().chain([call.output]).any(|x| x.dtype().is_low());
         let good = || {
+            if !is_low {
+                return false;
+            }
             let (attributes, again) = (call.description.0)();
             let inputs: Vec<Tensor> = call.inputs.iter().map(Tensor::to_keep).collect();
             let repeatable = Repeatable { op: call.op, attributes, again, inputs };
@@ -240,14 +245,15 @@ impl Hears for Watcher {
         let phase = if cast.backward { Phase::Backward } else { Phase::Forward };
         let (op, which, dtype) = (EdgeOp::Op(Op::Cast), Which::Cast(cast.of), cast.output.dtype());
         let site = Site { phase, op, which, slot: cast.slot, leaf, dtype };
+        let fits = || cast.output.dtype().is_low() && fits_f32(cast.input);
         let mut state = self.state();
         let knows = leaf.is_some() && !state.thorough && !state.samples && state.wrote.is_empty();
         if kept && state.wrote.is_empty() || knows && (self.elsewhere || state.steps.push_again(site)) {
             state.leave_unread(site, &[cast.input], cast.output);
         } else if !kept && !self.elsewhere {
-            state.look(site, &[cast.input], cast.output, || true);
+            state.look(site, &[cast.input], cast.output, fits);
         } else if !state.wrote.contains_key(&cast.output.identity()) {
-            state.judge(site, cast.output.peak(), &[cast.input], cast.output, || true);
+            state.judge(site, cast.output.peak(), &[cast.input], cast.output, fits);
         }
     }
 
@@ -262,9 +268,11 @@ impl Hears for Watcher {
             }
             let (phase, op, which, dtype) = (Phase::Backward, EdgeOp::Op(op), Which::Gradient(input), gradient.dtype());
             let site = Site { phase, op, which, slot: call.slot, leaf: None, dtype };
+            // An infinite slope, such as that of a root at 0, is one in f32, too.
+            let good = || (dtype.is_low() || call.grad.dtype().is_low()) && (call.has_finite_slopes.0)();
             match passes {
-                true => self.state().judge(site, gradient.peak(), &[call.grad], gradient, || true),
-                false => self.look(site, &[call.grad], gradient, || true),
+                true => self.state().judge(site, gradient.peak(), &[call.grad], gradient, good),
+                false => self.look(site, &[call.grad], gradient, good),
             }
         }
     }
@@ -272,7 +280,7 @@ impl Hears for Watcher {
     fn accumulate(&self, sum: &Accumulation<'_>) {
         let (phase, op, which, dtype) = (Phase::Backward, EdgeOp::Accumulate, Which::Param, sum.sum.dtype());
         let site = Site { phase, op, which, slot: sum.slot, leaf: sum.leaf, dtype };
-        self.look(site, sum.terms, sum.sum, || true);
+        self.look(site, sum.terms, sum.sum, || dtype.is_low());
     }
 
     fn unscaled(&self, leaf: u64, before: f64, after: f64) {

@@ -71,7 +71,7 @@ impl Tensor {
     /// twice, and each draw is among those left. A category of weight 0 is never drawn.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights have other axes,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights have other axes or the draws do not fit into memory,
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a negative or non-finite weight, and when fewer than `count`
     /// categories (one, with replacement) have a positive weight,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when this tensor is not floating.
@@ -103,7 +103,7 @@ impl Tensor {
             return Err(Error::value(format!("a weight is {weight}; allowed: finite numbers from 0 on")));
         }
         let rows = shape[..shape.len() - 1].iter().product();
-        let mut all = Vec::new();
+        let (mut all, _) = room(&shape).map_err(|error| error.in_op("multinomial"))?;
         for row in 0..rows {
             let weights = &weights[row * categories..(row + 1) * categories];
             let positive = weights.iter().filter(|weight| **weight > 0.0).count();
@@ -121,7 +121,7 @@ impl Tensor {
 }
 
 /// Draws by the running sum of the weights.
-fn with_replacement(weights: &[f64], count: usize, rng: &mut Rng) -> Vec<i64> {
+fn with_replacement(weights: &[f64], count: usize, rng: &mut Rng) -> impl Iterator<Item = i64> {
     // Relative to the largest, so that the sum is finite.
     let largest = weights.iter().copied().fold(0.0, f64::max);
     let mut total = 0.0;
@@ -133,11 +133,11 @@ fn with_replacement(weights: &[f64], count: usize, rng: &mut Rng) -> Vec<i64> {
         })
         .collect();
     let last = weights.iter().rposition(|weight| *weight > 0.0).unwrap_or(0);
-    let draw = |_| {
+    let draw = move |_| {
         let at = rng.uniform(0.0, total);
         sums.partition_point(|sum| *sum <= at).min(last) as i64
     };
-    (0..count).map(draw).collect()
+    (0..count).map(draw)
 }
 
 /// Draws by exponentially distributed waiting times, whose rates are the weights: the order in which the categories

@@ -87,10 +87,10 @@ pub(crate) use call;
 /// `kernel` reads the cast inputs and must not call other ops on them.
 pub(crate) fn dispatch(call: Call<'_>, kernel: impl FnOnce(&[Tensor]) -> Result<Forward>) -> Result<Tensor> {
     let (inputs, cast_back) = cast_inputs(call)?;
-    let forward = {
+    let forward = tensor::fitting(|| {
         let _hidden = context::enter_op();
         kernel(&inputs)
-    };
+    });
     finish(call, &inputs, forward, cast_back)
 }
 

@@ -1,7 +1,7 @@
 //! Adam and AdamW.
 
 use super::{
-    rule::{Kept, Number, Rule, Sign, Step, Whole},
+    rule::{Kept, Number, Of, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
 use crate::{
@@ -47,9 +47,10 @@ pub struct AdamLikeOptions<const DECOUPLED: bool> {
     /// `true` when the divisor is the largest second average so far instead of the current one.
     #[option(default = false)]
     pub amsgrad: bool,
-    /// `true` when running averages are kept in 8 bits, as in bitsandbytes: blocks of 256 numbers, each a code of the
-    /// dynamic map times the largest magnitude in its block (Dettmers et al. 2022, "8-bit optimizers via block-wise
-    /// quantization"). Parameters with fewer than 4096 elements and f64 parameters keep full averages.
+    /// `true` when running averages are kept in 8 bits: blocks of 256 numbers, each a code times the largest magnitude
+    /// in its block, as in bitsandbytes (Dettmers et al. 2022, "8-bit optimizers via block-wise quantization"), with
+    /// codes that reach further down and are rounded to in turn. Parameters with fewer than 4096 elements and f64
+    /// parameters keep full averages.
     #[option(default = false)]
     pub state_8bit: bool,
 }
@@ -97,11 +98,11 @@ impl<const DECOUPLED: bool> Rule for AdamLikeOptions<DECOUPLED> {
 
     fn kept(&self, shape: &[usize]) -> Vec<Kept> {
         let mut kept = vec![
-            Kept::new("mean", shape).in_eight_bit(Sign::Signed),
-            Kept::new("square", shape).in_eight_bit(Sign::Unsigned),
+            Kept::new("mean", shape).in_eight_bit(Of::Gradients),
+            Kept::new("square", shape).in_eight_bit(Of::Squares),
         ];
         if self.amsgrad {
-            kept.push(Kept::new("largest_square", shape).in_eight_bit(Sign::Unsigned));
+            kept.push(Kept::new("largest_square", shape).in_eight_bit(Of::Squares));
         }
         kept
     }

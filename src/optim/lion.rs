@@ -1,7 +1,7 @@
 //! Lion.
 
 use super::{
-    rule::{Kept, Number, Rule, Sign, Step, Whole},
+    rule::{Kept, Number, Of, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
 use crate::{
@@ -61,7 +61,7 @@ impl Rule for LionOptions {
     }
 
     fn kept(&self, shape: &[usize]) -> Vec<Kept> {
-        vec![Kept::new("mean", shape).in_eight_bit(Sign::Signed)]
+        vec![Kept::new("mean", shape).in_eight_bit(Of::Gradients)]
     }
 
     fn prepare<R: Number>(&self, step: &Step, _: Whole<'_, R>) -> Known<R> {

@@ -13,12 +13,15 @@ use crate::{
 ///
 /// ```text
 /// g = grad + weight_decay * p
-/// v = alpha * v + (1 - alpha) * g * g
+/// v = centered ? alpha * (v + (1 - alpha) * (g - a)^2) : alpha * v + (1 - alpha) * g^2
 /// a = a + (1 - alpha) * (g - a)                          only if centered
-/// d = sqrt(centered ? v - a * a : v) + eps
+/// d = sqrt(v) + eps
 /// b = momentum * b + g / d                               only with momentum
 /// p = p - lr * (momentum > 0 ? b : g / d)
 /// ```
+///
+/// The centered `v` is the average of squares less the square of the average, which torch subtracts, and which is not a
+/// number there once gradients are steady to seven digits.
 ///
 /// Sources: Tieleman and Hinton 2012 (lecture 6.5 of a course), Graves 2013 (centered), in the order of operations of
 /// <https://docs.pytorch.org/docs/stable/generated/torch.optim.RMSprop.html>.
@@ -67,7 +70,7 @@ impl Rule for RmsPropOptions {
     }
 
     fn kept(&self, shape: &[usize]) -> Vec<Kept> {
-        let mut kept = vec![Kept::new("square", shape)];
+        let mut kept = vec![Kept::new(if self.centered { "variance" } else { "square" }, shape)];
         if self.momentum != 0.0 {
             kept.push(Kept::new("momentum", shape));
         }
@@ -102,9 +105,9 @@ impl Rule for RmsPropOptions {
             (g / (v.sqrt() + eps), v)
         };
         let centered_quotient = move |g: R, v: R, a: R| {
-            let v = alpha * v + rest * (g * g);
-            let a = a + rest * (g - a);
-            (g / ((v - a * a).sqrt() + eps), v, a)
+            let from = g - a;
+            let v = alpha * (v + rest * (from * from));
+            (g / (v.sqrt() + eps), v, a + rest * from)
         };
         match (average.is_empty(), mean.is_empty()) {
             (true, true) => each(value, grad, [square], move |p, g, [v]| {

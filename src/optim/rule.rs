@@ -95,14 +95,15 @@ pub(super) struct Kept {
     pub shape: Vec<usize>,
     /// The initial value of its elements.
     pub start: f64,
-    /// `Some` if it can be kept in 8 bits, with whether it can be negative.
-    pub eight_bit: Option<Sign>,
+    /// `Some` if it can be kept in 8 bits.
+    pub eight_bit: Option<Of>,
 }
 
+/// Numbers of a tensor, which decide on its codes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Sign {
-    Signed,
-    Unsigned,
+pub(super) enum Of {
+    Gradients,
+    Squares,
 }
 
 impl Kept {
@@ -112,8 +113,8 @@ impl Kept {
     }
 
     /// Permits 8 bits.
-    pub fn in_eight_bit(self, sign: Sign) -> Kept {
-        Kept { eight_bit: Some(sign), ..self }
+    pub fn in_eight_bit(self, of: Of) -> Kept {
+        Kept { eight_bit: Some(of), ..self }
     }
 }
 

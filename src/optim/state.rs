@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rule::{Kept, Sign};
+use super::rule::{Kept, Of};
 use crate::{
     DType, Tensor,
     error::{Error, Result, did_you_mean},
@@ -40,8 +40,8 @@ pub struct OptimizerState {
     pub steps: BTreeMap<String, u64>,
     /// Tensors by path and name, such as `fc1.weight/mean`; none for a parameter that has not been updated.
     ///
-    /// An 8-bit average has two: `mean.codes`, eight codes to an i64, the first in its lowest byte, and `mean.largest`,
-    /// one f32 per 256 elements. A parameter stored with Kahan compensation has `compensation` in bf16.
+    /// An 8-bit average has two: `mean.bytes`, eight codes to an i64, the first in its lowest byte, and `mean.largest`,
+    /// one f32 per 256 elements. `mean.codes` of earlier states, codes of bitsandbytes, are translated. A parameter stored with Kahan compensation has `compensation` in bf16.
     pub tensors: Vec<(String, Tensor)>,
 }
 
@@ -78,7 +78,7 @@ pub(super) struct Layout {
 }
 
 fn map_of(kept: &Kept) -> &'static Map {
-    if kept.eight_bit == Some(Sign::Unsigned) { eight_bit::unsigned() } else { eight_bit::signed() }
+    if kept.eight_bit == Some(Of::Squares) { eight_bit::squares() } else { eight_bit::signed() }
 }
 
 /// Creates an array of equal numbers, in memory of its own: it outlives everything in the arena, where it would be
@@ -130,7 +130,7 @@ impl Memory {
             match average {
                 Average::Full(array) => all.push((name.to_string(), Tensor::from_array(array.clone()))),
                 Average::Blocks { codes, largest, .. } => {
-                    all.push((format!("{name}.codes"), flat(codes.chunks(8).map(packed).collect())));
+                    all.push((format!("{name}.bytes"), flat(codes.chunks(8).map(packed).collect())));
                     all.push((format!("{name}.largest"), flat(largest.clone())));
                 }
             }
@@ -189,7 +189,7 @@ impl Layout {
         for (kept, in_eight_bit) in &self.kept {
             if *in_eight_bit {
                 let len: usize = kept.shape.iter().product();
-                all.push((format!("{}.codes", kept.name), DType::I64, vec![len.div_ceil(8)]));
+                all.push((format!("{}.bytes", kept.name), DType::I64, vec![len.div_ceil(8)]));
                 all.push((format!("{}.largest", kept.name), DType::F32, vec![len.div_ceil(eight_bit::BLOCK)]));
             } else {
                 all.push((kept.name.to_string(), self.wide, kept.shape.clone()));
@@ -197,6 +197,32 @@ impl Layout {
         }
         all.extend(self.compensation.iter().map(|shape| ("compensation".to_string(), DType::Bf16, shape.clone())));
         all
+    }
+
+    /// Replaces what was saved for this parameter before: codes of the dynamic map of 8-bit averages, and the average of
+    /// squares of a centered RMSProp, which keeps the variance.
+    fn translate(&self, path: &str, found: &mut BTreeMap<String, Tensor>) {
+        if self.kept.iter().any(|(kept, _)| kept.name == "variance")
+            && let Some(square) = found.remove(&format!("{path}/square"))
+        {
+            let less = |mean: &Tensor| square.sub(&mean.square()?)?.clamp(0.0, f64::INFINITY);
+            let variance = found.get(&format!("{path}/mean")).and_then(|mean| less(mean).ok());
+            found.insert(format!("{path}/variance"), variance.unwrap_or(square));
+        }
+        for (kept, _) in self.kept.iter().filter(|(_, in_eight_bit)| *in_eight_bit) {
+            let Some(old) = found.remove(&format!("{path}/{}.codes", kept.name)) else { continue };
+            let bytes = old.array().contiguous();
+            let new = match bytes.slice::<i64>() {
+                Some(eights) => {
+                    let to = map_of(kept).of_dynamic();
+                    let translated =
+                        |old: &i64| i64::from_le_bytes(old.to_le_bytes().map(|code| to[usize::from(code)]));
+                    flat(eights.iter().map(translated).collect())
+                }
+                None => old,
+            };
+            found.insert(format!("{path}/{}.bytes", kept.name), new);
+        }
     }
 }
 
@@ -228,6 +254,7 @@ pub(super) fn restored(
             differences.push(format!("the parameter `{path}` is missing"));
             continue;
         };
+        layout.translate(path, &mut found);
         let mut of_path = Vec::new();
         for (name, dtype, shape) in if steps == 0 { vec![] } else { layout.tensors() } {
             let name = format!("{path}/{name}");

@@ -106,7 +106,7 @@ impl<R: Rule> One<'_, R> {
         let formula = |start, value: &mut Values<'_, N>, grad: Multiplied<'_, N>, moments: [&mut [N]; MOMENTS]| {
             R::apply(&known, start, value, grad, moments);
         };
-        Pass { storage, grad, moments, count: self.count }.run(&formula)
+        Pass { storage, grad, moments, count: self.count, update: self.step.count }.run(&formula)
     }
 }
 

@@ -7,12 +7,14 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
+use half::f16;
+
 pub use moments::Moment;
 use moments::{Counted, Hook};
 
 use super::{
-    Grads, Place, Tensor, context,
-    listener::{Accumulation, GradientCall},
+    Grads, Place, Tensor, context, fitting,
+    listener::{Accumulation, GradientCall, OnDemand},
     tape::{Backward, LeafId, Node},
     with_recording,
 };
@@ -233,7 +235,7 @@ fn walk_back(
         let back = if needs.contains(&true) || on_the_way.is_none() {
             // Only listeners ask for the slot.
             let _node = context::is_heard().then(|| context::enter_node(node.slot));
-            (node.backward)(&context).map_err(|e| e.in_backward(node.op.map(Op::name)))?
+            fitting(|| (node.backward)(&context)).map_err(|e| e.in_backward(node.op.map(Op::name)))?
         } else {
             vec![None; needs.len()]
         };
@@ -242,8 +244,19 @@ fn walk_back(
             grads.came_from(passes);
         }
         context::tell(|listener| {
+            let has_finite_slopes = || {
+                let least = match grad.dtype() {
+                    DType::F16 => f16::MIN_POSITIVE.to_f64(),
+                    _ => f64::from(f32::MIN_POSITIVE),
+                };
+                let least = Tensor::scalar(least, grad.dtype());
+                let small = grad.sign().and_then(|sign| sign.mul(&least));
+                let back = small.and_then(|grad| (node.backward)(&Backward { grad: &grad, ..context }));
+                back.is_ok_and(|back| back.iter().flatten().all(Tensor::has_only_finite))
+            };
+            let has_finite_slopes = OnDemand(&has_finite_slopes);
             let (op, slot, node) = (node.op, node.slot, node.id);
-            listener.gradient(&GradientCall { op, slot, grad: &grad, gradients: &back, node });
+            listener.gradient(&GradientCall { op, slot, grad: &grad, gradients: &back, node, has_finite_slopes });
         });
         for ((place, grad), need) in node.inputs.iter().zip(back).zip(needs) {
             if let Some(grad) = grad.filter(|_| need) {

@@ -28,9 +28,6 @@ impl TensorElement for bf16 {}
 impl TensorElement for i64 {}
 impl TensorElement for bool {}
 
-/// Size in bytes from which a tensor may not fit into memory.
-const LARGE: usize = 1 << 28;
-
 /// Creates an f32 vector of computed numbers.
 fn numbers(count: usize, number: impl Fn(usize) -> f64) -> Result<Tensor> {
     let mut all = memory::reserved(count)
@@ -94,14 +91,10 @@ impl Tensor {
         let len = shape.iter().copied().try_fold(1, usize::checked_mul).ok_or_else(too_large)?;
         // The product of the other lengths is bounded even where one is 0.
         let bounded = shape.iter().filter(|&&axis| axis > 0).copied().try_fold(dtype.bytes(), usize::checked_mul);
-        let bytes = bounded.filter(|&bytes| bytes <= isize::MAX as usize).ok_or_else(too_large)?;
+        bounded.filter(|&bytes| bytes <= isize::MAX as usize).ok_or_else(too_large)?;
         let one = Array::from_vec(vec![value], &[])?.cast(dtype);
         with_array!(&one, a: T => {
-            if bytes > LARGE {
-                // Allocated and released again, because the memory pool aborts the program on failure.
-                Vec::<T>::new().try_reserve_exact(len).map_err(|_| too_large())?;
-            }
-            let mut data = uninit_vec(len);
+            let mut data = memory::within_memory(|| uninit_vec(len)).map_err(|_| too_large())?;
             data.fill(*a.first().expect("a scalar has one element"));
             Array::from_vec::<T>(data, shape).map(Tensor::from_array)
         })

@@ -215,6 +215,8 @@ pub struct GradientCall<'a> {
     pub gradients: &'a [Option<Tensor>],
     /// Number of the op's node on the tape.
     pub(crate) node: u64,
+    /// Returns whether the gradients are finite for a gradient of the smallest normal numbers: if so, no slope is infinite.
+    pub(crate) has_finite_slopes: OnDemand<'a, bool>,
 }
 
 /// The sum of gradients that arrive at one place, or its rounding if it was kept in f32.

@@ -37,8 +37,20 @@ pub(crate) use tape::{Call, Forward, LeafId, Node, Place, What, Written, next_id
 pub(crate) use unread::{Unread, UnreadNorm};
 pub(crate) use value::{HeldIdentity, Value};
 
-use crate::DType;
+use crate::{
+    DType,
+    error::{Error, Result},
+    kernels::memory::within_memory,
+};
 use listener::{CastCall, CastRole};
+
+/// Runs kernels, whose memory may be more than the system has.
+///
+/// # Errors
+/// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when it is; otherwise that of `f`.
+pub(crate) fn fitting<T>(f: impl FnOnce() -> Result<T>) -> Result<T> {
+    within_memory(f).unwrap_or_else(|shortage| Err(Error::shape(shortage.to_string())))
+}
 
 /// An n-dimensional array with a run-time dtype and, when it takes part in training, a place on the tape.
 ///

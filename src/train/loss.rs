@@ -62,11 +62,28 @@ impl Loss {
         if matches!(self, Loss::CrossEntropy { .. }) { ACCURACY } else { SQUARED_ERROR }
     }
 
-    /// Checks the options and the kind of the targets.
+    /// Returns the first target that the loss is not defined for, by its example and its place there, and words on it.
+    #[doc(hidden)]
+    pub fn outside(&self, targets: &Targets) -> Option<([usize; 2], String)> {
+        let (Loss::BceWithLogits {}, Targets::Numbers { shape, values }) = (self, targets) else { return None };
+        let at = values.iter().position(|target| !(0.0..=1.0).contains(target))?;
+        let each = shape.iter().product::<usize>().max(1);
+        let words = format!("{}; the loss {} compares with numbers from 0 to 1", values[at], self.name());
+        Some(([at / each, at % each], words))
+    }
+
+    /// Checks that the loss is defined for all targets.
+    pub(super) fn check_domain(&self, targets: &Targets) -> Result<()> {
+        let Some(([example, place], words)) = self.outside(targets) else { return Ok(()) };
+        Err(Error::data(format!("target {place} of example {example} is {words}")))
+    }
+
+    /// Checks the options, and the kind of the targets and their domain.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an option outside its range,
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) for targets of the other kind.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) for targets of the other kind, and for one outside of 0 to 1 with
+    /// [`BceWithLogits`](Loss::BceWithLogits).
     pub fn check(&self, targets: &Targets) -> Result<()> {
         if let Some(words) = self.out_of_range("loss", &Range::default()) {
             return Err(Error::value(format!("the loss {}: {words}", self.name())));
@@ -82,7 +99,7 @@ impl Loss {
                 "the loss {} compares with numbers, and the targets are classes; allowed: cross_entropy",
                 self.name()
             ))),
-            _ => Ok(()),
+            _ => self.check_domain(targets),
         }
     }
 

@@ -4,6 +4,7 @@ mod accumulated;
 mod averages;
 mod checker;
 mod checkpoint;
+mod choices;
 #[path = "../common/mod.rs"]
 mod common;
 mod datasets;

@@ -195,6 +195,7 @@ impl RunFile {
         let shape = all.shape().to_vec();
         let notes_of = |data: &Dataset| data.notes_unless(self.standardize, self.standardize_targets);
         let mut notes = notes_of(&all);
+        self.check_domain("data", &all)?;
         let data = self.data.found(&all).starting_from(&absolute(&self.folder)?);
         let mut file = RunFile { data, ..self.clone() };
         if all.len() < 2 && matches!(file.test, Test::Share(_)) {
@@ -211,6 +212,7 @@ impl RunFile {
             }
             let not_there = |error: Error| self.not_there(key, error.context(format_args!("`{key}`")));
             let read = source.read_like(path, self.memory.0).map_err(not_there)?;
+            self.check_domain(key, &read)?;
             notes.extend(notes_of(&read));
             Ok(read)
         };
@@ -322,6 +324,14 @@ impl RunFile {
 }
 
 impl RunFile {
+    /// Rejects targets that the loss is not defined for, by their row and column.
+    fn check_domain(&self, key: &str, data: &Dataset) -> Result<()> {
+        let loss = self.options.loss.as_ref().filter(|_| !self.standardize_targets);
+        let Some(([example, place], words)) = loss.and_then(|loss| loss.outside(data.targets())) else { return Ok(()) };
+        let (row, column) = (example + 1, self.data.target(place));
+        Err(self.wrong("loss", Error::data(format!("`{key}`: {column} of row {row} is {words}"))))
+    }
+
     /// Rejects examples that the network cannot be called with as with those for training, before the run begins.
     fn check_alike(&self, key: &str, train: &Dataset, part: &Dataset) -> Result<()> {
         let (met, expected) = (part.shape(), train.shape());

@@ -3,11 +3,13 @@
 //! All are composed of candle's differentiable ops. Inputs may be f32, f16 or bf16; the result has the dtype of the input,
 //! or for a layer the one that the plan gives.
 
+mod embedding;
 mod linear;
 mod norm;
 mod rope;
 mod softmax;
 
+pub use embedding::{Embedding, embedding};
 pub use linear::{Linear, linear, linear_no_bias};
 pub use norm::{LayerNorm, RmsNorm, layer_norm, layer_norm_no_bias, rms_norm};
 pub use rope::{rope, rope_i};

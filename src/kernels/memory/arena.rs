@@ -10,7 +10,7 @@ use std::{
     ptr::NonNull,
 };
 
-use super::{line::Line, pages};
+use super::{line::Line, pages, shortage::Shortage};
 
 /// Bytes of a chunk. It is larger than anything glibc takes from its own heap, so a chunk is a mapping, and returns to
 /// the system as soon as it is freed.
@@ -61,18 +61,21 @@ impl Arena {
 
     /// Takes a run of at least `lines` lines, and returns it with its number of lines. The lines keep their contents
     /// from earlier use. If no run is large enough, a new chunk takes the place of those without any run in use: they are
-    /// too small, and are returned for the caller to drop.
-    pub fn take(&mut self, lines: usize) -> ((NonNull<Line>, usize), Vec<Vec<u64>>) {
+    /// too small, and are returned for the caller to drop, also when the system does not have the new one.
+    pub fn take(&mut self, lines: usize) -> (Result<(NonNull<Line>, usize), Shortage>, Vec<Vec<u64>>) {
         let fits = self.by_size.range((lines, 0, NonNull::dangling())..).next().map(|&(has, _, start)| (has, start));
         let unused = if fits.is_none() { self.unused(0) } else { Vec::new() };
-        let (has, start) = fits.unwrap_or_else(|| self.grow(lines));
+        let (has, start) = match fits.map_or_else(|| self.grow(lines), Ok) {
+            Ok(run) => run,
+            Err(shortage) => return (Err(shortage), unused),
+        };
         self.remove(start, has);
         if has - lines < LEAST {
-            return ((start, has), unused);
+            return (Ok((start, has)), unused);
         }
         // SAFETY: the run has more lines than these.
         self.insert(unsafe { start.add(lines) }, has - lines);
-        ((start, lines), unused)
+        (Ok((start, lines)), unused)
     }
 
     /// Frees a run that was taken. If more than `limit` bytes are free, in addition to those that were returned before and
@@ -115,12 +118,9 @@ impl Arena {
     }
 
     /// Allocates a new chunk as a free run of at least `lines` lines.
-    fn grow(&mut self, lines: usize) -> (usize, NonNull<Line>) {
+    fn grow(&mut self, lines: usize) -> Result<(usize, NonNull<Line>), Shortage> {
         let lines = lines.max(CHUNK / size_of::<Line>());
-        let words = (lines + 1).checked_mul(size_of::<Line>() / size_of::<u64>()).expect("fewer bytes than addresses");
-        // Zeros from the system, which cost nothing until they are touched.
-        let mut memory = vec![0u64; words];
-        pages::prefer_large(&mut memory);
+        let mut memory = pages::zeroed((lines + 1).saturating_mul(size_of::<Line>() / size_of::<u64>()))?;
         let start = memory.as_mut_ptr();
         // SAFETY: there is one spare line, and the first aligned address is within it.
         let start = unsafe { start.byte_add(start.align_offset(align_of::<Line>()) * size_of::<u64>()) };
@@ -130,7 +130,7 @@ impl Arena {
         let again = self.returned.min(lines);
         (self.returned, self.missed) = (self.returned - again, self.missed + again);
         self.insert(start, lines);
-        (lines, start)
+        Ok((lines, start))
     }
 
     /// Returns the line after a run.
@@ -167,7 +167,7 @@ mod tests {
     fn take(arena: &mut Arena, lines: usize) -> (NonNull<Line>, usize) {
         let (run, unused) = arena.take(lines);
         assert!(unused.is_empty());
-        run
+        run.unwrap()
     }
 
     fn give_back(arena: &mut Arena, (start, lines): (NonNull<Line>, usize), limit: usize) -> usize {
@@ -257,7 +257,7 @@ mod tests {
         let (small, used) = (take(&mut arena, ALL), take(&mut arena, ALL - 1));
         assert_eq!(give_back(&mut arena, small, usize::MAX), 0);
         let (large, unused) = arena.take(2 * ALL);
-        assert_eq!((large.1, unused.len(), arena.chunks.len()), (2 * ALL, 1, 2));
+        assert_eq!((large.unwrap().1, unused.len(), arena.chunks.len()), (2 * ALL, 1, 2));
         assert_eq!(give_back(&mut arena, used, usize::MAX), 0);
         assert_eq!(take(&mut arena, ALL / 2).1, ALL / 2, "a part of the chunk that stayed");
         assert_eq!(arena.chunks.len(), 2);

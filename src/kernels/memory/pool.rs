@@ -21,6 +21,7 @@ use half::{bf16, f16};
 use super::{
     arena::Arena,
     line::{Line, UNWRITTEN},
+    shortage::Shortage,
 };
 
 /// Bytes of unused memory that are kept for future tensors at least: 512 MiB, enough for a step of most networks that are
@@ -73,17 +74,22 @@ unsafe impl<T: Item> Send for Pooled<T> {}
 unsafe impl<T: Item> Sync for Pooled<T> {}
 
 impl<T: Item> Pooled<T> {
-    /// Allocates room for `len` elements, all of them values, with length 0.
+    /// Allocates room for `len` elements, all of them values, with length 0. [Unwinds](Shortage::unwind) if there is none.
     fn with_room(len: usize) -> Self {
-        let bytes = len.checked_mul(size_of::<T>()).expect("fewer bytes than addresses");
+        let bytes = len.checked_mul(size_of::<T>()).unwrap_or_else(|| Shortage::of::<T>(len).unwind());
         let buffer: Self = if bytes < SMALL {
             let mut vector = vec![T::default(); len];
             vector.clear();
             vector.into()
         } else {
             let lines = bytes.div_ceil(size_of::<Line>());
-            let ((start, lines), unused) = ARENA.lock().unwrap_or_else(PoisonError::into_inner).take(lines);
-            drop(unused);
+            let take = || {
+                let (run, unused) = ARENA.lock().unwrap_or_else(PoisonError::into_inner).take(lines);
+                drop(unused);
+                run
+            };
+            // What was too small has been returned to the system when it is asked again.
+            let (start, lines) = take().or_else(|_| take()).unwrap_or_else(|_| Shortage::of::<T>(len).unwind());
             Pooled { start: start.cast(), len: 0, capacity: lines * size_of::<Line>() / size_of::<T>(), lines }
         };
         let fill = if T::ONLY_SOME { Some(0) } else { UNWRITTEN };

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::{
-    eight_bit::{self, Blocks, Map},
+    eight_bit::{self, Blocks, Dither, Map},
     gradient::{Gradient, Multiplied},
     storage::{Count, Storage},
     values::Values,
@@ -39,6 +39,8 @@ pub(crate) struct Pass<'a, R: Real> {
     pub moments: Vec<Moment<'a, R>>,
     /// `true` to count lost updates.
     pub count: bool,
+    /// Number of the update.
+    pub update: u64,
 }
 
 /// Formula for some elements: their start, values, gradients and running averages. If there are fewer averages, the
@@ -96,12 +98,12 @@ impl<'a, R: Real> Split<'a, R> {
     ///
     /// # Safety
     /// These elements are not accessed elsewhere meanwhile.
-    unsafe fn store(&self, start: usize, len: usize, space: &[R]) {
+    unsafe fn store(&self, start: usize, len: usize, space: &[R], dither: Dither) {
         if let Split::Blocks { codes, largest, map } = self {
             let (first, blocks) = (start / eight_bit::BLOCK, len.div_ceil(eight_bit::BLOCK));
             // SAFETY: guaranteed by the caller.
             let (codes, largest) = unsafe { (codes.part(start, len), largest.part(first, blocks)) };
-            map.encode(&space[..len], codes, largest);
+            map.encode(start, &space[..len], codes, largest, dither);
         }
     }
 }
@@ -109,7 +111,7 @@ impl<'a, R: Real> Split<'a, R> {
 impl<R: Real> Pass<'_, R> {
     /// Updates all elements. The blocks of [`BLOCK`] elements begin at multiples of it, with any number of threads.
     pub fn run(self, formula: &Formula<'_, R>) -> Count {
-        let Pass { storage, grad, mut moments, count } = self;
+        let Pass { storage, grad, mut moments, count, update } = self;
         let (storage, len) = (&*storage, storage.len());
         assert!(moments.len() <= MOMENTS && grad.len() == len, "a gradient for each element");
         let moments: Vec<Split<'_, R>> = moments.iter_mut().map(|moment| Split::new(moment, len)).collect();
@@ -138,9 +140,9 @@ impl<R: Real> Pass<'_, R> {
                     let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                     *all = all.and(counted);
                 }
-                for (moment, space) in moments.iter().zip(moment_spaces.chunks_exact(BLOCK)) {
+                for (i, (moment, space)) in moments.iter().zip(moment_spaces.chunks_exact(BLOCK)).enumerate() {
                     // SAFETY: as above.
-                    unsafe { moment.store(start, len, space) };
+                    unsafe { moment.store(start, len, space, Dither::new(update, i)) };
                 }
             }
         });

@@ -2,7 +2,7 @@
 
 use ndarray::{ArrayViewD, IxDyn};
 
-use crate::ops::{Call, Reduction, by_float, dispatch, elements};
+use crate::ops::{Call, Reduction, by_float, dispatch, elements, spatial::windows::checked_shape};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
@@ -23,14 +23,15 @@ use crate::{
 pub(crate) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
     let rank = a.len().max(b.len());
     let at = |shape: &[usize], i: usize| (i + shape.len()).checked_sub(rank).map_or(1, |i| shape[i]);
-    (0..rank)
+    let shape = (0..rank)
         .map(|i| match (at(a, i), at(b, i)) {
             (x, y) if x == y => Ok(x),
             (1, y) => Ok(y),
             (x, 1) => Ok(x),
             _ => Err(Error::shape(format!("the shapes {a:?} and {b:?} do not broadcast"))),
         })
-        .collect()
+        .collect::<Result<_>>()?;
+    checked_shape(shape)
 }
 
 /// Returns a view of `x` broadcast to `shape`, which must be compatible.

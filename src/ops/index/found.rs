@@ -4,7 +4,8 @@ use crate::ops::{call, dispatch, elements, index::pick::checked_indices, spatial
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    tensor::{Array, Forward, recording, with_array},
+    kernels::memory::{room, zeros},
+    tensor::{Array, Forward, fitting, recording, with_array},
 };
 
 impl Tensor {
@@ -26,7 +27,7 @@ impl Tensor {
         dispatch(call!(Op::OneHot, &[self]; classes), |inputs| {
             let index = checked_indices(&inputs[0], classes)?;
             let shape = checked_shape([inputs[0].shape(), &[classes]].concat())?;
-            let mut ones = vec![0i64; shape.iter().product()];
+            let mut ones = zeros::<i64>(shape.iter().product());
             index.iter().enumerate().for_each(|(row, class)| ones[row * classes + class] = 1);
             Array::from_vec(ones, &shape).map(Forward::constant)
         })
@@ -50,7 +51,7 @@ impl Tensor {
     pub fn nonzero(&self) -> Result<Tensor> {
         let found = self.nonzero_offsets();
         let shape = checked_shape(vec![found.len(), self.rank()])?;
-        let mut places = Vec::with_capacity(shape.iter().product());
+        let mut places = fitting(|| Ok(room(shape.iter().product()))).map_err(|error| error.in_op("nonzero"))?;
         for offset in found {
             let mut inner: usize = self.shape().iter().product();
             let mut rest = offset;

@@ -4,8 +4,9 @@ use crate::ops::{elements, index::pick::checked_indices, index::shape::axis_at, 
 use crate::{
     DType, Tensor,
     error::{Error, Result},
+    kernels::memory::zeros,
     no_grad,
-    tensor::recording,
+    tensor::{Array, fitting, recording},
 };
 
 impl Tensor {
@@ -117,11 +118,8 @@ impl Tensor {
             _ => -1,
         };
         let length = usize::try_from(largest.saturating_add(1)).unwrap_or(0).max(min_length);
-        let shape = checked_shape(vec![length])?;
         let places = checked_indices(self, length)?;
-        let mut counts = vec![0i64; length];
-        places.iter().for_each(|place| counts[*place] += 1);
-        Tensor::from_vec(counts, &shape)
+        counted("bincount", length, places.iter().copied())
     }
 
     /// Counts the elements in `bins` intervals of equal width from `least` to `largest`: i64 `[bins]`. An interval has its
@@ -130,7 +128,8 @@ impl Tensor {
     /// No graph records this, because it reads the values.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for no bins, and unless `least` is below `largest` and both are finite.
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for no bins, and unless `least` is below `largest` and both are finite,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the result does not fit into memory.
     ///
     /// ```
     /// # use precast::Tensor;
@@ -145,14 +144,12 @@ impl Tensor {
             )));
         }
         recording::read(self);
-        let shape = checked_shape(vec![bins])?;
-        let mut counts = vec![0i64; bins];
-        for x in self.to_f64().into_iter().filter(|x| (least..=largest).contains(x)) {
+        let place = |x: f64| {
             // Half of each: the difference may exceed the range of f64.
             let share = (x / 2.0 - least / 2.0) / (largest / 2.0 - least / 2.0);
-            counts[((share * bins as f64) as usize).min(bins - 1)] += 1;
-        }
-        Tensor::from_vec(counts, &shape)
+            ((share * bins as f64) as usize).min(bins - 1)
+        };
+        counted("histc", bins, self.to_f64().into_iter().filter(|x| (least..=largest).contains(x)).map(place))
     }
 
     /// Returns for each element of `values` its place in this ascending vector, as i64 in the shape of `values`: the
@@ -189,4 +186,15 @@ impl Tensor {
         let place = |value: f64| sorted.partition_point(|x| is_before(x, &value)) as i64;
         Tensor::from_vec(values.to_f64().into_iter().map(place).collect(), values.shape())
     }
+}
+
+/// Counts how often each place occurs.
+fn counted(name: &'static str, length: usize, places: impl Iterator<Item = usize>) -> Result<Tensor> {
+    let counts = fitting(|| {
+        let shape = checked_shape(vec![length])?;
+        let mut counts = zeros::<i64>(length);
+        places.for_each(|place| counts[place] += 1);
+        Array::from_vec(counts, &shape)
+    });
+    counts.map(Tensor::from_array).map_err(|error| error.in_op(name))
 }

@@ -1,7 +1,7 @@
 //! Losses on pairs of numbers, each one op with one rounding.
 
 use crate::ops::{
-    Call, Reduction, call,
+    Call, Reduction, by_float, call, elements,
     elementwise::pairwise::pairwise,
     elementwise::unary::{part, sign, softplus},
 };
@@ -11,7 +11,7 @@ use crate::{
     kernels::{
         elementwise::Binary,
         elementwise::math::{self, sigmoid},
-        float::Real,
+        float::{Float, Real},
     },
 };
 
@@ -54,7 +54,8 @@ losses! {
     kl_div KlDiv |x, t| if t == R::zero() { t } else { t * (t.ln() - x) },
         (-t, if t == R::zero() { t } else { t.ln() + R::one() - x });
     /// Computes the cross entropy of the probabilities `x` and `target`: `-target * ln(x) - (1 - target) * ln(1 - x)`.
-    /// Logarithms are clamped to at least -100, and the slope is bounded accordingly, as in torch.
+    /// Logarithms are clamped to at least -100, and the slope is bounded accordingly, as in torch. As there, a probability
+    /// or a target outside of 0 to 1 is an error, which a probability that is NaN is not.
     ///
     /// A probability near 1 loses its digits in 16 bit: prefer [`bce_with_logits`](Tensor::bce_with_logits).
     binary_cross_entropy BinaryCrossEntropy |x, t| -t * least_log(x) - (R::one() - t) * least_log(R::one() - x),
@@ -232,7 +233,24 @@ fn loss<F: Binary>(call: Call<'_>, f: F, reduction: Reduction) -> Result<Tensor>
         let message = format!("an input of shape {:?} and a target of shape {:?}", x.shape(), target.shape());
         return Err(Error::shape(message + "; " + &cure(x.shape(), target.shape())).in_op(call.op.name()));
     }
+    if call.op == Op::BinaryCrossEntropy {
+        let from_0_to_1 = |x: f64| (0.0..=1.0).contains(&x);
+        // Probabilities that an overflow made NaN are a loss that is NaN, for which a loss scale skips the step.
+        domain(x, "probability", "0 to 1", |x| from_0_to_1(x) || x.is_nan())
+            .and_then(|()| domain(target, "target", "0 to 1", from_0_to_1))
+            .map_err(|error| error.in_op(call.op.name()))?;
+    }
     pairwise(call, f, reduction)
+}
+
+/// Rejects numbers that a loss is not defined for, by their place in row-major order.
+pub(super) fn domain(x: &Tensor, what: &str, allowed: &str, is_allowed: impl Fn(f64) -> bool) -> Result<()> {
+    let first = match x.dtype().is_float() {
+        true => by_float!(x, T => Ok(elements::<T>(x).iter().position(|x| !is_allowed(x.widen().as_f64()))))?,
+        false => x.to_f64().iter().position(|x| !is_allowed(*x)),
+    };
+    let Some(place) = first else { return Ok(()) };
+    Err(Error::value(format!("{what} {place} is {}; allowed: {allowed}", x.to_f64()[place])))
 }
 
 /// Returns the allowed shapes, with a way from those that were met.

@@ -2,7 +2,7 @@
 
 use crate::ops::{
     Reduction, call, composed::composed, elementwise::pairwise::broadcast_shape, index::pick::checked_indices,
-    one_float_dtype,
+    loss::elementwise::domain, one_float_dtype,
 };
 use crate::{
     DType, Op, Tensor,
@@ -45,7 +45,7 @@ impl Tensor {
     ///
     /// # Errors
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the shapes do not broadcast,
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is not above 0,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) when `eps` is not above 0 or a variance is negative,
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     pub fn gaussian_nll_loss(&self, target: &Tensor, var: &Tensor, eps: f64, reduction: Reduction) -> Result<Tensor> {
         composed(call!(Op::GaussianNllLoss, &[self, target, var]; eps, reduction), |inputs| {
@@ -53,6 +53,7 @@ impl Tensor {
             if eps.is_nan() || eps <= 0.0 {
                 return Err(Error::value(format!("eps = {eps}; allowed: above 0")));
             }
+            domain(&inputs[2], "variance", "0 and above", |var| var >= 0.0 || var.is_nan())?;
             broadcast_shape(&broadcast_shape(inputs[0].shape(), inputs[1].shape())?, inputs[2].shape())?;
             Ok(move |x: &[Tensor]| {
                 let var = x[2].clamp(eps, f64::INFINITY)?;

@@ -14,6 +14,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         float::{Float, Real},
+        memory::room,
         reduce::power_below,
     },
     precision::Frame,
@@ -113,8 +114,11 @@ impl Tensor {
             };
             let pairs = n.saturating_mul(n.saturating_sub(1)) / 2;
             checked_shape(vec![pairs, d])?;
-            let (first, second): (Vec<i64>, Vec<i64>) =
-                (0..n as i64).flat_map(|i| (i + 1..n as i64).map(move |j| (i, j))).unzip();
+            let (mut first, mut second) = (room(pairs), room(pairs));
+            for (i, j) in (0..n as i64).flat_map(|i| (i + 1..n as i64).map(move |j| (i, j))) {
+                first.push(i);
+                second.push(j);
+            }
             let (first, second) = (Tensor::from_vec(first, &[pairs])?, Tensor::from_vec(second, &[pairs])?);
             Ok(move |x: &[Tensor]| {
                 x[0].index_select(0, &first)?.sub(&x[0].index_select(0, &second)?)?.norm(p, &[-1], false)

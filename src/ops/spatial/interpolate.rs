@@ -11,6 +11,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         float::Float,
+        memory::room,
         sample::resample::{ResampledAxis, Taps, resample, resample_backward},
     },
     tensor::{Array, Forward},
@@ -74,7 +75,10 @@ impl NewAxis {
             let (before, part) = (place as usize, place.fract());
             if part == 0.0 { vec![(before, 1.0)] } else { vec![(before, 1.0 - part), (before + 1, part)] }
         };
-        (0..self.len).map(tap).collect()
+        // The vectors of an element each, and what they hold.
+        let (mut taps, _held) = (room(self.len), room::<[(usize, f64); 4]>(self.len));
+        taps.extend((0..self.len).map(tap));
+        taps
     }
 }
 

@@ -8,6 +8,8 @@ use crate::ops::{
 use crate::{
     Op, Tensor,
     error::{Error, Result},
+    kernels::memory::room,
+    tensor::fitting,
 };
 
 /// Gathers `x` along every axis; `place` maps positions of the padded axis to positions of the original.
@@ -26,8 +28,11 @@ fn padded(
         let mut steps = Vec::new();
         for (axis, &(before, after)) in pairs.iter().enumerate().filter(|(_, pair)| **pair != (0, 0)) {
             let at = (0..to[axis]).map(|i| place(i as isize - before as isize, from[axis], (before, after)));
-            let at = at.map(|at| at.map(|at| at as i64)).collect::<Result<Vec<i64>>>()?;
-            steps.push((axis as isize, Tensor::from_vec(at, &[to[axis]])?));
+            let mut places = room(to[axis]);
+            for place in at {
+                places.push(place? as i64);
+            }
+            steps.push((axis as isize, Tensor::from_vec(places, &[to[axis]])?));
         }
         Ok(move |x: &[Tensor]| steps.iter().try_fold(x[0].clone(), |x, (axis, at)| x.index_select(*axis, at)))
     })
@@ -96,7 +101,8 @@ impl Tensor {
         let all = |factors: &[usize]| factors.iter().fold(1, |n: usize, len| n.saturating_mul(*len));
         let shape = checked_shape(vec![n, all(&[c, kernel[0], kernel[1]]), all(&[rows, columns])])?;
         let padded = self.pad(&[(0, 0), (0, 0), (padding[0], padding[0]), (padding[1], padding[1])], 0.0)?;
-        let mut at = Vec::new();
+        let mut at =
+            fitting(|| Ok(room(all(&[kernel[0], kernel[1], rows, columns])))).map_err(|e| e.in_op("unfold"))?;
         for (i, j) in (0..kernel[0]).flat_map(|i| (0..kernel[1]).map(move |j| (i, j))) {
             for (y, x) in (0..rows).flat_map(|y| (0..columns).map(move |x| (y, x))) {
                 let row = y * stride[0] + i * dilation[0];

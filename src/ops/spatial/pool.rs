@@ -1,6 +1,6 @@
 //! Pooling over one, two or three spatial axes, channels first.
 
-use std::{iter, sync::Arc};
+use std::{iter, ops::Range, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::{
     Op, Tensor,
     error::{Error, Result},
     kernels::{
-        memory::{Pooled, uninit_vec},
+        memory::{Pooled, room, uninit_vec},
         sample::{
             pool,
             windows::{AxisWindows, Windows, window_volume},
@@ -81,16 +81,17 @@ fn sliding(input: &[usize], options: &PoolOptions) -> Result<Vec<AxisWindows>> {
                     "the padding {padding:?} must be smaller than the kernel {kernel:?}, or windows are empty"
                 )));
             }
-            let Some(room) = (len + before + after).checked_sub(k) else {
+            let Some(rest) = (len + before + after).checked_sub(k) else {
                 return Err(Error::shape(format!(
                     "the window of {kernel:?} does not fit into {input:?} with the padding {padding:?}"
                 )));
             };
             // With `ceil`, a window that would begin in the padding after the input is left out.
-            let whole = room / s + 1;
-            let part = options.ceil && room % s != 0 && whole * s < len + before;
-            let (mut ranges, mut counts) = (Vec::new(), Vec::new());
-            for o in 0..whole + usize::from(part) {
+            let whole = rest / s + 1;
+            let part = options.ceil && rest % s != 0 && whole * s < len + before;
+            let windows = whole + usize::from(part);
+            let (mut ranges, mut counts) = (room(windows), room(windows));
+            for o in 0..windows {
                 let (start, end) = (o * s, o * s + k);
                 let range = start.saturating_sub(before)..(end - before).min(len);
                 counts.push(if count_padding { end.min(len + before + after) - start } else { range.len() });
@@ -105,8 +106,10 @@ fn sliding(input: &[usize], options: &PoolOptions) -> Result<Vec<AxisWindows>> {
 fn adaptive(input: &[usize], output: &[usize]) -> Result<Vec<AxisWindows>> {
     let output = positive_per_axis("output size", output, input.len())?;
     let axis = |(&len, out): (&usize, usize)| {
-        let ranges: Vec<_> = (0..out).map(|i| i * len / out..((i + 1) * len).div_ceil(out)).collect();
-        AxisWindows { input: len, counts: ranges.iter().map(ExactSizeIterator::len).collect(), ranges }
+        let (mut ranges, mut counts) = (room::<Range<usize>>(out), room(out));
+        ranges.extend((0..out).map(|i| i * len / out..((i + 1) * len).div_ceil(out)));
+        counts.extend(ranges.iter().map(ExactSizeIterator::len));
+        AxisWindows { input: len, counts, ranges }
     };
     Ok(input.iter().zip(output).map(axis).collect())
 }

@@ -21,6 +21,11 @@ fn close(got: &Tensor, want: &[f64]) {
 }
 
 /// Draws 1 or -1 for each position.
+fn refused(result: Result<Tensor>, kind: ErrorKind, words: &str) {
+    let error = result.unwrap_err();
+    assert!(error.kind() == kind && error.to_string().contains(words), "{error}");
+}
+
 fn signs(draw: &mut Draw, shape: &[usize]) -> Tensor {
     let n = shape.iter().product();
     indices(&(0..n).map(|_| draw.size(0..=1) as i64 * 2 - 1).collect::<Vec<_>>(), shape)
@@ -80,6 +85,35 @@ fn rows_follow_their_definitions() -> Result<()> {
     Ok(())
 }
 
+/// Where torch raises errors: `torch.nn.functional.binary_cross_entropy` and `gaussian_nll_loss`.
+#[test]
+fn numbers_outside_of_the_domain_of_a_loss_are_refused() {
+    let mean = Reduction::Mean;
+    let of = |numbers: &[f64], dtype| Tensor::from_f64(numbers, &[2], dtype).unwrap();
+    for dtype in [DType::F64, DType::F32, DType::F16, DType::Bf16] {
+        let (p, var) = (of(&[0.25, 1.0], dtype), of(&[0.0, 2.0], dtype));
+        for (wrong, place) in [([2.0, 0.5], 0), ([0.0, -1.0], 1), ([1.0, f64::INFINITY], 1)] {
+            let x = of(&wrong, dtype);
+            let what = |what: &str| format!("BinaryCrossEntropy: {what} {place} is {}; allowed: 0 to 1", wrong[place]);
+            refused(p.binary_cross_entropy(&x, mean), ErrorKind::Value, &what("target"));
+            refused(x.binary_cross_entropy(&p, mean), ErrorKind::Value, &what("probability"));
+        }
+        let nan = of(&[f64::NAN, 0.5], dtype);
+        refused(p.binary_cross_entropy(&nan, mean), ErrorKind::Value, "target 0 is NaN");
+        // An overflow, for which a loss scale skips the step.
+        assert!(nan.binary_cross_entropy(&p, mean).unwrap().item().unwrap().is_nan());
+        let negative = of(&[1.0, -1.0], dtype);
+        refused(
+            p.gaussian_nll_loss(&p, &negative, 1e-6, mean),
+            ErrorKind::Value,
+            "variance 1 is -1; allowed: 0 and above",
+        );
+        assert!(p.gaussian_nll_loss(&p, &var, 1e-6, mean).is_ok());
+    }
+    let classes = Tensor::from_vec(vec![0i64, 2], &[2]).unwrap();
+    refused(of(&[0.5, 0.5], DType::F32).binary_cross_entropy(&classes, mean), ErrorKind::Value, "target 1 is 2");
+}
+
 #[test]
 fn sixteen_bit_losses_are_those_of_f32_rounded_once() -> Result<()> {
     let mut draw = Draw::new(4);
@@ -107,10 +141,6 @@ fn sixteen_bit_losses_are_those_of_f32_rounded_once() -> Result<()> {
 
 #[test]
 fn refusals_say_what_was_met() {
-    let refused = |result: Result<Tensor>, kind: ErrorKind, words: &str| {
-        let error = result.unwrap_err();
-        assert!(error.kind() == kind && error.to_string().contains(words), "{error}");
-    };
     let x = Tensor::zeros(&[2, 3], DType::F32);
     let mean = Reduction::Mean;
     refused(x.huber_loss(&x, 0.0, mean), ErrorKind::Value, "HuberLoss: delta = 0; allowed: above 0");

@@ -105,6 +105,58 @@ fn lion_leaves_alone_what_has_no_direction() {
     assert_eq!(param.value().to_f64(), [1.0; 3]);
 }
 
+/// Gradients that are steady to more digits than f32 has: the average of their squares less the square of their average
+/// would be below 0, or 0.
+#[test]
+fn centered_rmsprop_of_steady_gradients_follows_its_formula() {
+    // Graves 2013, equations 38 to 43, with n - a^2 written as one average of squared deviations, in f64.
+    let expected = |steps: usize, momentum: f64, grad: &dyn Fn(usize) -> f64| {
+        let (mut n, mut a, mut b, mut p) = (0.0, 0.0, 0.0, 0.0);
+        for step in 0..steps {
+            let g = grad(step);
+            (n, a) = (0.99 * (n + 0.01 * (g - a) * (g - a)), a + 0.01 * (g - a));
+            b = momentum * b + g / (f64::sqrt(n) + 1e-8);
+            p -= 1e-3 * b;
+        }
+        p
+    };
+    for momentum in [0.0, 0.9] {
+        for (mean, noise) in [(100.3, 0.0), (50.2, 0.0), (37.1, 0.0), (779.3, 0.0), (1.0, 1e-4), (-300.0, 1e-3)] {
+            let grad = move |step: usize| f64::from((mean + noise * f64::sin(step as f64)) as f32);
+            let param = Param::new(Tensor::zeros(&[3], DType::F32));
+            let mut rms = RmsProp::new([param.clone()].into_iter().collect(), 1e-3).centered(true).momentum(momentum);
+            // Beyond, the variance of gradients without noise is below what the rounding of their average adds.
+            let steps = if noise == 0.0 { 1200 } else { 3000 };
+            for step in 0..steps {
+                rms.update(&grads_of(&param, grad(step))).unwrap();
+            }
+            let right = expected(steps, momentum, &grad);
+            for met in param.value().to_f64() {
+                assert!((met - right).abs() < 0.01 * right.abs(), "{mean} {noise}: {met}, not {right}");
+            }
+            for step in steps..3000 {
+                rms.update(&grads_of(&param, grad(step))).unwrap();
+            }
+            assert!(param.value().to_f64().iter().all(|x| x.is_finite()));
+        }
+    }
+}
+
+#[test]
+fn a_state_of_centered_rmsprop_with_an_average_of_squares_is_read() {
+    let param = Param::new(Tensor::zeros(&[2], DType::F32));
+    let mut rms = RmsProp::new([("w".to_string(), param.clone())].into_iter().collect(), 0.1).centered(true);
+    rms.update(&grads_of(&param, 1.0)).unwrap();
+    let mut state = rms.state();
+    for (name, tensor) in &mut state.tensors {
+        let numbers = if name == "w/mean" { vec![3f32, 2.0] } else { vec![13.0, 3.9999] };
+        (*name, *tensor) = (name.replace("variance", "square"), Tensor::from_vec(numbers, &[2]).unwrap());
+    }
+    rms.restore(state).unwrap();
+    let variances = rms.state().tensors.into_iter().find(|(name, _)| name == "w/variance").unwrap().1;
+    assert_eq!(variances.to_f64(), [4.0, 0.0]);
+}
+
 /// Six equal elements: both norms are those of one, times the root of six, so their ratio is that of one.
 #[test]
 fn lamb_follows_its_formula() {

@@ -8,7 +8,9 @@ use precast::{
     options::options,
 };
 
-use super::{Addition, Csv, Images, MOST_BYTES, Npy, PixelFormat, Text, Vocabulary};
+use precast_policy::printable;
+
+use super::{Addition, Column, Csv, Images, MOST_BYTES, Npy, PixelFormat, Text, Vocabulary};
 
 /// Source of examples: `digits`, or a reader with its options, such as `csv: {file: iris.csv, target: species}`.
 #[options]
@@ -63,6 +65,19 @@ impl Source {
             Source::Images(images) => Source::Images(images.found(dataset)),
             Source::Text(text) => Source::Text(text.found(dataset)),
             other => other.clone(),
+        }
+    }
+
+    /// Returns the name of a target in words.
+    pub(crate) fn target(&self, place: usize) -> String {
+        let column = match self {
+            Source::Csv(csv) => csv.target.0.get(place),
+            _ => None,
+        };
+        match column {
+            Some(Column::Name(name)) => format!("`{}`", printable(name)),
+            Some(Column::Number(number)) => format!("column {number}"),
+            None => format!("target {}", place + 1),
         }
     }
 

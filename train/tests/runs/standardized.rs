@@ -2,7 +2,11 @@
 
 use std::fs;
 
-use precast::{io::models::Model, prelude::*};
+use precast::{
+    io::models::Model,
+    prelude::*,
+    train::{FitOptions, Loss, fit},
+};
 use precast_train::{Prediction, Predictor, Run, RunFile};
 
 use crate::{
@@ -115,4 +119,35 @@ fn targets_are_standardized_for_training_alone() {
         error.to_string(),
         "`standardize_targets`: targets that are classes have no mean; whole numbers are read as numbers with `as: numbers`"
     );
+}
+
+#[test]
+fn a_target_outside_of_the_domain_of_the_loss_is_named_before_the_first_step() {
+    let data = Folder::new("domain-data");
+    data.write("d.csv", "x,share,percent\n0,0.5,0.1\n1,1,0.2\n2,0,50\n3,0.25,1\n4,0.5,0\n");
+    data.write("t.csv", "x,share,percent\n0,0.5,0.1\n1,-0.5,0.2\n");
+    let begin = |target: &str, outputs: usize, more: &str| {
+        let text = format!(
+            "{{version: 1, model: m, policy: o0, data: {{csv: {{file: {}, target: {target}, columns: x, as: numbers}}}}, \
+             loss: bce_with_logits, epochs: 1{more}}}",
+            data.at("d.csv").display()
+        );
+        Run::begin(&RunFile::parse(&text, "run.yaml").unwrap(), dense(1, outputs), &Folder::to_come("domain"))
+    };
+    assert!(begin("share", 1, "").is_ok());
+    let message = begin("[share, percent]", 2, "").err().unwrap().to_string();
+    assert!(
+        message
+            .contains("`data`: `percent` of row 3 is 50; the loss bce_with_logits compares with numbers from 0 to 1"),
+        "{message}"
+    );
+    let message = begin("2", 1, &format!(", test: {}", data.at("t.csv").display())).err().unwrap().to_string();
+    assert!(message.contains("`test`: column 2 of row 2 is -0.5; the loss"), "{message}");
+    // In code.
+    let numbers = precast_train::data::Csv::new("d.csv").target("share").numbers();
+    let table = numbers.parse(b"x,share\n0,0.5\n1,1.5\n2,0\n3,1\n").unwrap();
+    let options = FitOptions::default().loss(Loss::BceWithLogits {}).epochs(1);
+    let split = table.split_in_order(3).unwrap();
+    let message = fit(&mut dense(1, 1).net, &split, &options, &mut |_| {}).unwrap_err().to_string();
+    assert_eq!(message, "target 0 of example 1 is 1.5; the loss bce_with_logits compares with numbers from 0 to 1");
 }
