@@ -113,27 +113,33 @@ impl Record {
         for (at, edge) in self.edges.iter().enumerate() {
             edge.from.iter().for_each(|&from| readers[from].push(at));
         }
-        let mut harmless = vec![false; self.edges.len()];
-        for (at, edge) in self.edges.iter().enumerate().rev() {
-            let numbers = &edge.numbers;
-            let masks = numbers.nan == 0 && numbers.inf == 0 && numbers.neg_inf > 0;
-            if edge.phase != Phase::Forward || numbers.is_finite() || readers[at].is_empty() {
-                continue;
-            }
-            let only_read_by = |ends: fn(Op) -> bool| {
-                readers[at].iter().all(|&reader| {
+        // Everything that reads such an edge is finite and an op that `ends` it, or such an edge, too.
+        let chain = |ends: fn(Op) -> bool, may_begin: &dyn Fn(&Edge) -> bool| {
+            let mut chained = vec![false; self.edges.len()];
+            for (at, edge) in self.edges.iter().enumerate().rev() {
+                let is_ended = |&reader: &usize| {
                     let reads = &self.edges[reader];
-                    harmless[reader] || matches!(reads.op, EdgeOp::Op(op) if ends(op)) && reads.numbers.is_finite()
-                })
-            };
-            let is_mask = masks && (edge.op == EdgeOp::Op(Op::Cast) || !edge.good_inputs);
-            // A comparison with the number before it was rounded to infinity may have another result.
-            let chooses: fn(Op) -> bool =
-                if edge.good_inputs { is_choice } else { |op| is_choice(op) || is_comparison(op) };
-            harmless[at] = is_mask && only_read_by(|op| is_softmax(op) || is_choice(op) || is_comparison(op))
-                || only_read_by(chooses) && !self.reaches_gradient(edge);
-        }
-        harmless
+                    chained[reader] || matches!(reads.op, EdgeOp::Op(op) if ends(op)) && reads.numbers.is_finite()
+                };
+                chained[at] = edge.phase == Phase::Forward
+                    && !edge.numbers.is_finite()
+                    && may_begin(edge)
+                    && !readers[at].is_empty()
+                    && readers[at].iter().all(is_ended);
+            }
+            chained
+        };
+        let is_mask = |edge: &Edge| {
+            let numbers = &edge.numbers;
+            numbers.nan == 0 && numbers.inf == 0 && (edge.op == EdgeOp::Op(Op::Cast) || !edge.good_inputs)
+        };
+        let stays = |edge: &Edge| !self.reaches_gradient(edge);
+        let masked = chain(is_softmax, &is_mask);
+        let chosen = chain(is_choice, &stays);
+        let compared = chain(|op| is_choice(op) || is_comparison(op), &stays);
+        // A comparison with the number before it was rounded to infinity may have another result.
+        let is_harmless = |(at, edge): (usize, &Edge)| masked[at] || chosen[at] || compared[at] && !edge.good_inputs;
+        self.edges.iter().enumerate().map(is_harmless).collect()
     }
 
     /// Returns whether the op of an edge passes back a gradient that is not finite, given one that is.

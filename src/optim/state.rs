@@ -40,8 +40,9 @@ pub struct OptimizerState {
     pub steps: BTreeMap<String, u64>,
     /// Tensors by path and name, such as `fc1.weight/mean`; none for a parameter that has not been updated.
     ///
-    /// An 8-bit average has two: `mean.bytes`, eight codes to an i64, the first in its lowest byte, and `mean.largest`,
-    /// one f32 per 256 elements. `mean.codes` of earlier states, codes of bitsandbytes, are translated. A parameter stored with Kahan compensation has `compensation` in bf16.
+    /// An 8-bit average has two: `mean.codes`, a row of i64 of eight codes each, the first in the lowest byte, and
+    /// `mean.largest`, one f32 per 256 elements. Codes that are a vector are those of bitsandbytes, in earlier states, and
+    /// are translated. A parameter stored with Kahan compensation has `compensation` in bf16.
     pub tensors: Vec<(String, Tensor)>,
 }
 
@@ -130,7 +131,7 @@ impl Memory {
             match average {
                 Average::Full(array) => all.push((name.to_string(), Tensor::from_array(array.clone()))),
                 Average::Blocks { codes, largest, .. } => {
-                    all.push((format!("{name}.bytes"), flat(codes.chunks(8).map(packed).collect())));
+                    all.push((format!("{name}.codes"), row(codes.chunks(8).map(packed).collect())));
                     all.push((format!("{name}.largest"), flat(largest.clone())));
                 }
             }
@@ -177,6 +178,12 @@ fn packed(codes: &[u8]) -> i64 {
     i64::from_le_bytes(bytes)
 }
 
+/// Returns codes of the present map as a tensor.
+fn row(eights: Vec<i64>) -> Tensor {
+    let shape = [1, eights.len()];
+    Tensor::from_array(Array::from_vec(eights, &shape).expect("one element for each"))
+}
+
 fn flat<T: crate::tensor::Stored>(numbers: Vec<T>) -> Tensor {
     let shape = [numbers.len()];
     Tensor::from_array(Array::from_vec(numbers, &shape).expect("one element for each"))
@@ -189,7 +196,7 @@ impl Layout {
         for (kept, in_eight_bit) in &self.kept {
             if *in_eight_bit {
                 let len: usize = kept.shape.iter().product();
-                all.push((format!("{}.bytes", kept.name), DType::I64, vec![len.div_ceil(8)]));
+                all.push((format!("{}.codes", kept.name), DType::I64, vec![1, len.div_ceil(8)]));
                 all.push((format!("{}.largest", kept.name), DType::F32, vec![len.div_ceil(eight_bit::BLOCK)]));
             } else {
                 all.push((kept.name.to_string(), self.wide, kept.shape.clone()));
@@ -210,18 +217,13 @@ impl Layout {
             found.insert(format!("{path}/variance"), variance.unwrap_or(square));
         }
         for (kept, _) in self.kept.iter().filter(|(_, in_eight_bit)| *in_eight_bit) {
-            let Some(old) = found.remove(&format!("{path}/{}.codes", kept.name)) else { continue };
-            let bytes = old.array().contiguous();
-            let new = match bytes.slice::<i64>() {
-                Some(eights) => {
-                    let to = map_of(kept).of_dynamic();
-                    let translated =
-                        |old: &i64| i64::from_le_bytes(old.to_le_bytes().map(|code| to[usize::from(code)]));
-                    flat(eights.iter().map(translated).collect())
-                }
-                None => old,
-            };
-            found.insert(format!("{path}/{}.bytes", kept.name), new);
+            let Some(old) = found.get_mut(&format!("{path}/{}.codes", kept.name)) else { continue };
+            let eights = old.array().contiguous();
+            if let (1, Some(eights)) = (old.rank(), eights.slice::<i64>()) {
+                let to = map_of(kept).of_dynamic();
+                let translated = |old: &i64| i64::from_le_bytes(old.to_le_bytes().map(|code| to[usize::from(code)]));
+                *old = row(eights.iter().map(translated).collect());
+            }
         }
     }
 }

@@ -118,6 +118,7 @@ impl Tensor {
             _ => -1,
         };
         let length = usize::try_from(largest.saturating_add(1)).unwrap_or(0).max(min_length);
+        checked_shape(vec![length])?;
         let places = checked_indices(self, length)?;
         counted("bincount", length, places.iter().copied())
     }
