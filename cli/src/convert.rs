@@ -79,11 +79,11 @@ struct Report<'a> {
 
 pub(super) fn run(args: &Args) -> Result {
     let html = args.html.as_deref();
-    for (name, path) in [("FROM", &args.from), ("TO", &args.to)] {
-        outputs::check_distinct(&[(name, Some(path)), ("--html", html)])?;
-    }
+    // A model may be converted in place.
+    let read = [("FROM", Some(&*args.from)), ("--policy", Some(&*args.policy))];
+    outputs::check_distinct(&[read[1], ("TO", Some(&args.to))])?;
     outputs::check_outside_runs("TO", &args.to)?;
-    outputs::check(&[("--html", html)])?;
+    outputs::check_unread(&[read[0], read[1], ("TO", Some(&args.to))], &[("--html", html)])?;
     if args.from.join("run.yaml").is_file() {
         let run = shown(&args.from);
         let words =

@@ -67,6 +67,12 @@ impl Args {
         Ok(Subject { net, batches, loss, scale })
     }
 
+    /// Returns the files that are read, with their arguments.
+    pub fn files(&self) -> [(&str, Option<&Path>); 3] {
+        let data = self.data.as_deref().map(Path::new);
+        [("MODEL", Some(&self.model)), ("--data", data), ("--weights", self.weights.as_deref())]
+    }
+
     /// Reads the policy: the one given, otherwise that of the run.
     pub fn policy(&self, given: Option<&Path>) -> Result<Read<Policy>> {
         let run = if given.is_some() { None } else { network::run_file(&self.model)? };

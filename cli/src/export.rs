@@ -85,7 +85,7 @@ impl FromStr for Target {
 }
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    args.output.check()?;
+    args.output.check(&[("MODEL", Some(&args.model)), ("--policy", args.policy.as_deref())])?;
     if let (Some(Target::Library(to)), true) = (args.to, args.opset.is_some() || args.explicit) {
         return Err(Failure::Usage(format!("--opset and --explicit are for --to onnx, and not for --to {to}")));
     }

@@ -38,7 +38,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    args.output.check()?;
+    args.output.check(&[("MODEL", Some(&args.model)), ("--policy", Some(&args.policy))])?;
     let model = inputs::model(cli, &args.model, 0)?;
     let policy = inputs::policy_file(&args.policy)?;
     let text = text(cli, args, &model, &policy)?;

@@ -18,15 +18,20 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Refuses an existing file, unless it may be replaced, and as [`check`].
-    pub fn check(&self) -> Result {
-        self.check_with(&[], |_| false)
+    /// Refuses an existing file, unless it may be replaced, and as [`check_unread`].
+    pub fn check(&self, read: &[(&str, Option<&Path>)]) -> Result {
+        self.check_with(read, &[], |_| false)
     }
 
     /// Refuses as [`check`](Output::check), together with the files of other flags. `may_replace` says whether the
     /// command replaces an existing file without being forced.
-    pub fn check_with(&self, more: &[(&str, Option<&Path>)], may_replace: impl Fn(&Path) -> bool) -> Result {
-        check(&[&[("--output", self.file.as_deref())], more].concat())?;
+    pub fn check_with(
+        &self,
+        read: &[(&str, Option<&Path>)],
+        more: &[(&str, Option<&Path>)],
+        may_replace: impl Fn(&Path) -> bool,
+    ) -> Result {
+        check_unread(read, &[&[("--output", self.file.as_deref())], more].concat())?;
         match &self.file {
             Some(file) => check_free("--output: ", file, self.force || may_replace(file)),
             None => Ok(()),
@@ -69,14 +74,29 @@ pub(super) fn check_distinct(named: &[(&str, Option<&Path>)]) -> Result {
     Ok(())
 }
 
-/// Refuses outputs that name a file which the command reads, and as [`check`].
+/// Refuses outputs that name a file which the command reads, or that is in a folder which it reads, and as [`check`].
 pub(super) fn check_unread(read: &[(&str, Option<&Path>)], outputs: &[(&str, Option<&Path>)]) -> Result {
     for output in outputs {
         for input in read {
             check_distinct(&[*input, *output])?;
         }
     }
-    check(outputs)
+    check(outputs)?;
+    outputs.iter().try_for_each(|output| check_not_inside(read, *output))
+}
+
+/// Refuses to replace a file in a folder that the command reads.
+fn check_not_inside(read: &[(&str, Option<&Path>)], (flag, file): (&str, Option<&Path>)) -> Result {
+    let Some(file) = file.filter(|file| file.exists()) else { return Ok(()) };
+    let mut folders = read.iter().filter_map(|(name, path)| Some((name, path.filter(|path| path.is_dir())?)));
+    match folders.find(|(_, folder)| place(file) != place(folder) && place(file).starts_with(place(folder))) {
+        Some((name, folder)) => Err(Failure::Usage(format!(
+            "{flag}: `{}` is in the folder of {name}, `{}`, which is read",
+            shown(file),
+            shown(folder)
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Refuses a file or a folder that is that of a run, or is inside it.

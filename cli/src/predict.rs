@@ -50,7 +50,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    args.output.check()?;
+    args.output.check(&[("EXAMPLES", Some(&args.examples))])?;
     let file = RunFile::of_folder(&args.run)?;
     let predictor = Predictor::of_folder(&args.run, model(cli, &file)?)?;
     if args.score && args.output.file.is_none() && (args.probabilities || !args.keep.is_empty()) {

@@ -36,7 +36,7 @@ pub(super) struct Args {
 const SHOWN: usize = 6;
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
-    args.output.check()?;
+    args.output.check(&[("FOLDER", Some(&args.folder))])?;
     if args.output.file.is_some() && !args.cure {
         return Err(Failure::Usage("--output is for the policy of --cure".into()));
     }

@@ -111,7 +111,8 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     }
     let journal = args.journal();
     let more = [("--svg", args.svg.as_deref()), ("the file of runs", journal.as_deref())];
-    args.output.check_with(&more, is_unfinished)?;
+    let read = [&args.examples.files()[..], &[("--policy", args.policy.as_deref())]].concat();
+    args.output.check_with(&read, &more, is_unfinished)?;
     let policy = args.examples.policy(args.policy.as_deref())?;
     let mut subject = args.examples.read(cli, 2, NEEDS)?;
     undo(&mut subject.net);

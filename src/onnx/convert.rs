@@ -16,7 +16,7 @@ use super::{
     wire::Span,
 };
 use crate::{
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     io::files::{Staged, check_free, remove, replace_by, stage},
 };
 
@@ -44,8 +44,9 @@ impl OnnxConvertOptions {
         self
     }
 
-    /// Sets the length in bytes from which tensors are stored in a data file beside the model. Default: all tensors
-    /// that were in one, and all from 1 KiB on when the model would have more than 1 GiB.
+    /// Sets the length in bytes from which tensors are stored in a data file next to the model; integers, booleans and
+    /// single numbers are from 1 KiB on. Default: all tensors that were in one, and all from 1 KiB on when the model would
+    /// have more than 1 GiB.
     pub fn external(mut self, bytes: u64) -> Self {
         self.external = Some(bytes);
         self
@@ -85,7 +86,8 @@ impl OnnxPlan<'_> {
     /// `progress` is called with the bytes of weights that were read or written. It may use the model.
     ///
     /// An existing model is replaced in one step, after its new data file is written. That file is `NAME.data`, or
-    /// `NAME.2.data` if the existing model has the former, which is then removed.
+    /// `NAME.2.data` if the existing model has the former, which is then removed. A data file of the model that is
+    /// converted is never replaced.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](crate::ErrorKind::Io) when a file cannot be read or written, or exists and is not to be
@@ -100,6 +102,7 @@ impl OnnxPlan<'_> {
         check_free(to, options.replace)?;
         self.check_form(options)?;
         let model = self.values.model;
+        check_unread(model, to)?;
         let mut report = OnnxConverted {
             low: self.count(self.dtype),
             full: self.count(crate::DType::F32),
@@ -177,12 +180,15 @@ impl OnnxPlan<'_> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<OnnxConverted> {
         let model = self.values.model;
-        let [first, second] =
-            ["", ".2"].map(|number| format!("{}{number}.data", to.file_name().unwrap_or_default().to_string_lossy()));
-        // A crash between the two files must not leave the old model with new data, so these have another name.
+        // A crash between the two files must not leave the old model with new data, so these have another name, and the
+        // model that is converted keeps its own.
         let old = OnnxModel::open(to).ok();
-        let has = |name: &String| old.iter().flat_map(external).any(|(_, place)| place.location == *name);
-        let (location, other) = if has(&first) { (&second, &first) } else { (&first, &second) };
+        let has = |name: &str| old.iter().flat_map(external).any(|(_, place)| place.location == name);
+        let read = read_files(model);
+        let is_read = |name: &str| to.with_file_name(name).canonicalize().is_ok_and(|path| read.contains(&path));
+        let file = to.file_name().unwrap_or_default().to_string_lossy();
+        let names = ["", ".2", ".3", ".4", ".5"].map(|number| format!("{file}{number}.data"));
+        let location = names.iter().find(|name| !has(name) && !is_read(name)).unwrap_or(&names[0]);
         let data = to.with_file_name(location);
         let (whole, outside) = self.body(edits, options, location)?;
         report.bytes_after = whole.len;
@@ -192,9 +198,10 @@ impl OnnxPlan<'_> {
             write_data(&outside, model, &data, progress)?;
             report.data = Some(data);
         }
+        let in_place = to.canonicalize().is_ok_and(|path| read.first() == Some(&path));
         stage_body(&whole, model, to, progress)?.put()?;
-        if has(other) {
-            remove(&to.with_file_name(other))?;
+        for name in names.iter().filter(|name| has(name) && (in_place || !is_read(name))) {
+            remove(&to.with_file_name(name))?;
         }
         Ok(report)
     }
@@ -210,6 +217,7 @@ impl OnnxModel {
     pub fn copy(&self, to: impl AsRef<Path>, replace: bool, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let to = to.as_ref();
         check_free(to, replace)?;
+        check_unread(self, to)?;
         let (old, new) = (self.path.as_deref().map(folder), folder(to));
         let beside = old.as_deref().is_some_and(|old| fs::canonicalize(old).ok() == fs::canonicalize(&new).ok());
         let mut parts = Vec::new();
@@ -239,6 +247,25 @@ impl OnnxModel {
     /// ends before a tensor does.
     pub fn data_files(&self) -> Result<Vec<String>> {
         Ok(data_files(self)?.into_iter().map(|(name, _)| name).collect())
+    }
+}
+
+/// Returns the files that a model is read from, without links: its own first, then its data files.
+fn read_files(model: &OnnxModel) -> Vec<PathBuf> {
+    let Some(path) = &model.path else { return Vec::new() };
+    let data = external(model).into_iter().map(|(_, place)| folder(path).join(&place.location));
+    let mut files: Vec<PathBuf> =
+        std::iter::once(path.clone()).chain(data).filter_map(|p| p.canonicalize().ok()).collect();
+    files.dedup();
+    files
+}
+
+/// Refuses to replace a data file of a model by a model.
+fn check_unread(model: &OnnxModel, to: &Path) -> Result<()> {
+    let place = to.canonicalize().ok();
+    match read_files(model).iter().skip(1).any(|file| Some(file) == place.as_ref()) {
+        true => Err(Error::new(ErrorKind::Io, format!("{}: is a data file of the model to convert", to.display()))),
+        false => Ok(()),
     }
 }
 

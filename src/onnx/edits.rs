@@ -28,8 +28,10 @@ pub(super) struct Cast {
 pub(super) enum Lowered {
     /// It becomes low under its name.
     InPlace,
-    /// It stays, and a low copy with this name is put beside it.
+    /// It stays, and a low copy with this name is put next to it.
     Copy(String),
+    /// It becomes low under its name, which is that of an output, and a copy in float32 with this name is put next to it.
+    Wide(String),
 }
 
 /// All changes.
@@ -238,7 +240,11 @@ impl Editor<'_> {
             return self.cast_output(value, node, readers, &wanted, self.low());
         }
         let constant = match of.origin {
-            Origin::Node { node } if self.values.nodes[node].node.op == "Constant" => Some(node),
+            // A sparse one is cast, as a sparse initialiser is.
+            Origin::Node { node } => Some(node).filter(|&node| {
+                let maker = self.values.nodes[node].node;
+                maker.op == "Constant" && maker.attribute("sparse_value").is_none()
+            }),
             _ => None,
         };
         let is_weight = of.origin == Origin::Initialiser || constant.is_some();
@@ -250,6 +256,13 @@ impl Editor<'_> {
         let lowered = match inside.len() == readers.len() {
             true => Lowered::InPlace,
             false if inside.is_empty() => return self.insert(value, &ends, of.name, self.low()),
+            // An output keeps its name, so the readers in float32 get another one.
+            false if of.initialiser.is_some() && inside.iter().any(is_output) => {
+                let name = self.names.fresh(of.name, Elem::F32, true);
+                let wide = readers.iter().filter(|(_, wanted)| !wanted).map(|(reader, _)| *reader);
+                wide.for_each(|reader| self.rename(&reader, &name));
+                Lowered::Wide(name)
+            }
             false => Lowered::Copy(self.names.fresh(of.name, self.low(), true)),
         };
         if let Lowered::Copy(name) = &lowered {

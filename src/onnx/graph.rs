@@ -17,8 +17,8 @@ pub(super) struct Graph {
     pub name: String,
     pub nodes: Vec<Node>,
     pub initialisers: Vec<Tensor>,
-    /// Names and element types of sparse initialisers.
-    pub sparse: Vec<(String, Elem)>,
+    /// The values of sparse initialisers, with their names.
+    pub sparse: Vec<Tensor>,
     pub inputs: Vec<ValueInfo>,
     pub outputs: Vec<ValueInfo>,
     pub values: Vec<ValueInfo>,
@@ -62,6 +62,8 @@ pub(super) struct Node {
 pub(super) struct Attribute {
     pub name: String,
     pub tensor: Option<Tensor>,
+    /// The values of a sparse tensor.
+    pub sparse: Option<Tensor>,
     pub graphs: Vec<Graph>,
     /// The attribute of a function whose value it takes.
     pub of_function: bool,
@@ -168,13 +170,7 @@ impl Graph {
                     GraphField::Value(graph.values.len() - 1)
                 }
                 15 => {
-                    source.fields(f.bytes()?, |source, f| {
-                        if f.number == 1 {
-                            let values = Tensor::read(source, f.bytes()?)?;
-                            graph.sparse.push((values.name, values.elem));
-                        }
-                        Ok(())
-                    })?;
+                    graph.sparse.extend(sparse(source, f.bytes()?)?);
                     GraphField::Other
                 }
                 _ => GraphField::Other,
@@ -246,19 +242,32 @@ fn scope(list: &str) -> String {
 impl Attribute {
     fn read(source: &mut Source, span: Span, deepest: usize) -> Result<Self> {
         let mut attribute =
-            Attribute { name: String::new(), tensor: None, graphs: Vec::new(), of_function: false, span };
+            Attribute { name: String::new(), tensor: None, sparse: None, graphs: Vec::new(), of_function: false, span };
         source.fields(span, |source, f| {
             match f.number {
                 1 => attribute.name = source.text(f)?,
                 5 => attribute.tensor = Some(Tensor::read(source, f.bytes()?)?),
                 6 | 11 => attribute.graphs.push(Graph::read(source, f.bytes()?, deepest)?),
                 21 => attribute.of_function = f.bytes()?.len > 0,
+                22 => attribute.sparse = sparse(source, f.bytes()?)?,
                 _ => {}
             }
             Ok(())
         })?;
         Ok(attribute)
     }
+}
+
+/// Returns the values of a sparse tensor.
+fn sparse(source: &mut Source, span: Span) -> Result<Option<Tensor>> {
+    let mut values = None;
+    source.fields(span, |source, f| {
+        if f.number == 1 {
+            values = Some(Tensor::read(source, f.bytes()?)?);
+        }
+        Ok(())
+    })?;
+    Ok(values)
 }
 
 impl ValueInfo {

@@ -22,7 +22,9 @@
 mod convert;
 mod drawn;
 mod edits;
+mod exact;
 mod export;
+mod facts;
 mod graph;
 mod import;
 mod keep;
@@ -35,6 +37,8 @@ mod ranges;
 mod reasons;
 mod rebuild;
 mod schema;
+mod stored;
+mod sums;
 mod tensor;
 mod types;
 mod values;

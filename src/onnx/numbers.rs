@@ -61,6 +61,21 @@ impl Limits {
         self
     }
 
+    /// Returns whether a magnitude is rounded to infinity.
+    pub fn is_beyond(&self, size: f64) -> bool {
+        size >= f64::from(Limits::of(self.dtype).infinite)
+    }
+
+    /// Returns whether a magnitude loses its bits.
+    pub fn is_below(&self, size: f64) -> bool {
+        size < f64::from(Limits::of(self.dtype).lossy)
+    }
+
+    /// Returns the name of the dtype.
+    pub fn dtype(&self) -> &'static str {
+        self.dtype.long_name()
+    }
+
     /// Returns the sentence for a tensor that does not fit.
     pub fn reason(&self, what: &str, unfit: &Unfit) -> String {
         let whose = match self.own {
@@ -77,15 +92,20 @@ impl Limits {
 /// A tally of the numbers of a tensor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tally {
-    largest: f32,
+    pub largest: f32,
     smallest: f32,
     lossy: u64,
     nonzero: u64,
+    count: u64,
+    /// `true` when all are integers.
+    pub whole: bool,
+    /// `true` when one is below 0.
+    pub negative: bool,
 }
 
 impl Tally {
     pub fn new() -> Self {
-        Tally { largest: 0.0, smallest: f32::INFINITY, lossy: 0, nonzero: 0 }
+        Tally { largest: 0.0, smallest: f32::INFINITY, lossy: 0, nonzero: 0, count: 0, whole: true, negative: false }
     }
 
     /// Adds numbers. Infinities are meant, and NaN has no size.
@@ -99,6 +119,10 @@ impl Tally {
             self.nonzero += u64::from(counts);
             self.lossy += u64::from(counts && size < limits.lossy);
         }
+        self.count += numbers.len() as u64;
+        // The first number of most weights says no.
+        self.whole = self.whole && numbers.iter().all(|number| number.fract() == 0.0);
+        self.negative = self.negative || numbers.iter().any(|number| *number < 0.0);
     }
 
     pub fn unfit(&self, limits: &Limits) -> Option<Unfit> {
@@ -108,26 +132,51 @@ impl Tally {
         let too_many = self.lossy as f64 > limits.lost * self.nonzero as f64;
         too_many.then_some(Unfit::Below(self.smallest))
     }
+
+    /// Returns whether it has one positive number, once or many times.
+    pub fn is_one(&self) -> bool {
+        self.smallest == self.largest && self.nonzero == self.count && !self.negative
+    }
+
+    /// Returns the least and the largest magnitude as factors: 1 where numbers are 0 as well, as in masks.
+    pub fn size(&self, limits: &Limits) -> (f64, f64) {
+        if self.nonzero < self.count || self.count == 0 {
+            return (1.0, 1.0);
+        }
+        let least = if matches!(self.unfit(limits), Some(Unfit::Below(_))) { self.smallest } else { self.largest };
+        (f64::from(least), f64::from(self.largest))
+    }
 }
 
-/// Returns, for each value that is an initialiser or a constant of float32, the numbers that do not fit, if any.
-/// `progress` is called with the bytes that were read.
-pub(super) fn unfit(
+/// Returns the tally of each value that is an initialiser or a constant of float32, or a single number of float64, which a
+/// cast may make float32. `progress` is called with the bytes
+/// that were read.
+pub(super) fn tallies(
     values: &Values<'_>,
     elems: &[Elem],
     limits: &Limits,
     progress: &mut dyn FnMut(u64),
-) -> Result<HashMap<usize, Unfit>> {
+) -> Result<HashMap<usize, Tally>> {
     let mut found = HashMap::new();
-    for (index, value) in values.values.iter().enumerate().filter(|(index, _)| elems[*index] == Elem::F32) {
+    for (index, value) in values.values.iter().enumerate() {
         let mut tally = Tally::new();
+        if elems[index] != Elem::F32 {
+            let single =
+                values.tensor(index).filter(|of| of.elem == Elem::F64 && of.count().is_ok_and(|count| count == 1));
+            if let Some(single) = single {
+                let number = super::import::numbers(values.model, single)?.to_f64();
+                tally.add(&[number[0] as f32], limits);
+                found.insert(index, tally);
+            }
+            continue;
+        }
         each_number(values, value, &mut |numbers| {
             tally.add(numbers, limits);
             progress(numbers.len() as u64 * 4);
             Ok(())
         })?;
-        if let Some(unfit) = tally.unfit(limits) {
-            found.insert(index, unfit);
+        if tally.count > 0 {
+            found.insert(index, tally);
         }
     }
     Ok(found)
@@ -139,6 +188,9 @@ fn each_number(values: &Values<'_>, value: &Value<'_>, each: &mut dyn FnMut(&[f3
     if let Some(index) = value.initialiser {
         return model.floats(&graph.initialisers[index], each);
     }
+    if value.origin == Origin::Sparse {
+        return graph.sparse.iter().find(|known| known.name == value.name).map_or(Ok(()), |of| model.floats(of, each));
+    }
     let Origin::Node { node } = value.origin else { return Ok(()) };
     let node = values.nodes[node].node;
     if !node.domain.is_empty() || !["Constant", "ConstantOfShape"].contains(&&node.op[..]) {
@@ -147,7 +199,10 @@ fn each_number(values: &Values<'_>, value: &Value<'_>, each: &mut dyn FnMut(&[f3
     match constant(model, node)? {
         Some(Constant::Tensor(tensor)) if tensor.elem == Elem::F32 => model.floats(tensor, each),
         Some(Constant::Numbers { numbers, .. }) => each(&numbers),
-        _ => Ok(()),
+        Some(Constant::Tensor(_)) => Ok(()),
+        None => {
+            node.attribute("sparse_value").and_then(|of| of.sparse.as_ref()).map_or(Ok(()), |of| model.floats(of, each))
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    keep::Kept,
+    keep::{Carried, Kept, Then},
     schema::{Kind, Schema},
     tensor::Elem,
     types::{edges, name},
@@ -48,6 +48,8 @@ pub(super) struct Requests<'a> {
     pub lists: &'a [Option<GraphList>],
     /// Nodes that stay f32.
     pub kept: &'a HashMap<usize, Kept>,
+    /// Values that bodies carry in f32.
+    pub carried: &'a HashMap<usize, Carried>,
     /// Inputs and outputs of the model that become low.
     pub low_io: &'a dyn Fn(&str) -> bool,
     pub low: DType,
@@ -134,8 +136,8 @@ impl Builder<'_> {
         let op = if node.domain.is_empty() { node.op.clone() } else { format!("{}::{}", node.domain, node.op) };
         // The type in which it computes comes first and is called `T`, whatever its schema calls it.
         if let Some(own) = own {
-            let of_own = |port: Option<&super::schema::Port>| port.is_some_and(|port| port.kind == Kind::Variable(own));
             let schema = placed.schema;
+            let of_own = |port: Option<&super::schema::Port>| port.is_some_and(|port| port.kind == Kind::Variable(own));
             let ins = placed.inputs.iter().enumerate().filter(|(i, _)| of_own(schema.and_then(|s| s.input(*i))));
             let outs = placed.outputs.iter().enumerate().filter(|(i, _)| of_own(schema.and_then(|s| s.output(*i))));
             let value = ins.chain(outs).find_map(|(_, value)| *value);
@@ -149,12 +151,13 @@ impl Builder<'_> {
             self.ops.entry(op.clone()).or_insert_with(support);
         }
         let mut place = |builder: &Self, port: Option<&super::schema::Port>, value: usize, is_input: bool| -> usize {
+            let elem = builder.elems[value];
             if let (Some(own), Some(port)) = (own, port)
-                && port.kind == Kind::Variable(own)
+                && (port.kind == Kind::Variable(own)
+                    || elem == Elem::F32 && placed.schema.is_some_and(|schema| schema.is_own(port)))
             {
                 return 0;
             }
-            let elem = builder.elems[value];
             let name = match (is_cast, is_input) {
                 (true, true) => "SrcT".to_string(),
                 // A cast that must stay has another name for its type, so that it is not made low.
@@ -188,11 +191,11 @@ impl Builder<'_> {
             .iter()
             .map(|&(i, value)| place(self, placed.schema.and_then(|schema| schema.output(i)), value, false))
             .collect();
-        let may_change = own.is_some() && kept.is_none_or(|kept| kept.spreads);
-        let list = match kept {
-            Some(kept) if kept.spreads => Some(GraphList::Deny),
-            Some(_) => None,
-            None => requests.lists[index],
+        let may_change = own.is_some() && kept.is_none_or(|kept| matches!(kept.then, Then::Denied | Then::Infinite));
+        let list = match kept.map(|kept| kept.then) {
+            Some(Then::Denied | Then::Infinite) => Some(GraphList::Deny),
+            Some(Then::Free) => None,
+            Some(Then::Listed) | None => requests.lists[index],
         };
         if types.is_empty() {
             types.push(self.attr("none", Elem::UNDEFINED, true));
@@ -217,23 +220,23 @@ impl Builder<'_> {
     /// Adds the nodes that carry values through the bodies of a node. They follow their neighbours.
     fn control(&mut self, index: usize, placed: &Placed<'_>, requests: &Requests<'_>) {
         let allowed = placed.schema.is_some_and(|schema| schema.allows("V", requests.low));
-        let may_change = allowed && !requests.kept.contains_key(&index);
+        let allowed = allowed && !requests.kept.contains_key(&index);
         let low = LowSupport { defined: true, kernel: true };
         let path = &requests.paths[index];
-        let node = |name: String, op: &str, elem: Elem, ins: usize, outs: usize, builder: &mut Self| {
-            let support = || OpSupport { attrs: [("T".to_string(), low)].into(), may_be_forced: true };
-            builder.ops.entry(op.into()).or_insert_with(support);
-            TypeNode {
-                name,
-                op: op.into(),
-                may_change,
-                types: vec![builder.attr("T", elem, false)],
-                inputs: Vec::new(),
-                in_types: vec![0; ins],
-                out_types: vec![0; outs],
-            }
-        };
-        let clear = Some(GraphList::Clear).filter(|_| may_change);
+        let node =
+            |name: String, op: &str, (elem, may_change): (Elem, bool), ins: usize, outs: usize, builder: &mut Self| {
+                let support = || OpSupport { attrs: [("T".to_string(), low)].into(), may_be_forced: true };
+                builder.ops.entry(op.into()).or_insert_with(support);
+                TypeNode {
+                    name,
+                    op: op.into(),
+                    may_change,
+                    types: vec![builder.attr("T", elem, false)],
+                    inputs: Vec::new(),
+                    in_types: vec![0; ins],
+                    out_types: vec![0; outs],
+                }
+            };
         // The results of the branches of an `If`, by output.
         let mut branches: HashMap<usize, usize> = HashMap::new();
         for (i, edge) in edges(self.values, placed).into_iter().enumerate() {
@@ -241,6 +244,15 @@ impl Builder<'_> {
             let body = edge.body_out.map(|value| (value, Reader::Body { scope: edge.body, place: edge.place }));
             let any = edge.outside_in.or(edge.body_in).or(edge.body_out).or(edge.outside_out);
             let elem = any.map_or(Elem::UNDEFINED, |value| self.elems[value]);
+            let ends = [edge.body_in, edge.outside_out].into_iter().flatten();
+            let carried = ends.clone().find_map(|value| requests.carried.get(&value));
+            let may_change = allowed && carried.is_none();
+            let list = match carried {
+                Some(Carried::Sum) => Some(GraphList::Deny),
+                Some(Carried::Exact) => None,
+                None => Some(GraphList::Clear).filter(|_| may_change),
+            };
+            let elem = (elem, may_change);
             if let (Some(out), Some((value, reader)), false) = (edge.outside_out, body, edge.carried)
                 && let Some(&at) = branches.get(&out)
             {
@@ -260,15 +272,15 @@ impl Builder<'_> {
                 reads.push(value);
                 readers.push(reader);
             }
-            let outs: Vec<usize> = [edge.body_in, edge.outside_out].into_iter().flatten().collect();
+            let outs: Vec<usize> = ends.collect();
             let merge = node(format!("{path}/{i}"), op, elem, reads.len(), outs.len(), self);
-            let at = self.push(merge, clear, reads, readers);
+            let at = self.push(merge, list, reads, readers);
             for (port, &value) in outs.iter().enumerate() {
                 self.supply(value, Port { node: at, port });
             }
             if let (Some((value, reader)), true) = (body, edge.carried) {
                 let next = node(format!("{path}/{i}/next"), "NextIteration", elem, 1, 1, self);
-                let next = self.push(next, clear, vec![value], vec![reader]);
+                let next = self.push(next, list.filter(|_| may_change), vec![value], vec![reader]);
                 // It feeds the merge alone.
                 self.painted.graph.nodes[at].in_types.push(0);
                 self.painted.graph.nodes[at].inputs.push(Port { node: next, port: 0 });

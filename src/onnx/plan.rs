@@ -3,7 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    keep::{self, Kept},
+    facts::Facts,
+    keep::{self, Carried, Keep, Kept, Then},
     model::OnnxModel,
     numbers::{self, Limits},
     painted::{Painted, Requests},
@@ -19,7 +20,7 @@ use crate::{
     catalogue::System,
     error::{Error, Result, did_you_mean},
     graph::{NewCast, NodeDecision, Painting, Port, casts, paint_listed, rule, rule_lists},
-    policy::{GraphList, GraphPolicy, Pack},
+    policy::{GraphList, GraphPolicy, Pack, Select},
 };
 
 /// Options of [`OnnxModel::plan`].
@@ -174,12 +175,11 @@ impl OnnxModel {
         };
         let keep = &policy.keep;
         let limits = Limits::of(policy.dtype).within(keep.initialisers_beyond, keep.initialisers_below);
-        let mut kept = keep::exact(&values, &elems, &moves);
-        let unfit = numbers::unfit(&values, &elems, &limits, progress)?;
-        for (node, why) in keep::unfit(&values, &moves, unfit, &limits) {
-            kept.insert(node, why);
-        }
-        let infinite = kept.iter().find(|(node, why)| why.spreads && rules[**node] == Some(Some(GraphList::Allow)));
+        let tallies = numbers::tallies(&values, &elems, &limits, progress)?;
+        let facts = Facts::of(&values, &elems, tallies, &moves, limits)?;
+        let Keep { nodes: mut kept, mut carried, .. } = Keep::of(&facts, &values, &elems, &lists);
+        let is_low = |node: usize| rules[node] == Some(Some(GraphList::Allow));
+        let infinite = kept.iter().find(|(node, why)| why.then == Then::Infinite && is_low(**node));
         if let Some((&node, why)) = infinite {
             let words = format!("a rule runs it low, and {}; a finite number must not become infinite", why.because);
             return Err(values.nodes[node].node.wrong(words));
@@ -192,15 +192,37 @@ impl OnnxModel {
         }
         // A rule is the user's own word.
         kept.retain(|&node, _| rules[node].is_none());
+        for (node, placed) in values.nodes.iter().enumerate().filter(|(_, placed)| !placed.bodies.is_empty()) {
+            let rule = policy.rule_of(&paths[node], &placed.node.op).filter(|_| is_low(node));
+            // A pattern means the nodes of the bodies, too.
+            if rule.is_some_and(|rule| rule.select.is_exact_path() || matches!(rule.select, Select::Kind(_))) {
+                let words = "a rule runs it low, and it computes nothing itself; rules for the nodes of its bodies do";
+                return Err(placed.node.wrong(words));
+            }
+            if rules[node] == Some(None) {
+                let edges = types::edges(&values, placed).into_iter().flat_map(|edge| [edge.body_in, edge.outside_out]);
+                for value in edges.flatten() {
+                    carried.entry(value).or_insert(Carried::Exact);
+                }
+            }
+        }
         if policy.unlisted().is_some() {
             // An op on no list is no reason to make a finite number infinite.
-            keep::after_large(&values, &moves, &kept).into_iter().for_each(|node| lists[node] = moves[node]);
+            keep::after_large(&values, &facts.inside, &moves, &kept)
+                .into_iter()
+                .for_each(|node| lists[node] = moves[node]);
         }
         let low_io = low_io(&values, &elems, &options.low_io)?;
         let low = policy.dtype;
         let (painted, painting) = loop {
-            let requests =
-                Requests { lists: &lists, kept: &kept, low_io: &|name| low_io.contains(name), low, paths: &paths };
+            let requests = Requests {
+                lists: &lists,
+                kept: &kept,
+                carried: &carried,
+                low_io: &|name| low_io.contains(name),
+                low,
+                paths: &paths,
+            };
             let painted = Painted::of(&values, &elems, &requests)?;
             let of_nodes = painted.lists.clone();
             let mut painting = paint_listed(&painted.graph, of_nodes, policy, &painted.device)?;
@@ -293,7 +315,7 @@ fn too_early(painted: &Painted, painting: &Painting, lists: &[Option<GraphList>]
             && (0..nodes[at].out_types.len()).any(read_full);
         if is_early {
             early.insert(at);
-            found.insert(index, Kept { because: "its result is read in float32, too".into(), spreads: false });
+            found.insert(index, Kept { because: "its result is read in float32, too".into(), then: Then::Free });
         }
     }
     found

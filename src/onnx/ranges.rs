@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::{
     import::observe,
-    keep::Kept,
+    keep::{Kept, Then},
     model::OnnxModel,
     tensor::Elem,
     values::{Placed, Values},
@@ -70,7 +70,7 @@ impl OnnxRanges {
                 Some(limit) => format!("`{name}` reached {size:e}, beyond the {limit:e} of the policy"),
                 None => format!("`{name}` reached {size:e}, and {low} has room up to {limit:.0}"),
             };
-            Some((index, Kept { because, spreads: false }))
+            Some((index, Kept { because, then: Then::Free }))
         };
         values.nodes.iter().enumerate().filter_map(kept).collect()
     }

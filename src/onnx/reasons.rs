@@ -84,7 +84,10 @@ fn reason(
         }
         None if !node.domain.is_empty() => words(format!("an op of the domain {}", node.domain)),
         None => words(format!("an op that ONNX does not have in opset {}", values.model.opset())),
-        Some(_) if !placed.bodies.is_empty() => words("what its bodies give".into()),
+        Some(_) if !placed.bodies.is_empty() => match painted {
+            Some(rule @ Reason::Rule(_)) => rule.clone(),
+            _ => words("what its bodies give".into()),
+        },
         Some(_) if node.op == "Constant" => words("as its readers need it".into()),
         Some(_) if node.op == "Cast" && dtype == DType::F32 => words("a cast of the model".into()),
         Some(known) => match known.own() {

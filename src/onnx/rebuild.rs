@@ -1,30 +1,32 @@
 //! The messages of a model with the changes of a plan. A message that nothing changes keeps its bytes.
 
+use std::collections::HashSet;
+
 use super::{
     edits::{Cast, Edits, Lowered},
+    exact::roots,
     graph::{Attribute, GraphField, Node, Type, ValueInfo},
     model::OnnxModel,
     numbers::{Constant, constant},
     pieces::{Body, Numbers},
     plan::OnnxPlan,
     schema,
-    tensor::{Data, Elem, Tensor, field},
+    tensor::{Elem, field},
     values::{Placed, Values},
     wire::{Span, put_bytes, put_int},
 };
 use crate::{DType, error::Result};
 
-/// Alignment of tensors in a data file, as runtimes that map it want it.
-const ALIGNMENT: u64 = 4096;
-
 /// Builder of changed messages.
 pub(super) struct Rebuilder<'a> {
     values: &'a Values<'a>,
     edits: &'a Edits,
-    low: DType,
-    explicit: bool,
-    external: Option<u64>,
-    location: &'a str,
+    pub low: DType,
+    pub explicit: bool,
+    pub external: Option<u64>,
+    pub location: &'a str,
+    /// Where the tensors begin from which lengths and conditions are read.
+    pub lengths: HashSet<u64>,
     /// The tensors of the data file, with their places in it.
     pub outside: Vec<(Numbers<'a>, u64)>,
 }
@@ -37,7 +39,10 @@ impl<'a> Rebuilder<'a> {
         external: Option<u64>,
         location: &'a str,
     ) -> Self {
-        Rebuilder { values: &plan.values, edits, low: plan.dtype, explicit, external, location, outside: Vec::new() }
+        let values = &plan.values;
+        let lengths = values.nodes.iter().flat_map(|placed| roots(values, placed, &plan.elems));
+        let lengths = lengths.filter_map(|value| Some(values.tensor(value)?.span.start)).collect();
+        Rebuilder { values, edits, low: plan.dtype, explicit, external, location, lengths, outside: Vec::new() }
     }
 
     fn model(&self) -> &'a OnnxModel {
@@ -84,6 +89,11 @@ impl<'a> Rebuilder<'a> {
                     let tensor = &graph.initialisers[index];
                     match self.edits.initialisers.get(&(scope, index)) {
                         Some(Lowered::InPlace) => Some((5, self.tensor(tensor, &tensor.name, true)?)),
+                        Some(Lowered::Wide(name)) => {
+                            let wide = self.tensor(tensor, name, false)?;
+                            body.message(5, wide);
+                            Some((5, self.tensor(tensor, &tensor.name, true)?))
+                        }
                         Some(Lowered::Copy(name)) => {
                             let copy = self.tensor(tensor, name, true)?;
                             body.message(5, copy);
@@ -152,7 +162,7 @@ impl<'a> Rebuilder<'a> {
     }
 
     /// Returns the numbers of the fields of a message, with their bytes.
-    fn fields(&self, message: Span) -> Result<Vec<(u32, Span)>> {
+    pub fn fields(&self, message: Span) -> Result<Vec<(u32, Span)>> {
         let mut fields = Vec::new();
         self.model().files().model.fields(message, |_, f| {
             fields.push((f.number, f.whole));
@@ -322,71 +332,6 @@ impl<'a> Rebuilder<'a> {
             }
         }
         Ok(Some(body))
-    }
-
-    /// Returns the message of a tensor that changes its place: from or into a data file.
-    fn moved(&mut self, tensor: &'a Tensor) -> Result<Option<Body<'a>>> {
-        let is_external = matches!(tensor.data, Data::External(_));
-        let can_move = !matches!(tensor.data, Data::Typed) && tensor.bytes()?.is_some();
-        let is_large = can_move && self.external.is_some_and(|least| tensor.bytes().ok().flatten() >= Some(least));
-        if !is_external && !is_large {
-            return Ok(None);
-        }
-        self.tensor(tensor, &tensor.name, false).map(Some)
-    }
-
-    /// Returns the message of a tensor under a name, low or as it is.
-    fn tensor(&mut self, tensor: &'a Tensor, name: &str, is_low: bool) -> Result<Body<'a>> {
-        debug_assert!(!self.explicit || !is_low, "an explicit model has weights of float32");
-        let numbers = Numbers { tensor, to: is_low.then_some(self.low) };
-        let mut body = Body::default();
-        for (number, span) in self.fields(tensor.span)? {
-            match number {
-                field::NAME if *name == tensor.name => body.copy(span),
-                field::NAME
-                | field::DATA_TYPE
-                | field::RAW_DATA
-                | field::FLOAT_DATA
-                | field::DATA_LOCATION
-                | field::EXTERNAL_DATA => {}
-                _ => body.copy(span),
-            }
-        }
-        let mut head = Vec::new();
-        let elem = if is_low { schema::elem(self.low) } else { tensor.elem };
-        put_int(&mut head, field::DATA_TYPE, i64::from(elem.0));
-        if *name != tensor.name {
-            put_bytes(&mut head, field::NAME, name.as_bytes());
-        }
-        let outside = match (&tensor.data, self.external) {
-            (Data::External(_), None) => true,
-            (_, Some(least)) => numbers.len()? >= least,
-            _ => false,
-        };
-        if !outside {
-            body.bytes(&head);
-            body.numbers(field::RAW_DATA, numbers)?;
-            return Ok(body);
-        }
-        let end = match self.outside.last() {
-            Some((last, at)) => (at + last.len()?).next_multiple_of(ALIGNMENT),
-            None => 0,
-        };
-        let entries = [
-            ("location", self.location.to_string()),
-            ("offset", end.to_string()),
-            ("length", numbers.len()?.to_string()),
-        ];
-        for (key, value) in entries {
-            let mut entry = Vec::new();
-            put_bytes(&mut entry, 1, key.as_bytes());
-            put_bytes(&mut entry, 2, value.as_bytes());
-            put_bytes(&mut head, field::EXTERNAL_DATA, &entry);
-        }
-        put_int(&mut head, field::DATA_LOCATION, 1);
-        body.bytes(&head);
-        self.outside.push((numbers, end));
-        Ok(body)
     }
 
     /// Returns the declaration of a value with its type after the conversion; `None` when nothing in it changes.

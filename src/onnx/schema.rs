@@ -16,6 +16,8 @@ const TABLE: &str = include_str!("types.tsv");
 pub(super) struct Schema {
     pub inputs: Vec<Port>,
     pub outputs: Vec<Port>,
+    /// A type variable that must be low where the own one is.
+    with: Option<&'static str>,
     /// The floating types of each type variable.
     floats: HashMap<&'static str, Floats>,
 }
@@ -48,6 +50,12 @@ struct Floats {
     f64: bool,
 }
 
+/// Operators that are functions in which two type variables meet in one node.
+const TOGETHER: [(&str, &str); 2] = [("Attention", "T2"), ("RMSNormalization", "T")];
+
+/// Operators that are functions with constants of float32 inside.
+const FULL: [&str; 1] = ["MeanVarianceNormalization"];
+
 type Versions = BTreeMap<i64, Schema>;
 
 /// By domain and op.
@@ -57,7 +65,12 @@ static SCHEMAS: LazyLock<HashMap<&'static str, HashMap<&'static str, Versions>>>
         let mut columns = line.split('\t');
         let mut next = || columns.next().unwrap_or("");
         let (domain, op, since, _kind) = (next(), next(), next(), next());
-        let schema = Schema { inputs: ports(next()), outputs: ports(next()), floats: floats(next()) };
+        let (inputs, outputs, mut floats) = (ports(next()), ports(next()), floats(next()));
+        if FULL.contains(&op) {
+            floats.values_mut().for_each(|floats| *floats = Floats { f16: false, bf16: false, ..*floats });
+        }
+        let with = TOGETHER.iter().find(|(function, _)| *function == op).map(|(_, variable)| *variable);
+        let schema = Schema { inputs, outputs, with, floats };
         let domain = if domain == "ai.onnx" { "" } else { domain };
         schemas.entry(domain).or_default().entry(op).or_default().insert(since.parse().unwrap_or(1), schema);
     }
@@ -131,6 +144,12 @@ impl Schema {
     /// Returns whether an input has a type variable.
     pub fn takes(&self, variable: &'static str) -> bool {
         self.inputs.iter().any(|port| port.kind == Kind::Variable(variable))
+    }
+
+    /// Returns whether a port has the type in which the operator computes.
+    pub fn is_own(&self, port: &Port) -> bool {
+        let is = |variable: Option<&'static str>| variable.is_some_and(|name| port.kind == Kind::Variable(name));
+        is(self.own()) || is(self.with)
     }
 
     /// Returns the type variable in which the operator computes: that of its first output, else of its first input, if

@@ -64,7 +64,9 @@ impl Types {
             let graph = values.scopes[value.scope].graph;
             let known = match (value.initialiser, value.origin) {
                 (Some(index), _) => Some(graph.initialisers[index].elem),
-                (_, Origin::Sparse) => graph.sparse.iter().find(|(name, _)| name == value.name).map(|(_, elem)| *elem),
+                (_, Origin::Sparse) => {
+                    graph.sparse.iter().find(|known| known.name == value.name).map(|known| known.elem)
+                }
                 _ => None,
             };
             types.add(known);
@@ -227,6 +229,7 @@ fn constant(placed: &Placed<'_>) -> Option<Elem> {
     let attribute = placed.node.attributes.first()?;
     match &attribute.name[..] {
         "value" => attribute.tensor.as_ref().map(|tensor| tensor.elem),
+        "sparse_value" => attribute.sparse.as_ref().map(|values| values.elem),
         "value_float" | "value_floats" => Some(Elem::F32),
         "value_int" | "value_ints" => Some(Elem::INT64),
         "value_string" | "value_strings" => Some(Elem::STRING),

@@ -6,6 +6,7 @@ use super::{
     graph::{Graph, Node},
     model::OnnxModel,
     schema::Schema,
+    tensor::Tensor,
 };
 use crate::error::{Error, Result};
 
@@ -92,9 +93,9 @@ impl<'a> Values<'a> {
             };
             self.values[value].initialiser = Some(index);
         }
-        for (name, _) in &graph.sparse {
-            if !self.scopes[scope].names.contains_key(&name[..]) {
-                self.add(scope, name, Origin::Sparse)?;
+        for tensor in &graph.sparse {
+            if !self.scopes[scope].names.contains_key(&tensor.name[..]) {
+                self.add(scope, &tensor.name, Origin::Sparse)?;
             }
         }
         for node in &graph.nodes {
@@ -147,6 +148,18 @@ impl<'a> Values<'a> {
         }
         self.values.push(Value { name, scope, origin, initialiser: None });
         Ok(value)
+    }
+
+    /// Returns the tensor of an initialiser or a constant.
+    pub fn tensor(&self, value: usize) -> Option<&'a Tensor> {
+        let of = &self.values[value];
+        match (of.initialiser, of.origin) {
+            (Some(index), _) => self.scopes[of.scope].graph.initialisers.get(index),
+            (None, Origin::Node { node }) if self.nodes[node].node.op == "Constant" => {
+                self.nodes[node].node.attribute("value")?.tensor.as_ref()
+            }
+            _ => None,
+        }
     }
 
     /// Returns the value with a name, in a scope or around it.

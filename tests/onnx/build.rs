@@ -74,6 +74,14 @@ pub fn int(name: &str, value: i64) -> Message {
     Message::default().bytes(1, name).int(3, value).int(20, 2)
 }
 
+pub fn float(name: &str, value: f32) -> Message {
+    let mut attribute = Message::default().bytes(1, name);
+    // Field 2, of four bytes.
+    attribute.0.push(2 << 3 | 5);
+    attribute.0.extend(value.to_le_bytes());
+    attribute.int(20, 1)
+}
+
 pub fn text(name: &str, value: &str) -> Message {
     Message::default().bytes(1, name).bytes(4, value).int(20, 3)
 }

@@ -15,6 +15,8 @@ mod mixed;
 mod nets;
 mod networks;
 mod pb;
+mod reach;
 mod records;
 mod refused;
 mod suite;
+mod written;

@@ -150,6 +150,26 @@ impl Written {
     }
 }
 
+/// Returns the inputs of the body of the first node with an op, with the names of their types.
+pub fn body_inputs(model: &[u8], op: &str) -> Vec<(String, &'static str)> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let fields_of = |bytes| {
+        fields(bytes).expect("fields").into_iter().filter_map(|(number, field)| match field {
+            Value::Bytes(bytes) => Some((number, bytes)),
+            Value::Number(_) => None,
+        })
+    };
+    let nodes = fields_of(part(model, &[7]).expect("a graph")).filter(|(number, _)| *number == 1);
+    let node =
+        nodes.map(|(_, node)| node).find(|node| part(node, &[4]).map(text).as_deref() == Some(op)).expect("a node");
+    let inputs = fields_of(part(node, &[5, 6]).expect("a body")).filter(|(number, _)| *number == 11);
+    let typed = |(_, input)| {
+        let elem = part(input, &[2, 1]).and_then(|tensor| number(tensor, 1)).map_or("undefined", elem);
+        (text(part(input, &[1]).unwrap_or_default()), elem)
+    };
+    inputs.map(typed).collect()
+}
+
 /// Returns the message at a path of fields.
 fn part<'a>(bytes: &'a [u8], path: &[u64]) -> Option<&'a [u8]> {
     path.iter().try_fold(bytes, |bytes, wanted| {

@@ -6,15 +6,15 @@ use crate::{
 };
 
 /// One-line description.
-pub const ABOUT: &str = "--python PATH: the test suite of the package onnx, imported and run; --cases FOLDER: hazards; --exports: networks in onnxruntime";
+pub const ABOUT: &str = "--python PATH: the test suite of the package onnx, imported and run; --cases FOLDER: hazards; --nodes: node tests between products; --exports: networks in onnxruntime";
 
-const ALLOWED: &str = "allowed: --python PATH, and --suite FOLDER, --cases FOLDER or --exports";
+const ALLOWED: &str = "allowed: --python PATH, and --suite FOLDER, --cases FOLDER, --nodes or --exports";
 
 pub fn run(words: &[String]) -> Result {
     let mut python = None;
     let mut suite = None;
     let mut cases = None;
-    let mut exports = false;
+    let (mut exports, mut nodes) = (false, false);
     let mut rest = words.iter();
     while let Some(word) = rest.next() {
         let value = || rest.clone().next().cloned().ok_or_else(|| format!("{word} has no value; {ALLOWED}"));
@@ -22,18 +22,19 @@ pub fn run(words: &[String]) -> Result {
             "--python" => python = Some(value()?),
             "--suite" => suite = Some(value()?),
             "--cases" => cases = Some(value()?),
-            "--exports" => {
-                exports = true;
+            "--exports" | "--nodes" => {
+                (exports, nodes) = (exports || word == "--exports", nodes || word == "--nodes");
                 continue;
             }
             other => return Err(format!("met `{other}`; {ALLOWED}")),
         }
         rest.next();
     }
-    if cases.is_some() || exports {
+    if cases.is_some() || exports || nodes {
         let python = python.ok_or(format!("--python is missing: a Python that has onnx and onnxruntime; {ALLOWED}"))?;
         return match cases {
-            Some(folder) => onnx_cases::run(&folder, &python),
+            Some(folder) => onnx_cases::run("peers/onnx_cases.py", &[&folder], &python),
+            None if nodes => onnx_cases::run("peers/onnx_nodes.py", &[], &python),
             None => onnx_exports::run(&python),
         };
     }

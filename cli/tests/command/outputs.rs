@@ -20,6 +20,34 @@ fn two_outputs_onto_one_file_are_refused() {
         (&graph, &["--dot", "g", "--json", "sub/../g"], "--dot and --json name one file"),
         (&convert, &["--html", "out.safetensors"], "TO and --html name one file"),
         (&convert, &["--html", "w.safetensors"], "FROM and --html name one file"),
+        // A file that is read is not replaced, whatever is forced.
+        (&["init", "taken.svg"], &["--output", "taken.svg", "--force"], "MODEL and --output name one file"),
+        (
+            &["init", "mlp", "--policy", "taken.svg"],
+            &["--output", "sub/../taken.svg", "--force"],
+            "--policy and --output name one file",
+        ),
+        (
+            &["export", "taken.svg", "--policy", "o2", "--to", "torch"],
+            &["--output", "taken.svg", "--force"],
+            "MODEL and --output name one file",
+        ),
+        (&tune[..], &["--weights", "taken.svg", "--svg", "taken.svg"], "--weights and --svg name one file"),
+        (
+            &["convert", "w.safetensors", "taken.svg", "--policy", "taken.svg"],
+            &["--force"],
+            "--policy and TO name one file",
+        ),
+        (
+            &["predict", "run", "taken.svg"],
+            &["--output", "taken.svg", "--force"],
+            "EXAMPLES and --output name one file",
+        ),
+        (
+            &["predict", "run", "."],
+            &["--output", "taken.svg", "--force"],
+            "--output: `taken.svg` is in the folder of EXAMPLES, `.`, which is read",
+        ),
     ] {
         let said = error(2, precast_in(&folder.0, &[command, outputs].concat()));
         assert!(said.contains(message), "{said}");

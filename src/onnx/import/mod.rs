@@ -125,6 +125,11 @@ impl OnnxModel {
     }
 }
 
+/// Returns the numbers of a stored tensor.
+pub(super) fn numbers(model: &OnnxModel, stored: &super::tensor::Tensor) -> Result<Tensor> {
+    Ok(data::load(model, stored)?.x)
+}
+
 /// Runs a model in float32, calls `each` with the name and the value of every floating tensor that a node makes, in
 /// bodies and functions, too, and returns the outputs by name.
 pub(super) fn observe(

@@ -80,7 +80,7 @@ pub const PARTS: &[Part] = &[
     ),
     part(
         "onnxruntime",
-        "converted and exported ONNX models, checked by onnx and onnxruntime",
+        "converted and exported ONNX models and node tests, checked by onnx and onnxruntime",
         || lacks("onnx, onnxruntime, numpy"),
         onnxruntime,
     ),
@@ -215,5 +215,6 @@ fn ranks() -> Result {
 
 fn onnxruntime() -> Result {
     onnx::run(&with_python(&["--cases", "tests/onnx/hazards/given"]))?;
+    onnx::run(&with_python(&["--nodes"]))?;
     onnx::run(&with_python(&["--exports"]))
 }

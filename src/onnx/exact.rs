@@ -1,0 +1,107 @@
+//! Numbers that must be exact: indices, lengths and conditions, and the positions behind angles.
+
+use super::{
+    keep::{Carried, Keep, Kept, Then},
+    schema::Kind,
+    tensor::Elem,
+    values::{Origin, Placed, Values},
+};
+use crate::policy::GraphList;
+
+impl Keep<'_> {
+    /// Keeps the nodes that lead to an index, a length or a condition. A product of numbers that are no integers stops the
+    /// search.
+    pub fn exact(&mut self) {
+        // The value to look at, and the node for whose sake.
+        let mut pending: Vec<(usize, usize)> = Vec::new();
+        let mut entered = vec![false; self.values.values.len()];
+        for (index, placed) in self.values.nodes.iter().enumerate() {
+            pending.extend(roots(self.values, placed, self.elems).into_iter().map(|value| (value, index)));
+        }
+        while let Some((value, root)) = pending.pop() {
+            if std::mem::replace(&mut entered[value], true) {
+                continue;
+            }
+            if let Some(sources) = self.facts.inside.get(&value) {
+                self.carried.insert(value, Carried::Exact);
+                pending.extend(sources.iter().map(|&from| (from, root)));
+            }
+            let Origin::Node { node } = self.values.values[value].origin else { continue };
+            let placed = &self.values.nodes[node];
+            let is_product = self.facts.moves[node] == Some(GraphList::Allow);
+            if is_product && !self.facts.fact(value).whole || placed.schema.is_none() || !placed.bodies.is_empty() {
+                continue;
+            }
+            // A shape does not depend on numbers.
+            if placed.node.domain.is_empty() && ["Shape", "Size"].contains(&&placed.node.op[..]) {
+                continue;
+            }
+            if placed.inputs.iter().chain(&placed.outputs).flatten().any(|&value| self.elems[value] == Elem::F32) {
+                let of = &self.values.nodes[root].node;
+                let because = format!("leads to {}", aim(of.label(), &of.op));
+                self.nodes.entry(node).or_insert(Kept { because, then: Then::Free });
+            }
+            pending.extend(placed.inputs.iter().flatten().map(|&value| (value, root)));
+        }
+    }
+
+    /// Keeps the nodes between positions or times and an angle, of which 16 bits hold a few digits before the point.
+    pub fn angles(&mut self) {
+        let mut entered = vec![false; self.values.values.len()];
+        for (index, placed) in self.values.nodes.iter().enumerate() {
+            let is_angle = placed.node.domain.is_empty() && ["Sin", "Cos", "Tan"].contains(&&placed.node.op[..]);
+            let mut pending: Vec<usize> = placed.inputs.iter().flatten().copied().filter(|_| is_angle).collect();
+            while let Some(value) = pending.pop() {
+                if !self.facts.fact(value).raw || std::mem::replace(&mut entered[value], true) {
+                    continue;
+                }
+                if let Some(sources) = self.facts.inside.get(&value) {
+                    self.carried.entry(value).or_insert(Carried::Exact);
+                    pending.extend(sources);
+                }
+                let Origin::Node { node } = self.values.values[value].origin else { continue };
+                self.node(node, Then::Free, || {
+                    format!("makes the angles of {}", self.values.nodes[index].node.label())
+                });
+                pending.extend(self.values.nodes[node].inputs.iter().flatten());
+            }
+        }
+    }
+}
+
+fn aim(label: &str, op: &str) -> String {
+    match op {
+        "Cast" => format!("an integer ({label})"),
+        "If" | "Loop" => format!("a condition ({label})"),
+        _ => format!("a length ({label})"),
+    }
+}
+
+/// Returns the values that must be exact for a node: inputs, and the condition that the body of a loop gives.
+pub(super) fn roots(values: &Values<'_>, placed: &Placed<'_>, elems: &[Elem]) -> Vec<usize> {
+    let node = placed.node;
+    if !node.domain.is_empty() {
+        return Vec::new();
+    }
+    let input = |place: usize| placed.inputs.get(place).copied().flatten();
+    match &node.op[..] {
+        "Cast" if placed.outputs.iter().flatten().any(|&output| elems[output].is_int()) => {
+            input(0).into_iter().collect()
+        }
+        "If" | "NonZero" | "Unique" => input(0).into_iter().collect(),
+        "Compress" => input(1).into_iter().collect(),
+        "Loop" => {
+            let next = placed.bodies.first().and_then(|(_, body)| values.scopes[*body].outputs.first().copied());
+            input(1).into_iter().chain(next).collect()
+        }
+        "Range" => placed.inputs.iter().flatten().copied().collect(),
+        "Resize" | "Upsample" => {
+            let fixed = |(place, value): (usize, &Option<usize>)| {
+                let port = placed.schema?.input(place)?;
+                value.filter(|_| port.kind == Kind::Float32)
+            };
+            placed.inputs.iter().enumerate().filter_map(fixed).collect()
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,186 @@
+//! Sums that 16 bits do not hold: those of squares, those by scattering, and those that a loop carries.
+
+use super::{
+    import::numbers,
+    keep::{Carried, Keep, Then},
+    tensor::Elem,
+    types::edges,
+    values::{Origin, Placed},
+};
+use crate::policy::GraphList;
+
+/// Rounds of a loop that adds few terms.
+const FEW: f64 = 16.0;
+
+/// Sums and roots, which make squares small again.
+const SINKS: [&str; 10] = [
+    "AveragePool",
+    "CumSum",
+    "GlobalAveragePool",
+    "Log",
+    "Pow",
+    "ReduceL1",
+    "ReduceLogSum",
+    "ReduceMean",
+    "ReduceSum",
+    "Sqrt",
+];
+
+/// The way of a value to sums and roots.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    /// A reader leads to one.
+    any: bool,
+    /// All readers do.
+    all: bool,
+    /// A reader leads to a root.
+    root: bool,
+}
+
+impl Keep<'_> {
+    /// Keeps squares, and products of two activations, that go into a sum or a root: squares of numbers above 255 are
+    /// beyond float16, also where the root is in range.
+    pub fn squares(&mut self) {
+        let into = self.ways();
+        let values = self.values;
+        let mut squares = vec![false; values.values.len()];
+        for (index, placed) in values.nodes.iter().enumerate() {
+            let Some(output) = placed.outputs.first().copied().flatten() else { continue };
+            let Way { any, all, root } = into[output];
+            let op = own(placed);
+            let because = if self.is_square(placed) && (op == "Mul" && any || root) {
+                "makes squares that are added up or go into a root"
+            } else if op == "Mul" && all && self.are_activations(placed) {
+                "makes products that are only added up or go into a root"
+            } else if placed.inputs.iter().flatten().any(|&value| squares[value])
+                && (SINKS.contains(&op) || any && self.is_step(index))
+            {
+                "reads squares"
+            } else {
+                continue;
+            };
+            squares[output] = !SINKS.contains(&op);
+            self.node(index, Then::Listed, || because.into());
+        }
+    }
+
+    /// Returns the way of each value.
+    fn ways(&self) -> Vec<Way> {
+        let values = self.values;
+        let mut into: Vec<Option<Way>> = vec![None; values.values.len()];
+        let nowhere = |into: &mut Vec<Option<Way>>, value: usize| {
+            into[value] = Some(Way { all: false, ..into[value].unwrap_or_default() });
+        };
+        for &output in values.scopes.iter().flat_map(|scope| &scope.outputs) {
+            nowhere(&mut into, output);
+        }
+        for (index, placed) in values.nodes.iter().enumerate().rev() {
+            let made = placed.outputs.first().copied().flatten().and_then(|output| into[output]).unwrap_or_default();
+            let op = own(placed);
+            let of = match SINKS.contains(&op) {
+                true => Way { any: true, all: true, root: ["Pow", "Sqrt"].contains(&op) },
+                false if self.is_step(index) => made,
+                false => Way::default(),
+            };
+            for &value in placed.inputs.iter().flatten() {
+                let known = into[value].unwrap_or(Way { all: true, ..Way::default() });
+                into[value] =
+                    Some(Way { any: known.any || of.any, all: known.all && of.all, root: known.root || of.root });
+            }
+        }
+        into.into_iter().map(Option::unwrap_or_default).collect()
+    }
+
+    /// Returns whether a node moves or adds numbers, or multiplies them by a constant.
+    fn is_step(&self, index: usize) -> bool {
+        let placed = &self.values.nodes[index];
+        let constant = || placed.inputs.iter().flatten().any(|&value| self.facts.fact(value).constant);
+        match own(placed) {
+            "Add" | "Sub" | "Sum" | "Mean" => true,
+            "Mul" | "Div" => constant(),
+            "" => false,
+            _ => self.facts.moves[index] == Some(GraphList::Clear),
+        }
+    }
+
+    /// Returns whether a product has one value as both operands.
+    fn is_square(&self, placed: &Placed<'_>) -> bool {
+        match (own(placed), &placed.inputs[..]) {
+            ("Mul" | "MatMul" | "Einsum", &[Some(a), Some(b)]) => {
+                self.facts.source(a) == self.facts.source(b) && !self.facts.fact(a).constant
+            }
+            _ => false,
+        }
+    }
+
+    /// Returns whether neither factor is a constant, a mask or a gate.
+    fn are_activations(&self, placed: &Placed<'_>) -> bool {
+        placed.inputs.iter().flatten().all(|&value| {
+            let fact = self.facts.fact(value);
+            !fact.constant && !fact.bounded && !fact.whole
+        })
+    }
+
+    /// Keeps sums by scattering, and states of `Loop` and `Scan` that their bodies add to.
+    pub fn sums(&mut self) {
+        let values = self.values;
+        for (index, placed) in values.nodes.iter().enumerate() {
+            if ["ScatterElements", "ScatterND"].contains(&own(placed)) {
+                let reduction = values.model.text(placed.node, "reduction").ok().flatten();
+                if matches!(reduction.as_deref(), Some("add" | "mul")) {
+                    self.node(index, Then::Denied, || "adds by scattering".into());
+                }
+            }
+            if self.is_short(placed) {
+                continue;
+            }
+            for edge in edges(values, placed).into_iter().filter(|edge| edge.carried) {
+                let (Some(from), Some(to)) = (edge.body_in, edge.body_out) else { continue };
+                if self.elems[from] == Elem::F32 && self.adds(from, to) {
+                    self.carried.extend(
+                        [Some(from), edge.outside_out].into_iter().flatten().map(|value| (value, Carried::Sum)),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Returns whether a loop has a few rounds: so many terms are added in 16 bits by any chain of nodes.
+    fn is_short(&self, placed: &Placed<'_>) -> bool {
+        let count = placed.inputs.first().copied().flatten().filter(|_| own(placed) == "Loop");
+        let count = count.and_then(|value| numbers(self.values.model, self.values.tensor(value)?).ok());
+        count.is_some_and(|count| count.to_f64().first().is_some_and(|count| *count <= FEW))
+    }
+
+    /// Returns whether a value is the sum of another one and something.
+    fn adds(&self, from: usize, to: usize) -> bool {
+        let mut pending = vec![(to, false)];
+        let mut entered = std::collections::HashSet::new();
+        while let Some((value, added)) = pending.pop() {
+            if value == from && added {
+                return true;
+            }
+            if !entered.insert((value, added)) {
+                continue;
+            }
+            let sources = self.facts.inside.get(&value).filter(|_| value != from);
+            pending.extend(sources.into_iter().flatten().map(|&source| (source, added)));
+            let Origin::Node { node } = self.values.values[value].origin else { continue };
+            let placed = &self.values.nodes[node];
+            let terms = match own(placed) {
+                "Add" | "Sub" | "Sum" => placed.inputs.iter().flatten().map(|&term| (term, true)).collect(),
+                _ if self.facts.moves[node] == Some(GraphList::Clear) => {
+                    placed.inputs.iter().flatten().map(|&moved| (moved, added)).collect::<Vec<_>>()
+                }
+                _ => continue,
+            };
+            pending.extend(terms);
+        }
+        false
+    }
+}
+
+/// Returns the op of a node of the default domain; an empty text for another one.
+fn own<'a>(placed: &Placed<'a>) -> &'a str {
+    if placed.node.domain.is_empty() { &placed.node.op } else { "" }
+}
