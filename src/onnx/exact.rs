@@ -73,11 +73,15 @@ fn aim(label: &str, op: &str) -> String {
     match op {
         "Cast" => format!("an integer ({label})"),
         "If" | "Loop" => format!("a condition ({label})"),
+        "ArgMax" | "ArgMin" | "NonMaxSuppression" | "TopK" => format!("a choice by comparison ({label})"),
+        "AffineGrid" | "DeformConv" | "GridSample" | "MaxRoiPool" | "RoiAlign" => {
+            format!("places in an image ({label})")
+        }
         _ => format!("a length ({label})"),
     }
 }
 
-/// Returns the values that must be exact for a node: inputs, and the condition that the body of a loop gives.
+/// Returns the values that must be exact for a node: inputs that become indices or places, and the condition that the body of a loop gives.
 pub(super) fn roots(values: &Values<'_>, placed: &Placed<'_>, elems: &[Elem]) -> Vec<usize> {
     let node = placed.node;
     if !node.domain.is_empty() {
@@ -88,8 +92,10 @@ pub(super) fn roots(values: &Values<'_>, placed: &Placed<'_>, elems: &[Elem]) ->
         "Cast" if placed.outputs.iter().flatten().any(|&output| elems[output].is_int()) => {
             input(0).into_iter().collect()
         }
-        "If" | "NonZero" | "Unique" => input(0).into_iter().collect(),
-        "Compress" => input(1).into_iter().collect(),
+        "AffineGrid" | "ArgMax" | "ArgMin" | "If" | "NonZero" | "TopK" | "Unique" => input(0).into_iter().collect(),
+        "Compress" | "GridSample" | "MaxRoiPool" | "RoiAlign" => input(1).into_iter().collect(),
+        "DeformConv" => input(2).into_iter().collect(),
+        "NonMaxSuppression" => input(0).into_iter().chain(input(1)).collect(),
         "Loop" => {
             let next = placed.bodies.first().and_then(|(_, body)| values.scopes[*body].outputs.first().copied());
             input(1).into_iter().chain(next).collect()

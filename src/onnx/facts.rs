@@ -310,6 +310,10 @@ impl<'a> Facts<'a> {
             "Floor" | "Ceil" | "Round" => Fact { whole: true, ..a },
             "Sign" => Fact { whole: true, bounded: true, raw: a.raw, ..Fact::NOTHING },
             "Cast" | "CastLike" => a,
+            // Most of 8 bits are a sixteenth of the largest or more.
+            "DequantizeLinear" => {
+                Fact { constant: false, whole: false, raw: false, ..sized(8.0 * b.size.0, 127.0 * b.size.1) }
+            }
             "Range" => Fact { whole: all().all(|fact| fact.whole), raw: true, ..Fact::NOTHING },
             "Exp" | "Log" => Fact { raw: a.raw, constant: a.constant, ..Fact::NOTHING },
             "Sin" | "Cos" | "Sigmoid" | "HardSigmoid" | "Softmax" | "Tanh" | "Erf" | "Softsign" | "Hardmax" => {

@@ -444,3 +444,37 @@ fn sums_by_scattering_are_denied() {
         assert_eq!(met.dtype.is_low(), is_low, "{met}");
     }
 }
+
+/// An order, an overlap and a place in an image are those of the numbers, not of their 11 bits.
+#[test]
+fn what_is_compared_or_is_a_place_is_exact() {
+    let middle = [
+        node("Add", &["h", "thousand"], "s", &[]),
+        nodes("TopK", &["s", "two"], &["v", "i"], &[]),
+        node("Cast", &["i"], "u", &[int("to", FLOAT)]),
+    ];
+    let model = between(&middle, &[scalar("thousand", 1000.0), ints("two", &[1], &[2])], 17);
+    let x = rows([1.0, 1.2, 1.2, 1.0]);
+    check("top k", &model, &x, &[1.0, 0.0, 0.0, 1.0], &["h", "y"], &["s"], &policy("onnx"));
+}
+
+/// The numbers that integers stand for are as large as their scale says.
+#[test]
+fn dequantized_numbers_have_the_size_of_their_scale() {
+    let middle = [
+        node("Mul", &["h", "large"], "b", &[]),
+        node("QuantizeLinear", &["b", "scale"], "q", &[]),
+        node("DequantizeLinear", &["q", "scale"], "d", &[]),
+        node("MatMul", &["d", "eye"], "e", &[]),
+        node("Mul", &["e", "small"], "u", &[]),
+    ];
+    let constants = [scalar("large", 5e4), scalar("scale", 2000.0), scalar("small", 1e-5)];
+    let model = between(&middle, &constants, 17);
+    let x = rows([1.0, 2.0, 0.4, 0.8]);
+    check("quantized", &model, &x, &[0.5, 1.0, 0.2, 0.4], &["h", "y"], &["d", "e"], &policy("onnx"));
+    // A usual scale changes nothing.
+    let usual = [scalar("large", 1.0), scalar("scale", 0.01), scalar("small", 1.0)];
+    let model = between(&middle, &usual, 17);
+    let plan = model.plan(&policy("onnx")).unwrap();
+    assert!(plan.decision("e").unwrap().dtype.is_low());
+}
