@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use precast::train::Loss;
 use precast_policy::{files, printable};
 use precast_train::{
     Prediction, Predictor, RunFile,
@@ -22,7 +23,7 @@ use super::{
 #[command(after_help = "\
 The examples are read as those of the run were: a CSV with the same columns (those of the targets may be missing), an image or a
 folder of images, an array, a text. The output is CSV with a line for each example: the class and its probability, or the
-numbers; for images, first the file. With --score it is how well the network does on examples whose targets are known: images
+numbers; for the loss bce_with_logits, probabilities and 0 or 1 for each; for images, first the file. With --score it is how well the network does on examples whose targets are known: images
 in a folder for each class, rows with their targets. With --score and --output, the lines are written to the file.
 
 Examples:
@@ -92,6 +93,9 @@ fn write(args: &Args, file: &RunFile, predictor: &Predictor) -> Result {
     let named = |name: String| if args.keep.contains(&name) { format!("predicted_{name}") } else { name };
     let targets: Vec<String> = file.target_names().into_iter().map(named).collect();
     columns.push(answers(&predictions, &targets));
+    if let (Some(Loss::BceWithLogits {}), false) = (&file.options.loss, predictions.is_empty()) {
+        columns.push(sides(&predictions, &targets));
+    }
     if args.probabilities {
         columns.push(probabilities(&predictions, predictor.class_names())?);
     }
@@ -171,6 +175,23 @@ fn probabilities(predictions: &[Prediction], names: &[String]) -> Result<Lines> 
     Ok([header].into_iter().chain(predictions.iter().map(line)).collect())
 }
 
+/// Returns the columns of the classes of probabilities: 1 above 0.5, else 0.
+fn sides(predictions: &[Prediction], targets: &[String]) -> Lines {
+    let side = |number: &f32| if number.is_nan() { f32::NAN } else { f32::from(u8::from(*number > 0.5)) };
+    let numbers = |said: &Prediction| match said {
+        Prediction::Numbers(numbers) => numbers.iter().map(side).collect(),
+        _ => Vec::new(),
+    };
+    let names = names_of(predictions.first().map_or(0, |said| numbers(said).len()), targets);
+    let header = names.iter().map(|name| field(&format!("{name}_class"))).collect::<Vec<_>>().join(",");
+    [header].into_iter().chain(predictions.iter().map(|said| join(&numbers(said)))).collect()
+}
+
+/// Returns the names of so many numbers: those of the targets, if their count agrees.
+fn names_of(count: usize, targets: &[String]) -> Vec<String> {
+    if count == targets.len() { targets.to_vec() } else { (1..=count).map(|i| format!("output_{i}")).collect() }
+}
+
 fn join(numbers: &[f32]) -> String {
     numbers.iter().map(f32::to_string).collect::<Vec<_>>().join(",")
 }
@@ -180,12 +201,8 @@ fn answers(predictions: &[Prediction], targets: &[String]) -> Lines {
     let header = match predictions.iter().find(|said| **said != Prediction::NotFinite).or(predictions.first()) {
         Some(Prediction::Sequence { text: Some(_), .. }) => "text".into(),
         Some(Prediction::Sequence { text: None, .. }) => "classes".into(),
-        Some(Prediction::Numbers(numbers)) if numbers.len() == targets.len() => {
-            targets.iter().map(|name| field(name)).collect::<Vec<_>>().join(",")
-        }
         Some(Prediction::Numbers(numbers)) => {
-            let names: Vec<String> = (1..=numbers.len()).map(|i| format!("output_{i}")).collect();
-            names.join(",")
+            names_of(numbers.len(), targets).iter().map(|name| field(name)).collect::<Vec<_>>().join(",")
         }
         Some(_) => "class,probability".to_string(),
         None => return Vec::new(),

@@ -1,15 +1,17 @@
 //! Steps over shards that are divided among the ranks of a job.
 
+mod reduction;
 mod state;
 
 use precast_mpi::{Exchange, Node, Ranks, Shards, Tree, Votes, Wire};
+use reduction::mean_over_targets;
 use state::State;
 
 use super::{
     Checkpoint, Loss,
     data::Batch,
     outgoing::{Outgoing, Own},
-    shards::{Buffers, OfShard, Sum},
+    shards::{Buffers, OfShard, Sum, filled},
 };
 use crate::{
     Child, DType, Param, Tensor,
@@ -32,7 +34,8 @@ use crate::{
 ///   checked.
 /// - A batch norm sees each shard alone, and its running statistics move once a step, by the mean of the moves of all
 ///   shards. A dropout is a function of its seed, the step and the shard.
-/// - A shard weighs as much as the targets in it that count.
+/// - A shard weighs as much as the targets in it that count: those that are not ignored, or as
+///   [`step_weighted`](DataParallel::step_weighted) has it.
 /// - An error of one rank is the error of all, with its number.
 ///
 /// Without a launcher there is one rank. Under `mpirun -n 4` the same program has four:
@@ -68,6 +71,8 @@ pub struct DataParallel<'r> {
     state: State,
     /// Memory for the numbers of each node of this rank.
     terms: Vec<Vec<f32>>,
+    /// `true` when the kind of the loss was checked.
+    checked: bool,
 }
 
 /// Runs the last backward pass of a shard, whose gradients the caller adds to those of earlier parts of the shard.
@@ -87,7 +92,7 @@ impl<'r> DataParallel<'r> {
         }
         let exchange = ranks.exchange(shards, wire).map_err(Error::value)?;
         let shards = Shards::new(shards, ranks.size()).map_err(Error::value)?;
-        Ok(DataParallel { ranks, exchange, shards, steps: 0, state: State::Whole, terms: Vec::new() })
+        Ok(DataParallel { ranks, exchange, shards, steps: 0, state: State::Whole, terms: Vec::new(), checked: false })
     }
 
     /// Gives all ranks the network, the optimizers and the loss scale of rank 0. Call it once, before the first step, or
@@ -135,7 +140,9 @@ impl<'r> DataParallel<'r> {
     ///
     /// # Errors
     /// [`ErrorKind::Ranks`](crate::ErrorKind::Ranks) with the rank and its words, on all ranks, when `loss` or the
-    /// backward pass fails on one, and when ranks do not answer; and those of [`LossScale::step`].
+    /// backward pass fails on one, and when ranks do not answer; [`ErrorKind::Value`](crate::ErrorKind::Value) in the first
+    /// step for a loss that is a sum, has weights of classes or ignores another class, as shards would weigh otherwise; and
+    /// those of [`LossScale::step`].
     pub fn step<C: ?Sized + AsCell>(
         &mut self,
         net: &Child<C>,
@@ -144,8 +151,49 @@ impl<'r> DataParallel<'r> {
         batch: &Batch,
         mut loss: impl FnMut(&Child<C>, &Batch) -> Result<Tensor>,
     ) -> Result<Outcome> {
+        let weight = |shard: &Batch| Loss::cross_entropy().weight_of(&shard.y);
+        let is_checked = self.checked || filled(batch.x.shape()[0], self.shards()) == 1;
+        let outcome =
+            self.step_weighted(net, optimizer, scale, batch, weight, |net, shard| match is_checked {
+                true => loss(net, shard),
+                false => mean_over_targets(|| loss(net, shard)),
+            })?;
+        self.checked |= !is_checked;
+        Ok(outcome)
+    }
+
+    /// Takes a step as [`step`](DataParallel::step) does, with the weight of each shard: the divisor of its mean loss. A
+    /// [`Loss`] knows it, also with ignored classes or weights of classes.
+    ///
+    /// ```
+    /// # use precast::{data, prelude::*, ranks::{Ranks, Wire}, train::{DataParallel, Loss}};
+    /// # let ranks = Ranks::of_launcher().map_err(Error::ranks)?;
+    /// # let mut net = Child::new(sequential![Flatten::default(), Dense::new(64, 10, &mut Rng::seed(1))]);
+    /// # let (mut optimizer, mut scale) = (Adam::new(net.params(), 1e-3), LossScale::none());
+    /// # let mut parallel = DataParallel::new(&ranks, 4, Wire::Float32)?;
+    /// # parallel.begin(&mut net, &mut [&mut optimizer], &mut scale)?;
+    /// # let batch = data::digits()?.batches(64)?.next().unwrap();
+    /// let loss = Loss::CrossEntropy { label_smoothing: 0.1, ignore_index: Some(0), weight: None };
+    /// let weight = |shard: &data::Batch| loss.weight_of(&shard.y);
+    /// let mean = |net: &Child<_>, shard: &data::Batch| loss.of(&net.call(&shard.x)?, &shard.y);
+    /// let outcome = parallel.step_weighted(&net, &mut optimizer, &mut scale, &batch, weight, mean)?;
+    /// # assert_eq!(outcome, Outcome::Stepped);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`step`](DataParallel::step), but for the kind of the loss.
+    pub fn step_weighted<C: ?Sized + AsCell>(
+        &mut self,
+        net: &Child<C>,
+        optimizer: &mut dyn Optimizer,
+        scale: &mut LossScale,
+        batch: &Batch,
+        weight: impl Fn(&Batch) -> f64,
+        mut loss: impl FnMut(&Child<C>, &Batch) -> Result<Tensor>,
+    ) -> Result<Outcome> {
         let shards = batch.shards(self.shards.shards())?;
-        let weights: Vec<f64> = shards.iter().map(|shard| Loss::cross_entropy().weight_of(&shard.y)).collect();
+        let weights: Vec<f64> = shards.iter().map(weight).collect();
         let all: f64 = weights.iter().sum();
         let scaled = scale.clone();
         let gradients = |shard: usize, last_pass: &mut LastPass<'_>| {

@@ -5,8 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Score,
-    data::{Dataset, Standardization, Targets},
+    Loss, Score,
+    data::{
+        Dataset, Standardization, Targets,
+        standardization::{Sum, is_rounding},
+    },
     history::nan_for_null,
     score::{check_counted, each_answer, each_number},
 };
@@ -35,8 +38,9 @@ pub enum Evaluation {
     Numbers(NumberScores),
 }
 
-/// Scores on examples with classes. [Ignored](super::data::IGNORED) targets do not count. The classes are those that occur
-/// among the targets or the answers, as in the `classification_report` of scikit-learn.
+/// Scores on examples with classes. Targets that the [`Loss`] ignores or weighs by 0 do not count. The classes are those of
+/// the others that occur among the targets or the answers, as in the `classification_report` of scikit-learn; an answer of
+/// a class that does not count is wrong.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ClassScores {
@@ -74,10 +78,14 @@ pub struct ClassScore {
     pub f1: f64,
 }
 
-/// Scores on examples with numbers, in their units: a standardization of the targets is undone.
+/// Scores on examples with numbers, in their units: a standardization of the targets is undone. With the loss
+/// `bce_with_logits`, they are those of the probabilities.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct NumberScores {
+    /// The score, if it is not the mean squared error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    score: Option<Score>,
     /// Number of outputs that are not finite. They make the scores infinite or NaN.
     pub not_finite: usize,
     /// Scores of all numbers together. The squared and absolute errors are means over all numbers; `r_squared` is the mean
@@ -105,10 +113,13 @@ pub struct NumberScore {
     #[serde(deserialize_with = "nan_for_null")]
     pub mean_absolute_error: f64,
     /// Coefficient of determination, `1 - sum (y - t)^2 / sum (t - mean t)^2`: 1 is perfect, and 0 is as good as the mean of
-    /// these targets. For targets that are all equal, it is 1 if each output is right, else 0, as by scikit-learn. NaN for
+    /// these targets. For targets that are all equal but for rounding, it is 1 if each output is right, else 0, as by scikit-learn. NaN for
     /// a single example.
     #[serde(deserialize_with = "nan_for_null")]
     pub r_squared: f64,
+    /// Share of probabilities that are on the side of 0.5 of their target, if the outputs are logits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accuracy: Option<f64>,
 }
 
 impl ClassScores {
@@ -122,7 +133,8 @@ impl NumberScores {
 }
 
 impl Evaluation {
-    /// Evaluates a network, called in its current mode with `batch` examples at a time, in f64.
+    /// Evaluates a network by the [usual](Loss::usual) loss, called in its current mode with `batch` examples at a time, in
+    /// f64.
     ///
     /// # Errors
     /// As [`Score::of`].
@@ -140,9 +152,23 @@ impl Evaluation {
         batch: usize,
         targets: Option<&Standardization>,
     ) -> Result<Self> {
-        match data.targets() {
-            Targets::Classes { .. } => of_classes(net, data, batch).map(Evaluation::Classes),
-            _ => of_numbers(net, data, batch, targets).map(Evaluation::Numbers),
+        Evaluation::of_loss(&Loss::usual(data.targets()), net, data, batch, targets)
+    }
+
+    /// Evaluates a network by the measure of a loss, on the targets that it counts; see the table of [`Loss`].
+    ///
+    /// # Errors
+    /// As [`Score::of_loss`].
+    pub fn of_loss<C: ?Sized + AsCell>(
+        loss: &Loss,
+        net: &Child<C>,
+        data: &Dataset,
+        batch: usize,
+        targets: Option<&Standardization>,
+    ) -> Result<Self> {
+        match loss {
+            Loss::CrossEntropy { .. } => of_classes(loss, net, data, batch).map(Evaluation::Classes),
+            _ => of_numbers(loss, net, data, batch, targets).map(Evaluation::Numbers),
         }
     }
 
@@ -157,21 +183,31 @@ impl Evaluation {
         self
     }
 
-    /// Returns the score, that of [`Score::of`] on the same examples.
+    /// Returns the score, that of [`Score::of_loss`] on the same examples.
     pub fn score(&self) -> Score {
         match self {
             Evaluation::Classes(of) => Score::of_accuracy(of.accuracy).with_not_finite(of.not_finite),
-            Evaluation::Numbers(of) => {
-                Score::of_squared_error(of.total.mean_squared_error).with_not_finite(of.not_finite)
-            }
+            Evaluation::Numbers(of) => of
+                .score
+                .unwrap_or_else(|| Score::of_squared_error(of.total.mean_squared_error))
+                .with_not_finite(of.not_finite),
         }
     }
 }
 
-fn of_classes<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<ClassScores> {
+fn of_classes<C: ?Sized + AsCell>(
+    loss: &Loss,
+    net: &Child<C>,
+    data: &Dataset,
+    batch: usize,
+) -> Result<ClassScores> {
     // Only pairs that occur: a vocabulary may have too many classes for a matrix.
     let mut pairs = BTreeMap::<(i64, Option<i64>), usize>::new();
-    each_answer(net, data, batch, 0..data.len(), |answer, label| *pairs.entry((label, answer)).or_default() += 1)?;
+    let mut not_finite = 0;
+    each_answer(loss, net, data, batch, 0..data.len(), |answer, label| {
+        not_finite += usize::from(answer.is_none());
+        *pairs.entry((label, answer.filter(|class| loss.counts_class(*class)))).or_default() += 1;
+    })?;
     check_counted(pairs.values().sum())?;
     let met: BTreeSet<i64> = pairs.keys().flat_map(|(label, answer)| [Some(*label), *answer]).flatten().collect();
     let places: BTreeMap<i64, usize> = met.iter().enumerate().map(|(place, class)| (*class, place)).collect();
@@ -203,7 +239,6 @@ fn of_classes<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) 
     };
     let classes: Vec<ClassScore> = met.iter().zip(&counts).map(one).collect();
     let (count, right) = counts.iter().fold((0, 0), |(all, found), [count, _, right]| (all + count, found + right));
-    let not_finite = pairs.iter().filter(|((_, answer), _)| answer.is_none()).map(|(_, count)| count).sum();
     let macro_f1 = classes.iter().map(|class| class.f1).sum::<f64>() / classes.len() as f64;
     Ok(ClassScores { accuracy: share(right, count), macro_f1, count, not_finite, classes, confusion })
 }
@@ -212,27 +247,32 @@ fn of_classes<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) 
 #[derive(Clone, Default)]
 struct Sums {
     count: usize,
+    /// The sum of the targets, and their mean.
+    targets: Sum,
     mean: f64,
-    /// The first target, until another differs from it.
-    constant: Option<f64>,
     squared: f64,
     absolute: f64,
     /// Squares of the differences of the targets from their mean.
     spread: f64,
+    /// Answers on the side of 0.5 of their target.
+    right: usize,
 }
 
 impl Sums {
     fn r_squared(&self) -> f64 {
-        match self.constant {
+        let count = self.count as f64;
+        match is_rounding(count, self.mean, self.spread / count, false) {
             _ if self.count < 2 => f64::NAN,
-            Some(_) if self.squared.is_nan() => f64::NAN,
-            Some(_) => f64::from(self.squared == 0.0),
-            None => 1.0 - self.squared / self.spread,
+            _ if self.squared.is_nan() => f64::NAN,
+            // As for the targets: right but for rounding.
+            true => f64::from(is_rounding(count, self.mean, self.squared / count, false)),
+            false => 1.0 - self.squared / self.spread,
         }
     }
 }
 
 fn of_numbers<C: ?Sized + AsCell>(
+    loss: &Loss,
     net: &Child<C>,
     data: &Dataset,
     batch: usize,
@@ -241,37 +281,43 @@ fn of_numbers<C: ?Sized + AsCell>(
     let shape = if let Targets::Numbers { shape, .. } = data.targets() { &shape[..] } else { &[] };
     let each = shape.iter().product::<usize>().max(1);
     let mut sums = vec![Sums::default(); each];
-    for (i, target) in data.exact_targets(0).into_iter().flatten().enumerate() {
-        let of = &mut sums[i % each];
-        of.constant = if i < each { Some(target) } else { of.constant.filter(|first| *first == target) };
-        of.mean += target / data.len() as f64;
-    }
-    let (mut i, mut squared, mut absolute, mut not_finite) = (0, 0.0, 0.0, 0);
-    each_number(net, data, batch, 0..data.len(), targets, |output, target| {
-        let of = &mut sums[i % each];
-        let error = output - target;
-        of.count += 1;
-        of.squared += error.powi(2);
-        of.absolute += error.abs();
-        of.spread += (target - of.mean).powi(2);
-        squared += error.powi(2);
-        absolute += error.abs();
+    data.exact_targets(0).into_iter().flatten().enumerate().for_each(|(i, x)| sums[i % each].targets.add(x));
+    sums.iter_mut().for_each(|of| of.mean = of.targets.total() / data.len() as f64);
+    let (mut i, mut all, mut measured, mut not_finite) = (0, Sums::default(), 0.0, 0);
+    each_number(net, data, batch, 0..data.len(), targets, |output, target, unit| {
+        measured += loss.of_number(output, target, unit);
         not_finite += usize::from(!output.is_finite());
+        let answer = loss.answer(output);
+        let error = answer - target;
+        let of = &mut sums[i % each];
+        of.spread += (target - of.mean).powi(2);
+        for sums in [of, &mut all] {
+            sums.count += 1;
+            sums.squared += error.powi(2);
+            sums.absolute += error.abs();
+            sums.right += usize::from((answer > 0.5) == (target > 0.5) && !answer.is_nan());
+        }
         i += 1;
     })?;
-    let score = |name: String, count: usize, squared: f64, absolute: f64, r_squared: f64| NumberScore {
-        name,
-        count,
-        mean_squared_error: squared / count as f64,
-        root_mean_squared_error: (squared / count as f64).sqrt(),
-        mean_absolute_error: absolute / count as f64,
-        r_squared,
+    let is_probability = matches!(loss, Loss::BceWithLogits {});
+    let score = |name: String, of: &Sums, r_squared: f64| {
+        let count = of.count as f64;
+        NumberScore {
+            name,
+            count: of.count,
+            mean_squared_error: of.squared / count,
+            root_mean_squared_error: (of.squared / count).sqrt(),
+            mean_absolute_error: of.absolute / count,
+            r_squared,
+            accuracy: is_probability.then_some(of.right as f64 / count),
+        }
     };
     let mean = sums.iter().map(Sums::r_squared).sum::<f64>() / each as f64;
-    let total = score(String::new(), i, squared, absolute, mean);
-    let of_target =
-        |(i, of): (usize, &Sums)| score((i + 1).to_string(), of.count, of.squared, of.absolute, of.r_squared());
+    let total = score(String::new(), &all, mean);
+    let of_target = |(i, of): (usize, &Sums)| score((i + 1).to_string(), of, of.r_squared());
     let listed = (2..=NumberScores::MOST_TARGETS).contains(&each);
     let targets = if listed { sums.iter().enumerate().map(of_target).collect() } else { Vec::new() };
-    Ok(NumberScores { not_finite, total, targets })
+    let score = Score::from(loss.scored_by(measured / i as f64));
+    let score = (!matches!(loss, Loss::Mse {})).then_some(score);
+    Ok(NumberScores { score, not_finite, total, targets })
 }

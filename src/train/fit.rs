@@ -17,7 +17,7 @@ use reading::Reading;
 
 use super::{
     Checkpoint, DataParallel, Ended, Epoch, History, Raised, Score, Step,
-    data::{Split, Standardization},
+    data::{Dataset, Split, Standardization},
     history::mean_of_taken,
 };
 use crate::{
@@ -57,7 +57,7 @@ pub enum Event<'a> {
 /// [Ignored](super::data::IGNORED) classes count neither for the loss nor for the accuracy. If the class axis could be
 /// the last or the second, it is the last.
 ///
-/// [`FitOptions::loss`] selects another [`Loss`](super::Loss).
+/// [`FitOptions::loss`] selects another [`Loss`](super::Loss), which has a score of its own.
 ///
 /// ```
 /// use precast::{data::Dataset, prelude::*, train::{FitOptions, fit}};
@@ -289,6 +289,12 @@ impl Fit {
         }
     }
 
+    /// Scores a network by the loss of the run.
+    pub(crate) fn score_on<C: ?Sized + AsCell>(&self, net: &Child<C>, data: &Dataset) -> Result<Score> {
+        let loss = self.options.loss_on(data.targets());
+        Score::of_loss(&loss, net, data, self.options.batch, self.targets.as_ref())
+    }
+
     /// Returns the history so far.
     pub fn history(&self) -> &History {
         &self.history
@@ -354,9 +360,10 @@ impl Fit {
         self.wrap(net)?;
         let (examples, FitOptions { batch, seed, .. }) = (data.train.len(), &self.options);
         if self.place.step >= self.options.steps_of_epoch(examples) {
+            let (loss, targets) = (self.options.loss_on(data.test.targets()), self.targets.as_ref());
             let score = || match &parallel {
-                Some(parallel) => Score::over(parallel.ranks(), net, &data.test, *batch, self.targets.as_ref()),
-                None => Score::of_standardized(net, &data.test, *batch, self.targets.as_ref()),
+                Some(parallel) => Score::over(parallel.ranks(), &loss, net, &data.test, *batch, targets),
+                None => self.score_on(net, &data.test),
             };
             let score = self.with_average(score).inspect_err(|_| self.unread = true)?;
             let epoch = self.end_of_epoch(score, examples);
@@ -371,7 +378,7 @@ impl Fit {
         let parts = self.read_parts(data).inspect_err(|_| self.unread = true)?;
         let shards = self.augmented(parts, data)?;
         net.set_train(true);
-        let step = self.step(net, &shards, examples, parallel);
+        let step = self.step(net, &shards, data, parallel);
         net.set_train(false);
         let step = step?;
         if step.outcome == Outcome::Stepped {

@@ -53,6 +53,10 @@ pub struct Step {
     /// as null.
     #[serde(deserialize_with = "nan_for_null")]
     pub loss: f64,
+    /// Weight of its loss in the mean of an epoch: the sum of the weights of the targets that count, so the number of these
+    /// for most losses. 1 in records of earlier versions.
+    #[serde(default = "one")]
+    pub weight: f64,
     /// Loss scale applied.
     pub scale: f32,
     /// Outcome of the step: whether the parameters were updated.
@@ -71,7 +75,7 @@ pub struct Step {
 pub struct Epoch {
     /// Index of the epoch, from 0.
     pub epoch: usize,
-    /// Mean loss of the steps taken; NaN if there was none.
+    /// Mean loss of the targets of the steps taken, whatever the size of the batches; NaN if there was none.
     #[serde(deserialize_with = "nan_for_null")]
     pub loss: f64,
     /// Score after the epoch, on the examples for testing or, in a run that has them, for validation.
@@ -143,6 +147,10 @@ impl fmt::Display for Raised {
 /// Deserializes null, the JSON form of a non-finite number, as NaN.
 pub(super) fn nan_for_null<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Option::<f64>::deserialize(deserializer).map(|number| number.unwrap_or(f64::NAN))
+}
+
+fn one() -> f64 {
+    1.0
 }
 
 impl Step {
@@ -235,10 +243,10 @@ fn median(numbers: impl Iterator<Item = f64>) -> Option<f64> {
     (!numbers.is_empty()).then(|| *numbers.select_nth_unstable_by(middle, f64::total_cmp).1)
 }
 
-/// Computes the mean loss of the steps taken; NaN if there was none.
+/// Computes the mean loss of the targets of the steps taken; NaN if there was none.
 pub(super) fn mean_of_taken(steps: &[Step]) -> f64 {
     let taken = || steps.iter().filter(|step| !step.is_skipped());
-    taken().map(|step| step.loss).sum::<f64>() / taken().count() as f64
+    taken().map(|step| step.weight * step.loss).sum::<f64>() / taken().map(|step| step.weight).sum::<f64>()
 }
 
 #[cfg(test)]
@@ -249,6 +257,7 @@ mod tests {
         let step = |epoch, &seconds: &f64| Step {
             epoch,
             loss: 1.0,
+            weight: 1.0,
             scale: 1.0,
             outcome: Outcome::Stepped,
             seconds,

@@ -1,8 +1,8 @@
-//! The loss of a training run.
+//! The loss of a training run: the one description of its targets, which scores, weights and means take, too.
 
 use super::{
     data::{IGNORED, Targets},
-    score::{ACCURACY, SQUARED_ERROR, class_logits},
+    score::{Measure, class_logits},
 };
 use crate::{
     CrossEntropy, DType, Reduction, Tensor,
@@ -12,6 +12,16 @@ use crate::{
 
 /// The objective of a training run. Every loss is a mean, computed in f32 whatever the dtype of the outputs: a 16-bit
 /// loss would overflow when scaled.
+///
+/// A loss decides what a [`Score`](super::Score) measures, and which targets it counts:
+///
+/// | loss | targets that count | score |
+/// | --- | --- | --- |
+/// | `cross_entropy` | those that are not ignored and whose class has a weight above 0 | accuracy |
+/// | `mse` | all | mean squared error |
+/// | `l1` | all | mean absolute error |
+/// | `huber` | all | Huber loss |
+/// | `bce_with_logits` | all | binary cross entropy |
 #[options(written)]
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -59,7 +69,18 @@ impl Loss {
 
     /// Returns the name of the measure of a [`Score`](super::Score) on targets of this loss, in words.
     pub fn measure(&self) -> &'static str {
-        if matches!(self, Loss::CrossEntropy { .. }) { ACCURACY } else { SQUARED_ERROR }
+        self.scored_by(f64::NAN).name()
+    }
+
+    /// Returns the measure of a score, with its number.
+    pub(super) fn scored_by(&self, number: f64) -> Measure {
+        match self {
+            Loss::CrossEntropy { .. } => Measure::Accuracy(number),
+            Loss::Mse {} => Measure::MeanSquaredError(number),
+            Loss::L1 {} => Measure::MeanAbsoluteError(number),
+            Loss::Huber { .. } => Measure::HuberLoss(number),
+            Loss::BceWithLogits {} => Measure::BinaryCrossEntropy(number),
+        }
     }
 
     /// Returns the first target that the loss is not defined for, by its example and its place there, and words on it.
@@ -105,29 +126,61 @@ impl Loss {
 
     /// Returns whether any target of a batch counts. If all are ignored or of weight 0, there is no loss.
     pub fn counts(&self, targets: &Tensor) -> bool {
-        let Loss::CrossEntropy { ignore_index, weight, .. } = self else { return true };
-        let ignored = ignore_index.unwrap_or(IGNORED);
-        let weight_of = |class: i64| match (weight, usize::try_from(class)) {
-            (Some(weight), Ok(class)) => weight.get(class).copied(),
-            _ => None,
-        };
-        // The loss rejects targets other than classes.
-        let Ok(classes) = targets.to_vec::<i64>() else { return true };
-        classes.is_empty() || classes.iter().any(|&class| class != ignored && weight_of(class) != Some(0.0))
+        match self.classes_of(targets) {
+            Some(classes) => classes.is_empty() || classes.into_iter().any(|class| self.counts_class(class)),
+            None => true,
+        }
     }
 
     /// Returns the weight of the mean loss of a batch among those of others: the sum of the weights of the targets that
     /// count.
-    pub(super) fn weight_of(&self, targets: &Tensor) -> f64 {
-        let Loss::CrossEntropy { ignore_index, weight, .. } = self else { return targets.len() as f64 };
-        let ignored = ignore_index.unwrap_or(IGNORED);
-        let Ok(classes) = targets.to_vec::<i64>() else { return targets.len() as f64 };
-        let weight_of = |class: i64| match weight {
+    pub fn weight_of(&self, targets: &Tensor) -> f64 {
+        match self.classes_of(targets) {
+            Some(classes) => classes.into_iter().map(|class| self.weight_of_class(class)).sum(),
+            None => targets.len() as f64,
+        }
+    }
+
+    /// Returns whether targets of a class count: they are not ignored, and not of weight 0.
+    pub fn counts_class(&self, class: i64) -> bool {
+        self.weight_of_class(class) != 0.0
+    }
+
+    /// Returns the weight of a target of a class, 0 if it is ignored.
+    fn weight_of_class(&self, class: i64) -> f64 {
+        let Loss::CrossEntropy { ignore_index, weight, .. } = self else { return 1.0 };
+        let weight_of = |class: usize| weight.as_ref().and_then(|weight| weight.get(class));
+        match class == IGNORED || *ignore_index == Some(class) {
+            true => 0.0,
             // The loss rejects a class without a weight.
-            Some(weight) => usize::try_from(class).ok().and_then(|class| weight.get(class)).map_or(1.0, |&w| w.into()),
-            None => 1.0,
-        };
-        classes.into_iter().filter(|class| *class != ignored).map(weight_of).sum()
+            false => usize::try_from(class).ok().and_then(weight_of).map_or(1.0, |&weight| weight.into()),
+        }
+    }
+
+    /// Returns the targets, if they are classes. The loss rejects others.
+    fn classes_of(&self, targets: &Tensor) -> Option<Vec<i64>> {
+        matches!(self, Loss::CrossEntropy { .. }).then(|| targets.to_vec::<i64>().ok()).flatten()
+    }
+
+    /// Returns the meaning of an output for a number: a probability for `bce_with_logits`, otherwise the output itself.
+    pub fn answer(&self, output: f64) -> f64 {
+        if let Loss::BceWithLogits {} = self { sigmoid(output) } else { output }
+    }
+
+    /// Computes the loss of one output for a number, both in the units of the targets; `unit` of them are 1 for the loss.
+    pub(super) fn of_number(&self, output: f64, target: f64, unit: f64) -> f64 {
+        let error = (output - target).abs();
+        match *self {
+            Loss::L1 {} => error,
+            Loss::Huber { delta } => match error / unit {
+                small if small <= delta => 0.5 * small.powi(2),
+                large => delta * (large - 0.5 * delta),
+            },
+            // Without the product of 0 and infinity.
+            Loss::BceWithLogits {} if output.is_infinite() && sigmoid(output) == target => 0.0,
+            Loss::BceWithLogits {} => output.max(0.0) - output * target + (-output.abs()).exp().ln_1p(),
+            Loss::CrossEntropy { .. } | Loss::Mse {} => error.powi(2),
+        }
     }
 
     /// Computes the loss of the outputs of a network: a scalar, f32 unless the outputs are f64. For class targets
@@ -151,4 +204,9 @@ impl Loss {
             Loss::BceWithLogits {} => wide.bce_with_logits(targets, Reduction::Mean),
         }
     }
+}
+
+/// Computes the probability of a logit.
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
 }

@@ -5,7 +5,10 @@ use std::{fmt, ops::Range};
 use precast_mpi::Ranks;
 use serde::{Deserialize, Serialize};
 
-use super::data::{Dataset, IGNORED, Standardization, Targets};
+use super::{
+    Loss,
+    data::{Dataset, Standardization, Targets},
+};
 use crate::{
     Child, Tensor,
     cell::AsCell,
@@ -13,7 +16,7 @@ use crate::{
     no_grad,
 };
 
-/// The quality of a network on examples, in the measure that fits their targets.
+/// The quality of a network on examples, in the measure of the [`Loss`].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     #[serde(flatten)]
@@ -22,16 +25,39 @@ pub struct Score {
     not_finite: usize,
 }
 
+/// A measure, with its number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Measure {
+pub(super) enum Measure {
     Accuracy(#[serde(deserialize_with = "super::history::nan_for_null")] f64),
     MeanSquaredError(#[serde(deserialize_with = "super::history::nan_for_null")] f64),
+    MeanAbsoluteError(#[serde(deserialize_with = "super::history::nan_for_null")] f64),
+    HuberLoss(#[serde(deserialize_with = "super::history::nan_for_null")] f64),
+    BinaryCrossEntropy(#[serde(deserialize_with = "super::history::nan_for_null")] f64),
 }
 
-// Names of the measures, in words.
-pub(super) const ACCURACY: &str = "accuracy";
-pub(super) const SQUARED_ERROR: &str = "mean squared error";
+impl Measure {
+    /// Returns its name, in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::Accuracy(_) => "accuracy",
+            Measure::MeanSquaredError(_) => "mean squared error",
+            Measure::MeanAbsoluteError(_) => "mean absolute error",
+            Measure::HuberLoss(_) => "Huber loss",
+            Measure::BinaryCrossEntropy(_) => "binary cross entropy",
+        }
+    }
+
+    fn number(self) -> f64 {
+        match self {
+            Measure::Accuracy(number)
+            | Measure::MeanSquaredError(number)
+            | Measure::MeanAbsoluteError(number)
+            | Measure::HuberLoss(number)
+            | Measure::BinaryCrossEntropy(number) => number,
+        }
+    }
+}
 
 fn is_none(count: &usize) -> bool {
     *count == 0
@@ -59,7 +85,7 @@ impl Score {
         Score { not_finite, ..self }
     }
 
-    /// Scores a network, called in its current mode with `batch` examples at a time.
+    /// Scores a network by the [usual](Loss::usual) loss, called in its current mode with `batch` examples at a time.
     ///
     /// # Errors
     /// As [`accuracy`] and [`mean_squared_error`].
@@ -77,16 +103,36 @@ impl Score {
         batch: usize,
         targets: Option<&Standardization>,
     ) -> Result<Self> {
-        match data.targets() {
-            Targets::Classes { .. } => share_of_right(net, data, batch),
-            _ => squared_error(net, data, batch, targets),
-        }
+        Score::of_loss(&Loss::usual(data.targets()), net, data, batch, targets)
     }
 
-    /// Scores a network as [`of_standardized`](Score::of_standardized) does, with the batches divided among ranks. The score
-    /// has the bits of one process.
+    /// Scores a network as [`of_standardized`](Score::of_standardized) does, by the measure of a loss and on the targets that
+    /// it counts; see the table of [`Loss`].
+    ///
+    /// # Errors
+    /// As [`Score::of_standardized`], and [`ErrorKind::Data`](crate::ErrorKind::Data) for a loss of other targets.
+    pub fn of_loss<C: ?Sized + AsCell>(
+        loss: &Loss,
+        net: &Child<C>,
+        data: &Dataset,
+        batch: usize,
+        targets: Option<&Standardization>,
+    ) -> Result<Self> {
+        if let Loss::CrossEntropy { .. } = loss {
+            return Tally::of(loss, net, data, batch, 0..data.len())?.score();
+        }
+        let mut sum = Errors::default();
+        each_number(net, data, batch, 0..data.len(), targets, |output, target, unit| {
+            sum.add(loss.of_number(output, target, unit), output.is_finite());
+        })?;
+        Ok(sum.score(loss))
+    }
+
+    /// Scores a network as [`of_loss`](Score::of_loss) does, with the batches divided among ranks. The score has the bits of
+    /// one process.
     pub(super) fn over<C: ?Sized + AsCell>(
         ranks: &Ranks,
+        loss: &Loss,
         net: &Child<C>,
         data: &Dataset,
         batch: usize,
@@ -94,26 +140,26 @@ impl Score {
     ) -> Result<Self> {
         let start = |rank: usize| data.len().min(rank * data.len().div_ceil(batch.max(1)) / ranks.size() * batch);
         let examples = start(ranks.rank())..start(ranks.rank() + 1);
-        if let Targets::Classes { .. } = data.targets() {
-            let own = ranks.agree(Tally::of(net, data, batch, examples)).map_err(Error::ranks)?;
+        if let Loss::CrossEntropy { .. } = loss {
+            let own = ranks.agree(Tally::of(loss, net, data, batch, examples)).map_err(Error::ranks)?;
             let all = ranks.vote(&[own.right, own.counted, own.not_finite].map(|count| count as u64));
             let all = all.map_err(Error::ranks)?;
             let [right, counted, not_finite] = [0, 1, 2].map(|word| all.word(word).sum::<u64>() as usize);
             return Tally { right, counted, not_finite }.score();
         }
-        let mut squares = Vec::new();
-        let own = each_number(net, data, batch, examples, targets, |output, target| {
-            squares.extend((output - target).powi(2).to_le_bytes());
-            squares.push(u8::from(output.is_finite()));
+        let mut errors = Vec::new();
+        let own = each_number(net, data, batch, examples, targets, |output, target, unit| {
+            errors.extend(loss.of_number(output, target, unit).to_le_bytes());
+            errors.push(u8::from(output.is_finite()));
         });
         ranks.agree(own).map_err(Error::ranks)?;
-        let mut sum = Squares::default();
-        for squares in ranks.gather(&squares).map_err(Error::ranks)? {
-            for [square @ .., is_finite] in squares.as_chunks::<9>().0 {
-                sum.add(f64::from_le_bytes(*square), *is_finite != 0);
+        let mut sum = Errors::default();
+        for errors in ranks.gather(&errors).map_err(Error::ranks)? {
+            for [error @ .., is_finite] in errors.as_chunks::<9>().0 {
+                sum.add(f64::from_le_bytes(*error), *is_finite != 0);
             }
         }
-        Ok(sum.score())
+        Ok(sum.score(loss))
     }
 
     /// Returns the number of non-finite answers: for classes, those whose highest output is not finite; for numbers,
@@ -124,22 +170,24 @@ impl Score {
 
     /// Returns the name of the measure, in words.
     pub fn name(self) -> &'static str {
-        match self.measure {
-            Measure::Accuracy(_) => ACCURACY,
-            Measure::MeanSquaredError(_) => SQUARED_ERROR,
-        }
+        self.measure.name()
+    }
+
+    /// Returns the number of the measure: an accuracy from 0 to 1, or an error.
+    pub fn number(self) -> f64 {
+        self.measure.number()
+    }
+
+    /// Returns a number that is lower for a better score of the same measure.
+    pub(super) fn badness(self) -> f64 {
+        if let Measure::Accuracy(share) = self.measure { -share } else { self.number() }
     }
 
     /// Returns whether it is better than another of the same measure: a higher accuracy, a lower error. NaN is never
     /// better.
     pub fn is_better_than(self, other: Score) -> bool {
-        match (self.measure, other.measure) {
-            (Measure::Accuracy(this), Measure::Accuracy(other)) => this > other || (other.is_nan() && !this.is_nan()),
-            (Measure::MeanSquaredError(this), Measure::MeanSquaredError(other)) => {
-                this < other || (other.is_nan() && !this.is_nan())
-            }
-            _ => false,
-        }
+        let (this, that) = (self.badness(), other.badness());
+        self.name() == other.name() && (this < that || (that.is_nan() && !this.is_nan()))
     }
 
     /// Returns the accuracy, if it is one.
@@ -158,7 +206,7 @@ impl fmt::Display for Score {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.measure {
             Measure::Accuracy(share) => write!(f, "{:.2} %", 100.0 * share)?,
-            Measure::MeanSquaredError(error) => write!(f, "{error:.3e}")?,
+            measure => write!(f, "{:.3e}", measure.number())?,
         }
         match self.not_finite {
             0 => Ok(()),
@@ -176,11 +224,7 @@ impl fmt::Display for Score {
 /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples, or their targets are not classes or all
 /// ignored, and the errors of the network.
 pub fn accuracy<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
-    share_of_right(net, data, batch).map(|score| score.accuracy().unwrap_or(f64::NAN))
-}
-
-fn share_of_right<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<Score> {
-    Tally::of(net, data, batch, 0..data.len())?.score()
+    Score::of_loss(&Loss::cross_entropy(), net, data, batch, None).map(Score::number)
 }
 
 /// Answers by how they were.
@@ -192,9 +236,15 @@ struct Tally {
 }
 
 impl Tally {
-    fn of<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize, examples: Range<usize>) -> Result<Self> {
+    fn of<C: ?Sized + AsCell>(
+        loss: &Loss,
+        net: &Child<C>,
+        data: &Dataset,
+        batch: usize,
+        examples: Range<usize>,
+    ) -> Result<Self> {
         let mut all = Tally::default();
-        each_answer(net, data, batch, examples, |answer, label| {
+        each_answer(loss, net, data, batch, examples, |answer, label| {
             all.right += usize::from(answer == Some(label));
             all.not_finite += usize::from(answer.is_none());
             all.counted += 1;
@@ -219,9 +269,10 @@ pub(super) fn check_counted(counted: usize) -> Result<()> {
     }
 }
 
-/// Passes the answer for each target of some examples that is not ignored to a function, with the target. Without an
+/// Passes the answer for each target of some examples that the loss counts to a function, with the target. Without an
 /// answer, the highest output is not finite.
 pub(super) fn each_answer<C: ?Sized + AsCell>(
+    loss: &Loss,
     net: &Child<C>,
     data: &Dataset,
     batch: usize,
@@ -245,7 +296,8 @@ pub(super) fn each_answer<C: ?Sized + AsCell>(
             return Err(Error::shape(format!("the network returned {:?}, and so no classes", logits.shape())));
         }
         let answers = answers(&logits, 1)?;
-        for (answer, label) in answers.into_iter().zip(y.to_vec::<i64>()?).filter(|(_, label)| *label != IGNORED) {
+        let counted = |(_, label): &(Option<i64>, i64)| loss.counts_class(*label);
+        for (answer, label) in answers.into_iter().zip(y.to_vec::<i64>()?).filter(counted) {
             put(answer, label);
         }
     }
@@ -296,51 +348,38 @@ pub(super) fn class_logits(outputs: &Tensor, targets: &Tensor) -> Result<Tensor>
 /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are no examples or their targets are not numbers, and the
 /// errors of the network.
 pub fn mean_squared_error<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<f64> {
-    squared_error(net, data, batch, None).map(|score| score.mean_squared_error().unwrap_or(f64::NAN))
+    Score::of_loss(&Loss::Mse {}, net, data, batch, None).map(Score::number)
 }
 
-/// Computes the mean squared error of outputs after undoing the standardization of the targets.
-fn squared_error<C: ?Sized + AsCell>(
-    net: &Child<C>,
-    data: &Dataset,
-    batch: usize,
-    targets: Option<&Standardization>,
-) -> Result<Score> {
-    let mut sum = Squares::default();
-    each_number(net, data, batch, 0..data.len(), targets, |output, target| {
-        sum.add((output - target).powi(2), output.is_finite());
-    })?;
-    Ok(sum.score())
-}
-
-/// One running sum of squares, so that the size of the batches does not matter.
+/// One running sum of the errors of numbers, so that the size of the batches does not matter.
 #[derive(Default)]
-struct Squares {
+struct Errors {
     sum: f64,
     count: usize,
     not_finite: usize,
 }
 
-impl Squares {
-    fn add(&mut self, square: f64, is_finite: bool) {
-        self.sum += square;
+impl Errors {
+    fn add(&mut self, error: f64, is_finite: bool) {
+        self.sum += error;
         self.not_finite += usize::from(!is_finite);
         self.count += 1;
     }
 
-    fn score(self) -> Score {
-        Score::of_squared_error(self.sum / self.count as f64).with_not_finite(self.not_finite)
+    fn score(self, loss: &Loss) -> Score {
+        Score::from(loss.scored_by(self.sum / self.count as f64)).with_not_finite(self.not_finite)
     }
 }
 
-/// Passes each output for some examples to a function, with its target, both in the units of the targets.
+/// Passes each output for some examples to a function, with its target, both in the units of the targets, and the number of
+/// these that are 1 for the loss.
 pub(super) fn each_number<C: ?Sized + AsCell>(
     net: &Child<C>,
     data: &Dataset,
     batch: usize,
     examples: Range<usize>,
     targets: Option<&Standardization>,
-    mut put: impl FnMut(f64, f64),
+    mut put: impl FnMut(f64, f64, f64),
 ) -> Result<()> {
     if data.is_empty() {
         return Err(Error::data("there are no examples to measure the squared error on"));
@@ -361,11 +400,13 @@ pub(super) fn each_number<C: ?Sized + AsCell>(
                 y.shape()
             )));
         }
-        let mut numbers = outputs.to_f64();
+        let (mut numbers, shape) = (outputs.to_f64(), &outputs.shape()[1..]);
         if let Some(targets) = targets {
-            targets.undo(&mut numbers, &outputs.shape()[1..])?;
+            targets.undo(&mut numbers, shape)?;
         }
-        numbers.into_iter().zip(exact.by_ref()).for_each(|(output, target)| put(output, target));
+        let unit = |i: usize| targets.map_or(1.0, |targets| targets.unit(i, shape));
+        let numbers = numbers.into_iter().enumerate().zip(exact.by_ref());
+        numbers.for_each(|((i, output), target)| put(output, target, unit(i)));
     }
     Ok(())
 }

@@ -16,6 +16,7 @@ mod lint;
 mod lint_cures;
 mod lint_far;
 mod loss_scale;
+mod losses;
 mod low_copies;
 mod optim;
 mod ranks;

@@ -11,7 +11,7 @@ use precast::{
 use precast_policy::printable::number;
 
 use super::{
-    About, RunFile, SavedFault, Test,
+    About, RunFile, SavedFault,
     data::Source,
     faults::{BATCH, FAULT, name_of_further},
 };
@@ -84,20 +84,13 @@ pub(super) fn data_of(folder: &Path, fault: &SavedFault, about: &About) -> Resul
 const OUTLIER: f32 = 1000.0;
 
 /// Describes the largest input of the batch, with its place in the data, if it is an outlier of its column.
-pub(super) fn outlier(file: &RunFile, fault: &SavedFault, split: &Split) -> Result<Option<String>> {
+pub(super) fn outlier(file: &RunFile, fault: &SavedFault) -> Result<Option<String>> {
     let all = file.data.read_within(&file.folder, file.memory.0)?;
     let Inputs::Numbers(values) = all.inputs() else { return Ok(None) };
     let width = values.len() / all.len().max(1);
-    // The rows are shuffled as the examples were.
-    let rows: Vec<i64> = (0..all.len() as i64).collect();
-    let numbers =
-        Dataset::of(Inputs::Indices(rows), &[], Targets::Classes { shape: vec![], values: vec![0; all.len()] })?;
-    let numbers = match &file.test {
-        Test::File(_) => numbers,
-        _ => numbers.split(split.train.len(), file.options.seed)?.train,
-    };
-    let Inputs::Indices(rows) = numbers.inputs() else { return Ok(None) };
-    let row = |example: usize| rows.get(example).and_then(|row| usize::try_from(*row).ok());
+    // Places in the data.
+    let rows = file.places(&all)?.train;
+    let row = |example: usize| rows.get(example).copied();
     let places = fault.examples.iter().filter_map(|example| row(*example));
     let places = places.flat_map(|row| (0..width).map(move |column| (row, column)));
     let size = |(row, column): (usize, usize)| values[row * width + column].abs();

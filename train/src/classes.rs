@@ -2,18 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use precast::data::Dataset;
+use precast::{data::Dataset, train::Loss};
 use precast_policy::printable;
 
 /// Maximum number of classes in a note.
 const SHOWN: usize = 5;
 
-/// Returns a note on the classes of a part that no training example has, with the number of its examples of each.
-pub(super) fn never_trained(train: &Dataset, key: &str, part: &Dataset) -> Option<String> {
+/// Returns a note on the classes of a part that no training example has and the loss counts, with the number of its examples
+/// of each.
+pub(super) fn never_trained(train: &Dataset, loss: Option<&Loss>, key: &str, part: &Dataset) -> Option<String> {
     let trained: BTreeSet<i64> = train.labels().iter().copied().collect();
     let mut missing: BTreeMap<i64, usize> = BTreeMap::new();
-    // Those below 0 are ignored.
-    for &label in part.labels().iter().filter(|label| **label >= 0 && !trained.contains(label)) {
+    let counts = |label: i64| loss.map_or(label >= 0, |loss| loss.counts_class(label));
+    for &label in part.labels().iter().filter(|label| counts(**label) && !trained.contains(label)) {
         *missing.entry(label).or_default() += 1;
     }
     let name = |label: i64| {
@@ -54,33 +55,60 @@ fn has_no_width(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
 }
 
-/// Returns whether a character is an accent that is written behind its letter.
+/// Returns whether a character looks like a part of another, or like another: an accent that is written behind its letter, a
+/// part of a syllable, a full-width form.
 fn is_accent(c: char) -> bool {
-    matches!(c, '\u{300}'..='\u{36f}')
+    matches!(c, '\u{300}'..='\u{36f}' | '\u{1100}'..='\u{11ff}' | '\u{3099}' | '\u{309a}' | '\u{ff01}'..='\u{ff5e}')
 }
 
-/// Accents behind a letter, the letters that have them in European languages, and both in one character.
-const COMPOSED: [(char, &str, &str); 9] = [
-    ('\u{300}', "aeiou", "àèìòù"),
-    ('\u{301}', "aeiouycnslrz", "áéíóúýćńśĺŕź"),
-    ('\u{302}', "aeiouwy", "âêîôûŵŷ"),
-    ('\u{303}', "ano", "ãñõ"),
-    ('\u{308}', "aeiouy", "äëïöüÿ"),
-    ('\u{30a}', "au", "åů"),
-    ('\u{30b}', "ou", "őű"),
-    ('\u{30c}', "cdenrstz", "čďěňřšťž"),
-    ('\u{327}', "cst", "çşţ"),
+/// Small letters with marks: the mark, then pairs of the letter without and with it.
+const MARKED: &[(char, &str)] = &[
+    ('\u{300}', "aàeèiìoòuùnǹâầêềôồăằơờưừ"),
+    ('\u{301}', "aáeéiíoóuúyýcćlĺnńrŕsśzźâấêếôốăắơớưứαάεέηήιίοόυύωώ"),
+    ('\u{302}', "aâcĉeêgĝhĥiîjĵoôsŝuûwŵyŷạậẹệọộ"),
+    ('\u{303}', "aãeẽiĩnñoõuũyỹâẫêễôỗăẵơỡưữ"),
+    ('\u{304}', "aāeēiīoōuū"),
+    ('\u{306}', "aăeĕgğiĭoŏuŭийуўạặ"),
+    ('\u{307}', "cċeėgġzż"),
+    ('\u{308}', "aäeëiïoöuüyÿеёіїιϊυϋ"),
+    ('\u{309}', "aảeẻiỉoỏuủyỷâẩêểôổăẳơởưử"),
+    ('\u{30a}', "aåuů"),
+    ('\u{30b}', "oőuű"),
+    ('\u{30c}', "cčdďeěnňrřsštťzž"),
+    ('\u{31b}', "oơuư"),
+    ('\u{323}', "aạeẹiịoọuụyỵơợưự"),
+    ('\u{326}', "sștț"),
+    ('\u{327}', "cçgģkķlļnņrŗsştţ"),
+    ('\u{328}', "aąeęiįuų"),
 ];
+
+/// Returns the character that a small letter, a Kana or a Hangul syllable makes with the next one, as in the normal form
+/// of macOS.
+fn composed(before: Option<char>, c: char) -> Option<char> {
+    let before = before?;
+    let of = |code: u32| char::from_u32(code);
+    match (before as u32, c as u32) {
+        // Leading consonants with vowels, and syllables without a final consonant with one.
+        (l @ 0x1100..0x1113, v @ 0x1161..0x1176) => of(0xac00 + ((l - 0x1100) * 21 + v - 0x1161) * 28),
+        (lv @ 0xac00..0xd7a4, t @ 0x11a8..0x11c3) if (lv - 0xac00).is_multiple_of(28) => of(lv + t - 0x11a7),
+        (0x3046 | 0x30a6, 0x3099) => of(before as u32 + 0x4e),
+        (kana @ (0x304b..0x306f | 0x30ab..0x30cf), 0x3099) => of(kana + 1),
+        (kana @ (0x306f..0x307c | 0x30cf..0x30dc), mark @ (0x3099 | 0x309a)) => of(kana + mark - 0x3098),
+        _ => {
+            let (_, pairs) = MARKED.iter().find(|(mark, _)| *mark == c)?;
+            let pairs: Vec<char> = pairs.chars().collect();
+            pairs.chunks_exact(2).find(|pair| pair[0] == before).map(|pair| pair[1])
+        }
+    }
+}
 
 /// Returns what a name has in common with those that differ by little.
 fn folded(name: &str) -> String {
     let mut folded = String::new();
     for c in name.chars().filter(|c| !has_no_width(*c)).flat_map(char::to_lowercase) {
-        let composed = COMPOSED.iter().find(|(accent, ..)| *accent == c).and_then(|(_, letters, both)| {
-            let place = letters.chars().position(|letter| folded.ends_with(letter))?;
-            both.chars().nth(place)
-        });
-        match composed {
+        // Full-width forms of ASCII.
+        let c = if let '\u{ff01}'..='\u{ff5e}' = c { char::from_u32(c as u32 - 0xfee0).unwrap_or(c) } else { c };
+        match composed(folded.chars().next_back(), c) {
             Some(both) => {
                 folded.pop();
                 folded.push(both);
@@ -110,6 +138,16 @@ mod tests {
             ("1", "01"),
             ("0", "000"),
             ("New York", "new\u{a0} york "),
+            // The forms NFC and NFD of Python's `unicodedata.normalize`.
+            ("b\u{e5}t", "ba\u{30a}t"),
+            ("\u{1ebf}", "e\u{302}\u{301}"),
+            ("\u{1ed9}", "o\u{323}\u{302}"),
+            ("\u{439}", "\u{438}\u{306}"),
+            ("\u{ac01}", "\u{1100}\u{1161}\u{11a8}"),
+            ("\u{304c}", "\u{304b}\u{3099}"),
+            ("\u{3071}", "\u{306f}\u{309a}"),
+            ("\u{3094}", "\u{3046}\u{3099}"),
+            ("\u{ff21}\u{ff11}", "a1"),
         ] {
             assert_eq!(folded(a), folded(b), "{a} {b}");
         }

@@ -5,7 +5,7 @@ use std::path::Path;
 use precast::{
     error::{Error, Result},
     io::json,
-    train::{Ended, Epoch, History, Raised, Score, Step, Tested},
+    train::{Ended, Epoch, History, Raised, Step, Tested},
 };
 use precast_policy::files;
 use serde::{Deserialize, Serialize};
@@ -68,11 +68,6 @@ pub(super) fn read_metrics(file: &Path, steps: u64, epochs: u64) -> Result<(Hist
     Ok((history, len))
 }
 
-/// Returns the number of a score in its measure.
-pub(super) fn number_of(score: Score) -> f64 {
-    score.accuracy().or(score.mean_squared_error()).unwrap_or(f64::NAN)
-}
-
 /// Returns the steps of a run up to the end of each epoch, and the loss scale of the last one.
 pub(super) fn ends_of_epochs(history: &History) -> impl Iterator<Item = (&Epoch, usize, f32)> {
     history.epochs.iter().map(|epoch| {
@@ -85,11 +80,11 @@ pub(super) fn ends_of_epochs(history: &History) -> impl Iterator<Item = (&Epoch,
 /// Returns the text of `metrics.csv`: a row for each epoch. A number that is not finite or not known is an empty field.
 pub(super) fn csv_of(history: &History) -> String {
     let number = |number: f64| if number.is_finite() { number.to_string() } else { String::new() };
-    let score = history.score().map_or("score".into(), |score| score.name().replace(' ', "_"));
+    let score = history.score().map_or("score".into(), |score| score.name().replace(' ', "_").to_lowercase());
     let mut text = format!("epoch,steps,loss,{score},skipped,scale,learning_rate,seconds\n");
     for (epoch, steps, scale) in ends_of_epochs(history) {
         let rate = epoch.learning_rate.map_or(String::new(), number);
-        let (loss, score, scale) = (number(epoch.loss), number(number_of(epoch.score)), number(scale.into()));
+        let (loss, score, scale) = (number(epoch.loss), number(epoch.score.number()), number(scale.into()));
         let (count, skipped, seconds) = (epoch.epoch + 1, epoch.skipped, epoch.seconds);
         text += &format!("{count},{steps},{loss},{score},{skipped},{scale},{rate},{seconds:.3}\n");
     }

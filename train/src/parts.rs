@@ -15,7 +15,7 @@ use precast::{
 use precast_policy::printable;
 
 use super::{
-    Memory, RunFile, Storage, Test, Weights,
+    Memory, Partition, RunFile, Storage, Test, Weights,
     about::About,
     classes,
     data::Source,
@@ -124,6 +124,7 @@ impl RunFile {
             data,
             test,
             validation: None,
+            partition: Partition::default(),
             memory: Memory::default(),
             shard_optimizer: false,
             weights,
@@ -196,12 +197,19 @@ impl RunFile {
         let notes_of = |data: &Dataset| data.notes_unless(self.standardize, self.standardize_targets);
         let mut notes = notes_of(&all);
         self.check_domain("data", &all)?;
-        let data = self.data.found(&all).starting_from(&absolute(&self.folder)?);
+        let base = match &self.data {
+            Source::Digits | Source::Addition(_) => self.folder.clone(),
+            _ => absolute(&self.folder)?,
+        };
+        let data = self.data.found(&all).starting_from(&base);
         let mut file = RunFile { data, ..self.clone() };
-        if all.len() < 2 && matches!(file.test, Test::Share(_)) {
-            let n = all.len();
-            let words = format!("the data has {n} example; a run needs some to train with and some to test with");
-            return Err(Error::data(words));
+        let places = self.places(&all)?;
+        notes.extend(self.notes_on_overlaps(&places));
+        if let (Test::File(test), Some(Test::File(validation))) = (&file.test, &file.validation)
+            && test == validation
+        {
+            let words = "`test` and `validation` are one file, so the examples that choose the weights are those of the test";
+            notes.push(words.into());
         }
         let mut of_file = |key: &str, path: &mut PathBuf, source: &Source| -> Result<Dataset> {
             *path = absolute(&self.folder.join(&*path))?;
@@ -216,47 +224,22 @@ impl RunFile {
             notes.extend(notes_of(&read));
             Ok(read)
         };
-        let n = all.len();
-        // The first test examples are the same with and without others for validation.
-        let tested = file.test.number_of(n).map(|count| if file.test.is_share() { count.min(n - 1) } else { count });
-        if let (Test::Count(count), Some(true)) = (&file.test, tested.map(|tested| tested >= n)) {
-            let words = format!("`test` is {count}, and the data has {n} examples; some must be left to train with");
-            return Err(self.wrong("test", Error::data(words)));
-        }
-        let (rest, test) = match (&mut file.test, tested) {
-            (Test::File(path), _) => {
-                let test = of_file("test", path, &file.data)?;
-                (all, test)
-            }
-            (_, tested) => {
-                let Split { train, test } = all.split(n - tested.unwrap_or(1), self.options.seed)?;
-                // Its targets and, of examples in memory, its inputs are those of the parts.
-                drop(all);
-                (train, test)
-            }
+        let test = match &mut file.test {
+            Test::File(path) => of_file("test", path, &file.data)?,
+            _ => all.select(&places.test)?,
         };
-        let (train, validation) = match &mut file.validation {
-            None => (rest, None),
-            Some(Test::File(path)) => {
-                let validation = of_file("validation", path, &file.data)?;
-                (rest, Some(validation))
-            }
-            Some(part) => {
-                let count = part.number_of(n).unwrap_or(1);
-                if count >= rest.len() {
-                    let tested = tested.map_or(String::new(), |tested| format!("`test` takes {tested} examples and "));
-                    let words =
-                        format!("{tested}`validation` {count}, and the data has {n}; some must be left to train with");
-                    return Err(self.wrong("validation", Error::data(words)));
-                }
-                let left = rest.len() - count;
-                // The rest of a split is shuffled already.
-                let split = match tested {
-                    Some(_) => rest.split_in_order(left),
-                    None => rest.split(left, self.options.seed),
-                };
-                let Split { train, test: validation } = split?;
-                (train, Some(validation))
+        let validation = match &mut file.validation {
+            None => None,
+            Some(Test::File(path)) => Some(of_file("validation", path, &file.data)?),
+            Some(_) => Some(all.select(&places.validation)?),
+        };
+        let train = match places.train.len() == all.len() {
+            true => all,
+            false => {
+                let train = all.select(&places.train)?;
+                // Its targets and, of examples in memory, its inputs are those of the parts.
+                drop((all, places));
+                train
             }
         };
         if matches!(train.targets(), Targets::None) {
@@ -268,8 +251,12 @@ impl RunFile {
             return Err(self.wrong("data", Error::data(words)));
         }
         let parts = [("`test`", Some(&test)), ("`validation`", validation.as_ref())];
-        notes.extend(parts.iter().filter_map(|(key, part)| classes::never_trained(&train, key, (*part)?)));
-        notes.extend(classes::alike(&train));
+        let loss = self.options.loss.as_ref();
+        notes.extend(parts.iter().filter_map(|(key, part)| classes::never_trained(&train, loss, key, (*part)?)));
+        // The tokens of a text are no names.
+        if matches!(self.data, Source::Csv(_) | Source::Images(_)) {
+            notes.extend(classes::alike(&train));
+        }
         let encoding = match train.form() {
             Inputs::Table(_) => Some(Encoding::of(&train).map_err(|error| self.wrong("data", error))?),
             _ => None,
@@ -287,7 +274,9 @@ impl RunFile {
             notes.extend(validation.iter().flat_map(|part| of("`validation`", part)));
         }
         let encoded = Standardizations { encoding, ..Standardizations::default() };
-        let train = encoded.encoded(train)?;
+        let examples = train.len() + test.len() + validation.as_ref().map_or(0, Dataset::len);
+        let memory = if encoded.fits(examples, self.memory.0) { u64::MAX } else { 0 };
+        let train = encoded.encoded(train, memory)?;
         let standardizations = Standardizations {
             inputs: match self.standardize {
                 true => Some(Standardization::of(&train).map_err(|e| e.context("`standardize`"))?),
@@ -299,7 +288,7 @@ impl RunFile {
             },
             ..encoded
         };
-        let fitted = |data: Dataset| standardizations.inputs_of(data, input);
+        let fitted = |data: Dataset| standardizations.inputs_of(data, input, memory);
         let train = match &standardizations.targets {
             Some(by) => train.targets_standardized(by)?,
             None => train,
@@ -385,5 +374,9 @@ fn is_path(word: &str) -> bool {
 /// Makes a path absolute.
 fn absolute(path: &Path) -> Result<std::path::PathBuf> {
     let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
-    std::path::absolute(path).map_err(|e| Error::io(path, &e))
+    let path = std::path::absolute(path).map_err(|e| Error::io(path, &e))?;
+    match path.to_str() {
+        Some(_) => Ok(path),
+        None => Err(Error::run(format!("{}: the path is not UTF-8, in which run files are written", path.display()))),
+    }
 }

@@ -26,6 +26,7 @@ impl RunFile {
             "freeze" => place(&places.freeze, &self.freeze),
             "groups" => place(&places.groups, &self.options.groups),
             "test" => places.test.as_ref().and_then(|test| place(test, &self.test)),
+            "split" => place(&places.split, &self.partition),
             "validation" => {
                 let read = places.validation.as_ref().filter(|(read, _)| self.validation.as_ref() == Some(read));
                 read.map(|(_, at)| *at)

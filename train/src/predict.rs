@@ -129,7 +129,7 @@ impl Predictor {
     /// inputs, on numbers more than 20 deviations from the mean of the training examples.
     pub fn notes_on(&self, examples: &Dataset) -> Vec<String> {
         // Examples that cannot be encoded are refused by `predict_all`.
-        self.standardizations.notes_on(examples).unwrap_or_default()
+        self.standardizations.notes_on(examples, self.file.memory.0).unwrap_or_default()
     }
 
     /// Scores the network on the examples of a file, with targets like those of the run.
@@ -149,10 +149,8 @@ impl Predictor {
         self.file.data.check_kind(file)?;
         let examples = self.file.data.read_like(file, self.file.memory.0)?;
         self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
-        let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
-        let targets = self.standardizations.targets.as_ref();
-        let found = Evaluation::of_standardized(&self.net, &examples, self.file.options.batch, targets)?;
-        Ok(found.with_target_names(&self.file.target_names()))
+        let examples = self.standardizations.inputs_of(examples, self.input.as_deref(), self.file.memory.0)?;
+        self.file.evaluate(&self.net, &examples, self.standardizations.targets.as_ref())
     }
 
     /// Returns the names of the classes, in the order of their indices; empty if they have none.
@@ -228,7 +226,7 @@ impl Predictor {
     /// As [`Predictor::score`].
     pub fn examples_of(&self, examples: Dataset) -> Result<Dataset> {
         self.check_shape(&examples)?;
-        let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
+        let examples = self.standardizations.inputs_of(examples, self.input.as_deref(), self.file.memory.0)?;
         match &self.standardizations.targets {
             Some(by) => examples.targets_standardized(by),
             None => Ok(examples),
@@ -263,7 +261,7 @@ impl Predictor {
     /// # Errors
     /// As [`Predictor::predict`].
     pub fn predict_all(&self, examples: Dataset) -> Result<Vec<Prediction>> {
-        let examples = self.standardizations.inputs_of(examples, self.input.as_deref())?;
+        let examples = self.standardizations.inputs_of(examples, self.input.as_deref(), self.file.memory.0)?;
         let (mut predictions, vocabulary) = (Vec::new(), self.file.data.vocabulary());
         let FitOptions { loss, batch, .. } = &self.file.options;
         for inputs in examples.try_batches_of_inputs(*batch)? {

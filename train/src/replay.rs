@@ -150,7 +150,7 @@ impl Replay {
     /// Those of reading the data.
     pub fn outlier(&self) -> Result<Option<String>> {
         match &self.without_data {
-            None => batch::outlier(&self.file, &self.fault, &self.data),
+            None => batch::outlier(&self.file, &self.fault),
             Some(_) => Ok(None),
         }
     }

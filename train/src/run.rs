@@ -13,7 +13,7 @@ use precast::{
     error::Result,
     io::models::Model,
     storage::Decorated,
-    train::{Event, Fit, FitOptions, History, Loss, Score},
+    train::{Epoch, Event, Fit, FitOptions, History, Loss, Score},
 };
 
 use super::{
@@ -405,10 +405,12 @@ pub(super) const RUN_FILE: &str = "checksum of the run file";
 /// Counter with the checksum of the run file before a change.
 pub(super) const RUN_FILE_BEFORE: &str = "checksum of the run file before";
 
-/// Returns the epoch with the best score, from 0; the first of several.
+/// Returns the epoch with the best score, from 0; the first of several. Scores of an earlier version may have another
+/// measure than the last, and do not count.
 fn best_epoch(history: &History) -> Option<usize> {
-    let mut best: Option<usize> = None;
-    for (i, epoch) in history.epochs.iter().enumerate() {
+    let (mut best, measure) = (None::<usize>, history.measure());
+    let comparable = |(_, epoch): &(usize, &Epoch)| Some(epoch.score.name()) == measure;
+    for (i, epoch) in history.epochs.iter().enumerate().filter(comparable) {
         if best.is_none_or(|best| epoch.score.is_better_than(history.epochs[best].score)) {
             best = Some(i);
         }

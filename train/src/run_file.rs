@@ -16,7 +16,7 @@ use precast_policy::{
 use serde_json::Value;
 
 use super::{
-    Memory, Storage, data,
+    Memory, Partition, Storage, data,
     file_name::is_file_name,
     model_source::ModelSource,
     test_data::Test,
@@ -67,6 +67,8 @@ pub struct RunFile {
     /// Validation examples: with them, the score after each epoch is theirs, and the test examples are scored once, at the
     /// end, with the best weights. Default: none, so the test examples choose the weights.
     pub validation: Option<Test>,
+    /// Choice of test and validation examples, unless they are in files of their own. Default: by the seed.
+    pub partition: Partition,
     /// `true` to standardize the inputs to mean 0 and variance 1, by the training examples. Default: false.
     pub standardize: bool,
     /// `true` to standardize numeric targets too. Default: false. Scores and predictions stay in the units of the data;
@@ -135,6 +137,10 @@ pub(super) struct RunV1 {
     /// Validation examples, as for `test`: they choose the best weights, and the test examples are scored once, at the end.
     #[option(default = None, shown = "none; the test examples choose", left_out)]
     validation: Option<At<Test>>,
+    /// Choice of test and validation examples: drawn by the seed, `in_order` for the last ones (of a time series, of
+    /// overlapping windows), or `{by: COLUMN}` for rows of one patient, device or day that must not be divided.
+    #[option(default = at(Partition::default()), shown = "shuffled", left_out)]
+    split: At<Partition>,
     /// `true` when the inputs are standardized to mean 0 and variance 1, by the training examples. Numbers keep all
     /// digits of their file until then.
     #[option(default = false)]
@@ -216,6 +222,7 @@ impl RunV1 {
             "data" => Some(self.data.place),
             "test" => self.test.as_ref().map(|at| at.place),
             "validation" => self.validation.as_ref().map(|at| at.place),
+            "split" => Some(self.split.place),
             "lr" => self.lr.as_ref().map(|at| at.place),
             "schedule" => Some(self.schedule.place),
             "loss" => self.loss.as_ref().map(|at| at.place),
@@ -350,6 +357,7 @@ impl RunFile {
                 augment: (read.augment.value, read.augment.place),
                 test: test_at.map(|at| (test.clone(), at)),
                 validation: validation.clone().zip(validation_at),
+                split: (read.split.value.clone(), read.split.place),
                 weights: weights.clone().zip(weights_at),
                 freeze: (read.freeze.value.0.clone(), read.freeze.place),
                 groups: (read.groups.value, read.groups.place),
@@ -366,6 +374,7 @@ impl RunFile {
             memory: read.memory,
             test,
             validation,
+            partition: read.split.value,
             standardize: read.standardize,
             standardize_targets: read.standardize_targets,
             storage: read.storage.value.0,
@@ -396,6 +405,7 @@ impl RunFile {
             memory: self.memory,
             test: Some(at(self.test.clone())),
             validation: self.validation.clone().map(at),
+            split: at(self.partition.clone()),
             standardize: self.standardize,
             standardize_targets: self.standardize_targets,
             storage: at(Choice(self.storage.clone())),

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use precast::{
-    LossScale,
-    data::Dataset,
+    Child, LossScale,
+    data::{Dataset, Standardization},
     error::Result,
     storage::weights,
-    train::{Checkpoint, Evaluation, Tested},
+    train::{Checkpoint, Evaluation, FitOptions, Loss, Tested},
 };
 use serde::{Deserialize, Serialize};
 
@@ -101,17 +101,21 @@ impl Run {
     /// Scores the network with the weights that it has.
     fn scores_now(&mut self, step: usize, epoch: usize) -> Result<Scores> {
         self.net.set_train(false);
-        let (targets, names) = (self.target_standardization(), self.file.target_names());
-        let evaluated = |data: &Dataset| -> Result<Evaluation> {
-            let of = Evaluation::of_standardized(&self.net, data, self.file.options.batch, targets)?;
-            Ok(of.with_target_names(&names))
-        };
+        let targets = self.target_standardization();
+        let evaluated = |data: &Dataset| self.file.evaluate(&self.net, data, targets);
         let validation = self.validation().map(evaluated).transpose()?;
         Ok(Scores { step, epoch, validation, test: evaluated(self.test())? })
     }
 }
 
 impl RunFile {
+    /// Evaluates a network by the loss of the run.
+    pub(crate) fn evaluate(&self, net: &Child, data: &Dataset, by: Option<&Standardization>) -> Result<Evaluation> {
+        let FitOptions { loss, batch, .. } = &self.options;
+        let loss = loss.clone().unwrap_or_else(|| Loss::usual(data.targets()));
+        Ok(Evaluation::of_loss(&loss, net, data, *batch, by)?.with_target_names(&self.target_names()))
+    }
+
     /// Returns the names of the target columns, if the data is a table whose columns have names.
     pub fn target_names(&self) -> Vec<String> {
         let Source::Csv(csv) = &self.data else { return Vec::new() };

@@ -21,29 +21,37 @@ pub(crate) struct Standardizations {
 
 /// Number of deviations from the mean beyond which a number is noted.
 const FAR: f64 = 20.0;
-/// Number of examples that are looked at together.
-const PART: usize = 4096;
+/// Number of examples that are looked at together, and of their numbers.
+const PART: [usize; 2] = [4096, 1 << 22];
 
 impl Standardizations {
-    /// Encodes the inputs of examples, if they are a table.
-    pub fn encoded(&self, data: Dataset) -> Result<Dataset> {
+    /// Encodes the inputs of examples, if they are a table: when they are needed, if they would take more than `memory`
+    /// bytes.
+    pub fn encoded(&self, data: Dataset, memory: u64) -> Result<Dataset> {
         match (&self.encoding, data.form()) {
-            (Some(by), Inputs::Table(_)) => data.encoded(by),
+            (Some(by), Inputs::Table(_)) if self.fits(data.len(), memory) => data.encoded(by),
+            (Some(by), Inputs::Table(_)) => data.on_demand()?.encoded(by),
             _ => Ok(data),
         }
     }
 
+    /// Returns whether so many examples of a table take at most `memory` bytes once they are encoded.
+    pub fn fits(&self, examples: usize, memory: u64) -> bool {
+        let width = self.encoding.as_ref().map_or(0, Encoding::width);
+        [examples, width].iter().fold(size_of::<f32>() as u128, |all, &n| all.saturating_mul(n as u128)) <= memory.into()
+    }
+
     /// Returns notes on examples as read: on words that no training example has, and on numbers far from those of the
     /// training examples.
-    pub fn notes_on(&self, data: &Dataset) -> Result<Vec<String>> {
+    pub fn notes_on(&self, data: &Dataset, memory: u64) -> Result<Vec<String>> {
         let mut notes: Vec<String> = self.encoding.iter().flat_map(|encoding| encoding.notes_on(data)).collect();
-        let encoded = self.encoded(data.clone())?;
+        let encoded = self.encoded(data.clone(), memory)?;
         let (Some(by), Inputs::Numbers(_), &[width]) = (&self.inputs, encoded.form(), encoded.shape()) else {
             return Ok(notes);
         };
         // The number of far values of each column, and the farthest.
         let mut far = vec![(0, 0.0, 0.0); width.min(by.mean.len())];
-        for inputs in encoded.try_batches_of_inputs(PART)? {
+        for inputs in encoded.try_batches_of_inputs((PART[1] / width.max(1)).clamp(1, PART[0]))? {
             let values = inputs?[0].to_vec::<f32>()?;
             for row in values.chunks_exact(width) {
                 for (column, (&x, (count, farthest, most))) in row.iter().zip(&mut far).enumerate() {
@@ -73,9 +81,10 @@ impl Standardizations {
         Ok(notes)
     }
 
-    /// Encodes and standardizes the inputs of examples, and reshapes them for a model.
-    pub fn inputs_of(&self, data: Dataset, model_takes: Option<&[usize]>) -> Result<Dataset> {
-        let data = self.encoded(data)?;
+    /// Encodes and standardizes the inputs of examples, and reshapes them for a model. Those of a table that take more than
+    /// `memory` bytes are made when they are needed.
+    pub fn inputs_of(&self, data: Dataset, model_takes: Option<&[usize]>, memory: u64) -> Result<Dataset> {
+        let data = self.encoded(data, memory)?;
         let data = match &self.inputs {
             Some(by) => data.standardized(by)?,
             None => data.in_f32(),

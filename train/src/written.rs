@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use precast::train::{Augment, GroupOptions, Loss};
 use precast_policy::document::{Place, Source};
 
-use super::{ModelSource, Test, Weights, data};
+use super::{ModelSource, Partition, Test, Weights, data};
 
 /// The text of a run file and some positions in it.
 #[derive(Clone)]
@@ -20,6 +20,7 @@ pub(super) struct Places {
     pub augment: (Augment, Place),
     pub test: Option<(Test, Place)>,
     pub validation: Option<(Test, Place)>,
+    pub split: (Partition, Place),
     pub weights: Option<(Weights, Place)>,
     pub freeze: (Vec<String>, Place),
     pub groups: (Vec<GroupOptions>, Place),

@@ -143,3 +143,28 @@ fn the_species_of_penguins_are_learnt_from_words_and_incomplete_rows() {
         "{answers}"
     );
 }
+
+/// Logits are printed as probabilities, with the class of each, and scored as such.
+#[test]
+fn predictions_of_logits_are_probabilities_and_classes() {
+    let rows = (0..80).map(|i| format!("{},{},{}\n", i % 10, i / 10, if i % 10 + i / 10 > 8 { "1.0" } else { "0.0" }));
+    let points: String = ["x,y,side\n".to_string()].into_iter().chain(rows).collect();
+    let run = RUN.replace("target: side, ignore: id", "target: side, as: numbers").replace("lr: 0.02\nepochs: 4", "lr: 0.1\nepochs: 40");
+    let folder = folder_of_run(
+        "logits",
+        &points,
+        &MODEL.replace("out_features: 2", "out_features: 1"),
+        &run.replace("patience: 1", "loss: bce_with_logits"),
+    );
+    let said = text(precast_in(&folder.0, &["train", "run.yaml"]));
+    assert!(said.contains("\nbest validation binary cross entropy: "), "{said}");
+    folder.write("new.csv", "x,y\n9,7\n0,0\n");
+    let said = text(precast_in(&folder.0, &["predict", "runs/o2", "new.csv"]));
+    let lines: Vec<Vec<&str>> = said.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(lines[0], ["side", "side_class"]);
+    let of = |line: &[&str]| (line[0].parse::<f64>().unwrap(), line[1].to_string());
+    assert!(matches!(of(&lines[1]), (p, class) if (0.9..=1.0).contains(&p) && class == "1"), "{said}");
+    assert!(matches!(of(&lines[2]), (p, class) if (0.0..0.1).contains(&p) && class == "0"), "{said}");
+    let said = text(precast_in(&folder.0, &["predict", "runs/o2", "points.csv", "--score"]));
+    assert!(said.starts_with("binary cross entropy: ") && said.contains("accuracy at 0.5"), "{said}");
+}

@@ -85,7 +85,6 @@ pub struct TrainNetwork {
     net: Child,
     plan: Plan,
     fit: Fit,
-    batch: usize,
 }
 
 /// Wraps a network by a level and prepares its training. The optimizer is made from the parameters of the wrapped
@@ -154,7 +153,7 @@ fn wrapped(
         loss_scale: policy.loss_scale.clone(),
         ..options.fit.clone()
     };
-    Ok(TrainNetwork { fit: Fit::with_optimizer(optimizer, &fit)?, net, plan, batch: fit.batch })
+    Ok(TrainNetwork { fit: Fit::with_optimizer(optimizer, &fit)?, net, plan })
 }
 
 impl TrainNetwork {
@@ -175,10 +174,10 @@ impl TrainNetwork {
     /// Scores the network on examples, in evaluation mode.
     ///
     /// # Errors
-    /// As [`Score::of`].
+    /// As [`Score::of_loss`].
     pub fn eval(&mut self, data: &Dataset) -> Result<Score> {
         self.net.set_train(false);
-        Score::of(&self.net, data, self.batch)
+        self.fit.score_on(&self.net, data)
     }
 
     /// Returns the network's outputs for a batch of inputs, in evaluation mode and without gradients.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Dataset, Inputs,
+    encoded::{Encoded, Numbers},
     numbers::Wide,
     table::{Cells, Empty, Table, TableColumn, WordForm},
 };
@@ -155,6 +156,19 @@ impl Encoding {
         self.columns.iter().filter_map(of).collect()
     }
 
+    /// Returns the number of elements of the first input of an encoded example.
+    #[doc(hidden)]
+    pub fn width(&self) -> usize {
+        let all = self.is_of_indices();
+        let of = |Learnt { code, .. }: &Learnt| match code {
+            Code::Number { flag: Flag::Zero | Flag::Learnt, .. } => 2,
+            Code::OneHot(known) => known.words.len(),
+            Code::Indices(_) if !all => 0,
+            _ => 1,
+        };
+        self.columns.iter().map(of).sum()
+    }
+
     /// Returns the names of the elements of the first input of an encoded example: the numbers, or the indices if there
     /// are only these.
     pub fn names(&self) -> Vec<String> {
@@ -199,19 +213,18 @@ impl Encoding {
                     if let (None, Some(i)) = (empty, values.iter().position(Option::is_none)) {
                         return wrong(format!("the cell of example {i} is empty"));
                     }
-                    numbers.push(values.iter().map(|value| value.or(*empty).unwrap_or_default()).collect());
+                    let values_of = values.iter().map(|value| value.or(*empty).unwrap_or_default());
+                    numbers.push(Numbers::Of(values_of.collect()));
                     let is_flagged = |value: &Option<f64>| value.is_none() && *flag == Flag::Learnt;
                     if *flag != Flag::None {
-                        numbers.push(values.iter().map(|value| f64::from(u8::from(is_flagged(value)))).collect());
+                        let flags = values.iter().map(|value| is_flagged(value).then_some(0));
+                        numbers.push(Numbers::OneHot { columns: 1, ones: flags.collect() });
                     }
                 }
                 (Code::OneHot(known), Cells::Words { words, values, .. }) => {
                     let place = known.places(words);
-                    numbers.extend(
-                        (0..known.words.len()).map(|i| {
-                            values.iter().map(|&index| f64::from(u8::from(place[index] == Some(i)))).collect()
-                        }),
-                    );
+                    let ones = values.iter().map(|&index| place[index]).collect();
+                    numbers.push(Numbers::OneHot { columns: known.words.len(), ones });
                 }
                 (Code::Indices(known), Cells::Words { words, values, .. }) => {
                     let place = known.places(words);
@@ -223,15 +236,11 @@ impl Encoding {
         }
         Ok(Encoded { numbers, indices })
     }
-}
 
-impl Encoding {
     /// Checks that there is memory for so many examples.
     fn check_memory(&self, examples: usize) -> Result<()> {
-        let words = |learnt: &Learnt| if let Code::OneHot(known) = &learnt.code { known.words.len() } else { 2 };
-        let width = self.columns.iter().map(words).sum::<usize>();
-        // Columns in f64 and rows in f32.
-        let bytes = examples.saturating_mul(width).saturating_mul(size_of::<f64>() + size_of::<f32>());
+        let words = |learnt: &Learnt| if let Code::OneHot(known) = &learnt.code { known.words.len() } else { 0 };
+        let bytes = examples.saturating_mul(self.width()).saturating_mul(size_of::<f32>());
         let most = self.columns.iter().max_by_key(|learnt| words(learnt));
         match (most, Vec::<u8>::new().try_reserve_exact(bytes)) {
             (Some(most), Err(_)) => Err(Error::data(format!(
@@ -245,13 +254,6 @@ impl Encoding {
             _ => Ok(()),
         }
     }
-}
-
-/// The encoded columns of a table.
-#[derive(Default)]
-struct Encoded {
-    numbers: Vec<Vec<f64>>,
-    indices: Vec<Vec<i64>>,
 }
 
 impl Learnt {
@@ -389,15 +391,20 @@ impl Dataset {
             let encoded = self.with_encoded(index_rows(), indices.len(), Wide::default());
             return Ok(encoded.with_input_names(names));
         }
-        let row = |i: usize| numbers.iter().map(move |column| column[i] as f32);
-        let values: Vec<f32> = (0..self.len()).flat_map(row).collect();
-        let width = numbers.len();
-        let is_exact = |column: &[f64]| column.iter().all(|&x| f64::from(x as f32) == x);
-        let wide = numbers
-            .into_iter()
-            .zip(&names)
-            .map(|(column, name)| (!is_exact(&column)).then(|| (format!("column `{}`", printable(name)), column)));
-        let wide = Wide::new(wide.collect());
+        let width = by.width();
+        let mut values = vec![0f32; width * self.len()];
+        for (example, mut row) in values.chunks_exact_mut(width.max(1)).enumerate() {
+            for column in &numbers {
+                let (own, rest) = row.split_at_mut(column.columns());
+                column.put(example, own);
+                row = rest;
+            }
+        }
+        let mut wide = Vec::with_capacity(width);
+        for column in numbers {
+            wide.extend(column.into_wide(&names[wide.len()]));
+        }
+        let wide = Wide::new(wide);
         let encoded = self.with_encoded(Inputs::Numbers(values), width, wide).with_input_names(names);
         if indices.is_empty() { Ok(encoded) } else { encoded.with_further(index_rows(), &[indices.len()]) }
     }

@@ -63,6 +63,20 @@ impl Dataset {
         Dataset::of(Inputs::Stored(stored), &shape, targets)
     }
 
+    /// Returns the same examples as [`stored`](Dataset::stored) ones that are read from this memory, so that what is made of
+    /// them is made when it is needed.
+    ///
+    /// # Errors
+    /// As [`stored`](Dataset::stored).
+    #[doc(hidden)]
+    pub fn on_demand(self) -> Result<Dataset> {
+        if let Inputs::Stored(_) = self.inputs() {
+            return Ok(self);
+        }
+        let inputs = self.clone().without_targets();
+        Ok(self.with_stored(Stored::new(self.len(), move |places| Ok(inputs.take(places)))?))
+    }
+
     /// Returns inputs of the form of these: the inputs, or those of no examples if they are
     /// [stored](Dataset::stored).
     pub fn form(&self) -> &Inputs {

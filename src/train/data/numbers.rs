@@ -1,5 +1,7 @@
 //! Numbers of files that f32 cannot represent, in f64 until they are standardized.
 
+use super::standardization::Sums;
+
 /// Columns that f32 cannot represent, in f64. A column is a position within an example.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wide {
@@ -73,19 +75,17 @@ impl Column {
         sorted.sort_unstable_by(f64::total_cmp);
         let same = |pair: &&[f64]| pair[0] != pair[1] && pair[0] as f32 == pair[1] as f32;
         let pairs = || sorted.windows(2).filter(same).map(|pair| [pair[0], pair[1]]);
-        let (mean, deviation) = self.mean_and_deviation();
-        pairs().find(|pair| is_apart(pair, mean, deviation)).or_else(|| pairs().find(|pair| !is_rounding(pair)))
+        let by = self.mean_and_deviation();
+        pairs().find(|pair| is_apart(pair, by)).or_else(|| pairs().find(|pair| !is_rounding(pair)))
     }
 
     fn are_apart_when_standardized(&self, a: f64, b: f64) -> bool {
-        let (mean, deviation) = self.mean_and_deviation();
-        is_apart(&[a, b], mean, deviation)
+        is_apart(&[a, b], self.mean_and_deviation())
     }
 
-    fn mean_and_deviation(&self) -> (f64, f64) {
-        let count = self.numbers.len() as f64;
-        let mean = self.numbers.iter().map(|x| x / count).sum::<f64>();
-        (mean, self.numbers.iter().map(|x| (x - mean).powi(2) / count).sum::<f64>().sqrt())
+    fn mean_and_deviation(&self) -> (f64, Option<f64>) {
+        let sums = Sums::of(|| self.numbers.iter().copied(), &[]);
+        sums.ok().and_then(|sums| sums.features().pop()).unwrap_or_default()
     }
 }
 
@@ -95,7 +95,9 @@ fn is_rounding(pair: &[f64; 2]) -> bool {
     (a.fract(), b.fract()) != (0.0, 0.0) && (a - b).abs() < 1e-12 * a.abs().max(b.abs())
 }
 
-fn is_apart(pair: &[f64; 2], mean: f64, deviation: f64) -> bool {
+/// Returns whether two numbers of a column differ after standardization, which only centres a constant.
+fn is_apart(pair: &[f64; 2], (mean, deviation): (f64, Option<f64>)) -> bool {
+    let Some(deviation) = deviation else { return false };
     let [a, b] = pair.map(|x| ((x - mean) / deviation) as f32);
     a != b
 }

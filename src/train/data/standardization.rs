@@ -28,7 +28,7 @@ use crate::error::{Error, Result};
 pub struct Standardization {
     /// Mean to subtract.
     pub mean: Vec<f64>,
-    /// Divisor after that: the root mean square; 1 where all values are equal.
+    /// Divisor after that: the root mean square; 1 where all values are equal, but for rounding.
     pub deviation: Vec<f64>,
 }
 
@@ -72,6 +72,11 @@ impl Standardization {
         Ok(())
     }
 
+    /// Returns the deviation of the feature of a number of examples of a shape.
+    pub(in crate::train) fn unit(&self, number: usize, shape: &[usize]) -> f64 {
+        self.deviation[Features::of(shape).at(number)]
+    }
+
     /// Returns the features of examples of a shape, which must be as many as there are means.
     fn features(&self, shape: &[usize]) -> Result<Features> {
         let (features, met) = (Features::of(shape), (self.mean.len(), self.deviation.len()));
@@ -98,13 +103,35 @@ impl Standardization {
 
     /// Computes the standardization of the numbers that each call of `numbers` yields.
     fn of_numbers<I: Iterator<Item = f64>>(numbers: impl Fn() -> I, shape: &[usize]) -> Result<Self> {
-        let mut sums = Sums::new(shape, numbers().count())?;
-        while sums.is_unfinished() {
-            numbers().for_each(|x| sums.put(x));
-            sums.end_pass();
-        }
-        Ok(sums.finish())
+        Sums::of(numbers, shape).map(Sums::finish)
     }
+}
+
+/// A sum with the rounding errors of its additions (Neumaier 1974).
+#[derive(Clone, Copy, Default)]
+pub(in crate::train) struct Sum {
+    sum: f64,
+    errors: f64,
+}
+
+impl Sum {
+    pub fn add(&mut self, x: f64) {
+        let sum = self.sum + x;
+        self.errors += if self.sum.abs() >= x.abs() { (self.sum - sum) + x } else { (x - sum) + self.sum };
+        self.sum = sum;
+    }
+
+    pub fn total(self) -> f64 {
+        // The error of an infinite sum is NaN.
+        if self.sum.is_finite() { self.sum + self.errors } else { self.sum }
+    }
+}
+
+/// Returns whether numbers with this mean and variance differ by rounding alone: by that of sums of so many f64, as in
+/// scikit-learn, or by a few of the last digits of f32.
+pub(in crate::train) fn is_rounding(count: f64, mean: f64, variance: f64, are_f32: bool) -> bool {
+    let few = if are_f32 { 4.0 * f64::from(f32::EPSILON) } else { 0.0 };
+    variance <= count * f64::EPSILON * variance + (mean * few.max(count * f64::EPSILON)).powi(2)
 }
 
 /// Sums of the numbers of each feature, taken in three passes over all numbers in order.
@@ -117,9 +144,14 @@ pub(super) struct Sums {
     largest: Vec<f64>,
     first: Vec<Option<f64>>,
     constant: Vec<bool>,
+    /// `true` if all numbers are in f32, and if all are whole.
+    in_f32: Vec<bool>,
+    whole: Vec<bool>,
     scale: Vec<f64>,
     mean: Vec<f64>,
-    deviation: Vec<f64>,
+    /// Sums of the numbers, or of their distances from the mean, and of the squares of these.
+    sums: Vec<Sum>,
+    squares: Vec<Sum>,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -131,6 +163,16 @@ enum Pass {
 }
 
 impl Sums {
+    /// Takes the sums of the numbers that each call of `numbers` yields.
+    pub fn of<I: Iterator<Item = f64>>(numbers: impl Fn() -> I, shape: &[usize]) -> Result<Self> {
+        let mut sums = Sums::new(shape, numbers().count())?;
+        while sums.is_unfinished() {
+            numbers().for_each(|x| sums.put(x));
+            sums.end_pass();
+        }
+        Ok(sums)
+    }
+
     /// Begins the sums of so many numbers, those of examples of a shape.
     pub fn new(shape: &[usize], numbers: usize) -> Result<Self> {
         let features = Features::of(shape);
@@ -139,10 +181,11 @@ impl Sums {
         if count == 0.0 {
             return Err(Error::data("there are no examples to take the mean of"));
         }
-        let (zeros, next) = (vec![0.0; n], 0);
-        let (largest, scale, mean, deviation) = (zeros.clone(), zeros.clone(), zeros.clone(), zeros);
-        let (first, constant) = (vec![None; n], vec![true; n]);
-        Ok(Sums { features, count, pass: Pass::Largest, next, largest, first, constant, scale, mean, deviation })
+        let [largest, scale, mean] = [(); 3].map(|()| vec![0.0; n]);
+        let [constant, in_f32, whole] = [(); 3].map(|()| vec![true; n]);
+        let [sums, squares] = [(); 2].map(|()| vec![Sum::default(); n]);
+        let (pass, next, first) = (Pass::Largest, 0, vec![None; n]);
+        Ok(Sums { features, count, pass, next, largest, first, constant, in_f32, whole, scale, mean, sums, squares })
     }
 
     /// Returns whether another pass is needed.
@@ -158,10 +201,14 @@ impl Sums {
             Pass::Largest => {
                 self.largest[feature] = self.largest[feature].max(x.abs());
                 self.constant[feature] &= *self.first[feature].get_or_insert(x) == x;
+                self.in_f32[feature] &= f64::from(x as f32) == x;
+                self.whole[feature] &= x.fract() == 0.0;
             }
-            Pass::Mean => self.mean[feature] += x * self.scale[feature] / self.count,
+            Pass::Mean => self.sums[feature].add(x * self.scale[feature]),
             Pass::Deviation => {
-                self.deviation[feature] += (x * self.scale[feature] - self.mean[feature]).powi(2) / self.count;
+                let distance = x * self.scale[feature] - self.mean[feature];
+                self.sums[feature].add(distance);
+                self.squares[feature].add(distance.powi(2));
             }
             Pass::Done => {}
         }
@@ -176,24 +223,38 @@ impl Sums {
                 self.scale = self.largest.iter().copied().map(to_one).collect();
                 Pass::Mean
             }
-            Pass::Mean => Pass::Deviation,
+            Pass::Mean => {
+                let sums = std::mem::replace(&mut self.sums, vec![Sum::default(); self.mean.len()]);
+                self.mean = sums.into_iter().map(|sum| sum.total() / self.count).collect();
+                Pass::Deviation
+            }
             Pass::Deviation | Pass::Done => Pass::Done,
         };
     }
 
     /// Returns the standardization, after the last pass.
     pub fn finish(self) -> Standardization {
-        let Sums { first, constant, scale, mut mean, mut deviation, .. } = self;
-        for ((mean, deviation), scale) in mean.iter_mut().zip(&mut deviation).zip(scale) {
-            *mean = (*mean / scale).clamp(-f64::MAX, f64::MAX);
-            // A divisor is not 0.
-            *deviation = (deviation.sqrt() / scale).clamp(f64::from_bits(1), f64::MAX);
-        }
-        // For a constant, the sums leave only rounding errors.
-        for feature in (0..mean.len()).filter(|&feature| constant[feature]) {
-            (mean[feature], deviation[feature]) = (first[feature].unwrap_or_default(), 1.0);
-        }
+        let (mean, deviation) = self.features().into_iter().map(|(mean, by)| (mean, by.unwrap_or(1.0))).unzip();
         Standardization { mean, deviation }
+    }
+
+    /// Returns mean and deviation of each feature; no deviation of a constant.
+    pub fn features(self) -> Vec<(f64, Option<f64>)> {
+        let Sums { count, first, constant, in_f32, whole, scale, mean, sums, squares, .. } = self;
+        let of = |feature: usize| {
+            if constant[feature] {
+                // The sums leave only rounding errors.
+                return (first[feature].unwrap_or_default(), None);
+            }
+            let (scale, mean) = (scale[feature], mean[feature]);
+            // The mean is rounded, so the distances from it have a sum.
+            let variance = (squares[feature].total() - sums[feature].total().powi(2) / count) / count;
+            let is_constant = is_rounding(count, mean, variance, in_f32[feature] && !whole[feature]);
+            // A divisor is not 0.
+            let deviation = (variance.sqrt() / scale).clamp(f64::from_bits(1), f64::MAX);
+            ((mean / scale).clamp(-f64::MAX, f64::MAX), (!is_constant).then_some(deviation))
+        };
+        (0..constant.len()).map(of).collect()
     }
 }
 
@@ -308,5 +369,63 @@ mod tests {
             by.undo(&mut back, &[1]).unwrap();
             assert!(back.iter().all(|x| x.is_finite()), "{numbers:?}: {back:?}");
         }
+    }
+    /// Recorded from `sklearn.preprocessing.StandardScaler`, whose scale is 1 for all of these but the last, and NaN for
+    /// 1e200, whose square it does not hold.
+    #[test]
+    fn numbers_that_differ_by_rounding_are_only_centred() {
+        let many = |x: [f64; 2]| (0..300).map(|i| x[i % 2]).collect::<Vec<f64>>();
+        let shares = (1..400).map(|i| {
+            let [a, b, c] = [1.0, f64::from(i).sin().abs(), f64::from(i).cos().abs()].map(|x| x / f64::from(i % 7 + 3));
+            let sum = a + b + c;
+            a / sum + b / sum + c / sum
+        });
+        for (numbers, is_rounding) in [
+            (many([0.1 + 0.2, 0.3]), true),
+            (many([0.1 + 0.7, 0.8]), true),
+            (vec![0.1 + 0.2, 0.3], true),
+            (many([-1e200 * (0.1 + 0.2), -1e200 * 0.3]), true),
+            (many([1e-200 * (0.1 + 0.2), 1e-200 * 0.3]), true),
+            (shares.collect(), true),
+            (many([1e15 + 0.125, 1e15 + 0.25]), true),
+            (many([1.7e9, 1.7e9 + 0.25]), false),
+        ] {
+            let by = Standardization::of_numbers(|| numbers.iter().copied(), &[1]).unwrap();
+            assert_eq!(by.deviation[0] == 1.0, is_rounding, "{numbers:?}: {by:?}");
+            let largest = numbers.iter().fold(0f64, |most, x| most.max((x - by.mean[0]).abs()));
+            assert!(!is_rounding || largest <= 1e-12 * by.mean[0].abs(), "{by:?}");
+        }
+    }
+
+    /// Sums of shares in f32, as of an array of float32; whole numbers are no rounding.
+    #[test]
+    fn numbers_of_f32_that_differ_by_rounding_are_only_centred() {
+        let of = |numbers: &[f32]| {
+            Standardization::of_numbers(|| numbers.iter().map(|&x| f64::from(x)), &[1]).unwrap().deviation[0]
+        };
+        let shares: Vec<f32> = (1..500)
+            .map(|i| {
+                let parts = [1.0, (i as f32).sin().abs(), (i as f32).cos().abs(), 0.3].map(|x| x / 7.0);
+                let sum: f32 = parts.iter().sum();
+                parts.iter().map(|x| x / sum).sum()
+            })
+            .collect();
+        assert!(shares.iter().any(|x| *x != 1.0));
+        assert_eq!(of(&shares), 1.0);
+        assert_eq!(of(&[0.1 + 0.2, 0.3, 0.1 + 0.2, 0.3]), 1.0);
+        assert_eq!(of(&[16777214.0, 16777216.0]), 1.0);
+        assert_eq!(of(&[16777210.0, 16777216.0]), 3.0);
+        assert_eq!(of(&[1000.0, 1000.25]), 0.125);
+    }
+
+    /// The mean of a million numbers of one size, summed one after another, is off by 1e-12.
+    #[test]
+    fn sums_are_accurate() {
+        let numbers = || (0..1_000_000).map(|i| 1e6 + if i % 2 == 0 { 0.1 } else { -0.1 });
+        let by = Standardization::of_numbers(numbers, &[1]).unwrap();
+        assert!((by.mean[0] - 1e6).abs() < 2e-10 && (by.deviation[0] - 0.1).abs() < 1e-10, "{by:?}");
+        let mut sum = Sum::default();
+        [1.0, 1e100, 1.0, -1e100].map(|x| sum.add(x));
+        assert_eq!(sum.total(), 2.0);
     }
 }

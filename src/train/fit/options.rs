@@ -4,7 +4,10 @@ use crate::{
     optim::Group,
     options::options,
     policy::LossScaleSpec,
-    train::{Augment, Loss, Method, Schedule, data::batches_of_epoch},
+    train::{
+        Augment, Loss, Method, Schedule,
+        data::{Targets, batches_of_epoch},
+    },
 };
 
 /// Options of a training run.
@@ -99,6 +102,11 @@ impl FitOptions {
     /// Returns the maximum number of steps of a run.
     pub fn steps(&self, examples: usize) -> usize {
         self.epochs.saturating_mul(self.steps_of_epoch(examples))
+    }
+
+    /// Returns the loss, for these targets the usual one if none is chosen.
+    pub(super) fn loss_on(&self, targets: &Targets) -> Loss {
+        self.loss.clone().unwrap_or_else(|| Loss::usual(targets))
     }
 
     /// Returns the number of steps of an epoch.

@@ -22,7 +22,7 @@ impl Plateau {
     /// Notes the score of an epoch.
     pub fn note(&mut self, schedule: Schedule, score: Score) {
         let Schedule::Plateau { patience, .. } = schedule else { return };
-        let met = score.accuracy().map(|share| -share).or(score.mean_squared_error()).unwrap_or(f64::NAN);
+        let met = score.badness();
         if self.best.is_none_or(|best| met < best) && !met.is_nan() {
             (self.best, self.waited) = (Some(met), 0);
             return;

@@ -43,19 +43,17 @@ impl Fit {
         &mut self,
         net: &Child<C>,
         shards: &[Vec<Mixed>],
-        examples: usize,
+        data: &Split,
         mut parallel: Option<&mut DataParallel<'_>>,
     ) -> Result<Step> {
-        self.optimizer.set_lr(self.lr_of(self.place.stepped, examples));
+        self.optimizer.set_lr(self.lr_of(self.place.stepped, data.train.len()));
         let Fit { options, scale, optimizer, place, checked, monitor, history, .. } = self;
         let clip = &options.clip;
-        let is_of_numbers = shards.iter().flatten().any(|part| part.batch.y.dtype().is_float());
-        let usual = || if is_of_numbers { Loss::Mse {} } else { Loss::cross_entropy() };
-        let loss = options.loss.clone().unwrap_or_else(usual);
+        let loss = options.loss_on(data.train.targets());
         if !shards.iter().flatten().any(|part| loss.counts(&part.batch.y)) {
             let outcome = Outcome::Skipped { cause: Cause::NoTarget };
             let (epoch, scale) = (place.epoch, scale.value());
-            return Ok(Step { epoch, loss: f64::NAN, scale, outcome, seconds: 0.0, swallowed: None });
+            return Ok(Step { epoch, loss: f64::NAN, weight: 0.0, scale, outcome, seconds: 0.0, swallowed: None });
         }
         let mut one = |net: &Child<C>| {
             let at = (place.epoch, place.steps);
@@ -102,15 +100,16 @@ pub(super) fn train_step<C: ?Sized + AsCell>(
 ) -> Result<(Step, usize)> {
     let start = Instant::now();
     let before = scale.value();
+    let all: f64 = shards.iter().flatten().map(|part| loss.weight_of(&part.batch.y)).sum();
     let step = |value, outcome| Step {
         epoch,
         loss: value,
+        weight: all,
         scale: before,
         outcome,
         seconds: start.elapsed().as_secs_f64(),
         swallowed: None,
     };
-    let all: f64 = shards.iter().flatten().map(|part| loss.weight_of(&part.batch.y)).sum();
     let mut passes = Passes { net, loss, all, kept: 0 };
     let (value, outcome) = match shards {
         [parts] => match passes.gradients(parts, scale, &mut |last, _| last.into_grads_before_update())? {

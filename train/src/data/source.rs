@@ -137,6 +137,14 @@ impl Source {
         }
     }
 
+    /// Returns the number of examples after each with which it shares places of the text.
+    pub(crate) fn overlap(&self) -> usize {
+        match self {
+            Source::Text(text) => text.overlap(),
+            _ => 0,
+        }
+    }
+
     /// Returns the vocabulary of the indices used as inputs and classes: for sums, for a text of bytes, and for a text
     /// of characters that are known; see [`found`](Source::found).
     pub fn vocabulary(&self) -> Option<Vocabulary> {

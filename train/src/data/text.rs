@@ -30,7 +30,8 @@ pub struct Text {
     /// Number of tokens in an example.
     #[option(default = 64, at_least = 1)]
     pub length: usize,
-    /// Number of tokens between the starts of two examples.
+    /// Number of tokens between the starts of two examples. Windows of a shorter stride overlap: a run on them needs
+    /// `split: in_order`.
     #[option(default = None, shown = "the length of an example", at_least = 1)]
     pub stride: Option<usize>,
     /// All characters that may occur, in the order of their indices, for tokens that are characters.
@@ -144,6 +145,11 @@ impl Text {
             Tokens::Bytes => self.clone(),
             Tokens::Chars => self.clone().characters(dataset.class_names().concat()),
         }
+    }
+
+    /// Returns the number of windows after each with which it shares places of targets.
+    pub(super) fn overlap(&self) -> usize {
+        self.length.div_ceil(self.stride.unwrap_or(self.length).max(1)).saturating_sub(1)
     }
 
     /// Returns the file, as named in errors.

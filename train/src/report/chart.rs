@@ -21,7 +21,6 @@ use super::{
     names::{Area, Drawn, TEXT, WIDTH, colour, draw_names, height_of},
     same_course,
 };
-use crate::metrics::number_of;
 
 const SIZE: (u32, u32) = (WIDTH, 640);
 /// Height of the upper part.
@@ -73,7 +72,7 @@ pub fn score_chart(runs: &[TrainingRun<'_>]) -> Result<Option<String>> {
     let curves: Vec<Vec<(f64, f64)>> = groups
         .iter()
         .map(|group| {
-            let epochs = group[0].history.epochs.iter().map(|epoch| ((epoch.epoch + 1) as f64, number_of(epoch.score)));
+            let epochs = group[0].history.epochs.iter().map(|epoch| ((epoch.epoch + 1) as f64, epoch.score.number()));
             epochs.filter(|(_, score)| score.is_finite()).collect()
         })
         .collect();
@@ -90,7 +89,7 @@ pub fn score_chart(runs: &[TrainingRun<'_>]) -> Result<Option<String>> {
     let names: Vec<String> = groups.iter().map(|group| joint_name(group)).collect();
     let of_names = height_of(&names);
     // Errors fall over decades; accuracies do not.
-    let is_error = runs.iter().any(|run| run.history.score().is_some_and(|score| score.mean_squared_error().is_some()));
+    let is_error = runs.iter().any(|run| run.history.score().is_some_and(|score| score.accuracy().is_none()));
     let svg = picture((SIZE.0, SIZE.1 - LOSS_HEIGHT + 60 + of_names), |root| {
         let (top, below) = root.split_vertically(of_names);
         draw_names(&top, &names)?;

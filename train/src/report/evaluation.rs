@@ -71,10 +71,12 @@ fn numbers_table(scores: &NumberScores, layout: Layout) -> String {
         let errors = [score.mean_squared_error, score.root_mean_squared_error, score.mean_absolute_error];
         let errors = errors.iter().map(|error| format!("{error:.4e}"));
         let r_squared = format!("{:.4}", score.r_squared);
-        [name, score.count.to_string()].into_iter().chain(errors).chain([r_squared]).collect()
+        let accuracy = score.accuracy.map(|share| format!("{share:.4}"));
+        [name, score.count.to_string()].into_iter().chain(errors).chain([r_squared]).chain(accuracy).collect()
     };
-    let header = ["target", "numbers", "MSE", "RMSE", "MAE", "R²"];
-    layout(&header, scores.targets.iter().chain([&scores.total]).map(row).collect(), &[1, 2, 3, 4, 5])
+    let mut header = vec!["target", "numbers", "MSE", "RMSE", "MAE", "R²"];
+    header.extend(scores.total.accuracy.map(|_| "accuracy at 0.5"));
+    layout(&header, scores.targets.iter().chain([&scores.total]).map(row).collect(), &Vec::from_iter(1..header.len()))
 }
 
 /// Returns the scores as HTML: the tables, with the confusion matrix shaded by the share of each target.

@@ -10,7 +10,7 @@ use precast_policy::files;
 
 use crate::{
     about_of, history_of,
-    metrics::{ends_of_epochs, number_of},
+    metrics::ends_of_epochs,
 };
 
 /// Name of the file; TensorBoard reads files whose name contains `tfevents`.
@@ -52,7 +52,7 @@ fn events_of(history: &History, started: f64) -> Vec<u8> {
             let score = format!("epoch/{}", epoch.score.name().replace(' ', "_"));
             let mut scalars = vec![
                 ("epoch/loss", epoch.loss),
-                (score.as_str(), number_of(epoch.score)),
+                (score.as_str(), epoch.score.number()),
                 ("epoch/skipped", epoch.skipped as f64),
             ];
             scalars.extend(epoch.learning_rate.map(|rate| ("epoch/learning_rate", rate)));

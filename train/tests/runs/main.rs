@@ -1,6 +1,7 @@
 //! Runs: their files and folders, the readers of examples, and the reports; mutated files for every reader.
 
 mod changing;
+mod choices;
 #[path = "../../../tests/common/mod.rs"]
 mod common;
 mod fine_tuned;

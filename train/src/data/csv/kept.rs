@@ -1,9 +1,11 @@
 //! Columns of a table as text.
 
+use std::collections::HashMap;
+
 use precast::{error::Result, io::files::unpacked};
 use precast_policy::files;
 
-use super::{Columns, Csv, table::Table};
+use super::{Column, Columns, Csv, table::Table};
 use crate::data::MOST_BYTES;
 
 impl Csv {
@@ -19,5 +21,22 @@ impl Csv {
         let places = columns.0.iter().map(|column| table.place(column)).collect::<Result<Vec<usize>>>()?;
         let cell = |row: &super::table::Row, place: usize| row.fields.get(place).unwrap_or_default().to_string();
         table.rows().map(|row| row.map(|row| places.iter().map(|place| cell(&row, *place)).collect())).collect()
+    }
+
+    /// Reads the group of each row, counted from 0: that of the rows with the same word in a column, whatever its use.
+    ///
+    /// # Errors
+    /// As [`texts`](Csv::texts), but for the length of the file; and for an empty cell.
+    pub(crate) fn groups(&self, column: &Column) -> Result<Vec<usize>> {
+        let origin = self.origin();
+        let table = Table::of_file(self, &origin)?;
+        let place = table.place(column)?;
+        let mut groups = HashMap::<String, usize>::new();
+        let group = |row: Result<super::table::Row>| {
+            let row = row?;
+            let (cell, next) = (table.cell(&row, place)?, groups.len());
+            Ok(groups.get(cell).copied().unwrap_or_else(|| *groups.entry(cell.into()).or_insert(next)))
+        };
+        table.rows().map(group).collect()
     }
 }

@@ -1,0 +1,249 @@
+//! What a run goes by: the score of its loss, and examples that have no part in the training.
+
+use std::collections::BTreeSet;
+
+use precast::{
+    data::{Dataset, Inputs, Targets},
+    io::models::Model,
+};
+use precast_train::{EndReason, Predictor, Run, RunFile};
+
+use crate::common::folder::Folder;
+
+fn dense(inputs: usize, outputs: usize) -> Model {
+    let cell = format!("{{kind: Dense, in_features: {inputs}, out_features: {outputs}}}");
+    let text = format!("{{version: 1, input: [{inputs}], net: {{kind: Sequential, cells: [{cell}]}}}}");
+    Model::parse(&text, "m.yaml", 0).unwrap()
+}
+
+/// Begins a run in a new folder inside.
+fn begin(folder: &Folder, model: Model, keys: &str) -> precast::Result<Run> {
+    let text = format!("{{version: 1, model: m, policy: o0, lint: false, {keys}}}");
+    let mut file = RunFile::parse(&text, "run.yaml")?;
+    file.folder = folder.0.clone();
+    let to = folder.at("run");
+    let _ = std::fs::remove_dir_all(&to);
+    Run::begin(&file, model, &to)
+}
+
+/// Numbers that look random, from -1 to 1.
+fn noise(i: usize) -> f64 {
+    2.0 * (((i as f64 + 0.5) * 78.233).sin() * 43758.5453).rem_euclid(1.0) - 1.0
+}
+
+/// A network that becomes sure of separable targets: the squared error of its logits grows, and its loss falls.
+#[test]
+fn a_run_of_logits_goes_by_its_loss() {
+    let folder = Folder::new("logits");
+    let side = |i: usize| f64::from(u8::from(noise(i) + noise(i + 5000) > 0.0));
+    let rows: String = (0..300).map(|i| format!("{},{},{:.1}\n", noise(i), noise(i + 5000), side(i))).collect();
+    folder.write("d.csv", &format!("a,b,t\n{rows}"));
+    let data = "data: {csv: {file: d.csv, target: t, as: numbers}}, loss: bce_with_logits";
+    for part in ["test: 0.2", "test: 0.2, validation: 0.2"] {
+        let keys = format!("{data}, {part}, optimizer: adam, lr: 0.1, epochs: 20, patience: 3");
+        let mut run = begin(&folder, dense(2, 1), &format!("{keys}, schedule: {{plateau: {{patience: 1}}}}")).unwrap();
+        assert_eq!(run.train().unwrap(), EndReason::Done);
+        let (best, score) = run.best().unwrap();
+        assert_eq!((best, score.name()), (19, "binary cross entropy"));
+        assert!(score.number() < 0.3, "{score}");
+        // The rate has not fallen.
+        assert_eq!(run.history().epochs[19].learning_rate, Some(0.1));
+        drop(run);
+        let predictor = Predictor::of_folder(folder.at("run"), dense(2, 1)).unwrap();
+        let new = folder.write("new.csv", "a,b\n0.9,0.9\n-0.9,-0.9\n");
+        let said = format!("{:?}", predictor.predict(new).unwrap());
+        assert!(said.starts_with("[Numbers([0.99") && said.contains("Numbers([0.00"), "{said}");
+        let found = predictor.evaluate(folder.at("d.csv")).unwrap();
+        let precast::train::Evaluation::Numbers(scores) = found else { panic!() };
+        assert!(scores.total.accuracy > Some(0.95) && scores.total.r_squared > 0.5, "{scores:?}");
+    }
+}
+
+#[test]
+fn a_class_that_the_loss_ignores_is_in_no_score() {
+    let folder = Folder::new("unknown");
+    let class = |i: usize| if i.is_multiple_of(3) { "unknown" } else if noise(i) < 0.0 { "a" } else { "b" };
+    let rows: String = (0..300).map(|i| format!("{},{}\n", noise(i), class(i))).collect();
+    folder.write("d.csv", &format!("x,t\n{rows}"));
+    let keys = "data: {csv: {file: d.csv, target: t}}, optimizer: adam, lr: 0.2, epochs: 15";
+    for loss in ["{ignore_index: 2}", "{weight: [1, 1, 0]}"] {
+        let mut run = begin(&folder, dense(1, 3), &format!("{keys}, loss: {{cross_entropy: {loss}}}")).unwrap();
+        run.train().unwrap();
+        let accuracy = run.best().unwrap().1.accuracy().unwrap();
+        assert!(accuracy > 0.95, "{loss}: {accuracy}");
+        let scores = precast_train::scores_of(run.folder()).unwrap().unwrap();
+        let precast::train::Evaluation::Classes(scores) = scores.test else { panic!() };
+        let names: Vec<&str> = scores.classes.iter().map(|class| class.name.as_str()).collect();
+        assert_eq!((names, scores.accuracy), (vec!["a", "b"], accuracy));
+    }
+}
+
+fn places(data: &Dataset) -> BTreeSet<i64> {
+    let Targets::Classes { values, .. } = data.targets() else { panic!() };
+    values.iter().copied().collect()
+}
+
+/// Each character of the text occurs once, so that a target is a place.
+#[test]
+fn windows_that_overlap_are_noted_or_kept_apart() {
+    let folder = Folder::new("windows");
+    folder.write("t.txt", &(0..300).filter_map(|i| char::from_u32(0x4e00 + i)).collect::<String>());
+    let net = "{kind: Sequential, cells: [{kind: Embedding, vocab_size: 300, embedding_size: 2}, \
+               {kind: Dense, in_features: 2, out_features: 300}]}";
+    let model = |length: usize| {
+        let text = format!("{{version: 1, input: [{length}], input_dtype: int64, net: {net}}}");
+        Model::parse(&text, "m.yaml", 0).unwrap()
+    };
+    for (length, stride) in [(8, 1), (8, 3), (12, 5), (8, 8), (4, 6)] {
+        for part in ["test: 0.1", "test: 20, validation: 0.2"] {
+            if part.contains("20") && stride > 3 {
+                continue;
+            }
+            let data = format!("data: {{text: {{file: t.txt, tokens: chars, length: {length}, stride: {stride}}}}}");
+            let run = begin(&folder, model(length), &format!("{data}, {part}")).unwrap();
+            let parts = |run: &Run| {
+                let validation = run.validation().map(places).unwrap_or_default();
+                [places(&run.data().train), validation, places(run.test())]
+            };
+            let [train, _, test] = parts(&run);
+            let noted = run.notes().iter().any(|note| note.starts_with("`test`: ") && note.contains("overlap"));
+            assert_eq!(!test.is_disjoint(&train), noted, "{length} {stride}: {:?}", run.notes());
+            assert_eq!(noted, stride < length, "{length} {stride}");
+            drop(run);
+            let run = begin(&folder, model(length), &format!("{data}, {part}, split: in_order")).unwrap();
+            let [train, validation, test] = parts(&run);
+            assert!(run.notes().iter().all(|note| !note.contains("overlap")), "{:?}", run.notes());
+            assert!(train.is_disjoint(&test) && train.is_disjoint(&validation) && validation.is_disjoint(&test));
+            assert!(train.last() < test.first(), "the end of the text is for tests");
+            // No more are left out than need be: fewer windows than overlap at a boundary.
+            let all = (300 - 1 - length) / stride + 1;
+            let kept = run.data().train.len() + run.test().len() + run.validation().map_or(0, Dataset::len);
+            let boundaries = if part.contains("20") { 2 } else { 1 };
+            assert_eq!(all - kept, boundaries * (length.div_ceil(stride) - 1), "{length} {stride}");
+        }
+    }
+    let data = "data: {text: {file: t.txt, tokens: chars, length: 100, stride: 1}}";
+    let error = begin(&folder, model(100), &format!("{data}, test: 0.9, split: in_order")).unwrap_err().to_string();
+    assert!(error.contains("too few windows"), "{error}");
+}
+
+/// Rows of a patient are in one part, whatever the seed; sizes are as near as whole groups allow.
+#[test]
+fn rows_of_a_group_are_in_one_part() {
+    let folder = Folder::new("groups");
+    let patient = |i: usize| i * i % 17;
+    let rows: String = (0..170).map(|i| format!("p{},{}.5,{}\n", patient(i), i, i % 2)).collect();
+    folder.write("d.csv", &format!("who,x,t\n{rows}"));
+    let data = "data: {csv: {file: d.csv, target: t, ignore: who}}";
+    let of = |part: &Dataset| -> BTreeSet<usize> {
+        let Inputs::Numbers(values) = part.inputs() else { panic!() };
+        values.iter().map(|&x| patient(x as usize)).collect()
+    };
+    let mut tests = BTreeSet::new();
+    for seed in 0..6 {
+        let keys = format!("{data}, split: {{by: who}}, test: 0.3, validation: 20, seed: {seed}");
+        let run = begin(&folder, dense(1, 2), &keys).unwrap();
+        let parts = [&run.data().train, run.validation().unwrap(), run.test()];
+        assert_eq!(parts.iter().map(|part| part.len()).sum::<usize>(), 170);
+        assert!(parts[1].len() <= 20 && (30..=51).contains(&parts[2].len()), "{parts:?}");
+        let [train, validation, test] = parts.map(of);
+        assert!(train.is_disjoint(&test) && train.is_disjoint(&validation) && validation.is_disjoint(&test));
+        tests.insert(test.into_iter().collect::<Vec<_>>());
+        // Resumed, it has the same parts.
+        let (folder, parts) = (run.folder().to_path_buf(), parts.map(Dataset::len));
+        drop(run);
+        let run = Run::resume(&folder, dense(1, 2)).unwrap();
+        assert_eq!([&run.data().train, run.validation().unwrap(), run.test()].map(Dataset::len), parts);
+    }
+    assert!(tests.len() > 2, "the seed draws the groups");
+    let refused = |keys: &str, words: &str| {
+        let error = begin(&folder, dense(1, 2), keys).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    };
+    refused(&format!("{data}, split: {{by: whom}}"), "there is no column `whom` (did you mean `who`?)");
+    refused(&format!("{data}, split: in_oder"), "in_order");
+    refused("data: digits, split: {by: who}", "is for tables");
+    folder.write("one.csv", "who,x,t\na,1,0\na,2,1\na,3,0\n");
+    refused("data: {csv: {file: one.csv, target: t, ignore: who}}, split: {by: who}", "1 different word");
+}
+
+/// In order, the last rows are for tests.
+#[test]
+fn rows_in_order_are_divided_by_time() {
+    let folder = Folder::new("in-order");
+    folder.write("d.csv", &(0..20).map(|i| format!("{i}.5,{}\n", i % 2)).fold("x,t\n".into(), |text: String, row| text + &row));
+    let keys = "data: {csv: {file: d.csv, target: t}}, test: 4, validation: 3, split: in_order";
+    let run = begin(&folder, dense(1, 2), keys).unwrap();
+    let of = |part: &Dataset| {
+        let Inputs::Numbers(values) = part.inputs() else { panic!() };
+        values.iter().map(|&x| x as usize).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&run.data().train), (0..13).collect::<Vec<_>>());
+    assert_eq!((of(run.validation().unwrap()), of(run.test())), (vec![13, 14, 15], vec![16, 17, 18, 19]));
+}
+
+/// A sum of shares is 1 but for rounding; a new row whose shares add up to 0.99 is no outlier.
+#[test]
+fn a_column_of_rounding_errors_is_only_centred() {
+    let folder = Folder::new("shares");
+    let row = |i: usize| {
+        let parts = [0, 1, 2].map(|k| noise(i + 1000 * k).abs() + 0.1);
+        let sum: f64 = parts.iter().sum();
+        let [a, b, c] = parts.map(|part| part / sum);
+        format!("{a},{b},{},{}\n", a + b + c, if a > b { "a" } else { "b" })
+    };
+    let rows: String = (0..200).map(row).collect();
+    assert!(rows.contains(",0.9999999999999999,") && rows.contains(",1,"));
+    folder.write("d.csv", &format!("a,b,total,t\n{rows}"));
+    let keys = "data: {csv: {file: d.csv, target: t}}, standardize: true, optimizer: adam, lr: 0.1, epochs: 15";
+    let mut run = begin(&folder, dense(3, 2), keys).unwrap();
+    assert_eq!(run.standardization().unwrap().deviation[2], 1.0);
+    run.train().unwrap();
+    drop(run);
+    let predictor = Predictor::of_folder(folder.at("run"), dense(3, 2)).unwrap();
+    let said = predictor.predict(folder.write("new.csv", "a,b,total\n0.7,0.1,0.99\n0.1,0.7,0.99\n")).unwrap();
+    let classes: Vec<_> = said
+        .iter()
+        .map(|said| if let precast_train::Prediction::Class { name, .. } = said { name.as_str() } else { "none" })
+        .collect();
+    assert_eq!(classes, ["a", "b"]);
+}
+
+/// Columns of words are made when they are needed, where they would take more than `memory`: also for a file of few
+/// words, which become as many columns.
+#[test]
+fn columns_of_words_are_bounded_by_memory_with_the_same_results() {
+    let folder = Folder::new("words");
+    let rows: String = (0..400).map(|i| format!("w{},{i},{}\n", i % 300, i % 2)).collect();
+    folder.write("d.csv", &format!("w,x,t\n{rows}"));
+    folder.write("new.csv", &format!("w,x\n{}", "w7,1\n".repeat(200)));
+    let data = "data: {csv: {file: d.csv, target: t, one_hot: w}}, standardize: true, epochs: 2";
+    let with = |memory: &str| {
+        let mut run = begin(&folder, dense(301, 2), &format!("{data}, memory: {memory}")).unwrap();
+        run.train().unwrap();
+        let is_stored = matches!(run.data().train.inputs(), Inputs::Stored(_));
+        let losses: Vec<u64> = run.history().steps.iter().map(|step| step.loss.to_bits()).collect();
+        drop(run);
+        let predictor = Predictor::of_folder(folder.at("run"), dense(301, 2)).unwrap();
+        let read = predictor.read(folder.at("new.csv")).unwrap();
+        let fitted = predictor.examples_of(read.clone()).unwrap();
+        assert_eq!(matches!(fitted.inputs(), Inputs::Stored(_)), is_stored);
+        (is_stored, losses, predictor.predict_all(read).unwrap())
+    };
+    let (stored, losses, said) = with("1 GiB");
+    let (few_stored, few_losses, few_said) = with("20 kB");
+    assert_eq!((stored, few_stored), (false, true));
+    assert_eq!((losses, said), (few_losses, few_said));
+}
+
+/// A text has capital letters, and they are no mistake.
+#[test]
+fn tokens_of_a_text_are_no_names() {
+    let folder = Folder::new("tokens");
+    folder.write("t.txt", &"Aa Bb Cc 0 00 ".repeat(30));
+    let net = "{kind: Sequential, cells: [{kind: Embedding, vocab_size: 256, embedding_size: 2}, \
+               {kind: Dense, in_features: 2, out_features: 256}]}";
+    let model = Model::parse(&format!("{{version: 1, input: [8], input_dtype: int64, net: {net}}}"), "m.yaml", 0);
+    let run = begin(&folder, model.unwrap(), "data: {text: {file: t.txt, length: 8}}").unwrap();
+    assert_eq!(run.notes(), [""; 0]);
+}
