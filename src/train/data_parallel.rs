@@ -153,11 +153,10 @@ impl<'r> DataParallel<'r> {
     ) -> Result<Outcome> {
         let weight = |shard: &Batch| Loss::cross_entropy().weight_of(&shard.y);
         let is_checked = self.checked || filled(batch.x.shape()[0], self.shards()) == 1;
-        let outcome =
-            self.step_weighted(net, optimizer, scale, batch, weight, |net, shard| match is_checked {
-                true => loss(net, shard),
-                false => mean_over_targets(|| loss(net, shard)),
-            })?;
+        let outcome = self.step_weighted(net, optimizer, scale, batch, weight, |net, shard| match is_checked {
+            true => loss(net, shard),
+            false => mean_over_targets(|| loss(net, shard)),
+        })?;
         self.checked |= !is_checked;
         Ok(outcome)
     }

@@ -195,12 +195,7 @@ impl Evaluation {
     }
 }
 
-fn of_classes<C: ?Sized + AsCell>(
-    loss: &Loss,
-    net: &Child<C>,
-    data: &Dataset,
-    batch: usize,
-) -> Result<ClassScores> {
+fn of_classes<C: ?Sized + AsCell>(loss: &Loss, net: &Child<C>, data: &Dataset, batch: usize) -> Result<ClassScores> {
     // Only pairs that occur: a vocabulary may have too many classes for a matrix.
     let mut pairs = BTreeMap::<(i64, Option<i64>), usize>::new();
     let mut not_finite = 0;

@@ -108,8 +108,7 @@ fn answered(pairs: &[(i64, i64)]) -> Dataset {
 fn ignored_classes_are_ignored_by_all_scores() {
     let data = answered(&[(0, 0), (0, 1), (2, 0), (2, 2), (1, 1), (1, 2), (2, 1)]);
     let ignored = Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: Some(2), weight: None };
-    let weightless =
-        Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None, weight: Some(vec![1.0, 7.0, 0.0]) };
+    let weightless = Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None, weight: Some(vec![1.0, 7.0, 0.0]) };
     for loss in [ignored, weightless] {
         for batch in [1, 3] {
             let score = Score::of_loss(&loss, &identity(), &data, batch, None).unwrap();
@@ -148,7 +147,8 @@ fn the_loss_of_an_epoch_is_that_of_its_targets_whatever_the_batch() {
     let places = (0..55).map(|i| if i % 5 > i / 11 { IGNORED } else { i % 3 }).collect();
     let inputs = Inputs::Numbers((0..55).map(|i| (i as f32 * 0.7).sin()).collect());
     let places = Dataset::of(inputs, &[5, 1], Targets::Classes { shape: vec![5], values: places }).unwrap();
-    let weighted = Loss::CrossEntropy { label_smoothing: 0.1, ignore_index: Some(1), weight: Some(vec![1.0, 3.0, 9.0]) };
+    let weighted =
+        Loss::CrossEntropy { label_smoothing: 0.1, ignore_index: Some(1), weight: Some(vec![1.0, 3.0, 9.0]) };
     for (data, loss) in [
         (&numbers, None),
         (&numbers, Some(Loss::L1 {})),

@@ -83,7 +83,8 @@ impl Takes for Partition {
 
     fn schema(_: &Range) -> Value {
         let column = json!({"anyOf": [{"type": "string"}, {"type": "integer", "minimum": 1}]});
-        let by = json!({"type": "object", "properties": {"by": column}, "required": ["by"], "additionalProperties": false});
+        let by =
+            json!({"type": "object", "properties": {"by": column}, "required": ["by"], "additionalProperties": false});
         json!({"anyOf": [{"enum": ["shuffled", "in_order"]}, by]})
     }
 }
@@ -162,9 +163,8 @@ impl RunFile {
         let mut before = vec![0; all + 1];
         places.train.iter().for_each(|&place| before[place + 1] = 1);
         (0..all).for_each(|place| before[place + 1] += before[place]);
-        let is_shared = |place: &&usize| {
-            before[(**place + overlap + 1).min(all)] > before[place.saturating_sub(overlap)]
-        };
+        let is_shared =
+            |place: &&usize| before[(**place + overlap + 1).min(all)] > before[place.saturating_sub(overlap)];
         let note = |(key, part): (&str, &Vec<usize>)| {
             let shared = part.iter().filter(is_shared).count();
             (shared > 0).then(|| {

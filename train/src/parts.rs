@@ -208,7 +208,8 @@ impl RunFile {
         if let (Test::File(test), Some(Test::File(validation))) = (&file.test, &file.validation)
             && test == validation
         {
-            let words = "`test` and `validation` are one file, so the examples that choose the weights are those of the test";
+            let words =
+                "`test` and `validation` are one file, so the examples that choose the weights are those of the test";
             notes.push(words.into());
         }
         let mut of_file = |key: &str, path: &mut PathBuf, source: &Source| -> Result<Dataset> {

@@ -38,7 +38,8 @@ impl Standardizations {
     /// Returns whether so many examples of a table take at most `memory` bytes once they are encoded.
     pub fn fits(&self, examples: usize, memory: u64) -> bool {
         let width = self.encoding.as_ref().map_or(0, Encoding::width);
-        [examples, width].iter().fold(size_of::<f32>() as u128, |all, &n| all.saturating_mul(n as u128)) <= memory.into()
+        [examples, width].iter().fold(size_of::<f32>() as u128, |all, &n| all.saturating_mul(n as u128))
+            <= memory.into()
     }
 
     /// Returns notes on examples as read: on words that no training example has, and on numbers far from those of the

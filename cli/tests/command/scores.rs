@@ -149,7 +149,9 @@ fn the_species_of_penguins_are_learnt_from_words_and_incomplete_rows() {
 fn predictions_of_logits_are_probabilities_and_classes() {
     let rows = (0..80).map(|i| format!("{},{},{}\n", i % 10, i / 10, if i % 10 + i / 10 > 8 { "1.0" } else { "0.0" }));
     let points: String = ["x,y,side\n".to_string()].into_iter().chain(rows).collect();
-    let run = RUN.replace("target: side, ignore: id", "target: side, as: numbers").replace("lr: 0.02\nepochs: 4", "lr: 0.1\nepochs: 40");
+    let run = RUN
+        .replace("target: side, ignore: id", "target: side, as: numbers")
+        .replace("lr: 0.02\nepochs: 4", "lr: 0.1\nepochs: 40");
     let folder = folder_of_run(
         "logits",
         &points,

@@ -13,7 +13,10 @@ pub(super) struct Encoded {
 pub(super) enum Numbers {
     Of(Vec<f64>),
     /// Columns of 0, of which one at most is 1 for each example.
-    OneHot { columns: usize, ones: Vec<Option<usize>> },
+    OneHot {
+        columns: usize,
+        ones: Vec<Option<usize>>,
+    },
 }
 
 impl Numbers {

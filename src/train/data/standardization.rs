@@ -425,7 +425,7 @@ mod tests {
         let by = Standardization::of_numbers(numbers, &[1]).unwrap();
         assert!((by.mean[0] - 1e6).abs() < 2e-10 && (by.deviation[0] - 0.1).abs() < 1e-10, "{by:?}");
         let mut sum = Sum::default();
-        [1.0, 1e100, 1.0, -1e100].map(|x| sum.add(x));
+        [1.0, 1e100, 1.0, -1e100].iter().for_each(|x| sum.add(*x));
         assert_eq!(sum.total(), 2.0);
     }
 }

@@ -8,10 +8,7 @@ use precast::{
 };
 use precast_policy::files;
 
-use crate::{
-    about_of, history_of,
-    metrics::ends_of_epochs,
-};
+use crate::{about_of, history_of, metrics::ends_of_epochs};
 
 /// Name of the file; TensorBoard reads files whose name contains `tfevents`.
 const FILE: &str = "events.out.tfevents.0.precast";

@@ -62,7 +62,15 @@ fn a_run_of_logits_goes_by_its_loss() {
 #[test]
 fn a_class_that_the_loss_ignores_is_in_no_score() {
     let folder = Folder::new("unknown");
-    let class = |i: usize| if i.is_multiple_of(3) { "unknown" } else if noise(i) < 0.0 { "a" } else { "b" };
+    let class = |i: usize| {
+        if i.is_multiple_of(3) {
+            "unknown"
+        } else if noise(i) < 0.0 {
+            "a"
+        } else {
+            "b"
+        }
+    };
     let rows: String = (0..300).map(|i| format!("{},{}\n", noise(i), class(i))).collect();
     folder.write("d.csv", &format!("x,t\n{rows}"));
     let keys = "data: {csv: {file: d.csv, target: t}}, optimizer: adam, lr: 0.2, epochs: 15";
@@ -171,7 +179,10 @@ fn rows_of_a_group_are_in_one_part() {
 #[test]
 fn rows_in_order_are_divided_by_time() {
     let folder = Folder::new("in-order");
-    folder.write("d.csv", &(0..20).map(|i| format!("{i}.5,{}\n", i % 2)).fold("x,t\n".into(), |text: String, row| text + &row));
+    folder.write(
+        "d.csv",
+        &(0..20).map(|i| format!("{i}.5,{}\n", i % 2)).fold("x,t\n".into(), |text: String, row| text + &row),
+    );
     let keys = "data: {csv: {file: d.csv, target: t}}, test: 4, validation: 3, split: in_order";
     let run = begin(&folder, dense(1, 2), keys).unwrap();
     let of = |part: &Dataset| {
