@@ -25,7 +25,7 @@ pub(super) struct Rebuilder<'a> {
     pub explicit: bool,
     pub external: Option<u64>,
     pub location: &'a str,
-    /// Where the tensors begin from which lengths and conditions are read.
+    /// Starts of the tensors from which lengths and conditions are read.
     pub lengths: HashSet<u64>,
     /// The tensors of the data file, with their places in it.
     pub outside: Vec<(Numbers<'a>, u64)>,
