@@ -8,7 +8,7 @@ use super::{
     Loss, Score,
     data::{
         Dataset, Standardization, Targets,
-        standardization::{Sum, is_rounding},
+        sums::{Sum, is_rounding},
     },
     history::nan_for_null,
     score::{check_counted, each_answer, each_number},

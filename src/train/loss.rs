@@ -2,7 +2,7 @@
 
 use super::{
     data::{IGNORED, Targets},
-    score::{Measure, class_logits},
+    measure::{Measure, class_logits},
 };
 use crate::{
     CrossEntropy, DType, Reduction, Tensor,

@@ -10,6 +10,7 @@ pub(crate) mod fit;
 mod history;
 mod lint;
 mod loss;
+mod measure;
 mod outgoing;
 mod schedule;
 pub(crate) mod score;

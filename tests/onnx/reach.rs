@@ -464,16 +464,16 @@ fn dequantized_numbers_have_the_size_of_their_scale() {
     let middle = [
         node("Mul", &["h", "large"], "b", &[]),
         node("QuantizeLinear", &["b", "scale"], "q", &[]),
-        node("DequantizeLinear", &["q", "scale"], "d", &[]),
+        node("DequantizeLinear", &["q", "other"], "d", &[]),
         node("MatMul", &["d", "eye"], "e", &[]),
         node("Mul", &["e", "small"], "u", &[]),
     ];
-    let constants = [scalar("large", 5e4), scalar("scale", 2000.0), scalar("small", 1e-5)];
+    let constants = [scalar("large", 100.0), scalar("scale", 2.0), scalar("other", 2000.0), scalar("small", 1e-5)];
     let model = between(&middle, &constants, 17);
     let x = rows([1.0, 2.0, 0.4, 0.8]);
-    check("quantized", &model, &x, &[0.5, 1.0, 0.2, 0.4], &["h", "y"], &["d", "e"], &policy("onnx"));
+    check("quantized", &model, &x, &[1.0, 2.0, 0.4, 0.8], &["h", "y"], &["d", "e"], &policy("onnx"));
     // A usual scale changes nothing.
-    let usual = [scalar("large", 1.0), scalar("scale", 0.01), scalar("small", 1.0)];
+    let usual = [scalar("large", 1.0), scalar("scale", 0.01), scalar("other", 0.01), scalar("small", 1.0)];
     let model = between(&middle, &usual, 17);
     let plan = model.plan(&policy("onnx")).unwrap();
     assert!(plan.decision("e").unwrap().dtype.is_low());

@@ -149,13 +149,15 @@ fn the_loss_of_an_epoch_is_that_of_its_targets_whatever_the_batch() {
     let places = Dataset::of(inputs, &[5, 1], Targets::Classes { shape: vec![5], values: places }).unwrap();
     let weighted =
         Loss::CrossEntropy { label_smoothing: 0.1, ignore_index: Some(1), weight: Some(vec![1.0, 3.0, 9.0]) };
+    let elsewhere =
+        Loss::CrossEntropy { label_smoothing: 0.1, ignore_index: Some(IGNORED), weight: Some(vec![1.0, 3.0, 9.0]) };
     for (data, loss) in [
         (&numbers, None),
         (&numbers, Some(Loss::L1 {})),
         (&classes, None),
-        (&classes, Some(weighted.clone())),
+        (&classes, Some(weighted)),
         (&places, None),
-        (&places, Some(weighted)),
+        (&places, Some(elsewhere)),
     ] {
         let right = loss_of_epoch(data, loss.clone(), 11, 1);
         for (batch, accumulate) in [(8, 1), (4, 1), (2, 1), (3, 2), (2, 4), (1, 4)] {

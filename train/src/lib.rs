@@ -46,6 +46,7 @@ mod run_file;
 mod run_words;
 mod scores;
 mod settled;
+mod split;
 mod standardizations;
 mod steps;
 mod storage;

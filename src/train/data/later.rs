@@ -227,7 +227,7 @@ impl Dataset {
 impl Standardization {
     /// Computes the standardization of stored inputs, with the sums of those in memory.
     pub(super) fn of_stored(data: &Dataset) -> Result<Self> {
-        let mut sums = super::standardization::Sums::new(data.shape(), data.len() * elements_in_memory(data.shape()))?;
+        let mut sums = super::sums::Sums::new(data.shape(), data.len() * elements_in_memory(data.shape()))?;
         while sums.is_unfinished() {
             data.each_part(|part| {
                 part.exact_inputs().into_iter().flatten().for_each(|x| sums.put(x));
@@ -235,7 +235,7 @@ impl Standardization {
             })?;
             sums.end_pass();
         }
-        Ok(sums.finish())
+        Ok(Standardization::of_sums(sums))
     }
 }
 

@@ -15,8 +15,9 @@ mod lines;
 pub(crate) mod numbers;
 pub(crate) mod origin;
 pub(crate) mod resize;
-pub(super) mod standardization;
+mod standardization;
 mod stored;
+pub(super) mod sums;
 mod table;
 mod targets;
 

@@ -1,6 +1,6 @@
 //! Numbers of files that f32 cannot represent, in f64 until they are standardized.
 
-use super::standardization::Sums;
+use super::sums::Sums;
 
 /// Columns that f32 cannot represent, in f64. A column is a position within an example.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -16,7 +16,6 @@ mod order;
 mod products;
 mod rearrange;
 mod reduce;
-mod sizes;
 mod squares;
 mod vectors;
 mod views;
