@@ -12,6 +12,9 @@ use std::{
 
 use super::{line::Line, pages, shortage::Shortage};
 
+/// The start of lines, and their number.
+type Run = (NonNull<Line>, usize);
+
 /// Bytes of a chunk. It is larger than anything glibc takes from its own heap, so a chunk is a mapping, and returns to
 /// the system as soon as it is freed.
 const CHUNK: usize = if cfg!(miri) { 1 << 20 } else { 64 << 20 };
@@ -62,7 +65,7 @@ impl Arena {
     /// Takes a run of at least `lines` lines, and returns it with its number of lines. The lines keep their contents
     /// from earlier use. If no run is large enough, a new chunk takes the place of those without any run in use: they are
     /// too small, and are returned for the caller to drop, also when the system does not have the new one.
-    pub fn take(&mut self, lines: usize) -> (Result<(NonNull<Line>, usize), Shortage>, Vec<Vec<u64>>) {
+    pub fn take(&mut self, lines: usize) -> (Result<Run, Shortage>, Vec<Vec<u64>>) {
         let fits = self.by_size.range((lines, 0, NonNull::dangling())..).next().map(|&(has, _, start)| (has, start));
         let unused = if fits.is_none() { self.unused(0) } else { Vec::new() };
         let (has, start) = match fits.map_or_else(|| self.grow(lines), Ok) {

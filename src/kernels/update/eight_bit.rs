@@ -220,7 +220,10 @@ fn f32_of<R: Real>(x: R) -> f32 {
 mod tests {
     use super::*;
 
-    const MAPS: [(fn() -> &'static Map, f64, f64); 2] = [(signed, 24.0, 3.0), (squares, 52.0, 3.5)];
+    /// A map, its octaves, and the codes of each.
+    type Row = (fn() -> &'static Map, f64, f64);
+
+    const MAPS: [Row; 2] = [(signed, 24.0, 3.0), (squares, 52.0, 3.5)];
 
     #[test]
     fn numbers_are_a_ratio_apart_far_below_1_and_equally_far_near_1() {

@@ -132,7 +132,7 @@ fn a_target_outside_of_the_domain_of_the_loss_is_named_before_the_first_step() {
              loss: bce_with_logits, epochs: 1{more}}}",
             data.at("d.csv").display()
         );
-        Run::begin(&RunFile::parse(&text, "run.yaml").unwrap(), dense(1, outputs), &Folder::to_come("domain"))
+        Run::begin(&RunFile::parse(&text, "run.yaml").unwrap(), dense(1, outputs), Folder::to_come("domain"))
     };
     assert!(begin("share", 1, "").is_ok());
     let message = begin("[share, percent]", 2, "").err().unwrap().to_string();
