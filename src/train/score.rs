@@ -182,7 +182,7 @@ impl fmt::Display for Score {
     }
 }
 
-/// Computes the share of targets whose class has the highest output, from 0 to 1; [`IGNORED`] targets do not count. An
+/// Computes the share of targets whose class has the highest output, from 0 to 1; [`IGNORED`](super::data::IGNORED) targets do not count. An
 /// answer is wrong if the highest output is not finite; [`Score::of`] counts these. The outputs are those accepted by
 /// [`fit`](super::fit). The network is called in its current mode.
 ///
