@@ -82,8 +82,13 @@ fn a_table_of_ones_own_is_trained_compared_and_predicted() {
     let classes: Vec<&str> = said.lines().map(|line| line.split(',').next().unwrap()).collect();
     assert_eq!(classes, ["class", "above", "below", "above"]);
     text(precast_in(&folder.0, &["predict", "runs/o2", "new.csv", "--output", "said.csv"]));
-    let said_again = error(2, precast_in(&folder.0, &["predict", "runs/o2", "new.csv", "--output", "new.csv"]));
-    assert!(said_again.contains("`new.csv` is there already; --force replaces it"), "{said_again}");
+    let again = |file| error(2, precast_in(&folder.0, &["predict", "runs/o2", "new.csv", "--output", file]));
+    assert!(again("said.csv").contains("`said.csv` is there already; --force replaces it"), "{}", again("said.csv"));
+    // The file that is read is not replaced, forced or not.
+    assert!(again("new.csv").contains("EXAMPLES and --output name one file, `new.csv`"), "{}", again("new.csv"));
+    let forced = ["predict", "runs/o2", "new.csv", "--output", "new.csv", "--force"];
+    assert!(error(2, precast_in(&folder.0, &forced)).contains("name one file"));
+    assert_eq!(fs::read_to_string(folder.0.join("new.csv")).unwrap(), "y,x\n9,9\n1,1\n8.5,7.5\n");
     assert_eq!(fs::read_to_string(folder.0.join("said.csv")).unwrap(), said);
 }
 
