@@ -225,7 +225,8 @@ fn a_loss_in_code_whose_weights_are_not_known_is_refused() {
     refused(&of(CrossEntropy::default().reduction(Reduction::Sum)), "is a sum");
     refused(&|y: &Tensor, _: &Batch| y.mse_loss(&Tensor::zeros(y.shape(), DType::F32), Reduction::Sum), "is a sum");
     refused(&|y: &Tensor, _: &Batch| y.square()?.sum_all(), "is a sum");
-    let means: [&dyn Fn(&Tensor, &Batch) -> Result<Tensor>; 3] = [
+    type Mean<'a> = &'a dyn Fn(&Tensor, &Batch) -> Result<Tensor>;
+    let means: [Mean; 3] = [
         &of(CrossEntropy::default().ignore_index(IGNORED).label_smoothing(0.1)),
         &|y: &Tensor, _: &Batch| y.square()?.mean_all(),
         &|y: &Tensor, shard: &Batch| y.cross_entropy(&shard.y)?.add(&y.square()?.mean_all()?),

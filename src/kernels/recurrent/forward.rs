@@ -102,6 +102,10 @@ impl<T: Gemm<Wide: Gemm + Real>> Steps<'_, T> {
         };
         let first_h = &self.given.h[rows.start * hidden..];
         let (mut before, mut h) = (Pooled::uninit(hidden), Pooled::uninit(hidden));
+        // The state of a GRU is a sum over the steps: rounded, it would not change in steps below half of its
+        // last place.
+        let mut exact = Pooled::uninit(if gating == Gating::Gru { rows.len() * hidden } else { 0 });
+        T::widen_into(&first_h[..exact.len()], &mut exact);
         for step in 0..time {
             let (t, previous) = (self.layer.at(step), step.checked_sub(1).map(|step| self.layer.at(step)));
             if let Some([_, of_state]) = self.weights {
@@ -114,10 +118,7 @@ impl<T: Gemm<Wide: Gemm + Real>> Steps<'_, T> {
                 let place = row * time + t;
                 match (gating, previous) {
                     (Gating::Tanh | Gating::Relu, _) => {}
-                    (Gating::Gru, None) => T::widen_into(&first_h[row * hidden..][..hidden], &mut before),
-                    (Gating::Gru, Some(t)) => {
-                        T::widen_into(&states[(row * time + t) * hidden..][..hidden], &mut before);
-                    }
+                    (Gating::Gru, _) => before.copy_from_slice(&exact[row * hidden..][..hidden]),
                     (Gating::Lstm, None) => {
                         T::widen_into(&self.given.c[(rows.start + row) * hidden..][..hidden], &mut before);
                     }
@@ -132,6 +133,9 @@ impl<T: Gemm<Wide: Gemm + Real>> Steps<'_, T> {
                     cell: &mut cells[place * own_cells..][..own_cells],
                     h: &mut h,
                 });
+                if gating == Gating::Gru {
+                    exact[row * hidden..][..hidden].copy_from_slice(&h);
+                }
                 T::narrow_into(&h, &mut states[place * hidden..][..hidden]);
             }
         }

@@ -2,11 +2,11 @@
 //!
 //! The contribution of the input to the gates is one product for all steps. Each step is then one product with the
 //! state, whose weight is packed once, and one pass over the gates. The backward pass does the same in reverse order;
-//! the gradients of weights and inputs are one product each, over all steps. Gates, the cell state c and the gradients
-//! of both states are in f32 (f64 for f64) from the first step to the last. Operands of products have the dtype of the
-//! layer, so these are rounded, once each: the state h after each step, which is the step's output and the input of the
-//! next step; and, backward, the gradients of the gates. The last c and the values saved for the backward pass are
-//! rounded, too.
+//! the gradients of weights and inputs are one product each, over all steps. Gates, the state that steps add to (c of
+//! an LSTM, h of a GRU) and the gradients of both states are in f32 (f64 for f64) from the first step to the last.
+//! Operands of products have the dtype of the layer, so these are rounded, once each: the state h after each step,
+//! which is the step's output and the input of the next step; and, backward, the gradients of the gates. The last c and
+//! the values saved for the backward pass are rounded, too.
 //!
 //! The rows of a batch are independent, so they are split over threads.
 

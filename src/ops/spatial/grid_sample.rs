@@ -13,6 +13,7 @@ use crate::{
     error::{Error, Result},
     kernels::{
         float::Float,
+        memory::room,
         sample::grid_sample::{Sampling, Sizes, grid_sample, grid_sample_backward},
     },
     tensor::{Array, Forward},
@@ -141,10 +142,11 @@ fn places_of(places: &[usize], align_corners: bool, dtype: DType) -> Result<Tens
         true => 0.0,
         false => (2.0 * i as f64 + 1.0) / len as f64 - 1.0,
     };
-    let all = ndarray::indices(places).into_iter().flat_map(|place| {
-        let of = |axis: usize| coordinate(place[axis], places[axis]);
-        (0..axes).rev().map(of).chain([1.0]).collect::<Vec<_>>()
-    });
-    let all: Vec<f64> = all.collect();
-    Tensor::from_f64(&all, &[all.len() / (axes + 1), axes + 1], dtype)
+    let count: usize = places.iter().product();
+    let mut all = room(count * (axes + 1));
+    for place in ndarray::indices(places) {
+        all.extend((0..axes).rev().map(|axis| coordinate(place[axis], places[axis])));
+        all.push(1.0);
+    }
+    Tensor::from_f64(&all, &[count, axes + 1], dtype)
 }

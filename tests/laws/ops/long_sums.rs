@@ -1,7 +1,7 @@
 //! Sums and products of a million terms, sequentially or at indexed positions: within a millionth of the closed form,
 //! for any op.
 
-use precast::{DType, GridPadding, Interpolation, Resize, Result, Tensor};
+use precast::{DType, GridPadding, Interpolation, RecurrentWeights, Resize, Result, Tensor};
 
 const N: usize = 1_000_000;
 
@@ -181,5 +181,28 @@ fn gradients_that_are_summed_over_a_batch() -> Result<()> {
         at(&gradient(&bias, |b| pictures.conv1d(&filter, Some(b), &Default::default())), 0),
         right,
     );
+    Ok(())
+}
+
+/// Gates without a product: `h` moves toward tanh(b_n) by `1 - z`, less than half of the last place of a 16-bit `h`.
+#[test]
+fn a_gru_in_sixteen_bits_moves_by_small_steps() -> Result<()> {
+    let (time, bias) = (2000, [0.0, 7.0, 1.0]);
+    let z = 1.0 / (1.0 + (-7.0f64).exp());
+    for (dtype, bound) in [(DType::F32, 1e-4), (DType::F16, 6e-4), (DType::Bf16, 4.1e-3)] {
+        let zeros = |shape: &[usize]| Tensor::zeros(shape, dtype);
+        let bias = Tensor::from_vec(bias.to_vec(), &[3])?.cast(dtype);
+        let (ih, hh, none) = (zeros(&[3, 1]), zeros(&[3, 1]), zeros(&[3]));
+        let weights = RecurrentWeights { ih: &ih, hh: &hh, biases: Some((&bias, &none)) };
+        for reverse in [false, true] {
+            let (y, last) = zeros(&[2, time, 1]).gru(&weights, None, reverse)?;
+            for t in [0, 100, time - 1] {
+                let (got, want) =
+                    (at(&y, if reverse { time - 1 - t } else { t }), 1f64.tanh() * (1.0 - z.powi(t as i32 + 1)));
+                assert!((got - want).abs() <= want * bound, "{dtype} {t}: {got}, right {want}");
+            }
+            assert_eq!(at(&last, 1), at(&y, if reverse { time } else { 2 * time - 1 }));
+        }
+    }
     Ok(())
 }

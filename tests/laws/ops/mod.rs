@@ -16,6 +16,7 @@ mod order;
 mod products;
 mod rearrange;
 mod reduce;
+mod sizes;
 mod squares;
 mod vectors;
 mod views;

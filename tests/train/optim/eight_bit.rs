@@ -105,8 +105,11 @@ fn adam_in_f64(steps: usize, grad: impl Fn(usize) -> f64, amsgrad: bool) -> Path
     path
 }
 
-/// Gradients of a weight, by step.
-const GRADIENTS: [(&str, usize, fn(usize) -> f64); 12] = [
+/// The gradient of a weight, by step.
+type Gradient = fn(usize) -> f64;
+
+/// Gradients with their names and the number of steps.
+const GRADIENTS: [(&str, usize, Gradient); 12] = [
     ("ends after ten steps", 60, |step| if step < 10 { 1e-4 } else { 0.0 }),
     ("ended long ago", 2000, |step| if step < 10 { 1e-4 } else { 0.0 }),
     ("ends when both averages are there", 2000, |step| if step < 500 { 1e-6 } else { 0.0 }),
