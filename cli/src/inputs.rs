@@ -107,14 +107,14 @@ pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>
     if is_onnx(argument) {
         return Ok(Read::of_file(OnnxSource::new(argument).read(Path::new(""))?, argument));
     }
-    refuse_pickle(argument)?;
+    refuse_others(argument)?;
     read(argument, |file| Model::load(file, seed), |name| cli.named(name, seed))
 }
 
-/// Refuses a torch weight file where a model is expected.
-fn refuse_pickle(argument: &Path) -> Result {
+/// Refuses weights in the format of another tool where a model is expected.
+fn refuse_others(argument: &Path) -> Result {
     let mut first = Vec::new();
-    let read = File::open(argument).and_then(|file| file.take(16).read_to_end(&mut first));
+    let read = File::open(argument).and_then(|file| file.take(128).read_to_end(&mut first));
     match read {
         Ok(_) if argument.is_file() => Ok(check_is_safetensors(&first).map_err(|e| e.context(shown(argument)))?),
         _ => Ok(()),

@@ -28,6 +28,12 @@ fn joined(column: usize) -> Option<usize> {
     JOINED.iter().find_map(|names| number(names[column]))
 }
 
+/// Returns the variable that gives the number of processes of a job, if there is one.
+#[cfg(unix)]
+pub(crate) fn variable() -> Option<&'static str> {
+    JOINED.iter().map(|names| names[0]).find(|name| number(name).is_some())
+}
+
 /// Returns the number of processes that a launcher has started together with this one, or `None` without a launcher.
 ///
 /// They are read from `OMPI_COMM_WORLD_SIZE` (Open MPI), `MV2_COMM_WORLD_SIZE` (MVAPICH), `PMI_SIZE` (MPICH, Intel, Slurm

@@ -1,6 +1,7 @@
-//! Numbers that must be exact: indices, lengths and conditions, and the positions behind angles.
+//! Numbers that must be exact: indices, lengths and conditions, the positions behind angles, and what is left to 1.
 
 use super::{
+    facts::One,
     keep::{Carried, Keep, Kept, Then},
     schema::Kind,
     tensor::Elem,
@@ -66,6 +67,48 @@ impl Keep<'_> {
                 pending.extend(self.values.nodes[node].inputs.iter().flatten());
             }
         }
+    }
+
+    /// Keeps what makes numbers near 1 and what is left to it, up to where a small error becomes a large one: `p / (1 - p)`,
+    /// `log(1 - p)`, `atanh(p)`.
+    pub fn complements(&mut self) {
+        let mut entered = vec![false; self.values.values.len()];
+        for (index, placed) in self.values.nodes.iter().enumerate().filter(|(_, placed)| placed.node.domain.is_empty())
+        {
+            let read = |place: usize| placed.inputs.get(place).copied().flatten();
+            let one = |value: usize| self.facts.fact(value).one;
+            let left = |place: usize| read(place).filter(|&value| one(value) == Some(One::Complement));
+            let is_constant = |place: usize| read(place).is_some_and(|value| self.facts.fact(value).constant);
+            let found = match &placed.node.op[..] {
+                "Div" => left(1).or(left(0).filter(|_| !is_constant(1))),
+                "Log" | "Reciprocal" => left(0),
+                "Pow" => left(0).filter(|_| self.is_divided(placed)),
+                "Acos" | "Asin" | "Atanh" => read(0).filter(|&value| one(value).is_some()),
+                _ => None,
+            };
+            let Some(value) = found else { continue };
+            let because = || format!("leads to what is left to 1, which {} reads", placed.node.label());
+            self.node(index, Then::Free, || "reads what is left to 1".into());
+            let mut pending = vec![value];
+            while let Some(value) = pending.pop() {
+                if self.facts.fact(value).one.is_none() || std::mem::replace(&mut entered[value], true) {
+                    continue;
+                }
+                if let Some(sources) = self.facts.inside.get(&value) {
+                    self.carried.entry(value).or_insert(Carried::Exact);
+                    pending.extend(sources);
+                }
+                let Origin::Node { node } = self.values.values[value].origin else { continue };
+                self.node(node, Then::Free, because);
+                pending.extend(self.values.nodes[node].inputs.iter().flatten());
+            }
+        }
+    }
+
+    /// Returns whether the exponent of a power is below 0.
+    fn is_divided(&self, placed: &Placed<'_>) -> bool {
+        let exponent = placed.inputs.get(1).copied().flatten();
+        exponent.and_then(|value| self.facts.constants.get(&value)).is_some_and(|known| known.negative)
     }
 }
 

@@ -36,6 +36,17 @@ pub(super) struct Fact {
     pub bounded: bool,
     /// `true` for positions and times: inputs, integers and constants, and what arithmetic makes of them.
     pub raw: bool,
+    /// The relation of computed numbers to 1.
+    pub one: Option<One>,
+}
+
+/// A relation of computed numbers to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum One {
+    /// They may be near 1, as probabilities are.
+    Near,
+    /// They are what is left to 1, and have the errors of numbers near it.
+    Complement,
 }
 
 impl Fact {
@@ -49,6 +60,7 @@ impl Fact {
         whole: false,
         bounded: false,
         raw: false,
+        one: None,
     };
 
     /// Returns the constant that gives numbers another size than 1, or a bound.
@@ -68,7 +80,13 @@ impl Fact {
             whole: self.whole && other.whole,
             bounded: self.bounded && other.bounded,
             raw: self.raw && other.raw,
+            one: self.one.filter(|one| other.one.is_none_or(|_| *one == One::Complement)).or(other.one),
         }
+    }
+
+    /// Returns whether numbers are what is left to 1.
+    fn is_complement(&self) -> bool {
+        self.one == Some(One::Complement)
     }
 }
 
@@ -254,7 +272,11 @@ impl<'a> Facts<'a> {
                 };
                 let floor = a.floor.or(b.floor).filter(|_| a.ceiling.or(b.ceiling).is_none());
                 let floor = floor.map(|_| a.floor.unwrap_or(a.size.0) * b.floor.unwrap_or(b.size.0));
-                Fact { floor: small(floor), ceiling, bounded: a.bounded && b.bounded, ..sized(size.0, size.1) }
+                let one = match (a.one, b.one) {
+                    (Some(One::Near), Some(One::Near)) => Some(One::Near),
+                    _ => both.one.filter(|one| *one == One::Complement),
+                };
+                Fact { floor: small(floor), ceiling, bounded: a.bounded && b.bounded, one, ..sized(size.0, size.1) }
             }
             "Div" => {
                 // Of numbers of different sizes, a constant is known to have the least ones.
@@ -262,13 +284,15 @@ impl<'a> Facts<'a> {
                 let floor = a.floor.filter(|_| b.floor.is_none()).map(|floor| floor / b.size.1);
                 let bounded = a.bounded && b.constant && b.size.0 >= 1.0;
                 let ceiling = a.ceiling.filter(|_| b.constant).map(|most| most / b.size.1);
-                Fact { floor: small(floor), ceiling, whole: false, bounded, ..sized(size.0, size.1) }
+                let one = a.one.filter(|_| a.is_complement() && b.constant);
+                Fact { floor: small(floor), ceiling, whole: false, bounded, one, ..sized(size.0, size.1) }
             }
             "Sqrt" => Fact {
                 floor: a.floor.map(f64::sqrt),
                 ceiling: a.ceiling.map(f64::sqrt),
                 bounded: a.bounded,
                 whole: false,
+                one: a.one,
                 ..sized(a.size.0.sqrt(), a.size.1.sqrt())
             },
             "Reciprocal" => power(a, -1.0),
@@ -315,10 +339,12 @@ impl<'a> Facts<'a> {
                 Fact { constant: false, whole: false, raw: false, ..sized(8.0 * b.size.0, 127.0 * b.size.1) }
             }
             "Range" => Fact { whole: all().all(|fact| fact.whole), raw: true, ..Fact::NOTHING },
-            "Exp" | "Log" => Fact { raw: a.raw, constant: a.constant, ..Fact::NOTHING },
-            "Sin" | "Cos" | "Sigmoid" | "HardSigmoid" | "Softmax" | "Tanh" | "Erf" | "Softsign" | "Hardmax" => {
-                Fact { bounded: true, ..Fact::NOTHING }
+            "Exp" => Fact { raw: a.raw, constant: a.constant, one: near(&a), ..Fact::NOTHING },
+            "Log" => Fact { raw: a.raw, constant: a.constant, ..Fact::NOTHING },
+            "Sin" | "Cos" | "Sigmoid" | "HardSigmoid" | "Softmax" | "Tanh" | "Erf" | "Softsign" => {
+                Fact { bounded: true, one: near(&a), ..Fact::NOTHING }
             }
+            "Hardmax" => Fact { bounded: true, ..Fact::NOTHING },
             "Mod" => Fact { raw: both.raw, whole: both.whole, ..Fact::NOTHING },
             "Einsum" | "Gemm" | "MatMul" => {
                 self.product(a, b, all().all(|fact| fact.whole), all().all(|fact| fact.raw))
@@ -343,7 +369,8 @@ impl<'a> Facts<'a> {
         let term = term.filter_map(|fact| Some((self.bound_of(fact)?, fact.by))).next();
         let moving = terms.iter().fold(None, |floor, fact| least(floor, fact.floor));
         let by = term.and_then(|(_, by)| by).or(all.by);
-        Fact { size, floor: small(term.map(|(bound, _)| bound).or(moving)), ceiling: None, by, ..all }
+        let one = one_of(&terms);
+        Fact { size, floor: small(term.map(|(bound, _)| bound).or(moving)), ceiling: None, by, one, ..all }
     }
 
     /// Returns the number of a constant that is a bound: a positive one, and the same everywhere.
@@ -403,6 +430,24 @@ impl<'a> Facts<'a> {
             }
         }
         value
+    }
+}
+
+/// Returns the relation to 1 of a function of numbers that ends in 1.
+fn near(of: &Fact) -> Option<One> {
+    (!of.constant).then_some(One::Near)
+}
+
+/// Returns the relation to 1 of a sum: of numbers near 1 and 1 with the other sign, of what is left to 1 and constants, or
+/// of either and small constants.
+fn one_of(terms: &[Fact]) -> Option<One> {
+    let (constants, moving): (Vec<&Fact>, Vec<&Fact>) = terms.iter().partition(|fact| fact.constant);
+    let [of] = moving[..] else { return None };
+    let sized = |least: f64, most: f64| constants.iter().all(|fact| least <= fact.size.0 && fact.size.1 <= most);
+    match of.one? {
+        One::Near if sized(0.99, 1.01) => Some(One::Complement),
+        One::Near => sized(0.0, 0.01).then_some(One::Near),
+        One::Complement => sized(0.0, 0.01).then_some(One::Complement),
     }
 }
 

@@ -9,6 +9,7 @@
 //! | floor below the range | bounds, constant terms | moves, sums, factors, roots | all up to the division |
 //! | ceiling beyond the range | the reciprocal of a floor | the same | all up to the factor that reads it |
 //! | integer (`whole`) | integers, rounding | arithmetic, products | all behind an index, a length, a condition |
+//! | near 1, complement (`one`) | sigmoid, tanh, exp; `1 - x` of these | moves, squares, small terms | all up to the division, logarithm |
 //! | position, time (`raw`) | inputs, integers, constants | arithmetic, products | all behind an angle |
 //! | square, product of activations | products | terms, constant factors | all up to the sum or root |
 //! | sum of many | states that a body adds to; scattering | | the state; the scattering |
@@ -74,6 +75,7 @@ impl<'a> Keep<'a> {
         keep.sizes();
         keep.exact();
         keep.angles();
+        keep.complements();
         keep.squares();
         keep.sums();
         keep

@@ -72,6 +72,91 @@ fn rows(numbers: [f32; 4]) -> Vec<(&'static str, Tensor)> {
     vec![("x", Tensor::from_vec(numbers.to_vec(), &[2, 2]).unwrap())]
 }
 
+/// The odds of a probability, the logarithm of a slope, a quotient of differences, and an inverse function.
+#[test]
+fn what_is_left_to_1_reaches_the_division() {
+    let one = || vec![scalar("one", 1.0), scalar("e", 1e-6), scalar("minus", -1.0)];
+    let unary = |op, from, to| node(op, &[from], to, &[]);
+    let binary = |op, a, b, to| node(op, &[a, b], to, &[]);
+    let slope = |x: f64| 1.0 - x.tanh().powi(2);
+    type Closed<'a> = &'a dyn Fn(f64) -> f64;
+    let cases: [(&str, Vec<Message>, Closed, f64, &[&str], &[&str]); 7] = [
+        (
+            "odds",
+            vec![unary("Sigmoid", "h", "p"), binary("Sub", "one", "p", "q"), binary("Div", "p", "q", "u")],
+            &|x| x.exp(),
+            5.0,
+            &[],
+            &["p", "q", "u"],
+        ),
+        (
+            "odds by a power",
+            vec![
+                unary("Sigmoid", "h", "p"),
+                unary("Neg", "p", "n"),
+                binary("Add", "n", "one", "q"),
+                binary("Pow", "q", "minus", "u"),
+            ],
+            &|x| 1.0 + x.exp(),
+            5.0,
+            &[],
+            &["p", "n", "q", "u"],
+        ),
+        (
+            "slope",
+            vec![
+                unary("Tanh", "h", "t"),
+                binary("Mul", "t", "t", "s"),
+                binary("Sub", "one", "s", "q"),
+                binary("Add", "q", "e", "r"),
+                unary("Log", "r", "u"),
+            ],
+            &|x| (slope(x) + 1e-6).ln(),
+            4.0,
+            &[],
+            &["t", "s", "q", "r"],
+        ),
+        (
+            "root",
+            vec![
+                unary("Cos", "h", "t"),
+                binary("Mul", "t", "t", "s"),
+                binary("Sub", "one", "s", "q"),
+                unary("Sqrt", "q", "r"),
+                unary("Reciprocal", "r", "u"),
+            ],
+            &|x| 1.0 / x.sin().abs(),
+            0.0625,
+            &[],
+            &["t", "s", "q", "r", "u"],
+        ),
+        (
+            "difference",
+            vec![unary("Exp", "h", "p"), binary("Sub", "p", "one", "q"), binary("Div", "q", "h", "u")],
+            &|x| x.exp_m1() / x,
+            0.001953125,
+            &[],
+            &["p", "q", "u"],
+        ),
+        ("inverse", vec![unary("Tanh", "h", "p"), unary("Atanh", "p", "u")], &|x| x, 3.5, &[], &["p", "u"]),
+        (
+            "gate",
+            vec![unary("Sigmoid", "h", "p"), binary("Sub", "one", "p", "q"), binary("Mul", "h", "q", "u")],
+            &|x| x / (1.0 + x.exp()),
+            0.5,
+            &["p", "q", "u"],
+            &[],
+        ),
+    ];
+    for pack in ["onnx", "onnx-bf16"] {
+        for (name, middle, right, x, low, full) in &cases {
+            let numbers = [*x, *x, *x, *x].map(|x| x as f32);
+            let wanted = [right(*x); 4];
+            check(name, &between(middle, &one(), 17), &rows(numbers), &wanted, low, full, &policy(pack));
+        }
+    }
+}
+
 /// A row of zeros divided by its bounded length is 0, and [3, 4] is [0.6, 0.8].
 #[test]
 fn small_bounds_reach_the_division() {

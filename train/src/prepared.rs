@@ -8,7 +8,7 @@ use precast::{
     no_grad,
     plan::check_run,
     storage::Decorated,
-    train::{FitOptions, Loss},
+    train::{FitOptions, Loss, Schedule},
 };
 
 use super::{RunFile, Storage};
@@ -37,6 +37,7 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     }
     file.options.augment.check(&data.train).map_err(|error| file.wrong("augment", error))?;
     let mut notes = check(&net, data, &loss)?;
+    notes.extend(note_on_warm_up(&file.options, data.train.len()));
     if storage.is_none() && file.storage != Storage::Float32 {
         let words = "level O0 lowers nothing, so parameters are stored in float32";
         notes.push(format!("`storage: {}`: {words}; with a `dtype` they are stored low", file.storage.name()));
@@ -47,6 +48,20 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     }
     let options = file.options.clone().loss(loss).loss_scale(policy.loss_scale.clone());
     Ok(Prepared { net, plan, storage, options, notes })
+}
+
+/// Returns a note on a warm-up that the run does not end, or that comes before another one.
+fn note_on_warm_up(options: &FitOptions, examples: usize) -> Option<String> {
+    let (warm_up, steps) = (options.warm_up, options.steps(examples));
+    match options.schedule {
+        _ if warm_up > steps => Some(format!(
+            "`warm_up`: the run has {steps} steps and a warm-up of {warm_up}, so the learning rate does not reach `lr`"
+        )),
+        Schedule::OneCycle if warm_up > 0 => {
+            Some(format!("`warm_up`: `one-cycle` has a warm-up of its own, which follows the one of {warm_up} steps"))
+        }
+        _ => None,
+    }
 }
 
 /// Calls the network on two examples, and returns notes on allowed but probably unintended results.

@@ -357,6 +357,17 @@ fn files_that_are_something_else_are_told_by_name() {
             assert!(message.contains(of_torch) && message.contains(name), "{args:?}: {message}");
         }
     }
+    // The first file of an archive names its writer.
+    for (first, words) in
+        [("layer/kernel.npy", "arrays of NumPy (npz)"), ("metadata.json", "a file of Keras"), ("a/data.pkl", of_torch)]
+    {
+        let mut bytes = b"PK\x03\x04".to_vec();
+        bytes.resize(26, 0);
+        bytes.extend([first.len() as u8, 0, 0, 0]);
+        bytes.extend(first.as_bytes());
+        folder.file("archive", &bytes);
+        assert!(error(2, run(&["plan", "archive", "--policy", "o2"])).contains(words), "{first}");
+    }
     folder.file("hub/pytorch_model.bin", b"PK\x03\x04....");
     folder.file("hub/config.json", "{}");
     for args in [&["plan", "hub", "--policy", "o2"][..], &["convert", "hub", "out", "--policy", "o2"]] {

@@ -11,7 +11,10 @@ use std::{
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::{
+    error::{Error, ErrorKind, Result},
+    launcher::variable,
+};
 
 /// Binary interfaces of MPI libraries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,7 +108,8 @@ pub(super) fn open() -> Result<(&'static Library, Abi, String)> {
             }
         }
     }
-    let words = format!("no MPI library could be loaded; `PRECAST_MPI` takes a path; met: {}", words.join("; "));
+    let by = variable().map(|name| format!(", and without `{name}` this process runs alone")).unwrap_or_default();
+    let words = format!("no MPI library could be loaded; `PRECAST_MPI` takes a path{by}; met: {}", words.join("; "));
     Err(Error::new(ErrorKind::Library, words))
 }
 

@@ -245,7 +245,9 @@ impl Tensor {
 
     /// Computes one step of a gated recurrent unit (Cho et al. 2014), with gates in the order r, z, n:
     /// `r = sigmoid(i_r + h_r)`, `z = sigmoid(i_z + h_z)`, `n = tanh(i_n + r * h_n)`, `h' = (1 - z) * n + z * h`, where
-    /// `i = W_ih x + b_ih` and `h_* = W_hh h + b_hh`. Like [`rnn_cell`](Tensor::rnn_cell), rounded once.
+    /// `i = W_ih x + b_ih` and `h_* = W_hh h + b_hh`. Like [`rnn_cell`](Tensor::rnn_cell), rounded once: a
+    /// 16-bit state does not change in steps below half of its last place. [`gru`](Tensor::gru) keeps it in f32 between
+    /// its steps.
     ///
     /// # Errors
     /// As for [`rnn_cell`](Tensor::rnn_cell).

@@ -196,8 +196,7 @@ pub(crate) const OF_TORCH: &str = "a file of `torch.save`; write the state dict 
     `safetensors.torch.save_model(model, \"model.safetensors\")`";
 
 /// Bytes by which files of other formats are known, with their place, and descriptions.
-const OTHERS: [(usize, &[u8], &str); 5] = [
-    (0, b"PK\x03\x04", OF_TORCH),
+const OTHERS: [(usize, &[u8], &str); 4] = [
     (
         0,
         b"GGUF",
@@ -212,8 +211,26 @@ const OTHERS: [(usize, &[u8], &str); 5] = [
     (4, b"TFL3", "a model of TensorFlow Lite; expected safetensors"),
 ];
 
+/// Returns words for a zip archive by the name of its first file, which begins at the 30th byte: `torch.save`, NumPy and
+/// Keras write such archives.
+fn archive(bytes: &[u8]) -> &'static str {
+    let name = bytes.get(26..28).and_then(|length| {
+        let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
+        bytes.get(30..30 + length)
+    });
+    match name {
+        Some(name) if name.ends_with(b".npy") => {
+            "arrays of NumPy (npz); in Python, `safetensors.numpy.save_file` writes arrays with their names"
+        }
+        Some(b"metadata.json" | b"config.json" | b"model.weights.h5") => {
+            "a file of Keras; in Python, `safetensors.numpy.save_file` writes the arrays of its layers"
+        }
+        _ => OF_TORCH,
+    }
+}
+
 /// Rejects files of other formats by their first bytes (at least eight): archives and pickles of `torch.save`, GGUF,
-/// HDF5, NumPy, TensorFlow Lite, and pointers of Git LFS.
+/// HDF5, NumPy, Keras, TensorFlow Lite, and pointers of Git LFS.
 pub fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
     // A pickle begins with the number of its protocol and an opcode. The length of a header may have the same bytes,
     // and its text begins with a brace.
@@ -222,7 +239,8 @@ pub fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
         |(place, known, _): &&(usize, &[u8], &str)| bytes.get(*place..).is_some_and(|at| at.starts_with(known));
     let other = OTHERS.iter().find(is_there).map(|(.., words)| *words);
     let pointer = files::is_pointer(bytes).then_some(files::POINTER);
-    match other.or(is_pickle.then_some(OF_TORCH)).or(pointer) {
+    let zip = bytes.starts_with(b"PK\x03\x04").then(|| archive(bytes));
+    match other.or(zip).or(is_pickle.then_some(OF_TORCH)).or(pointer) {
         Some(words) => Err(Error::weights(words)),
         None => Ok(()),
     }

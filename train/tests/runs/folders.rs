@@ -53,6 +53,20 @@ fn go_on(run: &mut Run) -> EndReason {
     run.train().unwrap()
 }
 
+#[test]
+fn a_warm_up_beyond_the_run_is_noted() {
+    for (more, words) in [
+        (", warm_up: 30", None),
+        (", warm_up: 31", Some("the run has 30 steps and a warm-up of 31")),
+        (", schedule: one-cycle", None),
+        (", schedule: one-cycle, warm_up: 3", Some("`one-cycle` has a warm-up of its own")),
+    ] {
+        let run = Run::begin(&file("o0", more), model(0), Folder::to_come("warm-up-noted")).unwrap();
+        let noted = run.notes().iter().find(|note| note.starts_with("`warm_up`: "));
+        assert_eq!(noted.map(|note| note.contains(words.unwrap_or("?"))), words.map(|_| true), "{more}: {noted:?}");
+    }
+}
+
 /// 30 steps in three epochs, 97 examples: the last batch of an epoch has seven.
 #[test]
 fn a_run_stopped_at_any_step_ends_with_the_same_bits() {
