@@ -47,8 +47,8 @@ impl Graph {
     /// The ops are burn's: a linear layer is a product and a sum, where torch has one op, so an f32 bias widens the sum.
     ///
     /// # Errors
-    /// Those of [`Policy::plan`]; [`ErrorKind::Level`](crate::ErrorKind::Level) for O1 and O2, which decide module by
-    /// module; [`ErrorKind::List`](crate::ErrorKind::List) for an op that the lists refuse.
+    /// Those of [`Policy::plan`]; [`ErrorKind::Level`] for O1 and O2, which decide module by
+    /// module; [`ErrorKind::List`] for an op that the lists refuse.
     pub fn painted(&self, policy: &Policy) -> Result<Painted> {
         if matches!(policy.level, Level::O1 | Level::O2) {
             return Err(Error::new(
