@@ -214,7 +214,9 @@ fn ranks() -> Result {
 }
 
 fn onnxruntime() -> Result {
-    onnx::run(&with_python(&["--cases", "tests/onnx/hazards/given"]))?;
+    for folder in ["given", "kindred"] {
+        onnx::run(&with_python(&["--cases", &format!("tests/onnx/hazards/{folder}")]))?;
+    }
     onnx::run(&with_python(&["--nodes"]))?;
     onnx::run(&with_python(&["--exports"]))
 }
