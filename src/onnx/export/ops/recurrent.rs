@@ -132,7 +132,7 @@ fn whole(c: &mut Call<'_>, layer: &Layer) -> Result<(Val, Option<Val>)> {
     Ok((y, last))
 }
 
-/// Returns the same, with the state rounded after each step: it is the output and the input of the next step.
+/// Returns the same, with the output of each step rounded. It is the state that the next step reads.
 fn by_steps(c: &mut Call<'_>, layer: &Layer, low: DType) -> Result<(Val, Option<Val>)> {
     let (x, ih, hh) = (c.input(0)?, c.input(1)?, c.input(2)?);
     let (ih, hh) = (c.transpose(&ih, &[1, 0])?, c.transpose(&hh, &[1, 0])?);
@@ -189,8 +189,11 @@ impl Cell<'_> {
     /// Returns the next states, and the output.
     fn write(&self, w: &mut Writer, inputs: &[Val]) -> Result<Vec<Val>> {
         let (h, x) = (&inputs[0], &inputs[inputs.len() - 1]);
+        // The state of a GRU is a sum, of which the product alone reads a rounded copy.
+        let is_sum = self.layer.gating == "gru";
+        let read = if is_sum { &rounded(w, h, self.low, true)? } else { h };
         let mut from_input = self.node(w, "MatMul", &[x, self.ih])?;
-        let mut from_state = self.node(w, "MatMul", &[h, self.hh])?;
+        let mut from_state = self.node(w, "MatMul", &[read, self.hh])?;
         for (sum, bias) in [&mut from_input, &mut from_state].into_iter().zip(&self.biases) {
             if let Some(bias) = bias {
                 *sum = self.node(w, "Add", &[sum, bias])?;
@@ -225,9 +228,9 @@ impl Cell<'_> {
                 (self.node(w, if gating == "relu" { "Relu" } else { "Tanh" }, &[&sum])?, None)
             }
         };
-        let next = rounded(w, &next, self.low, true)?;
+        let low = rounded(w, &next, self.low, true)?;
         // An output of a body has a name of its own.
-        let output = self.node(w, "Identity", &[&next])?;
+        let (next, output) = if is_sum { (next, low) } else { (low.clone(), self.node(w, "Identity", &[&low])?) };
         Ok([vec![next], c.into_iter().collect(), vec![output]].concat())
     }
 }
