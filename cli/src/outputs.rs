@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
+use precast::onnx::OnnxModel;
 use precast_policy::files;
+use precast_train::is_onnx;
 
 use super::{Failure, Result, inputs::shown};
 
@@ -82,7 +84,24 @@ pub(super) fn check_unread(read: &[(&str, Option<&Path>)], outputs: &[(&str, Opt
         }
     }
     check(outputs)?;
-    outputs.iter().try_for_each(|output| check_not_inside(read, *output))
+    outputs.iter().try_for_each(|output| {
+        check_not_inside(read, *output)?;
+        check_no_data_file(read, *output)
+    })
+}
+
+/// Refuses to replace a data file of an ONNX model that the command reads.
+fn check_no_data_file(read: &[(&str, Option<&Path>)], (flag, file): (&str, Option<&Path>)) -> Result {
+    let Some(file) = file.filter(|file| file.exists()) else { return Ok(()) };
+    for (name, path) in read.iter().filter_map(|(name, path)| Some((name, path.filter(|path| is_onnx(path))?))) {
+        // A model that cannot be read is an error of the command itself.
+        let data = OnnxModel::open(path).and_then(|model| model.data_files()).unwrap_or_default();
+        if data.iter().any(|data| place(&path.with_file_name(data)) == place(file)) {
+            let words = format!("{flag}: `{}` is a data file of {name}, `{}`, which is read", shown(file), shown(path));
+            return Err(Failure::Usage(words));
+        }
+    }
+    Ok(())
 }
 
 /// Refuses to replace a file in a folder that the command reads.

@@ -82,7 +82,7 @@ impl Keep<'_> {
             let found = match &placed.node.op[..] {
                 "Div" => left(1).or(left(0).filter(|_| !is_constant(1))),
                 "Log" | "Reciprocal" => left(0),
-                "Pow" => left(0).filter(|_| self.is_divided(placed)),
+                "Pow" if self.is_divided(placed) => left(0),
                 "Acos" | "Asin" | "Atanh" => read(0).filter(|&value| one(value).is_some()),
                 _ => None,
             };
@@ -101,6 +101,53 @@ impl Keep<'_> {
                 let Origin::Node { node } = self.values.values[value].origin else { continue };
                 self.node(node, Then::Free, because);
                 pending.extend(self.values.nodes[node].inputs.iter().flatten());
+            }
+        }
+    }
+
+    /// Keeps functions that end in 0 up to the division or logarithm that reads them: `x / softplus(h)`, `1 / sigmoid(h)`.
+    pub fn vanishing(&mut self) {
+        for (index, placed) in self.values.nodes.iter().enumerate().filter(|(_, placed)| placed.node.domain.is_empty())
+        {
+            let divisor = match &placed.node.op[..] {
+                "Div" => 1,
+                "Log" | "Reciprocal" => 0,
+                "Pow" if self.is_divided(placed) => 0,
+                _ => continue,
+            };
+            let Some(mut value) = placed.inputs.get(divisor).copied().flatten() else { continue };
+            let mut way = vec![index];
+            while let Origin::Node { node } = self.values.values[value].origin {
+                way.push(node);
+                let maker = &self.values.nodes[node];
+                let mut moving =
+                    maker.inputs.iter().flatten().copied().filter(|&value| !self.facts.fact(value).constant);
+                match (&maker.node.op[..], moving.next(), moving.next()) {
+                    ("Mul" | "Div" | "Sqrt" | "Pow", Some(from), None) => value = from,
+                    ("Sigmoid" | "Softplus", ..) => {
+                        let because =
+                            format!("leads to a division by numbers that end in 0, those of {}", maker.node.label());
+                        way.iter().for_each(|&node| self.node(node, Then::Free, || because.clone()));
+                        break;
+                    }
+                    (_, Some(from), None) if self.facts.moves[node] == Some(GraphList::Clear) => value = from,
+                    _ => break,
+                }
+            }
+        }
+    }
+
+    /// Keeps ops that runtimes compute by their function, which in early opsets has no bfloat16: it chooses by `Where`.
+    pub fn functions(&mut self) {
+        let opset = self.values.model.opset();
+        for (index, placed) in self.values.nodes.iter().enumerate() {
+            let from = match &placed.node.op[..] {
+                "Clip" => 16,
+                "NegativeLogLikelihoodLoss" | "SoftmaxCrossEntropyLoss" => 19,
+                _ => continue,
+            };
+            if placed.node.domain.is_empty() && opset < from && self.facts.limits.dtype() == "bfloat16" {
+                self.node(index, Then::Free, || format!("has bfloat16 in runtimes from opset {from} on"));
             }
         }
     }

@@ -311,7 +311,7 @@ impl<'a> Facts<'a> {
                 let bound = all().filter_map(|fact| self.bound_of(&fact)).reduce(f64::max);
                 let moving = all().filter(|fact| !fact.constant).reduce(Fact::or).unwrap_or(a);
                 let by = all().find_map(|fact| fact.by.filter(|_| fact.constant)).or(moving.by);
-                Fact { floor: small(bound.or(moving.floor)), by, raw: false, ..moving }
+                Fact { floor: small(bound.or(moving.floor)), by, raw: all().all(|fact| fact.raw), ..moving }
             }
             "Where" => {
                 let c = input(2).unwrap_or(Fact::NOTHING);
@@ -320,16 +320,25 @@ impl<'a> Facts<'a> {
                     (true, false) | (false, true) => {
                         let (known, moving) = if b.constant { (b, c) } else { (c, b) };
                         let (by, floor) = (known.by.or(moving.by), small(least(bound, moving.floor)));
-                        Fact { floor, by, raw: false, whole: all.whole, bounded: all.bounded, ..moving }
+                        Fact { floor, by, raw: all.raw, whole: all.whole, bounded: all.bounded, ..moving }
                     }
-                    _ => Fact { raw: false, ..all },
+                    _ => all,
                 }
             }
             "Pow" => Fact { raw: both.raw, constant: both.constant, ..Fact::NOTHING },
             "ReduceMean" => a,
             "ReduceSum" | "CumSum" => Fact { bounded: false, ..a },
-            "AveragePool" | "GlobalAveragePool" | "LeakyRelu" | "PRelu" | "ReduceL1" | "ReduceL2" => {
+            "AveragePool" | "GlobalAveragePool" | "ReduceL1" | "ReduceL2" => {
                 Fact { raw: false, whole: false, bounded: false, ..a }
+            }
+            "LeakyRelu" | "PRelu" | "Elu" | "Celu" => {
+                let slope = self.attribute(placed, "alpha")?.map_or(1.0, f64::from).max(if op == "PRelu" {
+                    b.size.1
+                } else {
+                    0.0
+                });
+                let most = a.size.1 * slope.max(1.0);
+                Fact { raw: false, whole: false, bounded: false, size: (a.size.0, most), by: both.by, ..a }
             }
             "Floor" | "Ceil" | "Round" => Fact { whole: true, ..a },
             "Sign" => Fact { whole: true, bounded: true, raw: a.raw, ..Fact::NOTHING },
@@ -346,12 +355,18 @@ impl<'a> Facts<'a> {
             }
             "Hardmax" => Fact { bounded: true, ..Fact::NOTHING },
             "Mod" => Fact { raw: both.raw, whole: both.whole, ..Fact::NOTHING },
-            "Einsum" | "Gemm" | "MatMul" => {
-                self.product(a, b, all().all(|fact| fact.whole), all().all(|fact| fact.raw))
+            "Gemm" => {
+                let factor = self.attribute(placed, "alpha")?.map_or(1.0, |factor| f64::from(factor.abs()));
+                let whole = factor == 1.0 && all().all(|fact| fact.whole);
+                let made = self.product(a, b, whole, all().all(|fact| fact.raw));
+                Fact { size: (made.size.0 * factor, made.size.1 * factor), ..made }
             }
+            "Einsum" | "MatMul" => self.product(a, b, all().all(|fact| fact.whole), all().all(|fact| fact.raw)),
+            // A product of one term is an outer one, which gives positions a frequency.
+            "Conv" => self.product(a, b, false, all().all(|fact| fact.raw) && self.values.terms(placed) == Some(1)),
             _ if self.moves[index] == Some(GraphList::Allow) => self.product(a, b, false, false),
             "Relu" | "MaxPool" | "GlobalMaxPool" | "Resize" | "Upsample" | "Shrink" | "Min" => Fact {
-                raw: false,
+                raw: ["Min", "Resize", "Upsample"].contains(&op) && all().all(|fact| fact.raw),
                 constant: false,
                 ..all().filter(|fact| !fact.constant).reduce(Fact::or).unwrap_or(a)
             },

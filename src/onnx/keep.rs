@@ -76,6 +76,8 @@ impl<'a> Keep<'a> {
         keep.exact();
         keep.angles();
         keep.complements();
+        keep.vanishing();
+        keep.functions();
         keep.squares();
         keep.sums();
         keep
@@ -265,22 +267,8 @@ pub(super) fn after_large(
 
 /// Finds the products that add more terms than a number, as their weights say.
 pub(super) fn deep(values: &Values<'_>, most: usize) -> HashMap<usize, Kept> {
-    let terms = |placed: &Placed<'_>| {
-        let weight = placed.inputs.get(1).copied().flatten()?;
-        let of = &values.values[weight];
-        let dims = &values.scopes[of.scope].graph.initialisers[of.initialiser?].dims;
-        match &placed.node.op[..] {
-            "MatMul" => dims.iter().rev().nth(1).copied(),
-            "Gemm" => {
-                let turned = values.model.int(placed.node, "transB").ok().flatten().unwrap_or(0) != 0;
-                dims.get(usize::from(turned)).copied()
-            }
-            "Conv" => Some(dims.iter().skip(1).product()),
-            _ => None,
-        }
-    };
     let kept = |(index, placed): (usize, &Placed<'_>)| {
-        let terms = terms(placed).filter(|&terms| terms > most)?;
+        let terms = values.terms(placed).filter(|&terms| terms > most)?;
         let because = format!("adds {terms} products, and at most {most} may be");
         Some((index, Kept { because, then: Then::Free }))
     };

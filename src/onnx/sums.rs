@@ -53,13 +53,13 @@ impl Keep<'_> {
             } else if op == "Mul" && all && self.are_activations(placed) {
                 "makes products that are only added up or go into a root"
             } else if placed.inputs.iter().flatten().any(|&value| squares[value])
-                && (SINKS.contains(&op) || any && self.is_step(index))
+                && (self.is_sink(placed) || any && self.is_step(index))
             {
                 "reads squares"
             } else {
                 continue;
             };
-            squares[output] = !SINKS.contains(&op);
+            squares[output] = !self.is_sink(placed);
             self.node(index, Then::Listed, || because.into());
         }
     }
@@ -77,7 +77,7 @@ impl Keep<'_> {
         for (index, placed) in values.nodes.iter().enumerate().rev() {
             let made = placed.outputs.first().copied().flatten().and_then(|output| into[output]).unwrap_or_default();
             let op = own(placed);
-            let of = match SINKS.contains(&op) {
+            let of = match self.is_sink(placed) {
                 true => Way { any: true, all: true, root: ["Pow", "Sqrt"].contains(&op) },
                 false if self.is_step(index) => made,
                 false => Way::default(),
@@ -89,6 +89,15 @@ impl Keep<'_> {
             }
         }
         into.into_iter().map(Option::unwrap_or_default).collect()
+    }
+
+    /// Returns whether a node is a sum, a root, or a product with weights that are no less than 0, which is a sum.
+    fn is_sink(&self, placed: &Placed<'_>) -> bool {
+        let is_weight = |value: &usize| self.facts.constants.get(value).is_some_and(|known| !known.negative);
+        match own(placed) {
+            "Conv" | "Gemm" | "MatMul" => placed.inputs.iter().take(2).flatten().any(is_weight),
+            op => SINKS.contains(&op),
+        }
     }
 
     /// Returns whether a node moves or adds numbers, or multiplies them by a constant.
@@ -167,10 +176,14 @@ impl Keep<'_> {
             pending.extend(sources.into_iter().flatten().map(|&source| (source, added)));
             let Origin::Node { node } = self.values.values[value].origin else { continue };
             let placed = &self.values.nodes[node];
+            let inputs = || placed.inputs.iter().flatten().copied();
             let terms = match own(placed) {
-                "Add" | "Sub" | "Sum" => placed.inputs.iter().flatten().map(|&term| (term, true)).collect(),
+                "Add" | "Sub" | "Sum" | "Mean" => inputs().map(|term| (term, true)).collect(),
+                "Mul" | "Div" if inputs().any(|value| self.facts.fact(value).constant) => {
+                    inputs().map(|factor| (factor, added)).collect()
+                }
                 _ if self.facts.moves[node] == Some(GraphList::Clear) => {
-                    placed.inputs.iter().flatten().map(|&moved| (moved, added)).collect::<Vec<_>>()
+                    inputs().map(|moved| (moved, added)).collect::<Vec<_>>()
                 }
                 _ => continue,
             };

@@ -162,6 +162,21 @@ impl<'a> Values<'a> {
         }
     }
 
+    /// Returns the number of terms that a product with a weight adds, as the shape of the weight says.
+    pub fn terms(&self, placed: &Placed<'_>) -> Option<usize> {
+        let of = &self.values[placed.inputs.get(1).copied().flatten()?];
+        let dims = &self.scopes[of.scope].graph.initialisers[of.initialiser?].dims;
+        match &placed.node.op[..] {
+            "MatMul" => dims.iter().rev().nth(1).copied(),
+            "Gemm" => {
+                let turned = self.model.int(placed.node, "transB").ok().flatten().unwrap_or(0) != 0;
+                dims.get(usize::from(turned)).copied()
+            }
+            "Conv" => Some(dims.iter().skip(1).product()),
+            _ => None,
+        }
+    }
+
     /// Returns the value with a name, in a scope or around it.
     fn find(&self, scope: usize, name: &str) -> Option<usize> {
         let mut at = Some(scope);

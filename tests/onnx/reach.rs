@@ -6,7 +6,7 @@ use precast::{
     policy::GraphPolicy,
 };
 
-use super::build::{self, BOOL, FLOAT, INT64, Message, body, floats, graph, int, ints, text, value};
+use super::build::{self, BOOL, FLOAT, INT64, Message, body, float, floats, graph, int, ints, text, value};
 
 /// A node with a name, which is that of its output.
 fn node(op: &str, inputs: &[&str], name: &str, attributes: &[Message]) -> Message {
@@ -22,6 +22,11 @@ fn nodes(op: &str, inputs: &[&str], outputs: &[&str], attributes: &[Message]) ->
 
 fn scalar(name: &str, number: f32) -> Message {
     floats(name, &[], &[number])
+}
+
+fn truths(name: &str, shape: &[i64], numbers: &[u8]) -> Message {
+    let truths = shape.iter().fold(Message::default(), |truths, axis| truths.int(1, *axis));
+    truths.int(2, BOOL).bytes(8, name).bytes(9, numbers)
 }
 
 fn axes(numbers: &[i64]) -> Message {
@@ -278,6 +283,35 @@ fn factors_and_divisors_reach_the_next_product() {
             vec![scalar("k", 1e-7)],
             &["a", "p", "u"],
         ),
+        (
+            "factor of a product",
+            vec![
+                nodes("Gemm", &["h", "eye"], &["a"], &[float("alpha", 1e6)]),
+                product("a", "p"),
+                node("Mul", &["p", "back"], "u", &[]),
+            ],
+            vec![scalar("back", 1e-6)],
+            &["a", "p", "u"],
+        ),
+        (
+            "small factor of a product",
+            vec![nodes("Gemm", &["h", "eye"], &["a"], &[float("alpha", 1e-9)]), node("Mul", &["a", "back"], "u", &[])],
+            vec![scalar("back", 1e9)],
+            &["a", "u"],
+        ),
+        (
+            "slope",
+            vec![
+                node("Neg", &["h"], "n", &[]),
+                nodes("PRelu", &["n", "k"], &["a"], &[]),
+                product("a", "p"),
+                node("Mul", &["p", "back"], "b", &[]),
+                node("Neg", &["b"], "c", &[]),
+                node("Where", &["is_above", "c", "h"], "u", &[]),
+            ],
+            vec![scalar("k", 1e6), scalar("back", 1e-6), truths("is_above", &[2, 2], &[1, 0, 1, 1])],
+            &["a", "p", "b"],
+        ),
         // Neither factor is out of range.
         (
             "two factors",
@@ -349,10 +383,13 @@ fn squares_are_f32_up_to_the_sum_or_the_root() {
         div("r"),
     ];
     let shape = vec![axis(), ints("shape", &[2], &[2, 2]), floats("sign", &[1], &[1.0])];
+    let weights = |number| floats("ones", &[2, 2], &[1.0, number, 1.0, 1.0]);
+    let weighted = || vec![mul("h", "h", "q"), node("MatMul", &["q", "ones"], "s", &[]), root("s", "r"), div("r")];
     for (name, middle, constants, full) in [
         ("sum", vec![mul("h", "h", "q"), sum("q", "s"), root("s", "r"), div("r")], vec![axis()], &["q"][..]),
         ("magnitude", magnitude, ends(), &["a", "b", "c", "r"]),
         ("moved", moved, shape, &["b", "c", "d"]),
+        ("weights", weighted(), vec![weights(1.0)], &["q", "s"]),
         (
             "product",
             vec![
@@ -397,6 +434,16 @@ fn angles_are_f32_back_to_positions_and_times() {
         ("matmul", vec![node("MatMul", &["f", "p"], "a", &[])], floats("f", &[1, 1], &[0.5]), &["p", "a"][..]),
         ("gemm", vec![node("Gemm", &["f", "p"], "a", &[])], floats("f", &[1, 1], &[0.5]), &["p", "a"]),
         (
+            "chosen",
+            vec![
+                node("Where", &["is_long", "f", "z"], "g", &[]),
+                node("MatMul", &["g", "p"], "b", &[]),
+                node("Max", &["b", "z"], "a", &[]),
+            ],
+            floats("f", &[1, 1], &[0.5]),
+            &["p", "b", "a"],
+        ),
+        (
             "scaled",
             vec![
                 node("MatMul", &["f", "p"], "b", &[]),
@@ -408,7 +455,8 @@ fn angles_are_f32_back_to_positions_and_times() {
         ),
     ] {
         let all: Vec<Message> = std::iter::once(cast.clone()).chain(middle).chain(end("a")).collect();
-        let constants = [w.clone(), freq, scalar("b2", 2.0), scalar("z", 0.0)];
+        let is_long = truths("is_long", &[1, 1], &[1]);
+        let constants = [w.clone(), freq, scalar("b2", 2.0), scalar("z", 0.0), is_long];
         let io = [value("pos", INT64, &["1", "4"]), value("y", FLOAT, &["4", "1"])];
         let model = build::model(&graph(&all, &constants, &io[..1], &io[1..]), 17);
         let x = [("pos", Tensor::from_vec(pos.to_vec(), &[1, 4]).unwrap())];
@@ -483,7 +531,7 @@ fn looped(policy: &str, words: &str) -> precast::Result<Vec<(String, bool)>> {
             value("o2", FLOAT, &["2", "2"]),
         ],
     );
-    let truth = Message::default().int(2, BOOL).bytes(8, "true").bytes(9, [1]);
+    let truth = truths("true", &[], &[1]);
     let middle = [
         nodes("ReduceMax", &["h"], &["t0"], &[int("keepdims", 0)]),
         nodes("Loop", &["m", "true", "t0", "zero", "h"], &["tn", "sn", "on"], &[body("body", &inner)]),
@@ -517,6 +565,68 @@ fn conditions_and_sums_that_a_loop_carries_are_f32() {
     assert_eq!(states("{ op: Loop, run: float32 }"), Vec::<String>::new());
     let message = looped("onnx-1", "{ op: Loop, run: low }").unwrap_err().to_string();
     assert!(message.contains("a rule runs it low, and it computes nothing itself"), "{message}");
+}
+
+/// A moving average of 4,000 rounds ends near what it averages.
+#[test]
+fn moving_averages_that_a_loop_carries_are_f32() {
+    let inner = graph(
+        &[
+            node("Mul", &["s", "keep"], "a", &[]),
+            node("Mul", &["h", "new"], "b", &[]),
+            node("Add", &["a", "b"], "s2", &[]),
+            node("Identity", &["c"], "go", &[]),
+        ],
+        &[],
+        &[value("i", INT64, &[]), value("c", BOOL, &[]), value("s", FLOAT, &["2", "2"])],
+        &[value("go", BOOL, &[]), value("s2", FLOAT, &["2", "2"])],
+    );
+    let middle = [nodes("Loop", &["m", "true", "zero"], &["u"], &[body("body", &inner)])];
+    let constants = [
+        ints("m", &[], &[4000]),
+        truths("true", &[], &[1]),
+        floats("zero", &[2, 2], &[0.0; 4]),
+        scalar("keep", 0.999),
+        scalar("new", 0.001),
+    ];
+    let share = 1.0 - 0.999f64.powi(4000);
+    let x = [3.0, -4.0, 0.5, 0.25];
+    for pack in ["onnx", "onnx-bf16"] {
+        let model = between(&middle, &constants, 17);
+        check("average", &model, &rows(x), &x.map(|x| share * f64::from(x)), &["h", "y"], &[], &policy(pack));
+    }
+}
+
+/// Functions that end in 0 as divisors, and in logarithms.
+#[test]
+fn what_vanishes_reaches_the_division() {
+    let unary = |op, from, to| node(op, &[from], to, &[]);
+    for (op, middle, right) in [
+        (
+            "Sigmoid",
+            vec![unary("Neg", "p", "n"), unary("Reciprocal", "n", "u")],
+            (|x| -1.0 - f64::exp(-x)) as fn(f64) -> f64,
+        ),
+        ("Softplus", vec![unary("Transpose", "p", "t"), unary("Transpose", "t", "n"), unary("Log", "n", "u")], |x| {
+            x.exp().ln_1p().ln()
+        }),
+    ] {
+        let middle: Vec<Message> = std::iter::once(unary(op, "h", "p")).chain(middle).collect();
+        let x = [-10.0, -9.0, 1.0, 0.5];
+        let model = between(&middle, &[], 17);
+        check(op, &model, &rows(x), &x.map(|x| right(f64::from(x))), &["h", "y"], &["p", "n"], &policy("onnx"));
+    }
+}
+
+/// Runtimes compute a clip of bfloat16 by its function, which has the dtype from opset 16 on.
+#[test]
+fn a_clip_of_an_early_opset_has_no_bfloat16() {
+    let middle = [node("Clip", &["h", "low", "high"], "u", &[])];
+    for (pack, opset, is_low) in [("onnx-bf16", 13, false), ("onnx-bf16", 16, true), ("onnx", 13, true)] {
+        let model = between(&middle, &[scalar("low", -1.0), scalar("high", 1.0)], opset);
+        let plan = model.plan(&policy(pack)).unwrap();
+        assert_eq!(plan.decision("u").unwrap().dtype.is_low(), is_low, "{pack} {opset}");
+    }
 }
 
 #[test]

@@ -315,7 +315,7 @@ impl RunFile {
 
 impl RunFile {
     /// Rejects targets that the loss is not defined for, by their row and column.
-    fn check_domain(&self, key: &str, data: &Dataset) -> Result<()> {
+    pub(super) fn check_domain(&self, key: &str, data: &Dataset) -> Result<()> {
         let loss = self.options.loss.as_ref().filter(|_| !self.standardize_targets);
         let Some(([example, place], words)) = loss.and_then(|loss| loss.outside(data.targets())) else { return Ok(()) };
         let (row, column) = (example + 1, self.data.target(place));

@@ -135,7 +135,8 @@ impl Predictor {
     /// Scores the network on the examples of a file, with targets like those of the run.
     ///
     /// # Errors
-    /// As [`Predictor::predict`] and [`Score::of`]; [`ErrorKind::Data`](precast::ErrorKind::Data) when the file has no targets.
+    /// As [`Predictor::predict`] and [`Score::of`]; [`ErrorKind::Data`](precast::ErrorKind::Data) when the file has no
+    /// targets, or one that the loss is not defined for.
     pub fn score(&self, file: impl AsRef<Path>) -> Result<Score> {
         self.evaluate(file).map(|found| found.score())
     }
@@ -149,6 +150,7 @@ impl Predictor {
         self.file.data.check_kind(file)?;
         let examples = self.file.data.read_like(file, self.file.memory.0)?;
         self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
+        self.file.check_domain(&file.display().to_string(), &examples)?;
         let examples = self.standardizations.inputs_of(examples, self.input.as_deref(), self.file.memory.0)?;
         self.file.evaluate(&self.net, &examples, self.standardizations.targets.as_ref())
     }

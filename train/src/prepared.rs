@@ -2,7 +2,7 @@
 
 use precast::{
     Child, Plan, Policy,
-    data::Split,
+    data::{Dataset, Split},
     error::{Error, Result},
     io::models::Model,
     no_grad,
@@ -29,12 +29,12 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     file.freeze(&net)?;
     let (plan, storage) = file.wrap(&mut net, policy)?;
     let loss = file.options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
-    loss.check(data.train.targets()).map_err(|error| file.wrong("loss", error))?;
     if file.standardize_targets && matches!(loss, Loss::BceWithLogits {}) {
         let words =
             "the loss bce_with_logits compares with numbers from 0 to 1, which `standardize_targets` would move";
         return Err(file.wrong("loss", Error::data(words)));
     }
+    loss.check(data.train.targets()).map_err(|error| file.wrong("loss", error))?;
     file.options.augment.check(&data.train).map_err(|error| file.wrong("augment", error))?;
     let mut notes = check(&net, data, &loss)?;
     notes.extend(note_on_warm_up(&file.options, data.train.len()));
@@ -48,6 +48,14 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     }
     let options = file.options.clone().loss(loss).loss_scale(policy.loss_scale.clone());
     Ok(Prepared { net, plan, storage, options, notes })
+}
+
+/// Returns the number of classes, of which a label that the loss ignores is none.
+fn classes(data: &Dataset, loss: &Loss) -> usize {
+    let Loss::CrossEntropy { ignore_index: Some(ignored), .. } = loss else { return data.classes() };
+    let labels = data.labels().iter().filter(|label| *label != ignored);
+    let counted = labels.max().map_or(0, |&label| usize::try_from(label + 1).unwrap_or(0));
+    counted.max(data.class_names().len())
 }
 
 /// Returns a note on a warm-up that the run does not end, or that comes before another one.
@@ -71,7 +79,7 @@ fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
     let outputs =
         result.map_err(|e| e.context(format_args!("the model on examples of shape {:?}", data.test.shape())))?;
     check_run(net, &trace)?;
-    let classes = data.train.classes().max(data.test.classes());
+    let classes = classes(&data.train, loss).max(classes(&data.test, loss));
     let met = outputs.shape().last().copied().filter(|_| matches!(loss, Loss::CrossEntropy { .. }));
     let words = |met| {
         let numbers = if met == 1 { "number" } else { "numbers" };

@@ -442,6 +442,20 @@ impl RunFile {
         schema
     }
 
+    /// Returns the files and folders of the examples: those of `data`, `test` and `validation`.
+    pub fn files_read(&self) -> Vec<&Path> {
+        let data = match &self.data {
+            data::Source::Npy(npy) if npy.file.is_none() => [Some(&*npy.inputs), npy.targets.as_deref()],
+            other => [other.file(), None],
+        };
+        let parts = [Some(&self.test), self.validation.as_ref()].into_iter().flatten();
+        let parts = parts.filter_map(|part| match part {
+            Test::File(file) => Some(&**file),
+            _ => None,
+        });
+        data.into_iter().flatten().chain(parts).collect()
+    }
+
     /// Writes a run file atomically.
     ///
     /// # Errors

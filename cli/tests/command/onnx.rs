@@ -117,6 +117,21 @@ fn a_model_runs_and_is_compared_with_what_was_made_of_it() {
         let message = error(2, run(more));
         assert!(message.contains(words), "{message}");
     }
+    // The numbers of the model are in a file of their own.
+    text(precast_in(
+        &folder.0,
+        &["convert", "vit.onnx", "parts.onnx", "--policy", "onnx", "--external", "1000", "--quiet"],
+    ));
+    let data = fs::read(folder.0.join("parts.onnx.data")).unwrap();
+    for args in [
+        &["run", "parts.onnx", "--inputs", "x.npz", "--outputs", "parts.onnx.data"][..],
+        &["graph", "parts.onnx", "--policy", "onnx", "--svg", "./parts.onnx.data"],
+        &["export", "parts.onnx", "--policy", "o2", "--to", "torch", "--output", "parts.onnx.data", "--force"],
+    ] {
+        let message = error(2, precast_in(&folder.0, args));
+        assert!(message.contains("parts.onnx.data` is a data file of MODEL, `parts.onnx`, which is read"), "{message}");
+    }
+    assert!(fs::read(folder.0.join("parts.onnx.data")).unwrap() == data);
     let other = Tensor::ones(&[2, 3, 32, 32], DType::F32);
     write_npz(folder.0.join("z.npz"), [("x", &other)]).unwrap();
     let message = error(2, precast_in(&folder.0, &["run", "vit.onnx", "--inputs", "z.npz"]));

@@ -88,6 +88,9 @@ fn a_table_of_ones_own_is_trained_compared_and_predicted() {
     assert!(again("new.csv").contains("EXAMPLES and --output name one file, `new.csv`"), "{}", again("new.csv"));
     let forced = ["predict", "runs/o2", "new.csv", "--output", "new.csv", "--force"];
     assert!(error(2, precast_in(&folder.0, &forced)).contains("name one file"));
+    let of_run = ["predict", "runs/o2", "new.csv", "--output", "points.csv", "--force"];
+    let words = "the data of the run and --output name one file, `points.csv`";
+    assert!(error(2, precast_in(&folder.0, &of_run)).contains(words));
     assert_eq!(fs::read_to_string(folder.0.join("new.csv")).unwrap(), "y,x\n9,9\n1,1\n8.5,7.5\n");
     assert_eq!(fs::read_to_string(folder.0.join("said.csv")).unwrap(), said);
 }

@@ -45,6 +45,10 @@ impl Header {
         }
         let mut start = Vec::new();
         file.by_ref().take(LENGTH).read_to_end(&mut start).map_err(failed)?;
+        if start.starts_with(b"PK") {
+            // The name of the first file in an archive says what wrote it.
+            file.by_ref().take(120).read_to_end(&mut start).map_err(failed)?;
+        }
         Header::parse(&start, met.len(), |bytes| {
             let mut text = Vec::new();
             file.take(bytes).read_to_end(&mut text).map_err(failed)?;

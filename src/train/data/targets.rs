@@ -38,7 +38,7 @@ impl Targets {
                 let Some((i, label)) = values.iter().enumerate().find(|(_, label)| wrong(**label)) else {
                     return Ok(());
                 };
-                Err(Error::data(format!("label {i} is {label}; classes count from 0")))
+                Err(Error::data(format!("label {i} is {label}; classes count from 0, also one for `ignore_index`")))
             }
             Targets::Numbers { values, .. } => all_finite("target", values, n),
             Targets::None => Ok(()),

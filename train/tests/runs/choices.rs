@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use precast::{
     data::{Dataset, Inputs, Targets},
     io::models::Model,
+    prelude::*,
 };
-use precast_train::{EndReason, Prediction, Predictor, Run, RunFile};
+use precast_train::{EndReason, Prediction, Predictor, Run, RunFile, data::write_npz};
 
 use crate::common::folder::Folder;
 
@@ -258,4 +259,22 @@ fn tokens_of_a_text_are_no_names() {
     let model = Model::parse(&format!("{{version: 1, input: [8], input_dtype: int64, net: {net}}}"), "m.yaml", 0);
     let run = begin(&folder, model.unwrap(), "data: {text: {file: t.txt, length: 8}}").unwrap();
     assert_eq!(run.notes(), [""; 0]);
+}
+
+/// The label of what is not to be learnt, such as the border of an object, is often the largest of a byte.
+#[test]
+fn an_ignored_label_is_no_class() {
+    let folder = Folder::new("ignored-label");
+    let (x, y) = (Tensor::randn(&[8, 2], &mut Rng::seed(1)).unwrap(), vec![0i64, 1, 255, 0, 1, 255, 1, 0]);
+    let y = Tensor::from_vec(y, &[8]).unwrap();
+    write_npz(folder.at("d.npz"), [("inputs", &x), ("targets", &y)]).unwrap();
+    let keys = |more: &str| {
+        let data = format!("{{npy: {{file: {}, inputs: inputs, targets: targets}}}}", folder.at("d.npz").display());
+        format!("data: {data}, epochs: 1, test: 2{more}")
+    };
+    let error = begin(&folder, dense(2, 2), &keys("")).unwrap_err().to_string();
+    assert!(error.contains("the model returns 2 numbers for each target, and there are 256 classes"), "{error}");
+    let mut run = begin(&folder, dense(2, 2), &keys(", loss: {cross_entropy: {ignore_index: 255}}")).unwrap();
+    assert!(run.notes().iter().all(|note| !note.contains("classes")), "{:?}", run.notes());
+    run.train().unwrap();
 }

@@ -143,6 +143,16 @@ fn a_target_outside_of_the_domain_of_the_loss_is_named_before_the_first_step() {
     );
     let message = begin("2", 1, &format!(", test: {}", data.at("t.csv").display())).err().unwrap().to_string();
     assert!(message.contains("`test`: column 2 of row 2 is -0.5; the loss"), "{message}");
+    // In scores of a file.
+    let folder = Folder::to_come("domain-scored");
+    let text = format!(
+        "{{version: 1, model: m, policy: o0, data: {{csv: {{file: {}, target: share, columns: x, as: numbers}}}}, \
+         loss: bce_with_logits, epochs: 1}}",
+        data.at("d.csv").display()
+    );
+    Run::begin(&RunFile::parse(&text, "run.yaml").unwrap(), dense(1, 1), &folder).unwrap().train().unwrap();
+    let message = Predictor::of_folder(&folder, dense(1, 1)).unwrap().score(data.at("t.csv")).unwrap_err().to_string();
+    assert!(message.contains("t.csv`: `share` of row 2 is -0.5; the loss"), "{message}");
     // In code.
     let numbers = precast_train::data::Csv::new("d.csv").target("share").numbers();
     let table = numbers.parse(b"x,share\n0,0.5\n1,1.5\n2,0\n3,1\n").unwrap();
