@@ -78,7 +78,8 @@ impl Keep<'_> {
             let made = placed.outputs.first().copied().flatten().and_then(|output| into[output]).unwrap_or_default();
             let op = own(placed);
             let of = match self.is_sink(placed) {
-                true => Way { any: true, all: true, root: ["Pow", "Sqrt"].contains(&op) },
+                // A product with weights makes a mean of squares, but most often is a layer.
+                true => Way { any: true, all: SINKS.contains(&op), root: ["Pow", "Sqrt"].contains(&op) },
                 false if self.is_step(index) => made,
                 false => Way::default(),
             };
