@@ -308,6 +308,16 @@ fn damaged_files_are_errors() {
     }
     let message = OnnxModel::from_bytes(b"not a model".to_vec()).unwrap_err().to_string();
     assert!(message.starts_with("not an ONNX model: byte "), "{message}");
+    for (start, words) in [
+        (&b"version https://git-lfs.github.com/spec/v1\noid"[..], "a pointer of Git LFS"),
+        (b"\x1f\x8b\x08\x00", "a gzip archive"),
+        (b"PK\x03\x04\x14\x00", "a zip archive"),
+        (b"\x18\x00\x00\x00ORTM", "a model in the format of ONNX Runtime"),
+        (b"<!DOCTYPE html>", "a page of HTML"),
+    ] {
+        let message = OnnxModel::from_bytes(start.to_vec()).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("not an ONNX model: {words}")), "{message}");
+    }
     assert_eq!(
         OnnxModel::from_bytes(Vec::new()).unwrap_err().to_string(),
         "an empty file, where an ONNX model is expected"

@@ -300,10 +300,12 @@ impl RunFile {
         {
             notes.push(format!("images of {h} x {w} pixels are resized to {height} x {width}, which the model takes"));
         }
+        notes.extend(classes::known(&train, "`test`", &test));
         let (data, held_out) = match validation {
             Some(validation) => {
                 self.check_alike("test", &train, &test)?;
                 let validation = fitted(validation)?;
+                notes.extend(classes::known(&train, "`validation`", &validation));
                 self.check_alike("validation", &train, &validation)?;
                 (Split { train, test: validation }, Some(test))
             }

@@ -139,6 +139,7 @@ impl Document for RunV1 {
             name if has("adam") && name.contains('(') => {
                 "options are a map: `{adam: {eps: 1e-6}}`, and `lr` is a key next to it"
             }
+            "weights" if has("ignore_index") => "the weights of the classes are `weight`",
             "lr_factor" => "it is an option of each of `groups`",
             _ => "",
         };

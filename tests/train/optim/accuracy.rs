@@ -1,6 +1,9 @@
-//! The cost of rounding weights when updates are small: digits, learnt slowly by a network with bf16 weights.
+//! The cost of rounding weights when updates are small: digits, learnt slowly by a network with bf16 weights; and of states
+//! in f32.
 
-use precast::{data, prelude::*, storage::Decorate, train::accuracy};
+use precast::{Grads, Param, data, prelude::*, storage::Decorate, train::accuracy};
+
+use super::{ALL, eight_bit::GRADIENTS, noise};
 
 const SEEDS: u64 = 3;
 
@@ -54,5 +57,33 @@ fn nearest_rounding_alone_falls_behind_at_a_small_learning_rate() {
     assert!(exact.accuracy - nearest.accuracy > 0.01, "{} {}", exact.accuracy, nearest.accuracy);
     for other in [stochastic, kahan] {
         assert!((other.accuracy - exact.accuracy).abs() <= 0.003, "{} {}", other.accuracy, exact.accuracy);
+    }
+}
+
+/// Every optimizer, on weights whose gradients differ by 1e6, with a state in f32 and in f64.
+#[test]
+fn two_thousand_steps_in_f32_are_those_in_f64() {
+    for &(name, make) in ALL.iter().filter(|(name, _)| !name.contains("8 bits")) {
+        for kind in ["ends after ten steps", "alternates", "vanishes slowly", "comes every fifth step"] {
+            let &(.., grad) = GRADIENTS.iter().find(|(of, ..)| *of == kind).unwrap();
+            let [wide, exact] = [DType::F32, DType::F64].map(|dtype| {
+                let param = Param::new(noise(&[8, 8], 1).cast(dtype));
+                let mut optimizer = make([("w".to_string(), param.clone())].into_iter().collect());
+                for step in 0..2000 {
+                    let numbers: Vec<f64> = (0..64).map(|i| grad(step) * 10f64.powi(-(i % 7))).collect();
+                    let mut grads = Grads::default();
+                    grads.set(&param, Tensor::from_f64(&numbers, &[8, 8], DType::F32).unwrap().cast(dtype));
+                    optimizer.update(&grads).unwrap();
+                }
+                param.value().to_f64()
+            });
+            let start = noise(&[8, 8], 1).to_f64();
+            // Muon's iteration takes the small singular values of such a matrix for large ones.
+            let bound = if name == "muon" { 0.05 } else { 1e-3 };
+            for (i, ((wide, exact), start)) in wide.iter().zip(&exact).zip(&start).enumerate() {
+                let apart = (wide - exact).abs();
+                assert!(apart <= bound * (exact - start).abs() + 1e-5, "{name}, {kind}, {i}: {wide}, right {exact}");
+            }
+        }
     }
 }

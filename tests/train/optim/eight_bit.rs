@@ -106,10 +106,10 @@ fn adam_in_f64(steps: usize, grad: impl Fn(usize) -> f64, amsgrad: bool) -> Path
 }
 
 /// The gradient of a weight, by step.
-type Gradient = fn(usize) -> f64;
+pub(super) type Gradient = fn(usize) -> f64;
 
 /// Gradients with their names and the number of steps.
-const GRADIENTS: [(&str, usize, Gradient); 12] = [
+pub(super) const GRADIENTS: [(&str, usize, Gradient); 12] = [
     ("ends after ten steps", 60, |step| if step < 10 { 1e-4 } else { 0.0 }),
     ("ended long ago", 2000, |step| if step < 10 { 1e-4 } else { 0.0 }),
     ("ends when both averages are there", 2000, |step| if step < 500 { 1e-6 } else { 0.0 }),

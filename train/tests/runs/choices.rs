@@ -278,3 +278,27 @@ fn an_ignored_label_is_no_class() {
     assert!(run.notes().iter().all(|note| !note.contains("classes")), "{:?}", run.notes());
     run.train().unwrap();
 }
+
+/// Copies of training examples are found under any name, and in a table that has each row three times.
+#[test]
+fn parts_of_training_examples_are_noted() {
+    let folder = Folder::new("copies");
+    let row = |i: usize| format!("{},{},{:.1}\n", noise(i), noise(i + 5000), noise(i + 9000));
+    let rows = |all: &[usize]| all.iter().map(|&i| row(i)).collect::<String>();
+    let once: Vec<usize> = (0..60).collect();
+    folder.write("once.csv", &format!("a,b,t\n{}", rows(&once)));
+    folder.write("copy.csv", &format!("a,b,t\n{}", rows(&once[..20])));
+    folder.write("new.csv", &format!("a,b,t\n{}", rows(&(100..120).collect::<Vec<_>>())));
+    folder.write("thrice.csv", &format!("a,b,t\n{}", rows(&once.repeat(3))));
+    let noted = |file: &str, parts: &str| {
+        let data = format!("data: {{csv: {{file: {file}, target: t, as: numbers}}}}, standardize: true, epochs: 1");
+        let run = begin(&folder, dense(2, 1), &format!("{data}, {parts}")).unwrap();
+        let notes = run.notes().iter().filter(|note| note.contains("of a training example"));
+        notes.map(|note| note.split(':').next().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(noted("once.csv", "test: 0.2"), Vec::<String>::new());
+    assert_eq!(noted("once.csv", "test: new.csv, validation: 0.2"), Vec::<String>::new());
+    assert_eq!(noted("once.csv", "test: copy.csv"), ["`test`"]);
+    assert_eq!(noted("once.csv", "test: new.csv, validation: copy.csv"), ["`validation`"]);
+    assert_eq!(noted("thrice.csv", "test: 0.2"), ["`test`"]);
+}
