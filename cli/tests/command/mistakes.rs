@@ -250,8 +250,9 @@ fn columns_and_images_that_do_not_fit_are_told_at_their_key() {
     let folder = folder("fit");
     let rows = (0..40).map(|i| format!("{i},{},{}\n", ["Oslo", "Voss"][i % 2], ["a", "b"][i % 2]));
     folder.write("points.csv", &["x,city,side\n".to_string()].into_iter().chain(rows).collect::<String>());
-    for image in 0..12 {
-        folder.file(&format!("photos/{}/{image}.png", ["cat", "dog"][image % 2]), grey(2, 1, &[0, 255]));
+    for image in 0..12u8 {
+        let class = ["cat", "dog"][usize::from(image % 2)];
+        folder.file(&format!("photos/{class}/{image}.png"), grey(2, 1, &[image, 255]));
     }
     folder.write("images.yaml", "version: 1\ninput: [3, 1, 2]\nnet: {kind: Sequential, cells: [{kind: Flatten}, {kind: Dense, in_features: 6, out_features: 2}]}\n");
     let images = "version: 1\nmodel: images.yaml\npolicy: o0\ndata: {images: {folder: photos}}\nepochs: 1\n";
@@ -307,8 +308,9 @@ fn a_run_that_cannot_learn_is_told_what_to_change() {
 fn files_of_another_kind_are_told_when_predicting() {
     let folder = folder("kinds");
     text(precast_in(&folder.0, &["train", "run.yaml", "--quiet", "--output", "runs/table"]));
-    for image in 0..12 {
-        folder.file(&format!("photos/{}/{image}.png", ["cat", "dog"][image % 2]), grey(2, 1, &[0, 255]));
+    for image in 0..12u8 {
+        let class = ["cat", "dog"][usize::from(image % 2)];
+        folder.file(&format!("photos/{class}/{image}.png"), grey(2, 1, &[image, 255]));
     }
     let net = "{kind: Sequential, cells: [{kind: Flatten}, {kind: Dense, in_features: 6, out_features: 2}]}";
     folder.write("images.yaml", &format!("version: 1\ninput: [3, 1, 2]\nnet: {net}\n"));
