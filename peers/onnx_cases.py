@@ -1,6 +1,6 @@
 """onnx_cases.py FOLDER PRECAST: converts each case of a folder by the command, and checks what came out.
 
-A case is NAME.json beside its model: the options of the conversion under `convert`, the inputs, and what must hold under
+A case is NAME.json next to its model: the options of the conversion under `convert`, the inputs, and what must hold under
 `checks`. A converted model must pass onnx's checker with strict inference, and give the outputs of the float32 model in
 onnxruntime, with and without its optimizations; or in onnx's reference, where a case says so. Nodes must run in the dtypes
 of the case. The project's own tests check the rest. Needs onnx, onnxruntime and numpy. Prints `onnx cases: H of N hold`, and
@@ -176,7 +176,7 @@ def main():
     folder, program = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
     cases = sorted(name for name in os.listdir(folder) if name.endswith(".json"))
     if not cases:
-        sys.exit(f"{folder} has no cases: files NAME.json, each beside its model")
+        sys.exit(f"{folder} has no cases: files NAME.json, each next to its model")
     hold, longest = 0, 0.0
     with tempfile.TemporaryDirectory() as scratch:
         for case in cases:

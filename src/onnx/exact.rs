@@ -1,7 +1,7 @@
 //! Numbers that must be exact: indices, lengths and conditions, the positions behind angles, and what is left to 1.
 
 use super::{
-    facts::One,
+    facts::{Fact, One},
     keep::{Carried, Keep, Kept, Then},
     schema::Kind,
     tensor::Elem,
@@ -49,23 +49,34 @@ impl Keep<'_> {
     /// Keeps the nodes between positions or times and an angle, of which 16 bits hold a few digits before the point.
     pub fn angles(&mut self) {
         let mut entered = vec![false; self.values.values.len()];
-        for (index, placed) in self.values.nodes.iter().enumerate() {
-            let is_angle = placed.node.domain.is_empty() && ["Sin", "Cos", "Tan"].contains(&&placed.node.op[..]);
-            let mut pending: Vec<usize> = placed.inputs.iter().flatten().copied().filter(|_| is_angle).collect();
-            while let Some(value) = pending.pop() {
-                if !self.facts.fact(value).raw || std::mem::replace(&mut entered[value], true) {
-                    continue;
-                }
-                if let Some(sources) = self.facts.inside.get(&value) {
-                    self.carried.entry(value).or_insert(Carried::Exact);
-                    pending.extend(sources);
-                }
-                let Origin::Node { node } = self.values.values[value].origin else { continue };
-                self.node(node, Then::Free, || {
-                    format!("makes the angles of {}", self.values.nodes[index].node.label())
-                });
-                pending.extend(self.values.nodes[node].inputs.iter().flatten());
+        for placed in &self.values.nodes {
+            if placed.node.domain.is_empty() && ["Sin", "Cos", "Tan"].contains(&&placed.node.op[..]) {
+                let because = || format!("makes the angles of {}", placed.node.label());
+                let inputs = placed.inputs.iter().flatten().copied().collect();
+                self.behind(inputs, &mut entered, &|fact| fact.raw, &because);
             }
+        }
+    }
+
+    /// Keeps the nodes that lead to some values, as far back as a fact holds. Values that were entered are left out.
+    fn behind(
+        &mut self,
+        mut pending: Vec<usize>,
+        entered: &mut [bool],
+        follow: &dyn Fn(&Fact) -> bool,
+        because: &dyn Fn() -> String,
+    ) {
+        while let Some(value) = pending.pop() {
+            if !follow(&self.facts.fact(value)) || std::mem::replace(&mut entered[value], true) {
+                continue;
+            }
+            if let Some(sources) = self.facts.inside.get(&value) {
+                self.carried.entry(value).or_insert(Carried::Exact);
+                pending.extend(sources);
+            }
+            let Origin::Node { node } = self.values.values[value].origin else { continue };
+            self.node(node, Then::Free, because);
+            pending.extend(self.values.nodes[node].inputs.iter().flatten());
         }
     }
 
@@ -79,29 +90,16 @@ impl Keep<'_> {
             let one = |value: usize| self.facts.fact(value).one;
             let left = |place: usize| read(place).filter(|&value| one(value) == Some(One::Complement));
             let is_constant = |place: usize| read(place).is_some_and(|value| self.facts.fact(value).constant);
-            let found = match &placed.node.op[..] {
-                "Div" => left(1).or(left(0).filter(|_| !is_constant(1))),
-                "Log" | "Reciprocal" => left(0),
-                "Pow" if self.is_divided(placed) => left(0),
-                "Acos" | "Asin" | "Atanh" => read(0).filter(|&value| one(value).is_some()),
+            let found = match (&placed.node.op[..], self.divisor(placed)) {
+                ("Div", _) => left(1).or(left(0).filter(|_| !is_constant(1))),
+                (_, Some(place)) => left(place),
+                ("Acos" | "Asin" | "Atanh", _) => read(0).filter(|&value| one(value).is_some()),
                 _ => None,
             };
             let Some(value) = found else { continue };
             let because = || format!("leads to what is left to 1, which {} reads", placed.node.label());
             self.node(index, Then::Free, || "reads what is left to 1".into());
-            let mut pending = vec![value];
-            while let Some(value) = pending.pop() {
-                if self.facts.fact(value).one.is_none() || std::mem::replace(&mut entered[value], true) {
-                    continue;
-                }
-                if let Some(sources) = self.facts.inside.get(&value) {
-                    self.carried.entry(value).or_insert(Carried::Exact);
-                    pending.extend(sources);
-                }
-                let Origin::Node { node } = self.values.values[value].origin else { continue };
-                self.node(node, Then::Free, because);
-                pending.extend(self.values.nodes[node].inputs.iter().flatten());
-            }
+            self.behind(vec![value], &mut entered, &|fact| fact.one.is_some(), &because);
         }
     }
 
@@ -109,13 +107,8 @@ impl Keep<'_> {
     pub fn vanishing(&mut self) {
         for (index, placed) in self.values.nodes.iter().enumerate().filter(|(_, placed)| placed.node.domain.is_empty())
         {
-            let divisor = match &placed.node.op[..] {
-                "Div" => 1,
-                "Log" | "Reciprocal" => 0,
-                "Pow" if self.is_divided(placed) => 0,
-                _ => continue,
-            };
-            let Some(mut value) = placed.inputs.get(divisor).copied().flatten() else { continue };
+            let divisor = self.divisor(placed).and_then(|place| placed.inputs.get(place).copied().flatten());
+            let Some(mut value) = divisor else { continue };
             let mut way = vec![index];
             while let Origin::Node { node } = self.values.values[value].origin {
                 way.push(node);
@@ -152,10 +145,15 @@ impl Keep<'_> {
         }
     }
 
-    /// Returns whether the exponent of a power is below 0.
-    fn is_divided(&self, placed: &Placed<'_>) -> bool {
-        let exponent = placed.inputs.get(1).copied().flatten();
-        exponent.and_then(|value| self.facts.constants.get(&value)).is_some_and(|known| known.negative)
+    /// Returns the place of the input that a node divides by, or takes the logarithm of.
+    fn divisor(&self, placed: &Placed<'_>) -> Option<usize> {
+        let exponent = || placed.inputs.get(1).copied().flatten();
+        match &placed.node.op[..] {
+            "Div" => Some(1),
+            "Log" | "Reciprocal" => Some(0),
+            "Pow" => self.facts.constants.get(&exponent()?).filter(|known| known.negative).map(|_| 0),
+            _ => None,
+        }
     }
 }
 
