@@ -1,15 +1,8 @@
-//! Notes on classes that a run cannot learn, on names that may be of one class, and on examples that are training examples,
-//! too.
+//! Notes on classes that a run cannot learn, and on names that may be of one class.
 
-use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
-    hash::{DefaultHasher, Hasher},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
-use precast::{
-    data::{Dataset, Inputs, Targets},
-    train::Loss,
-};
+use precast::{data::Dataset, train::Loss};
 use precast_policy::printable;
 
 /// Maximum number of classes in a note.
@@ -35,39 +28,6 @@ pub(super) fn never_trained(train: &Dataset, loss: Option<&Loss>, key: &str, par
     let shown = shown.collect::<Vec<_>>().join(", ");
     (!missing.is_empty())
         .then(|| format!("{key}: no training example has the class {shown}{more}, so it is not learnt"))
-}
-
-/// Returns a note on a part of which most examples are training examples, too: a copy of the data, rows that repeat.
-pub(super) fn known(train: &Dataset, key: &str, part: &Dataset) -> Option<String> {
-    let trained: HashSet<u64> = digests(train)?.collect();
-    let count = digests(part)?.filter(|digest| trained.contains(digest)).count();
-    let words = format!("of its {} examples, {count} have inputs and targets of a training example", part.len());
-    (2 * count > part.len()).then(|| format!("{key}: {words}, so its score is not one of new examples"))
-}
-
-/// Returns a number for each example, which equal examples have in common; `None` for inputs that are no numbers in memory.
-fn digests(data: &Dataset) -> Option<impl Iterator<Item = u64>> {
-    let Inputs::Numbers(inputs) = data.inputs() else { return None };
-    let each = inputs.len().checked_div(data.len())?;
-    let of = move |example: usize| {
-        let mut digest = DefaultHasher::new();
-        for number in &inputs[example * each..][..each] {
-            digest.write_u32(number.to_bits());
-        }
-        match data.targets() {
-            Targets::Classes { values, .. } => {
-                let each = values.len() / data.len();
-                values[example * each..][..each].iter().for_each(|label| digest.write_i64(*label));
-            }
-            Targets::Numbers { values, .. } => {
-                let each = values.len() / data.len();
-                values[example * each..][..each].iter().for_each(|number| digest.write_u32(number.to_bits()));
-            }
-            _ => {}
-        }
-        digest.finish()
-    };
-    Some((0..data.len()).map(of))
 }
 
 /// Returns a note for each group of classes whose names differ by little: case, spaces, characters without width, zeros

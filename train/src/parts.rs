@@ -20,6 +20,7 @@ use super::{
     classes,
     data::Source,
     folder::{Folder, POLICY_NOW},
+    split::notes_on_copies,
     standardizations::Standardizations,
 };
 
@@ -300,17 +301,20 @@ impl RunFile {
         {
             notes.push(format!("images of {h} x {w} pixels are resized to {height} x {width}, which the model takes"));
         }
-        notes.extend(classes::known(&train, "`test`", &test));
         let (data, held_out) = match validation {
             Some(validation) => {
                 self.check_alike("test", &train, &test)?;
                 let validation = fitted(validation)?;
-                notes.extend(classes::known(&train, "`validation`", &validation));
                 self.check_alike("validation", &train, &validation)?;
                 (Split { train, test: validation }, Some(test))
             }
             None => (Split { train, test }, None),
         };
+        let parts = match &held_out {
+            Some(test) => vec![("`test`", test), ("`validation`", &data.test)],
+            None => vec![("`test`", &data.test)],
+        };
+        notes.extend(notes_on_copies(&data.train, &parts));
         Ok(Read { data, held_out, shape, file, standardizations, notes })
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     Ok(Prepared { net, plan, storage, options, notes })
 }
 
-/// Returns the number of classes, of which a label that the loss ignores is none.
+/// Returns the number of classes, without the label that the loss ignores.
 fn classes(data: &Dataset, loss: &Loss) -> usize {
     let Loss::CrossEntropy { ignore_index: Some(ignored), .. } = loss else { return data.classes() };
     let labels = data.labels().iter().filter(|label| *label != ignored);

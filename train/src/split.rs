@@ -1,9 +1,12 @@
 //! The examples of each part of the data.
 
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
 use precast::{
-    data::Dataset,
+    data::{Dataset, Inputs, Targets},
     error::{Error, Result},
 };
 
@@ -143,4 +146,34 @@ fn by_groups(groups: &[usize], order: Vec<usize>, [validated, tested]: [usize; 2
         validation: of(&|group| validation.contains(group)),
         test: of(&|group| test.contains(group)),
     })
+}
+
+/// Returns notes on parts of which most examples are training examples, too: copies of the data, rows that repeat.
+pub(crate) fn notes_on_copies(train: &Dataset, parts: &[(&str, &Dataset)]) -> Vec<String> {
+    let Some(trained) = digests(train).map(|digests| digests.collect::<HashSet<u64>>()) else { return Vec::new() };
+    let note = |(key, part): &(&str, &Dataset)| {
+        let count = digests(part)?.filter(|digest| trained.contains(digest)).count();
+        let words = format!("of its {} examples, {count} have inputs and targets of a training example", part.len());
+        (2 * count > part.len()).then(|| format!("{key}: {words}, so its score is not one of new examples"))
+    };
+    parts.iter().filter_map(note).collect()
+}
+
+/// Returns a number for each example, which equal examples have in common; `None` for inputs that are not numbers in memory.
+fn digests(data: &Dataset) -> Option<impl Iterator<Item = u64>> {
+    let Inputs::Numbers(inputs) = data.inputs() else { return None };
+    let n = data.len();
+    let row = move |all: usize, example: usize| all / n * example..all / n * (example + 1);
+    let of = move |example: usize| {
+        let mut digest = DefaultHasher::new();
+        let mut numbers = |all: &[f32]| all[row(all.len(), example)].iter().for_each(|x| x.to_bits().hash(&mut digest));
+        numbers(inputs);
+        match data.targets() {
+            Targets::Numbers { values, .. } => numbers(values),
+            Targets::Classes { values, .. } => values[row(values.len(), example)].hash(&mut digest),
+            _ => {}
+        }
+        digest.finish()
+    };
+    Some((0..n).map(of))
 }
