@@ -13,7 +13,6 @@ use super::{
     plan::OnnxPlan,
     rebuild::Rebuilder,
     tensor::{Data, External, Tensor, external_span},
-    wire::Span,
 };
 use crate::{
     error::{Error, ErrorKind, Result},
@@ -164,10 +163,15 @@ impl OnnxPlan<'_> {
         let external = options.external.or((model.bytes() > LARGEST).then_some(1024));
         let mut rebuilder = Rebuilder::new(self, edits, options.explicit, external, location);
         let graph = rebuilder.graph(0)?.unwrap_or_else(|| Body::of(model.graph.span));
-        let (all, field) = (model.files().model.all(), model.graph_field);
-        let mut whole = Body::of(Span { start: 0, len: field.start });
-        whole.message(7, graph);
-        whole.copy(Span { start: field.end(), len: all.len - field.end() });
+        let all = model.files().model.all();
+        let (mut graph, mut whole) = (Some(graph), Body::default());
+        for (number, span) in rebuilder.fields(all)? {
+            match number {
+                7 => graph.take().into_iter().for_each(|graph| whole.message(7, graph)),
+                25 if model.functions.is_empty() => {}
+                _ => whole.copy(span),
+            }
+        }
         Ok((whole, rebuilder.outside))
     }
 

@@ -183,6 +183,11 @@ impl Graph {
 }
 
 impl Node {
+    /// Reads a node that is in no graph.
+    pub fn read_alone(source: &mut Source, span: Span) -> Result<Self> {
+        Node::read(source, span, DEEPEST)
+    }
+
     fn read(source: &mut Source, span: Span, deepest: usize) -> Result<Self> {
         let mut node = Node { span, ..Node::default() };
         source.fields(span, |source, f| {
@@ -370,5 +375,10 @@ impl Function {
             Ok(())
         })?;
         Ok(function)
+    }
+
+    /// Returns whether a node is a call of the function.
+    pub fn is_of(&self, node: &Node) -> bool {
+        (&self.name, &self.domain, &self.overload) == (&node.op, &node.domain, &node.overload)
     }
 }

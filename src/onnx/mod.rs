@@ -27,6 +27,7 @@ mod export;
 mod facts;
 mod graph;
 mod import;
+mod inline;
 mod keep;
 mod model;
 mod numbers;

@@ -9,7 +9,7 @@ use std::{
 use super::{
     graph::{Function, Graph, Node, opset},
     tensor::{Data, External, Floats, Tensor},
-    wire::{Source, Span},
+    wire::Source,
 };
 use crate::{
     error::{Error, Result},
@@ -21,13 +21,14 @@ use crate::{
 pub struct OnnxModel {
     /// The file it was read from; `None` for bytes.
     pub(super) path: Option<PathBuf>,
-    files: Mutex<Files>,
+    pub(super) files: Mutex<Files>,
     /// The version of each imported domain. The default domain is the empty name.
     pub(super) opsets: HashMap<String, i64>,
     pub(super) graph: Graph,
+    /// The functions whose calls are nodes: see `inline`.
     pub(super) functions: Vec<Function>,
-    /// The field of the graph among those of the model.
-    pub(super) graph_field: Span,
+    /// `true` when nodes took the place of calls.
+    pub(super) is_inlined: bool,
 }
 
 /// The file behind a model, and the data files that were opened so far.
@@ -67,7 +68,7 @@ impl OnnxModel {
                 7 if graph.is_some() => {
                     return Err(Error::model(format!("byte {}: a second graph", f.whole.start)));
                 }
-                7 => graph = Some((Graph::of_model(source, f.bytes()?)?, f.whole)),
+                7 => graph = Some(Graph::of_model(source, f.bytes()?)?),
                 8 => opset(source, f, &mut opsets)?,
                 25 => functions.push(Function::read(source, f.bytes()?)?),
                 _ => {}
@@ -85,20 +86,21 @@ impl OnnxModel {
                 None => error,
             });
         }
-        let Some((graph, graph_field)) = graph else {
+        let Some(graph) = graph else {
             return Err(Error::model(match all.len {
                 0 => "an empty file, where an ONNX model is expected",
                 _ => "not an ONNX model: it has no graph",
             }));
         };
         let files = Mutex::new(Files { model: source, data: HashMap::new() });
-        let model = OnnxModel { path, files, opsets, graph, functions, graph_field };
+        let mut model = OnnxModel { path, files, opsets, graph, functions, is_inlined: false };
         if !model.opsets.contains_key("") && model.functions.is_empty() && !model.graph.nodes.is_empty() {
             let own = |node: &Node| node.domain.is_empty();
             if model.graph.nodes.iter().any(own) {
                 return Err(Error::model("the model does not say which opset it is of"));
             }
         }
+        model.inline()?;
         Ok(model)
     }
 

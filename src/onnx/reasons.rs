@@ -79,7 +79,7 @@ fn reason(
         return words(format!("the model asks for {}", dtype.long_name()));
     }
     match placed.schema {
-        None if values.model.functions.iter().any(|f| f.name == node.op && f.domain == node.domain) => {
+        None if values.model.functions.iter().any(|function| function.is_of(node)) => {
             words("a function of the model".into())
         }
         None if !node.domain.is_empty() => words(format!("an op of the domain {}", node.domain)),

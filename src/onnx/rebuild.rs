@@ -55,7 +55,8 @@ impl<'a> Rebuilder<'a> {
         let of = &values.scopes[scope];
         let graph = of.graph;
         let mut body = Body::default();
-        let mut changed = false;
+        // Nodes that took the place of calls are not in the message.
+        let mut changed = scope == 0 && self.model().is_inlined;
         let last = graph.fields.iter().rposition(|(field, _)| matches!(field, GraphField::Node(_)));
         for (at, (field, span)) in graph.fields.iter().enumerate() {
             let new = match *field {

@@ -117,7 +117,7 @@ impl<'a> Values<'a> {
         });
         let inputs = inputs.collect::<Result<Vec<_>>>()?;
         let index = self.nodes.len();
-        let is_function = self.model.functions.iter().any(|f| f.name == node.op && f.domain == node.domain);
+        let is_function = self.model.functions.iter().any(|function| function.is_of(node));
         let version = self.model.opsets.get(&node.domain).copied();
         let schema = version.filter(|_| !is_function).and_then(|version| Schema::of(&node.domain, &node.op, version));
         self.nodes.push(Placed { node, scope, inputs, outputs: Vec::new(), bodies: Vec::new(), schema });

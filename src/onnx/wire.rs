@@ -105,6 +105,8 @@ const WINDOW: u64 = 1 << 16;
 pub(super) struct Source {
     file: Box<dyn ReadSeek>,
     len: u64,
+    /// Bytes behind the file.
+    added: Vec<u8>,
     window: Vec<u8>,
     at: u64,
 }
@@ -121,11 +123,12 @@ impl Source {
         if !met.is_file() {
             return Err(failed(io::Error::other("not a file")));
         }
-        Ok(Source { file: Box::new(file), len: met.len(), window: Vec::new(), at: 0 })
+        Ok(Source { file: Box::new(file), len: met.len(), added: Vec::new(), window: Vec::new(), at: 0 })
     }
 
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
-        Source { len: bytes.len() as u64, file: Box::new(Cursor::new(bytes)), window: Vec::new(), at: 0 }
+        let (len, file) = (bytes.len() as u64, Box::new(Cursor::new(bytes)));
+        Source { file, len, added: Vec::new(), window: Vec::new(), at: 0 }
     }
 
     /// Returns the range of the whole file.
@@ -133,8 +136,27 @@ impl Source {
         Span { start: 0, len: self.len }
     }
 
+    /// Puts bytes behind the file, and returns their range.
+    pub fn add(&mut self, bytes: &[u8]) -> Span {
+        let span = Span { start: self.end(), len: bytes.len() as u64 };
+        self.added.extend_from_slice(bytes);
+        span
+    }
+
+    /// Returns the end of the file and the bytes behind it.
+    fn end(&self) -> u64 {
+        self.len + self.added.len() as u64
+    }
+
     /// Fills a buffer with the bytes from a position.
     pub fn read_at(&mut self, start: u64, into: &mut [u8]) -> Result<()> {
+        let in_file = if self.added.is_empty() { into.len() as u64 } else { self.len.saturating_sub(start) };
+        let (into, behind) = into.split_at_mut(in_file.min(into.len() as u64) as usize);
+        if !behind.is_empty() {
+            let from = (start + into.len() as u64 - self.len) as usize;
+            let added = self.added.get(from..).and_then(|added| added.get(..behind.len()));
+            behind.copy_from_slice(added.ok_or_else(|| cut(start))?);
+        }
         let failed = |e: io::Error| Error::new(crate::ErrorKind::Io, format!("byte {start}: {e}"));
         self.file.seek(SeekFrom::Start(start)).map_err(failed)?;
         self.file.read_exact(into).map_err(failed)
@@ -155,7 +177,7 @@ impl Source {
             bytes.extend_from_slice(&self.window[from..from + span.len as usize]);
             return Ok(());
         }
-        if span.end() > self.len {
+        if span.end() > self.end() {
             return Err(cut(span.start));
         }
         let old = bytes.len();
@@ -173,10 +195,10 @@ impl Source {
         if start >= self.at && start + len <= self.at + self.window.len() as u64 {
             return Ok(());
         }
-        if start + len > self.len {
+        if start + len > self.end() {
             return Err(cut(start));
         }
-        let size = WINDOW.min(self.len - start) as usize;
+        let size = WINDOW.min(self.end() - start) as usize;
         let mut window = std::mem::take(&mut self.window);
         window.resize(size, 0);
         let read = self.read_at(start, &mut window);
@@ -246,7 +268,7 @@ impl Source {
     /// Calls `each` with every field of a message, in order.
     pub fn fields(&mut self, message: Span, mut each: impl FnMut(&mut Self, &Field) -> Result<()>) -> Result<()> {
         let (mut at, end) = (message.start, message.end());
-        if end > self.len {
+        if end > self.end() {
             return Err(cut(message.start));
         }
         while at < end {

@@ -7,6 +7,7 @@ mod cases;
 mod common;
 mod convert;
 mod export;
+mod functions;
 #[cfg(unix)]
 mod killed;
 mod mixed;

@@ -4,7 +4,7 @@ use half::{bf16, f16};
 use precast::{DType, Tensor};
 
 /// The value of a field of a message.
-enum Value<'a> {
+pub enum Value<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
@@ -24,7 +24,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// Returns the fields of a message.
-fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Value<'_>)>> {
+pub fn fields(mut bytes: &[u8]) -> Option<Vec<(u64, Value<'_>)>> {
     let mut all = Vec::new();
     while !bytes.is_empty() {
         let key = varint(&mut bytes)?;

@@ -129,8 +129,7 @@ impl Compiler<'_> {
     }
 
     fn step(&self, node: &Node, scope: &Scope<'_>) -> Result<Step> {
-        let same = |f: &&Function| (&f.domain, &f.name, &f.overload) == (&node.domain, &node.op, &node.overload);
-        let function = self.model.functions.iter().find(same);
+        let function = self.model.functions.iter().find(|function| function.is_of(node));
         let mut attributes = Vec::new();
         for attribute in node.attributes.iter().filter(|_| function.is_none()) {
             attributes.extend(self.attribute(attribute, scope)?);
