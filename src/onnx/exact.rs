@@ -46,16 +46,38 @@ impl Keep<'_> {
         }
     }
 
-    /// Keeps the nodes between positions or times and an angle, of which 16 bits hold a few digits before the point.
+    /// Keeps the nodes between positions or times and an angle or a remainder, of which 16 bits hold a few digits before
+    /// the point.
     pub fn angles(&mut self) {
         let mut entered = vec![false; self.values.values.len()];
-        for placed in &self.values.nodes {
-            if placed.node.domain.is_empty() && ["Sin", "Cos", "Tan"].contains(&&placed.node.op[..]) {
-                let because = || format!("makes the angles of {}", placed.node.label());
-                let inputs = placed.inputs.iter().flatten().copied().collect();
-                self.behind(inputs, &mut entered, &|fact| fact.raw, &because);
+        for (index, placed) in self.values.nodes.iter().enumerate().filter(|(_, placed)| placed.node.domain.is_empty())
+        {
+            let read = || placed.inputs.iter().flatten().copied();
+            let makes = match &placed.node.op[..] {
+                "Sin" | "Cos" | "Tan" => "angles",
+                "Mod" => "remainders",
+                "Sub" if self.is_fraction(placed) => "remainders",
+                _ => continue,
+            };
+            if makes == "remainders" && read().all(|value| self.facts.fact(value).raw) {
+                self.node(index, Then::Free, || "makes remainders of positions or times".into());
             }
+            let because = || format!("makes the {makes} of {}", placed.node.label());
+            self.behind(read().collect(), &mut entered, &|fact| fact.raw, &because);
         }
+    }
+
+    /// Returns whether a difference is that of numbers and the same numbers rounded.
+    fn is_fraction(&self, placed: &Placed<'_>) -> bool {
+        let [Some(a), Some(b)] = placed.inputs[..] else { return false };
+        let is_rounded = |value: usize, of: usize| match self.values.values[value].origin {
+            Origin::Node { node } => {
+                let maker = &self.values.nodes[node];
+                ["Ceil", "Floor", "Round"].contains(&&maker.node.op[..]) && maker.inputs.first() == Some(&Some(of))
+            }
+            _ => false,
+        };
+        is_rounded(a, b) || is_rounded(b, a)
     }
 
     /// Keeps the nodes that lead to some values, as far back as a fact holds. Values that were entered are left out.

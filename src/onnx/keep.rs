@@ -10,7 +10,7 @@
 //! | ceiling beyond the range | the reciprocal of a floor | the same | all up to the factor that reads it |
 //! | integer (`whole`) | integers, rounding | arithmetic, products | all behind an index, a length, a condition |
 //! | near 1, complement (`one`) | sigmoid, tanh, exp; `1 - x` of these | moves, squares, small terms | all up to the division, logarithm |
-//! | position, time (`raw`) | inputs, integers, constants | arithmetic, products | all behind an angle |
+//! | position, time (`raw`) | inputs, integers, constants | arithmetic, products | all behind an angle, a remainder |
 //! | square, product of activations | products | terms, constant factors | all up to the sum, the mean by weights, the root |
 //! | end in 0 | sigmoid, softplus | moves, constant factors, roots | all up to the division, logarithm |
 //! | sum of many | states that a body adds to, scaled or not; scattering | | the state; the scattering |

@@ -146,10 +146,11 @@ impl Keep<'_> {
             }
             for edge in edges(values, placed).into_iter().filter(|edge| edge.carried) {
                 let (Some(from), Some(to)) = (edge.body_in, edge.body_out) else { continue };
-                if self.elems[from] == Elem::F32 && self.adds(from, to) {
-                    self.carried.extend(
-                        [Some(from), edge.outside_out].into_iter().flatten().map(|value| (value, Carried::Sum)),
-                    );
+                let Some(products) = self.adds(from, to).filter(|_| self.elems[from] == Elem::F32) else { continue };
+                let states = [Some(from), edge.outside_out].into_iter().flatten();
+                self.carried.extend(states.map(|value| (value, Carried::Sum)));
+                for product in products {
+                    self.node(product, Then::Free, || "adds to a running sum".into());
                 }
             }
         }
@@ -162,13 +163,13 @@ impl Keep<'_> {
         count.is_some_and(|count| count.to_f64().first().is_some_and(|count| *count <= FEW))
     }
 
-    /// Returns whether a value is the sum of another one and something.
-    fn adds(&self, from: usize, to: usize) -> bool {
-        let mut pending = vec![(to, false)];
+    /// Returns the products that add their last operand, if a value is the sum of another one and something.
+    fn adds(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        let (mut pending, mut products) = (vec![(to, false)], Vec::new());
         let mut entered = std::collections::HashSet::new();
         while let Some((value, added)) = pending.pop() {
             if value == from && added {
-                return true;
+                return Some(products);
             }
             if !entered.insert((value, added)) {
                 continue;
@@ -180,6 +181,10 @@ impl Keep<'_> {
             let inputs = || placed.inputs.iter().flatten().copied();
             let terms = match own(placed) {
                 "Add" | "Sub" | "Sum" | "Mean" => inputs().map(|term| (term, true)).collect(),
+                "Gemm" => {
+                    products.push(node);
+                    placed.inputs.get(2).copied().flatten().map(|term| (term, true)).into_iter().collect()
+                }
                 "Mul" | "Div" if inputs().any(|value| self.facts.fact(value).constant) => {
                     inputs().map(|factor| (factor, added)).collect()
                 }
@@ -190,7 +195,7 @@ impl Keep<'_> {
             };
             pending.extend(terms);
         }
-        false
+        None
     }
 }
 

@@ -476,6 +476,24 @@ fn angles_are_f32_back_to_positions_and_times() {
     assert!(["h", "a", "b"].iter().all(|node| plan.decision(node).unwrap().dtype.is_low()));
 }
 
+/// Positions above 2048 have the remainders of float64.
+#[test]
+fn remainders_are_f32_back_to_positions_and_times() {
+    let pos = [1i64, 257, 2049, 40001];
+    let wanted = pos.map(|at| (at as f64 * f64::from(0.3f32)).fract());
+    let w = floats("w", &[1, 1], &[1.0]);
+    let rounded = vec![node("Floor", &["a"], "whole", &[]), node("Sub", &["a", "whole"], "r", &[])];
+    for middle in [rounded, vec![node("Mod", &["a", "w"], "r", &[int("fmod", 1)])]] {
+        let first = [node("Cast", &["pos"], "p", &[int("to", FLOAT)]), node("MatMul", &["p", "f"], "a", &[])];
+        let all: Vec<Message> =
+            first.into_iter().chain(middle).chain([node("MatMul", &["r", "w"], "y", &[])]).collect();
+        let io = [value("pos", INT64, &["4", "1"]), value("y", FLOAT, &["4", "1"])];
+        let model = build::model(&graph(&all, &[w.clone(), floats("f", &[1, 1], &[0.3])], &io[..1], &io[1..]), 17);
+        let x = [("pos", Tensor::from_vec(pos.to_vec(), &[4, 1]).unwrap())];
+        check("remainder", &model, &x, &wanted, &["y"], &["p", "a", "r"], &policy("onnx"));
+    }
+}
+
 /// Counts by a product with a triangle of ones: 1001, 2001 and 3001, of which float16 has none but the first.
 #[test]
 fn integers_are_exact_through_products() {
@@ -595,6 +613,27 @@ fn moving_averages_that_a_loop_carries_are_f32() {
         let model = between(&middle, &constants, 17);
         check("average", &model, &rows(x), &x.map(|x| share * f64::from(x)), &["h", "y"], &[], &policy(pack));
     }
+}
+
+/// The state of a sum is the last operand of a `Gemm`, to which 4,000 rounds add 0.001 of a product.
+#[test]
+fn sums_that_a_gemm_adds_to_are_f32() {
+    let inner = graph(
+        &[node("Gemm", &["h", "part", "s"], "s2", &[]), node("Identity", &["c"], "go", &[])],
+        &[],
+        &[value("i", INT64, &[]), value("c", BOOL, &[]), value("s", FLOAT, &["2", "2"])],
+        &[value("go", BOOL, &[]), value("s2", FLOAT, &["2", "2"])],
+    );
+    let middle = [nodes("Loop", &["m", "true", "zero"], &["u"], &[body("body", &inner)])];
+    let constants = [
+        ints("m", &[], &[4000]),
+        truths("true", &[], &[1]),
+        floats("zero", &[2, 2], &[0.0; 4]),
+        floats("part", &[2, 2], &[0.001, 0.0, 0.0, 0.001]),
+    ];
+    let x = [3.0, -4.0, 0.5, 0.25];
+    let model = between(&middle, &constants, 17);
+    check("gemm", &model, &rows(x), &x.map(|x| 4.0 * f64::from(x)), &["h", "y"], &[], &policy("onnx"));
 }
 
 /// Functions that end in 0 as divisors, and in logarithms.
