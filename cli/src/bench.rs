@@ -5,7 +5,12 @@ use std::path::PathBuf;
 use precast::cost::{Bound, Limits, Measured, Speeds};
 use serde::Serialize;
 
-use super::{Failure, Format, Result, outputs, print, print_json, say, table::table};
+use super::{
+    Failure, Format, Result,
+    outputs::{self, Force},
+    print, print_json, say,
+    table::table,
+};
 
 /// Measure the limits of this machine on one thread and the share of them that kernels reach; about fifteen seconds.
 /// Also renew the speeds used by policies that prefer speed
@@ -14,6 +19,8 @@ pub(super) struct Args {
     /// Measure only these speeds, in about a second, and write them to this file instead
     #[arg(long, value_name = "FILE")]
     speeds: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
     /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
@@ -27,7 +34,7 @@ struct Report {
 }
 
 pub(super) fn run(args: &Args) -> Result {
-    outputs::check(&[("--speeds", args.speeds.as_deref())])?;
+    outputs::check(&[("--speeds", args.speeds.as_deref())], args.force)?;
     if let Some(file) = &args.speeds {
         Speeds::measure().save(file)?;
         return print(format_args!("written: {}", file.display()));

@@ -20,7 +20,8 @@ use super::{
     Failure, Format, Result,
     inputs::{self, Read, shown},
     onnx::{self, OnnxArgs},
-    outputs, print, print_json,
+    outputs::{self, Force},
+    print, print_json,
     progress::Bar,
     table::library_table,
 };
@@ -51,9 +52,8 @@ pub(super) struct Args {
     /// Write values that become infinite, which is otherwise an error
     #[arg(long)]
     allow_overflow: bool,
-    /// Replace existing files
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    force: Force,
     /// Also write the report as an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -83,7 +83,8 @@ pub(super) fn run(args: &Args) -> Result {
     let read = [("FROM", Some(&*args.from)), ("--policy", Some(&*args.policy))];
     outputs::check_distinct(&[read[1], ("TO", Some(&args.to))])?;
     outputs::check_outside_runs("TO", &args.to)?;
-    outputs::check_unread(&[read[0], read[1], ("TO", Some(&args.to))], &[("--html", html)])?;
+    outputs::check_unread(&[read[0], read[1], ("TO", Some(&args.to))], &[("--html", html)], args.force)?;
+    outputs::check_free(&[("TO", Some(&args.to))], args.force)?;
     if args.from.join("run.yaml").is_file() {
         let run = shown(&args.from);
         let words =
@@ -100,8 +101,7 @@ pub(super) fn run(args: &Args) -> Result {
         return Err(Failure::Usage(words));
     }
     let plan = policy.value.in_the_end().plan_outline(model.value.outline())?;
-    outputs::check_free("", &args.to, args.force)?;
-    let options = ConvertOptions::new().widen(args.widen).allow_overflow(args.allow_overflow).replace(args.force);
+    let options = ConvertOptions::new().widen(args.widen).allow_overflow(args.allow_overflow).replace(args.force.given);
     let bar = if args.quiet { Bar::hidden() } else { Bar::of_bytes(model.value.bytes()) };
     let converted = plan.convert_with(&model.value, &args.to, options, &mut |bytes| bar.advance(bytes));
     bar.finish();
@@ -126,10 +126,13 @@ fn onnx_model(args: &Args) -> Result {
             shown(&args.to)
         )));
     }
-    args.onnx.check(&args.to)?;
+    args.onnx.check(&args.to, args.force)?;
     let policy = &inputs::policy_file(&args.policy)?;
     let Args { from, to, force, quiet, format, .. } = args;
-    onnx::convert(&onnx::Converting { from, to, policy, force: *force, quiet: *quiet, format: *format }, &args.onnx)
+    onnx::convert(
+        &onnx::Converting { from, to, policy, force: force.given, quiet: *quiet, format: *format },
+        &args.onnx,
+    )
 }
 
 fn report<T>(args: &Args, model: &Read<T>, policy: &Read<Policy>, summary: &Summary, converted: &Converted) -> Result {

@@ -19,7 +19,9 @@ use serde::Serialize;
 use super::{
     Cli, Failure, Format, Result,
     inputs::{self, Predicting, Read, header},
-    onnx, outputs, print, print_json,
+    onnx,
+    outputs::{self, Force},
+    print, print_json,
     table::library_table,
 };
 
@@ -60,6 +62,8 @@ pub(super) struct Args {
     /// Write the graph as JSON, from which it can be read and run again
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
     /// Output format
     #[arg(long, default_value = "text")]
     format: Format,
@@ -68,7 +72,7 @@ pub(super) struct Args {
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let files = [("--svg", &args.svg), ("--dot", &args.dot), ("--json", &args.json)];
     let read = [("MODEL", Some(&*args.model)), ("--policy", args.policy.as_deref())];
-    outputs::check_unread(&read, &files.map(|(name, file)| (name, file.as_deref())))?;
+    outputs::check_unread(&read, &files.map(|(name, file)| (name, file.as_deref())), args.force)?;
     let files: Vec<(&str, &Path)> = files.iter().filter_map(|(name, file)| Some((*name, file.as_deref()?))).collect();
     let policy = args.policy.as_deref().map(inputs::policy_file).transpose()?;
     if let Some(policy) = policy.as_ref().filter(|policy| is_onnx(&args.model) && policy.cells().is_none()) {

@@ -16,7 +16,8 @@ use serde::Serialize;
 use super::{
     Cli, Failure, Format, Result,
     inputs::{self, Read, header, shown},
-    outputs, print, print_json,
+    outputs::{self, Force},
+    print, print_json,
     progress::Bar,
     run::say_line,
     table::library_table,
@@ -218,13 +219,13 @@ pub(super) struct OnnxArgs {
 
 impl OnnxArgs {
     /// Refuses forms that exclude each other, and a file to write that is read, or cannot be written.
-    pub fn check(&self, to: &Path) -> Result {
+    pub fn check(&self, to: &Path, force: Force) -> Result {
         if self.explicit && self.low_io.is_some() {
             let words = "--explicit and --low-io exclude each other: the explicit form takes and gives float32";
             return Err(Failure::Usage(words.into()));
         }
         let read: Vec<_> = self.ranges.inputs.iter().map(|file| ("--inputs", Some(&**file))).collect();
-        outputs::check_unread(&read, &[("TO", Some(to))])
+        outputs::check_unread(&read, &[("TO", Some(to))], force)
     }
 
     /// Returns the name of an option that was given.
@@ -263,7 +264,6 @@ pub(super) struct Converting<'a> {
 /// Converts a model and prints the report.
 pub(super) fn convert(args: &Converting<'_>, own: &OnnxArgs) -> Result {
     let (model, policy) = (read(args.from)?, policy_for(args.policy)?);
-    outputs::check_free("", args.to, args.force)?;
     let options = match own.low_io.as_deref() {
         None => OnnxPlanOptions::new(),
         Some([]) => OnnxPlanOptions::new().low_io(),

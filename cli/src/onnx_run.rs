@@ -18,7 +18,8 @@ use serde::Serialize;
 use super::{
     Failure, Format, Result,
     inputs::{self, Read, header, shown},
-    outputs, print, print_json,
+    outputs::{self, Force},
+    print, print_json,
     table::library_table,
 };
 
@@ -41,6 +42,8 @@ pub(super) struct Args {
     /// Write the outputs to an `.npz` file; those of --policy or --against, if there is one
     #[arg(long, value_name = "FILE")]
     outputs: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
     /// Also run the network under this policy, a file or the name of a built-in one, and compare the outputs
     #[arg(short, long)]
     policy: Option<PathBuf>,
@@ -108,6 +111,7 @@ pub(super) fn run(args: &Args) -> Result {
     outputs::check_unread(
         &read.map(|(name, path)| (name, path.map(PathBuf::as_path))),
         &[("--outputs", args.outputs.as_deref())],
+        args.force,
     )?;
     if let Some(other) = [Some(&args.model), args.against.as_ref()].into_iter().flatten().find(|path| !is_onnx(path)) {
         return Err(Failure::Usage(format!(

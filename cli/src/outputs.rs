@@ -14,38 +14,33 @@ pub(super) struct Output {
     /// The file to write; without it, the text goes to standard output
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Replace an existing file
-    #[arg(long, requires = "file")]
-    force: bool,
+    #[command(flatten)]
+    pub force: Force,
+}
+
+/// The permission to replace files.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct Force {
+    /// Replace existing files
+    #[arg(long = "force")]
+    pub given: bool,
 }
 
 impl Output {
-    /// Refuses an existing file, unless it may be replaced, and as [`check_unread`].
+    /// Refuses a file as [`check_unread`].
     pub fn check(&self, read: &[(&str, Option<&Path>)]) -> Result {
-        self.check_with(read, &[], |_| false)
-    }
-
-    /// Refuses as [`check`](Output::check), together with the files of other flags. `may_replace` says whether the
-    /// command replaces an existing file without being forced.
-    pub fn check_with(
-        &self,
-        read: &[(&str, Option<&Path>)],
-        more: &[(&str, Option<&Path>)],
-        may_replace: impl Fn(&Path) -> bool,
-    ) -> Result {
-        check_unread(read, &[&[("--output", self.file.as_deref())], more].concat())?;
-        match &self.file {
-            Some(file) => check_free("--output: ", file, self.force || may_replace(file)),
-            None => Ok(()),
-        }
+        check_unread(read, &[("--output", self.file.as_deref())], self.force)
     }
 }
 
-/// Refuses an existing file or folder that is not to be replaced; `flag` begins the message.
-pub(super) fn check_free(flag: &str, path: &Path, replace: bool) -> Result {
-    match path.exists() && !replace {
-        true => Err(Failure::Usage(format!("{flag}`{}` is there already; --force replaces it", shown(path)))),
-        false => Ok(()),
+/// Refuses files and folders that are there already, unless it is forced. A device is written to, not replaced.
+pub(super) fn check_free(outputs: &[(&str, Option<&Path>)], force: Force) -> Result {
+    let mut named = outputs.iter().filter_map(|(flag, path)| Some((flag, (*path)?)));
+    match named.find(|(_, path)| (path.is_file() || path.is_dir()) && !force.given) {
+        Some((flag, path)) => {
+            Err(Failure::Usage(format!("{flag}: `{}` is there already; --force replaces it", shown(path))))
+        }
+        None => Ok(()),
     }
 }
 
@@ -54,9 +49,14 @@ pub(super) fn is_run(folder: &Path) -> bool {
     folder.join("run.yaml").is_file() && folder.join("about.json").is_file()
 }
 
-/// Refuses two flags that name one file, a file inside the folder of a run, whose files are the run's own, and one that
-/// cannot be written.
-pub(super) fn check(outputs: &[(&str, Option<&Path>)]) -> Result {
+/// Refuses two flags that name one file, a file inside the folder of a run, whose files are the run's own, one that
+/// cannot be written, and one that is there already, unless it is forced.
+pub(super) fn check(outputs: &[(&str, Option<&Path>)], force: Force) -> Result {
+    check_unread(&[], outputs, force)
+}
+
+/// Refuses as [`check`], except files that are there already.
+fn check_forced(outputs: &[(&str, Option<&Path>)]) -> Result {
     check_distinct(outputs)?;
     for (flag, file) in outputs.iter().filter_map(|(flag, file)| Some((flag, (*file)?))) {
         check_outside_runs(flag, file)?;
@@ -77,17 +77,18 @@ pub(super) fn check_distinct(named: &[(&str, Option<&Path>)]) -> Result {
 }
 
 /// Refuses outputs that name a file which the command reads, or that is in a folder which it reads, and as [`check`].
-pub(super) fn check_unread(read: &[(&str, Option<&Path>)], outputs: &[(&str, Option<&Path>)]) -> Result {
+pub(super) fn check_unread(read: &[(&str, Option<&Path>)], outputs: &[(&str, Option<&Path>)], force: Force) -> Result {
     for output in outputs {
         for input in read {
             check_distinct(&[*input, *output])?;
         }
     }
-    check(outputs)?;
+    check_forced(outputs)?;
     outputs.iter().try_for_each(|output| {
         check_not_inside(read, *output)?;
         check_no_data_file(read, *output)
-    })
+    })?;
+    check_free(outputs, force)
 }
 
 /// Refuses to replace a data file of an ONNX model that the command reads.

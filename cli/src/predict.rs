@@ -54,7 +54,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     args.output.check(&[("EXAMPLES", Some(&args.examples))])?;
     let file = RunFile::of_folder(&args.run)?;
     let read: Vec<_> = file.files_read().into_iter().map(|file| ("the data of the run", Some(file))).collect();
-    outputs::check_unread(&read, &[("--output", args.output.file.as_deref())])?;
+    outputs::check_unread(&read, &[("--output", args.output.file.as_deref())], args.output.force)?;
     let predictor = Predictor::of_folder(&args.run, model(cli, &file)?)?;
     if args.score && args.output.file.is_none() && (args.probabilities || !args.keep.is_empty()) {
         let words = "--score prints scores and no lines of examples; --output FILE writes these, with the columns of --keep and \

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeSet,
     fs,
+    io::Read as _,
     path::{Path, PathBuf},
 };
 
@@ -139,19 +140,36 @@ const METRICS: &str = "metrics.json";
 const PLANS: &str = "plans.txt";
 const CURVES: &str = "curves.svg";
 
+/// First bytes of `metrics.json`.
+const FIRST: &[u8; 10] = b"{\"model\":\"";
+
 /// Returns the file name for the weights of a run.
 pub(super) fn weights_file(run: &str) -> String {
     format!("{run}.safetensors")
 }
 
-/// Creates the output folder and checks that each file can be written, before any training.
+/// Creates the output folder and checks, before any training, that each file can be written and replaces none of others.
 pub(super) fn prepare(folder: &Path, more: &[String]) -> Result {
     fs::create_dir_all(folder).map_err(|error| Failure::Usage(format!("--output {}: {error}", shown(folder))))?;
+    let own = has_results(folder);
     for name in [METRICS, PLANS, CURVES].into_iter().chain(more.iter().map(String::as_str)) {
+        if folder.join(name).is_file() && !own {
+            return Err(Failure::Usage(format!(
+                "--output: `{}` is there already, in a folder without results of `train`; write them elsewhere",
+                shown(&folder.join(name))
+            )));
+        }
         files::check_writable(folder.join(name))
             .map_err(|error| Failure::Usage(format!("--output {}: cannot write {error}", shown(folder))))?;
     }
     Ok(())
+}
+
+/// Returns whether a folder has results of an earlier comparison, which are replaced.
+fn has_results(folder: &Path) -> bool {
+    let mut first = [0; FIRST.len()];
+    let read = fs::File::open(folder.join(METRICS)).and_then(|mut file| file.read_exact(&mut first));
+    read.is_ok() && first == *FIRST
 }
 
 /// The files that were written, and the errors of those that were not: a failure does not prevent the next file.

@@ -26,7 +26,8 @@ use signal_hook::{
 use super::{
     Cli, Failure, Format, Result, inputs,
     lead::Lead,
-    outputs, print, print_json,
+    outputs::{self, Force},
+    print, print_json,
     progress::{self, Progress},
     remedy::{no_better_than_the_mean, remedy},
     results::{notes, spoilt, stalled, unless_unread, why_stalled},
@@ -401,6 +402,8 @@ pub(super) struct RunsArgs {
     /// Write a report of the runs, with an entry for each
     #[arg(long)]
     html: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
     /// Write a folder of events for each run into this folder, which TensorBoard reads; also of runs that are training
     #[arg(long, value_name = "FOLDER")]
     tensorboard: Option<PathBuf>,
@@ -422,7 +425,7 @@ pub(super) fn runs(args: &RunsArgs) -> Result {
             given.join("`, `")
         )));
     }
-    outputs::check(&[("--html", args.html.as_deref())])?;
+    outputs::check(&[("--html", args.html.as_deref())], args.force)?;
     if let Some(html) = &args.html {
         let reports = folders.iter().map(RunReport::of).collect::<precast::Result<Vec<_>>>()?;
         let page = match &reports[..] {

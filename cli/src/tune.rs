@@ -19,7 +19,7 @@ use super::{
     Cli, Failure, Format, Result,
     examples::{self, Subject},
     inputs::{self, shown},
-    outputs::Output,
+    outputs::{self, Force, Output},
     print, print_json,
     run::{STOP, listen},
     say,
@@ -110,9 +110,13 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
         return Err(Failure::Usage(format!("--output: `{}` {words}", shown(file))));
     }
     let journal = args.journal();
-    let more = [("--svg", args.svg.as_deref()), ("the file of runs", journal.as_deref())];
+    let written = [("--output", args.output.file.as_deref()), ("--svg", args.svg.as_deref())];
     let read = [&args.examples.files()[..], &[("--policy", args.policy.as_deref())]].concat();
-    args.output.check_with(&read, &more, is_unfinished)?;
+    // The file of runs is continued, whether or not the search came to a policy.
+    let continued = [&written[..], &[("the file of runs", journal.as_deref())]].concat();
+    outputs::check_unread(&read, &continued, Force { given: true })?;
+    let given = args.output.force.given || args.output.file.as_deref().is_some_and(is_unfinished);
+    outputs::check_free(&written, Force { given })?;
     let policy = args.examples.policy(args.policy.as_deref())?;
     let mut subject = args.examples.read(cli, 2, NEEDS)?;
     undo(&mut subject.net);
@@ -158,7 +162,8 @@ impl Args {
     }
 }
 
-/// Returns whether a policy file is that of a search that has not ended, and so is replaced when it continues.
+/// Returns whether a policy file is that of a search that has not ended, and so is replaced, with the drawing, when it
+/// continues.
 fn is_unfinished(file: &Path) -> bool {
     files::read_text(file, 1 << 20).is_ok_and(|text| text.lines().any(|line| line == Tuned::UNFINISHED))
 }

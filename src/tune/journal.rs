@@ -39,6 +39,9 @@ pub(super) struct Journal {
 /// The largest file that is read: a hundred thousand runs of a network with ten thousand cells, which no search makes.
 const MOST_BYTES: usize = 1 << 30;
 
+/// The first bytes of a line, by which one that was cut off is recognized.
+const BEGINS: &str = "{\"problem\":\"";
+
 impl Journal {
     /// Reads the runs of a problem from a file, which is made if there is none. A last line without its end was cut off
     /// when the search was stopped, and is removed.
@@ -66,6 +69,10 @@ impl Journal {
             if line.problem == journal.problem {
                 journal.known.insert(line.low, line.error.unwrap_or(f64::INFINITY));
             }
+        }
+        if !BEGINS.bytes().zip(text[whole..].bytes()).all(|(expected, met)| expected == met) {
+            let line = text[..whole].lines().count() + 1;
+            return Err(Error::value(format!("{}:{line}: expected a run of a search", path.display())));
         }
         if whole < text.len() {
             file.set_len(whole as u64).map_err(failed)?;

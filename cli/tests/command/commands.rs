@@ -178,7 +178,6 @@ fn wrong_use_is_refused_and_changes_nothing() {
         (&["cells", "Resistor"], &["no kind of cell is called `Resistor`;"]),
         (&["show", "oo2"], &["no file is called `oo2` (did you mean `o2`?)", "precast-1", "lenet5_bn", "schema"]),
         (&["init", "mlp", "--output", &full], &["is there already; --force replaces it"]),
-        (&["init", "mlp", "--force"], &["--output"]),
         (&["init", "mlp", "--policy", &nothing], &["matches no cell"]),
         (&["man", "plam"], &["no command is called `plam` (did you mean `plan`?)"]),
         (&["completions", "tcsh"], &["tcsh", "bash, elvish, fish, powershell, zsh"]),

@@ -64,7 +64,7 @@ mod writes {
     use crate::program::{Folder, messages, precast_in};
 
     const LONG: [&str; 9] = ["train", "mlp", "--epochs", "4", "--examples", "1200", "-p", "o0", "--quiet"];
-    const OLD: &str = r#"{"runs": "of yesterday"}"#;
+    const OLD: &str = r#"{"model":"of yesterday"}"#;
 
     /// Checks that only the unwritable file is lost, and that its previous contents remain.
     fn check(out: &Path, output: Output, why: &str) {

@@ -113,13 +113,13 @@ fn files_are_written_as_the_library_writes_them() {
     assert_eq!(read.to_string(), low.graph.to_string());
 }
 
-/// `precast graph lenet5 --svg docs/lenet5-traced.svg`, and with `--policy graph` docs/lenet5-graph.svg.
+/// `precast graph lenet5 --svg docs/lenet5-traced.svg --force`, and with `--policy graph` docs/lenet5-graph.svg.
 #[test]
 fn the_drawings_of_the_guide_are_those_of_the_command() {
     let folder = Folder::new("graph-docs");
     let file = folder.0.join("drawn.svg");
     for (kept, policy) in [("lenet5-traced.svg", &[][..]), ("lenet5-graph.svg", &["--policy", "graph"])] {
-        text(precast(&[&["graph", "lenet5", "--svg", file.to_str().unwrap()], policy].concat()));
+        text(precast(&[&["graph", "lenet5", "--force", "--svg", file.to_str().unwrap()], policy].concat()));
         let kept = root().join("docs").join(kept);
         assert!(fs::read(&file).unwrap() == fs::read(&kept).unwrap(), "{} is not what is drawn now", kept.display());
     }

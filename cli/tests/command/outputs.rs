@@ -58,6 +58,65 @@ fn two_outputs_onto_one_file_are_refused() {
     assert_eq!(fs::read_to_string(folder.0.join("taken.svg")).unwrap(), "before");
 }
 
+/// Every flag that names a file to write refuses one that is there, before it reads anything.
+#[test]
+fn no_command_replaces_a_file_unless_it_is_forced() {
+    let folder = Folder::new("taken");
+    folder.write("taken", "before");
+    fs::create_dir(folder.0.join("r")).unwrap();
+    folder.write("r/run.yaml", "");
+    for (command, flag) in [
+        ("bench", "--speeds"),
+        ("convert w.safetensors taken --policy o2", "TO"),
+        ("convert model.onnx taken --policy onnx", "TO"),
+        ("convert w.safetensors new.safetensors --policy o2", "--html"),
+        ("export mlp --policy o2 --to torch", "--output"),
+        ("export mlp --policy o2 --to onnx", "--output"),
+        ("export r --weights both", "--output"),
+        ("graph mlp", "--svg"),
+        ("graph mlp", "--dot"),
+        ("graph mlp", "--json"),
+        ("graph model.onnx --policy onnx", "--svg"),
+        ("init mlp", "--output"),
+        ("predict r new.csv", "--output"),
+        ("replay r/faults/step-1 --cure", "--output"),
+        ("run model.onnx --inputs x.npz", "--outputs"),
+        ("runs r", "--html"),
+        ("tune mlp --data digits --budget 1", "--output"),
+        ("tune mlp --data digits --budget 1", "--svg"),
+    ] {
+        let more = if flag == "TO" { vec![] } else { vec![flag, "taken"] };
+        let said = error(2, precast_in(&folder.0, &[command.split(' ').collect(), more].concat()));
+        assert_eq!(said, format!("error: {flag}: `taken` is there already; --force replaces it\n"), "{command}");
+    }
+    assert_eq!(fs::read_to_string(folder.0.join("taken")).unwrap(), "before");
+
+    text(precast_in(&folder.0, &["graph", "mlp", "--svg", "taken", "--force"]));
+    assert!(fs::read_to_string(folder.0.join("taken")).unwrap().contains("</svg>"));
+    #[cfg(unix)]
+    text(precast_in(&folder.0, &["graph", "mlp", "--dot", "/dev/null"]));
+}
+
+/// A comparison replaces the results of an earlier one, and no files of others that have their names.
+#[test]
+fn train_replaces_only_results_of_its_own() {
+    let folder = Folder::new("taken-results");
+    let train = || {
+        let args = ["train", "mlp", "-p", "o2", "--epochs", "1", "--examples", "32", "--quiet", "--save-weights"];
+        precast_in(&folder.0, &args)
+    };
+    text(train());
+    text(train());
+    for name in ["metrics.json", "plans.txt", "curves.svg", "o2.safetensors"] {
+        fs::remove_dir_all(folder.0.join("precast-out")).unwrap();
+        fs::create_dir(folder.0.join("precast-out")).unwrap();
+        folder.write(&format!("precast-out/{name}"), "before");
+        let said = error(2, train());
+        assert!(said.contains(&format!("/{name}` is there already, in a folder without results of `train`")), "{said}");
+        assert_eq!(fs::read_to_string(folder.0.join("precast-out").join(name)).unwrap(), "before");
+    }
+}
+
 /// A run keeps its files to the end, so no command writes next to them, whatever its flag is called.
 #[test]
 fn no_command_writes_into_the_folder_of_a_run() {

@@ -116,7 +116,7 @@ fn a_conversion_is_reported_as_text_json_and_a_page() {
 
     // Existing files stay, unless replacing them is requested.
     let message = error(2, run(&["out.safetensors", "--policy", "o2-bf16"]));
-    assert_eq!(message, "error: `out.safetensors` is there already; --force replaces it\n");
+    assert_eq!(message, "error: TO: `out.safetensors` is there already; --force replaces it\n");
     let report = json(run(&["out.safetensors", "--policy", "o2-bf16", "--force", "--format", "json"]));
     assert_eq!((&report["policy"]["name"], &report["bytes_after"]), (&"o2-bf16".into(), &36.into()));
     let of = |name: &str| -> Value {

@@ -186,6 +186,10 @@ fn a_search_continues_after_a_line_that_was_cut_off() {
     other.lock().unwrap();
     assert!(error(1, tune("tuned.yaml")).contains("another search writes to this file"));
     drop(other);
+    // A line that no search began is kept.
+    folder.write("mine.jsonl", "mine");
+    assert!(error(1, tune("mine.yaml")).contains("mine.jsonl:1: expected a run of a search"));
+    assert_eq!(fs::read_to_string(folder.0.join("mine.jsonl")).unwrap(), "mine");
     assert!(error(2, tune("tuned.jsonl")).contains("is the name of the file of its runs"));
     let said = error(2, tune("runs/o2-bf16/policy.yaml"));
     assert!(said.contains("is in the folder of a run"), "{said}");
