@@ -372,7 +372,7 @@ impl Fit {
         }
         if self.order.len() != examples {
             self.options.augment.check(&data.train)?;
-            self.options.loss.as_ref().map_or(Ok(()), |loss| loss.check_domain(data.train.targets()))?;
+            self.options.loss_on(data.train.targets()).check_domain(data.train.targets())?;
             self.order = Arc::new(data.train.order(*seed, self.place.epoch as u64));
         }
         let parts = self.read_parts(data).inspect_err(|_| self.unread = true)?;

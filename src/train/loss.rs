@@ -31,7 +31,8 @@ pub enum Loss {
         /// Share of each target that is spread evenly over all classes.
         #[option(default = 0.0, at_least = 0, at_most = 1, left_out)]
         label_smoothing: f64,
-        /// Class whose targets have no loss.
+        /// Class whose targets have no loss, in addition to [`IGNORED`]. In a CSV, the one with this name, if there is
+        /// one; it is then not counted among the classes.
         #[option(default = None, shown = "-100, that is [`IGNORED`]")]
         ignore_index: Option<i64>,
         /// Weight of each class.
@@ -86,10 +87,20 @@ impl Loss {
     /// Returns the first target that the loss is not defined for, by its example and its place there, and words on it.
     #[doc(hidden)]
     pub fn outside(&self, targets: &Targets) -> Option<([usize; 2], String)> {
-        let (Loss::BceWithLogits {}, Targets::Numbers { shape, values }) = (self, targets) else { return None };
-        let at = values.iter().position(|target| !(0.0..=1.0).contains(target))?;
+        let (shape, at, words) = match (self, targets) {
+            (Loss::BceWithLogits {}, Targets::Numbers { shape, values }) => {
+                let at = values.iter().position(|target| !(0.0..=1.0).contains(target))?;
+                (shape, at, format!("{}; the loss {} compares with numbers from 0 to 1", values[at], self.name()))
+            }
+            (Loss::CrossEntropy { .. }, Targets::Classes { shape, values }) => {
+                let at = values.iter().position(|&class| class < 0 && self.counts_class(class))?;
+                let words =
+                    format!("{0}; classes count from 0, and the loss ignores {0} with `ignore_index: {0}`", values[at]);
+                (shape, at, words)
+            }
+            _ => return None,
+        };
         let each = shape.iter().product::<usize>().max(1);
-        let words = format!("{}; the loss {} compares with numbers from 0 to 1", values[at], self.name());
         Some(([at / each, at % each], words))
     }
 
@@ -103,8 +114,8 @@ impl Loss {
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an option outside its range,
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) for targets of the other kind, and for one outside of 0 to 1 with
-    /// [`BceWithLogits`](Loss::BceWithLogits).
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) for targets of the other kind, for one outside of 0 to 1 with
+    /// [`BceWithLogits`](Loss::BceWithLogits), and for a negative class that is not ignored.
     pub fn check(&self, targets: &Targets) -> Result<()> {
         if let Some(words) = self.out_of_range("loss", &Range::default()) {
             return Err(Error::value(format!("the loss {}: {words}", self.name())));
@@ -194,7 +205,8 @@ impl Loss {
         match self {
             Loss::CrossEntropy { label_smoothing, ignore_index, weight } => {
                 let weight = weight.as_ref().map(|w| Tensor::from_vec(w.clone(), &[w.len()])).transpose()?;
-                let (label_smoothing, ignore_index) = (*label_smoothing, Some(ignore_index.unwrap_or(IGNORED)));
+                let (label_smoothing, ignored) = (*label_smoothing, ignore_index.unwrap_or(IGNORED));
+                let (targets, ignore_index) = (&with_one_ignored(targets, ignored)?, Some(ignored));
                 let options = CrossEntropy { label_smoothing, ignore_index, weight, ..CrossEntropy::default() };
                 class_logits(&wide, targets)?.cross_entropy_with(targets, &options)
             }
@@ -204,6 +216,16 @@ impl Loss {
             Loss::BceWithLogits {} => wide.bce_with_logits(targets, Reduction::Mean),
         }
     }
+}
+
+/// Replaces [`IGNORED`] by the class that an op ignores.
+fn with_one_ignored(targets: &Tensor, class: i64) -> Result<Tensor> {
+    let classes = targets.to_vec::<i64>().unwrap_or_default();
+    if class == IGNORED || !classes.contains(&IGNORED) {
+        return Ok(targets.clone());
+    }
+    let classes = classes.into_iter().map(|other| if other == IGNORED { class } else { other });
+    Tensor::from_vec(classes.collect(), targets.shape())
 }
 
 /// Computes the probability of a logit.

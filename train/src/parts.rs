@@ -7,10 +7,11 @@ use std::{
 
 use precast::{
     Child, Param, Plan, Policy,
-    data::{Dataset, Encoding, Inputs, Split, Standardization, Targets},
+    data::{Dataset, Encoding, IGNORED, Inputs, Split, Standardization, Targets},
     error::{Error, Result},
     io::models::Model,
     storage::Decorated,
+    train::Loss,
 };
 use precast_policy::printable;
 
@@ -181,7 +182,38 @@ impl RunFile {
 
     /// Reads all examples, as they are in the data.
     fn read_all(&self) -> Result<Dataset> {
-        self.data.read_within(&self.folder, self.memory.0).map_err(|error| self.not_there("data", error))
+        let read = self.read_by(&self.data, |source| source.read_within(&self.folder, self.memory.0));
+        read.map_err(|error| self.not_there("data", error))
+    }
+
+    /// Reads the examples of another file like those of a source of this run, with their targets.
+    pub(crate) fn read_like(&self, source: &Source, file: &Path) -> Result<Dataset> {
+        self.read_by(source, |source| source.read_like(file, self.memory.0))
+    }
+
+    /// Reads a source. A class of a CSV whose name is the `ignore_index` of the loss is removed.
+    fn read_by(&self, source: &Source, read: impl FnOnce(&Source) -> Result<Dataset>) -> Result<Dataset> {
+        let (Some(ignored), Source::Csv(csv)) = (self.ignored(), source) else { return read(source) };
+        let (name, mut csv) = (ignored.to_string(), csv.clone());
+        if !csv.class_names.is_empty() && !csv.class_names.contains(&name) {
+            csv.class_names.push(name.clone());
+        }
+        Ok(read(&Source::Csv(csv))?.without_class(&name))
+    }
+
+    /// Returns the class that the loss ignores.
+    fn ignored(&self) -> Option<i64> {
+        match self.options.loss {
+            Some(Loss::CrossEntropy { ignore_index, .. }) => ignore_index,
+            _ => None,
+        }
+    }
+
+    /// Returns a note on a class that the loss ignores and that no example has.
+    fn note_on_ignored(&self, parts: &[&Dataset]) -> Option<String> {
+        let ignored = self.ignored()?;
+        let has = |data: &&Dataset| data.labels().iter().any(|label| [ignored, IGNORED].contains(label));
+        (!parts.iter().any(has)).then(|| format!("`ignore_index: {ignored}`: no example has this class"))
     }
 
     /// Reads all examples of the run in a folder, as they are in the data, and rejects data that has changed.
@@ -221,7 +253,7 @@ impl RunFile {
                 return Err(self.wrong(key, Error::run(words)));
             }
             let not_there = |error: Error| self.not_there(key, error.context(format_args!("`{key}`")));
-            let read = source.read_like(path, self.memory.0).map_err(not_there)?;
+            let read = self.read_like(source, path).map_err(not_there)?;
             self.check_domain(key, &read)?;
             notes.extend(notes_of(&read));
             Ok(read)
@@ -255,6 +287,7 @@ impl RunFile {
         let parts = [("`test`", Some(&test)), ("`validation`", validation.as_ref())];
         let loss = self.options.loss.as_ref();
         notes.extend(parts.iter().filter_map(|(key, part)| classes::never_trained(&train, loss, key, (*part)?)));
+        notes.extend(self.note_on_ignored(&[&[&train, &test][..], &validation.iter().collect::<Vec<_>>()].concat()));
         // The tokens of a text are no names.
         if matches!(self.data, Source::Csv(_) | Source::Images(_)) {
             notes.extend(classes::alike(&train));
@@ -322,8 +355,9 @@ impl RunFile {
 impl RunFile {
     /// Rejects targets that the loss is not defined for, by their row and column.
     pub(super) fn check_domain(&self, key: &str, data: &Dataset) -> Result<()> {
-        let loss = self.options.loss.as_ref().filter(|_| !self.standardize_targets);
-        let Some(([example, place], words)) = loss.and_then(|loss| loss.outside(data.targets())) else { return Ok(()) };
+        let loss = self.options.loss.clone().unwrap_or_else(|| Loss::usual(data.targets()));
+        let outside = loss.outside(data.targets()).filter(|_| !self.standardize_targets);
+        let Some(([example, place], words)) = outside else { return Ok(()) };
         let (row, column) = (example + 1, self.data.target(place));
         Err(self.wrong("loss", Error::data(format!("`{key}`: {column} of row {row} is {words}"))))
     }

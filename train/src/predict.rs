@@ -148,7 +148,7 @@ impl Predictor {
     pub fn evaluate(&self, file: impl AsRef<Path>) -> Result<Evaluation> {
         let file = file.as_ref();
         self.file.data.check_kind(file)?;
-        let examples = self.file.data.read_like(file, self.file.memory.0)?;
+        let examples = self.file.read_like(&self.file.data, file)?;
         self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
         self.file.check_domain(&file.display().to_string(), &examples)?;
         let examples = self.standardizations.inputs_of(examples, self.input.as_deref(), self.file.memory.0)?;
@@ -216,7 +216,7 @@ impl Predictor {
     /// As [`Predictor::score`].
     pub fn examples(&self, file: Option<&Path>) -> Result<Dataset> {
         let examples = match file {
-            Some(file) => self.file.data.read_like(file, self.file.memory.0)?,
+            Some(file) => self.file.read_like(&self.file.data, file)?,
             None => self.file.read_all_of(&self.file.folder, self.input.as_deref())?,
         };
         self.examples_of(examples)

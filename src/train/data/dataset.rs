@@ -8,7 +8,7 @@ use super::{
     origin::{Parts, Read},
     stored::Stored,
     table::Table,
-    targets::Targets,
+    targets::{IGNORED, Targets},
 };
 use crate::error::{Error, Result};
 
@@ -73,8 +73,8 @@ impl Dataset {
     /// Creates examples of the given shape from concatenated values, with a class for each.
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the number of values does not match the labels, a value is not
-    /// finite, or a class is negative.
+    /// [`ErrorKind::Data`](crate::ErrorKind::Data) when the number of values does not match the labels, or a value is not
+    /// finite.
     pub fn new(values: Vec<f32>, shape: &[usize], labels: Vec<i64>) -> Result<Self> {
         Dataset::of(Inputs::Numbers(values), shape, Targets::Classes { shape: vec![], values: labels })
     }
@@ -114,9 +114,8 @@ impl Dataset {
     ///
     /// # Errors
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) when there are not as many inputs as targets, either does not have
-    /// its shape, a number is not finite, an index is negative, or a class is negative and not
-    /// [`IGNORED`](super::IGNORED); a single class per example may not be ignored. Also for examples without elements and
-    /// targets, whose number is undefined.
+    /// its shape, a number is not finite, or an index is negative. Also for examples without elements and targets, whose
+    /// number is undefined.
     pub fn of(inputs: Inputs, shape: &[usize], targets: Targets) -> Result<Self> {
         let len = match &targets {
             Targets::Classes { shape, values } => count(values.len(), shape, "classes are no targets")?,
@@ -189,6 +188,20 @@ impl Dataset {
         }
         Arc::make_mut(&mut self.names).classes = names;
         Ok(self)
+    }
+
+    /// Removes the class of a name: its targets become [`IGNORED`].
+    #[doc(hidden)]
+    pub fn without_class(mut self, name: &str) -> Self {
+        let Some(at) = self.names.classes.iter().position(|class| class == name) else { return self };
+        Arc::make_mut(&mut self.names).classes.remove(at);
+        if let Targets::Classes { values, .. } = Arc::make_mut(&mut self.targets) {
+            let at = at as i64;
+            values.iter_mut().filter(|label| **label >= at).for_each(|label| {
+                *label = if *label == at { IGNORED } else { *label - 1 };
+            });
+        }
+        self
     }
 
     /// Sets the names of the elements of an input, such as the columns of a table.

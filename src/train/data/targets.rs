@@ -1,9 +1,9 @@
 //! Targets of examples.
 
 use super::elements::{all_finite, elements_in_memory, rows};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
-/// Class of a position that counts neither for the loss nor for the accuracy, as in torch.
+/// Class of an example or a position that counts neither for the loss nor for the accuracy, as in torch.
 pub const IGNORED: i64 = -100;
 
 /// Targets of the examples.
@@ -15,7 +15,7 @@ pub enum Targets {
         /// Shape of the target of one example; empty for a single class, `[length]` for one at each position of a
         /// sequence.
         shape: Vec<usize>,
-        /// The classes, concatenated: from 0, or [`IGNORED`].
+        /// The classes, concatenated: from 0, [`IGNORED`], or the one that the loss ignores.
         values: Vec<i64>,
     },
     /// Numbers: regression.
@@ -30,18 +30,11 @@ pub enum Targets {
 }
 
 impl Targets {
-    /// Checks the targets of `n` examples: numbers are finite, and classes count from 0.
+    /// Checks that numbers are finite, in the targets of `n` examples.
     pub(super) fn check(&self, n: usize) -> Result<()> {
         match self {
-            Targets::Classes { shape, values } => {
-                let wrong = |label: i64| label < 0 && (label != IGNORED || shape.is_empty());
-                let Some((i, label)) = values.iter().enumerate().find(|(_, label)| wrong(**label)) else {
-                    return Ok(());
-                };
-                Err(Error::data(format!("label {i} is {label}; classes count from 0, also one for `ignore_index`")))
-            }
             Targets::Numbers { values, .. } => all_finite("target", values, n),
-            Targets::None => Ok(()),
+            Targets::Classes { .. } | Targets::None => Ok(()),
         }
     }
 

@@ -88,6 +88,45 @@ fn a_class_that_the_loss_ignores_is_in_no_score() {
     }
 }
 
+/// Rows of an ignored class change nothing but the inputs that are read: neither the classes, the loss nor the scores.
+#[test]
+fn rows_of_an_ignored_label_are_as_if_not_there() {
+    let folder = Folder::new("ignored-rows");
+    let rows = |from: usize, label: Option<&str>| {
+        let row = |i: usize| {
+            let ignored = label.map_or(String::new(), |label| format!("{},{label}\n", noise(i + 7000)));
+            format!("{},{}\n{ignored}", noise(i), u8::from(noise(i) > 0.0))
+        };
+        (from..from + 20).map(row).collect::<String>()
+    };
+    let trained = |label: Option<&str>, loss: &str| {
+        folder.write("d.csv", &format!("x,t\n{}", rows(0, label)));
+        folder.write("t.csv", &format!("x,t\n{}", rows(20, label)));
+        let data = "data: {csv: {file: d.csv, target: t}}, test: t.csv, standardize: false";
+        let mut run = begin(&folder, dense(1, 2), &format!("{data}, batch: 64, epochs: 5, loss: {loss}")).unwrap();
+        let notes = run.notes().to_vec();
+        assert!(notes.iter().all(|note| !note.contains("classes")), "{notes:?}");
+        run.train().unwrap();
+        let losses: Vec<f64> = run.history().steps.iter().map(|step| step.loss).collect();
+        drop(run);
+        let predictor = Predictor::of_folder(folder.at("run"), dense(1, 2)).unwrap();
+        assert_eq!(predictor.class_names(), ["0", "1"]);
+        let precast::train::Evaluation::Classes(scores) = predictor.evaluate(folder.at("t.csv")).unwrap() else {
+            panic!()
+        };
+        (notes, losses, scores)
+    };
+    let (_, losses, scores) = trained(None, "cross_entropy");
+    for label in ["-1", "-100", "255"] {
+        let (notes, met, found) = trained(Some(label), &format!("{{cross_entropy: {{ignore_index: {label}}}}}"));
+        assert!(notes.iter().all(|note| !note.contains("ignore_index")), "{notes:?}");
+        assert_eq!(found, scores, "{label}");
+        assert!(losses.iter().zip(&met).all(|(a, b)| (a - b).abs() < 1e-6), "{label}: {losses:?} {met:?}");
+    }
+    let (notes, ..) = trained(None, "{cross_entropy: {ignore_index: -1}}");
+    assert!(notes.iter().any(|note| note == "`ignore_index: -1`: no example has this class"), "{notes:?}");
+}
+
 fn places(data: &Dataset) -> BTreeSet<i64> {
     let Targets::Classes { values, .. } = data.targets() else { panic!() };
     values.iter().copied().collect()
@@ -265,18 +304,30 @@ fn tokens_of_a_text_are_no_names() {
 #[test]
 fn an_ignored_label_is_no_class() {
     let folder = Folder::new("ignored-label");
-    let (x, y) = (Tensor::randn(&[8, 2], &mut Rng::seed(1)).unwrap(), vec![0i64, 1, 255, 0, 1, 255, 1, 0]);
-    let y = Tensor::from_vec(y, &[8]).unwrap();
-    write_npz(folder.at("d.npz"), [("inputs", &x), ("targets", &y)]).unwrap();
+    let write = |ignored: i64| {
+        let x = Tensor::randn(&[8, 2], &mut Rng::seed(1)).unwrap();
+        let y = Tensor::from_vec(vec![0i64, 1, ignored, 0, 1, ignored, 1, 0], &[8]).unwrap();
+        write_npz(folder.at("d.npz"), [("inputs", &x), ("targets", &y)]).unwrap();
+    };
     let keys = |more: &str| {
         let data = format!("{{npy: {{file: {}, inputs: inputs, targets: targets}}}}", folder.at("d.npz").display());
         format!("data: {data}, epochs: 1, test: 2{more}")
     };
-    let error = begin(&folder, dense(2, 2), &keys("")).unwrap_err().to_string();
-    assert!(error.contains("the model returns 2 numbers for each target, and there are 256 classes"), "{error}");
-    let mut run = begin(&folder, dense(2, 2), &keys(", loss: {cross_entropy: {ignore_index: 255}}")).unwrap();
-    assert!(run.notes().iter().all(|note| !note.contains("classes")), "{:?}", run.notes());
-    run.train().unwrap();
+    for (ignored, words) in [
+        (255, "the model returns 2 numbers for each target, and there are 256 classes"),
+        (-1, "`data`: target 1 of row 3 is -1; classes count from 0, and the loss ignores -1 with `ignore_index: -1`"),
+    ] {
+        write(ignored);
+        let error = begin(&folder, dense(2, 2), &keys("")).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+        let loss = format!(", loss: {{cross_entropy: {{ignore_index: {ignored}}}}}");
+        let mut run = begin(&folder, dense(2, 2), &keys(&loss)).unwrap();
+        assert!(run.notes().iter().all(|note| !note.contains("class")), "{:?}", run.notes());
+        run.train().unwrap();
+    }
+    // -100 is ignored by every cross entropy.
+    write(-100);
+    begin(&folder, dense(2, 2), &keys("")).unwrap().train().unwrap();
 }
 
 /// Copies of training examples are found under any name, and in a table that has each row three times.

@@ -180,11 +180,6 @@ const NPY: &[Mistake] = &[
         let y = folder.file("y.npy", npy("<i8", "False", "(3,)", &[0; 24]));
         Npy::new(x, y).read()
     }),
-    ("negative classes", |folder| {
-        let x = folder.file("x.npy", npy("<f4", "False", "(1, 1)", &[0; 4]));
-        let y = folder.file("y.npy", npy("<i8", "False", "(1,)", &[0xff; 8]));
-        Npy::new(x, y).read()
-    }),
     ("an entry that is not there", |_| Npy::npz(crate::readers::files().join("stored.npz")).inputs("data").read()),
     ("an archive that is none", |_| Npy::npz("a.npz").parse(b"PK\x03\x04")),
 ];
@@ -215,11 +210,6 @@ const DATASETS: &[Mistake] = &[
     ("classes that are not of their shape", |_| {
         let targets = Targets::Classes { shape: vec![3], values: vec![0; 4] };
         Dataset::of(Inputs::Indices(vec![0; 3]), &[3], targets)
-    }),
-    ("a single class that is ignored", |_| Dataset::new(vec![0.0], &[1], vec![-100])),
-    ("a class below 0", |_| {
-        let targets = Targets::Classes { shape: vec![2], values: vec![0, -1] };
-        Dataset::of(Inputs::Indices(vec![0; 2]), &[2], targets)
     }),
     ("examples of nothing, without targets", |_| Dataset::of(Inputs::Numbers(vec![]), &[0], Targets::None)),
     ("training without targets", |_| {
