@@ -2,6 +2,8 @@
 
 pub mod files;
 #[doc(hidden)]
+pub mod formats;
+#[doc(hidden)]
 pub mod json;
 pub mod kinds;
 pub mod models;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     error::{Error, Result},
-    io::files,
+    io::formats::{self, Reader},
 };
 
 /// An ONNX model. Its weights stay in the file until they are needed.
@@ -77,20 +77,22 @@ impl OnnxModel {
             is_other &= !matches!(f.number, 1..=8 | 14 | 20 | 25 | 26);
             Ok(())
         });
-        if let Err(error) = read {
-            let mut start = vec![0; all.len.min(64) as usize];
-            source.read_at(0, &mut start)?;
-            return Err(match other_kind(&start) {
-                Some(words) => Error::model(words).context("not an ONNX model"),
-                None if is_other => error.context("not an ONNX model"),
-                None => error,
-            });
-        }
-        let Some(graph) = graph else {
-            return Err(Error::model(match all.len {
-                0 => "an empty file, where an ONNX model is expected",
-                _ => "not an ONNX model: it has no graph",
-            }));
+        let read = match (read, graph) {
+            (Ok(()), Some(graph)) => Ok(graph),
+            (Ok(()), None) if all.len == 0 => {
+                return Err(Error::model("an empty file, where an ONNX model is expected"));
+            }
+            (Ok(()), None) => Err(Error::model("it has no graph").context("not an ONNX model")),
+            (Err(error), _) => Err(if is_other { error.context("not an ONNX model") } else { error }),
+        };
+        let graph = match read {
+            Ok(graph) => graph,
+            Err(error) => {
+                let mut start = vec![0; all.len.min(formats::FIRST as u64) as usize];
+                source.read_at(0, &mut start)?;
+                let other = formats::other(&start, Reader::Onnx);
+                return Err(other.map_or(error, |words| Error::model(words).context("not an ONNX model")));
+            }
         };
         let files = Mutex::new(Files { model: source, data: HashMap::new() });
         let mut model = OnnxModel { path, files, opsets, graph, functions, is_inlined: false };
@@ -197,18 +199,4 @@ pub(super) fn data_file<'a>(
         open.insert(place.location.clone(), file);
     }
     Ok(open.get_mut(&place.location).expect("inserted above"))
-}
-
-/// Returns words for a file of another kind by its first bytes.
-fn other_kind(start: &[u8]) -> Option<&'static str> {
-    match start {
-        _ if files::is_pointer(start) => Some(files::POINTER),
-        [0x1f, 0x8b, ..] => Some("a gzip archive, which `gunzip` unpacks"),
-        [b'P', b'K', 3, 4, ..] => Some("a zip archive; the model may be in it"),
-        [_, _, _, _, b'O', b'R', b'T', b'M', ..] => {
-            Some("a model in the format of ONNX Runtime; expected the ONNX model that it was made from")
-        }
-        [b'<', ..] => Some("a page of HTML or XML, as a failed download leaves"),
-        _ => None,
-    }
 }

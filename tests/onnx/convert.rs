@@ -314,6 +314,10 @@ fn damaged_files_are_errors() {
         (b"PK\x03\x04\x14\x00", "a zip archive"),
         (b"\x18\x00\x00\x00ORTM", "a model in the format of ONNX Runtime"),
         (b"<!DOCTYPE html>", "a page of HTML"),
+        (b"GGUF\x03\0\0\0\x23\x01", "a GGUF file; expected an ONNX model"),
+        (b"\x89HDF\r\n\x1a\n\0\0\0", "an HDF5 file; expected an ONNX model"),
+        (b"\x40\0\0\0\0\0\0\0{\"w\":", "a safetensors file; it has weights and no network"),
+        (b"\x80\x02}q\x00", "a pickle of Python; in Python, `torch.onnx.export` writes a model"),
     ] {
         let message = OnnxModel::from_bytes(start.to_vec()).unwrap_err().to_string();
         assert!(message.starts_with(&format!("not an ONNX model: {words}")), "{message}");

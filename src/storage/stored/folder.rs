@@ -13,9 +13,8 @@ use super::WeightFile;
 use crate::{
     DType,
     error::{Error, Result},
-    io::{files, json::read as read_json},
+    io::{files, formats::OF_TORCH, json::read as read_json},
     printable::printable,
-    storage::weights::OF_TORCH,
 };
 
 const WEIGHTS: &str = "model.safetensors";

@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     collections::BTreeMap,
     fs::File,
-    io::{self, Read as _},
+    io::{self, Read as _, Seek as _, SeekFrom},
     path::Path,
 };
 
@@ -15,7 +15,7 @@ use super::StoredTensor;
 use crate::{
     DType,
     error::{Error, Result},
-    io::json,
+    io::{formats, json},
     storage::weights::{MAX_HEADER_BYTES, check_is_safetensors, dtype_in_file, with_length},
 };
 
@@ -44,11 +44,8 @@ impl Header {
             return Err(failed(io::Error::other("not a file")));
         }
         let mut start = Vec::new();
-        file.by_ref().take(LENGTH).read_to_end(&mut start).map_err(failed)?;
-        if start.starts_with(b"PK") {
-            // The name of the first file in an archive says what wrote it.
-            file.by_ref().take(120).read_to_end(&mut start).map_err(failed)?;
-        }
+        file.by_ref().take(formats::FIRST as u64).read_to_end(&mut start).map_err(failed)?;
+        file.seek(SeekFrom::Start(LENGTH)).map_err(failed)?;
         Header::parse(&start, met.len(), |bytes| {
             let mut text = Vec::new();
             file.take(bytes).read_to_end(&mut text).map_err(failed)?;
@@ -61,7 +58,7 @@ impl Header {
     /// further bytes.
     fn parse(start: &[u8], file_bytes: u64, read: impl FnOnce(u64) -> Result<Vec<u8>>) -> Result<Self> {
         check_is_safetensors(start)?;
-        let Ok(length) = start.try_into().map(u64::from_le_bytes) else {
+        let Some(length) = start.first_chunk().map(|length| u64::from_le_bytes(*length)) else {
             return Err(damaged(format!("it has {} bytes, and the length of the header takes {LENGTH}", start.len())));
         };
         if length > MAX_HEADER_BYTES || length > file_bytes - LENGTH {
@@ -198,6 +195,7 @@ mod tests {
             (b"\x02\0\0\0\0\0\0\0[]", "its header: "),
             (b"PK\x03\x04....", "a file of `torch.save`"),
             (b"GGUF\x03\0\0\0\x23\x01", "a GGUF file"),
+            (b"PAR1\x15\x04\x15\x10", "a Parquet file; expected a safetensors file"),
             (b"\x89HDF\r\n\x1a\n\0\0\0", "an HDF5 file"),
             (b"\x1c\0\0\0TFL3", "a model of TensorFlow Lite"),
             (b"\x93NUMPY\x01\0v\0{", "an array of NumPy"),

@@ -18,7 +18,11 @@ use crate::{
     DType, Tensor,
     dtype::unknown,
     error::{Error, Result},
-    io::{files, json},
+    io::{
+        files,
+        formats::{self, Reader},
+        json,
+    },
     kernels::memory,
     logging::event,
 };
@@ -191,56 +195,9 @@ pub(super) fn words(bytes: &[u8], entry: &str, tensors: &BTreeMap<String, Stored
     }
 }
 
-/// Error text for the archives and pickles of `torch.save`.
-pub(crate) const OF_TORCH: &str = "a file of `torch.save`; write the state dict as safetensors, in Python by \
-    `safetensors.torch.save_model(model, \"model.safetensors\")`";
-
-/// Bytes by which files of other formats are known, with their place, and descriptions.
-const OTHERS: [(usize, &[u8], &str); 4] = [
-    (
-        0,
-        b"GGUF",
-        "a GGUF file, whose tensors are quantized for llama.cpp; expected the safetensors file it was made from",
-    ),
-    (
-        0,
-        b"\x89HDF\r\n\x1a\n",
-        "an HDF5 file, as Keras writes; in Python, `safetensors.numpy.save_file` writes its arrays",
-    ),
-    (0, b"\x93NUMPY", "an array of NumPy; in Python, `safetensors.numpy.save_file` writes arrays with their names"),
-    (4, b"TFL3", "a model of TensorFlow Lite; expected safetensors"),
-];
-
-/// Returns words for a zip archive by the name of its first file, which begins at the 30th byte: `torch.save`, NumPy and
-/// Keras write such archives.
-fn archive(bytes: &[u8]) -> &'static str {
-    let name = bytes.get(26..28).and_then(|length| {
-        let length = usize::from(u16::from_le_bytes([length[0], length[1]]));
-        bytes.get(30..30 + length)
-    });
-    match name {
-        Some(name) if name.ends_with(b".npy") => {
-            "arrays of NumPy (npz); in Python, `safetensors.numpy.save_file` writes arrays with their names"
-        }
-        Some(b"metadata.json" | b"config.json" | b"model.weights.h5") => {
-            "a file of Keras; in Python, `safetensors.numpy.save_file` writes the arrays of its layers"
-        }
-        _ => OF_TORCH,
-    }
-}
-
-/// Rejects files of other formats by their first bytes (at least eight): archives and pickles of `torch.save`, GGUF,
-/// HDF5, NumPy, Keras, TensorFlow Lite, and pointers of Git LFS.
+/// Rejects files of other formats by their first bytes.
 pub fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
-    // A pickle begins with the number of its protocol and an opcode. The length of a header may have the same bytes,
-    // and its text begins with a brace.
-    let is_pickle = matches!(bytes, [0x80, 2..=5, b'('..=0xff, ..]) && bytes.get(8) != Some(&b'{');
-    let is_there =
-        |(place, known, _): &&(usize, &[u8], &str)| bytes.get(*place..).is_some_and(|at| at.starts_with(known));
-    let other = OTHERS.iter().find(is_there).map(|(.., words)| *words);
-    let pointer = files::is_pointer(bytes).then_some(files::POINTER);
-    let zip = bytes.starts_with(b"PK\x03\x04").then(|| archive(bytes));
-    match other.or(zip).or(is_pickle.then_some(OF_TORCH)).or(pointer) {
+    match formats::other(bytes, Reader::Weights) {
         Some(words) => Err(Error::weights(words)),
         None => Ok(()),
     }

@@ -17,9 +17,7 @@ mod save_options;
 
 use std::{borrow::Borrow, collections::BTreeMap, path::Path};
 
-pub(crate) use file::{
-    CHECKSUM, FORMAT, File, MAX_HEADER_BYTES, OF_RUN, OF_TORCH, dtype_in_file, each_part, with_length,
-};
+pub(crate) use file::{CHECKSUM, FORMAT, File, MAX_HEADER_BYTES, OF_RUN, dtype_in_file, each_part, with_length};
 #[doc(hidden)]
 pub use file::{bytes_of, check_is_safetensors};
 pub use loaded::Loaded;

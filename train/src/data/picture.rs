@@ -6,6 +6,7 @@ use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
 use precast::{
     __train::MOST_PIXELS,
     error::{Error, Result},
+    io::formats::{self, Reader},
     options::options,
 };
 use precast_policy::printable;
@@ -46,6 +47,9 @@ impl Picture {
         }
         if bytes.starts_with(&[0xff, 0xd8, 0xff]) {
             return Picture::of_jpeg(bytes, file);
+        }
+        if let Some(other) = formats::other(bytes, Reader::Image) {
+            return Err(refused(file, other));
         }
         let what = match bytes {
             [] => "it is empty",

@@ -8,7 +8,10 @@ use std::{
 
 use precast::{
     error::{Error, Result},
-    io::files::unpacking,
+    io::{
+        files::unpacking,
+        formats::{self, Reader as Format},
+    },
 };
 
 use crate::data::lines::{line_behind, not_utf8};
@@ -32,6 +35,7 @@ const PART: usize = 1 << 16;
 impl<'a> Text<'a> {
     /// Checks that bytes are a text; `origin` names them in errors.
     pub fn of(bytes: &'a [u8], origin: &str) -> Result<Self> {
+        check_format(bytes, origin)?;
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let (before, rest) = bytes.split_at(error.valid_up_to());
             not_utf8(&format!("{origin}:{}", line_behind(before)), rest)
@@ -47,9 +51,12 @@ impl<'a> Text<'a> {
         let whole = Text::File { path, mark: 0 };
         let mut text = whole.open()?;
         loop {
-            let before = rest.len();
+            let (before, is_start) = (rest.len(), mark.is_none());
             text.by_ref().take(PART as u64).read_to_end(&mut rest).map_err(|error| Error::io(path, &error))?;
             let is_end = rest.len() == before;
+            if is_start {
+                check_format(&rest, origin)?;
+            }
             mark.get_or_insert_with(|| if rest.starts_with(MARK.as_bytes()) { MARK.len() } else { 0 });
             let valid = match std::str::from_utf8(&rest) {
                 Ok(_) => rest.len(),
@@ -95,6 +102,11 @@ impl<'a> Text<'a> {
             }
         }
     }
+}
+
+/// Rejects a file of another format by its first bytes.
+fn check_format(start: &[u8], origin: &str) -> Result<()> {
+    formats::other(start, Format::Table).map_or(Ok(()), |words| Err(Error::data(format!("{origin}: {words}"))))
 }
 
 /// A text that keeps what was read of it until its lines are counted.

@@ -29,6 +29,11 @@ fn packed(bytes: &[u8]) -> Vec<u8> {
     packed.finish().unwrap()
 }
 
+/// The beginning of a zip archive, with the name of its first file.
+fn archive(first: &str) -> Vec<u8> {
+    [b"PK\x03\x04", &[0; 22][..], &[first.len() as u8, 0, 0, 0], first.as_bytes()].concat()
+}
+
 type Mistake = (&'static str, fn(&Folder) -> Result<Dataset>);
 
 const CSV: &[Mistake] = &[
@@ -64,6 +69,13 @@ const CSV: &[Mistake] = &[
     ("classes in two columns", |_| parse(flowers().target(["colour", "species"]).classes(), FLOWERS)),
     ("a delimiter beyond ASCII", |_| parse(flowers().delimiter('→'), FLOWERS)),
     ("a quote as delimiter", |_| parse(flowers().delimiter('"'), FLOWERS)),
+    ("a workbook", |_| Csv::new("a.csv").parse(&archive("[Content_Types].xml"))),
+    ("an archive with a table", |_| Csv::new("a.csv").parse(&archive("a.csv"))),
+    ("arrays of NumPy as a table", |_| Csv::new("a.csv").parse(&archive("x.npy"))),
+    ("Parquet", |_| Csv::new("a.csv").parse(b"PAR1\x15\x04\x15\x10")),
+    ("an image as a table", |_| Csv::new("a.csv").parse(b"\x89PNG\r\n\x1a\n")),
+    ("a page of HTML as a table", |_| Csv::new("a.csv").parse(b"<!DOCTYPE html>")),
+    ("UTF-16 without a mark", |_| Csv::new("a.csv").parse(b"a\0,\0b\0\n\0")),
     ("another delimiter than that of the file", |_| parse(flowers().delimiter(';'), FLOWERS)),
     ("the delimiter of the file among words", |_| parse(Csv::new("a.csv"), "a;b\n1;2\n")),
     ("a decimal comma in an input", |_| parse(flowers().delimiter(';'), "petal;species\n1,5;rose\n")),
