@@ -51,7 +51,7 @@ fn visible(name: &str) -> String {
 }
 
 /// Returns whether a character is a zero-width space or joiner, a soft hyphen, or a mark of direction or byte order.
-fn has_no_width(c: char) -> bool {
+pub(crate) fn has_no_width(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2060}' | '\u{feff}')
 }
 

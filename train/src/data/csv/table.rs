@@ -14,7 +14,7 @@ use super::{
     number_format::NumberFormat,
     text::{Kept, Text},
 };
-use crate::data::numbers::Numbers;
+use crate::{classes::has_no_width, data::numbers::Numbers};
 
 /// The text of a file, with its parsed header.
 pub(super) struct Table<'a> {
@@ -66,6 +66,11 @@ impl<'a> Table<'a> {
         let Some(first) = table.all_rows().next().transpose()? else {
             return Err(Error::data(format!("{origin}: the file is empty")));
         };
+        if first.fields.get(0).is_some_and(|cell| cell.starts_with("sep=")) {
+            let words =
+                "`sep=` names the delimiter for Excel; remove this line, and `delimiter` of the run file names it";
+            return Err(table.at(first.line, words));
+        }
         table.width = first.fields.len();
         table.check_quotes()?;
         if csv.header {
@@ -139,16 +144,20 @@ impl<'a> Table<'a> {
                 true => "; a number with a decimal comma, or with commas between thousands, is in quotes",
                 false => "",
             };
-            Err(self.at(
-                row.line,
-                format!("{}; the {first} has {}{hint}{}", fields(met), self.width, self.delimiter_hint()),
-            ))
+            Err(self
+                .at(row.line, format!("{}; the {first} has {}{hint}{}", fields(met), self.width, self.header_hint())))
         })
     }
 
-    /// Suggests a delimiter for a header with only one column.
-    fn delimiter_hint(&self) -> String {
-        let Some([name]) = self.header.as_ref().map(Header::names) else { return String::new() };
+    /// Suggests what reads a header that is a comment, or has only one column.
+    fn header_hint(&self) -> String {
+        let Some(names @ [name, ..]) = self.header.as_ref().map(Header::names) else { return String::new() };
+        if name.starts_with('#') {
+            return "; the first line begins with `#`, and a table has no comments: remove it".into();
+        }
+        if names.len() > 1 {
+            return String::new();
+        }
         let Some(met) = [';', '\t', '|', ','].into_iter().find(|&met| name.contains(met)) else { return String::new() };
         format!("; the header has one column; `delimiter: \"{}\"` makes several of it", met.escape_debug())
     }
@@ -187,7 +196,7 @@ impl<'a> Table<'a> {
                 header.place(name).map_or_else(
                     || {
                         let near = did_you_mean_or_some(name, header.names().iter().map(String::as_str));
-                        unknown(format!("there is no column `{shown}`{near}{}", self.delimiter_hint()))
+                        unknown(format!("there is no column `{shown}`{near}{}", self.header_hint()))
                     },
                     Ok,
                 )
@@ -282,13 +291,16 @@ impl<'a> Table<'a> {
 
     /// Suggests options that would read a cell of a column, if it looks like a number in another format.
     fn hint(&self, place: usize, cell: &str, is_input: bool) -> String {
-        if self.format.number(cell).is_some() {
+        if let Some(c) = cell.chars().find(|c| has_no_width(*c)) {
+            return format!("; it has the character {}, which is not visible", c.escape_unicode());
+        }
+        if self.format.number(cell).is_some_and(|number| !number.is_nan()) {
             return String::new();
         }
         let formats = self.formats(place, cell);
         if formats.is_empty() {
-            let delimiter = self.delimiter_hint();
-            return if delimiter.is_empty() { Self::word_hint(cell, is_input) } else { delimiter };
+            let header = self.header_hint();
+            return if header.is_empty() { Self::word_hint(cell, is_input) } else { header };
         }
         format!("; it looks like one with {}", formats.join(", or with "))
     }
