@@ -113,12 +113,18 @@ impl Loss {
     /// Checks the options, and the kind of the targets and their domain.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an option outside its range,
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for an option outside its range and for weights that are all 0,
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) for targets of the other kind, for one outside of 0 to 1 with
     /// [`BceWithLogits`](Loss::BceWithLogits), and for a negative class that is not ignored.
     pub fn check(&self, targets: &Targets) -> Result<()> {
         if let Some(words) = self.out_of_range("loss", &Range::default()) {
             return Err(Error::value(format!("the loss {}: {words}", self.name())));
+        }
+        if let Loss::CrossEntropy { weight: Some(weight), .. } = self
+            && weight.iter().all(|weight| *weight == 0.0)
+        {
+            let words = "the loss cross_entropy: `weight` is above 0 for no class, so no target counts";
+            return Err(Error::value(words).about("weight"));
         }
         match (matches!(self, Loss::CrossEntropy { .. }), targets) {
             (_, Targets::None) => Err(Error::data("the examples have no targets, which a loss compares with")),

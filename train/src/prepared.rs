@@ -36,7 +36,7 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     }
     loss.check(data.train.targets()).map_err(|error| file.wrong("loss", error))?;
     file.options.augment.check(&data.train).map_err(|error| file.wrong("augment", error))?;
-    let mut notes = check(&net, data, &loss)?;
+    let mut notes = check(file, &net, data, &loss)?;
     notes.extend(note_on_warm_up(&file.options, data.train.len()));
     if storage.is_none() && file.storage != Storage::Float32 {
         let words = "level O0 lowers nothing, so parameters are stored in float32";
@@ -73,7 +73,7 @@ fn note_on_warm_up(options: &FitOptions, examples: usize) -> Option<String> {
 }
 
 /// Calls the network on two examples, and returns notes on allowed but probably unintended results.
-fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
+fn check(file: &RunFile, net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
     let Some(batch) = data.test.try_batches(2)?.next().transpose()? else { return Ok(Vec::new()) };
     let (result, trace) = net.trace(|net| no_grad(|| batch.call(net)));
     let outputs =
@@ -89,6 +89,12 @@ fn check(net: &Child, data: &Split, loss: &Loss) -> Result<Vec<String>> {
         let cure =
             if met == 1 { "; whole numbers are read as numbers, and not as classes, with `as: numbers`" } else { "" };
         return Err(Error::data(format!("{}{cure}", words(met))));
+    }
+    if let (Loss::CrossEntropy { weight: Some(weight), .. }, Some(met)) = (loss, met)
+        && weight.len() != met
+    {
+        let words = format!("`weight` has {} numbers, and the model returns {met} for each target", weight.len());
+        return Err(file.wrong("loss", Error::data(words).about("weight")));
     }
     let _ = loss.of(&outputs, &batch.y).map_err(|e| e.context("the loss of what the model returns"))?;
     Ok(met.filter(|met| outputs.rank() == 2 && *met > classes).map(words).into_iter().collect())

@@ -127,6 +127,22 @@ fn rows_of_an_ignored_label_are_as_if_not_there() {
     assert!(notes.iter().any(|note| note == "`ignore_index: -1`: no example has this class"), "{notes:?}");
 }
 
+#[test]
+fn weights_of_classes_that_cannot_be_are_refused_at_their_place() {
+    let folder = Folder::new("class-weights");
+    folder.write("d.csv", "x,t\n1.5,a\n2.5,b\n3.5,a\n4.5,b\n");
+    for (weight, words) in [
+        ("[1, 1, 1]", "`weight` has 3 numbers, and the model returns 2 for each target"),
+        ("[0, 0]", "the loss cross_entropy: `weight` is above 0 for no class, so no target counts"),
+    ] {
+        let keys = format!(
+            "loss: {{cross_entropy: {{weight: {weight}}}}}, data: {{csv: {{file: d.csv, target: t}}}}, test: 1"
+        );
+        let error = begin(&folder, dense(1, 2), &keys).unwrap_err().to_string();
+        assert!(error.starts_with(&format!("run.yaml:1:80: {words}\n")), "{error}");
+    }
+}
+
 fn places(data: &Dataset) -> BTreeSet<i64> {
     let Targets::Classes { values, .. } = data.targets() else { panic!() };
     values.iter().copied().collect()
