@@ -229,6 +229,17 @@ pub(super) fn spoilt(epoch: &Epoch, examples: &str) -> Option<String> {
     (score.not_finite() > 0).then(|| format!("{answers} not finite on the {examples} examples after epoch {number}"))
 }
 
+/// Returns the cure of a run that took no step of its last epoch, or whose last answers are not finite.
+pub(super) fn cure(history: &History) -> &'static str {
+    match &history.steps[..] {
+        [first, .., last] if history.skipped() == history.steps.len() && last.scale < first.scale => {
+            "; the loss scale was still falling, so the run is too short to tell why"
+        }
+        [one] if one.is_skipped() => "; one step is too short a run to tell why",
+        _ => "; try a lower --lr",
+    }
+}
+
 /// Ignores a closed standard output, which does not end a run: its results are also written to files, and its exit
 /// status reports the outcome.
 pub(super) fn unless_unread(printed: Result) -> Result {

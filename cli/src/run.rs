@@ -30,7 +30,7 @@ use super::{
     print, print_json,
     progress::{self, Progress},
     remedy::{no_better_than_the_mean, remedy},
-    results::{notes, spoilt, stalled, unless_unread, why_stalled},
+    results::{self, notes, spoilt, stalled, unless_unread, why_stalled},
     table::{plan_tree, runs_layout},
     train_args::Args,
 };
@@ -266,7 +266,7 @@ fn train(cli: &Cli, mut run: Run, args: &Args, lead: Option<&Lead<'_>>) -> Resul
             Some(epoch) => {
                 let examples = if run.validation().is_some() { "validation" } else { "test" };
                 let cure = Some(remedy(&run)).filter(|cure| !cure.is_empty());
-                let cure = cure.unwrap_or_else(|| "; try a lower --lr".into());
+                let cure = cure.unwrap_or_else(|| results::cure(run.history()).into());
                 spoilt(epoch, examples).map_or(Ok(ended), |words| Err(Failure::Work(words + &cure)))
             }
             None => Ok(ended),

@@ -18,7 +18,7 @@ use super::{
     inputs::{self, Read},
     outputs, over_ranks, print, print_json,
     progress::Progress,
-    results::{self, Data, Finished, Results, notes, spoilt, unless_unread},
+    results::{self, Data, Finished, Results, cure, notes, spoilt, unless_unread},
     run,
     table::{plan_tree, runs_layout},
     train_args::Args,
@@ -157,7 +157,7 @@ fn compare(cli: &Cli, args: &Args) -> Result {
 /// Describes a run that completed, but without finite numbers.
 fn lost(run: &TrainingRun<'_>) -> Option<String> {
     let last = run.history.epochs.last().filter(|_| run.history.stalled().is_none())?;
-    spoilt(last, "test").map(|words| format!("{}: {words}; try a lower --lr", printable(run.name)))
+    spoilt(last, "test").map(|words| format!("{}: {words}{}", printable(run.name), cure(run.history)))
 }
 
 /// Returns a note if the last batch of an epoch is one larger than `--batch`.

@@ -5,7 +5,7 @@ use std::fs;
 use precast::{DType, Plan, Policy, io::models, storage::weights};
 use serde_json::Value;
 
-use crate::program::{Folder, json, messages, precast_in, root, text};
+use crate::program::{Folder, error, json, messages, precast_in, root, text};
 
 const FEW: [&str; 7] = ["train", "mlp", "--epochs", "2", "--examples", "320", "--save-weights"];
 
@@ -145,4 +145,21 @@ fn a_run_that_ends_without_a_number_has_failed() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     let spoilt = " answers are not finite on the test examples after epoch 1; try a lower --lr\n";
     assert!(stderr.starts_with("error: o0: ") && stderr.ends_with(spoilt), "{stderr}");
+}
+
+/// The first scales of a policy in float16 may all be too large, whatever the learning rate.
+#[test]
+fn a_run_too_short_for_its_loss_scale_is_not_told_to_learn_slowly() {
+    let folder = Folder::new("too-short");
+    let scale = "{kind: dynamic, init: 16777216, max: 16777216}";
+    folder.write("high.yaml", &format!("{{version: 1, level: O2, dtype: float16, loss_scale: {scale}}}"));
+    for (batch, words) in [
+        ("8", "; the loss scale was still falling, so the run is too short to tell why\n"),
+        ("32", "; one step is too short a run to tell why\n"),
+    ] {
+        let args =
+            ["train", "mlp", "-p", "high.yaml", "--epochs", "1", "--examples", "32", "--batch", batch, "--quiet"];
+        let stderr = error(1, precast_in(&folder.0, &args));
+        assert!(stderr.ends_with(words), "{stderr}");
+    }
 }
