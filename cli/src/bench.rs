@@ -36,7 +36,7 @@ struct Report {
 pub(super) fn run(args: &Args) -> Result {
     outputs::check(&[("--speeds", args.speeds.as_deref())], args.force)?;
     if let Some(file) = &args.speeds {
-        Speeds::measure().save(file)?;
+        Speeds::measure().save(file).map_err(Failure::work)?;
         return print(format_args!("written: {}", file.display()));
     }
     // Speeds are measured with all threads, limits with one.

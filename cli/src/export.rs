@@ -6,6 +6,7 @@ use std::{
 };
 
 use precast::{
+    error::ErrorKind,
     graph::Graph,
     onnx::{self, ExportOptions},
     plan::Exporter,
@@ -124,7 +125,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
 /// Writes the best weights of a run.
 fn weights(cli: &Cli, folder: &Path, mode: SaveMode, to: &Path) -> Result {
     let file = RunFile::of_folder(folder)?;
-    Predictor::of_folder(folder, model(cli, &file)?)?.save_weights(to, mode)?;
+    Predictor::of_folder(folder, model(cli, &file)?)?.save_weights(to, mode).map_err(Failure::work)?;
     print(format_args!("written: {}", shown(to)))
 }
 
@@ -158,7 +159,10 @@ fn model_of(cli: &Cli, args: &Args, to: &Path) -> Result {
 }
 
 fn written(graph: &Graph, to: &Path, options: &ExportOptions, header: &str) -> Result {
-    onnx::export(graph, to, options)?;
+    onnx::export(graph, to, options).map_err(|error| match error.kind() {
+        ErrorKind::Io => Failure::work(error),
+        _ => error.into(),
+    })?;
     let ops = graph.nodes().iter().filter(|node| node.is_op() && !node.is_cast());
     let low = ops.clone().filter(|node| node.outputs[0].dtype.is_low()).count();
     let only = graph.only_batch().map_or(String::new(), |why| format!("\nonly the traced batch size: {why}"));

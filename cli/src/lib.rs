@@ -267,9 +267,12 @@ impl Cli {
             Ok(line) => line,
             Err(error) => {
                 let error = words::with_tip(error, &command, &args);
-                // Of several processes, one speaks. If it cannot, only the exit status remains.
+                // Of several processes, one speaks. If standard error is closed, only the exit status remains.
                 if ranks::launched_as().is_none_or(|rank| rank == 0) {
-                    let _ = error.print();
+                    let printed = error.print().and_then(|()| io::stdout().flush());
+                    if let (Err(failed), false) = (printed, error.use_stderr()) {
+                        return ExitCode::from(not_printed(&failed).say());
+                    }
                 }
                 return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
             }
@@ -418,10 +421,15 @@ fn print(text: impl Display) -> Result {
 /// Writes text and a line end to standard output.
 fn print_as_it_is(text: impl Display) -> Result {
     let mut out = io::stdout().lock();
-    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| match error.kind() {
+    writeln!(out, "{text}").and_then(|()| out.flush()).map_err(|error| not_printed(&error))
+}
+
+/// Returns the failure for a text that cannot be written to standard output.
+fn not_printed(error: &io::Error) -> Failure {
+    match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::Unread,
         _ => Failure::work(format_args!("standard output: {error}")),
-    })
+    }
 }
 
 /// Writes a value as JSON to standard output, with control characters escaped, as in every other format.

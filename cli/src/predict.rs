@@ -103,7 +103,7 @@ fn write(args: &Args, file: &RunFile, predictor: &Predictor) -> Result {
     }
     let text = joined(&columns);
     match &args.output.file {
-        Some(output) => files::replace(output, text.as_bytes())?,
+        Some(output) => files::replace(output, text.as_bytes()).map_err(Failure::work)?,
         None => print_as_it_is(text.trim_end())?,
     }
     let spoilt: Vec<usize> = (1..).zip(&predictions).filter(|(_, said)| !said.is_finite()).map(|(i, _)| i).collect();

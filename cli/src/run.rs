@@ -432,14 +432,14 @@ pub(super) fn runs(args: &RunsArgs) -> Result {
             [one] => runs_html(one, &[])?,
             all => all_runs_html(all)?,
         };
-        files::replace(html, page.as_bytes())?;
+        files::replace(html, page.as_bytes()).map_err(Failure::work)?;
     }
     if let Some(to) = &args.tensorboard {
         for folder in &folders {
             // Runs of one name get those of the folders above, too.
             let same = folders.iter().filter(|other| file_name(other) == file_name(folder)).count();
             let name = if same > 1 { long_name(folder) } else { file_name(folder) };
-            save_events(folder, to.join(name))?;
+            save_events(folder, to.join(name)).map_err(Failure::work)?;
         }
     }
     table(&folders)

@@ -152,6 +152,46 @@ fn closed_output_fails_after_the_files_are_written() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn every_output_without_space_is_one_line_and_exit_1() {
+    let folder = Folder::new("all-full");
+    for args in [
+        "--help",
+        "--version",
+        "help plan",
+        "plan mlp --policy o2",
+        "explain mlp 1 --policy o2",
+        "diff mlp --policy o1 --policy o2",
+        "lint mlp --policy o2",
+        "graph mlp",
+        "init mlp",
+        "export mlp --policy o2 --to torch",
+        "levels",
+        "ops",
+        "cells",
+        "show mlp",
+        "schema",
+        "completions bash",
+        "man plan",
+        "graph mlp --svg /dev/full",
+        "init mlp --output /dev/full",
+        "export mlp --policy o2 --to torch --output /dev/full",
+        "export mlp --to onnx --output /dev/full",
+        "bench --speeds /dev/full",
+    ] {
+        let mut command = command(&folder.0, &args.split(' ').collect::<Vec<_>>());
+        if !args.contains("/dev/full") {
+            command.stdout(fs::File::options().write(true).open("/dev/full").unwrap());
+        }
+        let output = command.output().unwrap();
+        let stderr = messages(output.stderr);
+        assert_eq!((output.status.code(), stderr.lines().count()), (Some(1), 1), "{args}: {stderr}");
+        let file = if args.contains("/dev/full") { "/dev/full" } else { "standard output" };
+        assert!(stderr.starts_with(&format!("error: {file}: ")), "{args}: {stderr}");
+    }
+}
+
+#[test]
 fn an_example_that_would_be_left_alone_joins_the_last_batch() {
     let folder = Folder::new("alone");
     let train = |examples: &str, more: &[&str]| {

@@ -83,6 +83,10 @@ fn a_model_runs_and_is_compared_with_what_was_made_of_it() {
     let shown = text(run(&["--outputs", "y.npz"]));
     assert!(shown.starts_with("model   vit.onnx\n| output "), "{shown}");
     assert!(shown.contains("| y0 ") && shown.trim_end().ends_with("written: y.npz"), "{shown}");
+    if cfg!(target_os = "linux") {
+        let said = error(1, run(&["--outputs", "/dev/full"]));
+        assert!(said.starts_with("error: /dev/full: ") && said.lines().count() == 1, "{said}");
+    }
     let x = npz_arrays(folder.0.join("x.npz")).unwrap().swap_remove(0).1;
     let wanted = OnnxModel::open(root().join(VIT)).unwrap().run(&[("x0", x)]).unwrap();
     let met = npz_arrays(folder.0.join("y.npz")).unwrap();

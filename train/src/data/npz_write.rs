@@ -1,7 +1,7 @@
 //! Writing arrays as NumPy reads them.
 
 use std::{
-    io::{BufWriter, Write},
+    io::{Cursor, Write},
     path::Path,
 };
 
@@ -22,20 +22,19 @@ use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 pub fn write_npz<'a>(path: impl AsRef<Path>, arrays: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<()> {
     let path = path.as_ref();
     let failed = |error: std::io::Error| Error::io(path, &error);
-    files::replace_by(path, |file| {
-        let mut archive = ZipWriter::new(BufWriter::new(file));
-        let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
-        for (name, tensor) in arrays {
-            archive.start_file(format!("{name}.npy"), stored).map_err(|error| failed(error.into()))?;
-            let (descr, dtype) = in_numpy(tensor.dtype());
-            archive
-                .write_all(&header(descr, tensor.shape()))
-                .and_then(|()| archive.write_all(&bytes_of(&tensor.cast(dtype))))
-                .map_err(failed)?;
-        }
-        let mut out = archive.finish().map_err(|error| failed(error.into()))?;
-        out.flush().map_err(failed)
-    })
+    // In memory, as an archive whose file cannot be written prints to standard error when it is dropped.
+    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
+    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
+    for (name, tensor) in arrays {
+        archive.start_file(format!("{name}.npy"), stored).map_err(|error| failed(error.into()))?;
+        let (descr, dtype) = in_numpy(tensor.dtype());
+        archive
+            .write_all(&header(descr, tensor.shape()))
+            .and_then(|()| archive.write_all(&bytes_of(&tensor.cast(dtype))))
+            .map_err(failed)?;
+    }
+    let archive = archive.finish().map_err(|error| failed(error.into()))?;
+    files::replace(path, &archive.into_inner())
 }
 
 /// Returns the header of version 1.0 of the format, padded with spaces to a multiple of 64 bytes.
