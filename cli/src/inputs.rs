@@ -14,13 +14,14 @@ use precast::{
     cell::Trace,
     cost::Speeds,
     io::models::Model,
+    onnx::ImportOptions,
     policy::{PolicyFile, Prefer},
     storage::{stored::StoredModel, weights::check_is_safetensors},
 };
 use precast_policy::{files, printable};
-use precast_train::{OnnxSource, is_onnx};
+use precast_train::is_onnx;
 
-use super::{Cli, Failure, Result, say};
+use super::{Cli, Failure, Result, onnx, say};
 
 /// A value that was read, and its origin.
 pub(super) struct Read<T> {
@@ -105,7 +106,8 @@ pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>
         return Ok(Read { value, argument: argument.to_path_buf(), built_in: true, own });
     }
     if is_onnx(argument) {
-        return Ok(Read::of_file(OnnxSource::new(argument).read(Path::new(""))?, argument));
+        let imported = onnx::read(argument)?.value.import(&ImportOptions::new());
+        return Ok(Read::of_file(imported.map_err(|error| error.context(shown(argument)))?.into(), argument));
     }
     refuse_others(argument)?;
     read(argument, |file| Model::load(file, seed), |name| cli.named(name, seed))

@@ -23,8 +23,13 @@ use super::{
     table::library_table,
 };
 
-fn read(argument: &Path) -> Result<Read<OnnxModel>> {
-    Ok(Read::of_file(OnnxModel::open(argument)?, argument))
+/// Opens a model, with a note on an opset that is not known.
+pub(super) fn read(argument: &Path) -> Result<Read<OnnxModel>> {
+    let model = OnnxModel::open(argument)?;
+    if let Some(note) = model.note_on_opset() {
+        say_line(&format!("{}: {note}", shown(argument)));
+    }
+    Ok(Read::of_file(model, argument))
 }
 
 /// Returns the lists by which nodes are painted. Level O0 has none: nothing runs low.

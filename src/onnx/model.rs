@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     graph::{Function, Graph, Node, opset},
+    schema::Schema,
     tensor::{Data, External, Floats, Tensor},
     wire::Source,
 };
@@ -109,6 +110,15 @@ impl OnnxModel {
     /// Returns the version of the default domain, 0 where the model imports none.
     pub fn opset(&self) -> i64 {
         self.opsets.get("").copied().unwrap_or(0)
+    }
+
+    /// Returns a note on a version of the default domain that is newer than the newest known.
+    #[doc(hidden)]
+    pub fn note_on_opset(&self) -> Option<String> {
+        let (met, newest) = (self.opset(), Schema::newest());
+        let words =
+            format!("opset {met} is newer than {newest}, the newest known; its ops are taken for those of {newest}");
+        (met > newest).then_some(words)
     }
 
     /// Returns the length of the file in bytes, without data in other files.

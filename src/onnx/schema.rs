@@ -106,6 +106,18 @@ impl Schema {
         Some(versions.range(..=version).next_back()?.1)
     }
 
+    /// Returns the newest known version of the format.
+    pub fn newest() -> i64 {
+        SCHEMAS
+            .get("")
+            .into_iter()
+            .flat_map(|ops| ops.values())
+            .flat_map(|versions| versions.keys())
+            .max()
+            .copied()
+            .unwrap_or(0)
+    }
+
     /// Returns the first version of the format that has an operator.
     pub fn first(op: &str) -> Option<i64> {
         SCHEMAS.get("")?.get(op)?.keys().next().copied()

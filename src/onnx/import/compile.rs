@@ -13,6 +13,7 @@ use crate::{
     onnx::{
         OnnxModel,
         graph::{Attribute, Function, Graph, GraphField, Node},
+        values::Values,
         wire::{Field, Source},
     },
 };
@@ -24,8 +25,10 @@ const DEEPEST: usize = 80;
 
 /// Returns the graph of a model, ready to run.
 pub(super) fn compile(model: &OnnxModel) -> Result<Body> {
+    // Refuses names that nothing makes, or that are made too late.
+    Values::of(model)?;
     let compiler = Compiler { model, left: std::cell::Cell::new(MOST) };
-    compiler.graph(&model.graph, &Scope { opsets: &model.opsets, given: &HashMap::new(), depth: 0 })
+    compiler.graph(&model.graph, &Scope { opsets: &model.opsets, given: &HashMap::new(), calls: &[], depth: 0 })
 }
 
 struct Compiler<'a> {
@@ -39,6 +42,8 @@ struct Scope<'a> {
     opsets: &'a HashMap<String, i64>,
     /// The attributes of a function's call.
     given: &'a HashMap<String, Attr>,
+    /// The functions around it, the outermost first.
+    calls: &'a [&'a Function],
     depth: usize,
 }
 
@@ -97,7 +102,16 @@ impl Compiler<'_> {
         }
         let mut body = Body { inputs: function.inputs.clone(), outputs: function.outputs.clone(), ..Body::default() };
         let opsets = if function.opsets.is_empty() { scope.opsets } else { &function.opsets };
-        self.steps(&function.nodes, &Scope { opsets, given: &given, ..scope.deeper()? }, &mut body)?;
+        if let Some(first) = scope.calls.iter().position(|call| std::ptr::eq(*call, function)) {
+            let cycle: Vec<&str> = scope.calls[first..].iter().map(|call| &call.name[..]).collect();
+            return Err(Error::model(format!(
+                "the function `{0}` calls itself: {1} > {0}",
+                function.name,
+                cycle.join(" > ")
+            )));
+        }
+        let calls = [scope.calls, &[function]].concat();
+        self.steps(&function.nodes, &Scope { opsets, given: &given, calls: &calls, ..scope.deeper()? }, &mut body)?;
         Ok(body)
     }
 
