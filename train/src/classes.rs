@@ -30,16 +30,16 @@ pub(super) fn never_trained(train: &Dataset, loss: Option<&Loss>, key: &str, par
         .then(|| format!("{key}: no training example has the class {shown}{more}, so it is not learnt"))
 }
 
-/// Returns a note for each group of classes whose names differ by little: case, spaces, characters without width, zeros
-/// in front, or the form in which a letter and its accent are written.
-pub(super) fn alike(data: &Dataset) -> Vec<String> {
+/// Returns a note for each set of classes, or of groups of rows, whose names differ by little: case, spaces, characters
+/// without width, zeros in front, or the form in which a letter and its accent are written.
+pub(super) fn alike(what: &str, names: &[String]) -> Vec<String> {
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-    for name in data.class_names() {
+    for name in names {
         groups.entry(folded(name)).or_default().push(name);
     }
     let note = |names: Vec<&str>| {
         let shown = names.iter().map(|name| format!("`{}`", visible(name))).collect::<Vec<_>>().join(", ");
-        format!("{shown} are different classes; if they are one, write them in one way")
+        format!("{shown} are different {what}; if they are one, write them in one way")
     };
     groups.into_values().filter(|names| names.len() > 1).map(note).collect()
 }

@@ -238,6 +238,7 @@ impl RunFile {
         let mut file = RunFile { data, ..self.clone() };
         let places = self.places(&all)?;
         notes.extend(self.notes_on_overlaps(&places));
+        notes.extend(self.notes_on_groups(&places)?);
         if let (Test::File(test), Some(Test::File(validation))) = (&file.test, &file.validation)
             && test == validation
         {
@@ -290,7 +291,7 @@ impl RunFile {
         notes.extend(self.note_on_ignored(&[&[&train, &test][..], &validation.iter().collect::<Vec<_>>()].concat()));
         // The tokens of a text are no names.
         if matches!(self.data, Source::Csv(_) | Source::Images(_)) {
-            notes.extend(classes::alike(&train));
+            notes.extend(classes::alike("classes", train.class_names()));
         }
         let encoding = match train.form() {
             Inputs::Table(_) => Some(Encoding::of(&train).map_err(|error| self.wrong("data", error))?),

@@ -38,6 +38,7 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     file.options.augment.check(&data.train).map_err(|error| file.wrong("augment", error))?;
     let mut notes = check(file, &net, data, &loss)?;
     notes.extend(note_on_warm_up(&file.options, data.train.len()));
+    notes.extend(note_on_batch(&file.options, data.train.len()));
     if storage.is_none() && file.storage != Storage::Float32 {
         let words = "level O0 lowers nothing, so parameters are stored in float32";
         notes.push(format!("`storage: {}`: {words}; with a `dtype` they are stored low", file.storage.name()));
@@ -56,6 +57,20 @@ fn classes(data: &Dataset, loss: &Loss) -> usize {
     let labels = data.labels().iter().filter(|label| *label != ignored);
     let counted = labels.max().map_or(0, |&label| usize::try_from(label + 1).unwrap_or(0));
     counted.max(data.class_names().len())
+}
+
+/// Returns a note on a step of more examples than there are, unless its size is the default.
+fn note_on_batch(options: &FitOptions, examples: usize) -> Option<String> {
+    let FitOptions { batch, accumulate, .. } = *options;
+    let (key, met) = match accumulate {
+        1 if batch == FitOptions::default().batch => return None,
+        _ if batch > examples => ("batch", batch.to_string()),
+        1 => return None,
+        _ => ("accumulate", format!("{accumulate} times {batch}")),
+    };
+    let words =
+        format!("`{key}`: {met} is more than the {examples} training examples, so an epoch is one step of all of them");
+    (batch.saturating_mul(accumulate) > examples).then_some(words)
 }
 
 /// Returns a note on a warm-up that the run does not end, or that comes before another one.

@@ -10,7 +10,12 @@ use precast::{
     error::{Error, Result},
 };
 
-use super::{Partition, RunFile, Test, data::Source};
+use precast_policy::printable;
+
+use super::{
+    Partition, RunFile, Test, classes,
+    data::{Csv, Source},
+};
 
 /// Places in the data of the examples of each part; empty for a part of another file.
 pub(crate) struct Places {
@@ -62,7 +67,7 @@ impl RunFile {
                     let words = "`split` by a column is for tables; allowed for other data: shuffled, in_order";
                     return Err(self.wrong("split", Error::run(words)));
                 };
-                let groups = csv.groups(column).map_err(|error| self.not_there("split", error.context("`split`")))?;
+                let groups = csv.groups(column).map_err(|error| self.not_there("split", error.context("`split`")))?.0;
                 if groups.len() != n {
                     return Err(Error::data("the data has changed while it was read"));
                 }
@@ -73,6 +78,33 @@ impl RunFile {
                 })
             }
         }
+    }
+
+    /// Returns notes on groups whose names differ by little, and on files for tests and validation with groups of training
+    /// examples.
+    pub(crate) fn notes_on_groups(&self, places: &Places) -> Result<Vec<String>> {
+        let (Partition::By(column), Source::Csv(csv)) = (&self.partition, self.data.starting_from(&self.folder)) else {
+            return Ok(Vec::new());
+        };
+        let groups = csv.groups(column).map_err(|error| self.not_there("split", error.context("`split`")));
+        let (of_rows, names) = groups?;
+        let mut notes = classes::alike("groups of `split`", &names);
+        let trained: HashSet<&String> = places.train.iter().filter_map(|&row| names.get(*of_rows.get(row)?)).collect();
+        for (key, part) in [("test", Some(&self.test)), ("validation", self.validation.as_ref())] {
+            let Some(Test::File(file)) = part else { continue };
+            // The column may be missing there.
+            let Ok((_, met)) = (Csv { file: self.folder.join(file), ..csv.clone() }).groups(column) else { continue };
+            let mut shared = met.iter().filter(|name| trained.contains(name));
+            if let Some(first) = shared.next() {
+                notes.push(format!(
+                    "`{key}`: {} of its {} groups of `split` are also those of training examples, such as `{}`",
+                    1 + shared.count(),
+                    met.len(),
+                    printable(first)
+                ));
+            }
+        }
+        Ok(notes)
     }
 
     /// Returns notes on test and validation examples that share places of a text with those for training.

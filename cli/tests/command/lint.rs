@@ -12,7 +12,7 @@ fn folder(test: &str, size: f64) -> Folder {
     let data = "data: {csv: {file: points.csv, target: side}}";
     folder.write(
         "run.yaml",
-        &format!("{{version: 1, model: net.yaml, policy: o2, {data}, epochs: 1, batch: 40, lr: 1e-9}}"),
+        &format!("{{version: 1, model: net.yaml, policy: o2, {data}, epochs: 1, batch: 32, lr: 1e-9}}"),
     );
     folder
 }

@@ -128,6 +128,31 @@ fn rows_of_an_ignored_label_are_as_if_not_there() {
 }
 
 #[test]
+fn groups_on_both_sides_and_steps_of_all_examples_are_noted() {
+    let folder = Folder::new("groups-noted");
+    let rows = |groups: &[&str]| {
+        let row = |(i, group): (usize, &&str)| format!("{},{group},{}\n", noise(i), i % 2);
+        format!("x,who,t\n{}", groups.iter().enumerate().map(row).collect::<String>())
+    };
+    folder.write("d.csv", &rows(&["ann", "bob", "Ann", "ann", "carl", "dora"]));
+    folder.write("t.csv", &rows(&["bob", "eve"]));
+    let notes = |keys: &str| {
+        let data = "data: {csv: {file: d.csv, target: t, ignore: who}}, split: {by: who}";
+        let run = begin(&folder, dense(1, 2), &format!("{data}, epochs: 1, {keys}")).unwrap();
+        run.notes().iter().filter(|note| !note.starts_with("`test`: of its ")).cloned().collect::<Vec<_>>()
+    };
+    let alike = "`ann`, `Ann` are different groups of `split`; if they are one, write them in one way";
+    let shared = "`test`: 1 of its 2 groups of `split` are also those of training examples, such as `bob`";
+    let one_step = |key: &str, met: &str, n: usize| {
+        format!("`{key}`: {met} is more than the {n} training examples, so an epoch is one step of all of them")
+    };
+    assert_eq!(notes("test: t.csv, batch: 2"), [alike, shared]);
+    assert_eq!(notes("test: t.csv, batch: 7"), [&one_step("batch", "7", 6), alike, shared]);
+    assert_eq!(notes("test: t.csv, batch: 3, accumulate: 2"), [alike, shared]);
+    assert_eq!(notes("test: t.csv, batch: 3, accumulate: 3"), [&one_step("accumulate", "3 times 3", 6), alike, shared]);
+}
+
+#[test]
 fn weights_of_classes_that_cannot_be_are_refused_at_their_place() {
     let folder = Folder::new("class-weights");
     folder.write("d.csv", "x,t\n1.5,a\n2.5,b\n3.5,a\n4.5,b\n");

@@ -27,16 +27,20 @@ impl Csv {
     ///
     /// # Errors
     /// As [`texts`](Csv::texts), but for the length of the file; and for an empty cell.
-    pub(crate) fn groups(&self, column: &Column) -> Result<Vec<usize>> {
+    pub(crate) fn groups(&self, column: &Column) -> Result<(Vec<usize>, Vec<String>)> {
         let origin = self.origin();
         let table = Table::of_file(self, &origin)?;
         let place = table.place(column)?;
-        let mut groups = HashMap::<String, usize>::new();
+        let (mut groups, mut names) = (HashMap::<String, usize>::new(), Vec::new());
         let group = |row: Result<super::table::Row>| {
             let row = row?;
-            let (cell, next) = (table.cell(&row, place)?, groups.len());
-            Ok(groups.get(cell).copied().unwrap_or_else(|| *groups.entry(cell.into()).or_insert(next)))
+            let cell = table.cell(&row, place)?;
+            Ok(groups.get(cell).copied().unwrap_or_else(|| {
+                names.push(cell.to_string());
+                *groups.entry(cell.into()).or_insert(names.len() - 1)
+            }))
         };
-        table.rows().map(group).collect()
+        let of_rows = table.rows().map(group).collect::<Result<_>>()?;
+        Ok((of_rows, names))
     }
 }
