@@ -74,9 +74,9 @@ fn sizes(functions: &[Function]) -> Result<Vec<usize>> {
             };
             if let Some(start) = way.iter().position(|(on_way, _)| *on_way == next) {
                 let circle: Vec<&str> = way[start..].iter().map(|(at, _)| &functions[*at].name[..]).collect();
-                let named = circle[..circle.len().min(NAMED)].join("`, `");
-                let more = if circle.len() > NAMED { ", ..." } else { "" };
-                let words = format!("functions of the model call each other in a circle: `{named}`{more}");
+                let named = circle[..circle.len().min(NAMED)].join(" > ");
+                let more = if circle.len() > NAMED { " > ..." } else { "" };
+                let words = format!("the function `{0}` calls itself: {named}{more} > {0}", circle[0]);
                 return Err(Error::model(words));
             }
             way.push((next, 0));

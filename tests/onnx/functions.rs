@@ -215,9 +215,9 @@ fn wrong_calls_are_errors() {
         (0..len).map(|at| function(names[at], &["a"], &["b"], &[next(at)], OPSET)).collect()
     };
     let nodes = [own("A", &["x"], &["y"], &[])];
-    refused(&nodes, &chain(1), "functions of the model call each other in a circle: `A`");
-    refused(&nodes, &chain(2), "functions of the model call each other in a circle: `A`, `B`");
-    refused(&nodes, &chain(5), "functions of the model call each other in a circle: `A`, `B`, `C`, `D`, ...");
+    refused(&nodes, &chain(1), "the function `A` calls itself: A > A");
+    refused(&nodes, &chain(2), "the function `A` calls itself: A > B > A");
+    refused(&nodes, &chain(5), "the function `A` calls itself: A > B > C > D > ... > A");
 
     let one = [function("A", &["a"], &["b"], &[op("Neg", &["a"], "b")], OPSET)];
     let words = "node `y` (A): it has 2 inputs, and the function has 1";

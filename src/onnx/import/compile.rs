@@ -28,7 +28,7 @@ pub(super) fn compile(model: &OnnxModel) -> Result<Body> {
     // Refuses names that nothing makes, or that are made too late.
     Values::of(model)?;
     let compiler = Compiler { model, left: std::cell::Cell::new(MOST) };
-    compiler.graph(&model.graph, &Scope { opsets: &model.opsets, given: &HashMap::new(), calls: &[], depth: 0 })
+    compiler.graph(&model.graph, &Scope { opsets: &model.opsets, given: &HashMap::new(), depth: 0 })
 }
 
 struct Compiler<'a> {
@@ -42,8 +42,6 @@ struct Scope<'a> {
     opsets: &'a HashMap<String, i64>,
     /// The attributes of a function's call.
     given: &'a HashMap<String, Attr>,
-    /// The functions around it, the outermost first.
-    calls: &'a [&'a Function],
     depth: usize,
 }
 
@@ -102,16 +100,7 @@ impl Compiler<'_> {
         }
         let mut body = Body { inputs: function.inputs.clone(), outputs: function.outputs.clone(), ..Body::default() };
         let opsets = if function.opsets.is_empty() { scope.opsets } else { &function.opsets };
-        if let Some(first) = scope.calls.iter().position(|call| std::ptr::eq(*call, function)) {
-            let cycle: Vec<&str> = scope.calls[first..].iter().map(|call| &call.name[..]).collect();
-            return Err(Error::model(format!(
-                "the function `{0}` calls itself: {1} > {0}",
-                function.name,
-                cycle.join(" > ")
-            )));
-        }
-        let calls = [scope.calls, &[function]].concat();
-        self.steps(&function.nodes, &Scope { opsets, given: &given, calls: &calls, ..scope.deeper()? }, &mut body)?;
+        self.steps(&function.nodes, &Scope { opsets, given: &given, ..scope.deeper()? }, &mut body)?;
         Ok(body)
     }
 
