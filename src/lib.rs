@@ -138,11 +138,12 @@ pub use ops::{
 };
 pub use optim::{Adafactor, Adagrad, Adam, AdamW, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd};
 pub use plan::Plan;
+pub(crate) use precast_base::printable;
 #[doc(inline)]
+pub use precast_base::{Error, ErrorKind, Result, error};
 #[doc(inline)]
 pub use precast_mpi as ranks;
-pub(crate) use precast_policy::printable;
-pub use precast_policy::{Error, ErrorKind, Level, Policy, Result, error, host, policy};
+pub use precast_policy::{Level, Policy, host, policy};
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Backward, Grads, Moment, Param, Tensor, TensorElement, no_grad};
 pub use train::{Checkpoint, data};
@@ -168,7 +169,7 @@ pub mod __train {
 /// Access for the tests of this repository. Anything in it may change or be removed in any release.
 #[doc(hidden)]
 pub mod __test {
-    pub use precast_policy::path::join;
+    pub use precast_base::path::join;
 
     pub use crate::{
         kernels::memory::KEPT_BYTES,

@@ -5,8 +5,16 @@ use std::{
     sync::Once,
 };
 
-pub(crate) use precast_policy::__event as event;
 use tracing::{dispatcher, subscriber::NoSubscriber};
+
+/// Sends an event of a level (`INFO`). Fields are evaluated only for a subscriber.
+macro_rules! event {
+    ($level:ident, $($fields:tt)*) => {
+        tracing::event!(target: "precast", tracing::Level::$level, $($fields)*)
+    };
+}
+
+pub(crate) use event;
 
 /// Warns on standard error in a program without a subscriber, which misses the event. Callers make sure to warn only
 /// once.

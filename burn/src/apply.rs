@@ -9,13 +9,13 @@ use burn::{
     module::{Module, ModuleDisplay, ModuleMapper, ModuleVisitor, Param},
     tensor::{Device, FloatDType, Tensor},
 };
+use precast_base::printable;
 use precast_policy::{
     Adapter, DType, Error, Level, Plan, Result,
     catalogue::System,
     host::Wrap,
     kinds,
     plan::{Decision, Region},
-    printable,
 };
 
 use crate::{

@@ -20,7 +20,8 @@ use burn::{
     module::{Module, ModuleVisitor, Param},
     tensor::{Bool, DType as Theirs, Device, Int, Tensor},
 };
-use precast_policy::{DType, Error, Result, path::named, printable};
+use precast_base::{path::named, printable};
+use precast_policy::{DType, Error, Result};
 
 pub use self::painted::{Painted, PaintedOp};
 use crate::weight::{Attach, last_read, marked};

@@ -6,7 +6,8 @@ use burn::{
     module::{Flag, Module, ModuleDisplay, ModuleVisitor, Param, Reparameterization},
     tensor::{Bool, Int, Tensor},
 };
-use precast_policy::{Outline, OutlinedCell, catalogue::System, host::Outlined, kinds, path::join};
+use precast_base::path::join;
+use precast_policy::{Outline, OutlinedCell, catalogue::System, host::Outlined, kinds};
 
 use crate::{
     Amp,

@@ -8,11 +8,11 @@ use std::{
 
 use candle_core::{DType, Device, Result, Shape, Tensor};
 use candle_nn::{Init, VarBuilder, VarMap, var_builder::SimpleBackend};
+use precast_base::printable;
 use precast_policy::{
     self as policy, Plan,
     infer::CONTAINER,
     plan::{Decision, Region},
-    printable,
     weights::cell_of,
 };
 

@@ -2,7 +2,8 @@
 //! products run in bf16 and convolutions do not.
 
 use candle_core::{DType, Device, Result, Var};
-use precast_policy::{self as policy, Plan, plan::Decision, printable};
+use precast_base::{path::named, printable};
+use precast_policy::{self as policy, Plan, plan::Decision};
 
 use crate::dtype::to_candle;
 
@@ -74,7 +75,7 @@ fn check_by(
             Ok((met, exact)) => format!("{exact} is {met} there"),
             Err(error) => error.to_string().lines().next().unwrap_or_default().to_string(),
         };
-        let (place, cell) = (device.location(), policy::path::named(path));
+        let (place, cell) = (device.location(), named(path));
         let kind = printable(kind);
         let words = format!(
             "{cell} would run in {low}, in which the device {place:?} has no {work:?}: {why}. Choose another dtype, or add the \

@@ -3,7 +3,8 @@
 use std::{collections::HashMap, fs, path::Path};
 
 use candle_core::{DType, Device, Tensor, safetensors};
-use precast_policy::{self as policy, error::did_you_mean, printable};
+use precast_base::{names::did_you_mean, printable};
+use precast_policy as policy;
 
 use crate::{Network, Result};
 

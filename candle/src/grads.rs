@@ -1,7 +1,8 @@
 //! Gradients of the variables, by name: as a scaled loss gives them, and ready for an optimizer.
 
 use candle_core::{DType, Tensor, Var, backprop::GradStore};
-use precast_policy::{self as policy, printable};
+use precast_base::printable;
+use precast_policy as policy;
 
 use crate::Result;
 

@@ -3,14 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use candle_core::{DType, Tensor};
+use precast_base::{
+    names::{did_you_mean, did_you_mean_or_some},
+    path::no_such_path,
+    printable,
+};
 use precast_policy::{
     self as policy, Outline,
     catalogue::System,
-    error::{did_you_mean, did_you_mean_or_some},
     infer::{CONTAINER, NamedTensor, UNKNOWN},
     kinds,
-    path::no_such_path,
-    printable,
     weights::cell_of,
 };
 

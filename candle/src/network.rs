@@ -11,7 +11,8 @@ use std::{
 
 use candle_core::{DType, Device, Tensor, Var};
 use candle_nn::{VarBuilder, VarMap};
-use precast_policy::{self as policy, Plan, Policy, printable};
+use precast_base::printable;
+use precast_policy::{self as policy, Plan, Policy};
 
 use crate::{
     Amp, Result,

@@ -1,10 +1,10 @@
 //! Plans for candle: what a policy may ask for, and what the network must have for it.
 
+use precast_base::printable;
 use precast_policy::{
     self as policy, Level, Plan, Policy,
     plan::Decision,
     policy::{Origin, RunAs},
-    printable,
 };
 
 use crate::{Result, border::changes, learned::Learned};

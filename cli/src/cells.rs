@@ -6,7 +6,7 @@ use precast::{
     layers::kinds,
     policy::{Lists, Pack},
 };
-use precast_policy::printable;
+use precast_base::printable;
 use serde::Serialize;
 
 use super::{Cli, Format, Result, print, print_json, table::table};

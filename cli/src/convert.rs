@@ -9,7 +9,7 @@ use precast::{
     policy::Prefer,
     storage::stored::{ConvertOptions, Converted},
 };
-use precast_policy::files;
+use precast_base::files;
 use precast_train::{
     is_onnx,
     report::{conversion_html, conversion_kept, conversion_summary, conversion_table_by},

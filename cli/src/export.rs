@@ -12,7 +12,7 @@ use precast::{
     plan::Exporter,
     storage::SaveMode,
 };
-use precast_policy::files;
+use precast_base::files;
 use precast_train::{Predictor, RunFile, is_onnx};
 
 use super::{

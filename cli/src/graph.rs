@@ -9,7 +9,7 @@ use precast::{
     plan::{Diff, Summary},
     policy::PolicyFile,
 };
-use precast_policy::{files, printable};
+use precast_base::{files, printable};
 use precast_train::{
     is_onnx,
     report::{graph_summary, graph_table_by},

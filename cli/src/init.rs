@@ -9,7 +9,7 @@ use precast::{
     policy::{Pack, PolicyFile, Rule, RunAs},
     precision::Treatment,
 };
-use precast_policy::{files, plan::cells, printable, quoted};
+use precast_base::{files, printable, quoted};
 
 use super::{
     Cli, Failure, Result,
@@ -84,7 +84,11 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<PolicyFile>) 
     let counts: Vec<String> = plan.counts().into_iter().map(|(run, n)| format!("{n} {run}")).collect();
     let counts = counts.join(", ");
     let exceptions = exceptions(&plan, &model.value.net)?;
-    let head = format!("{text}\n# Its plan for the {} of this network: {counts}.", cells(plan.decisions.len()));
+    let cells = match plan.decisions.len() {
+        1 => "1 cell".into(),
+        cells => format!("{cells} cells"),
+    };
+    let head = format!("{text}\n# Its plan for the {cells} of this network: {counts}.");
     if exceptions.is_empty() {
         return Ok(head + "\n");
     }

@@ -18,7 +18,7 @@ use precast::{
     policy::{PolicyFile, Prefer},
     storage::{stored::StoredModel, weights::check_is_safetensors},
 };
-use precast_policy::{files, printable};
+use precast_base::{files, printable};
 use precast_train::is_onnx;
 
 use super::{Cli, Failure, Result, onnx, say};

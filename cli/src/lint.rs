@@ -10,7 +10,7 @@ use precast::{
     lint::{Finding, Rule, Severity},
     train::History,
 };
-use precast_policy::{printable_lines, quoted};
+use precast_base::{printable_lines, quoted};
 use precast_train::{RunFile, history_of};
 use serde::Serialize;
 

@@ -8,7 +8,7 @@ use precast::{
     policy::Prefer,
     storage::stored::{StoredModel, UNKNOWN},
 };
-use precast_policy::printable;
+use precast_base::printable;
 use precast_train::RunFile;
 use serde::Serialize;
 

@@ -9,7 +9,7 @@ use precast::{
     plan::Diff,
     policy::{GraphPolicy, Lists, PolicyFile},
 };
-use precast_policy::{files, printable};
+use precast_base::{files, printable};
 use precast_train::{data::npz_arrays, report::graph_table_by};
 use serde::Serialize;
 

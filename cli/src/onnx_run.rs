@@ -7,7 +7,7 @@ use precast::{
     onnx::{ImportOptions, OnnxConvertOptions, OnnxModel, OnnxNetwork},
     policy::PolicyFile,
 };
-use precast_policy::printable;
+use precast_base::printable;
 use precast_train::{
     FixedNumber,
     data::{npz_arrays, write_npz},

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use precast::onnx::OnnxModel;
-use precast_policy::files;
+use precast_base::files;
 use precast_train::is_onnx;
 
 use super::{Failure, Result, inputs::shown};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use precast::train::Loss;
-use precast_policy::{files, printable};
+use precast_base::{files, printable};
 use precast_train::{
     Prediction, Predictor, RunFile,
     data::{Column, Columns, Source},

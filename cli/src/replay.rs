@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use precast::diagnose::{Edge, Record};
-use precast_policy::{files, printable_lines};
+use precast_base::{files, printable_lines};
 use precast_train::{Replay, RunFile, SavedFault, history_of};
 
 use super::{

@@ -13,7 +13,7 @@ use precast::{
     policy::Rule,
     train::{Epoch, History, Schedule},
 };
-use precast_policy::{files, printable};
+use precast_base::{files, printable};
 use precast_train::report::{TrainingRun, joint_name, same_course, save_chart};
 use serde::Serialize;
 

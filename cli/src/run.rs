@@ -11,7 +11,7 @@ use std::{
 };
 
 use precast::{Policy, io::models::Model, policy::Prefer, train::Event};
-use precast_policy::{files, printable};
+use precast_base::{files, printable};
 use precast_train::{
     Change, EndReason, ModelSource, Run, RunFile, history_of,
     report::{NOT_FAIR, RunReport, TrainingRun, all_runs_html, runs_html, runs_table_by, save_events},

@@ -5,6 +5,7 @@ use std::io;
 use clap::builder::PossibleValuesParser;
 use clap_complete::Shell;
 use precast::policy::PolicyFile;
+use precast_base::names::did_you_mean;
 
 use super::{Cli, Failure, Result, print_as_it_is};
 
@@ -63,7 +64,7 @@ pub(super) fn man(cli: &Cli, args: &ManArgs) -> Result {
         Some(name) => {
             let names: Vec<&str> =
                 all.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help").collect();
-            let near = precast::error::did_you_mean(name, names.iter().copied());
+            let near = did_you_mean(name, names.iter().copied());
             let unknown = format!("no command is called `{name}`{near}; there are: {}", names.join(", "));
             let found = all.find_subcommand(name).ok_or(Failure::Usage(unknown))?;
             let page = format!("{}-{name}", cli.program);

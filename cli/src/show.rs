@@ -1,10 +1,10 @@
 //! `precast show` and `precast schema`: the files that come with the command, unchanged.
 
 use precast::{
-    error::did_you_mean,
     io::models::Model,
     policy::{Pack, PolicyFile, SCHEMA},
 };
+use precast_base::names::did_you_mean;
 
 use super::{Failure, Result, print, print_as_it_is, print_json, table::table};
 

@@ -59,7 +59,7 @@ fn lists(header: &[&str], rows: &[Vec<String>]) -> String {
 
 /// Returns a table in the library's layout: each row one line, however long. On a narrower terminal, texts are wrapped.
 pub(super) fn library_table(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
-    let plain = precast_policy::table::table(header, rows.iter().cloned(), |column| numbers.contains(&column));
+    let plain = precast_base::table::table(header, rows.iter().cloned(), |column| numbers.contains(&column));
     match terminal_width() {
         Some(width) if plain.lines().any(|line| line.chars().count() > width.into()) => table(header, rows, numbers),
         _ => plain,
@@ -73,7 +73,7 @@ pub(super) fn runs_layout(header: &[&str], rows: Vec<Vec<String>>, numbers: &[us
 }
 
 fn runs_within(width: Option<usize>, header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {
-    let plain = precast_policy::table::table(header, rows.iter().cloned(), |column| numbers.contains(&column));
+    let plain = precast_base::table::table(header, rows.iter().cloned(), |column| numbers.contains(&column));
     let fits = |text: &str| width.is_none_or(|width| text.lines().all(|line| measure_text_width(line) <= width));
     if fits(&plain) {
         return plain;
@@ -82,7 +82,7 @@ fn runs_within(width: Option<usize>, header: &[&str], rows: Vec<Vec<String>>, nu
     let head: Vec<&str> = [header[0]].into_iter().chain(names).collect();
     let turned = (1..header.len())
         .map(|i| [header[i].to_string()].into_iter().chain(rows.iter().map(|row| row[i].clone())).collect::<Vec<_>>());
-    let turned = precast_policy::table::table(&head, turned, |column| column > 0);
+    let turned = precast_base::table::table(&head, turned, |column| column > 0);
     if fits(&turned) { turned } else { lists(header, &rows) }
 }
 

@@ -10,7 +10,7 @@ use precast::{
     storage::weights,
     train::{Event, Fit, FitOptions},
 };
-use precast_policy::printable;
+use precast_base::printable;
 use precast_train::report::{TrainingRun, runs_table_by};
 
 use super::{

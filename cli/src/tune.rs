@@ -11,7 +11,7 @@ use precast::{
     policy::LossScaleSpec,
     tune::{Metric, Tune, TuneRun, Tuned, TunedCell},
 };
-use precast_policy::files;
+use precast_base::files;
 use precast_train::report::tune_chart;
 use serde::Serialize;
 

@@ -2,10 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
+use precast_base::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DType,
     plan::region::Region,
     precision::{Frame, OpRules},
 };

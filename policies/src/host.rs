@@ -6,8 +6,10 @@
 
 use std::path::Path;
 
+use precast_base::{DType, Result};
+
 pub use crate::plan::cost::{Costs, Takes};
-use crate::{DType, Op, error::Result, outline::Outline, plan::plan::Plan, precision::OpRules};
+use crate::{Op, outline::Outline, plan::plan::Plan, precision::OpRules};
 
 /// A network whose cells can be listed, as taken by [`Policy::plan`](crate::Policy::plan).
 pub trait Outlined {

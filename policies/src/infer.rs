@@ -2,10 +2,10 @@
 
 use std::{borrow::Cow, collections::BTreeMap};
 
+use precast_base::{DType, path::join};
+
 use crate::{
-    DType,
     outline::{Outline, OutlinedCell},
-    path::join,
     weights::{cell_of, is_constants, is_weight},
 };
 

@@ -88,13 +88,11 @@ const fn row(
 }
 
 /// Returns the names of a kind in other libraries; `None` for a user-defined kind.
-#[doc(hidden)]
 pub fn elsewhere(kind: &str) -> Option<Names> {
     NAMES.iter().find(|(here, _)| *here == kind).map(|(_, names)| *names)
 }
 
 /// Iterates over all names of cells in other libraries, each with its library and the kind here.
-#[doc(hidden)]
 pub fn foreign() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     NAMES.iter().flat_map(|(kind, names)| {
         let torch = names.torch.iter().map(|name| (*name, "torch", *kind));
@@ -103,7 +101,6 @@ pub fn foreign() -> impl Iterator<Item = (&'static str, &'static str, &'static s
 }
 
 /// Returns the kind with this name in torch or MindSpore, and the library: `Linear` and `nn.Linear` are `Dense`.
-#[doc(hidden)]
 pub fn named_elsewhere(name: &str) -> Option<(&'static str, &'static str)> {
     let last = name.rsplit('.').next().unwrap_or(name);
     foreign().find(|(other, ..)| *other == last).map(|(_, who, kind)| (kind, who))

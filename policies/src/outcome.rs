@@ -2,9 +2,8 @@
 
 use std::fmt;
 
+use precast_base::printable::{number, printable};
 use serde::{Deserialize, Serialize};
-
-use crate::printable::{number, printable};
 
 /// The outcome of a training step: the caller updates the parameters, or must leave them as they are. A library with
 /// further causes has a type of its own for them.

@@ -2,13 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::{
-    DType,
-    catalogue::System,
-    error::{Error, Result},
-    path::named,
-    printable::printable,
-};
+use precast_base::{DType, Error, Result, path::named, printable::printable};
+
+use crate::catalogue::System;
 
 /// A tree of cells without the cells: only their paths and kinds. A [plan](crate::Policy::plan) needs nothing else, so
 /// a network of any library can have one.
@@ -119,7 +115,6 @@ impl Outline {
     }
 
     /// Creates an outline from the cells of a traversal, whose depths are known.
-    #[doc(hidden)]
     pub fn walked(cells: Vec<OutlinedCell>) -> Self {
         Outline { cells, tensors: Vec::new(), kinds: Vec::new(), system: None }
     }

@@ -1,13 +1,12 @@
 //! The state machine of a loss scale: the scale of the next step, given whether the gradients of this one were finite.
 
+use precast_base::{Error, Result, printable::number};
 use serde::{Deserialize, Serialize};
 
 pub use crate::outcome::{Cause, Outcome};
 use crate::{
-    error::{Error, Result},
     logging::event,
     policy::{DynamicScale, Forgive, LossScaleSpec},
-    printable::number,
 };
 
 /// After this many consecutive skipped steps, at a scale that cannot fall, training has stalled.
@@ -270,7 +269,6 @@ impl ScaleMachine {
 
     /// Returns the number of consecutive skipped steps if this one is skipped, too, and whether training has stalled
     /// then. `by_scale` is whether a smaller scale would help.
-    #[doc(hidden)]
     pub fn after_skip(&self, by_scale: bool) -> (u32, bool) {
         let skipped = self.state.skipped.saturating_add(1);
         (skipped, skipped >= PATIENCE && !(by_scale && self.can_shrink()))

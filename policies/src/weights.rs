@@ -3,8 +3,7 @@
 //! optimizers.
 
 /// The name of a weight in a cell, with its minimum and maximum number of axes.
-#[doc(hidden)]
-pub type Known = (&'static str, usize, usize);
+type Known = (&'static str, usize, usize);
 
 const MOST: usize = 9;
 
@@ -42,8 +41,7 @@ const UNLISTED: &[Known] = &[
 ];
 
 /// Returns the weights of a cell of a kind.
-#[doc(hidden)]
-pub fn weights_of(path: &str, kind: &str) -> &'static [Known] {
+pub(crate) fn weights_of(path: &str, kind: &str) -> &'static [Known] {
     if kept_for(path).is_some() {
         return &[];
     }
@@ -61,11 +59,9 @@ pub fn weights_of(path: &str, kind: &str) -> &'static [Known] {
 }
 
 /// Maximum depth of nested cells. The rest of a longer name is the name of the tensor.
-#[doc(hidden)]
-pub const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 
 /// Splits the name of a tensor into the path of its cell and its name in that cell.
-#[doc(hidden)]
 pub fn cell_of(name: &str) -> (&str, &str) {
     let mut end = 0;
     for (depth, (at, _)) in name.match_indices('.').enumerate() {
@@ -80,15 +76,13 @@ pub fn cell_of(name: &str) -> (&str, &str) {
 }
 
 /// Returns whether a tensor of a cell is known as a weight, given its own name and its number of axes.
-#[doc(hidden)]
 pub fn is_weight(path: &str, kind: &str, own: &str, axes: usize) -> bool {
     let name = without_layer(own);
     weights_of(path, kind).iter().any(|&(known, least, most)| known == name && (least..=most).contains(&axes))
 }
 
 /// The kind of a cell whose `weight` is not that of a layer, by its name.
-#[doc(hidden)]
-pub const CONSTANTS: &str = "Constants";
+pub(crate) const CONSTANTS: &str = "Constants";
 
 /// Words of the name of a copy of a network: `avg_model` is an average, `avg_pool` is not.
 const NETWORK: &str = "model models module net network param params parameters weight weights state dict copy";
@@ -110,7 +104,6 @@ const MOMENTS: &[[&str; 2]] = &[
 
 /// Says why all tensors of a cell keep their digits, by the segments of its path: they are a moving average of a
 /// network, a state of an optimizer, or statistics.
-#[doc(hidden)]
 pub fn kept_for(path: &str) -> Option<&'static str> {
     path.split('.').find_map(|segment| {
         let words = words(segment);
@@ -146,8 +139,7 @@ fn is_statistics(words: &[&str]) -> bool {
 
 /// Says whether the `weight` of a cell without a bias is known by the cell's name as constants: a table of frequencies,
 /// a mask, scales, or the weights of classes in a loss.
-#[doc(hidden)]
-pub fn is_constants(path: &str) -> bool {
+pub(crate) fn is_constants(path: &str) -> bool {
     const LAYER: &str = "attention attn block conv dense embedder fc head layer linear mixer mlp net norm";
     const TABLE: &str = "rotary rope fourier sinusoid sinusoidal sincos freq freqs frequencies";
     const SCALE: &str = "scale scales zero point points inv act activation weight input output q k v kv";

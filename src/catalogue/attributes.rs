@@ -2,12 +2,13 @@
 
 use std::{fmt, ops::Range};
 
+use precast_base::names::did_you_mean;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::{
     DType,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result},
 };
 
 /// The arguments of an op other than tensors, by name: `axis`, `eps`, `stride`.

@@ -5,7 +5,5 @@ mod attributes;
 
 pub(crate) use attributes::as_serde_has_them;
 pub use attributes::{Attribute, Attributes};
-pub(crate) use precast_policy::__op_table as op_table;
-pub(crate) use precast_policy::catalogue::Family;
 #[doc(inline)]
-pub use precast_policy::catalogue::{Custom, Foreign, Op, Precision, System};
+pub use precast_policy::catalogue::{Custom, Family, Foreign, Op, Precision, System};

@@ -16,7 +16,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use inventory;
-pub use precast_policy::document::words;
+pub use precast_base::document::words;
 pub use serde;
 pub use serde_json;
 pub use typetag;

@@ -2,10 +2,12 @@
 
 use std::collections::HashSet;
 
+use precast_base::names::did_you_mean_or_some;
+
 use super::{AsCell, Child, Part, Pattern, join};
 use crate::{
     Param,
-    error::{Error, Result, did_you_mean_or_some},
+    error::{Error, Result},
 };
 
 impl<C: ?Sized + AsCell> Child<C> {

@@ -35,6 +35,7 @@ pub use kinds::kinds;
 pub(crate) use kinds::{known_kinds, registered};
 pub use member::Member;
 pub use params::Params;
+pub(crate) use precast_base::path::{named, no_such_path};
 /// Derives [`Cell`](trait@Cell) for a struct: its kind, which is the name of the type, and the walk over its fields.
 ///
 /// ```
@@ -124,7 +125,6 @@ pub use params::Params;
 /// }
 /// ```
 pub use precast_derive::Cell;
-pub(crate) use precast_policy::path::{named, no_such_path};
 #[doc(inline)]
 pub use precast_policy::{Adapter, Cast, Outline, OutlinedCell, Planned, policy::Pattern};
 pub use saved::SavedCell;

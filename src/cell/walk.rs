@@ -1,6 +1,6 @@
 //! Walks over a tree of cells in a fixed order: a cell, then its children in the order of its `visit`.
 
-pub use precast_policy::path::join;
+pub use precast_base::path::join;
 
 use super::{AsCell, Cell, Child, Params, Slot, SlotMut, no_such_path};
 use crate::{Param, error::Result};

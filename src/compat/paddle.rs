@@ -73,7 +73,7 @@ impl TensorCheckerConfig {
     }
 }
 
-precast_policy::__setters! {
+precast_base::setters! {
     TensorCheckerConfig: debug_mode debug_mode: DebugMode;
     optional debug_step debug_step: Range<usize>
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, fmt};
 
+use precast_base::names::did_you_mean;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -9,7 +10,7 @@ use crate::{
     DType, Op, Param, Tensor,
     catalogue::Attributes,
     cell::Params,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result},
     tensor::recording::Again,
 };
 

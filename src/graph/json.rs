@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, fmt::Display};
 
+use precast_base::names::did_you_mean;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser};
 use serde_json::{Value, json};
 
@@ -9,7 +10,7 @@ use super::graph::{Dim, Graph, Kind, Node, Output, Port, Update, dim_of, dim_val
 use crate::{
     DType, Op, Param, Tensor,
     catalogue::{Attribute, Attributes},
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result},
     io::json,
     ops::check_attributes,
     tensor::Beyond,

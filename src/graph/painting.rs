@@ -2,10 +2,12 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use precast_base::names::did_you_mean;
+
 use super::mark::Mark;
 use crate::{
     DType,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result},
     plan::{Reason, RuleRef},
     policy::GraphList,
 };

@@ -12,12 +12,12 @@ use std::{
 };
 
 use flate2::bufread::GzDecoder;
-pub(crate) use precast_policy::files::{
+pub(crate) use precast_base::files::{
     POINTER, Staged, is_pointer, open_lines, read, read_text, read_within, remove, replace_by, replace_folder,
     replace_within, stage,
 };
 #[doc(inline)]
-pub use precast_policy::files::{check_writable, replace};
+pub use precast_base::files::{check_writable, replace};
 
 use crate::error::{Error, ErrorKind, Result};
 

@@ -8,4 +8,4 @@ pub mod json;
 pub mod kinds;
 pub mod models;
 
-pub(crate) use precast_policy::document;
+pub(crate) use precast_base::document;

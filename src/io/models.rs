@@ -25,12 +25,13 @@
 
 use std::path::Path;
 
+use precast_base::names::did_you_mean;
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 use crate::{
     Child, DType, Tensor,
     cell::{AsCell, Part, Slot, known_kinds, writing},
-    error::{Error, ErrorKind, Result, did_you_mean},
+    error::{Error, ErrorKind, Result},
     io::{
         document::{self, Document, Source},
         files,

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use precast_policy::table::table;
+use precast_base::table::table;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, watch};

@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use precast_base::names::did_you_mean;
+
 use super::{
     facts::Facts,
     keep::{self, Carried, Keep, Kept, Then},
@@ -18,7 +20,7 @@ use super::{
 use crate::{
     DType, Op,
     catalogue::System,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result},
     graph::{NewCast, NodeDecision, Painting, Port, casts, paint_listed, rule, rule_lists},
     policy::{GraphList, GraphPolicy, Pack, Select},
 };

@@ -1,17 +1,21 @@
 //! Ops called by their name in the catalogue, for graphs and for programs that choose an op at run time.
 
+use std::ops::Range;
+
+use precast_base::names::did_you_mean;
+use precast_policy::op_table;
+
 use super::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, GridPadding, Interpolation, PoolOptions, Reduction, Resize,
     recurrent::recurrent_of,
 };
 use crate::{
     Op, Tensor,
-    catalogue::{Attributes, as_serde_has_them, op_table},
-    error::{Error, Result, did_you_mean},
+    catalogue::{Attributes, as_serde_has_them},
+    error::{Error, Result},
     kernels::recurrent::Gating,
     tensor::recording::Again,
 };
-use std::ops::Range;
 
 as_serde_has_them! {
     ConvOptions: "stride, padding, dilation and groups";

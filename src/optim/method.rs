@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use precast_base::names::did_you_mean;
+
 use super::{
     AdafactorOptions, AdagradOptions, AdamOptions, AdamWOptions, LambOptions, LionOptions, MuonOptions, Optimizer,
     RmsPropOptions, SgdOptions, makes::Makes,
@@ -9,7 +11,7 @@ use super::{
 use crate::{
     Param,
     cell::Params,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result},
     options::{OptionInfo, Options, options},
 };
 
@@ -123,7 +125,7 @@ impl FromStr for Method {
 
 #[cfg(test)]
 mod tests {
-    use precast_policy::document::{Choice, from_str};
+    use precast_base::document::{Choice, from_str};
 
     use super::*;
     use crate::{

@@ -48,10 +48,12 @@ pub use rms_prop::{RmsProp, RmsPropOptions};
 pub use sgd::{Sgd, SgdOptions};
 pub use state::OptimizerState;
 
+use precast_base::names::did_you_mean_or_some;
+
 use crate::{
     Grads,
     cell::Params,
-    error::{Error, Result, did_you_mean_or_some},
+    error::{Error, Result},
 };
 
 /// An optimizer, which updates parameters from their gradients.

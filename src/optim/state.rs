@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use precast_base::names::did_you_mean;
+
 use super::rule::{Kept, Of};
 use crate::{
     DType, Tensor,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result},
     kernels::{
         memory,
         update::eight_bit::{self, Map},

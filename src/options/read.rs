@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(read(r#"{"lengths": [1, 2], "channels": 18446744073709551615}"#).as_ref(), Ok(&spec));
         assert_eq!(read(&serde_json::to_string(&spec).unwrap()), Ok(spec));
         assert_eq!(read(r#"{"channels": 1, "lengths": null}"#), Ok(FilterSpec::new(1)));
-        let yaml: FilterSpec = precast_policy::document::from_str("{channels: 1, decay: .inf}").unwrap();
+        let yaml: FilterSpec = precast_base::document::from_str("{channels: 1, decay: .inf}").unwrap();
         assert_eq!((yaml.decay, yaml.check().is_ok()), (f64::INFINITY, true));
     }
 

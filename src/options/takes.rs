@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use precast_policy::document;
+use precast_base::document;
 use serde::Serialize;
 use serde_json::{Value, json};
 

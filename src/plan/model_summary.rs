@@ -5,7 +5,7 @@ use std::{
     fmt,
 };
 
-use precast_policy::{printable, table::table};
+use precast_base::{printable, table::table};
 use serde::Serialize;
 
 use super::Plan;

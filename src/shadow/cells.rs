@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, rc::Rc};
 
-use precast_policy::table::table;
+use precast_base::table::table;
 
 use super::passes::{Border, borders, compared, gradients};
 use crate::{

@@ -15,7 +15,7 @@ use crate::{
     printable::printable,
     tensor::{Beyond, Rounding},
 };
-use precast_policy::path::shown;
+use precast_base::path::shown;
 
 /// Options of [`decorate`] for storing the parameters of a network.
 #[derive(Clone, Debug)]

@@ -7,12 +7,13 @@ use std::{
     str::FromStr,
 };
 
+use precast_base::names::by_name;
 use precast_policy::host::Stored;
 
 use crate::{
     DType, Tensor,
     cell::{AsCell, Child, no_such_path},
-    error::{Error, Result, by_name},
+    error::{Error, Result},
     plan::{Decision, Plan},
     printable::printable,
     storage::{

@@ -6,7 +6,7 @@ use precast::{
     DType, Level, Policy,
     policy::{DynamicScale, GraphLevel, Pack, PolicyFile, Prefer},
 };
-use precast_policy::document::from_str;
+use precast_base::document::from_str;
 use serde_json::Value;
 
 use crate::common::json_schema::fault;

@@ -88,7 +88,7 @@ fn the_mindspore_pack_is_mindspores_lists() {
         Some(names.iter().filter_map(|name| name.as_str().unwrap().strip_prefix(prefix)).map(String::from).collect())
     };
     let text = fs::read_to_string(folder("policies/packs/mindspore-2.10.yaml")).unwrap();
-    let written: serde_json::Value = precast_policy::document::from_str(&text).unwrap();
+    let written: serde_json::Value = precast_base::document::from_str(&text).unwrap();
     let pack = Pack::named("mindspore-2.10").unwrap();
     let [o1, o2, auto] = [Level::O1, Level::O2, Level::Auto].map(|level| pack.lists(level).unwrap());
     let kinds = |lists: &Lists| lists.cells().keys().cloned().collect::<Vec<_>>();

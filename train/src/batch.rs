@@ -8,7 +8,7 @@ use precast::{
     error::{Error, Result},
     storage::weights,
 };
-use precast_policy::printable::number;
+use precast_base::printable::number;
 
 use super::{
     About, RunFile, SavedFault,

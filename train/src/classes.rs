@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use precast::{data::Dataset, train::Loss};
-use precast_policy::printable;
+use precast_base::printable;
 
 /// Maximum number of classes in a note.
 const SHOWN: usize = 5;

@@ -14,7 +14,7 @@ use precast::{
     storage::weights,
     train::{Fit, Step},
 };
-use precast_policy::files;
+use precast_base::files;
 use serde::{Deserialize, Serialize};
 
 use super::folder::{Folder, read_json, write_json};

@@ -16,7 +16,7 @@ use precast::{
     storage::weights,
     train::{Checkpoint, Event, History, Tested},
 };
-use precast_policy::{files, printable};
+use precast_base::{files, printable};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{

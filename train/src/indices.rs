@@ -7,7 +7,7 @@ use precast::{
     error::{Error, Result},
     io::models::Model,
 };
-use precast_policy::printable;
+use precast_base::printable;
 
 /// Checks that a model which takes indices beside numbers has a table for each column of indices, with enough rows.
 pub(crate) fn check(model: &Model, encoding: Option<&Encoding>) -> Result<()> {

@@ -7,7 +7,7 @@ use precast::{
     io::json,
     train::{Ended, Epoch, History, Raised, Step, Tested},
 };
-use precast_policy::files;
+use precast_base::files;
 use serde::{Deserialize, Serialize};
 
 /// A line of `metrics.jsonl`.

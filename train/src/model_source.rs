@@ -14,7 +14,7 @@ use precast::{
     onnx::{Fixed, ImportOptions, OnnxModel, OnnxNetwork},
     options::{Range, Takes},
 };
-use precast_policy::printable;
+use precast_base::printable;
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Value, json};
 

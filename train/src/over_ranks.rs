@@ -16,7 +16,7 @@ use precast::{
     ranks::{Ranks, Wire},
     train::{DataParallel, Event, Fit, FitOptions},
 };
-use precast_policy::files;
+use precast_base::files;
 
 use super::{
     EndReason, Run, RunFile,

@@ -13,7 +13,7 @@ use precast::{
     storage::Decorated,
     train::Loss,
 };
-use precast_policy::printable;
+use precast_base::printable;
 
 use super::{
     Memory, Partition, RunFile, Storage, Test, Weights,

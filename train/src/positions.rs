@@ -1,7 +1,7 @@
 //! Errors about values of a run file, with the position of the value.
 
 use precast::error::{Error, ErrorKind};
-use precast_policy::document::{Place, Source};
+use precast_base::document::{Place, Source};
 
 use super::RunFile;
 

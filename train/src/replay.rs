@@ -14,7 +14,7 @@ use precast::{
     train::{Checkpoint, Fit, FitOptions, History, Step},
 };
 
-use precast_policy::printable::number;
+use precast_base::printable::number;
 
 use super::{
     RunFile, SavedFault, batch,

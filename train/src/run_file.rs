@@ -9,7 +9,7 @@ use precast::{
     ranks::Wire,
     train::{Augment, FitOptions, GroupOptions, Loss, Method, Schedule},
 };
-use precast_policy::{
+use precast_base::{
     document::{self, At, Choice, Document as _, Place, Source, Words, placeless as at},
     files,
 };

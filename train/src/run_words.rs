@@ -1,7 +1,7 @@
 //! The words of messages about run files: keys of other systems, hints and examples.
 
 use precast::{error::ErrorKind, options::Options};
-use precast_policy::document::Document;
+use precast_base::document::Document;
 
 use super::run_file::{RunFile, RunV1};
 

@@ -10,7 +10,7 @@ use precast::{
     error::{Error, Result},
 };
 
-use precast_policy::printable;
+use precast_base::printable;
 
 use super::{
     Partition, RunFile, Test, classes,

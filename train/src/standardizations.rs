@@ -1,7 +1,7 @@
 //! The encoding and the standardization of a run's examples.
 
 use precast::error::Result;
-use precast_policy::printable;
+use precast_base::printable;
 use serde::{Deserialize, Serialize};
 
 use super::data::{Dataset, Encoding, Inputs, Standardization};

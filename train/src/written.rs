@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use precast::train::{Augment, GroupOptions, Loss};
-use precast_policy::document::{Place, Source};
+use precast_base::document::{Place, Source};
 
 use super::{ModelSource, Partition, Test, Weights, data};
 

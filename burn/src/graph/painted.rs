@@ -2,12 +2,12 @@
 
 use std::{collections::HashMap, fmt};
 
+use precast_base::printable;
 use precast_policy::{
     DType, Error, ErrorKind, Level, Op, Outline, OutlinedCell, Policy, Result,
     catalogue::System,
     policy::Entry,
     precision::{Frame, Treatment, resolve},
-    printable,
 };
 
 use super::Graph;

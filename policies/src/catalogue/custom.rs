@@ -11,14 +11,10 @@ use std::{
     sync::RwLock,
 };
 
+use precast_base::{DType, Error, Result, printable::printable};
 use serde::{Deserialize, Serialize};
 
 use super::{Op, System};
-use crate::{
-    DType,
-    error::{Error, Result},
-    printable::printable,
-};
 
 /// Precision declared by a `CustomOp`: the cast of its inputs in a casting region if no list names the op.
 ///
@@ -78,8 +74,7 @@ impl Custom {
     }
 
     /// Returns the custom op with a name, if it is registered.
-    #[doc(hidden)]
-    pub fn named(name: &str) -> Option<Custom> {
+    pub(super) fn named(name: &str) -> Option<Custom> {
         REGISTERED.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(name).copied()
     }
 
@@ -94,7 +89,6 @@ impl Custom {
     /// [`ErrorKind::List`](crate::ErrorKind::List) for a name that is invalid in a list, or taken by another op of this
     /// library or of a system that is not open; [`ErrorKind::DType`](crate::ErrorKind::DType) for a fixed precision
     /// other than f32, f16 or bf16.
-    #[doc(hidden)]
     pub fn register<T: 'static>(name: &'static str, precision: Precision) -> Result<Custom> {
         let of = TypeId::of::<T>();
         if let Some(op) = Custom::named(name).filter(|op| op.0.of == of) {

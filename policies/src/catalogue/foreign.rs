@@ -6,11 +6,9 @@ use std::{
     sync::{PoisonError, RwLock},
 };
 
+use precast_base::{Error, Result, printable::printable};
+
 use super::{Op, System};
-use crate::{
-    error::{Error, Result},
-    printable::printable,
-};
 
 /// Op of another library, named by the library and the op: `burn::float_cumsum`. Two are equal if their names are.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

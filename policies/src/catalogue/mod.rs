@@ -12,16 +12,17 @@ mod table;
 
 use std::{collections::HashSet, fmt, sync::LazyLock};
 
+use precast_base::{
+    Error, Result,
+    names::{did_you_mean, nearest},
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use custom::{Custom, Precision};
 pub use foreign::Foreign;
-pub use op::Op;
-#[doc(hidden)]
-pub use op::{Family, Mixing};
+pub(crate) use op::Mixing;
+pub use op::{Family, Op};
 pub use system::System;
-
-use crate::error::{Error, Result, did_you_mean, nearest};
 
 impl Op {
     /// Returns the ops with a name: of this library (`Relu`), of MindSpore, Paddle, torch or TensorFlow (`ReLU`,
@@ -74,8 +75,7 @@ impl Op {
 
     /// Returns the ops with a name, as found by [`named_in`](Op::named_in) or [`named`](Op::named), or none for an
     /// unknown name. This is cheap, whereas an error searches for the nearest name.
-    #[doc(hidden)]
-    pub fn known_as(name: &str, system: Option<System>) -> Vec<Op> {
+    pub(crate) fn known_as(name: &str, system: Option<System>) -> Vec<Op> {
         static NAMES: LazyLock<HashSet<&str>> = LazyLock::new(|| {
             let names = |op: &'static Op| System::ALL.iter().flat_map(|system| op.names(*system)).chain([op.name()]);
             Op::ALL.iter().flat_map(names).collect()
@@ -95,7 +95,6 @@ impl Op {
     }
 
     /// Returns the op that a system calls so: the first of the catalogue, or an interned foreign op.
-    #[doc(hidden)]
     pub fn in_system_of(system: System, name: &str) -> Option<Op> {
         Op::met_in(system, name).first().copied()
     }
@@ -112,7 +111,6 @@ impl Op {
     }
 
     /// Returns the op with a name in this library, of a registered `CustomOp`, or of an interned foreign op.
-    #[doc(hidden)]
     pub fn by_own_name(name: &str) -> Option<Op> {
         let in_table = Op::ALL.iter().copied().find(|op| op.name() == name);
         let custom = || Custom::named(name).map(Op::Custom);
@@ -152,8 +150,7 @@ impl Op {
     }
 
     /// Returns a name that denotes only this op, as read in a system or, with `None`, by [`named`](Op::named).
-    #[doc(hidden)]
-    pub fn unambiguous_name(self, system: Option<System>) -> String {
+    pub(crate) fn unambiguous_name(self, system: Option<System>) -> String {
         let means_this = |name: &str| {
             let ops = match system {
                 Some(system) => Op::named_in(system, name),

@@ -1,12 +1,11 @@
 //! Ops and their properties, generated from the rows of the op table.
 
-use super::{Custom, Foreign, System, table::op_table};
+use super::{Custom, Foreign, System};
+use crate::op_table;
 
 /// Handling of floating inputs of different dtypes when no policy decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-#[non_exhaustive]
-pub enum Mixing {
+pub(crate) enum Mixing {
     /// All inputs are promoted to the widest dtype, as in arithmetic.
     Promotes,
     /// An error, since silently widening a matrix product would hide a forgotten cast.
@@ -17,7 +16,6 @@ pub enum Mixing {
 
 /// Kind of work of an op, which determines the machine rate that applies to it and its number of multiplications.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
 pub enum Family {
     /// Another shape for the same elements, without moving data.
     View,
@@ -103,8 +101,7 @@ macro_rules! op_enum {
                 here.chain(system.further_names(self).iter().copied()).chain(own.map(|(_, name)| name))
             }
 
-            #[doc(hidden)]
-pub fn mixing(self) -> Mixing {
+            pub(crate) fn mixing(self) -> Mixing {
                 match self {
                     $(Op::$op => Mixing::$mixing,)*
                     $(Op::$without => Mixing::Keeps,)*
@@ -115,8 +112,7 @@ pub fn mixing(self) -> Mixing {
             }
 
             /// Returns the kind of work, or `None` for an op that this library cannot run.
-            #[doc(hidden)]
-pub fn family(self) -> Option<Family> {
+            pub fn family(self) -> Option<Family> {
                 match self {
                     $(Op::$op => Some(Family::$family),)*
                     $(Op::$without => None,)*
@@ -132,7 +128,6 @@ op_table!(op_enum);
 impl Op {
     /// Returns whether the second input is a weight, the optional third a bias, and the gradients are computed from the
     /// first two inputs.
-    #[doc(hidden)]
     pub fn has_weight(self) -> bool {
         matches!(
             self,

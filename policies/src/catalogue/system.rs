@@ -2,10 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
+use precast_base::{Error, Result, names::by_name};
 use serde::{Deserialize, Serialize};
 
 use super::{Op, further};
-use crate::error::{Error, Result, by_name};
 
 /// System whose op names are used in lists.
 ///

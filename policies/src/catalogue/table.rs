@@ -16,9 +16,11 @@
 //! The table is passed to a macro that extracts the parts it needs: the enum here, the calls in `src/ops/run.rs` of
 //! precast.
 
-#[doc(hidden)]
+/// Calls a macro with the table of ops: a block `kernels` of rows such as `Cast Keeps Elementwise cast(x; dtype) ["Cast",
+/// "cast", "to _to_copy", "Cast"];`, and a block `decided_only` of names alone. A row has the op, its mixing rule, its
+/// [`Family`](catalogue::Family), the method of a tensor with its arguments, and the names in four systems.
 #[macro_export]
-macro_rules! __op_table {
+macro_rules! op_table {
     ($use:ident) => { $use! {
     kernels {
         Cast Keeps Elementwise cast(x; dtype) ["Cast", "cast", "to _to_copy", "Cast"];
@@ -455,5 +457,3 @@ macro_rules! __op_table {
     }
     } };
 }
-
-pub(super) use __op_table as op_table;

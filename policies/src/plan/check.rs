@@ -5,14 +5,16 @@ use std::{
     sync::Arc,
 };
 
+use precast_base::{
+    DType, Error, Result,
+    path::{named, no_such_path},
+    printable::printable,
+};
+
 use super::{Plan, Region};
 use crate::{
-    DType,
-    error::{Error, Result},
     host::{CalledCell, RanOp, ReadParam, Recorded},
-    path::{named, no_such_path},
     precision::{Frame, OpRules, resolve},
-    printable::printable,
 };
 
 impl Plan {
@@ -39,12 +41,15 @@ impl Plan {
 }
 
 /// The planned precision of one cell.
-#[doc(hidden)]
 #[derive(Debug)]
 pub struct Claim<'a> {
+    /// Path of the cell.
     pub path: &'a str,
+    /// Kind of the cell.
     pub kind: &'a str,
+    /// Precision inside the cell.
     pub region: Region,
+    /// Lists of the region, if it has any.
     pub rules: Option<Arc<OpRules>>,
 }
 
@@ -66,7 +71,9 @@ impl Claim<'_> {
 const SHOWN: usize = 3;
 
 /// Compares a recorded call with the planned precision of these cells, as [`Plan::check`] does.
-#[doc(hidden)]
+///
+/// # Errors
+/// As [`Plan::check`].
 pub fn check_claims<'a>(claims: impl Iterator<Item = Claim<'a>>, trace: &impl Recorded) -> Result<()> {
     let mut paths = Vec::new();
     let claims: HashMap<&str, Claim<'_>> =

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use precast_base::{DType, Result};
+
 use super::{
     decision::{Reason, Recompute, RuleRef},
     region::Region,
 };
 use crate::{
-    DType, Policy,
+    Policy,
     adapter::{Adapter, Cast},
     catalogue::System,
-    error::Result,
     kinds::{self, Named},
     policy::{Entry, Level, Pack, RunAs},
     precision::{OpRules, Treatment},

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
+use precast_base::DType;
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -9,7 +10,6 @@ use super::{
     region::Region,
 };
 use crate::{
-    DType,
     adapter::{Adapter, Planned},
     policy::{Entry, GraphList, Level, Origin, Rule, RunAs},
 };
@@ -56,7 +56,6 @@ pub struct Decision {
 
 impl Decision {
     /// Returns the contents of the cell's slot.
-    #[doc(hidden)]
     pub fn planned(&self) -> Planned {
         let (adapter, wide_weight_grads) = (self.adapter.clone(), self.turns_weight_grads);
         Planned { adapter, recompute: self.recompute.is_some(), wide_weight_grads }
@@ -136,7 +135,6 @@ pub struct RuleRef {
 
 impl RuleRef {
     /// Returns whether the tensors that it names are stored low.
-    #[doc(hidden)]
     pub fn stores_low(&self) -> bool {
         self.run == RunAs::Low
     }
@@ -169,7 +167,6 @@ impl RuleRef {
     }
 
     /// As [`of`](RuleRef::of), for a rule about the nodes of a graph, which have ops in place of kinds.
-    #[doc(hidden)]
     pub fn of_node(rule: &Rule) -> Option<Self> {
         Some(RuleRef { select: rule.select.of_nodes(), ..RuleRef::of(rule)? })
     }

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
+use precast_base::{path::shown, printable::printable};
 use serde::Serialize;
 
 use super::{Decision, Plan, Reason};
-use crate::{path::shown, printable::printable};
 
 /// Decision that a [`Diff`] compares with another one: about a cell, or about a node of a graph.
 pub trait Decided: Clone {

@@ -2,6 +2,11 @@
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
+use precast_base::{
+    Result,
+    path::shown,
+    printable::{bytes, printable, time},
+};
 use serde::Serialize;
 
 use super::{
@@ -9,14 +14,11 @@ use super::{
     decision::{Decision, Later, Reason, Recompute},
     plan::{Plan, Summary},
     region::Region,
-    words::{bytes, cells, time},
+    words::cells,
 };
 use crate::{
     adapter::Adapter,
-    error::Result,
-    path::shown,
     policy::{Entry, GraphLevel, GraphList, GraphPolicy, PolicyFile, Prefer, Scaler},
-    printable::printable,
 };
 
 impl fmt::Display for Summary {
@@ -66,14 +68,16 @@ impl Reason {
     }
 }
 
-/// Formats the reason of a cell in a plan. The author's reason, if long, is shown only at the first cell that has it.
-#[doc(hidden)]
-pub fn said_once(because: &Reason, said: &mut HashSet<String>) -> String {
-    let whole = because.to_string();
-    let words = because.words().map(printable).filter(|words| words.chars().count() > LONG);
-    match words {
-        Some(words) if !said.insert(whole.clone()) => whole.replace(&format!(": {words}"), ", as above"),
-        _ => whole,
+impl Reason {
+    /// Formats the reason of a cell for a list of cells. The author's reason, if long, is only in the first of those that
+    /// have it; `said` has all that were formatted before.
+    pub fn said_once(&self, said: &mut HashSet<String>) -> String {
+        let whole = self.to_string();
+        let words = self.words().map(printable).filter(|words| words.chars().count() > LONG);
+        match words {
+            Some(words) if !said.insert(whole.clone()) => whole.replace(&format!(": {words}"), ", as above"),
+            _ => whole,
+        }
     }
 }
 
@@ -167,7 +171,6 @@ const NARROW: usize = 24;
 impl Plan {
     /// Returns the plan as printed, in lines of at most `width` columns, as far as names and effects allow. A reason that
     /// is longer is continued below its first line.
-    #[doc(hidden)]
     pub fn tree_within(&self, width: usize) -> String {
         let mut text = String::new();
         self.write_within(&mut text, width).map_or_else(|_| String::new(), |()| text)
@@ -186,7 +189,7 @@ impl Plan {
         for (name, decision) in &rows {
             let mark = if decision.adapter.is_some() { '*' } else { ' ' };
             let (kind, effect) = (printable(&decision.kind), decision.effect());
-            let because = said_once(&decision.because, &mut said);
+            let because = decision.because.said_once(&mut said);
             let cell = format!("{name:names$}  {kind:kinds$} {mark} {effect}");
             if cell.chars().count() > width {
                 // Not even the effect fits beside the cell.

@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 
+use precast_base::DType;
+
 use super::{
     cost::Cost,
     decide::{Choice, Facts, Prepared, Surroundings, Verdict},
@@ -12,7 +14,6 @@ use super::{
     predict::Tree,
     region::Region,
 };
-use crate::DType;
 
 const FULL: Region = Region::Fixed(DType::F32);
 

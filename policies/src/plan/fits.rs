@@ -1,11 +1,9 @@
 //! Checking that a plan is of a network.
 
+use precast_base::{Error, Result, path::named};
+
 use super::Plan;
-use crate::{
-    error::{Error, Result},
-    outline::Outline,
-    path::named,
-};
+use crate::outline::Outline;
 
 impl Plan {
     /// Checks that a network has the cells of this plan, of the same kinds and in the same order. A library calls it before

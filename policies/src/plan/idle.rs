@@ -1,10 +1,11 @@
 //! Rules for a part of a run that can have no effect.
 
+use precast_base::{DType, Result};
+
 use super::Decision;
 use crate::{
-    DType, Policy,
+    Policy,
     adapter::Adapter,
-    error::Result,
     host::Outlined,
     policy::{Prefer, Rule},
 };

@@ -20,17 +20,12 @@ pub(crate) mod region;
 mod settle;
 mod words;
 
-#[doc(hidden)]
 pub use check::{Claim, check_claims};
 pub use cost::{Cost, Forecast, Predicted};
 pub use decision::{Decision, Later, Reason, Recompute, RuleRef};
 pub use diff::{Change, Decided, Diff};
 pub use display::Explanation;
-#[doc(hidden)]
-pub use display::said_once;
 pub use export::{Exported, Exporter};
 pub use op_table::{OpReason, OpRow, OpsTable};
 pub use plan::{Plan, Summary};
 pub use region::Region;
-#[doc(hidden)]
-pub use words::{bytes, cells, time};

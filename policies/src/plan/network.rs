@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use precast_base::{Error, Result};
+
 use super::{decide::Prepared, plan::Plan, predict::Tree};
 use crate::{
     Policy,
-    error::{Error, Result},
     host::{Outlined, Stored, Timed, Wrap},
     policy::Prefer,
 };

@@ -6,13 +6,11 @@ use std::{
     sync::Arc,
 };
 
+use precast_base::{DType, Result, path::shown, printable::printable};
 use serde::{Deserialize, Serialize};
 
 use super::{Decision, Plan, Reason, Region};
-use crate::{
-    DType, Op, Precision, error::Result, host::Recorded, path::shown, policy::Entry, precision::Treatment,
-    printable::printable,
-};
+use crate::{Op, Precision, host::Recorded, policy::Entry, precision::Treatment};
 
 /// The ops of a traced call, each with its cell, its dtypes, and the reason. `println!("{table}")` is aligned text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

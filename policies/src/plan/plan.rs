@@ -5,6 +5,12 @@ use std::{
     collections::{BTreeMap, HashSet},
 };
 
+use precast_base::{
+    DType, Error, Result,
+    names::did_you_mean,
+    path::{join, no_such_path, shown},
+    printable::printable,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -14,15 +20,12 @@ use super::{
     words::cells,
 };
 use crate::{
-    DType, Op, Policy,
+    Op, Policy,
     catalogue::System,
-    error::{Error, Result, did_you_mean},
     kinds::{self, named_elsewhere},
     outline::{Outline, OutlinedCell},
-    path::{join, no_such_path, shown},
     policy::{Entry, Level, Origin, Prefer, Rule, RunAs, Scaler, Select},
     precision::Treatment,
-    printable::printable,
 };
 
 /// The precision of each cell of a network, with the reasons. A value: printing, comparing and storing it changes

@@ -1,12 +1,14 @@
 //! Predicted costs of a plan, from the library's costs of each cell.
 
+use precast_base::DType;
+
 use super::{
     cost::{Costs, Forecast, Predicted, Takes},
     decide::{Choice, Prepared},
     decision::Decision,
     region::Region,
 };
-use crate::{DType, outline::OutlinedCell};
+use crate::outline::OutlinedCell;
 
 /// A tree of cells with their costs.
 pub(super) struct Tree<'a> {

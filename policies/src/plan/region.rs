@@ -2,9 +2,8 @@
 
 use std::fmt;
 
+use precast_base::DType;
 use serde::{Deserialize, Serialize};
-
-use crate::DType;
 
 /// The precision inside a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -31,7 +30,6 @@ impl Region {
     }
 
     /// Returns whether any op may run low in the region.
-    #[doc(hidden)]
     pub fn lowers(self) -> bool {
         match self {
             Region::AsIs => false,

@@ -1,9 +1,10 @@
 //! Settling `prefer: speed`: the decisions made for one machine, as rules that apply on any machine.
 
+use precast_base::{Error, Result};
+
 use super::Plan;
 use crate::{
     Policy,
-    error::{Error, Result},
     host::Timed,
     policy::{Prefer, Rule, RunAs},
 };

@@ -1,10 +1,8 @@
 //! Content of a policy file, for code that accepts policies of both kinds.
 
+use precast_base::{DType, Error, Result};
+
 use super::{GraphPolicy, Level, Policy};
-use crate::{
-    DType,
-    error::{Error, Result},
-};
 
 /// Policy of either kind: one for cells, with a level, or one for graphs.
 ///

@@ -1,6 +1,6 @@
 //! Files of `policies/` embedded in the library, by name.
 
-use crate::error::did_you_mean;
+use precast_base::names::did_you_mean;
 
 /// Embeds `policies/FOLDER/NAME.yaml` for each name, as pairs of name and text.
 macro_rules! embedded {

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use super::{GraphPolicy, Policy, either::PolicyFile, v1};
-use crate::{
+use precast_base::{
+    Result,
     document::{self, Place, Source},
-    error::Result,
     files,
-    logging::event,
 };
+
+use super::{GraphPolicy, Policy, either::PolicyFile, v1};
+use crate::logging::event;
 
 impl Policy {
     /// Reads a policy file.

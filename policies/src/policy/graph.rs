@@ -2,13 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
+use precast_base::{DType, Error, Result, names::by_name};
 use serde::{Deserialize, Serialize};
 
-use crate::{
-    DType,
-    error::{Error, Result, by_name},
-    precision::Treatment,
-};
+use crate::precision::Treatment;
 
 /// List of a graph rewrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

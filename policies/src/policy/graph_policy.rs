@@ -1,10 +1,11 @@
 //! Policies for graphs: the four lists of a rewrite, and a low dtype.
 
+use precast_base::{DType, Error, Result};
+
 use super::{GraphLevel, GraphList, Keep, LossScaleSpec, Pack, Rule, RunAs, Scaler, check_low, lists::Reader};
 use crate::{
-    DType, Op,
+    Op,
     catalogue::System,
-    error::{Error, Result},
     policy::{Entry, Lists, Origin},
 };
 
@@ -177,7 +178,6 @@ impl GraphPolicy {
     /// # Errors
     /// As [`with_lists`](GraphPolicy::with_lists) and [`level`](GraphPolicy::level);
     /// [`ErrorKind::Policy`](crate::ErrorKind::Policy) when a loss scale is required and missing.
-    #[doc(hidden)]
     pub fn check(&self) -> Result<()> {
         check_low(self.dtype)?;
         Reader::Graph.check_lists(&self.lists)?;
@@ -187,7 +187,6 @@ impl GraphPolicy {
     }
 
     /// Returns a name that identifies only this op in a graph.
-    #[doc(hidden)]
     pub fn name_of(&self, op: Op) -> String {
         op.unambiguous_name(self.system())
     }

@@ -2,9 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use precast_base::{Error, Result, names::did_you_mean};
 use serde::{Deserialize, Serialize};
-
-use crate::error::{Error, Result, did_you_mean};
 
 /// Optimisation level: the part of a network that is lowered.
 ///

@@ -9,15 +9,17 @@ use std::{
     sync::Arc,
 };
 
+use precast_base::{
+    DType, Error, Result,
+    document::{Place, Source},
+    printable::printable,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{GraphList, Level};
 use crate::{
-    DType, Op,
-    document::{Place, Source},
-    error::{Error, Result},
+    Op,
     precision::{OpRules, Treatment},
-    printable::printable,
 };
 
 /// Source of a rule or a list entry.

@@ -2,13 +2,10 @@
 
 use std::str::FromStr;
 
+use precast_base::{DType, Error, Result, names::by_name};
 use serde::{Deserialize, Serialize};
 
 use super::Level;
-use crate::{
-    DType,
-    error::{Error, Result, by_name},
-};
 
 /// Loss scale for training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -167,7 +164,7 @@ impl DynamicScale {
     }
 }
 
-crate::__setters! {
+precast_base::setters! {
     DynamicScale: init init: f32, growth growth: f64, backoff backoff: f64, interval interval: u32, min min: f32, max max: f32,
         hysteresis hysteresis: u32, forgive forgive: Forgive
 }

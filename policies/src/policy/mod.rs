@@ -36,11 +36,11 @@ pub use scaler::Scaler;
 
 use std::collections::BTreeSet;
 
+use precast_base::{DType, Error, Result};
+
 use self::lists::Reader;
 use crate::{
-    DType,
     catalogue::System,
-    error::{Error, Result},
     precision::{OpRules, Treatment},
 };
 
@@ -233,7 +233,7 @@ impl Policy {
     }
 }
 
-crate::__setters! {
+precast_base::setters! {
     Policy: with_prefer prefer: Prefer, with_loss_scale loss_scale: LossScaleSpec, with_scaler scaler: Scaler;
     optional with_name name: String
 }
@@ -256,7 +256,6 @@ fn default_lists(level: Level) -> Lists {
 }
 
 /// Checks that a dtype is low. Runs before every other check.
-#[doc(hidden)]
 pub fn check_low(dtype: DType) -> Result<()> {
     if dtype.is_low() {
         return Ok(());

@@ -5,15 +5,13 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
+use precast_base::{DType, Error, Result, names::did_you_mean};
+
 use super::{
     Level, Lists,
     embedded::{self, embedded},
 };
-use crate::{
-    DType, Op,
-    catalogue::System,
-    error::{Error, Result, did_you_mean},
-};
+use crate::{Op, catalogue::System};
 
 /// Packs shipped with the library.
 const EMBEDDED: [(&str, &str); 17] = embedded!(
@@ -80,7 +78,6 @@ impl Pack {
     }
 
     /// Returns the text of a pack shipped with the library.
-    #[doc(hidden)]
     pub fn shipped_text(name: &str) -> Option<&'static str> {
         embedded::text(&EMBEDDED, name)
     }
@@ -94,7 +91,6 @@ impl Pack {
     }
 
     /// Returns the same pack as [`named`](Pack::named) without copying it. Each pack is read once per process.
-    #[doc(hidden)]
     pub fn shared(name: &str) -> Result<Arc<Self>> {
         static READ: [OnceLock<Arc<Pack>>; EMBEDDED.len()] = [const { OnceLock::new() }; EMBEDDED.len()];
         let at = embedded::position(&EMBEDDED, name, name, "no pack is called").map_err(Error::list)?;

@@ -2,6 +2,10 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
+use precast_base::{
+    DType, Error, ErrorKind, Result,
+    document::{self, At, Document, Source},
+};
 use serde::{
     Deserialize, Deserializer,
     de::{MapAccess, Visitor, value::MapAccessDeserializer},
@@ -11,13 +15,7 @@ use super::{
     Entry, GraphList, Level, Lists, Origin, Pack,
     lists::{Listed, Reader},
 };
-use crate::{
-    DType, Op,
-    catalogue::System,
-    document::{self, At, Document, Source},
-    error::{Error, ErrorKind, Result},
-    precision::Treatment,
-};
+use crate::{Op, catalogue::System, precision::Treatment};
 
 impl Pack {
     /// Reads a pack file. Every op must be in the catalogue. Cell kinds are open, since users define their own.

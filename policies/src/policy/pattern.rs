@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::error::{Error, Result};
+use precast_base::{Error, Result};
 
 /// Pattern for the paths of cells and parameters.
 ///
@@ -39,7 +39,6 @@ impl Pattern {
 
     /// Returns the text captured by each wildcard, or `None` if the path does not match. An earlier `**` takes as few
     /// segments as possible.
-    #[doc(hidden)]
     pub fn captures(&self, path: &str) -> Option<Vec<String>> {
         let parts = parts(path);
         let starts = self.lay(&parts)?;
@@ -54,7 +53,6 @@ impl Pattern {
 
     /// Returns the path with the captures substituted for the wildcards, one for each; see
     /// [`Pattern::has_wildcards_of`].
-    #[doc(hidden)]
     pub fn filled(&self, captures: &[String]) -> String {
         let mut captures = captures.iter();
         let parts = self.segments.iter().map(|segment| match segment {
@@ -66,7 +64,6 @@ impl Pattern {
 
     /// Returns whether both patterns have the same wildcards in the same order, so that the captures of one fill the
     /// other.
-    #[doc(hidden)]
     pub fn has_wildcards_of(&self, other: &Pattern) -> bool {
         let wildcards = |pattern: &'_ Pattern| -> Vec<Segment> {
             pattern.segments.iter().filter(|segment| segment.is_wildcard()).cloned().collect()

@@ -2,9 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
+use precast_base::{Error, Result, names::by_name};
 use serde::{Deserialize, Serialize};
-
-use crate::error::{Error, Result, by_name};
 
 /// Criterion for the cells that a level would lower.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -2,14 +2,14 @@
 
 use std::{fmt, str::FromStr};
 
+use precast_base::{
+    DType, Error, Result,
+    names::{did_you_mean, did_you_mean_or_some},
+    printable::printable,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Origin, Pattern};
-use crate::{
-    DType,
-    error::{Error, Result, did_you_mean, did_you_mean_or_some},
-    printable::printable,
-};
 
 /// Rule of a policy.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,7 +139,6 @@ impl Select {
 
     /// Returns a `(did you mean ...?)` hint for a selection that matches nothing, with the nearest of the paths or
     /// kinds, or some of them.
-    #[doc(hidden)]
     pub fn nearest<'a>(
         &self,
         paths: impl IntoIterator<Item = &'a str>,
@@ -152,7 +151,6 @@ impl Select {
     }
 
     /// Returns the selection in words, for the nodes of a graph, which have ops in place of kinds.
-    #[doc(hidden)]
     pub fn of_nodes(&self) -> String {
         match self {
             Select::Path(_) => self.to_string(),

@@ -2,13 +2,10 @@
 
 use std::{fmt, str::FromStr};
 
+use precast_base::{DType, Error, Result, names::by_name};
 use serde::{Deserialize, Serialize};
 
 use super::LossScaleSpec;
-use crate::{
-    DType,
-    error::{Error, Result, by_name},
-};
 
 /// Response to gradients of an unscaled loss that pass through f16 ops, where small ones underflow to 0, and reach an
 /// optimizer. bf16 has the range of f32 and needs no loss scale.

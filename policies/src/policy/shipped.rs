@@ -1,11 +1,12 @@
 //! Policies shipped with the library: each level in each low dtype, and those for graphs.
 
+use precast_base::{Error, Result};
+
 use super::{
     GraphPolicy, Policy,
     either::PolicyFile,
     embedded::{self, embedded},
 };
-use crate::error::{Error, Result};
 
 /// Names and texts of those with a level, starting with the policy that lowers least, and then of those for graphs.
 const EMBEDDED: [(&str, &str); 13] = embedded!(
@@ -73,7 +74,6 @@ impl PolicyFile {
     }
 
     /// Returns the text of a policy shipped with the library.
-    #[doc(hidden)]
     pub fn shipped_text(name: &str) -> Option<&'static str> {
         embedded::text(&EMBEDDED, name)
     }
@@ -112,8 +112,10 @@ fn usual(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use precast_base::DType;
+
     use super::*;
-    use crate::{DType, Level};
+    use crate::Level;
 
     #[test]
     fn every_level_has_its_policies_and_the_names_say_which() {

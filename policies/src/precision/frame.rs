@@ -6,10 +6,11 @@ use std::{
     sync::Arc,
 };
 
+use precast_base::DType;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    DType, Op,
+    Op,
     catalogue::{Custom, Precision},
 };
 

@@ -1,10 +1,11 @@
 //! The single function that maps (frame, op, input dtypes) to casts.
 
+use precast_base::{DType, Error, Result};
+
 use super::{Frame, OpRules, Treatment};
 use crate::{
-    DType, Op,
+    Op,
     catalogue::{Mixing, Precision},
-    error::{Error, Result},
 };
 
 /// Casts of one op call.

@@ -48,7 +48,7 @@ impl Default for BuildOptions {
     }
 }
 
-precast_policy::__setters! {
+precast_base::setters! {
     BuildOptions: dtype dtype: DType, fit fit: FitOptions;
     optional loss loss: Loss, keep_batchnorm_fp32 keep_batchnorm_fp32: bool, cast_model_type cast_model_type: DType,
         loss_scale_manager loss_scale_manager: LossScaleSpec

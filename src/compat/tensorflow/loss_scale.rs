@@ -1,8 +1,10 @@
 //! Loss scales in the forms accepted by TensorFlow.
 
+use precast_base::names::did_you_mean;
+
 use crate::{
     LossScale,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result},
     policy::{DynamicScale, LossScaleSpec},
 };
 

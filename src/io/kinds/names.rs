@@ -1,12 +1,13 @@
 //! The names of kinds, here and elsewhere.
 
+use precast_base::names::nearest;
 #[doc(inline)]
 pub use precast_policy::kinds::Names;
 use precast_policy::kinds::foreign;
 pub(crate) use precast_policy::kinds::{elsewhere, named_elsewhere};
 
 use crate::{
-    error::{Error, Result, nearest},
+    error::{Error, Result},
     layers::kinds,
 };
 

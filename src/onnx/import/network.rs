@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 
+use precast_base::names::did_you_mean;
+
 use super::{
     params::Weights,
     run::{Runner, Watch},
@@ -11,7 +13,7 @@ use super::{
 use crate::{
     Cell, Child, DType, Tensor,
     cell::Forward,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result},
     io::models::Model,
     onnx::{schema, tensor::Elem},
 };

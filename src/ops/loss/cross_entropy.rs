@@ -35,7 +35,7 @@ pub struct CrossEntropy {
     pub weight: Option<Tensor>,
 }
 
-precast_policy::__setters! {
+precast_base::setters! {
     CrossEntropy: reduction reduction: Reduction, label_smoothing label_smoothing: f64;
     optional ignore_index ignore_index: i64, weight weight: Tensor
 }

@@ -33,7 +33,7 @@ pub struct ConvOptions {
     pub groups: usize,
 }
 
-precast_policy::__setters! {
+precast_base::setters! {
     ConvOptions: stride stride: Vec<usize>, padding padding: Padding, dilation dilation: Vec<usize>, groups groups: usize
 }
 
@@ -68,7 +68,7 @@ pub struct ConvTransposeOptions {
     pub groups: usize,
 }
 
-precast_policy::__setters! {
+precast_base::setters! {
     ConvTransposeOptions: stride stride: Vec<usize>, padding padding: Padding, output_padding output_padding: Vec<usize>,
         dilation dilation: Vec<usize>, groups groups: usize
 }

@@ -38,7 +38,7 @@ pub struct PoolOptions {
     pub count_include_pad: bool,
 }
 
-precast_policy::__setters! {
+precast_base::setters! {
     PoolOptions: kernel kernel: Vec<usize>, stride stride: Vec<usize>, padding padding: Padding, ceil ceil: bool,
         count_include_pad count_include_pad: bool
 }

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use precast_base::names::{did_you_mean, nearest};
+
 use super::{LoadOptions, Loaded, Named, file::Stored, loaded::Placed, options::Rules};
 use crate::{
     Param, Tensor,
-    error::{Error, Result, did_you_mean, nearest},
+    error::{Error, Result},
     printable::printable,
     tensor::Beyond,
 };

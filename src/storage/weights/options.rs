@@ -2,9 +2,11 @@
 
 use std::collections::HashSet;
 
+use precast_base::names::did_you_mean;
+
 use crate::{
     cell::Pattern,
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result},
 };
 
 /// Options of [`load_with`](super::load_with) for files that do not match the network exactly.

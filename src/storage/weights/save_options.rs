@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use precast_base::names::did_you_mean;
+
 use super::{
     File, Loaded, Named, by_param,
     file::Stored,
@@ -14,7 +16,7 @@ use super::{
 use crate::{
     Child, Param, Tensor,
     cell::{AsCell, Pattern},
-    error::{Error, Result, did_you_mean},
+    error::{Error, Result},
     printable::printable,
     tensor::Beyond,
 };

@@ -1,6 +1,6 @@
 //! Columns of a table as numbers and indices.
 
-use precast_policy::printable;
+use precast_base::printable;
 
 /// The encoded columns of a table.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use precast_policy::printable;
+use precast_base::printable;
 use serde::{Deserialize, Serialize};
 
 use super::{

@@ -1,6 +1,6 @@
 //! Conversion of examples to the shape that a network takes.
 
-use precast_policy::printable;
+use precast_base::printable;
 
 use super::{Dataset, Inputs};
 use crate::error::{Error, Result};

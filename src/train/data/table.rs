@@ -79,7 +79,7 @@ impl Table {
         let len = first.cells.len();
         for TableColumn { name, cells } in &columns {
             let wrong =
-                |words: String| Err(Error::data(format!("column `{}`: {words}", precast_policy::printable(name))));
+                |words: String| Err(Error::data(format!("column `{}`: {words}", precast_base::printable(name))));
             if cells.len() != len {
                 return wrong(format!("{} cells; the first column has {len}", cells.len()));
             }

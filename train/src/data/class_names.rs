@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use precast::error::{Error, Result, did_you_mean_or_some};
-use precast_policy::printable;
+use precast::error::{Error, Result};
+use precast_base::{names::did_you_mean_or_some, printable};
 
 /// Names of classes with their indices.
 pub(super) struct ClassNames {

@@ -12,7 +12,7 @@ use precast::{
     error::{Error, Result},
     options::options,
 };
-use precast_policy::{files, printable};
+use precast_base::{files, printable};
 
 use super::{
     class_names::ClassNames,

@@ -1,6 +1,6 @@
 //! The header of a `.npy` file.
 
-use precast_policy::printable;
+use precast_base::printable;
 
 /// Parsed header: a Python dictionary with these three keys.
 #[derive(Clone)]

@@ -10,7 +10,7 @@ use precast::{
     DType, Tensor,
     error::{Error, Result},
 };
-use precast_policy::files;
+use precast_base::files;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 /// Writes tensors into an `.npz` file under their names, which NumPy's `load` reads. The file is whole or absent.

@@ -9,7 +9,7 @@ use precast::{
     io::formats::{self, Reader},
     options::options,
 };
-use precast_policy::printable;
+use precast_base::printable;
 use zune_jpeg::{
     JpegDecoder,
     errors::DecodeErrors,

@@ -7,7 +7,7 @@ use std::{
 };
 
 use precast::error::{Error, Result};
-use precast_policy::files;
+use precast_base::files;
 
 /// A file with a row of equally many bytes for each example.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use precast::{
     options::options,
 };
 
-use precast_policy::printable;
+use precast_base::printable;
 
 use super::{Addition, Column, Csv, Images, MOST_BYTES, Npy, PixelFormat, Text, Vocabulary};
 

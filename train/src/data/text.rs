@@ -10,7 +10,7 @@ use precast::{
     error::{Error, Result},
     options::{Options, options},
 };
-use precast_policy::{files, printable};
+use precast_base::{files, printable};
 use serde::{Deserialize, Serialize};
 
 use super::{

@@ -14,7 +14,7 @@ use precast::{
     error::{Error, Result},
     train::Score,
 };
-use precast_policy::files;
+use precast_base::files;
 
 use super::{
     TrainingRun, joint_name,

@@ -4,7 +4,7 @@ use precast::{
     policy::{Rule, RunAs},
     storage::stored::{Converted, ConvertedTensor},
 };
-use precast_policy::{plan::bytes, printable};
+use precast_base::{printable, printable::bytes};
 
 use super::table::{Layout, one_line_a_row};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use precast::train::{ClassScores, Evaluation, NumberScore, NumberScores};
-use precast_policy::printable;
+use precast_base::printable;
 
 use super::{
     markup::{escaped, html_table},

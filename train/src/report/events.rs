@@ -6,7 +6,7 @@ use precast::{
     error::{Error, Result},
     train::History,
 };
-use precast_policy::files;
+use precast_base::files;
 
 use crate::{about_of, history_of, metrics::ends_of_epochs};
 

@@ -7,7 +7,7 @@ use precast::{
     error::Result,
     train::{History, Step},
 };
-use precast_policy::{files, printable};
+use precast_base::{files, printable};
 
 use super::{
     TrainingRun, chart,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use precast_policy::printable;
+use precast_base::printable;
 
 /// Returns a table; an empty header is left out.
 pub(super) fn html_table(header: &[&str], rows: Vec<Vec<String>>, numbers: &[usize]) -> String {

@@ -7,9 +7,9 @@ use precast::{
     graph::NodeDecision,
     plan::{Decision, Predicted, Reason},
 };
-use precast_policy::{
-    plan::{bytes, said_once, time},
+use precast_base::{
     printable,
+    printable::{bytes, time},
     table::table,
 };
 
@@ -100,7 +100,7 @@ pub fn plan_table_by(plan: &Plan, layout: Layout) -> String {
         if predicted {
             row.extend([time(nanos), bytes(kept)]);
         }
-        row.push(said_once(&decision.because, &mut said));
+        row.push(decision.because.said_once(&mut said));
         row
     });
     let table = layout(&header, rows.collect(), if predicted { &[4, 5] } else { &[] });

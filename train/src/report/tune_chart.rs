@@ -2,7 +2,7 @@
 
 use plotters::prelude::*;
 use precast::{error::Result, tune::Tuned};
-use precast_policy::printable;
+use precast_base::printable;
 
 use super::{
     chart::{builder, draw_curve, draw_legend, grid, picture, power_of, whole},

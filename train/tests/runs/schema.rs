@@ -74,7 +74,7 @@ fn the_schema_knows_the_keys_and_names_that_the_reader_knows() {
 
 /// Returns why the schema refuses a file.
 fn refusal(text: &str) -> Option<String> {
-    let value: Value = precast_policy::document::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let value: Value = precast_base::document::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     let schema = RunFile::schema();
     fault(&schema, &schema, &value)
 }

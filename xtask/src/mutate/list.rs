@@ -25,7 +25,7 @@ pub const MUTATIONS: &[Mutation] = &[
     // Dtype of an op.
     mutation(
         "f16 and bf16 meet in f16",
-        "policies/src/dtype.rs",
+        "crates/base/src/dtype.rs",
         &[("std::cmp::Ordering::Equal => DType::F32,", "std::cmp::Ordering::Equal => DType::F16,")],
         &["lib", "conformance::torch"],
     ),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::DType;
+use precast_base::DType;
 
 /// A JSON value.
 pub(super) enum Json {

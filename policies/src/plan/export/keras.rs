@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use precast_base::DType;
+
 use super::{Json, Plan, json_in_python};
-use crate::DType;
 
 pub(super) fn text(plan: &Plan, cannot_say: &[String]) -> String {
     let layers = plan.decisions.iter().filter_map(|d| Some((d.path.replace('.', "/"), policy(d.run.dtype()?))));

@@ -9,13 +9,10 @@ mod torchao;
 use std::{fmt, str::FromStr};
 
 use json::Json;
+use precast_base::{Error, Result, names::by_name, printable::printable};
 
 use super::{Decision, Plan, Region};
-use crate::{
-    error::{Error, Result, by_name},
-    policy::Rule,
-    printable::printable,
-};
+use crate::policy::Rule;
 
 /// Another library's format for the precision of layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +83,6 @@ impl Plan {
 
     /// Exports the plan of a policy [in the end](crate::Policy::in_the_end), and lists the rules that have ended among
     /// what the library cannot express.
-    #[doc(hidden)]
     pub fn export_without(&self, to: Exporter, ended: &[Rule]) -> Exported {
         let mut cannot_say = match to {
             Exporter::Torch => torch::cannot_say(),
@@ -167,9 +163,11 @@ fn json_in_python(value: &Json) -> String {
 
 #[cfg(test)]
 mod tests {
+    use precast_base::DType;
+
     use super::*;
     use crate::{
-        DType, Level, Outline, OutlinedCell, Policy,
+        Level, Outline, OutlinedCell, Policy,
         policy::{Rule, RunAs},
     };
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use precast_base::DType;
+
 use super::{Json, Plan, json_in_python};
 use crate::{
-    DType,
     adapter::Adapter,
     weights::{cell_of, weights_of},
 };

@@ -2,6 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use precast_base::{
+    DType, Error, Result,
+    document::{At, Source, placeless},
+    names::did_you_mean,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -11,12 +16,7 @@ use super::{
     },
     rules::NO_KIND,
 };
-use crate::{
-    DType, Op,
-    document::{At, Source, placeless},
-    error::{Error, Result, did_you_mean},
-    precision::Treatment,
-};
+use crate::{Op, precision::Treatment};
 
 /// Changes to one list of the pack. Names are checked against the list of the pack, so their order does not matter.
 #[derive(Default, Serialize, Deserialize)]

@@ -1,12 +1,13 @@
 //! Loss scale in version 1 of policy files.
 
+use precast_base::{
+    Error, Result,
+    document::{At, Source, placeless},
+    names::did_you_mean,
+};
 use serde::{Deserialize, Serialize};
 
 use super::super::{DynamicScale, LossScaleSpec};
-use crate::{
-    document::{At, Source, placeless},
-    error::{Error, Result, did_you_mean},
-};
 
 /// All kinds of loss scale in one struct, because serde's tagged enums lose source positions.
 #[derive(Serialize, Deserialize)]

@@ -6,6 +6,11 @@ mod changes;
 mod loss_scale;
 mod rules;
 
+use precast_base::{
+    DType, Error, ErrorKind, Result,
+    document::{At, Document, Place, Source, placeless},
+    names::did_you_mean,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use self::{
@@ -17,12 +22,7 @@ use super::{
     GraphLevel, GraphPolicy, Keep, Level, LossScaleSpec, Pack, Policy, Scaler, check_low, either::PolicyFile,
     lists::Reader,
 };
-use crate::{
-    DType, Op,
-    document::{At, Document, Place, Source, placeless},
-    error::{Error, ErrorKind, Result, did_you_mean},
-    precision::Treatment,
-};
+use crate::{Op, precision::Treatment};
 
 /// Policy document.
 #[derive(Serialize, Deserialize)]

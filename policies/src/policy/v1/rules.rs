@@ -2,17 +2,18 @@
 
 use std::fmt;
 
+use precast_base::{
+    Error, Result,
+    document::{At, Place, Source, placeless},
+    names::by_name,
+    printable::quoted,
+};
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{self, MapAccess, Visitor},
 };
 
 use super::super::{Origin, Rule, RunAs, Select};
-use crate::{
-    document::{At, Place, Source, placeless},
-    error::{Error, Result, by_name},
-    printable::quoted,
-};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,7 +6,7 @@ use precast::{
     data::{Cells, Empty, Table as Cellular, TableColumn, WordForm},
     error::{Error, Result},
 };
-use precast_policy::printable;
+use precast_base::printable;
 
 use super::{
     Columns, Csv,

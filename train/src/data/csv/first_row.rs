@@ -1,7 +1,7 @@
 //! Recognizing a header that is really an example.
 
 use precast::error::Result;
-use precast_policy::printable;
+use precast_base::printable;
 
 use super::{Csv, columns::Column, table::Table};
 

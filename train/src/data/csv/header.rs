@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use precast_policy::printable;
+use precast_base::printable;
 
 /// Column names, all distinct.
 pub(super) struct Header {

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use precast::{error::Result, io::files::unpacked};
-use precast_policy::files;
+use precast_base::files;
 
 use super::{Column, Columns, Csv, table::Table};
 use crate::data::MOST_BYTES;

@@ -30,7 +30,7 @@ use precast::{
     io::files::{is_packed, unpacked, unpacking},
     options::options,
 };
-use precast_policy::{files, printable};
+use precast_base::{files, printable};
 
 /// A table in a text file, gzipped or not: one row per example, with numbers in all columns but those of classes, and of
 /// words that are named.

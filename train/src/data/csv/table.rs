@@ -3,9 +3,9 @@
 use csv::{ReaderBuilder, StringRecord, Trim};
 use precast::{
     __train::Wide,
-    error::{Error, Result, did_you_mean_or_some},
+    error::{Error, Result},
 };
-use precast_policy::printable;
+use precast_base::{names::did_you_mean_or_some, printable};
 
 use super::{
     Csv,

@@ -7,7 +7,7 @@ use precast::{
     data::Targets,
     error::{Error, Result},
 };
-use precast_policy::printable;
+use precast_base::printable;
 
 use super::{Csv, TargetKind, number_format::MINUS, table::Table};
 use crate::data::class_names::ClassNames;

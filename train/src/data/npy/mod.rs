@@ -13,10 +13,10 @@ use precast::{
     __train::{Parts, Read as HowRead, Wide},
     Tensor,
     data::{Dataset, Inputs, Targets},
-    error::{Error, Result, did_you_mean_or_some},
+    error::{Error, Result},
     options::options,
 };
-use precast_policy::{files, printable};
+use precast_base::{files, names::did_you_mean_or_some, printable};
 use zip::ZipArchive;
 
 use super::{

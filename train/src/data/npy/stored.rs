@@ -62,7 +62,7 @@ impl Npy {
                 if size <= memory {
                     return self.read_all(limit, wants_targets);
                 }
-                let mut file = precast_policy::files::temporary()?;
+                let mut file = precast_base::files::temporary()?;
                 let mut entry = archive.by_index(at).map_err(broken)?.take(size);
                 io::copy(&mut entry, &mut file).map_err(|error| Error::data(format!("{origin}: {error}")))?;
                 drop(entry);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use precast_policy::document::from_str as read;
+use precast_base::document::from_str as read;
 use precast_train::data::{Addition, Csv, Images, Npy, Source, Text, digits};
 
 use crate::readers::{Folder, inputs};

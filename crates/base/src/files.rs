@@ -10,19 +10,16 @@ use std::{
 use crate::error::{Error, Result};
 
 /// Description of a Git LFS pointer, for error messages.
-#[doc(hidden)]
 pub const POINTER: &str = "a pointer of Git LFS in place of the file itself, which `git lfs pull` fetches";
 
 /// Returns whether a file is a pointer that Git LFS leaves in place of a large file, judging by its first bytes, at
 /// least eight.
-#[doc(hidden)]
 pub fn is_pointer(bytes: &[u8]) -> bool {
     const FIRST: &[u8] = b"version https://git-lfs.github.com/spec/";
     bytes.len() >= 8 && bytes.iter().zip(FIRST).all(|(met, first)| met == first)
 }
 
 /// Rejects a Git LFS pointer.
-#[doc(hidden)]
 pub fn not_a_pointer(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
     if is_pointer(&bytes) { Err(io::Error::other(POINTER)) } else { Ok(bytes) }
 }
@@ -31,7 +28,6 @@ pub fn not_a_pointer(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`read_within`], and when the text is not UTF-8.
-#[doc(hidden)]
 pub fn read_text(path: &Path, limit: usize) -> Result<String> {
     let bytes = read_within(path, limit)?;
     String::from_utf8(bytes).map_err(|_| Error::io(path, &io::Error::other("not a text in UTF-8")))
@@ -42,7 +38,6 @@ pub fn read_text(path: &Path, limit: usize) -> Result<String> {
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read, is longer, or is a Git LFS pointer.
-#[doc(hidden)]
 pub fn read_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
     let read = || -> io::Result<Vec<u8>> {
         let too_long = || io::Error::other(format!("longer than {limit} bytes, the most that is read"));
@@ -62,7 +57,6 @@ pub fn read_within(path: &Path, limit: usize) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file cannot be read, or is a Git LFS pointer.
-#[doc(hidden)]
 pub fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).and_then(not_a_pointer).map_err(|e| Error::io(path, &e))
 }
@@ -84,7 +78,6 @@ pub fn replace(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
 ///
 /// # Errors
 /// Those of [`replace`], and [`ErrorKind::Io`](crate::ErrorKind::Io) for a longer file.
-#[doc(hidden)]
 pub fn replace_within(path: impl AsRef<Path>, bytes: &[u8], limit: usize) -> Result<()> {
     let path = path.as_ref();
     if bytes.len() > limit {
@@ -98,7 +91,6 @@ pub fn replace_within(path: impl AsRef<Path>, bytes: &[u8], limit: usize) -> Res
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the file can neither be opened nor made.
-#[doc(hidden)]
 pub fn open_lines(path: &Path) -> Result<File> {
     File::options().create(true).append(true).read(true).open(path).map_err(|e| Error::io(path, &e))
 }
@@ -128,7 +120,6 @@ pub fn check_writable(path: impl AsRef<Path>) -> Result<()> {
 ///
 /// # Errors
 /// Those of [`replace`] and of `write`.
-#[doc(hidden)]
 pub fn replace_by<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T>) -> Result<T> {
     let (staged, answer) = stage(path, write)?;
     staged.put()?;
@@ -139,7 +130,6 @@ pub fn replace_by<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T>) ->
 ///
 /// # Errors
 /// Those of [`replace`] and of `write`.
-#[doc(hidden)]
 pub fn stage<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T>) -> Result<(Staged, T)> {
     let failed = |e: io::Error| Error::io(path, &e);
     match target(path).map_err(failed)? {
@@ -160,7 +150,6 @@ pub fn stage<T>(path: &Path, write: impl FnOnce(&mut File) -> Result<T>) -> Resu
 }
 
 /// New contents of a file, removed on drop unless they have replaced it.
-#[doc(hidden)]
 #[derive(Debug)]
 #[must_use = "the file is not replaced yet"]
 pub struct Staged {
@@ -210,7 +199,6 @@ impl Drop for Staged {
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be removed.
-#[doc(hidden)]
 pub fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path).and_then(|()| sync_folder(path)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::io(path, &error)),
@@ -223,7 +211,6 @@ pub fn remove(path: &Path) -> Result<()> {
 ///
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when it cannot be created.
-#[doc(hidden)]
 pub fn temporary() -> Result<File> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let on_disk = Path::new("/var/tmp");
@@ -259,7 +246,6 @@ pub fn temporary() -> Result<File> {
 /// # Errors
 /// [`ErrorKind::Io`](crate::ErrorKind::Io) when the folder cannot be created, and those of `write`. An existing folder
 /// is then unchanged.
-#[doc(hidden)]
 pub fn replace_folder<T>(path: &Path, write: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
     let failed = |e: io::Error| Error::io(path, &e);
     let new = make_beside(path).map_err(failed)?;

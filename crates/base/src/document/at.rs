@@ -12,10 +12,11 @@ use super::source::Place;
 /// Value with its position in the file, written as its value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
-#[doc(hidden)]
 pub struct At<T> {
+    /// The value.
     pub value: T,
     #[serde(skip)]
+    /// The position of its first character.
     pub place: Place,
 }
 
@@ -23,7 +24,6 @@ pub struct At<T> {
 pub(super) const AT: &str = "a value with its position";
 
 /// Returns a value without a position, for writing.
-#[doc(hidden)]
 pub fn placeless<T>(value: T) -> At<T> {
     At { value, place: Place::START }
 }

@@ -1,10 +1,24 @@
-//! Setters of public fields, for options that may get more of them: those of this package, which does without the derive of
-//! `#[options]`, and those of ops and calls, which no file has.
+//! Setters of public fields, for options that may get more of them and that no file has.
 
 /// Writes a chainable setter for each listed field. Fields after `optional` take the value or an option.
-#[doc(hidden)]
+///
+/// ```
+/// #[derive(Default)]
+/// #[non_exhaustive]
+/// struct Options {
+///     stride: usize,
+///     padding: Option<usize>,
+/// }
+///
+/// precast_base::setters! {
+///     Options: stride stride: usize; optional padding padding: usize
+/// }
+///
+/// let options = Options::default().stride(2).padding(1);
+/// assert_eq!((options.stride, options.padding), (2, Some(1)));
+/// ```
 #[macro_export]
-macro_rules! __setters {
+macro_rules! setters {
     ($owner:ident: $($set:ident $field:ident: $type:ty),* $(; optional $($set_some:ident $some:ident: $inner:ty),*)?) => {
         impl $owner {
             $(

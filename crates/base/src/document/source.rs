@@ -8,9 +8,10 @@ use crate::{error::Error, printable::printable};
 
 /// Text with a name for messages.
 #[derive(Debug)]
-#[doc(hidden)]
 pub struct Source<'a> {
+    /// The name, usually the path of a file.
     pub name: Arc<str>,
+    /// The text, without a byte order mark.
     pub text: &'a str,
     /// Byte at which each line starts, with the line breaks of YAML.
     starts: Vec<usize>,
@@ -18,9 +19,10 @@ pub struct Source<'a> {
 
 /// Position in a text. Both numbers start at 1, and the column counts characters.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[doc(hidden)]
 pub struct Place {
+    /// Number of the line.
     pub line: usize,
+    /// Number of the character on the line.
     pub column: usize,
 }
 
@@ -31,6 +33,7 @@ impl From<&Marker> for Place {
 }
 
 impl Place {
+    /// The first character of a text.
     pub const START: Place = Place { line: 1, column: 1 };
 }
 

@@ -2,13 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::{
-    error::{Error, did_you_mean_or_some},
-    printable::printable,
-};
+use crate::{error::Error, names::did_you_mean_or_some, printable::printable};
 
 /// Returns the name of the cell at a path, as used in messages.
-#[doc(hidden)]
 pub fn named(path: &str) -> Cow<'static, str> {
     match path {
         "" => "the root cell".into(),
@@ -22,7 +18,6 @@ pub fn join(parent: &str, name: &str) -> String {
 }
 
 /// Returns the error for a path without a cell.
-#[doc(hidden)]
 pub fn no_such_path<'a>(path: &str, paths: impl IntoIterator<Item = &'a str>) -> Error {
     if path == "(root)" {
         return Error::path("the path of the root cell is empty; a pattern of a rule for it is `**`");
@@ -31,7 +26,6 @@ pub fn no_such_path<'a>(path: &str, paths: impl IntoIterator<Item = &'a str>) ->
 }
 
 /// Returns the path as shown to users.
-#[doc(hidden)]
 pub fn shown(path: &str) -> Cow<'_, str> {
     if path.is_empty() { "(root)".into() } else { printable(path) }
 }

@@ -1,4 +1,4 @@
-//! Text from files and arguments, made safe to print.
+//! Text from files and arguments, made safe to print, and numbers in words.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use std::borrow::Cow;
 /// break an SVG document: these are escaped, a line end as `\n`, an escape as `\u{1b}`.
 ///
 /// ```
-/// assert_eq!(precast_policy::printable("a\n\u{1b}[2Jb"), r"a\n\u{1b}[2Jb");
-/// assert_eq!(precast_policy::printable("größer <b>"), "größer <b>");
+/// assert_eq!(precast_base::printable("a\n\u{1b}[2Jb"), r"a\n\u{1b}[2Jb");
+/// assert_eq!(precast_base::printable("größer <b>"), "größer <b>");
 /// ```
 pub fn printable(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
@@ -22,8 +22,8 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
 /// as both formats escape it.
 ///
 /// ```
-/// assert_eq!(precast_policy::quoted("a\n\u{1b}\"b\""), r#""a\u000a\u001b\"b\"""#);
-/// assert_eq!(precast_policy::quoted("größer 🙂"), "\"größer 🙂\"");
+/// assert_eq!(precast_base::quoted("a\n\u{1b}\"b\""), r#""a\u000a\u001b\"b\"""#);
+/// assert_eq!(precast_base::quoted("größer 🙂"), "\"größer 🙂\"");
 /// ```
 pub fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
@@ -61,7 +61,6 @@ fn is_unsafe(c: char) -> bool {
 
 /// Formats a number for people: with the digits of f32 if it is one, and with an exponent if it would otherwise take
 /// many digits.
-#[doc(hidden)]
 pub fn number(x: impl Into<f64>) -> String {
     let x = x.into();
     let narrow = x as f32;
@@ -72,6 +71,25 @@ pub fn number(x: impl Into<f64>) -> String {
         (true, false) => format!("{narrow:e}"),
         (false, true) => x.to_string(),
         (false, false) => format!("{x:e}"),
+    }
+}
+
+/// Formats a time: `41230` nanoseconds as `41.2 us`.
+pub fn time(nanos: u64) -> String {
+    match nanos as f64 {
+        // A value that would be rounded up to 1000 gets the next unit.
+        n if n < 999_950.0 => format!("{:.1} us", n / 1e3),
+        n if n < 999_995_000.0 => format!("{:.2} ms", n / 1e6),
+        n => format!("{:.2} s", n / 1e9),
+    }
+}
+
+/// Formats a number of bytes: `1536` as `1.5 KiB`.
+pub fn bytes(bytes: u64) -> String {
+    match bytes as f64 {
+        b if b < 1024.0 => format!("{b} B"),
+        b if b < 1023.95 * 1024.0 => format!("{:.1} KiB", b / 1024.0),
+        b => format!("{:.1} MiB", b / 1024.0 / 1024.0),
     }
 }
 

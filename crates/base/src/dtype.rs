@@ -1,10 +1,14 @@
-//! Dtypes: their properties, their names, and the only promotion rules.
+//! Dtypes: their properties, their names, the only promotion rules, and the Rust types of elements.
 
 use std::{borrow::Cow, fmt, str::FromStr};
 
+use half::{bf16, f16};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::error::{Error, Result, did_you_mean};
+use crate::{
+    error::{Error, Result},
+    names::did_you_mean,
+};
 
 /// The run-time element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -44,7 +48,6 @@ impl DType {
     }
 
     /// Returns the short name with its article: `an f32`.
-    #[doc(hidden)]
     pub fn with_article(self) -> &'static str {
         match self {
             DType::F64 => "an f64",
@@ -79,7 +82,6 @@ impl DType {
     }
 
     /// Returns the dtype of arithmetic on it: f64 for f64, f32 for all others.
-    #[doc(hidden)]
     pub fn wide(self) -> DType {
         if self == DType::F64 { DType::F64 } else { DType::F32 }
     }
@@ -117,7 +119,7 @@ impl DType {
     /// other.
     ///
     /// ```
-    /// use precast_policy::DType::*;
+    /// use precast_base::DType::*;
     /// assert_eq!(F16.promote(F32), F32);
     /// assert_eq!(F16.promote(Bf16), F32);
     /// assert_eq!(I64.promote(Bf16), Bf16);
@@ -170,6 +172,17 @@ impl<'de> Deserialize<'de> for DType {
         text.parse().map_err(serde::de::Error::custom)
     }
 }
+
+/// A Rust type that can be an element of a tensor.
+pub trait Element: Copy + PartialEq + PartialOrd + Default + fmt::Debug + Send + Sync + 'static {
+    /// The run-time name of this type.
+    const DTYPE: DType;
+}
+
+macro_rules! element {
+    ($($t:ty => $d:ident),*) => { $(impl Element for $t { const DTYPE: DType = DType::$d; })* };
+}
+element!(f64 => F64, f32 => F32, f16 => F16, bf16 => Bf16, i64 => I64, bool => Bool);
 
 #[cfg(test)]
 mod tests {

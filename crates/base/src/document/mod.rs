@@ -16,19 +16,18 @@ use std::{
 use serde::de::DeserializeOwned;
 
 use self::mistake::{Form, Mistake};
-#[doc(hidden)]
 pub use self::{
     at::{At, placeless},
     choice::{Choice, Words, words},
     source::{Place, Source},
 };
 use crate::{
-    error::{Error, ErrorKind, Result, did_you_mean},
+    error::{Error, ErrorKind, Result},
     files,
+    names::did_you_mean,
 };
 
 /// Document with a version, and the wording of messages about it.
-#[doc(hidden)]
 pub trait Document: DeserializeOwned {
     /// Name of the document type, such as `policy`.
     const WHAT: &'static str;
@@ -83,7 +82,6 @@ pub trait Document: DeserializeOwned {
 ///
 /// # Errors
 /// [`ErrorKind::Io`] when the file cannot be read; the kind of the document when it is too large or not UTF-8.
-#[doc(hidden)]
 pub fn load<T: Document>(path: &Path, hint: impl FnOnce(&io::Error) -> String) -> Result<String> {
     let name = path.display().to_string();
     // One byte more than allowed, to stop reading an endless file.
@@ -129,7 +127,6 @@ fn unknown<T: Document>(what: &str, met: &str, allowed: &[&'static str]) -> Stri
 ///
 /// # Errors
 /// An error of the document's kind, with a position.
-#[doc(hidden)]
 pub fn read<T: Document>(source: &Source<'_>) -> Result<T> {
     let tree = tree_of::<T>(source)?;
     let version = de::number_at(&tree, "version");
@@ -150,7 +147,6 @@ pub fn read<T: Document>(source: &Source<'_>) -> Result<T> {
 ///
 /// # Errors
 /// An error of the document's kind.
-#[doc(hidden)]
 pub fn written<T: Document + serde::Serialize>(document: &T) -> Result<String> {
     let text = serde_yaml::to_string(document)
         .map_err(|error| Error::new(T::KIND, format!("the {} cannot be written: {error}", T::WHAT)))?;
@@ -163,7 +159,6 @@ pub fn written<T: Document + serde::Serialize>(document: &T) -> Result<String> {
 ///
 /// # Errors
 /// As [`read`].
-#[doc(hidden)]
 pub fn check<T: Document>(source: &Source<'_>) -> Result<()> {
     tree_of::<T>(source).map(|_| ())
 }
@@ -184,7 +179,6 @@ fn too_large_words<T: Document>() -> String {
 ///
 /// # Errors
 /// [`ErrorKind::Value`] for a text that is not such a value.
-#[doc(hidden)]
 pub fn from_str<T: DeserializeOwned>(text: &str) -> Result<T> {
     let tree = tree::tree(&Source::new("text", text), 64, usize::MAX).map_err(|(_, words)| Error::value(words))?;
     de::read(&tree).map_err(|(mistake, place)| Error::value(format!("{mistake:?} at {place:?}")))

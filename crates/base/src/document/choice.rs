@@ -14,7 +14,6 @@ use serde::{
 /// Enum variant, written as its name, `adam`, or as a map of its name and its options, `sgd: {momentum: 0.9}`. A name
 /// alone selects the default options of the variant.
 #[derive(Clone, Debug, PartialEq)]
-#[doc(hidden)]
 pub struct Choice<T>(pub T);
 
 impl<T: Serialize> Serialize for Choice<T> {
@@ -104,7 +103,6 @@ impl<'de, E: de::Error> VariantAccess<'de> for NoOptions<E> {
 
 /// List of words; in hand-written files also a single word, `head` for `[head]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[doc(hidden)]
 pub struct Words(pub Vec<String>);
 
 impl<'de> Deserialize<'de> for Words {
@@ -117,7 +115,6 @@ impl<'de> Deserialize<'de> for Words {
 ///
 /// # Errors
 /// Those of the deserializer, and for a single number with a decimal point, whose digits would be lost.
-#[doc(hidden)]
 pub fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     struct Reader;
     impl<'de> Visitor<'de> for Reader {

@@ -2,7 +2,6 @@
 
 /// Formats rows under a header. A column is as wide as its longest cell in characters; columns for which `right`
 /// returns true are aligned to the right.
-#[doc(hidden)]
 pub fn table<R>(header: &[&str], rows: impl IntoIterator<Item = R>, right: impl Fn(usize) -> bool) -> String
 where
     R: IntoIterator<Item = String>,
