@@ -6,11 +6,10 @@
 use std::{error::Error, hint::black_box, time::Instant};
 
 use plotters::prelude::*;
-use precast::{
-    __conformance::{Device, TypeGraph, casts, paint},
-    DType, Result,
-    graph::{GraphPolicy, Port},
-    policy::Pack,
+use precast::{DType, Result, policy::Pack};
+use precast_graph::{
+    GraphPolicy, Port,
+    conformance::{Device, TypeGraph, casts, paint},
 };
 
 const SIZES: [usize; 5] = [100, 1_000, 10_000, 100_000, 1_000_000];

@@ -9,7 +9,6 @@ use precast::{
     data::{Dataset, parse_digits},
     io::models::{self, Model},
     layers::Rng,
-    onnx::{ImportOptions, OnnxConvertOptions, OnnxModel},
     policy::{GraphPolicy, PolicyFile},
     prelude::*,
     storage::{
@@ -17,6 +16,7 @@ use precast::{
         weights::{self, LoadOptions},
     },
 };
+use precast_graph::onnx::{ImportOptions, OnnxConvertOptions, OnnxModel};
 use precast_train::data::{Csv, Images, Npy};
 
 /// Checks an ONNX model: if it is read and planned, what a conversion writes is read and planned, too, and is converted

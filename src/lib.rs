@@ -58,7 +58,8 @@
 //! [`policy`], the plans of [`plan`] and all that they name are those of the package `precast-policy`, which knows no tensor.
 //! A library with tensors of its own depends on that alone, and implements the traits of [`host`].
 //!
-//! Run files, readers of example files and reports are in the package `precast-train`; the command `precast`, also for a
+//! Graphs of networks and ONNX models are in the package `precast-graph`; run files, readers of example files and reports are
+//! in `precast-train`; the command `precast`, also for a
 //! program's own networks, is in `precast-cli`. No package has features.
 //!
 //! # Events
@@ -96,7 +97,6 @@ pub mod cost;
 pub mod diagnose;
 mod dtype;
 pub mod gradcheck;
-pub mod graph;
 #[cfg(not(doctest))]
 pub mod guide;
 pub mod io;
@@ -106,13 +106,13 @@ pub mod layers;
 pub mod lint;
 mod logging;
 pub mod observe;
-pub mod onnx;
 mod ops;
 pub mod optim;
 pub mod options;
 pub mod plan;
 pub mod precision;
 pub mod prelude;
+pub mod recording;
 pub mod scale;
 pub mod shadow;
 pub mod storage;
@@ -126,8 +126,6 @@ pub use catalogue::{Op, Precision};
 pub use cell::derived as __derive;
 pub use cell::{Cell, Child, Forward};
 pub use dtype::{DType, Element};
-#[doc(hidden)]
-pub use graph::conformance as __conformance;
 pub use kernels::amx::{allow_amx, uses_amx};
 #[doc(hidden)]
 pub use kernels::bench as __bench;
@@ -145,7 +143,7 @@ pub use precast_base::{Error, ErrorKind, Result, error};
 pub use precast_mpi as ranks;
 pub use precast_policy::{Level, Policy, host, policy};
 pub use scale::{LossScale, Outcome};
-pub use tensor::{Backward, Grads, Moment, Param, Tensor, TensorElement, no_grad};
+pub use tensor::{Backward, Grads, Moment, Param, Tensor, TensorElement, enable_grad, no_grad};
 pub use train::{Checkpoint, data};
 
 /// Parts of the library that only the packages `precast-train` and `precast-cli` use. Anything in it may change or be

@@ -29,11 +29,11 @@ use peers::{Options, Torch, fastest, median};
 use precast::{
     __bench, Outcome,
     cost::{Limits, Speeds},
-    graph::{GraphPolicy, rewrite},
     plan::{Forecast, undo},
     policy::{DynamicScale, LossScaleSpec, Prefer},
     prelude::*,
 };
+use precast_graph::{GraphPolicy, rewrite};
 
 /// A column of the table: a level, or the graph (`None`), with a low dtype; or torch in a mode.
 #[derive(Clone, Copy, PartialEq)]

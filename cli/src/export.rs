@@ -5,14 +5,12 @@ use std::{
     str::FromStr,
 };
 
-use precast::{
-    error::ErrorKind,
-    graph::Graph,
-    onnx::{self, ExportOptions},
-    plan::Exporter,
-    storage::SaveMode,
-};
+use precast::{error::ErrorKind, plan::Exporter, storage::SaveMode};
 use precast_base::files;
+use precast_graph::{
+    Graph,
+    onnx::{self, ExportOptions},
+};
 use precast_train::{Predictor, RunFile, is_onnx};
 
 use super::{

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use precast::{
     DType, Level, Policy,
-    graph::{self, Graph, GraphLevel, NodeDecision, Rewritten},
     io::models::Model,
     plan::{Diff, Summary},
     policy::PolicyFile,
 };
 use precast_base::{files, printable};
+use precast_graph::{self as graph, Graph, GraphLevel, NodeDecision, Rewritten};
 use precast_train::{
     is_onnx,
     report::{graph_summary, graph_table_by},

@@ -14,11 +14,11 @@ use precast::{
     cell::Trace,
     cost::Speeds,
     io::models::Model,
-    onnx::ImportOptions,
     policy::{PolicyFile, Prefer},
     storage::{stored::StoredModel, weights::check_is_safetensors},
 };
 use precast_base::{files, printable};
+use precast_graph::onnx::{ImportOptions, OnnxNetwork};
 use precast_train::is_onnx;
 
 use super::{Cli, Failure, Result, onnx, say};
@@ -107,7 +107,8 @@ pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>
     }
     if is_onnx(argument) {
         let imported = onnx::read(argument)?.value.import(&ImportOptions::new());
-        return Ok(Read::of_file(imported.map_err(|error| error.context(shown(argument)))?.into(), argument));
+        let network = imported.map_err(|error| error.context(shown(argument)))?;
+        return Ok(Read::of_file(OnnxNetwork::into_model(network), argument));
     }
     refuse_others(argument)?;
     read(argument, |file| Model::load(file, seed), |name| cli.named(name, seed))

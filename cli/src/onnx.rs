@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 
 use precast::{
     DType, Level,
-    graph::NodeDecision,
-    onnx::{OnnxConvertOptions, OnnxConverted, OnnxModel, OnnxPlan, OnnxPlanOptions, OnnxRanges},
     plan::Diff,
     policy::{GraphPolicy, Lists, PolicyFile},
 };
 use precast_base::{files, printable};
+use precast_graph::{
+    NodeDecision,
+    onnx::{OnnxConvertOptions, OnnxConverted, OnnxModel, OnnxPlan, OnnxPlanOptions, OnnxRanges},
+};
 use precast_train::{data::npz_arrays, report::graph_table_by};
 use serde::Serialize;
 

@@ -2,12 +2,9 @@
 
 use std::path::PathBuf;
 
-use precast::{
-    Child, Tensor, no_grad,
-    onnx::{ImportOptions, OnnxConvertOptions, OnnxModel, OnnxNetwork},
-    policy::PolicyFile,
-};
+use precast::{Child, Tensor, no_grad, policy::PolicyFile};
 use precast_base::printable;
+use precast_graph::onnx::{ImportOptions, OnnxConvertOptions, OnnxModel, OnnxNetwork};
 use precast_train::{
     FixedNumber,
     data::{npz_arrays, write_npz},

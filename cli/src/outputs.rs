@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use precast::onnx::OnnxModel;
 use precast_base::files;
+use precast_graph::onnx::OnnxModel;
 use precast_train::is_onnx;
 
 use super::{Failure, Result, inputs::shown};

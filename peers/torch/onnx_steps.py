@@ -1,4 +1,4 @@
-"""Trains three exported networks in torch: `python peers/torch/onnx_steps.py tests/onnx/data/exports OUT`.
+"""Trains three exported networks in torch: `python peers/torch/onnx_steps.py crates/graph/tests/onnx/data/exports OUT`.
 
 Each network is written here as its ONNX file has it (batch norms folded into convolutions) and starts from the weights in
 the file. After three steps of SGD with the rate 0.05 on the mean square of the outputs, OUT/NAME.pb has the outputs.

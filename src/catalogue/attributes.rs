@@ -75,7 +75,8 @@ impl Attributes {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
+    /// Iterates over names and values, sorted by name, to change the values.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&str, &mut Value)> {
         self.0.iter_mut().map(|(name, value)| (name.as_str(), value))
     }
 }

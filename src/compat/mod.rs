@@ -2,4 +2,3 @@
 
 pub mod mindspore;
 pub mod paddle;
-pub mod tensorflow;

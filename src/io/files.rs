@@ -12,25 +12,13 @@ use std::{
 };
 
 use flate2::bufread::GzDecoder;
-pub(crate) use precast_base::files::{
-    POINTER, Staged, is_pointer, open_lines, read, read_text, read_within, remove, replace_by, replace_folder,
-    replace_within, stage,
-};
 #[doc(inline)]
 pub use precast_base::files::{check_writable, replace};
+pub(crate) use precast_base::files::{
+    open_lines, read, read_text, read_within, replace_by, replace_folder, replace_within,
+};
 
 use crate::error::{Error, ErrorKind, Result};
-
-/// Refuses to write a file that is there, unless it may be replaced.
-///
-/// # Errors
-/// [`ErrorKind::Io`] for a file that is there.
-pub(crate) fn check_free(path: &Path, replace: bool) -> Result<()> {
-    match path.exists() && !replace {
-        true => Err(Error::new(ErrorKind::Io, format!("{}: is there already", path.display()))),
-        false => Ok(()),
-    }
-}
 
 /// Returns the bytes of a file, unpacked if it is packed by gzip, up to a limit.
 ///

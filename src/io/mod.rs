@@ -2,8 +2,6 @@
 
 pub mod files;
 #[doc(hidden)]
-pub mod formats;
-#[doc(hidden)]
 pub mod json;
 pub mod kinds;
 pub mod models;

@@ -21,8 +21,8 @@ pub use gradient::twice_differentiable;
 pub use loss::cross_entropy::CrossEntropy;
 pub use loss::reduction::Reduction;
 pub use recurrent::RecurrentWeights;
-pub(crate) use run::{check_attributes, method_of, run_again, run_recorded};
-pub use run::{run, run_with};
+pub(crate) use run::run_again;
+pub use run::{check_attributes, method_of, run, run_recorded, run_with};
 pub use spatial::conv::{ConvOptions, ConvTransposeOptions};
 pub use spatial::grid_sample::GridPadding;
 pub use spatial::interpolate::{Interpolation, Resize};
@@ -44,7 +44,10 @@ use crate::{
 
 /// Runs an op as the ops of which it is composed, each seen by listeners; `None` for an op that is not composed of
 /// others. The inputs have the order in which the op is recorded.
-pub(crate) fn written_with_others(op: Op, attributes: &Attributes, inputs: &[Tensor]) -> Option<Result<Tensor>> {
+///
+/// # Errors
+/// Those of the ops.
+pub fn written_with_others(op: Op, attributes: &Attributes, inputs: &[Tensor]) -> Option<Result<Tensor>> {
     if let Some(formula) = gradient::formula(op) {
         return Some(formula(attributes, inputs));
     }

@@ -236,8 +236,11 @@ fn run_known(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Vec<
     }
 }
 
-/// Runs as [`run_with`] does, with inputs as received by [`dispatch`](super::dispatch), which is how they are recorded.
-pub(crate) fn run_recorded(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+/// Runs as [`run_with`] does, with inputs in the order in which they are recorded.
+///
+/// # Errors
+/// As [`run_with`], but for attributes that are not read.
+pub fn run_recorded(op: Op, attributes: &Attributes, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
     match (op, inputs) {
         (Op::Addmm | Op::Baddbmm | Op::Addbmm | Op::Addmv, &[a, b, added]) => run_known(op, attributes, &[added, a, b]),
         (Op::Embedding, &[table, ids]) => run_known(op, attributes, &[ids, table]),
@@ -259,7 +262,7 @@ pub(crate) fn run_again(
 }
 
 /// Returns the name of the method that runs an op, without the suffix of its variant with options: `max_pool2d`.
-pub(crate) fn method_of(op: Op) -> &'static str {
+pub fn method_of(op: Op) -> &'static str {
     let name = match call(op) {
         Some(Call::Method { name, .. } | Call::ByHand(name)) => name,
         Some(Call::Custom) | None => op.name(),
@@ -323,7 +326,7 @@ fn more_attributes(op: Op) -> &'static [&'static str] {
 ///
 /// # Errors
 /// [`ErrorKind::Value`](crate::ErrorKind::Value), suggesting the nearest name that is read.
-pub(crate) fn check_attributes(op: Op, attributes: &Attributes) -> Result<()> {
+pub fn check_attributes(op: Op, attributes: &Attributes) -> Result<()> {
     let arguments = if let Some(Call::Method { arguments, .. }) = call(op) { arguments } else { &[] };
     let named =
         |kind: Kind| arguments.iter().filter(move |argument| argument.kind == kind).map(|argument| argument.name);

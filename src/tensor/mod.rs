@@ -32,7 +32,7 @@ pub(crate) use grads::{Factors, Scaling, Unscaled};
 pub use param::Param;
 pub(crate) use param::Rounding;
 pub(crate) use range::Beyond;
-pub use tape::{Backward, no_grad};
+pub use tape::{Backward, enable_grad, no_grad};
 pub(crate) use tape::{Call, Forward, LeafId, Node, Place, What, Written, next_id, record, record_segment};
 pub(crate) use unread::{Unread, UnreadNorm};
 pub(crate) use value::{HeldIdentity, Value};
@@ -164,6 +164,11 @@ impl Tensor {
             Err(shared) => shared.data.get().cloned(),
         };
         value.expect("it was just read").contiguous()
+    }
+
+    /// Returns the same value at the same place of the tape, with an [identity](Tensor::identity) of its own.
+    pub fn with_own_identity(&self) -> Tensor {
+        Tensor::placed(self.array().clone(), self.place().clone())
     }
 
     pub(crate) fn place(&self) -> &Place {
@@ -362,7 +367,7 @@ impl Tensor {
     }
 
     /// Returns a number that identifies this value among all live ones, wherever it is on the tape.
-    pub(crate) fn identity(&self) -> usize {
+    pub fn identity(&self) -> usize {
         Arc::as_ptr(&self.0.data) as usize
     }
 

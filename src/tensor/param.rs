@@ -254,7 +254,7 @@ impl Param {
     ///
     /// # Errors
     /// As for [`set`](Param::set).
-    pub(crate) fn blend(&self, batch: &Tensor, momentum: f64, count: Option<usize>) -> Result<()> {
+    pub fn blend(&self, batch: &Tensor, momentum: f64, count: Option<usize>) -> Result<()> {
         recording::blend(self, batch, momentum, count);
         let before = (self.clone(), self.full());
         recording::on_end(move || {
@@ -314,7 +314,7 @@ impl Param {
     }
 
     /// Sets whether its gradients, passing through f16, require a loss scale, and returns the previous setting.
-    pub(crate) fn require_scaler(&self, required: bool) -> bool {
+    pub fn require_scaler(&self, required: bool) -> bool {
         std::mem::replace(&mut self.write().requires_scaler, required)
     }
 

@@ -7,6 +7,7 @@ use num_traits::{Float as _, ToPrimitive as _};
 use super::{Array, Stored, Tensor, grads::peaks, with_float};
 use crate::{
     DType,
+    error::{Error, Result},
     kernels::{
         elementwise::{
             BLOCK,
@@ -25,6 +26,17 @@ pub(crate) struct Beyond {
     /// Largest magnitude of a finite number.
     pub largest: f64,
     pub dtype: DType,
+}
+
+impl Tensor {
+    /// Checks that no finite number would become infinite in a dtype.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) with the largest number, and the dtypes that hold it.
+    pub fn check_range(&self, dtype: DType) -> Result<()> {
+        let words = |beyond: Beyond| Error::value(format!("{beyond}; {}", beyond.way_out()));
+        Beyond::check(self.array(), dtype).map_err(words)
+    }
 }
 
 impl Beyond {

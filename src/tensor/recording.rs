@@ -11,9 +11,19 @@ use super::{
 };
 use crate::{Op, catalogue::Attributes, error::Result};
 
-/// Closure that repeats an op only code can run: a custom op with its options.
+/// A closure that repeats an op only code can run: a custom op with its options.
 #[derive(Clone)]
-pub(crate) struct Again(pub Arc<AgainFn>);
+pub struct Again(pub(crate) Arc<AgainFn>);
+
+impl Again {
+    /// Runs the op.
+    ///
+    /// # Errors
+    /// Those of the op.
+    pub fn run(&self, inputs: &[&Tensor]) -> Result<Tensor> {
+        (self.0)(inputs)
+    }
+}
 
 type AgainFn = dyn Fn(&[&Tensor]) -> Result<Tensor> + Send + Sync;
 
@@ -24,13 +34,18 @@ impl fmt::Debug for Again {
 }
 
 /// One op call.
-pub(crate) struct Call {
+pub struct Call {
+    /// The op.
     pub op: Op,
+    /// Its arguments other than tensors.
     pub attributes: Attributes,
+    /// The op itself, if only code can run it.
     pub again: Option<Again>,
+    /// Its inputs, as cast by the region in force.
     pub inputs: Vec<Tensor>,
+    /// Its results, before they are cast back.
     pub outputs: Vec<Tensor>,
-    /// The innermost slot.
+    /// The innermost slot, as [`Child::slot`](crate::Child) numbers it.
     pub slot: Option<usize>,
     /// `true` when gradients of weights are computed in f32.
     pub wide_weight_grads: bool,
@@ -39,17 +54,24 @@ pub(crate) struct Call {
 }
 
 /// A buffer moving towards the statistics of a batch; see [`Param::blend`].
-pub(crate) struct Blend {
+#[derive(Debug)]
+pub struct Blend {
+    /// The buffer, such as a running mean.
     pub buffer: Param,
+    /// The statistics of the batch.
     pub batch: Tensor,
+    /// The share of the batch.
     pub momentum: f64,
+    /// The number of numbers behind a biased variance.
     pub count: Option<usize>,
 }
 
 /// Contents of a recording.
 #[derive(Default)]
-pub(crate) struct Recorded {
+pub struct Recorded {
+    /// The calls, in order.
     pub calls: Vec<Call>,
+    /// The moves of buffers, in order.
     pub blends: Vec<Blend>,
     /// Tensors whose values were read by code, and the slot in which they were read.
     pub read: Vec<(Tensor, Option<usize>)>,
@@ -62,7 +84,7 @@ pub(crate) struct Recorded {
 pub(crate) struct Recorder(RefCell<Recorded>);
 
 /// Records `f`. Side effects, such as updates of the statistics of a batch norm, are undone.
-pub(crate) fn record<R>(f: impl FnOnce() -> R) -> (R, Recorded) {
+pub fn record<R>(f: impl FnOnce() -> R) -> (R, Recorded) {
     let (result, mut recorded) = record_for_good(f);
     undo(std::mem::take(&mut recorded.undo));
     (result, recorded)
@@ -90,7 +112,7 @@ impl Drop for Recorder {
 }
 
 /// Returns whether this thread records.
-pub(crate) fn is_on() -> bool {
+pub fn is_on() -> bool {
     context::recorder().is_some()
 }
 
@@ -151,9 +173,15 @@ pub(crate) fn blend(buffer: &Param, batch: &Tensor, momentum: f64, count: Option
     });
 }
 
-/// Registers how to undo a change.
-pub(crate) fn on_end(change_back: impl FnOnce() + 'static) {
+/// Registers how to undo a change at the end of a recording.
+pub fn on_end(change_back: impl FnOnce() + 'static) {
     note(|recorded| recorded.undo.push(Box::new(change_back)));
+}
+
+impl fmt::Debug for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.calls).finish()
+    }
 }
 
 impl fmt::Debug for Call {

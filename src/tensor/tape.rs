@@ -14,6 +14,11 @@ pub fn no_grad<R>(f: impl FnOnce() -> R) -> R {
     context::with_recording(false, f)
 }
 
+/// Runs `f` with a tape, also within [`no_grad`].
+pub fn enable_grad<R>(f: impl FnOnce() -> R) -> R {
+    context::with_recording(true, f)
+}
+
 pub(crate) fn next_id() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)

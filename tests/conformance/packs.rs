@@ -10,11 +10,11 @@ use std::{
 use flate2::Crc;
 use precast::{
     catalogue::System,
-    graph::Graph,
     policy::{self, GraphList, GraphPolicy, Pack},
     precision::Treatment,
     prelude::*,
 };
+use precast_graph::Graph;
 use serde_json::Value;
 
 use crate::{
@@ -345,9 +345,9 @@ fn our_own_lists_for_graphs_follow_those_for_regions() {
 /// Under our own lists, a transformer block is low from its first product to its last, and its loss is f32.
 #[test]
 fn our_own_lists_make_a_block_low() {
-    use precast::{
-        __conformance::{Device, TypeGraph, casts, paint},
-        graph::{GraphPolicy, Port},
+    use precast_graph::{
+        GraphPolicy, Port,
+        conformance::{Device, TypeGraph, casts, paint},
     };
     for low in DType::LOW {
         let mut graph = TypeGraph::default();

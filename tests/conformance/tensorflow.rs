@@ -9,12 +9,10 @@ use std::{
 
 use crate::common::golden::golden;
 use crate::replay::{Tally, entries, items, replay};
-use precast::{
-    __conformance::{Device, LowSupport, OpSupport, Painting, TypeAttr, TypeGraph, TypeNode, casts, paint},
-    DType, Error, ErrorKind, Op, Result,
-    catalogue::System,
-    graph::{GraphLevel, GraphList, GraphPolicy, Port},
-    policy::Pack,
+use precast::{DType, Error, ErrorKind, Op, Result, catalogue::System, policy::Pack};
+use precast_graph::{
+    GraphLevel, GraphList, GraphPolicy, Port,
+    conformance::{Device, LowSupport, OpSupport, Painting, TypeAttr, TypeGraph, TypeNode, casts, paint},
 };
 use serde_json::{Value, json};
 

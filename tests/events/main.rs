@@ -210,7 +210,7 @@ fn a_rewritten_graph_that_trains_in_evaluation_is_warned_of() {
         let mut net = with_modes();
         net.set_train(training);
         let mut step =
-            precast::compat::tensorflow::enable_mixed_precision_graph_rewrite(Sgd::new(net.params(), 0.1), "none")
+            precast_graph::tensorflow::enable_mixed_precision_graph_rewrite(Sgd::new(net.params(), 0.1), "none")
                 .unwrap();
         let mut once = || step.step(&net, std::slice::from_ref(&x), |net, x| net.call(&x[0])?.sum_all());
         let (_, lines) = events(|| once().and_then(|_| once()));

@@ -8,12 +8,8 @@ use std::fmt::Write;
 use precast::{
     Grads, Muon,
     cell::Pattern,
-    compat::{
-        mindspore::{CustomLists, custom_mixed_precision},
-        tensorflow::IntoLossScale,
-    },
+    compat::mindspore::{CustomLists, custom_mixed_precision},
     data::Dataset,
-    graph::{self, Graph},
     io::models,
     policy::{DynamicScale, LossScaleSpec, Pack, Rule, RunAs, Scaler},
     prelude::*,
@@ -336,7 +332,6 @@ const TRAINING: &[Mistake] = &[
         let mut grads = net.call(&ones(&[1, 4]))?.sum_all()?.backward()?;
         of(grads.clip_norm(-1.0))
     }),
-    ("a loss scale that is a number in quotes", || of("128".into_loss_scale())),
     ("a network without parameters", || train(&mut Child::of(sequential![ReLU]), FitOptions::default())),
     ("batches of zero", || train(&mut mlp(), FitOptions::default().batch(0))),
     ("a schedule of steps after every zero", || {
@@ -364,29 +359,6 @@ const FILES: &[Mistake] = &[
     ("weights into a folder that is not there", || weights::save(&mlp(), "nowhere/at/all.safetensors")),
     ("a model from a file that is not there", || of(models::load("none.yaml", 0))),
     ("a model of a version to come", || of(models::parse("version: 2\nnet: {kind: ReLU}\n", "net.yaml", 0))),
-    ("a graph of a call that reads a number", || {
-        #[derive(Cell, Debug)]
-        struct Reads;
-        impl Forward for Reads {
-            fn forward(&self, x: &Tensor) -> Result<Tensor> {
-                if x.sum_all()?.item()? > 0.0 { Ok(x.clone()) } else { x.relu() }
-            }
-        }
-        of(Graph::trace(&Child::new(Reads), &[ones(&[2])]))
-    }),
-    ("a graph with an op that is not there", || {
-        let net = mlp();
-        let text = Graph::trace(&net, &[ones(&[1, 4])])?.to_json()?;
-        of(Graph::from_json(&text.replace("\"op\": \"Relu\"", "\"op\": \"Rleu\"")))
-    }),
-    ("a graph rewritten by a policy for cells", || {
-        of(graph::rewrite(&mut mlp(), &[ones(&[1, 4])], &graph::GraphPolicy::named("o2")?))
-    }),
-    ("a graph of a network that is wrapped", || {
-        let mut net = mlp();
-        o2().apply(&mut net)?;
-        of(graph::rewrite(&mut net, &[ones(&[1, 4])], &graph::GraphPolicy::named("graph-bf16")?))
-    }),
 ];
 
 #[test]
@@ -398,7 +370,7 @@ fn every_mistake_is_told() {
         ("Policies and plans", POLICIES),
         ("Regions", REGIONS),
         ("Training", TRAINING),
-        ("Files and graphs", FILES),
+        ("Files", FILES),
     ] {
         writeln!(table, "# {part}\n").unwrap();
         for (what, mistake) in mistakes {

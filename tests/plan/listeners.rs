@@ -10,10 +10,10 @@ use std::{
 
 use precast::{
     cell::{Member, Part, PartMut},
-    graph::Graph,
     observe::{CastCall, CastRole, CellCall, CellEntry, GradientCall, Listener, OpCall, listen, watch},
     prelude::*,
 };
+use precast_graph::Graph;
 
 /// A listener that records events as short texts.
 #[derive(Default)]

@@ -7,7 +7,6 @@ mod cost;
 mod custom_ops;
 mod deep_trees;
 mod derived_cells;
-mod graph;
 mod listeners;
 #[allow(dead_code, reason = "the benches use more of it")]
 #[path = "../../benches/steps/nets.rs"]

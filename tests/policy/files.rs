@@ -327,7 +327,7 @@ fn policies_for_cells_and_for_graphs_are_told_apart() {
     let cells = |error: precast::Error| {
         assert_eq!(error.kind(), ErrorKind::Policy);
         assert!(error.to_string().contains("a policy for graphs, where one with a level is expected"), "{error}");
-        assert!(error.to_string().contains("`graph::rewrite(&mut net, &inputs, &policy)`"), "{error}");
+        assert!(error.to_string().contains("`precast_graph::rewrite(&mut net, &inputs, &policy)`"), "{error}");
     };
     let graphs = |error: precast::Error| {
         assert_eq!(error.kind(), ErrorKind::Policy);
@@ -360,7 +360,7 @@ fn a_policy_for_graphs_reads_four_lists_of_ops() {
     let words = "a policy for graphs does not read the full list of cells; it reads the allow list of ops, the infer list of ops";
     assert!(message(error).contains(words));
     // The fields are public, so the checks are repeated when a graph is rewritten and when a file is written.
-    let graph = precast::graph::Graph::trace_fn(&Default::default(), &[], |_| Ok(vec![])).unwrap();
+    let graph = precast_graph::Graph::trace_fn(&Default::default(), &[], |_| Ok(vec![])).unwrap();
     let mut policy = GraphPolicy::new(DType::F16).unwrap();
     policy.lists = Lists::new().full("Dense");
     assert!(message(graph.rewrite(&policy).unwrap_err()).contains(words));

@@ -4,7 +4,6 @@
 use precast::{
     Adam, DType, LossScale, Op, Optimizer, Outcome, Param, Result, Sgd, Tensor,
     cell::Params,
-    compat::tensorflow::IntoLossScale,
     observe,
     policy::{DynamicScale, LossScaleSpec},
     scale::{Cause, all_finite},
@@ -16,38 +15,6 @@ fn unbounded(init: f32, factor: f64, interval: u32) -> LossScaleSpec {
     LossScaleSpec::Dynamic(
         DynamicScale::default().init(init).growth(growth).backoff(backoff).interval(interval).max(f32::MAX),
     )
-}
-
-/// Accepted values in place of TensorFlow's argument `loss_scale`.
-#[test]
-fn a_loss_scale_is_given_as_a_word_a_number_or_itself() {
-    fn of(given: impl IntoLossScale) -> Result<LossScale> {
-        given.into_loss_scale()
-    }
-    let numbers = DynamicScale::default().init(32768.0).max(f32::MAX);
-    assert_eq!(of("dynamic").unwrap().spec(), &LossScaleSpec::Dynamic(numbers));
-    assert_eq!(of("none").unwrap(), LossScale::none());
-    for fixed in [of(128.0), of(128), of(128.0_f32), of(LossScale::fixed(128.0).unwrap())] {
-        assert_eq!(fixed.unwrap(), LossScale::fixed(128.0).unwrap());
-    }
-    assert_eq!(of(1).unwrap().value(), 1.0);
-    assert_eq!(of(0.1_f32 + 1.0).unwrap().value(), 1.1);
-    // A user's own loss scale is accepted, along with its state.
-    let mut own = LossScale::dynamic();
-    own.adjust(false);
-    assert_eq!(of(own.clone()).unwrap(), own);
-    assert_eq!(of(LossScaleSpec::Fixed { scale: 0.5 }).unwrap().value(), 0.5);
-
-    let message = |refused: Result<LossScale>| refused.unwrap_err().to_string();
-    let allowed = "allowed: dynamic, none, a number of at least 1, a `LossScale`";
-    assert_eq!(message(of("dynamc")), format!("unknown loss scale `dynamc` (did you mean `dynamic`?); {allowed}"));
-    assert_eq!(message(of("8")), "the loss scale is the text \"8\"; write a number without quotes: 8");
-    assert_eq!(message(of(0.5)), "a loss scale of 0.5; allowed: at least 1, and finite in float32");
-    for bad in [0.999_999_999, 0.0, -8.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1e39] {
-        assert_eq!(message(of(bad)), format!("a loss scale of {bad}; allowed: at least 1, and finite in float32"));
-    }
-    assert!(of(0).is_err() && of(f32::NAN).is_err());
-    assert!(of(LossScaleSpec::Fixed { scale: f32::NAN }).is_err());
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! A skipped step changes nothing, and a step is taken only with finite numbers.
 
 use precast::{
-    compat::tensorflow::enable_mixed_precision_graph_rewrite,
     data::{Dataset, IGNORED, Inputs, Targets},
     policy::Rule,
     prelude::*,
@@ -93,29 +92,6 @@ fn steps_skipped_for_their_gradients_leave_the_statistics() {
         panic!("skips")
     };
     assert_eq!(bits(&net), before);
-}
-
-#[test]
-fn graphs_that_are_rewritten_store_with_their_step() {
-    let (good, y) = examples(1);
-    let run = |spoil: &[usize]| {
-        let net = net();
-        let mut steps = enable_mixed_precision_graph_rewrite(Sgd::new(net.params(), 0.1), 128.0).unwrap();
-        for step in 0..4 {
-            let train =
-                |net: &Child, inputs: &[Tensor]| net.call(&inputs[0])?.cast(DType::F32).cross_entropy(&inputs[1]);
-            if spoil.contains(&step) {
-                let before = bits(&net);
-                assert_ne!(steps.step(&net, &[bad(&good), y.clone()], train).unwrap(), Outcome::Stepped);
-                assert_eq!(bits(&net), before);
-            }
-            assert_eq!(steps.step(&net, &[good.clone(), y.clone()], train).unwrap(), Outcome::Stepped);
-        }
-        bits(&net)
-    };
-    assert_eq!(run(&[1, 2]), run(&[]));
-    // Also when the first examples, on which the graph is recorded, are the bad ones.
-    assert_eq!(run(&[0]), run(&[]));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Forms that other systems refuse at run time, or misinterpret.
 
-use precast::{policy::DynamicScale, prelude::*, compat::tensorflow::IntoLossScale, scale::all_finite};
+use precast::{policy::DynamicScale, prelude::*, scale::all_finite};
+use precast_graph::tensorflow::IntoLossScale;
 
 fn step(scale: &mut LossScale, optimizer: &mut Sgd, loss: &Tensor) -> Result<()> {
     // Gradients of a loss that was not scaled.

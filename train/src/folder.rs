@@ -12,11 +12,11 @@ use precast::{
     diagnose::Headroom,
     error::{Error, Result},
     io::json as json_file,
-    onnx::OnnxModel,
     storage::weights,
     train::{Checkpoint, Event, History, Tested},
 };
 use precast_base::{files, printable};
+use precast_graph::onnx::OnnxModel;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{

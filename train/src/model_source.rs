@@ -11,10 +11,10 @@ use precast::{
     Child,
     error::{Error, Result},
     io::models::Model,
-    onnx::{Fixed, ImportOptions, OnnxModel, OnnxNetwork},
     options::{Range, Takes},
 };
 use precast_base::printable;
+use precast_graph::onnx::{Fixed, ImportOptions, OnnxModel, OnnxNetwork};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Value, json};
 
@@ -125,7 +125,7 @@ impl OnnxSource {
     /// # Errors
     /// Those of [`OnnxModel::open`] and [`OnnxModel::import`].
     pub fn read(&self, folder: &Path) -> Result<Model> {
-        Ok(self.import(folder)?.into())
+        Ok(OnnxNetwork::into_model(self.import(folder)?))
     }
 
     /// Imports the model for a run, whose data has one input and which has a loss of one output.
@@ -135,7 +135,7 @@ impl OnnxSource {
         let inputs: Vec<String> = net.cell().inputs().map(|name| printable(name).into_owned()).collect();
         let outputs: Vec<String> = net.cell().outputs().map(|name| printable(name).into_owned()).collect();
         match (inputs.len(), outputs.len()) {
-            (1, 1) => Ok(net.into()),
+            (1, 1) => Ok(OnnxNetwork::into_model(net)),
             (0, _) => wrong("no input is left, and a run gives one; `fix` leaves one out".into()),
             (1, n) => wrong(format!("it has {n} outputs ({}), and the loss of a run is of one", outputs.join(", "))),
             (n, _) => wrong(format!(

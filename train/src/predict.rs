@@ -7,12 +7,12 @@ use precast::{
     Child, DType, Plan, Tensor,
     data::Dataset,
     error::{Error, Result},
-    graph::Graph,
     io::models::Model,
     no_grad,
     storage::{Decorated, SaveMode, weights},
     train::{Evaluation, FitOptions, Loss, Score},
 };
+use precast_graph::Graph;
 
 use super::{
     RunFile,

@@ -18,7 +18,7 @@ const TARGETS: &[(&str, &[&str])] = &[
     ("images", &[]),
     ("npy", &[]),
     ("speeds", &[]),
-    ("onnx", &["tests/onnx/hazards/given", "docs/guide"]),
+    ("onnx", &["crates/graph/tests/onnx/hazards/given", "docs/guide"]),
 ];
 
 const SECONDS: u32 = 60;

@@ -49,6 +49,6 @@ pub fn run(words: &[String]) -> Result {
         (None, None) => return Err(format!("--python is missing: a Python that has onnx; {ALLOWED}")),
     };
     let arguments =
-        ["test", "--release", "-p", "precast", "--test", "onnx", "suite::", "--", "--ignored", "--nocapture"];
+        ["test", "--release", "-p", "precast-graph", "--test", "onnx", "suite::", "--", "--ignored", "--nocapture"];
     shell::run("cargo", &arguments, &[("PRECAST_ONNX_SUITE", &folder)])
 }

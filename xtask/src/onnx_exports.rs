@@ -7,8 +7,8 @@ use crate::shell::{self, Result};
 pub fn run(python: &str) -> Result {
     shell::check_python(python, "onnx, onnxruntime, numpy")?;
     let folder = shell::root().join("target").join("onnx-exports").display().to_string();
-    for (target, test) in [("onnx", "exports_for_onnxruntime"), ("laws", "ops_for_onnxruntime")] {
-        let arguments = ["test", "--release", "-p", "precast", "--test", target, test, "--", "--ignored"];
+    for (target, test) in [("onnx", "exports_for_onnxruntime"), ("graph", "ops_for_onnxruntime")] {
+        let arguments = ["test", "--release", "-p", "precast-graph", "--test", target, test, "--", "--ignored"];
         shell::run("cargo", &arguments, &[("PRECAST_ONNX_EXPORTED", &folder)])?;
     }
     shell::run(python, &["-W", "ignore", "peers/onnx_exports.py", &folder], &[])

@@ -12,10 +12,18 @@ use crate::shell::{self, Result, program};
 pub const ABOUT: &str = "[--check]: the packages as they would be published, unpacked and tested";
 
 /// The packages that are published, each after those that it depends on.
-const PACKAGES: [&str; 7] =
-    ["precast-base", "precast-policy", "precast-derive", "precast-mpi", "precast", "precast-train", "precast-cli"];
+const PACKAGES: [&str; 8] = [
+    "precast-base",
+    "precast-policy",
+    "precast-derive",
+    "precast-mpi",
+    "precast",
+    "precast-graph",
+    "precast-train",
+    "precast-cli",
+];
 /// Those whose code runs.
-const TESTED: [&str; 4] = ["precast-mpi", "precast", "precast-train", "precast-cli"];
+const TESTED: [&str; 5] = ["precast-mpi", "precast", "precast-graph", "precast-train", "precast-cli"];
 
 pub fn run(words: &[String]) -> Result {
     shell::check_words(words, &["--check"])?;

@@ -4,10 +4,10 @@ use std::fs;
 
 use precast::{
     DType, Policy, Tensor,
-    graph::{Graph, GraphPolicy, NodeDecision},
     io::models::{self, Model},
     plan::Diff,
 };
+use precast_graph::{Graph, GraphPolicy, NodeDecision};
 use precast_train::report::{graph_summary, graph_table};
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ fn traced(name: &str) -> Graph {
     Graph::trace(&net, &[Tensor::ones(&shape, DType::F32)]).unwrap()
 }
 
-fn rewritten(model: &str, policy: &str) -> precast::graph::Rewritten {
+fn rewritten(model: &str, policy: &str) -> precast_graph::Rewritten {
     traced(model).rewrite(&GraphPolicy::named(policy).unwrap()).unwrap()
 }
 

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use precast::{onnx::OnnxModel, prelude::*};
+use precast::prelude::*;
+use precast_graph::onnx::OnnxModel;
 use precast_train::data::{npz_arrays, write_npz};
 
 use crate::program::{Folder, error, json, json_of, precast, precast_in, root, text};

@@ -17,6 +17,7 @@ pub mod document;
 mod dtype;
 pub mod error;
 pub mod files;
+pub mod formats;
 pub mod names;
 pub mod path;
 pub mod printable;

@@ -52,7 +52,7 @@ impl PolicyFile {
             PolicyFile::Cells(policy) => Ok(policy),
             PolicyFile::Graph(_) => Err(Error::policy(
                 "a policy for graphs, where one with a level is expected; `GraphPolicy` reads it, and \
-                 `graph::rewrite(&mut net, &inputs, &policy)` applies it",
+                 `precast_graph::rewrite(&mut net, &inputs, &policy)` applies it",
             )),
         }
     }

@@ -59,7 +59,7 @@ impl CrossEntropy {
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when an attribute has another type.
-    pub(crate) fn of_attributes(attributes: &Attributes) -> Result<CrossEntropy> {
+    pub fn of_attributes(attributes: &Attributes) -> Result<CrossEntropy> {
         let mut options = CrossEntropy::default();
         if attributes.has("reduction") {
             options.reduction = attributes.get("reduction")?;

@@ -7,7 +7,6 @@ use crate::error::{Error, Result};
 /// Padding of the spatial axes before a window slides over them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-#[non_exhaustive]
 pub enum Padding {
     /// None: only whole windows count.
     #[default]

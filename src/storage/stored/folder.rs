@@ -10,10 +10,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::WeightFile;
+use precast_base::formats::OF_TORCH;
+
 use crate::{
     DType,
     error::{Error, Result},
-    io::{files, formats::OF_TORCH, json::read as read_json},
+    io::{files, json::read as read_json},
     printable::printable,
 };
 

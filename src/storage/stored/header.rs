@@ -12,10 +12,12 @@ use safetensors::{Dtype, tensor::Metadata};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use super::StoredTensor;
+use precast_base::formats;
+
 use crate::{
     DType,
     error::{Error, Result},
-    io::{formats, json},
+    io::json,
     storage::weights::{MAX_HEADER_BYTES, check_is_safetensors, dtype_in_file, with_length},
 };
 

@@ -14,15 +14,13 @@ use safetensors::{
     tensor::{Metadata, TensorInfo},
 };
 
+use precast_base::formats::{self, Reader};
+
 use crate::{
     DType, Tensor,
     dtype::unknown,
     error::{Error, Result},
-    io::{
-        files,
-        formats::{self, Reader},
-        json,
-    },
+    io::{files, json},
     kernels::memory,
     logging::event,
 };

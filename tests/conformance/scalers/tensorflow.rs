@@ -3,10 +3,10 @@
 use precast::{
     DType, Error, ErrorKind, Grads, LossScale, Outcome, Param, Result, Sgd, Tensor,
     cell::Params,
-    compat::tensorflow::IntoLossScale,
     policy::{DynamicScale, LossScaleSpec},
     scale::all_finite,
 };
+use precast_graph::tensorflow::IntoLossScale;
 use serde_json::Value;
 
 use crate::common::golden::golden;

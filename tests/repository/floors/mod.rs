@@ -16,14 +16,15 @@ const FLOORS: &[&[&str]] = &[
     &["precast_base", "precast_policy", "logging", "printable", "dtype", "kernels"],
     &["catalogue", "options"],
     &["precision", "tensor", "observe", "ops", "gradcheck"],
-    &["cell", "layers", "cost", "io"],
-    &["plan", "storage", "graph", "autocast", "diagnose", "shadow", "tune", "onnx"],
+    &["cell", "layers", "cost", "io", "recording"],
+    &["plan", "storage", "autocast", "diagnose", "shadow", "tune"],
     &["scale", "optim", "lint", "train", "compat"],
     &["guide"],
 ];
 
 /// The folders of code: of the library, of the packages below it, of those on top, and of the ranks.
-const CODE: [&str; 6] = ["src", "crates/base/src", "policies/src", "train/src", "cli/src", "mpi/src"];
+const CODE: [&str; 7] =
+    ["src", "crates/base/src", "crates/graph/src", "policies/src", "train/src", "cli/src", "mpi/src"];
 
 fn sources() -> Vec<(PathBuf, String)> {
     sources_in(CODE[0])

@@ -6,9 +6,9 @@ use png::{BitDepth, ColorType, Decoder, Limits, Transformations};
 use precast::{
     __train::MOST_PIXELS,
     error::{Error, Result},
-    io::formats::{self, Reader},
     options::options,
 };
+use precast_base::formats::{self, Reader};
 use precast_base::printable;
 use zune_jpeg::{
     JpegDecoder,

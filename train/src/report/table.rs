@@ -4,7 +4,6 @@ use std::collections::HashSet;
 
 use precast::{
     DType, Plan,
-    graph::NodeDecision,
     plan::{Decision, Predicted, Reason},
 };
 use precast_base::{
@@ -12,6 +11,7 @@ use precast_base::{
     printable::{bytes, time},
     table::table,
 };
+use precast_graph::NodeDecision;
 
 use super::TrainingRun;
 
@@ -112,7 +112,8 @@ pub fn plan_table_by(plan: &Plan, layout: Layout) -> String {
 /// no row.
 ///
 /// ```
-/// use precast::{graph::{Graph, GraphPolicy}, prelude::*};
+/// use precast::prelude::*;
+/// use precast_graph::{Graph, GraphPolicy};
 /// use precast_train::report::{graph_summary, graph_table};
 /// let x = Tensor::ones(&[2, 2], DType::F32);
 /// let graph = Graph::trace_fn(&Default::default(), &[x], |x| Ok(vec![x[0].matmul(&x[0])?]))?;

@@ -10,7 +10,7 @@ mod killed;
 mod mutated;
 mod onnx;
 #[allow(dead_code, reason = "the tests of models use more of it")]
-#[path = "../../../tests/onnx/build.rs"]
+#[path = "../../../crates/graph/tests/onnx/build.rs"]
 mod onnx_model;
 mod over_ranks;
 mod planted;

@@ -2,7 +2,8 @@
 
 use std::{fs, ops::ControlFlow, path::Path};
 
-use precast::{no_grad, onnx::OnnxModel, prelude::*};
+use precast::{no_grad, prelude::*};
+use precast_graph::onnx::OnnxModel;
 use precast_train::{EndReason, ModelSource, OnnxSource, Predictor, Run, RunFile, data::write_npz};
 
 use crate::common::{folder::Folder, metrics::metrics};
@@ -75,7 +76,7 @@ fn a_model_is_trained_from_its_weights_and_resumed_without_its_file() {
     // Another model in the folder is refused.
     let changed = folder.0.join("low");
     fs::copy(
-        vit().with_file_name("../../tests/onnx/data/exports/resnet-script/model.onnx"),
+        vit().with_file_name("../../crates/graph/tests/onnx/data/exports/resnet-script/model.onnx"),
         changed.join("model.onnx"),
     )
     .unwrap();
@@ -142,7 +143,7 @@ fn models_that_a_run_cannot_train_are_refused() {
     assert!(error.contains("run.yaml:1:21: weights of the model are in float16, among them `"), "{error}");
     assert!(!folder.0.join("low").exists());
 
-    let two = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/onnx/records/two-outputs.onnx");
+    let two = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/graph/tests/onnx/records/two-outputs.onnx");
     fs::copy(two, folder.0.join("two.onnx")).unwrap();
     let error = run_file(&folder.0, "two.onnx", "o0").read_model().unwrap_err().to_string();
     assert!(error.contains("two.onnx: it has 2 outputs (y, a), and the loss of a run is of one"), "{error}");

@@ -113,6 +113,8 @@ pub const FOLDERS: &[(&str, &[&str])] = &[
     ("benches/crates", &["benches"]),
     ("burn", &["burn"]),
     ("candle", &["candle"]),
+    ("crates/graph/src/onnx", &["onnx", "onnxruntime"]),
+    ("crates/graph/tests/onnx", &["onnxruntime"]),
     ("derive", &["messages"]),
     ("docs/burn.md", &["burn"]),
     ("docs/candle.md", &["candle"]),
@@ -122,11 +124,9 @@ pub const FOLDERS: &[(&str, &[&str])] = &[
     ("policies/src/host.rs", &["burn", "candle"]),
     ("rsmpi", &["rsmpi"]),
     ("src/kernels", &["widths", "patterns", "aarch64", "miri", "asan", "tsan"]),
-    ("src/onnx", &["onnx", "onnxruntime"]),
     ("src/ops", &["widths", "peers"]),
     ("src/tensor", &["miri", "asan", "tsan"]),
     ("src/train/data_parallel", &["ranks"]),
-    ("tests/onnx", &["onnxruntime"]),
     ("tests/ui", &["messages"]),
 ];
 
@@ -181,7 +181,9 @@ fn targets() -> Result {
 }
 
 fn examples() -> Result {
-    for (package, folder) in [("precast", "."), ("precast-train", "train"), ("precast-cli", "cli")] {
+    for (package, folder) in
+        [("precast", "."), ("precast-graph", "crates/graph"), ("precast-train", "train"), ("precast-cli", "cli")]
+    {
         let folder = shell::root().join(folder).join("examples");
         let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut names: Vec<String> = entries
@@ -215,7 +217,7 @@ fn ranks() -> Result {
 
 fn onnxruntime() -> Result {
     for folder in ["given", "kindred"] {
-        onnx::run(&with_python(&["--cases", &format!("tests/onnx/hazards/{folder}")]))?;
+        onnx::run(&with_python(&["--cases", &format!("crates/graph/tests/onnx/hazards/{folder}")]))?;
     }
     onnx::run(&with_python(&["--nodes"]))?;
     onnx::run(&with_python(&["--exports"]))

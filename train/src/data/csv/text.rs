@@ -8,11 +8,9 @@ use std::{
 
 use precast::{
     error::{Error, Result},
-    io::{
-        files::unpacking,
-        formats::{self, Reader as Format},
-    },
+    io::files::unpacking,
 };
+use precast_base::formats::{self, Reader as Format};
 
 use crate::data::lines::{line_behind, not_utf8};
 

@@ -1,0 +1,223 @@
+//! Numbers that must be exact: indices, lengths and conditions, the positions behind angles, and what is left to 1.
+
+use super::{
+    facts::{Fact, One},
+    keep::{Carried, Keep, Kept, Then},
+    schema::Kind,
+    tensor::Elem,
+    values::{Origin, Placed, Values},
+};
+use precast::policy::GraphList;
+
+impl Keep<'_> {
+    /// Keeps the nodes that lead to an index, a length or a condition. A product of numbers that are no integers stops the
+    /// search.
+    pub fn exact(&mut self) {
+        // The value to look at, and the node for whose sake.
+        let mut pending: Vec<(usize, usize)> = Vec::new();
+        let mut entered = vec![false; self.values.values.len()];
+        for (index, placed) in self.values.nodes.iter().enumerate() {
+            pending.extend(roots(self.values, placed, self.elems).into_iter().map(|value| (value, index)));
+        }
+        while let Some((value, root)) = pending.pop() {
+            if std::mem::replace(&mut entered[value], true) {
+                continue;
+            }
+            if let Some(sources) = self.facts.inside.get(&value) {
+                self.carried.insert(value, Carried::Exact);
+                pending.extend(sources.iter().map(|&from| (from, root)));
+            }
+            let Origin::Node { node } = self.values.values[value].origin else { continue };
+            let placed = &self.values.nodes[node];
+            let is_product = self.facts.moves[node] == Some(GraphList::Allow);
+            if is_product && !self.facts.fact(value).whole || placed.schema.is_none() || !placed.bodies.is_empty() {
+                continue;
+            }
+            // A shape does not depend on numbers.
+            if placed.node.domain.is_empty() && ["Shape", "Size"].contains(&&placed.node.op[..]) {
+                continue;
+            }
+            if placed.inputs.iter().chain(&placed.outputs).flatten().any(|&value| self.elems[value] == Elem::F32) {
+                let of = &self.values.nodes[root].node;
+                let because = format!("leads to {}", aim(of.label(), &of.op));
+                self.nodes.entry(node).or_insert(Kept { because, then: Then::Free });
+            }
+            pending.extend(placed.inputs.iter().flatten().map(|&value| (value, root)));
+        }
+    }
+
+    /// Keeps the nodes between positions or times and an angle or a remainder, of which 16 bits hold a few digits before
+    /// the point.
+    pub fn angles(&mut self) {
+        let mut entered = vec![false; self.values.values.len()];
+        for (index, placed) in self.values.nodes.iter().enumerate().filter(|(_, placed)| placed.node.domain.is_empty())
+        {
+            let read = || placed.inputs.iter().flatten().copied();
+            let makes = match &placed.node.op[..] {
+                "Sin" | "Cos" | "Tan" => "angles",
+                "Mod" => "remainders",
+                "Sub" if self.is_fraction(placed) => "remainders",
+                _ => continue,
+            };
+            if makes == "remainders" && read().all(|value| self.facts.fact(value).raw) {
+                self.node(index, Then::Free, || "makes remainders of positions or times".into());
+            }
+            let because = || format!("makes the {makes} of {}", placed.node.label());
+            self.behind(read().collect(), &mut entered, &|fact| fact.raw, &because);
+        }
+    }
+
+    /// Returns whether a difference is that of numbers and the same numbers rounded.
+    fn is_fraction(&self, placed: &Placed<'_>) -> bool {
+        let [Some(a), Some(b)] = placed.inputs[..] else { return false };
+        let is_rounded = |value: usize, of: usize| match self.values.values[value].origin {
+            Origin::Node { node } => {
+                let maker = &self.values.nodes[node];
+                ["Ceil", "Floor", "Round"].contains(&&maker.node.op[..]) && maker.inputs.first() == Some(&Some(of))
+            }
+            _ => false,
+        };
+        is_rounded(a, b) || is_rounded(b, a)
+    }
+
+    /// Keeps the nodes that lead to some values, as far back as a fact holds. Values that were entered are left out.
+    fn behind(
+        &mut self,
+        mut pending: Vec<usize>,
+        entered: &mut [bool],
+        follow: &dyn Fn(&Fact) -> bool,
+        because: &dyn Fn() -> String,
+    ) {
+        while let Some(value) = pending.pop() {
+            if !follow(&self.facts.fact(value)) || std::mem::replace(&mut entered[value], true) {
+                continue;
+            }
+            if let Some(sources) = self.facts.inside.get(&value) {
+                self.carried.entry(value).or_insert(Carried::Exact);
+                pending.extend(sources);
+            }
+            let Origin::Node { node } = self.values.values[value].origin else { continue };
+            self.node(node, Then::Free, because);
+            pending.extend(self.values.nodes[node].inputs.iter().flatten());
+        }
+    }
+
+    /// Keeps what makes numbers near 1 and what is left to it, up to where a small error becomes a large one: `p / (1 - p)`,
+    /// `log(1 - p)`, `atanh(p)`.
+    pub fn complements(&mut self) {
+        let mut entered = vec![false; self.values.values.len()];
+        for (index, placed) in self.values.nodes.iter().enumerate().filter(|(_, placed)| placed.node.domain.is_empty())
+        {
+            let read = |place: usize| placed.inputs.get(place).copied().flatten();
+            let one = |value: usize| self.facts.fact(value).one;
+            let left = |place: usize| read(place).filter(|&value| one(value) == Some(One::Complement));
+            let is_constant = |place: usize| read(place).is_some_and(|value| self.facts.fact(value).constant);
+            let found = match (&placed.node.op[..], self.divisor(placed)) {
+                ("Div", _) => left(1).or(left(0).filter(|_| !is_constant(1))),
+                (_, Some(place)) => left(place),
+                ("Acos" | "Asin" | "Atanh", _) => read(0).filter(|&value| one(value).is_some()),
+                _ => None,
+            };
+            let Some(value) = found else { continue };
+            let because = || format!("leads to what is left to 1, which {} reads", placed.node.label());
+            self.node(index, Then::Free, || "reads what is left to 1".into());
+            self.behind(vec![value], &mut entered, &|fact| fact.one.is_some(), &because);
+        }
+    }
+
+    /// Keeps functions that end in 0 up to the division or logarithm that reads them: `x / softplus(h)`, `1 / sigmoid(h)`.
+    pub fn vanishing(&mut self) {
+        for (index, placed) in self.values.nodes.iter().enumerate().filter(|(_, placed)| placed.node.domain.is_empty())
+        {
+            let divisor = self.divisor(placed).and_then(|place| placed.inputs.get(place).copied().flatten());
+            let Some(mut value) = divisor else { continue };
+            let mut way = vec![index];
+            while let Origin::Node { node } = self.values.values[value].origin {
+                way.push(node);
+                let maker = &self.values.nodes[node];
+                let mut moving =
+                    maker.inputs.iter().flatten().copied().filter(|&value| !self.facts.fact(value).constant);
+                match (&maker.node.op[..], moving.next(), moving.next()) {
+                    ("Mul" | "Div" | "Sqrt" | "Pow", Some(from), None) => value = from,
+                    ("Sigmoid" | "Softplus", ..) => {
+                        let because =
+                            format!("leads to a division by numbers that end in 0, those of {}", maker.node.label());
+                        way.iter().for_each(|&node| self.node(node, Then::Free, || because.clone()));
+                        break;
+                    }
+                    (_, Some(from), None) if self.facts.moves[node] == Some(GraphList::Clear) => value = from,
+                    _ => break,
+                }
+            }
+        }
+    }
+
+    /// Keeps ops that runtimes compute by their function, which in early opsets has no bfloat16: it chooses by `Where`.
+    pub fn functions(&mut self) {
+        let opset = self.values.model.opset();
+        for (index, placed) in self.values.nodes.iter().enumerate() {
+            let from = match &placed.node.op[..] {
+                "Clip" => 16,
+                "NegativeLogLikelihoodLoss" | "SoftmaxCrossEntropyLoss" => 19,
+                _ => continue,
+            };
+            if placed.node.domain.is_empty() && opset < from && self.facts.limits.dtype() == "bfloat16" {
+                self.node(index, Then::Free, || format!("has bfloat16 in runtimes from opset {from} on"));
+            }
+        }
+    }
+
+    /// Returns the place of the input that a node divides by, or takes the logarithm of.
+    fn divisor(&self, placed: &Placed<'_>) -> Option<usize> {
+        let exponent = || placed.inputs.get(1).copied().flatten();
+        match &placed.node.op[..] {
+            "Div" => Some(1),
+            "Log" | "Reciprocal" => Some(0),
+            "Pow" => self.facts.constants.get(&exponent()?).filter(|known| known.negative).map(|_| 0),
+            _ => None,
+        }
+    }
+}
+
+fn aim(label: &str, op: &str) -> String {
+    match op {
+        "Cast" => format!("an integer ({label})"),
+        "If" | "Loop" => format!("a condition ({label})"),
+        "ArgMax" | "ArgMin" | "NonMaxSuppression" | "TopK" => format!("a choice by comparison ({label})"),
+        "AffineGrid" | "DeformConv" | "GridSample" | "MaxRoiPool" | "RoiAlign" => {
+            format!("places in an image ({label})")
+        }
+        _ => format!("a length ({label})"),
+    }
+}
+
+/// Returns the values that must be exact for a node: inputs that become indices or places, and the condition that the body of a loop gives.
+pub(super) fn roots(values: &Values<'_>, placed: &Placed<'_>, elems: &[Elem]) -> Vec<usize> {
+    let node = placed.node;
+    if !node.domain.is_empty() {
+        return Vec::new();
+    }
+    let input = |place: usize| placed.inputs.get(place).copied().flatten();
+    match &node.op[..] {
+        "Cast" if placed.outputs.iter().flatten().any(|&output| elems[output].is_int()) => {
+            input(0).into_iter().collect()
+        }
+        "AffineGrid" | "ArgMax" | "ArgMin" | "If" | "NonZero" | "TopK" | "Unique" => input(0).into_iter().collect(),
+        "Compress" | "GridSample" | "MaxRoiPool" | "RoiAlign" => input(1).into_iter().collect(),
+        "DeformConv" => input(2).into_iter().collect(),
+        "NonMaxSuppression" => input(0).into_iter().chain(input(1)).collect(),
+        "Loop" => {
+            let next = placed.bodies.first().and_then(|(_, body)| values.scopes[*body].outputs.first().copied());
+            input(1).into_iter().chain(next).collect()
+        }
+        "Range" => placed.inputs.iter().flatten().copied().collect(),
+        "Resize" | "Upsample" => {
+            let fixed = |(place, value): (usize, &Option<usize>)| {
+                let port = placed.schema?.input(place)?;
+                value.filter(|_| port.kind == Kind::Float32)
+            };
+            placed.inputs.iter().enumerate().filter_map(fixed).collect()
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,510 @@
+//! Facts about the numbers of each value, followed from constants, integers and inputs through the nodes in one pass (two
+//! where a body hands its results to its next round).
+
+use std::collections::HashMap;
+
+use super::{
+    numbers::{Limits, Tally, Unfit},
+    schema::Kind,
+    tensor::Elem,
+    types::edges,
+    values::{Origin, Placed, Values},
+};
+use precast::{error::Result, policy::GraphList};
+
+/// The largest number of a gate, such as the 6 of a hard swish before it is divided.
+const FEW: f32 = 16.0;
+
+/// The facts of a value. Where nothing is known, numbers are taken to be near 1, as activations are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Fact {
+    /// Least and largest magnitudes that factors and divisors give to the numbers.
+    pub size: (f64, f64),
+    /// A magnitude below 1 that a bound or a constant term keeps numbers from falling below.
+    pub floor: Option<f64>,
+    /// A magnitude that the reciprocal of such numbers may reach.
+    pub ceiling: Option<f64>,
+    /// The constant that gives size, floor or ceiling.
+    pub by: Option<usize>,
+    /// A constant that the low dtype does not hold, which an op moved or added without making it smaller.
+    pub unfit: Option<usize>,
+    /// `true` when nothing but constants is behind it.
+    pub constant: bool,
+    /// `true` for integers.
+    pub whole: bool,
+    /// `true` when no number is above a few, as those of gates and masks.
+    pub bounded: bool,
+    /// `true` for positions and times: inputs, integers and constants, and what arithmetic makes of them.
+    pub raw: bool,
+    /// The relation of computed numbers to 1.
+    pub one: Option<One>,
+}
+
+/// A relation of computed numbers to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum One {
+    /// They may be near 1, as probabilities are.
+    Near,
+    /// They are what is left to 1, and have the errors of numbers near it.
+    Complement,
+}
+
+impl Fact {
+    const NOTHING: Fact = Fact {
+        size: (1.0, 1.0),
+        floor: None,
+        ceiling: None,
+        by: None,
+        unfit: None,
+        constant: false,
+        whole: false,
+        bounded: false,
+        raw: false,
+        one: None,
+    };
+
+    /// Returns the constant that gives numbers another size than 1, or a bound.
+    fn named(&self) -> Option<usize> {
+        self.by.filter(|_| self.size != (1.0, 1.0) || self.floor.is_some() || self.ceiling.is_some())
+    }
+
+    /// Returns what holds for numbers of which each has one of two facts.
+    fn or(self, other: Fact) -> Fact {
+        Fact {
+            size: (self.size.0.min(other.size.0), self.size.1.max(other.size.1)),
+            floor: least(self.floor, other.floor),
+            ceiling: most(self.ceiling, other.ceiling),
+            by: self.named().or(other.named()).or(self.by).or(other.by),
+            unfit: self.unfit.or(other.unfit),
+            constant: self.constant && other.constant,
+            whole: self.whole && other.whole,
+            bounded: self.bounded && other.bounded,
+            raw: self.raw && other.raw,
+            one: self.one.filter(|one| other.one.is_none_or(|_| *one == One::Complement)).or(other.one),
+        }
+    }
+
+    /// Returns whether numbers are what is left to 1.
+    fn is_complement(&self) -> bool {
+        self.one == Some(One::Complement)
+    }
+}
+
+fn least(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.into_iter().chain(b).reduce(f64::min)
+}
+
+fn most(a: Option<f64>, b: Option<f64>) -> Option<f64> {
+    a.into_iter().chain(b).reduce(f64::max)
+}
+
+/// The facts of all values.
+pub(super) struct Facts<'a> {
+    values: &'a Values<'a>,
+    elems: &'a [Elem],
+    pub constants: HashMap<usize, Tally>,
+    /// The list of the op of each node, which says how it moves its numbers.
+    pub moves: &'a [Option<GraphList>],
+    pub limits: Limits,
+    of: Vec<Option<Fact>>,
+    /// For each value that a node with bodies hands on, the values that it comes from.
+    pub inside: HashMap<usize, Vec<usize>>,
+}
+
+impl<'a> Facts<'a> {
+    pub fn of(
+        values: &'a Values<'a>,
+        elems: &'a [Elem],
+        constants: HashMap<usize, Tally>,
+        moves: &'a [Option<GraphList>],
+        limits: Limits,
+    ) -> Result<Self> {
+        let mut facts = Facts { values, elems, constants, moves, limits, of: Vec::new(), inside: insides(values) };
+        let known = (0..values.values.len()).map(|value| facts.given(value).map(|fact| facts.typed(value, fact)));
+        let known: Vec<Option<Fact>> = known.collect();
+        let rounds = if facts.inside.is_empty() { 1 } else { 2 };
+        for _ in 0..rounds {
+            let before = std::mem::replace(&mut facts.of, known.clone());
+            // The nodes whose bodies are being read.
+            let mut open: Vec<usize> = Vec::new();
+            for (node, placed) in values.nodes.iter().enumerate() {
+                while let Some(control) = open.pop_if(|control| !is_inside(values, placed.scope, *control)) {
+                    facts.hand_on(control, &before, false);
+                }
+                if !placed.bodies.is_empty() {
+                    facts.hand_on(node, &before, true);
+                    open.push(node);
+                    continue;
+                }
+                for (place, &output) in placed.outputs.iter().enumerate() {
+                    let Some(output) = output else { continue };
+                    let fact = facts.made(node, placed, place, &before)?;
+                    facts.of[output] = Some(facts.typed(output, fact));
+                }
+            }
+            while let Some(control) = open.pop() {
+                facts.hand_on(control, &before, false);
+            }
+        }
+        Ok(facts)
+    }
+
+    /// Sets what holds for the values that a node with bodies hands into them, or out of them. The first round does not
+    /// know what a body gives to the next one.
+    fn hand_on(&mut self, control: usize, before: &[Option<Fact>], into: bool) {
+        for edge in edges(self.values, &self.values.nodes[control]) {
+            let Some(to) = (if into { edge.body_in } else { edge.outside_out }) else { continue };
+            let known = |&from: &usize| self.of[from].or(before.get(from).copied().flatten());
+            let fact = self.inside[&to].iter().filter_map(known).reduce(Fact::or).unwrap_or(Fact::NOTHING);
+            self.of[to] = Some(self.typed(to, Fact { constant: false, ..fact }));
+        }
+    }
+
+    pub fn fact(&self, value: usize) -> Fact {
+        self.of[value].unwrap_or(Fact::NOTHING)
+    }
+
+    /// Returns the fact of an input of a node.
+    pub fn input(&self, placed: &Placed<'_>, place: usize) -> Option<Fact> {
+        placed.inputs.get(place).copied().flatten().map(|value| self.fact(value))
+    }
+
+    fn get(&self, value: usize, before: &[Option<Fact>]) -> Fact {
+        self.of[value].or(before.get(value).copied().flatten()).unwrap_or(Fact::NOTHING)
+    }
+
+    /// Returns what holds for a value that no node makes, and no body hands on.
+    fn given(&self, value: usize) -> Option<Fact> {
+        let of = &self.values.values[value];
+        match of.origin {
+            Origin::Node { .. } => None,
+            Origin::Input if of.initialiser.is_none() => {
+                let raw = of.scope == 0;
+                (raw || !self.inside.contains_key(&value)).then_some(Fact { raw, ..Fact::NOTHING })
+            }
+            _ => Some(self.constant(value)),
+        }
+    }
+
+    fn constant(&self, value: usize) -> Fact {
+        let known = self.constants.get(&value);
+        Fact {
+            size: known.map_or((1.0, 1.0), |known| known.size(&self.limits)),
+            by: known.map(|_| value),
+            unfit: known
+                .and_then(|known| known.unfit(&self.limits))
+                .filter(|_| self.elems[value] == Elem::F32)
+                .map(|_| value),
+            constant: true,
+            whole: known.is_some_and(|known| known.whole),
+            bounded: known.is_some_and(|known| known.largest <= FEW),
+            raw: true,
+            ..Fact::NOTHING
+        }
+    }
+
+    fn typed(&self, value: usize, fact: Fact) -> Fact {
+        let elem = self.elems[value];
+        match elem.is_int() || elem == Elem::BOOL {
+            true => Fact { whole: true, bounded: elem == Elem::BOOL, raw: true, ..fact },
+            false => fact,
+        }
+    }
+
+    /// Returns the fact of an output of a node.
+    fn made(&self, index: usize, placed: &Placed<'_>, place: usize, before: &[Option<Fact>]) -> Result<Fact> {
+        let op = &placed.node.op[..];
+        let Some(schema) = placed.schema.filter(|_| placed.node.domain.is_empty()) else { return Ok(Fact::NOTHING) };
+        if op == "Constant" || op == "ConstantOfShape" {
+            return Ok(placed.outputs[0].map_or(Fact::NOTHING, |output| self.constant(output)));
+        }
+        let is_own =
+            |place| schema.input(place).is_some_and(|port| schema.own().map(Kind::Variable) == Some(port.kind));
+        let own = placed.inputs.iter().enumerate().filter(|(place, _)| is_own(*place));
+        let unfit = own.filter_map(|(_, value)| self.get((*value)?, before).unfit).find(|&unfit| {
+            let large = self.is_large(unfit);
+            let moves =
+                self.moves[index] == Some(GraphList::Clear) && !["Clip", "Sign", "ArgMax", "ArgMin"].contains(&op);
+            // The product of a large number may be small again.
+            moves || large && ["Add", "Sub", "Neg", "Sum"].contains(&op)
+        });
+        match place == 0 || op == "Split" {
+            true => Ok(Fact { unfit, ..self.computed(index, placed, before)? }),
+            false => Ok(Fact { unfit, ..Fact::NOTHING }),
+        }
+    }
+
+    /// Returns whether a constant that does not fit is too large.
+    pub fn is_large(&self, constant: usize) -> bool {
+        matches!(self.constants[&constant].unfit(&self.limits), Some(Unfit::Beyond(_)))
+    }
+
+    /// Returns the fact of the first output of a node, but for constants that do not fit.
+    fn computed(&self, index: usize, placed: &Placed<'_>, before: &[Option<Fact>]) -> Result<Fact> {
+        let op = &placed.node.op[..];
+        let input = |place: usize| Some(self.get(placed.inputs.get(place).copied().flatten()?, before));
+        let all = || placed.inputs.iter().flatten().map(|&value| self.get(value, before));
+        let (a, b) = (input(0).unwrap_or(Fact::NOTHING), input(1).unwrap_or(Fact::NOTHING));
+        let both = a.or(b);
+        let sized = |least: f64, most: f64| Fact {
+            size: (least, most),
+            by: both.by,
+            constant: both.constant,
+            whole: both.whole,
+            raw: both.raw,
+            ..Fact::NOTHING
+        };
+        Ok(match op {
+            "Add" | "Sub" | "Sum" | "Mean" => self.sum(all().collect(), op),
+            "Mul" => {
+                // A factor that is large for a part of the numbers, where the other one is not 0, makes a mask.
+                let is_mask = a.bounded && a.whole || b.bounded && b.whole || self.is_one_minus(placed);
+                let large = |fact: &Fact| self.limits.is_beyond(fact.size.1);
+                let size = match is_mask && (large(&a) || large(&b)) {
+                    true => (1.0, 1.0),
+                    false => (a.size.0 * b.size.0, a.size.1 * b.size.1),
+                };
+                // A factor that is no constant takes a ceiling back: it is as small as what was divided by.
+                let ceiling = match (a.constant, b.constant) {
+                    (false, true) => a.ceiling.map(|most| most * b.size.1),
+                    (true, false) => b.ceiling.map(|most| most * a.size.1),
+                    _ => None,
+                };
+                let floor = a.floor.or(b.floor).filter(|_| a.ceiling.or(b.ceiling).is_none());
+                let floor = floor.map(|_| a.floor.unwrap_or(a.size.0) * b.floor.unwrap_or(b.size.0));
+                let one = match (a.one, b.one) {
+                    (Some(One::Near), Some(One::Near)) => Some(One::Near),
+                    _ => both.one.filter(|one| *one == One::Complement),
+                };
+                Fact { floor: small(floor), ceiling, bounded: a.bounded && b.bounded, one, ..sized(size.0, size.1) }
+            }
+            "Div" => {
+                // Of numbers of different sizes, a constant is known to have the least ones.
+                let size = (a.size.0 / b.size.1, a.size.1 / if b.constant { b.size.0 } else { b.size.1 });
+                let floor = a.floor.filter(|_| b.floor.is_none()).map(|floor| floor / b.size.1);
+                let bounded = a.bounded && b.constant && b.size.0 >= 1.0;
+                let ceiling = a.ceiling.filter(|_| b.constant).map(|most| most / b.size.1);
+                let one = a.one.filter(|_| a.is_complement() && b.constant);
+                Fact { floor: small(floor), ceiling, whole: false, bounded, one, ..sized(size.0, size.1) }
+            }
+            "Sqrt" => Fact {
+                floor: a.floor.map(f64::sqrt),
+                ceiling: a.ceiling.map(f64::sqrt),
+                bounded: a.bounded,
+                whole: false,
+                one: a.one,
+                ..sized(a.size.0.sqrt(), a.size.1.sqrt())
+            },
+            "Reciprocal" => power(a, -1.0),
+            "Pow" if b.constant && b.size.0 == b.size.1 => {
+                Fact { raw: both.raw, constant: both.constant, ..power(a, exponent_sign(self, b) * b.size.1) }
+            }
+            "Clip" => {
+                let least = self.bound(placed, before)?;
+                let floor = least.map(|(bound, _)| bound).or(a.floor);
+                let by = least.and_then(|(_, by)| by).or(a.by);
+                let most = input(2).is_some_and(|most| most.constant && most.bounded);
+                let most = most || self.attribute(placed, "max")?.is_some_and(|most| most <= FEW);
+                Fact { floor: small(floor), by, bounded: a.bounded || most, ..a }
+            }
+            "Max" => {
+                let bound = all().filter_map(|fact| self.bound_of(&fact)).reduce(f64::max);
+                let moving = all().filter(|fact| !fact.constant).reduce(Fact::or).unwrap_or(a);
+                let by = all().find_map(|fact| fact.by.filter(|_| fact.constant)).or(moving.by);
+                Fact { floor: small(bound.or(moving.floor)), by, raw: all().all(|fact| fact.raw), ..moving }
+            }
+            "Where" => {
+                let c = input(2).unwrap_or(Fact::NOTHING);
+                let (all, bound) = (b.or(c), self.bound_of(&b).or(self.bound_of(&c)));
+                match (b.constant, c.constant) {
+                    (true, false) | (false, true) => {
+                        let (known, moving) = if b.constant { (b, c) } else { (c, b) };
+                        let (by, floor) = (known.by.or(moving.by), small(least(bound, moving.floor)));
+                        Fact { floor, by, raw: all.raw, whole: all.whole, bounded: all.bounded, ..moving }
+                    }
+                    _ => all,
+                }
+            }
+            "Pow" => Fact { raw: both.raw, constant: both.constant, ..Fact::NOTHING },
+            "ReduceMean" => a,
+            "ReduceSum" | "CumSum" => Fact { bounded: false, ..a },
+            "AveragePool" | "GlobalAveragePool" | "ReduceL1" | "ReduceL2" => {
+                Fact { raw: false, whole: false, bounded: false, ..a }
+            }
+            "LeakyRelu" | "PRelu" | "Elu" | "Celu" => {
+                let slope = self.attribute(placed, "alpha")?.map_or(1.0, f64::from).max(if op == "PRelu" {
+                    b.size.1
+                } else {
+                    0.0
+                });
+                let most = a.size.1 * slope.max(1.0);
+                Fact { raw: false, whole: false, bounded: false, size: (a.size.0, most), by: both.by, ..a }
+            }
+            "Floor" | "Ceil" | "Round" => Fact { whole: true, ..a },
+            "Sign" => Fact { whole: true, bounded: true, raw: a.raw, ..Fact::NOTHING },
+            "Cast" | "CastLike" => a,
+            // Most of 8 bits are a sixteenth of the largest or more.
+            "DequantizeLinear" => {
+                Fact { constant: false, whole: false, raw: false, ..sized(8.0 * b.size.0, 127.0 * b.size.1) }
+            }
+            "Range" => Fact { whole: all().all(|fact| fact.whole), raw: true, ..Fact::NOTHING },
+            "Exp" => Fact { raw: a.raw, constant: a.constant, one: near(&a), ..Fact::NOTHING },
+            "Log" => Fact { raw: a.raw, constant: a.constant, ..Fact::NOTHING },
+            "Sin" | "Cos" | "Sigmoid" | "HardSigmoid" | "Softmax" | "Tanh" | "Erf" | "Softsign" => {
+                Fact { bounded: true, one: near(&a), ..Fact::NOTHING }
+            }
+            "Hardmax" => Fact { bounded: true, ..Fact::NOTHING },
+            "Mod" => Fact { raw: both.raw, whole: both.whole, ..Fact::NOTHING },
+            "Gemm" => {
+                let factor = self.attribute(placed, "alpha")?.map_or(1.0, |factor| f64::from(factor.abs()));
+                let whole = factor == 1.0 && all().all(|fact| fact.whole);
+                let made = self.product(a, b, whole, all().all(|fact| fact.raw));
+                Fact { size: (made.size.0 * factor, made.size.1 * factor), ..made }
+            }
+            "Einsum" | "MatMul" => self.product(a, b, all().all(|fact| fact.whole), all().all(|fact| fact.raw)),
+            // A product of one term is an outer one, which gives positions a frequency.
+            "Conv" => self.product(a, b, false, all().all(|fact| fact.raw) && self.values.terms(placed) == Some(1)),
+            _ if self.moves[index] == Some(GraphList::Allow) => self.product(a, b, false, false),
+            "Relu" | "MaxPool" | "GlobalMaxPool" | "Resize" | "Upsample" | "Shrink" | "Min" => Fact {
+                raw: ["Min", "Resize", "Upsample"].contains(&op) && all().all(|fact| fact.raw),
+                constant: false,
+                ..all().filter(|fact| !fact.constant).reduce(Fact::or).unwrap_or(a)
+            },
+            "Concat" | "ScatterElements" | "ScatterND" | "Scatter" => all().reduce(Fact::or).unwrap_or(a),
+            _ if self.moves[index] == Some(GraphList::Clear) => a,
+            _ => Fact::NOTHING,
+        })
+    }
+
+    fn sum(&self, terms: Vec<Fact>, op: &str) -> Fact {
+        let all = terms.iter().copied().reduce(Fact::or).unwrap_or(Fact::NOTHING);
+        let size = terms.iter().fold((0f64, 0f64), |size, fact| (size.0.max(fact.size.0), size.1.max(fact.size.1)));
+        // A constant term is the least of numbers that are 0 or more.
+        let term = terms.iter().filter(|_| op != "Sub" && !all.constant);
+        let term = term.filter_map(|fact| Some((self.bound_of(fact)?, fact.by))).next();
+        let moving = terms.iter().fold(None, |floor, fact| least(floor, fact.floor));
+        let by = term.and_then(|(_, by)| by).or(all.by);
+        let one = one_of(&terms);
+        Fact { size, floor: small(term.map(|(bound, _)| bound).or(moving)), ceiling: None, by, one, ..all }
+    }
+
+    /// Returns the number of a constant that is a bound: a positive one, and the same everywhere.
+    fn bound_of(&self, fact: &Fact) -> Option<f64> {
+        let is_one = fact.by.and_then(|by| self.constants.get(&by)).is_none_or(Tally::is_one);
+        Some(fact.size.1).filter(|_| fact.constant && is_one)
+    }
+
+    /// Returns the fact of a product. Weights make large numbers no larger and small ones no smaller: sums of products of
+    /// usual weights have the size of what they read.
+    fn product(&self, a: Fact, b: Fact, whole: bool, raw: bool) -> Fact {
+        let size = |a: f64, b: f64| match a * b {
+            size if self.limits.is_beyond(a.max(b)) => size.min(a.max(b)),
+            size if self.limits.is_below(a.min(b)) => size.max(a.min(b)),
+            _ => 1.0,
+        };
+        let size = (size(a.size.0, b.size.0), size(a.size.1, b.size.1));
+        let by = a.named().filter(|_| !a.constant).or(b.named()).filter(|_| size != (1.0, 1.0));
+        Fact { size, by, whole, raw, ..Fact::NOTHING }
+    }
+
+    /// Returns the lower bound of a `Clip`, and the constant that gives it.
+    fn bound(&self, placed: &Placed<'_>, before: &[Option<Fact>]) -> Result<Option<(f64, Option<usize>)>> {
+        if let Some(value) = placed.inputs.get(1).copied().flatten() {
+            let fact = self.get(value, before);
+            return Ok(self.bound_of(&fact).map(|bound| (bound, fact.by)));
+        }
+        let least = self.attribute(placed, "min")?.filter(|least| *least > 0.0);
+        Ok(least.map(|least| (f64::from(least), None)))
+    }
+
+    fn attribute(&self, placed: &Placed<'_>, name: &str) -> Result<Option<f32>> {
+        let numbers = self.values.model.float_numbers(placed.node, name)?;
+        Ok(numbers.and_then(|numbers| numbers.last().copied()))
+    }
+
+    /// Returns whether a factor of a product is 1 minus something, which is how masks are inverted.
+    fn is_one_minus(&self, placed: &Placed<'_>) -> bool {
+        placed.inputs.iter().flatten().any(|&value| {
+            let Origin::Node { node } = self.values.values[value].origin else { return false };
+            let maker = &self.values.nodes[node];
+            let one = self.input(maker, 0).is_some_and(|fact| fact.constant && fact.size == (1.0, 1.0));
+            maker.node.op == "Sub" && one
+        })
+    }
+
+    /// Returns the value that a chain of nodes moved or gave another sign.
+    pub fn source(&self, mut value: usize) -> usize {
+        while let Origin::Node { node } = self.values.values[value].origin {
+            let placed = &self.values.nodes[node];
+            let moved = ["Abs", "Expand", "Flatten", "Identity", "Neg", "Reshape", "Squeeze", "Transpose", "Unsqueeze"];
+            match placed.inputs.first() {
+                Some(Some(from)) if moved.contains(&&placed.node.op[..]) && placed.node.domain.is_empty() => {
+                    value = *from
+                }
+                _ => break,
+            }
+        }
+        value
+    }
+}
+
+/// Returns the relation to 1 of a function of numbers that ends in 1.
+fn near(of: &Fact) -> Option<One> {
+    (!of.constant).then_some(One::Near)
+}
+
+/// Returns the relation to 1 of a sum: of numbers near 1 and 1 with the other sign, of what is left to 1 and constants, or
+/// of either and small constants.
+fn one_of(terms: &[Fact]) -> Option<One> {
+    let (constants, moving): (Vec<&Fact>, Vec<&Fact>) = terms.iter().partition(|fact| fact.constant);
+    let [of] = moving[..] else { return None };
+    let sized = |least: f64, most: f64| constants.iter().all(|fact| least <= fact.size.0 && fact.size.1 <= most);
+    match of.one? {
+        One::Near if sized(0.99, 1.01) => Some(One::Complement),
+        One::Near => sized(0.0, 0.01).then_some(One::Near),
+        One::Complement => sized(0.0, 0.01).then_some(One::Complement),
+    }
+}
+
+/// Returns the sign of a constant exponent.
+fn exponent_sign(facts: &Facts<'_>, exponent: Fact) -> f64 {
+    let known = exponent.by.and_then(|value| facts.constants.get(&value));
+    if known.is_some_and(|known| known.negative) { -1.0 } else { 1.0 }
+}
+
+fn small(floor: Option<f64>) -> Option<f64> {
+    floor.filter(|floor| *floor > 0.0 && *floor < 1.0)
+}
+
+fn power(of: Fact, exponent: f64) -> Fact {
+    let raised = |x: f64| x.powf(exponent);
+    let (least, most) = (raised(of.size.0), raised(of.size.1));
+    let (floor, ceiling) = (of.floor.map(raised), of.ceiling.map(raised));
+    let ends = if exponent < 0.0 { (most, least, ceiling, floor) } else { (least, most, floor, ceiling) };
+    Fact { size: (ends.0, ends.1), floor: small(ends.2), ceiling: ends.3, whole: false, ..of }
+}
+
+/// Returns whether a scope is in a body of a node.
+fn is_inside(values: &Values<'_>, mut scope: usize, control: usize) -> bool {
+    while let Some(owner) = values.scopes[scope].owner {
+        if owner == control {
+            return true;
+        }
+        scope = values.nodes[owner].scope;
+    }
+    false
+}
+
+/// Returns, for each value that a node with bodies hands on, the values that it comes from.
+fn insides(values: &Values<'_>) -> HashMap<usize, Vec<usize>> {
+    let mut inside: HashMap<usize, Vec<usize>> = HashMap::new();
+    for placed in values.nodes.iter().filter(|placed| !placed.bodies.is_empty()) {
+        for edge in edges(values, placed) {
+            for to in [edge.body_in, edge.outside_out].into_iter().flatten() {
+                let from = [edge.outside_in, edge.body_out].into_iter().flatten().filter(|&from| from != to);
+                inside.entry(to).or_default().extend(from);
+            }
+        }
+    }
+    inside
+}

@@ -1,0 +1,271 @@
+//! The numbers of initialisers and constants, as far as they decide a precision: those that a low dtype cannot hold.
+
+use std::collections::HashMap;
+
+use super::{
+    graph::Node,
+    model::OnnxModel,
+    tensor::{Elem, Tensor},
+    values::{Origin, Value, Values},
+};
+use precast::{DType, error::Result};
+
+/// Share of the numbers that may lose more than four of their bits: as many as may be flushed to zero before a lint
+/// reports it.
+const LOST: f64 = 1.0 / 16.0;
+
+/// The numbers of a tensor that a low dtype does not hold.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Unfit {
+    /// The largest magnitude, which would be infinite.
+    Beyond(f32),
+    /// The smallest magnitude, where too many numbers would lose their bits or become 0.
+    Below(f32),
+}
+
+/// Limits of a low dtype.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Magnitudes from here on are rounded to infinity.
+    infinite: f32,
+    /// Magnitudes below lose more than four bits: they are less than 8 of the smallest steps, of which rounding takes
+    /// half a one.
+    lossy: f32,
+    /// The share of numbers that may be below.
+    pub lost: f64,
+    dtype: DType,
+    /// `true` for limits of the policy.
+    own: bool,
+}
+
+impl Limits {
+    pub fn of(dtype: DType) -> Self {
+        // Halfway between the largest number and the power of two after it; 8 of the smallest subnormal numbers.
+        let (infinite, lossy) = match dtype {
+            DType::F16 => (65520.0, 2f32.powi(-21)),
+            _ => (f32::from_bits(0x7f7f_8000), 2f32.powi(-130)),
+        };
+        Limits { infinite, lossy, lost: LOST, dtype, own: false }
+    }
+
+    /// Sets the magnitudes that are accepted.
+    pub fn within(mut self, beyond: Option<f64>, below: Option<f64>) -> Self {
+        self.own = beyond.is_some() || below.is_some();
+        if let Some(beyond) = beyond {
+            // A number at the limit is accepted.
+            self.infinite = self.infinite.min((beyond as f32).next_up());
+        }
+        if let Some(below) = below {
+            self.lossy = below as f32;
+        }
+        self
+    }
+
+    /// Returns whether a magnitude is rounded to infinity.
+    pub fn is_beyond(&self, size: f64) -> bool {
+        size >= f64::from(Limits::of(self.dtype).infinite)
+    }
+
+    /// Returns whether a magnitude loses its bits.
+    pub fn is_below(&self, size: f64) -> bool {
+        size < f64::from(Limits::of(self.dtype).lossy)
+    }
+
+    /// Returns the name of the dtype.
+    pub fn dtype(&self) -> &'static str {
+        self.dtype.long_name()
+    }
+
+    /// Returns the sentence for a tensor that does not fit.
+    pub fn reason(&self, what: &str, unfit: &Unfit) -> String {
+        let whose = match self.own {
+            true => "the limits of the policy".into(),
+            false => format!("the range of {}", self.dtype.long_name()),
+        };
+        match unfit {
+            Unfit::Beyond(largest) => format!("{what} reaches {largest:e}, beyond {whose}"),
+            Unfit::Below(smallest) => format!("{what} has numbers down to {smallest:e}, below {whose}"),
+        }
+    }
+}
+
+/// A tally of the numbers of a tensor.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tally {
+    pub largest: f32,
+    smallest: f32,
+    lossy: u64,
+    nonzero: u64,
+    count: u64,
+    /// `true` when all are integers.
+    pub whole: bool,
+    /// `true` when one is below 0.
+    pub negative: bool,
+}
+
+impl Tally {
+    pub fn new() -> Self {
+        Tally { largest: 0.0, smallest: f32::INFINITY, lossy: 0, nonzero: 0, count: 0, whole: true, negative: false }
+    }
+
+    /// Adds numbers. Infinities are meant, and NaN has no size.
+    pub fn add(&mut self, numbers: &[f32], limits: &Limits) {
+        for &number in numbers {
+            let size = number.abs();
+            let finite = size < f32::INFINITY;
+            self.largest = if finite { self.largest.max(size) } else { self.largest };
+            let counts = finite && size > 0.0;
+            self.smallest = if counts { self.smallest.min(size) } else { self.smallest };
+            self.nonzero += u64::from(counts);
+            self.lossy += u64::from(counts && size < limits.lossy);
+        }
+        self.count += numbers.len() as u64;
+        // The first number of most weights says no.
+        self.whole = self.whole && numbers.iter().all(|number| number.fract() == 0.0);
+        self.negative = self.negative || numbers.iter().any(|number| *number < 0.0);
+    }
+
+    pub fn unfit(&self, limits: &Limits) -> Option<Unfit> {
+        if self.largest >= limits.infinite {
+            return Some(Unfit::Beyond(self.largest));
+        }
+        let too_many = self.lossy as f64 > limits.lost * self.nonzero as f64;
+        too_many.then_some(Unfit::Below(self.smallest))
+    }
+
+    /// Returns whether it has one positive number, once or many times.
+    pub fn is_one(&self) -> bool {
+        self.smallest == self.largest && self.nonzero == self.count && !self.negative
+    }
+
+    /// Returns the least and the largest magnitude as factors: 1 where numbers are 0 as well, as in masks.
+    pub fn size(&self, limits: &Limits) -> (f64, f64) {
+        if self.nonzero < self.count || self.count == 0 {
+            return (1.0, 1.0);
+        }
+        let least = if matches!(self.unfit(limits), Some(Unfit::Below(_))) { self.smallest } else { self.largest };
+        (f64::from(least), f64::from(self.largest))
+    }
+}
+
+/// Returns the tally of each value that is an initialiser or a constant of float32, or a single number of float64, which a
+/// cast may make float32. `progress` is called with the bytes
+/// that were read.
+pub(super) fn tallies(
+    values: &Values<'_>,
+    elems: &[Elem],
+    limits: &Limits,
+    progress: &mut dyn FnMut(u64),
+) -> Result<HashMap<usize, Tally>> {
+    let mut found = HashMap::new();
+    for (index, value) in values.values.iter().enumerate() {
+        let mut tally = Tally::new();
+        if elems[index] != Elem::F32 {
+            let single =
+                values.tensor(index).filter(|of| of.elem == Elem::F64 && of.count().is_ok_and(|count| count == 1));
+            if let Some(single) = single {
+                let number = super::import::numbers(values.model, single)?.to_f64();
+                tally.add(&[number[0] as f32], limits);
+                found.insert(index, tally);
+            }
+            continue;
+        }
+        each_number(values, value, &mut |numbers| {
+            tally.add(numbers, limits);
+            progress(numbers.len() as u64 * 4);
+            Ok(())
+        })?;
+        if tally.count > 0 {
+            found.insert(index, tally);
+        }
+    }
+    Ok(found)
+}
+
+/// Calls `each` with the numbers of a value that is known without a run.
+fn each_number(values: &Values<'_>, value: &Value<'_>, each: &mut dyn FnMut(&[f32]) -> Result<()>) -> Result<()> {
+    let (model, graph) = (values.model, values.scopes[value.scope].graph);
+    if let Some(index) = value.initialiser {
+        return model.floats(&graph.initialisers[index], each);
+    }
+    if value.origin == Origin::Sparse {
+        return graph.sparse.iter().find(|known| known.name == value.name).map_or(Ok(()), |of| model.floats(of, each));
+    }
+    let Origin::Node { node } = value.origin else { return Ok(()) };
+    let node = values.nodes[node].node;
+    if !node.domain.is_empty() || !["Constant", "ConstantOfShape"].contains(&&node.op[..]) {
+        return Ok(());
+    }
+    match constant(model, node)? {
+        Some(Constant::Tensor(tensor)) if tensor.elem == Elem::F32 => model.floats(tensor, each),
+        Some(Constant::Numbers { numbers, .. }) => each(&numbers),
+        Some(Constant::Tensor(_)) => Ok(()),
+        None => {
+            node.attribute("sparse_value").and_then(|of| of.sparse.as_ref()).map_or(Ok(()), |of| model.floats(of, each))
+        }
+    }
+}
+
+/// The value of a node `Constant`.
+pub(super) enum Constant<'a> {
+    Tensor(&'a Tensor),
+    /// `value_float` or `value_floats`.
+    Numbers {
+        numbers: Vec<f32>,
+        is_scalar: bool,
+    },
+}
+
+/// Returns the value of a constant of floats; `None` for another one.
+pub(super) fn constant<'a>(model: &OnnxModel, node: &'a Node) -> Result<Option<Constant<'a>>> {
+    if let Some(value) = node.attribute("value") {
+        return Ok(value.tensor.as_ref().map(Constant::Tensor));
+    }
+    for (name, is_scalar) in [("value_float", true), ("value_floats", false)] {
+        if let Some(numbers) = model.float_numbers(node, name)? {
+            return Ok(Some(Constant::Numbers { numbers, is_scalar }));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unfit_of(numbers: &[f32], dtype: DType) -> Option<Unfit> {
+        let limits = Limits::of(dtype);
+        let mut tally = Tally::new();
+        tally.add(numbers, &limits);
+        tally.unfit(&limits)
+    }
+
+    /// The limits are those of rounding itself.
+    #[test]
+    fn a_number_is_beyond_exactly_if_it_would_be_infinite() {
+        for (dtype, largest) in [(DType::F16, 65504.0f32), (DType::Bf16, 3.389_531_4e38)] {
+            let rounds = |number: f32| match dtype {
+                DType::F16 => half::f16::from_f32(number).to_f32(),
+                _ => half::bf16::from_f32(number).to_f32(),
+            };
+            let limit = Limits::of(dtype).infinite;
+            assert!(rounds(limit).is_infinite() && rounds(limit.next_down()) == largest, "{dtype}");
+            assert_eq!(unfit_of(&[1.0, -limit], dtype), Some(Unfit::Beyond(limit)));
+            assert_eq!(unfit_of(&[1.0, limit.next_down(), f32::NEG_INFINITY, f32::NAN], dtype), None);
+        }
+    }
+
+    #[test]
+    fn small_numbers_count_where_they_are_many() {
+        assert_eq!(unfit_of(&[1e-12], DType::F16), Some(Unfit::Below(1e-12)));
+        assert_eq!(unfit_of(&[1e-12], DType::Bf16), None);
+        let mut many = vec![1.0; 31];
+        many.extend([0.0, 1e-9]);
+        assert_eq!(unfit_of(&many, DType::F16), None);
+        assert_eq!(unfit_of(&many[20..], DType::F16), Some(Unfit::Below(1e-9)));
+        // The error of the smallest accepted number is a sixteenth of it.
+        let least = Limits::of(DType::F16).lossy;
+        let error = |number: f32| (half::f16::from_f32(number).to_f32() - number).abs() / number;
+        assert!(error(least * 1.062_5) <= 1.0 / 16.0 && error(least * 0.9375) > 1.0 / 16.0);
+    }
+}

@@ -1,0 +1,191 @@
+//! Rewritten networks: casts, parameters, files, and learning.
+
+use precast::{io::models::Model, prelude::*, storage::weights};
+use precast_graph::{Graph, GraphCell, GraphPolicy, rewrite};
+
+use crate::common::folder::Folder;
+use crate::common::tensors::bits;
+use crate::nets::{self, Task};
+
+fn lenet5() -> (Child, Tensor) {
+    let Task { net, x, .. } = nets::task("lenet5", 1).unwrap();
+    (net, x.slice(0, 0..4).unwrap())
+}
+
+#[test]
+fn rewritten_networks_share_parameters_and_return_f32() {
+    let (mut net, x) = lenet5();
+    let low = rewrite(&mut net, std::slice::from_ref(&x), &GraphPolicy::named("graph").unwrap()).unwrap();
+    let paths = |params: Vec<(String, Param)>| params.into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+    assert_eq!(paths(low.named_params()), paths(net.named_params()));
+    for ((_, a), (_, b)) in low.named_params().iter().zip(net.named_params()) {
+        assert!(a.is_same(&b) && a.dtype() == DType::F32);
+    }
+    let (y, wanted) = (low.call(&x).unwrap(), net.call(&x).unwrap());
+    assert_eq!(y.dtype(), DType::F32);
+    // Five layers of f16 products: each element within some epsilons of the largest.
+    let largest = wanted.to_f64().iter().fold(0.0, |m: f64, x| m.max(x.abs()));
+    for (a, b) in y.to_f64().iter().zip(wanted.to_f64()) {
+        assert!((a - b).abs() < 16.0 * largest / 1024.0, "{a} against {b}");
+    }
+    assert_ne!(bits(&y), bits(&wanted));
+}
+
+/// Casts of activations in a step: a graph lowers once at its entry and widens once at its end; O1 does so at each
+/// layer.
+#[test]
+fn a_graph_casts_less_than_o1() {
+    for name in ["lenet5", "mlp", "gpt"] {
+        let Task { mut net, x, .. } = nets::task(name, 1).unwrap();
+        let x = [x.slice(0, 0..2).unwrap()];
+        let graph = rewrite(&mut net, &x, &GraphPolicy::named("graph").unwrap()).unwrap();
+        let of_graph = graph.trace(|net| net.call_many(&x).unwrap()).1.casts();
+        // Low copies of parameters are kept, so a separate network is counted.
+        let mut net = nets::task(name, 1).unwrap().net;
+        let _applied = Policy::new(Level::O1, DType::F16).unwrap().apply(&mut net).unwrap();
+        let of_o1 = net.trace(|net| net.call_many(&x).unwrap()).1.casts();
+        println!("casts of a forward pass of {name}: graph {of_graph}, O1 {of_o1}");
+        // O1 lowers everything between the layers of the mlp, too.
+        let fewer = of_graph < of_o1 || (name == "mlp" && of_graph == of_o1);
+        assert!(fewer, "{name}: {of_graph} casts, at O1 {of_o1}");
+    }
+}
+
+#[test]
+fn a_graph_cell_goes_through_files() {
+    let (mut net, x) = lenet5();
+    net.set_train(true);
+    let low = rewrite(&mut net, std::slice::from_ref(&x), &GraphPolicy::named("graph").unwrap()).unwrap();
+    let folder = Folder::new("graph");
+    let file = folder.at("weights.safetensors");
+    weights::save(&low, &file).unwrap();
+    let json = serde_json::to_string(&low.erase()).unwrap();
+    assert!(json.starts_with(r#"{"kind":"GraphCell""#), "{}", &json[..60]);
+    let read: Child = serde_json::from_str(&json).unwrap();
+    weights::load(&read, &file).unwrap();
+    let low = rewrite(&mut net, std::slice::from_ref(&x), &GraphPolicy::named("graph").unwrap()).unwrap();
+    assert_eq!(bits(&read.call(&x).unwrap()), bits(&low.call(&x).unwrap()));
+    // Weights of the network fit the graph: the paths are the same.
+    assert_eq!(read.named_params().len(), net.named_params().len());
+}
+
+#[test]
+fn casts_that_cancel_can_be_taken_out() {
+    let (mut net, x) = lenet5();
+    let _applied = Policy::new(Level::O1, DType::F16).unwrap().apply(&mut net).unwrap();
+    let graph = Graph::trace(&net, std::slice::from_ref(&x)).unwrap();
+    let fewer = graph.with_fewer_casts();
+    assert!(fewer.casts() < graph.casts(), "{} of {}", fewer.casts(), graph.casts());
+    // Only unread widenings were removed here: the values are the same.
+    assert_eq!(bits(&fewer.run(std::slice::from_ref(&x)).unwrap()[0]), bits(&net.call(&x).unwrap()));
+}
+
+/// A transformer block over the rows of a digit.
+#[derive(Cell, Debug)]
+struct Rows {
+    embed: Child<Dense>,
+    norm: Child<LayerNorm>,
+    attention: Child<MultiheadAttention>,
+    up: Child<Dense>,
+    down: Child<Dense>,
+    head: Child<Dense>,
+}
+
+impl Forward for Rows {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let rows = x.reshape(&[x.shape()[0], 8, 8])?;
+        let x = self.embed.call(&rows)?;
+        let n = self.norm.call(&x)?;
+        let x = x.add(&self.attention.call(&n)?)?;
+        let x = x.add(&self.down.call(&self.up.call(&x)?.gelu()?)?)?;
+        self.head.call(&x.flatten(1)?)
+    }
+}
+
+fn transformer(seed: u64) -> Child {
+    let r = &mut Rng::seed(seed);
+    Child::of(Rows {
+        embed: Child::new(Dense::new(8, 32, r)),
+        norm: Child::new(LayerNorm::new(&[32])),
+        attention: Child::new(MultiheadAttentionSpec::new(32, 4).build(r).unwrap()),
+        up: Child::new(Dense::new(32, 64, r)),
+        down: Child::new(Dense::new(64, 32, r)),
+        head: Child::new(Dense::new(256, 10, r)),
+    })
+}
+
+/// A rewritten network learns as well as the f32 network: the mean accuracy of two seeds is within a point. Two runs
+/// that differ only in rounding are half a point apart.
+#[test]
+fn rewritten_networks_learn() {
+    let data = precast::data::digits().unwrap().split(1000, 1).unwrap();
+    let accuracy_of = |make: &dyn Fn(u64) -> Child, policy: Option<&str>, seed: u64| {
+        let mut net = make(seed);
+        let x = data.train.batches(8).unwrap().next().unwrap().x;
+        let mut scale = LossScale::none();
+        if let Some(policy) = policy {
+            let policy = GraphPolicy::named(policy).unwrap();
+            scale = policy.loss_scale().unwrap();
+            net = rewrite(&mut net, &[x], &policy).unwrap().erase();
+        }
+        net.set_train(true);
+        let mut optimizer = Adam::new(net.params(), 3e-3);
+        for epoch in 0..15 {
+            optimizer.set_lr(5e-3 * (1.0 - epoch as f64 / 15.0));
+            for batch in data.train.shuffled_batches(32, seed, epoch).unwrap() {
+                let loss = net.call(&batch.x).unwrap().cross_entropy(&batch.y).unwrap();
+                let _ = scale.step(&mut optimizer, &loss).unwrap();
+            }
+        }
+        net.set_train(false);
+        precast::train::accuracy(&net, &data.test, 64).unwrap()
+    };
+    let accuracy =
+        |make: &dyn Fn(u64) -> Child, policy| (accuracy_of(make, policy, 3) + accuracy_of(make, policy, 4)) / 2.0;
+    let lenet5 = |seed| Model::named("lenet5_8x8", seed).unwrap().net;
+    let nets: [(&str, &dyn Fn(u64) -> Child); 2] = [("lenet5", &lenet5), ("transformer", &transformer)];
+    for (name, make) in nets {
+        let full = accuracy(make, None);
+        for policy in ["graph", "graph-bf16"] {
+            let low = accuracy(make, Some(policy));
+            println!("accuracy of {name}: {full:.4} in f32, {low:.4} by {policy}");
+            assert!(full > 0.93 && (full - low).abs() < 0.01, "{name}: {full}, by {policy} {low}");
+        }
+    }
+}
+
+#[test]
+fn drawings_show_cells_casts_and_reasons() {
+    let (net, x) = lenet5();
+    let graph = Graph::trace(&net, std::slice::from_ref(&x)).unwrap();
+    let low = graph.rewrite(&GraphPolicy::named("graph").unwrap()).unwrap();
+    let svg = low.to_svg();
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+    for words in ["conv2d_1", "on the allow list", "16 bit", "f16 [b, 6, "] {
+        assert!(svg.contains(words), "{words}");
+    }
+    let dot = low.graph.to_dot();
+    assert!(dot.starts_with("digraph {") && dot.matches(" -> ").count() >= low.graph.nodes().len() - 2);
+    let _ = GraphCell::trace(&mut lenet5().0, std::slice::from_ref(&x)).unwrap();
+}
+
+/// A graph runs in the dtypes it was traced with, whatever encloses it.
+#[test]
+fn a_graph_cell_in_a_tree_at_o2() {
+    let x = Tensor::randn(&[2, 4], &mut Rng::seed(3)).unwrap();
+    let mut inner = Child::of(sequential![Dense::new(4, 4, &mut Rng::seed(1)), ReLU]);
+    let graph = GraphCell::trace(&mut inner, std::slice::from_ref(&x)).unwrap();
+    let mut net = Child::of(sequential![graph, Dense::new(4, 2, &mut Rng::seed(2))]);
+    let _applied = Policy::new(Level::O2, DType::F16).unwrap().apply(&mut net).unwrap();
+    let (y, trace) = net.trace(|net| net.call(&x));
+    assert_eq!(y.unwrap().dtype(), DType::F32);
+    let ran = |path: &str| -> Vec<(Op, DType)> {
+        let ops = trace.ops.iter().filter(|op| op.path == path);
+        ops.map(|op| (op.op, op.output)).filter(|(op, _)| *op != Op::Cast).collect()
+    };
+    assert_eq!(ran("0"), [(Op::Linear, DType::F32), (Op::Relu, DType::F32)]);
+    assert_eq!(ran("1"), [(Op::Linear, DType::F16)]);
+    // The plan's casts apply to the inputs of the graph: a number beyond f16 is infinite there.
+    let beyond = x.mul(&Tensor::scalar(1e6, DType::F32)).unwrap();
+    assert!(net.call(&beyond).unwrap().to_f64().iter().any(|y| !y.is_finite()));
+}
