@@ -54,5 +54,5 @@ fn main() {
     }
     let region = region("torch-2.15-cpu");
     println!("enter and leave a region: {:.0} ns", time(&|| drop(black_box(region.enter().unwrap()))));
-    println!("enter and leave a frame: {:.0} ns", time(&|| drop(black_box(precast::__test::enter(Frame::Off)))));
+    println!("enter and leave a frame: {:.0} ns", time(&|| drop(black_box(precast::precision::enter(Frame::Off)))));
 }

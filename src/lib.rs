@@ -167,11 +167,5 @@ pub mod __train {
 /// Access for the tests of this repository. Anything in it may change or be removed in any release.
 #[doc(hidden)]
 pub mod __test {
-    pub use precast_base::path::join;
-
-    pub use crate::{
-        kernels::memory::KEPT_BYTES,
-        tensor::context::{current, enter},
-        train::data::batches_of_epoch,
-    };
+    pub use crate::{kernels::memory::KEPT_BYTES, train::data::batches_of_epoch};
 }

@@ -163,7 +163,7 @@ fn without_a_region_nothing_is_cast_and_arithmetic_promotes() {
     // An op that reads slices of f32 reports it itself.
     let error = OnF32Slices.apply(&[&of(&[1.0], F16)]).unwrap_err();
     assert_eq!((error.kind(), error.op()), (ErrorKind::DType, Some("OnF32Slices")));
-    let _off = precast::__test::enter(Frame::Off);
+    let _off = precast::precision::enter(Frame::Off);
     assert_eq!(ran_in(&LowSum, &[F32; 2]), (vec![F32; 2], F32));
 }
 
@@ -201,7 +201,7 @@ fn where_lists_lower_every_other_op_they_lower_it_too() -> Result<()> {
 
 #[test]
 fn custom_ops_follow_their_cell_unless_they_work_in_one_dtype() {
-    let _region = precast::__test::enter(Frame::Fixed(Bf16));
+    let _region = precast::precision::enter(Frame::Fixed(Bf16));
     assert_eq!(ran_in(&ScaledSwish { slope: 1.0 }, &[F32]), (vec![Bf16], Bf16));
     assert_eq!(ran_in(&PlainSum, &[F32, F16]), (vec![Bf16; 2], Bf16));
     assert_eq!(ran_in(&OnF32Slices, &[Bf16]), (vec![F32], F32));
@@ -452,7 +452,7 @@ fn errors_of_the_forward_pass_and_of_run_name_it() -> Result<()> {
     }
     let x = of(&[1.0], F32).requires_grad();
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| Panics.apply(&[&x]))).unwrap_err();
-    assert!(precast::__test::current().is_none() && x.square()?.is_tracked());
+    assert!(precast::precision::current().is_none() && x.square()?.is_tracked());
     assert_eq!(ran_in(&PlainSum, &[F32]).0, [F32]);
     Ok(())
 }

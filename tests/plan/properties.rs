@@ -382,7 +382,7 @@ proptest! {
         prop_assert_eq!(ran, expected, "every op of every leaf was held against the list");
         let (result, trace) = net.trace(|net| net.call(&input()));
         prop_assert!(result.is_ok() && applied.plan.check(&trace).is_ok(), "{:?}", applied.plan.check(&trace));
-        prop_assert!(precast::__test::current().is_none(), "a region is left");
+        prop_assert!(precast::precision::current().is_none(), "a region is left");
     }
 
     /// The same laws with cost decisions, on unknown machines.

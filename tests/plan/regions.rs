@@ -34,7 +34,7 @@ fn refused(region: Autocast, kind: ErrorKind, words: &str) {
     assert!(error.to_string().contains(words), "{error}");
     // An invalid region is refused even where it would do nothing, and leaves no trace.
     assert_eq!(region.enabled(false).enter().unwrap_err(), error);
-    assert_eq!(precast::__test::current(), None);
+    assert_eq!(precast::precision::current(), None);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn a_thousand_regions_deep() {
         assert_eq!(here(), expected[(depth - 1) % 4], "leaving {depth}");
     }
     guards.pop();
-    assert_eq!((here(), precast::__test::current()), (DType::F32, None));
+    assert_eq!((here(), precast::precision::current()), (DType::F32, None));
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn a_guard_dropped_out_of_order_leaves_the_regions_inside_it() {
     drop(newer);
     assert_eq!(here(), DType::F16);
     drop(outer);
-    assert_eq!((here(), precast::__test::current()), (DType::F32, None));
+    assert_eq!((here(), precast::precision::current()), (DType::F32, None));
 }
 
 #[test]
@@ -485,7 +485,7 @@ fn what_cells_were_told_holds_inside_a_region() {
 #[test]
 fn ops_banned_or_without_kernel_fail_and_leave_the_region() {
     let _region = region("torch-2.15-cuda").enter().unwrap();
-    let frame = precast::__test::current().unwrap();
+    let frame = precast::precision::current().unwrap();
     let error = precision::resolve(Some(&frame), Op::BinaryCrossEntropy, &[DType::F32; 2]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::List);
     assert!(error.to_string().contains("use binary_cross_entropy_with_logits"), "{error}");
@@ -518,7 +518,7 @@ fn a_wrapped_function_always_runs_in_its_region() {
     // An error of the function leaves no region, and an invalid region is found when the function is wrapped.
     let wide = Tensor::ones(&[3, 3], DType::F32);
     assert_eq!(wrapped.call((&x, &wide)).unwrap_err().kind(), ErrorKind::Shape);
-    assert_eq!(precast::__test::current(), None);
+    assert_eq!(precast::precision::current(), None);
     assert_eq!(region(CPU).full(["nothing"]).wrap(product).unwrap_err().kind(), ErrorKind::List);
     // One argument, and six.
     let one = region(CPU).wrap(|x: &Tensor| x.matmul(x)).unwrap();

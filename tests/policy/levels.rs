@@ -482,7 +482,7 @@ fn an_error_names_the_cell_and_leaves_no_region_behind() {
     let error = net.call(&wrong).unwrap_err();
     assert_eq!(error.cell(), Some("fc"));
     assert!(error.to_string().starts_with("in cell `fc`: Linear: "), "{error}");
-    assert!(precast::__test::current().is_none());
+    assert!(precast::precision::current().is_none());
     assert_eq!(wrong.tanh().unwrap().dtype(), DType::F32);
 }
 

@@ -43,7 +43,8 @@ enum Format {
     Zip,
 }
 
-/// Bytes by which formats are recognized, with their place.
+/// Bytes by which formats are recognized, with their place. They do not begin a table of text, whose columns may be `PAR1`
+/// or `FEA1`.
 const KNOWN: &[(usize, &[u8], Format)] = &[
     (0, b"GGUF", Format::Gguf),
     (0, b"\x89HDF\r\n\x1a\n", Format::Hdf5),
@@ -51,15 +52,15 @@ const KNOWN: &[(usize, &[u8], Format)] = &[
     (4, b"TFL3", Format::Lite),
     (4, b"ORTM", Format::OnnxRuntime),
     (0, b"\x1f\x8b", Format::Gzip),
-    (0, b"PAR1", Format::Parquet),
-    (0, b"ARROW1", Format::Arrow),
-    (0, b"FEA1", Format::Arrow),
+    (0, b"PAR1\x15", Format::Parquet),
+    (0, b"ARROW1\0", Format::Arrow),
+    (0, b"FEA1\0", Format::Arrow),
     (0, b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", Format::Workbook),
     (0, b"%PDF-", Format::Pdf),
     (0, b"\x89PNG", Format::Image),
     (0, b"\xff\xd8\xff", Format::Image),
-    (0, b"GIF8", Format::Gif),
-    (8, b"WEBP", Format::WebP),
+    (0, b"GIF87a", Format::Gif),
+    (0, b"GIF89a", Format::Gif),
     (0, b"<!", Format::Page),
     (0, b"<?xml", Format::Page),
     (0, b"<html", Format::Page),
@@ -78,6 +79,7 @@ impl Format {
             // The length of a header, which may be the first bytes of another format, and its brace.
             [_, _, _, _, 0, 0, 0, 0, b'{', ..] => Some(Format::Safetensors),
             [b'P', b'K', 3, 4, ..] => Some(Format::of_archive(start)),
+            [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some(Format::WebP),
             // The number of the protocol, and an opcode.
             [0x80, 2..=5, b'('..=0xff, ..] => Some(Format::Pickle),
             [first, 0, second, 0, ..] | [0, first, 0, second, ..] if first.min(second) >= &b' ' => Some(Format::Utf16),

@@ -146,7 +146,7 @@ fn name_here(name: &str, params: &BTreeMap<String, Param>) -> String {
         "moving_variance" => "running_var",
         leaf => leaf,
     };
-    precast::__test::join(cell.trim_end_matches(".bn2d"), leaf)
+    precast_base::path::join(cell.trim_end_matches(".bn2d"), leaf)
 }
 
 /// Returns a policy with MindSpore's own lists.

@@ -32,7 +32,7 @@ fn judge(name: &str, key: &str, net: &golden::Net, record: &golden::Record, mode
     let case = Case { name, net, record, mode, lowering, low };
     let ours = case.run(Kit::Unfused);
     let mut failures = second_alone(&case);
-    if let Some(frame) = precast::__test::current() {
+    if let Some(frame) = precast::precision::current() {
         failures.push(format!("a region is left open: {frame:?}"));
     }
     if let Ok(ours) = &ours {

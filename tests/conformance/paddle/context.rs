@@ -28,7 +28,7 @@ type State = (String, bool, DType);
 
 /// Returns the state here; outside of regions nothing is cast.
 fn state() -> State {
-    match (precast::__test::current(), precision::region()) {
+    match (precast::precision::current(), precision::region()) {
         (Some(precision::Frame::Lists(rules)), Some(region)) => {
             (rules.name.trim_start_matches("paddle-3.3 ").to_string(), region.enabled, region.dtype)
         }
@@ -142,7 +142,7 @@ impl Case {
             ("pir", leak) if leak.starts_with("state left behind after the TypeError") => {
                 let refused = autocast(region("O1", DType::F16).low(["1"]), || Ok(())).map_err(|error| error.kind());
                 let left = self.result.as_ref().and_then(nested).ok_or("not understood")?;
-                match (refused, precast::__test::current(), precision::region()) {
+                match (refused, precast::precision::current(), precision::region()) {
                     (Err(ErrorKind::List), None, None) if left.0 != "O0" => Ok(Verdict::Differs),
                     met => Err(format!("ours {met:?}")),
                 }
@@ -223,7 +223,7 @@ impl Case {
 pub fn judge(golden: &Value) -> Vec<replay::Case> {
     each(golden, "cases", |case: Case| {
         let mut judged = case.judge();
-        if (precast::__test::current(), precision::region()) != (None, None) {
+        if (precast::precision::current(), precision::region()) != (None, None) {
             judged = Err("a region was left behind".into());
         }
         vec![(case.case, judged)]

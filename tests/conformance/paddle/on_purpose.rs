@@ -89,7 +89,7 @@ fn every_op_goes_by_the_lists_and_by_them_alone() {
     assert_eq!(run(region("O2").use_promote(false)), DType::Bf16);
     assert_eq!(run(region("O1").low(["batch_norm"])), DType::Bf16);
     // Its median widens low inputs by itself.
-    let frame = autocast(region("O2"), || Ok(precast::__test::current())).unwrap();
+    let frame = autocast(region("O2"), || Ok(precast::precision::current())).unwrap();
     let casts = precision::resolve(frame.as_ref(), Op::Median, &[DType::Bf16]).unwrap();
     assert_eq!(casts.after(&[DType::Bf16]), [DType::Bf16]);
 }

@@ -97,7 +97,7 @@ fn ran(run: Run, x: &[Tensor]) -> Result<Outcome> {
 
 fn decided(op: Op, gives: Option<DType>, x: &[Tensor]) -> Result<Outcome> {
     let dtypes: Vec<DType> = x.iter().map(Tensor::dtype).collect();
-    let inputs = precision::resolve(precast::__test::current().as_ref(), op, &dtypes)?.after(&dtypes);
+    let inputs = precision::resolve(precast::precision::current().as_ref(), op, &dtypes)?.after(&dtypes);
     let output = gives.or(widest(&inputs)).expect("the function has floating inputs");
     Ok(Outcome { out: output, ops: vec![Ran { op, inputs, output }] })
 }

@@ -123,7 +123,7 @@ impl Row<'_> {
             Written::One(f) | Written::First(f) => Ok(vec![f(x)?.dtype()]),
             Written::Many(f) => Ok(dtypes(&f(x)?)),
             Written::Decided(op) => {
-                Ok(precision::resolve(precast::__test::current().as_ref(), op, &self.inputs)?.after(&self.inputs))
+                Ok(precision::resolve(precast::precision::current().as_ref(), op, &self.inputs)?.after(&self.inputs))
             }
             Written::Nothing => unreachable!("judged above"),
         })

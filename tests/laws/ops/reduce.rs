@@ -159,7 +159,7 @@ fn refusals_say_what_was_met() {
 
 #[test]
 fn an_explicit_dtype_is_the_callers_word_in_every_region() -> Result<()> {
-    use precast::{__test::enter, precision::Frame};
+    use precast::precision::{Frame, enter};
     let x = Tensor::from_vec(vec![1f32 + 2f32.powi(-10), 2.0, 3.0], &[3])?;
     for frame in [Frame::Off, Frame::Fixed(DType::Bf16), Frame::Fixed(DType::F32)] {
         let _region = enter(frame);
