@@ -387,12 +387,10 @@ impl Inside<'_> {
     }
 }
 
+type Change<'a> = dyn FnMut(&mut Source, &Field, &mut Vec<u8>) -> Result<bool> + 'a;
+
 /// Returns a message whose fields `change` writes, or leaves as they are by returning `false`.
-fn rewritten(
-    source: &mut Source,
-    message: Span,
-    change: &mut dyn FnMut(&mut Source, &Field, &mut Vec<u8>) -> Result<bool>,
-) -> Result<Vec<u8>> {
+fn rewritten(source: &mut Source, message: Span, change: &mut Change<'_>) -> Result<Vec<u8>> {
     let mut out = Vec::new();
     source.fields(message, |source, f| match change(source, f, &mut out)? {
         true => Ok(()),
