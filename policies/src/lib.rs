@@ -69,4 +69,7 @@ pub use outline::{Outline, OutlinedCell};
 pub use plan::Plan;
 pub use policy::{GraphPolicy, Level, Policy};
 #[doc(inline)]
-pub use precast_base::{DType, Error, ErrorKind, Result, error, printable, printable_lines, quoted};
+pub use precast_base::{
+    DType, Error, ErrorKind, Result, error,
+    printable::{printable, printable_lines, quoted},
+};

@@ -4,10 +4,10 @@
 //!
 //! - Nothing that a user hands in causes a panic: no file, no name, no number.
 //! - An [`Error`] names the place, what is wrong, and what is allowed.
-//! - A [document](document::read) is bounded in size, depth and number of values, and each mistake in it has a line and a
-//!   column.
+//! - A [document](document::read) is bounded in size, depth and number of values, and each mistake in it has a line and
+//!   a column.
 //! - A [file](files) is read within a limit, and written whole or not at all, even in a crash.
-//! - Text from files is [printable] in every message: it neither controls a terminal nor starts a line.
+//! - Text from files is [printable()] in every message: it neither controls a terminal nor starts a line.
 //! - [Promotion](DType::promote) is a semilattice: the order of operands changes no dtype.
 #![deny(missing_docs)]
 #![warn(missing_debug_implementations)]

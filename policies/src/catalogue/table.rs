@@ -18,7 +18,7 @@
 
 /// Calls a macro with the table of ops: a block `kernels` of rows such as `Cast Keeps Elementwise cast(x; dtype) ["Cast",
 /// "cast", "to _to_copy", "Cast"];`, and a block `decided_only` of names alone. A row has the op, its mixing rule, its
-/// [`Family`](catalogue::Family), the method of a tensor with its arguments, and the names in four systems.
+/// [`Family`](crate::catalogue::Family), the method of a tensor with its arguments, and the names in four systems.
 #[macro_export]
 macro_rules! op_table {
     ($use:ident) => { $use! {

@@ -166,7 +166,8 @@ impl RuleRef {
         Some(RuleRef { select, run: rule.run?, until: rule.until, because, origin })
     }
 
-    /// As [`of`](RuleRef::of), for a rule about the nodes of a graph, which have ops in place of kinds.
+    /// Returns the rule as a reason for a node of a graph, which has an op in place of a kind; `None` for a rule that does not
+    /// set the precision.
     pub fn of_node(rule: &Rule) -> Option<Self> {
         Some(RuleRef { select: rule.select.of_nodes(), ..RuleRef::of(rule)? })
     }

@@ -21,7 +21,7 @@ pub use table::{
 pub use tune_chart::tune_chart;
 
 use precast::train::History;
-pub use precast_base::{printable, printable_lines};
+pub use precast_base::printable::{printable, printable_lines};
 
 /// A training run and its display name.
 #[derive(Clone, Copy, Debug)]
