@@ -119,7 +119,7 @@ fn refuse_others(argument: &Path) -> Result {
     let mut first = Vec::new();
     let read = File::open(argument).and_then(|file| file.take(128).read_to_end(&mut first));
     match read {
-        Ok(_) if argument.is_file() => Ok(check_is_safetensors(&first).map_err(|e| e.context(shown(argument)))?),
+        Ok(_) if argument.is_file() => Ok(check_is_safetensors(&first).map_err(|e| e.in_file(shown(argument)))?),
         _ => Ok(()),
     }
 }

@@ -68,7 +68,7 @@ impl Speeds {
     /// when it holds no speeds.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        Speeds::parse(&files::read_text(path, MAX_BYTES)?).map_err(|error| error.context(path.display()))
+        Speeds::parse(&files::read_text(path, MAX_BYTES)?).map_err(|error| error.in_file(path.display()))
     }
 
     /// Parses the text of a file of speeds.

@@ -282,7 +282,7 @@ impl Checkpoint {
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let contents = weights::read_with_words(path, HEAD)?;
-        Checkpoint::of_contents(contents).map_err(|error| error.context(path.display()))
+        Checkpoint::of_contents(contents).map_err(|error| error.in_file(path.display()))
     }
 
     /// Reads the [bytes](Checkpoint::to_bytes) of a file.

@@ -64,7 +64,7 @@ impl Journal {
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         for (i, text) in text[..whole].lines().enumerate() {
             let line: Line = serde_json::from_str(text).map_err(|error| {
-                Error::value(format!("{}:{}: expected a run of a search, got {error}", path.display(), i + 1))
+                Error::value(format!("expected a run of a search, got {error}")).at(path.display(), i + 1, None)
             })?;
             if line.problem == journal.problem {
                 journal.known.insert(line.low, line.error.unwrap_or(f64::INFINITY));

@@ -30,15 +30,15 @@ fn saved(folder: &Path, fault: &SavedFault, train: usize) -> Result<Batch> {
     let n = fault.examples.len();
     let (Some(x), Some(y), true) = (&x, &y, [rows(&x), rows(&y)] == [n, n]) else {
         let words = format!("expected `x` and `y` of {n} examples, got {} and {}", rows(&x), rows(&y));
-        return Err(Error::run(words).context(file.display()));
+        return Err(Error::run(words).in_file(file.display()));
     };
     if let Some(most) = fault.examples.iter().max().filter(|most| **most >= train) {
         let words = format!("`examples` has {most}, and there are {train} training examples");
-        return Err(Error::run(words).context(folder.join(FAULT).display()));
+        return Err(Error::run(words).in_file(folder.join(FAULT).display()));
     }
     if let Some((i, other)) = further.iter().enumerate().find(|(_, x)| x.shape().first() != Some(&n)) {
         let (name, met) = (name_of_further(i), rows(&Some(other.clone())));
-        return Err(Error::run(format!("expected `{name}` of {n} examples, got {met}")).context(file.display()));
+        return Err(Error::run(format!("expected `{name}` of {n} examples, got {met}")).in_file(file.display()));
     }
     Ok(Batch { x: x.clone(), further, y: y.clone() })
 }

@@ -153,7 +153,7 @@ impl SavedFault {
     pub(super) fn check(&self, folder: &Path, seed: u64, steps: &[Step]) -> Result<()> {
         let wrong = |name: &str, met: String, expected: String| {
             let words = format!("`{name}` is {met}, expected {expected}: the file is not the one that the run saved");
-            Err(Error::run(words).context(folder.join(FAULT).display()))
+            Err(Error::run(words).in_file(folder.join(FAULT).display()))
         };
         let of_folder = folder.file_name().and_then(|name| name.to_str()?.strip_prefix("step-")?.parse::<usize>().ok());
         if let Some(step) = of_folder.filter(|step| *step != self.step) {

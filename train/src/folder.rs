@@ -139,7 +139,7 @@ impl Folder {
                 format!("there is no run in this folder: `{RUN}` is missing{near}")
             }
         };
-        Err(Error::run(words).context(path.display()))
+        Err(Error::run(words).in_file(path.display()))
     }
 
     /// Returns whether a folder is that of a run, and has more of it than a run file.
@@ -156,7 +156,7 @@ impl Folder {
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                return Err(Error::run("another process trains in this folder").context(path.display()));
+                return Err(Error::run("another process trains in this folder").in_file(path.display()));
             }
             Err(TryLockError::Error(e)) => return Err(Error::io(&path.join(LOCK), &e)),
         }
@@ -220,7 +220,7 @@ impl Folder {
     ) -> Result<OnnxSource> {
         let from = folder.join(&source.onnx);
         let copied = OnnxModel::open(&from)?;
-        copied.copy(self.path.join(ONNX), false, &mut |_| ()).map_err(|error| error.context(from.display()))?;
+        copied.copy(self.path.join(ONNX), false, &mut |_| ()).map_err(|error| error.in_file(from.display()))?;
         for name in copied.data_files()?.into_iter().chain([ONNX.to_string()]) {
             let file = self.path.join(&name);
             checksums.insert(name, checksum(&file).map_err(|error| Error::io(&file, &error))?);
@@ -242,7 +242,7 @@ impl Folder {
                 Err(_) => "is missing",
             };
             let words = format!("`{name}` {wrong}; a run keeps it to the end, and a change makes a new run");
-            return Err(Error::run(words).context(path.display()));
+            return Err(Error::run(words).in_file(path.display()));
         }
         Ok(())
     }
@@ -275,7 +275,7 @@ impl Folder {
             words(&then),
             words(now)
         ))
-        .context(path.display()))
+        .in_file(path.display()))
     }
 
     /// Appends a line to the metrics.
@@ -321,7 +321,7 @@ impl Folder {
         if (history.steps.len() as u64) < steps {
             let met = history.steps.len();
             let words = format!("`{METRICS}` has {met} steps, and the checkpoint was made after {steps}");
-            return Err(Error::run(words).context(self.path.display()));
+            return Err(Error::run(words).in_file(self.path.display()));
         }
         let file = self.path.join(METRICS);
         let whole = fs::metadata(&file).map_err(|e| Error::io(&file, &e))?.len();
@@ -429,7 +429,7 @@ impl Folder {
 /// Reads a file of JSON.
 pub(super) fn read_json<T: DeserializeOwned>(file: &Path) -> Result<T> {
     let text = files::read_text(file, MOST_BYTES)?;
-    json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).context(file.display()))
+    json_file::read(text.as_bytes()).map_err(|e| Error::run(e.to_string()).in_file(file.display()))
 }
 
 /// Writes a file of JSON that can be read again.

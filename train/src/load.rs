@@ -31,7 +31,7 @@ pub(super) fn best_weights(folder: &Path) -> Result<Option<PathBuf>> {
         true => Ok(Some(best)),
         false if history_of(folder)?.epochs.is_empty() => Ok(None),
         false => {
-            Err(Error::run("`best.safetensors` is missing, the best weights of the run").context(folder.display()))
+            Err(Error::run("`best.safetensors` is missing, the best weights of the run").in_file(folder.display()))
         }
     }
 }

@@ -43,9 +43,8 @@ pub(super) fn read_metrics(file: &Path, steps: u64, epochs: u64) -> Result<(Hist
         if !line.ends_with(b"\n") {
             break;
         }
-        let line: Line = json::read(line).map_err(|e| {
-            Error::run(format!("not a line of metrics: {e}")).context(format_args!("{}:{}", file.display(), i + 1))
-        })?;
+        let line: Line = json::read(line)
+            .map_err(|e| Error::run(format!("not a line of metrics: {e}")).at(file.display(), i + 1, None))?;
         match line {
             Line::Step(step) if (history.steps.len() as u64) < steps => {
                 // The score of an earlier end is out of date.

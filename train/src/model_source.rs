@@ -131,7 +131,7 @@ impl OnnxSource {
     /// Imports the model for a run, whose data has one input and which has a loss of one output.
     pub(crate) fn read_for_run(&self, folder: &Path) -> Result<Model> {
         let net = self.import(folder)?;
-        let wrong = |words: String| Err(Error::run(words).context(self.onnx.display()));
+        let wrong = |words: String| Err(Error::run(words).in_file(self.onnx.display()));
         let inputs: Vec<String> = net.cell().inputs().map(|name| printable(name).into_owned()).collect();
         let outputs: Vec<String> = net.cell().outputs().map(|name| printable(name).into_owned()).collect();
         match (inputs.len(), outputs.len()) {
@@ -147,7 +147,7 @@ impl OnnxSource {
 
     fn import(&self, folder: &Path) -> Result<Child<OnnxNetwork>> {
         let file = folder.join(&self.onnx);
-        OnnxModel::open(&file)?.import(&self.options()).map_err(|error| error.context(file.display()))
+        OnnxModel::open(&file)?.import(&self.options()).map_err(|error| error.in_file(file.display()))
     }
 
     /// Returns the settings of the import.

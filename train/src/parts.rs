@@ -419,6 +419,6 @@ fn absolute(path: &Path) -> Result<std::path::PathBuf> {
     let path = std::path::absolute(path).map_err(|e| Error::io(path, &e))?;
     match path.to_str() {
         Some(_) => Ok(path),
-        None => Err(Error::run(format!("{}: the path is not UTF-8, in which run files are written", path.display()))),
+        None => Err(Error::run("the path is not UTF-8, in which run files are written").in_file(path.display())),
     }
 }

@@ -89,11 +89,11 @@ impl Predictor {
         let file = RunFile::of_folder(folder)?;
         let Model { mut net, input, .. } = model;
         let Some(best) = best_weights(folder)? else {
-            return Err(Error::run("no epoch of the run was done, so it has no weights yet").context(folder.display()));
+            return Err(Error::run("no epoch of the run was done, so it has no weights yet").in_file(folder.display()));
         };
         Folder::check_files(folder)?;
         let about = Folder::about(folder)?;
-        about.check_pixels(&file.data).map_err(|error| error.context(folder.display()))?;
+        about.check_pixels(&file.data).map_err(|error| error.in_file(folder.display()))?;
         weights::check_of_run(&best)?;
         // The weights in the file are in their storage dtypes.
         let (plan, storage) = file.wrap(&mut net, &file.clone().as_now().read_policy()?)?;
@@ -121,7 +121,7 @@ impl Predictor {
         let file = file.as_ref();
         self.file.data.check_kind(file)?;
         let examples = self.file.data.read_inputs_within(file, self.file.memory.0)?;
-        self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
+        self.check_shape(&examples).map_err(|error| error.in_file(file.display()))?;
         Ok(examples)
     }
 
@@ -149,7 +149,7 @@ impl Predictor {
         let file = file.as_ref();
         self.file.data.check_kind(file)?;
         let examples = self.file.read_like(&self.file.data, file)?;
-        self.check_shape(&examples).map_err(|error| error.context(file.display()))?;
+        self.check_shape(&examples).map_err(|error| error.in_file(file.display()))?;
         self.file.check_domain(&file.display().to_string(), &examples)?;
         let examples = self.standardizations.inputs_of(examples, self.input.as_deref(), self.file.memory.0)?;
         self.file.evaluate(&self.net, &examples, self.standardizations.targets.as_ref())

@@ -87,7 +87,7 @@ impl Replay {
         fault.check(folder, file.options.seed, &steps)?;
         let checkpoint = folder.join(CHECKPOINT);
         let checkpoint = checkpoint.is_file().then(|| Checkpoint::load(checkpoint)).transpose()?;
-        check_inputs(&fault, checkpoint.as_ref(), &policy, &file).map_err(|e| e.context(run.display()))?;
+        check_inputs(&fault, checkpoint.as_ref(), &policy, &file).map_err(|e| e.in_file(run.display()))?;
         let about = about_of(&run)?;
         // Otherwise the replay says that the step is not the one of the run.
         let _ = about.multiply_as_begun();
@@ -115,7 +115,7 @@ impl Replay {
         let mut fit = fit.standardized_targets(targets).under(&net, &policy)?;
         while fit.steps_done() + 1 < fault.step {
             if fit.advance(&mut net, &data)?.is_none() {
-                return Err(Error::run("the run ends before the fault").context(folder.display()));
+                return Err(Error::run("the run ends before the fault").in_file(folder.display()));
             }
         }
         fit.finish_epoch(&mut net, &data)?;
@@ -134,7 +134,7 @@ impl Replay {
         run.map(Path::to_path_buf).ok_or_else(|| {
             let words = "the fault is not in the folder of the run that saved it, with which its step is run again; expected \
                          `runs/NAME/faults/step-N`";
-            Error::run(words).context(folder.display())
+            Error::run(words).in_file(folder.display())
         })
     }
 

@@ -86,9 +86,9 @@ impl Run {
         let folder = Folder::open(folder.as_ref())?;
         Folder::check_files(folder.path())?;
         let before = RunFile::of_folder(folder.path())?;
-        let file = change.of(&before).map_err(|e| e.context(folder.path().display()))?;
+        let file = change.of(&before).map_err(|e| e.in_file(folder.path().display()))?;
         let about = Folder::about(folder.path())?;
-        about.check_pixels(&file.data).map_err(|e| e.context(folder.path().display()))?;
+        about.check_pixels(&file.data).map_err(|e| e.in_file(folder.path().display()))?;
         let as_begun = about.multiply_as_begun();
         let policy = file.read_policy()?;
         let Read { data, held_out, standardizations, notes: of_data, .. } =
@@ -107,13 +107,13 @@ impl Run {
                     let words = "`run.yaml` was changed after the last checkpoint. Take the change back; `--epochs N` and \
                                  `--lr X` with `--resume` change the number of epochs and the learning rate, any other \
                                  change needs a new run, and only the paths of moved data may be edited";
-                    return Err(Error::run(words).context(folder.path().display()));
+                    return Err(Error::run(words).in_file(folder.path().display()));
                 }
                 // Texts are compared, because rules record the file they were written in, which now differs.
                 if checkpoint.policy()?.map(|kept| kept.to_yaml()).transpose()?.is_some_and(|kept| kept != policy_text)
                 {
                     let words = "`policy.yaml` is not the policy of the checkpoint; a run keeps its policy to the end";
-                    return Err(Error::run(words).context(folder.path().display()));
+                    return Err(Error::run(words).in_file(folder.path().display()));
                 }
                 let steps = checkpoint.count(STEPS).unwrap_or(0);
                 let history = folder.history(steps, checkpoint.count(EPOCH).unwrap_or(0))?;
@@ -121,7 +121,7 @@ impl Run {
             }
             None if folder.is_over() => {
                 let words = "the run is over, and its checkpoints are gone; more of it needs a new run";
-                return Err(Error::run(words).context(folder.path().display()));
+                return Err(Error::run(words).in_file(folder.path().display()));
             }
             // Stopped before its first checkpoint.
             None => {
@@ -141,7 +141,7 @@ impl Run {
         run.folder.save_table(run.history())?;
         run.save_best()?;
         if change != Change::default() {
-            run.check_continues().map_err(|e| e.context(run.folder().display()))?;
+            run.check_continues().map_err(|e| e.in_file(run.folder().display()))?;
             // The checkpoint first: a process that ends in between leaves a run that can be resumed as it was.
             run.save_checkpoint_after(Some(before.fingerprint()?))?;
             run.folder.save_run_file(&run.file)?;

@@ -1,6 +1,6 @@
-//! The single error type of the library. Its messages name the place, the value found, and the allowed values.
+//! The single error type of the packages, as data for code and in words for people.
 
-use std::{convert::Infallible, fmt};
+use std::{convert::Infallible, fmt, iter, mem};
 
 use crate::printable::{printable, printable_lines};
 
@@ -45,14 +45,58 @@ pub enum ErrorKind {
     Gradient,
 }
 
-/// An error: a kind for code, and a message for people that names the op and the path of the cell, if any.
+/// An error: a kind, a place and a chain of causes for code, and a message for people.
+///
+/// `Display` prints all of it: the cell and the op, and then, for each link of the chain from the outside to the root
+/// cause, the location and the message. [`source`](std::error::Error::source) is the rest of the chain, which a report
+/// of an error and all its sources therefore repeats.
+///
+/// ```
+/// use precast_base::Error;
+///
+/// let error = Error::weights("no tensor `head`").in_file("net.safetensors").context("the best weights");
+/// assert_eq!(error.to_string(), "the best weights: net.safetensors: no tensor `head`");
+/// assert_eq!(error.location().unwrap().file, "net.safetensors");
+/// assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "net.safetensors: no tensor `head`");
+/// ```
 #[derive(Clone, PartialEq)]
 pub struct Error(Box<Inner>);
+
+/// A file or a folder, and the position in it, if one is known. Lines and columns are counted from 1; a column counts
+/// characters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Location {
+    /// Its path or name.
+    pub file: String,
+    /// Number of the line.
+    pub line: Option<usize>,
+    /// Number of the character in the line.
+    pub column: Option<usize>,
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&printable(&self.file))?;
+        [self.line, self.column].iter().flatten().try_for_each(|number| write!(f, ":{number}"))
+    }
+}
 
 #[derive(Clone, Debug, PartialEq)]
 struct Inner {
     kind: ErrorKind,
+    /// The mistake, with what was met and what is allowed; of a context, its words.
     message: String,
+    location: Option<Location>,
+    /// The line of the location, with a mark under the column.
+    excerpt: Option<String>,
+    cause: Option<Error>,
+    head: Head,
+}
+
+/// Facts about a whole chain, kept in its outermost link.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Head {
     op: Option<&'static str>,
     /// Address of the slot in which the error occurred, until the root call turns it into a path.
     slot: Option<usize>,
@@ -73,7 +117,8 @@ impl Error {
     /// stop. It may quote a file: control characters in it are escaped, except for line ends.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         let message = printable_lines(&message.into()).into_owned();
-        Error(Box::new(Inner { kind, message, op: None, slot: None, cell: None, word: None }))
+        let head = Head::default();
+        Error(Box::new(Inner { kind, message, location: None, excerpt: None, cause: None, head }))
     }
 
     constructors! {
@@ -116,7 +161,7 @@ impl Error {
 
     /// As [`io`](Error::io), with more text after the message.
     pub fn io_with(file: &std::path::Path, error: &std::io::Error, more: &str) -> Self {
-        Error::new(ErrorKind::Io, format!("{}: {error}{more}", printable(&file.display().to_string())))
+        Error::new(ErrorKind::Io, format!("{error}{more}")).in_file(file.display())
     }
 
     /// Returns the kind of the error, for code.
@@ -124,19 +169,29 @@ impl Error {
         self.0.kind
     }
 
+    /// Returns the location of the root cause, or of the innermost link of the chain that has one.
+    pub fn location(&self) -> Option<&Location> {
+        self.chain().filter_map(|link| link.0.location.as_ref()).last()
+    }
+
+    /// Iterates over the chain: this error, its cause, the cause of that, and so on.
+    fn chain(&self) -> impl Iterator<Item = &Error> {
+        iter::successors(Some(self), |link| link.0.cause.as_ref())
+    }
+
     /// Returns the op in which the error occurred, if any.
     pub fn op(&self) -> Option<&'static str> {
-        self.0.op
+        self.0.head.op
     }
 
     /// Returns the path of the cell in which the error occurred, if any; the root's path is the empty string.
     pub fn cell(&self) -> Option<&str> {
-        self.0.cell.as_deref()
+        self.0.head.cell.as_deref()
     }
 
     /// Names the op, unless an inner one is already named.
     pub fn in_op(mut self, op: &'static str) -> Self {
-        self.0.op.get_or_insert(op);
+        self.0.head.op.get_or_insert(op);
         self
     }
 
@@ -150,37 +205,61 @@ impl Error {
 
     /// Names an op around the one that is already named; the op itself if none is.
     pub fn within(self, op: &'static str) -> Self {
-        if self.0.op.is_some() { self.context(format_args!("in {op}")) } else { self.in_op(op) }
+        if self.0.head.op.is_some() { self.context(format_args!("in {op}")) } else { self.in_op(op) }
     }
 
     /// Notes the slot being run, unless an inner one is already noted.
     pub fn in_slot(mut self, slot: usize) -> Self {
-        self.0.slot.get_or_insert(slot);
+        self.0.head.slot.get_or_insert(slot);
         self
     }
 
     /// Turns the noted slot into the path of its cell.
     pub fn resolve_cell(mut self, path_of: impl FnOnce(usize) -> Option<String>) -> Self {
-        if let (Some(slot), None) = (self.0.slot, &self.0.cell) {
-            self.0.cell = path_of(slot);
+        if let (Some(slot), None) = (self.0.head.slot, &self.0.head.cell) {
+            self.0.head.cell = path_of(slot);
         }
         self
     }
 
     /// Notes the word of a file that the error is about, for its position.
     pub fn about(mut self, word: impl Into<String>) -> Self {
-        self.0.word = Some(word.into());
+        self.0.head.word = Some(word.into());
         self
     }
 
     /// Returns the [noted](Error::about) word.
     pub fn word(&self) -> Option<&str> {
-        self.0.word.as_deref()
+        self.0.head.word.as_deref()
     }
 
-    /// Puts text before the message: `file: message`.
+    /// Adds a link around the error, which prints as `words: message`.
     pub fn context(mut self, words: impl fmt::Display) -> Self {
-        self.0.message = format!("{}: {}", printable(&words.to_string()), self.0.message);
+        let mut outer = Error::new(self.kind(), printable(&words.to_string()));
+        outer.0.head = mem::take(&mut self.0.head);
+        outer.0.cause = Some(self);
+        outer
+    }
+
+    /// Names the file of the error. A file that is named already is one of the cause.
+    pub fn in_file(self, file: impl fmt::Display) -> Self {
+        self.located(Location { file: file.to_string(), line: None, column: None })
+    }
+
+    /// Names the file, the line and, if it is known, the column of the error, as [`in_file`](Error::in_file) does.
+    pub fn at(self, file: impl fmt::Display, line: usize, column: impl Into<Option<usize>>) -> Self {
+        self.located(Location { file: file.to_string(), line: Some(line), column: column.into() })
+    }
+
+    fn located(self, location: Location) -> Self {
+        let mut error = if self.0.location.is_some() { self.context("") } else { self };
+        error.0.location = Some(location);
+        error
+    }
+
+    /// Quotes the line of the location, below the message.
+    pub(crate) fn quoting(mut self, excerpt: String) -> Self {
+        self.0.excerpt = Some(excerpt);
         self
     }
 }
@@ -192,10 +271,23 @@ impl fmt::Display for Error {
             Some(path) => write!(f, "in cell `{path}`: ")?,
             None => {}
         }
-        if let Some(op) = self.0.op {
+        if let Some(op) = self.0.head.op {
             write!(f, "{op}: ")?;
         }
-        f.write_str(&self.0.message)
+        let mut separator = "";
+        for link in self.chain() {
+            let Inner { message, location, excerpt, .. } = &*link.0;
+            if let Some(location) = location {
+                write!(f, "{separator}{location}")?;
+                separator = ": ";
+            }
+            if !message.is_empty() {
+                write!(f, "{separator}{message}")?;
+                separator = ": ";
+            }
+            excerpt.iter().try_for_each(|lines| write!(f, "\n{lines}"))?;
+        }
+        Ok(())
     }
 }
 
@@ -206,7 +298,11 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.cause.as_ref().map(|cause| cause as _)
+    }
+}
 
 impl From<Infallible> for Error {
     /// Lets functions accept either a value or its name, for instance a level.
@@ -217,7 +313,22 @@ impl From<Infallible> for Error {
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error as _;
+
     use super::*;
+
+    #[test]
+    fn contexts_are_a_chain_around_the_cause() {
+        let root = Error::data("no rows").at("a\nb.csv", 3, None).in_op("Relu").in_slot(7).about("target");
+        let error = root.context("`split`").in_file("run.yaml").in_file("folder");
+        let error = error.resolve_cell(|slot| (slot == 7).then(|| "head".to_string()));
+        assert_eq!(error.to_string(), r"in cell `head`: Relu: folder: run.yaml: `split`: a\nb.csv:3: no rows");
+        assert_eq!((error.kind(), error.op(), error.word()), (ErrorKind::Data, Some("Relu"), Some("target")));
+        let Location { file, line, column } = error.location().unwrap();
+        assert_eq!((&**file, *line, *column), ("a\nb.csv", Some(3), None));
+        let causes = iter::successors(error.source(), |&cause| cause.source()).map(ToString::to_string);
+        assert_eq!(causes.collect::<Vec<_>>(), [r"run.yaml: `split`: a\nb.csv:3: no rows", r"a\nb.csv:3: no rows"]);
+    }
 
     #[test]
     fn message_names_cell_and_op() {

@@ -3,7 +3,7 @@
 //! It never computes with numbers, and it knows no tensor, no op and no policy. Its invariants:
 //!
 //! - Nothing that a user hands in causes a panic: no file, no name, no number.
-//! - An [`Error`] names the place, what is wrong, and what is allowed.
+//! - An [`Error`] has its place and its cause as data. Its words name the place, what is wrong, and what is allowed.
 //! - A [document](document::read) is bounded in size, depth and number of values, and each mistake in it has a line and
 //!   a column.
 //! - A [file](files) is read within a limit, and written whole or not at all, even in a crash.

@@ -63,12 +63,11 @@ pub(crate) fn rule_lists<'a>(
         let select = rule.select.of_nodes();
         if met == 0 {
             let near = rule.select.nearest(nodes.clone().map(|(path, _)| path), nodes.clone().map(|(_, op)| op));
-            let words = format!("{}: the rule for {select} fits no node{near}", rule.origin);
-            return Err(Error::new(precast::ErrorKind::Path, words));
+            return Err(rule.origin.error(Error::path(format!("the rule for {select} fits no node{near}"))));
         }
         if let Some(expected) = rule.expect.filter(|&expected| expected != met) {
-            let words = format!("{}: the rule for {select} fits {met} nodes, and expects {expected}", rule.origin);
-            return Err(Error::new(precast::ErrorKind::Path, words));
+            let words = format!("the rule for {select} fits {met} nodes, and expects {expected}");
+            return Err(rule.origin.error(Error::path(words)));
         }
     }
     let list = |(path, op): (&str, &str)| {

@@ -320,19 +320,15 @@ fn check_hits(
             let paths = paths.chain(named().map(|name| printable(name)));
             let some: Vec<_> = paths.take(5).collect();
             let more = if hits > some.len() { ", ..." } else { "" };
-            Err(Error::policy(format!(
-                "{}: the rule for {} expects {} and matches {hits}: {}{more}",
-                rule.origin,
-                rule.select,
-                cells(expected),
-                some.join(", ")
-            )))
+            let (expected, some) = (cells(expected), some.join(", "));
+            let words = format!("the rule for {} expects {expected} and matches {hits}: {some}{more}", rule.select);
+            Err(rule.origin.error(Error::policy(words)))
         }
         None if hits == 0 => {
             let (paths, kinds) = (decisions.iter().map(|d| d.path.as_str()), decisions.iter().map(|d| d.kind.as_ref()));
             let paths = paths.chain(tensors.iter().map(String::as_str));
             let near = other_name(&rule.select, decisions, system).unwrap_or_else(|| rule.select.nearest(paths, kinds));
-            Err(Error::policy(format!("{}: the rule for {} matches no cell{near}", rule.origin, rule.select)))
+            Err(rule.origin.error(Error::policy(format!("the rule for {} matches no cell{near}", rule.select))))
         }
         _ => Ok(()),
     }
@@ -402,7 +398,7 @@ fn check_kinds(
         let open = kind.split_once("::").and_then(|(prefix, _)| prefix.parse().ok()).is_some_and(System::is_open);
         if !open && !known.contains(&kind.as_str()) {
             let near = did_you_mean(kind, known);
-            return Err(Error::list(format!("{origin}: no cell is of the kind `{kind}`{near}")));
+            return Err(origin.error(Error::list(format!("no cell is of the kind `{kind}`{near}"))));
         }
     }
     Ok(())

@@ -44,9 +44,17 @@ pub enum Origin {
 
 impl Origin {
     /// Returns the origin of a place in a file.
-    pub(super) fn at(source: &Source<'_>, place: impl Into<Place>) -> Self {
-        let Place { line, column } = place.into();
+    pub(super) fn at(source: &Source<'_>, place: Place) -> Self {
+        let Place { line, column } = place;
         Origin::File { file: source.name.clone(), line, column }
+    }
+
+    /// Adds the origin to an error about what it is the origin of.
+    pub fn error(&self, error: Error) -> Error {
+        match self {
+            Origin::File { file, line, column } => error.at(file, *line, *column),
+            Origin::Code | Origin::Pack(_) => error.context(self),
+        }
     }
 }
 

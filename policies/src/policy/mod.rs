@@ -151,7 +151,7 @@ impl Policy {
         check_low(self.dtype)?;
         Reader::Level(self.level).check_lists(&self.lists)?;
         for rule in &self.rules {
-            self.check_end(rule).map_err(|error| error.context(&rule.origin))?;
+            self.check_end(rule).map_err(|error| rule.origin.error(error))?;
         }
         // Nothing is low at O0.
         if self.level == Level::O0 { Ok(()) } else { self.scaler.check(&self.loss_scale, self.dtype) }

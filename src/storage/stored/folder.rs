@@ -82,7 +82,7 @@ impl Folder {
                     check_name(file, &path.join(&name))?;
                     if !names.contains(*file) {
                         let words = format!("it names the file `{file}`, which is not there");
-                        return Err(Error::weights(words).context(path.join(&name).display()));
+                        return Err(Error::weights(words).in_file(path.join(&name).display()));
                     }
                 }
                 let files = files.into_iter().cloned().collect();
@@ -99,7 +99,7 @@ impl Folder {
                     n => format!("{n} files end in `.safetensors`, and no index says which belong together"),
                 };
                 let words = format!("no `{WEIGHTS}` and no `{index}` in the folder: {met}");
-                Err(Error::weights(words).context(path.display()))
+                Err(Error::weights(words).in_file(path.display()))
             }
         }
     }
@@ -117,7 +117,7 @@ impl Folder {
             None => Ok(()),
             Some((tensor, file)) => {
                 let words = format!("it says that `{tensor}` is in `{file}`, which has no such tensor");
-                Err(Error::weights(words).context(self.path.join(name).display()))
+                Err(Error::weights(words).in_file(self.path.join(name).display()))
             }
         }
     }
@@ -220,7 +220,7 @@ fn check_name(name: &str, index: &Path) -> Result<()> {
         true => Ok(()),
         false => {
             let words = format!("it names the file `{name}`; only names of files in the same folder are allowed");
-            Err(Error::weights(words).context(index.display()))
+            Err(Error::weights(words).in_file(index.display()))
         }
     }
 }
@@ -248,7 +248,7 @@ fn set_dtype(config: &mut Value, dtype: DType) {
 
 fn json<T: for<'de> Deserialize<'de>>(path: &Path, limit: usize) -> Result<T> {
     let text = files::read_text(path, limit)?;
-    read_json(text.as_bytes()).map_err(|e| Error::weights(e.to_string()).context(path.display()))
+    read_json(text.as_bytes()).map_err(|e| Error::weights(e.to_string()).in_file(path.display()))
 }
 
 /// Formats JSON as transformers does: indented by two spaces, keys sorted.

@@ -53,7 +53,7 @@ impl Header {
             file.take(bytes).read_to_end(&mut text).map_err(failed)?;
             Ok(text)
         })
-        .map_err(|e| if e.kind() == crate::ErrorKind::Io { e } else { e.context(path.display()) })
+        .map_err(|e| if e.kind() == crate::ErrorKind::Io { e } else { e.in_file(path.display()) })
     }
 
     /// Parses the header of a file of length `file_bytes` that starts with `start`; `read` returns the given number of

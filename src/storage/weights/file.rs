@@ -54,7 +54,7 @@ impl File {
     /// # Errors
     /// As [`weights::write`](super::write).
     pub fn write<T: Borrow<Tensor>>(&self, path: &Path, tensors: &[(String, T)]) -> Result<()> {
-        let (head, tensors) = self.head(tensors).map_err(|e| e.context(path.display()))?;
+        let (head, tensors) = self.head(tensors).map_err(|e| e.in_file(path.display()))?;
         files::replace_by(path, |file| {
             let mut put = |bytes: &[u8]| file.write_all(bytes).map_err(|e| Error::io(path, &e));
             put(&head)?;

@@ -128,7 +128,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
 /// As [`read`], and when the checksum of a file with such an entry does not match.
 pub(crate) fn read_with_words(path: &Path, entry: &str) -> Result<(BTreeMap<String, Tensor>, Option<String>)> {
     let bytes = files::read(path)?;
-    let read = tensors_with_words(&bytes, entry).map_err(|e| e.context(path.display()))?;
+    let read = tensors_with_words(&bytes, entry).map_err(|e| e.in_file(path.display()))?;
     event!(INFO, file = %path.display(), bytes = bytes.len(), "weights read");
     Ok(read)
 }
@@ -165,7 +165,7 @@ pub fn load<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Resul
 pub fn load_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, options: &LoadOptions) -> Result<Loaded> {
     let path = path.as_ref();
     let bytes = files::read(path)?;
-    let loaded = load_bytes(net, &bytes, options).map_err(|e| e.context(path.display()))?;
+    let loaded = load_bytes(net, &bytes, options).map_err(|e| e.in_file(path.display()))?;
     event!(INFO, file = %path.display(), bytes = bytes.len(), "weights read");
     Ok(loaded)
 }

@@ -193,7 +193,7 @@ pub fn save_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, opt
         for name in &options.ignored {
             let tensor = rest.remove(name).ok_or_else(|| {
                 let words = format!("the ignored tensor `{}` is not in it", printable(name));
-                Error::weights(words).context(file.display())
+                Error::weights(words).in_file(file.display())
             })?;
             tensors.push((name.clone(), tensor));
         }

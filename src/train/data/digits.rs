@@ -43,11 +43,11 @@ const MOST_BYTES: usize = 32 << 20;
 /// [`ErrorKind::Data`](crate::ErrorKind::Data), as [`read_digits`].
 pub fn parse_digits(bytes: &[u8], origin: &str) -> Result<Dataset> {
     let origin = printable(origin);
-    let bytes = files::unpacked(bytes, MOST_BYTES).map_err(|error| error.context(&origin))?;
-    let text = std::str::from_utf8(&bytes).map_err(|_| Error::data(format!("{origin}: not a text in UTF-8")))?;
+    let bytes = files::unpacked(bytes, MOST_BYTES).map_err(|error| error.in_file(&origin))?;
+    let text = std::str::from_utf8(&bytes).map_err(|_| Error::data("not a text in UTF-8").in_file(&origin))?;
     let (mut values, mut labels) = (Vec::new(), Vec::new());
     for (i, line) in lines(text).enumerate() {
-        let at = |e: Error| e.context(format_args!("{origin}:{}", i + 1));
+        let at = |e: Error| e.at(&origin, i + 1, None);
         let row: Vec<f32> = line.split(',').enumerate().map(number).collect::<Result<_>>().map_err(at)?;
         let &[ref pixels @ .., digit] = &row[..] else { unreachable!("a line has at least one field") };
         if pixels.len() != 64 {
@@ -61,7 +61,7 @@ pub fn parse_digits(bytes: &[u8], origin: &str) -> Result<Dataset> {
         labels.push(digit as i64);
     }
     if labels.is_empty() {
-        return Err(Error::data(format!("{origin}: no rows")));
+        return Err(Error::data("no rows").in_file(&origin));
     }
     Dataset::new(values, &[1, 8, 8], labels)
 }

@@ -9,7 +9,6 @@ use precast::{
     options::options,
 };
 use precast_base::formats::{self, Reader};
-use precast_base::printable;
 use zune_jpeg::{
     JpegDecoder,
     errors::DecodeErrors,
@@ -189,5 +188,5 @@ fn is_text(bytes: &[u8]) -> bool {
 }
 
 pub(super) fn refused(path: &Path, words: impl std::fmt::Display) -> Error {
-    Error::data(format!("{}: {words}", printable(&path.display().to_string())))
+    Error::data(words.to_string()).in_file(path.display())
 }

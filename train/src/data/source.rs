@@ -123,7 +123,7 @@ impl Source {
             () if file.is_file() && is_of_images && !Images::is_image(file) => "a file that is no image",
             () => return Ok(()),
         };
-        Err(Error::data(format!("{met}; expected {expected}, like the data of the run")).context(file.display()))
+        Err(Error::data(format!("{met}; expected {expected}, like the data of the run")).in_file(file.display()))
     }
 
     /// Returns the file or the folder of the examples with their targets, if it is one.

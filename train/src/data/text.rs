@@ -132,7 +132,7 @@ impl Text {
     pub fn read_inputs(&self) -> Result<Dataset> {
         let (tokens, _) = self.tokens_of(&files::read_within(&self.file, MOST_BYTES)?)?;
         if tokens.is_empty() {
-            return Err(Error::data(format!("{}: the file is empty", self.origin())));
+            return Err(Error::data("the file is empty").in_file(self.origin()));
         }
         let length = self.length.min(tokens.len());
         Dataset::of(Inputs::Indices(self.windows(&tokens, length)?), &[length], Targets::None)
@@ -166,12 +166,13 @@ impl Text {
         let origin = self.origin();
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-            not_utf8(&format!("{origin}:{}", end_of(&before)), &bytes[error.valid_up_to()..])
+            let (line, column) = end_of(&before);
+            not_utf8(&bytes[error.valid_up_to()..]).at(&origin, line, column)
         })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let found = || text.chars().collect::<BTreeSet<char>>().into_iter().collect();
         let vocabulary = Vocabulary::Chars(self.characters.clone().unwrap_or_else(found));
-        Ok((vocabulary.indices(text, &format!("{origin}:"))?, vocabulary))
+        Ok((vocabulary.indices(text, Some(&origin))?, vocabulary))
     }
 
     /// Returns the tokens of each example, concatenated.
@@ -203,11 +204,11 @@ impl Vocabulary {
     /// [`ErrorKind::Data`](precast::ErrorKind::Data) with line and column for a character that is not in the vocabulary,
     /// [`ErrorKind::Value`](precast::ErrorKind::Value) for a vocabulary with a duplicate character.
     pub fn encode(&self, text: &str) -> Result<Vec<i64>> {
-        self.indices(text, "")
+        self.indices(text, None)
     }
 
-    /// Encodes a text as [`encode`](Vocabulary::encode) does; `origin` precedes the line in errors.
-    fn indices(&self, text: &str, origin: &str) -> Result<Vec<i64>> {
+    /// Encodes a text as [`encode`](Vocabulary::encode) does; `origin` is the file in errors.
+    fn indices(&self, text: &str, origin: Option<&str>) -> Result<Vec<i64>> {
         let Vocabulary::Chars(characters) = self else { return Ok(text.bytes().map(i64::from).collect()) };
         let mut indices = HashMap::new();
         for (i, character) in characters.chars().enumerate() {
@@ -217,8 +218,12 @@ impl Vocabulary {
         }
         let index = |(at, character): (usize, char)| {
             indices.get(&character).copied().ok_or_else(|| {
-                let (place, character) = (end_of(&text[..at]), character.escape_debug());
-                Error::data(format!("{origin}{place}: the vocabulary has no `{character}`"))
+                let (line, column) = end_of(&text[..at]);
+                let words = format!("the vocabulary has no `{}`", character.escape_debug());
+                match origin {
+                    Some(file) => Error::data(words).at(file, line, column),
+                    None => Error::data(format!("{line}:{column}: {words}")),
+                }
             })
         };
         text.char_indices().map(index).collect()

@@ -1,10 +1,13 @@
 //! Errors with a source position: `file:line:column: message`, then the line with a caret under the position.
 
-use std::{borrow::Cow, fmt::Write as _, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use granit_parser::Marker;
 
-use crate::{error::Error, printable::printable};
+use crate::{
+    error::Error,
+    printable::{printable, printable_lines},
+};
 
 /// Text with a name for messages.
 #[derive(Debug)]
@@ -26,13 +29,12 @@ pub struct Place {
     pub column: usize,
 }
 
-impl From<&Marker> for Place {
-    fn from(marker: &Marker) -> Self {
+impl Place {
+    /// Returns the position of a mark of the parser.
+    pub(super) fn of(marker: &Marker) -> Self {
         Place { line: marker.line().max(1), column: marker.col() + 1 }
     }
-}
 
-impl Place {
     /// The first character of a text.
     pub const START: Place = Place { line: 1, column: 1 };
 }
@@ -70,19 +72,18 @@ impl Source<'_> {
     }
 
     /// Returns the error with the position prepended and the line appended.
-    pub fn error(&self, place: impl Into<Place>, error: Error) -> Error {
-        let Place { line, column } = place.into();
+    pub fn error(&self, place: Place, error: Error) -> Error {
+        let Place { line, column } = place;
         let met = self.line(line);
         // For a very long line, show only the part around the position.
         let skip = if column > SHOWN { column - SHOWN / 2 } else { 0 };
         let shown: String = met.chars().skip(skip).take(SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
         let margin = " ".repeat(line.to_string().len());
         let caret = " ".repeat(column - 1 - skip);
-        let mut text = format!("{}:{line}:{column}: ", printable(&self.name));
-        text.push_str(&shortened(&printable(&error.to_string())));
-        let shown = shown.trim_end();
-        write!(text, "\n{margin} |\n{line} | {shown}\n{margin} | {caret}^").expect("writing to a string");
-        Error::new(error.kind(), text)
+        let excerpt = format!("{margin} |\n{line} | {}\n{margin} | {caret}^", printable_lines(shown.trim_end()));
+        Error::new(error.kind(), shortened(&printable(&error.to_string())))
+            .at(&self.name, line, column)
+            .quoting(excerpt)
     }
 
     /// Returns the position of the first line that is neither blank nor a comment.
@@ -193,6 +194,8 @@ mod tests {
         let error = source.error(Place { line: 2, column: 8 }, Error::level("unknown level `O4`"));
         assert_eq!(error.to_string(), "p.yaml:2:8: unknown level `O4`\n  |\n2 | level: O4\n  |        ^");
         assert_eq!(error.kind(), crate::ErrorKind::Level);
+        let location = error.context("`policy`").location().map(|at| (at.file.clone(), at.line, at.column));
+        assert_eq!(location, Some(("p.yaml".to_string(), Some(2), Some(8))));
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(super) fn tree<'a>(source: &Source<'a>, max_depth: usize, max_nodes: usize) 
     let (mut root, mut nodes, mut duplicate) = (None, 0, None);
     for event in Parser::new_from_str_with_options(source.text, options) {
         let (event, span) = event.map_err(|error| not_yaml(source, &error))?;
-        let place = Place::from(&span.start);
+        let place = Place::of(&span.start);
         let refuse = |words: &str| Err((place, words.to_string()));
         let (value, anchor, has_tag) = match event {
             Event::DocumentStart(..) if root.is_some() => {
@@ -117,7 +117,7 @@ fn duplicate_key(node: &Node<'_>) -> Option<Refusal> {
 
 /// Returns the position and the words for a text that is not YAML, with what has probably been written.
 fn not_yaml(source: &Source<'_>, error: &ScanError) -> Refusal {
-    let place = Place::from(error.marker());
+    let place = Place::of(error.marker());
     let meant = match error.kind() {
         Fault::TabNotAllowed
         | Fault::TabInBlockIndentation

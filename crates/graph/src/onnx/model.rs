@@ -47,7 +47,7 @@ impl OnnxModel {
         let path = path.as_ref();
         let source = Source::open(path)?;
         let read = OnnxModel::read(source, Some(path.to_path_buf()));
-        read.map_err(|e| if e.kind() == precast::ErrorKind::Io { e } else { e.context(path.display()) })
+        read.map_err(|e| if e.kind() == precast::ErrorKind::Io { e } else { e.in_file(path.display()) })
     }
 
     /// Reads a model from bytes. It cannot have data in other files.

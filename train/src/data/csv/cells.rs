@@ -49,7 +49,7 @@ impl Table<'_> {
             }
         }
         if is_empty {
-            return Err(Error::data(format!("{}: there are no rows but the header", self.origin())));
+            return Err(Error::data("there are no rows but the header").in_file(self.origin()));
         }
         let columns =
             self.names_or_numbers(places).into_iter().zip(places).zip(readers).map(|((name, &place), reader)| {
@@ -81,7 +81,7 @@ impl Table<'_> {
         let indices = self.words_of(&csv.indices, "indices", places)?;
         if let Some(&both) = one_hot.iter().find(|place| indices.contains(place)) {
             let words = format!("{} is named twice, in `one_hot` and in `indices`", self.shown(both));
-            return Err(Error::data(format!("{}: {words}", self.origin())));
+            return Err(Error::data(words).in_file(self.origin()));
         }
         let form = |&place: &usize| match (one_hot.contains(&place), indices.contains(&place)) {
             (true, _) => Some(WordForm::OneHot),
@@ -100,7 +100,7 @@ impl Table<'_> {
                 place if inputs.contains(&place) => Ok(place),
                 place => {
                     let words = format!("{} is in `{option}` and is no input", self.shown(place));
-                    Err(Error::data(format!("{}: {words}", self.origin())))
+                    Err(Error::data(words).in_file(self.origin()))
                 }
             })
             .collect()

@@ -16,7 +16,7 @@ impl Csv {
     /// [`read`](Csv::read).
     pub fn texts(&self, columns: &Columns) -> Result<Vec<Vec<String>>> {
         let (bytes, origin) = (files::read_within(&self.file, MOST_BYTES)?, self.origin());
-        let bytes = unpacked(&bytes, MOST_BYTES).map_err(|error| error.context(&origin))?;
+        let bytes = unpacked(&bytes, MOST_BYTES).map_err(|error| error.in_file(&origin))?;
         let table = Table::of(self, &origin, &bytes)?;
         let places = columns.0.iter().map(|column| table.place(column)).collect::<Result<Vec<usize>>>()?;
         let cell = |row: &super::table::Row, place: usize| row.fields.get(place).unwrap_or_default().to_string();

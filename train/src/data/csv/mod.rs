@@ -200,7 +200,7 @@ impl Csv {
 
     fn dataset_of(&self, bytes: &[u8], limit: usize, with_targets: bool) -> Result<Dataset> {
         let origin = self.origin();
-        let bytes = unpacked(bytes, limit).map_err(|error| error.context(&origin))?;
+        let bytes = unpacked(bytes, limit).map_err(|error| error.in_file(&origin))?;
         let table = Table::of(self, &origin, &bytes)?;
         let uses = table.uses(self, with_targets)?;
         let (inputs, inputs_wide, mut notes) = if self.is_encoded() {
@@ -223,7 +223,7 @@ impl Csv {
     pub(crate) fn line_of(&self, example: usize, folder: &Path) -> Result<usize> {
         let (file, origin) = (folder.join(&self.file), self.origin());
         let bytes = files::read_within(&file, MOST_BYTES)?;
-        let bytes = unpacked(&bytes, MOST_BYTES).map_err(|error| error.context(&origin))?;
+        let bytes = unpacked(&bytes, MOST_BYTES).map_err(|error| error.in_file(&origin))?;
         let row = Table::of(self, &origin, &bytes)?.rows().nth(example).transpose()?;
         Ok(row.map_or(0, |row| row.line))
     }

@@ -91,7 +91,7 @@ impl Table<'_> {
         };
         let (rows, len) = Rows::written(self.origin(), places.len() * size_of::<f64>(), write)?;
         if len == 0 {
-            return Err(Error::data(format!("{}: there are no rows but the header", self.origin())));
+            return Err(Error::data("there are no rows but the header").in_file(self.origin()));
         }
         let columns = self.names_or_numbers(places).into_iter().enumerate().map(|(i, name)| {
             let mut sorted: Vec<(String, usize)> = words[i].drain().collect();

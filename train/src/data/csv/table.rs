@@ -64,7 +64,7 @@ impl<'a> Table<'a> {
         let text = text?;
         let mut table = Table { origin, text, delimiter, format, header: None, width: 0 };
         let Some(first) = table.all_rows().next().transpose()? else {
-            return Err(Error::data(format!("{origin}: the file is empty")));
+            return Err(Error::data("the file is empty").in_file(origin));
         };
         if first.fields.get(0).is_some_and(|cell| cell.starts_with("sep=")) {
             let words =
@@ -82,7 +82,7 @@ impl<'a> Table<'a> {
     }
 
     pub fn at(&self, line: usize, words: impl std::fmt::Display) -> Error {
-        Error::data(format!("{}:{line}: {words}", self.origin))
+        Error::data(words.to_string()).at(self.origin, line, None)
     }
 
     pub fn origin(&self) -> &str {
@@ -121,7 +121,7 @@ impl<'a> Table<'a> {
                     Some(Ok(Row { line, fields: fields.clone() }))
                 }
                 (Err(error), _) => {
-                    let error = Error::data(format!("{}: {error}", self.origin));
+                    let error = Error::data(error.to_string()).in_file(self.origin);
                     reader = Err(error.clone());
                     Some(Err(error))
                 }
@@ -182,7 +182,7 @@ impl<'a> Table<'a> {
             Column::Number(number) => number.to_string(),
             Column::Name(name) => name.clone(),
         };
-        let unknown = |words: String| Err(Error::data(format!("{}: {words}", self.origin)).about(word));
+        let unknown = |words: String| Err(Error::data(words).in_file(self.origin).about(word));
         match column {
             Column::Number(number) if (1..=self.width).contains(number) => Ok(number - 1),
             Column::Number(number) => {
@@ -218,7 +218,7 @@ impl<'a> Table<'a> {
                 };
                 if let Some(before) = uses[place].replace(named) {
                     let words = format!("{} is named twice, in `{before}` and in `{named}`", self.shown(place));
-                    return Err(Error::data(format!("{}: {words}", self.origin)));
+                    return Err(Error::data(words).in_file(self.origin));
                 }
                 places.push(place);
             }
@@ -232,7 +232,7 @@ impl<'a> Table<'a> {
             self.check_inputs_are_named(&inputs)?;
         }
         if inputs.is_empty() {
-            return Err(Error::data(format!("{}: no column is left for the inputs", self.origin)));
+            return Err(Error::data("no column is left for the inputs").in_file(self.origin));
         }
         Ok(Uses { inputs, targets })
     }
@@ -263,7 +263,7 @@ impl<'a> Table<'a> {
             }
         }
         if numbers.is_empty() {
-            return Err(Error::data(format!("{}: there are no rows but the header", self.origin)));
+            return Err(Error::data("there are no rows but the header").in_file(self.origin));
         }
         Ok(numbers.into_parts(self.origin, |i| self.shown(places[i])))
     }

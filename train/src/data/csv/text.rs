@@ -36,7 +36,7 @@ impl<'a> Text<'a> {
         check_format(bytes, origin)?;
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let (before, rest) = bytes.split_at(error.valid_up_to());
-            not_utf8(&format!("{origin}:{}", line_behind(before)), rest)
+            not_utf8(rest).at(origin, line_behind(before), None)
         })?;
         Ok(Text::Memory(text.strip_prefix(MARK).unwrap_or(text)))
     }
@@ -61,7 +61,7 @@ impl<'a> Text<'a> {
                 Err(error) if error.error_len().is_none() && !is_end => error.valid_up_to(),
                 Err(error) => {
                     let (before, rest) = rest.split_at(error.valid_up_to());
-                    return Err(not_utf8(&format!("{origin}:{}", line + line_behind(before) - 1), rest));
+                    return Err(not_utf8(rest).at(origin, line + line_behind(before) - 1, None));
                 }
             };
             if is_end {

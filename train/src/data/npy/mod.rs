@@ -157,7 +157,7 @@ impl NpyArray {
     }
 
     fn refused(&self, words: impl std::fmt::Display) -> Error {
-        Error::data(format!("{}: {words}", self.origin))
+        Error::data(words.to_string()).in_file(&self.origin)
     }
 
     /// Iterates over the bits of each element, sign-extended to 64 bits.
@@ -335,7 +335,7 @@ fn entry_of(file: &Path, name: &Path) -> String {
 
 /// Opens an archive, and finds an array in it.
 fn find<R: Read + Seek>(archive: R, file: &Path, name: &Path) -> Result<(ZipArchive<R>, usize)> {
-    let failed = |error: String| Error::data(format!("{}: {error}", shown(file)));
+    let failed = |error: String| Error::data(error).in_file(shown(file));
     let archive = ZipArchive::new(archive).map_err(|error| failed(no_archive(&error)))?;
     let name = name.to_string_lossy();
     let names = names_in(&archive);
@@ -348,7 +348,7 @@ fn find<R: Read + Seek>(archive: R, file: &Path, name: &Path) -> Result<(ZipArch
 
 /// Unpacks and parses an array of an archive by its index.
 fn unpacked<R: Read + Seek>(archive: &mut ZipArchive<R>, at: usize, origin: String, limit: usize) -> Result<NpyArray> {
-    let failed = |error: String| Error::data(format!("{origin}: {error}"));
+    let failed = |error: String| Error::data(error).in_file(&origin);
     let unpacked = archive.by_index(at).map_err(|error| failed(error.to_string()))?;
     let mut array = Vec::new();
     unpacked
@@ -370,7 +370,7 @@ fn unpacked<R: Read + Seek>(archive: &mut ZipArchive<R>, at: usize, origin: Stri
 pub fn npz_arrays(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
     let path = path.as_ref();
     let bytes = files::read_within(path, MOST_BYTES)?;
-    let failed = |error: String| Error::data(format!("{}: {error}", shown(path)));
+    let failed = |error: String| Error::data(error).in_file(shown(path));
     let mut archive = ZipArchive::new(Cursor::new(&bytes[..])).map_err(|error| failed(no_archive(&error)))?;
     let names = names_in(&archive);
     let read = |(at, name): (usize, String)| {
@@ -382,7 +382,7 @@ pub fn npz_arrays(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
 
 /// Parses an array from the bytes of a `.npy` file.
 fn parsed(mut bytes: Vec<u8>, origin: String) -> Result<NpyArray> {
-    let failed = |words: String| Error::data(format!("{origin}: {words}"));
+    let failed = |words: String| Error::data(words).in_file(&origin);
     let (header, data) = split(&bytes).map_err(failed)?;
     let header = Header::of(header).map_err(failed)?;
     header.check_length(data.len() as u64).map_err(failed)?;

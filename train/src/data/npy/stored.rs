@@ -57,14 +57,14 @@ impl Npy {
                 let open = || File::open(path).map(io::BufReader::new).map_err(|error| Error::io(path, &error));
                 let (mut archive, at) = find(open()?, path, &self.inputs)?;
                 let origin = entry_of(path, &self.inputs);
-                let broken = |error: zip::result::ZipError| Error::data(format!("{origin}: {error}"));
+                let broken = |error: zip::result::ZipError| Error::data(error.to_string()).in_file(&origin);
                 let size = archive.by_index(at).map_err(broken)?.size();
                 if size <= memory {
                     return self.read_all(limit, wants_targets);
                 }
                 let mut file = precast_base::files::temporary()?;
                 let mut entry = archive.by_index(at).map_err(broken)?.take(size);
-                io::copy(&mut entry, &mut file).map_err(|error| Error::data(format!("{origin}: {error}")))?;
+                io::copy(&mut entry, &mut file).map_err(|error| Error::data(error.to_string()).in_file(&origin))?;
                 drop(entry);
                 let inputs = StoredArray::of(file, origin)?;
                 let targets = targets.map(|name| {
@@ -93,7 +93,7 @@ struct StoredArray {
 impl StoredArray {
     fn of(mut file: File, origin: String) -> Result<Self> {
         let io = |error: io::Error| failed(&origin, &error);
-        let wrong = |words: String| Error::data(format!("{origin}: {words}"));
+        let wrong = |words: String| Error::data(words).in_file(&origin);
         let length = file.metadata().map_err(io)?.len();
         let mut start = Vec::new();
         io::Seek::rewind(&mut file).map_err(io)?;
