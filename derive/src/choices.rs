@@ -56,7 +56,7 @@ pub fn expand(arguments: Tokens, mut input: ItemEnum) -> Result<Tokens> {
                 &self,
                 _: &str,
                 _: &::precast::options::Range,
-            ) -> ::core::option::Option<::std::string::String> {
+            ) -> ::core::option::Option<::precast::Error> {
                 match self { #(#checked)* }
             }
         }
@@ -82,7 +82,7 @@ impl Choice {
             Fields::Unnamed(fields) if fields.unnamed.len() == 1 => {
                 let ty = &fields.unnamed[0].ty;
                 choice.checked = quote! {
-                    Self::#ident(options) => ::precast::options::Options::out_of_range(options).map(|(_, words)| words),
+                    Self::#ident(options) => ::precast::options::Options::out_of_range(options).map(|(_, error)| error),
                 };
                 quote!(::core::option::Option::Some(<#ty as ::precast::options::Options>::options()))
             }

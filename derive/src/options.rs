@@ -98,8 +98,8 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
     let infos = options.iter().map(info);
     let checks = options.iter().map(|option| {
         let (ident, key, range) = (&option.ident, &option.key, option.words.range.tokens());
-        quote!(if let ::core::option::Option::Some(words) = ::precast::options::Takes::out_of_range(&self.#ident, #key, &#range) {
-            return ::core::option::Option::Some((#key, words));
+        quote!(if let ::core::option::Option::Some(error) = ::precast::options::Takes::out_of_range(&self.#ident, #key, &#range) {
+            return ::core::option::Option::Some((#key, error));
         })
     });
     Ok(quote! {
@@ -119,7 +119,7 @@ pub fn expand(arguments: Tokens, mut input: ItemStruct) -> Result<Tokens> {
             fn options() -> ::std::vec::Vec<::precast::options::OptionInfo> {
                 ::std::vec![#(#infos),*]
             }
-            fn out_of_range(&self) -> ::core::option::Option<(&'static str, ::std::string::String)> {
+            fn out_of_range(&self) -> ::core::option::Option<(&'static str, ::precast::Error)> {
                 #(#checks)*
                 ::core::option::Option::None
             }

@@ -8,7 +8,7 @@ use serde::{
 };
 
 use crate::{
-    Padding,
+    Error, Padding,
     options::{Range, Takes},
 };
 use serde_json::{Value, json};
@@ -110,7 +110,7 @@ impl<const N: usize> Takes for PerAxis<N> {
         json!({"anyOf": [usize::schema(range), <[usize; N]>::schema(range)]})
     }
 
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<Error> {
         self.0.out_of_range(name, range)
     }
 }

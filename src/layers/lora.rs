@@ -183,7 +183,7 @@ impl Options for LoRA {
         LoRASpec::options()
     }
     /// Its spec was checked when it was built.
-    fn out_of_range(&self) -> Option<(&'static str, String)> {
+    fn out_of_range(&self) -> Option<(&'static str, Error)> {
         None
     }
 }

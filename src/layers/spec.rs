@@ -57,7 +57,7 @@ macro_rules! written_as_spec {
             fn options() -> Vec<$crate::options::OptionInfo> {
                 <$spec as $crate::options::Options>::options()
             }
-            fn out_of_range(&self) -> Option<(&'static str, String)> {
+            fn out_of_range(&self) -> Option<(&'static str, $crate::Error)> {
                 $crate::options::Options::out_of_range(&self.spec)
             }
         }

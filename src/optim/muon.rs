@@ -98,7 +98,7 @@ impl Options for Formula {
     fn options() -> Vec<OptionInfo> {
         MuonOptions::options()
     }
-    fn out_of_range(&self) -> Option<(&'static str, String)> {
+    fn out_of_range(&self) -> Option<(&'static str, Error)> {
         self.options.out_of_range()
     }
 }

@@ -99,8 +99,9 @@ impl<R: Rule> Trained<R> {
             check_not_negative("group's factor of the learning rate", group.lr_factor.unwrap_or(1.0))?;
             check_not_negative("group's weight decay", group.weight_decay.unwrap_or(0.0))?;
         }
-        if let Some((_, words)) = self.rule.out_of_range() {
-            return Err(Error::value(format!("the optimizer's {words}")));
+        if let Some((_, error)) = self.rule.out_of_range() {
+            let option = error.word().unwrap_or_default().to_string();
+            return Err(Error::value(format!("the optimizer's {error}")).about(option));
         }
         self.rule.check_together()
     }

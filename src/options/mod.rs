@@ -97,15 +97,16 @@ pub trait Options {
     /// Describes the options, in the order of their declaration.
     fn options() -> Vec<OptionInfo>;
 
-    /// Returns the key and the message of the first option with a number outside its range.
-    fn out_of_range(&self) -> Option<(&'static str, String)>;
+    /// Returns the key of the first option with a number outside its range, and the error, which is [about](Error::word) the
+    /// option itself if it is inside another one.
+    fn out_of_range(&self) -> Option<(&'static str, Error)>;
 
     /// Checks the ranges.
     ///
     /// # Errors
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number outside its range.
     fn check(&self) -> Result<()> {
-        self.out_of_range().map_or(Ok(()), |(_, words)| Err(Error::value(words)))
+        self.out_of_range().map_or(Ok(()), |(_, error)| Err(error))
     }
 }
 
@@ -170,9 +171,9 @@ impl Range {
                 && self.below.is_none_or(|below| x < below)
     }
 
-    /// Returns the message for a number that is outside.
-    fn refusal(&self, name: &str, x: f64) -> Option<String> {
-        (!self.holds(x)).then(|| format!("`{name}` is {x}; allowed: {}", self.words))
+    /// Returns the error for a number that is outside.
+    fn refusal(&self, name: &str, x: f64) -> Option<Error> {
+        (!self.holds(x)).then(|| Error::value(format!("`{name}` is {x}; allowed: {}", self.words)).about(name))
     }
 
     /// Adds the range to the words for a type, such as `a number`.

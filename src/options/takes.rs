@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{Options, Range, schema_of};
-use crate::{DType, policy::LossScaleSpec};
+use crate::{DType, Error, policy::LossScaleSpec};
 
 /// The type of an option.
 pub trait Takes {
@@ -28,8 +28,8 @@ pub trait Takes {
         serde_json::to_value(self).unwrap_or_default()
     }
 
-    /// Returns the message for a number outside a range.
-    fn out_of_range(&self, _name: &str, _range: &Range) -> Option<String> {
+    /// Returns the error for a number outside a range, [about](Error::word) the option.
+    fn out_of_range(&self, _name: &str, _range: &Range) -> Option<Error> {
         None
     }
 }
@@ -44,8 +44,8 @@ impl<O: Options> Takes for O {
         schema_of(&O::options())
     }
 
-    fn out_of_range(&self, _: &str, _: &Range) -> Option<String> {
-        Options::out_of_range(self).map(|(_, words)| words)
+    fn out_of_range(&self, _: &str, _: &Range) -> Option<Error> {
+        Options::out_of_range(self).map(|(_, error)| error)
     }
 }
 
@@ -67,7 +67,7 @@ macro_rules! numbers {
                 schema
             }
 
-            fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+            fn out_of_range(&self, name: &str, range: &Range) -> Option<Error> {
                 range.refusal(name, *self as f64)
             }
         }
@@ -137,7 +137,7 @@ impl<T: Takes> Takes for document::Choice<T> {
         T::schema(range)
     }
 
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<Error> {
         self.0.out_of_range(name, range)
     }
 }
@@ -152,7 +152,7 @@ impl<T: Takes> Takes for document::At<T> {
         T::schema(range)
     }
 
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<Error> {
         self.value.out_of_range(name, range)
     }
 }
@@ -166,7 +166,7 @@ impl<T: Takes> Takes for Option<T> {
         T::schema(range)
     }
 
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<Error> {
         self.as_ref()?.out_of_range(name, range)
     }
 }
@@ -181,7 +181,7 @@ impl<T: Takes> Takes for Vec<T> {
         if T::ALONE { json!({"anyOf": [T::schema(range), list]}) } else { list }
     }
 
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<Error> {
         self.iter().find_map(|x| x.out_of_range(name, range))
     }
 }
@@ -195,7 +195,7 @@ impl<T: Takes, const N: usize> Takes for [T; N] {
         json!({"type": "array", "items": T::schema(range), "minItems": N, "maxItems": N})
     }
 
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<Error> {
         self.iter().find_map(|x| x.out_of_range(name, range))
     }
 }
@@ -209,8 +209,9 @@ impl<T: Takes> Takes for (T, T) {
         <[T; 2]>::schema(range)
     }
 
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<Error> {
         let part = |at: usize| format!("{name}[{at}]");
-        self.0.out_of_range(&part(0), range).or_else(|| self.1.out_of_range(&part(1), range))
+        let error = self.0.out_of_range(&part(0), range).or_else(|| self.1.out_of_range(&part(1), range));
+        error.map(|error| error.about(name))
     }
 }

@@ -117,8 +117,8 @@ impl Loss {
     /// [`ErrorKind::Data`](crate::ErrorKind::Data) for targets of the other kind, for one outside of 0 to 1 with
     /// [`BceWithLogits`](Loss::BceWithLogits), and for a negative class that is not ignored.
     pub fn check(&self, targets: &Targets) -> Result<()> {
-        if let Some(words) = self.out_of_range("loss", &Range::default()) {
-            return Err(Error::value(format!("the loss {}: {words}", self.name())));
+        if let Some(error) = self.out_of_range("loss", &Range::default()) {
+            return Err(error.context(format_args!("the loss {}", self.name())));
         }
         if let Loss::CrossEntropy { weight: Some(weight), .. } = self
             && weight.iter().all(|weight| *weight == 0.0)

@@ -291,21 +291,21 @@ impl RunFile {
         // A policy of the command has no place in the file.
         let written = written.unwrap_or_else(|| (String::new(), source.first()));
         let refused = |at: Place, words: String| source.error(at, Error::run(words));
-        // The position of the option that the words name first.
-        let out_of_range = |at: Place, key: &str, words: String| {
-            let option = words.split(['`', '[']).nth(1).filter(|option| *option != key);
+        // The position of the option inside the key.
+        let out_of_range = |at: Place, key: &str, error: Error| {
+            let option = error.word().filter(|option| *option != key);
             let place = option.map_or(at, |option| source.place_in(at, option));
-            source.error(place, Error::run(words))
+            source.error(place, Error::run(error.to_string()))
         };
         if let Some(name) = read.name.as_ref().filter(|name| !is_file_name(&name.value)) {
             let words = format!("`{}` names no folder; allowed: letters, digits, `-`, `_` and `.`", name.value);
             return Err(refused(name.place, words));
         }
         let (optimizer, storage) = (&read.optimizer, &read.storage);
-        optimizer.value.0.check().map_err(|error| out_of_range(optimizer.place, "", error.to_string()))?;
-        storage.value.0.check().map_err(|error| out_of_range(storage.place, "", error.to_string()))?;
-        if let Some((key, words)) = read.out_of_range() {
-            return Err(out_of_range(read.place(key), key, words));
+        optimizer.value.0.check().map_err(|error| out_of_range(optimizer.place, "", error))?;
+        storage.value.0.check().map_err(|error| out_of_range(storage.place, "", error))?;
+        if let Some((key, error)) = read.out_of_range() {
+            return Err(out_of_range(read.place(key), key, error));
         }
         let (freeze, groups) = (&read.freeze, &read.groups);
         let of_groups = groups.value.iter().map(|group| (groups.place, &group.path));

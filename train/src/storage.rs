@@ -77,7 +77,7 @@ impl Storage {
             let words = format!("{} storage is {}; allowed: {allowed}", self.name(), dtype.long_name());
             return Err(Error::dtype(words));
         }
-        exclude.iter().try_for_each(|path| path.parse::<Pattern>().map(drop))
+        exclude.iter().try_for_each(|path| path.parse::<Pattern>().map(drop).map_err(|error| error.about(path)))
     }
 
     /// Returns the dtype of low-precision storage under a policy; `None` if there is none.

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use precast::options::{Range, Takes};
+use precast::{
+    Error,
+    options::{Range, Takes},
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Value, json};
 
@@ -94,12 +97,12 @@ impl Takes for Test {
         json!({"anyOf": [share, {"type": "integer", "minimum": 1}, {"type": "string"}]})
     }
 
-    fn out_of_range(&self, name: &str, _: &Range) -> Option<String> {
+    fn out_of_range(&self, name: &str, _: &Range) -> Option<Error> {
         let got = match self {
             Test::Count(0) => "0 examples".to_string(),
             Test::Share(share) if !(*share > 0.0 && *share < 1.0) => share.to_string(),
             _ => return None,
         };
-        Some(format!("`{name}` is {got}; allowed: {TEST}"))
+        Some(Error::value(format!("`{name}` is {got}; allowed: {TEST}")).about(name))
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use precast::{
     Child,
-    error::Result,
+    error::{Error, Result},
     options::{Range, Takes, options},
     storage::weights::{self, LoadOptions},
 };
@@ -130,7 +130,7 @@ impl Takes for Written {
         json!({"anyOf": [{"type": "string"}, Weights::schema(range)]})
     }
 
-    fn out_of_range(&self, name: &str, range: &Range) -> Option<String> {
+    fn out_of_range(&self, name: &str, range: &Range) -> Option<Error> {
         Takes::out_of_range(&self.0, name, range)
     }
 }
