@@ -18,10 +18,10 @@ use precast::{
     storage::{stored::StoredModel, weights::check_is_safetensors},
 };
 use precast_base::{files, printable};
-use precast_graph::onnx::{ImportOptions, OnnxNetwork};
+use precast_graph::onnx::{ImportOptions, OnnxModel, OnnxNetwork};
 use precast_train::is_onnx;
 
-use super::{Cli, Failure, Result, onnx, say};
+use super::{Cli, Failure, Result, progress, say};
 
 /// A value that was read, and its origin.
 pub(super) struct Read<T> {
@@ -98,6 +98,15 @@ pub(super) fn shown(path: &Path) -> String {
     printable(&path.to_string_lossy()).into_owned()
 }
 
+/// Opens a model, with a note on an opset that is not known.
+pub(super) fn onnx_model(argument: &Path) -> Result<Read<OnnxModel>> {
+    let model = OnnxModel::open(argument)?;
+    if let Some(note) = model.note_on_opset() {
+        progress::say(&format!("note: {}: {note}", shown(argument)));
+    }
+    Ok(Read::of_file(model, argument))
+}
+
 /// Reads a model, or builds one of the program's own, with initial weights drawn from the seed.
 pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>> {
     let own = argument.to_str().is_some_and(|name| cli.builds(name)) && !argument.is_file();
@@ -106,7 +115,7 @@ pub(super) fn model(cli: &Cli, argument: &Path, seed: u64) -> Result<Read<Model>
         return Ok(Read { value, argument: argument.to_path_buf(), built_in: true, own });
     }
     if is_onnx(argument) {
-        let imported = onnx::read(argument)?.value.import(&ImportOptions::new());
+        let imported = onnx_model(argument)?.value.import(&ImportOptions::new());
         let network = imported.map_err(|error| error.context(shown(argument)))?;
         return Ok(Read::of_file(OnnxNetwork::into_model(network), argument));
     }

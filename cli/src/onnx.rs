@@ -25,15 +25,6 @@ use super::{
     table::library_table,
 };
 
-/// Opens a model, with a note on an opset that is not known.
-pub(super) fn read(argument: &Path) -> Result<Read<OnnxModel>> {
-    let model = OnnxModel::open(argument)?;
-    if let Some(note) = model.note_on_opset() {
-        say_line(&format!("{}: {note}", shown(argument)));
-    }
-    Ok(Read::of_file(model, argument))
-}
-
 /// Returns the lists by which nodes are painted. Level O0 has none: nothing runs low.
 fn policy_for(file: &Read<PolicyFile>) -> Result<GraphPolicy> {
     match &file.value {
@@ -61,7 +52,7 @@ struct Report<'a> {
 
 /// Prints the output of `precast plan`.
 pub(super) fn plan(argument: &Path, file: &Read<PolicyFile>, ranges: &RangeArgs, format: Format) -> Result {
-    let (model, policy) = (read(argument)?, policy_for(file)?);
+    let (model, policy) = (inputs::onnx_model(argument)?, policy_for(file)?);
     show(&model, file, &ranges.plan(&model.value, &policy)?, format)
 }
 
@@ -72,7 +63,7 @@ pub(super) fn graph(
     (svg, dot): (Option<&Path>, Option<&Path>),
     format: Format,
 ) -> Result {
-    let (model, policy) = (read(argument)?, policy_for(file)?);
+    let (model, policy) = (inputs::onnx_model(argument)?, policy_for(file)?);
     let plan = model.value.plan(&policy)?;
     let drawings = [svg.map(|file| (file, plan.to_svg())), dot.map(|file| (file, plan.to_dot()))];
     show(&model, file, &plan, format)?;
@@ -113,7 +104,7 @@ pub(super) fn explain(
     ranges: &RangeArgs,
     format: Format,
 ) -> Result {
-    let (model, policy) = (read(argument)?, policy_for(file)?);
+    let (model, policy) = (inputs::onnx_model(argument)?, policy_for(file)?);
     let plan = ranges.plan(&model.value, &policy)?;
     let decision = plan.decision(name).map_err(|error| {
         let found = of_scope(&plan, name).unwrap_or(error.to_string());
@@ -150,7 +141,7 @@ fn of_scope(plan: &OnnxPlan<'_>, asked: &str) -> Option<String> {
 
 /// Prints the output of `precast diff`.
 pub(super) fn diff(argument: &Path, from: &Read<PolicyFile>, to: &Read<PolicyFile>, format: Format) -> Result {
-    let model = read(argument)?;
+    let model = inputs::onnx_model(argument)?;
     if let Some(cells) =
         [from, to].into_iter().find(|file| file.cells().is_some_and(|cells| cells.value.level != Level::O0))
     {
@@ -270,7 +261,7 @@ pub(super) struct Converting<'a> {
 
 /// Converts a model and prints the report.
 pub(super) fn convert(args: &Converting<'_>, own: &OnnxArgs) -> Result {
-    let (model, policy) = (read(args.from)?, policy_for(args.policy)?);
+    let (model, policy) = (inputs::onnx_model(args.from)?, policy_for(args.policy)?);
     let options = match own.low_io.as_deref() {
         None => OnnxPlanOptions::new(),
         Some([]) => OnnxPlanOptions::new().low_io(),

@@ -15,7 +15,6 @@ use serde::Serialize;
 use super::{
     Failure, Format, Result,
     inputs::{self, Read, header, shown},
-    onnx,
     outputs::{self, Force},
     print, print_json,
     table::library_table,
@@ -119,12 +118,12 @@ pub(super) fn run(args: &Args) -> Result {
     }
     let policy = args.policy.as_deref().map(inputs::policy_file).transpose()?;
     let given = npz_arrays(&args.inputs).map_err(|error| error.context("--inputs"))?;
-    let model = onnx::read(&args.model)?;
+    let model = inputs::onnx_model(&args.model)?;
     let mut net = import(&model.value, &model, args)?;
     let first = called(&net, &model, &given)?;
     let second = match (&args.against, policy.as_ref().map(|policy| &policy.value)) {
         (Some(other), _) => {
-            let other = onnx::read(other)?;
+            let other = inputs::onnx_model(other)?;
             Some(called(&import(&other.value, &other, args)?, &other, &given)?)
         }
         (None, Some(PolicyFile::Cells(policy))) => {

@@ -189,3 +189,20 @@ fn a_graph_cell_in_a_tree_at_o2() {
     let beyond = x.mul(&Tensor::scalar(1e6, DType::F32)).unwrap();
     assert!(net.call(&beyond).unwrap().to_f64().iter().any(|y| !y.is_finite()));
 }
+
+/// Files of networks name the kind as any other.
+#[test]
+fn the_kind_is_registered_and_read_back_as_written() {
+    assert!(precast::layers::kinds().unwrap().contains(&"GraphCell"));
+    let info = precast::io::kinds::describe("GraphCell").unwrap();
+    assert!(!info.about.is_empty() && info.elsewhere.is_some());
+    let net = "{kind: GraphCell, evaluation: {precast_graph: 1, batch: 2, inputs: [input], outputs: [relu_1], nodes: [\
+               {name: input, op: Input, outputs: [{dtype: float32, shape: [{each: 1, plus: 0}, 3]}]}, \
+               {name: relu_1, op: Relu, inputs: [input], outputs: [{dtype: float32, shape: [{each: 1, plus: 0}, 3]}]}]}}";
+    let read = |text: &str| precast::io::models::parse(text, "test.yaml", 7).unwrap();
+    let net = read(&format!("version: 1\nnet: {net}\n"));
+    let written = precast::io::models::to_yaml(&net).unwrap();
+    assert_eq!(precast::io::models::to_yaml(&read(&written)).unwrap(), written);
+    let x = Tensor::from_f64(&[-1.0, 0.5, 2.0], &[1, 3], DType::F32).unwrap();
+    assert_eq!(read(&written).call(&x).unwrap().to_f64(), [0.0, 0.5, 2.0]);
+}

@@ -403,7 +403,7 @@ fn squares_are_f32_up_to_the_sum_or_the_root() {
         let x = [1800.0, 2400.0, -3000.0, 4000.0];
         check(name, &model, &rows(x), &[0.6, 0.8, -0.6, 0.8], &["h", "y"], full, &policy("onnx"));
     }
-    // A cube, as in a GELU, and a gate go on low.
+    // A cube, as in a GELU, and a gate run low.
     let cube = between(&[mul("h", "h", "q"), mul("q", "h", "u")], &[], 17);
     let gate = [
         node("Sigmoid", &["h"], "g", &[]),
@@ -689,7 +689,7 @@ fn what_is_compared_or_is_a_place_is_exact() {
     check("top k", &model, &x, &[1.0, 0.0, 0.0, 1.0], &["h", "y"], &["s"], &policy("onnx"));
 }
 
-/// The numbers that integers stand for are as large as their scale says.
+/// Integers with a scale are numbers as large as the scale says.
 #[test]
 fn dequantized_numbers_have_the_size_of_their_scale() {
     let middle = [
