@@ -35,9 +35,10 @@ impl OnnxModel {
         if calls.into_iter().map(|called| sizes[called]).fold(0, usize::saturating_add) > MOST {
             return Err(Error::model(format!("calls of functions become more than {MOST} nodes")));
         }
-        let is_other = |function: &Function| !has_versions_of(function, &self.functions, &self.opsets);
-        let others = self.functions.iter().filter(|function| is_other(function)).cloned().collect();
-        let functions = self.functions.iter().filter(|function| !is_other(function)).collect();
+        let fits = |function: &&Function| has_versions_of(function, &self.functions, &self.opsets);
+        let functions: Vec<&Function> = self.functions.iter().filter(fits).collect();
+        // A function that stays may call any other one.
+        let keeps = functions.len() < self.functions.len();
         let mut inliner = Inliner { functions, names: BTreeSet::new() };
         inliner.note(&self.graph);
         let mut files = self.files.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -46,7 +47,9 @@ impl OnnxModel {
             self.is_inlined = true;
         }
         drop(files);
-        self.functions = others;
+        if !keeps {
+            self.functions.clear();
+        }
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ pub struct OnnxModel {
     /// The version of each imported domain. The default domain is the empty name.
     pub(super) opsets: HashMap<String, i64>,
     pub(super) graph: Graph,
-    /// The functions whose calls are nodes: see `inline`.
+    /// None when no call is left: see `inline`.
     pub(super) functions: Vec<Function>,
     /// `true` when nodes took the place of calls.
     pub(super) is_inlined: bool,

@@ -199,6 +199,18 @@ fn a_function_whose_ops_have_other_versions_stays_a_call() {
     }
 }
 
+/// It still finds the functions that it calls.
+#[test]
+fn a_function_that_stays_a_call_calls_others() {
+    let negative = function("Negative", &["a"], &["b"], &[op("Neg", &["a"], "b")], OPSET);
+    let inner = [op("Squeeze", &["a"], "s"), own("Negative", &["s"], &["b"], &[])];
+    let old = function("Old", &["a"], &["b"], &inner, 11);
+    let nodes = [own("Negative", &["h"], &["n"], &[]), own("Old", &["n"], &["u"], &[])];
+    let model = between(&nodes, &[negative, old]);
+    let x = Tensor::from_vec(X.to_vec(), &[2, 2]).unwrap();
+    assert_eq!(model.run(&[("x", x)]).unwrap()[0].1.to_f64(), X.map(f64::from));
+}
+
 #[test]
 fn wrong_calls_are_errors() {
     let refused = |nodes: &[Message], functions: &[Message], words: &str| {
