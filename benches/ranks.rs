@@ -11,12 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use precast::{
-    data::Batch,
-    prelude::*,
-    ranks::{Alone, Engine, Pending, Ranks, Threads, Wire},
-    train::DataParallel,
-};
+use precast::prelude::*;
+use precast_mpi::{Alone, Engine, Pending, Ranks, Threads, Wire};
+use precast_train::{DataParallel, data::Batch};
 
 /// When messages arrive, by sender, receiver and tag, in their order.
 type Arrivals = Arc<Mutex<HashMap<(usize, usize, u16), VecDeque<Instant>>>>;
@@ -43,7 +40,7 @@ impl Engine for Network {
         self.threads.size()
     }
 
-    fn send(&self, to: usize, tag: u16, bytes: Arc<Vec<u8>>) -> precast::ranks::Result<Pending> {
+    fn send(&self, to: usize, tag: u16, bytes: Arc<Vec<u8>>) -> precast_mpi::Result<Pending> {
         let time = Duration::from_secs_f64(bytes.len() as f64 / self.bytes_per_second);
         self.busy.set(self.busy.get().max(Instant::now()) + time);
         let key = (self.rank(), to, tag);
@@ -51,13 +48,13 @@ impl Engine for Network {
         self.threads.send(to, tag, bytes)
     }
 
-    fn receive(&self, from: usize, tag: u16, memory: Vec<u8>) -> precast::ranks::Result<Pending> {
+    fn receive(&self, from: usize, tag: u16, memory: Vec<u8>) -> precast_mpi::Result<Pending> {
         let pending = self.threads.receive(from, tag, memory)?;
         self.wanted.borrow_mut().insert(pending.0, (from, tag));
         Ok(pending)
     }
 
-    fn poll(&self, pending: &Pending) -> precast::ranks::Result<Option<Vec<u8>>> {
+    fn poll(&self, pending: &Pending) -> precast_mpi::Result<Option<Vec<u8>>> {
         let mut early = self.early.borrow_mut();
         if let Entry::Vacant(new) = early.entry(pending.0) {
             let wanted = self.wanted.borrow().get(&pending.0).copied();

@@ -4,12 +4,9 @@
 // target/release/examples/data_parallel
 // mpirun -n 4 target/release/examples/data_parallel
 
-use precast::{
-    data::{self, Batch},
-    prelude::*,
-    ranks::{Ranks, Wire},
-    train::DataParallel,
-};
+use precast::prelude::*;
+use precast_mpi::{Ranks, Wire};
+use precast_train::{DataParallel, data, data::Batch};
 
 const SHARDS: usize = 8; // the most processes that can share a step
 
@@ -49,7 +46,7 @@ fn train(ranks: &Ranks) -> Result<()> {
         net.set_train(false);
     }
     if ranks.rank() == 0 {
-        let accuracy = precast::train::accuracy(&net, &data::digits()?, 256)?;
+        let accuracy = precast_train::accuracy(&net, &data::digits()?, 256)?;
         let bytes = Checkpoint::of(&net, &[&optimizer], &scale).to_bytes()?;
         let sum = bytes.iter().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
         println!("accuracy {:.1} %, weights and optimizer {sum:08x}", 100.0 * accuracy);

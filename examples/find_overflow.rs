@@ -3,11 +3,11 @@
 // cargo run --release --example find_overflow
 
 use precast::{
-    data,
-    diagnose::Monitor,
     policy::{DynamicScale, LossScaleSpec},
     prelude::*,
 };
+use precast_diagnose::Monitor;
+use precast_train::data;
 
 fn main() -> Result<()> {
     let rng = &mut Rng::seed(1);

@@ -2,7 +2,8 @@
 //
 // cargo run --release --example gradient_accumulation
 
-use precast::{data, prelude::*};
+use precast::prelude::*;
+use precast_train::data;
 
 const PARTS: usize = 4;
 

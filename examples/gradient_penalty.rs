@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release --example gradient_penalty`
 
-use precast::{Param, data, prelude::*, twice_differentiable};
+use precast::{Param, prelude::*, twice_differentiable};
+use precast_train::data;
 
 /// Returns the Euclidean norm of all gradients of a loss, on the tape. They are computed from the scaled loss, so that
 /// none underflows in f16, and divided by the scale afterwards.

@@ -3,7 +3,8 @@
 //
 // cargo run --release --example low_storage
 
-use precast::{data, prelude::*};
+use precast::prelude::*;
+use precast_train::data;
 
 fn main() -> Result<()> {
     let bf16 = || Decorate::new(DType::Bf16).masters(false);

@@ -2,7 +2,8 @@
 //!
 //! `cargo run --release --example o_levels`
 
-use precast::{data, io::models, prelude::*, train::accuracy};
+use precast::{io::models, prelude::*};
+use precast_train::{accuracy, data};
 
 const POLICY: &str = "
 version: 1

@@ -2,7 +2,8 @@
 //
 // cargo run --release --example optimizers
 
-use precast::{data, prelude::*};
+use precast::prelude::*;
+use precast_train::data;
 
 fn main() -> Result<()> {
     let rng = &mut Rng::seed(1);

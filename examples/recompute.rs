@@ -2,7 +2,8 @@
 //
 // cargo run --release --example recompute
 
-use precast::{data, policy::Rule, prelude::*};
+use precast::{policy::Rule, prelude::*};
+use precast_train::data;
 
 fn net() -> Result<Child> {
     let rng = &mut Rng::seed(1);

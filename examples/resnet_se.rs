@@ -2,11 +2,8 @@
 //
 // cargo run --release --example resnet_se
 
-use precast::{
-    data,
-    prelude::*,
-    train::{FitOptions, fit},
-};
+use precast::prelude::*;
+use precast_train::{FitOptions, data, fit};
 
 const POLICY: &str = "
 version: 1

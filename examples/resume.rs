@@ -2,7 +2,8 @@
 //
 // cargo run --release --example resume
 
-use precast::{data, prelude::*, train::data::Batch};
+use precast::prelude::*;
+use precast_train::{data, data::Batch};
 
 fn net() -> Result<Child> {
     let rng = &mut Rng::seed(1);

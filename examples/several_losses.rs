@@ -2,7 +2,8 @@
 //
 // cargo run --release --example several_losses
 
-use precast::{data, prelude::*};
+use precast::prelude::*;
+use precast_train::data;
 
 /// A network that classifies a digit and redraws it.
 #[derive(Cell, Debug)]

@@ -3,11 +3,10 @@
 //! `cargo run --release --example wrap_a_struct`
 
 use precast::{
-    data,
     policy::{Rule, RunAs},
     prelude::*,
-    train::accuracy,
 };
+use precast_train::{accuracy, data};
 
 /// Two convolutions with a skip connection. Precision is not mentioned here.
 #[derive(Cell, Debug)]

@@ -6,7 +6,6 @@ use precast::{
     Child, DType, Policy, Tensor,
     cell::Trace,
     cost::Speeds,
-    data::{Dataset, parse_digits},
     io::models::{self, Model},
     layers::Rng,
     policy::{GraphPolicy, PolicyFile},
@@ -18,6 +17,7 @@ use precast::{
 };
 use precast_graph::onnx::{ImportOptions, OnnxConvertOptions, OnnxModel};
 use precast_train::data::{Csv, Images, Npy};
+use precast_train::data::{Dataset, parse_digits};
 
 /// Checks an ONNX model: if it is read and planned, what a conversion writes is read and planned, too, and is converted
 /// to itself. It is also imported.

@@ -5,7 +5,7 @@
 //! [loss scale](LossScale).
 //!
 //! ```
-//! use precast::{data, prelude::*};
+//! use precast::prelude::*;
 //!
 //! #[derive(Cell, Debug)]
 //! #[cell(new)]
@@ -35,8 +35,9 @@
 //! net.set_train(true);
 //! let mut optimizer = Sgd::new(net.params(), 0.05).momentum(0.9);
 //! let mut scale = policy.loss_scale()?;
-//! for batch in data::digits()?.batches(32)?.take(3) {
-//!     let loss = net.call(&batch.x)?.cross_entropy(&batch.y)?;
+//! let (images, digits) = (Tensor::randn(&[32, 1, 8, 8], rng)?, Tensor::from([3i64; 32])); // or from `precast-train`
+//! for _ in 0..3 {
+//!     let loss = net.call(&images)?.cross_entropy(&digits)?;
 //!     match scale.step(&mut optimizer, loss)? { // scale, backward pass, unscale, check for non-finite gradients, update
 //!         Outcome::Skipped { cause } => eprintln!("skipped: {cause}"),
 //!         Outcome::Stalled { .. } => break,
@@ -52,15 +53,16 @@
 //! The [`guide`] has a page for each task.
 //!
 //! Suggested reading order: [`Tensor`] and [`Op`]; [`precision`] (the effect of a region on an op); [`cell`] (trees)
-//! and [`layers`]; [`policy`] (the requested precision), [`plan`] (the resulting decisions and their reasons); [`scale`],
-//! [`optim`] and [`train`].
+//! and [`layers`]; [`policy`] (the requested precision), [`plan`] (the resulting decisions and their reasons); [`scale`]
+//! and [`optim`].
 //!
 //! [`policy`], the plans of [`plan`] and all that they name are those of the package `precast-policy`, which knows no tensor.
 //! A library with tensors of its own depends on that alone, and implements the traits of [`host`].
 //!
-//! Graphs of networks and ONNX models are in the package `precast-graph`; run files, readers of example files and reports are
-//! in `precast-train`; the command `precast`, also for a
-//! program's own networks, is in `precast-cli`. No package has features.
+//! Other packages build on this one: `precast-train` has examples and their readers, the training loop, steps over several
+//! ranks, run files and reports; `precast-diagnose` finds the place where a step breaks, and the cells that can be lowered;
+//! `precast-graph` has graphs of networks and ONNX models; `precast-cli` has the command `precast`, also for a program's own
+//! networks. No package has features.
 //!
 //! # Events
 //!
@@ -71,7 +73,7 @@
 //! | --- | --- | --- |
 //! | error | `training has stalled` | a step returned [`Outcome::Stalled`] |
 //! | warn | `step skipped` | a gradient was not finite: the cause, and the first parameter |
-//! | warn | `step taken with a number that was not finite` | in [`train::fit`]: the first result that was not finite |
+//! | warn | `step taken with a number that was not finite` | in `fit` of `precast-train`: the first result that was not finite |
 //! | warn | `gradients in float16 without a loss scale` | once per optimizer: the first cell |
 //! | warn | `trained in evaluation` | once per optimizer: the first batch norm or dropout that ran in evaluation mode |
 //! | warn | `rounding loses updates` | once, when more than half of a parameter's [counted](optim::LostUpdates) updates are lost: its path, the share |
@@ -79,7 +81,7 @@
 //! | info | `plan applied`, `plan undone` | a network was wrapped by a policy: level, dtype, number of cells |
 //! | info | `parameters decorated` | parameters are stored in 16 bits: the number of these, and of the others |
 //! | info | `weights read`, `weights written` | a weight file: its name and size |
-//! | info | `epoch finished` | an epoch of [`train::fit`]: loss, and accuracy or mean squared error |
+//! | info | `epoch finished` | an epoch of `fit` of `precast-train`: loss, and accuracy or mean squared error |
 //! | debug | `loss scale grows`, `loss scale shrinks` | the scale before and after |
 //! | debug | `policy read`, `model read` | a file was read |
 #![deny(missing_docs)]
@@ -92,9 +94,9 @@ extern crate self as precast;
 pub mod autocast;
 pub mod catalogue;
 pub mod cell;
+mod checkpoint;
 pub mod compat;
 pub mod cost;
-pub mod diagnose;
 mod dtype;
 pub mod gradcheck;
 #[cfg(not(doctest))]
@@ -103,7 +105,6 @@ pub mod io;
 #[allow(unsafe_code)]
 mod kernels;
 pub mod layers;
-pub mod lint;
 mod logging;
 pub mod observe;
 mod ops;
@@ -114,21 +115,20 @@ pub mod precision;
 pub mod prelude;
 pub mod recording;
 pub mod scale;
-pub mod shadow;
 pub mod storage;
 mod tensor;
-pub mod train;
-pub mod tune;
 
 pub use autocast::{Autocast, autocast};
 pub use catalogue::{Op, Precision};
 #[doc(hidden)]
 pub use cell::derived as __derive;
 pub use cell::{Cell, Child, Forward};
+pub use checkpoint::Checkpoint;
 pub use dtype::{DType, Element};
 pub use kernels::amx::{allow_amx, uses_amx};
 #[doc(hidden)]
 pub use kernels::bench as __bench;
+pub use kernels::simd::vector_lanes;
 pub use kernels::threads::set_threads;
 pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
@@ -139,33 +139,12 @@ pub use plan::Plan;
 pub(crate) use precast_base::printable;
 #[doc(inline)]
 pub use precast_base::{Error, ErrorKind, Result, error};
-#[doc(inline)]
-pub use precast_mpi as ranks;
 pub use precast_policy::{Level, Policy, host, policy};
 pub use scale::{LossScale, Outcome};
-pub use tensor::{Backward, Grads, Moment, Param, Tensor, TensorElement, enable_grad, no_grad};
-pub use train::{Checkpoint, data};
-
-/// Parts of the library that only the packages `precast-train` and `precast-cli` use. Anything in it may change or be
-/// removed in any release.
-#[doc(hidden)]
-pub mod __train {
-    pub use crate::storage::weights::bytes_of;
-    pub use crate::train::{
-        data::{
-            batches::call,
-            numbers::Wide,
-            origin::{Parts, Read},
-            resize::{MOST_PIXELS, resize},
-        },
-        fit::{EPOCH, STEPS},
-        score::answers,
-        shards::filled,
-    };
-}
+pub use tensor::{Backward, Grads, LeafId, Moment, Param, Tensor, TensorElement, WeakTensor, enable_grad, no_grad};
 
 /// Access for the tests of this repository. Anything in it may change or be removed in any release.
 #[doc(hidden)]
 pub mod __test {
-    pub use crate::{kernels::memory::KEPT_BYTES, train::data::batches_of_epoch};
+    pub use crate::kernels::memory::KEPT_BYTES;
 }

@@ -7,15 +7,6 @@ use std::{
 
 use tracing::{dispatcher, subscriber::NoSubscriber};
 
-/// Sends an event of a level (`INFO`). Fields are evaluated only for a subscriber.
-macro_rules! event {
-    ($level:ident, $($fields:tt)*) => {
-        tracing::event!(target: "precast", tracing::Level::$level, $($fields)*)
-    };
-}
-
-pub(crate) use event;
-
 /// Warns on standard error in a program without a subscriber, which misses the event. Callers make sure to warn only
 /// once.
 pub(crate) fn warn(message: &str) {
@@ -30,7 +21,7 @@ pub(crate) fn warn_if_unoptimized() {
     static WARNED: Once = Once::new();
     if cfg!(unoptimized) {
         WARNED.call_once(|| {
-            event!(WARN, "built without optimization");
+            tracing::warn!(target: "precast", "built without optimization");
             if io::stderr().is_terminal() {
                 warn(
                     "built without optimization, so training is about 70 times slower; use `--release`, or \

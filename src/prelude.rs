@@ -13,9 +13,9 @@ pub use crate::{
     compat::mindspore::auto_mixed_precision,
     layers::*,
     no_grad,
+    optim::Schedule,
     policy::Lists,
     scale::ScalesLoss,
     sequential,
     storage::{Decorate, decorate},
-    train::Schedule,
 };

@@ -24,7 +24,7 @@ use crate::{
 };
 pub use crate::{
     ops::{check_attributes, method_of, run_recorded, written_with_others},
-    tensor::recording::{Again, Blend, Call, Recorded, is_on, on_end, record},
+    tensor::recording::{Again, Blend, Call, Recorded, Repeatable, is_on, on_end, record},
 };
 
 /// Runs ops on numbers that belong to no precision, such as shapes: outside every region, off the tape, and heard by no

@@ -1,6 +1,7 @@
 //! Cost of watching every step with a [`Monitor`]: `cargo bench --bench steps -- monitor`.
 
-use precast::{diagnose::Monitor, prelude::*};
+use precast::prelude::*;
+use precast_diagnose::Monitor;
 
 use super::{Trainer, fastest, median, peers::Options};
 

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use precast::{no_grad, prelude::*, shadow::Shadow};
+use precast::{no_grad, prelude::*};
+use precast_diagnose::shadow::Shadow;
 
 use super::{Trainer, fastest, median, peers::Options};
 

@@ -1,10 +1,7 @@
 //! The handwritten digits in the input shape of a model.
 
-use precast::{
-    Child, Tensor,
-    data::{Dataset, Split},
-    no_grad,
-};
+use precast::{Child, Tensor, no_grad};
+use precast_train::data::{Dataset, Split};
 
 use super::{Failure, Result};
 
@@ -82,7 +79,7 @@ pub(super) fn check(net: &Child, data: &Split) -> Result {
 
 #[cfg(test)]
 mod tests {
-    use precast::data::digits;
+    use precast_train::data::digits;
 
     use super::*;
 

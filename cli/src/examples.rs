@@ -2,11 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use precast::{
-    Child, Policy, Tensor,
+use precast::{Child, Policy, Tensor, storage::weights};
+use precast_train::{
+    Loss,
     data::{Batch, Dataset},
-    storage::weights,
-    train::Loss,
 };
 use precast_train::{
     Predictor, RunFile,

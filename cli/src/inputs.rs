@@ -9,7 +9,6 @@ use std::{
 };
 
 use precast::{
-    __train::call,
     Plan, Policy,
     cell::Trace,
     cost::Speeds,
@@ -19,6 +18,7 @@ use precast::{
 };
 use precast_base::{files, printable};
 use precast_graph::onnx::{ImportOptions, OnnxModel, OnnxNetwork};
+use precast_train::data::call;
 use precast_train::is_onnx;
 
 use super::{Cli, Failure, Result, progress, say};

@@ -2,7 +2,9 @@
 
 use std::{cell::Cell, fs, ops::ControlFlow};
 
-use precast::{ErrorKind, ranks::Ranks, train::Event};
+use precast::ErrorKind;
+use precast_mpi::Ranks;
+use precast_train::Event;
 use precast_train::{EndReason, Run, RunFile};
 
 use super::Result;

@@ -57,8 +57,9 @@ use std::{
 };
 
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use precast::{Error, io::models::Model, layers::Rng, policy::PolicyFile, ranks};
+use precast::{Error, io::models::Model, layers::Rng, policy::PolicyFile};
 use precast_base::{names::did_you_mean, printable, printable_lines};
+use precast_mpi as ranks;
 use serde::Serialize;
 
 /// Mixed-precision training: decide the precision of every cell of a network before the run, say why, and train it.

@@ -5,12 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use precast::{
-    ErrorKind,
-    lint::{Finding, Rule, Severity},
-    train::History,
-};
+use precast::ErrorKind;
 use precast_base::{printable_lines, quoted};
+use precast_diagnose::lint::{Finding, Rule, Severity};
+use precast_train::History;
 use precast_train::{RunFile, history_of};
 use serde::Serialize;
 

@@ -3,10 +3,8 @@
 
 use std::{cell::Cell, env, sync::atomic::Ordering};
 
-use precast::{
-    ErrorKind,
-    ranks::{Cores, Ranks},
-};
+use precast::ErrorKind;
+use precast_mpi::{Cores, Ranks};
 use precast_train::{Follower, RunFile};
 
 use super::{Cli, Failure, Result, lead::Lead, run, train_args::Args};

@@ -3,8 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use precast::{Plan, Policy, diagnose::Headroom, plan::Explanation};
+use precast::{Plan, Policy, plan::Explanation};
 use precast_base::printable;
+use precast_diagnose::Headroom;
 use precast_train::{RunFile, headroom_of, is_onnx, report::plan_table_by};
 use serde::Serialize;
 

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use precast::train::Loss;
 use precast_base::{files, printable};
+use precast_train::Loss;
 use precast_train::{
     Prediction, Predictor, RunFile,
     data::{Column, Columns, Source},

@@ -8,9 +8,9 @@ use std::{
 
 use console::{Term, measure_text_width, truncate_str};
 use indicatif::{ProgressBar, ProgressStyle};
-use precast::train::{Epoch, Event, Score, Step};
 use precast_base::{printable, printable_lines};
 use precast_train::report::loss_in_words;
+use precast_train::{Epoch, Event, Score, Step};
 
 /// Progress on standard error: a bar on a terminal, otherwise a line for each epoch; nothing if it is
 /// [quiet](Progress::quiet), except for cells that are raised.

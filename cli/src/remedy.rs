@@ -1,10 +1,7 @@
 //! Cures of a run that failed or learnt nothing, as far as its options show them.
 
-use precast::{
-    DType, Level,
-    data::Targets,
-    train::{Evaluation, FitOptions},
-};
+use precast::{DType, Level};
+use precast_train::{Evaluation, FitOptions, data::Targets};
 use precast_train::{Run, scores_of};
 
 /// Largest magnitude of targets whose errors, squared, are far from the limit of f16, and with which a usual learning rate

@@ -2,8 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use precast::diagnose::{Edge, Record};
+use precast::observe::Edge;
 use precast_base::{files, printable_lines};
+use precast_diagnose::Record;
 use precast_train::{Replay, RunFile, SavedFault, history_of};
 
 use super::{

@@ -7,14 +7,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use precast::{
-    DType, Level, Outcome, Plan,
-    diagnose::Edge,
-    policy::Rule,
-    train::{Epoch, History, Schedule},
-};
+use precast::{DType, Level, Outcome, Plan, observe::Edge, optim::Schedule, policy::Rule};
 use precast_base::{files, printable};
-use precast_train::report::{TrainingRun, joint_name, same_course, save_chart};
+use precast_train::{
+    Epoch, History,
+    report::{TrainingRun, joint_name, same_course, save_chart},
+};
 use serde::Serialize;
 
 use super::{Failure, Result, inputs::shown};
@@ -303,7 +301,7 @@ pub(super) fn notes(runs: &[TrainingRun<'_>], alternated: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use precast::train::Step;
+    use precast_train::Step;
 
     fn run_of(losses: &[f64]) -> History {
         let step = r#"{"epoch": 0, "loss": null, "scale": 1.0, "outcome": "stepped", "seconds": 0.0}"#;

@@ -10,8 +10,9 @@ use std::{
     },
 };
 
-use precast::{Policy, io::models::Model, policy::Prefer, train::Event};
+use precast::{Policy, io::models::Model, policy::Prefer};
 use precast_base::{files, printable};
+use precast_train::Event;
 use precast_train::{
     Change, EndReason, ModelSource, Run, RunFile, history_of,
     report::{NOT_FAIR, RunReport, TrainingRun, all_runs_html, runs_html, runs_table_by, save_events},
@@ -194,7 +195,7 @@ fn train(cli: &Cli, mut run: Run, args: &Args, lead: Option<&Lead<'_>>) -> Resul
         let shapes: String = std::iter::once(format!("{:?}", data.shape())).chain(further).collect();
         let ranks = lead.map_or(String::new(), |lead| {
             let file = run.file();
-            let is_usual = file.wire == precast::ranks::Wire::default();
+            let is_usual = file.wire == precast_mpi::Wire::default();
             let wire = if is_usual { String::new() } else { format!(", and send {}", file.wire) };
             let state = if file.shard_optimizer { " and the state of the optimizer" } else { "" };
             let (ranks, shards) = (lead.ranks.size(), file.options.shards);
@@ -307,11 +308,11 @@ struct Summary<'a> {
     skipped: usize,
     epochs: usize,
     loss: Option<f64>,
-    score: Option<precast::train::Score>,
+    score: Option<precast_train::Score>,
     best_epoch: Option<usize>,
-    best_score: Option<precast::train::Score>,
+    best_score: Option<precast_train::Score>,
     /// Score of the best weights on the test examples, if others chose them.
-    test_score: Option<precast::train::Score>,
+    test_score: Option<precast_train::Score>,
     /// Examples that chose the best weights.
     chosen_by: &'static str,
 }

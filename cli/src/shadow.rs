@@ -2,10 +2,8 @@
 
 use std::path::PathBuf;
 
-use precast::{
-    no_grad,
-    plan::undo,
-    policy::LossScaleSpec,
+use precast::{no_grad, plan::undo, policy::LossScaleSpec};
+use precast_diagnose::{
     shadow::{Digits, Shadow},
     tune::LossOf,
 };

@@ -1,10 +1,10 @@
 //! `precast plan --summary`: the sizes of the cells of a network.
 
 use precast::{
-    __train::call,
     Policy, no_grad,
     plan::{ModelSummary, Plan},
 };
+use precast_train::data::call;
 use serde::Serialize;
 
 use super::{

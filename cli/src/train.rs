@@ -2,16 +2,12 @@
 
 use std::{collections::BTreeSet, ffi::OsStr, path::PathBuf, sync::atomic::Ordering};
 
-use precast::{
-    Child, Level, Plan, Policy,
-    data::{self, Split},
-    policy::Prefer,
-    ranks::{self, Cores},
-    storage::weights,
-    train::{Event, Fit, FitOptions},
-};
+use precast::{Child, Level, Plan, Policy, policy::Prefer, storage::weights};
 use precast_base::printable;
+use precast_mpi as ranks;
+use precast_mpi::Cores;
 use precast_train::report::{TrainingRun, runs_table_by};
+use precast_train::{Event, Fit, FitOptions, data, data::Split};
 
 use super::{
     Cli, Failure, Format, Result, digits,

@@ -6,11 +6,8 @@ use clap::{
     ValueEnum,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use precast::{
-    data,
-    train::{FitOptions, Method, Schedule},
-};
-use precast_train::RunFile;
+use precast::optim::{Method, Schedule};
+use precast_train::{FitOptions, RunFile, data};
 
 use super::{Failure, Format, Result, results::Options};
 

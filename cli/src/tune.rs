@@ -5,13 +5,9 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use precast::{
-    Tensor,
-    plan::undo,
-    policy::LossScaleSpec,
-    tune::{Metric, Tune, TuneRun, Tuned, TunedCell},
-};
+use precast::{Tensor, plan::undo, policy::LossScaleSpec};
 use precast_base::files;
+use precast_diagnose::tune::{Metric, Tune, TuneRun, Tuned, TunedCell};
 use precast_train::report::tune_chart;
 use serde::Serialize;
 

@@ -2,11 +2,11 @@
 
 use std::{collections::HashSet, fmt::Write as _, time::Duration};
 
-use precast::{
-    Child, CrossEntropy, DType, Error, LossScale, Optimizer, Outcome, Result, Sgd, Tensor,
+use precast::{Child, CrossEntropy, DType, Error, LossScale, Optimizer, Outcome, Result, Sgd, Tensor};
+use precast_mpi::{Ranks, Threads, Wire};
+use precast_train::{
+    DataParallel,
     data::{Batch, IGNORED},
-    ranks::{Ranks, Threads, Wire},
-    train::DataParallel,
 };
 use serde_json::{Value, json};
 

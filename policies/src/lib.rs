@@ -54,7 +54,6 @@ pub mod catalogue;
 pub mod host;
 pub mod infer;
 pub mod kinds;
-mod logging;
 mod outcome;
 mod outline;
 pub mod plan;

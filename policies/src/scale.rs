@@ -4,10 +4,7 @@ use precast_base::{Error, Result, printable::number};
 use serde::{Deserialize, Serialize};
 
 pub use crate::outcome::{Cause, Outcome};
-use crate::{
-    logging::event,
-    policy::{DynamicScale, Forgive, LossScaleSpec},
-};
+use crate::policy::{DynamicScale, Forgive, LossScaleSpec};
 
 /// After this many consecutive skipped steps, at a scale that cannot fall, training has stalled.
 const PATIENCE: u32 = 20;
@@ -200,7 +197,7 @@ impl ScaleMachine {
                 state.counter = 0;
                 let grown = times(d.growth);
                 if grown <= d.max && grown != state.scale {
-                    event!(DEBUG, from = state.scale, to = grown, "loss scale grows");
+                    tracing::debug!(target: "precast", from = state.scale, to = grown, "loss scale grows");
                     state.scale = grown;
                 }
             }
@@ -219,7 +216,7 @@ impl ScaleMachine {
         }
         let shrunk = times(d.backoff).max(d.min);
         if shrunk != state.scale {
-            event!(DEBUG, from = state.scale, to = shrunk, "loss scale shrinks");
+            tracing::debug!(target: "precast", from = state.scale, to = shrunk, "loss scale shrinks");
             state.scale = shrunk;
         }
     }
@@ -260,10 +257,10 @@ impl ScaleMachine {
             self.skip();
         }
         if stalled {
-            event!(ERROR, %cause, skipped, "training has stalled");
+            tracing::error!(target: "precast", %cause, skipped, "training has stalled");
             return Outcome::Stalled { cause, skipped };
         }
-        event!(WARN, %cause, skipped, "step skipped");
+        tracing::warn!(target: "precast", %cause, skipped, "step skipped");
         Outcome::Skipped { cause }
     }
 

@@ -51,7 +51,7 @@ pub(super) fn recomputed<I: Castable, O: Castable>(
     Ok(outputs.map(&mut |y| {
         let of = |y: &Tensor| segment.output(y, from.get(&y.identity()), &place);
         // A widening that is cast back returns the 16-bit tensor, whose gradient must also reach the segment.
-        outward(match y.narrow().filter(|_| y.is_tracked()) {
+        outward(match y.source().filter(|_| y.is_tracked()) {
             Some(narrow) => y.widening_of(of(narrow)),
             None => of(&y),
         })

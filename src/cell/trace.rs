@@ -122,12 +122,12 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// Runs `f`, which calls this network, and returns along with its result every op that ran and its cell.
     pub fn trace<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Trace) {
         let (result, seen) = observe::watch_all(|| f(self));
-        let (mut paths, mut owners) = (HashMap::new(), HashMap::<u64, Vec<(String, String)>>::new());
+        let (mut paths, mut owners) = (HashMap::new(), HashMap::<crate::LeafId, Vec<(String, String)>>::new());
         self.walk(&mut |entry| {
             paths.insert(entry.slot.id, entry.path.to_string());
             entry.slot.cell.visit(&mut |name, node| {
                 if let Part::Param(param) = node {
-                    owners.entry(param.id().0).or_default().push((entry.path.to_string(), name.to_string()));
+                    owners.entry(param.id()).or_default().push((entry.path.to_string(), name.to_string()));
                 }
             });
         });

@@ -1,4 +1,3 @@
 //! Functions in the form of other systems, for code that is ported from them.
 
 pub mod mindspore;
-pub mod paddle;

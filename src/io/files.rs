@@ -14,9 +14,7 @@ use std::{
 use flate2::bufread::GzDecoder;
 #[doc(inline)]
 pub use precast_base::files::{check_writable, replace};
-pub(crate) use precast_base::files::{
-    open_lines, read, read_text, read_within, replace_by, replace_folder, replace_within,
-};
+pub(crate) use precast_base::files::{read, read_text, replace_by, replace_folder, replace_within};
 
 use crate::error::{Error, ErrorKind, Result};
 

@@ -38,7 +38,6 @@ use crate::{
         kinds::{named_elsewhere, unknown},
     },
     layers::{Rng, kinds},
-    logging::event,
 };
 
 /// Format version written.
@@ -229,7 +228,7 @@ impl Model {
         let path = path.as_ref();
         let text = files::read_text(path, V1::MAX_BYTES)?;
         let model = Model::parse(&text, &path.display().to_string(), seed)?;
-        event!(DEBUG, file = %path.display(), "model read");
+        tracing::debug!(target: "precast", file = %path.display(), "model read");
         Ok(model)
     }
 

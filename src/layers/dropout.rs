@@ -44,7 +44,7 @@ impl DropoutSpec {
 /// others by `1 - p`; returns its input unchanged in evaluation.
 ///
 /// The n-th call in training drops the same elements for the same seed. In a step over
-/// [shards](crate::train::FitOptions::shards), calls are counted from the number of the step and of the shard. In files: `{kind: Dropout, p: 0.5}`.
+/// [shards](super::drawing_in_shard), calls are counted from the number of the step and of the shard. In files: `{kind: Dropout, p: 0.5}`.
 #[derive(Cell, Clone, Debug, Serialize, Deserialize)]
 #[cell(saved)]
 #[serde(try_from = "DropoutSpec", into = "DropoutSpec")]

@@ -39,7 +39,7 @@ mod sequence;
 mod transformer;
 mod transformer_stack;
 
-pub use crate::cell::kinds;
+pub use crate::{cell::kinds, tensor::context::drawing_in_shard};
 pub use activation::*;
 pub use attention::{MultiheadAttention, MultiheadAttentionSpec};
 pub use axes::PerAxis;

@@ -3,18 +3,24 @@
 //! [`listen`] runs your own [`Listener`]; [`watch`] and [`collect_op_stats`] are ready-made. Without a listener nothing
 //! is recorded.
 
+mod distance;
+mod edge;
+mod origin;
 mod stats;
 
 use std::{cell::RefCell, rc::Rc};
 
+pub use distance::{Distance, add_projections};
+pub use edge::{Edge, EdgeOp, Numbers, Phase, Subject};
+pub use origin::{FaultKind, Origin};
 pub use stats::{Calls, OpStats, collect_op_stats};
 
 pub use crate::tensor::listener::{
-    Accumulation, CastCall, CastRole, CellCall, CellEntry, GradientCall, Listener, OpCall, ParamStep, listen,
+    Accumulation, CastCall, CastRole, CellCall, CellEntry, Elsewhere, GradientCall, Listener, Observer, OpCall,
+    ParamStep, listen, observed_by,
 };
-pub(crate) use crate::tensor::listener::{Elsewhere, Hears, heard_by};
 use crate::{
-    DType, Op, Tensor,
+    DType, LeafId, Op, Tensor,
     tensor::{Activation, context},
 };
 
@@ -63,11 +69,11 @@ pub(crate) struct CellSizes {
     pub shapes: Vec<Vec<usize>>,
 }
 
-/// A forward pass that reads the leaf with this number, in the cell of this slot.
+/// A forward pass that reads this leaf, in the cell of this slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     pub slot: Option<usize>,
-    pub leaf: u64,
+    pub leaf: LeafId,
 }
 
 /// Record of a watch.
@@ -88,7 +94,7 @@ pub fn watch<R>(f: impl FnOnce() -> R) -> (R, Vec<Event>) {
 /// Runs `f` as [`watch`] does, and also returns the calls of cells and the leaves they read.
 pub(crate) fn watch_all<R>(f: impl FnOnce() -> R) -> (R, Seen) {
     let watch = Rc::new(Watch::default());
-    let result = heard_by(watch.clone(), f);
+    let result = observed_by(watch.clone(), f);
     (result, watch.0.take())
 }
 
@@ -107,7 +113,7 @@ impl Watch {
     }
 }
 
-impl Hears for Watch {
+impl Observer for Watch {
     fn op(&self, call: &OpCall<'_>) {
         let sizes = Sizes {
             inputs: call.inputs.iter().map(|x| x.shape().to_vec()).collect(),
@@ -120,7 +126,7 @@ impl Hears for Watch {
         let mut seen = self.0.borrow_mut();
         seen.events.push(Event { slot, op, inputs, output: call.output.dtype(), backward, in_code, sizes });
         if !backward {
-            let leaves = call.given.iter().filter_map(|x| Some(x.place().leaf()?.0));
+            let leaves = call.given.iter().filter_map(|x| x.place().leaf());
             seen.reads.extend(leaves.map(|leaf| Read { slot, leaf }));
         }
     }

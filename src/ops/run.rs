@@ -14,7 +14,7 @@ use crate::{
     catalogue::{Attributes, as_serde_has_them},
     error::{Error, Result},
     kernels::recurrent::Gating,
-    tensor::recording::Again,
+    tensor::recording::{Again, Repeatable},
 };
 
 as_serde_has_them! {
@@ -258,6 +258,16 @@ pub(crate) fn run_again(
     match again {
         Some(again) => Ok(vec![(again.0)(inputs)?]),
         None => run_recorded(op, attributes, inputs),
+    }
+}
+
+impl Repeatable {
+    /// Runs the op on these inputs, in the region in force.
+    ///
+    /// # Errors
+    /// Those of the op; [`ErrorKind::Value`](crate::ErrorKind::Value) for one that cannot be repeated.
+    pub fn run(&self, inputs: &[&Tensor]) -> Result<Vec<Tensor>> {
+        run_again(self.op, &self.attributes, self.again.as_ref(), inputs)
     }
 }
 

@@ -43,7 +43,7 @@ macro_rules! methods {
             }
 
             /// Creates the optimizer for some parameters; `is_table` identifies embedding tables.
-            pub(crate) fn optimizer(
+            pub fn optimizer(
                 &self,
                 params: Params,
                 lr: f64,
@@ -59,7 +59,7 @@ methods! {
     /// An optimizer with its options. They are named after the builder methods, and default to the usual values.
     ///
     /// ```
-    /// use precast::train::{AdamWOptions, Method};
+    /// use precast::optim::{AdamWOptions, Method};
     /// let method = Method::AdamW(AdamWOptions { betas: (0.9, 0.95), ..AdamWOptions::default() });
     /// assert_eq!((method.name(), method.usual_lr()), ("adamw", 0.001));
     /// method.check()?;

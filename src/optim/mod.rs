@@ -26,6 +26,7 @@ mod muon;
 mod overflow;
 mod rms_prop;
 mod rule;
+mod schedule;
 mod sgd;
 mod state;
 mod trained;
@@ -45,6 +46,7 @@ pub use lost::LostUpdates;
 pub use method::Method;
 pub use muon::{Muon, MuonOptions};
 pub use rms_prop::{RmsProp, RmsPropOptions};
+pub use schedule::Schedule;
 pub use sgd::{Sgd, SgdOptions};
 pub use state::OptimizerState;
 

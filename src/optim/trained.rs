@@ -17,7 +17,7 @@ use crate::{
     DType, Grads, Param,
     cell::Params,
     error::{Error, Result},
-    logging::{event, warn, warn_if_unoptimized},
+    logging::{warn, warn_if_unoptimized},
     policy::Pattern,
     tensor::{Rounding, context, listener::ParamStep, next_id, pass::refused},
 };
@@ -159,7 +159,7 @@ impl<R: Rule> Trained<R> {
             return Err(Error::value(format!("{words}; the policy says `scaler: required`")));
         }
         if !std::mem::replace(&mut self.told, true) {
-            event!(WARN, cell, "gradients in float16 without a loss scale");
+            tracing::warn!(target: "precast", cell, "gradients in float16 without a loss scale");
             warn(&words);
         }
         Ok(())
@@ -173,7 +173,7 @@ impl<R: Rule> Trained<R> {
         if let Some(path) = grads.evaluated_beside(self.params.range(which).map(|(_, param)| param)) {
             let cell = if path.is_empty() { "the root cell" } else { path };
             self.evaluation_told = true;
-            event!(WARN, cell, "trained in evaluation");
+            tracing::warn!(target: "precast", cell, "trained in evaluation");
             warn(&format!(
                 "the network is trained, and its cell `{cell}` ran in evaluation: batch norm and dropout do then what they do after \
                  training. Call `set_train(true)`, or, if this is on purpose, `in_evaluation()` on the optimizer"
@@ -247,7 +247,7 @@ impl<R: Rule> Trained<R> {
             memory.steps += 1;
             if let Some(before) = &before {
                 let (after, gradient) = (&param.value(), grads.get(param));
-                let (leaf, gradient, refused) = (param.id().0, gradient.as_ref(), count.infinite);
+                let (leaf, gradient, refused) = (param.id(), gradient.as_ref(), count.infinite);
                 let step = ParamStep { leaf, before, after, gradient, refused };
                 context::tell(|listener| listener.update(&step));
             }
@@ -304,7 +304,7 @@ impl Lost {
         let most = self.updates[from..].iter().max_by(|a, b| a.share().total_cmp(&b.share()));
         if let Some(high) = most.filter(|most| most.is_high() && !self.warned) {
             let (path, percent) = (&high.path, 100.0 * high.share());
-            event!(WARN, path, share = high.share(), "rounding loses updates");
+            tracing::warn!(target: "precast", path, share = high.share(), "rounding loses updates");
             warn(&format!(
                 "rounding swallows {percent:.0} % of the updates of `{path}`: store weights with a master, or round by stochastic \
                  rounding or Kahan compensation"

@@ -7,7 +7,6 @@ use crate::{
     DType,
     cell::{AsCell, Child, Planned, Site, named},
     error::{Error, Result},
-    logging::event,
     policy::Scaler,
 };
 
@@ -46,9 +45,7 @@ fn put<C: ?Sized + AsCell>(plan: Plan, net: &mut Child<C>) -> Applied {
         before.push(met);
     });
     net.number_adapters();
-    event!(
-        INFO,
-        level = %plan.policy.level,
+    tracing::info!(target: "precast", level = %plan.policy.level,
         dtype = %plan.policy.dtype,
         cells = plan.decisions.len(),
         wrapped = plan.decisions.iter().filter(|decision| decision.adapter.is_some()).count(),
@@ -117,7 +114,7 @@ impl Applied {
         for ((_, param), required) in net.named_params().iter().zip(self.required) {
             param.require_scaler(required);
         }
-        event!(INFO, level = %self.plan.policy.level, cells = self.plan.decisions.len(), "plan undone");
+        tracing::info!(target: "precast", level = %self.plan.policy.level, cells = self.plan.decisions.len(), "plan undone");
         Ok(())
     }
 }

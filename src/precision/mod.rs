@@ -6,5 +6,5 @@
 #[doc(inline)]
 pub use precast_policy::precision::{Casts, Frame, OpRules, Treatment, resolve};
 
-pub use crate::tensor::context::{AutocastState, Carried, Scope, carry, current, enter, region};
+pub use crate::tensor::context::{AutocastState, Carried, Scope, all_in_f32, carry, current, enter, region};
 pub(crate) use crate::tensor::context::{adapter, enter_region};

@@ -55,7 +55,8 @@ impl LossScale {
         let scaled = self.scale(loss)?;
         if !scaled.is_finite() || self.votes.overflowed_on_tape() {
             // It is skipped.
-            return self.take(optimizer, scaled.into_grads_before_update()?, None);
+            let grads = scaled.into_grads_before_update()?;
+            return self.step_grads(optimizer, grads, None, |optimizer, grads| optimizer.update(grads));
         }
         let (mut updated, mut met) = (0, None);
         let params = optimizer.params().clone();

@@ -4,6 +4,7 @@ mod in_backward;
 mod scaled;
 mod step;
 
+pub use crate::tensor::Scaling;
 #[doc(inline)]
 pub use precast_policy::scale::{ScaleMachine, ScaleState};
 pub use scaled::{ScaledGrads, ScaledLoss};

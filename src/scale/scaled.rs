@@ -177,11 +177,10 @@ impl ScaledLoss {
     }
 
     /// As [`into_grads`](ScaledLoss::into_grads), with a hook: see [`Tensor::into_grads_with`]. Its gradients are scaled.
-    pub(crate) fn into_grads_with(
-        self,
-        params: &Params,
-        hook: impl FnMut(Moment<'_>) -> Result<()>,
-    ) -> Result<ScaledGrads> {
+    ///
+    /// # Errors
+    /// Those of [`Tensor::backward`], and those of the hook.
+    pub fn into_grads_with(self, params: &Params, hook: impl FnMut(Moment<'_>) -> Result<()>) -> Result<ScaledGrads> {
         Ok(ScaledGrads { grads: self.scaled.into_grads_with(params.iter(), hook)?, scaling: self.scaling })
     }
 
@@ -209,8 +208,11 @@ impl ScaledLoss {
         self.scaling.finite_loss
     }
 
-    /// As [`into_grads`](ScaledLoss::into_grads), before an update of the parameters.
-    pub(crate) fn into_grads_before_update(self) -> Result<ScaledGrads> {
+    /// As [`into_grads`](ScaledLoss::into_grads), before an update of the parameters, whose low copies are not needed again.
+    ///
+    /// # Errors
+    /// Those of [`Tensor::backward`].
+    pub fn into_grads_before_update(self) -> Result<ScaledGrads> {
         Ok(ScaledGrads { grads: self.scaled.into_grads_before_update()?, scaling: self.scaling })
     }
 }
@@ -308,19 +310,26 @@ impl ScaledGrads {
         self.grads.warn_of_late(params.iter().map(|(_, param)| param));
     }
 
-    /// Returns the part of the gradients that is the same on all ranks once it is summed, without the numbers: the scaling,
-    /// and the first number that a forward pass refused to store.
-    pub(crate) fn facts(&self) -> (Scaling, Option<&str>) {
-        (self.scaling, self.grads.refused())
+    /// Returns the scaling of the loss.
+    pub fn scaling(&self) -> Scaling {
+        self.scaling
     }
 
-    /// Returns the stored gradient of a parameter, and whether it came out of an op in f16.
-    pub(crate) fn stored(&self, param: &Param) -> Option<(&Tensor, bool)> {
+    /// Returns the path of the first parameter or buffer for which a forward pass refused to store a number that is not
+    /// finite.
+    pub fn refused(&self) -> Option<&str> {
+        self.grads.refused()
+    }
+
+    /// Returns the gradient of a parameter, still scaled, and whether it came out of an op in f16: what one rank adds to the sum
+    /// [over ranks](ScaledGrads::of_ranks).
+    pub fn stored(&self, param: &Param) -> Option<(&Tensor, bool)> {
         Some((self.grads.lying(param.id())?, self.grads.is_through_f16(param)))
     }
 
-    /// Creates the sum over ranks: gradients of parameters, each with whether some of its terms came out of an op in f16.
-    pub(crate) fn of_ranks<'a>(
+    /// Creates the sum over ranks: gradients of parameters, each with whether some of its terms came out of an op in f16, and
+    /// what a rank [refused](ScaledGrads::refused).
+    pub fn of_ranks<'a>(
         sums: impl Iterator<Item = (&'a Param, Tensor, bool)>,
         scaling: Scaling,
         refused: Option<String>,
@@ -330,7 +339,7 @@ impl ScaledGrads {
 
     /// Reverts what the forward passes stored, and keeps the gradients, without the order in which they arrived: that of
     /// another shard may differ.
-    pub(crate) fn take_back(&mut self) {
+    pub fn take_back(&mut self) {
         self.grads.passes().iter().for_each(|pass| pass.take_back());
         self.grads.forget_arrivals();
     }
@@ -372,7 +381,7 @@ fn unscaled(scaled: &mut Grads, scaling: Scaling, params: &[(&str, &Param)]) -> 
     let leaves = params.iter().map(|(_, param)| param.id());
     let peaks = scaled.peaks_of(leaves, 1.0 / scaling.scale);
     context::tell(|listener| {
-        peaks.iter().for_each(|&(leaf, before, after)| listener.unscaled(leaf.0, before, after));
+        peaks.iter().for_each(|&(leaf, before, after)| listener.unscaled(leaf, before, after));
     });
     let bad = peaks.iter().enumerate().filter(|(_, (.., after))| !after.is_finite());
     let first = bad.min_by_key(|(_, (leaf, ..))| scaled.arrival(*leaf));

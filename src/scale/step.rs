@@ -14,9 +14,8 @@ use super::{LossScale, ScaledGrads, scaled::IntoLoss};
 use crate::{
     Grads,
     cell::Params,
-    diagnose::Origin,
     error::{Error, Result},
-    logging::event,
+    observe::Origin,
     optim::Optimizer,
     printable::{number, printable},
     tensor::{LeafId, Scaling, Unscaled, pass::Pass},
@@ -32,7 +31,7 @@ pub type Outcome = precast_policy::scale::Outcome<Cause>;
 pub enum Cause {
     /// The loss was not finite before it was scaled. The scale is not the cause and stays the same.
     Loss {
-        /// First result that was not finite, if a [`Monitor`](crate::diagnose::Monitor) watched the step.
+        /// First result that was not finite, if a monitor of `precast-diagnose` watched the step.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         origin: Option<Box<Origin>>,
     },
@@ -43,7 +42,7 @@ pub enum Cause {
         /// Path of the first parameter, in the order of the backward pass, with a non-finite gradient; empty for a
         /// gradient that is part of the loss.
         first: String,
-        /// First result that was not finite, if a [`Monitor`](crate::diagnose::Monitor) watched the step.
+        /// First result that was not finite, if a monitor of `precast-diagnose` watched the step.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         origin: Option<Box<Origin>>,
     },
@@ -78,7 +77,7 @@ impl fmt::Display for Cause {
 }
 
 impl Cause {
-    /// Returns the first result of the step that was not finite, if a [`Monitor`](crate::diagnose::Monitor) watched it.
+    /// Returns the first result of the step that was not finite, if a monitor of `precast-diagnose` watched it.
     pub fn origin(&self) -> Option<&Origin> {
         match self {
             Cause::Loss { origin } | Cause::Overflow { origin, .. } => origin.as_deref(),
@@ -167,7 +166,7 @@ impl LossScale {
     /// of the optimizer. On an error nothing is updated.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer, loss: impl IntoLoss) -> Result<Outcome> {
         let scaled = self.scale(loss)?.into_grads_before_update()?;
-        self.take(optimizer, scaled, None)
+        self.step_grads(optimizer, scaled, None, |optimizer, grads| optimizer.update(grads))
     }
 
     /// Takes one training step as [`step`](LossScale::step) does, with the [norm](crate::Grads::clip_norm) of the
@@ -195,29 +194,35 @@ impl LossScale {
         max_norm: f64,
     ) -> Result<Outcome> {
         let scaled = self.scale(loss)?.into_grads_before_update()?;
-        self.take(optimizer, scaled, Some(max_norm))
+        self.step_grads(optimizer, scaled, Some(max_norm), |optimizer, grads| optimizer.update(grads))
     }
 
-    /// Takes a step from gradients as [`step`](LossScale::step) does, with their norm clipped to `clip`.
-    pub(crate) fn take(
-        &mut self,
-        optimizer: &mut dyn Optimizer,
-        scaled: ScaledGrads,
-        clip: Option<f64>,
-    ) -> Result<Outcome> {
-        self.take_with(optimizer, scaled, clip, |optimizer, grads| optimizer.update(grads))
-    }
-
-    /// Takes a step as [`take`](LossScale::take) does, with this update.
-    pub(crate) fn take_with(
+    /// Takes a step from gradients as [`step`](LossScale::step) does, with their norm clipped to `max_norm` and this update:
+    /// all of one step, for a loop that computes gradients by itself or divides updates among ranks.
+    ///
+    /// ```
+    /// use precast::prelude::*;
+    /// let net = Child::new(Dense::new(4, 2, &mut Rng::seed(1)));
+    /// let mut optimizer = Adam::new(net.params(), 0.01);
+    /// let mut scale = LossScale::dynamic();
+    /// let loss = net.call(&Tensor::ones(&[3, 4], DType::F32))?.sum_all()?;
+    /// let grads = scale.scale(loss)?.into_grads()?;
+    /// let outcome = scale.step_grads(&mut optimizer, grads, Some(1.0), |optimizer, grads| optimizer.update(grads))?;
+    /// assert_eq!(outcome, Outcome::Stepped);
+    /// # Ok::<(), precast::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`step_clipped`](LossScale::step_clipped), and those of the update.
+    pub fn step_grads(
         &mut self,
         optimizer: &mut dyn Optimizer,
         mut scaled: ScaledGrads,
-        clip: Option<f64>,
+        max_norm: Option<f64>,
         update: impl FnOnce(&mut dyn Optimizer, &Grads) -> Result<()>,
     ) -> Result<Outcome> {
         let unscaled = scaled.unscale(optimizer.params()).and_then(|mut grads| {
-            clip.map_or(Ok(()), |clip| grads.clip_norm(clip).map(drop))?;
+            max_norm.map_or(Ok(()), |max| grads.clip_norm(max).map(drop))?;
             Ok(grads)
         });
         scaled.warn_of_late(optimizer.params());
@@ -294,10 +299,10 @@ impl LossScale {
         }
         let (skipped, stalled) = self.machine.after_skip(matches!(cause, Cause::Overflow { .. }));
         if stalled {
-            event!(ERROR, %cause, skipped, scale = self.value(), "training has stalled");
+            tracing::error!(target: "precast", %cause, skipped, scale = self.value(), "training has stalled");
             Outcome::Stalled { cause, skipped }
         } else {
-            event!(WARN, %cause, skipped, scale = self.value(), "step skipped");
+            tracing::warn!(target: "precast", %cause, skipped, scale = self.value(), "step skipped");
             Outcome::Skipped { cause }
         }
     }

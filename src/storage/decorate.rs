@@ -6,16 +6,16 @@ use std::{
     sync::Arc,
 };
 
+use precast_base::path::shown;
+
 use crate::{
     DType, Param,
     cell::{AsCell, Child, Part, join},
     error::{Error, Result},
-    logging::event,
     policy::{Pack, Select},
     printable::printable,
     tensor::{Beyond, Rounding},
 };
-use precast_base::path::shown;
 
 /// Options of [`decorate`] for storing the parameters of a network.
 #[derive(Clone, Debug)]
@@ -128,12 +128,16 @@ impl Decorate {
 }
 
 /// A parameter or buffer that is stored low, or would be.
-pub(crate) struct LowParam {
+#[derive(Clone, Debug)]
+pub struct LowParam {
+    /// Its path; the first one if it is tied.
     pub path: String,
+    /// The parameter or buffer.
     pub param: Param,
+    /// Dtype in which it is stored.
     pub dtype: DType,
-    pub has_master: bool,
-    pub rounding: Rounding,
+    has_master: bool,
+    rounding: Rounding,
 }
 
 impl LowParam {
@@ -147,6 +151,18 @@ impl LowParam {
         })
         .collect()
     }
+
+    /// Returns whether updates smaller than half a step of its dtype are lost: it has no master, and is rounded to nearest.
+    pub fn loses_updates(&self) -> bool {
+        !self.has_master && self.rounding == Rounding::Nearest
+    }
+
+    /// Returns a copy that is stored so.
+    pub fn copy(&self) -> Param {
+        let copy = Param::new(self.param.full());
+        copy.store_low(self.dtype, self.has_master, self.rounding);
+        copy
+    }
 }
 
 impl Decorate {
@@ -154,7 +170,7 @@ impl Decorate {
     ///
     /// # Errors
     /// Those of [`decorate`] for the pack and the exclusions.
-    pub(crate) fn would_store<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<Vec<LowParam>> {
+    pub fn would_store<C: ?Sized + AsCell>(&self, net: &Child<C>) -> Result<Vec<LowParam>> {
         let pack = self.pack.clone().map_or_else(|| Pack::named(Pack::DEFAULT), Ok)?;
         let (has_master, rounding) = self.keep.parts();
         let low = survey(net, self.dtype, &pack, &self.excluded)?.into_iter().filter(|stored| stored.kept.is_none());
@@ -313,9 +329,7 @@ pub fn decorate<C: ?Sized + AsCell>(net: &Child<C>, how: Decorate) -> Result<Dec
         stored.param.save_as(save_dtype);
         stored.after = stored.param.dtype();
     }
-    event!(
-        INFO,
-        %dtype,
+    tracing::info!(target: "precast", %dtype,
         stored_low = params.iter().filter(|stored| stored.kept.is_none()).count(),
         kept = params.iter().filter(|stored| stored.kept.is_some()).count(),
         masters,

@@ -7,6 +7,5 @@ mod save_weights;
 pub mod stored;
 pub mod weights;
 
-pub(crate) use decorate::LowParam;
-pub use decorate::{Decorate, Decorated, KeptBecause, Stored, decorate};
+pub use decorate::{Decorate, Decorated, KeptBecause, LowParam, Stored, decorate};
 pub use save_weights::SaveMode;

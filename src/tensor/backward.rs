@@ -84,12 +84,12 @@ impl Tensor {
         Ok(Tensor::full(self.shape(), 1.0, self.dtype()))
     }
 
-    /// Computes the gradients of this scalar, or of `sum(self * seed)`, with respect to the results of these nodes of
+    /// Computes the gradients of this scalar, or of `sum(self * seed)`, with respect to the results of these [nodes](Tensor::node) of
     /// the tape, which listeners receive. It computes no others, neither those of parameters nor those below the nodes.
     ///
     /// # Errors
     /// Those of [`backward`](Tensor::backward) without a seed.
-    pub(crate) fn backward_to(&self, nodes: &HashSet<u64>, seed: Option<&Tensor>) -> Result<()> {
+    pub fn backward_to(&self, nodes: &HashSet<u64>, seed: Option<&Tensor>) -> Result<()> {
         let seed = seed.map_or_else(|| self.seed(), |seed| Ok(seed.detach()))?;
         let on_the_way = on_the_way(self.place(), nodes);
         walk_from(self.place().clone(), seed, Parameters::Stay, Some(&on_the_way), None).map(drop)
@@ -120,8 +120,11 @@ impl Tensor {
         walk_from(self.place().clone(), seed.detach(), Parameters::Stay, None, None)
     }
 
-    /// Returns an error unless this is a floating scalar. `what` begins the message, before "is".
-    pub(crate) fn check_scalar(&self, what: &str) -> Result<()> {
+    /// Checks that this is a floating scalar, as a loss is. `what` begins the message, before "is".
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) unless it is one.
+    pub fn check_scalar(&self, what: &str) -> Result<()> {
         if self.len() == 1 && self.dtype().is_float() {
             return Ok(());
         }
@@ -310,7 +313,7 @@ impl Widened<'_> {
         let wide = grads.lying(id).expect("it was widened").clone();
         let sum = Tensor::from_array(wide.array().cast(dtype));
         context::tell(|listener| {
-            listener.accumulate(&Accumulation { slot: None, leaf: Some(id.0), terms: &[&wide], sum: &sum });
+            listener.accumulate(&Accumulation { slot: None, leaf: Some(id), terms: &[&wide], sum: &sum });
         });
         grads.put(id, sum);
     }
@@ -362,7 +365,7 @@ fn accumulate(place: &Place, a: Tensor, b: Tensor) -> Tensor {
     context::tell(|listener| {
         let (slot, leaf) = match place {
             Place::Node(node) => (node.slot, None),
-            place => (None, place.leaf().map(|leaf| leaf.0)),
+            place => (None, place.leaf()),
         };
         listener.accumulate(&Accumulation { slot, leaf, terms: &[&a, &b], sum: &sum });
     });
@@ -381,7 +384,7 @@ mod tests {
     use crate::{
         Param,
         tensor::{
-            listener::{Hears, heard_by},
+            listener::{Observer, observed_by},
             record_segment,
         },
     };
@@ -418,7 +421,7 @@ mod tests {
     #[derive(Default)]
     struct Received(RefCell<(HashMap<u64, Vec<f64>>, usize)>);
 
-    impl Hears for Received {
+    impl Observer for Received {
         fn gradient(&self, call: &GradientCall<'_>) {
             let (by_node, computed) = &mut *self.0.borrow_mut();
             let _ = by_node.insert(call.node, call.grad.to_f64());
@@ -437,7 +440,7 @@ mod tests {
         for seed in [None, Some(Tensor::full(&[2], 2.0, DType::F32))] {
             let received = Rc::new(Received::default());
             let from = if seed.is_some() { y.clone() } else { y.sum_all().unwrap() };
-            heard_by(received.clone(), || from.backward_to(&HashSet::from([node.id]), seed.as_ref())).unwrap();
+            observed_by(received.clone(), || from.backward_to(&HashSet::from([node.id]), seed.as_ref())).unwrap();
             let (by_node, computed) = received.0.take();
             let factor = if seed.is_some() { 2.0 } else { 1.0 };
             assert_eq!(by_node[&node.id], [factor * f64::from(3.0 * 3f32.sqrt()); 2]);

@@ -54,6 +54,14 @@ impl Tensor {
         Array::from_vec(data, shape).map(Tensor::from_array)
     }
 
+    /// Creates a tensor from elements as [`from_vec`](Tensor::from_vec) does, which it copies into memory of this library.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the number of elements is not the product of the shape.
+    pub fn from_slice<T: TensorElement>(data: &[T], shape: &[usize]) -> Result<Tensor> {
+        Array::from_vec(memory::copied(data), shape).map(Tensor::from_array)
+    }
+
     /// Creates a tensor from f64 numbers, rounded once to `dtype`.
     ///
     /// # Errors

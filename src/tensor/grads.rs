@@ -25,7 +25,7 @@ use crate::{
         reduce::Squares,
         threads,
     },
-    logging::{event, warn},
+    logging::warn,
 };
 
 /// Gradients of one backward pass, by leaf.
@@ -62,7 +62,7 @@ pub(crate) struct Factors {
 
 /// Scaling of a loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Scaling {
+pub struct Scaling {
     /// Loss scale; 1 if there is none.
     pub scale: f32,
     /// `true` when there is a loss scale.
@@ -106,6 +106,11 @@ impl Grads {
         self.multiply_out();
         self.unscaled.iter_mut().for_each(|unscaled| unscaled.replaced = true);
         self.put(param.id(), grad);
+    }
+
+    /// Returns whether a parameter has a gradient.
+    pub fn contains(&self, param: &Param) -> bool {
+        self.by_leaf.contains_key(&param.id())
     }
 
     /// Returns the number of leaves with a gradient.
@@ -191,7 +196,7 @@ impl Grads {
         }
         for param in params {
             if let (Some(before), Some(after)) = (self.by_leaf.get(&param.id()), self.read(param.id())) {
-                let step = ParamStep { leaf: param.id().0, before, after: &after, gradient: None, refused: 0 };
+                let step = ParamStep { leaf: param.id(), before, after: &after, gradient: None, refused: 0 };
                 context::tell(|listener| listener.unscale(&step));
             }
         }
@@ -327,7 +332,7 @@ impl Grads {
         let made = params.map(Param::in_optimizer_since).max().unwrap_or(u64::MAX);
         let late = late::take(self.by_leaf.keys().copied(), made);
         if let Some(words) = late::warning(&late) {
-            event!(WARN, parameters = late.len(), "trained parameters are in no optimizer");
+            tracing::warn!(target: "precast", parameters = late.len(), "trained parameters are in no optimizer");
             warn(&words);
         }
     }

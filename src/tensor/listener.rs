@@ -2,8 +2,13 @@
 
 use std::{cell::RefCell, fmt, rc::Rc, sync::Arc};
 
-use super::{Param, Tensor, context, with_recording};
-use crate::{DType, Op, catalogue::Attributes, precision::Frame, tensor::recording::Again};
+use super::{LeafId, Param, Tensor, context, with_recording};
+use crate::{
+    DType, Op,
+    catalogue::Attributes,
+    precision::Frame,
+    tensor::recording::{Again, Repeatable},
+};
 
 /// Observer of the op calls, casts, cell calls and gradients of a thread. It may read the tensors; see [`listen`].
 ///
@@ -99,9 +104,16 @@ pub struct OpCall<'a> {
     pub(crate) given: &'a [&'a Tensor],
     /// Closure that repeats a custom op, which only code can run.
     pub(crate) again: Option<&'a Again>,
-    /// Attributes and replay of the call; a [light](Hears::is_light) listener receives neither.
-    /// Makes the attributes and the replay of the call.
+    /// Makes the attributes and the replay of the call, which a [light](Observer::is_light) observer does not receive.
     pub(crate) description: OnDemand<'a, (Attributes, Option<Again>)>,
+}
+
+impl OpCall<'_> {
+    /// Returns the call without its tensors.
+    pub fn repeatable(&self) -> Repeatable {
+        let (attributes, again) = (self.description.0)();
+        Repeatable { op: self.op, attributes, again }
+    }
 }
 
 /// Closure that computes what few listeners ask for.
@@ -144,8 +156,8 @@ pub struct CastCall<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CastRole {
-    /// A parameter, or a tensor that requires a gradient. The number distinguishes one from another.
-    Leaf(u64),
+    /// A parameter, or a tensor that requires a gradient.
+    Leaf(LeafId),
     /// An input of a cell, at its boundary.
     IntoCell,
     /// An output of a cell, at its boundary.
@@ -159,8 +171,8 @@ pub enum CastRole {
 }
 
 impl CastRole {
-    /// Returns the number of the parameter, or of the tensor that requires a gradient.
-    pub(crate) fn leaf(self) -> Option<u64> {
+    /// Returns the parameter, or the tensor that requires a gradient.
+    pub fn leaf(self) -> Option<LeafId> {
         match self {
             CastRole::Leaf(leaf) => Some(leaf),
             _ => None,
@@ -213,10 +225,17 @@ pub struct GradientCall<'a> {
     pub grad: &'a Tensor,
     /// Gradients of its inputs, where wanted.
     pub gradients: &'a [Option<Tensor>],
-    /// Number of the op's node on the tape.
-    pub(crate) node: u64,
+    /// Number of the op's [node](Tensor::node) on the tape.
+    pub node: u64,
     /// Returns whether the gradients are finite for a gradient of the smallest normal numbers: if so, no slope is infinite.
     pub(crate) has_finite_slopes: OnDemand<'a, bool>,
+}
+
+impl GradientCall<'_> {
+    /// Returns whether the gradients are finite for a gradient of the smallest normal numbers: if so, no slope is infinite.
+    pub fn has_finite_slopes(&self) -> bool {
+        (self.has_finite_slopes.0)()
+    }
 }
 
 /// The sum of gradients that arrive at one place, or its rounding if it was kept in f32.
@@ -225,8 +244,8 @@ pub struct GradientCall<'a> {
 pub struct Accumulation<'a> {
     /// Identity of the slot of the op whose result they are gradients of.
     pub slot: Option<usize>,
-    /// Number of the leaf they are gradients of, if it is one; see [`CastRole::Leaf`].
-    pub leaf: Option<u64>,
+    /// The leaf they are gradients of, if it is one.
+    pub leaf: Option<LeafId>,
     /// Two gradients, or their sum in f32 where it is rounded.
     pub terms: &'a [&'a Tensor],
     /// Their sum.
@@ -237,8 +256,8 @@ pub struct Accumulation<'a> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct ParamStep<'a> {
-    /// Number of the parameter; see [`CastRole::Leaf`].
-    pub leaf: u64,
+    /// The [identity](Param::id) of the parameter.
+    pub leaf: LeafId,
     /// Gradient or value before the step.
     pub before: &'a Tensor,
     /// Gradient or value after the step.
@@ -254,43 +273,64 @@ pub struct ParamStep<'a> {
 /// Calls can be nested: each listener receives every event, the outermost first.
 pub fn listen<L: Listener + 'static, R>(listener: L, f: impl FnOnce() -> R) -> (R, L) {
     let public = Rc::new(Public(RefCell::new(listener)));
-    let result = heard_by(public.clone(), f);
+    let result = observed_by(public.clone(), f);
     let Ok(Public(listener)) = Rc::try_unwrap(public).map_err(|_| ()) else { unreachable!("its guard is gone") };
     (result, listener.into_inner())
 }
 
-/// Runs `f` while one of this library's listeners observes this thread.
-pub(crate) fn heard_by<R>(listener: Rc<dyn Hears>, f: impl FnOnce() -> R) -> R {
+/// Runs `f` while an observer observes this thread.
+pub fn observed_by<R>(listener: Rc<dyn Observer>, f: impl FnOnce() -> R) -> R {
     let _scope = context::listen(listener);
     f()
 }
 
-/// Maker of the listeners of other threads.
-pub(crate) type Elsewhere = Arc<dyn Fn() -> Rc<dyn Hears> + Send + Sync>;
+/// Maker of the observers of other threads.
+pub type Elsewhere = Arc<dyn Fn() -> Rc<dyn Observer> + Send + Sync>;
 
-/// Listener of this library, which receives more events and sees the tensors on the tape.
-pub(crate) trait Hears {
-    /// Returns whether this listener does without attributes, calls of cells, and unscaled or updated tensors, which
-    /// take time to make.
+/// Observer of the tensors of a thread as they are, on the tape, for diagnoses: a [`Listener`] of more events, at the price
+/// of some care. A tensor that it keeps keeps the tape alive, unless it keeps [`Tensor::to_keep`]. Ops that it runs are
+/// hidden from all listeners, but neither off the tape nor outside the region in force.
+pub trait Observer {
+    /// Returns whether it does without attributes, calls of cells, and unscaled or updated tensors, which take time to make.
     fn is_light(&self) -> bool {
         false
     }
-    /// Returns a maker of listeners for threads into which the precision is [carried](context::carry).
+
+    /// Returns a maker of observers for threads into which the precision is [carried](crate::precision::carry).
     fn elsewhere(&self) -> Option<Elsewhere> {
         None
     }
+
+    /// Called as [`Listener::op`].
     fn op(&self, _call: &OpCall<'_>) {}
+
+    /// Called as [`Listener::cast`].
     fn cast(&self, _cast: &CastCall<'_>) {}
+
     /// Called when the numbers of a widening are computed, after its cast was reported.
     fn widen(&self, _from: &Tensor, _to: DType) {}
+
+    /// Called as [`Listener::enter`].
     fn enter(&self, _cell: &CellEntry) {}
+
+    /// Called as [`Listener::leave`].
     fn leave(&self, _cell: &CellCall<'_>) {}
+
+    /// Called as [`Listener::gradient`].
     fn gradient(&self, _call: &GradientCall<'_>) {}
+
+    /// Called as [`Listener::accumulate`].
     fn accumulate(&self, _sum: &Accumulation<'_>) {}
+
+    /// Called as [`Listener::unscale`].
     fn unscale(&self, _step: &ParamStep<'_>) {}
+
+    /// Called as [`Listener::update`].
     fn update(&self, _step: &ParamStep<'_>) {}
+
     /// Called for each parameter with the largest magnitude of its gradient before and after unscaling.
-    fn unscaled(&self, _leaf: u64, _before: f64, _after: f64) {}
+    fn unscaled(&self, _leaf: LeafId, _before: f64, _after: f64) {}
+
     /// Called after a parameter was updated, with the number of elements that would have become infinite.
     fn updated(&self, _param: &Param, _refused: u64) {}
 }
@@ -311,7 +351,7 @@ fn apart(tensors: &[Tensor]) -> Vec<Tensor> {
     tensors.iter().map(Tensor::to_keep).collect()
 }
 
-impl<L: Listener> Hears for Public<L> {
+impl<L: Listener> Observer for Public<L> {
     fn op(&self, call: &OpCall<'_>) {
         let (inputs, output, more) = (apart(call.inputs), call.output.to_keep(), apart(call.more));
         self.tell(|listener| listener.op(&OpCall { inputs: &inputs, output: &output, more: &more, ..*call }));

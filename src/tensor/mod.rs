@@ -25,17 +25,19 @@ pub(crate) use backward::backward_of;
 pub use build::TensorElement;
 pub(crate) use build::elements;
 pub(crate) use context::{is_recording, with_recording};
-pub use grads::Grads;
 #[cfg(test)]
 pub(crate) use grads::LOOK_UPS;
-pub(crate) use grads::{Factors, Scaling, Unscaled};
+pub(crate) use grads::{Factors, Unscaled};
+pub use grads::{Grads, Scaling};
 pub use param::Param;
 pub(crate) use param::Rounding;
 pub(crate) use range::Beyond;
+pub use tape::LeafId;
 pub use tape::{Backward, enable_grad, no_grad};
-pub(crate) use tape::{Call, Forward, LeafId, Node, Place, What, Written, next_id, record, record_segment};
+pub(crate) use tape::{Call, Forward, Node, Place, What, Written, next_id, record, record_segment};
 pub(crate) use unread::{Unread, UnreadNorm};
-pub(crate) use value::{HeldIdentity, Value};
+pub(crate) use value::Value;
+pub use value::WeakTensor;
 
 use crate::{
     DType,
@@ -185,7 +187,7 @@ impl Tensor {
 
     /// Returns the form kept for the backward pass: a widening drops its elements, since its 16-bit source takes half
     /// the bytes and can restore them.
-    pub(crate) fn to_keep(&self) -> Tensor {
+    pub fn to_keep(&self) -> Tensor {
         match &self.0.narrow {
             None if self.0.data.get().is_none() && self.0.copy_of.is_some() => self.dropped(),
             None => self.detach(),
@@ -238,15 +240,15 @@ impl Tensor {
     }
 
     /// Returns the same numbers in the fewest bytes: the source of an unread widening, else this tensor.
-    pub(crate) fn least(&self) -> &Tensor {
+    pub fn least(&self) -> &Tensor {
         match (self.0.data.get(), &self.0.narrow) {
             (None, Some(narrow)) => narrow,
             _ => self,
         }
     }
 
-    /// Returns the 16-bit source of this widening.
-    pub(crate) fn narrow(&self) -> Option<&Tensor> {
+    /// Returns the 16-bit tensor of which this is a widening; `None` for another tensor. Its numbers are the same.
+    pub fn source(&self) -> Option<&Tensor> {
         self.0.narrow.as_ref()
     }
 
@@ -353,7 +355,7 @@ impl Tensor {
         }
         let backward = context::in_backward();
         let of = match self.place().leaf() {
-            Some(leaf) => CastRole::Leaf(leaf.0),
+            Some(leaf) => CastRole::Leaf(leaf),
             None if backward => CastRole::Gradient,
             None => what,
         };
@@ -362,8 +364,16 @@ impl Tensor {
     }
 
     /// Returns whether all numbers are finite. Integers and booleans are.
-    pub(crate) fn has_only_finite(&self) -> bool {
+    pub fn has_only_finite(&self) -> bool {
         self.peak().is_finite()
+    }
+
+    /// Returns the number of the node of the tape that wrote this tensor; `None` for a leaf and off the tape.
+    pub fn node(&self) -> Option<u64> {
+        match &self.0.place {
+            Place::Node(node) => Some(node.id),
+            _ => None,
+        }
     }
 
     /// Returns a number that identifies this value among all live ones, wherever it is on the tape.
@@ -371,9 +381,9 @@ impl Tensor {
         Arc::as_ptr(&self.0.data) as usize
     }
 
-    /// Keeps the identity from being used again, without keeping the value.
-    pub(crate) fn hold_identity(&self) -> HeldIdentity {
-        HeldIdentity::of(&self.0.data)
+    /// Returns a handle that keeps the [identity](Tensor::identity) from being used again, without keeping the numbers.
+    pub fn downgrade(&self) -> WeakTensor {
+        WeakTensor::of(&self.0.data)
     }
 
     /// Returns the activations that the op which computed this tensor from `inputs` keeps for its backward pass.

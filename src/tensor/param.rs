@@ -348,7 +348,8 @@ impl Param {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    pub(crate) fn id(&self) -> LeafId {
+    /// Returns its identity, the same for all handles of the parameter.
+    pub fn id(&self) -> LeafId {
         self.0.id
     }
 }

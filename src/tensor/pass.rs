@@ -16,7 +16,7 @@ use std::{
 use super::{LeafId, Param, Place, Tensor, context, next_id};
 use crate::{
     error::{Error, Result},
-    logging::{event, warn},
+    logging::warn,
 };
 
 /// Notes of the current pass.
@@ -113,7 +113,7 @@ impl Drop for Pass {
         match *self.fate.get_mut() {
             OPEN => {
                 if let Some(path) = &self.refused {
-                    event!(WARN, path, "a stored number would not be finite");
+                    tracing::warn!(target: "precast", path, "a stored number would not be finite");
                     warn(&refused(path));
                 }
                 self.settle();
@@ -211,7 +211,7 @@ pub(crate) fn note_passes(output: &Tensor, passes: &[Arc<Pass>]) {
     if passes.is_empty() {
         return;
     }
-    for output in [Some(output), output.narrow()].into_iter().flatten() {
+    for output in [Some(output), output.source()].into_iter().flatten() {
         if let Place::Node(node) = output.place() {
             // An output passed through from another network already has the pass of that network.
             let _ = node.passes.set(passes.to_vec());

@@ -83,7 +83,7 @@ fn largest(array: &Array) -> f64 {
 
 impl Tensor {
     /// Returns the largest magnitude: infinite if a number is, NaN if one is, 0 for integers and booleans.
-    pub(crate) fn peak(&self) -> f64 {
+    pub fn peak(&self) -> f64 {
         // A widening is exact.
         let least = self.least();
         if let Some(known) = least.known_peak() {
@@ -100,7 +100,7 @@ impl Tensor {
 
     /// Returns the [largest magnitude](Tensor::peak) of this tensor if it was computed before.
     pub(super) fn known_peak(&self) -> Option<f64> {
-        self.0.data.known_peak().or_else(|| self.narrow()?.known_peak())
+        self.0.data.known_peak().or_else(|| self.source()?.known_peak())
     }
 
     pub(super) fn know_peak(&self, peak: f64) {
@@ -108,7 +108,7 @@ impl Tensor {
     }
 
     /// Returns the shares of zeros and of subnormal numbers among the elements.
-    pub(crate) fn small_shares(&self) -> (f32, f32) {
+    pub fn small_shares(&self) -> (f32, f32) {
         let array = self.least().array().contiguous();
         let Small { zero, subnormal } =
             with_float!(&array, x: T => T::small(x.as_slice().expect("contiguous")), else Small::default());
@@ -117,7 +117,7 @@ impl Tensor {
     }
 
     /// Counts NaN, positive and negative infinities, and returns the largest finite magnitude.
-    pub(crate) fn not_finite(&self) -> (usize, usize, usize, f64) {
+    pub fn not_finite(&self) -> (usize, usize, usize, f64) {
         fn go<T: Float>(x: &[T]) -> (usize, usize, usize, f64) {
             let mut wide = [T::Wide::default(); BLOCK];
             let mut all = (0, 0, 0, 0.0);

@@ -7,7 +7,7 @@ use std::{cell::RefCell, fmt, iter, rc::Rc, sync::Arc};
 
 use super::{
     Param, Tensor, context,
-    listener::{CastCall, Hears, OpCall},
+    listener::{CastCall, Observer, OpCall},
 };
 use crate::{Op, catalogue::Attributes, error::Result};
 
@@ -30,6 +30,21 @@ type AgainFn = dyn Fn(&[&Tensor]) -> Result<Tensor> + Send + Sync;
 impl fmt::Debug for Again {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Again")
+    }
+}
+
+/// An op call without its tensors, to run it again.
+#[derive(Clone, Debug)]
+pub struct Repeatable {
+    pub(crate) op: Op,
+    pub(crate) attributes: Attributes,
+    pub(crate) again: Option<Again>,
+}
+
+impl Repeatable {
+    /// Returns whether only code can run the op: a custom op.
+    pub fn is_code(&self) -> bool {
+        self.again.is_some()
     }
 }
 
@@ -122,7 +137,7 @@ fn note(what: impl FnOnce(&mut Recorded)) {
     }
 }
 
-impl Hears for Recorder {
+impl Observer for Recorder {
     fn op(&self, call: &OpCall<'_>) {
         self.0.borrow_mut().calls.push(Call {
             op: call.op,

@@ -26,10 +26,10 @@ pub(crate) fn next_id() -> u64 {
 
 /// Identity of a leaf of the tape: a parameter, or a tensor that requires a gradient.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct LeafId(pub u64);
+pub struct LeafId(pub(crate) u64);
 
 impl LeafId {
-    pub fn fresh() -> Self {
+    pub(crate) fn fresh() -> Self {
         LeafId(next_id())
     }
 }

@@ -157,11 +157,11 @@ impl Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tensor::listener::{Hears, heard_by};
+    use crate::tensor::listener::{Observer, observed_by};
 
     struct Nobody;
 
-    impl Hears for Nobody {}
+    impl Observer for Nobody {}
 
     fn norm(x: &Tensor) -> Tensor {
         x.batch_norm_train(None, None, 1e-5).unwrap().0
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn nothing_is_unread_while_somebody_listens() {
         let x = Tensor::from_f64(&[-1.0, 2.0, 5.0, 0.5], &[2, 2], DType::F32).unwrap();
-        heard_by(std::rc::Rc::new(Nobody), || {
+        observed_by(std::rc::Rc::new(Nobody), || {
             assert!(norm(&x).0.data.get().is_some() && x.masked(&x).0.data.get().is_some());
         });
         let mask = x.masked(&x);

@@ -1,6 +1,9 @@
 //! Values of tensors, which copies elsewhere on the tape share.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+};
 
 use super::{Array, Tensor, Unread};
 use crate::DType;
@@ -79,12 +82,12 @@ impl Value {
     }
 }
 
-/// Identity of a value that may be gone.
-pub(crate) struct HeldIdentity(Weak<Value>);
+/// Handle of a tensor whose numbers may be gone; see [`Tensor::downgrade`].
+pub struct WeakTensor(Weak<Value>);
 
-impl HeldIdentity {
+impl WeakTensor {
     pub(super) fn of(value: &Arc<Value>) -> Self {
-        HeldIdentity(Arc::downgrade(value))
+        WeakTensor(Arc::downgrade(value))
     }
 
     /// Returns the [identity](Tensor::identity).
@@ -92,9 +95,15 @@ impl HeldIdentity {
         self.0.as_ptr() as usize
     }
 
-    /// Returns the value, outside the tape; `None` if it is gone or was never computed.
-    pub fn value(&self) -> Option<Tensor> {
+    /// Returns the tensor off the tape; `None` if its numbers are gone or were never computed.
+    pub fn upgrade(&self) -> Option<Tensor> {
         Some(Tensor::from_array(self.0.upgrade()?.get()?.clone()))
+    }
+}
+
+impl fmt::Debug for WeakTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WeakTensor({:#x})", self.identity())
     }
 }
 

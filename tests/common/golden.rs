@@ -6,11 +6,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Returns the root of the repository.
+fn root() -> PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().find(|dir| dir.join("tests/goldens").is_dir()).unwrap_or(package).to_path_buf()
+}
+
 /// Reads a recorded JSON file of `tests/goldens`, or of the folder named by `PRECAST_GOLDENS`, which holds other cases.
 /// `None` if that folder lacks the file but has others, and in the published package, which has no recordings.
 /// Otherwise a missing file fails.
 pub fn golden(file: &str) -> Option<serde_json::Value> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let elsewhere = env::var_os("PRECAST_GOLDENS").map(PathBuf::from);
     let path = elsewhere.clone().unwrap_or_else(|| root.join("tests/goldens")).join(file);
     // Cargo writes this file into every package.
@@ -35,7 +41,7 @@ pub fn golden(file: &str) -> Option<serde_json::Value> {
 
 /// Reads a file of `tests/goldens-extra`, which `PRECAST_GOLDENS` does not affect. `None` in the published package.
 pub fn recorded_beside(file: &str) -> Option<serde_json::Value> {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let root = root();
     let path = root.join("tests/goldens-extra").join(file);
     match fs::read_to_string(&path) {
         Ok(text) => Some(serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))),
@@ -63,7 +69,7 @@ fn has_recordings(folder: &Path) -> bool {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
         entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
     }
-    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");
+    let ours = root().join("tests/goldens");
     let names = files(&ours).into_iter().filter_map(|path| path.strip_prefix(&ours).ok().map(Path::to_path_buf));
     names.into_iter().any(|name| name.extension().is_some_and(|last| last == "json") && folder.join(name).is_file())
 }

@@ -298,7 +298,7 @@ impl Tally {
 }
 
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
 fn path(system: &str, file: &str) -> PathBuf {

@@ -7,14 +7,17 @@ use std::{
     sync::LazyLock,
 };
 
-use crate::common::golden::golden;
-use crate::replay::{Tally, entries, items, replay};
 use precast::{DType, Error, ErrorKind, Op, Result, catalogue::System, policy::Pack};
 use precast_graph::{
     GraphLevel, GraphList, GraphPolicy, Port,
     conformance::{Device, LowSupport, OpSupport, Painting, TypeAttr, TypeGraph, TypeNode, casts, paint},
 };
 use serde_json::{Value, json};
+
+use crate::{
+    common::golden::golden,
+    replay::{Tally, entries, items, replay},
+};
 
 /// Changes made by a rewrite: the new types by node and attribute, the casts by name with their inputs, and the new
 /// inputs of nodes.
@@ -96,7 +99,7 @@ fn read(nodes: &[Value], preserved: &BTreeSet<String>) -> Recorded {
 /// Capabilities of the recorded machine, op by op. Another folder of cases, of the same machine, may lack the table.
 static OP_SUPPORT: LazyLock<Value> = LazyLock::new(|| {
     golden("tensorflow/op_support.json").unwrap_or_else(|| {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens/tensorflow/op_support.json");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/goldens/tensorflow/op_support.json");
         serde_json::from_str(&fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"))).unwrap()
     })
 });

@@ -9,13 +9,11 @@ use precast::{
     Grads, Muon,
     cell::Pattern,
     compat::mindspore::{CustomLists, custom_mixed_precision},
-    data::Dataset,
     io::models,
     policy::{DynamicScale, LossScaleSpec, Pack, Rule, RunAs, Scaler},
     prelude::*,
     scale::ScaleState,
     storage::weights,
-    train::{FitOptions, fit},
 };
 
 /// One mistake: a description, and the code that returns the error.
@@ -76,15 +74,6 @@ impl Forward for Nothing {}
 
 fn not_saved() -> Child<NotSaved> {
     Child::new(NotSaved { fc: Child::new(Dense::new(2, 2, &mut rng())) })
-}
-
-fn examples() -> Dataset {
-    Dataset::new(vec![0.5; 40], &[4], (0..10).map(|i| i % 2).collect()).unwrap()
-}
-
-fn train(net: &mut Child, options: FitOptions) -> Result<()> {
-    let (train, test) = (examples(), examples());
-    of(fit(net, &precast::data::Split { train, test }, &options, &mut |_| {}))
 }
 
 const TENSORS: &[Mistake] = &[
@@ -332,20 +321,6 @@ const TRAINING: &[Mistake] = &[
         let mut grads = net.call(&ones(&[1, 4]))?.sum_all()?.backward()?;
         of(grads.clip_norm(-1.0))
     }),
-    ("a network without parameters", || train(&mut Child::of(sequential![ReLU]), FitOptions::default())),
-    ("batches of zero", || train(&mut mlp(), FitOptions::default().batch(0))),
-    ("a schedule of steps after every zero", || {
-        train(&mut mlp(), FitOptions::default().schedule(Schedule::Step { every: 0, factor: 0.5 }))
-    }),
-    ("a network with too few outputs", || {
-        train(&mut Child::of(sequential![Dense::new(4, 1, &mut rng())]), FitOptions::default())
-    }),
-    ("examples of another width", || {
-        train(&mut Child::of(sequential![Dense::new(5, 2, &mut rng())]), FitOptions::default())
-    }),
-    ("labels that are fewer than the examples", || of(Dataset::new(vec![0.5; 40], &[4], vec![0; 9]))),
-    ("a split of more examples than there are", || of(examples().split(11, 0))),
-    ("digits from a file that is none", || of(precast::data::read_digits(folder("digits.csv", "1,2,x\n")))),
 ];
 
 const FILES: &[Mistake] = &[

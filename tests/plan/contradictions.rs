@@ -1,14 +1,12 @@
 //! Plans are truthful: a contradiction is an error, when the plan is made, when it is applied, when the network is
 //! called, or when a traced run is checked against it.
 
-use crate::nets::{self, Task};
-
 use precast::{
-    data::Dataset,
     policy::{Rule, RunAs},
     prelude::*,
-    train::{FitOptions, fit},
 };
+
+use crate::nets::{self, Task};
 
 fn x() -> Tensor {
     Tensor::ones(&[3, 4], DType::F32)
@@ -303,19 +301,6 @@ fn a_cell_that_replaces_another_after_the_plan_is_told() {
     assert!(refused(net.call(&x())).ends_with(UNKNOWN));
     policy(Level::O2).apply(&mut net).unwrap();
     net.call(&x()).unwrap();
-}
-
-#[test]
-fn training_checks_its_first_step() {
-    let inputs: Vec<f32> = (0..40).map(|i| i as f32 / 40.0).collect();
-    let data = Dataset::regression(inputs.clone(), &[4], inputs, &[4]).unwrap().split(8, 0).unwrap();
-    let options = FitOptions::default().epochs(1);
-    assert_eq!(refused(fit(&mut Hides::new(), &data, &options, &mut |_| {})), HIDDEN);
-
-    let mut net = Child::new(Bypass { inner: Child::new(Dense::new(4, 4, &mut Rng::seed(1))) });
-    fit(&mut net, &data, &options, &mut |_| {}).unwrap();
-    policy(Level::O3).rule(rule("inner", RunAs::Full)).unwrap().apply(&mut net).unwrap();
-    assert!(refused(fit(&mut net, &data, &options, &mut |_| {})).contains("was not called"));
 }
 
 /// A cell that enters its own region.

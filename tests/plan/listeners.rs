@@ -12,8 +12,8 @@ use precast::{
     cell::{Member, Part, PartMut},
     observe::{CastCall, CastRole, CellCall, CellEntry, GradientCall, Listener, OpCall, listen, watch},
     prelude::*,
+    recording,
 };
-use precast_graph::Graph;
 
 /// A listener that records events as short texts.
 #[derive(Default)]
@@ -175,16 +175,6 @@ fn attributes_and_further_results_are_heard() {
     assert_eq!((softmax.0.as_str(), softmax.1.len()), ("axis: 1", 0));
 }
 
-#[test]
-fn a_graph_that_is_recorded_is_heard_and_the_same() {
-    let net = doubling();
-    let trace = || Graph::trace(&net, &[Tensor::ones(&[2, 1], DType::F32)]).unwrap().to_json().unwrap();
-    let (alone, (heard, log)) = (trace(), listen(Log::default(), trace));
-    assert_eq!(alone, heard);
-    // Called with two examples, and with three.
-    assert_eq!(log.0.iter().filter(|event| event.starts_with("Linear")).count(), 2);
-}
-
 /// Whoever begins to listen inside a listener hears, and the outer one does not.
 #[test]
 fn a_listener_may_listen() {
@@ -193,15 +183,13 @@ fn a_listener_may_listen() {
     impl Listener for Watching {
         fn op(&mut self, call: &OpCall<'_>) {
             let (_, events) = watch(|| call.output.relu().unwrap().exp().unwrap());
-            let graph =
-                Graph::trace_fn(&Default::default(), std::slice::from_ref(call.output), |x| Ok(vec![x[0].relu()?]))
-                    .unwrap();
-            self.0.extend([events.len(), graph.nodes().len()]);
+            let (_, recorded) = recording::record(|| call.output.relu());
+            self.0.extend([events.len(), recorded.calls.len()]);
         }
     }
     let x = Tensor::ones(&[1], DType::F32);
     let (_, watching) = listen(Watching::default(), || x.abs());
-    assert_eq!(watching.0, [2, 2], "two ops; an input and an op");
+    assert_eq!(watching.0, [2, 1], "two ops; one");
 }
 
 /// A field without parameters that counts how often a walk looks at it.

@@ -19,7 +19,7 @@ use std::{
     thread,
 };
 
-use precast::{DType, Op, observe, set_threads, train::Method};
+use precast::{DType, Op, observe, optim::Method, set_threads};
 
 use digest::Digests;
 

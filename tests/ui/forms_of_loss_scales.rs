@@ -1,7 +1,6 @@
 //! Forms that other systems refuse at run time, or misinterpret.
 
 use precast::{policy::DynamicScale, prelude::*, scale::all_finite};
-use precast_graph::tensorflow::IntoLossScale;
 
 fn step(scale: &mut LossScale, optimizer: &mut Sgd, loss: &Tensor) -> Result<()> {
     // Gradients of a loss that was not scaled.
@@ -16,7 +15,6 @@ fn step(scale: &mut LossScale, optimizer: &mut Sgd, loss: &Tensor) -> Result<()>
     scale.set_scale(loss)?;
     LossScale::fixed("1")?;
     LossScale::fixed(true)?;
-    true.into_loss_scale()?;
     // A factor and a window that are no whole numbers.
     DynamicScale::mindspore(1024.0, 2.0, 10);
     DynamicScale::mindspore(1024.0, 2, 1.5);

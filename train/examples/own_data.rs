@@ -6,11 +6,15 @@
 use std::{f64::consts::PI, fs, io};
 
 use precast::{
-    data::{Split, Standardization},
+    optim::{AdamOptions, Method},
     prelude::*,
-    train::{AdamOptions, FitOptions, Method, fit},
 };
 use precast_train::data::Csv;
+use precast_train::{
+    FitOptions,
+    data::{Split, Standardization},
+    fit,
+};
 
 /// Returns 400 measurements: length in metres, mass in kilograms, which does not matter, and period in seconds, to a
 /// hundredth.

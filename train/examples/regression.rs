@@ -2,13 +2,9 @@
 //!
 //! `cargo run --release --example regression`
 
-use precast::{
-    data::Dataset,
-    no_grad,
-    prelude::*,
-    train::{FitOptions, History, fit},
-};
+use precast::{no_grad, prelude::*};
 use precast_train::report::{TrainingRun, runs_table};
+use precast_train::{FitOptions, History, data::Dataset, fit};
 
 /// Returns 1024 inputs of 64 numbers from 0 to 1. The targets are shares: the softmax of a linear map that the network
 /// has to find.

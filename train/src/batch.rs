@@ -4,7 +4,6 @@ use std::path::Path;
 
 use precast::{
     Tensor,
-    data::{Batch, Dataset, Inputs, Split, Targets},
     error::{Error, Result},
     storage::weights,
 };
@@ -15,6 +14,7 @@ use super::{
     data::Source,
     faults::{BATCH, FAULT, name_of_further},
 };
+use crate::data::{Batch, Dataset, Inputs, Split, Targets};
 
 /// Reads the saved batch of a fault.
 ///

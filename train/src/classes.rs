@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use precast::{data::Dataset, train::Loss};
 use precast_base::printable;
+
+use crate::{data::Dataset, training::Loss};
 
 /// Maximum number of classes in a note.
 const SHOWN: usize = 5;

@@ -8,16 +8,19 @@ use std::{
 
 use precast::{
     Child, DType, Op, Tensor,
-    data::{Batch, Split},
-    diagnose::{EdgeOp, Origin, Peaks, Phase, Subject},
     error::{Error, Result},
+    observe::{EdgeOp, Origin, Phase, Subject},
     storage::weights,
-    train::{Fit, Step},
 };
 use precast_base::files;
+use precast_diagnose::Peaks;
 use serde::{Deserialize, Serialize};
 
 use super::folder::{Folder, read_json, write_json};
+use crate::{
+    data::{Batch, Split},
+    training::{Fit, Step},
+};
 
 /// Folder of the faults of a run.
 pub(super) const FAULTS: &str = "faults";

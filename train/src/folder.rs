@@ -8,14 +8,13 @@ use std::{
 };
 
 use precast::{
-    Child, Policy,
-    diagnose::Headroom,
+    Checkpoint, Child, Policy,
     error::{Error, Result},
     io::json as json_file,
     storage::weights,
-    train::{Checkpoint, Event, History, Tested},
 };
 use precast_base::{files, printable};
+use precast_diagnose::Headroom;
 use precast_graph::onnx::OnnxModel;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -26,6 +25,7 @@ use super::{
     model_source::OnnxSource,
     standardizations::Standardizations,
 };
+use crate::training::{Event, History, Tested};
 
 pub(super) const RUN: &str = "run.yaml";
 const MODEL: &str = "model.yaml";
@@ -285,7 +285,6 @@ impl Folder {
             Event::Epoch(epoch) => Line::Epoch((*epoch).clone()),
             Event::Raised(raised) => Line::Raised((*raised).clone()),
             Event::Ended(ended) => Line::Ended((*ended).clone()),
-            _ => return Ok(()),
         })
     }
 

@@ -3,11 +3,12 @@
 use precast::{
     Child, DType,
     cell::Part,
-    data::Encoding,
     error::{Error, Result},
     io::models::Model,
 };
 use precast_base::printable;
+
+use crate::data::Encoding;
 
 /// Checks that a model which takes indices beside numbers has a table for each column of indices, with enough rows.
 pub(crate) fn check(model: &Model, encoding: Option<&Encoding>) -> Result<()> {

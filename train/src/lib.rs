@@ -1,9 +1,11 @@
-//! Training runs with [`precast`]: a network, examples and a policy in a file, trained in a folder of its own.
+//! Training with [`precast`]: examples, the loop, and runs: a network, examples and a policy in a file, trained in a folder of
+//! its own.
 //!
-//! A [`RunFile`] names a model, a policy and a [source](data::Source) of examples. A [`Run`] trains it: it writes
-//! metrics, checkpoints and the best weights, can be stopped at any step and continues with the same bits. A
-//! [`Predictor`] answers with the best weights. [`data`] reads CSV, images, NumPy arrays and text; [`report`] makes
-//! tables, charts and a page of plans and runs.
+//! [`data`] has examples in memory and reads CSV, images, NumPy arrays and text. [`fit()`] trains on them, with a [`Loss`] and
+//! [scores](Evaluation); [`DataParallel`] divides steps among ranks. A [`RunFile`] names a model, a policy and a
+//! [source](data::Source) of examples. A [`Run`] trains it: it writes metrics, checkpoints and the best weights, can be stopped
+//! at any step and continues with the same bits. A [`Predictor`] answers with the best weights; [`report`] makes tables,
+//! charts and a page of plans and runs.
 //!
 //! ```no_run
 //! use precast_train::{EndReason, Run};
@@ -14,7 +16,12 @@
 //! # Ok::<(), precast::Error>(())
 //! ```
 //!
-//! The loop itself, without files, is that of the library: [`precast::train::fit`].
+//! It decides no precision and has no kernels. Its invariants:
+//!
+//! - A step is taken whole or not at all, whatever fails, and on all ranks alike.
+//! - A run that is resumed has the bits of one that was never stopped, on any number of threads and ranks.
+//! - Examples that are not in memory have the bits of those in memory.
+//! - Files are read within limits and written whole; a mistake in one has a line and a column.
 #![deny(missing_docs)]
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
@@ -30,6 +37,7 @@ mod indices;
 mod load;
 mod memory;
 mod metrics;
+pub mod mindspore;
 mod model_source;
 mod over_ranks;
 mod partition;
@@ -37,6 +45,7 @@ mod parts;
 mod positions;
 mod predict;
 mod prepared;
+mod readers;
 mod records;
 mod replay;
 pub mod report;
@@ -51,6 +60,7 @@ mod standardizations;
 mod steps;
 mod storage;
 mod test_data;
+mod training;
 mod weights_source;
 mod wire;
 mod written;
@@ -71,6 +81,10 @@ pub use run_file::{CheckpointOptions, RunFile};
 pub use scores::{Scores, scores_of};
 pub use storage::{LowStorage, Storage};
 pub use test_data::Test;
+pub use training::{
+    Augment, ClassScore, ClassScores, DataParallel, Ended, Epoch, Evaluation, Event, Fit, FitOptions, GroupOptions,
+    History, Loss, NumberScore, NumberScores, Raised, Score, Step, Tested, accuracy, fit, mean_squared_error,
+};
 pub use weights_source::{Rename, Split, Weights};
 
 /// A run file with every key and its default in comments, to begin with.

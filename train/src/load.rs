@@ -3,13 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use precast::{
-    data::{Split, Targets},
     error::{Error, Result},
     io::models::Model,
-    lint::{Finding, Rule},
     storage::weights,
-    train::Fit,
 };
+use precast_diagnose::lint::{Finding, Rule};
 
 use super::{
     Run, RunFile,
@@ -19,6 +17,10 @@ use super::{
     prepared::{Prepared, prepared},
     records::history_of,
     settled::settled,
+};
+use crate::{
+    data::{Split, Targets},
+    training::Fit,
 };
 
 /// Returns the best weights of the run in a folder; `None` if no epoch was done.
@@ -80,7 +82,7 @@ impl RunFile {
 }
 
 impl RunFile {
-    /// Lints the network of the run on its first batch, as [`Lint`](precast::lint::Lint) does, without a folder. In the
+    /// Lints the network of the run on its first batch, as [`Lint`](precast_diagnose::lint::Lint) does, without a folder. In the
     /// folder of a run, the network has the best weights so far.
     ///
     /// ```
@@ -93,7 +95,7 @@ impl RunFile {
     /// ```
     ///
     /// # Errors
-    /// Those of reading the policy and the data, and of [`Lint::run`](precast::lint::Lint::run).
+    /// Those of reading the policy and the data, and of [`Lint::run`](precast_diagnose::lint::Lint::run).
     pub fn lint(&self, mut model: Model) -> Result<Vec<Finding>> {
         let of_run = Folder::about(&self.folder).is_ok();
         if !of_run {

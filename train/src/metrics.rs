@@ -5,10 +5,11 @@ use std::path::Path;
 use precast::{
     error::{Error, Result},
     io::json,
-    train::{Ended, Epoch, History, Raised, Step, Tested},
 };
 use precast_base::files;
 use serde::{Deserialize, Serialize};
+
+use crate::training::{Ended, Epoch, History, Raised, Step, Tested};
 
 /// A line of `metrics.jsonl`.
 #[derive(Serialize, Deserialize)]

@@ -8,20 +8,21 @@ use std::{
 };
 
 use precast::{
-    __train::filled,
     Checkpoint, Child,
-    data::Split,
     error::{Error, ErrorKind, Result},
     io::models::Model,
-    ranks::{Ranks, Wire},
-    train::{DataParallel, Event, Fit, FitOptions},
 };
 use precast_base::files;
+use precast_mpi::{Ranks, Wire};
 
 use super::{
     EndReason, Run, RunFile,
     folder::{ABOUT, Folder, METRICS, POLICY, RUN, name_of_checkpoint},
     steps::Steps,
+};
+use crate::{
+    data::Split,
+    training::{DataParallel, Event, Fit, FitOptions, shards::filled},
 };
 
 /// Words of rank 0 before each call of all ranks.

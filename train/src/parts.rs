@@ -7,11 +7,9 @@ use std::{
 
 use precast::{
     Child, Param, Plan, Policy,
-    data::{Dataset, Encoding, IGNORED, Inputs, Split, Standardization, Targets},
     error::{Error, Result},
     io::models::Model,
     storage::Decorated,
-    train::Loss,
 };
 use precast_base::printable;
 
@@ -23,6 +21,10 @@ use super::{
     folder::{Folder, POLICY_NOW},
     split::notes_on_copies,
     standardizations::Standardizations,
+};
+use crate::{
+    data::{Dataset, Encoding, IGNORED, Inputs, Split, Standardization, Targets},
+    training::Loss,
 };
 
 impl RunFile {
@@ -151,7 +153,7 @@ impl RunFile {
     }
 
     /// Returns the run with the policy of the last step: without the rules that have
-    /// [ended](precast::policy::Rule::until), and with those for [raised](precast::train::Raised) cells. Outside of the
+    /// [ended](precast::policy::Rule::until), and with those for [raised](crate::training::Raised) cells. Outside of the
     /// folder of a run, it is unchanged.
     #[must_use]
     pub fn as_now(mut self) -> Self {

@@ -3,14 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use precast::{
-    __train::{answers, call},
     Child, DType, Plan, Tensor,
-    data::Dataset,
     error::{Error, Result},
     io::models::Model,
     no_grad,
     storage::{Decorated, SaveMode, weights},
-    train::{Evaluation, FitOptions, Loss, Score},
 };
 use precast_graph::Graph;
 
@@ -20,6 +17,10 @@ use super::{
     folder::Folder,
     load::best_weights,
     standardizations::Standardizations,
+};
+use crate::{
+    data::{Dataset, batches::call},
+    training::{Evaluation, FitOptions, Loss, Score, score::answers},
 };
 
 /// The network of a [`Run`](super::Run) with its best weights, wrapped by the run's policy, along with the settings for

@@ -2,16 +2,19 @@
 
 use precast::{
     Child, Plan, Policy,
-    data::{Dataset, Split},
     error::{Error, Result},
     io::models::Model,
     no_grad,
+    optim::Schedule,
     plan::check_run,
     storage::Decorated,
-    train::{FitOptions, Loss, Schedule},
 };
 
 use super::{RunFile, Storage};
+use crate::{
+    data::{Dataset, Split},
+    training::{FitOptions, Loss},
+};
 
 /// A network ready to be trained.
 pub(super) struct Prepared {

@@ -2,13 +2,15 @@
 
 use std::path::Path;
 
-use precast::{diagnose::Headroom, error::Result, train::History};
+use precast::error::Result;
+use precast_diagnose::Headroom;
 
 use super::{
     about::About,
     folder::{Folder, HEADROOM, METRICS, read_json},
     metrics::read_metrics,
 };
+use crate::training::History;
 
 /// Reads the provenance of the run in a folder.
 pub(crate) fn about_of(path: &Path) -> Result<About> {

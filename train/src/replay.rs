@@ -3,18 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use precast::{
-    __train::STEPS,
-    Child, Outcome, Policy,
-    data::{Inputs, Split},
-    diagnose::{Cure, Record, recorded},
+    Checkpoint, Child, Outcome, Policy,
     error::{Error, Result},
     io::models::Model,
     plan::undo,
     policy::LossScaleSpec,
-    train::{Checkpoint, Fit, FitOptions, History, Step},
 };
-
 use precast_base::printable::number;
+use precast_diagnose::{Cure, Record};
 
 use super::{
     RunFile, SavedFault, batch,
@@ -24,6 +20,10 @@ use super::{
     prepared::{Prepared, prepared},
     records::{about_of, history_of},
     run::checksum_of,
+};
+use crate::{
+    data::{Inputs, Split},
+    training::{Fit, FitOptions, History, Step, fit::STEPS},
 };
 
 /// A step of a run, run again from a saved fault: with the same parameters, the same batch and the same dropouts, so
@@ -106,8 +106,8 @@ impl Replay {
         let Prepared { mut net, options, .. } = prepared(&file, model, &policy, &data)?;
         let fit = match &checkpoint {
             Some(checkpoint) => {
-                let mut history = History::default();
-                history.raised = raised.into_iter().filter(|raised| raised.step as u64 <= before).collect();
+                let raised = raised.into_iter().filter(|raised| raised.step as u64 <= before).collect();
+                let history = History { raised, ..History::default() };
                 Fit::resume(&mut net, &options, checkpoint, history)?
             }
             None => Fit::new(&net, &options)?,
@@ -263,7 +263,7 @@ impl Replay {
         };
         let options = options.clone().loss_scale(loss_scale).monitor(true).lint(false);
         let mut fit = Fit::resume(net, &options, before, History::default())?;
-        let (advanced, record) = recorded(net, |net| fit.advance(net, data).map(drop));
+        let (advanced, record) = Record::of_changing(net, |net| fit.advance(net, data).map(drop));
         advanced?;
         let (_, checksum) = faults::last_step(fit.monitor().peaks(net));
         let Some(step) = fit.history().steps.last().cloned() else {

@@ -3,10 +3,8 @@
 use std::path::Path;
 
 use precast::{
-    __train::{EPOCH, STEPS},
     error::{Error, Result},
     io::models::Model,
-    train::Fit,
 };
 
 use super::{
@@ -15,6 +13,10 @@ use super::{
     parts::Read,
     prepared::{Prepared, prepared},
     run::{RUN_FILE, RUN_FILE_BEFORE, measure},
+};
+use crate::training::{
+    Fit,
+    fit::{EPOCH, STEPS},
 };
 
 /// Changes of a run that is resumed. Default: none.

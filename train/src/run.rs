@@ -7,14 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use precast::{
-    Checkpoint, Child, Plan, Policy,
-    data::{Dataset, Split, Standardization},
-    error::Result,
-    io::models::Model,
-    storage::Decorated,
-    train::{Epoch, Event, Fit, FitOptions, History, Loss, Score},
-};
+use precast::{Checkpoint, Child, Plan, Policy, error::Result, io::models::Model, storage::Decorated};
 
 use super::{
     RunFile,
@@ -27,6 +20,10 @@ use super::{
     standardizations::Standardizations,
     steps::{Alone, Steps},
 };
+use crate::{
+    data::{Dataset, Split, Standardization},
+    training::{Epoch, Event, Fit, FitOptions, History, Loss, Score},
+};
 
 /// A training run in a folder. The folder holds the inputs of the run, its history, and checkpoints, so that the run
 /// ends with the same weights and, except for times, the same metrics however often it was interrupted.
@@ -37,9 +34,9 @@ use super::{
 /// | `policy-now.yaml` | the policy of the next step, once a rule has ended or a cell was raised |
 /// | `plan.txt` | what the policy decided for each cell, and how each parameter is stored if some are low |
 /// | `about.json` | version, machine, start, the number of examples and their checksum |
-/// | `metrics.jsonl` | a line for each step, each epoch, each [raised](precast::train::Raised) cell and each [end](precast::train::Ended) of rules, and at the end the [score](precast::train::Tested) on held-out test examples, written as they happen |
+/// | `metrics.jsonl` | a line for each step, each epoch, each [raised](crate::training::Raised) cell and each [end](crate::training::Ended) of rules, and at the end the [score](crate::training::Tested) on held-out test examples, written as they happen |
 /// | `metrics.csv` | a row for each epoch, written again after each |
-/// | `checkpoint-*.safetensors` | the last [`Checkpoint`](precast::train::Checkpoint)s |
+/// | `checkpoint-*.safetensors` | the last [`Checkpoint`](precast::Checkpoint)s |
 /// | `best.safetensors`, `last.safetensors` | the weights with the best score, and those at the end; their [average](FitOptions::average) if the run has one |
 /// | `scores.json` | the [`Scores`](super::Scores) of the best weights, at the end |
 /// | `headroom.json` | how far the numbers of each cell were from the limits of their dtypes before the last checkpoint |
@@ -189,7 +186,7 @@ impl Run {
     /// observer receives them, and a checkpoint before this returns, disk errors excepted.
     ///
     /// # Errors
-    /// As [`fit`](precast::train::fit), and [`ErrorKind::Io`](precast::ErrorKind::Io) when a file cannot be written.
+    /// As [`fit`](crate::training::fit), and [`ErrorKind::Io`](precast::ErrorKind::Io) when a file cannot be written.
     pub fn train_with(&mut self, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<EndReason> {
         let ended = self.advance_to_end(observer, &mut Alone)?;
         self.end(ended)

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use precast::{
     error::{Error, Result},
+    optim::{Method, Schedule},
     options::{Options, options, schema_of},
     policy::Pattern,
-    ranks::Wire,
-    train::{Augment, FitOptions, GroupOptions, Loss, Method, Schedule},
 };
 use precast_base::{
     document::{self, At, Choice, Document as _, Place, Source, Words, placeless as at},
     files,
 };
+use precast_mpi::Wire;
 use serde_json::Value;
 
 use super::{
@@ -24,6 +24,7 @@ use super::{
     wire,
     written::{Places, Written},
 };
+use crate::training::{Augment, FitOptions, GroupOptions, Loss};
 
 /// A training run as described in a file. The keys are those of the fields.
 ///

@@ -2,13 +2,7 @@
 
 use std::path::Path;
 
-use precast::{
-    Child, LossScale,
-    data::{Dataset, Standardization},
-    error::Result,
-    storage::weights,
-    train::{Checkpoint, Evaluation, FitOptions, Loss, Tested},
-};
+use precast::{Checkpoint, Child, LossScale, error::Result, storage::weights};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -17,6 +11,10 @@ use super::{
     folder::{read_json, write_json},
     load::best_weights,
     records::history_of,
+};
+use crate::{
+    data::{Dataset, Standardization},
+    training::{Evaluation, FitOptions, Loss, Tested},
 };
 
 /// Scores of the best weights of a run in detail, as of its end: the contents of `scores.json`.

@@ -1,16 +1,14 @@
 //! The policy of a run that prefers speed, settled for this machine.
 
 use precast::{
-    __train::call,
-    Child, LossScale, Policy,
+    Checkpoint, Child, LossScale, Policy,
     cost::Speeds,
-    data::Split,
     error::{Error, Result},
     policy::Prefer,
-    train::Checkpoint,
 };
 
 use super::folder::POLICY;
+use crate::data::{Split, batches::call};
 
 /// Settles a policy that prefers speed into one with rules, by a training step that changes nothing, and returns it
 /// with a note.

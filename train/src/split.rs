@@ -5,17 +5,14 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use precast::{
-    data::{Dataset, Inputs, Targets},
-    error::{Error, Result},
-};
-
+use precast::error::{Error, Result};
 use precast_base::printable;
 
 use super::{
     Partition, RunFile, Test, classes,
     data::{Csv, Source},
 };
+use crate::data::{Dataset, Inputs, Targets};
 
 /// Places in the data of the examples of each part; empty for a part of another file.
 pub(crate) struct Places {

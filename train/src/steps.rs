@@ -1,9 +1,10 @@
 //! The steps of a run, in one process or on the ranks of a job.
 
-use precast::{
-    Checkpoint, Child, Result,
+use precast::{Checkpoint, Child, Result};
+
+use crate::{
     data::Split,
-    train::{Event, Fit},
+    training::{Event, Fit},
 };
 
 /// The calls of a run that all ranks make.

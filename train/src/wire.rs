@@ -1,9 +1,7 @@
 //! The dtype in which gradients travel between the ranks of a run.
 
-use precast::{
-    options::{Range, Takes},
-    ranks::Wire,
-};
+use precast::options::{Range, Takes};
+use precast_mpi::Wire;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Value, json};
 

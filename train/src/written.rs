@@ -2,10 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use precast::train::{Augment, GroupOptions, Loss};
 use precast_base::document::{Place, Source};
 
 use super::{ModelSource, Partition, Test, Weights, data};
+use crate::training::{Augment, GroupOptions, Loss};
 
 /// The text of a run file and some positions in it.
 #[derive(Clone)]

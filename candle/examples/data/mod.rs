@@ -14,7 +14,7 @@ pub struct Digits {
 
 /// Returns the digits for training and those for tests: the first 1500 and the last 297.
 pub fn digits() -> Result<(Digits, Digits)> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../data/digits.csv.gz");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../train/data/digits.csv.gz");
     let mut text = String::new();
     flate2::read::GzDecoder::new(std::fs::File::open(path)?).read_to_string(&mut text)?;
     let (mut x, mut y) = (Vec::new(), Vec::new());

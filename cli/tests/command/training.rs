@@ -68,8 +68,8 @@ fn training_compares_policies_and_writes_what_it_promises() {
     let net = models::load(root().join("models/mlp.yaml"), 5).unwrap();
     weights::load(&net, out.join("o0.safetensors")).unwrap();
     assert!(net.named_params().iter().all(|(_, param)| param.value().dtype() == DType::F32));
-    let test = precast::data::digits().unwrap().reshape(&[64]).unwrap().split(320, 0).unwrap().test;
-    assert_eq!(precast::train::accuracy(&net, &test, 32).unwrap(), number(0, "accuracy"));
+    let test = precast_train::data::digits().unwrap().reshape(&[64]).unwrap().split(320, 0).unwrap().test;
+    assert_eq!(precast_train::accuracy(&net, &test, 32).unwrap(), number(0, "accuracy"));
 }
 
 #[test]

@@ -9,7 +9,6 @@ use precast_base::{
 };
 
 use super::{GraphPolicy, Policy, either::PolicyFile, v1};
-use crate::logging::event;
 
 impl Policy {
     /// Reads a policy file.
@@ -138,7 +137,7 @@ fn load<T>(path: &Path, expected: impl FnOnce(PolicyFile) -> Result<T>) -> Resul
         _ => String::new(),
     })?;
     parse(&text, &name, |policy| {
-        event!(DEBUG, file = name, level = policy.level().map(tracing::field::display), dtype = %policy.dtype(), "policy read");
+        tracing::debug!(target: "precast", file = name, level = policy.level().map(tracing::field::display), dtype = %policy.dtype(), "policy read");
         expected(policy)
     })
 }

@@ -21,6 +21,12 @@ pub(crate) use vector::{
     store_first,
 };
 
+/// Returns the number of f32 numbers in the vectors that kernels compute with: 16, 8, 4 or 1. The environment variable
+/// `PRECAST_VECTORS` limits it. Results have the same bits on machines with the same number.
+pub fn vector_lanes() -> usize {
+    widest().lanes()
+}
+
 /// Returns the widest vectors of this machine that the environment variable `PRECAST_VECTORS` allows. It is read once.
 pub(crate) fn widest() -> Width {
     static WIDTH: OnceLock<Width> = OnceLock::new();

@@ -17,7 +17,6 @@ use crate::{
     error::{Error, Result},
     io::files::{self, Writer},
     kernels::counted::{Rounded, convert_counted},
-    logging::event,
     policy::{Rule, RunAs},
     storage::weights::{CHECKSUM, FORMAT, OF_RUN},
 };
@@ -215,7 +214,7 @@ impl StoredModel {
         };
         let (bytes_before, tensors) = (self.bytes(), run.done);
         let bytes_after = files.iter().flat_map(|file| &file.tensors).map(|tensor| tensor.bytes).sum();
-        event!(INFO, file = %to.display(), bytes = bytes_after, "stored model converted");
+        tracing::info!(target: "precast", file = %to.display(), bytes = bytes_after, "stored model converted");
         Ok(Converted { tensors, bytes_before, bytes_after, copied, left_out })
     }
 

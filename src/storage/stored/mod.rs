@@ -27,7 +27,6 @@ use safetensors::Dtype;
 use crate::{
     cell::{Outline, known_kinds},
     error::{Error, Result},
-    logging::event,
     storage::weights::{CHECKSUM, OF_RUN},
 };
 
@@ -88,7 +87,7 @@ impl StoredModel {
             (vec![read(name, path.to_path_buf())?], None)
         };
         let model = StoredModel { path: path.to_path_buf(), files, folder };
-        event!(DEBUG, file = %path.display(), bytes = model.bytes(), "stored model opened");
+        tracing::debug!(target: "precast", file = %path.display(), bytes = model.bytes(), "stored model opened");
         Ok(model)
     }
 

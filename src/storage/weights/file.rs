@@ -22,7 +22,6 @@ use crate::{
     error::{Error, Result},
     io::{files, json},
     kernels::memory,
-    logging::event,
 };
 
 /// Metadata entry that lists the paths sharing a parameter.
@@ -60,7 +59,7 @@ impl File {
             put(&head)?;
             tensors.iter().try_for_each(|(_, tensor)| each_part(tensor, &mut put))
         })?;
-        event!(INFO, file = %path.display(), bytes = std::fs::metadata(path).map_or(0, |met| met.len()), "weights written");
+        tracing::info!(target: "precast", file = %path.display(), bytes = std::fs::metadata(path).map_or(0, |met| met.len()), "weights written");
         Ok(())
     }
 

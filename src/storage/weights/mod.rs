@@ -29,7 +29,6 @@ use crate::{
     cell::AsCell,
     error::{Error, Result},
     io::files,
-    logging::event,
     printable::printable,
 };
 
@@ -129,7 +128,7 @@ pub fn read(path: impl AsRef<Path>) -> Result<BTreeMap<String, Tensor>> {
 pub(crate) fn read_with_words(path: &Path, entry: &str) -> Result<(BTreeMap<String, Tensor>, Option<String>)> {
     let bytes = files::read(path)?;
     let read = tensors_with_words(&bytes, entry).map_err(|e| e.in_file(path.display()))?;
-    event!(INFO, file = %path.display(), bytes = bytes.len(), "weights read");
+    tracing::info!(target: "precast", file = %path.display(), bytes = bytes.len(), "weights read");
     Ok(read)
 }
 
@@ -166,7 +165,7 @@ pub fn load_with<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>, opt
     let path = path.as_ref();
     let bytes = files::read(path)?;
     let loaded = load_bytes(net, &bytes, options).map_err(|e| e.in_file(path.display()))?;
-    event!(INFO, file = %path.display(), bytes = bytes.len(), "weights read");
+    tracing::info!(target: "precast", file = %path.display(), bytes = bytes.len(), "weights read");
     Ok(loaded)
 }
 

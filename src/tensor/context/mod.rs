@@ -12,7 +12,8 @@ use std::{
     rc::Rc,
 };
 
-pub(crate) use shard::{draw_in_shard, enter_shard};
+pub(crate) use shard::draw_in_shard;
+pub use shard::drawing_in_shard;
 
 pub use region::{AutocastState, Carried, carry, current, enter, region};
 pub(crate) use region::{adapter, dtype_of_all, enter_adapter, enter_region, in_code, with_current};
@@ -21,7 +22,7 @@ use stack::Stack;
 use switches::{Audience, Change, Switches};
 
 use super::{
-    listener::{Elsewhere, Hears},
+    listener::{Elsewhere, Observer},
     pass::Notes,
     recording::Recorder,
 };
@@ -35,7 +36,7 @@ struct Context {
     switches: Cell<Switches>,
     /// Changes of the switches, each with their state before it.
     changes: Stack<(Switches, Change)>,
-    listeners: Stack<Rc<dyn Hears>>,
+    listeners: Stack<Rc<dyn Observer>>,
     recorders: Stack<Rc<Recorder>>,
     /// Notes of the forward pass being run.
     pass: RefCell<Option<Notes>>,
@@ -161,7 +162,7 @@ pub(crate) fn wide_weight_grads() -> bool {
 }
 
 /// Runs every op of `f` in f32: regions cast to no other dtype, nor do borders of cells.
-pub(crate) fn all_in_f32<R>(f: impl FnOnce() -> R) -> R {
+pub fn all_in_f32<R>(f: impl FnOnce() -> R) -> R {
     let _scope = switch(Change::InF32);
     f()
 }
@@ -203,7 +204,7 @@ pub(crate) fn silence() -> Scope {
 }
 
 /// Adds a listener.
-pub(super) fn listen(listener: Rc<dyn Hears>) -> Scope {
+pub(super) fn listen(listener: Rc<dyn Observer>) -> Scope {
     let change = Change::Listener { light: listener.is_light() };
     CONTEXT.with(|context| {
         context.enter(Of::Listener, |number| {
@@ -229,7 +230,7 @@ pub(crate) fn is_heard() -> bool {
     added != deaf
 }
 
-/// Returns whether anything but [light](Hears::is_light) listeners listens to this thread.
+/// Returns whether anything but [light](Observer::is_light) listeners listens to this thread.
 pub(crate) fn is_heard_in_full() -> bool {
     let Switches { added, deaf, .. } = switches();
     let full = |audience: Audience| (audience.listeners - audience.light, audience.recorders);
@@ -238,7 +239,7 @@ pub(crate) fn is_heard_in_full() -> bool {
 
 /// Notifies the recorder and all listeners, in the order in which they were added. The ops run by a listener meanwhile
 /// are hidden from all of them.
-pub(crate) fn tell(f: impl Fn(&dyn Hears)) {
+pub(crate) fn tell(f: impl Fn(&dyn Observer)) {
     if !is_heard() {
         return;
     }
@@ -346,7 +347,7 @@ mod tests {
         });
         // Each look draws for a layer of its own, and so the first number of the shard: a multiple of the calls of one.
         let layers = Cell::new(0);
-        in_every_order(&[|| enter_shard(0, 1), || enter_shard(0, 2)], |left| {
+        in_every_order(&[|| shard::enter_shard(0, 1), || shard::enter_shard(0, 2)], |left| {
             layers.set(layers.get() + 1);
             let drawn = draw_in_shard(layers.get()).map(|first| (first >> 20) as usize);
             assert_eq!(drawn, left.last().map(|i| i + 1), "{left:?}");
@@ -357,7 +358,7 @@ mod tests {
     #[derive(Default)]
     struct Counts(Cell<usize>);
 
-    impl Hears for Counts {
+    impl Observer for Counts {
         fn updated(&self, _: &crate::Param, _: u64) {
             self.0.set(self.0.get() + 1);
         }

@@ -130,7 +130,7 @@ impl fmt::Debug for Carried {
     }
 }
 
-/// Captures the precision of this thread. A [`Monitor`](crate::diagnose::Monitor) of this thread also sees the results
+/// Captures the precision of this thread. A listener of this thread also sees the results
 /// computed in it.
 pub fn carry() -> Carried {
     // If nothing was entered, nothing is cast, whatever the other thread has entered itself.

@@ -16,8 +16,15 @@ pub(super) struct Draws {
     calls: HashMap<usize, u64>,
 }
 
+/// Runs `f` as one shard of a step: dropout draws by the numbers of the step and of the shard, in place of the number of its
+/// call, so that draws are the same on any number of ranks.
+pub fn drawing_in_shard<R>(step: u64, shard: usize, f: impl FnOnce() -> R) -> R {
+    let _shard = enter_shard(step, shard);
+    f()
+}
+
 /// Enters a shard of a step.
-pub(crate) fn enter_shard(step: u64, shard: usize) -> Scope {
+pub(super) fn enter_shard(step: u64, shard: usize) -> Scope {
     let first = step.wrapping_mul(SHARDS).wrapping_add(shard as u64).wrapping_mul(CALLS);
     let draws = Draws { first, calls: HashMap::new() };
     CONTEXT.with(|context| context.enter(Of::Shard, |number| context.shards.push(number, draws)))

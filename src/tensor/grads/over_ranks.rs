@@ -28,7 +28,7 @@ impl Grads {
     }
 
     /// Returns the gradients of these parameters alone.
-    pub(crate) fn only(&self, params: &[&Param]) -> Grads {
+    pub fn only(&self, params: &[&Param]) -> Grads {
         let by_leaf = params.iter().filter_map(|param| Some((param.id(), self.by_leaf.get(&param.id())?.clone())));
         Grads { by_leaf: by_leaf.collect(), ..self.clone() }
     }

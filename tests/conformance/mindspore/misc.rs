@@ -6,16 +6,19 @@ use std::collections::BTreeMap;
 use precast::{
     DType, ErrorKind, Level, Policy, Sgd, Tensor,
     catalogue::System,
-    compat::mindspore::{BuildOptions, CustomLists, build_train_network, custom_mixed_precision},
+    compat::mindspore::{CustomLists, custom_mixed_precision},
     plan::Region,
     policy::{DynamicScale, Lists, LossScaleSpec, Pack},
     precision::Treatment,
 };
+use precast_train::mindspore::{BuildOptions, build_train_network};
 use serde_json::Value;
 
-use crate::common::golden::golden;
-use crate::mindspore::networks::{Kit, build};
-use crate::replay::{Tally, entries, items, replay};
+use crate::{
+    common::golden::golden,
+    mindspore::networks::{Kit, build},
+    replay::{Tally, entries, items, replay},
+};
 
 /// Recordings of loss scalers, by name. They have a separate summary in tests/conformance/scalers/mindspore.rs.
 const SCALERS: &str = "

@@ -5,21 +5,25 @@ use std::ops::ControlFlow;
 use precast::{
     DType, ErrorKind, Grads, LossScale, Outcome, Param, Result, Sgd, Tensor,
     cell::Params,
-    compat::mindspore::{BuildOptions, build_train_network},
-    data::{Dataset, Split},
     layers::{Dense, Rng},
     policy::{DynamicScale, LossScaleSpec},
     scale::all_finite,
-    train::FitOptions,
+};
+use precast_train::{
+    FitOptions,
+    data::{Dataset, Split},
+    mindspore::{BuildOptions, build_train_network},
 };
 use serde_json::Value;
 
-use crate::common::golden::golden;
-use crate::mindspore::misc::is_of_a_scaler;
-use crate::replay::{Tally, Verdict, entries, replay};
-use crate::scalers::{
-    model::{Model, is_sound},
-    numbers::{Number, Numbers, dtype, number, round},
+use crate::{
+    common::golden::golden,
+    mindspore::misc::is_of_a_scaler,
+    replay::{Tally, Verdict, entries, replay},
+    scalers::{
+        model::{Model, is_sound},
+        numbers::{Number, Numbers, dtype, number, round},
+    },
 };
 
 fn params(all: &[&Param]) -> Params {

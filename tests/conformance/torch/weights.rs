@@ -12,7 +12,7 @@ use precast::{
 use crate::common::folder::Folder;
 
 fn file(name: &str) -> PathBuf {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/goldens-extra/torch/weights");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/goldens-extra/torch/weights");
     PathBuf::from(folder).join(format!("{name}.safetensors"))
 }
 

@@ -17,14 +17,22 @@ const FLOORS: &[&[&str]] = &[
     &["catalogue", "options"],
     &["precision", "tensor", "observe", "ops", "gradcheck"],
     &["cell", "layers", "cost", "io", "recording"],
-    &["plan", "storage", "autocast", "diagnose", "shadow", "tune"],
-    &["scale", "optim", "lint", "train", "compat"],
+    &["plan", "storage", "autocast"],
+    &["scale", "optim", "checkpoint", "compat"],
     &["guide"],
 ];
 
 /// The folders of code: of the library, of the packages below it, of those on top, and of the ranks.
-const CODE: [&str; 7] =
-    ["src", "crates/base/src", "crates/graph/src", "policies/src", "train/src", "cli/src", "mpi/src"];
+const CODE: [&str; 8] = [
+    "src",
+    "crates/base/src",
+    "crates/diagnose/src",
+    "crates/graph/src",
+    "policies/src",
+    "train/src",
+    "cli/src",
+    "mpi/src",
+];
 
 fn sources() -> Vec<(PathBuf, String)> {
     sources_in(CODE[0])

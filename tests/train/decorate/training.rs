@@ -7,7 +7,6 @@ use precast::{
     policy::{LossScaleSpec, Pack},
     prelude::*,
     scale::Cause,
-    train::{Fit, FitOptions},
 };
 
 use super::{bits, bits_of, input, low, net, param, rounded};
@@ -218,21 +217,6 @@ fn a_pack_for_the_other_dtype_is_refused() {
     assert_eq!(error.kind(), ErrorKind::DType);
     assert_eq!(error.to_string(), "the pack tensorflow-2.21-bf16 is for bfloat16, not for float16");
     assert_eq!(bits(&net), before);
-}
-
-#[test]
-fn the_bytes_of_a_run_count_masters() {
-    let options = FitOptions::default();
-    let bytes = |how: Option<Decorate>| {
-        let net = Child::of(sequential![Dense::new(10, 10, &mut Rng::seed(1))]);
-        if let Some(how) = how {
-            decorate(&net, how).unwrap();
-        }
-        Fit::new(&net, &options).unwrap().history().param_bytes
-    };
-    assert_eq!(bytes(None), 110 * 4);
-    assert_eq!(bytes(Some(low(DType::F16))), 110 * (4 + 2));
-    assert_eq!(bytes(Some(low(DType::F16).masters(false))), 110 * 2);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Optimizers: formulas, groups, state, and the effect of a parameter's storage on an update.
 
-mod accuracy;
+mod beside_f64;
 mod eight_bit;
 mod formulas;
 mod groups;

@@ -1,5 +1,5 @@
-//! Readers of training examples. A [`Source`] selects one of them in a file. Each gives a [`Dataset`] of the library,
-//! whose module [`precast::data`] is re-exported here.
+//! Training examples: a [`Dataset`] from memory, the [`digits`] shipped with the library, and readers of files, of which a
+//! [`Source`] selects one.
 //!
 //! | reader | what it reads |
 //! | --- | --- |
@@ -9,33 +9,36 @@
 //! | [`Text`] | text, to be continued by a language model |
 //! | [`Addition`] | sums in digits, made up |
 
-mod addition;
-mod class_names;
-mod csv;
-mod images;
+pub(crate) mod ahead;
+pub(crate) mod batches;
+mod dataset;
+mod digits;
+mod elements;
+mod encoded;
+mod encoding;
+mod exact;
+mod fitted;
+pub(crate) mod later;
 mod lines;
-mod npy;
-mod npy_header;
-mod npz_write;
-mod numbers;
-mod picture;
-mod rows;
-mod source;
-mod text;
+pub(crate) mod numbers;
+pub(crate) mod origin;
+pub(crate) mod resize;
+mod standardization;
+mod stored;
+pub(crate) mod sums;
+mod table;
+mod targets;
 
-pub use addition::Addition;
-pub use csv::{Column, Columns, Csv, TargetKind};
-pub use images::Images;
-pub use npy::{Npy, npz_arrays};
-pub use npz_write::write_npz;
-pub use picture::PixelFormat;
-#[doc(no_inline)]
-pub use precast::data::*;
-pub use source::Source;
-pub use text::{Text, Tokens, Vocabulary};
+pub use batches::{Batch, batches_of_epoch, call};
+pub use dataset::{Dataset, FurtherInputs, Inputs, Split};
+pub use digits::{digits, parse_digits, read_digits};
+pub use encoding::Encoding;
+pub use standardization::Standardization;
+pub use stored::Stored;
+pub use table::{Cells, Empty, Table, TableColumn, WordForm};
+pub use targets::{IGNORED, Targets};
 
-/// Maximum length of a file: 1 GiB.
-const MOST_BYTES: usize = 1 << 30;
-
-/// Maximum number of tokens in all examples of a text: 1 GiB of indices.
-const MOST_TOKENS: usize = 1 << 27;
+pub use crate::readers::{
+    Addition, Column, Columns, Csv, Images, Npy, PixelFormat, Source, TargetKind, Text, Tokens, Vocabulary, npz_arrays,
+    write_npz,
+};

@@ -10,10 +10,7 @@ use plotters::{
     },
     prelude::*,
 };
-use precast::{
-    error::{Error, Result},
-    train::Score,
-};
+use precast::error::{Error, Result};
 use precast_base::files;
 
 use super::{
@@ -21,6 +18,7 @@ use super::{
     names::{Area, Drawn, TEXT, WIDTH, colour, draw_names, height_of},
     same_course,
 };
+use crate::training::Score;
 
 const SIZE: (u32, u32) = (WIDTH, 640);
 /// Height of the upper part.
@@ -335,10 +333,8 @@ pub(super) fn power_of(base: f64, number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use precast::{
-        scale::{Cause, Outcome},
-        train::{History, Step},
-    };
+    use crate::training::{History, Step};
+    use precast::scale::{Cause, Outcome};
     use serde_json::json;
 
     fn run_of(losses: &[f64]) -> History {
@@ -353,9 +349,7 @@ mod tests {
             step.loss = loss;
             step
         };
-        let mut history = History::default();
-        history.steps = losses.iter().enumerate().map(step).collect();
-        history
+        History { steps: losses.iter().enumerate().map(step).collect(), ..History::default() }
     }
 
     #[test]

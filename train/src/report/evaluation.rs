@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
-use precast::train::{ClassScores, Evaluation, NumberScore, NumberScores};
 use precast_base::printable;
 
 use super::{
     markup::{escaped, html_table},
     table::{Layout, one_line_a_row},
 };
+use crate::training::{ClassScores, Evaluation, NumberScore, NumberScores};
 
 /// Maximum number of classes with a row of their own.
 const MOST_CLASSES: usize = 200;
@@ -41,7 +41,6 @@ pub fn evaluation_table_by(evaluation: &Evaluation, layout: Layout) -> String {
             text + &layout(&header, rows, &Vec::from_iter(1..header.len()))
         }
         Evaluation::Numbers(scores) => numbers_table(scores, layout),
-        _ => String::new(),
     }
 }
 
@@ -51,7 +50,7 @@ fn classes_table(scores: &ClassScores, layout: Layout) -> String {
         let name = printable(&class.name).into_owned();
         vec![name, class.count.to_string(), number(class.precision), number(class.recall), number(class.f1)]
     });
-    let mean = |of: fn(&precast::train::ClassScore) -> f64| {
+    let mean = |of: fn(&crate::training::ClassScore) -> f64| {
         number(scores.classes.iter().map(of).sum::<f64>() / scores.classes.len() as f64)
     };
     let macro_mean = vec![
@@ -92,7 +91,6 @@ pub(super) fn evaluation_html(evaluation: &Evaluation) -> String {
                 classes_table(scores, html_table) + &left_out + &confusion(scores)
             }
             Evaluation::Numbers(scores) => numbers_table(scores, html_table),
-            _ => String::new(),
         }
 }
 

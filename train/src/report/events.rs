@@ -2,13 +2,10 @@
 
 use std::{fs, path::Path};
 
-use precast::{
-    error::{Error, Result},
-    train::History,
-};
+use precast::error::{Error, Result};
 use precast_base::files;
 
-use crate::{about_of, history_of, metrics::ends_of_epochs};
+use crate::{about_of, history_of, metrics::ends_of_epochs, training::History};
 
 /// Name of the file; TensorBoard reads files whose name contains `tfevents`.
 const FILE: &str = "events.out.tfevents.0.precast";

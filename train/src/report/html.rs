@@ -2,12 +2,9 @@
 
 use std::{mem, path::Path};
 
-use precast::{
-    diagnose::Headroom,
-    error::Result,
-    train::{History, Step},
-};
+use precast::error::Result;
 use precast_base::{files, printable};
+use precast_diagnose::Headroom;
 
 use super::{
     TrainingRun, chart,
@@ -15,7 +12,12 @@ use super::{
     markup::{escaped, html_table},
     runs_table_by, score_chart,
 };
-use crate::{About, RunFile, SavedFault, Scores, about_of, folder::MOST_BYTES, headroom_of, history_of};
+use crate::{
+    About, RunFile, SavedFault, Scores, about_of,
+    folder::MOST_BYTES,
+    headroom_of, history_of,
+    training::{History, Step},
+};
 
 /// Remark on the score of a run without validation examples.
 pub const NOT_FAIR: &str = "the test examples chose these weights, so the score is not a fair one of new examples; \

@@ -20,7 +20,7 @@ pub use table::{
 };
 pub use tune_chart::tune_chart;
 
-use precast::train::History;
+use crate::training::History;
 pub use precast_base::printable::{printable, printable_lines};
 
 /// A training run and its display name.

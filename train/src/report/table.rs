@@ -17,7 +17,7 @@ use super::TrainingRun;
 
 /// Returns a table with a row for each run: score, score on held-out test examples if a run has some, loss, steps, time and
 /// bytes. The column `time` is the time of a step relative to the first run, for runs that alternate; see
-/// [`History::relative_time`](precast::train::History::relative_time).
+/// [`History::relative_time`](crate::training::History::relative_time).
 pub fn runs_table(runs: &[TrainingRun<'_>]) -> String {
     runs_table_by(runs, true, one_line_a_row)
 }
@@ -173,7 +173,7 @@ fn or_dash<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use precast::train::History;
+    use crate::training::History;
 
     #[test]
     fn an_empty_run_is_shown_with_dashes() {

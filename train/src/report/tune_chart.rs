@@ -1,8 +1,9 @@
 //! A chart of a search: the error of each run against the number of cells lowered.
 
 use plotters::prelude::*;
-use precast::{error::Result, tune::Tuned};
+use precast::error::Result;
 use precast_base::printable;
+use precast_diagnose::tune::Tuned;
 
 use super::{
     chart::{builder, draw_curve, draw_legend, grid, picture, power_of, whole},

@@ -2,7 +2,8 @@
 
 use std::{fs, ops::ControlFlow, path::Path};
 
-use precast::{Policy, io::models::Model, train::Event};
+use precast::{Policy, io::models::Model};
+use precast_train::Event;
 use precast_train::{
     EndReason, Predictor, Replay, Run, RunFile, SavedFault, history_of,
     report::{RunReport, runs_html},

@@ -2,11 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use precast::{
-    data::{Dataset, Inputs, Targets},
-    io::models::Model,
-    prelude::*,
-};
+use precast::{io::models::Model, prelude::*};
+use precast_train::data::{Dataset, Inputs, Targets};
 use precast_train::{EndReason, Prediction, Predictor, Run, RunFile, data::write_npz};
 
 use crate::common::folder::Folder;
@@ -56,7 +53,7 @@ fn a_run_of_logits_goes_by_its_loss() {
         let [Prediction::Numbers(sure), Prediction::Numbers(not)] = &said[..] else { panic!("{said:?}") };
         assert!((0.9..=1.0).contains(&sure[0]) && (0.0..0.1).contains(&not[0]), "{said:?}");
         let found = predictor.evaluate(folder.at("d.csv")).unwrap();
-        let precast::train::Evaluation::Numbers(scores) = found else { panic!() };
+        let precast_train::Evaluation::Numbers(scores) = found else { panic!() };
         assert!(scores.total.accuracy > Some(0.95) && scores.total.r_squared > 0.5, "{scores:?}");
     }
 }
@@ -82,7 +79,7 @@ fn a_class_that_the_loss_ignores_is_in_no_score() {
         let accuracy = run.best().unwrap().1.accuracy().unwrap();
         assert!(accuracy > 0.95, "{loss}: {accuracy}");
         let scores = precast_train::scores_of(run.folder()).unwrap().unwrap();
-        let precast::train::Evaluation::Classes(scores) = scores.test else { panic!() };
+        let precast_train::Evaluation::Classes(scores) = scores.test else { panic!() };
         let names: Vec<&str> = scores.classes.iter().map(|class| class.name.as_str()).collect();
         assert_eq!((names, scores.accuracy), (vec!["a", "b"], accuracy));
     }
@@ -111,7 +108,7 @@ fn rows_of_an_ignored_label_are_as_if_not_there() {
         drop(run);
         let predictor = Predictor::of_folder(folder.at("run"), dense(1, 2)).unwrap();
         assert_eq!(predictor.class_names(), ["0", "1"]);
-        let precast::train::Evaluation::Classes(scores) = predictor.evaluate(folder.at("t.csv")).unwrap() else {
+        let precast_train::Evaluation::Classes(scores) = predictor.evaluate(folder.at("t.csv")).unwrap() else {
             panic!()
         };
         (notes, losses, scores)

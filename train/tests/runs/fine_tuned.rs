@@ -2,7 +2,8 @@
 
 use std::{fs, ops::ControlFlow, path::Path};
 
-use precast::{ErrorKind, io::models::Model, prelude::*, storage::weights, train::Event};
+use precast::{ErrorKind, io::models::Model, prelude::*, storage::weights};
+use precast_train::Event;
 use precast_train::{Change, EndReason, Run, RunFile};
 
 use crate::{
@@ -93,7 +94,7 @@ fn the_average_is_saved() {
     assert_eq!(run.train().unwrap(), EndReason::Done);
     let saved = model().net;
     let _ = weights::load(&saved, folder.join("last.safetensors")).unwrap();
-    let score = precast::train::Score::of(&saved, &run.data().test, 10).unwrap();
+    let score = precast_train::Score::of(&saved, &run.data().test, 10).unwrap();
     assert_eq!(Some(score), run.history().score());
     let differs = |(a, b): (&(String, Param), &(String, Param))| a.1.full().to_f64() != b.1.full().to_f64();
     assert!(saved.named_params().iter().zip(&run.net().named_params()).any(differs));

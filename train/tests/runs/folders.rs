@@ -6,7 +6,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use precast::{ErrorKind, io::models::Model, prelude::*, train::Event};
+use precast::{ErrorKind, io::models::Model, prelude::*};
+use precast_train::Event;
 use precast_train::{EndReason, Prediction, Predictor, Run, RunFile};
 use rand::{Rng as _, SeedableRng};
 use rand_chacha::ChaCha8Rng;

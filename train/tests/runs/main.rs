@@ -4,6 +4,8 @@ mod changing;
 mod choices;
 #[path = "../../../tests/common/mod.rs"]
 mod common;
+#[path = "../training/curve.rs"]
+mod curve;
 mod fine_tuned;
 mod folders;
 mod killed;

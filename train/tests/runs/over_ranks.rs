@@ -2,11 +2,8 @@
 
 use std::{fs, ops::ControlFlow, path::Path, time::Duration};
 
-use precast::{
-    Result,
-    error::ErrorKind,
-    ranks::{Ranks, Threads},
-};
+use precast::{Result, error::ErrorKind};
+use precast_mpi::{Ranks, Threads};
 use precast_train::{EndReason, Follower, Run, RunFile, SavedFault};
 
 use crate::common::folder::Folder;
@@ -35,8 +32,8 @@ fn job(ranks: usize, steps: usize, begin: impl Fn() -> Result<Run> + Sync) -> Ve
             return Follower::receive(ranks, RunFile::read_model)?.follow(ranks, || false).map(|()| None);
         }
         let mut taken = 0;
-        let mut observer = |event: precast::train::Event<'_>| {
-            taken += usize::from(matches!(event, precast::train::Event::Step(_)));
+        let mut observer = |event: precast_train::Event<'_>| {
+            taken += usize::from(matches!(event, precast_train::Event::Step(_)));
             if taken >= steps { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         begin()?.train_on(ranks, &mut observer).map(Some)
@@ -243,7 +240,7 @@ fn a_rank_that_cannot_begin_or_goes_wrong_is_an_error_of_all() {
             return Follower::receive(ranks, RunFile::read_model)?.follow(ranks, || false);
         }
         let mut run = Run::begin(&file, file.read_model()?, &full)?;
-        let mut observer = |_: precast::train::Event<'_>| {
+        let mut observer = |_: precast_train::Event<'_>| {
             fs::remove_dir_all(&full).unwrap();
             ControlFlow::Break(())
         };

@@ -2,8 +2,8 @@
 
 use precast::{
     Op,
-    diagnose::{Edge, EdgeOp, Subject},
     io::models::Model,
+    observe::{Edge, EdgeOp, Subject},
     set_threads,
 };
 use precast_train::{Replay, Run, RunFile, SavedFault};

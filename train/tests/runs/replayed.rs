@@ -2,7 +2,8 @@
 
 use std::{fs, path::Path};
 
-use precast::{diagnose::Cure, io::models::Model, lint::Rule, set_threads};
+use precast::{io::models::Model, set_threads};
+use precast_diagnose::{Cure, lint::Rule};
 use precast_train::{Replay, SavedFault};
 use precast_train::{Run, RunFile};
 

@@ -1,13 +1,10 @@
 //! Reports: a run as a table and as a picture.
 
-use precast::{
-    data::digits,
-    io::models::{self, Model},
-    train::{FitOptions, Score, fit},
-};
+use precast::io::models::{self, Model};
 use precast_train::report::{TrainingRun, chart, runs_table};
+use precast_train::{FitOptions, Score, data::digits, fit};
 
-use crate::common::curve::{CURVE, curve};
+use crate::curve::{CURVE, curve};
 
 #[test]
 fn a_run_is_shown_as_a_table_and_a_picture() {

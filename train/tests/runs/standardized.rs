@@ -2,11 +2,8 @@
 
 use std::fs;
 
-use precast::{
-    io::models::Model,
-    prelude::*,
-    train::{FitOptions, Loss, fit},
-};
+use precast::{io::models::Model, prelude::*};
+use precast_train::{FitOptions, Loss, fit};
 use precast_train::{Prediction, Predictor, Run, RunFile};
 
 use crate::{
@@ -61,8 +58,9 @@ fn numbers_keep_their_digits_until_they_are_standardized() {
 /// thousands.
 #[test]
 fn scores_are_of_the_targets_in_the_file() {
-    use precast::{Child, train::mean_squared_error};
+    use precast::Child;
     use precast_train::data::Csv;
+    use precast_train::mean_squared_error;
     let csv = Csv::new("t.csv").target("y").numbers();
     let data = csv.parse(b"x,y\n0,1700000010\n0,1700000020\n0,1700000030\n").unwrap();
     let net = Child::new(Dense::new(1, 1, &mut Rng::seed(0)));

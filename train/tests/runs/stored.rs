@@ -2,15 +2,14 @@
 
 use std::{fmt::Write as _, fs, io::Write as _, ops::ControlFlow, path::Path};
 
-use precast::{
-    ErrorKind,
-    data::{Dataset, Encoding, Inputs, Standardization},
-    io::models::Model,
-    train::Event,
-};
+use precast::{ErrorKind, io::models::Model};
 use precast_train::{
     EndReason, Memory, Predictor, Run, RunFile,
     data::{Csv, Images, Npy, write_npz},
+};
+use precast_train::{
+    Event,
+    data::{Dataset, Encoding, Inputs, Standardization},
 };
 
 use crate::{
@@ -318,7 +317,7 @@ fn tables_are_read_and_refused_as_in_memory() {
     let readers = [
         csv.clone().target("y"),
         csv.clone().target("y").one_hot("b"),
-        csv.clone().target("y").empty(precast::data::Empty::Mean),
+        csv.clone().target("y").empty(precast_train::data::Empty::Mean),
         csv.clone().ignore("y").columns(["b", "a"]),
         csv.clone().target(3).header(false).class_names(["p", "q"]),
     ];

@@ -2,11 +2,8 @@
 
 use std::{fmt::Write as _, fs, ops::ControlFlow};
 
-use precast::{
-    ErrorKind,
-    data::{Dataset, Empty, Encoding, Inputs, Standardization},
-    io::models::Model,
-};
+use precast::{ErrorKind, io::models::Model};
+use precast_train::data::{Dataset, Empty, Encoding, Inputs, Standardization};
 use precast_train::{EndReason, Predictor, Run, RunFile, data::Csv};
 
 use crate::common::{folder::Folder, metrics::metrics};

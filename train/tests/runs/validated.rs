@@ -2,11 +2,9 @@
 
 use std::{fs, ops::ControlFlow, path::Path};
 
-use precast::{
-    io::models::Model,
-    train::{Evaluation, Event},
-};
+use precast::io::models::Model;
 use precast_train::{Change, EndReason, Predictor, Run, RunFile, history_of, scores_of};
+use precast_train::{Evaluation, Event};
 
 use crate::{
     common::{folder::Folder, metrics::metrics},

@@ -5,8 +5,9 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use precast::{prelude::*, ranks::launched_as};
+use precast::prelude::*;
 use precast_cli::Cli;
+use precast_mpi::launched_as;
 use serde::{Deserialize, Serialize};
 
 /// Returns its input, and panics or returns an error in one call in training on one rank, counted from 0.

@@ -80,13 +80,13 @@ pub const MUTATIONS: &[Mutation] = &[
             ("grads.doubt();\n        self.votes.skipped", "self.votes.skipped"),
             ("votes.skipped.iter().for_each(|pass| pass.take_back());", ""),
         ],
-        &["train::skipped_steps"],
+        &["training::skipped_steps"],
     ),
     mutation(
         "a change that is taken back takes later ones along",
         "src/tensor/param.rs",
         &[("filter(|change| change.pass != Some(pass))", "filter(|_| false)")],
-        &["train::skipped_steps"],
+        &["training::skipped_steps"],
     ),
     mutation(
         "AdamW's decay goes through the gradient",
@@ -158,25 +158,25 @@ pub const MUTATIONS: &[Mutation] = &[
     // Runs.
     mutation(
         "skipped steps count for the loss of an epoch",
-        "src/train/history.rs",
+        "train/src/training/history.rs",
         &[("let taken = || steps.iter().filter(|step| !step.is_skipped());", "let taken = || steps.iter();")],
-        &["lib", "train::skipped_steps"],
+        &["lib", "training::skipped_steps"],
     ),
     mutation(
         "an output that is not finite is an answer",
-        "src/train/score.rs",
+        "train/src/training/score.rs",
         &[("highest.is_finite().then_some(class)", "(highest.is_finite() || true).then_some(class)")],
-        &["train::skipped_steps", "command::runs"],
+        &["training::skipped_steps", "command::runs"],
     ),
     mutation(
         "a resumed run begins its schedule anew",
-        "src/train/fit.rs",
+        "train/src/training/fit.rs",
         &[("stepped: count(STEPPED)? }", "stepped: 0 * count(STEPPED)? }")],
         &["runs::folders"],
     ),
     mutation(
         "a resumed run begins its epoch anew",
-        "src/train/fit.rs",
+        "train/src/training/fit.rs",
         &[("step: count(STEP)?,", "step: 0 * count(STEP)?,")],
         &["runs::folders"],
     ),

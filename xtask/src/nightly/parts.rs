@@ -115,6 +115,7 @@ pub const FOLDERS: &[(&str, &[&str])] = &[
     ("candle", &["candle"]),
     ("crates/graph/src/onnx", &["onnx", "onnxruntime"]),
     ("crates/graph/tests/onnx", &["onnxruntime"]),
+    ("crates/graph/tests/ui", &["messages"]),
     ("derive", &["messages"]),
     ("docs/burn.md", &["burn"]),
     ("docs/candle.md", &["candle"]),
@@ -126,8 +127,8 @@ pub const FOLDERS: &[(&str, &[&str])] = &[
     ("src/kernels", &["widths", "patterns", "aarch64", "miri", "asan", "tsan"]),
     ("src/ops", &["widths", "peers"]),
     ("src/tensor", &["miri", "asan", "tsan"]),
-    ("src/train/data_parallel", &["ranks"]),
     ("tests/ui", &["messages"]),
+    ("train/src/training/data_parallel", &["ranks"]),
 ];
 
 fn words(words: &[&str]) -> Vec<String> {
@@ -181,10 +182,8 @@ fn targets() -> Result {
 }
 
 fn examples() -> Result {
-    for (package, folder) in
-        [("precast", "."), ("precast-graph", "crates/graph"), ("precast-train", "train"), ("precast-cli", "cli")]
-    {
-        let folder = shell::root().join(folder).join("examples");
+    for folder in ["examples", "crates/graph/examples", "train/examples", "cli/examples"] {
+        let folder = shell::root().join(folder);
         let entries = fs::read_dir(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut names: Vec<String> = entries
             .flatten()
@@ -192,7 +191,7 @@ fn examples() -> Result {
             .collect();
         names.sort();
         for name in names {
-            cargo(&["run", "--quiet", "--package", package, "--example", &name], &[])?;
+            cargo(&["run", "--quiet", "--example", &name], &[])?;
         }
     }
     cargo(&["run", "--quiet", "--package", "precast-mpi", "--example", "sum"], &[])

@@ -1,10 +1,16 @@
 //! Networks and layers run as graphs, bit for bit, in training and in evaluation.
 
-use precast::{Grads, prelude::*};
+use precast::{
+    Grads,
+    observe::{Listener, OpCall, listen},
+    prelude::*,
+};
 use precast_graph::{Graph, GraphCell};
 
-use crate::common::tensors::{assert_same, bits, random};
-use crate::nets::{self, Task};
+use crate::{
+    common::tensors::{assert_same, bits, random},
+    nets::{self, Task},
+};
 
 /// Returns outputs and gradients of all parameters, for the sum of the outputs with fixed weights.
 fn call(net: &Child, inputs: &[Tensor]) -> (Vec<Tensor>, Grads) {
@@ -241,4 +247,23 @@ fn a_graph_of_medians_and_running_extremes_computes_them_again() -> Result<()> {
         assert!(run[0].to_f64() == f(&other)?.to_f64(), "{}", run[0]);
     }
     Ok(())
+}
+
+#[derive(Default)]
+struct Ops(Vec<Op>);
+
+impl Listener for Ops {
+    fn op(&mut self, call: &OpCall<'_>) {
+        self.0.push(call.op);
+    }
+}
+
+#[test]
+fn a_graph_that_is_recorded_is_heard_and_the_same() {
+    let net = Child::of(sequential![Dense::new(1, 1, &mut Rng::seed(1)), ReLU]);
+    let trace = || Graph::trace(&net, &[Tensor::ones(&[2, 1], DType::F32)]).unwrap().to_json().unwrap();
+    let (alone, (heard, log)) = (trace(), listen(Ops::default(), trace));
+    assert_eq!(alone, heard);
+    // Called with two examples, and with three.
+    assert_eq!(log.0.iter().filter(|op| **op == Op::Linear).count(), 2);
 }

@@ -3,6 +3,7 @@
 use precast::{
     Backward, CustomOp, ErrorKind,
     layers::{BatchNorm1d, Dense, ReLU, Rng, Sequential},
+    policy::{LossScaleSpec, Scaler},
     prelude::*,
 };
 use precast_graph::{Graph, GraphLevel, GraphPolicy, rewrite};
@@ -194,4 +195,20 @@ fn a_file_that_promises_too_much_is_refused_when_it_runs() {
     json["outputs"] = serde_json::json!(["relu_1:1"]);
     let error = Graph::from_json(&json.to_string()).unwrap().run(&[x]).unwrap_err();
     assert_eq!(error.to_string(), "node `relu_1`: gives 1 outputs, and the graph has 2");
+}
+
+/// The fields of a policy are public, so a rewrite checks them again.
+#[test]
+fn a_policy_that_was_changed_is_checked_again() {
+    let message = |error: precast::Error| error.to_string();
+    let graph = Graph::trace_fn(&Default::default(), &[], |_| Ok(vec![])).unwrap();
+    let mut policy = GraphPolicy::new(DType::F16).unwrap();
+    policy.lists = Lists::new().full("Dense");
+    assert!(message(graph.rewrite(&policy).unwrap_err()).contains("does not read the full list of cells"));
+    let mut forced = GraphPolicy::new(DType::Bf16).unwrap();
+    forced.level = GraphLevel::ForceAll;
+    assert!(message(graph.rewrite(&forced).unwrap_err()).contains("only float16 can be forced"));
+    let mut unscaled = GraphPolicy::new(DType::F16).unwrap();
+    (unscaled.scaler, unscaled.loss_scale) = (Scaler::Required, LossScaleSpec::None);
+    assert!(message(graph.rewrite(&unscaled).unwrap_err()).contains("allowed: fixed, dynamic"));
 }

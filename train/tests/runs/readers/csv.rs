@@ -2,11 +2,9 @@
 
 use std::io::Write;
 
-use precast::{
-    DType,
-    data::{Dataset, Targets},
-};
+use precast::DType;
 use precast_train::data::Csv;
+use precast_train::data::{Dataset, Targets};
 
 use crate::readers::{Folder, inputs, targets};
 

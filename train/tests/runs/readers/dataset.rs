@@ -1,9 +1,7 @@
 //! State of a dataset, and its standardization.
 
-use precast::{
-    DType, ErrorKind,
-    data::{Dataset, IGNORED, Inputs, Split, Standardization, Targets},
-};
+use precast::{DType, ErrorKind};
+use precast_train::data::{Dataset, IGNORED, Inputs, Split, Standardization, Targets};
 use proptest::prelude::*;
 
 use crate::readers::{inputs, targets};

@@ -121,7 +121,7 @@ fn wide_tables_and_long_ones_take_linear_time() {
     let data = parse(csv.clone(), &text);
     assert_eq!((data.len(), data.shape()), (2, &[columns - 3][..]));
     assert_eq!(parse(csv.found(&data), &text), data);
-    let by = precast::data::Standardization::of(&data).unwrap();
+    let by = precast_train::data::Standardization::of(&data).unwrap();
     assert_eq!(inputs(&data.standardized(&by).unwrap())[..2], [-1.0, -1.0]);
     assert!(data.notes().is_empty());
     for (csv, text, words) in [

@@ -5,11 +5,14 @@ use std::{fmt::Write as _, io::Write as _};
 
 use precast::{
     Child, ErrorKind, Result,
-    data::{Dataset, Inputs, Split, Targets},
     layers::{Dense, Rng},
-    train::{FitOptions, fit},
 };
 use precast_train::data::{Addition, Csv, Images, Npy, Text};
+use precast_train::{
+    FitOptions,
+    data::{Dataset, Inputs, Split, Targets},
+    fit,
+};
 
 use crate::readers::{Folder, images::png, npy::npy};
 

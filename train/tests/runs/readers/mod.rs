@@ -13,7 +13,7 @@ mod text;
 
 use std::path::Path;
 
-use precast::data::Dataset;
+use precast_train::data::Dataset;
 
 use crate::common::folder::Folder;
 

@@ -1,11 +1,9 @@
 //! NumPy arrays. The files in `files` were written by NumPy 2.4: `arange(24).reshape(4, 3, 2)` in both orders and in
 //! archives, compressed and not, with classes 2, 0, 1, 2 and with half-precision numbers.
 
-use precast::{
-    data::{Standardization, Targets},
-    prelude::*,
-};
+use precast::prelude::*;
 use precast_train::data::Npy;
+use precast_train::data::{Standardization, Targets};
 
 use crate::readers::{Folder, files, inputs};
 

@@ -2,13 +2,13 @@
 
 use std::collections::HashSet;
 
-use precast::{
-    data::{Dataset, IGNORED, Inputs, Split, Targets},
-    prelude::*,
-    sequential,
-    train::{FitOptions, accuracy, fit},
-};
+use precast::{prelude::*, sequential};
 use precast_train::data::{Addition, Text, Vocabulary};
+use precast_train::{
+    FitOptions, accuracy,
+    data::{Dataset, IGNORED, Inputs, Split, Targets},
+    fit,
+};
 
 use crate::readers::{Folder, inputs, targets};
 
@@ -144,7 +144,7 @@ fn a_text_in_which_each_character_has_one_successor_is_learnt() {
     let mut second = Child::new(ClassesSecond { inside: bigrams(4) });
     let other = fit(&mut second, &data, &options, &mut |_| {}).unwrap();
     let losses =
-        |history: &precast::train::History| -> Vec<f64> { history.steps.iter().map(|step| step.loss).collect() };
+        |history: &precast_train::History| -> Vec<f64> { history.steps.iter().map(|step| step.loss).collect() };
     assert_eq!(losses(&history), losses(&other), "the same course, wherever the axis of the classes is");
 }
 

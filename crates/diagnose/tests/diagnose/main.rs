@@ -1,0 +1,8 @@
+//! Diagnoses of steps and networks with known faults.
+
+mod checker;
+mod choices;
+mod lint_cures;
+mod lint_far;
+mod threads;
+mod trust;

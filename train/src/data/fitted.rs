@@ -1,0 +1,75 @@
+//! Conversion of examples to the shape that a network takes.
+
+use precast::error::{Error, Result};
+use precast_base::printable;
+
+use super::{Dataset, Inputs};
+
+/// Maximum memory of resized images: 1 GiB.
+const MOST_BYTES: u128 = 1 << 30;
+
+impl Dataset {
+    /// Converts the examples to the shape that a network takes. With an equal number of elements they are only
+    /// reshaped: images of 8 by 8 as `[64]`. Images `[channels, height, width]`, and single-channel ones in any form,
+    /// are [resized](Dataset::resize) to a shape with the same channels.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Data`](precast::ErrorKind::Data) with both shapes when the conversion is impossible or would take
+    /// more than 1 GiB.
+    pub fn fitted(self, shape: &[usize]) -> Result<Self> {
+        if let Inputs::Stored(_) = self.inputs() {
+            let shape = shape.to_vec();
+            return self.later(move |part| part.fitted(&shape));
+        }
+        let elements = |shape: &[usize]| shape.iter().try_fold(1usize, |all, &axis| all.checked_mul(axis));
+        if elements(shape) == elements(self.shape()) {
+            return self.reshape(shape);
+        }
+        let channels = |shape: &[usize]| match shape {
+            [outer @ .., _, _] => elements(outer),
+            _ => None,
+        };
+        match (self.shape(), shape) {
+            ([_, _, _], [.., height, width]) if channels(self.shape()) == channels(shape) => {
+                let (height, width) = (*height, *width);
+                let bytes = [height, width, channels(shape).unwrap_or(1), size_of::<f32>()]
+                    .iter()
+                    .fold(self.len() as u128, |all, &n| all.saturating_mul(n as u128));
+                if bytes > MOST_BYTES {
+                    let gib = |bytes: u128| bytes as f64 / (1u64 << 30) as f64;
+                    return Err(Error::data(format!(
+                        "{} images of {height} x {width} would take {:.1} GiB; allowed: {:.1} GiB",
+                        self.len(),
+                        gib(bytes),
+                        gib(MOST_BYTES)
+                    )));
+                }
+                self.resize(height, width)?.reshape(shape)
+            }
+            (met, _) => {
+                let names = match self.input_names() {
+                    [] => String::new(),
+                    names => format!(": {}", list(names)),
+                };
+                let further: String = self
+                    .further()
+                    .iter()
+                    .map(|further| {
+                        format!("; beside it are indices of shape {:?}, for a `ColumnEmbedding`", further.shape)
+                    })
+                    .collect();
+                Err(Error::data(format!(
+                    "the model takes examples of shape {shape:?}, and the data has {met:?}{names}{further}"
+                )))
+            }
+        }
+    }
+}
+
+/// Lists names, in part if they are many.
+fn list(names: &[String]) -> String {
+    const MOST: usize = 40;
+    let shown: Vec<String> = names.iter().take(MOST).map(|name| format!("`{}`", printable(name))).collect();
+    let more = if names.len() > MOST { format!(", and {} more", names.len() - MOST) } else { String::new() };
+    shown.join(", ") + &more
+}

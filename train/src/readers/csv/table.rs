@@ -1,0 +1,318 @@
+//! The rows of a table and the roles of its columns.
+
+use csv::{ReaderBuilder, StringRecord, Trim};
+use precast::error::{Error, Result};
+use precast_base::{names::did_you_mean_or_some, printable};
+
+use super::{
+    Csv,
+    columns::{Column, Columns},
+    header::Header,
+    number_format::NumberFormat,
+    text::{Kept, Text},
+};
+use crate::{classes::has_no_width, data::numbers::Wide, readers::numbers::Numbers};
+
+/// The text of a file, with its parsed header.
+pub(super) struct Table<'a> {
+    origin: &'a str,
+    text: Text<'a>,
+    delimiter: u8,
+    pub(super) format: NumberFormat,
+    /// Names of the columns, if there is a header.
+    pub(super) header: Option<Header>,
+    /// Number of columns of each row.
+    width: usize,
+}
+
+/// Columns to read, counted from 0.
+pub(super) struct Uses {
+    pub inputs: Vec<usize>,
+    pub targets: Vec<usize>,
+}
+
+/// A row with its line number, counted from 1.
+pub(super) struct Row {
+    pub line: usize,
+    pub fields: StringRecord,
+}
+
+fn fields(count: usize) -> String {
+    if count == 1 { "1 field".into() } else { format!("{count} fields") }
+}
+
+impl<'a> Table<'a> {
+    pub fn of(csv: &Csv, origin: &'a str, bytes: &'a [u8]) -> Result<Self> {
+        Table::of_text(csv, origin, Text::of(bytes, origin))
+    }
+
+    /// Reads a table from its file again for each pass over its rows.
+    pub fn of_file(csv: &'a Csv, origin: &'a str) -> Result<Self> {
+        Table::of_text(csv, origin, Text::of_file(&csv.file, origin))
+    }
+
+    fn of_text(csv: &Csv, origin: &'a str, text: Result<Text<'a>>) -> Result<Self> {
+        let delimiter = u8::try_from(csv.delimiter).ok().filter(|c| c.is_ascii() && !b"\"\r\n".contains(c));
+        let delimiter = delimiter.ok_or_else(|| {
+            let met = csv.delimiter.escape_debug();
+            Error::value(format!("the delimiter `{met}`; allowed: characters of ASCII but quotes and line ends"))
+        })?;
+        let format = NumberFormat::new(csv.decimal, csv.thousands)?;
+        let text = text?;
+        let mut table = Table { origin, text, delimiter, format, header: None, width: 0 };
+        let Some(first) = table.all_rows().next().transpose()? else {
+            return Err(Error::data("the file is empty").in_file(origin));
+        };
+        if first.fields.get(0).is_some_and(|cell| cell.starts_with("sep=")) {
+            let words =
+                "`sep=` names the delimiter for Excel; remove this line, and `delimiter` of the run file names it";
+            return Err(table.at(first.line, words));
+        }
+        table.width = first.fields.len();
+        table.check_quotes()?;
+        if csv.header {
+            let names = first.fields.iter().map(str::to_string).collect();
+            table.header = Some(Header::of(first.line, names).map_err(|words| table.at(first.line, words))?);
+            table.check_header(csv)?;
+        }
+        Ok(table)
+    }
+
+    pub fn at(&self, line: usize, words: impl std::fmt::Display) -> Error {
+        Error::data(words.to_string()).at(self.origin, line, None)
+    }
+
+    pub fn origin(&self) -> &str {
+        self.origin
+    }
+
+    /// Rejects an unclosed quote, which would make one cell of the rest of the file.
+    fn check_quotes(&self) -> Result<()> {
+        if !self.text.has_odd_quotes(0)? {
+            return Ok(());
+        }
+        let Some(Row { line, fields }) = self.all_rows().last().transpose()? else { return Ok(()) };
+        match self.text.has_odd_quotes(fields.position().map_or(0, |place| place.byte()))? {
+            true => Err(self.at(line, "a quote is not closed")),
+            false => Ok(()),
+        }
+    }
+
+    /// Iterates over all rows, including the header. Empty lines are skipped.
+    fn all_rows(&self) -> impl Iterator<Item = Result<Row>> {
+        let mut reader = ReaderBuilder::new();
+        reader.delimiter(self.delimiter).has_headers(false).flexible(true).trim(Trim::All).buffer_capacity(1 << 16);
+        let mut reader = self.text.open().map(|text| reader.from_reader(Kept::new(text)));
+        let (mut line, mut fields) = (1, StringRecord::new());
+        std::iter::from_fn(move || {
+            let read = match &mut reader {
+                Ok(reader) => reader.read_record(&mut fields),
+                Err(error) => return Some(Err(error.clone())),
+            };
+            match (read, &mut reader) {
+                (Ok(false), _) => None,
+                (Ok(true), Ok(reader)) => {
+                    // The position is that of the end of the row before, so line ends may follow. The reader does not
+                    // count a lone CR.
+                    line += reader.get_mut().lines_until(fields.position().map_or(0, |place| place.byte()));
+                    Some(Ok(Row { line, fields: fields.clone() }))
+                }
+                (Err(error), _) => {
+                    let error = Error::data(error.to_string()).in_file(self.origin);
+                    reader = Err(error.clone());
+                    Some(Err(error))
+                }
+                (_, Err(_)) => None,
+            }
+        })
+    }
+
+    /// Iterates over the rows of examples, all as long as the first row.
+    pub fn rows(&self) -> impl Iterator<Item = Result<Row>> {
+        self.all_rows().skip(usize::from(self.header.is_some())).map(|row| {
+            let row = row?;
+            let met = row.fields.len();
+            if met == self.width {
+                return Ok(row);
+            }
+            let first = if self.header.is_some() { "header" } else { "first row" };
+            let digits = |field: &str| field.bytes().all(|byte| byte.is_ascii_digit() || b"+-".contains(&byte));
+            let hint = match self.delimiter == b',' && met > self.width && row.fields.iter().all(digits) {
+                true => "; a number with a decimal comma, or with commas between thousands, is in quotes",
+                false => "",
+            };
+            Err(self
+                .at(row.line, format!("{}; the {first} has {}{hint}{}", fields(met), self.width, self.header_hint())))
+        })
+    }
+
+    /// Suggests what reads a header that is a comment, or has only one column.
+    fn header_hint(&self) -> String {
+        let Some(names @ [name, ..]) = self.header.as_ref().map(Header::names) else { return String::new() };
+        if name.starts_with('#') {
+            return "; the first line begins with `#`, and a table has no comments: remove it".into();
+        }
+        if names.len() > 1 {
+            return String::new();
+        }
+        let Some(met) = [';', '\t', '|', ','].into_iter().find(|&met| name.contains(met)) else { return String::new() };
+        format!("; the header has one column; `delimiter: \"{}\"` makes several of it", met.escape_debug())
+    }
+
+    /// Formats a column with its name, for display.
+    pub fn shown(&self, place: usize) -> String {
+        match self.header.as_ref().and_then(|header| header.names().get(place)) {
+            Some(name) => format!("column {} (`{}`)", place + 1, printable(name)),
+            None => format!("column {}", place + 1),
+        }
+    }
+
+    /// Returns the names of some columns; empty without a header.
+    pub fn names(&self, places: &[usize]) -> Vec<String> {
+        let Some(header) = &self.header else { return Vec::new() };
+        places.iter().map(|&place| header.names()[place].clone()).collect()
+    }
+
+    /// Returns the index of a column.
+    pub fn place(&self, column: &Column) -> Result<usize> {
+        let word = match column {
+            Column::Number(number) => number.to_string(),
+            Column::Name(name) => name.clone(),
+        };
+        let unknown = |words: String| Err(Error::data(words).in_file(self.origin).about(word));
+        match column {
+            Column::Number(number) if (1..=self.width).contains(number) => Ok(number - 1),
+            Column::Number(number) => {
+                unknown(format!("there is no column {number}; the file has {}, counted from 1", self.width))
+            }
+            Column::Name(name) => {
+                let shown = printable(name);
+                let Some(header) = &self.header else {
+                    return unknown(format!("a file without a header has no column `{shown}`; allowed: numbers"));
+                };
+                header.place(name).map_or_else(
+                    || {
+                        let near = did_you_mean_or_some(name, header.names().iter().map(String::as_str));
+                        unknown(format!("there is no column `{shown}`{near}{}", self.header_hint()))
+                    },
+                    Ok,
+                )
+            }
+        }
+    }
+
+    /// Determines the input and the target columns. Targets and ignored columns may be missing if no targets are
+    /// needed.
+    pub fn uses(&self, csv: &Csv, targets_needed: bool) -> Result<Uses> {
+        let mut uses: Vec<Option<&str>> = vec![None; self.width];
+        let mut places = |columns: &Columns, named: &'static str, needed: bool| -> Result<Vec<usize>> {
+            let mut places = Vec::new();
+            for column in &columns.0 {
+                let place = match self.place(column) {
+                    Ok(place) => place,
+                    Err(error) if needed => return Err(error),
+                    Err(_) => continue,
+                };
+                if let Some(before) = uses[place].replace(named) {
+                    let words = format!("{} is named twice, in `{before}` and in `{named}`", self.shown(place));
+                    return Err(Error::data(words).in_file(self.origin));
+                }
+                places.push(place);
+            }
+            Ok(places)
+        };
+        let targets = places(&csv.target, "target", targets_needed)?;
+        places(&csv.ignore, "ignore", targets_needed)?;
+        let mut inputs = places(&csv.columns, "columns", true)?;
+        if csv.columns.is_empty() {
+            inputs = (0..self.width).filter(|&place| uses[place].is_none()).collect();
+            self.check_inputs_are_named(&inputs)?;
+        }
+        if inputs.is_empty() {
+            return Err(Error::data("no column is left for the inputs").in_file(self.origin));
+        }
+        Ok(Uses { inputs, targets })
+    }
+
+    /// Returns the cell of a row in a column.
+    pub fn cell<'r>(&self, row: &'r Row, place: usize) -> Result<&'r str> {
+        match row.fields.get(place).unwrap_or_default() {
+            "" => Err(self.at(row.line, format!("{}: the cell is empty", self.shown(place)))),
+            cell => Ok(cell),
+        }
+    }
+
+    /// Returns the numbers in some columns, row by row, the digits that f32 cannot represent, and notes on those that
+    /// f64 cannot.
+    pub fn numbers(&self, places: &[usize], are_inputs: bool) -> Result<(Vec<f32>, Wide, Vec<String>)> {
+        let mut numbers = Numbers::new(places.len());
+        for row in self.rows() {
+            let row = row?;
+            for &place in places {
+                let cell = match row.fields.get(place).unwrap_or_default() {
+                    "" if are_inputs => return Err(self.empty_input(&row, place, "")),
+                    _ => self.cell(&row, place)?,
+                };
+                match self.number_of(&row, place, cell, are_inputs)? {
+                    (_, Some(large)) => numbers.push_integer(large),
+                    (number, None) => numbers.push(number),
+                }
+            }
+        }
+        if numbers.is_empty() {
+            return Err(Error::data("there are no rows but the header").in_file(self.origin));
+        }
+        Ok(numbers.into_parts(self.origin, |i| self.shown(places[i])))
+    }
+
+    /// Parses the number in a cell of a row as [`number`](Table::number) does, with an error that names its place.
+    pub fn number_of(&self, row: &Row, place: usize, cell: &str, is_input: bool) -> Result<(f64, Option<i128>)> {
+        self.number(cell).map_err(|words| {
+            let hint = self.hint(place, cell, is_input);
+            self.at(row.line, format!("{}: `{}` {words}{hint}", self.shown(place), printable(cell)))
+        })
+    }
+
+    /// Parses the number in a cell, along with an integer that f64 may round.
+    fn number(&self, cell: &str) -> Result<(f64, Option<i128>), String> {
+        let number = self.format.number(cell).ok_or("is no number")?;
+        if !number.is_finite() && !cell.bytes().any(|byte| byte.is_ascii_digit()) {
+            return Err("is no finite number in f32".into());
+        }
+        if !(number as f32).is_finite() {
+            return Err(format!("is no finite number in f32, whose range ends at {:e}", f32::MAX));
+        }
+        let large = if number.abs() >= Numbers::LARGE { self.format.integer(cell) } else { None };
+        Ok((number, large))
+    }
+
+    /// Suggests options that would read a cell of a column, if it looks like a number in another format.
+    fn hint(&self, place: usize, cell: &str, is_input: bool) -> String {
+        if let Some(c) = cell.chars().find(|c| has_no_width(*c)) {
+            return format!("; it has the character {}, which is not visible", c.escape_unicode());
+        }
+        if self.format.number(cell).is_some_and(|number| !number.is_nan()) {
+            return String::new();
+        }
+        let formats = self.formats(place, cell);
+        if formats.is_empty() {
+            let header = self.header_hint();
+            return if header.is_empty() { Self::word_hint(cell, is_input) } else { header };
+        }
+        format!("; it looks like one with {}", formats.join(", or with "))
+    }
+
+    /// Describes the other formats in which a cell looks like a number, in words: those of the whole column, if there
+    /// are any.
+    pub fn formats(&self, place: usize, cell: &str) -> Vec<String> {
+        let column = self.rows().map_while(Result::ok).map(|row| row.fields.get(place).unwrap_or_default().to_string());
+        let mut formats = self.format.others(&[cell]);
+        if formats.len() > 1 {
+            let of_all = self.format.others(&column.collect::<Vec<_>>());
+            if !of_all.is_empty() {
+                formats = of_all;
+            }
+        }
+        formats.into_iter().map(|format| self.format.told_apart(format)).collect()
+    }
+}

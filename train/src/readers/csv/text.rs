@@ -1,0 +1,143 @@
+//! The text of a table: in memory, or in its file.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use precast::{
+    error::{Error, Result},
+    io::files::unpacking,
+};
+use precast_base::formats::{self, Reader as Format};
+
+use crate::readers::lines::{line_behind, not_utf8};
+
+/// Text in UTF-8.
+pub(super) enum Text<'a> {
+    Memory(&'a str),
+    /// A file, perhaps packed, which is read anew for each pass; its text after a mark of the byte order.
+    File {
+        path: &'a Path,
+        mark: usize,
+    },
+}
+
+/// The mark of the byte order with which some programs begin a text.
+const MARK: &str = "\u{feff}";
+
+/// Bytes that are read together.
+const PART: usize = 1 << 16;
+
+impl<'a> Text<'a> {
+    /// Checks that bytes are a text; `origin` names them in errors.
+    pub fn of(bytes: &'a [u8], origin: &str) -> Result<Self> {
+        check_format(bytes, origin)?;
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            let (before, rest) = bytes.split_at(error.valid_up_to());
+            not_utf8(rest).at(origin, line_behind(before), None)
+        })?;
+        Ok(Text::Memory(text.strip_prefix(MARK).unwrap_or(text)))
+    }
+
+    /// Checks that a file is a text.
+    pub fn of_file(path: &'a Path, origin: &str) -> Result<Self> {
+        let (mut line, mut mark) = (1, None);
+        // The last bytes of a part, which may be the beginning of a character or of the end of a line.
+        let mut rest = Vec::new();
+        let whole = Text::File { path, mark: 0 };
+        let mut text = whole.open()?;
+        loop {
+            let (before, is_start) = (rest.len(), mark.is_none());
+            text.by_ref().take(PART as u64).read_to_end(&mut rest).map_err(|error| Error::io(path, &error))?;
+            let is_end = rest.len() == before;
+            if is_start {
+                check_format(&rest, origin)?;
+            }
+            mark.get_or_insert_with(|| if rest.starts_with(MARK.as_bytes()) { MARK.len() } else { 0 });
+            let valid = match std::str::from_utf8(&rest) {
+                Ok(_) => rest.len(),
+                Err(error) if error.error_len().is_none() && !is_end => error.valid_up_to(),
+                Err(error) => {
+                    let (before, rest) = rest.split_at(error.valid_up_to());
+                    return Err(not_utf8(rest).at(origin, line + line_behind(before) - 1, None));
+                }
+            };
+            if is_end {
+                return Ok(Text::File { path, mark: mark.unwrap_or_default() });
+            }
+            let whole = if rest[..valid].ends_with(b"\r") { valid - 1 } else { valid };
+            line += line_behind(&rest[..whole]) - 1;
+            rest.drain(..whole);
+        }
+    }
+
+    /// Begins to read the text.
+    pub fn open(&self) -> Result<Box<dyn Read + '_>> {
+        match self {
+            Text::Memory(text) => Ok(Box::new(text.as_bytes())),
+            Text::File { path, mark } => {
+                let open = || -> io::Result<_> {
+                    let mut text = unpacking(File::open(path)?)?;
+                    text.read_exact(&mut vec![0; *mark])?;
+                    Ok(text)
+                };
+                open().map_err(|error| Error::io(path, &error))
+            }
+        }
+    }
+
+    /// Returns whether the text has an odd number of quotes from a position on.
+    pub fn has_odd_quotes(&self, from: u64) -> Result<bool> {
+        let (mut text, mut part, mut is_odd) = (self.open()?, vec![0; PART], false);
+        let failed = |error| Error::data(format!("the text cannot be read: {error}"));
+        io::copy(&mut text.by_ref().take(from), &mut io::sink()).map_err(failed)?;
+        loop {
+            match text.read(&mut part).map_err(failed)? {
+                0 => return Ok(is_odd),
+                read => is_odd ^= part[..read].iter().filter(|byte| **byte == b'"').count() % 2 == 1,
+            }
+        }
+    }
+}
+
+/// Rejects a file of another format by its first bytes.
+fn check_format(start: &[u8], origin: &str) -> Result<()> {
+    formats::other(start, Format::Table).map_or(Ok(()), |words| Err(Error::data(format!("{origin}: {words}"))))
+}
+
+/// A text that keeps what was read of it until its lines are counted.
+pub(super) struct Kept<'a> {
+    text: Box<dyn Read + 'a>,
+    bytes: Vec<u8>,
+    /// Number of these bytes whose lines are counted, and the position of the first byte in the text.
+    counted: usize,
+    first: u64,
+}
+
+impl<'a> Kept<'a> {
+    pub fn new(text: Box<dyn Read + 'a>) -> Self {
+        Kept { text, bytes: Vec::new(), counted: 0, first: 0 }
+    }
+
+    /// Counts the ends of lines up to a position that has been read and the ends that follow it, from where it counted
+    /// before.
+    pub fn lines_until(&mut self, position: u64) -> usize {
+        let end = usize::try_from(position.saturating_sub(self.first)).unwrap_or(usize::MAX).min(self.bytes.len());
+        let empty = self.bytes[end..].iter().take_while(|byte| b"\r\n".contains(byte)).count();
+        let lines = line_behind(self.bytes.get(self.counted..end + empty).unwrap_or_default()) - 1;
+        self.counted = end + empty;
+        lines
+    }
+}
+
+impl Read for Kept<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.text.read(buffer)?;
+        self.bytes.drain(..self.counted);
+        (self.first, self.counted) = (self.first + self.counted as u64, 0);
+        self.bytes.extend_from_slice(&buffer[..read]);
+        Ok(read)
+    }
+}

@@ -1,0 +1,38 @@
+//! Readers of training examples. A [`Source`] selects one of them in a file. Each gives a [`Dataset`](crate::data::Dataset).
+//!
+//! | reader | what it reads |
+//! | --- | --- |
+//! | [`Csv`] | tables: a row for each example, with columns of numbers and words, and of classes or numbers as targets |
+//! | [`Images`] | PNG and JPEG images, a folder for each class |
+//! | [`Npy`] | arrays of NumPy, `.npy` and `.npz` |
+//! | [`Text`] | text, to be continued by a language model |
+//! | [`Addition`] | sums in digits, made up |
+
+mod addition;
+mod class_names;
+mod csv;
+mod images;
+mod lines;
+mod npy;
+mod npy_header;
+mod npz_write;
+mod numbers;
+mod picture;
+mod rows;
+mod source;
+mod text;
+
+pub use addition::Addition;
+pub use csv::{Column, Columns, Csv, TargetKind};
+pub use images::Images;
+pub use npy::{Npy, npz_arrays};
+pub use npz_write::write_npz;
+pub use picture::PixelFormat;
+pub use source::Source;
+pub use text::{Text, Tokens, Vocabulary};
+
+/// Maximum length of a file: 1 GiB.
+const MOST_BYTES: usize = 1 << 30;
+
+/// Maximum number of tokens in all examples of a text: 1 GiB of indices.
+const MOST_TOKENS: usize = 1 << 27;
