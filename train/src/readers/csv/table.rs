@@ -88,14 +88,11 @@ impl<'a> Table<'a> {
 
     /// Rejects an unclosed quote, which would make one cell of the rest of the file.
     fn check_quotes(&self) -> Result<()> {
-        if !self.text.has_odd_quotes(0)? {
+        if !self.text.ends_in_quotes(self.delimiter)? {
             return Ok(());
         }
-        let Some(Row { line, fields }) = self.all_rows().last().transpose()? else { return Ok(()) };
-        match self.text.has_odd_quotes(fields.position().map_or(0, |place| place.byte()))? {
-            true => Err(self.at(line, "a quote is not closed")),
-            false => Ok(()),
-        }
+        let last = self.all_rows().last().transpose()?;
+        Err(self.at(last.map_or(1, |row| row.line), "a quote is not closed"))
     }
 
     /// Iterates over all rows, including the header. Empty lines are skipped.

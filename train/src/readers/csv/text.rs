@@ -88,15 +88,30 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// Returns whether the text has an odd number of quotes from a position on.
-    pub fn has_odd_quotes(&self, from: u64) -> Result<bool> {
-        let (mut text, mut part, mut is_odd) = (self.open()?, vec![0; PART], false);
-        let failed = |error| Error::data(format!("the text cannot be read: {error}"));
-        io::copy(&mut text.by_ref().take(from), &mut io::sink()).map_err(failed)?;
+    /// Returns whether the text ends within quotes. Quotes begin a cell; within another one they are text.
+    pub fn ends_in_quotes(&self, delimiter: u8) -> Result<bool> {
+        enum At {
+            Start,
+            Plain,
+            Quoted,
+            /// Behind a quote that ends the quoted text, unless another one follows.
+            Behind,
+        }
+        let (mut text, mut part, mut at) = (self.open()?, vec![0; PART], At::Start);
         loop {
-            match text.read(&mut part).map_err(failed)? {
-                0 => return Ok(is_odd),
-                read => is_odd ^= part[..read].iter().filter(|byte| **byte == b'"').count() % 2 == 1,
+            let read = text.read(&mut part).map_err(|e| Error::data(format!("the text cannot be read: {e}")))?;
+            if read == 0 {
+                return Ok(matches!(at, At::Quoted));
+            }
+            for &byte in &part[..read] {
+                at = match (at, byte) {
+                    (At::Start | At::Behind, b'"') => At::Quoted,
+                    (At::Quoted, b'"') => At::Behind,
+                    (At::Quoted, _) => At::Quoted,
+                    (_, b'\r' | b'\n') => At::Start,
+                    (_, byte) if byte == delimiter => At::Start,
+                    _ => At::Plain,
+                };
             }
         }
     }

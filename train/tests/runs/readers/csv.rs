@@ -68,6 +68,17 @@ fn quotes_spaces_marks_and_line_ends_are_those_of_spreadsheets() {
     assert_eq!(data.class_names(), ["x; \"y\"", "z"]);
 }
 
+/// As in Python's `csv`, which also reads sizes in inches.
+#[test]
+fn quotes_open_at_the_beginning_of_a_cell() {
+    let read = |text: &str| file().target("size").parse(text.as_bytes()).map(|data| data.class_names().to_vec());
+    assert_eq!(read("x,size\n1,17\n2,15\"\n").unwrap(), ["15\"", "17"]);
+    assert_eq!(read("x,size\n1,17\n2,\"1\"\"5\"\"\"").unwrap(), ["1\"5\"", "17"]);
+    // The quote in line 2 closes none.
+    let error = read("x,size\n1,15\"\n2,\"17\n3,19\n").unwrap_err().to_string();
+    assert_eq!(error, "table.csv:3: a quote is not closed");
+}
+
 #[test]
 fn a_packed_table_is_the_table() {
     let folder = Folder::new("packed");
