@@ -401,10 +401,10 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
     let cut = || "the file ends within its header".to_string();
     let Some(rest) = bytes.strip_prefix(b"\x93NUMPY") else { return Err("not an array of NumPy".into()) };
     let (length, rest) = match rest {
-        [1, _, a, b, rest @ ..] => (u16::from_le_bytes([*a, *b]) as usize, rest),
-        [2 | 3, _, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
-        [1..=3, ..] | [] => return Err(cut()),
-        [version, ..] => return Err(format!("version {version} of the format; allowed: 1 to 3")),
+        [1, 0, a, b, rest @ ..] => (u16::from_le_bytes([*a, *b]) as usize, rest),
+        [2 | 3, 0, a, b, c, d, rest @ ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, rest),
+        [1..=3, 0, ..] | [_] | [] => return Err(cut()),
+        [major, minor, ..] => return Err(format!("version {major}.{minor} of the format; allowed: 1.0, 2.0 and 3.0")),
     };
     if length > MOST_HEADER_BYTES {
         return Err(format!("a header of {length} bytes; allowed: {MOST_HEADER_BYTES}"));

@@ -173,6 +173,7 @@ const NPY: &[Mistake] = &[
     ("a header that is cut", |_| x(&npy("<f4", "False", "(1,)", &[])[..20])),
     ("a header that is too long", |_| x(b"\x93NUMPY\x02\x00\xff\xff\xff\xff{")),
     ("a version to come", |_| x(b"\x93NUMPY\x04\x00\x00\x00{}")),
+    ("a minor version to come", |_| x(b"\x93NUMPY\x01\x01\x02\x00{}")),
     ("a header of something else", |_| x(&npy("<f4", "False", "4", &[0; 16]))),
     ("complex numbers", |_| x(&npy("<c8", "False", "(1,)", &[0; 8]))),
     ("text", |_| x(&npy("<U3", "False", "(1,)", &[0; 12]))),
