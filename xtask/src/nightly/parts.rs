@@ -96,6 +96,12 @@ pub const PARTS: &[Part] = &[
         || lacks("torch"),
         || export::run(&with_python(&[])),
     ),
+    part(
+        "readers",
+        "generated data and weight files, read as pandas, NumPy, Pillow and safetensors read them",
+        || lacks("numpy, pandas, PIL, safetensors"),
+        readers,
+    ),
     Part {
         only_named: true,
         ..part("gpu", "burn on wgpu with fusion, in f16; needs a Vulkan driver", || hosts::missing("burn"), hosts::gpu)
@@ -126,8 +132,10 @@ pub const FOLDERS: &[(&str, &[&str])] = &[
     ("rsmpi", &["rsmpi"]),
     ("src/kernels", &["widths", "patterns", "aarch64", "miri", "asan", "tsan"]),
     ("src/ops", &["widths", "peers"]),
+    ("src/storage/weights", &["readers"]),
     ("src/tensor", &["miri", "asan", "tsan"]),
     ("tests/ui", &["messages"]),
+    ("train/src/readers", &["readers"]),
     ("train/src/training/data_parallel", &["ranks"]),
 ];
 
@@ -212,6 +220,15 @@ fn planted() -> Result {
 fn ranks() -> Result {
     cargo(&["test", "--package", "precast-mpi", "--test", "launched"], &[])?;
     mpi::run(&words(&["--only", "bits"]))
+}
+
+fn readers() -> Result {
+    let folder = shell::target().join("readers");
+    let folder = folder.to_str().ok_or("the target folder has no name in UTF-8")?;
+    shell::run(&python(), &["peers/readers.py", folder, "1"], &[])?;
+    let test = ["test", "--package", "precast-train", "--test", "runs", "python", "--", "--ignored", "--nocapture"];
+    cargo(&test, &[("PRECAST_READERS", folder)])?;
+    shell::run(&python(), &["peers/readers.py", folder], &[])
 }
 
 fn onnxruntime() -> Result {

@@ -7,6 +7,7 @@ mod formats;
 pub mod images;
 mod mistakes;
 pub mod npy;
+mod python;
 mod resize;
 mod source;
 mod text;
