@@ -14,6 +14,7 @@
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
+mod beside;
 mod cure;
 mod fault;
 mod headroom;

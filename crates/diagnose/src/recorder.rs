@@ -1,9 +1,6 @@
 //! The listener that looks at every edge of a step.
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, HashMap},
-};
+use std::{cell::RefCell, collections::BTreeMap};
 
 use precast::{
     DType, LeafId, Op, Tensor,
@@ -11,6 +8,7 @@ use precast::{
 };
 
 use super::{
+    beside::Beside,
     measure::{relative, values},
     reference::{Repeated, fits_f32, wide},
 };
@@ -37,18 +35,17 @@ impl Raw {
     }
 }
 
-/// Records the edges of a step. Keeps every tensor alive until the end, so that each has an identity of its own.
+/// Records the edges of a step.
 #[derive(Default)]
 pub(super) struct Recorder(RefCell<State>);
 
 #[derive(Default)]
 struct State {
     edges: Vec<Raw>,
-    alive: Vec<Tensor>,
     /// Edge that wrote each value.
-    wrote: HashMap<usize, usize>,
+    wrote: Beside<usize>,
     /// Each value as the same pass in f64 has it.
-    shadows: HashMap<usize, Tensor>,
+    shadows: Beside<Tensor>,
     /// Calls by the number of their node on the tape.
     calls: BTreeMap<u64, Repeated>,
 }
@@ -75,19 +72,16 @@ fn all_finite(found: &[f64]) -> bool {
 impl State {
     /// Adds an edge that wrote `output`, after reading `inputs`.
     fn write(&mut self, mut raw: Raw, inputs: &[&Tensor], output: &Tensor) {
-        let from = inputs.iter().filter_map(|x| self.wrote.get(&x.identity())).copied();
+        let from = inputs.iter().filter_map(|x| self.wrote.get(x)).copied();
         raw.from = from.collect();
         raw.good_inputs &= inputs.iter().all(|x| x.has_only_finite());
-        self.wrote.insert(output.identity(), self.edges.len());
+        self.wrote.insert(output, self.edges.len());
         self.edges.push(raw);
-        self.alive.push(output.detach());
-        self.alive.extend(inputs.iter().map(|x| x.detach()));
     }
 
     /// Returns a value as the same pass in f64 has it.
     fn shadow(&self, x: &Tensor) -> Tensor {
-        let known = |x: &Tensor| self.shadows.get(&x.identity()).cloned();
-        known(x).or_else(|| known(x.source()?)).unwrap_or_else(|| wide(x))
+        self.shadows.get(x).cloned().unwrap_or_else(|| wide(x))
     }
 }
 
@@ -111,7 +105,7 @@ impl Observer for Recorder {
         let raw = Raw { slot: call.slot, error, good_inputs, ..raw };
         state.write(raw, &inputs, call.output);
         if let Some(shadow) = shadow {
-            state.shadows.insert(call.output.identity(), shadow);
+            state.shadows.insert(call.output, shadow);
         }
         if let Some(node) = call.output.node() {
             state.calls.insert(node, repeated);
@@ -125,7 +119,7 @@ impl Observer for Recorder {
             return;
         }
         // A low copy that is kept has been looked at.
-        if !cast.backward && state.wrote.contains_key(&cast.output.identity()) {
+        if !cast.backward && state.wrote.at(cast.output.identity()).is_some() {
             return;
         }
         let (leaf, subject) = (cast.of.leaf(), Subject::of_cast(cast.of));
@@ -139,7 +133,7 @@ impl Observer for Recorder {
         let raw = Raw { slot: cast.slot, leaf, error, good_inputs, ..raw };
         state.write(raw, &[cast.input], cast.output);
         if !cast.backward {
-            state.shadows.insert(cast.output.identity(), shadow);
+            state.shadows.insert(cast.output, shadow);
         }
     }
 

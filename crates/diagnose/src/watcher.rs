@@ -1,7 +1,6 @@
 //! The listener that looks at the largest magnitude of every result of a step.
 
 use std::{
-    collections::HashMap,
     mem,
     rc::Rc,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -13,6 +12,7 @@ use precast::{
 };
 
 use super::{
+    beside::Beside,
     recorder::Raw,
     reference::{Repeated, fits_f32},
     steps::{Site, Steps, Which},
@@ -37,9 +37,7 @@ struct State {
     /// Results that are not finite, and those that read them.
     bad: Vec<Raw>,
     /// Position in `bad` of each value that is not finite.
-    wrote: HashMap<usize, usize>,
-    /// Keeps the identities of these values from being used again.
-    alive: Vec<WeakTensor>,
+    wrote: Beside<usize>,
     /// Results that were not looked at, in order, until one that is not finite is met.
     unread: Vec<Unread>,
 }
@@ -138,8 +136,8 @@ impl State {
     fn read_the_rest(&mut self) {
         for Unread { site, inputs, output } in mem::take(&mut self.unread) {
             let identity = output.identity();
-            let Some(x) = output.upgrade().filter(|_| !self.wrote.contains_key(&identity)) else { continue };
-            let from: Vec<usize> = inputs.iter().filter_map(|x| self.wrote.get(&x.identity())).copied().collect();
+            let Some(x) = output.upgrade().filter(|_| self.wrote.at(identity).is_none()) else { continue };
+            let from: Vec<usize> = inputs.iter().filter_map(|x| self.wrote.at(x.identity())).copied().collect();
             // In f32, what overflowed once overflows again; a cast to 16 bits is not to blame for what it reads.
             let good = || x.dtype().is_low() && inputs.iter().all(|x| x.upgrade().is_none_or(|x| x.has_only_finite()));
             self.keep(site, x.peak(), from, &x, output, good);
@@ -153,8 +151,7 @@ impl State {
         }
         self.read_the_rest();
         // A widening is not looked at: its source was.
-        let wrote = |x: &Tensor| self.wrote.get(&x.identity()).or_else(|| self.wrote.get(&x.source()?.identity()));
-        let from: Vec<usize> = inputs.iter().filter_map(|x| wrote(x)).copied().collect();
+        let from: Vec<usize> = inputs.iter().filter_map(|x| self.wrote.get(x)).copied().collect();
         let good = || inputs.iter().all(|x| x.has_only_finite()) && good();
         self.keep(site, peak, from, output, output.downgrade(), good);
     }
@@ -177,8 +174,7 @@ impl State {
         if !peak.is_finite() {
             (numbers.nan, numbers.inf, numbers.neg_inf, numbers.amax) = output.not_finite();
             good_inputs = from.is_empty() && good();
-            self.wrote.insert(identity.identity(), self.bad.len());
-            self.alive.push(identity);
+            self.wrote.insert_at(identity, self.bad.len());
         }
         let Site { phase, op, which, slot, leaf, dtype } = site;
         let (subject, error) = (which.subject(), None);
@@ -249,7 +245,7 @@ impl Observer for Watcher {
             state.leave_unread(site, &[cast.input], cast.output);
         } else if !kept && !self.elsewhere {
             state.look(site, &[cast.input], cast.output, fits);
-        } else if !state.wrote.contains_key(&cast.output.identity()) {
+        } else if state.wrote.at(cast.output.identity()).is_none() {
             state.judge(site, cast.output.peak(), &[cast.input], cast.output, fits);
         }
     }

@@ -15,7 +15,7 @@ use precast::{
 };
 
 use super::{finding::Place, format::amax, reference::Reference};
-use crate::{measure::values, names::Names};
+use crate::{beside::Beside, measure::values, names::Names};
 
 /// One result of the pass.
 pub(super) struct Edge {
@@ -125,12 +125,10 @@ pub(super) struct Follower(RefCell<State>);
 struct State {
     reference: Reference,
     list: Vec<Edge>,
-    /// Keeps every tensor alive until the end, so that each has an identity of its own.
-    alive: Vec<Tensor>,
     /// Edge that wrote each value.
-    wrote: HashMap<usize, usize>,
+    wrote: Beside<usize>,
     /// Each value in f32.
-    twins: HashMap<usize, Tensor>,
+    twins: Beside<Tensor>,
     /// Ops of the reference by the number of their node on the tape.
     nodes: HashMap<u64, usize>,
     depth: usize,
@@ -143,9 +141,8 @@ impl Follower {
         Follower(RefCell::new(State {
             reference,
             list: Vec::new(),
-            alive: Vec::new(),
-            wrote: HashMap::new(),
-            twins: HashMap::new(),
+            wrote: Beside::default(),
+            twins: Beside::default(),
             nodes: HashMap::new(),
             depth: 0,
             given: HashSet::new(),
@@ -172,34 +169,28 @@ impl Follower {
 }
 
 impl State {
-    fn known<T: Clone>(of: &HashMap<usize, T>, x: &Tensor) -> Option<T> {
-        of.get(&x.identity()).or_else(|| of.get(&x.source()?.identity())).cloned()
-    }
-
     /// Returns a value in f32.
     fn twin(&self, x: &Tensor) -> Tensor {
-        State::known(&self.twins, x).unwrap_or_else(|| x.to_keep())
+        self.twins.get(x).cloned().unwrap_or_else(|| x.to_keep())
     }
 
     /// Adds an edge that writes `output` from `inputs`.
     fn write(&mut self, edge: Edge, inputs: &[&Tensor], output: &Tensor) {
-        let sources: Vec<Option<usize>> = inputs.iter().map(|x| State::known(&self.wrote, x)).collect();
+        let sources: Vec<Option<usize>> = inputs.iter().map(|x| self.wrote.get(x).copied()).collect();
         let unwritten = inputs.iter().zip(&sources).map(|(x, from)| from.is_none().then(|| x.identity())).collect();
-        self.wrote.insert(output.identity(), self.list.len());
-        self.twins.insert(output.identity(), edge.exact.clone());
-        self.alive.push(output.detach());
-        self.alive.extend(inputs.iter().map(|x| x.detach()));
+        self.wrote.insert(output, self.list.len());
+        self.twins.insert(output, edge.exact.clone());
+        inputs.iter().for_each(|x| self.wrote.hold(x));
         self.list.push(Edge { sources, unwritten, ..edge });
     }
 
     /// Lets `output` count as the same value as `input`.
     fn alias(&mut self, input: &Tensor, output: &Tensor) {
         let twin = self.twin(input);
-        self.twins.insert(output.identity(), twin);
-        if let Some(from) = State::known(&self.wrote, input) {
-            self.wrote.insert(output.identity(), from);
+        self.twins.insert(output, twin);
+        if let Some(&from) = self.wrote.get(input) {
+            self.wrote.insert(output, from);
         }
-        self.alive.extend([input.detach(), output.detach()]);
     }
 }
 
@@ -237,8 +228,7 @@ impl Observer for Follower {
         let outputs: Vec<Tensor> = state.reference.ops[at].outputs.clone();
         let operands = state.reference.ops[at].inputs.clone();
         for (output, twin) in call.more.iter().zip(&outputs[1..]) {
-            state.twins.insert(output.identity(), twin.clone());
-            state.alive.push(output.detach());
+            state.twins.insert(output, twin.clone());
         }
         let new = edge(Phase::Forward, EdgeOp::Op(call.op), Subject::Output, call.output.dtype(), outputs[0].clone());
         let new = Edge { slot: call.slot, operands, attributes: call.attributes.clone(), ..new };
@@ -249,7 +239,7 @@ impl Observer for Follower {
     fn cast(&self, cast: &CastCall<'_>) {
         let mut state = self.0.borrow_mut();
         let state = &mut *state;
-        let known = !cast.backward && state.wrote.contains_key(&cast.output.identity());
+        let known = !cast.backward && state.wrote.at(cast.output.identity()).is_some();
         if known || !cast.output.dtype().is_float() {
             return;
         }
@@ -258,7 +248,7 @@ impl Observer for Follower {
         }
         let (leaf, subject) = (cast.of.leaf(), Subject::of_cast(cast.of));
         // A cast inside the gradient of an op has no counterpart.
-        let inside = cast.backward && State::known(&state.twins, cast.input).is_none();
+        let inside = cast.backward && state.twins.get(cast.input).is_none();
         if inside {
             return;
         }
@@ -282,7 +272,7 @@ impl Observer for Follower {
         if state.depth == 0 {
             let identities: Vec<usize> = cell.inputs.iter().map(Tensor::identity).collect();
             state.given.extend(identities);
-            state.alive.extend(cell.inputs.iter().map(Tensor::detach));
+            cell.inputs.iter().for_each(|x| state.wrote.hold(x));
         }
     }
 
@@ -303,8 +293,8 @@ impl Observer for Follower {
         let mut state = self.0.borrow_mut();
         let mut exact = vec![0.0; sum.sum.len()];
         for term in sum.terms {
-            let Some(twin) = State::known(&state.twins, term) else { return };
-            exact.iter_mut().zip(values(&twin)).for_each(|(sum, x)| *sum += x);
+            let Some(twin) = state.twins.get(term) else { return };
+            exact.iter_mut().zip(values(twin)).for_each(|(sum, x)| *sum += x);
         }
         let Ok(exact) = Tensor::from_f64(&exact, sum.sum.shape(), DType::F64) else { return };
         let new = edge(Phase::Backward, EdgeOp::Accumulate, Subject::Other, sum.sum.dtype(), exact);

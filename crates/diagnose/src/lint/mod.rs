@@ -36,8 +36,8 @@ use precast::{
 /// is a finding, whether or not the pass under the policy still reaches it with good numbers. No parameter, buffer or
 /// counter of the network changes.
 ///
-/// It costs two forward and backward passes, reads each of their numbers, and keeps all tensors of both passes in
-/// memory until it ends.
+/// It costs two forward and backward passes, reads each of their numbers, and keeps all tensors of the pass in f32
+/// in memory until it ends.
 ///
 /// ```
 /// use precast::prelude::*;

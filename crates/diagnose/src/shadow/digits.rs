@@ -1,6 +1,6 @@
 //! Lost digits, found without a reference: the spread of two passes with stochastic rounding.
 
-use std::{cell::RefCell, collections::HashMap, fmt, rc::Rc};
+use std::{cell::RefCell, fmt, rc::Rc};
 
 use precast::{
     DType, Op, Tensor,
@@ -17,6 +17,7 @@ use precast_base::path::named;
 
 use crate::{
     Monitor,
+    beside::Beside,
     measure::{GROWTH, LOST},
 };
 
@@ -140,9 +141,7 @@ fn spread(a: &Tensor, b: &Tensor) -> f64 {
 struct Twins(RefCell<State>);
 
 struct State {
-    values: HashMap<usize, Value>,
-    /// Keeps tensors alive, so that each has an identity of its own.
-    alive: Vec<Tensor>,
+    values: Beside<Value>,
     calls: Vec<u64>,
     last_call: u64,
     rngs: [Rng; 2],
@@ -152,8 +151,7 @@ struct State {
 impl Default for State {
     fn default() -> Self {
         let rngs = [Rng::seed(1), Rng::seed(2)];
-        let (values, alive, calls) = (HashMap::new(), Vec::new(), Vec::new());
-        State { values, alive, calls, last_call: 0, rngs, lost: None }
+        State { values: Beside::default(), calls: Vec::new(), last_call: 0, rngs, lost: None }
     }
 }
 
@@ -170,20 +168,16 @@ struct Value {
 }
 
 impl State {
-    fn value(&self, x: &Tensor) -> Option<&Value> {
-        self.values.get(&x.identity()).or_else(|| self.values.get(&x.source()?.identity()))
-    }
-
     /// Returns a tensor in both passes: the same where none of them differs.
     fn twins(&self, x: &Tensor) -> [Tensor; 2] {
         let wide = |y: &Tensor| if y.dtype().is_low() { y.cast(DType::F32) } else { y.to_keep() };
-        let twins = self.value(x).map(|value| &value.twins);
+        let twins = self.values.get(x).map(|value| &value.twins);
         twins.map_or_else(|| [wide(x), wide(x)], |[a, b]| [wide(a), wide(b)])
     }
 
     /// Returns the largest spread with which these tensors came into a call of a cell.
     fn incoming(&self, inputs: &[Tensor], call: u64) -> f64 {
-        let of = |x: &Tensor| match self.value(x) {
+        let of = |x: &Tensor| match self.values.get(x) {
             Some(value) if value.call == Some(call) => value.incoming,
             Some(value) => value.spread,
             None => 0.0,
@@ -193,8 +187,7 @@ impl State {
 
     fn insert(&mut self, output: &Tensor, value: Value) -> f64 {
         let spread = value.spread;
-        self.values.insert(output.identity(), value);
-        self.alive.push(output.to_keep());
+        self.values.insert(output, value);
         spread
     }
 }
@@ -230,7 +223,7 @@ impl Observer for Twins {
         // An op that cannot be repeated gives both passes the network's own result.
         let (Some(a), Some(b)) = (run(0), run(1)) else { return };
         let incoming = state.incoming(call.inputs, number);
-        let cast = call.inputs.iter().find_map(|x| state.value(x)?.input);
+        let cast = call.inputs.iter().find_map(|x| state.values.get(x)?.input);
         let input = cast.filter(|_| call.op.family() == Some(Family::View));
         let spread = spread(&a, &b);
         let value = Value { twins: [a, b], spread, call: Some(number), incoming, input };
@@ -250,13 +243,13 @@ impl Observer for Twins {
     fn cast(&self, cast: &CastCall<'_>) {
         let (from, to) = (cast.input.dtype(), cast.output.dtype());
         let mut state = self.0.borrow_mut();
-        if cast.backward || !from.is_float() || !to.is_float() || state.value(cast.output).is_some() {
+        if cast.backward || !from.is_float() || !to.is_float() || state.values.get(cast.output).is_some() {
             return;
         }
         let [a, b] = state.twins(cast.input);
         let [one, other] = &mut state.rngs;
         let twins = [rounded(&a, to, one), rounded(&b, to, other)];
-        let known = state.value(cast.input).map(|value| value.input);
+        let known = state.values.get(cast.input).map(|value| value.input);
         // A tensor that no op wrote and that has no gradient is an input of the network; a single number is a constant.
         let is_input = to.is_low() && cast.of.leaf().is_none() && cast.input.len() > 1;
         let given = is_input.then_some(cast.slot);

@@ -12,6 +12,8 @@ use precast::{
     precision::{Frame, resolve},
 };
 
+use crate::beside::Beside;
+
 /// The rounding that a plan does in a cell, excluding the cells inside it.
 #[derive(Clone, Debug)]
 pub(crate) enum Rounding {
@@ -86,7 +88,7 @@ struct State {
     cells: Vec<DryCell>,
     values: Vec<Value>,
     /// The last value of each tensor.
-    by_tensor: HashMap<usize, usize>,
+    by_tensor: Beside<usize>,
     /// The cell calls that are running, by number.
     calls: Vec<u64>,
     last_call: u64,
@@ -117,14 +119,14 @@ impl Value {
 impl State {
     /// Notes that a tensor leaves the cell in which it was computed.
     fn leave(&mut self, x: &Tensor) {
-        if let Some(&at) = self.by_tensor.get(&x.identity()) {
+        if let Some(&at) = self.by_tensor.at(x.identity()) {
             self.values[at].leaves = true;
         }
     }
 
     /// Returns an input of an op of a cell: as computed by the same call of the cell in low precision, or else in f32.
     fn read(&mut self, x: &Tensor, cell: Option<usize>, call: u64) -> Tensor {
-        match self.by_tensor.get(&x.identity()).map(|&at| &mut self.values[at]) {
+        match self.by_tensor.at(x.identity()).map(|&at| &mut self.values[at]) {
             Some(value) if value.call == call => value.lowered.clone(),
             Some(value) => {
                 value.leaves = true;
@@ -194,7 +196,7 @@ impl Observer for Dry {
         if found.overflows.is_none() && !lowered.has_only_finite() && call.output.has_only_finite() {
             found.overflows = Some(call.op);
         }
-        state.by_tensor.insert(call.output.identity(), state.values.len());
+        state.by_tensor.insert(call.output, state.values.len());
         state.values.push(Value {
             cell,
             call: number,
