@@ -12,7 +12,7 @@ use burn::{
     optim::{AdamConfig, ModuleOptimizer},
     prelude::*,
 };
-use precast::data::{Batch, Split, digits};
+use precast_train::data::{Batch, Split, digits};
 use precast_burn::{Amp, Forward, LossScale, Outcome, Policy, Result};
 
 #[derive(Module, Debug)]

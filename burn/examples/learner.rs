@@ -15,7 +15,7 @@ use burn::{
     train::{ClassificationOutput, InferenceStep, Learner, SupervisedTraining, TrainOutput, TrainStep, metric},
 };
 use digits::{Net, tensors};
-use precast::data::{Dataset, Split};
+use precast_train::data::{Dataset, Split};
 use precast_burn::{Amp, LossScale, Policy, Result};
 
 #[allow(dead_code, reason = "its own loop")]
@@ -83,7 +83,7 @@ fn main() -> Result<()> {
     print!("{}", policy.apply(&mut net)?);
     let model = Model { net, scale: Arc::new(Mutex::new(LossScale::new(&policy)?)) };
 
-    let Split { train, test, .. } = precast::data::digits()?.split(1500, 0)?;
+    let Split { train, test, .. } = precast_train::data::digits()?.split(1500, 0)?;
     let loader = |data: Dataset, batch: usize, device: &Device| {
         let positions = InMemDataset::new((0..data.len()).collect());
         let loader = DataLoaderBuilder::new(Digits(Arc::new(data))).batch_size(batch).set_device(device.clone());

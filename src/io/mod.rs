@@ -1,7 +1,6 @@
 //! Files: limited reads, atomic writes, network architectures and the kinds they name.
 
 pub mod files;
-#[doc(hidden)]
 pub mod json;
 pub mod kinds;
 pub mod models;

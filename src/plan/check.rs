@@ -13,6 +13,9 @@ use crate::{
 
 /// Compares a recorded call with the contents of a network's slots, regardless of their origin, as
 /// [`Plan::check`](super::Plan::check) compares it with a plan.
+///
+/// # Errors
+/// Those of [`Plan::check`](super::Plan::check).
 pub fn check_run<C: ?Sized + AsCell>(net: &Child<C>, trace: &Trace) -> Result<()> {
     let (mut cells, mut above) = (Vec::new(), Vec::<(Region, Option<Arc<OpRules>>)>::new());
     net.walk(&mut |entry| {

@@ -8,7 +8,6 @@ mod model_summary;
 mod predict;
 
 pub use apply::{Applied, undo};
-#[doc(hidden)]
 pub use check::check_run;
 pub use model_summary::{CellSummary, ModelSummary};
 #[doc(inline)]

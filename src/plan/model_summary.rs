@@ -192,7 +192,6 @@ fn grouped(number: u64) -> String {
 
 impl ModelSummary {
     /// Returns the columns of the table, its rows with the totals as the last, and the columns of numbers.
-    #[doc(hidden)]
     pub fn table(&self) -> (Vec<&'static str>, Vec<Vec<String>>, Vec<usize>) {
         let shape = |shape: &Vec<usize>| format!("{shape:?}");
         let row = |cell: &CellSummary| {

@@ -81,7 +81,6 @@ fn example_in(documentation: &str, kind: &str) -> Option<String> {
 }
 
 /// Formats a value on one line of YAML.
-#[doc(hidden)]
 pub fn in_yaml(value: &Value) -> String {
     let list = |items: Vec<String>| items.join(", ");
     match value {

@@ -193,6 +193,9 @@ pub(super) fn words(bytes: &[u8], entry: &str, tensors: &BTreeMap<String, Stored
 }
 
 /// Rejects files of other formats by their first bytes.
+///
+/// # Errors
+/// [`ErrorKind::Weights`](crate::ErrorKind::Weights) that names the format and the remedy.
 pub fn check_is_safetensors(bytes: &[u8]) -> Result<()> {
     match formats::other(bytes, Reader::Weights) {
         Some(words) => Err(Error::weights(words)),

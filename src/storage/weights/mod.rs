@@ -18,7 +18,6 @@ mod save_options;
 use std::{borrow::Borrow, collections::BTreeMap, path::Path};
 
 pub(crate) use file::{CHECKSUM, FORMAT, File, MAX_HEADER_BYTES, OF_RUN, dtype_in_file, each_part, with_length};
-#[doc(hidden)]
 pub use file::{bytes_of, check_is_safetensors};
 pub use loaded::Loaded;
 pub use options::LoadOptions;
@@ -56,13 +55,17 @@ pub fn save<C: ?Sized + AsCell>(net: &Child<C>, path: impl AsRef<Path>) -> Resul
 }
 
 /// Saves a network as [`save`] does, for a training run: the file has a checksum.
-#[doc(hidden)]
+///
+/// # Errors
+/// Those of [`save`].
 pub fn save_of_run(net: &Child, path: &Path) -> Result<()> {
     save_with_words(net, path, Some((OF_RUN, "weights".into())))
 }
 
 /// Rejects damaged weights written by [`save_of_run`].
-#[doc(hidden)]
+///
+/// # Errors
+/// [`ErrorKind::Weights`](crate::ErrorKind::Weights) for a file that is damaged or not one of these.
 pub fn check_of_run(path: &Path) -> Result<()> {
     read_with_words(path, OF_RUN).map(drop)
 }

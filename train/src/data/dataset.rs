@@ -193,8 +193,7 @@ impl Dataset {
     }
 
     /// Removes the class of a name: its targets become [`IGNORED`].
-    #[doc(hidden)]
-    pub fn without_class(mut self, name: &str) -> Self {
+    pub(crate) fn without_class(mut self, name: &str) -> Self {
         let Some(at) = self.names.classes.iter().position(|class| class == name) else { return self };
         Arc::make_mut(&mut self.names).classes.remove(at);
         if let Targets::Classes { values, .. } = Arc::make_mut(&mut self.targets) {

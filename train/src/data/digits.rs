@@ -2,13 +2,11 @@
 
 use std::path::Path;
 
-use precast::{
-    error::{Error, Result},
-    io::files,
-};
+use precast::error::{Error, Result};
 use precast_base::printable::printable;
 
 use super::{Dataset, lines::lines};
+use crate::readers::gzip::unpacked;
 
 /// Returns 1,797 handwritten digits of 13 writers, `[1, 8, 8]` with pixels from 0 to 1: the test set of the UCI
 /// "Optical Recognition of Handwritten Digits", as distributed by scikit-learn. See `data/README.md`.
@@ -44,7 +42,7 @@ const MOST_BYTES: usize = 32 << 20;
 /// [`ErrorKind::Data`](precast::ErrorKind::Data), as [`read_digits`].
 pub fn parse_digits(bytes: &[u8], origin: &str) -> Result<Dataset> {
     let origin = printable(origin);
-    let bytes = files::unpacked(bytes, MOST_BYTES).map_err(|error| error.in_file(&origin))?;
+    let bytes = unpacked(bytes, MOST_BYTES).map_err(|error| error.in_file(&origin))?;
     let text = std::str::from_utf8(&bytes).map_err(|_| Error::data("not a text in UTF-8").in_file(&origin))?;
     let (mut values, mut labels) = (Vec::new(), Vec::new());
     for (i, line) in lines(text).enumerate() {

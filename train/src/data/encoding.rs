@@ -141,8 +141,7 @@ impl Encoding {
     }
 
     /// Returns whether all columns become indices.
-    #[doc(hidden)]
-    pub fn is_of_indices(&self) -> bool {
+    pub(crate) fn is_of_indices(&self) -> bool {
         self.columns.iter().all(|learnt| matches!(learnt.code, Code::Indices(_)))
     }
 
@@ -157,8 +156,7 @@ impl Encoding {
     }
 
     /// Returns the number of elements of the first input of an encoded example.
-    #[doc(hidden)]
-    pub fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         let all = self.is_of_indices();
         let of = |Learnt { code, .. }: &Learnt| match code {
             Code::Number { flag: Flag::Zero | Flag::Learnt, .. } => 2,

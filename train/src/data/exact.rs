@@ -9,15 +9,13 @@ use super::{
 
 impl Dataset {
     /// Attaches the digits that f32 cannot represent, and the provenance.
-    #[doc(hidden)]
-    pub fn with_origin(mut self, wide: Parts<Wide>, read: Read) -> Self {
+    pub(crate) fn with_origin(mut self, wide: Parts<Wide>, read: Read) -> Self {
         (self.wide, self.read) = (wide, read.into());
         self
     }
 
     /// Drops the digits of the inputs beyond f32.
-    #[doc(hidden)]
-    pub fn in_f32(mut self) -> Self {
+    pub(crate) fn in_f32(mut self) -> Self {
         if let Inputs::Stored(_) = self.inputs() {
             // Nothing can fail.
             return self.later(|part| Ok(part.in_f32())).unwrap_or(self);
@@ -47,8 +45,7 @@ impl Dataset {
     }
 
     /// Returns the [`notes`](Dataset::notes) that apply if inputs or targets will be standardized.
-    #[doc(hidden)]
-    pub fn notes_unless(&self, standardize: bool, standardize_targets: bool) -> Vec<String> {
+    pub(crate) fn notes_unless(&self, standardize: bool, standardize_targets: bool) -> Vec<String> {
         let Read { origins, notes } = &*self.read;
         let of_inputs = || self.wide.inputs.note(&origins.inputs, "standardize");
         let of_targets = || self.wide.targets.note(&origins.targets, "standardize_targets");

@@ -69,8 +69,7 @@ impl Dataset {
     ///
     /// # Errors
     /// As [`stored`](Dataset::stored).
-    #[doc(hidden)]
-    pub fn on_demand(self) -> Result<Dataset> {
+    pub(crate) fn on_demand(self) -> Result<Dataset> {
         if let Inputs::Stored(_) = self.inputs() {
             return Ok(self);
         }

@@ -134,9 +134,8 @@ impl Table {
     }
 
     /// Records the columns of the whole table of which a cell is empty, for a part of it that was made anew.
-    #[doc(hidden)]
     #[must_use]
-    pub fn with_some_empty(self, some_empty: Vec<bool>) -> Self {
+    pub(crate) fn with_some_empty(self, some_empty: Vec<bool>) -> Self {
         Table { some_empty, ..self }
     }
 

@@ -11,6 +11,7 @@
 mod addition;
 mod class_names;
 mod csv;
+pub(crate) mod gzip;
 mod images;
 mod lines;
 mod npy;

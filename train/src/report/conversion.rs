@@ -18,7 +18,6 @@ pub fn conversion_table(converted: &Converted) -> String {
 }
 
 /// Returns the table of [`conversion_table`] in another layout.
-#[doc(hidden)]
 pub fn conversion_table_by(converted: &Converted, layout: Layout) -> String {
     layout(&HEADER, converted.tensors.iter().map(row).collect(), &NUMBERS)
 }

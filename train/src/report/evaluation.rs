@@ -22,7 +22,6 @@ pub fn evaluation_table(evaluation: &Evaluation) -> String {
 }
 
 /// Returns the tables of [`evaluation_table`] in another layout.
-#[doc(hidden)]
 pub fn evaluation_table_by(evaluation: &Evaluation, layout: Layout) -> String {
     match evaluation {
         Evaluation::Classes(scores) => {

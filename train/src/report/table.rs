@@ -30,7 +30,6 @@ pub(super) fn one_line_a_row(header: &[&str], rows: Vec<Vec<String>>, numbers: &
 }
 
 /// Returns the table of [`runs_table`] in another layout. The column `time` is that of runs that alternated.
-#[doc(hidden)]
 pub fn runs_table_by(runs: &[TrainingRun<'_>], alternated: bool, layout: Layout) -> String {
     let mut measures = runs.iter().filter_map(|run| run.history.measure());
     let name = measures.next().unwrap_or("accuracy");
@@ -83,7 +82,6 @@ pub fn plan_table(plan: &Plan) -> String {
 }
 
 /// Returns the table of [`plan_table`] in another layout.
-#[doc(hidden)]
 pub fn plan_table_by(plan: &Plan, layout: Layout) -> String {
     let predicted = plan.prediction.is_some();
     let mut header = vec!["path", "kind", "", "effect"];
@@ -132,7 +130,6 @@ pub fn graph_table(nodes: &[NodeDecision]) -> String {
 }
 
 /// Returns the table of [`graph_table`] in another layout.
-#[doc(hidden)]
 pub fn graph_table_by(nodes: &[NodeDecision], layout: Layout) -> String {
     let nodes = nodes.iter().filter(|node| node.computes() || node.is_cast());
     let rows = nodes.map(|node| {
@@ -157,7 +154,6 @@ pub fn graph_summary(nodes: &[NodeDecision]) -> String {
 }
 
 /// Returns a loss as text: with four digits after the point, or as `3.596e12`.
-#[doc(hidden)]
 pub fn loss_in_words(loss: f64) -> String {
     match loss.abs() {
         0.0 | 1e-4..1e6 => format!("{loss:.4}"),

@@ -9,8 +9,7 @@ use crate::data::Split;
 impl Fit {
     /// Lints the network on the first batch of the run, unless it was linted, or a step was taken. A lint that fails
     /// finds nothing. With the policy that the network has, the rules that it proposes are verified.
-    #[doc(hidden)]
-    pub fn lint<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split, policy: Option<&Policy>) {
+    pub(crate) fn lint<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split, policy: Option<&Policy>) {
         if self.findings.is_some() || self.steps_done() > 0 || !self.options.lint {
             return;
         }
@@ -26,8 +25,7 @@ impl Fit {
     }
 
     /// Lints the network, as it is wrapped now, on the first batch of the run.
-    #[doc(hidden)]
-    pub fn first_findings<C: ?Sized + AsCell>(
+    pub(crate) fn first_findings<C: ?Sized + AsCell>(
         &self,
         net: &mut Child<C>,
         data: &Split,

@@ -84,8 +84,7 @@ impl Loss {
     }
 
     /// Returns the first target that the loss is not defined for, by its example and its place there, and words on it.
-    #[doc(hidden)]
-    pub fn outside(&self, targets: &Targets) -> Option<([usize; 2], String)> {
+    pub(crate) fn outside(&self, targets: &Targets) -> Option<([usize; 2], String)> {
         let (shape, at, words) = match (self, targets) {
             (Loss::BceWithLogits {}, Targets::Numbers { shape, values }) => {
                 let at = values.iter().position(|target| !(0.0..=1.0).contains(target))?;

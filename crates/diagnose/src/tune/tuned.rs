@@ -81,7 +81,6 @@ impl fmt::Debug for Watch<'_> {
 
 impl Tuned {
     /// Line in the policy file of a search that is not [complete](Tuned::complete).
-    #[doc(hidden)]
     pub const UNFINISHED: &str = "# The search has not ended: the same command continues it, and replaces this file.";
 
     /// Returns the number of cells that the policy lowers.

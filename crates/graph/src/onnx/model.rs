@@ -111,7 +111,6 @@ impl OnnxModel {
     }
 
     /// Returns a note on a version of the default domain that is newer than the newest known.
-    #[doc(hidden)]
     pub fn note_on_opset(&self) -> Option<String> {
         let (met, newest) = (self.opset(), Schema::newest());
         let words =

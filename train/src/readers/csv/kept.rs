@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use precast::{error::Result, io::files::unpacked};
+use precast::error::Result;
 use precast_base::files;
 
 use super::{Column, Columns, Csv, table::Table};
-use crate::readers::MOST_BYTES;
+use crate::readers::{MOST_BYTES, gzip::unpacked};
 
 impl Csv {
     /// Reads some columns as text, whatever their use: for each row, a cell of each column. Cells may be empty.

@@ -19,7 +19,6 @@ use std::{
 
 use precast::{
     error::{Error, Result},
-    io::files::{is_packed, unpacked, unpacking},
     options::options,
 };
 use precast_base::{files, printable};
@@ -27,7 +26,10 @@ use precast_base::{files, printable};
 pub use columns::{Column, Columns};
 use table::Table;
 
-use super::MOST_BYTES;
+use super::{
+    MOST_BYTES,
+    gzip::{is_packed, unpacked, unpacking},
+};
 use crate::data::{
     Cells, Dataset, Empty, Inputs, Table as Cellular, TableColumn, Targets, WordForm,
     numbers::Wide,

@@ -6,13 +6,13 @@ use std::{
     path::Path,
 };
 
-use precast::{
-    error::{Error, Result},
-    io::files::unpacking,
-};
+use precast::error::{Error, Result};
 use precast_base::formats::{self, Reader as Format};
 
-use crate::readers::lines::{line_behind, not_utf8};
+use crate::readers::{
+    gzip::unpacking,
+    lines::{line_behind, not_utf8},
+};
 
 /// Text in UTF-8.
 pub(super) enum Text<'a> {

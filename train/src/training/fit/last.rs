@@ -17,15 +17,13 @@ impl Fit {
     }
 
     /// Names the measure of the scores, before there is one, and says if they are those of validation examples.
-    #[doc(hidden)]
-    pub fn measured_by(mut self, measure: &'static str, validated: bool) -> Self {
+    pub(crate) fn measured_by(mut self, measure: &'static str, validated: bool) -> Self {
         (self.history.measure, self.history.validated) = (Some(measure), validated);
         self
     }
 
     /// Records the score at the end of the run.
-    #[doc(hidden)]
-    pub fn note_test(&mut self, test: Tested) {
+    pub(crate) fn note_test(&mut self, test: Tested) {
         self.history.test = Some(test);
     }
 
@@ -35,8 +33,7 @@ impl Fit {
     }
 
     /// Returns the index of the batch of the last step in its epoch, and the indices of its examples.
-    #[doc(hidden)]
-    pub fn last_batch(&self, data: &Split) -> (usize, Vec<usize>) {
+    pub(crate) fn last_batch(&self, data: &Split) -> (usize, Vec<usize>) {
         let (place, examples) = self.batch_at(self.place.step.saturating_sub(1), data);
         (place, examples.to_vec())
     }
@@ -48,14 +45,12 @@ impl Fit {
     }
 
     /// Returns the batch of the last step.
-    #[doc(hidden)]
-    pub fn tensors_of_last(&self, data: &Split) -> Result<Batch> {
+    pub(crate) fn tensors_of_last(&self, data: &Split) -> Result<Batch> {
         data.train.read_batch(&self.order, self.options.examples_of_step(), self.place.step.saturating_sub(1))
     }
 
     /// Raises the cell that stalled the run, if it may, and ends the epoch if all its steps were taken.
-    #[doc(hidden)]
-    pub fn finish_epoch<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) -> Result<()> {
+    pub(crate) fn finish_epoch<C: ?Sized + AsCell>(&mut self, net: &mut Child<C>, data: &Split) -> Result<()> {
         self.raise()?;
         self.end_rules();
         if self.place.step >= self.options.steps_of_epoch(data.train.len()) {

@@ -43,8 +43,7 @@ impl Fit {
 
     /// Returns whether the last call of [`advance`](Fit::advance) failed before its step, as it read its examples or scored
     /// them.
-    #[doc(hidden)]
-    pub fn has_not_read(&self) -> bool {
+    pub(crate) fn has_not_read(&self) -> bool {
         self.unread
     }
 }
