@@ -1,4 +1,4 @@
-//! `precast bench`: the limits of this machine, and the share of them that the kernels reach.
+//! `precast show bench`: the limits of this machine, and the share of them that the kernels reach.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! `precast cells`: the kinds of cells that model files can name.
+//! `precast show cells`: the kinds of cells that model files can name.
 
 use precast::{
     DType, Level,
@@ -15,9 +15,9 @@ use super::{Cli, Format, Result, print, print_json, table::table};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  precast cells                every kind, those of this program among them
-  precast cells Conv2d         its options, as a model file writes them
-  precast cells nn.Linear      a name of torch or MindSpore")]
+  precast show cells              every kind, those of this program among them
+  precast show cells Conv2d       its options, as a model file writes them
+  precast show cells nn.Linear    a name of torch or MindSpore")]
 pub(super) struct Args {
     /// A kind, by its name here or in torch or MindSpore
     kind: Option<String>,
@@ -56,7 +56,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     if let Some(kind) = &args.kind {
         let cell = cell(kind).map_err(|failure| match failure {
             super::Failure::Usage(error) => {
-                super::Failure::Usage(format!("{error}; `{} cells` lists every kind", cli.program))
+                super::Failure::Usage(format!("{error}; `{} show cells` lists every kind", cli.program))
             }
             other => other,
         })?;
@@ -101,7 +101,7 @@ fn all(cells: &Cells, cli: &Cli) -> String {
     });
     format!(
         "{}\n\nO1, O2: what these levels do by the lists of {}; `-` is nothing, float32 stays.\n\
-         `{} cells KIND` shows the options of one.",
+         `{} show cells KIND` shows the options of one.",
         table(&["kind", "what it is", "torch", "MindSpore", "O1", "O2"], rows, &[]),
         cells.pack,
         cli.program

@@ -67,7 +67,7 @@ fn text(cli: &Cli, args: &Args, model: &Read<Model>, policy: &Read<PolicyFile>) 
         "# A policy for {name}, begun as {policy} by `{program} init`.\n#\n\
          # See what it does:     {program} plan {argument} --policy {file}\n\
          # Ask for one cell:     {program} explain {argument} PATH --policy {file}\n\
-         # Let an editor check:  {program} schema > schema.json, and here: # yaml-language-server: $schema=schema.json\n\n"
+         # Let an editor check:  {program} show schema > schema.json, and here: # yaml-language-server: $schema=schema.json\n\n"
     );
     match PolicyFile::shipped_text(&base).filter(|_| policy.built_in) {
         Some(shipped) => {

@@ -193,7 +193,7 @@ pub(super) struct Predicting {
     /// Batch size, which decides where 16 bit pays for a policy that prefers speed [default: 32]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     batch: Option<u32>,
-    /// Speeds of another machine, for a policy that prefers speed: a file written by `precast bench --speeds`
+    /// Speeds of another machine, for a policy that prefers speed: a file written by `precast show bench --speeds`
     #[arg(long)]
     speeds: Option<PathBuf>,
 }
@@ -235,7 +235,7 @@ impl Predicting {
         let shape = batch_shape(model, self.batch.unwrap_or(32), "a prediction")?;
         let speeds = match &self.speeds {
             Some(file) => Speeds::load(file).map_err(|error| {
-                Failure::Usage(format!("--speeds: no file that `precast bench --speeds` wrote: {error}"))
+                Failure::Usage(format!("--speeds: no file that `precast show bench --speeds` wrote: {error}"))
             })?,
             None => speeds_here(),
         };

@@ -1,4 +1,4 @@
-//! `precast levels`: the choices for a policy.
+//! `precast show levels`: the choices for a policy.
 
 use precast::{
     DType, Level,

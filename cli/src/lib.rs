@@ -87,10 +87,10 @@ Examples:
   precast tune runs/o2 --policy o2 --budget 1e-5     the cells that can be lowered within a budget of error
   precast shadow runs/o2 --policy o2                 the error that each cell of a lowered network causes
   precast export bert/ --policy o2 --to torch        the same decisions for torch, Keras, torchao or DeepSpeed
-  precast ops softmax                                what every pack of lists does with an op, and why
-  precast cells Conv2d                               the options of a kind of cell, as a model file writes them
+  precast show ops softmax                           what every pack of lists does with an op, and why
+  precast show cells Conv2d                          the options of a kind of cell, as a model file writes them
   precast init lenet5_bn --output my-policy.yaml     a policy to begin with, for one network
-  precast bench                                      how fast this machine is, and how near its limits the kernels come
+  precast show bench                                 how fast this machine is, and how near its limits the kernels come
 
 Exit status: 0 done; 1 the work failed (a training run that cannot go on, a disk that is full); 2 wrong use or bad input.
 If standard output is closed early (precast train | head), the work and the exit status stay the same."
@@ -106,7 +106,6 @@ struct Line {
 #[derive(Debug, Subcommand)]
 enum Command {
     Train(train_args::Args),
-    Runs(run::RunsArgs),
     Predict(predict::Args),
     Run(onnx_run::Args),
     Replay(replay::Args),
@@ -118,16 +117,9 @@ enum Command {
     Graph(graph::Args),
     Convert(convert::Args),
     Export(export::Args),
-    Levels(levels::Args),
     Lint(lint::Args),
-    Ops(ops::Args),
     Init(init::Args),
-    Cells(cells::Args),
     Show(show::Args),
-    Schema(show::SchemaArgs),
-    Bench(bench::Args),
-    Completions(shell::CompletionsArgs),
-    Man(shell::ManArgs),
 }
 
 /// Output format of a result.
@@ -293,7 +285,6 @@ impl Cli {
         }
         match command {
             Command::Train(args) => train::run(self, args),
-            Command::Runs(args) => run::runs(args),
             Command::Predict(args) => predict::run(self, args),
             Command::Run(args) => onnx_run::run(args),
             Command::Tune(args) => tune::run(self, args),
@@ -304,17 +295,10 @@ impl Cli {
             Command::Graph(args) => graph::run(self, args),
             Command::Convert(args) => convert::run(args),
             Command::Export(args) => export::run(self, args),
-            Command::Levels(args) => levels::run(args),
             Command::Lint(args) => lint::run(self, args),
-            Command::Ops(args) => ops::run(args),
             Command::Init(args) => init::run(self, args),
-            Command::Cells(args) => cells::run(self, args),
             Command::Replay(args) => replay::run(self, args),
-            Command::Show(args) => show::run(args),
-            Command::Schema(args) => show::schema(args),
-            Command::Bench(args) => bench::run(args),
-            Command::Completions(args) => shell::completions(self, args),
-            Command::Man(args) => shell::man(self, args),
+            Command::Show(args) => show::run(self, args),
         }
     }
 

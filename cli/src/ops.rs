@@ -1,4 +1,4 @@
-//! `precast ops`: the treatment of ops by packs.
+//! `precast show ops`: the treatment of ops by packs.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! `precast train run.yaml`, `precast train --resume` and `precast runs`: training runs with their own folders.
+//! `precast train run.yaml`, `precast train --resume` and `precast show runs`: training runs with their own folders.
 
 use std::{
     fs,
@@ -393,9 +393,9 @@ fn table(folders: &[PathBuf]) -> Result {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  precast runs                             the runs below `runs`
-  precast runs experiments --html all.html
-  precast runs --tensorboard events        then: tensorboard --logdir events")]
+  precast show runs                         the runs below `runs`
+  precast show runs experiments --html all.html
+  precast show runs --tensorboard events    then: tensorboard --logdir events")]
 pub(super) struct RunsArgs {
     /// The folder with the runs' folders, or these folders themselves
     #[arg(default_value = "runs")]
@@ -410,7 +410,7 @@ pub(super) struct RunsArgs {
     tensorboard: Option<PathBuf>,
 }
 
-/// Runs `precast runs`.
+/// Runs `precast show runs`.
 pub(super) fn runs(args: &RunsArgs) -> Result {
     let mut folders = Vec::new();
     for folder in &args.folders {

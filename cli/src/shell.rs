@@ -1,4 +1,4 @@
-//! `precast completions` and `precast man`: files for shells and `man`.
+//! `precast show completions` and `precast show man`: files for shells and `man`.
 
 use std::io;
 
@@ -13,10 +13,10 @@ use super::{Cli, Failure, Result, print_as_it_is};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  source <(precast completions bash)                                        in this shell only
-  precast completions bash > ~/.local/share/bash-completion/completions/{program}
-  precast completions zsh > ~/.zfunc/_{program}                               with ~/.zfunc in fpath
-  precast completions fish > ~/.config/fish/completions/{program}.fish")]
+  source <(precast show completions bash)                                   in this shell only
+  precast show completions bash > ~/.local/share/bash-completion/completions/{program}
+  precast show completions zsh > ~/.zfunc/_{program}                          with ~/.zfunc in fpath
+  precast show completions fish > ~/.config/fish/completions/{program}.fish")]
 pub(super) struct CompletionsArgs {
     /// The shell
     shell: Shell,
@@ -49,8 +49,8 @@ fn completed(cli: &Cli, shell: Shell) -> clap::Command {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  precast man | man -l -
-  precast man plan > {program}-plan.1")]
+  precast show man | man -l -
+  precast show man plan > {program}-plan.1")]
 pub(super) struct ManArgs {
     /// A command: `plan`
     command: Option<String>,
@@ -62,13 +62,16 @@ pub(super) fn man(cli: &Cli, args: &ManArgs) -> Result {
     let command = match &args.command {
         None => all,
         Some(name) => {
-            let names: Vec<&str> =
-                all.get_subcommands().map(clap::Command::get_name).filter(|name| *name != "help").collect();
+            let shown = || all.find_subcommand("show").into_iter().flat_map(clap::Command::get_subcommands);
+            let named: Vec<&clap::Command> =
+                all.get_subcommands().chain(shown()).filter(|command| command.get_name() != "help").collect();
+            let names: Vec<&str> = named.iter().map(|command| command.get_name()).collect();
             let near = did_you_mean(name, names.iter().copied());
             let unknown = format!("no command is called `{name}`{near}; there are: {}", names.join(", "));
-            let found = all.find_subcommand(name).ok_or(Failure::Usage(unknown))?;
-            let page = format!("{}-{name}", cli.program);
-            found.clone().name(page)
+            let found = named.iter().find(|command| command.get_name() == name).ok_or(Failure::Usage(unknown))?;
+            let is_shown = shown().any(|command| command.get_name() == name);
+            let page = format!("{}-{}{name}", cli.program, if is_shown { "show-" } else { "" });
+            clap::Command::clone(found).name(page)
         }
     };
     let mut page = Vec::new();

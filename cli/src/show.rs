@@ -1,4 +1,4 @@
-//! `precast show` and `precast schema`: the files that come with the command, unchanged.
+//! `precast show`: the files that come with the command, unchanged; what is available; and what was run.
 
 use precast::{
     io::models::Model,
@@ -6,21 +6,43 @@ use precast::{
 };
 use precast_base::names::did_you_mean;
 
-use super::{Failure, Result, print, print_as_it_is, print_json, table::table};
+use super::{
+    Cli, Failure, Result, bench, cells, levels, ops, print, print_as_it_is, print_json, run as runs, shell,
+    table::table,
+};
 
-/// Print a file that comes with precast, unchanged: a policy, a pack of lists, a model, a run, or the schema of
-/// policies
+/// Print a file that comes with precast, unchanged: a policy, a pack of lists, a model or a run; or what is available: levels,
+/// ops, cells, schemas, runs, the speed of this machine
 #[derive(Debug, clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
 Examples:
   precast show                        the names of all files
   precast show o2 > my-policy.yaml    a policy to begin with
   precast show precast-1              the lists of a pack, with their reasons
   precast show lenet5                 a model file
-  precast show run > run.yaml         a run file to begin with")]
+  precast show run > run.yaml         a run file to begin with
+  precast show ops softmax            what every pack of lists does with an op, and why
+  precast show runs                   the runs below `runs`"
+)]
 pub(super) struct Args {
+    #[command(subcommand)]
+    what: Option<What>,
     /// The name of the file; without it, all names are listed
     name: Option<String>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    Levels(levels::Args),
+    Ops(ops::Args),
+    Cells(cells::Args),
+    Schema(SchemaArgs),
+    Runs(runs::RunsArgs),
+    Bench(bench::Args),
+    Completions(shell::CompletionsArgs),
+    Man(shell::ManArgs),
 }
 
 /// A file that comes with the command.
@@ -44,7 +66,21 @@ fn shipped() -> impl Iterator<Item = Shipped> {
     policies.chain(packs).chain(models).chain([run, schema])
 }
 
-pub(super) fn run(args: &Args) -> Result {
+pub(super) fn run(cli: &Cli, args: &Args) -> Result {
+    match &args.what {
+        Some(What::Levels(args)) => levels::run(args),
+        Some(What::Ops(args)) => ops::run(args),
+        Some(What::Cells(args)) => cells::run(cli, args),
+        Some(What::Schema(args)) => schema(args),
+        Some(What::Runs(args)) => runs::runs(args),
+        Some(What::Bench(args)) => bench::run(args),
+        Some(What::Completions(args)) => shell::completions(cli, args),
+        Some(What::Man(args)) => shell::man(cli, args),
+        None => file(args),
+    }
+}
+
+fn file(args: &Args) -> Result {
     let Some(name) = &args.name else {
         let about = |text: &'static str| {
             if text == SCHEMA {
@@ -64,7 +100,8 @@ pub(super) fn run(args: &Args) -> Result {
         Some(file) => print_as_it_is(file.text.trim_end()),
         None => {
             let names: Vec<&str> = shipped().map(|file| file.name).collect();
-            let near = did_you_mean(name, names.iter().copied());
+            let others = ["levels", "ops", "cells", "runs", "bench", "completions", "man"];
+            let near = did_you_mean(name, names.iter().copied().chain(others));
             Err(Failure::Usage(format!("no file is called `{name}`{near}; there are: {}", names.join(", "))))
         }
     }
@@ -74,9 +111,9 @@ pub(super) fn run(args: &Args) -> Result {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Example:
-  precast schema > schema.json          and in a policy beside it: # yaml-language-server: $schema=schema.json
-  precast schema run > run-schema.json  for run files")]
-pub(super) struct SchemaArgs {
+  precast show schema > schema.json          and in a policy beside it: # yaml-language-server: $schema=schema.json
+  precast show schema run > run-schema.json  for run files")]
+struct SchemaArgs {
     /// The files to describe
     #[arg(default_value = "policy")]
     of: SchemaOf,
@@ -91,7 +128,7 @@ enum SchemaOf {
     Run,
 }
 
-pub(super) fn schema(args: &SchemaArgs) -> Result {
+fn schema(args: &SchemaArgs) -> Result {
     match args.of {
         SchemaOf::Policy => print_as_it_is(SCHEMA.trim_end()),
         SchemaOf::Run => print_json(&precast_train::RunFile::schema()),

@@ -14,7 +14,7 @@ use super::{Failure, Format, Result, results::Options};
 /// Train from a run file, or compare policies on handwritten digits
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A run file says model, data, policy and how to train; `precast schema run` describes its keys. A run gets a folder of its own,
+A run file says model, data, policy and how to train; `precast show schema run` describes its keys. A run gets a folder of its own,
 with checkpoints, metrics, weights and a report. After Ctrl-C, or whatever stopped it, --resume continues with the same bits.
 
 Without a run file, a network is trained on the 1797 digits (8 by 8 pixels) that come with the command, under several

@@ -38,10 +38,15 @@ fn of_subcommand(word: &str) -> Option<String> {
         "compare" => "diff MODEL --policy o2 --policy o3",
         "check" | "verify" => "lint MODEL --policy o2",
         "draw" | "visualize" | "plot" => "graph MODEL --policy o2 --svg out.svg",
-        "list" | "ls" | "status" | "log" | "logs" | "report" => "runs",
+        "list" | "ls" | "status" | "log" | "logs" | "report" | "runs" => "show runs",
         "new" | "create" => "init MODEL --output policy.yaml",
-        "layers" | "modules" => "cells",
-        "benchmark" | "speed" => "bench",
+        "layers" | "modules" | "cells" => "show cells",
+        "benchmark" | "speed" | "bench" => "show bench",
+        "levels" => "show levels",
+        "ops" => "show ops",
+        "schema" => "show schema",
+        "completions" => "show completions bash",
+        "man" => "show man",
         _ => return None,
     };
     Some(format!("`{{program}} {command}` does this"))
@@ -68,5 +73,5 @@ fn of_flag(flag: &str, command: &Command, args: &[OsString]) -> Option<String> {
     if subcommand.get_arguments().any(|arg| arg.get_long() == Some(&same)) {
         return Some(format!("`--{same}` does this"));
     }
-    Some(format!("`{key}` is a key of run files; `{{program}} schema run` describes it"))
+    Some(format!("`{key}` is a key of run files; `{{program}} show schema run` describes it"))
 }

@@ -1,4 +1,4 @@
-//! Peak and achieved throughput of this machine (`precast bench` as a value), and [`Speeds`], the speed model behind
+//! Peak and achieved throughput of this machine (`precast show bench` as a value), and [`Speeds`], the speed model behind
 //! `prefer: speed`.
 
 mod calibrate;

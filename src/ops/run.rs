@@ -367,8 +367,7 @@ fn check_count(arguments: &[Argument], got: usize) -> Result<(), String> {
 }
 
 fn no_kernel(op: Op) -> Error {
-    let words =
-        "no kernel; precast decides its precision and does not run it (`precast ops NAME` says what the packs say)";
+    let words = "no kernel; precast decides its precision and does not run it (`precast show ops NAME` says what the packs say)";
     Error::unsupported(words).in_op(op.name())
 }
 

@@ -120,7 +120,7 @@ impl Document for RunV1 {
                 "it belongs to the model, which is a file of its own: `model: net.yaml`"
             }
             "kind" | "cells" | "layers" | "input" if has("onnx") => {
-                "a network is a file of its own: `model: net.yaml`; `precast cells` shows the kinds"
+                "a network is a file of its own: `model: net.yaml`; `precast show cells` shows the kinds"
             }
             "encoding" if has("delimiter") => "a table is text in UTF-8",
             "dtype" if has("delimiter") => "`as: classes` or `as: numbers` is the kind of targets",

@@ -23,17 +23,21 @@ mod own_command {
 #[test]
 fn help_tells_a_newcomer_how_to_begin() {
     let help = text(precast(&["--help"]));
-    for word in
-        ["train", "plan", "init", "cells", "show", "completions", "Examples:", "Exit status", "lenet5", "o2-bf16"]
-    {
+    for word in ["train", "plan", "init", "show", "Examples:", "Exit status", "lenet5", "o2-bf16"] {
         assert!(help.contains(word), "{word}: {help}");
     }
     let commands = [
-        "train", "runs", "predict", "plan", "explain", "diff", "convert", "export", "graph", "levels", "lint", "ops",
-        "init", "cells", "show", "schema", "bench",
+        "train", "predict", "run", "replay", "tune", "shadow", "plan", "explain", "diff", "graph", "convert", "export",
+        "lint", "init", "show",
     ];
-    for command in commands.into_iter().chain(["completions", "man"]) {
+    for command in commands {
         assert!(text(precast(&[command, "--help"])).contains(&format!("Usage: precast {command}")), "{command}");
+    }
+    // What was a command of its own is shown.
+    for shown in ["levels", "ops", "cells", "schema", "runs", "bench", "completions", "man"] {
+        let help = text(precast(&["show", shown, "--help"]));
+        assert!(help.contains(&format!("Usage: precast show {shown}")), "{help}");
+        assert!(error(2, precast(&[shown])).contains(&format!("tip: `precast show {shown}")), "{shown}");
     }
     assert!(text(precast(&["--version"])).contains(env!("CARGO_PKG_VERSION")));
 }
@@ -74,8 +78,8 @@ fn own_programs_have_the_command_with_their_networks_and_cells() {
     let file = folder.write("gate.yaml", &format!("version: 1\nnet: {{kind: Gate, value: {dense}, gate: {dense}}}\n"));
     let (out, ..) = own(&["plan", &file, "--policy", "o1"]);
     assert!(out.contains("(root)    Gate ") && out.contains("\n└─ gate   Dense * runs f16"), "{out}");
-    assert!(own(&["cells"]).0.contains("| Gate "));
-    let (out, ..) = own(&["cells", "Gate"]);
+    assert!(own(&["show", "cells"]).0.contains("| Gate "));
+    let (out, ..) = own(&["show", "cells", "Gate"]);
     assert!(out.contains("Half of the features open or close the other half."), "{out}");
     assert!(out.contains("{kind: Gate, value: {kind: Identity}, gate: {kind: Identity}}"), "made up: {out}");
     // Its help and its messages use its own name and its networks.
@@ -95,13 +99,13 @@ fn own_programs_have_the_command_with_their_networks_and_cells() {
 #[test]
 fn shells_and_man_get_what_they_read() {
     for (shell, word) in [("bash", "_precast()"), ("zsh", "#compdef precast"), ("fish", "complete -c precast")] {
-        assert!(text(precast(&["completions", shell])).contains(word), "{shell}");
+        assert!(text(precast(&["show", "completions", shell])).contains(word), "{shell}");
     }
     for shell in ["elvish", "powershell"] {
-        assert!(text(precast(&["completions", shell])).contains("explain"), "{shell}");
+        assert!(text(precast(&["show", "completions", shell])).contains("explain"), "{shell}");
     }
-    assert!(text(precast(&["man"])).contains(".TH precast 1"));
-    let page = text(precast(&["man", "plan"]));
+    assert!(text(precast(&["show", "man"])).contains(".TH precast 1"));
+    let page = text(precast(&["show", "man", "plan"]));
     assert!(page.contains(".TH precast-plan 1") && page.contains(".SH NOTES\n") && !page.contains("EXTRA"), "{page}");
 }
 
@@ -174,25 +178,31 @@ fn wrong_use_is_refused_and_changes_nothing() {
         (&["graph", "lenet5", "--batch", "-1"], &["invalid value '-1' for '--batch"]),
         (&["plan", &torch, "-p", "o2"], &["torch.yaml:2:", "`Linear`; what torch calls so is `Dense` here"]),
         (&["plan", "lenet5", "-p", "o2", "--color", "red"], &["red", "auto, always, never"]),
-        (&["cells", "Linaer"], &["did you mean `Linear`, as torch calls Dense?", "`precast cells` lists every kind"]),
-        (&["cells", "Resistor"], &["no kind of cell is called `Resistor`;"]),
+        (
+            &["show", "cells", "Linaer"],
+            &["did you mean `Linear`, as torch calls Dense?", "`precast show cells` lists every kind"],
+        ),
+        (&["show", "cells", "Resistor"], &["no kind of cell is called `Resistor`;"]),
         (&["show", "oo2"], &["no file is called `oo2` (did you mean `o2`?)", "precast-1", "lenet5_bn", "schema"]),
         (&["init", "mlp", "--output", &full], &["is there already; --force replaces it"]),
         (&["init", "mlp", "--policy", &nothing], &["matches no cell"]),
-        (&["man", "plam"], &["no command is called `plam` (did you mean `plan`?)"]),
-        (&["completions", "tcsh"], &["tcsh", "bash, elvish, fish, powershell, zsh"]),
+        (&["show", "man", "plam"], &["no command is called `plam` (did you mean `plan`?)"]),
+        (&["show", "completions", "tcsh"], &["tcsh", "bash, elvish, fish, powershell, zsh"]),
         (&["train", "lenet5", "--examples", "1797"], &["1797 of 1797 examples"]),
         (&["train", "lenet5", "-p", "o2", "-p", "o2"], &["two policies are named `o2`"]),
         (&["train", &narrow], &["[2, 3]", "10 numbers"]),
         (&["train", &unfit], &["does not take digits of shape [64]", "65"]),
         (&["train", &odd], &["shape [3, 32, 32]", "[1, 32, 32]"]),
         (&["train", "mlp", "--output", &full], &["--output"]),
-        (&["ops", "elementwise_ad"], &["did you mean `elementwise_add`, as paddle calls Add?"]),
-        (&["ops", "mul"], &["`paddle:mul` is MatMul, `torch:mul` is Mul"]),
-        (&["ops", "torch:mull"], &["no op of torch is called `mull` (did you mean `mul`?)"]),
-        (&["ops", "--pack", "torch-2.15-cp"], &["no pack is called `torch-2.15-cp` (did you mean `torch-2.15-cpu`?)"]),
-        (&["ops", "MatMull", "--pack", "paddle-3.3"], &["did you mean `matmul`, as paddle calls MatMul?"]),
-        (&["ops", "--format", "tree"], &["tree", "text, json"]),
+        (&["show", "ops", "elementwise_ad"], &["did you mean `elementwise_add`, as paddle calls Add?"]),
+        (&["show", "ops", "mul"], &["`paddle:mul` is MatMul, `torch:mul` is Mul"]),
+        (&["show", "ops", "torch:mull"], &["no op of torch is called `mull` (did you mean `mul`?)"]),
+        (
+            &["show", "ops", "--pack", "torch-2.15-cp"],
+            &["no pack is called `torch-2.15-cp` (did you mean `torch-2.15-cpu`?)"],
+        ),
+        (&["show", "ops", "MatMull", "--pack", "paddle-3.3"], &["did you mean `matmul`, as paddle calls MatMul?"]),
+        (&["show", "ops", "--format", "tree"], &["tree", "text, json"]),
         (&["trian"], &["unrecognized subcommand 'trian'", "'train'"]),
     ];
     for (args, words) in cases {
@@ -209,7 +219,7 @@ fn wrong_use_is_refused_and_changes_nothing() {
 fn threads_and_vectors_of_the_environment_mean_something() {
     let run = |name: &str, value: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_precast"));
-        command.args(["levels"]).env(name, value).output().unwrap()
+        command.args(["show", "levels"]).env(name, value).output().unwrap()
     };
     let cases = [
         ("PRECAST_THREADS", &["0", "3", ""][..], "two", "0 for one for each core"),
@@ -227,7 +237,14 @@ fn threads_and_vectors_of_the_environment_mean_something() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_error() {
-    for args in [&["levels"][..], &["cells"], &["show", "o2"], &["man"], &["plan", "lenet5", "-p", "o2"], &["--help"]] {
+    for args in [
+        &["show", "levels"][..],
+        &["show", "cells"],
+        &["show", "o2"],
+        &["show", "man"],
+        &["plan", "lenet5", "-p", "o2"],
+        &["--help"],
+    ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = Command::new(env!("CARGO_BIN_EXE_precast"));
@@ -240,7 +257,7 @@ fn a_reader_that_goes_away_is_no_error() {
 
 #[test]
 fn bench_measures_limits_and_kernels() {
-    let report = json(precast(&["bench", "--format", "json"]));
+    let report = json(precast(&["show", "bench", "--format", "json"]));
     let rate = |name: &str| report["limits"][name].as_f64().unwrap();
     assert!(rate("copy") > 0.0 && rate("copy_cached") > 0.0 && rate("read") > 0.0);
     let rows = report["kernels"].as_array().unwrap();

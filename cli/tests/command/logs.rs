@@ -39,7 +39,7 @@ fn a_run_has_a_table_events_and_an_entry_in_the_report() {
     let numbers: Vec<&str> = rows[1..].iter().map(|row| row[0]).collect();
     assert_eq!((numbers, rows[3].len()), (vec!["1", "2", "3"], 8));
 
-    let said = text(precast_in(&folder.0, &["runs", "--tensorboard", "events", "--html", "all.html"]));
+    let said = text(precast_in(&folder.0, &["show", "runs", "--tensorboard", "events", "--html", "all.html"]));
     assert!(!said.contains(" time "), "{said}");
     let events = fs::read(folder.0.join("events/o2/events.out.tfevents.0.precast")).unwrap();
     // Records: a length in 8 bytes, its checksum in 4, the content, its checksum in 4.

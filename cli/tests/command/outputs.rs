@@ -66,7 +66,7 @@ fn no_command_replaces_a_file_unless_it_is_forced() {
     fs::create_dir(folder.0.join("r")).unwrap();
     folder.write("r/run.yaml", "");
     for (command, flag) in [
-        ("bench", "--speeds"),
+        ("show bench", "--speeds"),
         ("convert w.safetensors taken --policy o2", "TO"),
         ("convert model.onnx taken --policy onnx", "TO"),
         ("convert w.safetensors new.safetensors --policy o2", "--html"),
@@ -81,7 +81,7 @@ fn no_command_replaces_a_file_unless_it_is_forced() {
         ("predict r new.csv", "--output"),
         ("replay r/faults/step-1 --cure", "--output"),
         ("run model.onnx --inputs x.npz", "--outputs"),
-        ("runs r", "--html"),
+        ("show runs r", "--html"),
         ("tune mlp --data digits --budget 1", "--output"),
         ("tune mlp --data digits --budget 1", "--svg"),
     ] {
@@ -141,8 +141,8 @@ fn no_command_writes_into_the_folder_of_a_run() {
         "export runs/o2-bf16 --weights both --output runs/o2-bf16/best.safetensors --force",
         "tune runs/o2-bf16 --budget 1 --svg runs/o2-bf16/tuned.svg",
         "graph mlp --svg runs/o2-bf16/plan.txt",
-        "runs --html runs/o2-bf16/report.html",
-        "bench --speeds runs/o2-bf16/about.json",
+        "show runs --html runs/o2-bf16/report.html",
+        "show bench --speeds runs/o2-bf16/about.json",
         "convert w.safetensors runs/o2-bf16/w.safetensors --policy o2",
         "train mlp --output runs/o2-bf16",
     ] {

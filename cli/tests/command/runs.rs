@@ -69,7 +69,7 @@ fn a_table_of_ones_own_is_trained_compared_and_predicted() {
     // Changing the level takes one word, and the two are compared.
     let said = text(precast_in(&folder.0, &["train", "run.yaml", "--policy", "o1-bf16", "--quiet"]));
     assert!(said.contains("| o1-bf16 |"), "{said}");
-    let said = text(precast_in(&folder.0, &["runs"]));
+    let said = text(precast_in(&folder.0, &["show", "runs"]));
     assert!(said.contains("| o1-bf16 |") && said.contains("| o2      |"), "{said}");
     let report = fs::read_to_string(folder.0.join("runs/o1-bf16/report.html")).unwrap();
     assert!(
@@ -170,7 +170,7 @@ fn slips_are_told_with_a_remedy() {
             "there is no run in this folder: `run.yaml` is missing; it contains `runs/o2`",
         ),
         (&["predict", "runs/o2", "nothing.csv"], "nothing.csv"),
-        (&["runs", "elsewhere"], "there is no run in `elsewhere`"),
+        (&["show", "runs", "elsewhere"], "there is no run in `elsewhere`"),
     ] {
         let message = said(args);
         assert!(message.contains(words), "{args:?}: {message}");

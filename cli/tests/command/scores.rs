@@ -41,7 +41,7 @@ fn the_score_on_held_out_examples_is_told_tabled_and_reported() {
         "{said}"
     );
     assert!(!said.contains("not a fair one"), "{said}");
-    let said = text(precast_in(&folder.0, &["runs"]));
+    let said = text(precast_in(&folder.0, &["show", "runs"]));
     assert!(
         said.starts_with("| run | accuracy |     test |") || said.starts_with("| run | accuracy |    test |"),
         "{said}"
@@ -102,7 +102,7 @@ fn a_run_without_a_step_names_what_helps() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("; the learning rate is 1000000000, and 0.001 is usual: try a lower --lr"), "{said}");
     assert!(said.contains("; targets are as large as 60099: `standardize_targets: true`"), "{said}");
-    let said = text(precast_in(&folder.0, &["runs"]));
+    let said = text(precast_in(&folder.0, &["show", "runs"]));
     assert!(said.starts_with("| run | mean squared error |"), "{said}");
 }
 

@@ -13,8 +13,8 @@ use crate::program::{Folder, json, json_of, precast, precast_in, root, rows, tex
 
 #[test]
 fn levels_are_listed_with_their_policies_and_lists() {
-    let shown = text(precast(&["levels"]));
-    let levels = json(precast(&["levels", "--format", "json"]));
+    let shown = text(precast(&["show", "levels"]));
+    let levels = json(precast(&["show", "levels", "--format", "json"]));
     assert_eq!(levels["levels"].as_array().unwrap().len(), Level::ALL.len());
     for (row, level) in levels["levels"].as_array().unwrap().iter().zip(Level::ALL) {
         assert_eq!((row["level"].as_str(), row["meaning"].as_str()), (Some(level.name()), Some(level.meaning())));
@@ -39,7 +39,7 @@ fn levels_are_listed_with_their_policies_and_lists() {
 
 #[test]
 fn an_op_is_shown_in_all_packs_side_by_side() {
-    let shown = text(precast(&["ops", "aten::softmax"]));
+    let shown = text(precast(&["show", "ops", "aten::softmax"]));
     assert!(shown.starts_with("op          Softmax\nkernel      yes\n"), "{shown}");
     assert!(shown.contains("\nmindspore   Softmax\npaddle      softmax\n"), "{shown}");
     let rows = rows(&shown);
@@ -55,7 +55,7 @@ fn an_op_is_shown_in_all_packs_side_by_side() {
     assert_eq!(of("torch-2.15-cuda", "auto"), ["full", "full"]);
     assert_eq!(of("tensorflow-2.21-fp16", "auto"), ["infer", "-"]);
     // Every pack with lists of ops has its rows, and JSON has the same.
-    let json = json_of(&["ops", "aten::softmax", "--format", "json"]);
+    let json = json_of(&["show", "ops", "aten::softmax", "--format", "json"]);
     let decisions = json["ops"][0]["decisions"].as_array().unwrap();
     assert_eq!(decisions.len(), rows.iter().filter(|row| !row[0].is_empty()).count());
     for name in Pack::names() {
@@ -71,14 +71,14 @@ fn an_op_is_shown_in_all_packs_side_by_side() {
 #[test]
 fn an_op_that_onnx_alone_names_is_shown() {
     for (name, op) in [("Gemm", "Addmm"), ("GlobalAveragePool", "onnx::GlobalAveragePool")] {
-        let json = json_of(&["ops", name, "--format", "json"]);
+        let json = json_of(&["show", "ops", name, "--format", "json"]);
         assert_eq!(json["ops"][0]["op"], op);
         let decisions = json["ops"][0]["decisions"].as_array().unwrap();
         let of = |pack: &str| &decisions.iter().find(|decision| decision["pack"] == pack).unwrap()["float16"];
         assert_eq!(of("onnxruntime-1.32"), "low", "{name}");
         assert_eq!(of("onnx-1"), if name == "Gemm" { "low" } else { "full" });
     }
-    let shown = text(precast(&["ops", "--pack", "onnxruntime-1.32"]));
+    let shown = text(precast(&["show", "ops", "--pack", "onnxruntime-1.32"]));
     assert!(shown.contains("\nany other op: graph low\n"), "{shown}");
     assert_eq!(rows(&shown).iter().find(|row| row[1] == "TreeEnsemble").unwrap()[2], "full");
 }
@@ -86,21 +86,21 @@ fn an_op_that_onnx_alone_names_is_shown() {
 #[test]
 fn an_op_in_one_pack_is_named_as_its_users_name_it() {
     // In Paddle `mul` is the old name of a product.
-    let json = json_of(&["ops", "mul", "--pack", "paddle-3.3", "--format", "json"]);
+    let json = json_of(&["show", "ops", "mul", "--pack", "paddle-3.3", "--format", "json"]);
     assert_eq!(json["ops"][0]["op"], "MatMul");
     let decisions = json["ops"][0]["decisions"].as_array().unwrap();
     let levels: Vec<&str> = decisions.iter().map(|decision| decision["level"].as_str().unwrap()).collect();
     assert_eq!(levels, ["O1", "O2", "OD"]);
     assert!(decisions.iter().all(|d| d["float16"] == "low" && d["bfloat16"] == "low" && d["listed"] == true));
     // Listed for one dtype only; and an op that is decided but not run.
-    let shown = text(precast(&["ops", "fused_attention", "-p", "paddle-3.3"]));
+    let shown = text(precast(&["show", "ops", "fused_attention", "-p", "paddle-3.3"]));
     assert!(shown.contains("kernel      no: "), "{shown}");
     let row = rows(&shown).into_iter().find(|row| row[1] == "O1").unwrap();
     assert_eq!(row[..4], ["paddle-3.3", "O1", "low", "gray"]);
     // The reasons are the pack's own.
     let pack = Pack::named("precast-1").unwrap();
     let because = pack.region(None).unwrap().op(precast::Op::Exp, DType::F16).unwrap().because.clone();
-    let json = json_of(&["ops", "Exp", "--pack", "precast-1", "--format", "json"]);
+    let json = json_of(&["show", "ops", "Exp", "--pack", "precast-1", "--format", "json"]);
     let words = format!("{}; listed for float16 only", because.unwrap());
     assert_eq!(json["ops"][0]["decisions"][1]["because"], words);
 }
@@ -109,7 +109,7 @@ fn an_op_in_one_pack_is_named_as_its_users_name_it() {
 fn a_pack_is_shown_with_every_op_that_it_lists() {
     for name in Pack::names() {
         let pack = Pack::named(name).unwrap();
-        let json = json_of(&["ops", "--pack", name, "--format", "json"]);
+        let json = json_of(&["show", "ops", "--pack", name, "--format", "json"]);
         assert_eq!((&json["pack"], &json["source"]), (&name.into(), &pack.source.as_str().into()));
         for (op_level, lists) in &pack.regions {
             assert_eq!(json["unlisted"][&**op_level], lists.unlisted.name());
@@ -122,7 +122,7 @@ fn a_pack_is_shown_with_every_op_that_it_lists() {
                 assert_eq!((&decided[dtype], &decided["listed"]), (&entry.treatment.name().into(), &true.into()));
             }
         }
-        let shown = text(precast(&["ops", "-p", name]));
+        let shown = text(precast(&["show", "ops", "-p", name]));
         let first = if json["ops"].as_array().unwrap().is_empty() { "cell" } else { "op" };
         let begins = shown.trim_start_matches(&format!("{name}: {}", pack.source)).trim_start();
         assert!(begins.starts_with(&format!("| {first} ")), "{shown}");
@@ -131,15 +131,15 @@ fn a_pack_is_shown_with_every_op_that_it_lists() {
             assert!(lists.cells().keys().all(|kind| kinds().any(|row| row.starts_with(kind.as_str()))), "{shown}");
         }
     }
-    let default = text(precast(&["ops"]));
-    assert_eq!(default, text(precast(&["ops", "--pack", Pack::DEFAULT])));
+    let default = text(precast(&["show", "ops"]));
+    assert_eq!(default, text(precast(&["show", "ops", "--pack", Pack::DEFAULT])));
     let exp = rows(&default).into_iter().find(|row| row[0] == "Exp").unwrap();
     assert_eq!((exp[1], exp[2], exp[3], exp[5]), ("as_is", "full / as_is", "full", "yes"), "{exp:?}");
 }
 
 #[test]
 fn kinds_are_listed_with_their_options_and_other_names() {
-    let shown = text(precast(&["cells"]));
+    let shown = text(precast(&["show", "cells"]));
     let listed: Vec<String> =
         rows(&shown).iter().map(|row| row[0].to_string()).filter(|kind| !kind.is_empty()).collect();
     // The example above adds a kind of its own.
@@ -148,17 +148,17 @@ fn kinds_are_listed_with_their_options_and_other_names() {
     let row = |kind: &str| rows(&shown).into_iter().find(|row| row[0] == kind).unwrap()[2..].to_vec();
     assert_eq!(row("Dense"), ["Linear", "Dense", "low", "low"]);
     assert_eq!(row("LayerNorm"), ["LayerNorm", "LayerNorm", "-", "float32"]);
-    let dense = text(precast(&["cells", "nn.Linear"]));
+    let dense = text(precast(&["show", "cells", "nn.Linear"]));
     assert!(dense.starts_with("`nn.Linear` is Dense here.\n"), "{dense}");
     assert!(dense.contains("example     {kind: Dense, in_features: 64, out_features: 10}"), "{dense}");
     assert_eq!(rows(&dense)[0], ["in_features", "a whole number of at least 1", "(required)"]);
     assert_eq!(rows(&dense)[2], ["bias", "true or false", "true"]);
-    assert!(text(precast(&["cells", "ReLU"])).contains("It has no options."));
-    let json = json_of(&["cells", "ConvTranspose2d", "--format", "json"]);
+    assert!(text(precast(&["show", "cells", "ReLU"])).contains("It has no options."));
+    let json = json_of(&["show", "cells", "ConvTranspose2d", "--format", "json"]);
     assert_eq!((&json["kind"], &json["o1"], &json["o2"]), (&"Conv2dTranspose".into(), &"low".into(), &"low".into()));
     assert_eq!(json["elsewhere"]["torch"], serde_json::json!(["ConvTranspose2d"]));
     assert_eq!(json["options"][4]["default"], "valid");
-    assert_eq!(json_of(&["cells", "--format", "json"])["cells"].as_array().unwrap().len(), listed.len());
+    assert_eq!(json_of(&["show", "cells", "--format", "json"])["cells"].as_array().unwrap().len(), listed.len());
 }
 
 #[test]
@@ -172,8 +172,8 @@ fn shipped_files_are_shown_as_they_are() {
         shown += 1;
     }
     assert_eq!(shown, PolicyFile::names().count() + Pack::names().count() + models::Model::names().count() + 2);
-    assert_eq!(json_of(&["schema", "run"]), precast_train::RunFile::schema());
-    assert_eq!(text(precast(&["schema"])), file("policies/schema.json"));
+    assert_eq!(json_of(&["show", "schema", "run"]), precast_train::RunFile::schema());
+    assert_eq!(text(precast(&["show", "schema"])), file("policies/schema.json"));
 }
 
 #[test]

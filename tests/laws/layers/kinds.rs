@@ -91,7 +91,7 @@ fn outer(net: &str) -> String {
     net.chars().filter(outside).collect()
 }
 
-/// `precast cells` shows these results.
+/// `precast show cells` shows these results.
 #[test]
 fn every_kind_is_described() {
     for net in EVERY_KIND {
