@@ -33,7 +33,7 @@ const FEW_ROWS: &str = "products of rows with at most eight rows, or with one, a
 const FEW_CHANNELS: &str = "weight gradients of few channels add up the lanes of vectors; without vectors, the input's \
     gradient is a sum over the taps of products, and the weight's one over images";
 
-/// Workloads whose sums depend on the vector width (ARCHITECTURE.md), with the reason. They are compared across threads
+/// Workloads whose sums depend on the vector width (docs/engine.md), with the reason. They are compared across threads
 /// only.
 const SUMMED_BY_WIDTH: &[(&str, &str)] = &[
     ("linear of few rows", FEW_ROWS),
