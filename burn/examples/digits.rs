@@ -12,8 +12,8 @@ use burn::{
     optim::{AdamConfig, ModuleOptimizer},
     prelude::*,
 };
-use precast_train::data::{Batch, Split, digits};
 use precast_burn::{Amp, Forward, LossScale, Outcome, Policy, Result};
+use precast_train::data::{Batch, Split, digits};
 
 #[derive(Module, Debug)]
 pub struct Net {

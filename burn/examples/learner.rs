@@ -15,8 +15,8 @@ use burn::{
     train::{ClassificationOutput, InferenceStep, Learner, SupervisedTraining, TrainOutput, TrainStep, metric},
 };
 use digits::{Net, tensors};
-use precast_train::data::{Dataset, Split};
 use precast_burn::{Amp, LossScale, Policy, Result};
+use precast_train::data::{Dataset, Split};
 
 #[allow(dead_code, reason = "its own loop")]
 mod digits;
