@@ -9,7 +9,7 @@ fn main() -> precast::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let (path, input, shape) = match &arguments[..] {
         [path, input, shape] => (path.as_str(), input.as_str(), shape.as_str()),
-        _ => (concat!(env!("CARGO_MANIFEST_DIR"), "/docs/guide/torch-vit.onnx"), "x0", "2,3,32,32"),
+        _ => (concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/torch-vit.onnx"), "x0", "2,3,32,32"),
     };
     let shape: Vec<usize> = shape.split(',').filter_map(|length| length.parse().ok()).collect();
     let x = Tensor::randn(&shape, &mut Rng::seed(1))?;
