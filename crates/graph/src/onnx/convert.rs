@@ -83,8 +83,8 @@ impl OnnxPlan<'_> {
     /// `progress` is called with the bytes of weights that were read or written. It may use the model.
     ///
     /// An existing model is replaced in one step, after its new data file is written. That file is `NAME.data`, or
-    /// `NAME.2.data` if the existing model has the former, which is then removed. A data file of the model that is
-    /// converted is never replaced.
+    /// `NAME.2.data` if the existing model has the former, which is then removed. The model that is converted is never
+    /// replaced, nor is one of its data files.
     ///
     /// # Errors
     /// [`ErrorKind::Io`](precast::ErrorKind::Io) when a file cannot be read or written, or exists and is not to be
@@ -196,13 +196,13 @@ impl OnnxPlan<'_> {
         report.bytes_after = whole.len;
         if let Some((last, at)) = outside.last() {
             check_free(&data, options.replace)?;
+            check_unread(model, &data)?;
             report.bytes_after += at + last.len()?;
             write_data(&outside, model, &data, progress)?;
             report.data = Some(data);
         }
-        let in_place = to.canonicalize().is_ok_and(|path| read.first() == Some(&path));
         stage_body(&whole, model, to, progress)?.put()?;
-        for name in names.iter().filter(|name| has(name) && (in_place || !is_read(name))) {
+        for name in names.iter().filter(|name| has(name) && !is_read(name)) {
             remove(&to.with_file_name(name))?;
         }
         Ok(report)
@@ -227,6 +227,7 @@ impl OnnxModel {
             for (location, _) in data_files(self)? {
                 let (from, into) = (old.join(&location), new.join(&location));
                 check_free(&into, replace)?;
+                check_unread(self, &into)?;
                 if let Some(parent) = into.parent() {
                     fs::create_dir_all(parent).map_err(|e| Error::io(parent, &e))?;
                 }
@@ -270,13 +271,15 @@ fn read_files(model: &OnnxModel) -> Vec<PathBuf> {
     files
 }
 
-/// Refuses to replace a data file of a model by a model.
+/// Refuses to replace a file that a model is read from.
 fn check_unread(model: &OnnxModel, to: &Path) -> Result<()> {
     let place = to.canonicalize().ok();
-    match read_files(model).iter().skip(1).any(|file| Some(file) == place.as_ref()) {
-        true => Err(Error::new(ErrorKind::Io, format!("{}: is a data file of the model to convert", to.display()))),
-        false => Ok(()),
-    }
+    let words = match read_files(model).iter().position(|file| Some(file) == place.as_ref()) {
+        None => return Ok(()),
+        Some(0) => "it is the model that is read, and is never replaced",
+        Some(_) => "is a data file of the model to convert",
+    };
+    Err(Error::new(ErrorKind::Io, format!("{}: {words}", to.display())))
 }
 
 fn stage_body(body: &Body<'_>, model: &OnnxModel, to: &Path, progress: &mut dyn FnMut(u64)) -> Result<Staged> {

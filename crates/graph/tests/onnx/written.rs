@@ -210,10 +210,26 @@ fn a_conversion_keeps_the_files_that_it_reads() {
         fs::remove_file(folder.0.join(data)).unwrap();
         fs::remove_file(&to).unwrap();
     }
-    // In place, the old data file goes with the old model.
+    // The model itself, by both ways of writing, and under other names.
     let source = with_data(&folder.0, "source.onnx.data");
     let model = OnnxModel::open(&source).unwrap();
-    model.plan(&onnx()).unwrap().convert(&source, &options, &mut |_| ()).unwrap();
+    let mut names = vec![source.clone(), folder.0.join("./source.onnx"), folder.0.join("other/../source.onnx")];
+    fs::create_dir(folder.0.join("other")).unwrap();
+    #[cfg(unix)]
+    {
+        names.push(folder.0.join("link.onnx"));
+        std::os::unix::fs::symlink(&source, folder.0.join("link.onnx")).unwrap();
+        // A copy of the data file would replace the file that the link leads to.
+        std::os::unix::fs::symlink(folder.0.join("source.onnx.data"), folder.0.join("other/source.onnx.data")).unwrap();
+        let error = model.copy(folder.0.join("other/copy.onnx"), true, &mut |_| ()).unwrap_err().to_string();
+        assert!(error.ends_with("is a data file of the model to convert"), "{error}");
+    }
+    let before = fs::read(&source).unwrap();
+    for (policy, to) in [&onnx(), &full].into_iter().flat_map(|policy| names.iter().map(move |to| (policy, to))) {
+        let error = model.plan(policy).unwrap().convert(to, &options, &mut |_| ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io);
+        assert!(error.to_string().ends_with("it is the model that is read, and is never replaced"), "{error}");
+    }
+    assert!(fs::read(&source).unwrap() == before);
     assert_eq!(run(&source), [3.0]);
-    assert!(!folder.0.join("source.onnx.data").exists());
 }
