@@ -215,8 +215,9 @@ impl<'a> Facts<'a> {
     fn made(&self, index: usize, placed: &Placed<'_>, place: usize, before: &[Option<Fact>]) -> Result<Fact> {
         let op = &placed.node.op[..];
         let Some(schema) = placed.schema.filter(|_| placed.node.domain.is_empty()) else { return Ok(Fact::NOTHING) };
-        if op == "Constant" || op == "ConstantOfShape" {
-            return Ok(placed.outputs[0].map_or(Fact::NOTHING, |output| self.constant(output)));
+        let known = placed.outputs[place].filter(|output| self.constants.contains_key(output));
+        if known.is_some() || op == "Constant" || op == "ConstantOfShape" {
+            return Ok(placed.outputs[place].map_or(Fact::NOTHING, |output| self.constant(output)));
         }
         let is_own =
             |place| schema.input(place).is_some_and(|port| schema.own().map(Kind::Variable) == Some(port.kind));

@@ -148,9 +148,8 @@ impl Tally {
     }
 }
 
-/// Returns the tally of each value that is an initialiser or a constant of float32, or a single number of float64, which a
-/// cast may make float32. `progress` is called with the bytes
-/// that were read.
+/// Returns the tally of each value that is an initialiser or a constant of float32, or that nodes take out of a small one,
+/// or a single number of float64, which a cast may make float32. `progress` is called with the bytes that were read.
 pub(super) fn tallies(
     values: &Values<'_>,
     elems: &[Elem],
@@ -178,6 +177,11 @@ pub(super) fn tallies(
         if tally.count > 0 {
             found.insert(index, tally);
         }
+    }
+    for (index, x) in super::import::taken(values).into_iter().filter(|(index, _)| elems[*index] == Elem::F32) {
+        let mut tally = Tally::new();
+        tally.add(&x.to_vec::<f32>()?, limits);
+        found.insert(index, tally);
     }
     Ok(found)
 }

@@ -230,6 +230,34 @@ fn small_bounds_reach_the_division() {
         let plan = model.plan(&policy("onnx-bf16")).unwrap();
         assert!(plan.decision("y").unwrap().dtype == DType::Bf16, "{name}");
     }
+    // A bound that is one number of many.
+    let table = || vec![floats("table", &[3], &[1e-12, 1.0, 2.0]), ints("0", &[1], &[0]), ints("1", &[1], &[1])];
+    let ones = || ints("sizes", &[2], &[1, 2]);
+    for (op, node_of_it) in [
+        ("Gather", node("Gather", &["table", "0"], "e", &[])),
+        ("GatherElements", node("GatherElements", &["table", "0"], "e", &[])),
+        ("Slice", node("Slice", &["table", "0", "1"], "e", &[])),
+        ("Split", nodes("Split", &["table", "sizes"], &["e", "rest"], &[])),
+    ] {
+        let moved = node("Unsqueeze", &["e", "0"], "f", &[]);
+        let middle = [norm(), node_of_it, moved, node("Add", &["n", "f"], "c", &[]), div("c")];
+        let constants: Vec<Message> = table().into_iter().chain([ones()]).collect();
+        let model = between(&middle, &constants, 17);
+        check(
+            op,
+            &model,
+            &rows([3.0, 4.0, 0.0, 0.0]),
+            &[0.6, 0.8, 0.0, 0.0],
+            &["h", "y"],
+            &["c", "u"],
+            &policy("onnx"),
+        );
+        // The others fit.
+        let one = node("Gather", &["table", "1"], "e", &[]);
+        let fits = [node("Relu", &["h"], "n", &[]), one, node("Add", &["n", "e"], "c", &[]), div("c")];
+        let plan = between(&fits, &constants, 17);
+        assert!(plan.plan(&policy("onnx")).unwrap().decision("u").unwrap().dtype.is_low(), "{op}");
+    }
     // Before opset 11 the bound is an attribute.
     let least = build::float("min", 1e-12);
     let model = between(&[norm(), node("Clip", &["n"], "c", &[least]), div("c")], &[], 10);

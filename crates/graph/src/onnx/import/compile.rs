@@ -29,6 +29,12 @@ pub(super) fn compile(model: &OnnxModel) -> Result<Body> {
     compiler.graph(&model.graph, &Scope { opsets: &model.opsets, given: &HashMap::new(), depth: 0 })
 }
 
+/// Returns a node of a model, ready to run.
+pub(super) fn step(model: &OnnxModel, node: &Node) -> Result<Step> {
+    let scope = Scope { opsets: &model.opsets, given: &HashMap::new(), depth: 0 };
+    Compiler { model, left: std::cell::Cell::new(MOST) }.step(node, &scope)
+}
+
 struct Compiler<'a> {
     model: &'a OnnxModel,
     left: std::cell::Cell<usize>,

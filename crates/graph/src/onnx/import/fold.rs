@@ -3,13 +3,73 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
+    compile::step,
+    data::load,
+    ops::constant_of,
     step::{Action, Body, Call, Step},
     value::{Item, Value},
 };
+use crate::onnx::values::{Origin, Values};
 use precast::{
+    Tensor,
     error::{Error, Result},
     recording::hidden,
 };
+
+/// Ops that move numbers.
+const MOVES: [&str; 8] = ["Cast", "Concat", "Flatten", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"];
+/// Ops that take some numbers.
+const TAKES: [&str; 6] = ["Compress", "Gather", "GatherElements", "GatherND", "Slice", "Split"];
+/// Numbers of the constants that such an op reads, at most.
+const FEW: usize = 1024;
+
+/// Returns the values that nodes take out of small constants.
+pub(in crate::onnx) fn taken(values: &Values<'_>) -> HashMap<usize, Tensor> {
+    let mut known: HashMap<usize, Item> = HashMap::new();
+    let mut taken = HashMap::new();
+    for placed in values.nodes.iter().filter(|placed| placed.schema.is_some() && placed.node.domain.is_empty()) {
+        let op = &&placed.node.op[..];
+        if !MOVES.contains(op) && !TAKES.contains(op) {
+            continue;
+        }
+        let input = |value: &Option<usize>| match value {
+            None => Some(Value::Absent),
+            Some(value) => known.get(value).cloned().or_else(|| constant(values, *value)).map(Value::One),
+        };
+        let Some(inputs) = placed.inputs.iter().map(input).collect::<Option<Vec<_>>>() else { continue };
+        let mut count = 0;
+        inputs.iter().for_each(|value| value.each(&mut |item| count += item.x.len()));
+        if count > FEW {
+            continue;
+        }
+        let run = |step: &Step| match &step.action {
+            Action::Op(run) => hidden(|| run(&Call { step, inputs })),
+            _ => Ok(Vec::new()),
+        };
+        // A node that cannot be run is an error of the import, and its numbers are unknown to a plan.
+        let made = step(values.model, placed.node).and_then(|step| run(&step)).unwrap_or_default();
+        for (output, made) in placed.outputs.iter().zip(made) {
+            let (&Some(output), Value::One(item)) = (output, made.into_known()) else { continue };
+            if TAKES.contains(op) {
+                taken.insert(output, item.x.clone());
+            }
+            known.insert(output, item);
+        }
+    }
+    taken
+}
+
+/// Returns a small initialiser, or the value of a small constant.
+fn constant(values: &Values<'_>, value: usize) -> Option<Item> {
+    if let Some(stored) = values.tensor(value) {
+        let is_small = stored.count().is_ok_and(|count| count <= FEW as u64);
+        return is_small.then(|| load(values.model, stored).ok())?;
+    }
+    let Origin::Node { node } = values.values[value].origin else { return None };
+    let node = values.nodes[node].node;
+    let is_constant = node.op == "Constant" && node.domain.is_empty();
+    is_constant.then(|| constant_of(&step(values.model, node).ok()?).ok()?)?
+}
 
 /// The known values around a body.
 #[derive(Clone, Copy)]

@@ -20,6 +20,8 @@ mod weigh;
 pub use network::OnnxNetwork;
 pub use options::{Fixed, ImportOptions};
 
+pub(super) use fold::taken;
+
 use super::{
     OnnxModel,
     graph::{Axis, Type},
