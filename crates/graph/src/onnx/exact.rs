@@ -81,7 +81,7 @@ impl Keep<'_> {
     }
 
     /// Keeps the nodes that lead to some values, as far back as a fact holds. Values that were entered are left out.
-    fn behind(
+    pub fn behind(
         &mut self,
         mut pending: Vec<usize>,
         entered: &mut [bool],

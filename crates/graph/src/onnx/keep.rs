@@ -13,7 +13,7 @@
 //! | position, time (`raw`) | inputs, integers, constants | arithmetic, products | all behind an angle, a remainder |
 //! | square, product of activations | products | terms, constant factors | all up to the sum, the mean by weights, the root |
 //! | end in 0 | sigmoid, softplus | moves, constant factors, roots | all up to the division, logarithm |
-//! | sum of many | states that a body adds to, scaled or not; scattering | | the state; the scattering |
+//! | sum of many | states that a body adds to or multiplies; scattering | | the state, its gates; the scattering |
 //! | function without the dtype | ops that runtimes compute by other ops | | the op |
 //!
 //! A product of other numbers ends a search: nobody expects exact numbers from it.

@@ -1,6 +1,9 @@
-//! Sums that 16 bits do not hold: those of squares, those by scattering, and those that a loop carries.
+//! Sums that 16 bits do not hold: those of squares, those by scattering, and those that a loop carries, with its products.
+
+use std::collections::{HashMap, HashSet};
 
 use super::{
+    facts::One,
     import::numbers,
     keep::{Carried, Keep, Then},
     tensor::Elem,
@@ -131,9 +134,10 @@ impl Keep<'_> {
         })
     }
 
-    /// Keeps sums by scattering, and states of `Loop` and `Scan` that their bodies add to.
+    /// Keeps sums by scattering, and states of `Loop` and `Scan` that their bodies add to or multiply.
     pub fn sums(&mut self) {
         let values = self.values;
+        let mut entered = vec![false; values.values.len()];
         for (index, placed) in values.nodes.iter().enumerate() {
             if ["ScatterElements", "ScatterND"].contains(&own(placed)) {
                 let reduction = values.model.text(placed.node, "reduction").ok().flatten();
@@ -146,12 +150,60 @@ impl Keep<'_> {
             }
             for edge in edges(values, placed).into_iter().filter(|edge| edge.carried) {
                 let (Some(from), Some(to)) = (edge.body_in, edge.body_out) else { continue };
-                let Some(products) = self.adds(from, to).filter(|_| self.elems[from] == Elem::F32) else { continue };
-                let states = [Some(from), edge.outside_out].into_iter().flatten();
-                self.carried.extend(states.map(|value| (value, Carried::Sum)));
-                for product in products {
-                    self.node(product, Then::Free, || "adds to a running sum".into());
+                if self.elems[from] == Elem::F32 {
+                    self.state(from, to, edge.outside_out, &mut entered);
                 }
+            }
+        }
+    }
+
+    /// Keeps a state whose next value is a sum or a product of it. `entered` has the gates that were followed.
+    fn state(&mut self, from: usize, to: usize, out: Option<usize>, entered: &mut [bool]) {
+        let (values, moves) = (self.values, self.facts.moves);
+        let op = |node: usize| own(&values.nodes[node]);
+        let states = [Some(from), out].into_iter().flatten();
+        let sum = self.course(from, to, Through::Sums).nodes;
+        if sum.iter().any(|&node| ["Add", "Sub", "Sum", "Mean", "Gemm"].contains(&op(node))) {
+            self.carried.extend(states.map(|value| (value, Carried::Sum)));
+            for node in sum.into_iter().filter(|&node| op(node) == "Gemm") {
+                self.node(node, Then::Free, || "adds to a running sum".into());
+            }
+            return;
+        }
+        let courses = [Through::Factors, Through::Products].map(|through| self.course(from, to, through));
+        let computes = |course: &Course| course.nodes.iter().any(|&node| moves[node] != Some(GraphList::Clear));
+        let Some(course) = courses.into_iter().find(computes) else { return };
+        self.carried.extend(states.map(|value| (value, Carried::Exact)));
+        let because = || "makes the next value of a state".into();
+        for node in course.nodes {
+            self.node(node, Then::Free, because);
+            let is_factor = ["Mul", "Div"].contains(&op(node)) || is_product(op(node));
+            for &value in values.nodes[node].inputs.iter().flatten().filter(|value| !course.values.contains(value)) {
+                if is_factor {
+                    self.makers(value, &because);
+                }
+                if is_factor || self.facts.fact(value).one == Some(One::Complement) {
+                    self.behind(vec![value], entered, &|fact| fact.one.is_some(), &because);
+                }
+            }
+        }
+    }
+
+    /// Keeps the node that makes a value, and what moves it and hands it on.
+    fn makers(&mut self, value: usize, because: &dyn Fn() -> String) {
+        let (mut pending, mut entered) = (vec![value], HashSet::new());
+        while let Some(value) = pending.pop() {
+            if self.elems[value] != Elem::F32 || !entered.insert(value) {
+                continue;
+            }
+            if let Some(sources) = self.facts.inside.get(&value) {
+                self.carried.entry(value).or_insert(Carried::Exact);
+                pending.extend(sources);
+            }
+            let Origin::Node { node } = self.values.values[value].origin else { continue };
+            self.node(node, Then::Free, because);
+            if self.facts.moves[node] == Some(GraphList::Clear) {
+                pending.extend(self.values.nodes[node].inputs.iter().flatten());
             }
         }
     }
@@ -163,40 +215,74 @@ impl Keep<'_> {
         count.is_some_and(|count| count.to_f64().first().is_some_and(|count| *count <= FEW))
     }
 
-    /// Returns the products that add their last operand, if a value is the sum of another one and something.
-    fn adds(&self, from: usize, to: usize) -> Option<Vec<usize>> {
-        let (mut pending, mut products) = (vec![(to, false)], Vec::new());
-        let mut entered = std::collections::HashSet::new();
-        while let Some((value, added)) = pending.pop() {
-            if value == from && added {
-                return Some(products);
-            }
-            if !entered.insert((value, added)) {
+    /// Returns the way from a state to its next value, which is empty where there is none.
+    fn course(&self, from: usize, to: usize, through: Through) -> Course {
+        let (mut pending, mut entered) = (vec![to], HashSet::new());
+        // For each value, those made of it, and the nodes that make them.
+        let mut made: HashMap<usize, Vec<(usize, Option<usize>)>> = HashMap::new();
+        while let Some(value) = pending.pop() {
+            if value == from || !entered.insert(value) {
                 continue;
             }
-            let sources = self.facts.inside.get(&value).filter(|_| value != from);
-            pending.extend(sources.into_iter().flatten().map(|&source| (source, added)));
-            let Origin::Node { node } = self.values.values[value].origin else { continue };
-            let placed = &self.values.nodes[node];
-            let inputs = || placed.inputs.iter().flatten().copied();
-            let terms = match own(placed) {
-                "Add" | "Sub" | "Sum" | "Mean" => inputs().map(|term| (term, true)).collect(),
-                "Gemm" => {
-                    products.push(node);
-                    placed.inputs.get(2).copied().flatten().map(|term| (term, true)).into_iter().collect()
-                }
-                "Mul" | "Div" if inputs().any(|value| self.facts.fact(value).constant) => {
-                    inputs().map(|factor| (factor, added)).collect()
-                }
-                _ if self.facts.moves[node] == Some(GraphList::Clear) => {
-                    inputs().map(|moved| (moved, added)).collect::<Vec<_>>()
-                }
-                _ => continue,
+            let handed = self.facts.inside.get(&value).into_iter().flatten().map(|&source| (source, None));
+            let computed = match self.values.values[value].origin {
+                Origin::Node { node } => self.terms(node, through).into_iter().map(|of| (of, Some(node))).collect(),
+                _ => Vec::new(),
             };
-            pending.extend(terms);
+            for (source, node) in handed.chain(computed).filter(|(source, _)| self.elems[*source] == Elem::F32) {
+                made.entry(source).or_default().push((value, node));
+                pending.push(source);
+            }
         }
-        None
+        let (mut pending, mut way) = (vec![from], Course::default());
+        while let Some(value) = pending.pop() {
+            way.values.insert(value);
+            for (next, node) in made.remove(&value).into_iter().flatten() {
+                way.nodes.extend(node);
+                pending.push(next);
+            }
+        }
+        way
     }
+
+    /// Returns the inputs of which the result of a node is a sum or a multiple.
+    fn terms(&self, node: usize, through: Through) -> Vec<usize> {
+        let placed = &self.values.nodes[node];
+        let inputs = || placed.inputs.iter().flatten().copied();
+        let is_scaled = || inputs().any(|value| self.facts.fact(value).constant);
+        match own(placed) {
+            "Add" | "Sub" | "Sum" | "Mean" => inputs().collect(),
+            "Mul" | "Div" if through != Through::Sums || is_scaled() => inputs().collect(),
+            "Gemm" if through != Through::Products => placed.inputs.get(2).copied().flatten().into_iter().collect(),
+            // A layer forgets.
+            "Relu" if through != Through::Sums => Vec::new(),
+            op if through == Through::Products && is_product(op) => inputs().collect(),
+            _ if self.facts.moves[node] == Some(GraphList::Clear) => inputs().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The nodes and values between a state and its next value.
+#[derive(Default)]
+struct Course {
+    nodes: Vec<usize>,
+    values: HashSet<usize>,
+}
+
+/// The arithmetic through which a state is followed to its next value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Through {
+    /// Sums, and constant factors.
+    Sums,
+    /// Sums, and all factors, as those of gates.
+    Factors,
+    /// Sums, factors and products of matrices.
+    Products,
+}
+
+fn is_product(op: &str) -> bool {
+    ["Conv", "Einsum", "Gemm", "MatMul"].contains(&op)
 }
 
 /// Returns the op of a node of the default domain; an empty text for another one.
