@@ -12,6 +12,7 @@
 //! | near 1, complement (`one`) | sigmoid, tanh, exp; `1 - x` of these | moves, squares, small terms | all up to the division, logarithm |
 //! | position, time (`raw`) | inputs, integers, constants | arithmetic, products | all behind an angle, a remainder |
 //! | square, product of activations | products | terms, constant factors | all up to the sum, the mean by weights, the root |
+//! | mean of squares, square of a mean | sums, products with weights of one sign | moves, constant factors | all up to their difference |
 //! | end in 0 | sigmoid, softplus | moves, constant factors, roots | all up to the division, logarithm |
 //! | sum of many | states that a body adds to or multiplies; scattering | | the state, its gates; the scattering |
 //! | function without the dtype | ops that runtimes compute by other ops | | the op |
@@ -80,6 +81,7 @@ impl<'a> Keep<'a> {
         keep.complements();
         keep.vanishing();
         keep.functions();
+        keep.variances();
         keep.squares();
         keep.sums();
         keep

@@ -67,6 +67,55 @@ impl Keep<'_> {
         }
     }
 
+    /// Keeps the means of a variance that products with weights make, `E[x²] - E[x]²`: most digits of the two are equal.
+    pub fn variances(&mut self) {
+        let values = self.values;
+        for (index, placed) in
+            values.nodes.iter().enumerate().filter(|(_, placed)| ["Add", "Sub"].contains(&own(placed)))
+        {
+            let [Some(a), Some(b)] = placed.inputs[..] else { continue };
+            for (squares, square) in [(a, b), (b, a)] {
+                let (Some(mean), Some(square)) = (self.maker(squares), self.maker(square)) else { continue };
+                let products = self.factors(square);
+                let of_squares = |&value: &usize| self.maker(value).is_some_and(|node| !self.factors(node).is_empty());
+                let is_mean = |node: usize| is_product(own(&values.nodes[node])) && self.is_sink(&values.nodes[node]);
+                let means: Vec<usize> = products.into_iter().filter_map(|value| self.maker(value)).collect();
+                let is_variance = self.is_sink(&values.nodes[mean])
+                    && values.nodes[mean].inputs.iter().flatten().any(of_squares)
+                    && means.iter().any(|&node| is_mean(node));
+                if is_variance {
+                    for node in means.into_iter().chain([mean, square, index]) {
+                        self.node(node, Then::Denied, || "makes a variance of means".into());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns the node that computes a value, in front of those that move it, or multiply it by a constant.
+    fn maker(&self, mut value: usize) -> Option<usize> {
+        loop {
+            let Origin::Node { node } = self.values.values[value].origin else { return None };
+            let mut moving =
+                self.values.nodes[node].inputs.iter().flatten().filter(|of| !self.facts.fact(**of).constant);
+            match (own(&self.values.nodes[node]), moving.next(), moving.next()) {
+                ("Add" | "Sub" | "Sum" | "Mean", ..) => return Some(node),
+                (_, Some(&from), None) if self.is_step(node) => value = from,
+                _ => return Some(node),
+            }
+        }
+    }
+
+    /// Returns the factors of a square, or of a product of two activations; none for another node.
+    fn factors(&self, node: usize) -> Vec<usize> {
+        let placed = &self.values.nodes[node];
+        match (own(placed), &placed.inputs[..]) {
+            ("Mul", &[Some(a), Some(b)]) if [a, b].iter().all(|value| !self.facts.fact(*value).constant) => vec![a, b],
+            ("Pow", &[Some(a), _]) => vec![a],
+            _ => Vec::new(),
+        }
+    }
+
     /// Returns the way of each value.
     fn ways(&self) -> Vec<Way> {
         let values = self.values;

@@ -445,6 +445,45 @@ fn squares_are_f32_up_to_the_sum_or_the_root() {
     }
 }
 
+/// Pairs of numbers at a distance of 1 and 2 are -1 and 1 from their mean, in units of their deviation.
+#[test]
+fn variances_of_means_by_products_are_f32() {
+    let binary = |op, a, b, to| node(op, &[a, b], to, &[]);
+    let moved = |from, to, name| node("Reshape", &[from, to], name, &[]);
+    for (op, weights) in [("MatMul", &[2i64, 2][..]), ("Conv", &[1, 1, 1, 2])] {
+        let middle = [
+            moved("h", if op == "Conv" { "image" } else { "matrix" }, "x0"),
+            binary("Mul", "x0", "x0", "q"),
+            binary(op, "q", "weights", "e"),
+            binary(op, "x0", "weights", "m"),
+            binary("Mul", "m", "m", "s"),
+            binary("Sub", "e", "s", "v"),
+            node("Sqrt", &["v"], "r", &[]),
+            binary("Sub", "x0", "m", "d"),
+            binary("Div", "d", "r", "z"),
+            moved("z", "matrix", "u"),
+        ];
+        let half = vec![0.5; weights.iter().product::<i64>() as usize];
+        let constants =
+            [ints("matrix", &[2], &[2, 2]), ints("image", &[4], &[2, 1, 1, 2]), floats("weights", weights, &half)];
+        let model = between(&middle, &constants, 17);
+        let full = ["q", "e", "m", "s", "v", "r", "d"];
+        let x = rows([100.0, 101.0, 302.0, 300.0]);
+        check(op, &model, &x, &[-1.0, 1.0, 1.0, -1.0], &["h", "y"], &full, &policy("onnx"));
+    }
+    // Layers have weights of both signs.
+    let gated = [
+        binary("MatMul", "h", "eye", "a"),
+        binary("MatMul", "h", "signs", "b"),
+        binary("Mul", "b", "b", "c"),
+        binary("Sub", "a", "c", "d"),
+        node("Tanh", &["d"], "u", &[]),
+    ];
+    let plan = between(&gated, &[floats("signs", &[2, 2], &[1.0, -1.0, 1.0, 1.0])], 17);
+    let plan = plan.plan(&policy("onnx")).unwrap();
+    assert!(["a", "b", "c", "d", "u"].iter().all(|node| plan.decision(node).unwrap().dtype.is_low()));
+}
+
 /// Positions above 2048, and above 256, have the angles of float64.
 #[test]
 fn angles_are_f32_back_to_positions_and_times() {
