@@ -113,9 +113,11 @@ impl Keep<'_> {
             let left = |place: usize| read(place).filter(|&value| one(value) == Some(One::Complement));
             let is_constant = |place: usize| read(place).is_some_and(|value| self.facts.fact(value).constant);
             let found = match (&placed.node.op[..], self.divisor(placed)) {
+                ("Acos" | "Asin" | "Atanh" | "CumProd" | "Log" | "ReduceProd", _) => {
+                    read(0).filter(|&value| one(value).is_some())
+                }
                 ("Div", _) => left(1).or(left(0).filter(|_| !is_constant(1))),
                 (_, Some(place)) => left(place),
-                ("Acos" | "Asin" | "Atanh", _) => read(0).filter(|&value| one(value).is_some()),
                 _ => None,
             };
             let Some(value) = found else { continue };

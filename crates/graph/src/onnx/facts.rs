@@ -15,6 +15,9 @@ use precast::{error::Result, policy::GraphList};
 /// The largest number of a gate, such as the 6 of a hard swish before it is divided.
 const FEW: f32 = 16.0;
 
+/// The largest share of 1 that is small.
+const SMALL: f64 = 0.01;
+
 /// The facts of a value. Where nothing is known, numbers are taken to be near 1, as activations are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fact {
@@ -454,16 +457,16 @@ fn near(of: &Fact) -> Option<One> {
     (!of.constant).then_some(One::Near)
 }
 
-/// Returns the relation to 1 of a sum: of numbers near 1 and 1 with the other sign, of what is left to 1 and constants, or
-/// of either and small constants.
+/// Returns the relation to 1 of a sum: of numbers near 1 and 1 with the other sign, of what is left to 1 and constants, of
+/// either and small constants, or of small numbers and 1.
 fn one_of(terms: &[Fact]) -> Option<One> {
     let (constants, moving): (Vec<&Fact>, Vec<&Fact>) = terms.iter().partition(|fact| fact.constant);
     let [of] = moving[..] else { return None };
     let sized = |least: f64, most: f64| constants.iter().all(|fact| least <= fact.size.0 && fact.size.1 <= most);
-    match of.one? {
-        One::Near if sized(0.99, 1.01) => Some(One::Complement),
-        One::Near => sized(0.0, 0.01).then_some(One::Near),
-        One::Complement => sized(0.0, 0.01).then_some(One::Complement),
+    match of.one {
+        None => (of.size.1 <= SMALL && sized(0.99, 1.01)).then_some(One::Near),
+        Some(One::Near) if sized(0.99, 1.01) => Some(One::Complement),
+        Some(near) => sized(0.0, SMALL).then_some(near),
     }
 }
 

@@ -149,6 +149,7 @@ impl Keep<'_> {
         let is_weight = |value: &usize| self.facts.constants.get(value).is_some_and(|known| !known.negative);
         match own(placed) {
             "Conv" | "Gemm" | "MatMul" => placed.inputs.iter().take(2).flatten().any(is_weight),
+            "Einsum" => self.only_adds(placed),
             op => SINKS.contains(&op),
         }
     }
@@ -193,6 +194,9 @@ impl Keep<'_> {
                 if matches!(reduction.as_deref(), Some("add" | "mul")) {
                     self.node(index, Then::Denied, || "adds by scattering".into());
                 }
+            }
+            if self.only_adds(placed) {
+                self.node(index, Then::Denied, || "only adds".into());
             }
             if self.is_short(placed) {
                 continue;
@@ -254,6 +258,19 @@ impl Keep<'_> {
             if self.facts.moves[node] == Some(GraphList::Clear) {
                 pending.extend(self.values.nodes[node].inputs.iter().flatten());
             }
+        }
+    }
+
+    /// Returns whether a node is an `Einsum` of one operand that adds along an axis.
+    fn only_adds(&self, placed: &Placed<'_>) -> bool {
+        if own(placed) != "Einsum" || placed.inputs.len() != 1 {
+            return false;
+        }
+        let equation = self.values.model.text(placed.node, "equation").ok().flatten().unwrap_or_default();
+        // Without an arrow, indices that are met once are those of the result.
+        match equation.split_once("->") {
+            Some((of, to)) => of.chars().any(|index| index.is_alphabetic() && !to.contains(index)),
+            None => equation.chars().any(|index| index.is_alphabetic() && equation.matches(index).count() > 1),
         }
     }
 

@@ -77,12 +77,42 @@ fn rows(numbers: [f32; 4]) -> Vec<(&'static str, Tensor)> {
 /// The odds of a probability, the logarithm of a slope, a quotient of differences, and an inverse function.
 #[test]
 fn what_is_left_to_1_reaches_the_division() {
-    let one = || vec![scalar("one", 1.0), scalar("e", 1e-6), scalar("minus", -1.0)];
+    let one = || {
+        let numbers = [("one", 1.0), ("e", 1e-6), ("minus", -1.0), ("small", 1e-4), ("large", 1e4)];
+        let numbers = numbers.map(|(name, number)| scalar(name, number)).into_iter();
+        numbers.chain([ints("many", &[3], &[2000, 2, 2])]).collect::<Vec<_>>()
+    };
     let unary = |op, from, to| node(op, &[from], to, &[]);
     let binary = |op, a, b, to| node(op, &[a, b], to, &[]);
     // A name, the nodes, the closed form and where it is computed, and the nodes in 16 and in 32 bits.
     type Case<'a> = (&'a str, Vec<Message>, fn(f64) -> f64, f64, &'a [&'a str], &'a [&'a str]);
-    let cases: [Case<'_>; 7] = [
+    let cases: [Case<'_>; 9] = [
+        (
+            "transmittance",
+            vec![
+                binary("Mul", "h", "small", "p"),
+                binary("Sub", "one", "p", "q"),
+                unary("Log", "q", "l"),
+                binary("Mul", "l", "large", "u"),
+            ],
+            |x| 1e4 * (-f64::from(1e-4f32) * x).ln_1p(),
+            5.0,
+            &[],
+            &["q"],
+        ),
+        (
+            "product of many",
+            vec![
+                binary("Mul", "h", "small", "p"),
+                binary("Sub", "one", "p", "q"),
+                node("Expand", &["q", "many"], "a", &[]),
+                nodes("ReduceProd", &["a"], &["u"], &[axes(&[0]), int("keepdims", 0)]),
+            ],
+            |x| (1.0 - f64::from(1e-4f32) * x).powi(2000),
+            5.0,
+            &[],
+            &["q", "a"],
+        ),
         (
             "odds",
             vec![unary("Sigmoid", "h", "p"), binary("Sub", "one", "p", "q"), binary("Div", "p", "q", "u")],
@@ -854,6 +884,35 @@ fn a_clip_of_an_early_opset_has_no_bfloat16() {
         let plan = model.plan(&policy(pack)).unwrap();
         assert_eq!(plan.decision("u").unwrap().dtype.is_low(), is_low, "{pack} {opset}");
     }
+}
+
+/// 4,096 numbers of 30 add up to 122,880.
+#[test]
+fn an_einsum_that_only_adds_is_a_sum() {
+    for (equation, is_sum) in [("ij->j", true), ("ii", true), ("i...->...", true), ("ij->ji", false), ("ii->i", false)]
+    {
+        let first = node("MatMul", &["x", "w"], "h", &[]);
+        let nodes = [first, nodes("Einsum", &["h"], &["y"], &[text("equation", equation)])];
+        let (x, y) = (value("x", FLOAT, &["n", "1"]), value("y", FLOAT, &["k"]));
+        let model = build::model(&graph(&nodes, &[floats("w", &[1, 1], &[1.0])], &[x], &[y]), 17);
+        let met = model.plan(&policy("onnx")).unwrap().decision("y").unwrap().clone();
+        assert_eq!(met.dtype.is_low(), !is_sum, "{equation}: {met}");
+        if equation == "ij->j" {
+            let x = [("x", Tensor::full(&[4096, 1], 30.0, DType::F32))];
+            check(equation, &model, &x, &[122_880.0], &["h"], &["y"], &policy("onnx"));
+        }
+    }
+    // One of squares.
+    let middle = [
+        node("Mul", &["h", "h"], "q", &[]),
+        nodes("Einsum", &["q"], &["s"], &[text("equation", "ij->i")]),
+        node("Sqrt", &["s"], "r", &[]),
+        node("Unsqueeze", &["r", "1"], "t", &[]),
+        node("Div", &["h", "t"], "u", &[]),
+    ];
+    let model = between(&middle, &[ints("1", &[1], &[1])], 17);
+    let x = rows([1800.0, 2400.0, -3000.0, 4000.0]);
+    check("squares", &model, &x, &[0.6, 0.8, -0.6, 0.8], &["h", "y"], &["q", "s"], &policy("onnx"));
 }
 
 #[test]
