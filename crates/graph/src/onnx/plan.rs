@@ -6,12 +6,12 @@ use precast_base::names::did_you_mean;
 
 use super::{
     facts::Facts,
-    keep::{self, Carried, Keep, Kept, Then},
+    keep::{self, Keep, Kept, Then},
     model::OnnxModel,
     numbers::{self, Limits},
     painted::{Painted, Requests},
     ranges::OnnxRanges,
-    reasons::{decisions, is_listed},
+    reasons::{decisions, is_listed, unknown},
     schema::{self, Schema},
     tensor::Elem,
     types,
@@ -176,12 +176,32 @@ impl OnnxModel {
                 self::lists(&values, &elems, &rules, policy, &|op| own.list_of(op?))
             }
         };
-        let keep = &policy.keep;
-        let limits = Limits::of(policy.dtype).within(keep.initialisers_beyond, keep.initialisers_below);
+        let bounds = &policy.keep;
+        let limits = Limits::of(policy.dtype).within(bounds.initialisers_beyond, bounds.initialisers_below);
         let tallies = numbers::tallies(&values, &elems, &limits, progress)?;
         let facts = Facts::of(&values, &elems, tallies, &moves, limits)?;
-        let Keep { nodes: mut kept, mut carried, .. } = Keep::of(&facts, &values, &elems, &lists);
+        let mut keep = Keep::of(&facts, &values, &elems, &lists);
         let is_low = |node: usize| rules[node] == Some(Some(GraphList::Allow));
+        for (node, placed) in values.nodes.iter().enumerate() {
+            let rule = policy.rule_of(&paths[node], &placed.node.op);
+            // A pattern means the nodes of the bodies, too.
+            let named = rule.filter(|rule| rule.select.is_exact_path() || matches!(rule.select, Select::Kind(_)));
+            if named.is_some() && is_low(node) && (placed.schema.is_none() || !placed.bodies.is_empty()) {
+                return Err(placed.node.wrong(match placed.schema {
+                    None => {
+                        format!("a rule runs it low, and it is {}, which runs as it is", unknown(&values, placed.node))
+                    }
+                    Some(_) => {
+                        "a rule runs it low, and it computes nothing itself; rules for the nodes of its bodies do"
+                            .into()
+                    }
+                }));
+            }
+            if rules[node] == Some(None) && !placed.bodies.is_empty() {
+                keep.carry(placed);
+            }
+        }
+        let Keep { nodes: mut kept, carried, .. } = keep;
         let infinite = kept.iter().find(|(node, why)| why.then == Then::Infinite && is_low(**node));
         if let Some((&node, why)) = infinite {
             let words = format!("a rule runs it low, and {}; a finite number must not become infinite", why.because);
@@ -190,25 +210,11 @@ impl OnnxModel {
         if let Some(ranges) = &options.ranges {
             kept.extend(ranges.kept(&values, &elems, policy));
         }
-        if let Some(most) = keep.reduce_over {
+        if let Some(most) = bounds.reduce_over {
             kept.extend(keep::deep(&values, most));
         }
         // A rule is the user's own word.
         kept.retain(|&node, _| rules[node].is_none());
-        for (node, placed) in values.nodes.iter().enumerate().filter(|(_, placed)| !placed.bodies.is_empty()) {
-            let rule = policy.rule_of(&paths[node], &placed.node.op).filter(|_| is_low(node));
-            // A pattern means the nodes of the bodies, too.
-            if rule.is_some_and(|rule| rule.select.is_exact_path() || matches!(rule.select, Select::Kind(_))) {
-                let words = "a rule runs it low, and it computes nothing itself; rules for the nodes of its bodies do";
-                return Err(placed.node.wrong(words));
-            }
-            if rules[node] == Some(None) {
-                let edges = types::edges(&values, placed).into_iter().flat_map(|edge| [edge.body_in, edge.outside_out]);
-                for value in edges.flatten() {
-                    carried.entry(value).or_insert(Carried::Exact);
-                }
-            }
-        }
         if policy.unlisted().is_some() {
             // An op on no list is no reason to make a finite number infinite.
             keep::after_large(&values, &facts.inside, &moves, &kept)

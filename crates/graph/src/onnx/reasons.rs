@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
+    graph::Node,
     keep::Kept,
     painted::Painted,
     schema::{Schema, float},
@@ -79,11 +80,7 @@ fn reason(
         return words(format!("the model asks for {}", dtype.long_name()));
     }
     match placed.schema {
-        None if values.model.functions.iter().any(|function| function.is_of(node)) => {
-            words("a function of the model".into())
-        }
-        None if !node.domain.is_empty() => words(format!("an op of the domain {}", node.domain)),
-        None => words(format!("an op that ONNX does not have in opset {}", values.model.opset())),
+        None => words(unknown(values, node)),
         Some(_) if !placed.bodies.is_empty() => match painted {
             Some(rule @ Reason::Rule(_)) => rule.clone(),
             _ => words("what its bodies give".into()),
@@ -110,6 +107,15 @@ fn reason(
                 None => words("on no list".into()),
             },
         },
+    }
+}
+
+/// Returns words for a node without a schema.
+pub(super) fn unknown(values: &Values<'_>, node: &Node) -> String {
+    match &node.domain[..] {
+        _ if values.model.functions.iter().any(|function| function.is_of(node)) => "a function of the model".into(),
+        "" => format!("an op that ONNX does not have in opset {}", values.model.opset()),
+        domain => format!("an op of the domain {domain}"),
     }
 }
 

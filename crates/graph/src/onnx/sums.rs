@@ -242,8 +242,19 @@ impl Keep<'_> {
         }
     }
 
+    /// Keeps the values that a node with bodies carries, and the nodes in its bodies that make them.
+    pub fn carry(&mut self, placed: &Placed<'_>) {
+        for edge in edges(self.values, placed) {
+            let carried = [edge.body_in, edge.outside_out].into_iter().flatten();
+            carried.for_each(|value| _ = self.carried.entry(value).or_insert(Carried::Exact));
+            if let Some(made) = edge.body_out {
+                self.makers(made, &|| format!("makes what {} carries", placed.node.label()));
+            }
+        }
+    }
+
     /// Keeps the node that makes a value, and what moves it and hands it on.
-    fn makers(&mut self, value: usize, because: &dyn Fn() -> String) {
+    pub fn makers(&mut self, value: usize, because: &dyn Fn() -> String) {
         let (mut pending, mut entered) = (vec![value], HashSet::new());
         while let Some(value) = pending.pop() {
             if self.elems[value] != Elem::F32 || !entered.insert(value) {

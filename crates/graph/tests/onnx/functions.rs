@@ -193,6 +193,10 @@ fn a_function_whose_ops_have_other_versions_stays_a_call() {
                 (call.dtype, call.because.as_ref().unwrap().to_string()),
                 (DType::F32, "a function of the model".into())
             );
+            let rule = "version: 1\npack: onnx-1\ndtype: float16\ngraph: {}\nrules: [{ path: u, run: low }]\n";
+            let message = model.plan(&GraphPolicy::parse(rule, "p.yaml").unwrap()).unwrap_err().to_string();
+            let words = "a rule runs it low, and it is a function of the model, which runs as it is";
+            assert!(message.ends_with(words), "{message}");
             let converted = plan.to_bytes(&OnnxConvertOptions::new()).unwrap();
             assert_eq!(fields(&converted).unwrap().iter().filter(|(number, _)| *number == 25).count(), 1);
         }

@@ -680,6 +680,44 @@ fn conditions_and_sums_that_a_loop_carries_are_f32() {
     assert!(message.contains("a rule runs it low, and it computes nothing itself"), "{message}");
 }
 
+/// The nodes that make the values of a node with bodies are float32 with them.
+#[test]
+fn a_rule_for_a_node_with_bodies_holds_for_what_makes_its_values() {
+    let state = |name: &str| value(name, FLOAT, &["2", "2"]);
+    let inner = graph(
+        &[
+            node("Mul", &["s", "step"], "t", &[]),
+            node("Transpose", &["t"], "s2", &[]),
+            node("Identity", &["c"], "go", &[]),
+        ],
+        &[],
+        &[value("i", INT64, &[]), value("c", BOOL, &[]), state("s")],
+        &[value("go", BOOL, &[]), state("s2")],
+    );
+    let branch = |op, name| {
+        let nodes = [node(op, &["h", "step"], name, &[]), node("Transpose", &[name], &format!("{name}2"), &[])];
+        body(
+            if op == "Mul" { "then_branch" } else { "else_branch" },
+            &graph(&nodes, &[], &[], &[state(&format!("{name}2"))]),
+        )
+    };
+    let constants = [ints("m", &[], &[10]), truths("true", &[], &[1]), scalar("step", 1.0 + 1.0 / 4096.0)];
+    for (op, middle, makers) in [
+        ("Loop", nodes("Loop", &["m", "true", "h"], &["u"], &[body("body", &inner)]), &["t", "s2"][..]),
+        ("If", nodes("If", &["true"], &["u"], &[branch("Mul", "a"), branch("Div", "b")]), &["a", "a2", "b", "b2"]),
+    ] {
+        let model = between(&[middle], &constants, 17);
+        for (rules, is_low) in [("", true), (&format!("{{ op: {op}, run: float32 }}")[..], false)] {
+            let text = format!("version: 1\npack: onnx-1\ndtype: float16\ngraph: {{}}\nrules: [{rules}]\n");
+            let plan = model.plan(&GraphPolicy::parse(&text, "p.yaml").unwrap()).unwrap();
+            for maker in makers {
+                let met = plan.decision(maker).unwrap();
+                assert_eq!(met.dtype.is_low(), is_low, "{op}: {maker} {met}");
+            }
+        }
+    }
+}
+
 /// A moving average of 4,000 rounds ends near what it averages.
 #[test]
 fn moving_averages_that_a_loop_carries_are_f32() {
