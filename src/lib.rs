@@ -99,7 +99,7 @@ pub mod compat;
 pub mod cost;
 mod dtype;
 pub mod gradcheck;
-#[cfg(not(doctest))]
+#[cfg(any(test, all(doc, not(doctest))))]
 pub mod guide;
 pub mod io;
 #[allow(unsafe_code)]
