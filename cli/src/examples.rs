@@ -89,7 +89,7 @@ impl Args {
             Some(text) if is_data(text) => predictor.examples_of(data(text)?.read(Path::new(""))?)?,
             Some(file) => predictor.examples(Some(Path::new(file)))?,
         };
-        Ok((predictor.into_net()?, data, file.options.loss))
+        Ok((predictor.into_net()?, data, file.loss()))
     }
 
     fn of_model(&self, cli: &Cli) -> Result<(Child, Dataset, Option<Loss>)> {

@@ -103,11 +103,11 @@ impl RunFile {
         }
         self.freeze(&model.net)?;
         let input = model.input.as_deref();
-        let Read { data, standardizations, .. } =
+        let Read { data, standardizations, file, .. } =
             if of_run { self.read_data_of(&self.folder, input) } else { self.read_data(input) }?;
         indices::check(&model, standardizations.encoding.as_ref()).map_err(|error| self.wrong("model", error))?;
         let (policy, _) = settled(self.read_policy()?.in_the_end(), &mut model.net, &data, self.options.batch)?;
-        let Prepared { mut net, options, .. } = prepared(self, model, &policy, &data)?;
+        let Prepared { mut net, options, .. } = prepared(&file, model, &policy, &data)?;
         let best = if of_run { best_weights(&self.folder)? } else { None };
         if let Some(best) = best {
             let _ = weights::load(&net, &best)?;

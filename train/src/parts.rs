@@ -193,11 +193,11 @@ impl RunFile {
         self.read_by(source, |source| source.read_like(file, self.memory.0))
     }
 
-    /// Reads a source. A class of a CSV whose name is the `ignore_index` of the loss is removed.
+    /// Reads a source. A class of a CSV that the loss ignores by its name is removed.
     fn read_by(&self, source: &Source, read: impl FnOnce(&Source) -> Result<Dataset>) -> Result<Dataset> {
         let (Some(ignored), Source::Csv(csv)) = (self.ignored(), source) else { return read(source) };
         let (name, mut csv) = (ignored.to_string(), csv.clone());
-        if !csv.class_names.is_empty() && !csv.class_names.contains(&name) {
+        if !csv.class_names.is_empty() && !csv.class_names.contains(&name) && is_name(ignored, &csv.class_names) {
             csv.class_names.push(name.clone());
         }
         Ok(read(&Source::Csv(csv))?.without_class(&name))
@@ -211,10 +211,47 @@ impl RunFile {
         }
     }
 
+    /// Returns the source with the settings found in its examples. A class that was removed is the last of the class names
+    /// where they would not show that the loss ignores a name.
+    fn found(&self, all: &Dataset) -> Source {
+        let mut found = self.data.found(all);
+        if let (Some(ignored), Source::Csv(csv)) = (self.ignored(), &mut found)
+            && !is_name(ignored, &csv.class_names)
+            && (all.labels().contains(&IGNORED) || self.data.class_names().contains(&ignored.to_string()))
+        {
+            csv.class_names.push(ignored.to_string());
+        }
+        found
+    }
+
+    /// Returns the loss of examples as read by a run with these settings: a class of a CSV that it ignores by its name has
+    /// no index.
+    #[doc(hidden)]
+    pub fn loss(&self) -> Option<Loss> {
+        let mut loss = self.options.loss.clone();
+        if let (Source::Csv(csv), Some(Loss::CrossEntropy { ignore_index, .. })) = (&self.data, &mut loss)
+            && ignore_index.is_some_and(|ignored| is_name(ignored, &csv.class_names))
+        {
+            *ignore_index = None;
+        }
+        loss
+    }
+
+    /// Returns the names of the classes, in the order of their indices; empty if they have none.
+    pub(crate) fn class_names(&self) -> &[String] {
+        let names = self.data.class_names();
+        match (names.split_last(), self.ignored(), &self.data) {
+            (Some((last, others)), Some(ignored), Source::Csv(_)) if *last == ignored.to_string() => others,
+            _ => names,
+        }
+    }
+
     /// Returns a note on a class that the loss ignores and that no example has.
     fn note_on_ignored(&self, parts: &[&Dataset]) -> Option<String> {
         let ignored = self.ignored()?;
-        let has = |data: &&Dataset| data.labels().iter().any(|label| [ignored, IGNORED].contains(label));
+        let is_removed = self.loss() != self.options.loss;
+        let has =
+            |data: &&Dataset| data.labels().iter().any(|label| *label == IGNORED || !is_removed && *label == ignored);
         (!parts.iter().any(has)).then(|| format!("`ignore_index: {ignored}`: no example has this class"))
     }
 
@@ -236,7 +273,7 @@ impl RunFile {
             Source::Digits | Source::Addition(_) => self.folder.clone(),
             _ => absolute(&self.folder)?,
         };
-        let data = self.data.found(&all).starting_from(&base);
+        let data = self.found(&all).starting_from(&base);
         let mut file = RunFile { data, ..self.clone() };
         let places = self.places(&all)?;
         notes.extend(self.notes_on_overlaps(&places));
@@ -288,9 +325,11 @@ impl RunFile {
             return Err(self.wrong("data", Error::data(words)));
         }
         let parts = [("`test`", Some(&test)), ("`validation`", validation.as_ref())];
-        let loss = self.options.loss.as_ref();
-        notes.extend(parts.iter().filter_map(|(key, part)| classes::never_trained(&train, loss, key, (*part)?)));
-        notes.extend(self.note_on_ignored(&[&[&train, &test][..], &validation.iter().collect::<Vec<_>>()].concat()));
+        let loss = file.loss();
+        notes.extend(
+            parts.iter().filter_map(|(key, part)| classes::never_trained(&train, loss.as_ref(), key, (*part)?)),
+        );
+        notes.extend(file.note_on_ignored(&[&[&train, &test][..], &validation.iter().collect::<Vec<_>>()].concat()));
         // The tokens of a text are no names.
         if matches!(self.data, Source::Csv(_) | Source::Images(_)) {
             notes.extend(classes::alike("classes", train.class_names()));
@@ -358,7 +397,7 @@ impl RunFile {
 impl RunFile {
     /// Rejects targets that the loss is not defined for, by their row and column.
     pub(super) fn check_domain(&self, key: &str, data: &Dataset) -> Result<()> {
-        let loss = self.options.loss.clone().unwrap_or_else(|| Loss::usual(data.targets()));
+        let loss = self.loss().unwrap_or_else(|| Loss::usual(data.targets()));
         let outside = loss.outside(data.targets()).filter(|_| !self.standardize_targets);
         let Some(([example, place], words)) = outside else { return Ok(()) };
         let (row, column) = (example + 1, self.data.target(place));
@@ -408,6 +447,14 @@ impl Read {
     pub fn about(&self, file: &RunFile) -> Result<About> {
         About::of(file, &self.data, self.held_out.as_ref(), &self.shape)
     }
+}
+
+/// Returns whether the class of a CSV that a loss ignores is meant by its name: it is one of the class names, they are whole
+/// numbers like it, or no class has this index.
+fn is_name(ignored: i64, class_names: &[String]) -> bool {
+    let is_index = usize::try_from(ignored).is_ok_and(|index| index < class_names.len());
+    let is_number = |name: &String| name.parse::<i64>().is_ok();
+    !is_index || class_names.iter().all(is_number) || class_names.contains(&ignored.to_string())
 }
 
 /// Returns whether a word can only be a file, not the name of a built-in.

@@ -158,7 +158,7 @@ impl Predictor {
 
     /// Returns the names of the classes, in the order of their indices; empty if they have none.
     pub fn class_names(&self) -> &[String] {
-        self.file.data.class_names()
+        self.file.class_names()
     }
 
     /// Returns the files of the images in the order of their [predictions](Predictor::predict); empty if the run's data is
@@ -289,7 +289,7 @@ impl Predictor {
         };
         match (loss, outputs.rank()) {
             (Some(Loss::CrossEntropy { .. }), 2) => {
-                let names = self.file.data.class_names();
+                let names = self.file.class_names();
                 let probabilities = numbers(&outputs.softmax(1)?)?;
                 for (of_example, answer) in probabilities.into_iter().zip(answers(outputs, 1)?) {
                     let class = answer.and_then(|class| usize::try_from(class).ok()).map(|index| {

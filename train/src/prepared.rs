@@ -31,7 +31,7 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     let mut net = model.net;
     file.freeze(&net)?;
     let (plan, storage) = file.wrap(&mut net, policy)?;
-    let loss = file.options.loss.clone().unwrap_or_else(|| Loss::usual(data.train.targets()));
+    let loss = file.loss().unwrap_or_else(|| Loss::usual(data.train.targets()));
     if file.standardize_targets && matches!(loss, Loss::BceWithLogits {}) {
         let words =
             "the loss bce_with_logits compares with numbers from 0 to 1, which `standardize_targets` would move";

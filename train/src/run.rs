@@ -133,7 +133,7 @@ impl Run {
         let steps = file.options.steps(data.train.len());
         let idle = policy.idle_rules(&model.net, Some(steps))?;
         let (policy, note) = settled(policy, &mut model.net, &data, file.options.batch)?;
-        let Prepared { mut net, plan, storage, options, mut notes } = prepared(file, model, &policy, &data)?;
+        let Prepared { mut net, plan, storage, options, mut notes } = prepared(&found, model, &policy, &data)?;
         notes.extend(idle.into_iter().chain(note));
         notes.extend(of_data);
         notes.extend(file.idle_shards().into_iter().chain(file.options_of_ranks()));
@@ -147,7 +147,7 @@ impl Run {
         notes.extend(findings.map(|finding| format!("the lint of the first batch: {finding}")));
         // The defaults derived from the data are written down, so that predictions need no data.
         let mut found = found;
-        found.options.loss.clone_from(&options.loss);
+        found.options.loss = found.options.loss.or_else(|| options.loss.clone());
         found.weights = file.absolute_weights()?;
         let folder = Folder::create(folder.as_ref())?;
         let plan_text = match &storage {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     data::{Dataset, Standardization},
-    training::{Evaluation, FitOptions, Loss, Tested},
+    training::{Evaluation, Loss, Tested},
 };
 
 /// Scores of the best weights of a run in detail, as of its end: the contents of `scores.json`.
@@ -109,9 +109,8 @@ impl Run {
 impl RunFile {
     /// Evaluates a network by the loss of the run.
     pub(crate) fn evaluate(&self, net: &Child, data: &Dataset, by: Option<&Standardization>) -> Result<Evaluation> {
-        let FitOptions { loss, batch, .. } = &self.options;
-        let loss = loss.clone().unwrap_or_else(|| Loss::usual(data.targets()));
-        Ok(Evaluation::of_loss(&loss, net, data, *batch, by)?.with_target_names(&self.target_names()))
+        let loss = self.loss().unwrap_or_else(|| Loss::usual(data.targets()));
+        Ok(Evaluation::of_loss(&loss, net, data, self.options.batch, by)?.with_target_names(&self.target_names()))
     }
 
     /// Returns the names of the target columns, if the data is a table whose columns have names.

@@ -124,6 +124,87 @@ fn rows_of_an_ignored_label_are_as_if_not_there() {
     assert!(notes.iter().any(|note| note == "`ignore_index: -1`: no example has this class"), "{notes:?}");
 }
 
+/// The ignored label may be a possible index of another class. Expected counts are those of the rows; the same numbers come
+/// from an array that marks the ignored rows with -1.
+#[test]
+fn a_label_that_is_ignored_by_its_name_is_no_index() {
+    const ROWS: usize = 24;
+    let folder = Folder::new("ignored-by-name");
+    let x = |i: usize| noise(i) as f32;
+    let classes = |run: &Run| match precast_train::scores_of(run.folder()).unwrap().unwrap().test {
+        precast_train::Evaluation::Classes(scores) => scores,
+        other => panic!("{other:?}"),
+    };
+    let trained = |data: &str, keys: &str| {
+        let keys = format!("{keys}, standardize: false, batch: 8, epochs: 3, optimizer: adam, lr: 0.1");
+        let mut run = begin(&folder, dense(1, 2), &format!("data: {data}, {keys}")).unwrap();
+        run.train().unwrap();
+        let steps: Vec<_> = run.history().steps.iter().map(|step| (step.weight, step.loss)).collect();
+        let scores = classes(&run);
+        (steps, scores)
+    };
+    for (labels, ignored, weight) in [
+        (["0", "1", "2"], 0, "1, 1"),
+        (["0", "1", "2"], 0, "2, 3"),
+        (["0", "1", "2"], 1, "1, 1"),
+        (["1", "2", "3"], 1, "1, 1"),
+        (["7", "0", "5"], 0, "1, 1"),
+        (["cat", "dog", "0"], 0, "1, 1"),
+    ] {
+        let case = format!("{labels:?} {ignored} {weight}");
+        let rows =
+            |from: usize| -> String { (from..from + ROWS).map(|i| format!("{},{}\n", x(i), labels[i % 3])).collect() };
+        let (train, test) = (folder.write("d.csv", &format!("x,t\n{}", rows(0))), format!("x,t\n{}", rows(ROWS)));
+        folder.write("t.csv", &test);
+        let mut left: Vec<&str> = labels.into_iter().filter(|label| *label != ignored.to_string()).collect();
+        left.sort_unstable();
+        let keys = |ignored: i64, test: &str| {
+            format!("test: {test}, loss: {{cross_entropy: {{ignore_index: {ignored}, weight: [{weight}]}}}}")
+        };
+        let csv = format!("{{csv: {{file: {}, target: t}}}}", train);
+        let (steps, scores) = trained(&csv, &keys(ignored, "t.csv"));
+        let names: Vec<(&str, usize)> = scores.classes.iter().map(|class| (&*class.name, class.count)).collect();
+        assert_eq!(names, [(left[0], ROWS / 3), (left[1], ROWS / 3)], "{case}");
+        assert_eq!(scores.count, 2 * ROWS / 3, "{case}");
+        let each: f64 = weight.split(", ").map(|weight| weight.parse::<f64>().unwrap()).sum();
+        let first: f64 = steps[..ROWS / 8].iter().map(|(weight, _)| weight).sum();
+        assert_eq!(first, each * (ROWS / 3) as f64, "{case}");
+
+        // The folder alone answers the same, and resumes.
+        let predictor = Predictor::of_folder(folder.at("run"), dense(1, 2)).unwrap();
+        assert_eq!(predictor.class_names(), left, "{case}");
+        let precast_train::Evaluation::Classes(again) = predictor.evaluate(folder.at("t.csv")).unwrap() else {
+            panic!()
+        };
+        assert_eq!(again, scores, "{case}");
+        let said = predictor.predict(folder.at("t.csv")).unwrap();
+        assert!(
+            said.iter().all(|said| matches!(said, Prediction::Class { name, .. } if left.contains(&&**name))),
+            "{case}: {said:?}"
+        );
+        let more = precast_train::Change::default().epochs(4);
+        let mut run = Run::resume_with(folder.at("run"), dense(1, 2), more).unwrap();
+        run.train().unwrap();
+        assert_eq!(run.history().steps.last().unwrap().epoch, 3, "{case}");
+        let last: f64 = run.history().steps[9..].iter().map(|step| step.weight).sum();
+        assert_eq!((last, classes(&run).count), (first, 2 * ROWS / 3), "{case}");
+        drop(run);
+
+        let write = |name: &str, from: usize| {
+            let index = |i: usize| left.iter().position(|label| *label == labels[i % 3]).map_or(-1, |at| at as i64);
+            let inputs = Tensor::from_vec((from..from + ROWS).map(x).collect(), &[ROWS, 1]).unwrap();
+            let targets = Tensor::from_vec((from..from + ROWS).map(index).collect(), &[ROWS]).unwrap();
+            write_npz(folder.at(name), [("inputs", &inputs), ("targets", &targets)]).unwrap();
+        };
+        write("d.npz", 0);
+        write("t.npz", ROWS);
+        let npz = format!("{{npy: {{file: {}, inputs: inputs, targets: targets}}}}", folder.at("d.npz").display());
+        let (of_arrays, found) = trained(&npz, &keys(-1, "t.npz"));
+        assert_eq!(of_arrays, steps, "{case}");
+        assert_eq!((found.confusion, found.accuracy), (scores.confusion, scores.accuracy), "{case}");
+    }
+}
+
 #[test]
 fn groups_on_both_sides_and_steps_of_all_examples_are_noted() {
     let folder = Folder::new("groups-noted");
