@@ -26,7 +26,8 @@ pub struct RecurrentLayersSpec<const GATES: usize> {
     /// Length of the last axis of the state.
     pub hidden_size: usize,
     /// Number of layers, each reading the output of the previous one.
-    #[option(default = 1, at_least = 1)]
+    // The bound keeps a few words in a file from exhausting memory.
+    #[option(default = 1, at_least = 1, at_most = 4096)]
     pub num_layers: usize,
     /// `true` when biases are added.
     #[option(default = true)]
@@ -47,7 +48,7 @@ impl<const GATES: usize> RecurrentLayersSpec<GATES> {
     /// Builds the cell. All its parameters are uniform within `1 / sqrt(hidden_size)`, as in torch and MindSpore.
     ///
     /// # Errors
-    /// [`ErrorKind::Value`](crate::ErrorKind::Value) without layers, or for `relu` with gates;
+    /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a number of layers outside 1 to 4096, or for `relu` with gates;
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the weights do not fit into memory.
     pub fn build(self, rng: &mut Rng) -> Result<RecurrentLayers<GATES>> {
         self.check()?;

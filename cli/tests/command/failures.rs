@@ -40,6 +40,18 @@ fn weights_too_large_for_memory_are_refused_before_any_is_drawn() {
 }
 
 #[test]
+fn more_layers_than_memory_has_are_refused_before_any_is_made() {
+    let folder = Folder::new("layers");
+    for kind in ["RNN", "GRU", "LSTM"] {
+        let cell = format!("{{kind: {kind}, input_size: 1, hidden_size: 1, num_layers: 1000000000000}}");
+        let model = folder.write("model.yaml", &format!("version: 1\nnet: {cell}\n"));
+        let message = error(2, precast_in(&folder.0, &["plan", &model, "-p", "o2"]));
+        assert!(message.contains("model.yaml:2:"), "{message}");
+        assert!(message.contains("`num_layers` is 1000000000000; allowed: 1 to 4096"), "{message}");
+    }
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_is_refused_before_training() {
     let folder = Folder::new("unwritable");
     fs::create_dir_all(folder.0.join("out/metrics.json")).unwrap();
