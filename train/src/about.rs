@@ -39,6 +39,9 @@ pub(crate) struct About {
     /// `true` if the run multiplies bf16 by AMX.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub amx: bool,
+    /// [Settings](RunFile::settings) of the run file; not known of runs of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<u32>,
     /// CRC-32 by name of the other files in the folder that must not change.
     #[serde(default)]
     pub checksums: BTreeMap<String, u32>,
@@ -101,6 +104,7 @@ impl About {
             data_checksum: hasher.finalize(),
             pixels: PIXELS,
             amx: precast::uses_amx(),
+            settings: None,
             checksums: BTreeMap::new(),
         })
     }

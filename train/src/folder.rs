@@ -25,7 +25,7 @@ use super::{
     model_source::OnnxSource,
     standardizations::Standardizations,
 };
-use crate::training::{Event, History, Tested};
+use crate::training::{Event, History, Tested, fit::with_raised};
 
 pub(super) const RUN: &str = "run.yaml";
 const MODEL: &str = "model.yaml";
@@ -186,12 +186,12 @@ impl Folder {
         let put = |name: &str, text: &str| files::replace_within(self.path.join(name), text.as_bytes(), MOST_BYTES);
         // That of a run that was killed as it began.
         files::remove(&self.path.join(STANDARDIZATION))?;
-        put(POLICY, &policy.to_yaml()?)?;
+        let policy = policy.to_yaml()?;
         put(PLAN, plan)?;
         let is_standardized = *standardizations != Standardizations::default();
         let standardizations = is_standardized.then(|| json(standardizations)).transpose()?;
         let mut about = about.clone();
-        for (name, text) in [(STANDARDIZATION, standardizations.as_deref()), (MODEL, model)] {
+        for (name, text) in [(STANDARDIZATION, standardizations.as_deref()), (MODEL, model), (POLICY, Some(&*policy))] {
             if let Some(text) = text {
                 about.checksums.insert(name.into(), crc32fast::hash(text.as_bytes()));
                 put(name, text)?;
@@ -202,8 +202,10 @@ impl Folder {
             (None, Some(source)) => self.copy_onnx(&file.folder, source, &mut about.checksums)?.into(),
             (None, None) => file.model.clone(),
         };
+        let run = RunFile { model, policy: POLICY.into(), ..file.clone() }.to_yaml()?;
+        about.settings = Some(RunFile::parse(&run, RUN)?.settings()?);
         put(ABOUT, &json(&about)?)?;
-        put(RUN, &RunFile { model, policy: POLICY.into(), ..file.clone() }.to_yaml()?)
+        put(RUN, &run)
     }
 
     /// Writes a changed run file.
@@ -245,6 +247,50 @@ impl Folder {
             return Err(Error::run(words).in_file(path.display()));
         }
         Ok(())
+    }
+
+    /// Rejects the files of a run's network if they changed since the run began: those that [`check_files`](Folder::check_files)
+    /// looks at, the run file, and the policy of the next step.
+    pub fn check_network(path: &Path, file: &RunFile) -> Result<()> {
+        Folder::check_files(path)?;
+        let wrong = |words: &str| Err(Error::run(words).in_file(path.display()));
+        let settings = Folder::about(path)?.settings;
+        if settings.is_some_and(|kept| file.settings().ok() != Some(kept)) {
+            return wrong(
+                "`run.yaml` was changed after the run began; only the paths of moved data may be edited, and any other \
+                 change needs a new run",
+            );
+        }
+        let (policy, now) = (file.read_policy()?, path.join(POLICY_NOW));
+        let changes = !policy.ends().is_empty() || policy.rules.iter().any(|rule| rule.raise_after_stall);
+        if !changes && !now.is_file() {
+            return Ok(());
+        }
+        let (history, _) = read_metrics(&path.join(METRICS), u64::MAX, u64::MAX)?;
+        let has_changed = !history.raised.is_empty() || !history.ended.is_empty();
+        if has_changed && !now.is_file() {
+            return wrong(
+                "`policy-now.yaml` is missing, the policy of the next step; `train --resume` writes it again",
+            );
+        }
+        if !now.is_file() {
+            return Ok(());
+        }
+        // The file may be one change behind the metrics.
+        let (met, mut policy) = (files::read_text(&now, MOST_BYTES)?, policy);
+        let mut raised = history.raised.iter();
+        loop {
+            for steps in policy.ends().into_iter().chain([0]) {
+                if policy.after_steps(steps).to_yaml()? == met {
+                    return Ok(());
+                }
+            }
+            match raised.next() {
+                Some(next) => policy = with_raised(&policy, next)?,
+                None => break,
+            }
+        }
+        wrong("`policy-now.yaml` is not a policy that the run had; `train --resume` writes it again")
     }
 
     /// Reads the standardization of the run's examples.

@@ -98,7 +98,9 @@ impl RunFile {
     /// Those of reading the policy and the data, and of [`Lint::run`](precast_diagnose::lint::Lint::run).
     pub fn lint(&self, mut model: Model) -> Result<Vec<Finding>> {
         let of_run = Folder::about(&self.folder).is_ok();
-        if !of_run {
+        if of_run {
+            Folder::check_files(&self.folder)?;
+        } else {
             self.load_weights(&model.net)?;
         }
         self.freeze(&model.net)?;

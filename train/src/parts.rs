@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     data::{Dataset, Encoding, IGNORED, Inputs, Split, Standardization, Targets},
-    training::Loss,
+    training::{FitOptions, Loss},
 };
 
 impl RunFile {
@@ -122,11 +122,22 @@ impl RunFile {
 
     /// Computes the checksum of everything that determines the run except its data, which has a checksum of its own.
     pub(crate) fn fingerprint(&self) -> Result<u32> {
-        let (data, test) = (super::data::Source::Digits, Test::Share(0.5));
+        self.checksum_with(Source::Digits)
+    }
+
+    /// Computes the checksum of the settings that a run keeps to its end, also those found in its data, without paths.
+    pub(crate) fn settings(&self) -> Result<u32> {
+        let mut file = self.clone();
+        let FitOptions { epochs, lr, .. } = FitOptions::default();
+        (file.options.epochs, file.options.lr) = (epochs, lr);
+        file.checksum_with(self.data.without_files())
+    }
+
+    fn checksum_with(&self, data: Source) -> Result<u32> {
         let weights = self.weights.clone().map(|weights| Weights { file: PathBuf::new(), ..weights });
         let text = RunFile {
             data,
-            test,
+            test: Test::Share(0.5),
             validation: None,
             partition: Partition::default(),
             memory: Memory::default(),

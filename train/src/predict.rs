@@ -81,8 +81,8 @@ impl Predictor {
     /// in code.
     ///
     /// # Errors
-    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when the folder has no run, no epoch is complete, the model or the
-    /// standardization has changed, or an earlier version converted its images differently;
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when the folder has no run, no epoch is complete, a file that
+    /// defines the network has changed, or an earlier version converted its images differently;
     /// [`ErrorKind::Weights`](precast::ErrorKind::Weights) when the weights are damaged; and the errors of reading its
     /// files.
     pub fn of_folder(folder: impl AsRef<Path>, model: Model) -> Result<Self> {
@@ -92,7 +92,7 @@ impl Predictor {
         let Some(best) = best_weights(folder)? else {
             return Err(Error::run("no epoch of the run was done, so it has no weights yet").in_file(folder.display()));
         };
-        Folder::check_files(folder)?;
+        Folder::check_network(folder, &file)?;
         let about = Folder::about(folder)?;
         about.check_pixels(&file.data).map_err(|error| error.in_file(folder.display()))?;
         weights::check_of_run(&best)?;

@@ -148,7 +148,7 @@ fn damage_to_a_fault_or_its_run_is_named() {
     let changed = fs::read_to_string(&policy).unwrap().replace("float16", "bfloat16");
     fs::write(&policy, changed).unwrap();
     let said = error(2, replay());
-    assert!(said.contains("is not the policy of the fault"), "{said}");
+    assert!(said.contains("is not the one with which the run began"), "{said}");
 }
 
 /// Returns a table whose numbers are all beyond f16.

@@ -1,6 +1,6 @@
 //! Data sources of a run, as described in a file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use precast::{
     error::{Error, Result},
@@ -133,6 +133,17 @@ impl Source {
             Source::Npy(npy) => npy.file.as_deref(),
             Source::Text(text) => Some(&text.file),
             Source::Digits | Source::Addition(_) => None,
+        }
+    }
+
+    /// Returns the same source without paths.
+    pub(crate) fn without_files(&self) -> Source {
+        match self.clone() {
+            Source::Csv(csv) => Source::Csv(Csv { file: PathBuf::new(), ..csv }),
+            Source::Images(images) => Source::Images(Images { folder: PathBuf::new(), ..images }),
+            Source::Npy(_) => Source::Npy(Npy::new("", "")),
+            Source::Text(text) => Source::Text(Text { file: PathBuf::new(), ..text }),
+            other => other,
         }
     }
 

@@ -23,6 +23,7 @@ use precast_diagnose::Monitor;
 pub use options::{FitOptions, GroupOptions};
 use plateau::Plateau;
 use policy::Changing;
+pub(crate) use policy::with_raised;
 use reading::Reading;
 
 use super::{DataParallel, Ended, Epoch, History, Raised, Score, Step, history::mean_of_taken};

@@ -95,6 +95,23 @@ fn a_warm_up_in_f32_ends_after_its_steps_and_resumes_bit_for_bit() {
     let file = RunFile::of_folder(&whole).unwrap();
     let predictor = Predictor::of_folder(&whole, file.read_model().unwrap()).unwrap();
     assert!(predictor.into_net().unwrap().adapter().is_some());
+    // They are refused under another policy than one that the run had.
+    let now = whole.join("policy-now.yaml");
+    let text = fs::read_to_string(&now).unwrap();
+    for (changed, words) in [
+        (Some(text.replace("O3", "O1")), "`policy-now.yaml` is not a policy that the run had"),
+        (Some(String::new()), "`policy-now.yaml` is not a policy that the run had"),
+        (None, "`policy-now.yaml` is missing"),
+    ] {
+        match changed {
+            Some(changed) => fs::write(&now, changed).unwrap(),
+            None => fs::remove_file(&now).unwrap(),
+        }
+        let error = Predictor::of_folder(&whole, file.read_model().unwrap()).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    fs::write(&now, text).unwrap();
+    Predictor::of_folder(&whole, file.read_model().unwrap()).unwrap();
 }
 
 /// The file is that of the checkpoint, whatever became of it, and a note says so.

@@ -374,7 +374,7 @@ fn what_changed_since_the_run_began_is_refused() {
     let policy = fs::read_to_string(to.join("policy.yaml")).unwrap();
     fs::write(to.join("policy.yaml"), policy.replace("O2", "O1")).unwrap();
     let error = Run::resume(&to, model(0)).unwrap_err();
-    assert!(error.to_string().contains("`policy.yaml` is not the policy of the checkpoint"), "{error}");
+    assert!(error.to_string().contains("`policy.yaml` is not the one with which the run began"), "{error}");
     fs::write(to.join("policy.yaml"), policy).unwrap();
 
     let text = fs::read_to_string(to.join("run.yaml")).unwrap();
@@ -421,6 +421,8 @@ fn weights_and_files_that_changed_predict_nothing() {
         ("standardization.json", "a bit", "`standardization.json` is not the one with which the run began"),
         ("standardization.json", "gone", "`standardization.json` is missing"),
         ("model.yaml", "a bit", "`model.yaml` is not the one with which the run began"),
+        ("policy.yaml", "a bit", "`policy.yaml` is not the one with which the run began"),
+        ("policy.yaml", "gone", "`policy.yaml` is missing"),
     ] {
         let path = to.join(name);
         let whole = fs::read(&path).unwrap();
@@ -435,6 +437,27 @@ fn weights_and_files_that_changed_predict_nothing() {
         assert!(error.to_string().contains(words), "{error}");
         fs::write(&path, &whole).unwrap();
     }
+    // The paths of moved data, and what a resumed run may change.
+    let text = fs::read_to_string(to.join("run.yaml")).unwrap();
+    for (from, changed, is_refused) in [
+        ("standardize: true", "standardize: false", true),
+        ("seed: 0", "seed: 1", true),
+        ("lr: 0.001", "lr: 0.002", false),
+        ("epochs: 3", "epochs: 4", false),
+    ] {
+        assert!(text.contains(from), "{text}");
+        fs::write(to.join("run.yaml"), text.replace(from, changed)).unwrap();
+        match predictor() {
+            Ok(_) => assert!(!is_refused, "{from}"),
+            Err(error) => {
+                assert!(
+                    is_refused && error.to_string().contains("`run.yaml` was changed after the run began"),
+                    "{error}"
+                );
+            }
+        }
+    }
+    fs::write(to.join("run.yaml"), &text).unwrap();
     predictor().unwrap();
 
     let checkpoints = fs::read_dir(&to).unwrap().map(|entry| entry.unwrap().path());

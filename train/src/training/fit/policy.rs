@@ -143,6 +143,6 @@ impl Fit {
 }
 
 /// Returns a policy with the rules that keep a raised cell in f32.
-fn with_raised(policy: &Policy, Raised { step, origin }: &Raised) -> Result<Policy> {
+pub(crate) fn with_raised(policy: &Policy, Raised { step, origin }: &Raised) -> Result<Policy> {
     Cure::raise(origin, *step)?.apply(policy)
 }
