@@ -35,6 +35,7 @@ struct Report {
 
 pub(super) fn run(args: &Args) -> Result {
     outputs::check(&[("--speeds", args.speeds.as_deref())], args.force)?;
+    outputs::check_ending("--speeds", args.speeds.as_deref(), &["json"])?;
     if let Some(file) = &args.speeds {
         Speeds::measure().save(file).map_err(Failure::work)?;
         return print(format_args!("written: {}", file.display()));

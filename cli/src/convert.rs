@@ -95,6 +95,10 @@ pub(super) fn run(args: &Args) -> Result {
         return onnx_model(args);
     }
     onnx::refuse(&args.onnx, &args.from)?;
+    if !args.from.is_dir() {
+        outputs::check_ending("TO", Some(&args.to), &["safetensors"])?;
+    }
+    outputs::check_ending("--html", html, &["html", "htm"])?;
     let (model, policy) = (inputs::stored(&args.from)?, inputs::policy(&args.policy)?);
     if policy.value.prefer == Prefer::Speed {
         let words = format!("{policy} prefers speed, which is decided by a call, and {model} is weights without code");

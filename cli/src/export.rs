@@ -17,7 +17,7 @@ use super::{
     Cli, Failure, Result, graph,
     inputs::{self, Predicting, shown},
     network::Network,
-    outputs::Output,
+    outputs::{self, Output},
     print, print_as_it_is,
     run::model,
 };
@@ -88,6 +88,13 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     if let (Some(Target::Library(to)), true) = (args.to, args.opset.is_some() || args.explicit) {
         return Err(Failure::Usage(format!("--opset and --explicit are for --to onnx, and not for --to {to}")));
     }
+    let (file, written): (_, &[&str]) = match args {
+        Args { weights: Some(_), output, .. } => (output.file.as_deref(), &["safetensors"]),
+        Args { to: Some(Target::Onnx), output, .. } => (output.file.as_deref(), &["onnx"]),
+        Args { to: Some(Target::Library(_)), output, .. } => (output.file.as_deref(), &["py", "json"]),
+        Args { to: None, .. } => (None, &[]),
+    };
+    outputs::check_ending("--output", file, written)?;
     let (policy, to) = match args {
         Args { weights: Some(mode), output: Output { file: Some(file), .. }, .. } => {
             return weights(cli, &args.model, *mode, file);

@@ -73,6 +73,9 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let files = [("--svg", &args.svg), ("--dot", &args.dot), ("--json", &args.json)];
     let read = [("MODEL", Some(&*args.model)), ("--policy", args.policy.as_deref())];
     outputs::check_unread(&read, &files.map(|(name, file)| (name, file.as_deref())), args.force)?;
+    for (name, file) in files {
+        outputs::check_ending(name, file.as_deref(), &[name.trim_start_matches('-')])?;
+    }
     let files: Vec<(&str, &Path)> = files.iter().filter_map(|(name, file)| Some((*name, file.as_deref()?))).collect();
     let policy = args.policy.as_deref().map(inputs::policy_file).transpose()?;
     if let Some(policy) = policy.as_ref().filter(|policy| is_onnx(&args.model) && policy.cells().is_none()) {

@@ -14,7 +14,7 @@ use precast_base::{files, printable, quoted};
 use super::{
     Cli, Failure, Result,
     inputs::{self, Read, shown, word},
-    outputs::Output,
+    outputs::{self, Output},
     print, print_as_it_is,
 };
 
@@ -39,6 +39,7 @@ pub(super) struct Args {
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     args.output.check(&[("MODEL", Some(&args.model)), ("--policy", Some(&args.policy))])?;
+    outputs::check_ending("--output", args.output.file.as_deref(), &["yaml", "yml"])?;
     let model = inputs::model(cli, &args.model, 0)?;
     let policy = inputs::policy_file(&args.policy)?;
     let text = text(cli, args, &model, &policy)?;

@@ -110,6 +110,7 @@ pub(super) fn run(args: &Args) -> Result {
         &[("--outputs", args.outputs.as_deref())],
         args.force,
     )?;
+    outputs::check_ending("--outputs", args.outputs.as_deref(), &["npz"])?;
     if let Some(other) = [Some(&args.model), args.against.as_ref()].into_iter().flatten().find(|path| !is_onnx(path)) {
         return Err(Failure::Usage(format!(
             "`{}` is no ONNX model by its name, and `run` takes those; `predict` is for the folder of a run",

@@ -33,6 +33,40 @@ impl Output {
     }
 }
 
+/// Endings of the names of files, and their formats.
+const FORMATS: [(&str, &str); 16] = [
+    ("onnx", "an ONNX model"),
+    ("safetensors", "a safetensors file"),
+    ("npz", "an archive of NumPy"),
+    ("npy", "an array of NumPy"),
+    ("pt", "a file of torch"),
+    ("pth", "a file of torch"),
+    ("yaml", "YAML"),
+    ("yml", "YAML"),
+    ("json", "JSON"),
+    ("csv", "a CSV"),
+    ("html", "a page of HTML"),
+    ("htm", "a page of HTML"),
+    ("svg", "a drawing in SVG"),
+    ("dot", "a graph in DOT"),
+    ("png", "an image"),
+    ("py", "a program in Python"),
+];
+
+/// Refuses a file whose name ends as that of another format than those which are written, such as `["svg"]`.
+pub(super) fn check_ending(flag: &str, file: Option<&Path>, written: &[&str]) -> Result {
+    let ending = file.and_then(|file| file.extension()).map(|ending| ending.to_string_lossy().to_lowercase());
+    let (Some(file), Some(ending)) = (file, ending) else { return Ok(()) };
+    match FORMATS.iter().find(|(other, _)| *other == ending && !written.contains(other)) {
+        Some((_, format)) => Err(Failure::Usage(format!(
+            "{flag}: `{}` is the name of {format}; expected one that ends in `.{}`",
+            shown(file),
+            written.join("` or `.")
+        ))),
+        None => Ok(()),
+    }
+}
+
 /// Refuses files and folders that are there already, unless it is forced. A device is written to, not replaced.
 pub(super) fn check_free(outputs: &[(&str, Option<&Path>)], force: Force) -> Result {
     let mut named = outputs.iter().filter_map(|(flag, path)| Some((flag, (*path)?)));

@@ -52,6 +52,7 @@ pub(super) struct Args {
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     args.output.check(&[("EXAMPLES", Some(&args.examples))])?;
+    outputs::check_ending("--output", args.output.file.as_deref(), &["csv"])?;
     let file = RunFile::of_folder(&args.run)?;
     let read: Vec<_> = file.files_read().into_iter().map(|file| ("the data of the run", Some(file))).collect();
     outputs::check_unread(&read, &[("--output", args.output.file.as_deref())], args.output.force)?;

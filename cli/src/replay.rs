@@ -10,7 +10,7 @@ use precast_train::{Replay, RunFile, SavedFault, history_of};
 use super::{
     Cli, Failure, Result,
     inputs::{shown, word},
-    outputs::{Output, is_run},
+    outputs::{self, Output, is_run},
     print,
     run::{model, say_line},
 };
@@ -38,6 +38,7 @@ const SHOWN: usize = 6;
 
 pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     args.output.check(&[("FOLDER", Some(&args.folder))])?;
+    outputs::check_ending("--output", args.output.file.as_deref(), &["yaml", "yml"])?;
     if args.output.file.is_some() && !args.cure {
         return Err(Failure::Usage("--output is for the policy of --cure".into()));
     }

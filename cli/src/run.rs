@@ -427,6 +427,7 @@ pub(super) fn runs(args: &RunsArgs) -> Result {
         )));
     }
     outputs::check(&[("--html", args.html.as_deref())], args.force)?;
+    outputs::check_ending("--html", args.html.as_deref(), &["html", "htm"])?;
     if let Some(html) = &args.html {
         let reports = folders.iter().map(RunReport::of).collect::<precast::Result<Vec<_>>>()?;
         let page = match &reports[..] {

@@ -113,6 +113,8 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     outputs::check_unread(&read, &continued, Force { given: true })?;
     let given = args.output.force.given || args.output.file.as_deref().is_some_and(is_unfinished);
     outputs::check_free(&written, Force { given })?;
+    outputs::check_ending("--output", args.output.file.as_deref(), &["yaml", "yml"])?;
+    outputs::check_ending("--svg", args.svg.as_deref(), &["svg"])?;
     let policy = args.examples.policy(args.policy.as_deref())?;
     let mut subject = args.examples.read(cli, 2, NEEDS)?;
     undo(&mut subject.net);

@@ -5,6 +5,41 @@ use std::fs;
 use crate::program::{Folder, error, precast_in, text};
 
 #[test]
+fn names_of_other_formats_are_refused() {
+    let folder = Folder::new("endings");
+    let weights = precast::layers::Dense::new(2, 2, &mut precast::layers::Rng::seed(0));
+    precast::storage::weights::save(&precast::Child::new(weights), &folder.0.join("w.safetensors")).unwrap();
+    for (arguments, words) in [
+        (
+            &["convert", "w.safetensors", "out.onnx", "--policy", "o2"][..],
+            "TO: `out.onnx` is the name of an ONNX model; expected one that ends in `.safetensors`",
+        ),
+        (
+            &["convert", "w.safetensors", "out.npz", "--policy", "o2"],
+            "TO: `out.npz` is the name of an archive of NumPy",
+        ),
+        (
+            &["convert", "w.safetensors", "a.safetensors", "-p", "o2", "--html", "r.json"],
+            "--html: `r.json` is the name of",
+        ),
+        (&["export", "lenet5", "-p", "o2", "--to", "onnx", "-o", "m.safetensors"], "expected one that ends in `.onnx`"),
+        (
+            &["export", "lenet5", "-p", "o2", "--to", "torch", "-o", "m.onnx"],
+            "expected one that ends in `.py` or `.json`",
+        ),
+        (&["graph", "lenet5", "--svg", "g.dot"], "--svg: `g.dot` is the name of a graph in DOT; expected"),
+        (&["graph", "lenet5", "--json", "g.SVG"], "--json: `g.SVG` is the name of a drawing in SVG; expected"),
+        (&["init", "lenet5", "-o", "p.onnx"], "--output: `p.onnx` is the name of an ONNX model; expected"),
+        (&["bench", "--speeds", "s.yaml"], "--speeds: `s.yaml` is the name of YAML; expected one that ends in `.json`"),
+    ] {
+        let said = error(2, precast_in(&folder.0, arguments));
+        assert!(said.contains(words), "{said}");
+    }
+    assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
+    text(precast_in(&folder.0, &["graph", "lenet5", "--svg", "g", "--dot", "g.txt"]));
+}
+
+#[test]
 fn two_outputs_onto_one_file_are_refused() {
     let folder = Folder::new("one-file");
     fs::create_dir(folder.0.join("sub")).unwrap();
