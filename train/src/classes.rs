@@ -45,8 +45,15 @@ pub(super) fn alike(what: &str, names: &[String]) -> Vec<String> {
     groups.into_values().filter(|names| names.len() > 1).map(note).collect()
 }
 
+/// Returns what a name of a group has in common with those that differ by little, and with the same number.
+pub(super) fn form(name: &str) -> String {
+    let folded = folded(name);
+    let is_number = folded.bytes().all(|byte| byte.is_ascii_digit() || b"+-.".contains(&byte));
+    folded.parse::<f64>().ok().filter(|_| is_number).map_or(folded, |number| (number + 0.0).to_string())
+}
+
 /// Returns a name with characters that nobody sees written out.
-fn visible(name: &str) -> String {
+pub(super) fn visible(name: &str) -> String {
     let shown = |c: char| if has_no_width(c) || is_accent(c) { c.escape_unicode().to_string() } else { c.to_string() };
     printable(&name.chars().map(shown).collect::<String>()).into()
 }

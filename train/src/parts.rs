@@ -377,6 +377,7 @@ impl RunFile {
             ..encoded
         };
         let fitted = |data: Dataset| standardizations.inputs_of(data, input, memory);
+        let targets = standardizations.targets.as_ref().map(|_| train.targets().clone());
         let train = match &standardizations.targets {
             Some(by) => train.targets_standardized(by)?,
             None => train,
@@ -397,10 +398,11 @@ impl RunFile {
             None => (Split { train, test }, None),
         };
         let parts = match &held_out {
-            Some(test) => vec![("`test`", test), ("`validation`", &data.test)],
+            Some(test) => vec![("`validation`", &data.test), ("`test`", test)],
             None => vec![("`test`", &data.test)],
         };
-        notes.extend(notes_on_copies(&data.train, &parts));
+        let targets = targets.as_ref().unwrap_or(data.train.targets());
+        notes.extend(notes_on_copies(&data.train, targets, &parts)?);
         Ok(Read { data, held_out, shape, file, standardizations, notes })
     }
 }

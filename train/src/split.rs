@@ -1,11 +1,14 @@
 //! The examples of each part of the data.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
 };
 
-use precast::error::{Error, Result};
+use precast::{
+    DType, Tensor,
+    error::{Error, Result},
+};
 use precast_base::printable;
 
 use super::{
@@ -77,8 +80,8 @@ impl RunFile {
         }
     }
 
-    /// Returns notes on groups whose names differ by little, and on files for tests and validation with groups of training
-    /// examples.
+    /// Returns notes on groups whose names differ by little, and on files for tests and validation with groups of other
+    /// parts.
     pub(crate) fn notes_on_groups(&self, places: &Places) -> Result<Vec<String>> {
         let (Partition::By(column), Source::Csv(csv)) = (&self.partition, self.data.starting_from(&self.folder)) else {
             return Ok(Vec::new());
@@ -86,20 +89,28 @@ impl RunFile {
         let groups = csv.groups(column).map_err(|error| self.not_there("split", error.context("`split`")));
         let (of_rows, names) = groups?;
         let mut notes = classes::alike("groups of `split`", &names);
-        let trained: HashSet<&String> = places.train.iter().filter_map(|&row| names.get(*of_rows.get(row)?)).collect();
-        for (key, part) in [("test", Some(&self.test)), ("validation", self.validation.as_ref())] {
-            let Some(Test::File(file)) = part else { continue };
-            // The column may be missing there.
-            let Ok((_, met)) = (Csv { file: self.folder.join(file), ..csv.clone() }).groups(column) else { continue };
-            let mut shared = met.iter().filter(|name| trained.contains(name));
-            if let Some(first) = shared.next() {
-                notes.push(format!(
-                    "`{key}`: {} of its {} groups of `split` are also those of training examples, such as `{}`",
-                    1 + shared.count(),
-                    met.len(),
-                    printable(first)
-                ));
-            }
+        let of = |places: &[usize]| {
+            let mut seen = HashSet::new();
+            let groups = places.iter().filter_map(|&row| of_rows.get(row)).filter(|group| seen.insert(**group));
+            groups.filter_map(|&group| names.get(group).cloned()).collect::<Vec<_>>()
+        };
+        let mut parts = vec![("training", false, of(&places.train))];
+        for (key, part, places) in
+            [("test", Some(&self.test), &places.test), ("validation", self.validation.as_ref(), &places.validation)]
+        {
+            let met = match part {
+                Some(Test::File(file)) => {
+                    // The column may be missing there.
+                    let csv = Csv { file: self.folder.join(file), ..csv.clone() };
+                    let Ok((_, met)) = csv.groups(column) else { continue };
+                    (key, true, met)
+                }
+                _ => (key, false, of(places)),
+            };
+            // Those of one file are in one part, and are compared above.
+            let others = parts.iter().filter(|(_, is_file, _)| met.1 || *is_file);
+            notes.extend(others.flat_map(|(other, _, known)| notes_on_shared(key, &met.2, other, known)));
+            parts.push(met);
         }
         Ok(notes)
     }
@@ -177,32 +188,85 @@ fn by_groups(groups: &[usize], order: Vec<usize>, [validated, tested]: [usize; 2
     })
 }
 
-/// Returns notes on parts of which most examples are training examples, too: copies of the data, rows that repeat.
-pub(crate) fn notes_on_copies(train: &Dataset, parts: &[(&str, &Dataset)]) -> Vec<String> {
-    let Some(trained) = digests(train).map(|digests| digests.collect::<HashSet<u64>>()) else { return Vec::new() };
-    let note = |(key, part): &(&str, &Dataset)| {
-        let count = digests(part)?.filter(|digest| trained.contains(digest)).count();
-        let words = format!("of its {} examples, {count} have inputs and targets of a training example", part.len());
-        (2 * count > part.len()).then(|| format!("{key}: {words}, so its score is not one of new examples"))
-    };
-    parts.iter().filter_map(note).collect()
+/// Returns notes on groups of a part that another part has as well, or that differ from those of the other by little.
+fn notes_on_shared(key: &str, met: &[String], other: &str, known: &[String]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let shared: Vec<&String> = met.iter().filter(|name| known.contains(name)).collect();
+    if let [first, ..] = shared[..] {
+        notes.push(format!(
+            "`{key}`: {} of its {} groups of `split` are also those of {other} examples, such as `{}`",
+            shared.len(),
+            met.len(),
+            printable(first)
+        ));
+    }
+    let by_form: HashMap<String, &String> = known.iter().map(|name| (classes::form(name), name)).collect();
+    let others = met.iter().filter(|name| !known.contains(name));
+    let alike: Vec<_> = others.filter_map(|name| Some((name, by_form.get(&classes::form(name))?))).collect();
+    if let [(name, twin), ..] = alike[..] {
+        notes.push(format!(
+            "`{key}`: {} of its {} groups of `split` are written in another way than those of {other} examples, such as `{}` and \
+             `{}`; if they are one, write them in one way",
+            alike.len(),
+            met.len(),
+            classes::visible(name),
+            classes::visible(twin)
+        ));
+    }
+    notes
 }
 
-/// Returns a number for each example, which equal examples have in common; `None` for inputs that are not numbers in memory.
-fn digests(data: &Dataset) -> Option<impl Iterator<Item = u64>> {
-    let Inputs::Numbers(inputs) = data.inputs() else { return None };
-    let n = data.len();
-    let row = move |all: usize, example: usize| all / n * example..all / n * (example + 1);
-    let of = move |example: usize| {
-        let mut digest = DefaultHasher::new();
-        let mut numbers = |all: &[f32]| all[row(all.len(), example)].iter().for_each(|x| x.to_bits().hash(&mut digest));
-        numbers(inputs);
-        match data.targets() {
-            Targets::Numbers { values, .. } => numbers(values),
-            Targets::Classes { values, .. } => values[row(values.len(), example)].hash(&mut digest),
-            _ => {}
+/// Returns notes on examples of a part that are training examples as well, or validation examples: copies of the data, rows
+/// that repeat. `targets` are those of the training examples as read.
+pub(crate) fn notes_on_copies(train: &Dataset, targets: &Targets, parts: &[(&str, &Dataset)]) -> Result<Vec<String>> {
+    let Some(trained) = digests(train, targets)? else { return Ok(Vec::new()) };
+    let mut known = vec![("training", trained.into_iter().collect::<HashSet<u64>>())];
+    let mut notes = Vec::new();
+    for (key, part) in parts {
+        let Some(digests) = digests(part, part.targets())? else { continue };
+        for (other, known) in &known {
+            let count = digests.iter().filter(|digest| known.contains(digest)).count();
+            let words = format!("of its {} examples, {count} have inputs and targets of a {other} example", part.len());
+            if count > 0 {
+                notes.push(format!("{key}: {words}, so its score is not one of new examples alone"));
+            }
         }
-        digest.finish()
-    };
-    Some((0..n).map(of))
+        known.push((key.trim_matches('`'), digests.into_iter().collect()));
+    }
+    Ok(notes)
+}
+
+/// Most numbers that are looked at together.
+const PART: usize = 1 << 20;
+
+/// Returns a number for each example, which equal examples have in common; `None` for inputs that are not numbers.
+fn digests(data: &Dataset, targets: &Targets) -> Result<Option<Vec<u64>>> {
+    let Inputs::Numbers(_) = data.form() else { return Ok(None) };
+    let (n, width) = (data.len(), data.shape().iter().product::<usize>());
+    let mut digests = Vec::with_capacity(n);
+    for inputs in data.try_batches_of_inputs((PART / width.max(1)).max(1))? {
+        let bits = |x: &Tensor| -> Result<Vec<u64>> {
+            Ok(match x.dtype() {
+                DType::I64 => x.to_vec::<i64>()?.into_iter().map(|index| index as u64).collect(),
+                _ => x.to_vec::<f32>()?.into_iter().map(|number| number.to_bits().into()).collect(),
+            })
+        };
+        let inputs = inputs?;
+        let examples = inputs.first().and_then(|x| x.shape().first().copied()).unwrap_or(0);
+        let inputs = inputs.iter().map(bits).collect::<Result<Vec<_>>>()?;
+        for i in 0..examples {
+            let row = |all: usize, of: usize, i: usize| all / of * i..all / of * (i + 1);
+            let (example, mut digest) = (digests.len(), DefaultHasher::new());
+            inputs.iter().for_each(|all| all[row(all.len(), examples, i)].hash(&mut digest));
+            match targets {
+                Targets::Numbers { values, .. } => {
+                    values[row(values.len(), n, example)].iter().for_each(|x| x.to_bits().hash(&mut digest));
+                }
+                Targets::Classes { values, .. } => values[row(values.len(), n, example)].hash(&mut digest),
+                _ => {}
+            }
+            digests.push(digest.finish());
+        }
+    }
+    Ok(Some(digests))
 }

@@ -463,7 +463,7 @@ fn parts_of_training_examples_are_noted() {
     let noted = |file: &str, parts: &str| {
         let data = format!("data: {{csv: {{file: {file}, target: t, as: numbers}}}}, standardize: true, epochs: 1");
         let run = begin(&folder, dense(2, 1), &format!("{data}, {parts}")).unwrap();
-        let notes = run.notes().iter().filter(|note| note.contains("of a training example"));
+        let notes = run.notes().iter().filter(|note| note.contains("have inputs and targets of a"));
         notes.map(|note| note.split(':').next().unwrap().to_string()).collect::<Vec<_>>()
     };
     assert_eq!(noted("once.csv", "test: 0.2"), Vec::<String>::new());
@@ -471,4 +471,76 @@ fn parts_of_training_examples_are_noted() {
     assert_eq!(noted("once.csv", "test: copy.csv"), ["`test`"]);
     assert_eq!(noted("once.csv", "test: new.csv, validation: copy.csv"), ["`validation`"]);
     assert_eq!(noted("thrice.csv", "test: 0.2"), ["`test`"]);
+}
+
+/// Expected counts are those of the rows that were written.
+#[test]
+fn shared_rows_are_counted_in_memory_and_on_disk() {
+    let folder = Folder::new("shared-rows");
+    let rows = |all: std::ops::Range<usize>| {
+        let row = |i: usize| format!("{},{},{:.1}\n", noise(i), ["p", "q"][i % 2], noise(i + 9000));
+        all.map(row).collect::<String>()
+    };
+    let write = |name: &str, rows: &str| folder.write(name, &format!("a,w,t\n{rows}"));
+    write("d.csv", &rows(0..120));
+    write("half.csv", &(rows(0..30) + &rows(200..230)));
+    write("one.csv", &(rows(7..8) + &rows(300..359)));
+    write("new.csv", &rows(210..240));
+    let noted = |keys: &str| {
+        let data = "data: {csv: {file: d.csv, target: t, as: numbers, one_hot: w}}, epochs: 1";
+        let run = begin(&folder, dense(3, 1), &format!("{data}, {keys}")).unwrap();
+        let notes = run.notes().iter().filter(|note| note.contains("have inputs and targets of a"));
+        notes.cloned().collect::<Vec<_>>()
+    };
+    let note = |key: &str, all: usize, count: usize, other: &str| {
+        let words = format!("of its {all} examples, {count} have inputs and targets of a {other} example");
+        format!("`{key}`: {words}, so its score is not one of new examples alone")
+    };
+    for more in
+        ["", ", memory: 100", ", standardize: true, standardize_targets: true", ", standardize: true, memory: 100"]
+    {
+        assert_eq!(noted(&format!("test: half.csv{more}")), [note("test", 60, 30, "training")], "{more}");
+        assert_eq!(noted(&format!("test: one.csv{more}")), [note("test", 60, 1, "training")], "{more}");
+        let both = [note("validation", 60, 30, "training"), note("test", 30, 20, "validation")];
+        assert_eq!(noted(&format!("test: new.csv, validation: half.csv{more}")), both, "{more}");
+        assert!(noted(&format!("test: new.csv{more}")).is_empty(), "{more}");
+    }
+}
+
+#[test]
+fn groups_of_files_are_compared_with_those_of_other_parts() {
+    let folder = Folder::new("groups-of-files");
+    let write = |name: &str, groups: &[&str]| {
+        let row = |(i, group): (usize, &&str)| format!("{},{group},{}\n", noise(i + 50 * name.len()), i % 2);
+        folder.write(name, &format!("x,who,t\n{}", groups.iter().enumerate().map(row).collect::<String>()));
+    };
+    write("d.csv", &["ann", "caf\u{e9}", "0", "7", "dora"]);
+    write("test.csv", &["Ann", "eve"]);
+    write("zeros.csv", &["00", "eve"]);
+    write("points.csv", &["0.0", "7.0", "eve"]);
+    write("accents.csv", &["cafe\u{301}"]);
+    write("others.csv", &["eve", "finn", "gil"]);
+    let notes = |keys: &str| {
+        let data = "data: {csv: {file: d.csv, target: t, ignore: who}}, split: {by: who}, batch: 2";
+        let run = begin(&folder, dense(1, 2), &format!("{data}, epochs: 1, {keys}")).unwrap();
+        run.notes().iter().filter(|note| note.contains("groups of `split`")).cloned().collect::<Vec<_>>()
+    };
+    let alike = |key: &str, counts: &str, names: &str| {
+        format!(
+            "`{key}`: {counts} groups of `split` are written in another way than those of training examples, such as \
+             {names}; if they are one, write them in one way"
+        )
+    };
+    assert_eq!(notes("test: test.csv"), [alike("test", "1 of its 2", "`Ann` and `ann`")]);
+    assert_eq!(notes("test: zeros.csv"), [alike("test", "1 of its 2", "`00` and `0`")]);
+    assert_eq!(notes("test: points.csv"), [alike("test", "2 of its 3", "`0.0` and `0`")]);
+    assert_eq!(notes("test: accents.csv"), [alike("test", "1 of its 1", "`cafe\\u{301}` and `caf\u{e9}`")]);
+    assert_eq!(
+        notes("test: zeros.csv, validation: others.csv"),
+        [
+            alike("test", "1 of its 2", "`00` and `0`"),
+            "`validation`: 1 of its 3 groups of `split` are also those of test examples, such as `eve`".into()
+        ]
+    );
+    assert!(notes("test: 1, validation: 1").is_empty());
 }
