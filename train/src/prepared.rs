@@ -7,8 +7,10 @@ use precast::{
     no_grad,
     optim::Schedule,
     plan::check_run,
+    policy::Pattern,
     storage::Decorated,
 };
+use precast_base::printable;
 
 use super::{RunFile, Storage};
 use crate::{
@@ -42,6 +44,8 @@ pub(super) fn prepared(file: &RunFile, model: Model, policy: &Policy, data: &Spl
     let mut notes = check(file, &net, data, &loss)?;
     notes.extend(note_on_warm_up(&file.options, data.train.len()));
     notes.extend(note_on_batch(&file.options, data.train.len()));
+    notes.extend(note_on_rates(&file.options, &net, data.train.len()));
+    notes.extend(note_on_one_class(&data.train, &loss));
     if storage.is_none() && file.storage != Storage::Float32 {
         let words = "level O0 lowers nothing, so parameters are stored in float32";
         notes.push(format!("`storage: {}`: {words}; with a `dtype` they are stored low", file.storage.name()));
@@ -88,6 +92,57 @@ fn note_on_warm_up(options: &FitOptions, examples: usize) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Number of steps whose learning rates are looked at.
+const STEPS: usize = 1 << 16;
+
+/// Returns a note on learning rates with which no step changes a parameter.
+fn note_on_rates(options: &FitOptions, net: &Child, examples: usize) -> Option<String> {
+    let FitOptions { lr, schedule, warm_up, ref groups, .. } = *options;
+    let steps = options.steps(examples);
+    let is_zero = |factor: f64| (lr * factor) as f32 == 0.0;
+    let trains = |step: &usize| !is_zero(schedule.factor_after(warm_up, *step, steps));
+    let words = if is_zero(1.0) {
+        format!("`lr`: {lr:e} is 0 in float32")
+    } else if let Some(last) = (0..steps.min(STEPS)).rev().find(trains)
+        && last + 1 < steps.min(STEPS)
+    {
+        let from = last + 2;
+        return Some(format!(
+            "`schedule`: the learning rate is 0 in float32 from step {from} of {steps} on, so these steps do not change the network"
+        ));
+    } else {
+        // Patterns that cannot be read are refused with the optimizer.
+        let patterns = groups.iter().map(|group| group.path.parse().ok()).collect::<Option<Vec<Pattern>>>()?;
+        let factor = |path: &str| {
+            let around = path.match_indices('.').map(|(end, _)| &path[..end]).chain([path]);
+            let of = groups.iter().zip(&patterns).rev();
+            let mut factors = of.filter_map(|(group, pattern)| Some((group.lr_factor?, pattern)));
+            factors
+                .find(|(_, pattern)| around.clone().any(|cell| pattern.matches(cell)))
+                .map_or(1.0, |(factor, _)| factor)
+        };
+        let params = net.named_params();
+        let mut trained = params.iter().filter(|(_, param)| param.is_trained()).peekable();
+        if trained.peek().is_none() || !trained.all(|(path, _)| is_zero(factor(path))) {
+            return None;
+        }
+        "`groups`: with `lr_factor`, the learning rate of every parameter is 0 in float32".into()
+    };
+    Some(format!("{words}, so no step changes the network"))
+}
+
+/// Returns a note on training examples of one class, which a network learns without their inputs.
+fn note_on_one_class(train: &Dataset, loss: &Loss) -> Option<String> {
+    let mut counted = train.labels().iter().filter(|label| loss.counts_class(**label));
+    let first = counted.next()?;
+    if train.len() < 2 || counted.any(|label| label != first) {
+        return None;
+    }
+    let name = usize::try_from(*first).ok().and_then(|class| train.class_names().get(class));
+    let name = name.map_or_else(|| first.to_string(), |name| printable(name).into_owned());
+    Some(format!("every target of the training examples is of the class `{name}`, so there is nothing to tell apart"))
 }
 
 /// Calls the network on two examples, and returns notes on allowed but probably unintended results.

@@ -544,3 +544,44 @@ fn groups_of_files_are_compared_with_those_of_other_parts() {
     );
     assert!(notes("test: 1, validation: 1").is_empty());
 }
+
+#[test]
+fn runs_that_can_learn_nothing_are_noted() {
+    let folder = Folder::new("nothing-learnt");
+    let rows =
+        |class: fn(usize) -> &'static str| (0..40).map(|i| format!("{},{}\n", noise(i), class(i))).collect::<String>();
+    folder.write("d.csv", &format!("x,t\n{}", rows(|i| ["a", "b"][i % 2])));
+    folder.write("one.csv", &format!("x,t\n{}", rows(|_| "a")));
+    folder.write("rest.csv", &format!("x,t\n{}", rows(|i| ["5", "9"][i % 2])));
+    let notes = |file: &str, keys: &str| {
+        let data = format!("data: {{csv: {{file: {file}, target: t}}}}, standardize: false, epochs: 2, test: 0.25");
+        let run = begin(&folder, dense(1, 2), &format!("{data}, {keys}")).unwrap();
+        let of = |note: &&String| note.contains("the network") || note.contains("tell apart");
+        run.notes().iter().filter(of).cloned().collect::<Vec<_>>()
+    };
+    assert_eq!(notes("d.csv", "lr: 1e-50"), ["`lr`: 1e-50 is 0 in float32, so no step changes the network"]);
+    let groups = [
+        "`groups`: with `lr_factor`, the learning rate of every parameter is 0 in float32, so no step changes the network",
+    ];
+    assert_eq!(notes("d.csv", "groups: [{path: '**', lr_factor: 0}]"), groups);
+    assert_eq!(notes("d.csv", "groups: [{path: '**', lr_factor: 1}, {path: '0', lr_factor: 1e-60}]"), groups);
+    let schedule =
+        "`schedule`: the learning rate is 0 in float32 from step 2 of 2 on, so these steps do not change the network";
+    assert_eq!(notes("d.csv", "schedule: {step: {every: 1, factor: 0}}"), [schedule]);
+    let one = "every target of the training examples is of the class `a`, so there is nothing to tell apart";
+    assert_eq!(notes("one.csv", "lr: 0.1"), [one]);
+    let ignored = "loss: {cross_entropy: {ignore_index: 9}}";
+    assert_eq!(notes("rest.csv", ignored), [one.replace("`a`", "`5`")]);
+    // These learn: the last group of a parameter decides, and not all are in one.
+    for keys in [
+        "lr: 1e-40",
+        "groups: [{path: '**', lr_factor: 0}, {path: '0.bias', lr_factor: 1}]",
+        "groups: [{path: '0.weight', lr_factor: 0}]",
+        "freeze: ['0.bias']",
+        "schedule: cosine",
+        "schedule: one-cycle",
+        "schedule: {step: {every: 1, factor: 0.5}}",
+    ] {
+        assert!(notes("d.csv", keys).is_empty(), "{keys}");
+    }
+}
