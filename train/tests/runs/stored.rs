@@ -341,6 +341,19 @@ fn tables_are_read_and_refused_as_in_memory() {
     }
 }
 
+/// A row is held in memory, whatever the length of the file.
+#[test]
+fn a_row_without_an_end_is_refused() {
+    let folder = Folder::new("stored-row");
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(b"a,y\n1,p\r\n\n2,q\n\"").unwrap();
+    (0..80).for_each(|_| packed.write_all(&vec![b'5'; 1 << 20]).unwrap());
+    packed.write_all(b"\",p\n").unwrap();
+    fs::write(folder.join("a.csv"), packed.finish().unwrap()).unwrap();
+    let error = Csv::new(folder.join("a.csv")).target("y").read_within(100).unwrap_err().to_string();
+    assert!(error.contains("a.csv:5: the row is longer than 64 MiB"), "{error}");
+}
+
 #[test]
 fn arrays_are_read_and_refused_as_in_memory() {
     let folder = Folder::new("stored-arrays");

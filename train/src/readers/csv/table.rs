@@ -99,11 +99,11 @@ impl<'a> Table<'a> {
     fn all_rows(&self) -> impl Iterator<Item = Result<Row>> {
         let mut reader = ReaderBuilder::new();
         reader.delimiter(self.delimiter).has_headers(false).flexible(true).trim(Trim::All).buffer_capacity(1 << 16);
-        let mut reader = self.text.open().map(|text| reader.from_reader(Kept::new(text)));
+        let mut reader = Kept::new(&self.text).map(|text| reader.from_reader(text));
         let (mut line, mut fields) = (1, StringRecord::new());
         std::iter::from_fn(move || {
-            let read = match &mut reader {
-                Ok(reader) => reader.read_record(&mut fields),
+            let (start, read) = match &mut reader {
+                Ok(reader) => (reader.position().byte(), reader.read_record(&mut fields)),
                 Err(error) => return Some(Err(error.clone())),
             };
             match (read, &mut reader) {
@@ -111,11 +111,11 @@ impl<'a> Table<'a> {
                 (Ok(true), Ok(reader)) => {
                     // The position is that of the end of the row before, so line ends may follow. The reader does not
                     // count a lone CR.
-                    line += reader.get_mut().lines_until(fields.position().map_or(0, |place| place.byte()));
+                    line += reader.get_mut().lines_until(start);
                     Some(Ok(Row { line, fields: fields.clone() }))
                 }
-                (Err(error), _) => {
-                    let error = Error::data(error.to_string()).in_file(self.origin);
+                (Err(error), Ok(met)) => {
+                    let error = self.at(line + met.get_mut().lines_until(start), error);
                     reader = Err(error.clone());
                     Some(Err(error))
                 }

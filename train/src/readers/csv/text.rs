@@ -122,9 +122,13 @@ fn check_format(start: &[u8], origin: &str) -> Result<()> {
     formats::other(start, Format::Table).map_or(Ok(()), |words| Err(Error::data(format!("{origin}: {words}"))))
 }
 
+/// Most bytes of a row that is read from a file, as rows are held in memory one at a time.
+const MOST_OF_ROW: usize = 1 << 26;
+
 /// A text that keeps what was read of it until its lines are counted.
 pub(super) struct Kept<'a> {
     text: Box<dyn Read + 'a>,
+    most: usize,
     bytes: Vec<u8>,
     /// Number of these bytes whose lines are counted, and the position of the first byte in the text.
     counted: usize,
@@ -132,8 +136,9 @@ pub(super) struct Kept<'a> {
 }
 
 impl<'a> Kept<'a> {
-    pub fn new(text: Box<dyn Read + 'a>) -> Self {
-        Kept { text, bytes: Vec::new(), counted: 0, first: 0 }
+    pub fn new(text: &'a Text<'_>) -> Result<Self> {
+        let most = if let Text::File { .. } = text { MOST_OF_ROW } else { usize::MAX };
+        Ok(Kept { text: text.open()?, most, bytes: Vec::new(), counted: 0, first: 0 })
     }
 
     /// Counts the ends of lines up to a position that has been read and the ends that follow it, from where it counted
@@ -152,6 +157,13 @@ impl Read for Kept<'_> {
         let read = self.text.read(buffer)?;
         self.bytes.drain(..self.counted);
         (self.first, self.counted) = (self.first + self.counted as u64, 0);
+        if self.bytes.len() > self.most {
+            let words = format!(
+                "the row is longer than {} MiB, the most for a table that is not held in memory",
+                self.most >> 20
+            );
+            return Err(io::Error::other(words));
+        }
         self.bytes.extend_from_slice(&buffer[..read]);
         Ok(read)
     }
