@@ -12,9 +12,9 @@ use precast::{
 };
 use precast_base::printable;
 
-use super::{RunFile, Storage};
+use super::{RunFile, Storage, data::Source};
 use crate::{
-    data::{Dataset, Split},
+    data::{Dataset, Split, Targets},
     training::{FitOptions, Loss},
 };
 
@@ -94,6 +94,13 @@ fn note_on_warm_up(options: &FitOptions, examples: usize) -> Option<String> {
     }
 }
 
+/// Returns whether targets are whole numbers, one for each example, and a model has an output for each as a class.
+fn are_classes(train: &Dataset, outputs: &[usize]) -> bool {
+    let (Targets::Numbers { shape, values }, &[_, classes]) = (train.targets(), outputs) else { return false };
+    let is_class = |number: &f32| number.fract() == 0.0 && (0.0..classes as f32).contains(number);
+    shape.iter().product::<usize>() == 1 && classes > 1 && values.iter().all(is_class)
+}
+
 /// Number of steps whose learning rates are looked at.
 const STEPS: usize = 1 << 16;
 
@@ -169,6 +176,12 @@ fn check(file: &RunFile, net: &Child, data: &Split, loss: &Loss) -> Result<Vec<S
         let words = format!("`weight` has {} numbers, and the model returns {met} for each target", weight.len());
         return Err(file.wrong("loss", Error::data(words).about("weight")));
     }
-    let _ = loss.of(&outputs, &batch.y).map_err(|e| e.context("the loss of what the model returns"))?;
+    let _ = loss.of(&outputs, &batch.y).map_err(|error| {
+        let error = error.context("the loss of what the model returns");
+        match are_classes(&data.train, outputs.shape()) && matches!(file.data, Source::Csv(_)) {
+            true => Error::data(format!("{error}; whole numbers are read as classes with `as: classes`")),
+            false => error,
+        }
+    })?;
     Ok(met.filter(|met| outputs.rank() == 2 && *met > classes).map(words).into_iter().collect())
 }

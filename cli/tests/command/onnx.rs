@@ -76,6 +76,20 @@ fn images(file: &std::path::Path) {
 }
 
 #[test]
+fn inputs_without_a_range_are_refused() {
+    let folder = Folder::new("onnx-no-range");
+    fs::copy(root().join(VIT), folder.0.join("vit.onnx")).unwrap();
+    for (number, words) in
+        [(f32::NAN, "has NaN"), (f32::INFINITY, "has infinities alone"), (f32::NEG_INFINITY, "alone")]
+    {
+        let x = Tensor::from_vec(vec![number; 2 * 3 * 32 * 32], &[2, 3, 32, 32]).unwrap();
+        write_npz(folder.0.join("x.npz"), [("x0", &x)]).unwrap();
+        let said = error(2, precast_in(&folder.0, &["plan", "vit.onnx", "-p", "onnx", "--inputs", "x.npz"]));
+        assert!(said.contains("--inputs x.npz") && said.contains("`x0`") && said.contains(words), "{said}");
+    }
+}
+
+#[test]
 fn a_model_runs_and_is_compared_with_what_was_made_of_it() {
     let folder = Folder::new("onnx-run");
     fs::copy(root().join(VIT), folder.0.join("vit.onnx")).unwrap();

@@ -585,3 +585,24 @@ fn runs_that_can_learn_nothing_are_noted() {
         assert!(notes("d.csv", keys).is_empty(), "{keys}");
     }
 }
+
+#[test]
+fn labels_of_pandas_are_explained() {
+    let folder = Folder::new("labels-of-pandas");
+    let refused = |rows: &str| {
+        folder.write("d.csv", &format!("x,t\n{rows}"));
+        let keys = "data: {csv: {file: d.csv, target: t}}, epochs: 1, test: 2";
+        begin(&folder, dense(1, 3), keys).unwrap_err().to_string()
+    };
+    let row = |label: fn(usize) -> &'static str| (0..12).map(|i| format!("{i},{}\n", label(i))).collect::<String>();
+    let error = refused(&row(|i| ["0.0", "1.0", "2.0"][i % 3]));
+    assert!(error.contains("; whole numbers are read as classes with `as: classes`"), "{error}");
+    for label in [["0.0", "1.0", "3.0"], ["0.5", "1.0", "2.0"], ["-1.0", "0.0", "1.0"]] {
+        let rows: String = (0..12).map(|i| format!("{i},{}\n", label[i % 3])).collect();
+        assert!(!refused(&rows).contains("as: classes"), "{label:?}");
+    }
+    let error = refused(&row(|i| ["a", "b", "c", "nan"][i % 4]));
+    let words = "d.csv:5: column 2 (`t`): `nan` among words marks a missing label: remove these rows; if it is a class, say `as: \
+                 classes`";
+    assert!(error.contains(words), "{error}");
+}

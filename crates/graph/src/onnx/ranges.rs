@@ -82,12 +82,17 @@ impl OnnxModel {
     /// about ids, images or masks.
     ///
     /// # Errors
-    /// Those of a run: a missing input, one of another shape or dtype, or a node that precast cannot run.
+    /// Those of a run: a missing input, one of another shape or dtype, or a node that precast cannot run; an input with NaN,
+    /// or of infinities alone.
     pub fn measure(&self, inputs: &[(String, Tensor)]) -> Result<OnnxRanges> {
         let mut ranges = OnnxRanges::default();
         for (name, x) in inputs {
-            if x.dtype().is_float() && x.to_f64().iter().any(|number| number.is_nan()) {
+            let numbers = if x.dtype().is_float() { x.to_f64() } else { Vec::new() };
+            if numbers.iter().any(|number| number.is_nan()) {
                 return Err(Error::value(format!("the input `{name}` has NaN, which has no range")));
+            }
+            if !numbers.is_empty() && numbers.iter().all(|number| number.is_infinite()) {
+                return Err(Error::value(format!("the input `{name}` has infinities alone, which have no range")));
             }
             ranges.note(name, x);
         }

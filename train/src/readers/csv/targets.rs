@@ -96,6 +96,10 @@ impl Table<'_> {
             return Err(self.at(line, format!("{}: {words}; if it is a class, say `as: classes`", self.shown(place))));
         }
         match (number, text) {
+            (Some((line, number)), Some(_)) if self.format.number(&number).is_some_and(f64::is_nan) => {
+                let words = format!("`{}` among words marks a missing label: remove these rows", printable(&number));
+                Err(self.at(line, format!("{}: {words}; if it is a class, say `as: classes`", self.shown(place))))
+            }
             (Some((line, number)), Some((other, text))) => Err(self.at(
                 other,
                 format!(
