@@ -239,10 +239,17 @@ pub(crate) fn notes_on_copies(train: &Dataset, targets: &Targets, parts: &[(&str
 /// Most numbers that are looked at together.
 const PART: usize = 1 << 20;
 
-/// Returns a number for each example, which equal examples have in common; `None` for inputs that are not numbers.
+/// Most numbers of examples on disk that are read once more for this.
+const MOST_READ: usize = 1 << 26;
+
+/// Returns a number for each example, which equal examples have in common; `None` for inputs that are not numbers, and for
+/// those on disk that take long to read.
 fn digests(data: &Dataset, targets: &Targets) -> Result<Option<Vec<u64>>> {
     let Inputs::Numbers(_) = data.form() else { return Ok(None) };
     let (n, width) = (data.len(), data.shape().iter().product::<usize>());
+    if matches!(data.inputs(), Inputs::Stored(_)) && n.saturating_mul(width) > MOST_READ {
+        return Ok(None);
+    }
     let mut digests = Vec::with_capacity(n);
     for inputs in data.try_batches_of_inputs((PART / width.max(1)).max(1))? {
         let bits = |x: &Tensor| -> Result<Vec<u64>> {

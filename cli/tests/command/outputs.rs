@@ -8,7 +8,7 @@ use crate::program::{Folder, error, precast_in, text};
 fn names_of_other_formats_are_refused() {
     let folder = Folder::new("endings");
     let weights = precast::layers::Dense::new(2, 2, &mut precast::layers::Rng::seed(0));
-    precast::storage::weights::save(&precast::Child::new(weights), &folder.0.join("w.safetensors")).unwrap();
+    precast::storage::weights::save(&precast::Child::new(weights), folder.0.join("w.safetensors")).unwrap();
     for (arguments, words) in [
         (
             &["convert", "w.safetensors", "out.onnx", "--policy", "o2"][..],

@@ -1,7 +1,7 @@
 //! Graphs: a call of a network as data, and precision that spreads from node to node; ONNX models in mixed precision.
 //!
 //! [`Graph::trace`] records a call; the [`Graph`] can be run again, drawn, and converted to and from JSON. [`rewrite`]
-//! turns a network into a [`GraphCell`], whose graph has casts where 16 bit begins or ends. The [guide](precast::guide)
+//! turns a network into a [`GraphCell`], whose graph has casts where 16 bit begins or ends. The [guide](https://docs.rs/precast/latest/precast/guide)
 //! explains how to use them.
 //!
 //! Precision is decided as in TensorFlow's `auto_mixed_precision` rewrite. Ops on the allow list of a [`GraphPolicy`] run

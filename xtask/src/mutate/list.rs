@@ -119,7 +119,7 @@ pub const MUTATIONS: &[Mutation] = &[
         "f16 without a loss scale is not noticed",
         "src/tensor/backward.rs",
         &[("grads.came_through_f16(*id);", "")],
-        &["train::underflow"],
+        &["training::underflow"],
     ),
     // Numbers.
     mutation(

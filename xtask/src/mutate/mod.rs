@@ -209,7 +209,8 @@ impl Tree {
 
 /// Returns the folder of a test target: in the library, or in one of the packages on top of it.
 fn folder_of(root: &Path, target: &str) -> Option<PathBuf> {
-    let folders = ["tests", "train/tests", "cli/tests"].map(|tests| root.join(tests).join(target));
+    let folders =
+        ["tests", "crates/diagnose/tests", "train/tests", "cli/tests"].map(|tests| root.join(tests).join(target));
     folders.into_iter().find(|folder| folder.join("main.rs").exists())
 }
 
