@@ -30,7 +30,10 @@ fn names_of_other_formats_are_refused() {
         (&["graph", "lenet5", "--svg", "g.dot"], "--svg: `g.dot` is the name of a graph in DOT; expected"),
         (&["graph", "lenet5", "--json", "g.SVG"], "--json: `g.SVG` is the name of a drawing in SVG; expected"),
         (&["init", "lenet5", "-o", "p.onnx"], "--output: `p.onnx` is the name of an ONNX model; expected"),
-        (&["bench", "--speeds", "s.yaml"], "--speeds: `s.yaml` is the name of YAML; expected one that ends in `.json`"),
+        (
+            &["show", "bench", "--speeds", "s.yaml"],
+            "--speeds: `s.yaml` is the name of YAML; expected one that ends in `.json`",
+        ),
     ] {
         let said = error(2, precast_in(&folder.0, arguments));
         assert!(said.contains(words), "{said}");
