@@ -1,5 +1,6 @@
 //! `precast show`: the files that come with the command, unchanged; what is available; and what was run.
 
+use clap::Subcommand;
 use precast::{
     io::models::Model,
     policy::{Pack, PolicyFile, SCHEMA},
@@ -33,7 +34,7 @@ pub(super) struct Args {
     name: Option<String>,
 }
 
-#[derive(Debug, clap::Subcommand)]
+#[derive(Debug, Subcommand)]
 enum What {
     Levels(levels::Args),
     Ops(ops::Args),
@@ -100,8 +101,9 @@ fn file(args: &Args) -> Result {
         Some(file) => print_as_it_is(file.text.trim_end()),
         None => {
             let names: Vec<&str> = shipped().map(|file| file.name).collect();
-            let others = ["levels", "ops", "cells", "runs", "bench", "completions", "man"];
-            let near = did_you_mean(name, names.iter().copied().chain(others));
+            let show = What::augment_subcommands(clap::Command::new("show"));
+            let near =
+                did_you_mean(name, names.iter().copied().chain(show.get_subcommands().map(clap::Command::get_name)));
             Err(Failure::Usage(format!("no file is called `{name}`{near}; there are: {}", names.join(", "))))
         }
     }

@@ -13,7 +13,9 @@ use precast_train::RunFile;
 pub(super) fn with_tip(mut error: Error, command: &Command, args: &[OsString]) -> Error {
     let program = command.get_name();
     let tip = match (error.kind(), error.get(ContextKind::InvalidSubcommand), error.get(ContextKind::InvalidArg)) {
-        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word)), _) => of_subcommand(&word.to_lowercase()),
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word)), _) => {
+            of_subcommand(&word.to_lowercase(), command)
+        }
         (ErrorKind::UnknownArgument, _, Some(ContextValue::String(flag))) => of_flag(flag, command, args),
         _ => None,
     };
@@ -26,7 +28,8 @@ pub(super) fn with_tip(mut error: Error, command: &Command, args: &[OsString]) -
     error
 }
 
-fn of_subcommand(word: &str) -> Option<String> {
+fn of_subcommand(word: &str, command: &Command) -> Option<String> {
+    let is_shown = || command.find_subcommand("show").is_some_and(|show| show.find_subcommand(word).is_some());
     let command = match word {
         "fit" | "run-file" | "finetune" | "fine-tune" | "start" => "train run.yaml",
         "resume" | "continue" | "restart" => "train --resume runs/NAME",
@@ -38,15 +41,12 @@ fn of_subcommand(word: &str) -> Option<String> {
         "compare" => "diff MODEL --policy o2 --policy o3",
         "check" | "verify" => "lint MODEL --policy o2",
         "draw" | "visualize" | "plot" => "graph MODEL --policy o2 --svg out.svg",
-        "list" | "ls" | "status" | "log" | "logs" | "report" | "runs" => "show runs",
+        "list" | "ls" | "status" | "log" | "logs" | "report" => "show runs",
         "new" | "create" => "init MODEL --output policy.yaml",
-        "layers" | "modules" | "cells" => "show cells",
-        "benchmark" | "speed" | "bench" => "show bench",
-        "levels" => "show levels",
-        "ops" => "show ops",
-        "schema" => "show schema",
+        "layers" | "modules" => "show cells",
+        "benchmark" | "speed" => "show bench",
         "completions" => "show completions bash",
-        "man" => "show man",
+        _ if is_shown() => &format!("show {word}"),
         _ => return None,
     };
     Some(format!("`{{program}} {command}` does this"))

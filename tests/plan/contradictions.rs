@@ -6,7 +6,10 @@ use precast::{
     prelude::*,
 };
 
-use crate::nets::{self, Task};
+use crate::{
+    common::contradicting::{Bypass, HIDDEN, Hides},
+    nets::{self, Task},
+};
 
 fn x() -> Tensor {
     Tensor::ones(&[3, 4], DType::F32)
@@ -197,18 +200,6 @@ fn a_trace_that_contradicts_the_plan_is_found() {
     assert!(error.to_string().starts_with("the trace is of another network"), "{error}");
 }
 
-/// A cell that bypasses the slot of its child on purpose.
-#[derive(Cell, Debug)]
-struct Bypass {
-    inner: Child<Dense>,
-}
-
-impl Forward for Bypass {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        Forward::forward(&**self.inner.cell(), x)
-    }
-}
-
 #[test]
 fn weights_that_were_read_past_the_slot_are_found() {
     let mut net = Child::new(Bypass { inner: Child::new(Dense::new(4, 4, &mut Rng::seed(1))) });
@@ -249,35 +240,6 @@ fn weights_of_a_called_cell_may_be_read_elsewhere() {
     plan.check(&net.trace(|net| net.call(&x()).unwrap()).1).unwrap();
 }
 
-/// Hides a cell from the tree.
-#[derive(Debug)]
-struct Holder {
-    hidden: Child<Dense>,
-}
-
-#[derive(Cell, Debug)]
-struct Hides {
-    seen: Child<Dense>,
-    holder: Holder,
-}
-
-impl Forward for Hides {
-    fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        // A parameterless cell made on the fly runs like the enclosing cell.
-        self.holder.hidden.call(&Child::new(Tanh).call(&self.seen.call(x)?)?)
-    }
-}
-
-impl Hides {
-    fn new() -> Child<Hides> {
-        let rng = &mut Rng::seed(1);
-        let (seen, hidden) = (Child::new(Dense::new(4, 4, rng)), Child::new(Dense::new(4, 4, rng)));
-        Child::new(Hides { seen, holder: Holder { hidden } })
-    }
-}
-
-const HIDDEN: &str = "a cell with parameters (Dense) ran that the network does not show, so no plan, optimizer or weight file \
-                      knows it: hold it in a field of type `Child`, or in a `Vec`, `Option` or `BTreeMap` of these";
 const UNKNOWN: &str = "a cell with parameters (Dense) is called that the applied plan does not know: it came into the network \
                        after the plan (then apply the policy again), or the network does not show it (then hold it in a field \
                        of type `Child`, or in a `Vec`, `Option` or `BTreeMap` of these)";

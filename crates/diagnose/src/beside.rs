@@ -1,4 +1,4 @@
-//! Facts about the tensors of a pass: where each was written, or its numbers in another pass beside this one.
+//! Facts about the tensors of a pass: where each was written, or its numbers in another pass.
 
 use std::collections::HashMap;
 

@@ -8,7 +8,7 @@
 //! The package observes runs and never changes them: it runs ops again beside the network's own. Its invariants:
 //!
 //! - Parameters, buffers and counters of a diagnosed network have the same bits afterwards.
-//! - A finding names its cell, its op, the number that was met, and the limit.
+//! - A finding names its cell, its op, the number that was found, and the limit.
 //! - A proposed rule is part of a policy that was run.
 #![deny(missing_docs)]
 #![warn(missing_debug_implementations)]

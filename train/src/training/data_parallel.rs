@@ -218,7 +218,7 @@ impl<'r> DataParallel<'r> {
                 return Ok(None);
             }
             let mut loss = loss(net, &shards[shard])?;
-            check_scalar(&loss)?;
+            loss.check_scalar("a step starts from a floating scalar; the loss of a shard")?;
             if share != 1.0 {
                 loss = loss.mul(&Tensor::scalar(share, loss.dtype()))?;
             }
@@ -391,17 +391,6 @@ impl<'r> DataParallel<'r> {
             )));
         }
         Ok(())
-    }
-}
-
-/// Refuses the loss of a shard unless it is a floating scalar.
-fn check_scalar(loss: &Tensor) -> Result<()> {
-    let (dtype, shape) = (loss.dtype(), loss.shape());
-    match loss.len() == 1 && dtype.is_float() {
-        true => Ok(()),
-        false => Err(Error::shape(format!(
-            "a step starts from a floating scalar; the loss of a shard is {dtype} {shape:?} (take the mean or the sum first)"
-        ))),
     }
 }
 

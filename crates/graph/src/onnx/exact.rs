@@ -83,13 +83,27 @@ impl Keep<'_> {
     /// Keeps the nodes that lead to some values, as far back as a fact holds. Values that were entered are left out.
     pub fn behind(
         &mut self,
-        mut pending: Vec<usize>,
+        pending: Vec<usize>,
         entered: &mut [bool],
         follow: &dyn Fn(&Fact) -> bool,
         because: &dyn Fn() -> String,
     ) {
+        let mut enters = |keep: &Self, value: usize| {
+            follow(&keep.facts.fact(value)) && !std::mem::replace(&mut entered[value], true)
+        };
+        self.walk(pending, &mut enters, &|_, _| true, because);
+    }
+
+    /// Keeps the nodes that make the values which it enters, and follows the inputs of those that it goes through.
+    pub fn walk(
+        &mut self,
+        mut pending: Vec<usize>,
+        enters: &mut dyn FnMut(&Self, usize) -> bool,
+        goes_through: &dyn Fn(&Self, usize) -> bool,
+        because: &dyn Fn() -> String,
+    ) {
         while let Some(value) = pending.pop() {
-            if !follow(&self.facts.fact(value)) || std::mem::replace(&mut entered[value], true) {
+            if !enters(self, value) {
                 continue;
             }
             if let Some(sources) = self.facts.inside.get(&value) {
@@ -98,7 +112,9 @@ impl Keep<'_> {
             }
             let Origin::Node { node } = self.values.values[value].origin else { continue };
             self.node(node, Then::Free, because);
-            pending.extend(self.values.nodes[node].inputs.iter().flatten());
+            if goes_through(self, node) {
+                pending.extend(self.values.nodes[node].inputs.iter().flatten());
+            }
         }
     }
 

@@ -255,21 +255,10 @@ impl Keep<'_> {
 
     /// Keeps the node that makes a value, and what moves it and hands it on.
     pub fn makers(&mut self, value: usize, because: &dyn Fn() -> String) {
-        let (mut pending, mut entered) = (vec![value], HashSet::new());
-        while let Some(value) = pending.pop() {
-            if self.elems[value] != Elem::F32 || !entered.insert(value) {
-                continue;
-            }
-            if let Some(sources) = self.facts.inside.get(&value) {
-                self.carried.entry(value).or_insert(Carried::Exact);
-                pending.extend(sources);
-            }
-            let Origin::Node { node } = self.values.values[value].origin else { continue };
-            self.node(node, Then::Free, because);
-            if self.facts.moves[node] == Some(GraphList::Clear) {
-                pending.extend(self.values.nodes[node].inputs.iter().flatten());
-            }
-        }
+        let mut entered = HashSet::new();
+        let mut enters = |keep: &Self, value: usize| keep.elems[value] == Elem::F32 && entered.insert(value);
+        let moves = |keep: &Self, node: usize| keep.facts.moves[node] == Some(GraphList::Clear);
+        self.walk(vec![value], &mut enters, &moves, because);
     }
 
     /// Returns whether a node is an `Einsum` of one operand that adds along an axis.
