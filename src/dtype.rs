@@ -2,8 +2,3 @@
 //! computed with them is in the kernels.
 
 pub use precast_base::{DType, Element};
-
-/// The arm for a dtype that this library does not know. There is none: it is built with the `precast-base` of its own version.
-pub(crate) fn unknown(dtype: DType) -> ! {
-    unreachable!("the dtype {dtype} has no tensors")
-}

@@ -102,8 +102,6 @@ pub mod gradcheck;
 #[cfg(any(test, all(doc, not(doctest))))]
 pub mod guide;
 pub mod io;
-#[allow(unsafe_code)]
-mod kernels;
 pub mod layers;
 mod logging;
 pub mod observe;
@@ -125,11 +123,6 @@ pub use cell::derived as __derive;
 pub use cell::{Cell, Child, Forward};
 pub use checkpoint::Checkpoint;
 pub use dtype::{DType, Element};
-pub use kernels::amx::{allow_amx, uses_amx};
-#[doc(hidden)]
-pub use kernels::bench as __bench;
-pub use kernels::simd::vector_lanes;
-pub use kernels::threads::set_threads;
 pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
     RecurrentWeights, Reduction, Resize, run, run_with, twice_differentiable,
@@ -139,6 +132,11 @@ pub use plan::Plan;
 pub(crate) use precast_base::printable;
 #[doc(inline)]
 pub use precast_base::{Error, ErrorKind, Result, error};
+pub use precast_kernels::amx::{allow_amx, uses_amx};
+#[doc(hidden)]
+pub use precast_kernels::bench as __bench;
+pub use precast_kernels::simd::vector_lanes;
+pub use precast_kernels::threads::set_threads;
 pub use precast_policy::{Level, Policy, host, policy};
 pub use scale::{LossScale, Outcome};
 pub use tensor::{Backward, Grads, LeafId, Moment, Param, Tensor, TensorElement, WeakTensor, enable_grad, no_grad};
@@ -146,5 +144,5 @@ pub use tensor::{Backward, Grads, LeafId, Moment, Param, Tensor, TensorElement, 
 /// Access for the tests of this repository. Anything in it may change or be removed in any release.
 #[doc(hidden)]
 pub mod __test {
-    pub use crate::kernels::memory::KEPT_BYTES;
+    pub use precast_kernels::memory::KEPT_BYTES;
 }

@@ -16,10 +16,10 @@ pub(crate) fn warn(message: &str) {
     }
 }
 
-/// Warns once in a process, on a terminal, that training is slow because this library was built without optimization.
+/// Warns once in a process, on a terminal, that training is slow because the kernels were built without optimization.
 pub(crate) fn warn_if_unoptimized() {
     static WARNED: Once = Once::new();
-    if cfg!(unoptimized) {
+    if !precast_kernels::OPTIMIZED {
         WARNED.call_once(|| {
             tracing::warn!(target: "precast", "built without optimization");
             if io::stderr().is_terminal() {

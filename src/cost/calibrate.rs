@@ -6,17 +6,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use precast_kernels::{limits, threads};
+
 use super::{Rate, Rates, Speeds, speeds::Work};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
     io::files,
-    kernels::{limits, threads},
     observe::Sizes,
     ops::{ConvOptions, Padding},
     precision::{self, Frame},
-    tensor::context,
-    tensor::with_recording,
+    tensor::{context, with_recording},
 };
 
 /// Size limit of a file of speeds, which has a few lines.

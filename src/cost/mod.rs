@@ -7,13 +7,14 @@ mod speeds;
 use std::hint::black_box;
 
 use half::{bf16, f16};
+use precast_kernels::{cast::Convert, limits};
 use serde::Serialize;
+
 pub use speeds::{Rate, Rates, Speeds};
 
 use crate::{
     DType, Element, Op, Tensor,
     error::Result,
-    kernels::{cast::Convert, limits},
     observe::Sizes,
     ops::{ConvOptions, Padding},
 };

@@ -1,12 +1,12 @@
 //! Speeds of the parts of a training step on a machine, and the cost of one op call at these speeds.
 
+use precast_kernels::threads;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     DType, Op,
     catalogue::Family,
     error::{Error, Result},
-    kernels::threads,
     observe::Sizes,
     printable::printable,
 };

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 
+use precast_kernels::memory;
 use rand::{Rng as _, SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
@@ -9,7 +10,6 @@ use rand_distr::StandardNormal;
 use crate::{
     Tensor,
     error::{Error, Result},
-    kernels::memory,
 };
 
 /// A seeded random number generator: the same seed gives the same numbers on every machine.

@@ -1,11 +1,12 @@
 //! Random integers and choices, drawn one after another: the same seed gives the same numbers, whatever the number of
 //! threads.
 
+use precast_kernels::memory;
+
 use super::Rng;
 use crate::{
     Tensor,
     error::{Error, Result},
-    kernels::memory,
 };
 
 /// Returns an empty vector with room for the numbers of a tensor, and their count.

@@ -2,12 +2,13 @@
 
 use std::ops::AddAssign;
 
+use precast_kernels::{
+    elementwise::distance::{distance, projection},
+    threads,
+};
+
 use crate::{
     Tensor,
-    kernels::{
-        elementwise::distance::{distance, projection},
-        threads,
-    },
     tensor::{Array, with_float},
 };
 

@@ -33,7 +33,6 @@ use crate::{
     DType, Op, Tensor,
     catalogue::Attributes,
     error::{Error, Result},
-    kernels::elementwise::Saved,
     precision,
     tensor::{
         self, Array, Forward, context,
@@ -41,6 +40,7 @@ use crate::{
         recording::Again,
     },
 };
+use precast_kernels::elementwise::Saved;
 
 /// Runs an op as the ops of which it is composed, each seen by listeners; `None` for an op that is not composed of
 /// others. The inputs have the order in which the op is recorded.

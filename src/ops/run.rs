@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use precast_base::names::did_you_mean;
+use precast_kernels::recurrent::Gating;
 use precast_policy::op_table;
 
 use super::{
@@ -13,7 +14,6 @@ use crate::{
     Op, Tensor,
     catalogue::{Attributes, as_serde_has_them},
     error::{Error, Result},
-    kernels::recurrent::Gating,
     tensor::recording::{Again, Repeatable},
 };
 

@@ -2,19 +2,18 @@
 
 use std::ops::Range;
 
+use precast_kernels::{
+    reduce::{Squares, sum_of},
+    simd::vectorized,
+    threads,
+    update::{MOMENTS, Multiplied, Values, square_sums_of_columns, squares_by_parts},
+};
+
 use super::{
     rule::{Kept, Number, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
-use crate::{
-    kernels::{
-        reduce::{Squares, sum_of},
-        simd::vectorized,
-        threads,
-        update::{MOMENTS, Multiplied, Values, square_sums_of_columns, squares_by_parts},
-    },
-    options::options,
-};
+use crate::options::options;
 
 /// Adafactor, in the form of `torch.optim.Adafactor`: Adam without a first average, with the second average of a matrix
 /// stored as one number per row and column. A tensor with more axes is a stack of matrices along its last two. At

@@ -1,13 +1,12 @@
 //! Adagrad.
 
+use precast_kernels::update::{MOMENTS, Multiplied, Values, each};
+
 use super::{
     rule::{Kept, Number, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
-use crate::{
-    kernels::update::{MOMENTS, Multiplied, Values, each},
-    options::options,
-};
+use crate::options::options;
 
 /// Adagrad, in the form of `torch.optim.Adagrad`. At update t of a parameter:
 ///

@@ -1,13 +1,12 @@
 //! Adam and AdamW.
 
+use precast_kernels::update::{MOMENTS, Multiplied, Values, each};
+
 use super::{
     rule::{Kept, Number, Of, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
-use crate::{
-    kernels::update::{MOMENTS, Multiplied, Values, each},
-    options::options,
-};
+use crate::options::options;
 
 /// Adam, in the form of `torch.optim.Adam`. At update t of a parameter:
 ///

@@ -1,17 +1,16 @@
 //! LAMB.
 
+use precast_kernels::{
+    reduce::{Squares, sum_of},
+    simd::vectorized,
+    update::{MOMENTS, Multiplied, Values, squares_by_parts},
+};
+
 use super::{
     rule::{Kept, Number, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
-use crate::{
-    kernels::{
-        reduce::{Squares, sum_of},
-        simd::vectorized,
-        update::{MOMENTS, Multiplied, Values, squares_by_parts},
-    },
-    options::options,
-};
+use crate::options::options;
 
 /// LAMB: Adam with the update of a parameter scaled in proportion to the norm of the parameter. At update t:
 ///

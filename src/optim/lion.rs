@@ -1,13 +1,12 @@
 //! Lion.
 
+use precast_kernels::update::{MOMENTS, Multiplied, Values, each};
+
 use super::{
     rule::{Kept, Number, Of, Rule, Step, Whole},
     trained::{Trained, optimizer},
 };
-use crate::{
-    kernels::update::{MOMENTS, Multiplied, Values, each},
-    options::options,
-};
+use crate::options::options;
 
 /// Lion: each weight moves by the learning rate, in the direction of the sign of an average of gradients.
 ///

@@ -1,6 +1,6 @@
 //! Updates lost to rounding.
 
-use crate::kernels::update::Count;
+use precast_kernels::update::Count;
 
 /// The number of updates of a parameter lost to rounding in the last step: the optimizer computed a change, but the
 /// stored value stayed the same.

@@ -2,6 +2,14 @@
 
 use std::ops::{Deref, DerefMut};
 
+use precast_kernels::{
+    gemm::{Added, Layout, Products, products},
+    memory::{Pooled, uninit_vec},
+    reduce::Squares,
+    simd::vectorized,
+    update::{MOMENTS, Multiplied, Values, squares_by_parts},
+};
+
 use super::{
     AdamW, AdamWOptions, Optimizer, beside,
     makes::Makes,
@@ -12,13 +20,6 @@ use crate::{
     Param,
     cell::Params,
     error::{Error, Result},
-    kernels::{
-        gemm::{Added, Layout, Products, products},
-        memory::{Pooled, uninit_vec},
-        reduce::Squares,
-        simd::vectorized,
-        update::{MOMENTS, Multiplied, Values, squares_by_parts},
-    },
     options::{OptionInfo, Options, options},
 };
 

@@ -2,13 +2,14 @@
 
 use std::fmt::Debug;
 
+use precast_kernels::{
+    float::Real,
+    gemm::Gemm,
+    update::{MOMENTS, Multiplied, Values},
+};
+
 use crate::{
     error::{Error, Result},
-    kernels::{
-        float::Real,
-        gemm::Gemm,
-        update::{MOMENTS, Multiplied, Values},
-    },
     options::Options,
     tensor::Stored,
 };

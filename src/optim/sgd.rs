@@ -1,5 +1,7 @@
 //! Stochastic gradient descent.
 
+use precast_kernels::update::{MOMENTS, Multiplied, Values, each};
+
 use super::{
     rule::{Kept, Number, Rule, Step, Whole},
     trained::{Trained, optimizer},
@@ -7,7 +9,6 @@ use super::{
 use crate::{
     cell::Params,
     error::{Error, Result},
-    kernels::update::{MOMENTS, Multiplied, Values, each},
     options::options,
 };
 

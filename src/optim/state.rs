@@ -3,15 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use precast_base::names::did_you_mean;
+use precast_kernels::{
+    memory,
+    update::{eight_bit, eight_bit::Map},
+};
 
 use super::rule::{Kept, Of};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
-    kernels::{
-        memory,
-        update::eight_bit::{self, Map},
-    },
     tensor::Array,
 };
 

@@ -1,6 +1,14 @@
 //! One update of one parameter, in the dtype of its arithmetic.
 
 use half::{bf16, f16};
+use precast_kernels::{
+    float::Float,
+    memory::Pooled,
+    update::{
+        Count, Gradient, Kahan, MOMENTS, Moment, Multiplied, Pass, Place, Rounded, Stochastic, Storage, Stream, Values,
+        Wide, WithMaster, eight_bit::Blocks, load_all,
+    },
+};
 
 use super::{
     rule::{Number, Rule, Step, Whole},
@@ -8,14 +16,6 @@ use super::{
 };
 use crate::{
     DType, Param,
-    kernels::{
-        float::Float,
-        memory::Pooled,
-        update::{
-            Count, Gradient, Kahan, MOMENTS, Moment, Multiplied, Pass, Place, Rounded, Stochastic, Storage, Stream,
-            Values, Wide, WithMaster, eight_bit::Blocks, load_all,
-        },
-    },
     tensor::{Array, Factors, Renewed, Rounding, Stored},
 };
 

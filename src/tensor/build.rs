@@ -2,15 +2,16 @@
 
 use half::{bf16, f16};
 use ndarray::{ArrayD, IxDyn};
+use precast_kernels::{
+    memory,
+    memory::{Elements, Pooled, uninit_vec},
+    strides::row_major,
+};
 
-use super::{Array, Tensor, array::Stored, recording, with_array};
+use super::{Array, Stored, Tensor, recording, with_array};
 use crate::{
     DType,
     error::{Error, Result},
-    kernels::{
-        memory::{self, Elements, Pooled, uninit_vec},
-        strides::row_major,
-    },
 };
 
 /// Rust element types that convert to and from tensors: f64, f32, f16, bf16, i64, bool.

@@ -9,24 +9,21 @@ use std::{
     sync::Arc,
 };
 
+use precast_kernels::{
+    alone_mut,
+    elementwise::{finite, peak::Magnitude as _},
+    float::{Float as _, Real as _},
+    reduce::Squares,
+    threads,
+};
+
 use super::{
-    Array, LeafId, Param, Tensor,
-    array::alone_mut,
-    context, late,
+    Array, LeafId, Param, Tensor, context, late,
     listener::ParamStep,
     pass::{self, Pass},
     with_float,
 };
-use crate::{
-    DType,
-    kernels::{
-        elementwise::{finite, peak::Magnitude as _},
-        float::{Float as _, Real as _},
-        reduce::Squares,
-        threads,
-    },
-    logging::warn,
-};
+use crate::{DType, logging::warn};
 
 /// Gradients of one backward pass, by leaf.
 ///

@@ -1,6 +1,5 @@
 //! Tensors: values with a run-time dtype and a place on the tape.
 
-mod array;
 mod backward;
 mod build;
 pub(crate) mod context;
@@ -19,7 +18,6 @@ mod value;
 
 use std::sync::{Arc, Mutex};
 
-pub(crate) use array::{Array, Renewed, Stored, with_array, with_float};
 pub use backward::Moment;
 pub(crate) use backward::backward_of;
 pub use build::TensorElement;
@@ -31,6 +29,7 @@ pub(crate) use grads::{Factors, Unscaled};
 pub use grads::{Grads, Scaling};
 pub use param::Param;
 pub(crate) use param::Rounding;
+pub(crate) use precast_kernels::{Array, Renewed, Stored, with_array, with_float};
 pub(crate) use range::Beyond;
 pub use tape::LeafId;
 pub use tape::{Backward, enable_grad, no_grad};
@@ -42,9 +41,9 @@ pub use value::WeakTensor;
 use crate::{
     DType,
     error::{Error, Result},
-    kernels::memory::within_memory,
 };
 use listener::{CastCall, CastRole};
+use precast_kernels::memory::within_memory;
 
 /// Runs kernels, whose memory may be more than the system has.
 ///

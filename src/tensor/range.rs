@@ -2,21 +2,22 @@
 
 use std::fmt;
 
+use precast_kernels::{
+    elementwise::{
+        BLOCK,
+        peak::{Magnitude as _, Small},
+    },
+    float::{Float, Real},
+    simd::vectorized,
+    threads,
+};
+
 use num_traits::{Float as _, ToPrimitive as _};
 
 use super::{Array, Stored, Tensor, grads::peaks, with_float};
 use crate::{
     DType,
     error::{Error, Result},
-    kernels::{
-        elementwise::{
-            BLOCK,
-            peak::{Magnitude as _, Small},
-        },
-        float::{Float, Real},
-        simd::vectorized,
-        threads,
-    },
     printable::number,
 };
 

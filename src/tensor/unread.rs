@@ -7,12 +7,10 @@
 use std::sync::Arc;
 
 use half::{bf16, f16};
+use precast_kernels::{elementwise::Masked, float::Float, reduce::channels::Channels};
 
 use super::{Array, Stored, Tensor, context, elements, tape::Place};
-use crate::{
-    DType,
-    kernels::{elementwise::Masked, float::Float, reduce::channels::Channels},
-};
+use crate::DType;
 
 /// A result that is still to be computed.
 #[derive(Clone)]

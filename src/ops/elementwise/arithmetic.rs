@@ -1,18 +1,19 @@
 //! Arithmetic on two tensors with broadcasting.
 
-use crate::ops::{
-    Reduction, call, elements,
-    elementwise::{
-        Path,
-        pairwise::{broadcast_shape, pairwise},
-        unary::{part, power_slope},
-    },
-};
+use precast_kernels::{elementwise::Binary, float::Real};
+
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::{elementwise::Binary, float::Real},
     no_grad,
+    ops::{
+        Reduction, call, elements,
+        elementwise::{
+            Path,
+            pairwise::{broadcast_shape, pairwise},
+            unary::{part, power_slope},
+        },
+    },
     tensor::recording,
 };
 

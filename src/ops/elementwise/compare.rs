@@ -2,19 +2,20 @@
 
 use std::num::FpCategory;
 
-use crate::ops::{
-    by_float, call, dispatch, elements,
-    elementwise::{
-        arithmetic::Operand,
-        pairwise::{broadcast_shape, meet, sum_to},
-    },
+use precast_kernels::{
+    float::Float,
+    strides::{Broadcast, zip, zip3},
 };
+
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        float::Float,
-        strides::{Broadcast, zip, zip3},
+    ops::{
+        by_float, call, dispatch, elements,
+        elementwise::{
+            arithmetic::Operand,
+            pairwise::{broadcast_shape, meet, sum_to},
+        },
     },
     tensor::{Array, Forward, Stored, recording, with_array},
 };

@@ -1,16 +1,16 @@
 //! Dropout.
 
+use precast_kernels::{
+    float::{Float, Real},
+    memory::with_capacity,
+};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use crate::ops::{by_float, call, dispatch, elements};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        float::{Float, Real},
-        memory::with_capacity,
-    },
+    ops::{by_float, call, dispatch, elements},
     tensor::{Array, Forward, Stored},
 };
 

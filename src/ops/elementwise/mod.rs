@@ -10,7 +10,7 @@ mod relu;
 pub(in crate::ops) mod unary;
 
 /// Path of 16-bit numbers to a function: the column of the function tables here that sets
-/// [`Unary::DIRECT`](crate::kernels::elementwise::Unary::DIRECT).
+/// [`Unary::DIRECT`](precast_kernels::elementwise::Unary::DIRECT).
 enum Path {
     /// From memory through registers to memory: for cheap functions and the most frequent ones.
     Direct,

@@ -1,18 +1,18 @@
 //! Functions of pairs of elements with broadcasting: the engine of arithmetic and of the elementwise losses.
 
 use ndarray::{ArrayViewD, IxDyn};
+use precast_kernels::{
+    elementwise::{Binary, Function, Input, MapSlices, PairSlope, PairValue, Times, map, map_stretched},
+    float::{Float, Real},
+    memory::{Pooled, uninit_vec, with_capacity},
+    reduce,
+    strides::{Broadcast, zip},
+};
 
-use crate::ops::{Call, Reduction, by_float, dispatch, elements, spatial::windows::checked_shape};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        elementwise::{Binary, Function, Input, MapSlices, PairSlope, PairValue, Times, map, map_stretched},
-        float::{Float, Real},
-        memory::{Pooled, uninit_vec, with_capacity},
-        reduce,
-        strides::{Broadcast, zip},
-    },
+    ops::{Call, Reduction, by_float, dispatch, elements, spatial::windows::checked_shape},
     tensor::{Array, Backward, Forward, Stored, Value},
 };
 

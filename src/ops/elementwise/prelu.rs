@@ -1,13 +1,14 @@
 //! Rectifier with a learned slope.
 
-use crate::ops::{
-    Reduction, call,
-    elementwise::{pairwise::pairwise_as, unary::part},
-};
+use precast_kernels::{elementwise::Binary, float::Real};
+
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::{elementwise::Binary, float::Real},
+    ops::{
+        Reduction, call,
+        elementwise::{pairwise::pairwise_as, unary::part},
+    },
 };
 
 #[derive(Clone, Copy)]

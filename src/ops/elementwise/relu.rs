@@ -1,14 +1,15 @@
 //! ReLU, which is computed within the pass of a norm before it, and whose gradient is computed within the pass that reads
 //! it.
 
-use crate::ops::{call, dispatch, float_kernel};
+use precast_kernels::{
+    elementwise::{Pointwise, map},
+    float::Real,
+};
+
 use crate::{
     Op, Tensor,
     error::Result,
-    kernels::{
-        elementwise::{Pointwise, map},
-        float::Real,
-    },
+    ops::{call, dispatch, float_kernel},
     tensor::Forward,
 };
 

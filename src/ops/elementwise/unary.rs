@@ -1,15 +1,18 @@
 //! Functions of one tensor, applied to each element.
 
-use crate::ops::{Call, call, dispatch, elements, elementwise::Path, float_kernel, saved};
+use precast_kernels::{
+    elementwise::{
+        Function, Saved, Slope, Times, Unary, Value, Zero, map, math,
+        math::{density, normal, sigmoid},
+    },
+    float::Real,
+};
+
 use crate::{
     Op, Tensor,
     catalogue::Attributes,
     error::{Error, Result},
-    kernels::{
-        elementwise::math::{self, density, normal, sigmoid},
-        elementwise::{Function, Saved, Slope, Times, Unary, Value, Zero, map},
-        float::Real,
-    },
+    ops::{Call, call, dispatch, elements, elementwise::Path, float_kernel, saved},
     tensor::Forward,
 };
 

@@ -1,10 +1,11 @@
 //! Positions and classes as integers, and elements chosen by a mask. None but the chosen elements has a gradient.
 
-use crate::ops::{call, dispatch, elements, index::pick::checked_indices, spatial::windows::checked_shape};
+use precast_kernels::memory::{room, zeros};
+
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::memory::{room, zeros},
+    ops::{call, dispatch, elements, index::pick::checked_indices, spatial::windows::checked_shape},
     tensor::{Array, Forward, fitting, recording, with_array},
 };
 

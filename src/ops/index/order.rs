@@ -1,11 +1,16 @@
 //! Medians and running extremes, composed of ops, and counts of numbers.
 
-use crate::ops::{elements, index::pick::checked_indices, index::shape::axis_at, spatial::windows::checked_shape};
+use precast_kernels::memory::zeros;
+
 use crate::{
     DType, Tensor,
     error::{Error, Result},
-    kernels::memory::zeros,
     no_grad,
+    ops::{
+        elements,
+        index::{pick::checked_indices, shape::axis_at},
+        spatial::windows::checked_shape,
+    },
     tensor::{Array, fitting, recording},
 };
 

@@ -1,15 +1,16 @@
 //! Selection of elements by integer indices. If an element was picked more than once, its gradients are summed and
 //! rounded once.
 
-use crate::ops::{by_float, call, dispatch, elements, index::shape::axis_at, spatial::windows::checked_shape};
+use precast_kernels::{
+    float::Float,
+    memory::{Elements, Pooled, with_capacity, zeros},
+    reduce,
+};
+
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        float::Float,
-        memory::{Elements, Pooled, with_capacity, zeros},
-        reduce,
-    },
+    ops::{by_float, call, dispatch, elements, index::shape::axis_at, spatial::windows::checked_shape},
     tensor::{Array, Forward, Stored, with_array},
 };
 

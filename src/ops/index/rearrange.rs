@@ -2,19 +2,19 @@
 //! dtype, and no number is rounded; only the gradients of repeated elements are summed.
 
 use ndarray::{Axis, IxDyn};
+use precast_kernels::strides::row_major;
 
-use crate::ops::{
-    call, dispatch,
-    index::{
-        shape::{axis_at, back_to, only, reshaped, summed_to},
-        slice_concat::joined,
-    },
-    spatial::windows::checked_shape,
-};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::strides::row_major,
+    ops::{
+        call, dispatch,
+        index::{
+            shape::{axis_at, back_to, only, reshaped, summed_to},
+            slice_concat::joined,
+        },
+        spatial::windows::checked_shape,
+    },
     tensor::{Array, Forward, with_array},
 };
 

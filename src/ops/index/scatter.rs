@@ -1,18 +1,22 @@
 //! Writes to elements at integer indices. Sums are rounded once.
 
-use crate::ops::{
-    Call, by_float, call, dispatch, elements,
-    index::pick::{checked_indices, offsets_along, picked},
-    index::shape::axis_at,
-    one_float_dtype,
+use precast_kernels::{
+    float::Float,
+    memory,
+    memory::{Elements, Pooled},
+    reduce,
 };
+
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        float::Float,
-        memory::{self, Elements, Pooled},
-        reduce,
+    ops::{
+        Call, by_float, call, dispatch, elements,
+        index::{
+            pick::{checked_indices, offsets_along, picked},
+            shape::axis_at,
+        },
+        one_float_dtype,
     },
     tensor::{Array, Forward, Stored, with_array},
 };

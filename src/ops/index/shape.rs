@@ -1,12 +1,12 @@
 //! Changes of shape. Every op here works for every dtype; views share the storage where possible.
 
 use ndarray::IxDyn;
+use precast_kernels::{float::Float, strides::row_major};
 
-use crate::ops::{Call, call, dispatch, elementwise::pairwise::sum_to, spatial::windows::checked_shape};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::{float::Float, strides::row_major},
+    ops::{Call, call, dispatch, elementwise::pairwise::sum_to, spatial::windows::checked_shape},
     tensor::{Array, Forward, Stored, with_array, with_float},
 };
 

@@ -3,16 +3,16 @@
 use std::ops::Range;
 
 use ndarray::{ArrayRef, ArrayViewD, ArrayViewMutD, Axis, IxDyn, Slice};
+use precast_kernels::memory;
 
-use crate::ops::{
-    call, dispatch,
-    index::shape::{axis_at, back_to, only, reshaped},
-    spatial::windows::checked_shape,
-};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::memory,
+    ops::{
+        call, dispatch,
+        index::shape::{axis_at, back_to, only, reshaped},
+        spatial::windows::checked_shape,
+    },
     tensor::{Array, Forward, Stored, with_array},
 };
 

@@ -2,11 +2,12 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use crate::ops::{Call, by_float, call, dispatch, index::shape::axis_at, reduce::axes::Lanes};
+use precast_kernels::memory::{Pooled, zeros};
+
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::memory::{Pooled, zeros},
+    ops::{Call, by_float, call, dispatch, index::shape::axis_at, reduce::axes::Lanes},
     tensor::{Forward, Stored, Written, with_array},
 };
 

@@ -1,19 +1,20 @@
 //! Scaled dot-product attention (Vaswani et al. 2017, section 3.2.1).
 
-use crate::ops::{
-    by_float, call,
-    composed::floating,
-    dispatch, elements,
-    elementwise::pairwise::{broadcast_shape, sum_to},
-    spatial::windows::checked_shape,
+use precast_kernels::{
+    attention::{Attention, BroadcastMatrix, Mask},
+    gemm::Gemm,
+    strides::broadcast_indices,
 };
+
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        attention::{Attention, BroadcastMatrix, Mask},
-        gemm::Gemm,
-        strides::broadcast_indices,
+    ops::{
+        by_float, call,
+        composed::floating,
+        dispatch, elements,
+        elementwise::pairwise::{broadcast_shape, sum_to},
+        spatial::windows::checked_shape,
     },
     tensor::{Array, Backward, Forward, Stored},
 };

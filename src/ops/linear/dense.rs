@@ -1,15 +1,16 @@
 //! `x · wᵀ + b`, and a bias added to channels.
 
-use crate::ops::{by_float, call, dispatch, elements, linear::matmul::one_product, one_float_dtype};
+use precast_kernels::{
+    float::{Float, Real},
+    gemm::{Added, Gemm, Layout, Products, products},
+    memory::{Pooled, uninit_vec},
+    reduce,
+};
+
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        float::{Float, Real},
-        gemm::{Added, Gemm, Layout, Products, products},
-        memory::{Pooled, uninit_vec},
-        reduce,
-    },
+    ops::{by_float, call, dispatch, elements, linear::matmul::one_product, one_float_dtype},
     tensor::{Array, Forward, Stored},
 };
 

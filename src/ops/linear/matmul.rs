@@ -1,20 +1,20 @@
 //! Matrix products.
 
-use crate::ops::{
-    by_float, call, dispatch, elements,
-    elementwise::pairwise::{broadcast_shape, stretched},
-    index::shape::summed_to,
-    one_float_dtype,
-    spatial::windows::checked_shape,
+use precast_kernels::{
+    gemm::{Added, Layout, Products, products},
+    memory::uninit_vec,
+    strides::{broadcast_indices, row_major},
 };
+
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        gemm::{Added, Layout, Products, products},
-        memory::uninit_vec,
-        strides::broadcast_indices,
-        strides::row_major,
+    ops::{
+        by_float, call, dispatch, elements,
+        elementwise::pairwise::{broadcast_shape, stretched},
+        index::shape::summed_to,
+        one_float_dtype,
+        spatial::windows::checked_shape,
     },
     tensor::{Array, Forward},
 };

@@ -1,13 +1,14 @@
 //! Rotary position embedding (Su et al. 2021).
 
-use crate::ops::{by_float, call, dispatch, elements};
+use precast_kernels::{
+    float::{Float, Real},
+    memory::with_capacity,
+};
+
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        float::{Float, Real},
-        memory::with_capacity,
-    },
+    ops::{by_float, call, dispatch, elements},
     tensor::{Array, Forward, Stored},
 };
 

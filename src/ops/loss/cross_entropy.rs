@@ -1,21 +1,21 @@
 //! Classification losses: cross entropy and negative log-likelihood.
 
 use half::{bf16, f16};
-
-use crate::ops::{
-    Call, Reduction, by_float, call, dispatch, elements,
-    reduce::axes::{Lanes, reduced},
+use precast_kernels::{
+    float::{Float, Real},
+    memory::uninit_vec,
+    reduce,
+    reduce::cross_entropy::{Targets, Wanted},
 };
+
 use crate::{
     DType, Op, Tensor,
     catalogue::Attributes,
     dtype::Element,
     error::{Error, Result},
-    kernels::{
-        float::{Float, Real},
-        memory::uninit_vec,
-        reduce,
-        reduce::cross_entropy::{Targets, Wanted},
+    ops::{
+        Call, Reduction, by_float, call, dispatch, elements,
+        reduce::axes::{Lanes, reduced},
     },
     tensor::{Array, Backward, Forward, Stored},
 };

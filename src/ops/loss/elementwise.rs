@@ -1,17 +1,19 @@
 //! Losses on pairs of numbers, each one op with one rounding.
 
-use crate::ops::{
-    Call, Reduction, by_float, call, elements,
-    elementwise::pairwise::pairwise,
-    elementwise::unary::{part, sign, softplus},
+use precast_kernels::{
+    elementwise::{Binary, math, math::sigmoid},
+    float::{Float, Real},
 };
+
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        elementwise::Binary,
-        elementwise::math::{self, sigmoid},
-        float::{Float, Real},
+    ops::{
+        Call, Reduction, by_float, call, elements,
+        elementwise::{
+            pairwise::pairwise,
+            unary::{part, sign, softplus},
+        },
     },
 };
 

@@ -1,7 +1,9 @@
 //! Recurrent ops composed of ordinary ops, step by step.
 
+use precast_kernels::recurrent::Gating;
+
 use super::{RecurrentWeights, step};
-use crate::{Op, Tensor, catalogue::Attributes, error::Result, kernels::recurrent::Gating};
+use crate::{Op, Tensor, catalogue::Attributes, error::Result};
 
 /// Computes the op that [`recurrent_of`](super::recurrent_of) runs.
 pub(in crate::ops) fn of_steps(op: Op, attributes: &Attributes, inputs: &[Tensor]) -> Result<Tensor> {

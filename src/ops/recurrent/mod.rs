@@ -3,17 +3,19 @@
 pub(in crate::ops) mod formula;
 mod step;
 
-use crate::ops::{by_float, call, dispatch, elements, one_float_dtype, spatial::windows::checked_shape};
+use precast_kernels::{
+    float::Real,
+    gemm::Gemm,
+    memory::{Elements, Pooled},
+    recurrent,
+    recurrent::{Gating, Given, Layer, Needs, Saved},
+};
+
 use crate::{
     Op, Tensor,
     catalogue::Attributes,
     error::{Error, Result},
-    kernels::{
-        float::Real,
-        gemm::Gemm,
-        memory::{Elements, Pooled},
-        recurrent::{self, Gating, Given, Layer, Needs, Saved},
-    },
+    ops::{by_float, call, dispatch, elements, one_float_dtype, spatial::windows::checked_shape},
     tensor::{Array, Backward, Forward, Stored},
 };
 

@@ -3,15 +3,15 @@
 use std::ops::Range;
 
 use ndarray::{ArrayViewD, IxDyn};
+use precast_kernels::{
+    memory::{Elements, Pooled},
+    strides::row_major,
+};
 
-use crate::ops::{elements, index::shape::axis_at};
 use crate::{
     Tensor,
     error::{Error, Result},
-    kernels::{
-        memory::{Elements, Pooled},
-        strides::row_major,
-    },
+    ops::{elements, index::shape::axis_at},
     tensor::{Array, Stored},
 };
 

@@ -1,21 +1,22 @@
 //! Vectors along an axis: cross products, lengths, angles and distances.
 
-use crate::ops::{
-    by_float, call,
-    composed::{composed, inside},
-    elements,
-    elementwise::pairwise::broadcast_shape,
-    index::shape::axis_at,
-    one_float_dtype,
-    spatial::windows::checked_shape,
+use precast_kernels::{
+    float::{Float, Real},
+    memory::room,
+    reduce::power_below,
 };
+
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        float::{Float, Real},
-        memory::room,
-        reduce::power_below,
+    ops::{
+        by_float, call,
+        composed::{composed, inside},
+        elements,
+        elementwise::pairwise::broadcast_shape,
+        index::shape::axis_at,
+        one_float_dtype,
+        spatial::windows::checked_shape,
     },
     precision::Frame,
     tensor::context,

@@ -4,19 +4,20 @@
 //! Parameters may have a different floating dtype from x.
 
 use half::{bf16, f16};
+use precast_kernels::{
+    float::{Float, Real},
+    memory::{Elements, Pooled, copied},
+    reduce::{
+        channels::Channels,
+        norm,
+        norm::{Rows, Statistics},
+    },
+};
 
-use crate::ops::{Call, by_float, call, dispatch, elements, not_floating};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        float::{Float, Real},
-        memory::{Elements, Pooled, copied},
-        reduce::{
-            channels::Channels,
-            norm::{self, Rows, Statistics},
-        },
-    },
+    ops::{Call, by_float, call, dispatch, elements, not_floating},
     tensor::{Array, Backward, Forward, Stored, Unread, UnreadNorm, Value, context},
 };
 

@@ -1,10 +1,16 @@
 //! Softmax, its logarithm and related functions.
 
-use crate::ops::{call, composed::composed, index::shape::axis_at, reduce::axes, reduce::sums::along};
+use precast_kernels::reduce::softmax;
+
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::reduce::softmax,
+    ops::{
+        call,
+        composed::composed,
+        index::shape::axis_at,
+        reduce::{axes, sums::along},
+    },
 };
 
 impl Tensor {

@@ -1,25 +1,26 @@
 //! Sums, means, extrema and other reductions along axes.
 
+use precast_kernels::{
+    float::{Float, Real},
+    memory::Pooled,
+    reduce::{
+        AlongAxis, Deviation, Extreme, PNorm, Product, RunningProduct, RunningSum, SliceFunction, Variance,
+        over_slices, over_slices_backward, power_below,
+    },
+    strides::row_major,
+};
+
 use num_traits::Float as _;
 
-use crate::ops::{
-    Call, by_float, call, dispatch, elements,
-    elementwise::pairwise::{stretched, sum_over},
-    index::shape::axis_at,
-    reduce::axes::{self, Lanes, reduced},
-    saved,
-};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        float::{Float, Real},
-        memory::Pooled,
-        reduce::{
-            AlongAxis, Deviation, Extreme, PNorm, Product, RunningProduct, RunningSum, SliceFunction, Variance,
-            over_slices, over_slices_backward, power_below,
-        },
-        strides::row_major,
+    ops::{
+        Call, by_float, call, dispatch, elements,
+        elementwise::pairwise::{stretched, sum_over},
+        index::shape::axis_at,
+        reduce::axes::{self, Lanes, reduced},
+        saved,
     },
     tensor::{Array, Forward, Stored, with_array},
 };

@@ -1,19 +1,20 @@
 //! Convolutions and transposed convolutions over one, two or three spatial axes, channels first.
 
+use precast_kernels::{
+    conv,
+    conv::{Convolve, Geometry},
+    memory::Pooled,
+};
 use serde::{Deserialize, Serialize};
 
-use crate::ops::{
-    by_float, call, dispatch, elements,
-    linear::dense::channel_sums,
-    one_float_dtype,
-    spatial::windows::{Padding, checked_shape, extents, per_axis, positive_per_axis, spatial_axes, three},
-};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        conv::{self, Convolve, Geometry},
-        memory::Pooled,
+    ops::{
+        by_float, call, dispatch, elements,
+        linear::dense::channel_sums,
+        one_float_dtype,
+        spatial::windows::{Padding, checked_shape, extents, per_axis, positive_per_axis, spatial_axes, three},
     },
     tensor::{Array, Forward, Stored},
 };

@@ -1,20 +1,20 @@
 //! Sampling of images and volumes at the positions of a grid (Jaderberg et al. 2015, section 3.3).
 
+use precast_kernels::{
+    float::Float,
+    memory::room,
+    sample::grid_sample::{Sampling, Sizes, grid_sample, grid_sample_backward},
+};
 use serde::{Deserialize, Serialize};
 
-use crate::ops::{
-    Interpolation, by_float, call,
-    composed::composed,
-    dispatch, elements, one_float_dtype,
-    spatial::windows::{checked_shape, spatial_axes, three},
-};
 use crate::{
     DType, Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        float::Float,
-        memory::room,
-        sample::grid_sample::{Sampling, Sizes, grid_sample, grid_sample_backward},
+    ops::{
+        Interpolation, by_float, call,
+        composed::composed,
+        dispatch, elements, one_float_dtype,
+        spatial::windows::{checked_shape, spatial_axes, three},
     },
     tensor::{Array, Forward},
 };

@@ -1,18 +1,18 @@
 //! Resizing of the spatial axes.
 
+use precast_kernels::{
+    float::Float,
+    memory::room,
+    sample::resample::{ResampledAxis, Taps, resample, resample_backward},
+};
 use serde::{Deserialize, Serialize};
 
-use crate::ops::{
-    by_float, call, dispatch, elements,
-    spatial::windows::{checked_shape, per_axis, positive_per_axis, spatial_axes},
-};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        float::Float,
-        memory::room,
-        sample::resample::{ResampledAxis, Taps, resample, resample_backward},
+    ops::{
+        by_float, call, dispatch, elements,
+        spatial::windows::{checked_shape, per_axis, positive_per_axis, spatial_axes},
     },
     tensor::{Array, Forward},
 };

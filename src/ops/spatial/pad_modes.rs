@@ -1,14 +1,15 @@
 //! Padding with border elements, and windows laid out as columns.
 
-use crate::ops::{
-    Call, call,
-    composed::composed,
-    spatial::windows::{checked_shape, extents, per_axis, positive_per_axis, spatial_axes},
-};
+use precast_kernels::memory::room;
+
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::memory::room,
+    ops::{
+        Call, call,
+        composed::composed,
+        spatial::windows::{checked_shape, extents, per_axis, positive_per_axis, spatial_axes},
+    },
     tensor::fitting,
 };
 

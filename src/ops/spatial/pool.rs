@@ -2,21 +2,21 @@
 
 use std::{iter, ops::Range, sync::Arc};
 
+use precast_kernels::{
+    memory::{Pooled, room, uninit_vec},
+    sample::{
+        pool,
+        windows::{AxisWindows, Windows, window_volume},
+    },
+};
 use serde::{Deserialize, Serialize};
 
-use crate::ops::{
-    Call, by_float, call, dispatch, elements,
-    spatial::windows::{Padding, checked_shape, positive_per_axis, spatial_axes},
-};
 use crate::{
     Op, Tensor,
     error::{Error, Result},
-    kernels::{
-        memory::{Pooled, room, uninit_vec},
-        sample::{
-            pool,
-            windows::{AxisWindows, Windows, window_volume},
-        },
+    ops::{
+        Call, by_float, call, dispatch, elements,
+        spatial::windows::{Padding, checked_shape, positive_per_axis, spatial_axes},
     },
     tensor::{Array, Forward, Written},
 };

@@ -9,6 +9,7 @@ use std::{
 };
 
 use half::bf16;
+use precast_kernels::counted::{Rounded, convert_counted};
 use serde::{Serialize, Serializer};
 
 use super::{Header, StoredModel, StoredTensor, WeightFile, cell_of, folder};
@@ -16,7 +17,6 @@ use crate::{
     DType,
     error::{Error, Result},
     io::files::{self, Writer},
-    kernels::counted::{Rounded, convert_counted},
     policy::{Rule, RunAs},
     storage::weights::{CHECKSUM, FORMAT, OF_RUN},
 };

@@ -9,19 +9,17 @@ use std::{
 };
 
 use half::{bf16, f16};
+use precast_base::formats::{self, Reader};
+use precast_kernels::{memory, unknown};
 use safetensors::{
     Dtype, SafeTensors,
     tensor::{Metadata, TensorInfo},
 };
 
-use precast_base::formats::{self, Reader};
-
 use crate::{
     DType, Tensor,
-    dtype::unknown,
     error::{Error, Result},
     io::{files, json},
-    kernels::memory,
 };
 
 /// Metadata entry that lists the paths sharing a parameter.

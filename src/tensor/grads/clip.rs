@@ -1,6 +1,8 @@
 //! Gradient clipping.
 
-use super::{Factors, Grads, alone_mut, finite, with_float};
+use precast_kernels::alone_mut;
+
+use super::{Factors, Grads, finite, with_float};
 use crate::{
     Tensor,
     error::{Error, Result},
