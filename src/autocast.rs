@@ -239,7 +239,7 @@ impl Autocast {
         let enabled = self.enabled && self.op_level.as_deref() != Some("O0");
         let cache = self.cache.or(around.map(|region| region.cache)).unwrap_or(true);
         let frame = if enabled { Frame::Lists(rules) } else { Frame::Off };
-        Ok(precision::enter_region(frame, AutocastState { enabled, dtype, cache }))
+        Ok(precast_tensor::context::enter_region(frame, AutocastState { enabled, dtype, cache }))
     }
 
     /// Returns the op rules of the region for the low dtype `dtype`.

@@ -2,6 +2,7 @@
 
 mod counters;
 
+use precast_tensor::internals::ParamInternals as _;
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,

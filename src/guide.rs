@@ -46,7 +46,8 @@ pages! {
 mod tests {
     use std::collections::BTreeSet;
 
-    use crate::{Op, catalogue::System, io::kinds::elsewhere, layers::kinds, ops::method_of};
+    use crate::{Op, catalogue::System, io::kinds::elsewhere, layers::kinds};
+    use precast_tensor::ops::method_of;
 
     /// Returns the text between two marks of the page.
     fn part<'a>(page: &'a str, mark: &str) -> &'a str {

@@ -92,29 +92,21 @@
 extern crate self as precast;
 
 pub mod autocast;
-pub mod catalogue;
 pub mod cell;
 mod checkpoint;
 pub mod compat;
 pub mod cost;
-mod dtype;
-pub mod gradcheck;
 #[cfg(any(test, all(doc, not(doctest))))]
 pub mod guide;
 pub mod io;
 pub mod layers;
-mod logging;
-pub mod observe;
-mod ops;
 pub mod optim;
 pub mod options;
 pub mod plan;
-pub mod precision;
 pub mod prelude;
 pub mod recording;
 pub mod scale;
 pub mod storage;
-mod tensor;
 
 pub use autocast::{Autocast, autocast};
 pub use catalogue::{Op, Precision};
@@ -122,14 +114,10 @@ pub use catalogue::{Op, Precision};
 pub use cell::derived as __derive;
 pub use cell::{Cell, Child, Forward};
 pub use checkpoint::Checkpoint;
-pub use dtype::{DType, Element};
-pub use ops::{
-    ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
-    RecurrentWeights, Reduction, Resize, run, run_with, twice_differentiable,
-};
 pub use optim::{Adafactor, Adagrad, Adam, AdamW, Lamb, Lion, Muon, Optimizer, RmsProp, Sgd};
 pub use plan::Plan;
 pub(crate) use precast_base::printable;
+pub use precast_base::{DType, Element};
 #[doc(inline)]
 pub use precast_base::{Error, ErrorKind, Result, error};
 pub use precast_kernels::amx::{allow_amx, uses_amx};
@@ -138,8 +126,16 @@ pub use precast_kernels::bench as __bench;
 pub use precast_kernels::simd::vector_lanes;
 pub use precast_kernels::threads::set_threads;
 pub use precast_policy::{Level, Policy, host, policy};
+pub use precast_tensor::ops::{
+    ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
+    RecurrentWeights, Reduction, Resize, run, run_with, twice_differentiable,
+};
+pub use precast_tensor::{
+    Backward, Grads, LeafId, Moment, Param, Tensor, TensorElement, WeakTensor, enable_grad, no_grad,
+};
+#[doc(inline)]
+pub use precast_tensor::{catalogue, gradcheck, observe, precision};
 pub use scale::{LossScale, Outcome};
-pub use tensor::{Backward, Grads, LeafId, Moment, Param, Tensor, TensorElement, WeakTensor, enable_grad, no_grad};
 
 /// Access for the tests of this repository. Anything in it may change or be removed in any release.
 #[doc(hidden)]

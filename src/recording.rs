@@ -15,16 +15,18 @@
 //! # Ok::<(), precast::Error>(())
 //! ```
 
+use precast_tensor::{context::silence, pass};
+
+pub use precast_tensor::{
+    ops::{check_attributes, method_of, run_recorded, written_with_others},
+    recording::{Again, Blend, Call, Recorded, Repeatable, is_on, on_end, record},
+};
+
 use crate::{
     Param, Tensor,
     cell::{AsCell, Child},
     error::Result,
     precision::{Frame, enter},
-    tensor::{context::silence, pass},
-};
-pub use crate::{
-    ops::{check_attributes, method_of, run_recorded, written_with_others},
-    tensor::recording::{Again, Blend, Call, Recorded, Repeatable, is_on, on_end, record},
 };
 
 /// Runs ops on numbers that belong to no precision, such as shapes: outside every region, off the tape, and heard by no

@@ -1,5 +1,13 @@
 //! The call of a cell through its slot: enter, cast, run, cast, leave.
 
+use precast_tensor::{
+    context,
+    context::Scope,
+    internals::TensorInternals as _,
+    listener::{CastRole, CellCall, CellEntry},
+    pass,
+};
+
 use super::{
     Adapter, AsCell, Cast, Castable, Cell, Child, Part,
     recompute::recomputed,
@@ -9,11 +17,6 @@ use crate::{
     DType, Tensor,
     error::{Error, Result},
     precision::{self, Frame},
-    tensor::{
-        context::{self, Scope},
-        listener::{CastRole, CellCall, CellEntry, OnDemand},
-        pass,
-    },
 };
 
 /// The actions of an adapter at the border of a cell.
@@ -129,7 +132,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// Notifies listeners that the cell is entered. If there are any, returns room for its tensors.
     fn tell_enter(&self) -> Option<(Vec<Tensor>, Vec<Tensor>)> {
         context::is_heard_in_full().then(|| {
-            let entry = CellEntry { slot: self.id(), kind: self.cell.as_cell().kind() };
+            let entry = CellEntry::new(self.id(), self.cell.as_cell().kind());
             context::tell(|listener| listener.enter(&entry));
             Default::default()
         })
@@ -137,16 +140,16 @@ impl<C: ?Sized + AsCell> Child<C> {
 
     fn tell_leave(&self, inputs: &[Tensor], outputs: Option<&Vec<Tensor>>) {
         let cell = self.cell.as_cell();
-        let (slot, kind, outputs) = (self.id(), cell.kind(), outputs.map(Vec::as_slice));
         let has_params = || has_params(cell);
-        let call = CellCall { slot, kind, has_params: OnDemand(&has_params), inputs, outputs };
+        let entry = CellEntry::new(self.id(), cell.kind());
+        let call = CellCall::new(entry, &has_params, inputs, outputs.map(Vec::as_slice));
         context::tell(|listener| listener.leave(&call));
     }
 }
 
 /// Checks a call of a cell unknown to any plan: inside a network with an applied plan it may have no parameters.
 fn check_unplanned(cell: &dyn Cell) -> Result<()> {
-    if precision::adapter().is_none() || !has_params(cell) {
+    if precast_tensor::context::adapter().is_none() || !has_params(cell) {
         return Ok(());
     }
     Err(Error::plan(format!(

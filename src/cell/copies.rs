@@ -9,7 +9,9 @@ use std::{
     },
 };
 
-use crate::{Param, error::Error, tensor::LeafId};
+use precast_tensor::LeafId;
+
+use crate::{Param, error::Error};
 
 /// The parameters and counters copied so far, so that what is shared in a network is shared in its copy.
 #[derive(Debug, Default)]

@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use precast_tensor::{LeafId, context, internals::ParamInternals as _};
+
 use super::{AsCell, Child, Copies, InSlot, Member, PartMut, SlotMut, no_such_path};
 use crate::{
     DType, Param, Tensor,
     error::{Error, Result},
     no_grad,
     precision::{self, Frame},
-    tensor::{LeafId, context},
 };
 
 impl Copies {

@@ -10,15 +10,13 @@ use std::{
     sync::Arc,
 };
 
-use super::{AsCell, Child, Part, join};
-use crate::{
-    Param,
-    tensor::context,
-    tensor::{
-        LeafId, is_recording,
-        pass::{self, Evaluated, Pass},
-    },
+use precast_tensor::{
+    LeafId, context, is_recording, pass,
+    pass::{Evaluated, Pass},
 };
+
+use super::{AsCell, Child, Part, join};
+use crate::Param;
 
 /// Notes that the running cell is in evaluation mode and would behave differently in training.
 ///

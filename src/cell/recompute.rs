@@ -11,18 +11,22 @@ use std::{
     thread::{self, ThreadId},
 };
 
+use precast_tensor::{
+    Backward, Place, backward_of, context,
+    internals::{GradsInternals as _, TensorInternals as _},
+    is_recording,
+    ops::run_again,
+    record_segment, recording,
+    recording::{Again, Recorded},
+    with_recording,
+};
+
 use super::Castable;
 use crate::{
     DType, Op, Tensor,
     catalogue::Attributes,
     error::Result,
-    ops::run_again,
     precision::{self, Frame},
-    tensor::{
-        Backward, Place, backward_of, context, is_recording, record_segment,
-        recording::{self, Again, Recorded},
-        with_recording,
-    },
 };
 
 /// Runs `body` on inputs without keeping its activations for a possible backward pass. `inward` is applied to the

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use precast_tensor::context;
+
 use super::named;
 use crate::{
     DType,
     error::{Error, Result},
-    precision,
 };
 
 /// The site of a slot when a plan was applied, and the dtype requested in code at that time.
@@ -46,7 +47,7 @@ impl Site {
             )));
         }
         match &self.around {
-            Some(around) if precision::adapter() != Some(around.number) => {
+            Some(around) if context::adapter() != Some(around.number) => {
                 let (cell, slot) = (named(&self.path), named(&around.path));
                 Err(Error::plan(format!(
                     "{cell} is called past the slot of {slot}, whose precision the applied plan changes; call it inside of `call` or `with` \

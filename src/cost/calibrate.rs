@@ -7,6 +7,12 @@ use std::{
 };
 
 use precast_kernels::{limits, threads};
+use precast_tensor::{
+    context,
+    internals::TensorInternals as _,
+    ops::{ConvOptions, Padding},
+    with_recording,
+};
 
 use super::{Rate, Rates, Speeds, speeds::Work};
 use crate::{
@@ -14,9 +20,7 @@ use crate::{
     error::{Error, Result},
     io::files,
     observe::Sizes,
-    ops::{ConvOptions, Padding},
     precision::{self, Frame},
-    tensor::{context, with_recording},
 };
 
 /// Size limit of a file of speeds, which has a few lines.
@@ -131,7 +135,7 @@ fn families() -> [(Field, Vec<Probe>); 7] {
     let probe = |op, shapes, run| Probe { op, shapes, run };
     let linear: fn(&[Tensor]) -> Result<Tensor> = |x| x[0].linear(&x[1], None);
     let same: fn(&[Tensor]) -> Result<Tensor> =
-        |x| x[0].conv2d(&x[1], None, &ConvOptions { padding: Padding::Same, ..ConvOptions::default() });
+        |x| x[0].conv2d(&x[1], None, &ConvOptions::default().padding(Padding::Same));
     let attention: fn(&[Tensor]) -> Result<Tensor> =
         |x| x[0].scaled_dot_product_attention(&x[1], &x[2], None, true, None);
     [

@@ -8,16 +8,12 @@ use std::hint::black_box;
 
 use half::{bf16, f16};
 use precast_kernels::{cast::Convert, limits};
+use precast_tensor::ops::{ConvOptions, Padding};
 use serde::Serialize;
 
 pub use speeds::{Rate, Rates, Speeds};
 
-use crate::{
-    DType, Element, Op, Tensor,
-    error::Result,
-    observe::Sizes,
-    ops::{ConvOptions, Padding},
-};
+use crate::{DType, Element, Op, Tensor, error::Result, observe::Sizes};
 
 /// Returns the number of multiply-adds of one op call; 0 for an op that multiplies no matrices.
 pub(crate) fn multiply_adds(op: Op, sizes: &Sizes) -> f64 {
@@ -157,7 +153,7 @@ fn works() -> Result<Vec<Work>> {
         let (a, w) = (x(&[64, 784])?, x(&[512, 784])?);
         add("linear 64x784 to 512", dtype, arithmetic, 2 * 64 * 784 * 512, Box::new(move || a.linear(&w, None)));
         let (a, w) = (x(&[8, 32, 32, 32])?, x(&[32, 32, 3, 3])?);
-        let same = ConvOptions { padding: Padding::Same, ..ConvOptions::default() };
+        let same = ConvOptions::default().padding(Padding::Same);
         let products = 2 * 8 * 32 * 32 * 32 * 32 * 9;
         add("conv2d 8x32x32x32, 3x3", dtype, arithmetic, products, Box::new(move || a.conv2d(&w, None, &same)));
         let (a, w) = (x(&[1, 4096])?, x(&[4096, 4096])?);

@@ -221,12 +221,8 @@ macro_rules! kinds {
         impl Forward for Conv<$n> {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 let ConvSpec { stride, padding, dilation, groups, .. } = &self.spec;
-                let options = ConvOptions {
-                    stride: stride.to_vec(),
-                    padding: padding.clone(),
-                    dilation: dilation.to_vec(),
-                    groups: *groups,
-                };
+                let options = ConvOptions::default().stride(stride.to_vec()).padding(padding.clone());
+                let options = options.dilation(dilation.to_vec()).groups(*groups);
                 x.$conv_op(&self.weight.tensor(), self.bias.as_ref().map(Param::tensor).as_ref(), &options)
             }
         }
@@ -234,13 +230,9 @@ macro_rules! kinds {
         impl Forward for ConvTranspose<$n> {
             fn forward(&self, x: &Tensor) -> Result<Tensor> {
                 let ConvTransposeSpec { stride, padding, output_padding, dilation, groups, .. } = &self.spec;
-                let options = ConvTransposeOptions {
-                    stride: stride.to_vec(),
-                    padding: padding.clone(),
-                    output_padding: output_padding.to_vec(),
-                    dilation: dilation.to_vec(),
-                    groups: *groups,
-                };
+                let options = ConvTransposeOptions::default().stride(stride.to_vec()).padding(padding.clone());
+                let options =
+                    options.output_padding(output_padding.to_vec()).dilation(dilation.to_vec()).groups(*groups);
                 x.$transpose_op(&self.weight.tensor(), self.bias.as_ref().map(Param::tensor).as_ref(), &options)
             }
         }

@@ -1,11 +1,12 @@
 //! Dropout.
 
-use serde::{Deserialize, Serialize};
-
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
 };
+
+use precast_tensor::{context, recording};
+use serde::{Deserialize, Serialize};
 
 use super::{init::Rng, spec::written_as_spec};
 use crate::{
@@ -13,7 +14,6 @@ use crate::{
     cell::{Cell, Forward, ran_in_evaluation},
     error::Result,
     options::{Options, options},
-    tensor::{context, recording},
 };
 
 /// Options of a [`Dropout`].

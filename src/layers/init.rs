@@ -1,114 +1,12 @@
-//! Random numbers, and initial values of parameters.
+//! Initial values of parameters.
 
-use std::cell::{Cell, RefCell};
-
-use precast_kernels::memory;
-use rand::{Rng as _, SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
-use rand_distr::StandardNormal;
+use precast_tensor::random::filled;
+pub(super) use precast_tensor::random::{Rng, with_reading_rng};
 
 use crate::{
     Tensor,
     error::{Error, Result},
 };
-
-/// A seeded random number generator: the same seed gives the same numbers on every machine.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Rng(ChaCha8Rng);
-
-impl Rng {
-    /// Creates a generator from a seed.
-    ///
-    /// ```
-    /// use precast::layers::Rng;
-    /// assert_eq!(Rng::seed(1).uniform(0.0, 1.0), Rng::seed(1).uniform(0.0, 1.0));
-    /// assert_ne!(Rng::seed(1).uniform(0.0, 1.0), Rng::seed(2).uniform(0.0, 1.0));
-    /// ```
-    pub fn seed(seed: u64) -> Self {
-        Rng(ChaCha8Rng::seed_from_u64(seed))
-    }
-
-    /// Returns a uniformly distributed number between `low` (inclusive) and `high` (exclusive, apart from rounding).
-    pub fn uniform(&mut self, low: f64, high: f64) -> f64 {
-        low + (high - low) * self.0.random::<f64>()
-    }
-
-    /// Returns a normally distributed number.
-    pub fn normal(&mut self, mean: f64, std: f64) -> f64 {
-        mean + std * self.0.sample::<f64, _>(StandardNormal)
-    }
-
-    /// Returns a uniformly distributed integer from `low` to `high - 1`.
-    ///
-    /// # Panics
-    /// When there is none, as for an empty range in `rand`.
-    pub fn integer(&mut self, low: i64, high: i64) -> i64 {
-        self.0.random_range(low..high)
-    }
-
-    /// Returns 64 random bits, for seeding something else.
-    pub fn bits(&mut self) -> u64 {
-        self.0.random()
-    }
-
-    /// Shuffles the items into a random order.
-    pub fn shuffle<T>(&mut self, items: &mut [T]) {
-        items.shuffle(&mut self.0);
-    }
-
-    /// Returns an independent generator: drawing from it does not affect the numbers drawn here.
-    pub fn fork(&mut self) -> Rng {
-        Rng::seed(self.bits())
-    }
-
-    /// Runs `f`; cells that serde reads inside it draw their initial weights from this generator.
-    ///
-    /// [`models::parse`](crate::io::models::parse) does this. It is only needed to read cells from another format:
-    ///
-    /// ```
-    /// use precast::{Child, layers::Rng};
-    /// let text = r#"{"kind": "Dense", "in_features": 4, "out_features": 2}"#;
-    /// let cell: Child = Rng::seed(0).reading(|| serde_json::from_str(text)).unwrap();
-    /// assert_eq!(cell.named_params()[0].1.shape(), [2, 4]);
-    /// ```
-    pub fn reading<R>(&mut self, f: impl FnOnce() -> R) -> R {
-        /// A guard that restores the generator of an outer call, also on panic.
-        struct Restore<'a>(&'a mut Rng, Option<Rng>, Option<usize>);
-        impl Drop for Restore<'_> {
-            fn drop(&mut self) {
-                if let Some(rng) = READING.replace(self.1.take()) {
-                    *self.0 = rng;
-                }
-                LEFT.set(self.2);
-            }
-        }
-        let outer = READING.replace(Some(self.clone()));
-        let _restore = Restore(self, outer, LEFT.replace(Some(MOST_READ)));
-        f()
-    }
-}
-
-thread_local! {
-    /// The generator of the innermost [`Rng::reading`].
-    static READING: RefCell<Option<Rng>> = const { RefCell::new(None) };
-    /// The number of values that further cells of the current file may hold.
-    static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
-}
-
-/// The maximum number of values in the cells of one file: 4 GiB of them, so that a few words in a file cannot exhaust
-/// memory. Cells created in code may be larger.
-const MOST_READ: usize = if cfg!(fuzzing) { 1 << 16 } else { 1 << 30 };
-
-/// Builds a cell read from a file, with the generator of [`Rng::reading`].
-pub(super) fn with_reading_rng<R>(build: impl FnOnce(&mut Rng) -> Result<R>) -> Result<R> {
-    // Not taken out: a panic in `build` leaves the generator as it was.
-    let mut rng = READING.with_borrow(Clone::clone).ok_or_else(|| {
-        Error::model("cells draw their initial weights from a generator: read them with `models::parse`, or inside `Rng::reading`")
-    })?;
-    let built = build(&mut rng);
-    READING.set(Some(rng));
-    built
-}
 
 /// Distribution of the initial values of a parameter.
 ///
@@ -215,55 +113,6 @@ impl Init {
 /// As [`Init::sample`].
 pub(super) fn constant(shape: &[usize], value: f64) -> Result<Tensor> {
     filled(shape, || value)
-}
-
-/// Returns an f32 tensor of drawn numbers, each rounded once.
-fn filled(shape: &[usize], mut draw: impl FnMut() -> f64) -> Result<Tensor> {
-    let len = shape.iter().try_fold(1usize, |n, &axis| n.checked_mul(axis));
-    if let (Some(len), Some(left)) = (len, LEFT.get()) {
-        LEFT.set(Some(left.checked_sub(len).ok_or_else(|| {
-            Error::shape(format!(
-                "a parameter of shape {shape:?} has {len} numbers; a file may ask for {MOST_READ} in all, and {left} are left"
-            ))
-        })?));
-    }
-    let Some((len, Ok(mut data))) = len.map(|len| (len, memory::reserved(len))) else {
-        return Err(Error::shape(format!("a tensor of shape {shape:?} does not fit into memory")));
-    };
-    data.extend(std::iter::repeat_with(|| draw() as f32).take(len));
-    Tensor::from_vec(data, shape)
-}
-
-impl Tensor {
-    /// Returns random f32 numbers, uniformly distributed between 0 (inclusive) and 1 (exclusive, apart from rounding).
-    ///
-    /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
-    ///
-    /// ```
-    /// use precast::prelude::*;
-    /// let x = Tensor::rand(&[2, 3], &mut Rng::seed(1))?;
-    /// assert!(x.to_f64().iter().all(|x| (0.0..=1.0).contains(x)));
-    /// # Ok::<(), precast::Error>(())
-    /// ```
-    pub fn rand(shape: &[usize], rng: &mut Rng) -> Result<Tensor> {
-        filled(shape, || rng.uniform(0.0, 1.0))
-    }
-
-    /// Returns random f32 numbers of the normal distribution with mean 0 and standard deviation 1.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
-    ///
-    /// ```
-    /// use precast::prelude::*;
-    /// let (x, y) = (Tensor::randn(&[2, 3], &mut Rng::seed(1))?, Tensor::randn(&[2, 3], &mut Rng::seed(1))?);
-    /// assert_eq!(x.to_f64(), y.to_f64()); // the same seed, the same numbers
-    /// # Ok::<(), precast::Error>(())
-    /// ```
-    pub fn randn(shape: &[usize], rng: &mut Rng) -> Result<Tensor> {
-        filled(shape, || rng.normal(0.0, 1.0))
-    }
 }
 
 /// Returns `[fan_in, fan_out]` as floating-point numbers, which do not overflow.

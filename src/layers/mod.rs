@@ -32,14 +32,13 @@ mod lora;
 mod norm;
 mod pool;
 mod prelu;
-mod random;
 mod recurrent;
 mod rotary;
 mod sequence;
 mod transformer;
 mod transformer_stack;
 
-pub use crate::{cell::kinds, tensor::context::drawing_in_shard};
+pub use crate::cell::kinds;
 pub use activation::*;
 pub use attention::{MultiheadAttention, MultiheadAttentionSpec};
 pub use axes::PerAxis;
@@ -50,13 +49,15 @@ pub use conv::*;
 pub use dense::{Dense, DenseSpec};
 pub use dropout::{Dropout, DropoutSpec};
 pub use embedding::{Embedding, EmbeddingSpec};
-pub use init::{Init, Rng};
+pub use init::Init;
 pub use lora::{LoRA, LoRASpec};
 pub use norm::{
     GroupNorm, GroupNormSpec, InstanceNorm, InstanceNorm1d, InstanceNorm1dSpec, InstanceNorm2d, InstanceNorm2dSpec,
     InstanceNorm3d, InstanceNorm3dSpec, InstanceNormSpec, LayerNorm, LayerNormSpec, RmsNorm, RmsNormSpec,
 };
 pub use pool::*;
+pub use precast_tensor::context::drawing_in_shard;
+pub use precast_tensor::random::Rng;
 pub use prelu::{PReLU, PReLUSpec};
 pub use recurrent::*;
 pub use rotary::RotaryEmbedding;

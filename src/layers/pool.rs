@@ -65,25 +65,17 @@ pub struct AdaptiveAvgPool<const N: usize> {
 
 impl<const N: usize> MaxPool<N> {
     fn options(&self) -> PoolOptions {
-        PoolOptions {
-            kernel: self.kernel_size.to_vec(),
-            stride: self.stride.unwrap_or(self.kernel_size).to_vec(),
-            padding: self.padding.clone(),
-            ceil: self.ceil,
-            ..PoolOptions::default()
-        }
+        let stride = self.stride.unwrap_or(self.kernel_size).to_vec();
+        let options = PoolOptions::default().kernel(self.kernel_size.to_vec()).stride(stride);
+        options.padding(self.padding.clone()).ceil(self.ceil)
     }
 }
 
 impl<const N: usize> AvgPool<N> {
     fn options(&self) -> PoolOptions {
-        PoolOptions {
-            kernel: self.kernel_size.to_vec(),
-            stride: self.stride.unwrap_or(self.kernel_size).to_vec(),
-            padding: self.padding.clone(),
-            ceil: self.ceil,
-            count_include_pad: self.count_include_pad,
-        }
+        let stride = self.stride.unwrap_or(self.kernel_size).to_vec();
+        let options = PoolOptions::default().kernel(self.kernel_size.to_vec()).stride(stride);
+        options.padding(self.padding.clone()).ceil(self.ceil).count_include_pad(self.count_include_pad)
     }
 }
 

@@ -66,7 +66,7 @@ macro_rules! written_as_spec {
         impl TryFrom<$spec> for $cell {
             type Error = $crate::Error;
             fn try_from(spec: $spec) -> $crate::Result<Self> {
-                $crate::layers::init::with_reading_rng(|rng| spec.build(rng))
+                precast_tensor::random::with_reading_rng(|rng| spec.build(rng))
             }
         }
 
@@ -83,7 +83,7 @@ macro_rules! written_as_spec {
     };
     ($cell:ty, $spec:ty $(, const $n:ident)?) => {
         $crate::layers::spec::written_as_spec!(
-            @ |spec| $crate::layers::init::with_reading_rng(|rng| spec.build(rng)), $cell, $spec $(, const $n)?
+            @ |spec| precast_tensor::random::with_reading_rng(|rng| spec.build(rng)), $cell, $spec $(, const $n)?
         );
     };
     (@ |$given:ident| $build:expr, $cell:ty, $spec:ty $(, const $n:ident)?) => {

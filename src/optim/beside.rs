@@ -1,5 +1,6 @@
 //! Muon for matrices and AdamW for the rest, as one optimizer.
 
+use precast_tensor::internals::GradsInternals as _;
 use std::{
     collections::{BTreeMap, HashSet},
     fmt,

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use precast_kernels::{
+    Stored,
     float::Real,
     gemm::Gemm,
     update::{MOMENTS, Multiplied, Values},
@@ -11,7 +12,6 @@ use precast_kernels::{
 use crate::{
     error::{Error, Result},
     options::Options,
-    tensor::Stored,
 };
 
 /// The types of the arithmetic: f32, and f64 for f64 parameters.

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use precast_base::names::did_you_mean;
 use precast_kernels::{
-    memory,
+    Array, memory,
     update::{eight_bit, eight_bit::Map},
 };
+use precast_tensor::internals::TensorInternals as _;
 
 use super::rule::{Kept, Of};
 use crate::{
     DType, Tensor,
     error::{Error, Result},
-    tensor::Array,
 };
 
 /// The state of an optimizer: update counts and named tensors, which a safetensors file can hold. Learning rates and
@@ -186,7 +186,7 @@ fn row(eights: Vec<i64>) -> Tensor {
     Tensor::from_array(Array::from_vec(eights, &shape).expect("one element for each"))
 }
 
-fn flat<T: crate::tensor::Stored>(numbers: Vec<T>) -> Tensor {
+fn flat<T: precast_kernels::Stored>(numbers: Vec<T>) -> Tensor {
     let shape = [numbers.len()];
     Tensor::from_array(Array::from_vec(numbers, &shape).expect("one element for each"))
 }

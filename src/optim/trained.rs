@@ -6,6 +6,15 @@ use std::{
     ops::Range,
 };
 
+use precast_tensor::{
+    Rounding, context,
+    internals::{GradsInternals as _, ParamInternals as _, TensorInternals as _},
+    listener::ParamStep,
+    logging::{warn, warn_if_unoptimized},
+    next_id,
+    pass::refused,
+};
+
 use super::{
     Group, LostUpdates, OptimizerState, no_member,
     overflow::Overflow,
@@ -17,9 +26,7 @@ use crate::{
     DType, Grads, Param,
     cell::Params,
     error::{Error, Result},
-    logging::{warn, warn_if_unoptimized},
     policy::Pattern,
-    tensor::{Rounding, context, listener::ParamStep, next_id, pass::refused},
 };
 
 /// Parameters, the state of each that has had a gradient, and the formula that updates them.
@@ -247,8 +254,7 @@ impl<R: Rule> Trained<R> {
             memory.steps += 1;
             if let Some(before) = &before {
                 let (after, gradient) = (&param.value(), grads.get(param));
-                let (leaf, gradient, refused) = (param.id(), gradient.as_ref(), count.infinite);
-                let step = ParamStep { leaf, before, after, gradient, refused };
+                let step = ParamStep::update(param, [before, after], gradient.as_ref(), count.infinite);
                 context::tell(|listener| listener.update(&step));
             }
             context::tell(|listener| listener.updated(param, count.infinite));

@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 use precast_kernels::{
+    Array, Renewed, Stored,
     float::Float,
     memory::Pooled,
     update::{
@@ -9,15 +10,13 @@ use precast_kernels::{
         Wide, WithMaster, eight_bit::Blocks, load_all,
     },
 };
+use precast_tensor::{Factors, Rounding, internals::ParamInternals as _};
 
 use super::{
     rule::{Number, Rule, Step, Whole},
     state::{Average, Layout, Memory},
 };
-use crate::{
-    DType, Param,
-    tensor::{Array, Factors, Renewed, Rounding, Stored},
-};
+use crate::{DType, Param};
 
 /// One update of one parameter.
 pub(super) struct One<'a, R> {
@@ -139,6 +138,8 @@ fn place<'a, T: Stored>(renewed: &'a mut Renewed<'_>) -> Place<'a, T> {
 
 #[cfg(test)]
 mod tests {
+    use precast_tensor::internals::TensorInternals as _;
+
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;

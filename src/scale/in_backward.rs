@@ -1,5 +1,7 @@
 //! A training step whose updates are part of the backward pass.
 
+use precast_tensor::internals::GradsInternals as _;
+
 use super::{Cause, LossScale, Outcome};
 use crate::{
     Grads, Tensor,
@@ -108,9 +110,11 @@ fn partly(error: Error, updated: usize) -> Error {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, debug_assertions))]
 mod tests {
-    use crate::{optim::Method, prelude::*, tensor::LOOK_UPS};
+    use precast_tensor::internals::LOOK_UPS;
+
+    use crate::{optim::Method, prelude::*};
 
     /// Each parameter is looked up as often, however many others there are.
     #[test]

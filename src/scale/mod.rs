@@ -4,9 +4,9 @@ mod in_backward;
 mod scaled;
 mod step;
 
-pub use crate::tensor::Scaling;
 #[doc(inline)]
 pub use precast_policy::scale::{ScaleMachine, ScaleState};
+pub use precast_tensor::Scaling;
 pub use scaled::{ScaledGrads, ScaledLoss};
 use step::Votes;
 pub use step::{Cause, Outcome, all_finite};

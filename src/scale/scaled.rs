@@ -8,6 +8,11 @@ use std::{
     },
 };
 
+use precast_tensor::{
+    LeafId, Scaling, Unscaled, context,
+    internals::{GradsInternals as _, TensorInternals as _},
+};
+
 use super::LossScale;
 use crate::{
     DType, Grads, Moment, Param, Tensor,
@@ -15,7 +20,6 @@ use crate::{
     error::{Error, Result},
     policy::LossScaleSpec,
     precision::{self, Frame},
-    tensor::{LeafId, Scaling, Unscaled, context},
 };
 
 /// A loss times the loss scale, created by [`LossScale::scale`]. It only supports a backward pass.

@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use precast_tensor::{LeafId, Scaling, Unscaled, internals::GradsInternals as _, pass::Pass};
 use serde::{Deserialize, Serialize};
 
 use super::{LossScale, ScaledGrads, scaled::IntoLoss};
@@ -18,7 +19,6 @@ use crate::{
     observe::Origin,
     optim::Optimizer,
     printable::{number, printable},
-    tensor::{LeafId, Scaling, Unscaled, pass::Pass},
 };
 
 /// The outcome of a training step.

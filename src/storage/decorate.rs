@@ -7,6 +7,10 @@ use std::{
 };
 
 use precast_base::path::shown;
+use precast_tensor::{
+    Beyond, Rounding,
+    internals::{ParamInternals as _, TensorInternals as _},
+};
 
 use crate::{
     DType, Param,
@@ -14,7 +18,6 @@ use crate::{
     error::{Error, Result},
     policy::{Pack, Select},
     printable::printable,
-    tensor::{Beyond, Rounding},
 };
 
 /// Options of [`decorate`] for storing the parameters of a network.

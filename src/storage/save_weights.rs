@@ -9,6 +9,7 @@ use std::{
 
 use precast_base::names::by_name;
 use precast_policy::host::Stored;
+use precast_tensor::{Beyond, internals::TensorInternals as _};
 
 use crate::{
     DType, Tensor,
@@ -20,7 +21,6 @@ use crate::{
         stored::is_weight,
         weights::{File, Named, by_param},
     },
-    tensor::Beyond,
 };
 
 /// The precision of the weights written by [`Plan::save_weights`].

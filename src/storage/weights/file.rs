@@ -1,5 +1,6 @@
 //! The safetensors format: bytes to tensors and back.
 
+use precast_tensor::internals::TensorInternals as _;
 use std::{
     borrow::{Borrow, Cow},
     cmp::Reverse,

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use precast_base::names::{did_you_mean, nearest};
+use precast_tensor::{Beyond, internals::TensorInternals as _};
 
 use super::{LoadOptions, Loaded, Named, file::Stored, loaded::Placed, options::Rules};
 use crate::{
     Param, Tensor,
     error::{Error, Result},
     printable::printable,
-    tensor::Beyond,
 };
 
 /// Maximum number of names for which a similar one is sought, since each is compared with all others.

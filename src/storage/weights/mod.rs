@@ -15,6 +15,7 @@ mod loaded;
 mod options;
 mod save_options;
 
+use precast_tensor::internals::ParamInternals as _;
 use std::{borrow::Borrow, collections::BTreeMap, path::Path};
 
 pub(crate) use file::{CHECKSUM, FORMAT, File, MAX_HEADER_BYTES, OF_RUN, dtype_in_file, each_part, with_length};

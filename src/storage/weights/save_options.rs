@@ -6,6 +6,7 @@ use std::{
 };
 
 use precast_base::names::did_you_mean;
+use precast_tensor::{Beyond, internals::TensorInternals as _};
 
 use super::{
     File, Loaded, Named, by_param,
@@ -18,7 +19,6 @@ use crate::{
     cell::{AsCell, Pattern},
     error::{Error, Result},
     printable::printable,
-    tensor::Beyond,
 };
 
 /// Options of [`save_with`] for the names, layouts and dtypes of another program.

@@ -1,0 +1,27 @@
+//! The tensors of precast, and what computes with them.
+//!
+//! They know no cells, layers or plans. Their invariants:
+//!
+//! - Every op runs through one `dispatch`: it casts the inputs as the running [frame](precision::Frame) says, runs a kernel,
+//!   records the result on the tape, and informs listeners.
+//! - A tensor is never changed in place.
+//! - The running [context](context) of a thread is restored on return, error and panic alike.
+//! - A backward pass runs in the dtypes of its forward pass, and its bits depend on no number of threads.
+#![deny(missing_docs)]
+#![warn(missing_debug_implementations)]
+#![forbid(unsafe_code)]
+
+pub mod catalogue;
+pub mod gradcheck;
+pub mod internals;
+pub mod logging;
+pub mod observe;
+pub mod ops;
+pub mod precision;
+pub mod random;
+mod tensor;
+
+pub use ops::twice_differentiable;
+pub use precast_base::{DType, Element, Error, ErrorKind, Result, error, printable};
+pub use precast_policy::catalogue::Op;
+pub use tensor::*;
