@@ -85,8 +85,9 @@
 //! | debug | `loss scale grows`, `loss scale shrinks` | the scale before and after |
 //! | debug | `policy read`, `model read` | a file was read |
 #![deny(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![warn(missing_debug_implementations)]
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 // The derive macro refers to this crate as `::precast`, here as in other crates.
 extern crate self as precast;
@@ -100,6 +101,7 @@ pub mod cost;
 pub mod guide;
 pub mod io;
 pub mod layers;
+pub mod observe;
 pub mod optim;
 pub mod options;
 pub mod plan;
@@ -126,15 +128,15 @@ pub use precast_kernels::bench as __bench;
 pub use precast_kernels::simd::vector_lanes;
 pub use precast_kernels::threads::set_threads;
 pub use precast_policy::{Level, Policy, host, policy};
-pub use precast_tensor::ops::{
-    ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
-    RecurrentWeights, Reduction, Resize, run, run_with, twice_differentiable,
-};
 pub use precast_tensor::{
     Backward, Grads, LeafId, Moment, Param, Tensor, TensorElement, WeakTensor, enable_grad, no_grad,
 };
+pub use precast_tensor::{
+    ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
+    RecurrentWeights, Reduction, Resize, run, run_with, twice_differentiable,
+};
 #[doc(inline)]
-pub use precast_tensor::{catalogue, gradcheck, observe, precision};
+pub use precast_tensor::{catalogue, gradcheck, precision};
 pub use scale::{LossScale, Outcome};
 
 /// Access for the tests of this repository. Anything in it may change or be removed in any release.

@@ -11,6 +11,8 @@
 //!
 //! [`Cli`] adds networks built in code.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+#![forbid(unsafe_code)]
 mod bench;
 mod cells;
 mod color;

@@ -1,5 +1,6 @@
 //! `#[derive(Cell)]` and `#[options]` of the crate precast, where they are re-exported and documented.
 #![deny(missing_docs)]
+#![forbid(unsafe_code)]
 
 mod choices;
 mod constructor;

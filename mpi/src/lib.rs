@@ -41,6 +41,7 @@
 //!
 //! `unsafe` is in the module that calls MPI, and nowhere else.
 #![deny(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![deny(unsafe_code)]
 #![warn(missing_debug_implementations)]
 

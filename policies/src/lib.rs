@@ -46,6 +46,7 @@
 //! Subscribers of the crate [`tracing`](https://docs.rs/tracing) receive events: `policy read`, `loss scale grows`,
 //! `loss scale shrinks`, `step skipped` and `training has stalled`.
 #![deny(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 

@@ -5,10 +5,7 @@ use std::collections::{HashMap, HashSet};
 use precast_policy::host::{CalledCell, RanOp, ReadParam, Recorded};
 
 use super::{AsCell, Child, HOLD_IT, Part};
-use crate::{
-    DType, Op,
-    observe::{self, Sizes},
-};
+use crate::{DType, Op, observe::Sizes};
 
 /// One op call of a traced run.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,7 +118,7 @@ impl Trace {
 impl<C: ?Sized + AsCell> Child<C> {
     /// Runs `f`, which calls this network, and returns along with its result every op that ran and its cell.
     pub fn trace<R>(&self, f: impl FnOnce(&Self) -> R) -> (R, Trace) {
-        let (result, seen) = observe::watch_all(|| f(self));
+        let (result, seen) = precast_tensor::observe::watch_all(|| f(self));
         let (mut paths, mut owners) = (HashMap::new(), HashMap::<crate::LeafId, Vec<(String, String)>>::new());
         self.walk(&mut |entry| {
             paths.insert(entry.slot.id, entry.path.to_string());
@@ -148,7 +145,7 @@ impl<C: ?Sized + AsCell> Child<C> {
             }
         });
         let cells = seen.cell_calls.into_iter().map(|call| {
-            let observe::CellSizes { slot, kind, has_params, inputs, outputs, shapes } = call;
+            let precast_tensor::observe::CellSizes { slot, kind, has_params, inputs, outputs, shapes } = call;
             CellCall { path: path(slot), kind, has_params, inputs, outputs, shapes }
         });
         let mut met = HashSet::new();

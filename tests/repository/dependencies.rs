@@ -24,6 +24,7 @@ fn low_packages_depend_on_little() {
     for (package, allowed) in [
         ("precast-base", &["granit-parser", "half", "serde", "serde-saphyr", "strsim"][..]),
         ("precast-policy", &["precast-base", "serde", "tracing"]),
+        ("precast-kernels", &["half", "libm", "matrixmultiply", "ndarray", "num-traits", "precast-base", "serde"]),
         ("precast-mpi", &["libloading"]),
     ] {
         let met = tree(&format!("--package {package} --edges normal --depth 1"));
@@ -72,4 +73,28 @@ fn one_build_of_a_package_serves_all() {
         let differ: Vec<_> = alone.difference(&tests).collect();
         assert!(differ.is_empty(), "{package} alone has other features than the tests: {differ:?}");
     }
+}
+
+/// Only these can have `unsafe` code, each block with its reason, which clippy requires.
+#[test]
+fn other_packages_than_kernels_and_mpi_forbid_unsafe_code() {
+    let forbids = |folder: &&str| {
+        let file = format!("{}/{folder}/src/lib.rs", env!("CARGO_MANIFEST_DIR"));
+        std::fs::read_to_string(&file).unwrap().contains("\n#![forbid(unsafe_code)]\n")
+    };
+    let folders = [
+        ".",
+        "cli",
+        "crates/base",
+        "crates/diagnose",
+        "crates/graph",
+        "crates/kernels",
+        "crates/tensor",
+        "derive",
+        "mpi",
+        "policies",
+        "train",
+    ];
+    let others: Vec<&str> = folders.into_iter().filter(|folder| !forbids(folder)).collect();
+    assert_eq!(others, ["crates/kernels", "mpi"]);
 }

@@ -1,7 +1,8 @@
-//! The repository itself: imports, dependencies, words, the modules of tests, and the tables of COMPARE.md.
+//! The repository itself: dependencies, ops, words, the modules of tests, and the tables of COMPARE.md.
 
 mod compare;
 mod dependencies;
-mod floors;
+mod files;
 mod modules;
+mod ops;
 mod words;

@@ -23,6 +23,7 @@
 //! - Examples that are not in memory have the bits of those in memory.
 //! - Files are read within limits and written whole; a mistake in one has a line and a column.
 #![deny(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 

@@ -3,7 +3,6 @@
 use std::{fs, path::Path};
 
 use crate::{
-    alone,
     shell::{self, Result, check_words, works},
     toolchain,
 };
@@ -48,10 +47,8 @@ pub fn run(words: &[String]) -> Result {
     match !words.is_empty() {
         true => {
             println!("LEFT OUT, since they take minutes: {}", ONLY_IN_ALL.join(", "));
-            let (manifest, target) =
-                (alone::manifest("kernels", &["approx"], &[])?, shell::target().display().to_string());
             let skipped = [SKIPPED[0]].into_iter().chain(ONLY_IN_ALL).flat_map(|test| ["--skip", test]);
-            let build = ["--manifest-path", &manifest, "--target-dir", &target, "--lib", "kernels::", "--"];
+            let build = ["--package", "precast-kernels", "--lib", "--"];
             let words: Vec<&str> = build.into_iter().chain(skipped).collect();
             tests(&words)
         }

@@ -9,12 +9,14 @@ use crate::shell::{self, Result};
 pub const ABOUT: &str = "writes docs/public-api, the public interface of each package [--check: compares it]";
 
 /// The packages whose interface is public, with the names of their crates.
-const PACKAGES: [(&str, &str); 8] = [
+const PACKAGES: [(&str, &str); 10] = [
     ("precast", "precast"),
     ("precast-base", "precast_base"),
     ("precast-diagnose", "precast_diagnose"),
     ("precast-graph", "precast_graph"),
+    ("precast-kernels", "precast_kernels"),
     ("precast-policy", "precast_policy"),
+    ("precast-tensor", "precast_tensor"),
     ("precast-train", "precast_train"),
     ("precast-cli", "precast_cli"),
     ("precast-mpi", "precast_mpi"),

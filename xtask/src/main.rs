@@ -1,7 +1,6 @@
 //! `cargo xtask NAME`: checks that take too long, or need too much, for `cargo test`.
 
 mod aarch64;
-mod alone;
 mod api;
 mod convert;
 mod copy;

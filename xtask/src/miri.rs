@@ -1,20 +1,18 @@
 //! The library's tests under Miri, which finds undefined behaviour in `unsafe` code and data races between threads.
 
 use crate::{
-    alone,
     shell::{self, Result, check_words},
     toolchain,
 };
 
-pub const ABOUT: &str = "tests under Miri: of memory, threads, casts, tensors, or of floors 0 to 2 [--all]";
+pub const ABOUT: &str = "tests under Miri: of memory, threads, casts, tensors, or all of kernels and tensors [--all]";
 
 /// Unit tests, and tests of `tests/laws/ops`, of the code that handles pointers and threads. They take a few minutes.
-const UNITS: &[&str] = &["kernels::threads", "kernels::memory", "kernels::cast", "tensor::"];
+const UNITS: &[&str] = &["threads::", "memory::", "cast::", "tensor::"];
 const OPS: &[&str] =
     &["ops::elementwise::operators", "ops::index_and_resample::what_is_put", "ops::reduce::known_values"];
 
 /// Floors 0 to 2 of ARCHITECTURE.md, the fast ones first, the writing of files, and all ops. They take hours.
-const ALL_UNITS: &[&str] = &["io::files::", "catalogue::", "observe::", "ops::", "tensor::", "kernels::"];
 const ALL_OPS: &[&str] = &["ops::"];
 
 pub fn missing() -> Option<String> {
@@ -23,17 +21,15 @@ pub fn missing() -> Option<String> {
 
 pub fn run(words: &[String]) -> Result {
     check_words(words, &["--all"])?;
-    let all = !words.is_empty();
-    let (units, ops) = if all { (ALL_UNITS, ALL_OPS) } else { (UNITS, OPS) };
-    let manifest = alone::manifest("miri", &["approx", "insta", "proptest"], &["laws"])?;
-    test(&manifest, &["--lib"], units)?;
+    let (units, ops) = if words.is_empty() { (UNITS, OPS) } else { (&[][..], ALL_OPS) };
+    test(&["--package", "precast-kernels", "--package", "precast-tensor", "--lib"], units)?;
     // The filters are parts of names, and `layer_ops::` has `ops::` in it.
-    test(&manifest, &["--test", "laws"], &[ops, &["--skip", "layer_ops::"]].concat())
+    test(&["--test", "laws"], &[ops, &["--skip", "layer_ops::"]].concat())
 }
 
-fn test(manifest: &str, target: &[&str], filters: &[&str]) -> Result {
+fn test(target: &[&str], filters: &[&str]) -> Result {
     // By default some of libm's functions are assembly, which Miri cannot run.
-    let command = ["+nightly", "miri", "test", "--manifest-path", manifest, "--features", "libm/force-soft-floats"];
+    let command = ["+nightly", "miri", "test", "--features", "libm/force-soft-floats"];
     let arguments = [&command, target, &["--"], filters].concat();
     // Tests read files and the environment, so isolation is off. With three CPUs, helper threads also wait by spinning. They
     // live as long as the process, which Miri would report as a leak. By default Miri makes float functions inexact on purpose.
@@ -51,10 +47,12 @@ mod tests {
     /// A filter that matches no test would check nothing, and succeed.
     #[test]
     fn every_filter_chooses_tests() {
-        for (folder, filters) in [("src", [UNITS, ALL_UNITS].concat()), ("tests/laws", [OPS, ALL_OPS].concat())] {
-            let names = tests_in(&shell::root().join(folder), "");
+        let folders = [&["crates/kernels/src", "crates/tensor/src"][..], &["tests/laws"]];
+        for (folders, filters) in folders.into_iter().zip([UNITS.to_vec(), [OPS, ALL_OPS].concat()]) {
+            let names = folders.iter().flat_map(|folder| tests_in(&shell::root().join(folder), ""));
+            let names: Vec<String> = names.collect();
             for filter in filters {
-                assert!(names.iter().any(|name| name.starts_with(filter)), "{filter} chooses no test in {folder}");
+                assert!(names.iter().any(|name| name.starts_with(filter)), "{filter} chooses no test in {folders:?}");
             }
         }
     }

@@ -146,18 +146,19 @@ fn placeless(name: &str) -> String {
 /// Runs the `chosen` mutants of a folder, and returns the names of those that no test noticed.
 fn mutants(tree: &Tree, folder: &str, found: &Path, tests: &[&str], chosen: &[String]) -> Result<String> {
     let [copy, build, output] = [&tree.path, &tree.build, found].map(|path| path.display().to_string());
-    let files = ["src", "policies/src"].map(|code| [format!("{code}/{folder}/**"), format!("{code}/{folder}.rs")]);
+    let files = ["src", "policies/src", "crates/tensor/src"]
+        .map(|code| [format!("{code}/{folder}/**"), format!("{code}/{folder}.rs")]);
     let mut arguments = vec!["mutants", "--dir", &copy, "--in-place", "--output", &output];
     files.as_flattened().iter().for_each(|files| arguments.extend(["--file", files]));
-    // The tests of the library run the policies, too.
-    arguments.extend(["--test-package", "precast,precast-policy"]);
+    // The tests of the library run policies and tensors.
+    arguments.extend(["--test-package", "precast,precast-policy,precast-tensor"]);
     arguments.extend(["--no-shuffle", "--minimum-test-timeout", "300", "--colors", "never"]);
     arguments.extend(chosen.iter().map(String::as_str));
     arguments.extend(["--", "--lib"]);
     let (targets, modules): (BTreeSet<&str>, BTreeSet<&str>) = tests.iter().filter_map(|t| t.split_once("::")).unzip();
     targets.iter().for_each(|target| arguments.extend(["--test", target]));
     // Skips tests that are slow without optimization and decide nothing.
-    arguments.extend(["--", "--skip", "kernels::", "--skip", "bytes_kept_beside_o0"]);
+    arguments.extend(["--", "--skip", "bytes_kept_beside_o0"]);
     // The chosen modules, and the unit tests, whose modules are all called `tests`.
     let modules: Vec<String> = modules.iter().chain(&["tests"]).map(|module| format!("{module}::")).collect();
     arguments.extend(modules.iter().map(String::as_str));

@@ -12,11 +12,13 @@ use crate::shell::{self, Result, program};
 pub const ABOUT: &str = "[--check]: the packages as they would be published, unpacked and tested";
 
 /// The packages that are published, each after those that it depends on.
-const PACKAGES: [&str; 9] = [
+const PACKAGES: [&str; 11] = [
     "precast-base",
     "precast-policy",
     "precast-derive",
     "precast-mpi",
+    "precast-kernels",
+    "precast-tensor",
     "precast",
     "precast-diagnose",
     "precast-graph",

@@ -26,8 +26,7 @@ pub fn run(sanitizer: &str) -> Result {
         ("CARGO_PROFILE_DEV_OPT_LEVEL", "1"),
     ];
     let tests = |chosen: &[&str]| shell::run("cargo", &[BUILD, chosen].concat(), &variables);
-    tests(&["--lib", "kernels::"])?;
-    tests(&["--lib", "tensor::"])?;
+    tests(&["--package", "precast-kernels", "--package", "precast-tensor", "--lib"])?;
     tests(&["--test", "laws", "--", "ops::"])?;
     tests(&["--test", "same_bits"])
 }

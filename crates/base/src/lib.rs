@@ -10,6 +10,7 @@
 //! - Text from files is [printable()] in every message: it neither controls a terminal nor starts a line.
 //! - [Promotion](DType::promote) is a semilattice: the order of operands changes no dtype.
 #![deny(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 

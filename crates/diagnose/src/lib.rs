@@ -11,6 +11,7 @@
 //! - A finding names its cell, its op, the number that was found, and the limit.
 //! - A proposed rule is part of a policy that was run.
 #![deny(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 

@@ -32,6 +32,7 @@
 //! - Numbers in a file are bounded before memory is allocated for them, and no file causes a panic.
 //! - A finite number of a model never becomes infinite without a word.
 #![deny(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 

@@ -8,6 +8,9 @@
 //! - `unsafe` is in this package alone, each block with its reason, and each path with vectors has the bits of the plain one.
 //! - A request for more memory than the system has unwinds to [`within_memory`](memory::within_memory), which returns an error.
 #![deny(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+#![allow(rustdoc::private_intra_doc_links, reason = "pages of kernels name the files that they are made of")]
+#![allow(clippy::len_without_is_empty, reason = "nobody asks whether a parameter or a shape is empty")]
 #![allow(clippy::needless_range_loop, reason = "iterators are calls where codegen units are optimized one by one")]
 #![cfg_attr(not(target_arch = "x86_64"), allow(dead_code, reason = "pairs of bf16 are for x86-64 so far"))]
 

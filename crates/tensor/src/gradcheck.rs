@@ -59,6 +59,7 @@ impl Disagreement {
 /// and when no gradient reaches any input.
 ///
 /// ```
+/// # use precast_tensor as precast;
 /// use precast::{ErrorKind, Tensor, gradcheck};
 /// let x = Tensor::from_vec(vec![0.3, -1.2, 2.0], &[3])?;
 /// assert!(gradcheck::gradients(&[x.clone()], |xs| xs[0].tanh())?.relative < 1e-6);
@@ -185,6 +186,7 @@ pub fn low_gradients(inputs: &[Tensor], low: DType, f: impl Fn(&[Tensor]) -> Res
 /// Those of [`gradients`] and of [`gradients_on_tape`](Tensor::gradients_on_tape).
 ///
 /// ```
+/// # use precast_tensor as precast;
 /// use precast::{Tensor, gradcheck};
 /// let x = Tensor::from_vec(vec![0.3, -1.2, 2.0], &[3])?;
 /// assert!(gradcheck::second(&[x], |xs| xs[0].tanh())?.relative < 1e-6);

@@ -5,9 +5,10 @@
 //! - Every op runs through one `dispatch`: it casts the inputs as the running [frame](precision::Frame) says, runs a kernel,
 //!   records the result on the tape, and informs listeners.
 //! - A tensor is never changed in place.
-//! - The running [context](context) of a thread is restored on return, error and panic alike.
+//! - The running [context] of a thread is restored on return, error and panic alike.
 //! - A backward pass runs in the dtypes of its forward pass, and its bits depend on no number of threads.
 #![deny(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 #![warn(missing_debug_implementations)]
 #![forbid(unsafe_code)]
 
@@ -21,7 +22,10 @@ pub mod precision;
 pub mod random;
 mod tensor;
 
-pub use ops::twice_differentiable;
+pub use ops::{
+    ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
+    RecurrentWeights, Reduction, Resize, run, run_with, twice_differentiable,
+};
 pub use precast_base::{DType, Element, Error, ErrorKind, Result, error, printable};
-pub use precast_policy::catalogue::Op;
+pub use precast_policy::catalogue::{Op, Precision};
 pub use tensor::*;

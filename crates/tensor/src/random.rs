@@ -20,7 +20,7 @@ impl Rng {
     /// Creates a generator from a seed.
     ///
     /// ```
-    /// use precast::random::Rng;
+    /// # use precast_tensor::{self as precast, DType, Tensor, random::Rng};
     /// assert_eq!(Rng::seed(1).uniform(0.0, 1.0), Rng::seed(1).uniform(0.0, 1.0));
     /// assert_ne!(Rng::seed(1).uniform(0.0, 1.0), Rng::seed(2).uniform(0.0, 1.0));
     /// ```
@@ -135,7 +135,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
     ///
     /// ```
-    /// use precast::prelude::*;
+    /// # use precast_tensor::{self as precast, DType, Tensor, random::Rng};
     /// let x = Tensor::rand(&[2, 3], &mut Rng::seed(1))?;
     /// assert!(x.to_f64().iter().all(|x| (0.0..=1.0).contains(x)));
     /// # Ok::<(), precast::Error>(())
@@ -150,7 +150,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
     ///
     /// ```
-    /// use precast::prelude::*;
+    /// # use precast_tensor::{self as precast, DType, Tensor, random::Rng};
     /// let (x, y) = (Tensor::randn(&[2, 3], &mut Rng::seed(1))?, Tensor::randn(&[2, 3], &mut Rng::seed(1))?);
     /// assert_eq!(x.to_f64(), y.to_f64()); // the same seed, the same numbers
     /// # Ok::<(), precast::Error>(())
@@ -175,7 +175,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
     ///
     /// ```
-    /// use precast::prelude::*;
+    /// # use precast_tensor::{self as precast, DType, Tensor, random::Rng};
     /// let dice = Tensor::randint(1, 7, &[100], &mut Rng::seed(1))?;
     /// assert!(dice.to_vec::<i64>()?.iter().all(|x| (1..7).contains(x)));
     /// # Ok::<(), precast::Error>(())
@@ -229,7 +229,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when this tensor is not floating.
     ///
     /// ```
-    /// use precast::prelude::*;
+    /// # use precast_tensor::{self as precast, DType, Tensor, random::Rng};
     /// let logits = Tensor::from_vec(vec![2f32, 0., -1.], &[3])?;
     /// let next = logits.softmax(-1)?.multinomial(1, false, &mut Rng::seed(1))?;
     /// assert_eq!((next.shape(), next.dtype()), (&[1][..], DType::I64));

@@ -32,7 +32,7 @@ pub const MUTATIONS: &[Mutation] = &[
     // Ends of regions.
     mutation(
         "a region stays after a panic",
-        "src/tensor/context/mod.rs",
+        "crates/tensor/src/tensor/context/mod.rs",
         &[(
             "            Of::Region => drop(context.regions.remove(number)),",
             "            Of::Region if std::thread::panicking() => {}\n            Of::Region => drop(context.regions.remove(number)),",
@@ -52,20 +52,20 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "a region reaches the backward pass",
-        "src/tensor/backward.rs",
+        "crates/tensor/src/tensor/backward.rs",
         &[("let _off = context::enter(Frame::Off);", "")],
         &["plan::custom_ops"],
     ),
     // Parameters.
     mutation(
         "a master is rounded at each update",
-        "src/tensor/param.rs",
+        "crates/tensor/src/tensor/param.rs",
         &[("*master = full.cast(DType::F32);", "*master = full.cast(state.value.dtype()).cast(DType::F32);")],
         &["train::decorate"],
     ),
     mutation(
         "gradients of low parameters are summed in 16 bit",
-        "src/tensor/backward.rs",
+        "crates/tensor/src/tensor/backward.rs",
         &[(
             "Some(before) if grad.dtype().is_low() && !widened.nodes.contains(id) => {",
             "Some(before) if grad.dtype() == DType::Bool => {",
@@ -84,7 +84,7 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "a change that is taken back takes later ones along",
-        "src/tensor/param.rs",
+        "crates/tensor/src/tensor/param.rs",
         &[("filter(|change| change.pass != Some(pass))", "filter(|_| false)")],
         &["training::skipped_steps"],
     ),
@@ -111,26 +111,26 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "gradients of weights in f32 are computed from rounded activations",
-        "src/ops/weight_grads.rs",
+        "crates/tensor/src/ops/weight_grads.rs",
         &[("    forward.saved[0] = x.clone();\n", "    let _ = x;\n")],
         &["plan::weight_grads"],
     ),
     mutation(
         "f16 without a loss scale is not noticed",
-        "src/tensor/backward.rs",
+        "crates/tensor/src/tensor/backward.rs",
         &[("grads.came_through_f16(*id);", "")],
         &["training::underflow"],
     ),
     // Numbers.
     mutation(
         "f64 is rounded twice",
-        "src/kernels/cast/mod.rs",
+        "crates/kernels/src/cast/mod.rs",
         &[("f64 => f16: x => f16::from_f32(round_to_odd(x));", "f64 => f16: x => f16::from_f32(x as f32);")],
         &["lib", "conformance::torch"],
     ),
     mutation(
         "bf16 ties go up, sixteen at a time",
-        "src/kernels/simd/x86.rs",
+        "crates/kernels/src/simd/x86.rs",
         &[(
             "let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));",
             "let odd = _mm512_set1_epi32(1);",
@@ -139,19 +139,19 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "the gradient of softmax is twice as large",
-        "src/kernels/reduce/softmax.rs",
+        "crates/kernels/src/reduce/softmax.rs",
         &[("|_, [y, dy]| y * (dy - mean)", "|_, [y, dy]| y * (dy - mean) * R::of(2.0)")],
         &["laws::ops", "laws::gradients"],
     ),
     mutation(
         "the parameters of a norm get the gradient of its first rows only",
-        "src/kernels/reduce/norm.rs",
+        "crates/kernels/src/reduce/norm.rs",
         &[("sum_middle(&parts, 1, blocks, count)", "parts[..count].to_vec().into()")],
         &["laws::gradients", "laws::layers"],
     ),
     mutation(
         "a query sees the key behind it",
-        "src/kernels/attention.rs",
+        "crates/kernels/src/attention.rs",
         &[("first: if self.causal { start + 1 } else { keys }", "first: if self.causal { start + 2 } else { keys }")],
         &["laws::layer_ops", "laws::layers"],
     ),
@@ -228,31 +228,31 @@ pub const MUTATIONS: &[Mutation] = &[
     // Kernels.
     mutation(
         "of twelve terms that are transposed, the last are lost",
-        "src/kernels/simd/x86.rs",
+        "crates/kernels/src/simd/x86.rs",
         &[("    if count > 8 {\n        let upper", "    if count > 12 {\n        let upper")],
         &["lib"],
     ),
     mutation(
         "pairs of bf16 whose products are subnormal are multiplied as pairs",
-        "src/kernels/gemm/pairs.rs",
+        "crates/kernels/src/gemm/pairs.rs",
         &[(">= -126 + 14", ">= -126")],
         &["lib"],
     ),
     mutation(
         "a line of each run of memory that is split is lost",
-        "src/kernels/memory/arena.rs",
+        "crates/kernels/src/memory/arena.rs",
         &[("start.add(lines) }, has - lines);", "start.add(lines) }, has - lines - 1);")],
         &["lib"],
     ),
     mutation(
         "gradients of scores are not scaled",
-        "src/kernels/attention.rs",
+        "crates/kernels/src/attention.rs",
         &[("                        scaled(dscores, scale);\n", "")],
         &["laws::gradients"],
     ),
     mutation(
         "attention rounds its weights to 16 bit",
-        "src/kernels/attention.rs",
+        "crates/kernels/src/attention.rs",
         &[(
             "                    unrounded(Layout::NN, (rows, keys, e), (&weights, v),",
             "                    let narrow = T::narrow_vec(weights.iter().copied().collect());\n                    T::widen_into(&narrow, &mut weights);\n                    unrounded(Layout::NN, (rows, keys, e), (&weights, v),",
@@ -261,7 +261,7 @@ pub const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "an infinite gradient passes a ReLU that is off, as NaN",
-        "src/kernels/elementwise/derivatives.rs",
+        "crates/kernels/src/elementwise/derivatives.rs",
         &[("y if y <= R::zero() => R::zero(),", "y if y <= R::zero() => x[0] * R::zero(),")],
         &["laws::ops", "conformance::mindspore"],
     ),

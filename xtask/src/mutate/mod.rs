@@ -109,8 +109,21 @@ fn lacking(mutation: &Mutation) -> Option<&'static str> {
     #[cfg(not(target_arch = "x86_64"))]
     let has_avx512 = false;
     match mutation.file {
-        "src/kernels/simd/x86.rs" if !has_avx512 => Some("this machine has no AVX-512"),
+        "crates/kernels/src/simd/x86.rs" if !has_avx512 => Some("this machine has no AVX-512"),
         _ => None,
+    }
+}
+
+/// Returns the package of a file.
+fn package_of(file: &str) -> &str {
+    match file.split('/').collect::<Vec<_>>()[..] {
+        ["crates", "base", ..] => "precast-base",
+        ["crates", "graph", ..] => "precast-graph",
+        ["crates", "kernels", ..] => "precast-kernels",
+        ["crates", "tensor", ..] => "precast-tensor",
+        ["policies", ..] => "precast-policy",
+        ["train", ..] => "precast-train",
+        _ => "precast",
     }
 }
 
@@ -150,13 +163,13 @@ impl Tree {
     }
 
     fn verdict(&self, mutation: &Mutation, only_first: bool) -> Result<Verdict> {
-        let check = self.cargo(&["check", "--quiet", "--lib"])?;
+        let check = self.cargo(&["check", "--quiet", "--workspace", "--lib"])?;
         if !check.passed {
             let why = check.text.lines().find(|line| line.starts_with("error")).unwrap_or("error").to_string();
             return Ok(Verdict::Invalid(why));
         }
         for first in mutation.first {
-            if let Some(found) = self.failure(Some((first, mutation.file.starts_with("src/kernels/"))))? {
+            if let Some(found) = self.failure(Some((first, package_of(mutation.file))))? {
                 return Ok(found);
             }
         }
@@ -164,11 +177,10 @@ impl Tree {
         Ok(found.unwrap_or(Verdict::Survived))
     }
 
-    /// Returns the first failure of the whole suite, or of some tests: `target::module`, or `lib` with or without the
-    /// unit tests of kernels.
-    fn failure(&self, tests: Option<(&str, bool)>) -> Result<Option<Verdict>> {
+    /// Returns the first failure of the whole suite, or of some tests: `target::module`, or the unit tests of a package.
+    fn failure(&self, tests: Option<(&str, &str)>) -> Result<Option<Verdict>> {
         let mut arguments = vec!["test"];
-        match tests.map(|(tests, kernels)| (tests.split_once("::"), kernels)) {
+        match tests.map(|(tests, package)| (tests.split_once("::"), package)) {
             None => {}
             Some((Some((target, module)), _)) => {
                 // Another revision may lack the target.
@@ -177,8 +189,7 @@ impl Tree {
                 }
                 arguments.extend(["--test", target, "--", module]);
             }
-            Some((None, true)) => arguments.push("--lib"),
-            Some((None, false)) => arguments.extend(["--lib", "--", "--skip", "kernels::"]),
+            Some((None, package)) => arguments.extend(["--package", package, "--lib"]),
         }
         let tests = self.cargo(&arguments)?;
         if tests.passed {

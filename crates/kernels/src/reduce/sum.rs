@@ -34,7 +34,7 @@ pub fn sum<R: Real>(x: &[R]) -> R {
 
 /// Sums `f` over slices of one length. Terms are summed in runs of [`RUN`], and the sums of runs are added pairwise.
 /// The last run takes up to [`PART`] additional terms, so that no run is that short. Must be called from a
-/// [`vectorized`] body.
+/// [`vectorized`](crate::simd::vectorized) body.
 #[inline(always)]
 pub fn sum_of<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -> R + Copy) -> R {
     let len = x[0].len();
@@ -66,7 +66,7 @@ fn sum_of_run<R: Real, const N: usize>(x: [&[R]; N], f: impl Fn([R; N]) -> R + C
 }
 
 /// Returns the largest element that is not NaN, or minus infinity if there is none. Must be called from a
-/// [`vectorized`] body.
+/// [`vectorized`](crate::simd::vectorized) body.
 #[inline(always)]
 pub fn largest<R: Real>(x: &[R]) -> R {
     fold([x], R::neg_infinity(), |[x]| x, |best, x| if x > best { x } else { best })
@@ -164,7 +164,7 @@ fn last_part<R: Real>(x: &[R]) -> [R; PART] {
     })
 }
 
-/// Fills `y` with `f` of `x`, or of `y` itself if `x` is `None`. Must be called from a [`vectorized`] body.
+/// Fills `y` with `f` of `x`, or of `y` itself if `x` is `None`. Must be called from a [`vectorized`](crate::simd::vectorized) body.
 #[inline(always)]
 pub fn fill<R: Real>(x: Option<&[R]>, y: &mut [R], f: impl Fn(R) -> R) {
     let (len, whole) = (y.len(), y.len() / PART * PART);
@@ -194,7 +194,7 @@ pub fn fill<R: Real>(x: Option<&[R]>, y: &mut [R], f: impl Fn(R) -> R) {
 }
 
 /// Replaces each element of `to` by `f` of it and of the elements of slices of the same length at its place. Must be called
-/// from a [`vectorized`] body.
+/// from a [`vectorized`](crate::simd::vectorized) body.
 #[inline(always)]
 pub fn replace<R: Real, const N: usize>(to: &mut [R], from: [&[R]; N], f: impl Fn(R, [R; N]) -> R) {
     let from = mapped(from, |from| &from[..to.len()]);

@@ -16,6 +16,7 @@ use crate::{
 /// They are JSON: numbers, booleans, strings, lists and maps. A non-finite number is the string `inf`, `-inf` or `nan`.
 ///
 /// ```
+/// # use precast_tensor as precast;
 /// use precast::{DType, Op, Tensor, catalogue::Attributes};
 /// let mut attributes = Attributes::default();
 /// attributes.set("axis", &-1isize);

@@ -27,7 +27,7 @@ use crate::{
 /// One op call, or one cast that was performed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Identity of the cell slot it ran in; see [`Trace`](crate::cell::Trace) for paths.
+    /// Identity of the cell slot it ran in; see `Trace` for paths.
     pub slot: Option<usize>,
     /// The op.
     pub op: Op,

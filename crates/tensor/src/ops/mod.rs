@@ -1,4 +1,4 @@
-//! All ops, forward and backward, each run by one [`dispatch`] that resolves precision first and notifies listeners
+//! All ops, forward and backward, each run by one `dispatch` that resolves precision first and notifies listeners
 //! after.
 
 mod composed;

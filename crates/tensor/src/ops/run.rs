@@ -178,7 +178,8 @@ op_table!(calls);
 /// tensors, naming the method to call; also the errors of the op.
 ///
 /// ```
-/// use precast::{Op, prelude::*};
+/// # use precast_tensor as precast;
+/// use precast::{Op, Tensor};
 /// let x = Tensor::from_vec(vec![-1f32, 2.], &[2])?;
 /// let [op] = Op::named("aten::relu")?[..] else { unreachable!("one op") };
 /// assert_eq!(precast::run(op, &[&x])?.to_f64(), [0., 2.]);

@@ -14,6 +14,7 @@ impl Tensor {
     /// As for [`softmax`](Tensor::softmax).
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{DType, Tensor};
     /// let scores = Tensor::zeros(&[2], DType::F16);
     /// assert_eq!(scores.softmax_as(-1, DType::F32)?.dtype(), DType::F32);

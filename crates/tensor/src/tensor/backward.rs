@@ -45,6 +45,7 @@ impl Tensor {
     /// gradients.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{DType, Param, Tensor};
     /// # let weight = Param::new(Tensor::ones(&[2], DType::F32));
     /// let loss = weight.tensor().square()?.sum_all()?;

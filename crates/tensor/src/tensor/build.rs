@@ -45,6 +45,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the number of elements is not the product of the shape.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// use precast::{DType, Tensor};
     /// let x = Tensor::from_vec(vec![1f32, 2., 3., 4., 5., 6.], &[2, 3])?;
     /// assert_eq!((x.shape(), x.dtype()), (&[2, 3][..], DType::F32));
@@ -91,6 +92,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// use precast::{DType, Tensor};
     /// let message = Tensor::try_full(&[usize::MAX, 2], 0.0, DType::F32).unwrap_err().to_string();
     /// assert!(message.ends_with("does not fit into memory"));
@@ -153,6 +155,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// assert_eq!(Tensor::range(1.0, 2.0, 0.25)?.to_f64(), [1.0, 1.25, 1.5, 1.75]);
     /// # Ok::<(), precast::Error>(())
@@ -174,6 +177,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// assert_eq!(Tensor::linspace(0.0, 1.0, 5)?.to_f64(), [0.0, 0.25, 0.5, 0.75, 1.0]);
     /// # Ok::<(), precast::Error>(())
@@ -193,6 +197,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor does not fit into memory.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// assert_eq!(Tensor::eye(2)?.to_f64(), [1.0, 0.0, 0.0, 1.0]);
     /// # Ok::<(), precast::Error>(())
@@ -225,6 +230,7 @@ impl Tensor {
     /// do not follow one another in memory, as those of a transposed tensor.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// use precast::Tensor;
     /// let x = Tensor::from([[1.0, 2.0], [3.0, 4.0]]);
     /// assert_eq!(x.as_slice::<f32>(), Some(&[1.0, 2.0, 3.0, 4.0][..]));

@@ -27,8 +27,8 @@ use crate::{DType, logging::warn};
 
 /// Gradients of one backward pass, by leaf.
 ///
-/// Those of a scaled loss are a [`ScaledGrads`](crate::scale::ScaledGrads) until they are
-/// [unscaled](crate::scale::ScaledGrads::unscale).
+/// Those of a scaled loss are a `ScaledGrads` until they are
+/// unscaled.
 ///
 /// Unscaling and clipping by norm do not rewrite the gradients in memory. The factors are kept here and applied when a
 /// gradient is read, by [`get`](Grads::get) or by an optimizer during its update.
@@ -101,7 +101,7 @@ impl Grads {
     }
 
     /// Replaces the gradient of a parameter, for instance to clip it yourself.
-    /// [`LossScale::apply`](crate::LossScale::apply) checks that it is finite.
+    /// `LossScale::apply` checks that it is finite.
     pub fn set(&mut self, param: &Param, grad: Tensor) {
         self.multiply_out();
         self.unscaled.iter_mut().for_each(|unscaled| unscaled.replaced = true);
@@ -124,7 +124,7 @@ impl Grads {
     }
 
     /// Returns the path of the first parameter whose gradient was not finite at unscaling. `None` also for gradients
-    /// that were never scaled; check those with [`all_finite`](crate::scale::all_finite).
+    /// that were never scaled; check those with `all_finite`.
     pub fn non_finite(&self) -> Option<&str> {
         self.unscaled.as_ref()?.first.as_deref()
     }
@@ -296,19 +296,8 @@ impl Grads {
     /// Abandons a step and reverts everything its forward passes stored, such as the running statistics of a batch
     /// norm.
     ///
-    /// A loop that checks [`all_finite`](crate::scale::all_finite) itself and skips the update need not call it. For
-    /// skipped steps, [`LossScale::update`](crate::LossScale::update) does so.
-    ///
-    /// ```
-    /// use precast::prelude::*;
-    /// let mut net = Child::new(BatchNorm1d::new(1));
-    /// net.set_train(true);
-    /// let loss = net.call(&Tensor::rand(&[4, 1], &mut Rng::seed(1))?)?.square()?.mean_all()?;
-    /// assert_ne!(net.cell().running_mean.value().item()?, 0.0);
-    /// loss.into_grads()?.discard();
-    /// assert_eq!(net.cell().running_mean.value().item()?, 0.0);
-    /// # Ok::<(), precast::Error>(())
-    /// ```
+    /// A loop that checks `all_finite` itself and skips the update need not call it. For
+    /// skipped steps, `LossScale::update` does so.
     pub fn discard(self) {
         self.passes.iter().for_each(|pass| pass.take_back());
     }

@@ -16,7 +16,8 @@ use crate::{
 /// outside every region. Its tensors are off the tape, so keeping one keeps nothing else alive.
 ///
 /// ```
-/// use precast::{observe::{Listener, OpCall, listen}, prelude::*};
+/// # use precast_tensor as precast;
+/// use precast::{DType, Tensor, observe::{Listener, OpCall, listen}};
 ///
 /// /// Names of the ops that gave f16.
 /// #[derive(Default)]
@@ -30,11 +31,10 @@ use crate::{
 ///     }
 /// }
 ///
-/// let mut net = Child::new(Dense::new(2, 2, &mut Rng::seed(1)));
-/// auto_mixed_precision(&mut net, Level::O3, DType::F16)?;
-/// let (y, lowered) = listen(Lowered::default(), || net.call(&Tensor::ones(&[1, 2], DType::F32)));
+/// let x = Tensor::ones(&[1, 2], DType::F16);
+/// let (y, lowered) = listen(Lowered::default(), || x.relu()?.cast(DType::F32).relu());
 /// y?;
-/// assert_eq!(lowered.0, ["Linear"]);
+/// assert_eq!(lowered.0, ["Relu"]);
 /// # Ok::<(), precast::Error>(())
 /// ```
 pub trait Listener {
@@ -94,7 +94,7 @@ pub struct OpCall<'a> {
     /// Further results, such as indices or statistics.
     pub more: &'a [Tensor],
     /// Identity of the innermost cell slot, in a backward pass that of the forward op; see
-    /// [`Child::path_of`](crate::Child::path_of).
+    /// `Child::path_of`.
     pub slot: Option<usize>,
     /// `true` when it ran in a backward pass.
     pub backward: bool,
@@ -184,7 +184,7 @@ impl CastRole {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CellEntry {
-    /// Identity of its slot; see [`Child::path_of`](crate::Child::path_of).
+    /// Identity of its slot; see `Child::path_of`.
     pub slot: usize,
     /// Name of its type.
     pub kind: &'static str,
@@ -201,7 +201,7 @@ impl CellEntry {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CellCall<'a> {
-    /// Identity of its slot; see [`Child::path_of`](crate::Child::path_of).
+    /// Identity of its slot; see `Child::path_of`.
     pub slot: usize,
     /// Name of its type.
     pub kind: &'static str,

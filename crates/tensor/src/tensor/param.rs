@@ -23,7 +23,7 @@ use crate::{
 /// times per dtype, however often it is used. A training step that reads a large one once keeps no copy, and casts it
 /// again in the backward pass.
 ///
-/// [`decorate`](crate::storage::decorate) stores the value itself in f16 or bf16. The parameter may then have a
+/// `decorate` stores the value itself in f16 or bf16. The parameter may then have a
 /// [master](Param::master) in f32: optimizers update the master, and the value is always the master rounded once.
 #[derive(Clone)]
 pub struct Param(Arc<Inner>);
@@ -136,7 +136,7 @@ impl Param {
         self.tensor().detach()
     }
 
-    /// Returns the f32 master of a value that [`decorate`](crate::storage::decorate) stores low, if it keeps one.
+    /// Returns the f32 master of a value that `decorate` stores low, if it keeps one.
     /// Optimizers update the master, and undoing restores it. The value is always the master rounded once.
     pub fn master(&self) -> Option<Tensor> {
         self.read().master().cloned().map(Tensor::from_array)

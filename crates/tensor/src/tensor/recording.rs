@@ -60,7 +60,7 @@ pub struct Call {
     pub inputs: Vec<Tensor>,
     /// Its results, before they are cast back.
     pub outputs: Vec<Tensor>,
-    /// The innermost slot, as [`Child::slot`](crate::Child) numbers it.
+    /// The innermost slot, as `Child::slot` numbers it.
     pub slot: Option<usize>,
     /// `true` when gradients of weights are computed in f32.
     pub wide_weight_grads: bool,

@@ -76,6 +76,7 @@ impl<R: Rows> From<R> for Tensor {
     /// of the elements.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// use precast::{DType, Tensor};
     /// let x = Tensor::from([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
     /// assert_eq!((x.shape(), x.dtype()), (&[2, 3][..], DType::F32));
@@ -91,6 +92,7 @@ impl<R: Row> FromIterator<R> for Tensor {
     /// [`unzip`](Tensor::unzip) makes several tensors in one pass.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// use precast::Tensor;
     /// let points: Tensor = (0..3).map(|i| [i as f32, 0.5]).collect();
     /// assert_eq!(points.shape(), [3, 2]);
@@ -171,6 +173,7 @@ impl Tensor {
     /// torch's `pad_sequence` with `batch_first=True`.)
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// use precast::Tensor;
     /// let texts = [vec![5, 2, 9], vec![7]];
     /// let x = Tensor::padded(&texts, 0);
@@ -193,6 +196,7 @@ impl Tensor {
     /// Creates one tensor for each column of an iterator of tuples of 2 to 6 rows, each as `collect` does.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// use precast::Tensor;
     /// let batch = [([0.1, 0.2], 1, true), ([0.3, 0.4], 0, false)];
     /// let (states, actions, is_last) = Tensor::unzip(batch);

@@ -173,6 +173,7 @@ impl Tensor {
     /// smallest i64 divided by -1.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let (a, b) = (Tensor::from_vec(vec![7f32, -7.0], &[2])?, Tensor::scalar(2.0, precast::DType::F32));
     /// assert_eq!(a.floor_divide(&b)?.to_f64(), [3.0, -4.0]);

@@ -134,6 +134,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when this tensor is not boolean.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// use precast::Tensor;
     /// let x = Tensor::from_vec(vec![-1f32, 2.], &[2])?;
     /// let zero = Tensor::scalar(0.0, x.dtype());
@@ -180,6 +181,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the mask is not boolean or this tensor not floating.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{DType, Tensor};
     /// let mask = Tensor::from_vec(vec![true, false], &[2])?;
     /// let scores = Tensor::ones(&[2, 2], DType::F16);
@@ -261,6 +263,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when this tensor is not floating.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![f32::NAN, 1.0, f32::NEG_INFINITY], &[3])?;
     /// assert_eq!(x.nan_to_num(0.0, 9.0, -9.0)?.to_f64(), [0.0, 1.0, -9.0]);
@@ -294,6 +297,7 @@ impl Tensor {
     /// Returns whether no element is infinite or NaN, as a loss scaler checks for every gradient.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// use precast::{DType, Tensor};
     /// assert!(Tensor::scalar(65504.0, DType::F16).all_finite());
     /// assert!(!Tensor::scalar(65520.0, DType::F16).all_finite());

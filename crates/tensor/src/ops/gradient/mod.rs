@@ -34,6 +34,7 @@ use walk::walk;
 /// only the forward pass whose gradients are to be differentiated.
 ///
 /// ```
+/// # use precast_tensor as precast;
 /// use precast::{Tensor, twice_differentiable};
 /// let x = Tensor::from_vec(vec![2f64], &[1])?.requires_grad();
 /// let y = twice_differentiable(|| x.square()?.mul(&x))?; // x³

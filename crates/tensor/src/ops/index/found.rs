@@ -19,6 +19,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the result does not fit into memory.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let labels = Tensor::from_vec(vec![2i64, 0], &[2])?;
     /// assert_eq!(labels.one_hot(3)?.to_f64(), [0., 0., 1., 1., 0., 0.]);
@@ -43,6 +44,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the result does not fit into memory.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![0f32, 3., 0., -1.], &[2, 2])?;
     /// assert_eq!(x.nonzero()?.to_vec::<i64>()?, [0, 1, 1, 1]);
@@ -90,6 +92,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the mask is not boolean.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![1f32, -2., 3.], &[3])?;
     /// let positive = x.gt(0.0)?;
@@ -122,6 +125,7 @@ impl Tensor {
     /// The shape depends on the values, so no graph records this.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// assert_eq!(Tensor::from_vec(vec![3i64, 1, 3], &[3])?.unique().to_f64(), [1., 3.]);
     /// # Ok::<(), precast::Error>(())
@@ -147,6 +151,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the tensor is not boolean.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![true, false, false, false], &[2, 2])?;
     /// assert_eq!(x.any(&[1], false)?.to_vec::<bool>()?, [true, false]);

@@ -23,6 +23,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis, or it has no elements.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![4f32, 1., 3., 2.], &[4])?;
     /// let (median, place) = x.median(0, false)?;
@@ -55,6 +56,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![1f32, 3., 2., 3.], &[4])?;
     /// let (largest, places) = x.cummax(0)?;
@@ -110,6 +112,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the result does not fit into memory.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let labels = Tensor::from_vec(vec![2i64, 0, 2], &[3])?;
     /// assert_eq!(labels.bincount(4)?.to_vec::<i64>()?, [1, 0, 2, 0]);
@@ -138,6 +141,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the result does not fit into memory.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![0f32, 0.5, 1.5, 2., 7.], &[5])?;
     /// assert_eq!(x.histc(2, 0.0, 2.0)?.to_vec::<i64>()?, [2, 2]);
@@ -168,6 +172,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it does not ascend.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let edges = Tensor::from_vec(vec![1f32, 3., 5.], &[3])?;
     /// let x = Tensor::from_vec(vec![3f32, 6., 0.], &[3])?;

@@ -199,6 +199,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the ids are not i64.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let table = Tensor::from_vec(vec![0f32, 1., 2., 3., 4., 5.], &[3, 2])?;
     /// let ids = Tensor::from_vec(vec![2i64, 0], &[2])?;

@@ -76,6 +76,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or one is named twice.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![1f32, 2., 3., 4., 5., 6.], &[2, 3])?;
     /// assert_eq!(x.flip(&[-1])?.to_f64(), [3., 2., 1., 6., 5., 4.]);
@@ -101,6 +102,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis, or there is not one shift per axis.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![1f32, 2., 3., 4.], &[4])?;
     /// assert_eq!(x.roll(&[1], &[0])?.to_f64(), [4., 1., 2., 3.]);
@@ -135,6 +137,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor has fewer than two axes.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{DType, Tensor};
     /// let causal = Tensor::ones(&[3, 3], DType::Bool).tril(0)?;
     /// assert_eq!(causal.to_f64(), [1., 0., 0., 1., 1., 0., 1., 1., 1.]);
@@ -160,6 +163,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the result does not fit into memory.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![1f32, 2.], &[2])?;
     /// assert_eq!(x.tile(&[2, 2])?.to_f64(), [1., 2., 1., 2., 1., 2., 1., 2.]);
@@ -196,6 +200,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no such axis or the result does not fit into memory.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![1f32, 2.], &[2])?;
     /// assert_eq!(x.repeat_interleave(2, 0)?.to_f64(), [1., 1., 2., 2.]);
@@ -226,6 +231,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a tensor of two or more axes; a scalar is a vector of one.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let grid = Tensor::meshgrid(&[&Tensor::arange(2), &Tensor::arange(3)])?;
     /// assert_eq!(grid[0].to_f64(), [0., 0., 0., 1., 1., 1.]);
@@ -265,6 +271,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the tensor has fewer than two axes.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![1f32, 2., 3., 4., 5., 6.], &[2, 3])?;
     /// assert_eq!(x.diagonal(0)?.to_f64(), [1., 5.]);
@@ -290,6 +297,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) for a scalar.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![1f32, 2.], &[2])?;
     /// assert_eq!(x.diag_embed()?.to_f64(), [1., 0., 0., 2.]);

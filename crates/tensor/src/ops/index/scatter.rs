@@ -156,6 +156,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the index is not i64 or the others are not floating.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{DType, Tensor};
     /// let index = Tensor::from_vec(vec![2i64, 0, 2], &[3])?;
     /// let sums = Tensor::zeros(&[3], DType::F32).scatter_add(0, &index, &Tensor::ones(&[3], DType::F32))?;

@@ -78,6 +78,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when the numbers of elements differ or two axes are negative.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{DType, Tensor};
     /// let x = Tensor::zeros(&[2, 6], DType::F32);
     /// assert_eq!(x.reshape(&[3, -1])?.shape(), [3, 4]);

@@ -161,6 +161,7 @@ impl Tensor {
     /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when there is no tensor, no such axis, or other axes differ.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{DType, Tensor};
     /// let (a, b) = (Tensor::zeros(&[2, 3], DType::F32), Tensor::ones(&[2, 1], DType::F32));
     /// assert_eq!(Tensor::concat(&[&a, &b], -1)?.shape(), [2, 4]);

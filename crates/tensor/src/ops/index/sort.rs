@@ -86,6 +86,7 @@ impl Tensor {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it has fewer than `k` elements.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![2f32, 7., 5.], &[3])?;
     /// let (values, places) = x.topk(2, 0, true)?;

@@ -38,6 +38,7 @@ impl Tensor {
     /// integers.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{DType, Tensor};
     /// let (q, k) = (Tensor::ones(&[2, 3, 4], DType::F16), Tensor::ones(&[2, 5, 4], DType::F16));
     /// let v = Tensor::ones(&[2, 5, 6], DType::F16);

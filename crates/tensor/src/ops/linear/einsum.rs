@@ -256,6 +256,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![1f32, 2., 3., 4.], &[2, 2])?;
     /// assert_eq!(Tensor::einsum("ii", &[&x])?.item()?, 5.0);

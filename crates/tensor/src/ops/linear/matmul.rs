@@ -180,6 +180,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when their dtypes differ and no policy casts them.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{DType, Tensor};
     /// let (batch, vector) = (Tensor::ones(&[5, 2, 3], DType::F32), Tensor::ones(&[3], DType::F32));
     /// assert_eq!(batch.matmul_ext(&vector)?.shape(), [5, 2]);

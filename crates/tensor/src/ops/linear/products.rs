@@ -28,6 +28,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when dtypes differ and no policy casts them.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{DType, Tensor};
     /// let (a, b) = (Tensor::ones(&[2, 3, 4], DType::F32), Tensor::ones(&[4, 3, 5], DType::F32));
     /// let product = a.tensordot(&b, &[1, 2], &[1, 0])?;

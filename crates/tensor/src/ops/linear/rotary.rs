@@ -26,6 +26,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{DType, Tensor};
     /// let q = Tensor::ones(&[2, 3, 4], DType::F16);
     /// let rotated = q.rotary_embedding(10_000.0, 0, false)?;

@@ -200,6 +200,7 @@ impl Tensor {
     /// As for [`cross_entropy_with`](Tensor::cross_entropy_with).
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// use precast::Tensor;
     /// let logits = Tensor::from_vec(vec![0f64, 0., 0., 0.], &[1, 4])?;
     /// let loss = logits.cross_entropy(&Tensor::from_vec(vec![2i64], &[1])?)?;

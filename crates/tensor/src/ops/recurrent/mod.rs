@@ -314,6 +314,7 @@ impl Tensor {
     /// As for [`rnn`](Tensor::rnn).
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{DType, RecurrentWeights, Tensor};
     /// let zeros = |shape: &[usize]| Tensor::zeros(shape, DType::F32);
     /// let (ih, hh) = (zeros(&[12, 5]), zeros(&[12, 3]));

@@ -62,6 +62,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![0f32, 0., 3., 4.], &[2, 2])?;
     /// assert_eq!(x.cdist(&x, 2.0)?.to_f64(), [0., 5., 5., 0.]);
@@ -135,6 +136,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let a = Tensor::from_vec(vec![3f32, 0., 1., 1.], &[2, 2])?;
     /// let b = Tensor::from_vec(vec![0f32, 2.], &[2])?;

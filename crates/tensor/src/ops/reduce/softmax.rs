@@ -55,6 +55,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![1000f32, 1000.], &[2])?;
     /// assert_eq!(x.logsumexp(&[0], false)?.item()? as f32, 1000.0 + 2f32.ln());

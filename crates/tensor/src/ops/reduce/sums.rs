@@ -167,6 +167,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for a boolean tensor.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// use precast::Tensor;
     /// let x = Tensor::from_vec(vec![1f32, 2., 3., 4., 5., 6.], &[2, 3])?;
     /// assert_eq!(x.sum(&[-1], false)?.to_f64(), [6., 15.]);

@@ -45,6 +45,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{GridPadding, Interpolation, Tensor};
     /// let picture = Tensor::from_vec(vec![1f32, 3.], &[1, 1, 1, 2])?;
     /// let middle = Tensor::from_vec(vec![0f32, 0.], &[1, 1, 1, 2])?;

@@ -133,6 +133,7 @@ impl Tensor {
     /// the nearest element, [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::{Interpolation, Resize, Tensor};
     /// let x = Tensor::from_vec(vec![1f32, 3.], &[1, 1, 2])?;
     /// let double = Resize::By(vec![2.0]);

@@ -49,6 +49,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) for an integer or boolean tensor.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// # use precast::Tensor;
     /// let x = Tensor::from_vec(vec![1f32, 2., 3.], &[3])?;
     /// assert_eq!(x.reflection_pad(&[(2, 1)])?.to_f64(), [3., 2., 1., 2., 3., 2.]);

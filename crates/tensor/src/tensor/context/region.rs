@@ -5,7 +5,7 @@ use std::fmt;
 use super::{CONTEXT, Of, Scope, enter_slot, heard_elsewhere, is_all_in_f32, listen, slot};
 use crate::{DType, precision::Frame, tensor::listener::Elsewhere};
 
-/// State of an [`autocast`](crate::autocast()) region, in addition to its frame.
+/// State of an `autocast` region, in addition to its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AutocastState {
     /// `true` when the region casts.
@@ -16,7 +16,7 @@ pub struct AutocastState {
     pub cache: bool,
 }
 
-/// One entered region. An adapter's frame is part of the [`autocast`](crate::autocast()) region around it.
+/// One entered region. An adapter's frame is part of the `autocast` region around it.
 #[derive(Clone, Debug)]
 pub(super) struct Entered {
     frame: Frame,
@@ -35,7 +35,7 @@ pub fn enter(frame: Frame) -> Scope {
     })
 }
 
-/// Enters the frame of an [`autocast`](crate::autocast()) region.
+/// Enters the frame of an `autocast` region.
 pub fn enter_region(frame: Frame, region: AutocastState) -> Scope {
     push(|top| Entered { frame, region: Some(region), adapter: top.and_then(|top| top.adapter), in_code: true })
 }
@@ -64,7 +64,7 @@ pub fn current() -> Option<Frame> {
     top(|top| top.map(|top| top.frame.clone()))
 }
 
-/// Returns the innermost [`autocast`](crate::autocast()) region of this thread.
+/// Returns the innermost `autocast` region of this thread.
 pub fn region() -> Option<AutocastState> {
     top(|top| top.and_then(|top| top.region))
 }
@@ -103,15 +103,15 @@ pub fn dtype_of_all(dtype: DType) -> Option<DType> {
 /// Precision of a thread, to be carried into another one: threads do not inherit it.
 ///
 /// ```
-/// use precast::{precision, prelude::*};
+/// # use precast_tensor as precast;
+/// use precast::{DType, Error, Tensor, precision::{self, Frame}};
 /// let x = Tensor::ones(&[2, 2], DType::F32);
-/// let dtypes = autocast(Autocast::new("torch-2.15-cpu")?, || {
-///     let carried = precision::carry();
-///     std::thread::scope(|threads| {
-///         let bare = threads.spawn(|| x.matmul(&x)).join().expect("does not panic")?;
-///         let inside = threads.spawn(|| carried.run(|| x.matmul(&x))).join().expect("does not panic")?;
-///         Ok((bare.dtype(), inside.dtype()))
-///     })
+/// let _region = precision::enter(Frame::Fixed(DType::Bf16));
+/// let carried = precision::carry();
+/// let dtypes = std::thread::scope(|threads| {
+///     let bare = threads.spawn(|| x.matmul(&x)).join().expect("does not panic")?;
+///     let inside = threads.spawn(|| carried.run(|| x.matmul(&x))).join().expect("does not panic")?;
+///     Ok::<_, Error>((bare.dtype(), inside.dtype()))
 /// })?;
 /// assert_eq!(dtypes, (DType::F32, DType::Bf16));
 /// # Ok::<(), precast::Error>(())

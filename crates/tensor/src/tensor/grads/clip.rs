@@ -17,6 +17,7 @@ impl Grads {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) unless `max` is a finite number above 0.
     ///
     /// ```
+    /// # use precast_tensor as precast;
     /// use precast::{DType, Param, Tensor};
     /// let weight = Param::new(Tensor::full(&[4], 3.0, DType::F32));
     /// let mut grads = weight.tensor().mul(&weight.tensor())?.sum_all()?.backward()?;
