@@ -1,4 +1,4 @@
-//! Accuracy of f32 results, checked by the table in `src/kernels/elementwise/math.rs`; and the inverse hyperbolic
+//! Accuracy of f32 results, checked by the table in `elementwise/math.rs` of `precast-kernels`; and the inverse hyperbolic
 //! functions in f64, compared with numbers of 60 digits.
 
 use precast::{Result, Tensor};
