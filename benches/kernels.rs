@@ -2,7 +2,7 @@
 //! `cargo bench --bench kernels [FILTER]`.
 //!
 //! Each row is a workload, each column the minimum time of one candidate relative to the first. Those of other crates
-//! are in `benches/crates`.
+//! are in `tools/benches`.
 
 #[path = "peers/sizes.rs"]
 mod sizes;

@@ -48,7 +48,7 @@ fn a_released_pack_never_changes() {
     let mut names: Vec<&str> = Pack::names().collect();
     names.sort_unstable();
     assert_eq!(names, RELEASED.iter().map(|(name, ..)| *name).collect::<Vec<_>>(), "packs of the library");
-    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).join("policies/packs");
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("policies/packs");
     assert_eq!(fs::read_dir(&folder).unwrap().count(), RELEASED.len(), "files in {}", folder.display());
     let changed: Vec<String> = RELEASED
         .iter()

@@ -238,7 +238,7 @@ impl Tally {
 
     /// Checks that each difference has a row in COMPARE.md.
     fn check_differences(&self) {
-        let compare = fs::read_to_string(root().join("COMPARE.md")).unwrap();
+        let compare = fs::read_to_string(root().join("docs/COMPARE.md")).unwrap();
         for difference in self.on_purpose.keys().flat_map(|names| names.split("; ")) {
             assert!(has_row(&compare, difference), "COMPARE.md has no row for `{difference}`");
         }
@@ -298,7 +298,7 @@ impl Tally {
 }
 
 fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
 fn path(system: &str, file: &str) -> PathBuf {

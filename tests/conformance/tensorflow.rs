@@ -99,7 +99,7 @@ fn read(nodes: &[Value], preserved: &BTreeSet<String>) -> Recorded {
 /// Capabilities of the recorded machine, op by op. Another folder of cases, of the same machine, may lack the table.
 static OP_SUPPORT: LazyLock<Value> = LazyLock::new(|| {
     golden("tensorflow/op_support.json").unwrap_or_else(|| {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/goldens/tensorflow/op_support.json");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/goldens/tensorflow/op_support.json");
         serde_json::from_str(&fs::read_to_string(path).unwrap_or_else(|e| panic!("{path}: {e}"))).unwrap()
     })
 });

@@ -1,7 +1,7 @@
 //! User mistakes in code, and their error messages. The snapshot is the table: one mistake, one message.
 //!
 //! Mistakes in files are in `tests/policies/bad`, `tests/files/models.rs` and `tests/conformance/torch/weights.rs`; those of the command
-//! line in `cli/tests/command/commands.rs` and its neighbours; those that do not compile in `tests/ui`.
+//! line in `crates/cli/tests/command/commands.rs` and its neighbours; those that do not compile in `tests/ui`.
 
 use std::fmt::Write;
 

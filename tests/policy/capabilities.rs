@@ -415,7 +415,7 @@ fn table_rows(text: &str) -> Vec<Vec<&str>> {
 }
 
 fn comparison() -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("COMPARE.md")).unwrap()
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/COMPARE.md")).unwrap()
 }
 
 const THIS: &str = "the_table_of_regions_and_this_file_agree";

@@ -79,7 +79,7 @@ fn rows(compare: &str) -> Vec<Row<'_>> {
 
 #[test]
 fn every_row_names_tests_that_exist() {
-    let compare = fs::read_to_string(root().join("COMPARE.md")).unwrap();
+    let compare = fs::read_to_string(root().join("docs/COMPARE.md")).unwrap();
     let rows = rows(&compare);
     assert!(rows.len() > 170, "{} rows were found", rows.len());
     let mut wrong = vec![];
@@ -89,7 +89,7 @@ fn every_row_names_tests_that_exist() {
             continue;
         }
         if let Some(command) = test.strip_prefix("`cargo xtask ").and_then(|rest| rest.strip_suffix('`')) {
-            let main = fs::read_to_string(root().join("xtask/src/main.rs")).unwrap();
+            let main = fs::read_to_string(root().join("tools/xtask/src/main.rs")).unwrap();
             if !main.contains(&format!("Command {{ name: \"{command}\",")) {
                 wrong.push(format!("line {line}: there is no command {test}"));
             }
@@ -116,7 +116,7 @@ fn every_row_names_tests_that_exist() {
 
 #[test]
 fn every_file_that_compare_names_exists() {
-    let compare = fs::read_to_string(root().join("COMPARE.md")).unwrap();
+    let compare = fs::read_to_string(root().join("docs/COMPARE.md")).unwrap();
     // The last section names files of other crates.
     let ours = compare.split("\n## Beside other Rust crates").next().unwrap();
     let paths = ours.lines().flat_map(quoted).filter(|name| name.starts_with("tests/") || name.starts_with("src/"));
@@ -126,7 +126,7 @@ fn every_file_that_compare_names_exists() {
 
 #[test]
 fn tables_of_compare_can_be_read() {
-    let compare = fs::read_to_string(root().join("COMPARE.md")).unwrap();
+    let compare = fs::read_to_string(root().join("docs/COMPARE.md")).unwrap();
     let long = |cell: &&str| cell.trim().chars().count() > 100;
     // The last cell names tests, whose names may be long.
     let cells = compare.lines().filter(|line| line.starts_with('|')).flat_map(|line| {

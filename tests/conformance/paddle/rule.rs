@@ -178,7 +178,7 @@ struct Lists(BTreeMap<(String, &'static str), [BTreeSet<String>; 2]>);
 impl Lists {
     /// Reads the recorded lists of this repository: they are Paddle's, whatever cases they are used for.
     fn recorded() -> Self {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/goldens/paddle/lists.json");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/goldens/paddle/lists.json");
         let json: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let mut all = BTreeMap::new();
         for level in ["OD", "O1", "O2"] {

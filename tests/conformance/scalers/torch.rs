@@ -404,7 +404,7 @@ fn the_grad_scaler_of_torch() {
 }
 
 /// Real backward passes of one and of several losses, scalers for a device that the machine lacks, and losses of every
-/// form, recorded by `peers/torch/scaler.py`.
+/// form, recorded by `tools/peers/torch/scaler.py`.
 #[test]
 fn backward_passes_of_torch() {
     replay("torch", "scaler-backward", recorded_beside("torch/grad_scaler.json"), judge);

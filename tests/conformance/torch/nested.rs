@@ -222,7 +222,7 @@ fn every_script() {
     replay("torch", "nested", golden("torch/nested.json"), judge);
 }
 
-/// Ops that create tensors, and every op on integers, f64 and low numbers, recorded by `peers/torch/regions.py`.
+/// Ops that create tensors, and every op on integers, f64 and low numbers, recorded by `tools/peers/torch/regions.py`.
 #[test]
 fn every_script_of_other_ops() {
     replay("torch", "nested-ops", recorded_beside("torch/nested.json"), judge);

@@ -1,4 +1,4 @@
-//! Optimizers compared with trajectories of torch's, recorded by `peers/torch/optimizers.py`.
+//! Optimizers compared with trajectories of torch's, recorded by `tools/peers/torch/optimizers.py`.
 
 use std::fs;
 
@@ -114,7 +114,7 @@ fn difference(case: &Value, shapes: &[Vec<usize>], steps: &[u64], dtype: DType) 
 
 #[test]
 fn a_hundred_steps_are_those_of_torch() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/goldens-extra/torch/optimizers.json");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/goldens-extra/torch/optimizers.json");
     let recorded: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
     let shape = |name: &str| -> Vec<usize> { serde_json::from_value(recorded["shapes"][name].clone()).unwrap() };
     let steps: Vec<u64> = serde_json::from_value(recorded["steps"].clone()).unwrap();

@@ -1,4 +1,4 @@
-//! State dicts of torch 2.15, written by `peers/torch/weights.py`, load into our layers, which then compute torch's
+//! State dicts of torch 2.15, written by `tools/peers/torch/weights.py`, load into our layers, which then compute torch's
 //! outputs.
 
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use precast::{
 use crate::common::folder::Folder;
 
 fn file(name: &str) -> PathBuf {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/goldens-extra/torch/weights");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/goldens-extra/torch/weights");
     PathBuf::from(folder).join(format!("{name}.safetensors"))
 }
 

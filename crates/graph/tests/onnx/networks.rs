@@ -135,7 +135,7 @@ fn gradients_are_central_differences() -> Result<()> {
     Ok(())
 }
 
-/// Outputs after three steps, recorded by `peers/torch/onnx_steps.py`.
+/// Outputs after three steps, recorded by `tools/peers/torch/onnx_steps.py`.
 #[test]
 fn three_steps_of_training_are_those_of_torch() -> Result<()> {
     for name in ["gpt2-dynamo", "resnet-script", "vit-script"] {

@@ -1,4 +1,4 @@
-//! Folders of cases with a table of them, such as `peers/onnx_suite.py` writes.
+//! Folders of cases with a table of them, such as `tools/peers/onnx_suite.py` writes.
 
 use std::{collections::BTreeMap, env, fs, path::Path};
 
