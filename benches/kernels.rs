@@ -10,7 +10,8 @@ mod sizes;
 use std::{hint::black_box, time::Instant};
 
 use half::{bf16, f16};
-use precast::{__bench, DType, Tensor};
+use precast::{DType, Tensor};
+use precast_kernels::bench;
 
 /// A named workload.
 type Candidate<'a> = (&'static str, Box<dyn FnMut() + 'a>);
@@ -69,11 +70,11 @@ fn casts(filter: &str) {
                 let mut low_out = low.clone();
                 compare(filter, &format!("cast f32 to {} {len}", stringify!($t)), vec![
                     ("memcpy of as many bytes", Box::new(|| black_box(&mut bytes_out).copy_from_slice(&bytes[..3 * len]))),
-                    ("precast", Box::new(|| __bench::$narrow(&wide, black_box(&mut low_out)))),
+                    ("precast", Box::new(|| bench::$narrow(&wide, black_box(&mut low_out)))),
                 ]);
                 compare(filter, &format!("cast {} to f32 {len}", stringify!($t)), vec![
                     ("memcpy of as many bytes", Box::new(|| black_box(&mut bytes_out).copy_from_slice(&bytes[..3 * len]))),
-                    ("precast", Box::new(|| __bench::$widen(&low, black_box(&mut wide_out)))),
+                    ("precast", Box::new(|| bench::$widen(&low, black_box(&mut wide_out)))),
                 ]);
             )* };
         }
@@ -162,7 +163,7 @@ fn convolutions(filter: &str) {
         ("three axes 8-16", ([2, 1, 8, 16], [axis(8, 3, 1, 1), axis(12, 3, 1, 1), axis(12, 3, 1, 1)])),
     ];
     for (name, (sizes, axes)) in all {
-        let c = __bench::Convolution { sizes, axes };
+        let c = bench::Convolution { sizes, axes };
         let [x, weight, grad] = c.elements().map(numbers);
         let low = |from: &[f32]| from.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>();
         let (x16, weight16, grad16) = (low(&x), low(&weight), low(&grad));
@@ -170,9 +171,9 @@ fn convolutions(filter: &str) {
         let (xb, weightb, gradb) = (low(&x), low(&weight), low(&grad));
         for (which, what) in ["forward", "input gradient", "weight gradient"].into_iter().enumerate() {
             let work = format!("convolution {name} {what}");
-            let f32 = || drop(black_box(__bench::convolution_f32(which, &c, &x, &weight, &grad)));
-            let f16 = || drop(black_box(__bench::convolution_f16(which, &c, &x16, &weight16, &grad16)));
-            let bf16 = || drop(black_box(__bench::convolution_bf16(which, &c, &xb, &weightb, &gradb)));
+            let f32 = || drop(black_box(bench::convolution_f32(which, &c, &x, &weight, &grad)));
+            let f16 = || drop(black_box(bench::convolution_f16(which, &c, &x16, &weight16, &grad16)));
+            let bf16 = || drop(black_box(bench::convolution_bf16(which, &c, &xb, &weightb, &gradb)));
             dtypes(filter, &work, c.flops(), [Box::new(f32), Box::new(f16), Box::new(bf16)]);
         }
     }

@@ -123,8 +123,6 @@ pub use precast_base::{DType, Element};
 #[doc(inline)]
 pub use precast_base::{Error, ErrorKind, Result, error};
 pub use precast_kernels::amx::{allow_amx, uses_amx};
-#[doc(hidden)]
-pub use precast_kernels::bench as __bench;
 pub use precast_kernels::simd::vector_lanes;
 pub use precast_kernels::threads::set_threads;
 pub use precast_policy::{Level, Policy, host, policy};
@@ -138,9 +136,3 @@ pub use precast_tensor::{
 #[doc(inline)]
 pub use precast_tensor::{catalogue, gradcheck, precision};
 pub use scale::{LossScale, Outcome};
-
-/// Access for the tests of this repository. Anything in it may change or be removed in any release.
-#[doc(hidden)]
-pub mod __test {
-    pub use precast_kernels::memory::KEPT_BYTES;
-}

@@ -10,7 +10,8 @@ mod peers;
 use std::{hint::black_box, time::Instant};
 
 use peers::{Options, Torch, fastest, median};
-use precast::{__bench, ConvOptions, Grads, cell::Params, prelude::*};
+use precast::{ConvOptions, Grads, cell::Params, prelude::*};
+use precast_kernels::bench;
 
 const DTYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
 
@@ -145,7 +146,7 @@ fn main() -> Result<()> {
         Some(python) => {
             let (torch, version) =
                 Torch::start(python, "torch_ops.py", options.threads).map_err(|e| Error::io(python.as_ref(), &e))?;
-            let (vectors, threads) = (__bench::vectors(), options.threads);
+            let (vectors, threads) = (bench::vectors(), options.threads);
             println!(
                 "{version}, precast with {vectors}, {threads} threads; time relative to its f32, median (fastest)"
             );

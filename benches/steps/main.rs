@@ -27,13 +27,14 @@ use memory::Saving;
 use nets::{NAMES, REAL, Task, task};
 use peers::{Options, Torch, fastest, median};
 use precast::{
-    __bench, Outcome,
+    Outcome,
     cost::{Limits, Speeds},
     plan::{Forecast, undo},
     policy::{DynamicScale, LossScaleSpec, Prefer},
     prelude::*,
 };
 use precast_graph::{GraphPolicy, rewrite};
+use precast_kernels::bench;
 
 /// A column of the table: a level, or the graph (`None`), with a low dtype; or torch in a mode.
 #[derive(Clone, Copy, PartialEq)]
@@ -187,14 +188,14 @@ fn main() -> Result<()> {
     }
     if by_family {
         let (limits, speeds) = (Limits::measure(), Speeds::measure());
-        println!("{}, peak of one thread {:.0} Gflop/s in f32", __bench::vectors(), limits.gflops.unwrap_or(f64::NAN));
+        println!("{}, peak of one thread {:.0} Gflop/s in f32", bench::vectors(), limits.gflops.unwrap_or(f64::NAN));
         return names.iter().try_for_each(|name| families::row(name, &options, &limits, &speeds));
     }
     if shadowed {
         return names.iter().try_for_each(|name| shadow::row(name, &options));
     }
     if monitored {
-        println!("{}, {} threads: a watched step is that much of one that is not", __bench::vectors(), options.threads);
+        println!("{}, {} threads: a watched step is that much of one that is not", bench::vectors(), options.threads);
         return names.iter().try_for_each(|name| monitor::row(name, &options));
     }
     if predict {
@@ -207,7 +208,7 @@ fn main() -> Result<()> {
         Some(python) => {
             let (torch, version) =
                 Torch::start(python, "torch_steps.py", options.threads).map_err(|e| Error::io(python.as_ref(), &e))?;
-            println!("{version}, precast with {}, {} threads", __bench::vectors(), options.threads);
+            println!("{version}, precast with {}, {} threads", bench::vectors(), options.threads);
             Some(torch)
         }
     };

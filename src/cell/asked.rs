@@ -13,9 +13,9 @@ use serde_json::Value;
 use crate::options::OptionInfo;
 
 /// The options of a saved type.
-#[doc(hidden)]
 #[derive(Debug)]
 pub enum Described {
+    /// Options that the type states.
     Options(Vec<OptionInfo>),
     /// Reads the type from fields.
     ByReading(fn(&[(&str, Value)]) -> Asked),
@@ -29,16 +29,15 @@ impl Described {
 }
 
 /// The answer of a type that was read from fields.
-#[doc(hidden)]
 #[derive(Debug)]
 pub struct Asked {
     /// The names of all its fields, if it is a struct.
     pub fields: &'static [&'static str],
+    /// The outcome of the read.
     pub read: Result<(), Wrong>,
 }
 
 /// A reason why a type cannot be read from fields.
-#[doc(hidden)]
 #[derive(Debug, PartialEq)]
 pub enum Wrong {
     /// The field is required, and absent.

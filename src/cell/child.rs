@@ -161,12 +161,12 @@ impl<C: Cell> From<Child<C>> for Child {
 }
 
 impl<C: ?Sized> Child<C> {
-    #[doc(hidden)]
+    /// Does not compile: [`call`](Child::call) applies the adapter.
     pub fn forward<T: PastItsSlot>(&self, x: T) -> Result<Tensor> {
         x.never()
     }
 
-    #[doc(hidden)]
+    /// Does not compile: [`call_many`](Child::call_many) applies the adapter.
     pub fn forward_many<T: PastItsSlot>(&self, inputs: T) -> Result<Vec<Tensor>> {
         inputs.never()
     }

@@ -25,7 +25,7 @@ use super::{Cell, Child, Copies, Member, Params, Part, PartMut, copies::not_copi
 use crate::{Param, error::Result as Copied, options::Options};
 
 pub use super::asked::{Asked, Described};
-pub use crate::options::read as read_options;
+pub use crate::options::read::read as read_options;
 pub use kinds::Registered;
 
 /// The type of a field.

@@ -37,24 +37,23 @@ impl<C> InSlot<C> {
 }
 
 /// A trait without implementations, so that `forward` of a borrowed cell does not compile.
-#[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "`forward` of a cell in a slot runs without its adapter",
     label = "goes past the slot",
     note = "call the slot: `child.call(&x)`, `child.call_many(&inputs)`, or `child.with(inputs, |cell, inputs| ..)` for any method"
 )]
 pub trait PastItsSlot {
-    #[doc(hidden)]
+    /// Never called.
     fn never<R>(self) -> R;
 }
 
 impl<C: ?Sized> InSlot<C> {
-    #[doc(hidden)]
+    /// Does not compile: [`call`](crate::Child::call) of the slot applies the adapter.
     pub fn forward<T: PastItsSlot>(&self, x: T) -> Result<Tensor> {
         x.never()
     }
 
-    #[doc(hidden)]
+    /// Does not compile: [`call_many`](crate::Child::call_many) of the slot applies the adapter.
     pub fn forward_many<T: PastItsSlot>(&self, inputs: T) -> Result<Vec<Tensor>> {
         inputs.never()
     }

@@ -4,9 +4,9 @@ use super::Described;
 use crate::error::{Error, Result};
 
 /// A type that derives `Cell`.
-#[doc(hidden)]
 #[derive(Debug)]
 pub struct Registered {
+    /// The name of the type.
     pub kind: &'static str,
     /// `true` when architecture files can name it.
     pub saved: bool,
@@ -14,8 +14,11 @@ pub struct Registered {
     pub documentation: &'static str,
     /// Its options.
     pub described: fn() -> Described,
+    /// The path of its module.
     pub path: &'static str,
+    /// The file that declares it.
     pub file: &'static str,
+    /// The line of the declaration.
     pub line: u32,
 }
 

@@ -12,9 +12,8 @@ use super::{Cell, Child};
 pub trait SavedCell: Cell + IntoSlot {}
 
 /// A boxed cell that can be put into a slot.
-#[doc(hidden)]
 pub trait IntoSlot {
-    #[doc(hidden)]
+    /// Puts the cell into a slot.
     fn into_slot(self: Box<Self>) -> Child;
 }
 

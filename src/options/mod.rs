@@ -76,15 +76,13 @@
 //! assert!(error.starts_with("unknown field `width`, expected `length`"), "{error}");
 //! ```
 
-mod read;
+pub(crate) mod read;
 mod takes;
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 pub use precast_derive::options;
-#[doc(hidden)]
-pub use read::read;
 pub use takes::Takes;
 
 use crate::error::{Error, Result};
@@ -135,7 +133,6 @@ pub struct OptionInfo {
 
 impl OptionInfo {
     /// Describes an option of the type `T`; `#[options]` calls it.
-    #[doc(hidden)]
     pub fn new<T: Takes + Serialize>(name: &str, about: &str, range: &Range, default: Option<T>, shown: &str) -> Self {
         OptionInfo {
             name: name.into(),
@@ -151,11 +148,14 @@ impl OptionInfo {
 
 /// The bounds of the numbers of an option.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[doc(hidden)]
 pub struct Range {
+    /// Smallest number.
     pub at_least: Option<f64>,
+    /// Largest number that is too small.
     pub above: Option<f64>,
+    /// Largest number.
     pub at_most: Option<f64>,
+    /// Smallest number that is too large.
     pub below: Option<f64>,
     /// The range in words; empty where there is none.
     pub words: &'static str,
@@ -242,9 +242,10 @@ pub fn schema_of(options: &[OptionInfo]) -> Value {
 
 /// A choice by name, with its options; `#[options]` of an enum makes it.
 #[derive(Debug)]
-#[doc(hidden)]
 pub struct Choice {
+    /// Name in files.
     pub name: &'static str,
+    /// Documentation of the choice.
     pub about: &'static str,
     /// `None` where the name is all.
     pub options: Option<Vec<OptionInfo>>,

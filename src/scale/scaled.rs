@@ -222,21 +222,20 @@ impl ScaledLoss {
 }
 
 /// A trait without implementations, so that scaled gradients cannot be read or clipped.
-#[doc(hidden)]
 #[diagnostic::on_unimplemented(
     message = "these gradients are still scaled",
     label = "would be a mistake by a factor of the loss scale",
     note = "unscale them first: `let mut grads = scaled.unscale(optimizer.params())?;`"
 )]
 pub trait AfterUnscaling {
-    #[doc(hidden)]
+    /// Never called.
     fn never<R>(self) -> R;
 }
 
 /// Methods of unscaled gradients. Their bound never holds; because of its lifetime, the compiler checks it where a
 /// method is called.
 impl ScaledGrads {
-    #[doc(hidden)]
+    /// Does not compile: [unscale](ScaledGrads::unscale) the gradients first.
     pub fn clip_norm(&mut self, _max: f64) -> Result<f64>
     where
         for<'never> &'never Self: AfterUnscaling,
@@ -244,7 +243,7 @@ impl ScaledGrads {
         (&*self).never()
     }
 
-    #[doc(hidden)]
+    /// Does not compile: [unscale](ScaledGrads::unscale) the gradients first.
     pub fn clip_value(&mut self, _max: f64) -> Result<()>
     where
         for<'never> &'never Self: AfterUnscaling,
@@ -252,7 +251,7 @@ impl ScaledGrads {
         (&*self).never()
     }
 
-    #[doc(hidden)]
+    /// Does not compile: [unscale](ScaledGrads::unscale) the gradients first.
     pub fn norm(&self) -> f64
     where
         for<'never> &'never Self: AfterUnscaling,
@@ -260,7 +259,7 @@ impl ScaledGrads {
         self.never()
     }
 
-    #[doc(hidden)]
+    /// Does not compile: [unscale](ScaledGrads::unscale) the gradients first.
     pub fn get(&self, _param: &Param) -> Option<Tensor>
     where
         for<'never> &'never Self: AfterUnscaling,

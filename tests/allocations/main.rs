@@ -10,9 +10,8 @@ use std::{
     },
 };
 
-use precast::{
-    __bench, __test::KEPT_BYTES, Checkpoint, LossScale, Sgd, prelude::*, sequential, set_threads, storage::weights,
-};
+use precast::{Checkpoint, LossScale, Sgd, prelude::*, sequential, set_threads, storage::weights};
+use precast_kernels::{bench, memory::KEPT_BYTES};
 
 /// Blocks of at least this many bytes are counted: among the tensors of a step only the logits are smaller, as are the
 /// map of ten parameters' gradients and the queue of the tape's nodes (at most 2,048 bytes), which each step makes
@@ -160,7 +159,7 @@ const MAPS: usize = 8 * 544;
 fn a_step_allocates_no_tensor_after_the_first_ones() {
     let _turn = alone();
     // Without vectors, `matrixmultiply` multiplies.
-    let packs_itself = __bench::vectors() != "no vectors";
+    let packs_itself = bench::vectors() != "no vectors";
     for (name, net) in NETS {
         for (level, dtype) in LEVELS {
             for optimizer in ["sgd", "adam"] {

@@ -118,9 +118,9 @@ fn print_digests() {
         set_threads(threads);
         let mut print = |name: &str, work: &dyn Fn(&mut Digests)| {
             let mut digests = Digests::default();
-            let before = precast::__bench::shared();
+            let before = precast_kernels::bench::shared();
             let ((), events) = observe::watch(|| work(&mut digests));
-            if threads > 2 && precast::__bench::shared() > before {
+            if threads > 2 && precast_kernels::bench::shared() > before {
                 println!("shared|{name}");
             }
             seen.extend(events.into_iter().map(|event| event.op));

@@ -22,6 +22,7 @@ static ALLOWED: AtomicU8 = AtomicU8::new(UNASKED);
 /// Default: forbidden, unless the environment variable `PRECAST_AMX` is 1. If it is 0, AMX is forbidden in any case.
 ///
 /// ```
+/// # use precast_kernels::amx as precast;
 /// if precast::allow_amx(true) {
 ///     println!("products of bf16 by AMX");
 /// }

@@ -1,5 +1,4 @@
-//! Access to the kernels for benches and tests, as `precast::__bench`. It is hidden and not part of the public
-//! interface: anything in it may change or be removed in any release.
+//! Kernels of one dtype, for benches and tests.
 
 use std::sync::atomic::Ordering;
 

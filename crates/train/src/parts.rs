@@ -237,7 +237,6 @@ impl RunFile {
 
     /// Returns the loss of examples as read by a run with these settings: a class of a CSV that it ignores by its name has
     /// no index.
-    #[doc(hidden)]
     pub fn loss(&self) -> Option<Loss> {
         let mut loss = self.options.loss.clone();
         if let (Source::Csv(csv), Some(Loss::CrossEntropy { ignore_index, .. })) = (&self.data, &mut loss)

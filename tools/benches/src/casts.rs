@@ -2,7 +2,8 @@
 
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use ndarray::Array1;
-use precast::{__bench, DType};
+use precast::{DType};
+use precast_kernels::bench;
 
 use crate::{
     Options, Run,
@@ -35,8 +36,8 @@ pub fn rows(options: &Options) {
             )* };
         }
         both_ways! {
-            f16, DType::F16, __bench::f32_to_f16, __bench::f16_to_f32;
-            bf16, DType::Bf16, __bench::f32_to_bf16, __bench::bf16_to_f32;
+            f16, DType::F16, bench::f32_to_f16, bench::f16_to_f32;
+            bf16, DType::Bf16, bench::f32_to_bf16, bench::bf16_to_f32;
         }
     }
 }

@@ -165,7 +165,7 @@ fn main() {
         }
     }
     precast::set_threads(1);
-    println!("precast with {}; its time by that of others, median (fastest)", precast::__bench::vectors());
+    println!("precast with {}; its time by that of others, median (fastest)", precast_kernels::bench::vectors());
     if let [first, networks @ ..] = &names[..]
         && first == "steps"
     {

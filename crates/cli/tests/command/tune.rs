@@ -131,7 +131,7 @@ fn a_regression_is_tuned_by_the_relative_error_of_its_numbers() {
     assert!(text(precast_in(&folder.0, &["shadow", "runs/o2-bf16"])).contains("error of the output "));
     let data = "{csv: {file: points.csv, target: z}}";
     text(tune(&["--data", data]));
-    // Changed data and missing weights are told apart from a run that is as it was.
+    // Changed data and missing weights are distinguished from a run that is as it was.
     let best = folder.0.join("runs/o2-bf16/best.safetensors");
     let weights = fs::read(&best).unwrap();
     fs::remove_file(&best).unwrap();

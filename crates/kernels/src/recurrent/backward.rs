@@ -17,15 +17,15 @@ use crate::{
 /// Gradients to compute.
 #[derive(Clone, Copy, Debug)]
 pub struct Needs {
-    /// That of the input.
+    /// Gradient of the input.
     pub x: bool,
-    /// That of the weight of the input.
+    /// Gradient of the weight of the input.
     pub weight_ih: bool,
-    /// That of the weight of the state.
+    /// Gradient of the weight of the state.
     pub weight_hh: bool,
-    /// Those of the biases.
+    /// Gradients of the biases.
     pub biases: bool,
-    /// Those of the first state.
+    /// Gradients of the first state.
     pub state: bool,
 }
 

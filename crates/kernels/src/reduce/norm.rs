@@ -305,11 +305,11 @@ fn scale_of<R: Real>(deviation: R) -> R {
 
 /// Gradients of [`normalize`].
 pub struct Gradients<T: Float> {
-    /// That of the input.
+    /// Gradient of the input.
     pub x: Pooled<T>,
-    /// That of the factors.
+    /// Gradient of the factors.
     pub gamma: Pooled<T::Wide>,
-    /// That of the addends.
+    /// Gradient of the addends.
     pub beta: Pooled<T::Wide>,
 }
 

@@ -64,6 +64,7 @@ static TEAM: RwLock<Option<Team>> = RwLock::new(None);
 /// `matrixmultiply`). If unset or anything else, the widest available vectors are used. It is read once.
 ///
 /// ```
+/// # use precast_kernels::threads as precast;
 /// precast::set_threads(1);
 /// ```
 pub fn set_threads(count: usize) {

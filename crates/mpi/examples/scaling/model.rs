@@ -41,7 +41,7 @@ pub struct Trained {
 /// The way of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pattern {
-    /// That of `Exchange`: parts to their owners, sums to all.
+    /// The messages of `Exchange`: parts to their owners, sums to all.
     Flat,
     /// By halves, with the neighbour, then the neighbours' neighbours: on paper.
     Halves,

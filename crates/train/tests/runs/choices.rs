@@ -1,4 +1,4 @@
-//! What a run goes by: the score of its loss, and examples that have no part in the training.
+//! The choices of a run: the score of its loss, and examples that have no part in the training.
 
 use std::collections::BTreeSet;
 
