@@ -94,7 +94,7 @@ impl LossScale {
 
     /// Returns the cause for not updating a parameter with this gradient.
     fn cause_against(&self, part: &Grads) -> Option<Cause> {
-        let unscaled = part.unscaled()?;
+        let unscaled = part.scale_checks()?;
         self.against(part, unscaled, unscaled.first.clone())
     }
 }

@@ -394,6 +394,6 @@ fn unscaled(scaled: &mut Grads, scaling: Scaling, params: &[(&str, &Param)]) -> 
     }
     let unscaled = Unscaled { scaling, first, replaced: false };
     let grads = scaled.split_off(params.iter().map(|(_, param)| param.id()), unscaled);
-    grads.tell_unscaled(params.iter().map(|(_, param)| *param));
+    grads.tell_gradients(params.iter().map(|(_, param)| *param));
     grads
 }

@@ -259,7 +259,7 @@ impl LossScale {
         grads: &Grads,
         update: impl FnOnce(&mut dyn Optimizer, &Grads) -> Result<()>,
     ) -> Result<Outcome> {
-        let Some(unscaled) = grads.unscaled() else {
+        let Some(unscaled) = grads.scale_checks() else {
             return Err(Error::value(
                 "these gradients come from a loss that was not scaled; allowed: those of `LossScale::scale`, `backward` and \
                  `unscale`",

@@ -156,13 +156,13 @@ pub trait GradsInternals: Sized {
     /// Adds other gradients; low ones are added in f32.
     fn add(&mut self, other: Self);
     /// Returns the checks of the scale.
-    fn unscaled(&self) -> Option<&Unscaled>;
+    fn scale_checks(&self) -> Option<&Unscaled>;
     /// Returns whether this gradient came out of an op in f16 and its loss was never scaled.
     fn is_unscaled_f16(&self, param: &Param) -> bool;
     /// Returns whether the gradient of a parameter came out of an op in f16.
     fn is_through_f16(&self, param: &Param) -> bool;
     /// Notifies listeners of the gradients of these parameters, with the factors that are not yet applied.
-    fn tell_unscaled<'a>(&self, params: impl Iterator<Item = &'a Param>);
+    fn tell_gradients<'a>(&self, params: impl Iterator<Item = &'a Param>);
     /// Splits off the gradients of some leaves, with the checks of their scale.
     fn split_off(&mut self, leaves: impl Iterator<Item = LeafId>, unscaled: Unscaled) -> Self;
     /// Marks the gradients that are still to be split off as later parts of a step.
@@ -210,8 +210,8 @@ impl GradsInternals for Grads {
     fn add(&mut self, other: Self) {
         self.add(other);
     }
-    fn unscaled(&self) -> Option<&Unscaled> {
-        self.unscaled()
+    fn scale_checks(&self) -> Option<&Unscaled> {
+        self.scale_checks()
     }
     fn is_unscaled_f16(&self, param: &Param) -> bool {
         self.is_unscaled_f16(param)
@@ -240,8 +240,8 @@ impl GradsInternals for Grads {
     fn settle(&self) {
         self.settle();
     }
-    fn tell_unscaled<'a>(&self, params: impl Iterator<Item = &'a Param>) {
-        self.tell_unscaled(params);
+    fn tell_gradients<'a>(&self, params: impl Iterator<Item = &'a Param>) {
+        self.tell_gradients(params);
     }
     fn evaluated_beside<'a>(&self, params: impl Iterator<Item = &'a Param>) -> Option<&str> {
         self.evaluated_beside(params)

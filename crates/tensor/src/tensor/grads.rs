@@ -164,7 +164,7 @@ impl Grads {
             && self.through_f16.contains(&param.id())
     }
 
-    pub(crate) fn unscaled(&self) -> Option<&Unscaled> {
+    pub(crate) fn scale_checks(&self) -> Option<&Unscaled> {
         self.unscaled.as_ref()
     }
 
@@ -190,7 +190,7 @@ impl Grads {
     }
 
     /// Notifies listeners of the gradients of these parameters, with the factors that are not yet applied.
-    pub(crate) fn tell_unscaled<'a>(&self, params: impl Iterator<Item = &'a Param>) {
+    pub(crate) fn tell_gradients<'a>(&self, params: impl Iterator<Item = &'a Param>) {
         if !context::is_heard_in_full() {
             return;
         }
