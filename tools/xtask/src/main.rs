@@ -19,6 +19,7 @@ mod onnx_exports;
 mod package;
 mod patterns;
 mod peers;
+mod release;
 mod sanitizers;
 mod shell;
 mod toolchain;
@@ -52,6 +53,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "onnx", about: onnx::ABOUT, run: onnx::run },
     Command { name: "package", about: package::ABOUT, run: package::run },
     Command { name: "peers", about: peers::ABOUT, run: peers::run },
+    Command { name: "release", about: release::ABOUT, run: release::run },
 ];
 
 /// Prints text, ignoring a closed pipe.

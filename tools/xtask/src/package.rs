@@ -28,13 +28,24 @@ const PACKAGES: [&str; 11] = [
 /// Those whose code runs.
 const TESTED: [&str; 5] = ["precast-mpi", "precast", "precast-graph", "precast-train", "precast-cli"];
 
+/// Packages all, and returns the files.
+pub fn files() -> Result<Vec<PathBuf>> {
+    pack()?;
+    let made = shell::target().join("package");
+    PACKAGES.iter().map(|package| Ok(made.join(format!("{}.crate", newest(&made, package)?)))).collect()
+}
+
+/// Writes the packages, with what is not committed: CI checks a change before it lands.
+fn pack() -> Result {
+    let all: Vec<&str> = PACKAGES.iter().flat_map(|package| ["--package", package]).collect();
+    let package = ["package", "--quiet", "--locked", "--allow-dirty", "--no-verify"];
+    shell::run("cargo", &[&package[..], &all].concat(), &[])
+}
+
 pub fn run(words: &[String]) -> Result {
     shell::check_words(words, &["--check"])?;
     let only_check = !words.is_empty();
-    // What is not committed is packaged as well: CI checks a change before it lands.
-    let all: Vec<&str> = PACKAGES.iter().flat_map(|package| ["--package", package]).collect();
-    let package = ["package", "--quiet", "--locked", "--allow-dirty", "--no-verify"];
-    shell::run("cargo", &[&package[..], &all].concat(), &[])?;
+    pack()?;
     let target = shell::target();
     let made = target.join("package");
     let folder = made.join("unpacked");

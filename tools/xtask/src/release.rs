@@ -1,0 +1,153 @@
+//! `cargo xtask release FOLDER [--target TRIPLE ...]`: everything that a release uploads, in one folder. Nothing is uploaded.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    package,
+    shell::{self, Result, output, program, root, target, works},
+    toolchain,
+};
+
+/// What it does, in a line.
+pub const ABOUT: &str = "FOLDER [--target TRIPLE ...]: archives of the command, wheels, packages, checksums";
+
+/// Static programs, which run on any Linux.
+const TARGETS: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
+
+/// Largest program that is released, in bytes.
+const LARGEST: u64 = 15 << 20;
+
+const SHELLS: [(&str, &str); 4] =
+    [("bash", "precast.bash"), ("zsh", "_precast"), ("fish", "precast.fish"), ("powershell", "precast.ps1")];
+
+pub fn run(words: &[String]) -> Result {
+    let (folder, targets) = read(words)?;
+    let folder = root().join(folder);
+    if folder.exists() {
+        return Err(format!("{} exists; a release is written into a new folder", folder.display()));
+    }
+    let python = std::env::var("PRECAST_PYTHON").unwrap_or_else(|_| "python3".into());
+    if !works(&python, &["-m", "maturin", "--version"]) {
+        return Err(format!("{python} has no maturin: `{python} -m pip install maturin ziglang`"));
+    }
+    if let Some(missing) = targets.iter().find_map(|target| toolchain::missing_target(target)) {
+        return Err(missing);
+    }
+    let version = version()?;
+    make(&folder)?;
+    let pages = folder.join("pages");
+    for (nth, triple) in targets.iter().enumerate() {
+        let built = build(triple)?;
+        let size = fs::metadata(&built).map_err(|error| in_file(&built, error))?.len();
+        println!("{triple}: {:.1} MiB", size as f64 / f64::from(1 << 20));
+        if size > LARGEST {
+            return Err(format!("the program for {triple} has {size} bytes; {LARGEST} are allowed"));
+        }
+        // The first is that of this machine, which can be asked for its pages.
+        if nth == 0 {
+            ask_for_pages(&built, &pages)?;
+        }
+        archive(&folder, &format!("precast-{version}-{triple}"), &built, &pages)?;
+        let out = folder.display().to_string();
+        let mut wheel =
+            program(&python, &["-m", "maturin", "build", "--quiet", "--target", triple, "--out", &out], &[]);
+        run_in(wheel.current_dir(root().join("hosts/python")).env("CARGO_TARGET_DIR", target()))?;
+    }
+    fs::remove_dir_all(&pages).map_err(|error| in_file(&pages, error))?;
+    for file in package::files()? {
+        copy(&file, &folder)?;
+    }
+    copy(&root().join("CHANGELOG.md"), &folder)?;
+    sums(&folder)
+}
+
+fn read(words: &[String]) -> Result<(&str, Vec<&str>)> {
+    let usage = || format!("usage: cargo xtask release {ABOUT}");
+    let (folder, rest) = words.split_first().ok_or_else(usage)?;
+    let mut targets = Vec::new();
+    for pair in rest.chunks(2) {
+        match pair {
+            [flag, target] if flag == "--target" => targets.push(target.as_str()),
+            _ => return Err(usage()),
+        }
+    }
+    Ok((folder, if targets.is_empty() { TARGETS.to_vec() } else { targets }))
+}
+
+/// Returns the version of the command.
+fn version() -> Result<String> {
+    let text = output("cargo", &["pkgid", "--package", "precast-cli"])?;
+    text.trim().rsplit(['#', '@']).next().map(str::to_string).ok_or_else(|| format!("cargo pkgid printed {text}"))
+}
+
+/// Builds the command for a target. A linker of the target is not needed: Rust brings one that links static programs.
+fn build(triple: &str) -> Result<PathBuf> {
+    let name = triple.replace('-', "_");
+    let linker = format!("CARGO_TARGET_{}_LINKER", name.to_uppercase());
+    let arguments = ["build", "--locked", "--profile", "dist", "--package", "precast-cli", "--target", triple];
+    shell::run("cargo", &arguments, &[(&linker, "rust-lld")])?;
+    Ok(target().join(triple).join("dist/precast"))
+}
+
+/// Writes completions and manual pages, as the program prints them.
+fn ask_for_pages(program: &Path, pages: &Path) -> Result {
+    let program = program.display().to_string();
+    let write = |name: &str, words: &[&str]| {
+        let path = pages.join(name);
+        fs::write(&path, output(&program, words)?).map_err(|error| in_file(&path, error))
+    };
+    make(&pages.join("completions"))?;
+    make(&pages.join("man"))?;
+    for (shell, file) in SHELLS {
+        write(&format!("completions/{file}"), &["show", "completions", shell])?;
+    }
+    write("man/precast.1", &["show", "man"])?;
+    let help = output(&program, &["help"])?;
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    for name in commands.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
+        write(&format!("man/precast-{name}.1"), &["show", "man", name])?;
+    }
+    Ok(())
+}
+
+fn archive(folder: &Path, name: &str, program: &Path, pages: &Path) -> Result {
+    let inside = folder.join(name);
+    make(&inside)?;
+    for file in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+        copy(&root().join(file), &inside)?;
+    }
+    copy(program, &inside)?;
+    let [from, to] = [pages, folder].map(|path| path.display().to_string());
+    shell::run("cp", &["-r", &format!("{from}/."), &inside.display().to_string()], &[])?;
+    // The same bytes for the same contents.
+    let fixed = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=2026-01-01"];
+    let file = format!("{to}/{name}.tar.gz");
+    shell::run("tar", &[&fixed[..], &["-C", &to, "-czf", &file, name]].concat(), &[])?;
+    fs::remove_dir_all(&inside).map_err(|error| in_file(&inside, error))
+}
+
+fn sums(folder: &Path) -> Result {
+    let list = format!("cd {:?} && sha256sum -- * > SHA256SUMS && cat SHA256SUMS", folder.display().to_string());
+    shell::run("bash", &["-c", &list], &[])
+}
+
+fn run_in(command: &mut std::process::Command) -> Result {
+    let status = command.status().map_err(|error| format!("maturin: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("maturin ended with {status}")) }
+}
+
+fn make(folder: &Path) -> Result {
+    fs::create_dir_all(folder).map_err(|error| in_file(folder, error))
+}
+
+fn copy(file: &Path, to: &Path) -> Result {
+    let name = file.file_name().expect("a file");
+    fs::copy(file, to.join(name)).map(drop).map_err(|error| in_file(file, error))
+}
+
+fn in_file(path: &Path, error: std::io::Error) -> String {
+    format!("{}: {error}", path.display())
+}
