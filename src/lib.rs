@@ -57,7 +57,7 @@
 //! and [`optim`].
 //!
 //! [`policy`], the plans of [`plan`] and all that they name are those of the package `precast-policy`, which knows no tensor.
-//! A library with tensors of its own depends on that alone, and implements the traits of [`host`].
+//! A library with tensors of its own depends on that alone, and implements the traits of `precast_policy::host`.
 //!
 //! Other packages build on this one: `precast-train` has examples and their readers, the training loop, steps over several
 //! ranks, run files and reports; `precast-diagnose` finds the place where a step breaks, and the cells that can be lowered;
@@ -125,7 +125,7 @@ pub use precast_base::{Error, ErrorKind, Result, error};
 pub use precast_kernels::amx::{allow_amx, uses_amx};
 pub use precast_kernels::simd::vector_lanes;
 pub use precast_kernels::threads::set_threads;
-pub use precast_policy::{Level, Policy, host, policy};
+pub use precast_policy::{Level, Policy, policy};
 pub use precast_tensor::{
     Backward, Grads, LeafId, Moment, Param, Tensor, TensorElement, WeakTensor, enable_grad, no_grad,
 };

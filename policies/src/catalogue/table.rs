@@ -13,8 +13,8 @@
 //!
 //! A row of `decided_only` has only names: lists name the op, but this library cannot run it.
 //!
-//! The table is passed to a macro that extracts the parts it needs: the enum here, the calls in `src/ops/run.rs` of
-//! precast.
+//! The table is passed to a macro that extracts the parts it needs: the enum here, the calls in `ops/run.rs` of
+//! `precast-tensor`.
 
 /// Calls a macro with the table of ops: a block `kernels` of rows such as `Cast Keeps Elementwise cast(x; dtype) ["Cast",
 /// "cast", "to _to_copy", "Cast"];`, and a block `decided_only` of names alone. A row has the op, its mixing rule, its

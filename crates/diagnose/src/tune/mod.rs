@@ -37,10 +37,10 @@ use precast::{
     cell::{AsCell, Child},
     cost::Speeds,
     error::{Error, Result},
-    host::Timed as _,
     plan::{Region, undo},
     policy::LossScaleSpec,
 };
+use precast_policy::host::Timed as _;
 
 /// A search for the cells of a network that a policy can lower within a budget of error.
 ///
