@@ -19,6 +19,7 @@ mod onnx_exports;
 mod package;
 mod patterns;
 mod peers;
+mod places;
 mod release;
 mod sanitizers;
 mod shell;
@@ -53,6 +54,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "onnx", about: onnx::ABOUT, run: onnx::run },
     Command { name: "package", about: package::ABOUT, run: package::run },
     Command { name: "peers", about: peers::ABOUT, run: peers::run },
+    Command { name: "places", about: places::ABOUT, run: places::run },
     Command { name: "release", about: release::ABOUT, run: release::run },
 ];
 

@@ -3,7 +3,7 @@
 use std::{env, fs};
 
 use crate::{
-    aarch64, deny, export, fuzz, hosts, miri, mpi, mutants, mutate, onnx, package, patterns, peers, sanitizers,
+    aarch64, deny, export, fuzz, hosts, miri, mpi, mutants, mutate, onnx, package, patterns, peers, places, sanitizers,
     shell::{self, Result, check_python},
     toolchain,
 };
@@ -37,6 +37,7 @@ pub const PARTS: &[Part] = &[
     part("messages", "mistakes that do not compile, and the messages of the compiler", || None, messages),
     part("examples", "all examples run", || None, examples),
     part("widths", "all tests with vectors of eight numbers and of one", || None, widths),
+    part("places", places::ABOUT, || None, || places::run(&[])),
     part("package", "the packages as they would be published, unpacked and tested", || None, || package::run(&[])),
     part(
         "planted",
