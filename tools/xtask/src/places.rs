@@ -138,6 +138,10 @@ impl Rule for PlainOptions {
                 "    /// Human-readable name, `name:` in the file.\n    pub name: Option<String>,\n",
                 "    /// The one who wrote it.\n    pub author: Option<String>,\n",
             ),
+            ("policies/src/policy/mod.rs", "        Ok(Policy { name, ", "author: None, "),
+            ("policies/src/policy/v1/mod.rs", "    let Policy { name, ", "author, "),
+            ("policies/src/policy/v1/mod.rs", "    Ok(PolicyV1 {\n", "        author: author.clone(),\n"),
+            ("policies/src/policy/v1/mod.rs", "        version: placeless(1),\n", "        author: None,\n"),
             (
                 "policies/src/policy/v1/mod.rs",
                 "    version: At<u32>,\n",
@@ -160,11 +164,11 @@ fn main() -> Result<()> {
     let x = Tensor::ones(&[2], DType::F32);
     assert_eq!(x.halve()?.to_f64(), [0.5, 0.5]);
     let model = models::parse(\"version: 1\\nnet:\\n  kind: Halved\\n\", \"model.yaml\", 0)?;
-    assert_eq!(model.net.call(&x)?.to_f64(), [0.5, 0.5]);
+    assert_eq!(model.call(&x)?.to_f64(), [0.5, 0.5]);
     assert_eq!(\"plain\".parse::<Method>()?.name(), \"plain\");
     let policy = Policy::parse(\"version: 1\\nlevel: O2\\ndtype: float16\\nauthor: me\\n\", \"policy.yaml\")?;
     assert_eq!(policy.author.as_deref(), Some(\"me\"));
-    assert!(policy.plan(&model.net)?.to_string().contains(\"Halved\"));
+    assert!(policy.plan(&model)?.to_string().contains(\"Halved\"));
     println!(\"all work\");
     Ok(())
 }
