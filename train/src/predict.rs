@@ -136,7 +136,7 @@ impl Predictor {
     /// Scores the network on the examples of a file, with targets like those of the run.
     ///
     /// # Errors
-    /// As [`Predictor::predict`] and [`Score::of`]; [`ErrorKind::Data`](precast::ErrorKind::Data) when the file has no
+    /// As [`Predictor::predict`] and [`Evaluation::of`]; [`ErrorKind::Data`](precast::ErrorKind::Data) when the file has no
     /// targets, or one that the loss is not defined for.
     pub fn score(&self, file: impl AsRef<Path>) -> Result<Score> {
         self.evaluate(file).map(|found| found.score())
