@@ -1,5 +1,7 @@
 //! Groups of parameters with their own hyperparameters.
 
+use crate::policy::Pattern;
+
 /// Hyperparameters of a group, set in the closure passed to `group` of an optimizer.
 ///
 /// ```
@@ -21,6 +23,12 @@ pub struct Group {
 }
 
 impl Group {
+    /// Returns whether the group of a pattern has the parameter at a path: the path matches, or that of a cell around it.
+    pub fn has(pattern: &Pattern, path: &str) -> bool {
+        let mut around = path.match_indices('.').map(|(end, _)| &path[..end]);
+        pattern.matches(path) || around.any(|cell| pattern.matches(cell))
+    }
+
     /// Multiplies the optimizer's learning rate by a factor of at least 0, checked when a step is taken.
     #[must_use]
     pub fn lr_factor(mut self, factor: f64) -> Self {

@@ -74,12 +74,8 @@ impl<R: Rule> Trained<R> {
     /// Adds the parameters that match, or are inside a cell that does, to a group, and returns whether there are any.
     pub fn joins(&mut self, pattern: &str, Group { lr_factor, weight_decay }: Group) -> Result<bool> {
         let pattern: Pattern = pattern.parse()?;
-        let is_in = |path: &str| {
-            let mut around = path.match_indices('.').map(|(end, _)| &path[..end]);
-            pattern.matches(path) || around.any(|cell| pattern.matches(cell))
-        };
-        let found: HashSet<_> =
-            self.params.paths().filter(|(path, _)| is_in(path)).map(|(_, param)| param.id()).collect();
+        let members = self.params.paths().filter(|(path, _)| Group::has(&pattern, path));
+        let found: HashSet<_> = members.map(|(_, param)| param.id()).collect();
         let mut matched = false;
         for ((_, param), group) in self.params.iter().zip(&mut self.groups) {
             if found.contains(&param.id()) {

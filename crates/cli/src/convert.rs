@@ -79,9 +79,10 @@ struct Report<'a> {
 
 pub(super) fn run(args: &Args) -> Result {
     let html = args.html.as_deref();
-    // A model may be converted in place.
     let read = [("FROM", Some(&*args.from)), ("--policy", Some(&*args.policy))];
-    outputs::check_distinct(&[read[1], ("TO", Some(&args.to))])?;
+    for input in read {
+        outputs::check_distinct(&[input, ("TO", Some(&args.to))])?;
+    }
     outputs::check_outside_runs("TO", &args.to)?;
     outputs::check_unread(&[read[0], read[1], ("TO", Some(&args.to))], &[("--html", html)], args.force)?;
     outputs::check_free(&[("TO", Some(&args.to))], args.force)?;

@@ -136,7 +136,7 @@ fn run_file(cli: &Cli, args: &Args) -> Result<(RunFile, bool)> {
         return Err(Failure::Usage("--data is for a model; a run names its data".into()));
     }
     let file =
-        if args.model.is_dir() { RunFile::of_folder(&args.model)?.as_now() } else { RunFile::load(&args.model)? };
+        if args.model.is_dir() { RunFile::of_folder(&args.model)?.as_now()? } else { RunFile::load(&args.model)? };
     let file = match &args.policy {
         None => file,
         Some(policy) => {

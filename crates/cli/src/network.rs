@@ -131,7 +131,7 @@ impl Inferred {
 /// Returns the run of a run file or of the folder of a run, with its policy as it is now.
 pub(super) fn run_file(argument: &Path) -> Result<Option<RunFile>> {
     Ok(match argument.is_dir() {
-        true if argument.join("run.yaml").is_file() => Some(RunFile::of_folder(argument)?.as_now()),
+        true if argument.join("run.yaml").is_file() => Some(RunFile::of_folder(argument)?.as_now()?),
         false if argument.is_file() && is_run_file(argument) => Some(RunFile::load(argument)?),
         _ => None,
     })

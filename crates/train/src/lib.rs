@@ -43,7 +43,6 @@ mod model_source;
 mod over_ranks;
 mod partition;
 mod parts;
-mod positions;
 mod predict;
 mod prepared;
 mod readers;
@@ -64,7 +63,6 @@ mod test_data;
 mod training;
 mod weights_source;
 mod wire;
-mod written;
 
 pub(crate) use about::About;
 pub use faults::{SavedFault, SavedResult};

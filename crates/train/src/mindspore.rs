@@ -1,19 +1,13 @@
 //! Single-call construction of a network with its optimizer, loss and level, in the form of MindSpore.
 
-use std::ops::ControlFlow;
-
 use precast::{
-    Child, DType, Level, Optimizer, Plan, Policy, Tensor,
+    Child, DType, Level, Optimizer, Plan, Policy,
     cell::Params,
     error::{Error, Result},
-    no_grad,
     policy::LossScaleSpec,
 };
 
-use crate::{
-    Event, Fit, FitOptions, History, Loss, Score,
-    data::{Dataset, Split},
-};
+use crate::{Fit, FitOptions, Loss};
 
 /// Options of [`build_train_network`] besides the level: the further arguments of MindSpore's function of that name.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,13 +73,16 @@ impl BuildOptions {
     }
 }
 
-/// A network ready for training, evaluation and prediction, made by [`build_train_network`]. MindSpore calls it a
-/// `Model`.
+/// A network ready for training, made by [`build_train_network`].
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct TrainNetwork {
-    net: Child,
-    plan: Plan,
-    fit: Fit,
+    /// The network, wrapped by the plan.
+    pub net: Child,
+    /// The plan that was applied.
+    pub plan: Plan,
+    /// The training run.
+    pub fit: Fit,
 }
 
 /// Wraps a network by a level and prepares its training. The optimizer is made from the parameters of the wrapped
@@ -93,20 +90,20 @@ pub struct TrainNetwork {
 ///
 /// ```
 /// use precast::prelude::*;
-/// use precast_train::{FitOptions, data, mindspore::{BuildOptions, build_train_network}};
-/// use std::ops::ControlFlow;
+/// use precast_train::{Evaluation, FitOptions, data, mindspore::{BuildOptions, build_train_network}};
 /// # fn main() -> Result<()> {
 /// let rng = &mut Rng::seed(1);
 /// let net = sequential![Dense::new(64, 32, rng), BatchNorm1d::new(32), ReLU, Dense::new(32, 10, rng)];
 /// let options = BuildOptions::default().fit(FitOptions::default().epochs(2));
 /// let mut model = build_train_network(net, |params| Adam::new(params, 0.01), "O2", &options)?;
-/// println!("{}", model.plan());
+/// println!("{}", model.plan);
 ///
 /// let data = data::digits()?.reshape(&[64])?.split(1500, 0)?;
-/// let history = model.train(&data, &mut |_| ControlFlow::Continue(()))?;
-/// assert_eq!(history.epochs.len(), 2);
-/// println!("{}", model.eval(&data.test)?);
-/// assert_eq!(model.predict(&Tensor::ones(&[3, 64], DType::F32))?.shape(), [3, 10]);
+/// while let Some(_event) = model.fit.advance(&mut model.net, &data)? {
+///     // The place for callbacks.
+/// }
+/// assert_eq!(model.fit.history().epochs.len(), 2);
+/// println!("{}", Evaluation::of(&model.net, &data.test, 64)?.score());
 /// # Ok(())
 /// # }
 /// ```
@@ -156,60 +153,6 @@ fn wrapped(
         ..options.fit.clone()
     };
     Ok(TrainNetwork { fit: Fit::with_optimizer(optimizer, &fit)?, net, plan })
-}
-
-impl TrainNetwork {
-    /// Trains for the remaining epochs, or until the observer breaks; a further call continues. The observer receives
-    /// each step and each epoch, and is the place for callbacks.
-    ///
-    /// # Errors
-    /// As [`fit`](crate::fit).
-    pub fn train(&mut self, data: &Split, observer: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>) -> Result<&History> {
-        while let Some(event) = self.fit.advance(&mut self.net, data)? {
-            if observer(event).is_break() {
-                break;
-            }
-        }
-        Ok(self.fit.history())
-    }
-
-    /// Scores the network on examples, in evaluation mode.
-    ///
-    /// # Errors
-    /// As [`Score::of_loss`].
-    pub fn eval(&mut self, data: &Dataset) -> Result<Score> {
-        self.net.set_train(false);
-        self.fit.score_on(&self.net, data)
-    }
-
-    /// Returns the network's outputs for a batch of inputs, in evaluation mode and without gradients.
-    ///
-    /// # Errors
-    /// Those of the network.
-    pub fn predict(&mut self, x: &Tensor) -> Result<Tensor> {
-        self.net.set_train(false);
-        no_grad(|| self.net.call(x))
-    }
-
-    /// Returns the plan that was applied.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    /// Returns the network, wrapped by the plan.
-    pub fn net(&self) -> &Child {
-        &self.net
-    }
-
-    /// Returns the network, wrapped by the plan.
-    pub fn into_net(self) -> Child {
-        self.net
-    }
-
-    /// Returns the training run, for checkpointing: `model.fit().checkpoint(model.net())`.
-    pub fn fit(&self) -> &Fit {
-        &self.fit
-    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use super::{
     about::About,
     classes,
     data::Source,
-    folder::{Folder, POLICY_NOW},
+    folder::{ABOUT, Folder, POLICY_NOW},
     split::notes_on_copies,
     standardizations::Standardizations,
 };
@@ -166,12 +166,17 @@ impl RunFile {
     /// Returns the run with the policy of the last step: without the rules that have
     /// [ended](precast::policy::Rule::until), and with those for [raised](crate::training::Raised) cells. Outside of the
     /// folder of a run, it is unchanged.
-    #[must_use]
-    pub fn as_now(mut self) -> Self {
+    ///
+    /// # Errors
+    /// [`ErrorKind::Run`](precast::ErrorKind::Run) when a file of the run's network was changed since the run began.
+    pub fn as_now(mut self) -> Result<Self> {
+        if self.folder.join(ABOUT).is_file() {
+            Folder::check_network(&self.folder, &self)?;
+        }
         if self.folder.join(POLICY_NOW).is_file() {
             self.policy = POLICY_NOW.into();
         }
-        self
+        Ok(self)
     }
 
     /// Returns the file of the policy, or its name.

@@ -92,12 +92,12 @@ impl Predictor {
         let Some(best) = best_weights(folder)? else {
             return Err(Error::run("no epoch of the run was done, so it has no weights yet").in_file(folder.display()));
         };
-        Folder::check_network(folder, &file)?;
+        let policy = file.clone().as_now()?.read_policy()?;
         let about = Folder::about(folder)?;
         about.check_pixels(&file.data).map_err(|error| error.in_file(folder.display()))?;
         weights::check_of_run(&best)?;
         // The weights in the file are in their storage dtypes.
-        let (plan, storage) = file.wrap(&mut net, &file.clone().as_now().read_policy()?)?;
+        let (plan, storage) = file.wrap(&mut net, &policy)?;
         let _ = weights::load(&net, &best)?;
         net.set_train(false);
         let standardizations = Folder::standardizations(folder)?;
@@ -136,7 +136,7 @@ impl Predictor {
     /// Scores the network on the examples of a file, with targets like those of the run.
     ///
     /// # Errors
-    /// As [`Predictor::predict`] and [`Score::of`]; [`ErrorKind::Data`](precast::ErrorKind::Data) when the file has no
+    /// As [`Predictor::predict`] and [`Evaluation::of`]; [`ErrorKind::Data`](precast::ErrorKind::Data) when the file has no
     /// targets, or one that the loss is not defined for.
     pub fn score(&self, file: impl AsRef<Path>) -> Result<Score> {
         self.evaluate(file).map(|found| found.score())

@@ -5,7 +5,7 @@ use precast::{
     error::{Error, Result},
     io::models::Model,
     no_grad,
-    optim::Schedule,
+    optim::{Group, Schedule},
     plan::check_run,
     policy::Pattern,
     storage::Decorated,
@@ -123,12 +123,8 @@ fn note_on_rates(options: &FitOptions, net: &Child, examples: usize) -> Option<S
         // Patterns that cannot be read are refused with the optimizer.
         let patterns = groups.iter().map(|group| group.path.parse().ok()).collect::<Option<Vec<Pattern>>>()?;
         let factor = |path: &str| {
-            let around = path.match_indices('.').map(|(end, _)| &path[..end]).chain([path]);
-            let of = groups.iter().zip(&patterns).rev();
-            let mut factors = of.filter_map(|(group, pattern)| Some((group.lr_factor?, pattern)));
-            factors
-                .find(|(_, pattern)| around.clone().any(|cell| pattern.matches(cell)))
-                .map_or(1.0, |(factor, _)| factor)
+            let mut of = groups.iter().zip(&patterns).rev().filter(|(_, pattern)| Group::has(pattern, path));
+            of.find_map(|(group, _)| group.lr_factor).unwrap_or(1.0)
         };
         let params = net.named_params();
         let mut trained = params.iter().filter(|(_, param)| param.is_trained()).peekable();

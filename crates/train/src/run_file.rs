@@ -1,18 +1,24 @@
 //! Run files: a network, data, a policy and training options, as YAML.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashMap,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use precast::{
-    error::{Error, Result},
+    error::{Error, ErrorKind, Result},
     optim::{Method, Schedule},
     options::{Options, options, schema_of},
     policy::Pattern,
 };
 use precast_base::{
-    document::{self, At, Choice, Document as _, Place, Source, Words, placeless as at},
+    document::{self, At, Choice, Document, Place, Source},
     files,
 };
 use precast_mpi::Wire;
+use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::Value;
 
 use super::{
@@ -22,7 +28,6 @@ use super::{
     test_data::Test,
     weights_source::{self, Weights},
     wire,
-    written::{Places, Written},
 };
 use crate::training::{Augment, FitOptions, GroupOptions, Loss};
 
@@ -89,7 +94,7 @@ pub struct RunFile {
     pub patience: Option<usize>,
     /// Base folder of relative paths.
     pub folder: PathBuf,
-    /// Source positions of some values.
+    /// The text that was read.
     pub(crate) written: Written,
 }
 
@@ -110,38 +115,39 @@ pub struct CheckpointOptions {
 pub(super) struct RunV1 {
     /// Version of the file format.
     #[option(at_least = 1, at_most = 1)]
-    pub(super) version: At<u32>,
+    version: u32,
     /// Name of the run and of its folder.
     #[option(default = None, shown = "that of the policy")]
-    name: Option<At<String>>,
+    name: Option<String>,
     /// A model file, the name of a built-in model, or an ONNX model: `{onnx: model.onnx}`. Relative paths start from the
     /// folder of this file.
-    model: At<ModelSource>,
+    model: ModelSource,
     /// Weights to start from: a safetensors file, with options if its tensors do not match the network.
-    #[option(default = None, shown = "drawn by the seed")]
-    weights: Option<At<weights_source::Written>>,
+    #[option(default, shown = "drawn by the seed", left_out)]
+    weights: weights_source::Written,
     /// Patterns of cells and parameters that are not trained, such as `encoder.**`.
-    #[option(default = at(Words::default()), left_out)]
-    freeze: At<Words>,
+    #[option(default, left_out)]
+    freeze: Vec<String>,
     /// A policy file, or the name of a built-in policy. `precast train --policy` names another one.
     #[option(default = None, shown = "that of the command")]
-    policy: Option<At<String>>,
+    policy: Option<String>,
     /// Source of the examples.
-    data: At<Choice<data::Source>>,
+    #[serde(deserialize_with = "choice")]
+    data: data::Source,
     /// Most bytes of examples in memory, such as 256 MiB. Tables, images and arrays that take more are read while the run
     /// trains, with the same results.
-    #[option(default = Memory::default(), shown = "1 GiB", left_out)]
+    #[option(default, shown = "1 GiB", left_out)]
     memory: Memory,
     /// Test examples: a share of all, a number of them, or another file of the same format.
     #[option(default = None, shown = "0.2")]
-    test: Option<At<Test>>,
+    test: Option<Test>,
     /// Validation examples, as for `test`: they choose the best weights, and the test examples are scored once, at the end.
     #[option(default = None, shown = "none; the test examples choose", left_out)]
-    validation: Option<At<Test>>,
+    validation: Option<Test>,
     /// Choice of test and validation examples: drawn by the seed, `in_order` for the last ones (of a time series, of
     /// overlapping windows), or `{by: COLUMN}` for rows of one patient, device or day that must not be divided.
-    #[option(default = at(Partition::default()), shown = "shuffled", left_out)]
-    split: At<Partition>,
+    #[option(default, shown = "shuffled", left_out)]
+    split: Partition,
     /// `true` when the inputs are standardized to mean 0 and variance 1, by the training examples. Numbers keep all
     /// digits of their file until then.
     #[option(default = false)]
@@ -151,54 +157,58 @@ pub(super) struct RunV1 {
     #[option(default = false)]
     standardize_targets: bool,
     /// Storage of the parameters. Low storage takes less memory; stochastic_rounding and kahan are for bfloat16.
-    #[option(default = at(Choice(Storage::Float32)))]
-    storage: At<Choice<Storage>>,
+    #[option(default = Storage::Float32)]
+    #[serde(deserialize_with = "choice")]
+    storage: Storage,
     /// The optimizer, with its own options.
-    #[option(default = at(Choice(Method::default())), shown = "sgd")]
-    optimizer: At<Choice<Method>>,
+    #[option(default, shown = "sgd")]
+    #[serde(deserialize_with = "choice")]
+    optimizer: Method,
     /// The full learning rate.
     #[option(default = None, shown = "the usual one of the optimizer", above = 0)]
-    lr: Option<At<f64>>,
+    lr: Option<f64>,
     /// Groups of parameters with their own factor of the learning rate, or their own weight decay.
-    #[option(default = at(Vec::new()), left_out)]
-    groups: At<Vec<GroupOptions>>,
+    #[option(default, left_out)]
+    groups: Vec<GroupOptions>,
     /// Largest norm of the gradients of a step.
     #[option(default = None, shown = "unlimited", above = 0)]
-    clip: Option<At<f64>>,
+    clip: Option<f64>,
     /// Learning-rate schedule.
-    #[option(default = at(Choice(Schedule::Constant)))]
-    schedule: At<Choice<Schedule>>,
+    #[option(default = Schedule::Constant)]
+    #[serde(deserialize_with = "choice")]
+    schedule: Schedule,
     /// Number of steps of a linear warm-up before the schedule.
     #[option(default = 0)]
     warm_up: usize,
     /// The loss.
     #[option(default = None, shown = "cross_entropy for classes, mse for numbers")]
-    loss: Option<At<Choice<Loss>>>,
+    #[serde(deserialize_with = "no_choice")]
+    loss: Option<Loss>,
     /// Number of passes over the training examples.
-    #[option(default = at(FitOptions::default().epochs), at_least = 1)]
-    epochs: At<usize>,
+    #[option(default = FitOptions::default().epochs, at_least = 1)]
+    epochs: usize,
     /// Number of examples per step.
-    #[option(default = at(FitOptions::default().batch), at_least = 1)]
-    batch: At<usize>,
+    #[option(default = FitOptions::default().batch, at_least = 1)]
+    batch: usize,
     /// Number of batches per step, whose gradients are added.
-    #[option(default = at(1), at_least = 1, left_out)]
-    accumulate: At<usize>,
+    #[option(default = 1, at_least = 1, left_out)]
+    accumulate: usize,
     /// Number of parts of a step whose gradients are computed alone: the most ranks among which it can be divided.
-    #[option(default = at(1), at_least = 1, at_most = 4096, left_out)]
-    shards: At<usize>,
+    #[option(default = 1, at_least = 1, at_most = 4096, left_out)]
+    shards: usize,
     /// Dtype in which the ranks of a run exchange gradients.
-    #[option(default = wire::Written::default(), shown = "float32", left_out)]
+    #[option(default, shown = "float32", left_out)]
     wire: wire::Written,
     /// `true` when the ranks of a run divide the state of the optimizer.
     #[option(default = false, left_out)]
     shard_optimizer: bool,
     /// Decay of an average of the weights, which is tested and saved in their place: 0.999 averages about 1000 steps.
     #[option(default = None, shown = "no average", at_least = 0, below = 1)]
-    average: Option<At<f64>>,
+    average: Option<f64>,
     /// Random changes of the training examples, made anew in each epoch: mirrored, shifted, brighter or darker images, and
     /// mixtures of two examples.
-    #[option(default = at(Augment::default()), shown = "none", left_out)]
-    augment: At<Augment>,
+    #[option(default, shown = "none", left_out)]
+    augment: Augment,
     /// Seed of the weights, the choice of test examples, and the order of the others.
     #[option(default = 0)]
     seed: u64,
@@ -209,39 +219,113 @@ pub(super) struct RunV1 {
     #[option(default = true)]
     lint: bool,
     /// Retention of checkpoints. One is written after each epoch and when a run is interrupted.
-    #[option(default = at(CheckpointOptions::default()), shown = "the last 2")]
-    checkpoint: At<CheckpointOptions>,
+    #[option(default, shown = "the last 2")]
+    checkpoint: CheckpointOptions,
     /// Number of epochs without a better score after which the run ends.
     #[option(default = None, shown = "unlimited", at_least = 1)]
-    patience: Option<At<usize>>,
+    patience: Option<usize>,
 }
 
-impl RunV1 {
-    /// Returns the position of the value of a key that has a range.
-    fn place(&self, key: &str) -> Place {
-        let optional = match key {
-            "data" => Some(self.data.place),
-            "test" => self.test.as_ref().map(|at| at.place),
-            "validation" => self.validation.as_ref().map(|at| at.place),
-            "split" => Some(self.split.place),
-            "lr" => self.lr.as_ref().map(|at| at.place),
-            "schedule" => Some(self.schedule.place),
-            "loss" => self.loss.as_ref().map(|at| at.place),
-            "epochs" => Some(self.epochs.place),
-            "batch" => Some(self.batch.place),
-            "weights" => self.weights.as_ref().map(|at| at.place),
-            "groups" => Some(self.groups.place),
-            "clip" => self.clip.as_ref().map(|at| at.place),
-            "accumulate" => Some(self.accumulate.place),
-            "shards" => Some(self.shards.place),
-            "augment" => Some(self.augment.place),
-            "average" => self.average.as_ref().map(|at| at.place),
-            "checkpoint" => Some(self.checkpoint.place),
-            "patience" => self.patience.as_ref().map(|at| at.place),
-            _ => None,
-        };
-        optional.unwrap_or(Place::START)
+/// Defines the exchange between a run file and its document: each key with its field, and the value of a missing one.
+macro_rules! exchange {
+    (
+        |$read:ident|
+        { $($key:ident = $field:ident $(or $default:expr)?,)* }
+        options { $($set:ident = $option:ident $(or $usual:expr)?,)* }
+    ) => {
+        impl RunFile {
+            fn of($read: RunV1, written: Written) -> Self {
+                let mut options = FitOptions::default();
+                $(options.$option = $read.$set$(.unwrap_or($usual))?.into();)*
+                let folder = PathBuf::new();
+                RunFile { $($field: $read.$key$(.unwrap_or($default))?.into(),)* options, folder, written }
+            }
+
+            fn document(&self) -> RunV1 {
+                let RunFile { options, .. } = self;
+                RunV1 { version: 1, $($key: self.$field.clone().into(),)* $($set: options.$option.clone().into(),)* }
+            }
+        }
+    };
+}
+
+exchange! {
+    |read| {
+        name = name,
+        model = model,
+        weights = weights,
+        freeze = freeze,
+        policy = policy or String::new(),
+        data = data,
+        memory = memory,
+        test = test or Test::Share(0.2),
+        validation = validation,
+        split = partition,
+        standardize = standardize,
+        standardize_targets = standardize_targets,
+        storage = storage,
+        wire = wire,
+        shard_optimizer = shard_optimizer,
+        checkpoint = checkpoint,
+        patience = patience,
     }
+    options {
+        lr = lr or read.optimizer.usual_lr(),
+        optimizer = method,
+        groups = groups,
+        clip = clip,
+        schedule = schedule,
+        warm_up = warm_up,
+        loss = loss,
+        epochs = epochs,
+        batch = batch,
+        accumulate = accumulate,
+        shards = shards,
+        average = average,
+        augment = augment,
+        seed = seed,
+        monitor = monitor,
+        lint = lint,
+    }
+}
+
+/// Reads the name of a variant, or a map of the name and its options.
+fn choice<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Choice::deserialize(deserializer).map(|Choice(variant)| variant)
+}
+
+/// Reads a choice, or nothing.
+fn no_choice<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    Ok(Option::deserialize(deserializer)?.map(|Choice(variant)| variant))
+}
+
+/// The name and the text of a run file, for positions in errors.
+#[derive(Clone)]
+pub(crate) struct Written(Arc<(String, String)>);
+
+impl fmt::Debug for Written {
+    /// Leaves out the text, which runs with the same values need not share.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Written")
+    }
+}
+
+/// Returns the position of a key's value in a run file, or of the word in it that an error is about.
+fn place_of(source: &Source<'_>, key: &str, error: &Error) -> Option<Place> {
+    #[derive(Deserialize)]
+    struct Places(HashMap<String, At<IgnoredAny>>);
+
+    impl Document for Places {
+        const WHAT: &'static str = RunV1::WHAT;
+        const KIND: ErrorKind = RunV1::KIND;
+        const MAX_BYTES: usize = RunV1::MAX_BYTES;
+        const MAX_NODES: usize = RunV1::MAX_NODES;
+        const REQUIRED: &'static [&'static str] = RunV1::REQUIRED;
+    }
+
+    let place = document::read::<Places>(source).ok()?.0.get(key)?.place;
+    let word = error.word().filter(|word| *word != key);
+    Some(word.map_or(place, |word| source.place_in(place, word)))
 }
 
 impl RunFile {
@@ -280,112 +364,43 @@ impl RunFile {
 
     fn parsed(text: &str, name: &str, policy: Option<String>) -> Result<Self> {
         let source = Source::new(name, text);
-        let read: RunV1 = document::read(&source)?;
-        let written = read.policy.as_ref().map(|policy| (policy.value.clone(), policy.place));
-        let Some(policy) = policy.or_else(|| read.policy.as_ref().map(|policy| policy.value.clone())) else {
+        let mut read: RunV1 = document::read(&source)?;
+        read.policy = policy.or(read.policy);
+        if read.policy.is_none() {
             let words = format!(
                 "the key `policy` is missing from this map: {}; `precast train --policy` names one, too",
                 RunV1::allowed("policy")
             );
             return Err(source.error(source.first(), Error::run(words)));
-        };
-        // A policy of the command has no place in the file.
-        let written = written.unwrap_or_else(|| (String::new(), source.first()));
-        let refused = |at: Place, words: String| source.error(at, Error::run(words));
-        // The position of the option inside the key.
-        let out_of_range = |at: Place, key: &str, error: Error| {
-            let option = error.word().filter(|option| *option != key);
-            let place = option.map_or(at, |option| source.place_in(at, option));
+        }
+        let wrong = |key: &str, error: Error| {
+            let place = place_of(&source, key, &error).unwrap_or(Place::START);
             source.error(place, Error::run(error.to_string()))
         };
-        if let Some(name) = read.name.as_ref().filter(|name| !is_file_name(&name.value)) {
-            let words = format!("`{}` names no folder; allowed: letters, digits, `-`, `_` and `.`", name.value);
-            return Err(refused(name.place, words));
+        if let Some(name) = read.name.as_ref().filter(|name| !is_file_name(name)) {
+            let words = format!("`{name}` names no folder; allowed: letters, digits, `-`, `_` and `.`");
+            return Err(wrong("name", Error::run(words)));
         }
-        let (optimizer, storage) = (&read.optimizer, &read.storage);
-        optimizer.value.0.check().map_err(|error| out_of_range(optimizer.place, "", error))?;
-        storage.value.0.check().map_err(|error| out_of_range(storage.place, "", error))?;
+        read.optimizer.check().map_err(|error| wrong("optimizer", error))?;
+        read.storage.check().map_err(|error| wrong("storage", error))?;
         if let Some((key, error)) = read.out_of_range() {
-            return Err(out_of_range(read.place(key), key, error));
+            return Err(wrong(key, error));
         }
-        let (freeze, groups) = (&read.freeze, &read.groups);
-        let of_groups = groups.value.iter().map(|group| (groups.place, &group.path));
-        for (at, pattern) in freeze.value.0.iter().map(|pattern| (freeze.place, pattern)).chain(of_groups) {
-            let malformed = |error: Error| source.error(source.place_in(at, pattern), Error::run(error.to_string()));
-            pattern.parse::<Pattern>().map_err(malformed)?;
+        let of_groups = read.groups.iter().map(|group| ("groups", &group.path));
+        for (key, pattern) in read.freeze.iter().map(|pattern| ("freeze", pattern)).chain(of_groups) {
+            pattern.parse::<Pattern>().map_err(|error| wrong(key, error.about(pattern)))?;
         }
-        if let (Schedule::Plateau { patience: waits, .. }, Some(patience)) = (read.schedule.value.0, &read.patience)
-            && patience.value <= waits
+        if let (Schedule::Plateau { patience: waits, .. }, Some(patience)) = (read.schedule, read.patience)
+            && patience <= waits
         {
             let words = format!(
-                "the run ends after {} epochs without a better score, before the rate of the plateau falls, which waits \
-                 for {waits}; allowed: at least {}",
-                patience.value,
+                "the run ends after {patience} epochs without a better score, before the rate of the plateau falls, which \
+                 waits for {waits}; allowed: at least {}",
                 waits + 1
             );
-            return Err(refused(patience.place, words));
+            return Err(wrong("patience", Error::run(words)));
         }
-        let method = read.optimizer.value.0;
-        let test_at = read.test.as_ref().map(|at| at.place);
-        let test = read.test.map_or(Test::Share(0.2), |at| at.value);
-        let (validation, validation_at) = read.validation.map(|at| (at.value, at.place)).unzip();
-        let mut options = FitOptions::default()
-            .epochs(read.epochs.value)
-            .batch(read.batch.value)
-            .accumulate(read.accumulate.value)
-            .shards(read.shards.value)
-            .groups(read.groups.value.clone())
-            .lr(read.lr.map_or(method.usual_lr(), |lr| lr.value))
-            .schedule(read.schedule.value.0)
-            .warm_up(read.warm_up)
-            .seed(read.seed)
-            .method(method)
-            .monitor(read.monitor)
-            .lint(read.lint);
-        let loss_at = read.loss.as_ref().map(|at| at.place);
-        options.loss = read.loss.map(|at| at.value.0);
-        options.clip = read.clip.map(|at| at.value);
-        options.average = read.average.map(|at| at.value);
-        options.augment = read.augment.value.clone();
-        let (weights, weights_at) = read.weights.map(|at| (at.value.0, at.place)).unzip();
-        let written = Written::new(
-            &source,
-            Places {
-                model: (read.model.value.clone(), read.model.place),
-                policy: written,
-                data: (read.data.value.0.clone(), read.data.place),
-                loss: options.loss.clone().zip(loss_at),
-                augment: (read.augment.value, read.augment.place),
-                test: test_at.map(|at| (test.clone(), at)),
-                validation: validation.clone().zip(validation_at),
-                split: (read.split.value.clone(), read.split.place),
-                weights: weights.clone().zip(weights_at),
-                freeze: (read.freeze.value.0.clone(), read.freeze.place),
-                groups: (read.groups.value, read.groups.place),
-            },
-        );
-        Ok(RunFile {
-            written,
-            name: read.name.map(|name| name.value),
-            model: read.model.value,
-            weights,
-            freeze: read.freeze.value.0,
-            policy,
-            data: read.data.value.0,
-            memory: read.memory,
-            test,
-            validation,
-            partition: read.split.value,
-            standardize: read.standardize,
-            standardize_targets: read.standardize_targets,
-            storage: read.storage.value.0,
-            options,
-            wire: read.wire.0,
-            shard_optimizer: read.shard_optimizer,
-            checkpoint: read.checkpoint.value,
-            patience: read.patience.map(|at| at.value),
-            folder: PathBuf::new(),
-        })
+        Ok(RunFile::of(read, Written(Arc::new((name.into(), text.into())))))
     }
 
     /// Returns the text of an equivalent run file with every option written out.
@@ -393,45 +408,30 @@ impl RunFile {
     /// # Errors
     /// [`ErrorKind::Run`](precast::ErrorKind::Run) when it cannot be written.
     pub fn to_yaml(&self) -> Result<String> {
-        let FitOptions { epochs, batch, lr, schedule, warm_up, seed, method, loss, monitor, lint, .. } = &self.options;
-        let FitOptions { accumulate, shards, groups, clip, average, augment, .. } = &self.options;
-        let written = RunV1 {
-            version: at(1),
-            name: self.name.clone().map(at),
-            model: at(self.model.clone()),
-            weights: self.weights.clone().map(|weights| at(weights_source::Written(weights))),
-            freeze: at(Words(self.freeze.clone())),
-            policy: Some(at(self.policy.clone())),
-            data: at(Choice(self.data.clone())),
-            memory: self.memory,
-            test: Some(at(self.test.clone())),
-            validation: self.validation.clone().map(at),
-            split: at(self.partition.clone()),
-            standardize: self.standardize,
-            standardize_targets: self.standardize_targets,
-            storage: at(Choice(self.storage.clone())),
-            optimizer: at(Choice(method.clone())),
-            lr: Some(at(*lr)),
-            groups: at(groups.clone()),
-            clip: clip.map(at),
-            schedule: at(Choice(*schedule)),
-            warm_up: *warm_up,
-            loss: loss.clone().map(|loss| at(Choice(loss))),
-            epochs: at(*epochs),
-            batch: at(*batch),
-            accumulate: at(*accumulate),
-            shards: at(*shards),
-            wire: wire::Written(self.wire),
-            shard_optimizer: self.shard_optimizer,
-            average: average.map(at),
-            augment: at(augment.clone()),
-            seed: *seed,
-            monitor: *monitor,
-            lint: *lint,
-            checkpoint: at(self.checkpoint),
-            patience: self.patience.map(at),
-        };
-        document::written(&written)
+        document::written(&self.document())
+    }
+
+    /// Adds the position of a key's value to an error, if the value is still the one that was read.
+    pub(super) fn wrong(&self, key: &str, error: Error) -> Error {
+        let (name, text) = &*self.written.0;
+        let source = Source::new(name, text);
+        let value = |file: &RunV1| serde_json::to_value(file).unwrap_or_default()[key].take();
+        let is_as_read = |read: RunV1| value(&read) == value(&self.document());
+        match place_of(&source, key, &error).filter(|_| document::read(&source).is_ok_and(is_as_read)) {
+            Some(place) => source.error(place, error),
+            None => error,
+        }
+    }
+
+    /// Adds the position of a group to an error about its pattern.
+    pub(super) fn wrong_group(&self, error: Error) -> Error {
+        if error.word().is_some() { self.wrong("groups", error.context("`groups`")) } else { error }
+    }
+
+    /// Adds a position as [`wrong`](RunFile::wrong) does, for a file that cannot be opened and for a column that it has
+    /// not. Other errors within a file have their position there.
+    pub(super) fn not_there(&self, key: &str, error: Error) -> Error {
+        if error.kind() == ErrorKind::Io || error.word().is_some() { self.wrong(key, error) } else { error }
     }
 
     /// Returns the JSON Schema of run files, by which editors complete and check them.

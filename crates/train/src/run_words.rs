@@ -3,7 +3,14 @@
 use precast::{error::ErrorKind, options::Options};
 use precast_base::document::Document;
 
-use super::run_file::{RunFile, RunV1};
+use super::{
+    readers::OF_PANDAS,
+    run_file::{RunFile, RunV1},
+};
+
+/// Formats of tables that no reader reads, as the endings of files have them.
+const OTHERS: [&str; 13] =
+    ["parquet", "feather", "arrow", "orc", "json", "jsonl", "ndjson", "xls", "xlsx", "excel", "hdf5", "h5", "sqlite"];
 
 impl Document for RunV1 {
     const WHAT: &'static str = "run";
@@ -127,6 +134,7 @@ impl Document for RunV1 {
             "file" | "target" if has("csv") => {
                 "the kind of the data comes first: `csv: {file: iris.csv, target: species}`"
             }
+            name if has("csv") && OTHERS.contains(&name.rsplit('.').next().unwrap_or(name)) => OF_PANDAS,
             name if has("csv") && name.contains(['.', '/']) => {
                 "a file is named with its kind: `csv: {file: iris.csv, target: species}`"
             }

@@ -89,13 +89,19 @@ impl Weights {
 /// Accepted values of `weights`.
 const WEIGHTS: &str = "a file, or a map with `file` and the options of loading";
 
-/// Weights as run files have them: a file alone, or a map.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Written(pub Weights);
+/// Weights as run files have them: a file alone, a map, or none.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub(crate) struct Written(Option<Weights>);
 
-impl Serialize for Written {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.serialize(serializer)
+impl From<Option<Weights>> for Written {
+    fn from(weights: Option<Weights>) -> Self {
+        Written(weights)
+    }
+}
+
+impl From<Written> for Option<Weights> {
+    fn from(Written(weights): Written) -> Self {
+        weights
     }
 }
 
@@ -103,21 +109,25 @@ impl<'de> Deserialize<'de> for Written {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Reader;
         impl<'de> de::Visitor<'de> for Reader {
-            type Value = Written;
+            type Value = Option<Weights>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str(WEIGHTS)
             }
 
-            fn visit_str<E: de::Error>(self, file: &str) -> Result<Written, E> {
-                Ok(Written(Weights::new(file)))
+            fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+                Ok(None)
             }
 
-            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Written, A::Error> {
-                Weights::deserialize(de::value::MapAccessDeserializer::new(map)).map(Written)
+            fn visit_str<E: de::Error>(self, file: &str) -> Result<Self::Value, E> {
+                Ok(Some(Weights::new(file)))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
+                Weights::deserialize(de::value::MapAccessDeserializer::new(map)).map(Some)
             }
         }
-        deserializer.deserialize_any(Reader)
+        deserializer.deserialize_any(Reader).map(Written)
     }
 }
 

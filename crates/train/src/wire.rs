@@ -34,3 +34,15 @@ impl Takes for Written {
 fn names() -> Vec<&'static str> {
     Wire::ALL.iter().map(|wire| wire.name()).collect()
 }
+
+impl From<Wire> for Written {
+    fn from(wire: Wire) -> Self {
+        Written(wire)
+    }
+}
+
+impl From<Written> for Wire {
+    fn from(Written(wire): Written) -> Self {
+        wire
+    }
+}

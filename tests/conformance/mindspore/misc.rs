@@ -280,7 +280,7 @@ fn a_network_is_trained_in_either_low_dtype() {
         let net = build("mlp_bn1d", Kit::Unfused).expect("a network of this name");
         let options = BuildOptions::default().cast_model_type(Some(low));
         let model = build_train_network(net, |params| Sgd::new(params, 0.1), "O0", &options).unwrap();
-        assert!(model.plan().decisions.iter().all(|decision| decision.run == Region::Fixed(low)), "{}", model.plan());
+        assert!(model.plan.decisions.iter().all(|decision| decision.run == Region::Fixed(low)), "{}", model.plan);
     }
 }
 
@@ -306,7 +306,7 @@ fn structures(recorded: &Value, tally: &mut Tally) {
             .cast_model_type(cast_model_type.flatten());
         let net = build("mlp_bn1d", Kit::Unfused).expect("a network of this name");
         let model = build_train_network(net, |params| Sgd::new(params, 0.1), level, &options);
-        let plan = model.expect("a network to train").plan().clone();
+        let plan = model.expect("a network to train").plan;
         let level = plan.policy.level;
         let mut wrong = vec![];
         let cells = structure["net"].as_array().map_or(&[][..], |cells| cells);

@@ -1,7 +1,5 @@
 //! MindSpore's loss scalers, loss scale managers and `all_finite`.
 
-use std::ops::ControlFlow;
-
 use precast::{
     DType, ErrorKind, Grads, LossScale, Outcome, Param, Result, Sgd, Tensor,
     cell::Params,
@@ -365,8 +363,8 @@ fn a_trained_network_has_its_loss_scale_on_a_cpu() {
         let mut model = build_train_network(net, |params| Sgd::new(params, 0.1), "O2", &options).unwrap();
         let examples = || Dataset::new((0..16).map(|x| x as f32 / 8.0).collect(), &[4], vec![0, 1, 2, 0]).unwrap();
         let data = Split { train: examples(), test: examples() };
-        let history = model.train(&data, &mut |_| ControlFlow::Continue(())).unwrap();
-        assert_eq!(history.steps[0].scale, first);
+        let _ = model.fit.advance(&mut model.net, &data).unwrap();
+        assert_eq!(model.fit.history().steps[0].scale, first);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Stdio};
 
-use crate::program::{Folder, command, precast_in, text};
+use crate::program::{Folder, command, error, precast_in, text};
 
 const RUN: &str = "{version: 1, model: mlp, policy: o2, data: digits, epochs: 3, batch: 256}";
 
@@ -50,6 +50,15 @@ fn a_run_has_a_table_events_and_an_entry_in_the_report() {
     }
     let steps: usize = rows[3][1].parse().unwrap();
     assert_eq!((at, records), (events.len(), 1 + steps + 3));
+    // The same run is written again; one of the same name that began at another time is not.
+    text(precast_in(&folder.0, &["show", "runs", "--tensorboard", "events"]));
+    let about = fs::read_to_string(folder.0.join("runs/o2/about.json")).unwrap();
+    let mut other: serde_json::Value = serde_json::from_str(&about).unwrap();
+    other["started"] = "2020-01-01T00:00:00Z".into();
+    folder.write("runs/o2/about.json", &other.to_string());
+    let said = error(1, precast_in(&folder.0, &["show", "runs", "runs/o2", "--tensorboard", "events"]));
+    assert!(said.contains("events/o2/events.out") && said.contains("a run that began at another time"), "{said}");
+    assert!(fs::read(folder.0.join("events/o2/events.out.tfevents.0.precast")).unwrap() == events);
 
     let html = fs::read_to_string(folder.0.join("all.html")).unwrap();
     for part in ["<title>2 runs - precast", "<summary>o1</summary>", "<summary>o2</summary>", "level: O1", "level: O2"]

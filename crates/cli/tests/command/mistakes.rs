@@ -226,6 +226,16 @@ fn keys_of_other_tools_are_told_by_their_names_here() {
             ("dtype", "`as: classes` or `as: numbers` is the kind of targets)"),
         ],
     );
+    let of_pandas = "(in Python, pandas reads it and `to_csv` writes a CSV)";
+    check(
+        "data-names",
+        &[
+            ("{csv: {file: points.csv, target: side}}", "{parquet: points.parquet}", &["name `parquet` ", of_pandas]),
+            ("{csv: {file: points.csv, target: side}}", "{json: {file: a.json}}", &["name `json` ", of_pandas]),
+            ("{csv: {file: points.csv, target: side}}", "points.xlsx", &["name `points.xlsx` ", of_pandas]),
+            ("{csv: {file: points.csv, target: side}}", "points.csv", &["a file is named with its kind"]),
+        ],
+    );
     check_keys(
         "label-keys",
         |key| RUN.replace("target: side", &format!("{key}: side")),

@@ -59,6 +59,8 @@ fn two_outputs_onto_one_file_are_refused() {
         (&convert, &["--html", "out.safetensors"], "TO and --html name one file"),
         (&convert, &["--html", "w.safetensors"], "FROM and --html name one file"),
         // A file that is read is not replaced, whatever is forced.
+        (&["convert", "taken.svg", "taken.svg", "-p", "o2"], &[], "FROM and TO name one file, `taken.svg`"),
+        (&["convert", "sub", "./sub", "-p", "o2"], &["--force"], "FROM and TO name one file, `./sub`"),
         (&["init", "taken.svg"], &["--output", "taken.svg", "--force"], "MODEL and --output name one file"),
         (
             &["init", "mlp", "--policy", "taken.svg"],

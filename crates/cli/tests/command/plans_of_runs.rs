@@ -73,6 +73,12 @@ fn the_folder_of_a_run_is_planned_and_explained_with_its_numbers() {
     assert!(run(&["explain", "runs/digits", "0", "--policy", "o3-bf16"]).contains("level O3"));
     assert!(run(&["diff", "runs/digits", "-p", "o2", "-p", "o3"]).contains(" cells"));
     error(2, precast_in(&folder.0, &["plan", "mlp"]));
+    // A changed file is not the run's, as for `predict`.
+    folder.write("runs/digits/policy.yaml", &policy.replace("O2", "O1"));
+    for command in [&["plan", "runs/digits"][..], &["explain", "runs/digits", "0"], &["lint", "runs/digits"]] {
+        let said = error(2, precast_in(&folder.0, command));
+        assert!(said.contains("runs/digits: `policy.yaml` is not the one with which the run began"), "{said}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@
 mod addition;
 mod class_names;
 mod csv;
+mod foreign;
 pub(crate) mod gzip;
 mod images;
 mod lines;
@@ -25,6 +26,7 @@ mod text;
 
 pub use addition::Addition;
 pub use csv::{Column, Columns, Csv, TargetKind};
+pub(crate) use foreign::OF_PANDAS;
 pub use images::Images;
 pub use npy::{Npy, npz_arrays};
 pub use npz_write::write_npz;

@@ -13,6 +13,11 @@ pub(super) struct Header {
 impl Header {
     pub fn of(text: &str) -> Result<Header, String> {
         let wrong = || {
+            if text.contains("'descr': [") {
+                return "records; allowed: an array of numbers; in Python, \
+                        `numpy.lib.recfunctions.structured_to_unstructured` makes one of it"
+                    .into();
+            }
             let like = "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }";
             format!("the header `{}` is none of a plain array, such as `{like}`", printable(text.trim_end()))
         };
@@ -128,7 +133,18 @@ impl Dtype {
             Some(Dtype { kind: kind.chars().next()?, bytes, big_endian })
         });
         known.ok_or_else(|| {
-            format!("dtype `{}`; allowed: float16 to float64, integers of 8 to 64 bits, bool", printable(text))
+            let allowed = "allowed: float16 to float64, integers of 8 to 64 bits, bool";
+            let (kind, remedy) = match rest.chars().next() {
+                Some('U' | 'S') => ("text", "; `numpy.unique(x, return_inverse=True)` gives its classes as integers"),
+                Some('O') => ("objects", "; `x.astype('float32')` makes numbers of them"),
+                Some('c') => ("complex numbers", "; `numpy.stack([x.real, x.imag], -1)` makes real ones of them"),
+                Some('M') => ("dates", "; `x.astype('float64')` makes numbers of them"),
+                Some('m') => ("durations", "; `x.astype('float64')` makes numbers of them"),
+                Some('V') => ("raw bytes", "; `x.view('uint8')` makes numbers of them"),
+                Some('f' | 'g') => ("long floats", "; `x.astype('float64')` rounds them"),
+                _ => ("unknown", ""),
+            };
+            format!("dtype `{}`, {kind}; {allowed}{remedy}", printable(text))
         })
     }
 

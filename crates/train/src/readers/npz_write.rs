@@ -1,7 +1,8 @@
 //! Writing arrays as NumPy reads them.
 
 use std::{
-    io::{Cursor, Write},
+    fs::File,
+    io::{self, Write},
     path::Path,
 };
 
@@ -21,20 +22,40 @@ use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 /// [`ErrorKind::Io`](precast::ErrorKind::Io) when the file cannot be written.
 pub fn write_npz<'a>(path: impl AsRef<Path>, arrays: impl IntoIterator<Item = (&'a str, &'a Tensor)>) -> Result<()> {
     let path = path.as_ref();
-    let failed = |error: std::io::Error| Error::io(path, &error);
-    // In memory, as an archive whose file cannot be written prints to standard error when it is dropped.
-    let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
-    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
-    for (name, tensor) in arrays {
-        archive.start_file(format!("{name}.npy"), stored).map_err(|error| failed(error.into()))?;
-        let (descr, dtype) = in_numpy(tensor.dtype());
-        archive
-            .write_all(&header(descr, tensor.shape()))
-            .and_then(|()| archive.write_all(&bytes_of(&tensor.cast(dtype))))
-            .map_err(failed)?;
+    files::replace_by(path, |file| {
+        let mut archive = ZipWriter::new_stream(Quiet { file, failed: None });
+        let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).large_file(true);
+        let write = || -> io::Result<()> {
+            for (name, tensor) in arrays {
+                archive.start_file(format!("{name}.npy"), stored)?;
+                let (descr, dtype) = in_numpy(tensor.dtype());
+                archive.write_all(&header(descr, tensor.shape()))?;
+                archive.write_all(&bytes_of(&tensor.cast(dtype)))?;
+            }
+            Ok(())
+        };
+        let written = write().and_then(|()| archive.finish()?.into_inner().failed.map_or(Ok(()), Err));
+        written.map_err(|error| Error::io(path, &error))
+    })
+}
+
+/// A file that keeps its first error: an archive that meets one prints to standard error when it is dropped.
+struct Quiet<'a> {
+    file: &'a mut File,
+    failed: Option<io::Error>,
+}
+
+impl Write for Quiet<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.failed.is_none() {
+            self.failed = self.file.write_all(bytes).err();
+        }
+        Ok(bytes.len())
     }
-    let archive = archive.finish().map_err(|error| failed(error.into()))?;
-    files::replace(path, &archive.into_inner())
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Returns the header of version 1.0 of the format, padded with spaces to a multiple of 64 bytes.
@@ -100,5 +121,21 @@ mod tests {
             assert_eq!((*name, x.shape(), x.to_f64()), (&met_name[..], met.shape(), met.to_f64()));
         }
         Ok(())
+    }
+
+    #[test]
+    fn an_array_is_written_before_the_next_is_taken() -> Result<()> {
+        let folder = std::env::temp_dir().join(format!("precast-npz-parts-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).map_err(|error| Error::io(&folder, &error))?;
+        let files = || std::fs::read_dir(&folder).unwrap();
+        let written = || files().map(|file| file.unwrap().metadata().unwrap().len()).sum::<u64>();
+        let x = Tensor::ones(&[1 << 16], DType::F32);
+        let arrays = ["a", "b", "c"].into_iter().enumerate().map(|(before, name)| {
+            assert!(written() >= (before as u64) << 18, "{name}: {}", written());
+            (name, &x)
+        });
+        write_npz(folder.join("x.npz"), arrays)?;
+        assert_eq!(npz_arrays(folder.join("x.npz"))?.len(), 3);
+        std::fs::remove_dir_all(&folder).map_err(|error| Error::io(&folder, &error))
     }
 }

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     MOST_BYTES, MOST_TOKENS,
+    foreign::check_text,
     lines::{end_of, not_utf8},
 };
 use crate::data::{Dataset, Inputs, Targets};
@@ -160,10 +161,11 @@ impl Text {
     /// Returns the indices of all tokens of a file, and their vocabulary.
     fn tokens_of(&self, bytes: &[u8]) -> Result<(Vec<i64>, Vocabulary)> {
         self.check()?;
+        let origin = self.origin();
+        check_text(bytes, &origin)?;
         if self.tokens == Tokens::Bytes {
             return Ok((bytes.iter().map(|&byte| byte.into()).collect(), Vocabulary::Bytes));
         }
-        let origin = self.origin();
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
             let (line, column) = end_of(&before);

@@ -4,10 +4,7 @@ use std::{ops::Range, path::Path};
 
 use plotters::{
     chart::MeshStyle,
-    coord::{
-        CoordTranslate,
-        ranged1d::{AsRangedCoord, Ranged, ValueFormatter},
-    },
+    coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter},
     prelude::*,
 };
 use precast::error::{Error, Result};
@@ -67,7 +64,7 @@ pub fn save_chart(file: impl AsRef<Path>, runs: &[TrainingRun<'_>]) -> Result<()
 /// [`ErrorKind::Value`](precast::ErrorKind::Value) when it cannot be drawn.
 pub fn score_chart(runs: &[TrainingRun<'_>]) -> Result<Option<String>> {
     let groups = same_course(runs);
-    let curves: Vec<Vec<(f64, f64)>> = groups
+    let curves: Vec<Points> = groups
         .iter()
         .map(|group| {
             let epochs = group[0].history.epochs.iter().map(|epoch| ((epoch.epoch + 1) as f64, epoch.score.number()));
@@ -91,9 +88,10 @@ pub fn score_chart(runs: &[TrainingRun<'_>]) -> Result<Option<String>> {
     let svg = picture((SIZE.0, SIZE.1 - LOSS_HEIGHT + 60 + of_names), |root| {
         let (top, below) = root.split_vertically(of_names);
         draw_names(&top, &names)?;
+        let (epochs, sets) = ((1.0..last, Some("epoch")), [(&curves[..], 1.0, 2)]);
         match is_error && low > 0.0 && high / low > LINEAR {
-            true => draw_scores_on(&below, &curves, (name, last), (low / 1.5..high * 1.5).log_scale()),
-            false => draw_scores_on(&below, &curves, (name, last), low - room..high + room),
+            true => draw_on(&below, epochs, ((low / 1.5..high * 1.5).log_scale(), name), &sets),
+            false => draw_on(&below, epochs, (low - room..high + room, name), &sets),
         }
     })?;
     Ok(Some(svg))
@@ -136,54 +134,28 @@ where
         .label_style(TEXT)
 }
 
-/// Draws a curve with its name in the legend.
-pub(super) fn draw_curve<'a, 'b: 'a, C: CoordTranslate<From = (f64, f64)>>(
-    chart: &mut ChartContext<'a, SVGBackend<'b>, C>,
-    run: usize,
-    name: String,
-    points: impl IntoIterator<Item = (f64, f64)>,
-) -> Drawn {
-    let style = colour(run).stroke_width(2);
-    chart
-        .draw_series(LineSeries::new(points, style))?
-        .label(name)
-        .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-    Ok(())
-}
-
-/// Draws the names of the curves.
-pub(super) fn draw_legend<'a, 'b: 'a, C: CoordTranslate>(
-    chart: &mut ChartContext<'a, SVGBackend<'b>, C>,
-    place: SeriesLabelPosition,
-) -> Drawn {
-    chart
-        .configure_series_labels()
-        .position(place)
-        .background_style(WHITE.mix(0.85))
-        .border_style(TRANSPARENT)
-        .label_font(TEXT)
-        .draw()?;
-    Ok(())
-}
-
-fn draw_scores_on<Y: AsRangedCoord<Value = f64>>(
+/// Draws sets of curves on these axes: each curve in its colour, each set with its opacity and its width.
+fn draw_on<Y: AsRangedCoord<Value = f64>>(
     area: &Area<'_>,
-    curves: &[Points],
-    (name, last): (&str, f64),
-    axis: Y,
+    (x, x_name): (Range<f64>, Option<&str>),
+    (y, y_name): (Y, &str),
+    sets: &[(&[Points], f64, u32)],
 ) -> Drawn
 where
     Y::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
 {
-    let mut chart = builder(area, 44).build_cartesian_2d(1.0..last, axis)?;
-    grid(&mut chart.configure_mesh())
-        .x_label_formatter(&|epoch| whole(*epoch))
-        .y_label_formatter(&|score| tick(*score))
-        .x_desc("epoch")
-        .y_desc(name)
-        .draw()?;
-    for (i, points) in curves.iter().enumerate() {
-        chart.draw_series(LineSeries::new(points.iter().copied(), colour(i).stroke_width(2)))?;
+    let mut chart = builder(area, if x_name.is_some() { 44 } else { 28 }).build_cartesian_2d(x, y)?;
+    let mut mesh = chart.configure_mesh();
+    grid(&mut mesh).x_label_formatter(&|x| whole(*x)).y_label_formatter(&|y| tick(*y)).y_desc(y_name);
+    if let Some(name) = x_name {
+        mesh.x_desc(name);
+    }
+    mesh.draw()?;
+    for (curves, visible, width) in sets {
+        for (i, points) in curves.iter().enumerate() {
+            let style = colour(i).mix(*visible).stroke_width(*width);
+            chart.draw_series(LineSeries::new(points.iter().copied(), style))?;
+        }
     }
     Ok(())
 }
@@ -198,44 +170,22 @@ type Points = Vec<(f64, f64)>;
 const LINEAR: f64 = 20.0;
 
 fn draw_losses(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Drawn {
-    let losses: Vec<Vec<(f64, f64)>> = groups.iter().map(|group| losses(&group[0])).collect();
+    let losses: Vec<Points> = groups.iter().map(|group| losses(&group[0])).collect();
     let shortest = losses.iter().map(Vec::len).filter(|len| *len > 0).min().unwrap_or(0);
     let window = (shortest / 40).max(1);
-    let means: Vec<Vec<(f64, f64)>> = losses.iter().map(|losses| running_mean(losses, window)).collect();
+    let means: Vec<Points> = losses.iter().map(|losses| running_mean(losses, window)).collect();
     let range = range_of(&losses, &means);
-    let drawn = (window, &losses[..], &means[..]);
+    let inside = |curves: Vec<Points>| -> Vec<Points> {
+        let of_curve = |points: Points| points.into_iter().map(|(x, y)| (x, y.max(range.start))).collect();
+        curves.into_iter().map(of_curve).collect()
+    };
+    let (losses, means) = (inside(losses), inside(means));
+    let sets = [(&losses[..], 0.25, 1), (&means[..], 1.0, 2)];
+    let name = if window > 1 { format!("loss (thick: mean of {window} steps)") } else { "loss".into() };
     match range.end / range.start <= LINEAR {
-        true => draw_losses_on(area, drawn, steps, range.clone(), range),
-        false => draw_losses_on(area, drawn, steps, range.clone().log_scale(), range),
+        true => draw_on(area, (steps, None), (range, &name), &sets),
+        false => draw_on(area, (steps, None), (range.log_scale(), &name), &sets),
     }
-}
-
-/// Draws the losses and their means on this axis.
-fn draw_losses_on<Y: AsRangedCoord<Value = f64>>(
-    area: &Area<'_>,
-    (window, losses, means): (usize, &[Points], &[Points]),
-    steps: Range<f64>,
-    axis: Y,
-    range: Range<f64>,
-) -> Drawn
-where
-    Y::CoordDescType: ValueFormatter<f64> + Ranged<ValueType = f64>,
-{
-    let mut chart = builder(area, 28).build_cartesian_2d(steps, axis)?;
-    grid(&mut chart.configure_mesh())
-        .x_label_formatter(&|step| whole(*step))
-        .y_label_formatter(&|loss| tick(*loss))
-        .y_desc(if window > 1 { format!("loss (thick: mean of {window} steps)") } else { "loss".into() })
-        .draw()?;
-    let inside =
-        |points: &[(f64, f64)]| -> Vec<(f64, f64)> { points.iter().map(|&(x, y)| (x, y.max(range.start))).collect() };
-    for (i, points) in losses.iter().enumerate() {
-        chart.draw_series(LineSeries::new(inside(points), colour(i).mix(0.25).stroke_width(1)))?;
-    }
-    for (i, points) in means.iter().enumerate() {
-        chart.draw_series(LineSeries::new(inside(points), colour(i).stroke_width(2)))?;
-    }
-    Ok(())
 }
 
 fn draw_scales(area: &Area<'_>, groups: &[Group<'_>], steps: Range<f64>) -> Drawn {

@@ -6,7 +6,11 @@ use precast::{
 };
 use precast_base::{printable, printable::bytes};
 
-use super::table::{Layout, one_line_a_row};
+use super::{
+    html::page_of,
+    markup::{escaped, html_rows, html_table},
+    table::{Layout, one_line_a_row},
+};
 
 const HEADER: [&str; 9] =
     ["tensor", "shape", "dtype", "largest", "not finite", "to infinity", "to zero", "to subnormal", "relative error"];
@@ -95,48 +99,17 @@ fn row(tensor: &ConvertedTensor) -> Vec<String> {
 /// Returns a standalone page, light or dark like the reader's system. `heads` are lines of name and text above the
 /// table.
 pub fn conversion_html(converted: &Converted, heads: &[(&str, String)]) -> String {
-    let heads = heads.iter().map(|(name, text)| format!("<dt>{}</dt><dd>{}</dd>", escaped(name), escaped(text)));
-    let heads: String = heads.collect();
-    let header: String = HEADER.iter().map(|name| format!("<th>{name}</th>")).collect();
-    let rows: String = converted.tensors.iter().map(html_row).collect();
-    let kept = conversion_kept(converted).map(|kept| format!("<p>{}</p>\n", escaped(&kept))).unwrap_or_default();
-    let summary = conversion_summary(converted);
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width\">\n<title>What a conversion did</title>\n\
-         <style>{STYLE}</style>\n<h1>What a conversion did</h1>\n<dl>{heads}</dl>\n<p>{summary}</p>\n{kept}\
-         <table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</html>\n"
-    )
-}
-
-const STYLE: &str = "
-:root { color-scheme: light dark; --line: #d0d0d0; --lost: #b00020; --same: #707070; }
-@media (prefers-color-scheme: dark) { :root { --line: #454545; --lost: #ff8a80; --same: #a0a0a0; } }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem; background: Canvas; color: CanvasText; }
-h1 { font-size: 1.3rem; }
-dl { display: grid; grid-template-columns: max-content auto; gap: 0 1rem; }
-dd { margin: 0; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .7rem; border-bottom: 1px solid var(--line); text-align: left; }
-th { position: sticky; top: 0; background: Canvas; }
-td:nth-child(n+4) { text-align: right; }
-tr.same { color: var(--same); }
-tr.lost td { color: var(--lost); }
-";
-
-fn html_row(tensor: &ConvertedTensor) -> String {
-    let class = match () {
-        () if tensor.to_infinity > 0 => "lost",
-        () if !tensor.changed() => "same",
-        () => "changed",
+    let heads = heads.iter().map(|(name, text)| vec![name.to_string(), text.clone()]);
+    let heads = html_table(&["", ""], heads.collect(), &[]);
+    let class = |tensor: &ConvertedTensor| match tensor.changed() {
+        _ if tensor.to_infinity > 0 => "lost",
+        true => "",
+        false => "same",
     };
-    let cells: String = row(tensor).iter().map(|cell| format!("<td>{}</td>", escaped(cell))).collect();
-    format!("<tr class=\"{class}\">{cells}</tr>\n")
-}
-
-/// Returns the text on one line, escaped for HTML.
-fn escaped(text: &str) -> String {
-    printable(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    let rows = converted.tensors.iter().map(|tensor| (class(tensor), row(tensor)));
+    let kept = conversion_kept(converted).map(|kept| format!("<p>{}</p>\n", escaped(&kept))).unwrap_or_default();
+    let (summary, table) = (conversion_summary(converted), html_rows(&HEADER, rows, &NUMBERS));
+    page_of("What a conversion did", &format!("{heads}\n<p>{summary}</p>\n{kept}{table}\n"))
 }
 
 #[cfg(test)]
@@ -174,11 +147,12 @@ mod tests {
         (tensor.to_infinity, tensor.to_zero, tensor.to_subnormal, tensor.relative_error) = (1, 0, 2, 0.25);
         let page = conversion_html(&converted, &[("from", "<b>".into())]);
         assert!(page.contains("<tr class=\"lost\"><td>&lt;script&gt;&quot;a\\u{1b}&amp;</td>"), "{page}");
-        assert!(page.contains("<dd>&lt;b&gt;</dd>") && !page.contains("<script>"), "{page}");
+        assert!(page.contains("<td>&lt;b&gt;</td>") && !page.contains("<script>"), "{page}");
         let summary = "1 of 1 tensors changed; 8 B before, 4 B after; values: 3 were not finite, 1 became infinite, \
                        2 became subnormal";
         assert_eq!(conversion_summary(&converted), summary);
-        assert!(page.contains("<td>1.000e5</td><td>3</td><td>1</td><td>0</td><td>2</td>"), "{page}");
+        let numbers = ["1.000e5", "3", "1", "0", "2"].map(|number| format!("<td class=\"number\">{number}</td>"));
+        assert!(page.contains(&numbers.concat()), "{page}");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Runs as files of events, as TensorBoard reads them.
 
-use std::{fs, path::Path};
+use std::{fs, io::Read as _, path::Path};
 
 use precast::error::{Error, Result};
 use precast_base::files;
@@ -15,14 +15,22 @@ const FILE: &str = "events.out.tfevents.0.precast";
 /// again later: the file only grows.
 ///
 /// # Errors
-/// [`ErrorKind::Run`](precast::ErrorKind::Run) when there is no run or it cannot be read,
+/// [`ErrorKind::Run`](precast::ErrorKind::Run) when there is no run or it cannot be read, and when the folder has the
+/// events of a run that began at another time;
 /// [`ErrorKind::Io`](precast::ErrorKind::Io) when the file cannot be written.
 pub fn save_events(run: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<()> {
     let (run, to) = (run.as_ref(), to.as_ref());
     let started = about_of(run)?.started.map_or(0.0, |started| started.as_millisecond() as f64 / 1e3);
-    let events = events_of(&history_of(run)?, started);
+    let (events, file) = (events_of(&history_of(run)?, started), to.join(FILE));
+    // The first record of both, which has the time of the beginning.
+    let mut there = vec![0; events_of(&History::default(), started).len()];
+    let read = fs::File::open(&file).and_then(|mut file| file.read_exact(&mut there));
+    if read.is_ok() && !events.starts_with(&there) {
+        let words = "it has the events of a run that began at another time; write these into another folder";
+        return Err(Error::run(words).in_file(file.display()));
+    }
     fs::create_dir_all(to).map_err(|error| Error::io(to, &error))?;
-    files::replace(to.join(FILE), &events)
+    files::replace(file, &events)
 }
 
 /// Returns the records of a run. The time of an event is that of the beginning and of the steps since.

@@ -105,7 +105,8 @@ pub fn all_runs_html(reports: &[RunReport]) -> Result<String> {
     Ok(page_of(&format!("{} runs", reports.len()), &page))
 }
 
-fn page_of(title: &str, page: &str) -> String {
+/// Returns a standalone page, light or dark as the system of its reader.
+pub(super) fn page_of(title: &str, page: &str) -> String {
     format!("{}{page}</main>\n</body>\n</html>\n", head(&escaped(title)))
 }
 
@@ -294,6 +295,8 @@ summary {{ font-size: 1.2em; font-weight: 600; margin: 32px 0 8px; cursor: point
 table {{ border-collapse: collapse; font-size: 14px; }}
 th, td {{ text-align: left; padding: 4px 12px 4px 0; border-bottom: 1px solid var(--line); white-space: nowrap; }}
 th {{ font-weight: 600; }}
+.same {{ opacity: 0.6; }}
+.lost {{ color: #d32f2f; }}
 .number {{ text-align: right; font-variant-numeric: tabular-nums; }}
 pre {{ background: var(--soft); padding: 12px; overflow-x: auto; font-size: 13px; line-height: 1.35; }}
 h3 {{ font-size: 1em; margin: 20px 0 6px; }}

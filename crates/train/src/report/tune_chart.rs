@@ -6,8 +6,8 @@ use precast_base::printable;
 use precast_diagnose::tune::Tuned;
 
 use super::{
-    chart::{builder, draw_curve, draw_legend, grid, picture, power_of, whole},
-    names::colour,
+    chart::{builder, grid, picture, power_of, whole},
+    names::{TEXT, colour},
 };
 
 const SIZE: (u32, u32) = (960, 420);
@@ -36,11 +36,18 @@ pub fn tune_chart(tuned: &Tuned) -> Result<String> {
             .y_desc(tuned.metric)
             .draw()?;
         let budget = format!("budget {}", printable::number(tuned.budget));
-        draw_curve(&mut chart, 1, budget, [(0.0, tuned.budget), (most, tuned.budget)])?;
+        let line = colour(1).stroke_width(2);
+        chart
+            .draw_series(LineSeries::new([(0.0, tuned.budget), (most, tuned.budget)], line))?
+            .label(budget)
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], line));
         let passed = points().filter(|(_, passed)| *passed);
         chart.draw_series(passed.map(|(point, _)| Circle::new(point, 4, colour(0).filled())))?;
         let failed = points().filter(|(_, passed)| !*passed);
         chart.draw_series(failed.map(|(point, _)| Cross::new(point, 4, colour(1).stroke_width(2))))?;
-        draw_legend(&mut chart, SeriesLabelPosition::UpperLeft)
+        let mut legend = chart.configure_series_labels();
+        let legend = legend.position(SeriesLabelPosition::UpperLeft).background_style(WHITE.mix(0.85));
+        legend.border_style(TRANSPARENT).label_font(TEXT).draw()?;
+        Ok(())
     })
 }

@@ -138,7 +138,7 @@ impl Evaluation {
     /// f64.
     ///
     /// # Errors
-    /// As [`Score::of`].
+    /// As [`accuracy`](super::accuracy) and [`mean_squared_error`](super::mean_squared_error).
     pub fn of<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<Self> {
         Evaluation::of_standardized(net, data, batch, None)
     }
@@ -146,7 +146,7 @@ impl Evaluation {
     /// Evaluates a network trained with standardized targets, on targets that are not standardized.
     ///
     /// # Errors
-    /// As [`Score::of_standardized`].
+    /// As [`Evaluation::of`]; [`ErrorKind::Data`](precast::ErrorKind::Data) for a standardization of other targets.
     pub fn of_standardized<C: ?Sized + AsCell>(
         net: &Child<C>,
         data: &Dataset,
@@ -159,7 +159,7 @@ impl Evaluation {
     /// Evaluates a network by the measure of a loss, on the targets that it counts; see the table of [`Loss`].
     ///
     /// # Errors
-    /// As [`Score::of_loss`].
+    /// As [`Evaluation::of_standardized`], and [`ErrorKind::Data`](precast::ErrorKind::Data) for a loss of other targets.
     pub fn of_loss<C: ?Sized + AsCell>(
         loss: &Loss,
         net: &Child<C>,
@@ -184,7 +184,7 @@ impl Evaluation {
         self
     }
 
-    /// Returns the score, that of [`Score::of_loss`] on the same examples.
+    /// Returns the score.
     pub fn score(&self) -> Score {
         match self {
             Evaluation::Classes(of) => Score::of_accuracy(of.accuracy).with_not_finite(of.not_finite),

@@ -86,8 +86,8 @@ pub fn fit<C: ?Sized + AsCell>(
     observer: &mut dyn FnMut(Event<'_>),
 ) -> Result<History> {
     let mut fit = Fit::new(net, options)?;
-    for _ in 0..options.epochs {
-        fit.epoch(net, data, observer)?;
+    while let Some(event) = fit.advance(net, data)? {
+        observer(event);
     }
     Ok(fit.history)
 }
@@ -197,26 +197,22 @@ impl Fit {
             .iter()
             .map(|(_, param)| bytes(&param.value()) + param.master().as_ref().map_or(0, bytes));
         let history = History { param_bytes: param_bytes.sum(), ..History::default() };
-        let (options, place, order) = (options.clone(), Place::default(), Arc::default());
         let average = |decay| Average::new(optimizer.params().clone(), decay);
-        let average = options.average.map(average).transpose()?;
-        let monitor = Monitor::default();
-        let (changing, findings) = (None, None);
         Ok(Fit {
-            options,
+            options: options.clone(),
             scale,
+            average: options.average.map(average).transpose()?,
             optimizer,
-            average,
             plateau: Plateau::default(),
-            place,
-            order,
+            place: Place::default(),
+            order: Arc::default(),
             reading: None,
             unread: false,
             targets: None,
             checked: false,
-            monitor,
-            changing,
-            findings,
+            monitor: Monitor::default(),
+            changing: None,
+            findings: None,
             history,
         })
     }
@@ -310,27 +306,8 @@ impl Fit {
         self.place.epoch >= self.options.epochs || self.has_stalled() && self.to_raise().is_none()
     }
 
-    /// Trains for the rest of the epoch; `net` is the network that the run was made for. Does nothing if the run is
-    /// over.
-    ///
-    /// # Errors
-    /// As [`fit`].
-    pub fn epoch<C: ?Sized + AsCell>(
-        &mut self,
-        net: &mut Child<C>,
-        data: &Split,
-        observer: &mut dyn FnMut(Event<'_>),
-    ) -> Result<()> {
-        while let Some(event) = self.advance(net, data)? {
-            observer(event);
-            if let Event::Epoch(_) = event {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Runs the next step or, after the last step of an epoch, measures the [`Score`]. Does nothing if the run is over.
+    /// Runs the next step or, after the last step of an epoch, measures the [`Score`]; `net` is the network that the run was
+    /// made for. Does nothing if the run is over.
     ///
     /// # Errors
     /// As [`fit`].

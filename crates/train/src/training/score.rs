@@ -17,7 +17,8 @@ use super::{
 };
 use crate::data::{Dataset, Standardization, Targets};
 
-/// The quality of a network on examples, in the measure of the [`Loss`].
+/// The quality of a network on examples, in the measure of the [`Loss`]; [`Evaluation::score`](super::Evaluation::score)
+/// computes it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Score {
     #[serde(flatten)]
@@ -52,33 +53,8 @@ impl Score {
         Score { not_finite, ..self }
     }
 
-    /// Scores a network by the [usual](Loss::usual) loss, called in its current mode with `batch` examples at a time.
-    ///
-    /// # Errors
-    /// As [`accuracy`] and [`mean_squared_error`].
-    pub fn of<C: ?Sized + AsCell>(net: &Child<C>, data: &Dataset, batch: usize) -> Result<Self> {
-        Score::of_standardized(net, data, batch, None)
-    }
-
-    /// Scores a network trained with standardized targets, on targets that are not standardized.
-    ///
-    /// # Errors
-    /// As [`Score::of`]; [`ErrorKind::Data`](precast::ErrorKind::Data) for a standardization of other targets.
-    pub fn of_standardized<C: ?Sized + AsCell>(
-        net: &Child<C>,
-        data: &Dataset,
-        batch: usize,
-        targets: Option<&Standardization>,
-    ) -> Result<Self> {
-        Score::of_loss(&Loss::usual(data.targets()), net, data, batch, targets)
-    }
-
-    /// Scores a network as [`of_standardized`](Score::of_standardized) does, by the measure of a loss and on the targets that
-    /// it counts; see the table of [`Loss`].
-    ///
-    /// # Errors
-    /// As [`Score::of_standardized`], and [`ErrorKind::Data`](precast::ErrorKind::Data) for a loss of other targets.
-    pub fn of_loss<C: ?Sized + AsCell>(
+    /// Scores a network as [`Evaluation::of_loss`](super::Evaluation::of_loss) does, without the details.
+    pub(super) fn of_loss<C: ?Sized + AsCell>(
         loss: &Loss,
         net: &Child<C>,
         data: &Dataset,
@@ -183,7 +159,7 @@ impl fmt::Display for Score {
 }
 
 /// Computes the share of targets whose class has the highest output, from 0 to 1; [`IGNORED`](crate::data::IGNORED) targets do not count. An
-/// answer is wrong if the highest output is not finite; [`Score::of`] counts these. The outputs are those accepted by
+/// answer is wrong if the highest output is not finite; a [`Score`] counts these. The outputs are those accepted by
 /// [`fit`](super::fit). The network is called in its current mode.
 ///
 /// # Errors

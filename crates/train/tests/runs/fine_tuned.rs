@@ -94,7 +94,7 @@ fn the_average_is_saved() {
     assert_eq!(run.train().unwrap(), EndReason::Done);
     let saved = model().net;
     let _ = weights::load(&saved, folder.join("last.safetensors")).unwrap();
-    let score = precast_train::Score::of(&saved, &run.data().test, 10).unwrap();
+    let score = precast_train::Evaluation::of(&saved, &run.data().test, 10).unwrap().score();
     assert_eq!(Some(score), run.history().score());
     let differs = |(a, b): (&(String, Param), &(String, Param))| a.1.full().to_f64() != b.1.full().to_f64();
     assert!(saved.named_params().iter().zip(&run.net().named_params()).any(differs));

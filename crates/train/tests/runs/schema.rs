@@ -34,6 +34,39 @@ fn names(value: &Value) -> Vec<String> {
     value.as_array().unwrap().iter().map(|name| name.as_str().unwrap().to_string()).collect()
 }
 
+/// A key is declared with the options or the run file, and in the document, and exchanged between both.
+#[test]
+fn a_key_is_named_in_at_most_three_places() {
+    let code: Vec<String> = ["run_file.rs", "training/fit/options.rs"]
+        .iter()
+        .flat_map(|file| {
+            let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file);
+            std::fs::read_to_string(file).unwrap().lines().map(String::from).collect::<Vec<_>>()
+        })
+        .filter(|line| !line.trim_start().starts_with("//") && !line.trim_start().starts_with("#["))
+        .collect();
+    let names =
+        |line: &str, key: &str| line.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == key);
+    for key in [
+        "average",
+        "checkpoint",
+        "clip",
+        "lint",
+        "memory",
+        "monitor",
+        "seed",
+        "shard_optimizer",
+        "shards",
+        "standardize",
+        "standardize_targets",
+        "warm_up",
+        "weights",
+    ] {
+        let places: Vec<&String> = code.iter().filter(|line| names(line, key)).collect();
+        assert!((2..=3).contains(&places.len()), "{key}: {places:#?}");
+    }
+}
+
 #[test]
 fn the_schema_knows_the_keys_and_names_that_the_reader_knows() {
     let schema = RunFile::schema();

@@ -143,7 +143,7 @@ fn the_average_is_scored() {
     let mut net = net();
     let mut run = Fit::new(&net, &options).unwrap();
     while run.advance(&mut net, &data).unwrap().is_some() {}
-    let score = || precast_train::Score::of(&net, &data.test, 4);
+    let score = || Ok(precast_train::Evaluation::of(&net, &data.test, 4)?.score());
     assert_eq!(run.with_average(score).unwrap(), run.history().score().unwrap());
     let last = weights(&net);
     assert_ne!(run.with_average(|| Ok(weights(&net))).unwrap(), last);

@@ -40,20 +40,20 @@ fn a_score_is_the_loss_of_the_examples() {
     ];
     for (loss, data, name, right) in cases {
         for batch in [1, 2, 7] {
-            let score = Score::of_loss(&loss, &identity(), data, batch, None).unwrap();
+            let found = Evaluation::of_loss(&loss, &identity(), data, batch, None).unwrap();
+            let score = found.score();
             assert!(near(score.number(), right), "{name}: {score}, {right}");
             assert_eq!((score.name(), loss.measure()), (name, name));
-            let found = Evaluation::of_loss(&loss, &identity(), data, batch, None).unwrap();
-            assert_eq!(found.score(), score);
             let text = serde_json::to_string(&found).unwrap();
             assert_eq!(serde_json::from_str::<Evaluation>(&text).unwrap(), found);
         }
         // What training computes, in f32.
         let batch = data.batches(9).unwrap().next().unwrap();
         assert!(near(loss.of(&batch.x, &batch.y).unwrap().item().unwrap(), right));
-        assert!(Score::of_loss(&Loss::cross_entropy(), &identity(), data, 2, None).is_err());
+        assert!(Evaluation::of_loss(&Loss::cross_entropy(), &identity(), data, 2, None).is_err());
     }
-    let of = |error: f32| Score::of_loss(&Loss::L1 {}, &identity(), &pairs(&[error], &[0.0]), 1, None).unwrap();
+    let of =
+        |error: f32| Evaluation::of_loss(&Loss::L1 {}, &identity(), &pairs(&[error], &[0.0]), 1, None).unwrap().score();
     assert!(of(1.0).is_better_than(of(2.0)) && !of(1.0).is_better_than(Score::of_squared_error(2.0)));
 }
 
@@ -69,7 +69,7 @@ fn infinite_logits_have_the_limit_of_the_loss() {
     }
     let of = |targets: [f32; 2]| {
         let data = pairs(&[1.0, -1.0], &targets);
-        Score::of_loss(&Loss::BceWithLogits {}, &Child::new(Sure), &data, 2, None).unwrap().number()
+        Evaluation::of_loss(&Loss::BceWithLogits {}, &Child::new(Sure), &data, 2, None).unwrap().score().number()
     };
     assert_eq!((of([1.0, 0.0]), of([1.0, 0.5])), (0.0, f64::INFINITY));
 }
@@ -92,7 +92,7 @@ fn logits_are_evaluated_as_probabilities() {
 #[test]
 fn scores_of_standardized_targets_have_the_units_of_the_loss() {
     let (by, data) = (Standardization { mean: vec![10.0], deviation: vec![4.0] }, pairs(&[0.0, 3.0], &[12.0, 10.0]));
-    let of = |loss: &Loss| Score::of_loss(loss, &identity(), &data, 1, Some(&by)).unwrap().number();
+    let of = |loss: &Loss| Evaluation::of_loss(loss, &identity(), &data, 1, Some(&by)).unwrap().score().number();
     // Outputs 10 and 22 of the data, so that errors are 2 and 12, and 0.5 and 3 deviations.
     assert_eq!((of(&Loss::L1 {}), of(&Loss::Mse {})), (7.0, 74.0));
     let huber = Loss::Huber { delta: 1.0 };
@@ -115,20 +115,18 @@ fn ignored_classes_are_ignored_by_all_scores() {
     let weightless = Loss::CrossEntropy { label_smoothing: 0.0, ignore_index: None, weight: Some(vec![1.0, 7.0, 0.0]) };
     for loss in [ignored, weightless] {
         for batch in [1, 3] {
-            let score = Score::of_loss(&loss, &identity(), &data, batch, None).unwrap();
-            assert_eq!(score.accuracy(), Some(0.5));
             let found = Evaluation::of_loss(&loss, &identity(), &data, batch, None).unwrap();
-            assert_eq!(found.score(), score);
+            assert_eq!(found.score().accuracy(), Some(0.5));
             let Evaluation::Classes(ClassScores { count, macro_f1, classes, confusion, .. }) = found else { panic!() };
             // F1 of class 0: 1 answer, 1 right, 2 targets; of class 1: 2 answers, 1 right, 2 targets.
             assert_eq!((count, macro_f1, classes.len()), (4, (2.0 / 3.0 + 0.5) / 2.0, 2));
             assert_eq!(confusion, [[1, 1], [0, 1]]);
         }
         let only = answered(&[(2, 0), (2, 2)]);
-        assert!(Score::of_loss(&loss, &identity(), &only, 2, None).is_err());
+        assert!(Evaluation::of_loss(&loss, &identity(), &only, 2, None).is_err());
     }
     // Without the option, they count.
-    assert_eq!(Score::of(&identity(), &data, 2).unwrap().accuracy(), Some(3.0 / 7.0));
+    assert_eq!(Evaluation::of(&identity(), &data, 2).unwrap().score().accuracy(), Some(3.0 / 7.0));
 }
 
 /// A learning rate that changes no weight, so that each epoch has the loss of all examples.

@@ -7,7 +7,7 @@ use precast::{
 };
 use precast_mpi::{Ranks, Threads, Wire};
 use precast_train::{
-    DataParallel, Fit, FitOptions, Score, data,
+    DataParallel, Evaluation, Fit, FitOptions, data,
     data::{Batch, Dataset, IGNORED, Inputs, Split, Targets},
 };
 
@@ -223,7 +223,7 @@ fn scores_have_the_bits_of_one_process() {
             while fit.advance_on(&mut parallel, net, &split).unwrap().is_some() {}
             let score = fit.history().score().unwrap();
             assert_eq!(score.not_finite() > 0, not_finite);
-            (format!("{score:?}"), format!("{:?}", Score::of(net, &split.test, 10).unwrap()))
+            (format!("{score:?}"), format!("{:?}", Evaluation::of(net, &split.test, 10).unwrap().score()))
         };
         for ranks in 1..=5 {
             for (met, expected) in on(ranks, score) {

@@ -7,7 +7,7 @@ use precast::{
     twice_differentiable,
 };
 use precast_train::{
-    FitOptions, Loss, Score, Step,
+    Evaluation, FitOptions, Loss, Step,
     data::{Dataset, IGNORED, Inputs, Targets},
     fit,
 };
@@ -399,14 +399,14 @@ fn an_answer_that_is_not_finite_is_wrong_and_counted() {
         net.cell().weight.set(&Tensor::from_f64(&weight, &[2, 2], DType::F32).unwrap()).unwrap();
     };
     set(&mut net, [1.0, 0.0, 0.0, 1.0]);
-    let score = Score::of(&net, &data, 4).unwrap();
+    let score = Evaluation::of(&net, &data, 4).unwrap().score();
     assert_eq!((score.accuracy(), score.not_finite(), score.to_string()), (Some(1.0), 0, "100.00 %".to_string()));
     // 3e38 times 30 is infinite, times 1 to 5 is not.
     set(&mut net, [6e37, 0.0, 0.0, 1.0]);
-    let score = Score::of(&net, &data, 3).unwrap();
+    let score = Evaluation::of(&net, &data, 3).unwrap().score();
     assert_eq!((score.accuracy(), score.not_finite()), (Some(0.25), 1));
     set(&mut net, [f64::NAN, 0.0, 0.0, 1.0]);
-    let score = Score::of(&net, &data, 3).unwrap();
+    let score = Evaluation::of(&net, &data, 3).unwrap().score();
     assert_eq!((score.accuracy(), score.not_finite()), (Some(0.0), 4));
     assert_eq!(score.to_string(), "0.00 %, 4 not finite");
 }

@@ -37,6 +37,9 @@ pub(super) struct Row {
     pub fields: StringRecord,
 }
 
+/// Hint for a row that begins with `#`.
+const COMMENT: &str = "; the line begins with `#`, and a table has no comments: remove it";
+
 fn fields(count: usize) -> String {
     if count == 1 { "1 field".into() } else { format!("{count} fields") }
 }
@@ -134,9 +137,12 @@ impl<'a> Table<'a> {
             }
             let first = if self.header.is_some() { "header" } else { "first row" };
             let digits = |field: &str| field.bytes().all(|byte| byte.is_ascii_digit() || b"+-".contains(&byte));
-            let hint = match self.delimiter == b',' && met > self.width && row.fields.iter().all(digits) {
-                true => "; a number with a decimal comma, or with commas between thousands, is in quotes",
-                false => "",
+            let hint = match () {
+                () if row.fields.get(0).is_some_and(|cell| cell.starts_with('#')) => COMMENT,
+                () if self.delimiter == b',' && met > self.width && row.fields.iter().all(digits) => {
+                    "; a number with a decimal comma, or with commas between thousands, is in quotes"
+                }
+                () => "",
             };
             Err(self
                 .at(row.line, format!("{}; the {first} has {}{hint}{}", fields(met), self.width, self.header_hint())))
@@ -265,7 +271,8 @@ impl<'a> Table<'a> {
     /// Parses the number in a cell of a row as [`number`](Table::number) does, with an error that names its place.
     pub fn number_of(&self, row: &Row, place: usize, cell: &str, is_input: bool) -> Result<(f64, Option<i128>)> {
         self.number(cell).map_err(|words| {
-            let hint = self.hint(place, cell, is_input);
+            let is_comment = row.fields.get(0).is_some_and(|first| first.starts_with('#'));
+            let hint = if is_comment { COMMENT.into() } else { self.hint(place, cell, is_input) };
             self.at(row.line, format!("{}: `{}` {words}{hint}", self.shown(place), printable(cell)))
         })
     }

@@ -37,6 +37,13 @@ fn archive(first: &str) -> Vec<u8> {
     [b"PK\x03\x04", &[0; 22][..], &[first.len() as u8, 0, 0, 0], first.as_bytes()].concat()
 }
 
+/// The first block of a tar archive.
+fn tar() -> Vec<u8> {
+    let mut block = b"a.csv".to_vec();
+    block.resize(257, 0);
+    [&block[..], b"ustar\x0000", &[0; 247]].concat()
+}
+
 type Mistake = (&'static str, fn(&Folder) -> Result<Dataset>);
 
 const CSV: &[Mistake] = &[
@@ -75,6 +82,8 @@ const CSV: &[Mistake] = &[
     ("the line of Excel that names the delimiter", |_| parse(flowers(), "sep=;\npetal;species\n1;rose\n")),
     ("the line of Excel, with the delimiter", |_| parse(flowers().delimiter(';'), "sep=;\npetal;species\n1;rose\n")),
     ("a comment in front", |_| parse(flowers(), "# flowers\npetal,species\n1,rose\n")),
+    ("a comment among the rows", |_| parse(flowers(), format!("{FLOWERS}# of 2020\n"))),
+    ("a comment among the rows, as long as they", |_| parse(flowers(), format!("{FLOWERS}# of May, 1, 2\n"))),
     ("a comment as long as the rows", |_| parse(flowers(), "# flowers, of 2020\npetal,species\n1,rose\n")),
     ("a zero-width space in a number", |_| parse(flowers(), "petal,species\n1\u{200b}5,rose\n")),
     ("a mark of the byte order in a number", |_| parse(flowers(), "petal,species\n\u{feff}15,rose\n")),
@@ -83,6 +92,13 @@ const CSV: &[Mistake] = &[
     ("an archive with a table", |_| Csv::new("a.csv").parse(&archive("a.csv"))),
     ("arrays of NumPy as a table", |_| Csv::new("a.csv").parse(&archive("x.npy"))),
     ("Parquet", |_| Csv::new("a.csv").parse(b"PAR1\x15\x04\x15\x10")),
+    ("a table packed by bzip2", |_| Csv::new("a.csv").parse(b"BZh91AY&SY\xab")),
+    ("a table packed by xz", |_| Csv::new("a.csv").parse(b"\xfd7zXZ\0\0\x04")),
+    ("a table packed by zstd", |_| Csv::new("a.csv").parse(b"\x28\xb5\x2f\xfd\x24")),
+    ("a packed archive", |_| Csv::new("a.csv").parse(&packed(&tar()))),
+    ("a database", |_| Csv::new("a.csv").parse(b"SQLite format 3\0\x10\0")),
+    ("JSON as a table", |_| Csv::new("a.csv").parse(b"[\n  {\"petal\": 1}]")),
+    ("lines of JSON", |folder| Csv::new(folder.file("a.jsonl", "{\"petal\": 1}\n")).read()),
     ("an image as a table", |_| Csv::new("a.csv").parse(b"\x89PNG\r\n\x1a\n")),
     ("a page of HTML as a table", |_| Csv::new("a.csv").parse(b"<!DOCTYPE html>")),
     ("UTF-16 without a mark", |_| Csv::new("a.csv").parse(b"a\0,\0b\0\n\0")),
@@ -177,6 +193,16 @@ const NPY: &[Mistake] = &[
     ("a header of something else", |_| x(&npy("<f4", "False", "4", &[0; 16]))),
     ("complex numbers", |_| x(&npy("<c8", "False", "(1,)", &[0; 8]))),
     ("text", |_| x(&npy("<U3", "False", "(1,)", &[0; 12]))),
+    ("words of bytes", |_| x(&npy("|S3", "False", "(1,)", &[0; 3]))),
+    ("objects", |_| x(&npy("|O", "False", "(1,)", &[0; 8]))),
+    ("dates", |_| x(&npy("<M8[D]", "False", "(1,)", &[0; 8]))),
+    ("durations", |_| x(&npy("<m8[s]", "False", "(1,)", &[0; 8]))),
+    ("floats of 128 bits", |_| x(&npy("<f16", "False", "(1,)", &[0; 16]))),
+    ("raw bytes", |_| x(&npy("|V2", "False", "(1,)", &[0; 2]))),
+    ("records", |_| {
+        let header = b"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }\n";
+        x(&[&b"\x93NUMPY\x01\x00"[..], &[header.len() as u8, 0], header, &[0; 4]].concat())
+    }),
     ("a single number", |_| x(&npy("<f4", "False", "()", &[0; 4]))),
     ("no examples", |_| x(&npy("<f4", "False", "(0, 3)", &[]))),
     ("examples of no elements", |_| x(&npy("<f4", "False", "(3, 0)", &[]))),
@@ -210,6 +236,10 @@ const NPY: &[Mistake] = &[
 const WORDS: &[Mistake] = &[
     ("a text that is too short", |_| Text::new("a.txt").length(4).parse(b"abcd")),
     ("an empty text", |_| Text::new("a.txt").chars().parse(b"")),
+    ("a text packed by gzip", |_| Text::new("a.txt").parse(&packed(b"abc"))),
+    ("a text packed by zstd", |_| Text::new("a.txt").parse(b"\x28\xb5\x2f\xfd\x24")),
+    ("arrays of NumPy as a text", |_| Text::new("a.txt").parse(&archive("x.npy"))),
+    ("a PDF as a text", |_| Text::new("a.txt").chars().parse(b"%PDF-1.7")),
     ("an empty prompt", |folder| Text::new(folder.file("empty.txt", "")).read_inputs()),
     ("bytes that are no characters", |_| Text::new("a.txt").chars().parse(b"abc\n\xc3\xa4b\xffc")),
     ("bytes that are no characters among lines that end in CR", |_| Text::new("a.txt").chars().parse(b"a\rb\r\nc\xff")),
