@@ -155,6 +155,22 @@ impl Rule for PlainOptions {
             ("policies/schema.json", "  \"properties\": {\n", "    \"author\": { \"type\": \"string\" },\n"),
         ],
     ),
+    (
+        "key of run files",
+        &[
+            (
+                "crates/train/src/run_file.rs",
+                "    pub patience: Option<usize>,\n",
+                "    /// A remark.\n    pub remark: Option<String>,\n",
+            ),
+            (
+                "crates/train/src/run_file.rs",
+                "    name: Option<String>,\n",
+                "    /// A remark.\n    #[option(default = None)]\n    remark: Option<String>,\n",
+            ),
+            ("crates/train/src/run_file.rs", "        name = name,\n", "        remark = remark,\n"),
+        ],
+    ),
 ];
 
 /// A program that uses the additions.
@@ -169,6 +185,9 @@ fn main() -> Result<()> {
     let policy = Policy::parse(\"version: 1\\nlevel: O2\\ndtype: float16\\nauthor: me\\n\", \"policy.yaml\")?;
     assert_eq!(policy.author.as_deref(), Some(\"me\"));
     assert!(policy.plan(&model)?.to_string().contains(\"Halved\"));
+    let run = \"version: 1\\nremark: first\\nmodel: mlp\\ndata: digits\\n\";
+    let run = precast_train::RunFile::parse(run, \"run.yaml\")?;
+    assert!(run.to_yaml()?.contains(\"remark: first\"));
     println!(\"all work\");
     Ok(())
 }
