@@ -18,6 +18,9 @@ const FEW: f32 = 16.0;
 /// The largest share of 1 that is small.
 const SMALL: f64 = 0.01;
 
+/// The least number of terms that is many: as large are the numbers whose squares are beyond float16.
+pub(super) const MANY: f64 = 256.0;
+
 /// The facts of a value. Where nothing is known, numbers are taken to be near 1, as activations are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fact {
@@ -41,6 +44,17 @@ pub(super) struct Fact {
     pub raw: bool,
     /// The relation of computed numbers to 1.
     pub one: Option<One>,
+    /// The relation to a number of terms.
+    pub count: Option<Count>,
+}
+
+/// A relation of numbers to a number of terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    /// They are counts, lengths or sums, by which another sum is divided.
+    Terms,
+    /// They are reciprocals of these.
+    Share,
 }
 
 /// A relation of computed numbers to 1.
@@ -64,6 +78,7 @@ impl Fact {
         bounded: false,
         raw: false,
         one: None,
+        count: None,
     };
 
     /// Returns the constant that gives numbers another size than 1, or a bound.
@@ -84,7 +99,13 @@ impl Fact {
             bounded: self.bounded && other.bounded,
             raw: self.raw && other.raw,
             one: self.one.filter(|one| other.one.is_none_or(|_| *one == One::Complement)).or(other.one),
+            count: self.count.filter(|_| self.count == other.count),
         }
+    }
+
+    /// Returns the relation to a number of terms. Integers that are no truths count.
+    pub fn count(&self) -> Option<Count> {
+        self.count.or((self.whole && !self.constant && !self.bounded).then_some(Count::Terms))
     }
 
     /// Returns whether numbers are what is left to 1.
@@ -191,6 +212,11 @@ impl<'a> Facts<'a> {
 
     fn constant(&self, value: usize) -> Fact {
         let known = self.constants.get(&value);
+        let count = known.filter(|known| known.is_one()).and_then(|known| match f64::from(known.largest) {
+            MANY.. => Some(Count::Terms),
+            least if least * MANY <= 1.0 => Some(Count::Share),
+            _ => None,
+        });
         Fact {
             size: known.map_or((1.0, 1.0), |known| known.size(&self.limits)),
             by: known.map(|_| value),
@@ -202,6 +228,7 @@ impl<'a> Facts<'a> {
             whole: known.is_some_and(|known| known.whole),
             bounded: known.is_some_and(|known| known.largest <= FEW),
             raw: true,
+            count,
             ..Fact::NOTHING
         }
     }
@@ -280,7 +307,10 @@ impl<'a> Facts<'a> {
                     (Some(One::Near), Some(One::Near)) => Some(One::Near),
                     _ => both.one.filter(|one| *one == One::Complement),
                 };
-                Fact { floor: small(floor), ceiling, bounded: a.bounded && b.bounded, one, ..sized(size.0, size.1) }
+                let moving = if a.constant { b } else { a };
+                let count = moving.count.filter(|_| a.constant != b.constant && both.count.is_none());
+                let bounded = a.bounded && b.bounded;
+                Fact { floor: small(floor), ceiling, bounded, one, count, ..sized(size.0, size.1) }
             }
             "Div" => {
                 // Of numbers of different sizes, a constant is known to have the least ones.
@@ -289,7 +319,8 @@ impl<'a> Facts<'a> {
                 let bounded = a.bounded && b.constant && b.size.0 >= 1.0;
                 let ceiling = a.ceiling.filter(|_| b.constant).map(|most| most / b.size.1);
                 let one = a.one.filter(|_| a.is_complement() && b.constant);
-                Fact { floor: small(floor), ceiling, whole: false, bounded, one, ..sized(size.0, size.1) }
+                let count = if a.constant { inverse(b.count()) } else { a.count.filter(|_| b.count().is_none()) };
+                Fact { floor: small(floor), ceiling, whole: false, bounded, one, count, ..sized(size.0, size.1) }
             }
             "Sqrt" => Fact {
                 floor: a.floor.map(f64::sqrt),
@@ -331,10 +362,9 @@ impl<'a> Facts<'a> {
             }
             "Pow" => Fact { raw: both.raw, constant: both.constant, ..Fact::NOTHING },
             "ReduceMean" => a,
-            "ReduceSum" | "CumSum" => Fact { bounded: false, ..a },
-            "AveragePool" | "GlobalAveragePool" | "ReduceL1" | "ReduceL2" => {
-                Fact { raw: false, whole: false, bounded: false, ..a }
-            }
+            "ReduceSum" | "CumSum" => Fact { bounded: false, count: Some(Count::Terms), ..a },
+            "ReduceL1" => Fact { raw: false, whole: false, bounded: false, count: Some(Count::Terms), ..a },
+            "AveragePool" | "GlobalAveragePool" | "ReduceL2" => Fact { raw: false, whole: false, bounded: false, ..a },
             "LeakyRelu" | "PRelu" | "Elu" | "Celu" => {
                 let slope = self.attribute(placed, "alpha")?.map_or(1.0, f64::from).max(if op == "PRelu" {
                     b.size.1
@@ -389,7 +419,20 @@ impl<'a> Facts<'a> {
         let moving = terms.iter().fold(None, |floor, fact| least(floor, fact.floor));
         let by = term.and_then(|(_, by)| by).or(all.by);
         let one = one_of(&terms);
-        Fact { size, floor: small(term.map(|(bound, _)| bound).or(moving)), ceiling: None, by, one, ..all }
+        Fact {
+            size,
+            floor: small(term.map(|(bound, _)| bound).or(moving)),
+            ceiling: None,
+            by,
+            one,
+            count: terms
+                .iter()
+                .filter(|fact| !fact.constant || all.constant)
+                .copied()
+                .reduce(Fact::or)
+                .and_then(|of| of.count),
+            ..all
+        }
     }
 
     /// Returns the number of a constant that is a bound: a positive one, and the same everywhere.
@@ -485,7 +528,13 @@ fn power(of: Fact, exponent: f64) -> Fact {
     let (least, most) = (raised(of.size.0), raised(of.size.1));
     let (floor, ceiling) = (of.floor.map(raised), of.ceiling.map(raised));
     let ends = if exponent < 0.0 { (most, least, ceiling, floor) } else { (least, most, floor, ceiling) };
-    Fact { size: (ends.0, ends.1), floor: small(ends.2), ceiling: ends.3, whole: false, ..of }
+    let count = if exponent == -1.0 { inverse(of.count()) } else { None };
+    Fact { size: (ends.0, ends.1), floor: small(ends.2), ceiling: ends.3, whole: false, count, ..of }
+}
+
+/// Returns the relation of reciprocals to a number of terms.
+fn inverse(of: Option<Count>) -> Option<Count> {
+    of.map(|of| if of == Count::Terms { Count::Share } else { Count::Terms })
 }
 
 /// Returns whether a scope is in a body of a node.

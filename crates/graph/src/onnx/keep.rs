@@ -12,6 +12,7 @@
 //! | near 1, complement (`one`) | sigmoid, tanh, exp, `1 - 1e-4 * x`; `1 - x` of these | moves, squares, small terms | all up to the division, logarithm |
 //! | position, time (`raw`) | inputs, integers, constants | arithmetic, products | all behind an angle, a remainder |
 //! | square, product of activations | products | terms, constant factors | all up to the sum, the mean by weights, the root |
+//! | count, its share (`count`) | integers, sums, constants from 256 on | moves, bounds, reciprocals | products that add, up to the division by it |
 //! | mean of squares, square of a mean | sums, products with weights of one sign | moves, constant factors | all up to their difference |
 //! | end in 0 | sigmoid, softplus | moves, constant factors, roots | all up to the division, logarithm |
 //! | sum of many | states that a body adds to or multiplies; scattering | | the state, its gates; the scattering |

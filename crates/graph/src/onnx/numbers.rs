@@ -96,16 +96,19 @@ pub(super) struct Tally {
     smallest: f32,
     lossy: u64,
     nonzero: u64,
-    count: u64,
+    pub count: u64,
     /// `true` when all are integers.
     pub whole: bool,
     /// `true` when one is below 0.
     pub negative: bool,
+    /// The sum of numbers of which none is below 0.
+    pub sum: f64,
 }
 
 impl Tally {
     pub fn new() -> Self {
-        Tally { largest: 0.0, smallest: f32::INFINITY, lossy: 0, nonzero: 0, count: 0, whole: true, negative: false }
+        let (lossy, nonzero, count) = (0, 0, 0);
+        Tally { largest: 0.0, smallest: f32::INFINITY, lossy, nonzero, count, whole: true, negative: false, sum: 0.0 }
     }
 
     /// Adds numbers. Infinities are meant, and NaN has no size.
@@ -123,6 +126,9 @@ impl Tally {
         // The first number of most weights says no.
         self.whole = self.whole && numbers.iter().all(|number| number.fract() == 0.0);
         self.negative = self.negative || numbers.iter().any(|number| *number < 0.0);
+        if !self.negative {
+            self.sum += numbers.iter().copied().map(f64::from).sum::<f64>();
+        }
     }
 
     pub fn unfit(&self, limits: &Limits) -> Option<Unfit> {
@@ -148,8 +154,11 @@ impl Tally {
     }
 }
 
+/// Numbers of another floating type that are looked at, at most: factors, which a cast may make float32.
+const FEW: u64 = 4096;
+
 /// Returns the tally of each value that is an initialiser or a constant of float32, or that nodes take out of a small one,
-/// or a single number of float64, which a cast may make float32. `progress` is called with the bytes that were read.
+/// or a few numbers of another floating type. `progress` is called with the bytes that were read.
 pub(super) fn tallies(
     values: &Values<'_>,
     elems: &[Elem],
@@ -160,11 +169,15 @@ pub(super) fn tallies(
     for (index, value) in values.values.iter().enumerate() {
         let mut tally = Tally::new();
         if elems[index] != Elem::F32 {
-            let single =
-                values.tensor(index).filter(|of| of.elem == Elem::F64 && of.count().is_ok_and(|count| count == 1));
-            if let Some(single) = single {
-                let number = super::import::numbers(values.model, single)?.to_f64();
-                tally.add(&[number[0] as f32], limits);
+            let is_float = |of: &&Tensor| [Elem::F64, Elem::F16, Elem::BF16].contains(&of.elem);
+            let few = values.tensor(index).filter(is_float).filter(|of| of.count().is_ok_and(|count| count <= FEW));
+            if let Some(few) = few {
+                let numbers: Vec<f32> = super::import::numbers(values.model, few)?
+                    .to_f64()
+                    .into_iter()
+                    .map(|number| number as f32)
+                    .collect();
+                tally.add(&numbers, limits);
                 found.insert(index, tally);
             }
             continue;

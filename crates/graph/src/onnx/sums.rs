@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    facts::One,
+    facts::{Count, MANY, One},
     import::numbers,
     keep::{Carried, Keep, Then},
     tensor::Elem,
@@ -38,26 +38,36 @@ struct Way {
     all: bool,
     /// A reader leads to a root.
     root: bool,
+    /// A reader leads to a division by a number of terms.
+    share: bool,
 }
 
 impl Keep<'_> {
     /// Keeps squares, and products of two activations, that go into a sum or a root: squares of numbers above 255 are
-    /// beyond float16, also where the root is in range.
+    /// beyond float16, also where the root is in range. Keeps products that add many terms, up to the division by their
+    /// number.
     pub fn squares(&mut self) {
         let into = self.ways();
         let values = self.values;
+        let is_f16 = self.facts.limits.is_beyond(MANY * MANY);
         let mut squares = vec![false; values.values.len()];
+        let mut sums = vec![false; values.values.len()];
         for (index, placed) in values.nodes.iter().enumerate() {
             let Some(output) = placed.outputs.first().copied().flatten() else { continue };
-            let Way { any, all, root } = into[output];
+            let Way { any, all, root, share } = into[output];
             let op = own(placed);
+            let reads = |held: &[bool]| placed.inputs.iter().flatten().any(|&value| held[value]);
+            let is_sum = is_f16 && share && self.adds(placed)
+                || reads(&sums) && (share && self.is_step(index) || self.divided(placed).is_some());
+            if is_sum {
+                sums[output] = share;
+                self.node(index, Then::Listed, || "adds up what is divided by the number of terms".into());
+            }
             let because = if self.is_square(placed) && (op == "Mul" && any || root) {
                 "makes squares that are added up or go into a root"
             } else if op == "Mul" && all && self.are_activations(placed) {
                 "makes products that are only added up or go into a root"
-            } else if placed.inputs.iter().flatten().any(|&value| squares[value])
-                && (self.is_sink(placed) || any && self.is_step(index))
-            {
+            } else if reads(&squares) && (self.is_sink(placed) || any && self.is_step(index)) {
                 "reads squares"
             } else {
                 continue;
@@ -131,14 +141,21 @@ impl Keep<'_> {
             let op = own(placed);
             let of = match self.is_sink(placed) {
                 // A product with weights makes a mean of squares, but most often is a layer.
-                true => Way { any: true, all: SINKS.contains(&op), root: ["Pow", "Sqrt"].contains(&op) },
+                true => Way { any: true, all: SINKS.contains(&op), root: ["Pow", "Sqrt"].contains(&op), share: false },
                 false if self.is_step(index) => made,
                 false => Way::default(),
             };
-            for &value in placed.inputs.iter().flatten() {
+            let share = self.is_step(index) && made.share;
+            let divided = self.divided(placed);
+            for (place, &value) in placed.inputs.iter().enumerate() {
+                let Some(value) = value else { continue };
                 let known = into[value].unwrap_or(Way { all: true, ..Way::default() });
-                into[value] =
-                    Some(Way { any: known.any || of.any, all: known.all && of.all, root: known.root || of.root });
+                into[value] = Some(Way {
+                    any: known.any || of.any,
+                    all: known.all && of.all,
+                    root: known.root || of.root,
+                    share: known.share || share || divided == Some(place),
+                });
             }
         }
         into.into_iter().map(Option::unwrap_or_default).collect()
@@ -151,6 +168,32 @@ impl Keep<'_> {
             "Conv" | "Gemm" | "MatMul" => placed.inputs.iter().take(2).flatten().any(is_weight),
             "Einsum" => self.only_adds(placed),
             op => SINKS.contains(&op),
+        }
+    }
+
+    /// Returns whether a product adds up many terms: of activations, or with weights that are no less than 0 and do not
+    /// take a mean, as those of layers and blurs do.
+    fn adds(&self, placed: &Placed<'_>) -> bool {
+        let is_many = |value: usize| {
+            let by = self.facts.fact(value).by?;
+            let known = self.facts.constants.get(&by).filter(|known| !known.negative)?;
+            let axes = self.values.tensor(by).map(|tensor| tensor.dims.iter().copied().max());
+            let terms = self.values.terms(placed).or(axes.flatten()).map_or(known.count as f64, |terms| terms as f64);
+            Some(known.sum / known.count as f64 * terms >= FEW)
+        };
+        let operands = || placed.inputs.iter().take(2).flatten();
+        is_product(own(placed))
+            && operands().all(|&value| !self.facts.fact(value).constant || is_many(value).unwrap_or(false))
+    }
+
+    /// Returns the place of the input that a node divides by a number of terms.
+    fn divided(&self, placed: &Placed<'_>) -> Option<usize> {
+        let is = |place: usize, count| self.facts.input(placed, place).is_some_and(|fact| fact.count() == Some(count));
+        match own(placed) {
+            "Div" if is(1, Count::Terms) => Some(0),
+            "Mul" if is(1, Count::Share) => Some(0),
+            "Mul" if is(0, Count::Share) => Some(1),
+            _ => None,
         }
     }
 
