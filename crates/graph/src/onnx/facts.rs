@@ -252,13 +252,18 @@ impl<'a> Facts<'a> {
         let is_own =
             |place| schema.input(place).is_some_and(|port| schema.own().map(Kind::Variable) == Some(port.kind));
         let own = placed.inputs.iter().enumerate().filter(|(place, _)| is_own(*place));
-        let unfit = own.filter_map(|(_, value)| self.get((*value)?, before).unfit).find(|&unfit| {
+        let mut unfit = own.filter_map(|(_, value)| self.get((*value)?, before).unfit).find(|&unfit| {
             let large = self.is_large(unfit);
             let moves =
                 self.moves[index] == Some(GraphList::Clear) && !["Clip", "Sign", "ArgMax", "ArgMin"].contains(&op);
             // The product of a large number may be small again.
             moves || large && ["Add", "Sub", "Neg", "Sum"].contains(&op)
         });
+        if let ("DequantizeLinear", &[_, Some(scale), ..]) = (op, &placed.inputs[..]) {
+            let scale = self.get(scale, before);
+            let (least, most) = dequantized(&scale);
+            unfit = scale.unfit.filter(|_| self.limits.is_below(least) || self.limits.is_beyond(most));
+        }
         match place == 0 || op == "Split" {
             true => Ok(Fact { unfit, ..self.computed(index, placed, before)? }),
             false => Ok(Fact { unfit, ..Fact::NOTHING }),
@@ -290,7 +295,7 @@ impl<'a> Facts<'a> {
             "Mul" => {
                 // A factor that is large for a part of the numbers, where the other one is not 0, makes a mask.
                 let is_mask = a.bounded && a.whole || b.bounded && b.whole || self.is_one_minus(placed);
-                let large = |fact: &Fact| self.limits.is_beyond(fact.size.1);
+                let large = |fact: &Fact| self.limits.may_overflow(fact.size.1);
                 let size = match is_mask && (large(&a) || large(&b)) {
                     true => (1.0, 1.0),
                     false => (a.size.0 * b.size.0, a.size.1 * b.size.1),
@@ -377,9 +382,12 @@ impl<'a> Facts<'a> {
             "Floor" | "Ceil" | "Round" => Fact { whole: true, ..a },
             "Sign" => Fact { whole: true, bounded: true, raw: a.raw, ..Fact::NOTHING },
             "Cast" | "CastLike" => a,
-            // Most of 8 bits are a sixteenth of the largest or more.
             "DequantizeLinear" => {
-                Fact { constant: false, whole: false, raw: false, ..sized(8.0 * b.size.0, 127.0 * b.size.1) }
+                let (least, most) = dequantized(&b);
+                Fact { constant: false, whole: false, raw: false, ..sized(least, most) }
+            }
+            "GroupNormalization" | "InstanceNormalization" | "LayerNormalization" | "RMSNormalization" => {
+                self.product(Fact { constant: false, ..b }, Fact::NOTHING, false, false)
             }
             "Range" => Fact { whole: all().all(|fact| fact.whole), raw: true, ..Fact::NOTHING },
             "Exp" => Fact { raw: a.raw, constant: a.constant, one: near(&a), ..Fact::NOTHING },
@@ -444,9 +452,13 @@ impl<'a> Facts<'a> {
     /// Returns the fact of a product. Weights make large numbers no larger and small ones no smaller: sums of products of
     /// usual weights have the size of what they read.
     fn product(&self, a: Fact, b: Fact, whole: bool, raw: bool) -> Fact {
-        let size = |a: f64, b: f64| match a * b {
-            size if self.limits.is_beyond(a.max(b)) => size.min(a.max(b)),
-            size if self.limits.is_below(a.min(b)) => size.max(a.min(b)),
+        let limits = &self.limits;
+        let is_large =
+            |fact: Fact, size| if fact.constant { limits.is_beyond(size) } else { limits.may_overflow(size) };
+        let is_small = |fact: Fact, size| if fact.constant { limits.is_below(size) } else { limits.may_vanish(size) };
+        let size = |x: f64, y: f64| match x * y {
+            size if is_large(a, x) || is_large(b, y) => size.min(x.max(y)),
+            size if is_small(a, x) || is_small(b, y) => size.max(x.min(y)),
             _ => 1.0,
         };
         let size = (size(a.size.0, b.size.0), size(a.size.1, b.size.1));
@@ -474,8 +486,8 @@ impl<'a> Facts<'a> {
         placed.inputs.iter().flatten().any(|&value| {
             let Origin::Node { node } = self.values.values[value].origin else { return false };
             let maker = &self.values.nodes[node];
-            let one = self.input(maker, 0).is_some_and(|fact| fact.constant && fact.size == (1.0, 1.0));
-            maker.node.op == "Sub" && one
+            let is_one = |place| self.input(maker, place).is_some_and(|fact| fact.constant && fact.size == (1.0, 1.0));
+            maker.node.op == "Sub" && (is_one(0) || is_one(1))
         })
     }
 
@@ -535,6 +547,11 @@ fn power(of: Fact, exponent: f64) -> Fact {
 /// Returns the relation of reciprocals to a number of terms.
 fn inverse(of: Option<Count>) -> Option<Count> {
     of.map(|of| if of == Count::Terms { Count::Share } else { Count::Terms })
+}
+
+/// Returns the size of integers with a scale: most of 8 bits are a sixteenth of the largest or more.
+fn dequantized(scale: &Fact) -> (f64, f64) {
+    (8.0 * scale.size.0, 127.0 * scale.size.1)
 }
 
 /// Returns whether a scope is in a body of a node.

@@ -4,7 +4,7 @@
 //! | fact | made by | followed through | kept |
 //! | --- | --- | --- | --- |
 //! | unfit constant | a number out of range | moves; sums, if large | its readers |
-//! | size beyond the range | factors, divisors, powers | arithmetic, products | makers, and products that read it |
+//! | size beyond a sixteenth of the range | factors, divisors, powers, scales | arithmetic, products | makers, and products that read it |
 //! | size below the range | the same | the same | all up to the reader that makes it larger |
 //! | floor below the range | bounds, constant terms | moves, sums, factors, roots | all up to the division |
 //! | ceiling beyond the range | the reciprocal of a floor | the same | all up to the factor that reads it |
@@ -143,30 +143,30 @@ impl<'a> Keep<'a> {
         let facts = self.facts;
         let reads = placed.inputs.iter().flatten().map(|&value| (value, facts.fact(value)));
         let words = |what: &str, fact: &Fact, keep: &Self| {
-            format!(
-                "{what} numbers of about {:.0e}{}, beyond the range of {}",
-                fact.size.1,
-                keep.by(fact),
-                limits.dtype()
-            )
+            let place = if limits.is_beyond(fact.size.1) { "beyond" } else { "near the end of" };
+            let (size, by, dtype) = (fact.size.1, keep.by(fact), limits.dtype());
+            format!("{what} numbers of about {size:.0e}{by}, {place} the range of {dtype}")
         };
-        if limits.is_beyond(made.size.1) {
+        if limits.may_overflow(made.size.1) {
             let because = words("makes", &made, self);
             return self.node(index, Then::Denied, || because);
         }
         let is_product = self.facts.moves[index] == Some(GraphList::Allow);
-        if let Some((_, fact)) = reads.clone().find(|(_, fact)| is_product && limits.is_beyond(fact.size.1)) {
+        if let Some((_, fact)) =
+            reads.clone().find(|(_, fact)| is_product && !fact.constant && limits.may_overflow(fact.size.1))
+        {
             let because = words("reads", &fact, self);
             return self.node(index, Then::Free, || because);
         }
         let larger = is_product || ["Div", "Mul", "Pow", "Reciprocal", "Sqrt"].contains(&&placed.node.op[..]);
-        if !larger || limits.is_below(made.size.1) {
+        if !larger || limits.may_vanish(made.size.1) {
             return;
         }
-        let small = |fact: &Fact| !fact.constant && limits.is_below(fact.size.1);
+        let small = |fact: &Fact| !fact.constant && limits.may_vanish(fact.size.1);
         for (value, fact) in reads.filter(|(_, fact)| small(fact)) {
+            let place = if limits.is_below(fact.size.1) { "below" } else { "near the end of" };
             let because = format!(
-                "numbers of about {:.0e}{} become larger again, and are below the range of {}",
+                "numbers of about {:.0e}{} become larger again, and are {place} the range of {}",
                 fact.size.1,
                 self.by(&fact),
                 limits.dtype()

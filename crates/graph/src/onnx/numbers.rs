@@ -14,6 +14,9 @@ use precast::{DType, error::Result};
 /// reports it.
 const LOST: f64 = 1.0 / 16.0;
 
+/// Room for numbers that are larger or smaller than factors say.
+const ROOM: f64 = 16.0;
+
 /// The numbers of a tensor that a low dtype does not hold.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Unfit {
@@ -59,6 +62,16 @@ impl Limits {
             self.lossy = below as f32;
         }
         self
+    }
+
+    /// Returns whether some of the numbers that factors give a magnitude may be infinite.
+    pub fn may_overflow(&self, size: f64) -> bool {
+        self.is_beyond(size * ROOM)
+    }
+
+    /// Returns whether some of the numbers that factors give a magnitude may lose their bits.
+    pub fn may_vanish(&self, size: f64) -> bool {
+        self.is_below(size / ROOM)
     }
 
     /// Returns whether a magnitude is rounded to infinity.

@@ -120,3 +120,82 @@ fn dequantized_numbers_have_the_size_of_their_scale() {
     let plan = model.plan(&policy("onnx")).unwrap();
     assert!(plan.decision("e").unwrap().dtype.is_low());
 }
+
+/// Factors that float16 holds, and with which numbers near 1 leave its range or lose their digits in between.
+#[test]
+fn factors_near_the_end_of_the_range_reach_the_next_product() {
+    let product = |from, to| node("MatMul", &[from, "eye"], to, &[]);
+    let binary = |op, a, b, to| node(op, &[a, b], to, &[]);
+    let norm = |scale| nodes("LayerNormalization", &["h", scale], &["a"], &[]);
+    let x = [3.0f32, -4.0, 0.25, 0.5];
+    let same = x.map(f64::from).to_vec();
+    // Of two numbers, one is a deviation below the mean, and one above.
+    let signs = vec![1.0, -1.0, -1.0, 1.0];
+    // Multiples of a quarter from 0 to 255.
+    let quarters: Vec<f64> = same.iter().map(|x| x.max(0.0)).collect();
+    for (name, middle, numbers, wanted, full) in [
+        ("large", vec![binary("Mul", "h", "k", "a"), binary("Div", "a", "k", "u")], [4e4, 1.0], &same, &["a", "u"][..]),
+        (
+            "large, product",
+            vec![binary("Mul", "h", "k", "a"), product("a", "p"), binary("Div", "p", "k", "u")],
+            [4e4, 1.0],
+            &same,
+            &["a", "p", "u"],
+        ),
+        (
+            "small",
+            vec![binary("Mul", "h", "k", "a"), product("a", "p"), binary("Mul", "p", "back", "u")],
+            [1e-6, 1e6],
+            &same,
+            &["a", "p", "u"],
+        ),
+        (
+            "small divisor",
+            vec![binary("Div", "h", "k", "a"), product("a", "p"), binary("Mul", "p", "k", "u")],
+            [1e-4, 1.0],
+            &same,
+            &["a", "p", "u"],
+        ),
+        (
+            "norm",
+            vec![norm("many"), product("a", "p"), binary("Mul", "p", "back", "u")],
+            [1e5, 1e-5],
+            &signs,
+            &["a", "p"],
+        ),
+        (
+            "norm, near",
+            vec![norm("many"), product("a", "p"), binary("Mul", "p", "back", "u")],
+            [4e4, 2.5e-5],
+            &signs,
+            &["a", "p"],
+        ),
+        (
+            "scale",
+            vec![
+                nodes("QuantizeLinear", &["h", "quarter"], &["q"], &[]),
+                binary("DequantizeLinear", "q", "k", "d"),
+                product("d", "p"),
+                binary("Mul", "p", "back", "u"),
+            ],
+            [1e-9, 0.25e9],
+            &quarters,
+            &["d", "p", "u"],
+        ),
+    ] {
+        let constants = [
+            scalar("k", numbers[0]),
+            scalar("back", numbers[1]),
+            scalar("quarter", 0.25),
+            floats("many", &[2], &[numbers[0]; 2]),
+        ];
+        let model = between(&middle, &constants, 17);
+        check(name, &model, &rows(x), wanted, &["h", "y"], full, &policy("onnx"));
+    }
+    // Factors that leave room run low.
+    for k in [100.0, 1e-3] {
+        let plan = between(&[binary("Mul", "h", "k", "a"), product("a", "u")], &[scalar("k", k)], 17);
+        let plan = plan.plan(&policy("onnx")).unwrap();
+        assert!(["a", "u"].iter().all(|node| plan.decision(node).unwrap().dtype.is_low()), "{k}");
+    }
+}
