@@ -170,6 +170,24 @@ impl Keep<'_> {
         }
     }
 
+    /// Keeps sums with a term so large that others lose their digits, in front of a softmax, which sees differences alone:
+    /// a finite mask that covers a whole row.
+    pub fn shifts(&mut self) {
+        let mut entered = vec![false; self.values.values.len()];
+        for (index, placed) in self.values.nodes.iter().enumerate().filter(|(_, placed)| placed.node.domain.is_empty())
+        {
+            let read = placed.inputs.first().copied().flatten();
+            let Some(value) = read.filter(|_| ["LogSoftmax", "Softmax"].contains(&&placed.node.op[..])) else {
+                continue;
+            };
+            if self.facts.fact(value).shifted {
+                let because = || format!("adds a term that hides the digits which {} reads", placed.node.label());
+                self.node(index, Then::Free, because);
+                self.behind(vec![value], &mut entered, &|fact| fact.shifted, &because);
+            }
+        }
+    }
+
     /// Keeps ops that runtimes compute by their function, which in early opsets has no bfloat16: it chooses by `Where`.
     pub fn functions(&mut self) {
         let opset = self.values.model.opset();

@@ -46,6 +46,8 @@ pub(super) struct Fact {
     pub one: Option<One>,
     /// The relation to a number of terms.
     pub count: Option<Count>,
+    /// `true` for sums with a constant so large in a whole row that the digits of the others are lost.
+    pub shifted: bool,
 }
 
 /// A relation of numbers to a number of terms.
@@ -79,6 +81,7 @@ impl Fact {
         raw: false,
         one: None,
         count: None,
+        shifted: false,
     };
 
     /// Returns the constant that gives numbers another size than 1, or a bound.
@@ -100,6 +103,7 @@ impl Fact {
             raw: self.raw && other.raw,
             one: self.one.filter(|one| other.one.is_none_or(|_| *one == One::Complement)).or(other.one),
             count: self.count.filter(|_| self.count == other.count),
+            shifted: self.shifted || other.shifted,
         }
     }
 
@@ -427,6 +431,8 @@ impl<'a> Facts<'a> {
         let moving = terms.iter().fold(None, |floor, fact| least(floor, fact.floor));
         let by = term.and_then(|(_, by)| by).or(all.by);
         let one = one_of(&terms);
+        let known = |fact: &Fact| self.constants.get(&fact.by?);
+        let is_hiding = |fact: &Fact| fact.constant && known(fact).is_some_and(|known| known.hides);
         Fact {
             size,
             floor: small(term.map(|(bound, _)| bound).or(moving)),
@@ -439,6 +445,7 @@ impl<'a> Facts<'a> {
                 .copied()
                 .reduce(Fact::or)
                 .and_then(|of| of.count),
+            shifted: all.shifted || !all.constant && terms.iter().any(is_hiding),
             ..all
         }
     }

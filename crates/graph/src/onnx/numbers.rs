@@ -74,6 +74,15 @@ impl Limits {
         self.is_below(size / ROOM)
     }
 
+    /// Returns whether numbers near 1 lose their digits in a sum with one of a magnitude.
+    pub fn hides(&self, size: f64) -> bool {
+        let ulp = match self.dtype {
+            DType::F16 => half::f16::EPSILON.to_f64(),
+            _ => half::bf16::EPSILON.to_f64(),
+        };
+        size * ulp >= 1.0
+    }
+
     /// Returns whether a magnitude is rounded to infinity.
     pub fn is_beyond(&self, size: f64) -> bool {
         size >= f64::from(Limits::of(self.dtype).infinite)
@@ -116,12 +125,19 @@ pub(super) struct Tally {
     pub negative: bool,
     /// The sum of numbers of which none is below 0.
     pub sum: f64,
+    /// `true` when all numbers of a row are so large that others lose their digits next to them.
+    pub hides: bool,
+    /// The length of a row, and the number of such numbers up to here.
+    row: (u64, u64),
 }
 
 impl Tally {
-    pub fn new() -> Self {
+    /// Creates the tally of a tensor whose rows have a length.
+    pub fn new(row: usize) -> Self {
+        let row = (row.max(1) as u64, 0);
         let (lossy, nonzero, count) = (0, 0, 0);
-        Tally { largest: 0.0, smallest: f32::INFINITY, lossy, nonzero, count, whole: true, negative: false, sum: 0.0 }
+        let (largest, smallest, whole, negative, sum, hides) = (0.0, f32::INFINITY, true, false, 0.0, false);
+        Tally { largest, smallest, lossy, nonzero, count, whole, negative, sum, hides, row }
     }
 
     /// Adds numbers. Infinities are meant, and NaN has no size.
@@ -135,12 +151,24 @@ impl Tally {
             self.nonzero += u64::from(counts);
             self.lossy += u64::from(counts && size < limits.lossy);
         }
+        if limits.hides(self.largest.into()) && !self.hides {
+            self.rows(numbers, limits);
+        }
         self.count += numbers.len() as u64;
         // The first number of most weights says no.
         self.whole = self.whole && numbers.iter().all(|number| number.fract() == 0.0);
         self.negative = self.negative || numbers.iter().any(|number| *number < 0.0);
         if !self.negative {
             self.sum += numbers.iter().copied().map(f64::from).sum::<f64>();
+        }
+    }
+
+    fn rows(&mut self, numbers: &[f32], limits: &Limits) {
+        for (at, number) in (self.count..).zip(numbers) {
+            let (len, known) = self.row;
+            let known = if at % len == 0 { 0 } else { known };
+            self.row.1 = known + u64::from(number.is_finite() && limits.hides(number.abs().into()));
+            self.hides = self.hides || self.row.1 == len;
         }
     }
 
@@ -180,7 +208,8 @@ pub(super) fn tallies(
 ) -> Result<HashMap<usize, Tally>> {
     let mut found = HashMap::new();
     for (index, value) in values.values.iter().enumerate() {
-        let mut tally = Tally::new();
+        let row = values.tensor(index).and_then(|tensor| tensor.dims.last().copied());
+        let mut tally = Tally::new(row.unwrap_or(1));
         if elems[index] != Elem::F32 {
             let is_float = |of: &&Tensor| [Elem::F64, Elem::F16, Elem::BF16].contains(&of.elem);
             let few = values.tensor(index).filter(is_float).filter(|of| of.count().is_ok_and(|count| count <= FEW));
@@ -205,7 +234,7 @@ pub(super) fn tallies(
         }
     }
     for (index, x) in super::import::taken(values).into_iter().filter(|(index, _)| elems[*index] == Elem::F32) {
-        let mut tally = Tally::new();
+        let mut tally = Tally::new(x.shape().last().copied().unwrap_or(1));
         tally.add(&x.to_vec::<f32>()?, limits);
         found.insert(index, tally);
     }
@@ -265,9 +294,26 @@ mod tests {
 
     fn unfit_of(numbers: &[f32], dtype: DType) -> Option<Unfit> {
         let limits = Limits::of(dtype);
-        let mut tally = Tally::new();
+        let mut tally = Tally::new(1);
         tally.add(numbers, &limits);
         tally.unfit(&limits)
+    }
+
+    /// Rows of three, read in parts.
+    #[test]
+    fn a_row_hides_others_if_all_its_numbers_do() {
+        for (numbers, hides) in [
+            ([0.0, -1e4, -1e4, -1e4, 0.0, -1e4], false),
+            ([0.0, 0.0, -1e4, -1e4, -2e4, 1024.0], true),
+            ([1.0, 1.0, 1.0, f32::NEG_INFINITY, -1e4, -1e4], false),
+            ([1.0, 1.0, 1.0, 1023.0, 1e4, 1e4], false),
+        ] {
+            for parts in [1, 2, 6] {
+                let mut tally = Tally::new(3);
+                numbers.chunks(parts).for_each(|part| tally.add(part, &Limits::of(DType::F16)));
+                assert_eq!(tally.hides, hides, "{numbers:?}");
+            }
+        }
     }
 
     /// The limits are those of rounding itself.

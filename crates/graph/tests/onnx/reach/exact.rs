@@ -129,3 +129,44 @@ fn what_is_compared_or_is_a_place_is_exact() {
     let x = rows([1.0, 1.2, 1.2, 1.0]);
     check("top k", &model, &x, &[1.0, 0.0, 0.0, 1.0], &["h", "y"], &["s"], &policy("onnx"));
 }
+
+/// A row of which each score got -10,000 has the softmax of its scores: ulps of float16 are 8 there.
+#[test]
+fn a_row_that_a_finite_mask_covers_keeps_its_scores() {
+    let x = [1.0f32, 2.5, -0.5, 0.25];
+    let row = |a: f64, b: f64| [1.0 / (1.0 + (b - a).exp()), 1.0 / (1.0 + (a - b).exp())];
+    let wanted = [row(1.0, 2.5), row(-0.5, 0.25)].concat();
+    let add = |mask| node("Add", &["h", mask], "s", &[]);
+    let end = |from| node("Softmax", &[from], "u", &[]);
+    for (name, middle) in [
+        ("constant", vec![add("covered"), end("s")]),
+        ("moved", vec![add("covered"), node("Reshape", &["s", "shape"], "t", &[]), end("t")]),
+        (
+            "computed",
+            vec![
+                node("Cast", &["zeros"], "m", &[int("to", FLOAT)]),
+                node("Sub", &["one", "m"], "i", &[]),
+                node("Mul", &["i", "k"], "mask", &[]),
+                add("mask"),
+                end("s"),
+            ],
+        ),
+    ] {
+        let constants = [
+            floats("covered", &[2, 2], &[-1e4, -1e4, 0.0, 0.0]),
+            ints("zeros", &[2, 2], &[0, 0, 1, 1]),
+            ints("shape", &[2], &[2, 2]),
+            scalar("one", 1.0),
+            scalar("k", -1e4),
+        ];
+        let model = between(&middle, &constants, 17);
+        for pack in ["onnx", "onnx-bf16"] {
+            check(name, &model, &rows(x), &wanted, &["h", "y"], &["s"], &policy(pack));
+        }
+    }
+    // A bias of usual size runs low, and so does a mask of a part of each row.
+    for mask in [[-4.0; 4], [0.0, -1e4, 0.0, 0.0]] {
+        let plan = between(&[add("k"), end("s")], &[floats("k", &[2, 2], &mask)], 17);
+        assert!(plan.plan(&policy("onnx")).unwrap().decision("s").unwrap().dtype.is_low());
+    }
+}
