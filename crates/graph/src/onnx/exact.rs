@@ -9,6 +9,9 @@ use super::{
 };
 use precast::policy::GraphList;
 
+/// Steps of which any chain of nodes in 16 bits keeps the sum.
+const FEW_STEPS: u32 = 16;
+
 impl Keep<'_> {
     /// Keeps the nodes that lead to an index, a length or a condition. A product of numbers that are no integers stops the
     /// search.
@@ -185,6 +188,16 @@ impl Keep<'_> {
                 self.node(index, Then::Free, because);
                 self.behind(vec![value], &mut entered, &|fact| fact.shifted, &because);
             }
+        }
+    }
+
+    /// Keeps long chains of small steps, of which each would be rounded.
+    pub fn steps(&mut self) {
+        let mut entered = vec![false; self.values.values.len()];
+        for value in (0..self.values.values.len()).filter(|&value| self.facts.fact(value).steps > FEW_STEPS) {
+            self.behind(vec![value], &mut entered, &|fact| fact.steps > 0, &|| {
+                "adds small steps one after the other".into()
+            });
         }
     }
 

@@ -48,6 +48,8 @@ pub(super) struct Fact {
     pub count: Option<Count>,
     /// `true` for sums with a constant so large in a whole row that the digits of the others are lost.
     pub shifted: bool,
+    /// The number of small terms that were added one after the other.
+    pub steps: u32,
 }
 
 /// A relation of numbers to a number of terms.
@@ -82,6 +84,7 @@ impl Fact {
         one: None,
         count: None,
         shifted: false,
+        steps: 0,
     };
 
     /// Returns the constant that gives numbers another size than 1, or a bound.
@@ -104,6 +107,7 @@ impl Fact {
             one: self.one.filter(|one| other.one.is_none_or(|_| *one == One::Complement)).or(other.one),
             count: self.count.filter(|_| self.count == other.count),
             shifted: self.shifted || other.shifted,
+            steps: self.steps.max(other.steps),
         }
     }
 
@@ -317,9 +321,12 @@ impl<'a> Facts<'a> {
                     _ => both.one.filter(|one| *one == One::Complement),
                 };
                 let moving = if a.constant { b } else { a };
-                let count = moving.count.filter(|_| a.constant != b.constant && both.count.is_none());
+                let (count, steps) = match a.constant != b.constant && both.count.is_none() {
+                    true => (moving.count, moving.steps),
+                    false => (None, 0),
+                };
                 let bounded = a.bounded && b.bounded;
-                Fact { floor: small(floor), ceiling, bounded, one, count, ..sized(size.0, size.1) }
+                Fact { floor: small(floor), ceiling, bounded, one, count, steps, ..sized(size.0, size.1) }
             }
             "Div" => {
                 // Of numbers of different sizes, a constant is known to have the least ones.
@@ -433,6 +440,8 @@ impl<'a> Facts<'a> {
         let one = one_of(&terms);
         let known = |fact: &Fact| self.constants.get(&fact.by?);
         let is_hiding = |fact: &Fact| fact.constant && known(fact).is_some_and(|known| known.hides);
+        let is_step = |fact: &Fact| fact.size.1 <= SMALL * size.1 && known(fact).is_some_and(Tally::is_uniform);
+        let small_terms = terms.iter().filter(|fact| !fact.constant && is_step(fact)).count() as u32;
         Fact {
             size,
             floor: small(term.map(|(bound, _)| bound).or(moving)),
@@ -446,6 +455,7 @@ impl<'a> Facts<'a> {
                 .reduce(Fact::or)
                 .and_then(|of| of.count),
             shifted: all.shifted || !all.constant && terms.iter().any(is_hiding),
+            steps: all.steps + small_terms,
             ..all
         }
     }

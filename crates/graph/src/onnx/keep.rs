@@ -14,6 +14,7 @@
 //! | square, product of activations | products | terms, constant factors | all up to the sum, the mean by weights, the root |
 //! | count, its share (`count`) | integers, sums, constants from 256 on | moves, bounds, reciprocals | products that add, up to the division by it |
 //! | lost digits (`shifted`) | sums with a whole row of 1024 or more | moves, terms | all up to the softmax |
+//! | small steps (`steps`) | sums with a factor of 0.01 or less | moves, terms | the sums, from 17 on |
 //! | mean of squares, square of a mean | sums, products with weights of one sign | moves, constant factors | all up to their difference |
 //! | end in 0 | sigmoid, softplus | moves, constant factors, roots | all up to the division, logarithm |
 //! | sum of many | states that a body adds to or multiplies; scattering | | the state, its gates; the scattering |
@@ -86,6 +87,7 @@ impl<'a> Keep<'a> {
         keep.variances();
         keep.squares();
         keep.shifts();
+        keep.steps();
         keep.sums();
         keep
     }

@@ -182,7 +182,12 @@ impl Tally {
 
     /// Returns whether it has one positive number, once or many times.
     pub fn is_one(&self) -> bool {
-        self.smallest == self.largest && self.nonzero == self.count && !self.negative
+        self.is_uniform() && !self.negative
+    }
+
+    /// Returns whether all numbers have the same magnitude.
+    pub fn is_uniform(&self) -> bool {
+        self.smallest == self.largest && self.nonzero == self.count
     }
 
     /// Returns the least and the largest magnitude as factors: 1 where numbers are 0 as well, as in masks.

@@ -278,3 +278,32 @@ fn gates_that_a_scan_reads_are_f32() {
     let model = between(&middle, &constants, 17);
     check("scan", &model, &rows(x), &wanted, &["h", "y"], &["g", "z", "a", "s2"], &policy("onnx"));
 }
+
+/// 200 steps of 0.001, one after the other as nodes: `x` becomes `x (1 + 0.001)^200`.
+#[test]
+fn small_steps_one_after_the_other_are_f32() {
+    let steps = |count: usize| {
+        let name = |i: usize| if i == 0 { "h".to_string() } else { format!("s{i}") };
+        let step = |i: usize| {
+            let (a, d) = (format!("a{i}"), format!("d{i}"));
+            [
+                node("MatMul", &[&name(i), "eye"], &a, &[]),
+                node("Mul", &[&a, "dt"], &d, &[]),
+                node("Add", &[&name(i), &d], &(if i + 1 == count { "u".into() } else { name(i + 1) }), &[]),
+            ]
+        };
+        (0..count).flat_map(step).collect::<Vec<_>>()
+    };
+    let x = [3.0f32, -4.0, 0.5, 0.25];
+    for pack in ["onnx", "onnx-bf16"] {
+        let model = between(&steps(200), &[scalar("dt", 1e-3)], 17);
+        let wanted = x.map(|x| f64::from(x) * (1.0 + f64::from(1e-3f32)).powi(200));
+        check("steps", &model, &rows(x), &wanted, &["h", "a0", "d0", "a199", "y"], &["s1", "s100", "u"], &policy(pack));
+    }
+    // A few steps, and residual blocks without a small factor.
+    for (count, dt) in [(8, 1e-3), (48, 0.5)] {
+        let plan = between(&steps(count), &[scalar("dt", dt)], 17);
+        let plan = plan.plan(&policy("onnx")).unwrap();
+        assert!(["s1", "s7", "u"].iter().filter_map(|node| plan.decision(node).ok()).all(|met| met.dtype.is_low()));
+    }
+}
