@@ -161,6 +161,15 @@ impl OnnxModel {
         progress: &mut dyn FnMut(u64),
     ) -> Result<OnnxPlan<'_>> {
         policy.check()?;
+        self.planned(policy, options, progress).map_err(|error| self.named(error))
+    }
+
+    fn planned(
+        &self,
+        policy: &GraphPolicy,
+        options: &OnnxPlanOptions,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<OnnxPlan<'_>> {
         let values = Values::of(self)?;
         let elems = types::infer(&values)?;
         self.check_opset(policy.dtype)?;
