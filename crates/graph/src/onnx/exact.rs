@@ -1,7 +1,7 @@
 //! Numbers that must be exact: indices, lengths and conditions, the positions behind angles, and what is left to 1.
 
 use super::{
-    facts::{Fact, One},
+    facts::{Fact, Facts, One},
     keep::{Carried, Keep, Kept, Then},
     schema::Kind,
     tensor::Elem,
@@ -226,6 +226,44 @@ impl Keep<'_> {
             _ => None,
         }
     }
+}
+
+/// Returns the nodes whose coordinates or indices come from a low product, with the product and a word for what they read.
+pub(super) fn places(
+    facts: &Facts<'_>,
+    values: &Values<'_>,
+    is_low: &dyn Fn(usize) -> bool,
+) -> Vec<(usize, usize, &'static str)> {
+    let mut found = Vec::new();
+    let mut entered = vec![false; values.values.len()];
+    for (index, placed) in values.nodes.iter().enumerate().filter(|(_, placed)| placed.node.domain.is_empty()) {
+        let what = match &placed.node.op[..] {
+            "GridSample" => "coordinates",
+            "Gather" | "GatherElements" | "GatherND" => "indices",
+            _ => continue,
+        };
+        let mut pending: Vec<usize> = placed.inputs.get(1).copied().flatten().into_iter().collect();
+        while let Some(value) = pending.pop() {
+            if std::mem::replace(&mut entered[value], true) {
+                continue;
+            }
+            pending.extend(facts.inside.get(&value).into_iter().flatten());
+            let Origin::Node { node } = values.values[value].origin else { continue };
+            let maker = &values.nodes[node];
+            match &maker.node.op[..] {
+                // A choice is as good as the numbers that it compares, and a shape does not depend on numbers.
+                "ArgMax" | "ArgMin" | "NonMaxSuppression" | "NonZero" | "Shape" | "Size" | "TopK" => {}
+                _ if facts.moves[node] == Some(GraphList::Allow) && !facts.fact(value).whole => {
+                    if is_low(value) {
+                        found.push((index, node, what));
+                        break;
+                    }
+                }
+                _ => pending.extend(maker.inputs.iter().flatten()),
+            }
+        }
+    }
+    found
 }
 
 fn aim(label: &str, op: &str) -> String {

@@ -117,6 +117,55 @@ fn a_clip_of_an_early_opset_has_no_bfloat16() {
     }
 }
 
+/// Coordinates and indices that a low product makes are noted, with what makes and reads them.
+#[test]
+fn places_that_come_from_a_low_product_are_noted() {
+    let unary = |op, from, to| node(op, &[from], to, &[]);
+    let io = |name, axes: &[&str]| value(name, FLOAT, axes);
+    let grid = graph(
+        &[
+            node("MatMul", &["base", "theta"], "m", &[]),
+            node("Reshape", &["m", "shape"], "g", &[]),
+            node("GridSample", &["image", "g"], "y", &[]),
+        ],
+        &[floats("base", &[4, 1], &[-1.0, 0.0, 0.5, 1.0]), ints("shape", &[4], &[1, 2, 2, 2])],
+        &[io("theta", &["1", "2"]), io("image", &["1", "1", "4", "4"])],
+        &[io("y", &["1", "1", "2", "2"])],
+    );
+    let table = |last: Message| {
+        between(
+            &[
+                unary("Sigmoid", "h", "s"),
+                node("Mul", &["s", "many"], "p", &[]),
+                nodes("Cast", &["p"], &["c"], &[int("to", INT64)]),
+                last,
+                node("Gather", &["table", "i"], "u", &[]),
+            ],
+            &[scalar("many", 100.0), floats("table", &[100], &[0.5; 100]), ints("one", &[], &[1])],
+            17,
+        )
+    };
+    let words = |reader: &str, maker: &str, what: &str| {
+        format!(
+            "the {what} of {reader} come from {maker}, which runs in float16 and has 11 bits; a rule for `{}` with \
+             `run: float32` keeps them",
+            maker.split('`').nth(1).unwrap()
+        )
+    };
+    for (name, model, wanted) in [
+        ("grid", build::model(&grid, 20), vec![words("`y` (GridSample)", "`m` (MatMul)", "coordinates")]),
+        ("hash", table(node("Sub", &["c", "one"], "i", &[])), vec![words("`u` (Gather)", "`h` (MatMul)", "indices")]),
+        // A choice by comparison, and an index that no product makes.
+        ("choice", table(nodes("ArgMax", &["p"], &["i"], &[int("axis", 1)])), vec![]),
+        ("constant", table(unary("Identity", "one", "i")), vec![]),
+    ] {
+        assert_eq!(model.plan(&policy("onnx")).unwrap().notes(), wanted, "{name}");
+    }
+    let full = "version: 1\npack: onnx-1\ndtype: float16\ngraph: {}\nrules: [{ path: m, run: float32 }]\n";
+    let full = GraphPolicy::parse(full, "p.yaml").unwrap();
+    assert!(build::model(&grid, 20).plan(&full).unwrap().notes().is_empty());
+}
+
 /// An order, an overlap and a place in an image are those of the numbers, not of their 11 bits.
 #[test]
 fn what_is_compared_or_is_a_place_is_exact() {
