@@ -198,7 +198,7 @@ impl<'a> Facts<'a> {
 
     /// Returns the fact of an input of a node.
     pub fn input(&self, placed: &Placed<'_>, place: usize) -> Option<Fact> {
-        placed.inputs.get(place).copied().flatten().map(|value| self.fact(value))
+        placed.input(place).map(|value| self.fact(value))
     }
 
     fn get(&self, value: usize, before: &[Option<Fact>]) -> Fact {
@@ -286,7 +286,7 @@ impl<'a> Facts<'a> {
     /// Returns the fact of the first output of a node, but for constants that do not fit.
     fn computed(&self, index: usize, placed: &Placed<'_>, before: &[Option<Fact>]) -> Result<Fact> {
         let op = &placed.node.op[..];
-        let input = |place: usize| Some(self.get(placed.inputs.get(place).copied().flatten()?, before));
+        let input = |place: usize| Some(self.get(placed.input(place)?, before));
         let all = || placed.inputs.iter().flatten().map(|&value| self.get(value, before));
         let (a, b) = (input(0).unwrap_or(Fact::NOTHING), input(1).unwrap_or(Fact::NOTHING));
         let both = a.or(b);
@@ -485,7 +485,7 @@ impl<'a> Facts<'a> {
 
     /// Returns the lower bound of a `Clip`, and the constant that gives it.
     fn bound(&self, placed: &Placed<'_>, before: &[Option<Fact>]) -> Result<Option<(f64, Option<usize>)>> {
-        if let Some(value) = placed.inputs.get(1).copied().flatten() {
+        if let Some(value) = placed.input(1) {
             let fact = self.get(value, before);
             return Ok(self.bound_of(&fact).map(|bound| (bound, fact.by)));
         }

@@ -138,8 +138,7 @@ impl<'a> Keep<'a> {
 
     /// Keeps a node whose results are too large, that multiplies such numbers, or that makes too small ones larger.
     fn size(&mut self, index: usize, placed: &Placed<'_>) {
-        let Some(output) = placed.outputs.first().copied().flatten().filter(|&output| self.elems[output] == Elem::F32)
-        else {
+        let Some(output) = placed.output(0).filter(|&output| self.elems[output] == Elem::F32) else {
             return;
         };
         let limits = self.facts.limits;
@@ -187,15 +186,14 @@ impl<'a> Keep<'a> {
             fact.floor.is_some_and(|floor| limits.is_below(floor))
                 || fact.ceiling.is_some_and(|most| limits.is_beyond(most))
         };
-        let read = |place: usize| placed.inputs.get(place).copied().flatten();
         let places: &[usize] = match &placed.node.op[..] {
             "Div" => &[1],
             "Log" | "Reciprocal" | "Pow" => &[0],
             "Mul" => &[0, 1],
             _ => return,
         };
-        let made = placed.outputs.first().copied().flatten().map(|output| self.facts.fact(output));
-        for value in places.iter().filter_map(|&place| read(place)) {
+        let made = placed.output(0).map(|output| self.facts.fact(output));
+        for value in places.iter().filter_map(|&place| placed.input(place)) {
             let fact = self.facts.fact(value);
             let divides = match &placed.node.op[..] {
                 "Mul" => fact.ceiling.is_some(),

@@ -183,7 +183,7 @@ impl<'a> Rebuilder<'a> {
         let placed = &values.nodes[index];
         let node = placed.node;
         let renamed_output = |place: usize| {
-            let value = placed.outputs.get(place).copied().flatten()?;
+            let value = placed.output(place)?;
             self.edits.made.get(&value)
         };
         let renames = (0..node.inputs.len()).any(|place| self.edits.inputs.contains_key(&(index, place)))
@@ -217,7 +217,7 @@ impl<'a> Rebuilder<'a> {
                     input += 1;
                 }
                 2 => {
-                    let value = placed.outputs.get(output).copied().flatten();
+                    let value = placed.output(output);
                     match (&parts.copy, value.and_then(|value| self.edits.made.get(&value))) {
                         (Some(copy), _) => body.field(2, copy.as_bytes()),
                         (None, Some(new)) => body.field(2, new.as_bytes()),

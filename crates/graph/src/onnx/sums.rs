@@ -53,9 +53,9 @@ impl Keep<'_> {
         let mut squares = vec![false; values.values.len()];
         let mut sums = vec![false; values.values.len()];
         for (index, placed) in values.nodes.iter().enumerate() {
-            let Some(output) = placed.outputs.first().copied().flatten() else { continue };
+            let Some(output) = placed.output(0) else { continue };
             let Way { any, all, root, share } = into[output];
-            let op = own(placed);
+            let op = placed.op();
             let reads = |held: &[bool]| placed.inputs.iter().flatten().any(|&value| held[value]);
             let is_sum = is_f16 && share && self.adds(placed)
                 || reads(&sums) && (share && self.is_step(index) || self.divided(placed).is_some());
@@ -81,14 +81,14 @@ impl Keep<'_> {
     pub fn variances(&mut self) {
         let values = self.values;
         for (index, placed) in
-            values.nodes.iter().enumerate().filter(|(_, placed)| ["Add", "Sub"].contains(&own(placed)))
+            values.nodes.iter().enumerate().filter(|(_, placed)| ["Add", "Sub"].contains(&placed.op()))
         {
             let [Some(a), Some(b)] = placed.inputs[..] else { continue };
             for (squares, square) in [(a, b), (b, a)] {
                 let (Some(mean), Some(square)) = (self.maker(squares), self.maker(square)) else { continue };
                 let products = self.factors(square);
                 let of_squares = |&value: &usize| self.maker(value).is_some_and(|node| !self.factors(node).is_empty());
-                let is_mean = |node: usize| is_product(own(&values.nodes[node])) && self.is_sink(&values.nodes[node]);
+                let is_mean = |node: usize| is_product(values.nodes[node].op()) && self.is_sink(&values.nodes[node]);
                 let means: Vec<usize> = products.into_iter().filter_map(|value| self.maker(value)).collect();
                 let is_variance = self.is_sink(&values.nodes[mean])
                     && values.nodes[mean].inputs.iter().flatten().any(of_squares)
@@ -108,7 +108,7 @@ impl Keep<'_> {
             let Origin::Node { node } = self.values.values[value].origin else { return None };
             let mut moving =
                 self.values.nodes[node].inputs.iter().flatten().filter(|of| !self.facts.fact(**of).constant);
-            match (own(&self.values.nodes[node]), moving.next(), moving.next()) {
+            match (self.values.nodes[node].op(), moving.next(), moving.next()) {
                 ("Add" | "Sub" | "Sum" | "Mean", ..) => return Some(node),
                 (_, Some(&from), None) if self.is_step(node) => value = from,
                 _ => return Some(node),
@@ -119,7 +119,7 @@ impl Keep<'_> {
     /// Returns the factors of a square, or of a product of two activations; none for another node.
     fn factors(&self, node: usize) -> Vec<usize> {
         let placed = &self.values.nodes[node];
-        match (own(placed), &placed.inputs[..]) {
+        match (placed.op(), &placed.inputs[..]) {
             ("Mul", &[Some(a), Some(b)]) if [a, b].iter().all(|value| !self.facts.fact(*value).constant) => vec![a, b],
             ("Pow", &[Some(a), _]) => vec![a],
             _ => Vec::new(),
@@ -137,8 +137,8 @@ impl Keep<'_> {
             nowhere(&mut into, output);
         }
         for (index, placed) in values.nodes.iter().enumerate().rev() {
-            let made = placed.outputs.first().copied().flatten().and_then(|output| into[output]).unwrap_or_default();
-            let op = own(placed);
+            let made = placed.output(0).and_then(|output| into[output]).unwrap_or_default();
+            let op = placed.op();
             let of = match self.is_sink(placed) {
                 // A product with weights makes a mean of squares, but most often is a layer.
                 true => Way { any: true, all: SINKS.contains(&op), root: ["Pow", "Sqrt"].contains(&op), share: false },
@@ -164,7 +164,7 @@ impl Keep<'_> {
     /// Returns whether a node is a sum, a root, or a product with weights that are no less than 0, which is a sum.
     fn is_sink(&self, placed: &Placed<'_>) -> bool {
         let is_weight = |value: &usize| self.facts.constants.get(value).is_some_and(|known| !known.negative);
-        match own(placed) {
+        match placed.op() {
             "Conv" | "Gemm" | "MatMul" => placed.inputs.iter().take(2).flatten().any(is_weight),
             "Einsum" => self.only_adds(placed),
             op => SINKS.contains(&op),
@@ -182,14 +182,14 @@ impl Keep<'_> {
             Some(known.sum / known.count as f64 * terms >= FEW)
         };
         let operands = || placed.inputs.iter().take(2).flatten();
-        is_product(own(placed))
+        is_product(placed.op())
             && operands().all(|&value| !self.facts.fact(value).constant || is_many(value).unwrap_or(false))
     }
 
     /// Returns the place of the input that a node divides by a number of terms.
     fn divided(&self, placed: &Placed<'_>) -> Option<usize> {
         let is = |place: usize, count| self.facts.input(placed, place).is_some_and(|fact| fact.count() == Some(count));
-        match own(placed) {
+        match placed.op() {
             "Div" if is(1, Count::Terms) => Some(0),
             "Mul" if is(1, Count::Share) => Some(0),
             "Mul" if is(0, Count::Share) => Some(1),
@@ -201,7 +201,7 @@ impl Keep<'_> {
     fn is_step(&self, index: usize) -> bool {
         let placed = &self.values.nodes[index];
         let constant = || placed.inputs.iter().flatten().any(|&value| self.facts.fact(value).constant);
-        match own(placed) {
+        match placed.op() {
             "Add" | "Sub" | "Sum" | "Mean" => true,
             "Mul" | "Div" => constant(),
             "" => false,
@@ -211,7 +211,7 @@ impl Keep<'_> {
 
     /// Returns whether a product has one value as both operands.
     fn is_square(&self, placed: &Placed<'_>) -> bool {
-        match (own(placed), &placed.inputs[..]) {
+        match (placed.op(), &placed.inputs[..]) {
             ("Mul" | "MatMul" | "Einsum", &[Some(a), Some(b)]) => {
                 self.facts.source(a) == self.facts.source(b) && !self.facts.fact(a).constant
             }
@@ -232,7 +232,7 @@ impl Keep<'_> {
         let values = self.values;
         let mut entered = vec![false; values.values.len()];
         for (index, placed) in values.nodes.iter().enumerate() {
-            if ["ScatterElements", "ScatterND"].contains(&own(placed)) {
+            if ["ScatterElements", "ScatterND"].contains(&placed.op()) {
                 let reduction = values.model.text(placed.node, "reduction").ok().flatten();
                 if matches!(reduction.as_deref(), Some("add" | "mul")) {
                     self.node(index, Then::Denied, || "adds by scattering".into());
@@ -256,7 +256,7 @@ impl Keep<'_> {
     /// Keeps a state whose next value is a sum or a product of it. `entered` has the gates that were followed.
     fn state(&mut self, from: usize, to: usize, out: Option<usize>, entered: &mut [bool]) {
         let (values, moves) = (self.values, self.facts.moves);
-        let op = |node: usize| own(&values.nodes[node]);
+        let op = |node: usize| values.nodes[node].op();
         let states = [Some(from), out].into_iter().flatten();
         let sum = self.course(from, to, Through::Sums).nodes;
         if sum.iter().any(|&node| ["Add", "Sub", "Sum", "Mean", "Gemm"].contains(&op(node))) {
@@ -306,7 +306,7 @@ impl Keep<'_> {
 
     /// Returns whether a node is an `Einsum` of one operand that adds along an axis.
     fn only_adds(&self, placed: &Placed<'_>) -> bool {
-        if own(placed) != "Einsum" || placed.inputs.len() != 1 {
+        if placed.op() != "Einsum" || placed.inputs.len() != 1 {
             return false;
         }
         let equation = self.values.model.text(placed.node, "equation").ok().flatten().unwrap_or_default();
@@ -319,7 +319,7 @@ impl Keep<'_> {
 
     /// Returns whether a loop has a few rounds: so many terms are added in 16 bits by any chain of nodes.
     fn is_short(&self, placed: &Placed<'_>) -> bool {
-        let count = placed.inputs.first().copied().flatten().filter(|_| own(placed) == "Loop");
+        let count = placed.input(0).filter(|_| placed.op() == "Loop");
         let count = count.and_then(|value| numbers(self.values.model, self.values.tensor(value)?).ok());
         count.is_some_and(|count| count.to_f64().first().is_some_and(|count| *count <= FEW))
     }
@@ -359,10 +359,10 @@ impl Keep<'_> {
         let placed = &self.values.nodes[node];
         let inputs = || placed.inputs.iter().flatten().copied();
         let is_scaled = || inputs().any(|value| self.facts.fact(value).constant);
-        match own(placed) {
+        match placed.op() {
             "Add" | "Sub" | "Sum" | "Mean" => inputs().collect(),
             "Mul" | "Div" if through != Through::Sums || is_scaled() => inputs().collect(),
-            "Gemm" if through != Through::Products => placed.inputs.get(2).copied().flatten().into_iter().collect(),
+            "Gemm" if through != Through::Products => placed.input(2).into_iter().collect(),
             // A layer forgets.
             "Relu" if through != Through::Sums => Vec::new(),
             op if through == Through::Products && is_product(op) => inputs().collect(),
@@ -392,9 +392,4 @@ enum Through {
 
 fn is_product(op: &str) -> bool {
     ["Conv", "Einsum", "Gemm", "MatMul"].contains(&op)
-}
-
-/// Returns the op of a node of the default domain; an empty text for another one.
-fn own<'a>(placed: &Placed<'a>) -> &'a str {
-    if placed.node.domain.is_empty() { &placed.node.op } else { "" }
 }
