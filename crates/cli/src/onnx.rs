@@ -270,6 +270,9 @@ pub(super) fn convert(args: &Converting<'_>, own: &OnnxArgs) -> Result {
     let options = own.ranges.with(&model.value, &policy, options)?;
     let bar = if args.quiet { Bar::hidden() } else { Bar::of_bytes(model.value.bytes()) };
     let plan = model.value.plan_with(&policy, &options, &mut |bytes| bar.advance(bytes / 2))?;
+    for note in plan.notes() {
+        say_line(&format!("{}: {note}", shown(args.from)));
+    }
     let mut writing = OnnxConvertOptions::new().explicit(own.explicit).replace(args.force);
     if let Some(bytes) = own.external {
         writing = writing.external(bytes);

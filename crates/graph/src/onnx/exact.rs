@@ -1,13 +1,16 @@
 //! Numbers that must be exact: indices, lengths and conditions, the positions behind angles, and what is left to 1.
 
 use super::{
-    facts::{Fact, One},
+    facts::{Fact, Facts, One},
     keep::{Carried, Keep, Kept, Then},
     schema::Kind,
     tensor::Elem,
     values::{Origin, Placed, Values},
 };
 use precast::policy::GraphList;
+
+/// Steps of which any chain of nodes in 16 bits keeps the sum.
+const FEW_STEPS: u32 = 16;
 
 impl Keep<'_> {
     /// Keeps the nodes that lead to an index, a length or a condition. A product of numbers that are no integers stops the
@@ -34,7 +37,7 @@ impl Keep<'_> {
                 continue;
             }
             // A shape does not depend on numbers.
-            if placed.node.domain.is_empty() && ["Shape", "Size"].contains(&&placed.node.op[..]) {
+            if ["Shape", "Size"].contains(&placed.op()) {
                 continue;
             }
             if placed.inputs.iter().chain(&placed.outputs).flatten().any(|&value| self.elems[value] == Elem::F32) {
@@ -50,10 +53,9 @@ impl Keep<'_> {
     /// the point.
     pub fn angles(&mut self) {
         let mut entered = vec![false; self.values.values.len()];
-        for (index, placed) in self.values.nodes.iter().enumerate().filter(|(_, placed)| placed.node.domain.is_empty())
-        {
+        for (index, placed) in self.values.nodes.iter().enumerate() {
             let read = || placed.inputs.iter().flatten().copied();
-            let makes = match &placed.node.op[..] {
+            let makes = match placed.op() {
                 "Sin" | "Cos" | "Tan" => "angles",
                 "Mod" => "remainders",
                 "Sub" if self.is_fraction(placed) => "remainders",
@@ -73,7 +75,7 @@ impl Keep<'_> {
         let is_rounded = |value: usize, of: usize| match self.values.values[value].origin {
             Origin::Node { node } => {
                 let maker = &self.values.nodes[node];
-                ["Ceil", "Floor", "Round"].contains(&&maker.node.op[..]) && maker.inputs.first() == Some(&Some(of))
+                ["Ceil", "Floor", "Round"].contains(&maker.op()) && maker.inputs.first() == Some(&Some(of))
             }
             _ => false,
         };
@@ -122,13 +124,12 @@ impl Keep<'_> {
     /// `log(1 - p)`, `atanh(p)`.
     pub fn complements(&mut self) {
         let mut entered = vec![false; self.values.values.len()];
-        for (index, placed) in self.values.nodes.iter().enumerate().filter(|(_, placed)| placed.node.domain.is_empty())
-        {
-            let read = |place: usize| placed.inputs.get(place).copied().flatten();
+        for (index, placed) in self.values.nodes.iter().enumerate() {
+            let read = |place: usize| placed.input(place);
             let one = |value: usize| self.facts.fact(value).one;
             let left = |place: usize| read(place).filter(|&value| one(value) == Some(One::Complement));
             let is_constant = |place: usize| read(place).is_some_and(|value| self.facts.fact(value).constant);
-            let found = match (&placed.node.op[..], self.divisor(placed)) {
+            let found = match (placed.op(), self.divisor(placed)) {
                 ("Acos" | "Asin" | "Atanh" | "CumProd" | "Log" | "ReduceProd", _) => {
                     read(0).filter(|&value| one(value).is_some())
                 }
@@ -145,9 +146,8 @@ impl Keep<'_> {
 
     /// Keeps functions that end in 0 up to the division or logarithm that reads them: `x / softplus(h)`, `1 / sigmoid(h)`.
     pub fn vanishing(&mut self) {
-        for (index, placed) in self.values.nodes.iter().enumerate().filter(|(_, placed)| placed.node.domain.is_empty())
-        {
-            let divisor = self.divisor(placed).and_then(|place| placed.inputs.get(place).copied().flatten());
+        for (index, placed) in self.values.nodes.iter().enumerate() {
+            let divisor = self.divisor(placed).and_then(|place| placed.input(place));
             let Some(mut value) = divisor else { continue };
             let mut way = vec![index];
             while let Origin::Node { node } = self.values.values[value].origin {
@@ -155,7 +155,7 @@ impl Keep<'_> {
                 let maker = &self.values.nodes[node];
                 let mut moving =
                     maker.inputs.iter().flatten().copied().filter(|&value| !self.facts.fact(value).constant);
-                match (&maker.node.op[..], moving.next(), moving.next()) {
+                match (maker.op(), moving.next(), moving.next()) {
                     ("Mul" | "Div" | "Sqrt" | "Pow", Some(from), None) => value = from,
                     ("Sigmoid" | "Softplus", ..) => {
                         let because =
@@ -170,16 +170,43 @@ impl Keep<'_> {
         }
     }
 
+    /// Keeps sums with a term so large that others lose their digits, in front of a softmax, which sees differences alone:
+    /// a finite mask that covers a whole row.
+    pub fn shifts(&mut self) {
+        let mut entered = vec![false; self.values.values.len()];
+        for (index, placed) in self.values.nodes.iter().enumerate() {
+            let read = placed.input(0);
+            let Some(value) = read.filter(|_| ["LogSoftmax", "Softmax"].contains(&placed.op())) else {
+                continue;
+            };
+            if self.facts.fact(value).shifted {
+                let because = || format!("adds a term that hides the digits which {} reads", placed.node.label());
+                self.node(index, Then::Free, because);
+                self.behind(vec![value], &mut entered, &|fact| fact.shifted, &because);
+            }
+        }
+    }
+
+    /// Keeps long chains of small steps, of which each would be rounded.
+    pub fn steps(&mut self) {
+        let mut entered = vec![false; self.values.values.len()];
+        for value in (0..self.values.values.len()).filter(|&value| self.facts.fact(value).steps > FEW_STEPS) {
+            self.behind(vec![value], &mut entered, &|fact| fact.steps > 0, &|| {
+                "adds small steps one after the other".into()
+            });
+        }
+    }
+
     /// Keeps ops that runtimes compute by their function, which in early opsets has no bfloat16: it chooses by `Where`.
     pub fn functions(&mut self) {
         let opset = self.values.model.opset();
         for (index, placed) in self.values.nodes.iter().enumerate() {
-            let from = match &placed.node.op[..] {
+            let from = match placed.op() {
                 "Clip" => 16,
                 "NegativeLogLikelihoodLoss" | "SoftmaxCrossEntropyLoss" => 19,
                 _ => continue,
             };
-            if placed.node.domain.is_empty() && opset < from && self.facts.limits.dtype() == "bfloat16" {
+            if opset < from && self.facts.limits.dtype() == "bfloat16" {
                 self.node(index, Then::Free, || format!("has bfloat16 in runtimes from opset {from} on"));
             }
         }
@@ -187,14 +214,52 @@ impl Keep<'_> {
 
     /// Returns the place of the input that a node divides by, or takes the logarithm of.
     fn divisor(&self, placed: &Placed<'_>) -> Option<usize> {
-        let exponent = || placed.inputs.get(1).copied().flatten();
-        match &placed.node.op[..] {
+        let exponent = || placed.input(1);
+        match placed.op() {
             "Div" => Some(1),
             "Log" | "Reciprocal" => Some(0),
             "Pow" => self.facts.constants.get(&exponent()?).filter(|known| known.negative).map(|_| 0),
             _ => None,
         }
     }
+}
+
+/// Returns the nodes whose coordinates or indices come from a low product, with the product and a word for what they read.
+pub(super) fn places(
+    facts: &Facts<'_>,
+    values: &Values<'_>,
+    is_low: &dyn Fn(usize) -> bool,
+) -> Vec<(usize, usize, &'static str)> {
+    let mut found = Vec::new();
+    let mut entered = vec![false; values.values.len()];
+    for (index, placed) in values.nodes.iter().enumerate() {
+        let what = match placed.op() {
+            "GridSample" => "coordinates",
+            "Gather" | "GatherElements" | "GatherND" => "indices",
+            _ => continue,
+        };
+        let mut pending: Vec<usize> = placed.input(1).into_iter().collect();
+        while let Some(value) = pending.pop() {
+            if std::mem::replace(&mut entered[value], true) {
+                continue;
+            }
+            pending.extend(facts.inside.get(&value).into_iter().flatten());
+            let Origin::Node { node } = values.values[value].origin else { continue };
+            let maker = &values.nodes[node];
+            match maker.op() {
+                // A choice is as good as the numbers that it compares, and a shape does not depend on numbers.
+                "ArgMax" | "ArgMin" | "NonMaxSuppression" | "NonZero" | "Shape" | "Size" | "TopK" => {}
+                _ if facts.moves[node] == Some(GraphList::Allow) && !facts.fact(value).whole => {
+                    if is_low(value) {
+                        found.push((index, node, what));
+                        break;
+                    }
+                }
+                _ => pending.extend(maker.inputs.iter().flatten()),
+            }
+        }
+    }
+    found
 }
 
 fn aim(label: &str, op: &str) -> String {
@@ -211,12 +276,8 @@ fn aim(label: &str, op: &str) -> String {
 
 /// Returns the values that must be exact for a node: inputs that become indices or places, and the condition that the body of a loop gives.
 pub(super) fn roots(values: &Values<'_>, placed: &Placed<'_>, elems: &[Elem]) -> Vec<usize> {
-    let node = placed.node;
-    if !node.domain.is_empty() {
-        return Vec::new();
-    }
-    let input = |place: usize| placed.inputs.get(place).copied().flatten();
-    match &node.op[..] {
+    let input = |place: usize| placed.input(place);
+    match placed.op() {
         "Cast" if placed.outputs.iter().flatten().any(|&output| elems[output].is_int()) => {
             input(0).into_iter().collect()
         }

@@ -18,6 +18,9 @@ const FEW: f32 = 16.0;
 /// The largest share of 1 that is small.
 const SMALL: f64 = 0.01;
 
+/// The least number of terms that is many: as large are the numbers whose squares are beyond float16.
+pub(super) const MANY: f64 = 256.0;
+
 /// The facts of a value. Where nothing is known, numbers are taken to be near 1, as activations are.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Fact {
@@ -41,6 +44,21 @@ pub(super) struct Fact {
     pub raw: bool,
     /// The relation of computed numbers to 1.
     pub one: Option<One>,
+    /// The relation to a number of terms.
+    pub count: Option<Count>,
+    /// `true` for sums with a constant so large in a whole row that the digits of the others are lost.
+    pub shifted: bool,
+    /// The number of small terms that were added one after the other.
+    pub steps: u32,
+}
+
+/// A relation of numbers to a number of terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Count {
+    /// They are counts, lengths or sums, by which another sum is divided.
+    Terms,
+    /// They are reciprocals of these.
+    Share,
 }
 
 /// A relation of computed numbers to 1.
@@ -64,6 +82,9 @@ impl Fact {
         bounded: false,
         raw: false,
         one: None,
+        count: None,
+        shifted: false,
+        steps: 0,
     };
 
     /// Returns the constant that gives numbers another size than 1, or a bound.
@@ -84,7 +105,15 @@ impl Fact {
             bounded: self.bounded && other.bounded,
             raw: self.raw && other.raw,
             one: self.one.filter(|one| other.one.is_none_or(|_| *one == One::Complement)).or(other.one),
+            count: self.count.filter(|_| self.count == other.count),
+            shifted: self.shifted || other.shifted,
+            steps: self.steps.max(other.steps),
         }
+    }
+
+    /// Returns the relation to a number of terms. Integers that are no truths count.
+    pub fn count(&self) -> Option<Count> {
+        self.count.or((self.whole && !self.constant && !self.bounded).then_some(Count::Terms))
     }
 
     /// Returns whether numbers are what is left to 1.
@@ -169,7 +198,7 @@ impl<'a> Facts<'a> {
 
     /// Returns the fact of an input of a node.
     pub fn input(&self, placed: &Placed<'_>, place: usize) -> Option<Fact> {
-        placed.inputs.get(place).copied().flatten().map(|value| self.fact(value))
+        placed.input(place).map(|value| self.fact(value))
     }
 
     fn get(&self, value: usize, before: &[Option<Fact>]) -> Fact {
@@ -191,6 +220,11 @@ impl<'a> Facts<'a> {
 
     fn constant(&self, value: usize) -> Fact {
         let known = self.constants.get(&value);
+        let count = known.filter(|known| known.is_one()).and_then(|known| match f64::from(known.largest) {
+            MANY.. => Some(Count::Terms),
+            least if least * MANY <= 1.0 => Some(Count::Share),
+            _ => None,
+        });
         Fact {
             size: known.map_or((1.0, 1.0), |known| known.size(&self.limits)),
             by: known.map(|_| value),
@@ -202,6 +236,7 @@ impl<'a> Facts<'a> {
             whole: known.is_some_and(|known| known.whole),
             bounded: known.is_some_and(|known| known.largest <= FEW),
             raw: true,
+            count,
             ..Fact::NOTHING
         }
     }
@@ -225,13 +260,18 @@ impl<'a> Facts<'a> {
         let is_own =
             |place| schema.input(place).is_some_and(|port| schema.own().map(Kind::Variable) == Some(port.kind));
         let own = placed.inputs.iter().enumerate().filter(|(place, _)| is_own(*place));
-        let unfit = own.filter_map(|(_, value)| self.get((*value)?, before).unfit).find(|&unfit| {
+        let mut unfit = own.filter_map(|(_, value)| self.get((*value)?, before).unfit).find(|&unfit| {
             let large = self.is_large(unfit);
             let moves =
                 self.moves[index] == Some(GraphList::Clear) && !["Clip", "Sign", "ArgMax", "ArgMin"].contains(&op);
             // The product of a large number may be small again.
             moves || large && ["Add", "Sub", "Neg", "Sum"].contains(&op)
         });
+        if let ("DequantizeLinear", &[_, Some(scale), ..]) = (op, &placed.inputs[..]) {
+            let scale = self.get(scale, before);
+            let (least, most) = dequantized(&scale);
+            unfit = scale.unfit.filter(|_| self.limits.is_below(least) || self.limits.is_beyond(most));
+        }
         match place == 0 || op == "Split" {
             true => Ok(Fact { unfit, ..self.computed(index, placed, before)? }),
             false => Ok(Fact { unfit, ..Fact::NOTHING }),
@@ -246,7 +286,7 @@ impl<'a> Facts<'a> {
     /// Returns the fact of the first output of a node, but for constants that do not fit.
     fn computed(&self, index: usize, placed: &Placed<'_>, before: &[Option<Fact>]) -> Result<Fact> {
         let op = &placed.node.op[..];
-        let input = |place: usize| Some(self.get(placed.inputs.get(place).copied().flatten()?, before));
+        let input = |place: usize| Some(self.get(placed.input(place)?, before));
         let all = || placed.inputs.iter().flatten().map(|&value| self.get(value, before));
         let (a, b) = (input(0).unwrap_or(Fact::NOTHING), input(1).unwrap_or(Fact::NOTHING));
         let both = a.or(b);
@@ -263,7 +303,7 @@ impl<'a> Facts<'a> {
             "Mul" => {
                 // A factor that is large for a part of the numbers, where the other one is not 0, makes a mask.
                 let is_mask = a.bounded && a.whole || b.bounded && b.whole || self.is_one_minus(placed);
-                let large = |fact: &Fact| self.limits.is_beyond(fact.size.1);
+                let large = |fact: &Fact| self.limits.may_overflow(fact.size.1);
                 let size = match is_mask && (large(&a) || large(&b)) {
                     true => (1.0, 1.0),
                     false => (a.size.0 * b.size.0, a.size.1 * b.size.1),
@@ -280,7 +320,13 @@ impl<'a> Facts<'a> {
                     (Some(One::Near), Some(One::Near)) => Some(One::Near),
                     _ => both.one.filter(|one| *one == One::Complement),
                 };
-                Fact { floor: small(floor), ceiling, bounded: a.bounded && b.bounded, one, ..sized(size.0, size.1) }
+                let moving = if a.constant { b } else { a };
+                let (count, steps) = match a.constant != b.constant && both.count.is_none() {
+                    true => (moving.count, moving.steps),
+                    false => (None, 0),
+                };
+                let bounded = a.bounded && b.bounded;
+                Fact { floor: small(floor), ceiling, bounded, one, count, steps, ..sized(size.0, size.1) }
             }
             "Div" => {
                 // Of numbers of different sizes, a constant is known to have the least ones.
@@ -289,7 +335,8 @@ impl<'a> Facts<'a> {
                 let bounded = a.bounded && b.constant && b.size.0 >= 1.0;
                 let ceiling = a.ceiling.filter(|_| b.constant).map(|most| most / b.size.1);
                 let one = a.one.filter(|_| a.is_complement() && b.constant);
-                Fact { floor: small(floor), ceiling, whole: false, bounded, one, ..sized(size.0, size.1) }
+                let count = if a.constant { inverse(b.count()) } else { a.count.filter(|_| b.count().is_none()) };
+                Fact { floor: small(floor), ceiling, whole: false, bounded, one, count, ..sized(size.0, size.1) }
             }
             "Sqrt" => Fact {
                 floor: a.floor.map(f64::sqrt),
@@ -331,10 +378,9 @@ impl<'a> Facts<'a> {
             }
             "Pow" => Fact { raw: both.raw, constant: both.constant, ..Fact::NOTHING },
             "ReduceMean" => a,
-            "ReduceSum" | "CumSum" => Fact { bounded: false, ..a },
-            "AveragePool" | "GlobalAveragePool" | "ReduceL1" | "ReduceL2" => {
-                Fact { raw: false, whole: false, bounded: false, ..a }
-            }
+            "ReduceSum" | "CumSum" => Fact { bounded: false, count: Some(Count::Terms), ..a },
+            "ReduceL1" => Fact { raw: false, whole: false, bounded: false, count: Some(Count::Terms), ..a },
+            "AveragePool" | "GlobalAveragePool" | "ReduceL2" => Fact { raw: false, whole: false, bounded: false, ..a },
             "LeakyRelu" | "PRelu" | "Elu" | "Celu" => {
                 let slope = self.attribute(placed, "alpha")?.map_or(1.0, f64::from).max(if op == "PRelu" {
                     b.size.1
@@ -347,9 +393,12 @@ impl<'a> Facts<'a> {
             "Floor" | "Ceil" | "Round" => Fact { whole: true, ..a },
             "Sign" => Fact { whole: true, bounded: true, raw: a.raw, ..Fact::NOTHING },
             "Cast" | "CastLike" => a,
-            // Most of 8 bits are a sixteenth of the largest or more.
             "DequantizeLinear" => {
-                Fact { constant: false, whole: false, raw: false, ..sized(8.0 * b.size.0, 127.0 * b.size.1) }
+                let (least, most) = dequantized(&b);
+                Fact { constant: false, whole: false, raw: false, ..sized(least, most) }
+            }
+            "GroupNormalization" | "InstanceNormalization" | "LayerNormalization" | "RMSNormalization" => {
+                self.product(Fact { constant: false, ..b }, Fact::NOTHING, false, false)
             }
             "Range" => Fact { whole: all().all(|fact| fact.whole), raw: true, ..Fact::NOTHING },
             "Exp" => Fact { raw: a.raw, constant: a.constant, one: near(&a), ..Fact::NOTHING },
@@ -389,7 +438,26 @@ impl<'a> Facts<'a> {
         let moving = terms.iter().fold(None, |floor, fact| least(floor, fact.floor));
         let by = term.and_then(|(_, by)| by).or(all.by);
         let one = one_of(&terms);
-        Fact { size, floor: small(term.map(|(bound, _)| bound).or(moving)), ceiling: None, by, one, ..all }
+        let known = |fact: &Fact| self.constants.get(&fact.by?);
+        let is_hiding = |fact: &Fact| fact.constant && known(fact).is_some_and(|known| known.hides);
+        let is_step = |fact: &Fact| fact.size.1 <= SMALL * size.1 && known(fact).is_some_and(Tally::is_uniform);
+        let small_terms = terms.iter().filter(|fact| !fact.constant && is_step(fact)).count() as u32;
+        Fact {
+            size,
+            floor: small(term.map(|(bound, _)| bound).or(moving)),
+            ceiling: None,
+            by,
+            one,
+            count: terms
+                .iter()
+                .filter(|fact| !fact.constant || all.constant)
+                .copied()
+                .reduce(Fact::or)
+                .and_then(|of| of.count),
+            shifted: all.shifted || !all.constant && terms.iter().any(is_hiding),
+            steps: all.steps + small_terms,
+            ..all
+        }
     }
 
     /// Returns the number of a constant that is a bound: a positive one, and the same everywhere.
@@ -401,9 +469,13 @@ impl<'a> Facts<'a> {
     /// Returns the fact of a product. Weights make large numbers no larger and small ones no smaller: sums of products of
     /// usual weights have the size of what they read.
     fn product(&self, a: Fact, b: Fact, whole: bool, raw: bool) -> Fact {
-        let size = |a: f64, b: f64| match a * b {
-            size if self.limits.is_beyond(a.max(b)) => size.min(a.max(b)),
-            size if self.limits.is_below(a.min(b)) => size.max(a.min(b)),
+        let limits = &self.limits;
+        let is_large =
+            |fact: Fact, size| if fact.constant { limits.is_beyond(size) } else { limits.may_overflow(size) };
+        let is_small = |fact: Fact, size| if fact.constant { limits.is_below(size) } else { limits.may_vanish(size) };
+        let size = |x: f64, y: f64| match x * y {
+            size if is_large(a, x) || is_large(b, y) => size.min(x.max(y)),
+            size if is_small(a, x) || is_small(b, y) => size.max(x.min(y)),
             _ => 1.0,
         };
         let size = (size(a.size.0, b.size.0), size(a.size.1, b.size.1));
@@ -413,7 +485,7 @@ impl<'a> Facts<'a> {
 
     /// Returns the lower bound of a `Clip`, and the constant that gives it.
     fn bound(&self, placed: &Placed<'_>, before: &[Option<Fact>]) -> Result<Option<(f64, Option<usize>)>> {
-        if let Some(value) = placed.inputs.get(1).copied().flatten() {
+        if let Some(value) = placed.input(1) {
             let fact = self.get(value, before);
             return Ok(self.bound_of(&fact).map(|bound| (bound, fact.by)));
         }
@@ -431,8 +503,8 @@ impl<'a> Facts<'a> {
         placed.inputs.iter().flatten().any(|&value| {
             let Origin::Node { node } = self.values.values[value].origin else { return false };
             let maker = &self.values.nodes[node];
-            let one = self.input(maker, 0).is_some_and(|fact| fact.constant && fact.size == (1.0, 1.0));
-            maker.node.op == "Sub" && one
+            let is_one = |place| self.input(maker, place).is_some_and(|fact| fact.constant && fact.size == (1.0, 1.0));
+            maker.node.op == "Sub" && (is_one(0) || is_one(1))
         })
     }
 
@@ -485,7 +557,18 @@ fn power(of: Fact, exponent: f64) -> Fact {
     let (least, most) = (raised(of.size.0), raised(of.size.1));
     let (floor, ceiling) = (of.floor.map(raised), of.ceiling.map(raised));
     let ends = if exponent < 0.0 { (most, least, ceiling, floor) } else { (least, most, floor, ceiling) };
-    Fact { size: (ends.0, ends.1), floor: small(ends.2), ceiling: ends.3, whole: false, ..of }
+    let count = if exponent == -1.0 { inverse(of.count()) } else { None };
+    Fact { size: (ends.0, ends.1), floor: small(ends.2), ceiling: ends.3, whole: false, count, ..of }
+}
+
+/// Returns the relation of reciprocals to a number of terms.
+fn inverse(of: Option<Count>) -> Option<Count> {
+    of.map(|of| if of == Count::Terms { Count::Share } else { Count::Terms })
+}
+
+/// Returns the size of integers with a scale: most of 8 bits are a sixteenth of the largest or more.
+fn dequantized(scale: &Fact) -> (f64, f64) {
+    (8.0 * scale.size.0, 127.0 * scale.size.1)
 }
 
 /// Returns whether a scope is in a body of a node.

@@ -145,30 +145,15 @@ impl Graph {
         let mut graph = Graph { span, ..Graph::default() };
         source.fields(span, |source, f| {
             let field = match f.number {
-                1 => {
-                    graph.nodes.push(Node::read(source, f.bytes()?, deeper)?);
-                    GraphField::Node(graph.nodes.len() - 1)
-                }
+                1 => GraphField::Node(add(&mut graph.nodes, Node::read(source, f.bytes()?, deeper)?)),
                 2 => {
                     graph.name = source.text(f)?;
                     GraphField::Other
                 }
-                5 => {
-                    graph.initialisers.push(Tensor::read(source, f.bytes()?)?);
-                    GraphField::Initialiser(graph.initialisers.len() - 1)
-                }
-                11 => {
-                    graph.inputs.push(ValueInfo::read(source, f.bytes()?)?);
-                    GraphField::Input(graph.inputs.len() - 1)
-                }
-                12 => {
-                    graph.outputs.push(ValueInfo::read(source, f.bytes()?)?);
-                    GraphField::Output(graph.outputs.len() - 1)
-                }
-                13 => {
-                    graph.values.push(ValueInfo::read(source, f.bytes()?)?);
-                    GraphField::Value(graph.values.len() - 1)
-                }
+                5 => GraphField::Initialiser(add(&mut graph.initialisers, Tensor::read(source, f.bytes()?)?)),
+                11 => GraphField::Input(add(&mut graph.inputs, ValueInfo::read(source, f.bytes()?)?)),
+                12 => GraphField::Output(add(&mut graph.outputs, ValueInfo::read(source, f.bytes()?)?)),
+                13 => GraphField::Value(add(&mut graph.values, ValueInfo::read(source, f.bytes()?)?)),
                 15 => {
                     graph.sparse.extend(sparse(source, f.bytes()?)?);
                     GraphField::Other
@@ -180,6 +165,12 @@ impl Graph {
         })?;
         Ok(graph)
     }
+}
+
+/// Adds an item to a list, and returns its index.
+fn add<T>(all: &mut Vec<T>, new: T) -> usize {
+    all.push(new);
+    all.len() - 1
 }
 
 impl Node {

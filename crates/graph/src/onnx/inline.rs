@@ -4,7 +4,7 @@
 //! A round replaces every call; the next one replaces the calls among the new nodes. A function whose ops have other
 //! versions than in the model stays a call.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{
     graph::{Attribute, Function, Graph, GraphField, Node},
@@ -24,12 +24,13 @@ impl OnnxModel {
     /// Replaces the calls of functions.
     ///
     /// # Errors
-    /// [`ErrorKind::Model`](precast::ErrorKind::Model) for functions that call each other in a circle, calls with too many
-    /// inputs or outputs, and calls that become more than 2^20 nodes.
+    /// [`ErrorKind::Model`](precast::ErrorKind::Model) for functions that call each other in a circle, have one name or that
+    /// of an op, calls with too many inputs or outputs, and calls that become more than 2^20 nodes.
     pub(super) fn inline(&mut self) -> Result<()> {
         if self.functions.is_empty() {
             return Ok(());
         }
+        self.check_names()?;
         let sizes = sizes(&self.functions)?;
         let calls = calls(&self.graph.nodes, &self.functions);
         if calls.into_iter().map(|called| sizes[called]).fold(0, usize::saturating_add) > MOST {
@@ -49,6 +50,27 @@ impl OnnxModel {
         drop(files);
         if !keeps {
             self.functions.clear();
+        }
+        Ok(())
+    }
+
+    /// Refuses two functions with one name, and nodes that could be an op or a function.
+    fn check_names(&self) -> Result<()> {
+        let mut names = HashSet::new();
+        if let Some(twice) = self.functions.iter().find(|of| !names.insert((&of.domain, &of.name, &of.overload))) {
+            let domain = if twice.domain.is_empty() { String::new() } else { format!("{}.", twice.domain) };
+            let words = "two functions of the model have the name";
+            return Err(Error::model(format!("{words} `{domain}{}`; expected one for each name", twice.name)));
+        }
+        let is_op = |of: &&Function| Schema::of(&of.domain, &of.name, i64::MAX).is_some();
+        for function in self.functions.iter().filter(is_op) {
+            let nodes = std::iter::once(&self.graph.nodes).chain(self.functions.iter().map(|of| &of.nodes));
+            if let Some(node) = nodes.flat_map(|nodes| all_nodes(nodes)).find(|node| function.is_of(node)) {
+                return Err(node.wrong(
+                    "a function of the model has the name of this op, and runtimes differ in the one that a node means; \
+                     rename the function",
+                ));
+            }
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! | fact | made by | followed through | kept |
 //! | --- | --- | --- | --- |
 //! | unfit constant | a number out of range | moves; sums, if large | its readers |
-//! | size beyond the range | factors, divisors, powers | arithmetic, products | makers, and products that read it |
+//! | size beyond a sixteenth of the range | factors, divisors, powers, scales | arithmetic, products | makers, and products that read it |
 //! | size below the range | the same | the same | all up to the reader that makes it larger |
 //! | floor below the range | bounds, constant terms | moves, sums, factors, roots | all up to the division |
 //! | ceiling beyond the range | the reciprocal of a floor | the same | all up to the factor that reads it |
@@ -12,6 +12,9 @@
 //! | near 1, complement (`one`) | sigmoid, tanh, exp, `1 - 1e-4 * x`; `1 - x` of these | moves, squares, small terms | all up to the division, logarithm |
 //! | position, time (`raw`) | inputs, integers, constants | arithmetic, products | all behind an angle, a remainder |
 //! | square, product of activations | products | terms, constant factors | all up to the sum, the mean by weights, the root |
+//! | count, its share (`count`) | integers, sums, constants from 256 on | moves, bounds, reciprocals | products that add, up to the division by it |
+//! | lost digits (`shifted`) | sums with a whole row of 1024 or more | moves, terms | all up to the softmax |
+//! | small steps (`steps`) | sums with a factor of 0.01 or less | moves, terms | the sums, from 17 on |
 //! | mean of squares, square of a mean | sums, products with weights of one sign | moves, constant factors | all up to their difference |
 //! | end in 0 | sigmoid, softplus | moves, constant factors, roots | all up to the division, logarithm |
 //! | sum of many | states that a body adds to or multiplies; scattering | | the state, its gates; the scattering |
@@ -83,6 +86,8 @@ impl<'a> Keep<'a> {
         keep.functions();
         keep.variances();
         keep.squares();
+        keep.shifts();
+        keep.steps();
         keep.sums();
         keep
     }
@@ -133,8 +138,7 @@ impl<'a> Keep<'a> {
 
     /// Keeps a node whose results are too large, that multiplies such numbers, or that makes too small ones larger.
     fn size(&mut self, index: usize, placed: &Placed<'_>) {
-        let Some(output) = placed.outputs.first().copied().flatten().filter(|&output| self.elems[output] == Elem::F32)
-        else {
+        let Some(output) = placed.output(0).filter(|&output| self.elems[output] == Elem::F32) else {
             return;
         };
         let limits = self.facts.limits;
@@ -142,30 +146,30 @@ impl<'a> Keep<'a> {
         let facts = self.facts;
         let reads = placed.inputs.iter().flatten().map(|&value| (value, facts.fact(value)));
         let words = |what: &str, fact: &Fact, keep: &Self| {
-            format!(
-                "{what} numbers of about {:.0e}{}, beyond the range of {}",
-                fact.size.1,
-                keep.by(fact),
-                limits.dtype()
-            )
+            let place = if limits.is_beyond(fact.size.1) { "beyond" } else { "near the end of" };
+            let (size, by, dtype) = (fact.size.1, keep.by(fact), limits.dtype());
+            format!("{what} numbers of about {size:.0e}{by}, {place} the range of {dtype}")
         };
-        if limits.is_beyond(made.size.1) {
+        if limits.may_overflow(made.size.1) {
             let because = words("makes", &made, self);
             return self.node(index, Then::Denied, || because);
         }
         let is_product = self.facts.moves[index] == Some(GraphList::Allow);
-        if let Some((_, fact)) = reads.clone().find(|(_, fact)| is_product && limits.is_beyond(fact.size.1)) {
+        if let Some((_, fact)) =
+            reads.clone().find(|(_, fact)| is_product && !fact.constant && limits.may_overflow(fact.size.1))
+        {
             let because = words("reads", &fact, self);
             return self.node(index, Then::Free, || because);
         }
         let larger = is_product || ["Div", "Mul", "Pow", "Reciprocal", "Sqrt"].contains(&&placed.node.op[..]);
-        if !larger || limits.is_below(made.size.1) {
+        if !larger || limits.may_vanish(made.size.1) {
             return;
         }
-        let small = |fact: &Fact| !fact.constant && limits.is_below(fact.size.1);
+        let small = |fact: &Fact| !fact.constant && limits.may_vanish(fact.size.1);
         for (value, fact) in reads.filter(|(_, fact)| small(fact)) {
+            let place = if limits.is_below(fact.size.1) { "below" } else { "near the end of" };
             let because = format!(
-                "numbers of about {:.0e}{} become larger again, and are below the range of {}",
+                "numbers of about {:.0e}{} become larger again, and are {place} the range of {}",
                 fact.size.1,
                 self.by(&fact),
                 limits.dtype()
@@ -182,15 +186,14 @@ impl<'a> Keep<'a> {
             fact.floor.is_some_and(|floor| limits.is_below(floor))
                 || fact.ceiling.is_some_and(|most| limits.is_beyond(most))
         };
-        let read = |place: usize| placed.inputs.get(place).copied().flatten();
         let places: &[usize] = match &placed.node.op[..] {
             "Div" => &[1],
             "Log" | "Reciprocal" | "Pow" => &[0],
             "Mul" => &[0, 1],
             _ => return,
         };
-        let made = placed.outputs.first().copied().flatten().map(|output| self.facts.fact(output));
-        for value in places.iter().filter_map(|&place| read(place)) {
+        let made = placed.output(0).map(|output| self.facts.fact(output));
+        for value in places.iter().filter_map(|&place| placed.input(place)) {
             let fact = self.facts.fact(value);
             let divides = match &placed.node.op[..] {
                 "Mul" => fact.ceiling.is_some(),

@@ -12,7 +12,7 @@ use super::{
     tensor::{Data, External, Floats, Tensor},
     wire::Source,
 };
-use precast::error::{Error, Result};
+use precast::error::{Error, ErrorKind, Result};
 use precast_base::formats::{self, Reader};
 
 /// An ONNX model. Its weights stay in the file until they are needed.
@@ -103,6 +103,15 @@ impl OnnxModel {
         }
         model.inline()?;
         Ok(model)
+    }
+
+    /// Names the file in an error about the model, unless one is named.
+    pub(super) fn named(&self, error: Error) -> Error {
+        let of_model = matches!(error.kind(), ErrorKind::Model | ErrorKind::Unsupported);
+        match &self.path {
+            Some(path) if of_model && error.location().is_none() => error.in_file(path.display()),
+            _ => error,
+        }
     }
 
     /// Returns the version of the default domain, 0 where the model imports none.

@@ -14,6 +14,9 @@ use precast::{DType, error::Result};
 /// reports it.
 const LOST: f64 = 1.0 / 16.0;
 
+/// Room for numbers that are larger or smaller than factors say.
+const ROOM: f64 = 16.0;
+
 /// The numbers of a tensor that a low dtype does not hold.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Unfit {
@@ -61,6 +64,25 @@ impl Limits {
         self
     }
 
+    /// Returns whether some of the numbers that factors give a magnitude may be infinite.
+    pub fn may_overflow(&self, size: f64) -> bool {
+        self.is_beyond(size * ROOM)
+    }
+
+    /// Returns whether some of the numbers that factors give a magnitude may lose their bits.
+    pub fn may_vanish(&self, size: f64) -> bool {
+        self.is_below(size / ROOM)
+    }
+
+    /// Returns whether numbers near 1 lose their digits in a sum with one of a magnitude.
+    pub fn hides(&self, size: f64) -> bool {
+        let ulp = match self.dtype {
+            DType::F16 => half::f16::EPSILON.to_f64(),
+            _ => half::bf16::EPSILON.to_f64(),
+        };
+        size * ulp >= 1.0
+    }
+
     /// Returns whether a magnitude is rounded to infinity.
     pub fn is_beyond(&self, size: f64) -> bool {
         size >= f64::from(Limits::of(self.dtype).infinite)
@@ -96,16 +118,26 @@ pub(super) struct Tally {
     smallest: f32,
     lossy: u64,
     nonzero: u64,
-    count: u64,
+    pub count: u64,
     /// `true` when all are integers.
     pub whole: bool,
     /// `true` when one is below 0.
     pub negative: bool,
+    /// The sum of numbers of which none is below 0.
+    pub sum: f64,
+    /// `true` when all numbers of a row are so large that others lose their digits next to them.
+    pub hides: bool,
+    /// The length of a row, and the number of such numbers up to here.
+    row: (u64, u64),
 }
 
 impl Tally {
-    pub fn new() -> Self {
-        Tally { largest: 0.0, smallest: f32::INFINITY, lossy: 0, nonzero: 0, count: 0, whole: true, negative: false }
+    /// Creates the tally of a tensor whose rows have a length.
+    pub fn new(row: usize) -> Self {
+        let row = (row.max(1) as u64, 0);
+        let (lossy, nonzero, count) = (0, 0, 0);
+        let (largest, smallest, whole, negative, sum, hides) = (0.0, f32::INFINITY, true, false, 0.0, false);
+        Tally { largest, smallest, lossy, nonzero, count, whole, negative, sum, hides, row }
     }
 
     /// Adds numbers. Infinities are meant, and NaN has no size.
@@ -119,10 +151,25 @@ impl Tally {
             self.nonzero += u64::from(counts);
             self.lossy += u64::from(counts && size < limits.lossy);
         }
+        if limits.hides(self.largest.into()) && !self.hides {
+            self.rows(numbers, limits);
+        }
         self.count += numbers.len() as u64;
         // The first number of most weights says no.
         self.whole = self.whole && numbers.iter().all(|number| number.fract() == 0.0);
         self.negative = self.negative || numbers.iter().any(|number| *number < 0.0);
+        if !self.negative {
+            self.sum += numbers.iter().copied().map(f64::from).sum::<f64>();
+        }
+    }
+
+    fn rows(&mut self, numbers: &[f32], limits: &Limits) {
+        for (at, number) in (self.count..).zip(numbers) {
+            let (len, known) = self.row;
+            let known = if at % len == 0 { 0 } else { known };
+            self.row.1 = known + u64::from(number.is_finite() && limits.hides(number.abs().into()));
+            self.hides = self.hides || self.row.1 == len;
+        }
     }
 
     pub fn unfit(&self, limits: &Limits) -> Option<Unfit> {
@@ -135,7 +182,12 @@ impl Tally {
 
     /// Returns whether it has one positive number, once or many times.
     pub fn is_one(&self) -> bool {
-        self.smallest == self.largest && self.nonzero == self.count && !self.negative
+        self.is_uniform() && !self.negative
+    }
+
+    /// Returns whether all numbers have the same magnitude.
+    pub fn is_uniform(&self) -> bool {
+        self.smallest == self.largest && self.nonzero == self.count
     }
 
     /// Returns the least and the largest magnitude as factors: 1 where numbers are 0 as well, as in masks.
@@ -148,8 +200,11 @@ impl Tally {
     }
 }
 
+/// Numbers of another floating type that are looked at, at most: factors, which a cast may make float32.
+const FEW: u64 = 4096;
+
 /// Returns the tally of each value that is an initialiser or a constant of float32, or that nodes take out of a small one,
-/// or a single number of float64, which a cast may make float32. `progress` is called with the bytes that were read.
+/// or a few numbers of another floating type. `progress` is called with the bytes that were read.
 pub(super) fn tallies(
     values: &Values<'_>,
     elems: &[Elem],
@@ -158,13 +213,18 @@ pub(super) fn tallies(
 ) -> Result<HashMap<usize, Tally>> {
     let mut found = HashMap::new();
     for (index, value) in values.values.iter().enumerate() {
-        let mut tally = Tally::new();
+        let row = values.tensor(index).and_then(|tensor| tensor.dims.last().copied());
+        let mut tally = Tally::new(row.unwrap_or(1));
         if elems[index] != Elem::F32 {
-            let single =
-                values.tensor(index).filter(|of| of.elem == Elem::F64 && of.count().is_ok_and(|count| count == 1));
-            if let Some(single) = single {
-                let number = super::import::numbers(values.model, single)?.to_f64();
-                tally.add(&[number[0] as f32], limits);
+            let is_float = |of: &&Tensor| [Elem::F64, Elem::F16, Elem::BF16].contains(&of.elem);
+            let few = values.tensor(index).filter(is_float).filter(|of| of.count().is_ok_and(|count| count <= FEW));
+            if let Some(few) = few {
+                let numbers: Vec<f32> = super::import::numbers(values.model, few)?
+                    .to_f64()
+                    .into_iter()
+                    .map(|number| number as f32)
+                    .collect();
+                tally.add(&numbers, limits);
                 found.insert(index, tally);
             }
             continue;
@@ -179,7 +239,7 @@ pub(super) fn tallies(
         }
     }
     for (index, x) in super::import::taken(values).into_iter().filter(|(index, _)| elems[*index] == Elem::F32) {
-        let mut tally = Tally::new();
+        let mut tally = Tally::new(x.shape().last().copied().unwrap_or(1));
         tally.add(&x.to_vec::<f32>()?, limits);
         found.insert(index, tally);
     }
@@ -239,9 +299,26 @@ mod tests {
 
     fn unfit_of(numbers: &[f32], dtype: DType) -> Option<Unfit> {
         let limits = Limits::of(dtype);
-        let mut tally = Tally::new();
+        let mut tally = Tally::new(1);
         tally.add(numbers, &limits);
         tally.unfit(&limits)
+    }
+
+    /// Rows of three, read in parts.
+    #[test]
+    fn a_row_hides_others_if_all_its_numbers_do() {
+        for (numbers, hides) in [
+            ([0.0, -1e4, -1e4, -1e4, 0.0, -1e4], false),
+            ([0.0, 0.0, -1e4, -1e4, -2e4, 1024.0], true),
+            ([1.0, 1.0, 1.0, f32::NEG_INFINITY, -1e4, -1e4], false),
+            ([1.0, 1.0, 1.0, 1023.0, 1e4, 1e4], false),
+        ] {
+            for parts in [1, 2, 6] {
+                let mut tally = Tally::new(3);
+                numbers.chunks(parts).for_each(|part| tally.add(part, &Limits::of(DType::F16)));
+                assert_eq!(tally.hides, hides, "{numbers:?}");
+            }
+        }
     }
 
     /// The limits are those of rounding itself.

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use precast_base::names::did_you_mean;
 
 use super::{
+    exact,
     facts::Facts,
     keep::{self, Keep, Kept, Then},
     model::OnnxModel,
@@ -77,6 +78,7 @@ pub struct OnnxPlan<'a> {
     pub(super) decisions: Vec<NodeDecision>,
     /// `true` when inputs or outputs become low.
     pub(super) low_io: bool,
+    notes: Vec<String>,
 }
 
 impl std::fmt::Debug for OnnxPlan<'_> {
@@ -122,6 +124,11 @@ impl OnnxPlan<'_> {
         })
     }
 
+    /// Returns notes on coordinates and indices that come from products in the low dtype, whose digits may be too few.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// Returns whether anything runs low.
     pub fn lowers(&self) -> bool {
         self.painting.vertices.iter().any(|vertex| vertex.low.is_some())
@@ -161,6 +168,15 @@ impl OnnxModel {
         progress: &mut dyn FnMut(u64),
     ) -> Result<OnnxPlan<'_>> {
         policy.check()?;
+        self.planned(policy, options, progress).map_err(|error| self.named(error))
+    }
+
+    fn planned(
+        &self,
+        policy: &GraphPolicy,
+        options: &OnnxPlanOptions,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<OnnxPlan<'_>> {
         let values = Values::of(self)?;
         let elems = types::infer(&values)?;
         self.check_opset(policy.dtype)?;
@@ -246,7 +262,21 @@ impl OnnxModel {
         let casts = casts(&painted.graph, &painting);
         let decisions = decisions(&values, &elems, &painted, &painting, &kept, &paths, policy);
         let low_io = !low_io.is_empty();
-        Ok(OnnxPlan { elems, painted, painting, casts, dtype: policy.dtype, decisions, low_io, values })
+        let found = exact::places(&facts, &values, &|value| painted.is_low(&painting, value));
+        let bits = if low == DType::F16 { 11 } else { 8 };
+        let notes = found.into_iter().map(|(reader, maker, what)| {
+            let called = |node: usize| format!("`{}` ({})", paths[node], values.nodes[node].node.op);
+            format!(
+                "the {what} of {} come from {}, which runs in {} and has {bits} bits; a rule for `{}` with `run: float32` \
+                 keeps them",
+                called(reader),
+                called(maker),
+                low.long_name(),
+                paths[maker]
+            )
+        });
+        let notes = notes.collect();
+        Ok(OnnxPlan { elems, painted, painting, casts, dtype: policy.dtype, decisions, low_io, notes, values })
     }
 
     /// Checks that the opset of the model has casts to the low dtype.

@@ -144,6 +144,11 @@ impl<'a> Rebuilder<'a> {
             put_bytes(&mut node, 4, b"Cast");
             put_bytes(&mut node, 5, &self.cast_to(cast.to));
             body.field(1, &node);
+            let graphs = self.values.scopes.iter().map(|scope| scope.graph);
+            let mut known = graphs.flat_map(|graph| graph.outputs.iter().chain(&graph.values));
+            if self.model().opset() < 6 && !known.any(|value| value.name == cast.into) {
+                body.field(13, &declared(cast));
+            }
         }
     }
 
@@ -178,7 +183,7 @@ impl<'a> Rebuilder<'a> {
         let placed = &values.nodes[index];
         let node = placed.node;
         let renamed_output = |place: usize| {
-            let value = placed.outputs.get(place).copied().flatten()?;
+            let value = placed.output(place)?;
             self.edits.made.get(&value)
         };
         let renames = (0..node.inputs.len()).any(|place| self.edits.inputs.contains_key(&(index, place)))
@@ -212,7 +217,7 @@ impl<'a> Rebuilder<'a> {
                     input += 1;
                 }
                 2 => {
-                    let value = placed.outputs.get(output).copied().flatten();
+                    let value = placed.output(output);
                     match (&parts.copy, value.and_then(|value| self.edits.made.get(&value))) {
                         (Some(copy), _) => body.field(2, copy.as_bytes()),
                         (None, Some(new)) => body.field(2, new.as_bytes()),
@@ -384,6 +389,16 @@ impl<'a> Rebuilder<'a> {
         })?;
         Ok(Some(body))
     }
+}
+
+/// Returns the declaration of the value that a cast makes. ONNX infers no type from the name of one.
+fn declared(cast: &Cast) -> Vec<u8> {
+    let (mut tensor, mut kind, mut value) = (Vec::new(), Vec::new(), Vec::new());
+    put_int(&mut tensor, 1, i64::from(cast.to.0));
+    put_bytes(&mut kind, 1, &tensor);
+    put_bytes(&mut value, 1, cast.into.as_bytes());
+    put_bytes(&mut value, 2, &kind);
+    value
 }
 
 /// The changed parts of a node.

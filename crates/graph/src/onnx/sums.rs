@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::{
-    facts::One,
+    facts::{Count, MANY, One},
     import::numbers,
     keep::{Carried, Keep, Then},
     tensor::Elem,
@@ -38,26 +38,36 @@ struct Way {
     all: bool,
     /// A reader leads to a root.
     root: bool,
+    /// A reader leads to a division by a number of terms.
+    share: bool,
 }
 
 impl Keep<'_> {
     /// Keeps squares, and products of two activations, that go into a sum or a root: squares of numbers above 255 are
-    /// beyond float16, also where the root is in range.
+    /// beyond float16, also where the root is in range. Keeps products that add many terms, up to the division by their
+    /// number.
     pub fn squares(&mut self) {
         let into = self.ways();
         let values = self.values;
+        let is_f16 = self.facts.limits.is_beyond(MANY * MANY);
         let mut squares = vec![false; values.values.len()];
+        let mut sums = vec![false; values.values.len()];
         for (index, placed) in values.nodes.iter().enumerate() {
-            let Some(output) = placed.outputs.first().copied().flatten() else { continue };
-            let Way { any, all, root } = into[output];
-            let op = own(placed);
+            let Some(output) = placed.output(0) else { continue };
+            let Way { any, all, root, share } = into[output];
+            let op = placed.op();
+            let reads = |held: &[bool]| placed.inputs.iter().flatten().any(|&value| held[value]);
+            let is_sum = is_f16 && share && self.adds(placed)
+                || reads(&sums) && (share && self.is_step(index) || self.divided(placed).is_some());
+            if is_sum {
+                sums[output] = share;
+                self.node(index, Then::Listed, || "adds up what is divided by the number of terms".into());
+            }
             let because = if self.is_square(placed) && (op == "Mul" && any || root) {
                 "makes squares that are added up or go into a root"
             } else if op == "Mul" && all && self.are_activations(placed) {
                 "makes products that are only added up or go into a root"
-            } else if placed.inputs.iter().flatten().any(|&value| squares[value])
-                && (self.is_sink(placed) || any && self.is_step(index))
-            {
+            } else if reads(&squares) && (self.is_sink(placed) || any && self.is_step(index)) {
                 "reads squares"
             } else {
                 continue;
@@ -71,14 +81,14 @@ impl Keep<'_> {
     pub fn variances(&mut self) {
         let values = self.values;
         for (index, placed) in
-            values.nodes.iter().enumerate().filter(|(_, placed)| ["Add", "Sub"].contains(&own(placed)))
+            values.nodes.iter().enumerate().filter(|(_, placed)| ["Add", "Sub"].contains(&placed.op()))
         {
             let [Some(a), Some(b)] = placed.inputs[..] else { continue };
             for (squares, square) in [(a, b), (b, a)] {
                 let (Some(mean), Some(square)) = (self.maker(squares), self.maker(square)) else { continue };
                 let products = self.factors(square);
                 let of_squares = |&value: &usize| self.maker(value).is_some_and(|node| !self.factors(node).is_empty());
-                let is_mean = |node: usize| is_product(own(&values.nodes[node])) && self.is_sink(&values.nodes[node]);
+                let is_mean = |node: usize| is_product(values.nodes[node].op()) && self.is_sink(&values.nodes[node]);
                 let means: Vec<usize> = products.into_iter().filter_map(|value| self.maker(value)).collect();
                 let is_variance = self.is_sink(&values.nodes[mean])
                     && values.nodes[mean].inputs.iter().flatten().any(of_squares)
@@ -98,7 +108,7 @@ impl Keep<'_> {
             let Origin::Node { node } = self.values.values[value].origin else { return None };
             let mut moving =
                 self.values.nodes[node].inputs.iter().flatten().filter(|of| !self.facts.fact(**of).constant);
-            match (own(&self.values.nodes[node]), moving.next(), moving.next()) {
+            match (self.values.nodes[node].op(), moving.next(), moving.next()) {
                 ("Add" | "Sub" | "Sum" | "Mean", ..) => return Some(node),
                 (_, Some(&from), None) if self.is_step(node) => value = from,
                 _ => return Some(node),
@@ -109,7 +119,7 @@ impl Keep<'_> {
     /// Returns the factors of a square, or of a product of two activations; none for another node.
     fn factors(&self, node: usize) -> Vec<usize> {
         let placed = &self.values.nodes[node];
-        match (own(placed), &placed.inputs[..]) {
+        match (placed.op(), &placed.inputs[..]) {
             ("Mul", &[Some(a), Some(b)]) if [a, b].iter().all(|value| !self.facts.fact(*value).constant) => vec![a, b],
             ("Pow", &[Some(a), _]) => vec![a],
             _ => Vec::new(),
@@ -127,18 +137,25 @@ impl Keep<'_> {
             nowhere(&mut into, output);
         }
         for (index, placed) in values.nodes.iter().enumerate().rev() {
-            let made = placed.outputs.first().copied().flatten().and_then(|output| into[output]).unwrap_or_default();
-            let op = own(placed);
+            let made = placed.output(0).and_then(|output| into[output]).unwrap_or_default();
+            let op = placed.op();
             let of = match self.is_sink(placed) {
                 // A product with weights makes a mean of squares, but most often is a layer.
-                true => Way { any: true, all: SINKS.contains(&op), root: ["Pow", "Sqrt"].contains(&op) },
+                true => Way { any: true, all: SINKS.contains(&op), root: ["Pow", "Sqrt"].contains(&op), share: false },
                 false if self.is_step(index) => made,
                 false => Way::default(),
             };
-            for &value in placed.inputs.iter().flatten() {
+            let share = self.is_step(index) && made.share;
+            let divided = self.divided(placed);
+            for (place, &value) in placed.inputs.iter().enumerate() {
+                let Some(value) = value else { continue };
                 let known = into[value].unwrap_or(Way { all: true, ..Way::default() });
-                into[value] =
-                    Some(Way { any: known.any || of.any, all: known.all && of.all, root: known.root || of.root });
+                into[value] = Some(Way {
+                    any: known.any || of.any,
+                    all: known.all && of.all,
+                    root: known.root || of.root,
+                    share: known.share || share || divided == Some(place),
+                });
             }
         }
         into.into_iter().map(Option::unwrap_or_default).collect()
@@ -147,10 +164,36 @@ impl Keep<'_> {
     /// Returns whether a node is a sum, a root, or a product with weights that are no less than 0, which is a sum.
     fn is_sink(&self, placed: &Placed<'_>) -> bool {
         let is_weight = |value: &usize| self.facts.constants.get(value).is_some_and(|known| !known.negative);
-        match own(placed) {
+        match placed.op() {
             "Conv" | "Gemm" | "MatMul" => placed.inputs.iter().take(2).flatten().any(is_weight),
             "Einsum" => self.only_adds(placed),
             op => SINKS.contains(&op),
+        }
+    }
+
+    /// Returns whether a product adds up many terms: of activations, or with weights that are no less than 0 and do not
+    /// take a mean, as those of layers and blurs do.
+    fn adds(&self, placed: &Placed<'_>) -> bool {
+        let is_many = |value: usize| {
+            let by = self.facts.fact(value).by?;
+            let known = self.facts.constants.get(&by).filter(|known| !known.negative)?;
+            let axes = self.values.tensor(by).map(|tensor| tensor.dims.iter().copied().max());
+            let terms = self.values.terms(placed).or(axes.flatten()).map_or(known.count as f64, |terms| terms as f64);
+            Some(known.sum / known.count as f64 * terms >= FEW)
+        };
+        let operands = || placed.inputs.iter().take(2).flatten();
+        is_product(placed.op())
+            && operands().all(|&value| !self.facts.fact(value).constant || is_many(value).unwrap_or(false))
+    }
+
+    /// Returns the place of the input that a node divides by a number of terms.
+    fn divided(&self, placed: &Placed<'_>) -> Option<usize> {
+        let is = |place: usize, count| self.facts.input(placed, place).is_some_and(|fact| fact.count() == Some(count));
+        match placed.op() {
+            "Div" if is(1, Count::Terms) => Some(0),
+            "Mul" if is(1, Count::Share) => Some(0),
+            "Mul" if is(0, Count::Share) => Some(1),
+            _ => None,
         }
     }
 
@@ -158,7 +201,7 @@ impl Keep<'_> {
     fn is_step(&self, index: usize) -> bool {
         let placed = &self.values.nodes[index];
         let constant = || placed.inputs.iter().flatten().any(|&value| self.facts.fact(value).constant);
-        match own(placed) {
+        match placed.op() {
             "Add" | "Sub" | "Sum" | "Mean" => true,
             "Mul" | "Div" => constant(),
             "" => false,
@@ -168,7 +211,7 @@ impl Keep<'_> {
 
     /// Returns whether a product has one value as both operands.
     fn is_square(&self, placed: &Placed<'_>) -> bool {
-        match (own(placed), &placed.inputs[..]) {
+        match (placed.op(), &placed.inputs[..]) {
             ("Mul" | "MatMul" | "Einsum", &[Some(a), Some(b)]) => {
                 self.facts.source(a) == self.facts.source(b) && !self.facts.fact(a).constant
             }
@@ -189,7 +232,7 @@ impl Keep<'_> {
         let values = self.values;
         let mut entered = vec![false; values.values.len()];
         for (index, placed) in values.nodes.iter().enumerate() {
-            if ["ScatterElements", "ScatterND"].contains(&own(placed)) {
+            if ["ScatterElements", "ScatterND"].contains(&placed.op()) {
                 let reduction = values.model.text(placed.node, "reduction").ok().flatten();
                 if matches!(reduction.as_deref(), Some("add" | "mul")) {
                     self.node(index, Then::Denied, || "adds by scattering".into());
@@ -213,7 +256,7 @@ impl Keep<'_> {
     /// Keeps a state whose next value is a sum or a product of it. `entered` has the gates that were followed.
     fn state(&mut self, from: usize, to: usize, out: Option<usize>, entered: &mut [bool]) {
         let (values, moves) = (self.values, self.facts.moves);
-        let op = |node: usize| own(&values.nodes[node]);
+        let op = |node: usize| values.nodes[node].op();
         let states = [Some(from), out].into_iter().flatten();
         let sum = self.course(from, to, Through::Sums).nodes;
         if sum.iter().any(|&node| ["Add", "Sub", "Sum", "Mean", "Gemm"].contains(&op(node))) {
@@ -263,7 +306,7 @@ impl Keep<'_> {
 
     /// Returns whether a node is an `Einsum` of one operand that adds along an axis.
     fn only_adds(&self, placed: &Placed<'_>) -> bool {
-        if own(placed) != "Einsum" || placed.inputs.len() != 1 {
+        if placed.op() != "Einsum" || placed.inputs.len() != 1 {
             return false;
         }
         let equation = self.values.model.text(placed.node, "equation").ok().flatten().unwrap_or_default();
@@ -276,7 +319,7 @@ impl Keep<'_> {
 
     /// Returns whether a loop has a few rounds: so many terms are added in 16 bits by any chain of nodes.
     fn is_short(&self, placed: &Placed<'_>) -> bool {
-        let count = placed.inputs.first().copied().flatten().filter(|_| own(placed) == "Loop");
+        let count = placed.input(0).filter(|_| placed.op() == "Loop");
         let count = count.and_then(|value| numbers(self.values.model, self.values.tensor(value)?).ok());
         count.is_some_and(|count| count.to_f64().first().is_some_and(|count| *count <= FEW))
     }
@@ -316,10 +359,10 @@ impl Keep<'_> {
         let placed = &self.values.nodes[node];
         let inputs = || placed.inputs.iter().flatten().copied();
         let is_scaled = || inputs().any(|value| self.facts.fact(value).constant);
-        match own(placed) {
+        match placed.op() {
             "Add" | "Sub" | "Sum" | "Mean" => inputs().collect(),
             "Mul" | "Div" if through != Through::Sums || is_scaled() => inputs().collect(),
-            "Gemm" if through != Through::Products => placed.inputs.get(2).copied().flatten().into_iter().collect(),
+            "Gemm" if through != Through::Products => placed.input(2).into_iter().collect(),
             // A layer forgets.
             "Relu" if through != Through::Sums => Vec::new(),
             op if through == Through::Products && is_product(op) => inputs().collect(),
@@ -349,9 +392,4 @@ enum Through {
 
 fn is_product(op: &str) -> bool {
     ["Conv", "Einsum", "Gemm", "MatMul"].contains(&op)
-}
-
-/// Returns the op of a node of the default domain; an empty text for another one.
-fn own<'a>(placed: &Placed<'a>) -> &'a str {
-    if placed.node.domain.is_empty() { &placed.node.op } else { "" }
 }

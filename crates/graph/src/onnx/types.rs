@@ -199,7 +199,7 @@ impl Types {
             "EyeLike" | "RandomNormalLike" | "RandomUniformLike" | "Bernoulli" => match attribute("dtype")? {
                 Some(elem) => Some(elem),
                 None => {
-                    let input = placed.inputs.first().copied().flatten();
+                    let input = placed.input(0);
                     input.and_then(|input| self.elem(input))
                 }
             },
@@ -271,12 +271,8 @@ pub(super) struct Through {
 /// left out.
 pub(super) fn edges(values: &Values<'_>, placed: &Placed<'_>) -> Vec<Through> {
     let node = placed.node;
-    if !node.domain.is_empty() {
-        return Vec::new();
-    }
-    let input = |i: usize| placed.inputs.get(i).copied().flatten();
-    let output = |i: usize| placed.outputs.get(i).copied().flatten();
-    match &node.op[..] {
+    let (input, output) = (|i: usize| placed.input(i), |i: usize| placed.output(i));
+    match placed.op() {
         "If" => {
             let branch = |&(_, body): &(&str, usize)| {
                 let outputs = values.scopes[body].outputs.iter().enumerate();

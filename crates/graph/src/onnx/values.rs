@@ -66,6 +66,23 @@ pub(super) struct Placed<'a> {
     pub schema: Option<&'static Schema>,
 }
 
+impl<'a> Placed<'a> {
+    /// Returns the value of an input; `None` for one that is left out.
+    pub fn input(&self, place: usize) -> Option<usize> {
+        self.inputs.get(place).copied().flatten()
+    }
+
+    /// Returns the value of an output; `None` for one that is left out.
+    pub fn output(&self, place: usize) -> Option<usize> {
+        self.outputs.get(place).copied().flatten()
+    }
+
+    /// Returns the op of a node of the default domain; an empty text for another one.
+    pub fn op(&self) -> &'a str {
+        if self.node.domain.is_empty() { &self.node.op } else { "" }
+    }
+}
+
 impl<'a> Values<'a> {
     /// Finds the values of a model.
     ///
@@ -164,7 +181,7 @@ impl<'a> Values<'a> {
 
     /// Returns the number of terms that a product with a weight adds, as the shape of the weight says.
     pub fn terms(&self, placed: &Placed<'_>) -> Option<usize> {
-        let of = &self.values[placed.inputs.get(1).copied().flatten()?];
+        let of = &self.values[placed.input(1)?];
         let dims = &self.scopes[of.scope].graph.initialisers[of.initialiser?].dims;
         match &placed.node.op[..] {
             "MatMul" => dims.iter().rev().nth(1).copied(),

@@ -271,6 +271,41 @@ fn the_shape_of_a_tensor_does_not_keep_it_wide() {
 }
 
 /// Inputs that become low are tensors of floats.
+/// Before opset 6, a cast has the name of its type, which ONNX infers nothing from: the values that casts make are declared.
+#[test]
+fn values_that_casts_of_early_opsets_make_are_declared() {
+    for (opset, is_declared) in [(1, true), (5, true), (6, false)] {
+        let nodes = [
+            build::node("MatMul", &["x", "w"], &["a"], &[]),
+            build::node("Softmax", &["a"], &["b"], &[build::int("axis", 1)]),
+            build::node("MatMul", &["b", "w"], &["y"], &[]),
+        ];
+        let io = |name| build::value(name, build::FLOAT, &["2", "2"]);
+        let graph = build::graph(&nodes, &[build::floats("w", &[2, 2], &[1.0; 4])], &[io("x")], &[io("y")]);
+        let model = build::model(&graph.message(13, &io("b")), opset);
+        let plan = model.plan(&GraphPolicy::named("onnx").unwrap()).unwrap();
+        for explicit in [false, true] {
+            let bytes = plan.to_bytes(&OnnxConvertOptions::new().explicit(explicit)).unwrap();
+            let made = super::pb::made_by(&bytes, "Cast");
+            let declared = super::pb::declared(&bytes);
+            assert!(made.len() >= 3);
+            // The model declares two of them.
+            for name in made.iter().filter(|name| !["b", "y"].contains(&&name[..])) {
+                let count = declared.iter().filter(|(known, _)| known == name).count();
+                assert_eq!(count, usize::from(is_declared), "{name}");
+            }
+            assert_eq!(declared.iter().filter(|(name, _)| name == "b").count(), 1);
+            if !explicit {
+                let is_typed = |(name, elem): &(String, &str)| name == "b" || name.ends_with(elem);
+                assert!(declared.iter().all(is_typed), "{declared:?}");
+                let again = OnnxModel::from_bytes(bytes.clone()).unwrap();
+                let again = again.plan(&GraphPolicy::named("onnx").unwrap()).unwrap();
+                assert!(again.to_bytes(&OnnxConvertOptions::new()).unwrap() == bytes);
+            }
+        }
+    }
+}
+
 #[test]
 fn inputs_of_integers_cannot_be_low() {
     let nodes = [build::node("Gather", &["w", "i"], &["y"], &[])];

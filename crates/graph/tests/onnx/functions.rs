@@ -236,6 +236,22 @@ fn wrong_calls_are_errors() {
     let words = "node `y` (A): it has 2 inputs, and the function has 1";
     refused(&[own("A", &["x", "x"], &["y"], &[])], &one, words);
 
+    // Nobody knows the one that a call means.
+    let other = function("A", &["a"], &["b"], &[op("Abs", &["a"], "b")], OPSET);
+    let words = "two functions of the model have the name `own.A`; expected one for each name";
+    refused(&nodes, &[one[0].clone(), other], words);
+    // Some runtimes mean the op.
+    let standard = Message::default().bytes(1, "Relu").bytes(4, "a").bytes(5, "b").message(7, &op("Neg", &["a"], "b"));
+    let standard = standard.message(9, &opset("", OPSET)).bytes(10, "");
+    let words = "node `y` (Relu): a function of the model has the name of this op, and runtimes differ in the one that a \
+                 node means; rename the function";
+    refused(&[op("Relu", &["x"], "y")], std::slice::from_ref(&standard), words);
+    let caller = function("B", &["a"], &["b"], &[op("Relu", &["a"], "b")], OPSET);
+    let of_function = words.replace("`y`", "`b`");
+    refused(&[own("B", &["x"], &["y"], &[])], &[standard.clone(), caller], &of_function);
+    let unused = OnnxModel::from_bytes(bytes(&[op("Neg", &["x"], "y")], &[standard]));
+    assert!(unused.is_ok());
+
     // 2^21 nodes.
     let double = |at: usize| {
         let name = format!("F{at}");

@@ -170,6 +170,31 @@ pub fn body_inputs(model: &[u8], op: &str) -> Vec<(String, &'static str)> {
     inputs.map(typed).collect()
 }
 
+/// Returns the messages of one kind in the graph of a model.
+fn of_graph(model: &[u8], wanted: u64) -> Vec<&[u8]> {
+    let all = fields(part(model, &[7]).expect("a graph")).expect("fields").into_iter();
+    all.filter_map(|(number, field)| match field {
+        Value::Bytes(bytes) if number == wanted => Some(bytes),
+        _ => None,
+    })
+    .collect()
+}
+
+/// Returns the first outputs of the nodes with an op.
+pub fn made_by(model: &[u8], op: &str) -> Vec<String> {
+    let nodes = of_graph(model, 1).into_iter().filter(|node| part(node, &[4]) == Some(op.as_bytes()));
+    nodes.map(|node| String::from_utf8(part(node, &[2]).unwrap_or_default().to_vec()).unwrap()).collect()
+}
+
+/// Returns the declared values of a graph with the names of their types.
+pub fn declared(model: &[u8]) -> Vec<(String, &'static str)> {
+    let typed = |value: &[u8]| {
+        let elem = part(value, &[2, 1]).and_then(|tensor| number(tensor, 1)).map_or("undefined", elem);
+        (String::from_utf8(part(value, &[1]).unwrap_or_default().to_vec()).unwrap(), elem)
+    };
+    of_graph(model, 13).into_iter().map(typed).collect()
+}
+
 /// Returns the message at a path of fields.
 fn part<'a>(bytes: &'a [u8], path: &[u64]) -> Option<&'a [u8]> {
     path.iter().try_fold(bytes, |bytes, wanted| {

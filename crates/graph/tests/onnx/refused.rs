@@ -1,6 +1,6 @@
 //! Models that cannot be run, and the words that say so.
 
-use precast::{ErrorKind, Result, Tensor};
+use precast::{ErrorKind, Result, Tensor, policy::GraphPolicy};
 use precast_graph::{
     Graph,
     onnx::{ImportOptions, OnnxModel},
@@ -115,6 +115,27 @@ fn a_wrong_model_is_an_error() {
             Err(e) => assert!(!expected.is_empty() && e.to_string().contains(expected), "{e}\nexpected: {expected}"),
         }
     }
+}
+
+/// An error after a file was read names it, once.
+#[test]
+fn errors_of_plans_and_conversions_name_the_file() {
+    let folder = std::env::temp_dir().join(format!("precast-onnx-named-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let path = folder.join("wrong.onnx");
+    for (input, opset, policy, words) in [
+        ("z", 18, "onnx", "node `my_relu` (Relu): it reads `z`"),
+        ("x", 12, "onnx-bf16", "no node can run in bfloat16"),
+    ] {
+        let io = [value("x", FLOAT, &["n", "3"]), value("y", FLOAT, &[])];
+        let graph = graph(&[node("Relu", &[input], &["y"], &[])], &[], &io[..1], &io[1..]);
+        std::fs::write(&path, bytes(&graph, opset)).unwrap();
+        let model = OnnxModel::open(&path).unwrap();
+        let message = model.plan(&GraphPolicy::named(policy).unwrap()).unwrap_err().to_string();
+        let start = format!("{}: {words}", path.display());
+        assert!(message.starts_with(&start) && message.matches("wrong.onnx").count() == 1, "{message}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]

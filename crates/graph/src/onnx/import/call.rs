@@ -21,6 +21,34 @@ pub(super) fn known(item: Item) -> Result<Vec<Value>> {
     Ok(vec![item.into()])
 }
 
+/// Functions that return an attribute of a form, and an error for another form.
+macro_rules! attributes {
+    ($($name:ident -> $of:ty: $form:ident($value:ident) => $read:expr, $expected:literal;)*) => {
+        impl Call<'_> {
+            $(pub fn $name(&self, name: &str) -> Result<Option<$of>> {
+                match self.attribute(name) {
+                    None => Ok(None),
+                    Some(Attr::$form($value)) => Ok(Some($read)),
+                    Some(other) => {
+                        let other = other.called();
+                        Err(Error::value(format!("its attribute `{name}` is {other}; expected {}", $expected)))
+                    }
+                }
+            })*
+        }
+    };
+}
+
+attributes! {
+    maybe_int -> i64: Int(number) => *number, "an integer";
+    ints -> Vec<i64>: Ints(numbers) => numbers.clone(), "a list of integers";
+    maybe_float -> f64: Float(number) => shortest(*number), "a number";
+    floats -> Vec<f32>: Floats(numbers) => numbers.clone(), "a list of numbers";
+    text -> &str: Text(text) => text, "a text";
+    texts -> &[String]: Texts(texts) => texts, "a list of texts";
+    tensor -> &Item: Tensor(item) => item, "a tensor";
+}
+
 impl Call<'_> {
     /// Returns the version of the op's set.
     pub fn opset(&self) -> i64 {
@@ -121,19 +149,6 @@ impl Call<'_> {
         self.attribute(name).is_some()
     }
 
-    fn other(name: &str, attr: &Attr, expected: &str) -> Error {
-        Error::value(format!("its attribute `{name}` is {}; expected {expected}", attr.called()))
-    }
-
-    /// Returns an attribute of one integer.
-    pub fn maybe_int(&self, name: &str) -> Result<Option<i64>> {
-        match self.attribute(name) {
-            None => Ok(None),
-            Some(Attr::Int(number)) => Ok(Some(*number)),
-            Some(attr) => Err(Self::other(name, attr, "an integer")),
-        }
-    }
-
     pub fn int(&self, name: &str, default: i64) -> Result<i64> {
         Ok(self.maybe_int(name)?.unwrap_or(default))
     }
@@ -142,62 +157,13 @@ impl Call<'_> {
         Ok(self.int(name, i64::from(default))? != 0)
     }
 
-    /// Returns an attribute of integers.
-    pub fn ints(&self, name: &str) -> Result<Option<Vec<i64>>> {
-        match self.attribute(name) {
-            None => Ok(None),
-            Some(Attr::Ints(numbers)) => Ok(Some(numbers.clone())),
-            Some(attr) => Err(Self::other(name, attr, "a list of integers")),
-        }
-    }
-
     /// Returns an attribute of lengths.
     pub fn lengths(&self, name: &str) -> Result<Option<Vec<usize>>> {
         self.ints(name)?.map(|numbers| lengths(&numbers)).transpose().map_err(|e| e.context(format!("`{name}`")))
     }
 
-    pub fn maybe_float(&self, name: &str) -> Result<Option<f64>> {
-        match self.attribute(name) {
-            None => Ok(None),
-            Some(Attr::Float(number)) => Ok(Some(shortest(*number))),
-            Some(attr) => Err(Self::other(name, attr, "a number")),
-        }
-    }
-
     pub fn float(&self, name: &str, default: f64) -> Result<f64> {
         Ok(self.maybe_float(name)?.unwrap_or(default))
-    }
-
-    pub fn floats(&self, name: &str) -> Result<Option<Vec<f32>>> {
-        match self.attribute(name) {
-            None => Ok(None),
-            Some(Attr::Floats(numbers)) => Ok(Some(numbers.clone())),
-            Some(attr) => Err(Self::other(name, attr, "a list of numbers")),
-        }
-    }
-
-    pub fn text(&self, name: &str) -> Result<Option<&str>> {
-        match self.attribute(name) {
-            None => Ok(None),
-            Some(Attr::Text(text)) => Ok(Some(text)),
-            Some(attr) => Err(Self::other(name, attr, "a text")),
-        }
-    }
-
-    pub fn texts(&self, name: &str) -> Result<Option<&[String]>> {
-        match self.attribute(name) {
-            None => Ok(None),
-            Some(Attr::Texts(texts)) => Ok(Some(texts)),
-            Some(attr) => Err(Self::other(name, attr, "a list of texts")),
-        }
-    }
-
-    pub fn tensor(&self, name: &str) -> Result<Option<&Item>> {
-        match self.attribute(name) {
-            None => Ok(None),
-            Some(Attr::Tensor(item)) => Ok(Some(item)),
-            Some(attr) => Err(Self::other(name, attr, "a tensor")),
-        }
     }
 
     /// Returns the integers of an input since an opset, of an attribute before it.

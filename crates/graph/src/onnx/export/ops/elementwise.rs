@@ -9,35 +9,25 @@ use precast::{
     error::{Error, Result},
 };
 
+/// Rows of ops that one node of the same name writes.
+macro_rules! same {
+    ($($op:ident),* $(,)?) => {
+        pub(super) fn same(op: Op) -> Option<Emit> {
+            Some(match op {
+                $(Op::$op => |c| c.same(stringify!($op), &[]),)*
+                _ => return None,
+            })
+        }
+    };
+}
+
+same![
+    Abs, Acos, Acosh, Asin, Asinh, Atan, Atanh, Ceil, Cos, Cosh, Erf, Exp, Floor, Log, Neg, Reciprocal, Relu, Round,
+    Sigmoid, Sign, Sin, Sinh, Softplus, Softsign, Sqrt, Tan, Tanh, Selu,
+];
+
 pub(super) fn find(op: Op) -> Option<Emit> {
     Some(match op {
-        Op::Abs => |c| c.same("Abs", &[]),
-        Op::Acos => |c| c.same("Acos", &[]),
-        Op::Acosh => |c| c.same("Acosh", &[]),
-        Op::Asin => |c| c.same("Asin", &[]),
-        Op::Asinh => |c| c.same("Asinh", &[]),
-        Op::Atan => |c| c.same("Atan", &[]),
-        Op::Atanh => |c| c.same("Atanh", &[]),
-        Op::Ceil => |c| c.same("Ceil", &[]),
-        Op::Cos => |c| c.same("Cos", &[]),
-        Op::Cosh => |c| c.same("Cosh", &[]),
-        Op::Erf => |c| c.same("Erf", &[]),
-        Op::Exp => |c| c.same("Exp", &[]),
-        Op::Floor => |c| c.same("Floor", &[]),
-        Op::Log => |c| c.same("Log", &[]),
-        Op::Neg => |c| c.same("Neg", &[]),
-        Op::Reciprocal => |c| c.same("Reciprocal", &[]),
-        Op::Relu => |c| c.same("Relu", &[]),
-        Op::Round => |c| c.same("Round", &[]),
-        Op::Sigmoid => |c| c.same("Sigmoid", &[]),
-        Op::Sign => |c| c.same("Sign", &[]),
-        Op::Sin => |c| c.same("Sin", &[]),
-        Op::Sinh => |c| c.same("Sinh", &[]),
-        Op::Softplus => |c| c.same("Softplus", &[]),
-        Op::Softsign => |c| c.same("Softsign", &[]),
-        Op::Sqrt => |c| c.same("Sqrt", &[]),
-        Op::Tan => |c| c.same("Tan", &[]),
-        Op::Tanh => |c| c.same("Tanh", &[]),
         Op::LogicalNot => |c| {
             let x = c.input(0)?;
             one(c.is("Not", &[&x]))
@@ -80,7 +70,6 @@ pub(super) fn find(op: Op) -> Option<Emit> {
             let root = c.node("Sqrt", &[&x], &[])?;
             one(c.node("Reciprocal", &[&root], &[]))
         },
-        Op::Selu => |c| c.same("Selu", &[]),
         Op::Silu => silu,
         Op::Softshrink => |c| {
             let lambda: f64 = c.attr("lambda")?;

@@ -21,6 +21,7 @@ pub(super) fn find(op: Op) -> Option<Emit> {
     let families = [
         attention::find,
         elementwise::find,
+        elementwise::same,
         index::find,
         layout::find,
         loss::find,

@@ -22,14 +22,14 @@ macro_rules! unary {
     };
 }
 
-const PLAIN: Table = unary![
+pub(super) const PLAIN: Table = unary![
     "Acos" acos, "Acosh" acosh, "Asin" asin, "Asinh" asinh, "Atan" atan, "Atanh" atanh, "Ceil" ceil, "Cos" cos,
     "Cosh" cosh, "Erf" erf, "Exp" exp, "Floor" floor, "HardSwish" hard_swish, "Log" log, "Mish" mish,
     "Reciprocal" reciprocal, "Round" round, "Sigmoid" sigmoid, "Sin" sin, "Sinh" sinh, "Softplus" softplus,
     "Softsign" softsign, "Sqrt" sqrt, "Tan" tan, "Tanh" tanh,
 ];
 
-const OTHERS: Table = &[
+pub(super) const OPS: Table = &[
     ("Abs", |call| of_any(call, Tensor::abs, |x| x.maximum(&number(x, 0.0).sub(x)?))),
     ("Cast", cast),
     ("CastLike", |call| converted(call, call.item(1)?.elem)),
@@ -89,16 +89,6 @@ const OTHERS: Table = &[
         one(call.x(0)?.select(call.x(1)?, call.x(2)?)?, elem)
     }),
 ];
-
-pub(super) const OPS: Table = &{
-    let mut all = [OTHERS[0]; PLAIN.len() + OTHERS.len()];
-    let mut index = 0;
-    while index < all.len() {
-        all[index] = if index < PLAIN.len() { PLAIN[index] } else { OTHERS[index - PLAIN.len()] };
-        index += 1;
-    }
-    all
-};
 
 /// Runs a function of floating numbers.
 fn float(call: &Call<'_>, f: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Vec<Value>> {

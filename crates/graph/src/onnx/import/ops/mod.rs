@@ -32,12 +32,13 @@ use super::step::Run;
 /// The ops of a family.
 type Table = &'static [(&'static str, Run)];
 
-const TABLES: [Table; 20] = [
+const TABLES: [Table; 21] = [
     arithmetic::OPS,
     attention::OPS,
     boxes::OPS,
     convolution::OPS,
     elementwise::OPS,
+    elementwise::PLAIN,
     index::OPS,
     layout::OPS,
     loss::OPS,

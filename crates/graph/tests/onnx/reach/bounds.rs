@@ -1,0 +1,124 @@
+//! Bounds that keep a divisor from 0.
+
+use super::*;
+
+/// A row of zeros divided by its bounded length is 0, and [3, 4] is [0.6, 0.8].
+#[test]
+fn small_bounds_reach_the_division() {
+    let norm = || node("ReduceL2", &["h"], "n", &[axes(&[1])]);
+    let div = |by| node("Div", &["h", by], "u", &[]);
+    let squares = || node("ReduceSumSquare", &["h"], "q", &[axes(&[1])]);
+    let e = |number| vec![scalar("e", number)];
+    for (name, middle, constants, full) in [
+        ("clip", vec![norm(), node("Clip", &["n", "e"], "c", &[]), div("c")], e(1e-12), &["c", "u"][..]),
+        ("max", vec![norm(), node("Max", &["n", "e"], "c", &[]), div("c")], e(1e-12), &["c", "u"]),
+        ("sum", vec![norm(), node("Add", &["n", "e"], "c", &[]), div("c")], e(1e-12), &["c", "u"]),
+        (
+            "where",
+            vec![
+                norm(),
+                node("Less", &["n", "e"], "b", &[]),
+                node("Where", &["b", "e", "n"], "c", &[]),
+                node("Identity", &["c"], "i", &[]),
+                div("i"),
+            ],
+            e(1e-12),
+            &["c", "u"],
+        ),
+        (
+            "root",
+            vec![squares(), node("Max", &["q", "e"], "c", &[]), node("Sqrt", &["c"], "r", &[]), div("r")],
+            e(1e-24),
+            &["c", "r", "u"],
+        ),
+        (
+            "reciprocal root",
+            vec![
+                squares(),
+                node("Add", &["q", "e"], "c", &[]),
+                node("Sqrt", &["c"], "r", &[]),
+                node("Reciprocal", &["r"], "i", &[]),
+                node("Mul", &["h", "i"], "u", &[]),
+            ],
+            e(1e-20),
+            &["c", "r", "i", "u"],
+        ),
+        // The bound is in range, and its reciprocal is not.
+        (
+            "reciprocal",
+            vec![
+                norm(),
+                node("Clip", &["n", "e"], "c", &[]),
+                node("Reciprocal", &["c"], "i", &[]),
+                node("Mul", &["h", "i"], "u", &[]),
+            ],
+            e(1e-6),
+            &["i", "u"],
+        ),
+        (
+            "power",
+            vec![
+                squares(),
+                node("Add", &["q", "e"], "c", &[]),
+                node("Pow", &["c", "half"], "i", &[]),
+                node("Mul", &["h", "i"], "u", &[]),
+            ],
+            vec![scalar("e", 1e-20), scalar("half", -0.5)],
+            &["c", "i", "u"],
+        ),
+    ] {
+        let model = between(&middle, &constants, 17);
+        check(name, &model, &rows([3.0, 4.0, 0.0, 0.0]), &[0.6, 0.8, 0.0, 0.0], &["h", "y"], full, &policy("onnx"));
+        // bfloat16 has the range of float32.
+        let plan = model.plan(&policy("onnx-bf16")).unwrap();
+        assert!(plan.decision("y").unwrap().dtype == DType::Bf16, "{name}");
+    }
+    // A bound that is one number of many.
+    let table = || vec![floats("table", &[3], &[1e-12, 1.0, 2.0]), ints("0", &[1], &[0]), ints("1", &[1], &[1])];
+    let ones = || ints("sizes", &[2], &[1, 2]);
+    for (op, node_of_it) in [
+        ("Gather", node("Gather", &["table", "0"], "e", &[])),
+        ("GatherElements", node("GatherElements", &["table", "0"], "e", &[])),
+        ("Slice", node("Slice", &["table", "0", "1"], "e", &[])),
+        ("Split", nodes("Split", &["table", "sizes"], &["e", "rest"], &[])),
+    ] {
+        let moved = node("Unsqueeze", &["e", "0"], "f", &[]);
+        let middle = [norm(), node_of_it, moved, node("Add", &["n", "f"], "c", &[]), div("c")];
+        let constants: Vec<Message> = table().into_iter().chain([ones()]).collect();
+        let model = between(&middle, &constants, 17);
+        check(
+            op,
+            &model,
+            &rows([3.0, 4.0, 0.0, 0.0]),
+            &[0.6, 0.8, 0.0, 0.0],
+            &["h", "y"],
+            &["c", "u"],
+            &policy("onnx"),
+        );
+        // The others fit.
+        let one = node("Gather", &["table", "1"], "e", &[]);
+        let fits = [node("Relu", &["h"], "n", &[]), one, node("Add", &["n", "e"], "c", &[]), div("c")];
+        let plan = between(&fits, &constants, 17);
+        assert!(plan.plan(&policy("onnx")).unwrap().decision("u").unwrap().dtype.is_low(), "{op}");
+    }
+    // Before opset 11 the bound is an attribute.
+    let least = build::float("min", 1e-12);
+    let model = between(&[norm(), node("Clip", &["n"], "c", &[least]), div("c")], &[], 10);
+    check(
+        "attribute",
+        &model,
+        &rows([3.0, 4.0, 0.0, 0.0]),
+        &[0.6, 0.8, 0.0, 0.0],
+        &["h", "y"],
+        &["u"],
+        &policy("onnx"),
+    );
+    // A bound that float16 holds keeps nothing, and neither does a small number that nothing divides by.
+    let fits = between(&[node("Clip", &["h", "e"], "c", &[]), div("c")], &e(1e-3), 17);
+    let unread = between(&[node("Clip", &["h", "e"], "c", &[]), node("Tanh", &["c"], "u", &[])], &e(1e-12), 17);
+    for node in ["c", "u"] {
+        assert!(fits.plan(&policy("onnx")).unwrap().decision(node).unwrap().dtype.is_low(), "{node}");
+    }
+    let unread = unread.plan(&policy("onnx")).unwrap();
+    assert!(!unread.decisions().iter().any(|node| node.to_string().contains("division")));
+}

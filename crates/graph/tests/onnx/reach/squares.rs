@@ -1,0 +1,109 @@
+//! Squares up to the sum or the root, and variances of means.
+
+use super::*;
+
+/// The length of [1800, 2400] is 3000, and its squares are beyond float16.
+#[test]
+fn squares_are_f32_up_to_the_sum_or_the_root() {
+    let mul = |a, b, to| node("Mul", &[a, b], to, &[]);
+    let sum = |of, to| nodes("ReduceSum", &[of, "axis"], &[to], &[int("keepdims", 1)]);
+    let axis = || ints("axis", &[1], &[1]);
+    let root = |of, to| node("Sqrt", &[of], to, &[]);
+    let div = |by| node("Div", &["h", by], "u", &[]);
+    let part = |from, to, name| node("Slice", &["h", from, to, "axis"], name, &[]);
+    let ends = || vec![axis(), ints("0", &[1], &[0]), ints("1", &[1], &[1]), ints("2", &[1], &[2])];
+    let magnitude = vec![
+        part("0", "1", "re"),
+        part("1", "2", "im"),
+        mul("re", "re", "a"),
+        mul("im", "im", "b"),
+        node("Add", &["a", "b"], "c", &[]),
+        root("c", "r"),
+        div("r"),
+    ];
+    let moved = vec![
+        node("Abs", &["h"], "a", &[]),
+        node("Identity", &["a"], "i", &[]),
+        mul("a", "i", "b"),
+        mul("b", "sign", "c"),
+        node("Reshape", &["c", "shape"], "d", &[]),
+        sum("d", "s"),
+        root("s", "r"),
+        div("r"),
+    ];
+    let shape = vec![axis(), ints("shape", &[2], &[2, 2]), floats("sign", &[1], &[1.0])];
+    let weights = |number| floats("ones", &[2, 2], &[1.0, number, 1.0, 1.0]);
+    let weighted = || vec![mul("h", "h", "q"), node("MatMul", &["q", "ones"], "s", &[]), root("s", "r"), div("r")];
+    for (name, middle, constants, full) in [
+        ("sum", vec![mul("h", "h", "q"), sum("q", "s"), root("s", "r"), div("r")], vec![axis()], &["q"][..]),
+        ("magnitude", magnitude, ends(), &["a", "b", "c", "r"]),
+        ("moved", moved, shape, &["b", "c", "d"]),
+        ("weights", weighted(), vec![weights(1.0)], &["q", "s"]),
+        (
+            "product",
+            vec![
+                nodes("Einsum", &["h", "h"], &["q"], &[text("equation", "bi,bi->b")]),
+                root("q", "r0"),
+                nodes("Unsqueeze", &["r0", "axis"], &["r"], &[]),
+                div("r"),
+            ],
+            vec![axis()],
+            &["q", "r0"],
+        ),
+    ] {
+        let model = between(&middle, &constants, 17);
+        let x = [1800.0, 2400.0, -3000.0, 4000.0];
+        check(name, &model, &rows(x), &[0.6, 0.8, -0.6, 0.8], &["h", "y"], full, &policy("onnx"));
+    }
+    // A cube, as in a GELU, and a gate run low.
+    let cube = between(&[mul("h", "h", "q"), mul("q", "h", "u")], &[], 17);
+    let gate = [
+        node("Sigmoid", &["h"], "g", &[]),
+        mul("h", "g", "q"),
+        sum("q", "s"),
+        nodes("Expand", &["s", "shape"], &["u"], &[]),
+    ];
+    let gate = between(&gate, &[axis(), ints("shape", &[2], &[2, 2])], 17);
+    for model in [&cube, &gate] {
+        assert!(model.plan(&policy("onnx")).unwrap().decision("q").unwrap().dtype.is_low());
+    }
+}
+
+/// Pairs of numbers at a distance of 1 and 2 are -1 and 1 from their mean, in units of their deviation.
+#[test]
+fn variances_of_means_by_products_are_f32() {
+    let binary = |op, a, b, to| node(op, &[a, b], to, &[]);
+    let moved = |from, to, name| node("Reshape", &[from, to], name, &[]);
+    for (op, weights) in [("MatMul", &[2i64, 2][..]), ("Conv", &[1, 1, 1, 2])] {
+        let middle = [
+            moved("h", if op == "Conv" { "image" } else { "matrix" }, "x0"),
+            binary("Mul", "x0", "x0", "q"),
+            binary(op, "q", "weights", "e"),
+            binary(op, "x0", "weights", "m"),
+            binary("Mul", "m", "m", "s"),
+            binary("Sub", "e", "s", "v"),
+            node("Sqrt", &["v"], "r", &[]),
+            binary("Sub", "x0", "m", "d"),
+            binary("Div", "d", "r", "z"),
+            moved("z", "matrix", "u"),
+        ];
+        let half = vec![0.5; weights.iter().product::<i64>() as usize];
+        let constants =
+            [ints("matrix", &[2], &[2, 2]), ints("image", &[4], &[2, 1, 1, 2]), floats("weights", weights, &half)];
+        let model = between(&middle, &constants, 17);
+        let full = ["q", "e", "m", "s", "v", "r", "d"];
+        let x = rows([100.0, 101.0, 302.0, 300.0]);
+        check(op, &model, &x, &[-1.0, 1.0, 1.0, -1.0], &["h", "y"], &full, &policy("onnx"));
+    }
+    // Layers have weights of both signs.
+    let gated = [
+        binary("MatMul", "h", "eye", "a"),
+        binary("MatMul", "h", "signs", "b"),
+        binary("Mul", "b", "b", "c"),
+        binary("Sub", "a", "c", "d"),
+        node("Tanh", &["d"], "u", &[]),
+    ];
+    let plan = between(&gated, &[floats("signs", &[2, 2], &[1.0, -1.0, 1.0, 1.0])], 17);
+    let plan = plan.plan(&policy("onnx")).unwrap();
+    assert!(["a", "b", "c", "d", "u"].iter().all(|node| plan.decision(node).unwrap().dtype.is_low()));
+}
