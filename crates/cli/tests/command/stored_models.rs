@@ -127,7 +127,7 @@ fn a_conversion_is_reported_as_text_json_and_a_page() {
     let widened =
         precast_in(&folder.0, &["convert", "out.safetensors", "f32.safetensors", "--policy", "o0", "--widen"]);
     assert!(text(widened).contains("| fc.weight   | [2, 3] | bf16 -> f32 |"));
-    assert!(error(1, run(&[&file, "--policy", "o2", "--force"])).contains("it is the model that is read"));
+    assert!(error(2, run(&[&file, "--policy", "o2", "--force"])).contains("FROM and TO name one file"));
 }
 
 #[test]
