@@ -33,6 +33,7 @@ mod ops;
 mod outputs;
 mod over_ranks;
 mod plan;
+mod plan_page;
 mod predict;
 mod progress;
 mod remedy;

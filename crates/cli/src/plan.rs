@@ -3,8 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use precast::{Plan, Policy, plan::Explanation};
-use precast_base::printable;
+use precast::{
+    Plan, Policy,
+    plan::{Diff, Explanation},
+    policy::PolicyFile,
+};
+use precast_base::{files, printable};
 use precast_diagnose::Headroom;
 use precast_train::{RunFile, headroom_of, is_onnx, report::plan_table_by};
 use serde::Serialize;
@@ -14,7 +18,8 @@ use super::{
     inputs::{self, Predicting, Read, shown, word},
     network::{self, Inferred, Network},
     onnx::{self, RangeArgs},
-    print, print_json,
+    outputs::{self, Force},
+    plan_page, print, print_json,
     run::say_line,
     summary,
     table::{library_table, plan_tree},
@@ -28,6 +33,7 @@ Examples:
   precast plan models/mlp.yaml --policy my-policy.yaml --format json
   precast plan mlp --policy o2 --predict --batch 64   with times and bytes of a training step
   precast plan lenet5 --policy o2 --summary           parameters, bytes, shapes and multiply-adds of every cell
+  precast plan lenet5 --policy o2 --html lenet5.html  a page for a browser; with a second --policy, of both
   precast plan runs/o2                                a run, by the policy that it has now
   precast plan bert-base/ --policy o2                 cells inferred from the tensors of a folder of Hugging Face
   precast plan model.onnx --policy onnx               the nodes of an ONNX model
@@ -39,9 +45,9 @@ pub(super) struct PlanArgs {
     /// A model file, the name of a built-in model, the folder of a run, a run file, a safetensors file, a Hugging Face
     /// folder, or an ONNX model
     model: PathBuf,
-    /// A policy file, or the name of a built-in policy [default: that of the run]
+    /// A policy file, or the name of a built-in policy [default: that of the run]. `--html` takes two
     #[arg(short, long)]
-    policy: Option<PathBuf>,
+    policy: Vec<PathBuf>,
     /// Also predict the time and the bytes of every cell, even if the policy does not prefer speed
     #[arg(long)]
     predict: bool,
@@ -49,6 +55,12 @@ pub(super) struct PlanArgs {
     /// multiply-adds for a batch of one example or of `--batch`. Without a policy, that of f32, `o0`
     #[arg(long, conflicts_with = "predict")]
     summary: bool,
+    /// Write a page for a browser, in which the cells with their reasons, sizes and casts are searched, folded and
+    /// filtered. A second `--policy` is compared with the first
+    #[arg(long, value_name = "FILE", conflicts_with = "summary")]
+    html: Option<PathBuf>,
+    #[command(flatten)]
+    force: Force,
     #[command(flatten)]
     predicting: Predicting,
     #[command(flatten)]
@@ -151,49 +163,94 @@ struct Explained<'a> {
 }
 
 pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
+    check_page(args)?;
     let run = network::run_file(&args.model)?;
     let full = PathBuf::from("o0");
-    let given = args.policy.as_deref().or((args.summary && run.is_none()).then_some(full.as_path()));
-    let file = inputs::policy_file(&policy_of(&args.model, given, run.as_ref())?)?;
-    if args.summary && file.cells().is_none() {
-        return Err(Failure::Usage(
-            "--summary is of cells, and the policy is for the nodes of a graph; one with a level, such as `o2`, has cells".into(),
-        ));
+    let given = args.policy.first().or((args.summary && run.is_none()).then_some(&full));
+    let first = policy_of(&args.model, given.map(|given| &**given), run.as_ref())?;
+    let others = args.policy.iter().skip(1);
+    let files: Vec<Read<PolicyFile>> =
+        [&first].into_iter().chain(others).map(|file| inputs::policy_file(file)).collect::<Result<_>>()?;
+    let file = &files[0];
+    let of_cells = [("--summary", args.summary), ("--html", args.html.is_some())];
+    if let Some((flag, _)) = of_cells.iter().find(|(_, given)| *given)
+        && files.iter().any(|file| file.cells().is_none())
+    {
+        return Err(Failure::Usage(format!(
+            "{flag} is of cells, and the policy is for the nodes of a graph; one with a level, such as `o2`, has cells"
+        )));
     }
     if is_onnx(&args.model) && file.cells().is_none() {
         refuse_call(args.predict, &args.predicting, args.train)?;
         let format = args.format.plain();
-        return onnx::plan(&args.model, &file, &args.ranges, format);
+        return onnx::plan(&args.model, file, &args.ranges, format);
     }
     args.ranges.refuse()?;
     let mut network = Network::read(cli, &args.model)?;
-    let has_batch = args.summary && args.predicting.given() != Some("--speeds");
-    args.predicting.check(args.predict || has_batch, &[&file.value])?;
+    let has_batch = (args.summary || args.html.is_some()) && args.predicting.given() != Some("--speeds");
+    let values: Vec<&PolicyFile> = files.iter().map(|file| &file.value).collect();
+    args.predicting.check(args.predict || has_batch, &values)?;
     let Some(policy) = file.cells() else {
         if args.predict {
             return Err(Failure::Usage("--predict is for policies that wrap cells, not for those for graphs".into()));
         }
         let format = args.format.plain();
-        return graph::plan(network.callable()?, &file, args.train, format);
+        return graph::plan(network.callable()?, file, args.train, format);
     };
     refuse_train(args.train)?;
     if args.summary {
         let format = args.format.plain();
         return summary::run(&mut network, &policy, &args.predicting, format);
     }
-    let plan = network.plan(&args.predicting, &policy.value, args.predict)?;
-    network.idle_rules(&policy.value)?.iter().for_each(|idle| say_line(idle));
-    match args.format {
-        PlanFormat::Json => match network.inferred(&plan) {
-            None => print_json(&plan),
-            Some(inferred) => print_json(&InferredPlan { inferred, plan: &plan }),
+    let policies: Vec<Read<Policy>> = files.iter().filter_map(Read::cells).collect();
+    let planned = |policy: &Read<Policy>| network.plan(&args.predicting, &policy.value, args.predict);
+    let plans = policies.iter().map(planned).collect::<Result<Vec<_>>>()?;
+    for policy in &policies {
+        network.idle_rules(&policy.value)?.iter().for_each(|idle| say_line(idle));
+    }
+    let mut networks = vec![network];
+    let page = match &args.html {
+        Some(file) => {
+            if plans.len() > 1 {
+                networks.push(Network::read(cli, &args.model)?);
+            }
+            let headroom = headroom(run.as_ref(), &args.model)?;
+            Some((file, plan_page::page(&mut networks, &policies, &plans, &args.predicting, &headroom)?))
+        }
+        None => None,
+    };
+    let network = &networks[0];
+    let plan = &plans[0];
+    match (args.format, &plans[1..]) {
+        (format, [other]) => print_diff(network, &policies, &plan.diff(other), other, format.plain()),
+        (PlanFormat::Json, _) => match network.inferred(plan) {
+            None => print_json(plan),
+            Some(inferred) => print_json(&InferredPlan { inferred, plan }),
         },
-        PlanFormat::Tree => print(format_args!("{}{}", network.header(&[&policy], &plan), plan_tree(&plan))),
-        PlanFormat::Table => {
-            let table = plan_table_by(&plan, library_table);
-            print(format_args!("{}{}\n{table}", network.header(&[&policy], &plan), plan.policy))
+        (PlanFormat::Tree, _) => print(format_args!("{}{}", network.header(&[&policy], plan), plan_tree(plan))),
+        (PlanFormat::Table, _) => {
+            let table = plan_table_by(plan, library_table);
+            print(format_args!("{}{}\n{table}", network.header(&[&policy], plan), plan.policy))
+        }
+    }?;
+    page.map_or(Ok(()), |(file, page)| files::replace(file, page.as_bytes()).map_err(Failure::work))
+}
+
+/// Checks the file of `--html`, and that only it has two policies.
+fn check_page(args: &PlanArgs) -> Result {
+    match args.policy.len() {
+        0 | 1 => {}
+        2 if args.html.is_some() => {}
+        times => {
+            return Err(Failure::Usage(format!(
+                "plan shows one policy, the page of --html also two; --policy was given {times} times; `diff` compares two"
+            )));
         }
     }
+    let mut read = vec![("MODEL", Some(&*args.model))];
+    read.extend(args.policy.iter().map(|policy| ("--policy", Some(&**policy))));
+    outputs::check_unread(&read, &[("--html", args.html.as_deref())], args.force)?;
+    outputs::check_ending("--html", args.html.as_deref(), &["html", "htm"])
 }
 
 /// Returns the policy that is given, otherwise that of the run.
@@ -248,15 +305,20 @@ pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
         });
         Failure::Usage(format!("{found}; `{program} plan {model}{policy}` shows every path"))
     })?;
-    let headroom = match run {
-        Some(_) if args.model.is_dir() => headroom_of(&args.model)?,
-        _ => Vec::new(),
-    };
-    let headroom: Vec<Headroom> = headroom.into_iter().filter(|of| of.cell == path).collect();
+    let headroom: Vec<Headroom> =
+        headroom(run.as_ref(), &args.model)?.into_iter().filter(|of| of.cell == path).collect();
     let explanation = explanation.with_numbers(&headroom);
     match args.format {
         Format::Json => print_json(&Explained { explanation: &explanation, headroom }),
         Format::Text => print(format_args!("{}{explanation}", network.header(&[&policy], &plan))),
+    }
+}
+
+/// Returns the ranges of the numbers of a run, if the model is its folder.
+fn headroom(run: Option<&RunFile>, model: &Path) -> Result<Vec<Headroom>> {
+    match run {
+        Some(_) if model.is_dir() => Ok(headroom_of(model)?),
+        _ => Ok(Vec::new()),
     }
 }
 
@@ -292,11 +354,19 @@ pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
     };
     refuse_train(args.train)?;
     let plan = |policy: &Read<Policy>| network.plan(&args.predicting, &policy.value, false);
-    let after = plan(&after)?;
-    let diff = plan(&before)?.diff(&after);
-    match args.format {
-        Format::Json => print_json(&diff),
-        Format::Text => print(format_args!("{}{diff}", network.header(&[&from, &to], &after))),
+    let policies = [before, after];
+    let after = plan(&policies[1])?;
+    print_diff(&network, &policies, &plan(&policies[0])?.diff(&after), &after, args.format)
+}
+
+/// Prints the differences between the plans of two policies.
+fn print_diff(network: &Network, policies: &[Read<Policy>], diff: &Diff, after: &Plan, format: Format) -> Result {
+    match format {
+        Format::Json => print_json(diff),
+        Format::Text => {
+            let policies: Vec<&Read<Policy>> = policies.iter().collect();
+            print(format_args!("{}{diff}", network.header(&policies, after)))
+        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! `precast plan --summary`: the sizes of the cells of a network.
 
 use precast::{
-    Policy, no_grad,
+    Policy,
+    cell::Trace,
+    no_grad,
     plan::{ModelSummary, Plan},
 };
 use precast_train::data::call;
@@ -30,7 +32,7 @@ struct Shown<'a> {
 /// Prints the sizes of the cells under a plan.
 pub(super) fn run(network: &mut Network, policy: &Read<Policy>, predicting: &Predicting, format: Format) -> Result {
     let plan = network.plan(predicting, &policy.value, false)?;
-    let (input, summary, unknown) = summary(network, &plan, predicting)?;
+    let (input, summary, unknown, _) = summary(network, &plan, predicting)?;
     if let Format::Json = format {
         let (input, unknown) = (input.as_deref(), unknown.as_deref());
         return print_json(&Shown { input, unknown, summary: &summary });
@@ -45,22 +47,23 @@ pub(super) fn run(network: &mut Network, policy: &Read<Policy>, predicting: &Pre
     print(format_args!("{head}\n{table}{unknown}"))
 }
 
-/// Returns the shape of the example, the sizes, and the reason for missing ones.
-fn summary(
-    network: &mut Network,
-    plan: &Plan,
-    predicting: &Predicting,
-) -> Result<(Option<Vec<usize>>, ModelSummary, Option<String>)> {
+/// The shape of the example, the sizes, the reason for missing ones, and the call.
+pub(super) type Sizes = (Option<Vec<usize>>, ModelSummary, Option<String>, Trace);
+
+/// Returns the sizes of the cells under a plan.
+pub(super) fn summary(network: &mut Network, plan: &Plan, predicting: &Predicting) -> Result<Sizes> {
     let model = match network {
         Network::Built(model) => model,
         Network::Stored(model) => {
             let why = format!("{model} is weights without code");
-            return Ok((None, model.value.summary(plan), Some(why)));
+            return Ok((None, model.value.summary(plan), Some(why), Trace::default()));
         }
     };
     let shape = match batch_shape(model, predicting.batch().unwrap_or(1), "a call") {
         Ok(shape) => shape,
-        Err(Failure::Usage(why)) => return Ok((None, model.value.net.summary(plan, None)?, Some(why))),
+        Err(Failure::Usage(why)) => {
+            return Ok((None, model.value.net.summary(plan, None)?, Some(why), Trace::default()));
+        }
         Err(other) => return Err(other),
     };
     // A batch of one example has no statistics to normalise with.
@@ -68,5 +71,5 @@ fn summary(
     let (called, trace) = model.value.net.trace(|net| no_grad(|| call(net, &model.value.sample(&shape))));
     called?;
     let summary = model.value.net.summary(plan, Some(&trace))?;
-    Ok((Some(shape), summary, None))
+    Ok((Some(shape), summary, None, trace))
 }

@@ -187,6 +187,7 @@ fn every_output_without_space_is_one_line_and_exit_1() {
         "show man plan",
         "graph mlp --svg /dev/full",
         "init mlp --output /dev/full",
+        "plan mlp --policy o2 --html /dev/full",
         "export mlp --policy o2 --to torch --output /dev/full",
         "export mlp --to onnx --output /dev/full",
         "show bench --speeds /dev/full",

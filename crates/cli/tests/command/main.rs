@@ -12,6 +12,7 @@ mod logs;
 mod mistakes;
 mod onnx;
 mod outputs;
+mod plan_page;
 mod plans;
 mod plans_of_runs;
 mod png;

@@ -118,6 +118,7 @@ fn no_command_replaces_a_file_unless_it_is_forced() {
         ("graph mlp", "--json"),
         ("graph model.onnx --policy onnx", "--svg"),
         ("init mlp", "--output"),
+        ("plan mlp --policy o2", "--html"),
         ("predict r new.csv", "--output"),
         ("replay r/faults/step-1 --cure", "--output"),
         ("run model.onnx --inputs x.npz", "--outputs"),
