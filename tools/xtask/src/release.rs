@@ -54,7 +54,12 @@ pub fn run(words: &[String]) -> Result {
         let out = folder.display().to_string();
         let mut wheel =
             program(&python, &["-m", "maturin", "build", "--quiet", "--target", triple, "--out", &out], &[]);
-        run_in(wheel.current_dir(root().join("hosts/python")).env("CARGO_TARGET_DIR", target()))?;
+        run_in(
+            wheel
+                .current_dir(root().join("hosts/python"))
+                .env("CARGO_TARGET_DIR", target())
+                .env(linker(triple), "rust-lld"),
+        )?;
     }
     fs::remove_dir_all(&pages).map_err(|error| in_file(&pages, error))?;
     for file in package::files()? {
@@ -85,11 +90,14 @@ fn version() -> Result<String> {
 
 /// Builds the command for a target. A linker of the target is not needed: Rust brings one that links static programs.
 fn build(triple: &str) -> Result<PathBuf> {
-    let name = triple.replace('-', "_");
-    let linker = format!("CARGO_TARGET_{}_LINKER", name.to_uppercase());
     let arguments = ["build", "--locked", "--profile", "dist", "--package", "precast-cli", "--target", triple];
-    shell::run("cargo", &arguments, &[(&linker, "rust-lld")])?;
+    shell::run("cargo", &arguments, &[(&linker(triple), "rust-lld")])?;
     Ok(target().join(triple).join("dist/precast"))
+}
+
+/// Returns the variable that names the linker of a target. Wheels are linked alike, or all would be built again.
+fn linker(triple: &str) -> String {
+    format!("CARGO_TARGET_{}_LINKER", triple.replace('-', "_").to_uppercase())
 }
 
 /// Writes completions and manual pages, as the program prints them.
