@@ -14,6 +14,8 @@ pub enum Reader {
     Onnx,
     /// A table: CSV.
     Table,
+    /// A text.
+    Text,
     /// An image: PNG or JPEG.
     Image,
 }
@@ -23,11 +25,13 @@ enum Format {
     Array,
     Arrays,
     Arrow,
+    Bzip2,
     Gguf,
     Gif,
     Gzip,
     Hdf5,
     Image,
+    Json,
     Keras,
     Lite,
     OnnxRuntime,
@@ -36,11 +40,15 @@ enum Format {
     Pdf,
     Pickle,
     Safetensors,
+    Sqlite,
+    Tar,
     Torch,
     Utf16,
     WebP,
     Workbook,
+    Xz,
     Zip,
+    Zstd,
 }
 
 /// Bytes by which formats are recognized, with their place. They do not begin a table of text, whose columns may be `PAR1`
@@ -52,6 +60,11 @@ const KNOWN: &[(usize, &[u8], Format)] = &[
     (4, b"TFL3", Format::Lite),
     (4, b"ORTM", Format::OnnxRuntime),
     (0, b"\x1f\x8b", Format::Gzip),
+    (4, b"1AY&SY", Format::Bzip2),
+    (0, b"\xfd7zXZ\0", Format::Xz),
+    (0, b"\x28\xb5\x2f\xfd", Format::Zstd),
+    (257, b"ustar", Format::Tar),
+    (0, b"SQLite format 3\0", Format::Sqlite),
     (0, b"PAR1\x15", Format::Parquet),
     (0, b"ARROW1\0", Format::Arrow),
     (0, b"FEA1\0", Format::Arrow),
@@ -71,7 +84,21 @@ const KNOWN: &[(usize, &[u8], Format)] = &[
 pub const OF_TORCH: &str = "a file of `torch.save`; write the state dict as safetensors, in Python by \
     `safetensors.torch.save_model(model, \"model.safetensors\")`";
 
+/// Words for a table that pandas reads.
+pub const OF_PANDAS: &str = "in Python, pandas reads it and `to_csv` writes a CSV";
+
 impl Format {
+    /// Returns the format of a file that is no table of text.
+    fn of_table(start: &[u8]) -> Option<Format> {
+        match start.trim_ascii_start().split_first() {
+            Some((b'{', _)) => Some(Format::Json),
+            Some((b'[', rest)) if rest.trim_ascii_start().first().is_some_and(|first| b"[{\"".contains(first)) => {
+                Some(Format::Json)
+            }
+            _ => Format::of(start),
+        }
+    }
+
     fn of(start: &[u8]) -> Option<Format> {
         let known =
             || KNOWN.iter().find(|(place, known, _)| start.get(*place..).is_some_and(|at| at.starts_with(known)));
@@ -108,11 +135,13 @@ impl Format {
             Format::Array => "an array of NumPy",
             Format::Arrays => "arrays of NumPy (npz)",
             Format::Arrow => "a file of Arrow or Feather",
+            Format::Bzip2 => "a bzip2 archive",
             Format::Gguf => "a GGUF file",
             Format::Gif => "a GIF",
             Format::Gzip => "a gzip archive",
             Format::Hdf5 => "an HDF5 file",
             Format::Image => "an image",
+            Format::Json => "JSON",
             Format::Keras => "a file of Keras",
             Format::Lite => "a model of TensorFlow Lite",
             Format::OnnxRuntime => "a model in the format of ONNX Runtime",
@@ -121,17 +150,27 @@ impl Format {
             Format::Pdf => "a PDF",
             Format::Pickle => "a pickle of Python",
             Format::Safetensors => "a safetensors file",
+            Format::Sqlite => "a database of SQLite",
+            Format::Tar => "a tar archive",
             Format::Torch => "a file of `torch.save`",
             Format::Utf16 => "a text in UTF-16",
             Format::WebP => "an image in WebP",
             Format::Workbook => "a workbook of a spreadsheet",
+            Format::Xz => "an xz archive",
             Format::Zip => "a zip archive",
+            Format::Zstd => "a zstd archive",
         }
     }
 
     /// Returns the remedy for a reader that expects another format.
     fn remedy(self, reader: Reader) -> &'static str {
         match (reader, self) {
+            (Reader::Image, _) => "expected PNG or JPEG",
+            (_, Format::Bzip2) => "`bunzip2` unpacks it",
+            (_, Format::Gzip) => "`gunzip` unpacks it",
+            (_, Format::Tar) => "`tar -xf` unpacks it",
+            (_, Format::Xz) => "`unxz` unpacks it",
+            (_, Format::Zstd) => "`unzstd` unpacks it",
             (Reader::Weights, Format::Array | Format::Arrays) => {
                 "in Python, `safetensors.numpy.save_file` writes arrays with their names"
             }
@@ -141,24 +180,29 @@ impl Format {
             (Reader::Weights, Format::Gguf) => {
                 "its tensors are quantized for llama.cpp; expected the safetensors file that it was made from"
             }
-            (Reader::Weights | Reader::Onnx, Format::Gzip) => "`gunzip` unpacks it",
             (Reader::Weights, _) => "expected a safetensors file",
             (Reader::Onnx, Format::OnnxRuntime) => "expected the ONNX model that it was made from",
             (Reader::Onnx, Format::Torch | Format::Pickle) => "in Python, `torch.onnx.export` writes a model",
             (Reader::Onnx, Format::Safetensors) => "it has weights and no network; expected an ONNX model",
             (Reader::Onnx, Format::Zip) => "the model may be in it",
             (Reader::Onnx, _) => "expected an ONNX model",
-            (Reader::Table, Format::Parquet) => "in Python, `pandas.read_parquet` reads it and `to_csv` writes a CSV",
-            (Reader::Table, Format::Arrow) => "in Python, `pandas.read_feather` reads it and `to_csv` writes a CSV",
-            (Reader::Table, Format::Workbook) => "the program that wrote it saves a sheet as CSV",
-            (Reader::Table, Format::Utf16) => "`iconv -f UTF-16LE -t UTF-8` converts it, or `-f UTF-16BE`",
+            (_, Format::Json) => OF_PANDAS,
+            (_, Format::Parquet) => "in Python, `pandas.read_parquet` reads it and `to_csv` writes a CSV",
+            (_, Format::Arrow) => "in Python, `pandas.read_feather` reads it and `to_csv` writes a CSV",
+            (_, Format::Sqlite) => "`sqlite3 -csv -header` writes the rows of a query as CSV",
+            (_, Format::Workbook) => "the program that wrote it saves a sheet as CSV",
+            (_, Format::Utf16) => "`iconv -f UTF-16LE -t UTF-8` converts it, or `-f UTF-16BE`",
             (Reader::Table, Format::Array | Format::Arrays) => "`npy` in place of `csv` reads it",
+            (Reader::Text, Format::Array | Format::Arrays) => "`npy` in place of `text` reads it",
             (Reader::Table, Format::Image | Format::Gif | Format::WebP) => {
                 "`images` in place of `csv` reads a folder of images"
             }
-            (Reader::Table, Format::Zip) => "the table may be in it",
+            (Reader::Text, Format::Image | Format::Gif | Format::WebP) => {
+                "`images` in place of `text` reads a folder of images"
+            }
+            (_, Format::Zip) => "the table may be in it",
             (Reader::Table, _) => "expected a CSV",
-            (Reader::Image, _) => "expected PNG or JPEG",
+            (Reader::Text, _) => "expected a text",
         }
     }
 }
@@ -169,8 +213,10 @@ pub fn other(start: &[u8], reader: Reader) -> Option<String> {
     if files::is_pointer(start) {
         return Some(files::POINTER.into());
     }
-    let format = Format::of(start)?;
+    let format = if reader == Reader::Table { Format::of_table(start)? } else { Format::of(start)? };
     match (reader, format) {
+        // A text may be a page.
+        (Reader::Text, Format::Page) => None,
         (Reader::Weights, Format::Safetensors) | (Reader::Weights | Reader::Onnx, Format::Utf16) => None,
         (Reader::Weights, Format::Torch | Format::Pickle) => Some(OF_TORCH.into()),
         // Files of `torch.save` are archives.

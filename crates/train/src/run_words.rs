@@ -1,12 +1,9 @@
 //! The words of messages about run files: keys of other systems, hints and examples.
 
 use precast::{error::ErrorKind, options::Options};
-use precast_base::document::Document;
+use precast_base::{document::Document, formats::OF_PANDAS};
 
-use super::{
-    readers::OF_PANDAS,
-    run_file::{RunFile, RunV1},
-};
+use super::run_file::{RunFile, RunV1};
 
 /// Formats of tables that no reader reads, as the endings of files have them.
 const OTHERS: [&str; 13] =

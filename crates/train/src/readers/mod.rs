@@ -11,7 +11,6 @@
 mod addition;
 mod class_names;
 mod csv;
-mod foreign;
 pub(crate) mod gzip;
 mod images;
 mod lines;
@@ -26,13 +25,23 @@ mod text;
 
 pub use addition::Addition;
 pub use csv::{Column, Columns, Csv, TargetKind};
-pub(crate) use foreign::OF_PANDAS;
 pub use images::Images;
 pub use npy::{Npy, npz_arrays};
 pub use npz_write::write_npz;
 pub use picture::PixelFormat;
 pub use source::Source;
 pub use text::{Text, Tokens, Vocabulary};
+
+use precast::error::{Error, Result};
+use precast_base::formats::{self, Reader};
+
+/// Refuses data in the format of another reader, by their first bytes; `origin` names the file.
+fn check_format(start: &[u8], reader: Reader, origin: &str) -> Result<()> {
+    match formats::other(start, reader) {
+        Some(words) => Err(Error::data(words).in_file(origin)),
+        None => Ok(()),
+    }
+}
 
 /// Maximum length of a file: 1 GiB.
 const MOST_BYTES: usize = 1 << 30;

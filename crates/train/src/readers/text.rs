@@ -9,12 +9,11 @@ use precast::{
     error::{Error, Result},
     options::{Options, options},
 };
-use precast_base::{files, printable};
+use precast_base::{files, formats::Reader, printable};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    MOST_BYTES, MOST_TOKENS,
-    foreign::check_text,
+    MOST_BYTES, MOST_TOKENS, check_format,
     lines::{end_of, not_utf8},
 };
 use crate::data::{Dataset, Inputs, Targets};
@@ -162,7 +161,7 @@ impl Text {
     fn tokens_of(&self, bytes: &[u8]) -> Result<(Vec<i64>, Vocabulary)> {
         self.check()?;
         let origin = self.origin();
-        check_text(bytes, &origin)?;
+        check_format(bytes, Reader::Text, &origin)?;
         if self.tokens == Tokens::Bytes {
             return Ok((bytes.iter().map(|&byte| byte.into()).collect(), Vocabulary::Bytes));
         }

@@ -7,9 +7,10 @@ use std::{
 };
 
 use precast::error::{Error, Result};
+use precast_base::formats::Reader;
 
 use crate::readers::{
-    foreign::check_table,
+    check_format,
     gzip::unpacking,
     lines::{line_behind, not_utf8},
 };
@@ -33,7 +34,7 @@ const PART: usize = 1 << 16;
 impl<'a> Text<'a> {
     /// Checks that bytes are a text; `origin` names them in errors.
     pub fn of(bytes: &'a [u8], origin: &str) -> Result<Self> {
-        check_table(bytes, origin)?;
+        check_format(bytes, Reader::Table, origin)?;
         let text = std::str::from_utf8(bytes).map_err(|error| {
             let (before, rest) = bytes.split_at(error.valid_up_to());
             not_utf8(rest).at(origin, line_behind(before), None)
@@ -53,7 +54,7 @@ impl<'a> Text<'a> {
             text.by_ref().take(PART as u64).read_to_end(&mut rest).map_err(|error| Error::io(path, &error))?;
             let is_end = rest.len() == before;
             if is_start {
-                check_table(&rest, origin)?;
+                check_format(&rest, Reader::Table, origin)?;
             }
             mark.get_or_insert_with(|| if rest.starts_with(MARK.as_bytes()) { MARK.len() } else { 0 });
             let valid = match std::str::from_utf8(&rest) {
