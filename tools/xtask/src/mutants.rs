@@ -11,7 +11,7 @@ use crate::{
     shell::{Result, program, works},
 };
 
-/// What it does, in a line.
+/// One-line description.
 pub const ABOUT: &str = "[FOLDER ...] [--shard K/N]: cargo-mutants on precision, plan, storage, policy and scale";
 
 /// The rooms that decide precision, in the library and in the policies, without the numerics, and the tests next to

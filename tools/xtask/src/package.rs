@@ -95,10 +95,6 @@ fn newest(folder: &Path, package: &str) -> Result<String> {
 fn cargo(folder: &Path, target: &Path, arguments: &[&str]) -> Result {
     eprintln!("$ cargo {} (in {})", arguments.join(" "), folder.display());
     let mut command = program("cargo", arguments, &[]);
-    let status = command.current_dir(folder).env("CARGO_TARGET_DIR", target).env_remove("PRECAST_GOLDENS").status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("cargo ended with {status}")),
-        Err(error) => Err(format!("cargo: {error}")),
-    }
+    let command = command.current_dir(folder).env("CARGO_TARGET_DIR", target).env_remove("PRECAST_GOLDENS");
+    shell::succeed("cargo", command)
 }

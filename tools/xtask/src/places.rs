@@ -5,10 +5,10 @@ use std::{collections::BTreeSet, fs};
 
 use crate::{
     copy::Tree,
-    shell::{Result, program},
+    shell::{Result, check_words, in_file, program, succeed},
 };
 
-/// What it does, in a line.
+/// One-line description.
 pub const ABOUT: &str =
     "an op, a layer, an optimizer, a key of policies and one of run files, each added in at most four places";
 
@@ -194,7 +194,7 @@ fn main() -> Result<()> {
 ";
 
 pub fn run(words: &[String]) -> Result {
-    crate::shell::check_words(words, &[])?;
+    check_words(words, &[])?;
     let tree = Tree::copied("places", None)?;
     for (what, edits) in ADDITIONS {
         let files: BTreeSet<&str> = edits.iter().map(|(file, ..)| *file).collect();
@@ -204,7 +204,7 @@ pub fn run(words: &[String]) -> Result {
         }
         for (file, anchor, text) in *edits {
             let path = tree.path.join(file);
-            let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+            let failed = |error| in_file(&path, error);
             let new = match anchor.is_empty() {
                 true => text.to_string(),
                 false => {
@@ -217,13 +217,9 @@ pub fn run(words: &[String]) -> Result {
         }
     }
     let example = tree.path.join("crates/cli/examples/places.rs");
-    fs::write(&example, PROGRAM).map_err(|error| format!("{}: {error}", example.display()))?;
+    fs::write(&example, PROGRAM).map_err(|error| in_file(&example, error))?;
     let build = tree.build.display().to_string();
     let arguments = ["run", "--quiet", "--package", "precast-cli", "--example", "places"];
-    let status = program("cargo", &arguments, &[("CARGO_TARGET_DIR", &build)]).current_dir(&tree.path).status();
-    match status {
-        Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("the program ended with {status}")),
-        Err(error) => Err(format!("cargo: {error}")),
-    }
+    let mut command = program("cargo", &arguments, &[("CARGO_TARGET_DIR", &build)]);
+    succeed("cargo", command.current_dir(&tree.path))
 }

@@ -7,11 +7,11 @@ use std::{
 
 use crate::{
     package,
-    shell::{self, Result, output, program, root, target, works},
+    shell::{self, Result, in_file, output, program, python, root, succeed, target, works},
     toolchain,
 };
 
-/// What it does, in a line.
+/// One-line description.
 pub const ABOUT: &str = "FOLDER [--target TRIPLE ...]: archives of the command, wheels, packages, checksums";
 
 /// Static programs, which run on any Linux.
@@ -29,7 +29,7 @@ pub fn run(words: &[String]) -> Result {
     if folder.exists() {
         return Err(format!("{} exists; a release is written into a new folder", folder.display()));
     }
-    let python = std::env::var("PRECAST_PYTHON").unwrap_or_else(|_| "python3".into());
+    let python = python();
     if !works(&python, &["-m", "maturin", "--version"]) {
         return Err(format!("{python} has no maturin: `{python} -m pip install maturin ziglang`"));
     }
@@ -54,7 +54,8 @@ pub fn run(words: &[String]) -> Result {
         let out = folder.display().to_string();
         let mut wheel =
             program(&python, &["-m", "maturin", "build", "--quiet", "--target", triple, "--out", &out], &[]);
-        run_in(
+        succeed(
+            "maturin",
             wheel
                 .current_dir(root().join("hosts/python"))
                 .env("CARGO_TARGET_DIR", target())
@@ -142,11 +143,6 @@ fn sums(folder: &Path) -> Result {
     shell::run("bash", &["-c", &list], &[])
 }
 
-fn run_in(command: &mut std::process::Command) -> Result {
-    let status = command.status().map_err(|error| format!("maturin: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("maturin ended with {status}")) }
-}
-
 fn make(folder: &Path) -> Result {
     fs::create_dir_all(folder).map_err(|error| in_file(folder, error))
 }
@@ -154,8 +150,4 @@ fn make(folder: &Path) -> Result {
 fn copy(file: &Path, to: &Path) -> Result {
     let name = file.file_name().expect("a file");
     fs::copy(file, to.join(name)).map(drop).map_err(|error| in_file(file, error))
-}
-
-fn in_file(path: &Path, error: std::io::Error) -> String {
-    format!("{}: {error}", path.display())
 }

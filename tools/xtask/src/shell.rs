@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    fmt::Display,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -62,12 +63,27 @@ pub fn check_python(python: &str, modules: &str) -> Result {
         .map_err(|said| format!("{python} cannot import {modules}: {}", said.lines().last().unwrap_or_default()))
 }
 
+/// Returns the Python of named commands: that of `PRECAST_PYTHON`, or `python3`.
+pub fn python() -> String {
+    env::var("PRECAST_PYTHON").unwrap_or_else(|_| "python3".into())
+}
+
+/// Names a file in an error.
+pub fn in_file(path: &Path, error: impl Display) -> String {
+    format!("{}: {error}", path.display())
+}
+
+/// Runs a command, named in its error, and fails if it fails.
+pub fn succeed(name: &str, command: &mut Command) -> Result {
+    let status = command.status().map_err(|error| format!("{name}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name} ended with {status}")) }
+}
+
 /// Runs a program with its output shown, and fails if it fails.
 pub fn run(name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Result {
     let variables_shown = variables.iter().map(|(name, value)| format!("{name}={value}"));
     let shown: Vec<String> =
         variables_shown.chain([name.into()]).chain(arguments.iter().map(|a| a.to_string())).collect();
     eprintln!("$ {}", shown.join(" "));
-    let status = program(name, arguments, variables).status().map_err(|error| format!("{name}: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("{name} ended with {status}")) }
+    succeed(name, &mut program(name, arguments, variables))
 }

@@ -227,7 +227,7 @@ impl Try<'_> {
     /// Trains in a folder on a disk that is soon full.
     fn full(&self) -> Met {
         let (run, disk) = (self.endless()?, self.folder.join("disk"));
-        fs::create_dir_all(&disk).map_err(|error| super::in_file(&disk, error))?;
+        fs::create_dir_all(&disk).map_err(|error| crate::shell::in_file(&disk, error))?;
         let Some(_disk) = Disk::mount(&disk, 64 + 16 * self.number) else { return Ok(None) };
         let (met, words) = (disk.join("met"), self.folder.join("met"));
         let ended = Job::start(runs::train(&mut self.command(&self.setup.precast), &run, &met), &words)?.end();

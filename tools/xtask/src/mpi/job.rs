@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::in_file;
 use crate::shell::Result;
+use crate::shell::in_file;
 
 /// The environment variable by which the processes of a job are found.
 const JOB: &str = "PRECAST_XTASK_JOB";

@@ -3,13 +3,13 @@
 use std::{fs, path::Path, process::Command};
 
 use super::{
-    Setup, in_file,
+    Setup,
     job::Job,
     launcher::Launcher,
     runs::{self, LARGE},
     tally::Tally,
 };
-use crate::shell::Result;
+use crate::shell::{Result, in_file};
 
 /// Attempts to hit a place.
 const ATTEMPTS: usize = 20;

@@ -9,14 +9,10 @@ mod launcher;
 mod runs;
 mod tally;
 
-use std::{
-    fmt::Display,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fmt::Display, fs, path::PathBuf};
 
 use self::launcher::Launcher;
-use crate::shell::{self, Result};
+use crate::shell::{self, Result, in_file};
 
 /// One-line description.
 pub const ABOUT: &str = "[--only bits|kills|faults] [--tries N]: runs on several ranks, their bits, and faults";
@@ -54,10 +50,6 @@ impl Setup {
         removed.and_then(|()| fs::create_dir_all(&folder)).map_err(|error| in_file(&folder, error))?;
         Ok(folder)
     }
-}
-
-fn in_file(path: &Path, error: impl Display) -> String {
-    format!("{}: {error}", path.display())
 }
 
 pub fn missing() -> Option<String> {

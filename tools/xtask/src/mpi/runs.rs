@@ -7,8 +7,8 @@ use std::{
     process::Command,
 };
 
-use super::in_file;
 use crate::shell::Result;
+use crate::shell::in_file;
 
 /// A run: its name, its model file, and the other keys of its run file.
 #[derive(Clone, Copy)]

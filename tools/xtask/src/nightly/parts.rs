@@ -1,10 +1,10 @@
 //! The parts, and the folders whose changes call for them.
 
-use std::{env, fs};
+use std::fs;
 
 use crate::{
     aarch64, deny, export, fuzz, hosts, miri, mpi, mutants, mutate, onnx, package, patterns, peers, places, sanitizers,
-    shell::{self, Result, check_python},
+    shell::{self, Result, check_python, python},
     toolchain,
 };
 
@@ -152,11 +152,6 @@ pub const FOLDERS: &[(&str, &[&str])] = &[
 
 fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| word.to_string()).collect()
-}
-
-/// Returns the Python of these parts: that of `PRECAST_PYTHON`, or `python3`.
-fn python() -> String {
-    env::var("PRECAST_PYTHON").unwrap_or_else(|_| "python3".into())
 }
 
 fn lacks(modules: &str) -> Option<String> {
