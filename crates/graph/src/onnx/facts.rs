@@ -111,7 +111,7 @@ impl Fact {
         }
     }
 
-    /// Returns the relation to a number of terms. Integers that are no truths count.
+    /// Returns the relation to a number of terms. Integers other than truths count.
     pub fn count(&self) -> Option<Count> {
         self.count.or((self.whole && !self.constant && !self.bounded).then_some(Count::Terms))
     }
