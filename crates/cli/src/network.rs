@@ -41,8 +41,13 @@ const NAMED: usize = 4;
 impl Network {
     /// Reads the model of a run, a safetensors file, or a folder with such files that does not have the name of a model; otherwise a model.
     pub fn read(cli: &Cli, argument: &Path) -> Result<Self> {
-        if let Some(run) = run_file(argument)? {
-            return Ok(Network::Built(Read::of_file(model(cli, &run)?, argument)));
+        Network::of(cli, argument, run_file(argument)?.as_ref())
+    }
+
+    /// Reads a network as [`read`](Network::read) does; `run` is the [run](run_file) of the argument.
+    pub fn of(cli: &Cli, argument: &Path, run: Option<&RunFile>) -> Result<Self> {
+        if let Some(run) = run {
+            return Ok(Network::Built(Read::of_file(model(cli, run)?, argument)));
         }
         let folder = argument.is_dir() && !argument.to_str().is_some_and(|name| cli.model_names().contains(&name));
         match folder || argument.extension().is_some_and(|end| end == "safetensors") {

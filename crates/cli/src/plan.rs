@@ -186,7 +186,7 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
         return onnx::plan(&args.model, file, &args.ranges, format);
     }
     args.ranges.refuse()?;
-    let mut network = Network::read(cli, &args.model)?;
+    let mut network = Network::of(cli, &args.model, run.as_ref())?;
     let has_batch = (args.summary || args.html.is_some()) && args.predicting.given() != Some("--speeds");
     let values: Vec<&PolicyFile> = files.iter().map(|file| &file.value).collect();
     args.predicting.check(args.predict || has_batch, &values)?;
@@ -212,7 +212,7 @@ pub(super) fn plan(cli: &Cli, args: &PlanArgs) -> Result {
     let page = match &args.html {
         Some(file) => {
             if plans.len() > 1 {
-                networks.push(Network::read(cli, &args.model)?);
+                networks.push(Network::of(cli, &args.model, run.as_ref())?);
             }
             let headroom = headroom(run.as_ref(), &args.model)?;
             Some((file, plan_page::page(&mut networks, &policies, &plans, &args.predicting, &headroom)?))
@@ -285,7 +285,7 @@ pub(super) fn explain(cli: &Cli, args: &ExplainArgs) -> Result {
         return onnx::explain(cli, &args.model, &args.path, &file, &args.ranges, args.format);
     }
     args.ranges.refuse()?;
-    let mut network = Network::read(cli, &args.model)?;
+    let mut network = Network::of(cli, &args.model, run.as_ref())?;
     args.predicting.check(false, &[&file.value])?;
     let Some(policy) = file.cells() else {
         return graph::explain(cli, network.callable()?, &args.path, &file, args.train, args.format);
