@@ -122,6 +122,33 @@ pub(crate) use precast_base::printable;
 pub use precast_base::{DType, Element};
 #[doc(inline)]
 pub use precast_base::{Error, ErrorKind, Result, error};
+/// Computes a formula of tensors and numbers, with one `?` at its end.
+///
+/// Operators `+`, `-`, `*`, `/` and calls of methods join tensors, [parameters](Param) and numbers of any type; a number
+/// takes the dtype of the tensor beside it, and two numbers are computed in f64. Variables are not moved. An argument handed
+/// over by reference may be a formula again; other arguments, blocks and closures are plain Rust. The result is a
+/// [`Result`] of a [`Tensor`], or of an `f64` where no tensor occurs.
+///
+/// # Errors
+/// That of the first op that fails, with its line, its column and the part of the formula.
+///
+/// ```
+/// use precast::prelude::*;
+///
+/// let x = Tensor::from([-1f32, 0., 1., 2.]);
+/// let gelu = formula!(0.5 * x * (1.0 + (0.7978845608 * (x + 0.044715 * x * x * x)).tanh()))?;
+/// assert!((gelu.to_f64()[3] - 1.9546).abs() < 1e-4);
+///
+/// let (rate, mean) = (3, x.mean_all()?);
+/// let error = formula!((x - mean).square().mean_all() / (rate + 1))?;
+/// assert_eq!(error.item()?, 0.3125);
+///
+/// let wrong = Tensor::from([1f32, 2., 3.]);
+/// let message = formula!(2.0 * (x + wrong).exp()).unwrap_err().to_string();
+/// assert!(message.contains("`x + wrong`: shapes [4] and [3]"), "{message}");
+/// # Ok::<(), precast::Error>(())
+/// ```
+pub use precast_derive::formula;
 pub use precast_kernels::amx::{allow_amx, uses_amx};
 pub use precast_kernels::simd::vector_lanes;
 pub use precast_kernels::threads::set_threads;

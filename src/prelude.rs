@@ -11,6 +11,7 @@ pub use crate::{
     Op, Optimizer, Outcome, Padding, Param, Plan, Policy, Precision, Reduction, Result, Sgd, Tensor, autocast,
     cell_list,
     compat::mindspore::auto_mixed_precision,
+    formula,
     layers::*,
     no_grad,
     optim::Schedule,

@@ -65,7 +65,7 @@ pub fn as_pass<C: ?Sized + AsCell>(
     f: impl FnOnce() -> Result<Tensor>,
 ) -> Result<Tensor> {
     let open = pass::open();
-    let path = |param: &Param| net.path_of_param(param);
+    let path = |param: &Param| net.slot().path_of_param(param);
     let loss = f().inspect(|loss| {
         let pass = pass::noted(|_| evaluated.0.clone(), path);
         pass::note_passes(loss, &Vec::from_iter(pass));

@@ -9,7 +9,7 @@ use precast_tensor::{
 };
 
 use super::{
-    Adapter, AsCell, Cast, Castable, Cell, Child, Part,
+    Adapter, AsCell, Cast, Castable, Cell, Child, Part, Slot,
     recompute::recomputed,
     site::{HOLD_IT, Site},
 };
@@ -46,6 +46,17 @@ impl<C: ?Sized + AsCell> Child<C> {
         inputs: I,
         body: impl FnOnce(&C, I::Owned) -> Result<O>,
     ) -> Result<O::Owned> {
+        self.slot().run(inputs, |inputs| body(&self.cell, inputs))
+    }
+}
+
+impl Slot<'_> {
+    /// Runs code of the cell through the adapter.
+    pub(super) fn run<I: Castable, O: Castable>(
+        &self,
+        inputs: I,
+        body: impl FnOnce(I::Owned) -> Result<O>,
+    ) -> Result<O::Owned> {
         // The outermost call is a forward pass.
         let pass = context::slot().is_none().then(pass::open);
         let Border { frame, inward, outward } = self.border();
@@ -68,15 +79,15 @@ impl<C: ?Sized + AsCell> Child<C> {
         let result = self.check_site().and_then(|()| {
             let _inside = self.enter(frame);
             if self.is_recomputed() {
-                recomputed(inputs, &mut cast_in, |inputs| body(&self.cell, inputs), &mut cast_out)
+                recomputed(inputs, &mut cast_in, body, &mut cast_out)
             } else {
-                body(&self.cell, inputs.map(&mut cast_in)).map(|outputs| outputs.map(&mut cast_out))
+                body(inputs.map(&mut cast_in)).map(|outputs| outputs.map(&mut cast_out))
             }
         });
         if let Some((inputs, outputs)) = &heard {
             self.tell_leave(inputs, result.is_ok().then_some(outputs));
         }
-        let result = result.map_err(|e| e.in_slot(self.id()));
+        let result = result.map_err(|e| e.in_slot(self.id));
         match pass {
             Some(pass) => pass
                 .end(result, |param| self.path_of_param(param))
@@ -91,7 +102,7 @@ impl<C: ?Sized + AsCell> Child<C> {
         // In a region of one dtype, each op casts its inputs itself, so it still has the original input for the
         // gradient of a weight.
         let wide = self.planned.wide_weight_grads == Some(true);
-        let by_op = wide && matches!(frame, Some(Frame::Fixed(_))) && self.cell.as_cell().is_leaf();
+        let by_op = wide && matches!(frame, Some(Frame::Fixed(_))) && self.cell.is_leaf();
         let cast = cast.filter(|_| !context::is_all_in_f32());
         let inward = cast.map(|cast| cast.inward).filter(|_| !by_op);
         Border { frame, inward, outward: cast.map(|cast| cast.outward) }
@@ -115,16 +126,16 @@ impl<C: ?Sized + AsCell> Child<C> {
 
     /// Checks that the cell is called at the site where a plan found it.
     fn check_site(&self) -> Result<()> {
-        match &self.site {
+        match self.site {
             Some(site) => site.check(self.to_float),
-            None => check_unplanned(self.cell.as_cell()),
+            None => check_unplanned(&**self.cell),
         }
     }
 
     /// Enters the slot and everything its plan demands; left in the reverse order.
     fn enter(&self, frame: Option<Frame>) -> (Option<Scope>, Option<Scope>, Scope) {
-        let slot = context::enter_slot(self.id());
-        let number = self.site.as_ref().and_then(Site::number);
+        let slot = context::enter_slot(self.id);
+        let number = self.site.and_then(Site::number);
         let region = frame.map(|frame| context::enter_adapter(frame, number));
         (self.planned.wide_weight_grads.map(context::enter_weight_grads), region, slot)
     }
@@ -132,16 +143,16 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// Notifies listeners that the cell is entered. If there are any, returns room for its tensors.
     fn tell_enter(&self) -> Option<(Vec<Tensor>, Vec<Tensor>)> {
         context::is_heard_in_full().then(|| {
-            let entry = CellEntry::new(self.id(), self.cell.as_cell().kind());
+            let entry = CellEntry::new(self.id, self.cell.kind());
             context::tell(|listener| listener.enter(&entry));
             Default::default()
         })
     }
 
     fn tell_leave(&self, inputs: &[Tensor], outputs: Option<&Vec<Tensor>>) {
-        let cell = self.cell.as_cell();
+        let cell = &**self.cell;
         let has_params = || has_params(cell);
-        let entry = CellEntry::new(self.id(), cell.kind());
+        let entry = CellEntry::new(self.id, cell.kind());
         let call = CellCall::new(entry, &has_params, inputs, outputs.map(Vec::as_slice));
         context::tell(|listener| listener.leave(&call));
     }

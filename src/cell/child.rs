@@ -29,7 +29,7 @@ pub struct Child<C: ?Sized = dyn Cell> {
 }
 
 /// A cell in its slot, as passed to visitors of a walk.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Slot<'a> {
     /// The cell.
@@ -44,6 +44,14 @@ pub struct Slot<'a> {
     pub planned: &'a Planned,
     /// Identity of the slot, valid until the tree is moved; see [`Event::slot`](crate::observe::Event::slot).
     pub id: usize,
+    pub(super) site: Option<&'a Site>,
+}
+
+impl Slot<'_> {
+    /// Returns whether the cell is recomputed, as [`Child::is_recomputed`] does.
+    pub fn is_recomputed(&self) -> bool {
+        self.recompute || self.planned.recompute
+    }
 }
 
 /// Mutable form of [`Slot`].
@@ -280,7 +288,8 @@ impl<C: ?Sized + AsCell> Child<C> {
     pub fn slot(&self) -> Slot<'_> {
         let (to_float, recompute, planned) = (self.to_float, self.recompute, &self.planned);
         let adapter = planned.adapter.as_ref();
-        Slot { cell: AsCell::in_slot(&self.cell), to_float, adapter, recompute, planned, id: self.id() }
+        let (cell, site) = (AsCell::in_slot(&self.cell), self.site.as_ref());
+        Slot { cell, to_float, adapter, recompute, planned, id: self.id(), site }
     }
 
     /// Returns this slot, mutable.

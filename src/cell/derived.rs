@@ -17,6 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub use inventory;
 pub use precast_base::document::words;
+pub use precast_tensor::formula;
 pub use serde;
 pub use serde_json;
 pub use typetag;

@@ -15,7 +15,7 @@ use precast_tensor::{
     pass::{Evaluated, Pass},
 };
 
-use super::{AsCell, Child, Part, join};
+use super::{Part, Slot, join};
 use crate::Param;
 
 /// Notes that the running cell is in evaluation mode and would behave differently in training.
@@ -28,7 +28,7 @@ pub fn ran_in_evaluation() {
     }
 }
 
-impl<C: ?Sized + AsCell> Child<C> {
+impl Slot<'_> {
     /// Returns the notes of the outermost call of this slot.
     pub(super) fn noted(&self) -> Option<Arc<Pass>> {
         let evaluated =
@@ -101,7 +101,7 @@ mod tests {
                 let _ = slots.insert(entry.slot.id);
             }
         });
-        let found = net.evaluated(&slots);
+        let found = net.slot().evaluated(&slots);
         assert_eq!((&found.cells, found.alone), (&wanted.iter().map(ToString::to_string).collect(), None));
         let beside = |path: &str| {
             let params = net.named_params();
@@ -115,7 +115,7 @@ mod tests {
         );
 
         net.freeze("**").unwrap();
-        let frozen = net.evaluated(&slots);
+        let frozen = net.slot().evaluated(&slots);
         let of_another = Param::new(Tensor::scalar(1.0, DType::F32));
         assert_eq!((frozen.alone, frozen.near.len()), (Some(0), 0));
         assert_eq!(frozen.beside([of_another.id()].into_iter()), Some("0.1"));
@@ -134,7 +134,7 @@ mod tests {
             let net = Child::new(cells.collect::<Sequential>());
             let mut slots = HashSet::new();
             net.walk(&mut |entry| _ = slots.insert(entry.slot.id));
-            let found = net.evaluated(&slots);
+            let found = net.slot().evaluated(&slots);
             assert_eq!((found.cells.len(), found.near.len()), (blocks + 1, 2 * blocks));
         }
     }

@@ -50,8 +50,8 @@ impl Site {
             Some(around) if context::adapter() != Some(around.number) => {
                 let (cell, slot) = (named(&self.path), named(&around.path));
                 Err(Error::plan(format!(
-                    "{cell} is called past the slot of {slot}, whose precision the applied plan changes; call it inside of `call` or `with` \
-                     of that slot, or apply the policy to the network as it is now"
+                    "{cell} is called past the slot of {slot}, whose precision the applied plan changes; call it by `part` of the \
+                     network, or inside of `call` or `with` of that slot, or apply the policy to the network as it is now"
                 )))
             }
             _ => Ok(()),

@@ -40,16 +40,7 @@ pub struct Visited<'a> {
 impl<C: ?Sized + AsCell> Child<C> {
     /// Visits every cell in order, starting with this one, whose path is empty.
     pub fn walk(&self, visitor: &mut dyn FnMut(Visited<'_>)) {
-        fn go(slot: Slot<'_>, path: &mut String, depth: usize, visitor: &mut dyn FnMut(Visited<'_>)) {
-            let cell = slot.cell;
-            visitor(Visited { path, depth, slot });
-            cell.visit(&mut |name, node| {
-                if let Part::Cell(slot) = node {
-                    below(path, name, |path| go(slot, path, depth + 1, visitor));
-                }
-            });
-        }
-        go(self.slot(), &mut String::new(), 0, visitor);
+        self.slot().walk(visitor);
     }
 
     /// Visits every slot mutably, in the order of [`walk`](Child::walk).
@@ -68,15 +59,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// Returns every parameter and buffer with its path, in order. A tied one appears under each of its paths.
     #[doc(alias = "named_parameters")]
     pub fn named_params(&self) -> Vec<(String, Param)> {
-        let mut found = Vec::new();
-        self.walk(&mut |entry| {
-            entry.slot.cell.visit(&mut |name, node| {
-                if let Part::Param(param) = node {
-                    found.push((join(entry.path, name), param.clone()));
-                }
-            });
-        });
-        found
+        self.slot().named_params()
     }
 
     /// Returns the trained parameters with their paths, each once.
@@ -113,6 +96,36 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// Returns the path of a slot reported to a [listener](crate::observe::Listener); `None` for one outside of this
     /// tree.
     pub fn path_of(&self, id: usize) -> Option<String> {
+        self.slot().path_of(id)
+    }
+}
+
+impl Slot<'_> {
+    pub(super) fn walk(self, visitor: &mut dyn FnMut(Visited<'_>)) {
+        fn go(slot: Slot<'_>, path: &mut String, depth: usize, visitor: &mut dyn FnMut(Visited<'_>)) {
+            visitor(Visited { path, depth, slot });
+            slot.cell.visit(&mut |name, node| {
+                if let Part::Cell(slot) = node {
+                    below(path, name, |path| go(slot, path, depth + 1, visitor));
+                }
+            });
+        }
+        go(self, &mut String::new(), 0, visitor);
+    }
+
+    pub(super) fn named_params(self) -> Vec<(String, Param)> {
+        let mut found = Vec::new();
+        self.walk(&mut |entry| {
+            entry.slot.cell.visit(&mut |name, node| {
+                if let Part::Param(param) = node {
+                    found.push((join(entry.path, name), param.clone()));
+                }
+            });
+        });
+        found
+    }
+
+    pub(super) fn path_of(self, id: usize) -> Option<String> {
         let mut found = None;
         self.walk(&mut |entry| {
             if entry.slot.id == id {

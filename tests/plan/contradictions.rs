@@ -77,8 +77,8 @@ fn a_list_is_not_iterated_past_its_adapter() {
     let applied = policy(Level::O3).rule(rule("blocks", RunAs::Full)).unwrap().apply(&mut net).unwrap();
     assert_eq!(
         refused(net.call(&x())),
-        "in cell `blocks.0`: `blocks.0` is called past the slot of `blocks`, whose precision the applied plan changes; call it inside of `call` or \
-         `with` of that slot, or apply the policy to the network as it is now"
+        "in cell `blocks.0`: `blocks.0` is called past the slot of `blocks`, whose precision the applied plan changes; call it by `part` of the \
+         network, or inside of `call` or `with` of that slot, or apply the policy to the network as it is now"
     );
     applied.undo(&mut net).unwrap();
     assert_eq!(net.call(&x()).unwrap().to_f64(), before.to_f64());

@@ -1,4 +1,4 @@
-//! Plans and regions: their effect on runs, cost, graphs, recomputation, custom ops and derived cells.
+//! Plans and regions: their effect on runs, cost, graphs, recomputation, custom ops, derived cells and parts.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -11,6 +11,7 @@ mod listeners;
 #[allow(dead_code, reason = "the benches use more of it")]
 #[path = "../../benches/steps/nets.rs"]
 mod nets;
+mod parts;
 mod properties;
 mod recompute;
 mod regions;

@@ -1,10 +1,11 @@
-//! `#[derive(Cell)]` and `#[options]` of the crate precast, where they are re-exported and documented.
+//! `#[derive(Cell)]`, `#[options]` and `formula!` of the crate precast, where they are re-exported and documented.
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
 
 mod choices;
 mod constructor;
 mod fields;
+mod formula;
 mod option;
 mod options;
 mod words;
@@ -13,7 +14,8 @@ use proc_macro::TokenStream;
 use proc_macro2::{Ident, Span, TokenStream as Tokens};
 use quote::{quote, quote_spanned};
 use syn::{
-    Data, DeriveInput, Error, GenericParam, Generics, Item, Meta, Result, ext::IdentExt, parse_macro_input, parse_quote,
+    Data, DeriveInput, Error, Expr, GenericParam, Generics, Item, Meta, Result, ext::IdentExt, parse_macro_input,
+    parse_quote,
 };
 
 use crate::{
@@ -38,6 +40,12 @@ pub fn options(arguments: TokenStream, input: TokenStream) -> TokenStream {
         other => Err(Error::new_spanned(other, "options are the fields of a struct, or of the variants of an enum")),
     };
     expanded.unwrap_or_else(Error::into_compile_error).into()
+}
+
+/// Computes a formula of tensors and numbers, with one `?` at its end.
+#[proc_macro]
+pub fn formula(input: TokenStream) -> TokenStream {
+    formula::expand(&parse_macro_input!(input as Expr)).into()
 }
 
 fn expand(input: &DeriveInput) -> Result<Tokens> {

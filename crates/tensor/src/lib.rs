@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod catalogue;
+pub mod formula;
 pub mod gradcheck;
 pub mod internals;
 pub mod logging;

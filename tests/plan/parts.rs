@@ -1,0 +1,71 @@
+//! Cells inside of a network, called alone: in the precision that they have within it.
+
+use precast::prelude::*;
+
+
+
+#[derive(Cell, Debug)]
+#[cell(new)]
+struct Net {
+    encoder: Child<Sequential>,
+    heads: Vec<Child<Dense>>,
+}
+
+impl Forward for Net {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        self.heads[1].call(&self.encoder.call(x)?)
+    }
+}
+
+fn net(level: &str) -> Child<Net> {
+    let rng = &mut Rng::seed(3);
+    let encoder = sequential![Dense::new(4, 8, rng), LayerNorm::new(8), Tanh];
+    let heads = (0..2).map(|_| Dense::new(8, 2, rng).into()).collect();
+    let mut net = Child::new(Net { encoder: encoder.into(), heads });
+    Policy::named(level).unwrap().apply(&mut net).unwrap();
+    net
+}
+
+fn bits(y: &Tensor) -> (DType, Vec<f64>) {
+    (y.dtype(), y.to_f64())
+}
+
+#[test]
+fn a_part_runs_as_by_hand_within_every_slot_around_it() {
+    let x = Tensor::randn(&[3, 4], &mut Rng::seed(1)).unwrap();
+    for level in ["o0", "o1-bf16", "o2", "o2-bf16", "o3-bf16", "auto-bf16"] {
+        let net = net(level);
+        let h = net.with(&x, |net, x| net.encoder.call(&x)).unwrap();
+        assert_eq!(bits(&net.part("encoder").unwrap().call(&x).unwrap()), bits(&h), "{level}");
+        let first = net.with(&x, |net, x| net.encoder.with(&x, |encoder, x| encoder[0].call(&x))).unwrap();
+        assert_eq!(bits(&net.part("encoder.0").unwrap().call(&x).unwrap()), bits(&first), "{level}");
+        let y = net.with(&h, |net, h| net.heads[1].call(&h)).unwrap();
+        let part = net.part("heads.1").unwrap();
+        assert_eq!(bits(&part.call(&h).unwrap()), bits(&y), "{level}");
+        assert_eq!(bits(&part.call_many(std::slice::from_ref(&h)).unwrap()[0]), bits(&y), "{level}");
+        assert_eq!(bits(&net.part("").unwrap().call(&x).unwrap()), bits(&net.call(&x).unwrap()), "{level}");
+        assert_eq!(bits(&net.call(&x).unwrap()), bits(&y), "{level}: in f32 between the parts, as the network in its own dtype");
+    }
+}
+
+#[test]
+fn a_part_has_gradients_listeners_and_places_of_errors() {
+    let mut net = net("o2-bf16");
+    let x = Tensor::randn(&[3, 4], &mut Rng::seed(1)).unwrap();
+    let grads = |y: Tensor| {
+        let grads = y.sum_all().unwrap().backward().unwrap();
+        net.named_params().iter().map(|(_, param)| grads.get(param).map(|grad| grad.to_f64())).collect::<Vec<_>>()
+    };
+    let by_hand = grads(net.with(&x, |net, x| net.encoder.call(&x)).unwrap());
+    assert_eq!(grads(net.part("encoder").unwrap().call(&x).unwrap()), by_hand);
+    assert_eq!(by_hand.iter().filter(|grad| grad.is_some()).count(), 4, "none for the heads");
+
+    let wrong = net.part("encoder").unwrap().call(&Tensor::ones(&[3, 5], DType::F32)).unwrap_err();
+    assert_eq!(wrong.cell(), Some("encoder.0"));
+    let missing = net.part("encodr").unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::Path);
+    assert!(missing.to_string().contains("did you mean `encoder`"), "{missing}");
+
+    net.cell_mut().encoder.set_recompute(true);
+    assert_eq!(grads(net.part("encoder").unwrap().call(&x).unwrap()), by_hand);
+}
