@@ -2,8 +2,6 @@
 
 use precast::prelude::*;
 
-
-
 #[derive(Cell, Debug)]
 #[cell(new)]
 struct Net {
@@ -44,7 +42,11 @@ fn a_part_runs_as_by_hand_within_every_slot_around_it() {
         assert_eq!(bits(&part.call(&h).unwrap()), bits(&y), "{level}");
         assert_eq!(bits(&part.call_many(std::slice::from_ref(&h)).unwrap()[0]), bits(&y), "{level}");
         assert_eq!(bits(&net.part("").unwrap().call(&x).unwrap()), bits(&net.call(&x).unwrap()), "{level}");
-        assert_eq!(bits(&net.call(&x).unwrap()), bits(&y), "{level}: in f32 between the parts, as the network in its own dtype");
+        assert_eq!(
+            bits(&net.call(&x).unwrap()),
+            bits(&y),
+            "{level}: in f32 between the parts, as the network in its own dtype"
+        );
     }
 }
 

@@ -299,6 +299,9 @@ macro_rules! op_table {
             "", "softmax_with_cross_entropy cross_entropy cross_entropy2", "cross_entropy_loss",
             "SparseSoftmaxCrossEntropyWithLogits SoftmaxCrossEntropyWithLogits"
         ];
+        CtcLoss Keeps Elementwise
+            ctc_loss(x, targets, input_lengths, target_lengths, blank: usize, zero_infinity: bool, reduction: Reduction)
+            ["", "", "ctc_loss", ""];
         NllLoss Keeps Elementwise nll_loss(x, target, reduction: Reduction)
             ["NLLLoss", "nll_loss", "nll_loss nll_loss2d", ""];
         MseLoss Promotes Elementwise mse_loss(x, target, reduction: Reduction) ["MSELossExt", "", "mse_loss", ""];
@@ -409,7 +412,6 @@ macro_rules! op_table {
         Svd ["", "", "svd linalg_svd linalg_svdvals", ""];
         // losses
         NllLoss2d ["NLLLoss2d", "", "nll_loss2d", ""];
-        CtcLoss ["", "", "ctc_loss", ""];
         HierarchicalSigmoidLoss ["", "hsigmoid_loss", "", ""];
         LogLoss ["", "log_loss", "", ""];
         MarginCrossEntropy ["", "margin_cross_entropy", "", ""];

@@ -83,9 +83,27 @@ fn one_sample_alone_and_extreme_logits() -> Result<()> {
     }
     let grads = far.cross_entropy(&indices(&[1], &[1]))?.backward()?;
     assert_eq!(grads.of(&far).unwrap().to_f64(), [1., -1., 0.]);
-    let ignored = CrossEntropy::default().ignore_index(Some(-100));
-    assert!(far.cross_entropy_with(&indices(&[-100], &[1]), &ignored)?.item()?.is_nan());
+    assert!(far.cross_entropy(&indices(&[-100], &[1]))?.item()?.is_nan());
     assert!(Tensor::zeros(&[0, 3], DType::F32).cross_entropy(&indices(&[], &[0]))?.item()?.is_nan());
+    Ok(())
+}
+
+#[test]
+fn class_minus_100_is_ignored_unless_another_is() -> Result<()> {
+    let (x, rest) = (of(&[0.5, -1., 2., 0., 3., 1.], &[3, 2]).requires_grad(), of(&[0.5, -1., 3., 1.], &[2, 2]));
+    let (target, targets) = (indices(&[1, -100, 0], &[3]), indices(&[1, 0], &[2]));
+    for (loss, of_rest) in [
+        (x.cross_entropy(&target)?, rest.cross_entropy(&targets)?),
+        (x.nll_loss(&target, Reduction::Mean)?, rest.nll_loss(&targets, Reduction::Mean)?),
+    ] {
+        assert_eq!(loss.item()?, of_rest.item()?);
+        let grad = loss.backward()?.of(&x).unwrap().to_f64();
+        assert_eq!(grad[2..4], [0., 0.]);
+        assert!(grad[0] != 0.0 && grad[4] != 0.0, "{grad:?}");
+    }
+    assert_eq!(x.nll_loss(&target, Reduction::None)?.to_f64(), [1., 0., -3.]);
+    let other = CrossEntropy::default().ignore_index(0);
+    assert!(x.cross_entropy_with(&target, &other).unwrap_err().to_string().contains("class index -100"));
     Ok(())
 }
 

@@ -80,7 +80,7 @@ pub(super) fn cross_entropy(attributes: &Attributes, inputs: &[Tensor]) -> Resul
         let mut targets = vec![0.0; x.len()];
         let mut divisor = 0.0;
         for (sample, class) in target.to_vec::<i64>()?.into_iter().enumerate() {
-            if Some(class) == options.ignore_index {
+            if class == options.ignored() {
                 continue;
             }
             let first = sample / inner * classes * inner + sample % inner;

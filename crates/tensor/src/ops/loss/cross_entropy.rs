@@ -20,14 +20,14 @@ use crate::{
     tensor::{Array, Backward, Forward, Stored},
 };
 
-/// Options of [`Tensor::cross_entropy_with`]. The default is the mean, without smoothing, weights or ignored targets.
+/// Options of [`Tensor::cross_entropy_with`]. The default is the mean, without smoothing and weights.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CrossEntropy {
     /// Reduction of the losses of the samples. The mean is over the samples that are not ignored, weighted by the
     /// weights of their classes; with soft targets, over all samples.
     pub reduction: Reduction,
-    /// Class index whose samples are ignored.
+    /// Class index whose samples are ignored. Default: -100, as in torch.
     pub ignore_index: Option<i64>,
     /// Fraction of each target, in [0, 1], that is spread evenly over all classes (Szegedy et al. 2015).
     pub label_smoothing: f64,
@@ -40,7 +40,15 @@ precast_base::setters! {
     optional ignore_index ignore_index: i64, weight weight: Tensor
 }
 
+/// Class index that is ignored where none is named, as in torch.
+const IGNORED: i64 = -100;
+
 impl CrossEntropy {
+    /// Returns the class index whose samples are ignored.
+    pub fn ignored(&self) -> i64 {
+        self.ignore_index.unwrap_or(IGNORED)
+    }
+
     fn attributes(&self) -> Attributes {
         let mut attributes = Attributes::default();
         attributes.set("reduction", &self.reduction);
@@ -98,7 +106,7 @@ impl CrossEntropy {
     {
         let wide = |x: &Tensor| Tensor::from_array(x.array().cast(T::Wide::DTYPE));
         let wanted = match target.dtype() {
-            DType::I64 => Wanted::Classes(classes(target, lanes.n, self.ignore_index)?),
+            DType::I64 => Wanted::Classes(classes(target, lanes.n, self.ignored())?),
             _ => Wanted::Probabilities(lanes.pack::<T::Wide>(&wide(target)).to_vec()),
         };
         let weight = match &self.weight {
@@ -180,9 +188,9 @@ fn class_axis(x: &Tensor) -> Result<usize> {
 }
 
 /// Returns the class of each sample, or `None` for an ignored one.
-fn classes(target: &Tensor, classes: usize, ignore: Option<i64>) -> Result<Vec<Option<usize>>> {
+fn classes(target: &Tensor, classes: usize, ignored: i64) -> Result<Vec<Option<usize>>> {
     let class = |&index: &i64| match usize::try_from(index) {
-        _ if Some(index) == ignore => Ok(None),
+        _ if index == ignored => Ok(None),
         Ok(class) if class < classes => Ok(Some(class)),
         _ => Err(Error::value(format!(
             "class index {index} with {classes} classes; allowed: 0 to {}",
@@ -270,7 +278,7 @@ impl Tensor {
     }
 
     /// Computes the negative log-likelihood of each sample's class. This tensor holds log-probabilities,
-    /// `[n, classes, ...]` or `[classes]`, and `target` class indices (i64).
+    /// `[n, classes, ...]` or `[classes]`, and `target` class indices (i64). Samples of class -100 are ignored.
     ///
     /// # Errors
     /// As for [`cross_entropy_with`](Tensor::cross_entropy_with).
@@ -286,16 +294,16 @@ impl Tensor {
                 )));
             }
             fits(x, target, &samples)?;
-            let places: Vec<usize> = classes(target, lanes.n, None)?
+            let places: Vec<Option<usize>> = classes(target, lanes.n, IGNORED)?
                 .into_iter()
-                .flatten()
                 .enumerate()
-                .map(|(i, c)| i * lanes.n + c)
+                .map(|(i, class)| class.map(|class| i * lanes.n + class))
                 .collect();
-            let divisor = reduction.divisor(places.len());
+            let divisor = reduction.divisor(places.iter().flatten().count());
             let value = by_float!(x, T => {
                 let x = lanes.pack::<T>(x);
-                let losses: Vec<_> = places.iter().map(|&place| -x[place].widen()).collect();
+                let zero = <T as Float>::Wide::of(0.0);
+                let losses: Vec<_> = places.iter().map(|place| place.map_or(zero, |place| -x[place].widen())).collect();
                 match reduction {
                     Reduction::None => Array::from_vec(T::narrow_vec(losses.into()), &samples),
                     _ => Array::from_vec(vec![T::narrow(reduce::sum(&losses) / <T as Float>::Wide::of(divisor))], &[]),
@@ -305,7 +313,8 @@ impl Tensor {
                 let grad = by_float!(back.grad, T => {
                 let grad = elements::<T>(back.grad);
                     let mut dx = vec![T::default(); lanes.count * lanes.n];
-                    for (i, &place) in places.iter().enumerate() {
+                    for (i, place) in places.iter().enumerate() {
+                        let Some(place) = *place else { continue };
                         let g = if reduction == Reduction::None { grad[i] } else { grad[0] };
                         dx[place] = T::narrow(-g.widen() / <T as Float>::Wide::of(divisor));
                     }

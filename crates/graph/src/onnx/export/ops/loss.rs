@@ -11,7 +11,7 @@ pub(super) fn find(op: Op) -> Option<Emit> {
         Op::CrossEntropy => cross_entropy,
         Op::NllLoss => |c| {
             let reduction = c.attr("reduction")?;
-            of_classes(c, "NegativeLogLikelihoodLoss", None, None, reduction)
+            of_classes(c, "NegativeLogLikelihoodLoss", None, CrossEntropy::default().ignored(), reduction)
         },
         Op::MultiMarginLoss => margins,
         Op::MultilabelMarginLoss => |c| Err(c.refuse("its terms depend on the numbers of the target")),
@@ -53,14 +53,14 @@ fn cross_entropy(c: &mut Call<'_>) -> Result<Vec<Val>> {
         return Err(c.refuse("ONNX has no loss of classes with smoothed labels"));
     }
     let weight = options.weight.as_ref().map(|weight| c.writer.constant(weight.cast(c.dtype))).transpose()?;
-    of_classes(c, "SoftmaxCrossEntropyLoss", weight, options.ignore_index, options.reduction)
+    of_classes(c, "SoftmaxCrossEntropyLoss", weight, options.ignored(), options.reduction)
 }
 
 fn of_classes(
     c: &mut Call<'_>,
     op: &'static str,
     weight: Option<Val>,
-    ignored: Option<i64>,
+    ignored: i64,
     reduction: Reduction,
 ) -> Result<Vec<Val>> {
     let (mut x, mut target) = (c.input(0)?, c.input(1)?);
@@ -73,8 +73,7 @@ fn of_classes(
         Reduction::Sum => "sum",
         _ => "none",
     };
-    let mut attributes = vec![("reduction", Attr::Text(reduction_of))];
-    attributes.extend(ignored.map(|class| ("ignore_index", Attr::Int(class))));
+    let attributes = [("reduction", Attr::Text(reduction_of)), ("ignore_index", Attr::Int(ignored))];
     let weight = weight.unwrap_or_else(Val::none);
     let y = c.node(op, &[&x, &target, &weight], &attributes)?;
     if single && reduction_of == "none" { one(c.squeeze(&y, &[0])) } else { Ok(vec![y]) }
