@@ -118,7 +118,7 @@ fn an_op_without_a_second_derivative_is_named() {
     assert_eq!((error.kind(), error.op()), (ErrorKind::Unsupported, Some("GridSampler2d")));
     assert_eq!(
         error.to_string(),
-        "GridSampler2d: backward: has no second derivative; sampling by a grid has none, all other ops of the \
+        "GridSampler2d: backward: has no second derivative; sampling by a grid and the CTC loss have none, all other ops of the \
          catalogue have one"
     );
     // Paths without a gradient do not matter.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use precast::{CrossEntropy, Op, Reduction, Result, Tensor};
+use precast::{CrossEntropy, DType, Op, Reduction, Result, Tensor};
 
 use crate::gradients::{
     inputs::{Draw, Form},
@@ -92,6 +92,21 @@ pub fn rows() -> Vec<Row> {
             Case::new(inputs, move |x| x[0].gaussian_nll_loss(&x[1], &x[2], 1e-6, reduction))
         })
         .named("of shapes that broadcast"),
+        Row::new(Op::CtcLoss, |d| {
+            let (count, most, reduction) = (d.size(1..=3), d.number(0..=3), reduction(d));
+            // At least as many places as the labels and the blanks between equal ones need. Without a label, the blank may
+            // be the only class.
+            let (length, classes) = (2 * most + d.size(1..=5), d.size(if most > 0 { 2..=5 } else { 1..=5 }));
+            let of_targets: Vec<i64> = (0..count).map(|_| d.number(0..=most) as i64).collect();
+            let labels = d.indices((classes - 1).max(1), &[count, most]);
+            let labels = labels.add(&Tensor::ones(&[], DType::I64)).expect("the blank is 0");
+            let of_inputs = Tensor::from_vec(vec![length as i64; count], &[count]).expect("one for each");
+            let of_targets = Tensor::from_vec(of_targets, &[count]).expect("one for each");
+            let x = d.tensor(&[length, count, classes], -3.0..0.0);
+            Case::new([x, labels, of_inputs, of_targets], move |x| {
+                x[0].ctc_loss(&x[1], &x[2], &x[3], 0, false, reduction)
+            })
+        }),
         Row::new(Op::HingeEmbeddingLoss, |d| {
             let (shape, reduction) = (d.shape(0..=4), reduction(d));
             let inputs = [d.away(&shape, -1.0..1.0, &[0.2]), d.signs(&shape)];

@@ -9,7 +9,7 @@ use crate::gradients::{
 };
 
 /// Ops with a gradient but without a second derivative.
-const NONE: [Op; 2] = [Op::GridSampler2d, Op::GridSampler3d];
+const NONE: [Op; 3] = [Op::GridSampler2d, Op::GridSampler3d, Op::CtcLoss];
 
 /// Number of cases of each row, in all layouts.
 const SOME: usize = 12;

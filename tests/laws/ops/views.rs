@@ -114,6 +114,10 @@ const WITH_OPTIONS: &[(&str, Inputs, Call)] = calls! {
         |x| x[0].triplet_margin_loss(&x[1], &x[2], 1.0, 2.0, NONE);
     "multi_margin_loss" [Float [3, 4], Index [3]] |x| x[0].multi_margin_loss(&x[1], 1, 1.0, NONE);
     "multilabel_margin_loss" [Float [3, 4], Index [3, 4]] |x| x[0].multilabel_margin_loss(&x[1], NONE);
+    "ctc_loss" [Float [4, 2, 3], Index [2, 1]] |x| {
+        let lengths = [4i64, 1].map(|length| Tensor::from([length; 2]));
+        x[0].ctc_loss(&x[1], &lengths[0], &lengths[1], 2, false, NONE)
+    };
     "nll_loss" [Float [3, 4], Index [3]] |x| x[0].nll_loss(&x[1], NONE);
     "broadcast_to" [Float [3, 4]] |x| x[0].broadcast_to(&[2, 3, 4]);
     "cast" [Float [3, 4]] |x| Ok(x[0].cast(if x[0].dtype() == DType::Bf16 { DType::F16 } else { DType::Bf16 }));

@@ -194,6 +194,7 @@ fn has_second(what: &What) -> Result<()> {
 }
 
 fn no_second(op: Op) -> Error {
-    let words = "has no second derivative; sampling by a grid has none, all other ops of the catalogue have one";
+    let words = "has no second derivative; sampling by a grid and the CTC loss have none, all other ops of the catalogue have \
+                 one";
     Error::unsupported(words).in_op(op.name())
 }

@@ -24,7 +24,7 @@ impl Labels {
             return Err(Error::value(format!("blank = {blank} with {classes} classes; allowed: below {classes}")));
         }
         if let Some(other) = inputs.iter().find(|input| input.dtype() != DType::I64) {
-            return Err(Error::dtype(format!("targets and lengths are i64, got {}", other.dtype())));
+            return Err(Error::dtype(format!("targets and lengths are i64, got {}", other.dtype().long_name())));
         }
         let [targets, of_inputs, of_targets] = inputs else { unreachable!("three inputs of integers") };
         let lengths = |lengths: &Tensor, name: &str, most: usize| {
