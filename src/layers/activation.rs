@@ -14,6 +14,13 @@ macro_rules! plain {
         #[serde(from = "NoOptions", into = "NoOptions")]
         pub struct $name;
 
+        impl $name {
+            /// Returns the cell, whose name alone does so.
+            pub const fn new() -> Self {
+                $name
+            }
+        }
+
         impl From<NoOptions> for $name {
             fn from(_: NoOptions) -> Self {
                 $name

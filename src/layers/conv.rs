@@ -207,6 +207,32 @@ impl<const N: usize> ConvTranspose<N> {
 written_as_spec!(Conv<N>, ConvSpec<N>, const N);
 written_as_spec!(ConvTranspose<N>, ConvTransposeSpec<N>, const N);
 
+/// Never holds; because of the lifetime in the bound, the compiler checks it where an option is set.
+#[diagnostic::on_unimplemented(
+    message = "the options of a convolution are chosen before it is built",
+    label = "is built already",
+    note = "`Conv2dSpec::new(1, 8, 3).padding(1).stride(2).build(rng)?`"
+)]
+pub trait IsNotBuilt {}
+
+impl<const N: usize> Conv<N> {
+    /// Does not compile: set it on a [`ConvSpec`].
+    pub fn padding<P>(self, _padding: P) -> Self
+    where
+        for<'never> &'never Self: IsNotBuilt,
+    {
+        self
+    }
+
+    /// Does not compile: set it on a [`ConvSpec`].
+    pub fn stride<S>(self, _stride: S) -> Self
+    where
+        for<'never> &'never Self: IsNotBuilt,
+    {
+        self
+    }
+}
+
 macro_rules! kinds {
     ($n:literal: $conv:ident $conv_spec:ident $conv_name:literal $conv_op:ident, $transpose:ident $transpose_spec:ident $transpose_name:literal $transpose_op:ident) => {
         #[doc = concat!("A convolution over ", $n, " spatial axes.")]

@@ -337,6 +337,14 @@ fn layout(rule: &impl Rule, param: &Param) -> Layout {
 
 /// The public interface common to all optimizers. Of the options, `made` also makes the optimizer of a run, which trains
 /// all its parameters; `new` makes both that and a constructor with the defaults of the options.
+/// Never holds; because of the lifetime in the bound, the compiler checks it where `step` is called.
+#[diagnostic::on_unimplemented(
+    message = "an optimizer takes the gradients of a step",
+    label = "without gradients",
+    note = "`scale.step(&mut optimizer, loss)?` scales, checks and updates; by hand, `optimizer.update(&loss.backward()?)?`"
+)]
+pub trait StepsAlone {}
+
 macro_rules! optimizer {
     (new $name:ident, $options:ident) => {
         impl $name {
@@ -398,6 +406,18 @@ macro_rules! optimizer {
                 self.0.evaluation_told = true;
                 self
             }
+
+            /// Does not compile: an update [takes gradients](crate::Optimizer::update).
+            pub fn step(&mut self) -> $crate::Result<()>
+            where
+                for<'never> &'never Self: crate::optim::trained::StepsAlone,
+            {
+                Ok(())
+            }
+
+            /// Does nothing: each backward pass returns gradients of its own.
+            #[deprecated(note = "gradients are values, so there is nothing to reset: leave the line out")]
+            pub fn zero_grad(&self) {}
 
             /// Counts the updates lost to rounding, for [`lost_updates`](crate::Optimizer::lost_updates), and warns
             /// once when a parameter loses [more than half](crate::optim::LostUpdates::WARN_ABOVE) of them.

@@ -132,7 +132,7 @@ pub(super) struct DiffArgs {
     /// A model file, the name of a built-in model, the folder of a run, a run file, a safetensors file, a Hugging Face
     /// folder, or an ONNX model
     model: PathBuf,
-    /// Two policies, each a file or the name of a built-in one: from, to
+    /// Two policies, each a file or the name of a built-in one: from, to. For a run, one is compared with its own
     #[arg(short, long, required = true)]
     policy: Vec<PathBuf>,
     #[command(flatten)]
@@ -334,19 +334,25 @@ fn of_the_kind(plan: &Plan, asked: &str) -> Option<String> {
 }
 
 pub(super) fn diff(cli: &Cli, args: &DiffArgs) -> Result {
-    let [from, to] = &args.policy[..] else {
-        let met = match args.policy.len() {
-            1 => "once".to_string(),
-            times => format!("{times} times"),
-        };
-        return Err(Failure::Usage(format!("diff compares two policies; --policy was given {met}")));
+    let run = network::run_file(&args.model)?;
+    let (from, to) = match (&args.policy[..], &run) {
+        ([from, to], _) => (from.clone(), to),
+        ([to], Some(run)) => (network::policy_of(None, Some(run))?, to),
+        (given, run) => {
+            let more = if run.is_some() { "; one alone is compared with that of the run" } else { "" };
+            let met = match given.len() {
+                1 => "once".to_string(),
+                times => format!("{times} times"),
+            };
+            return Err(Failure::Usage(format!("diff compares two policies{more}; --policy was given {met}")));
+        }
     };
-    let (from, to) = (inputs::policy_file(from)?, inputs::policy_file(to)?);
+    let (from, to) = (inputs::policy_file(&from)?, inputs::policy_file(to)?);
     if is_onnx(&args.model) && (from.cells().is_none() || to.cells().is_none()) {
         refuse_call(false, &args.predicting, args.train)?;
         return onnx::diff(&args.model, &from, &to, args.format);
     }
-    let mut network = Network::read(cli, &args.model)?;
+    let mut network = Network::of(cli, &args.model, run.as_ref())?;
     args.predicting.check(false, &[&from.value, &to.value])?;
     let (Some(before), Some(after)) = (from.cells(), to.cells()) else {
         network.callable()?;

@@ -6,7 +6,7 @@
 
 use proc_macro2::{Ident, Span, TokenStream as Tokens, TokenTree};
 use quote::{ToTokens, quote_spanned};
-use syn::{Fields, Generics, Index, Result, Type, ext::IdentExt, spanned::Spanned};
+use syn::{Error, Fields, Generics, Index, Result, Type, ext::IdentExt, spanned::Spanned};
 
 use crate::words::is_marked_as_data;
 
@@ -29,6 +29,7 @@ impl Visits {
                 None => (Index::from(i).to_token_stream(), i.to_string()),
             };
             let of_type = &field.ty;
+            refuse_bare_cells(of_type)?;
             let open = !in_children(of_type, &params, &mut visits.cells);
             // Errors point at the type of the field; names are resolved as elsewhere in the generated code.
             let span = Span::call_site().located_at(of_type.span());
@@ -55,6 +56,19 @@ impl Visits {
             visits.visit_mut.push(quote_spanned!(span=> #visit_mut(&mut self.#member, #name, visitor);));
         }
         Ok(visits)
+    }
+}
+
+/// Refuses `dyn Forward`, by which torch's users write a list of modules: the compiler would complain of threads.
+fn refuse_bare_cells(of_type: &Type) -> Result<()> {
+    let tokens = flat(of_type.to_token_stream());
+    let is = |token: &TokenTree, name: &str| matches!(token, TokenTree::Ident(ident) if ident == name);
+    match tokens.windows(2).find(|pair| is(&pair[0], "dyn") && is(&pair[1], "Forward")) {
+        None => Ok(()),
+        Some(_) => Err(Error::new(
+            of_type.span(),
+            "a cell of any kind is held in its slot, `Child`: a list of them is `Vec<Child>`",
+        )),
     }
 }
 

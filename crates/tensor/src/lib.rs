@@ -22,6 +22,7 @@ pub mod ops;
 pub mod precision;
 pub mod random;
 mod tensor;
+pub mod words;
 
 pub use ops::{
     ConvOptions, ConvTransposeOptions, CrossEntropy, CustomOp, GridPadding, Interpolation, Padding, PoolOptions,
