@@ -37,7 +37,7 @@ use precast::{
     cell::{AsCell, Child},
     cost::Speeds,
     error::{Error, Result},
-    plan::{Region, undo},
+    plan::{Decision, Region, undo},
     policy::LossScaleSpec,
 };
 use precast_policy::host::Timed as _;
@@ -329,7 +329,7 @@ impl<'a> Tune<'a> {
                 saves: self.speeds.map(|_| gains[i]),
             }
         };
-        let tuned: Vec<TunedCell> = cells.iter().enumerate().map(of_cell).collect();
+        let mut tuned: Vec<TunedCell> = cells.iter().enumerate().map(of_cell).collect();
         let (keep, rounds) = (kept(base, cells, *full_root, |i| !tuned[i].low), rounds(scored));
         let (name, low) = (self.metric.name(), self.policy.dtype);
         let inputs = full_root
@@ -341,8 +341,21 @@ impl<'a> Tune<'a> {
             let at = cells.iter().position(|&other| other == cell)?;
             tuned[at].because(name, low)
         };
-        let (mut policy, _) = base.keeping(&keep, &rounds, &because)?;
+        let (mut policy, plan) = base.keeping(&keep, &rounds, &because)?;
         policy.name = None;
+        // The file must give the set that was run.
+        let read =
+            Policy::parse(&policy.to_yaml()?, "the policy that was found")?.plan_outline(base.outline.clone())?;
+        let differs = |(a, b): &(&Decision, &Decision)| (a.run, &a.adapter) != (b.run, &b.adapter);
+        if let Some((decision, _)) = plan.decisions.iter().zip(&read.decisions).find(differs) {
+            let path = precast_base::path::named(&decision.path);
+            return Err(Error::plan(format!("the policy that was found differs when it is read: see {path}")));
+        }
+        // A rule for all cells keeps those, too, that only rounded their results.
+        let rounds = base.roundings_of(&plan);
+        for (cell, tuned) in cells.iter().zip(&mut tuned) {
+            tuned.low &= !matches!(rounds[*cell], Rounding::None);
+        }
         let (budget, complete) = (self.budget, found.complete);
         Ok(Tuned { policy, metric: name, budget, error, cells: tuned, inputs, runs, complete })
     }

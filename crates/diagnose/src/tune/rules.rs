@@ -4,7 +4,7 @@ use precast::{
     DType, Policy,
     cell::{AsCell, Child, Outline},
     error::{Error, Result},
-    plan::{Plan, Reason, Region},
+    plan::{Decision, Plan, Reason, Region},
     policy::{Rule, RunAs, Select},
     precision::Frame,
 };
@@ -37,19 +37,24 @@ impl<'a> Base<'a> {
 
     /// Returns the rounding that the plan does in each cell and that a rule can take away.
     pub fn roundings(&self) -> Vec<Rounding> {
+        self.roundings_of(&self.plan)
+    }
+
+    /// Returns the rounding that another plan of the network does in each cell.
+    pub fn roundings_of(&self, plan: &Plan) -> Vec<Rounding> {
         let mut frames = Vec::<Frame>::new();
-        for (decision, above) in self.plan.decisions.iter().zip(&self.above) {
+        for (decision, above) in plan.decisions.iter().zip(&self.above) {
             let around = above.map_or(Frame::Off, |above| frames[above].clone());
             frames.push(decision.adapter.as_ref().map_or(around, |adapter| adapter.frame()));
         }
         let rounding = |i: usize| {
-            let decision = &self.plan.decisions[i];
+            let decision = &plan.decisions[i];
             match decision.run {
                 _ if matches!(decision.because, Reason::ToFloat(_)) => Rounding::None,
                 // Rules cannot restore the lists in a cell inside one that is kept.
                 Region::Lists(_) if !self.leaf[i] => Rounding::None,
                 run if run.lowers() => Rounding::Ops(frames[i].clone()),
-                _ => self.border(i).map_or(Rounding::None, Rounding::Border),
+                _ => border(decision).map_or(Rounding::None, Rounding::Border),
             }
         };
         (0..frames.len()).map(rounding).collect()
@@ -59,12 +64,6 @@ impl<'a> Base<'a> {
     pub fn rounds_input(&self) -> bool {
         let cast = self.plan.decisions.first().and_then(|root| root.adapter.as_ref()?.cast());
         cast.is_some_and(|cast| cast.inward.is_low())
-    }
-
-    /// Returns the low dtype to which a cell in f32 rounds its outputs.
-    fn border(&self, i: usize) -> Option<DType> {
-        let cast = self.plan.decisions[i].adapter.as_ref()?.cast()?;
-        Some(cast.outward).filter(|outward| outward.is_low() && cast.inward == DType::F32)
     }
 
     /// Returns the cells that are kept along with these: those that have nothing of their own to lower, and contain
@@ -116,7 +115,7 @@ impl<'a> Base<'a> {
                 false => given,
             };
             // A cell in f32 inside a low one rounds its outputs.
-            let rounds = keep[i] && self.border(i).is_some() && above.is_some_and(|above| runs[above].lowers());
+            let rounds = keep[i] && border(decision).is_some() && above.is_some_and(|above| runs[above].lowers());
             // A rule for all cells says nothing of this one.
             let unnamed = of_all.is_some() && named[i];
             let rule = given != wanted || rounds || unnamed;
@@ -151,4 +150,10 @@ impl<'a> Base<'a> {
             }
         }
     }
+}
+
+/// Returns the low dtype to which a cell in f32 rounds its outputs.
+fn border(decision: &Decision) -> Option<DType> {
+    let cast = decision.adapter.as_ref()?.cast()?;
+    Some(cast.outward).filter(|outward| outward.is_low() && cast.inward == DType::F32)
 }

@@ -85,3 +85,40 @@ fn planted_fragile_cells_are_found() {
     assert_eq!((optima, over), (planted, 0));
     assert!(graded.0 as f64 >= 0.97 * graded.1 as f64, "{graded:?}");
 }
+
+/// A rule for all cells keeps a cell of the full list, too, which the set that was run rounds nowhere.
+#[test]
+fn a_cell_that_is_named_low_is_low_in_the_policy_as_it_is_read() {
+    let rng = &mut Rng::seed(2);
+    let mut net = Child::new(sequential![
+        Dense::new(6, 16, rng),
+        LayerNorm::new(&[16]),
+        GELU::default(),
+        Dropout::new(0.1),
+        Dense::new(16, 16, rng),
+        GELU::default(),
+        Dense::new(16, 3, rng),
+    ]);
+    let x = Tensor::randn(&[64, 6], rng).unwrap();
+    let policy = Policy::new(Level::O2, DType::BF16).unwrap();
+    let (mut named, mut kept) = (0, 0);
+    for budget in [2e-4, 5e-4, 1e-3, 2e-3, 4e-3, 1.0] {
+        let Ok(tuned) = Tune::new(&policy, Metric::Relative, budget).run(&mut net, &[x.clone()]) else { continue };
+        let read = Policy::parse(&tuned.to_yaml().unwrap(), "tuned.yaml").unwrap();
+        let plan = read.plan(&net).unwrap();
+        for cell in &tuned.cells {
+            let decision = plan.decision(&cell.path).unwrap();
+            let cast = decision.adapter.as_ref().and_then(|adapter| adapter.cast());
+            let rounds = decision.run.lowers() || cast.is_some_and(|cast| cast.outward.is_low());
+            assert_eq!(
+                cell.low,
+                rounds,
+                "budget {budget}, `{}`: {decision:?}\n{}",
+                cell.path,
+                tuned.to_yaml().unwrap()
+            );
+            if cell.low { named += 1 } else { kept += 1 }
+        }
+    }
+    assert!(named > 8 && kept > 8, "{named} low, {kept} kept");
+}
