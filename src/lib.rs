@@ -76,6 +76,7 @@
 //! | warn | `step taken with a number that was not finite` | in `fit` of `precast-train`: the first result that was not finite |
 //! | warn | `gradients in float16 without a loss scale` | once per optimizer: the first cell |
 //! | warn | `trained in evaluation` | once per optimizer: the first batch norm or dropout that ran in evaluation mode |
+//! | warn | `loss of another kind of number` | once: the input of a loss is the result of an op that the loss computes itself, such as a softmax before a cross entropy |
 //! | warn | `rounding loses updates` | once, when more than half of a parameter's [counted](optim::LostUpdates) updates are lost: its path, the share |
 //! | warn | `built without optimization` | once, at the first update of a program whose dependencies are not optimized |
 //! | info | `plan applied`, `plan undone` | a network was wrapped by a policy: level, dtype, number of cells |

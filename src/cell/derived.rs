@@ -2,8 +2,8 @@
 //! of each field, whether the field is part of the tree.
 //!
 //! For `(&&&of(&field)).place()` the compiler takes the first of three traits that fits, with one reference less each
-//! time: a [`Member`] is part of the tree; a type that holds a cell or a parameter in another way is refused;
-//! everything else is plain data.
+//! time: a [`Member`] is part of the tree; a type that holds a cell or a parameter in another way is refused, and tensors
+//! that are not marked; everything else is plain data.
 
 use std::{
     cell::RefCell,
@@ -23,7 +23,7 @@ pub use serde_json;
 pub use typetag;
 
 use super::{Cell, Child, Copies, Member, Params, Part, PartMut, copies::not_copied, kinds};
-use crate::{Param, error::Result as Copied, options::Options};
+use crate::{Param, Tensor, error::Result as Copied, options::Options};
 
 pub use super::asked::{Asked, Described};
 pub use crate::options::read::read as read_options;
@@ -87,6 +87,28 @@ impl PlainData {
     pub fn visit_mut<T: ?Sized>(self, _: &mut T, _: &str, _: &mut dyn FnMut(&str, PartMut<'_>)) {}
 }
 
+/// A field that holds tensors, which are neither trained nor saved: it compiles with the mark `#[cell(data)]`.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant;
+
+impl Constant {
+    pub fn visit<T: ?Sized>(self, _: &T, _: &str, _: &mut dyn FnMut(&str, Part<'_>))
+    where
+        for<'never> &'never T: IsTrained,
+    {
+    }
+    pub fn visit_mut<T: ?Sized>(self, _: &mut T, _: &str, _: &mut dyn FnMut(&str, PartMut<'_>)) {}
+}
+
+/// Never holds; because of the lifetime in the bound, the compiler checks it at the field.
+#[diagnostic::on_unimplemented(
+    message = "a `Tensor` in a cell is neither trained nor written to weight files",
+    label = "no parameter",
+    note = "a tensor that is trained is a `Param`, `Param::new(tensor)`; one that is only saved, `Param::buffer(tensor)`",
+    note = "a constant is marked: `#[cell(data)]` above the field"
+)]
+pub trait IsTrained {}
+
 /// Requirement on a field marked `#[cell(data)]`.
 #[diagnostic::on_unimplemented(
     message = "the mark `#[cell(data)]` would hide a slot or a parameter from plans, optimizers and weight files",
@@ -95,6 +117,7 @@ impl PlainData {
 )]
 pub trait IsMarked {}
 impl IsMarked for PlainData {}
+impl IsMarked for Constant {}
 
 /// Refuses a marked field that is part of the tree.
 pub fn marked(_: impl IsMarked) -> PlainData {
@@ -124,6 +147,25 @@ impl<T: ?Sized + Holds<Why>, Why> IsMisplaced<T, Why> for &Of<T> {
         T: Member,
     {
         PlainData
+    }
+}
+
+/// A tensor, or a collection of them.
+pub trait Tensors {}
+impl Tensors for Tensor {}
+impl<T: Tensors> Tensors for Option<T> {}
+impl<T: Tensors> Tensors for Vec<T> {}
+impl<T: Tensors> Tensors for Box<T> {}
+impl<T: Tensors> Tensors for Arc<T> {}
+impl<T: Tensors, const N: usize> Tensors for [T; N] {}
+
+pub trait IsConstant {
+    fn place(&self) -> Constant;
+}
+
+impl<T: ?Sized + Tensors> IsConstant for &Of<T> {
+    fn place(&self) -> Constant {
+        Constant
     }
 }
 

@@ -112,11 +112,11 @@ fn implement(
                 #kind
             }
             fn visit(&self, visitor: &mut dyn ::core::ops::FnMut(&str, ::precast::cell::Part<'_>)) {
-                use ::precast::__derive::{IsMember as _, IsMisplaced as _, IsPlainData as _};
+                use ::precast::__derive::{IsConstant as _, IsMember as _, IsMisplaced as _, IsPlainData as _};
                 #(#visit)*
             }
             fn visit_mut(&mut self, visitor: &mut dyn ::core::ops::FnMut(&str, ::precast::cell::PartMut<'_>)) {
-                use ::precast::__derive::{IsMember as _, IsMisplaced as _, IsPlainData as _};
+                use ::precast::__derive::{IsConstant as _, IsMember as _, IsMisplaced as _, IsPlainData as _};
                 #(#visit_mut)*
             }
             fn copied(

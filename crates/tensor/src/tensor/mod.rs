@@ -38,7 +38,7 @@ pub(crate) use value::Value;
 pub use value::WeakTensor;
 
 use crate::{
-    DType,
+    DType, Op,
     error::{Error, Result},
 };
 use listener::{CastCall, CastRole};
@@ -372,6 +372,19 @@ impl Tensor {
             Place::Node(node) => Some(node.id),
             _ => None,
         }
+    }
+
+    /// Returns the op that computed this tensor on the tape, beyond casts and changes of its shape; `None` for a leaf and
+    /// off the tape.
+    pub(crate) fn made_by(&self) -> Option<Op> {
+        let mut place = &self.0.place;
+        while let Place::Node(node) = place {
+            match node.op? {
+                Op::Cast | Op::Reshape | Op::Transpose => place = node.inputs.first()?,
+                op => return Some(op),
+            }
+        }
+        None
     }
 
     /// Returns a number that identifies this value among all live ones, wherever it is on the tape.

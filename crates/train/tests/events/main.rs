@@ -172,6 +172,31 @@ fn f16_without_a_loss_scale_is_warned_of_once() {
     assert_eq!(lines, ["WARN gradients in float16 without a loss scale cell=\"weight\""]);
 }
 
+/// Through casts and changes of shape; what the loss takes is none of its own, and needs no word.
+#[test]
+fn a_loss_after_the_wrong_op_is_warned_of_once() {
+    let rng = &mut Rng::seed(1);
+    let x = Tensor::ones(&[2, 3], DType::F32);
+    let mut wrong = Child::new(sequential![Dense::new(3, 2, rng), Softmax::default()]);
+    auto_mixed_precision(&mut wrong, Level::O2, DType::Bf16).unwrap();
+    let classes = Tensor::from([1i64, 0]);
+    let (_, lines) =
+        events(|| (0..3).try_for_each(|_| wrong.call(&x)?.reshape(&[2, 2])?.cross_entropy(&classes).map(|_| ())));
+    assert_eq!(lines, ["WARN loss of another kind of number loss=\"CrossEntropy\" after=\"Softmax\""]);
+    let net = Child::new(Dense::new(3, 2, rng));
+    let ones = Tensor::ones(&[2, 2], DType::F32);
+    let (_, lines) = events(|| {
+        let y = net.call(&x)?;
+        y.cross_entropy(&classes)?;
+        y.log_softmax(-1)?.nll_loss(&classes, Reduction::Mean)?;
+        y.sigmoid()?.binary_cross_entropy(&ones, Reduction::Mean)?;
+        y.bce_with_logits(&y.sigmoid()?.detach(), Reduction::Mean)
+    });
+    assert_eq!(lines, [""; 0]);
+    let (_, lines) = events(|| net.call(&x)?.sigmoid()?.bce_with_logits(&ones, Reduction::Mean));
+    assert_eq!(lines, ["WARN loss of another kind of number loss=\"BceWithLogits\" after=\"Sigmoid\""]);
+}
+
 #[test]
 fn epochs_and_stored_parameters_are_reported() {
     let examples = train::data::Dataset::new(vec![0.0, 1.0, 1.0, 0.0], &[2], vec![0, 1]).unwrap();

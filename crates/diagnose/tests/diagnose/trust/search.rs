@@ -94,7 +94,7 @@ fn a_cell_that_is_named_low_is_low_in_the_policy_as_it_is_read() {
         Dense::new(6, 16, rng),
         LayerNorm::new(&[16]),
         GELU::default(),
-        Dropout::new(0.1),
+        Dropout::new(0.1, rng),
         Dense::new(16, 16, rng),
         GELU::default(),
         Dense::new(16, 3, rng),

@@ -15,6 +15,7 @@ use crate::{
     error::{Error, Result},
     ops::{
         Call, Reduction, by_float, call, dispatch, elements,
+        loss::heads::check_head,
         reduce::axes::{Lanes, reduced},
     },
     tensor::{Array, Backward, Forward, Stored},
@@ -230,6 +231,7 @@ impl Tensor {
     /// [`ErrorKind::DType`](crate::ErrorKind::DType) when the dtypes do not fit,
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a class index out of range or a smoothing outside [0, 1].
     pub fn cross_entropy_with(&self, target: &Tensor, options: &CrossEntropy) -> Result<Tensor> {
+        check_head(Op::CrossEntropy, self);
         let attributes = || options.attributes();
         let call = Call { op: Op::CrossEntropy, inputs: &[self, target], attributes: &attributes, again: None };
         dispatch(call, |inputs| {
@@ -283,6 +285,7 @@ impl Tensor {
     /// # Errors
     /// As for [`cross_entropy_with`](Tensor::cross_entropy_with).
     pub fn nll_loss(&self, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+        check_head(Op::NllLoss, self);
         dispatch(call!(Op::NllLoss, &[self, target]; reduction), move |inputs| {
             let [x, target] = inputs else { unreachable!("two inputs") };
             let axis = class_axis(x)?;

@@ -14,6 +14,7 @@ use crate::{
             pairwise::pairwise,
             unary::{part, sign, softplus},
         },
+        loss::heads::check_head,
     },
 };
 
@@ -242,6 +243,7 @@ fn loss<F: Binary>(call: Call<'_>, f: F, reduction: Reduction) -> Result<Tensor>
             .and_then(|()| domain(target, "target", "0 to 1", from_0_to_1))
             .map_err(|error| error.in_op(call.op.name()))?;
     }
+    check_head(call.op, x);
     pairwise(call, f, reduction)
 }
 
