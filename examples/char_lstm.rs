@@ -77,7 +77,7 @@ impl Run {
             starts.map(|start| (&text[start..start + WINDOW], &text[start + 1..start + WINDOW + 1])).unzip();
         let x = Tensor::from_vec(x.concat(), &[BATCH, WINDOW])?;
         let loss = self.net.call(&x)?.cross_entropy(&Tensor::from_vec(y.concat(), &[BATCH * WINDOW])?)?;
-        let part = loss.mul(&Tensor::scalar(1.0 / PARTS as f64, DType::F32))?;
+        let part = formula!(loss / PARTS)?;
         Ok((self.scale.scale(&part)?.backward()?, loss.item()?))
     }
 

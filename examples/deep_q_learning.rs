@@ -75,7 +75,7 @@ fn learn(
 
     let best = net.call(&next)?.argmax(1, true)?;
     let value = (DISCOUNT * target.call(&next)?.gather(1, &best)?)?;
-    let goal = value.mul(&(1.0 - fell)?)?.add(&rewards)?;
+    let goal = formula!(rewards + value * (1 - fell))?;
     let loss = net.call(&states)?.gather(1, &actions)?.smooth_l1_loss(&goal, 1.0, Reduction::Mean)?;
     let _outcome = scale.step_clipped(optimizer, loss, 10.0)?;
     target.soft_update(net, 0.01)

@@ -22,8 +22,7 @@ fn main() -> Result<()> {
         let mut sum = None;
         for batch in parts {
             // The mean over all examples of the window, so each part counts for a quarter.
-            let loss =
-                net.call(&batch.x)?.cross_entropy(&batch.y)?.mul(&Tensor::scalar(1.0 / PARTS as f64, DType::F32))?;
+            let loss = formula!(net.call(&batch.x).cross_entropy(&batch.y) / PARTS)?;
             last = loss.item()? * PARTS as f64;
             let scaled = scale.scale(&loss)?.backward()?;
             match &mut sum {

@@ -22,7 +22,7 @@ impl CustomOp for Swish {
     fn backward(&self, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
         let x = &back.saved[0];
         let s = (x * self.slope)?.sigmoid()?;
-        let slope = s.add(&(x * self.slope)?.mul(&s)?.mul(&(&s.neg()? + 1.0)?)?)?;
+        let slope = formula!(s + self.slope * x * s * (1 - s))?;
         Ok(vec![Some(back.grad.mul(&slope)?)])
     }
 }
@@ -44,7 +44,7 @@ impl CustomOp for TanhGate {
 
     fn backward(&self, back: &Backward<'_>) -> Result<Vec<Option<Tensor>>> {
         let (gate, b) = (&back.saved[0], &back.saved[1]);
-        let a = back.grad.mul(b)?.mul(&(&gate.square()?.neg()? + 1.0)?)?;
+        let a = formula!(back.grad * b * (1 - gate.square()))?;
         Ok(vec![Some(a), Some(back.grad.mul(gate)?)])
     }
 }

@@ -40,7 +40,7 @@ impl Forward for Block {
         let y = self.norms[1].call(&self.convs[1].call(&y)?)?;
         let gate = self.squeeze.1.call(&self.squeeze.0.call(&y.mean(&[2, 3], false)?)?.relu()?)?.sigmoid()?;
         let gate = gate.reshape(&[y.shape()[0], y.shape()[1], 1, 1])?;
-        y.mul(&gate)?.add(&self.down.call(x)?)?.relu()
+        formula!((y * gate + self.down.call(x)).relu())
     }
 }
 

@@ -24,7 +24,7 @@ fn main() -> Result<()> {
         let pixels = batch.x.flatten(1)?;
         let code = encoder.call(&batch.x)?;
         let drawing = decoder.call(&code)?.mse_loss(&pixels, Reduction::Mean)?;
-        let small = code.square()?.mean_all()?.mul(&Tensor::scalar(1e-3, DType::F32))?;
+        let small = formula!(1e-3 * code.square().mean_all())?;
         last = drawing.item()?;
 
         let mut scaled = scale.scale(&drawing)?.backward()?;

@@ -35,7 +35,7 @@ impl Forward for Translator {
 
 impl Translator {
     fn embed(&self, text: &Tensor) -> Result<Tensor> {
-        self.characters.call(text)?.add(&self.positions.call(&Tensor::arange(text.shape()[1]))?)
+        formula!(self.characters.call(text) + self.positions.call(&Tensor::arange(text.shape()[1])))
     }
 }
 
