@@ -53,6 +53,38 @@ impl<'de> Deserialize<'de> for Child {
     }
 }
 
+/// A slot in a row of cells: `{name: head, kind: Dense, ..}`, or without a name.
+pub(crate) struct NamedSlot {
+    pub name: Option<String>,
+    pub slot: Child,
+}
+
+impl<'de> Deserialize<'de> for NamedSlot {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NamedVisitor;
+
+        impl<'de> Visitor<'de> for NamedVisitor {
+            type Value = NamedSlot;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a cell: a map with `kind` and its fields, with a `name` before them or without")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let first: Option<String> = map.next_key()?;
+                let (name, first) = match first.as_deref() {
+                    Some("name") => (Some(map.next_value()?), map.next_key()?),
+                    _ => (None, first),
+                };
+                let slot = Child::deserialize(MapAccessDeserializer::new(Replay { first, map }))?;
+                Ok(NamedSlot { name, slot })
+            }
+        }
+
+        deserializer.deserialize_map(NamedVisitor)
+    }
+}
+
 /// Reads a slot: in a map whose first key is `to_float`, the cell is under `cell`; any other map is the cell itself.
 fn read_slot<'de, D: Deserializer<'de>, C: Deserialize<'de>>(deserializer: D) -> Result<(Option<DType>, C), D::Error> {
     struct SlotVisitor<C>(std::marker::PhantomData<C>);

@@ -31,6 +31,7 @@ pub use child::{Castable, Child, Slot, SlotMut};
 pub use copies::Copies;
 pub(crate) use copy::Towards;
 pub use evaluation::ran_in_evaluation;
+pub(crate) use file::NamedSlot;
 pub use in_slot::InSlot;
 pub use inner::Inner;
 pub use kinds::kinds;

@@ -1,18 +1,22 @@
 //! Containers of cells in a row, and the identity.
 
-use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+use precast_base::names::did_you_mean;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _, ser::SerializeSeq};
 
 use super::spec::NoOptions;
 use crate::{
     Cell, Tensor,
-    cell::{Child, Copies, Forward, Member, Part, PartMut},
+    cell::{Child, Copies, Forward, Member, NamedSlot, Part, PartMut},
     error::{Error, Result},
 };
 
 /// A row of cells that run one after the other. The first takes all inputs, each other one what the cell before returned.
 ///
-/// The cells are named by their index, as in torch and MindSpore: `net.0`, `net.1`. To use one cell in two places,
-/// clone its [`Child`]: the two share their parameters.
+/// The cells are named by their index, as in torch and MindSpore: `net.0`, `net.1`; or by names of their own, as those of
+/// torch's `OrderedDict`: `sequential![encoder: .., head: ..]`. To use one cell in two places, clone its [`Child`]: the two
+/// share their parameters.
 ///
 /// ```
 /// use precast::prelude::*;
@@ -20,6 +24,10 @@ use crate::{
 /// let net = Child::of(sequential![Dense::new(4, 8, &mut rng), ReLU, Dense::new(8, 2, &mut rng)]);
 /// assert_eq!(net.call(&Tensor::ones(&[3, 4], DType::F32))?.shape(), [3, 2]);
 /// assert_eq!(net.named_params()[2].0, "2.weight");
+///
+/// let named = Child::new(sequential![encoder: Dense::new(4, 8, &mut rng), act: ReLU, head: Dense::new(8, 2, &mut rng)]);
+/// assert_eq!(named.named_params()[2].0, "head.weight");
+/// assert_eq!(named.cell()["head"].cell().kind(), "Dense");
 /// # Ok::<(), precast::Error>(())
 /// ```
 #[derive(Cell, Debug, Default, Serialize, Deserialize)]
@@ -53,26 +61,90 @@ pub struct CellList {
     cells: Row,
 }
 
-/// Cells named by their index.
-#[derive(Debug, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-struct Row(Vec<Child>);
+/// Cells, each with its name, which is its index unless another was given.
+#[derive(Debug, Default)]
+struct Row {
+    cells: Vec<Child>,
+    /// A name for each cell.
+    names: Vec<Cow<'static, str>>,
+}
+
+impl Row {
+    fn push(&mut self, cell: Child) {
+        self.names.push(self.cells.len().to_string().into());
+        self.cells.push(cell);
+    }
+
+    /// Appends a cell with a name of its own.
+    fn push_named(&mut self, name: String, cell: Child) -> Result<()> {
+        let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number || name.contains(['.', '*', '?', '{', '}', '[', ']']) {
+            let allowed =
+                "letters, digits, `_` and `-`, and more than digits, which are the names of cells without one";
+            return Err(Error::path(format!("the name `{name}` of a cell; allowed: {allowed}")));
+        }
+        if self.names.iter().any(|other| *other == name) {
+            return Err(Error::path(format!("two cells have the name `{name}`")));
+        }
+        self.names.push(name.into());
+        self.cells.push(cell);
+        Ok(())
+    }
+
+    fn index_of(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|other| other == name)
+    }
+}
 
 impl Member for Row {
     fn visit(&self, _: &str, visitor: &mut dyn FnMut(&str, Part<'_>)) {
-        for (i, cell) in self.0.iter().enumerate() {
-            cell.visit(&i.to_string(), visitor);
+        for (name, cell) in self.names.iter().zip(&self.cells) {
+            cell.visit(name, visitor);
         }
     }
 
     fn visit_mut(&mut self, _: &str, visitor: &mut dyn FnMut(&str, PartMut<'_>)) {
-        for (i, cell) in self.0.iter_mut().enumerate() {
-            cell.visit_mut(&i.to_string(), visitor);
+        for (name, cell) in self.names.iter().zip(&mut self.cells) {
+            cell.visit_mut(name, visitor);
         }
     }
 
     fn copied(&self, copies: &mut Copies) -> Result<Self> {
-        Ok(Row(self.0.copied(copies)?))
+        Ok(Row { cells: self.cells.copied(copies)?, names: self.names.clone() })
+    }
+}
+
+/// The written form of a cell with a name: the name beside what the cell writes.
+#[derive(Serialize)]
+struct Named<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    cell: &'a Child,
+}
+
+impl Serialize for Row {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut cells = serializer.serialize_seq(Some(self.cells.len()))?;
+        for (i, (name, cell)) in self.names.iter().zip(&self.cells).enumerate() {
+            match **name == i.to_string() {
+                true => cells.serialize_element(cell)?,
+                false => cells.serialize_element(&Named { name, cell })?,
+            }
+        }
+        cells.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Row {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut row = Row::default();
+        for NamedSlot { name, slot } in Vec::deserialize(deserializer)? {
+            match name {
+                None => row.push(slot),
+                Some(name) => row.push_named(name, slot).map_err(D::Error::custom)?,
+            }
+        }
+        Ok(row)
     }
 }
 
@@ -81,32 +153,42 @@ macro_rules! row_of_cells {
         impl $name {
             /// Creates the container from cells in order.
             pub fn new(cells: Vec<Child>) -> Self {
-                $name { cells: Row(cells) }
+                cells.into_iter().collect()
             }
 
             /// Appends a cell.
             pub fn push(&mut self, cell: impl Into<Child>) {
-                self.cells.0.push(cell.into());
+                self.cells.push(cell.into());
+            }
+
+            /// Appends a cell with a name, which is its part of paths in place of its index: a rule for `head` holds when a
+            /// cell is added before it. In files: `{name: head, kind: Dense, ..}`.
+            ///
+            /// # Errors
+            /// [`ErrorKind::Path`](crate::ErrorKind::Path) for a name that another cell has, that is a number, or that has a
+            /// dot or a sign of patterns.
+            pub fn push_named(&mut self, name: impl Into<String>, cell: impl Into<Child>) -> Result<()> {
+                self.cells.push_named(name.into(), cell.into())
             }
 
             /// Iterates over the slots in order.
             pub fn iter(&self) -> std::slice::Iter<'_, Child> {
-                self.cells.0.iter()
+                self.cells.cells.iter()
             }
 
             /// Returns the slot at an index, if there is one; use `cells[i]` for an index known to be valid.
             pub fn get(&self, i: usize) -> Option<&Child> {
-                self.cells.0.get(i)
+                self.cells.cells.get(i)
             }
 
             /// Returns the number of cells.
             pub fn len(&self) -> usize {
-                self.cells.0.len()
+                self.cells.cells.len()
             }
 
             /// Returns whether there are none.
             pub fn is_empty(&self) -> bool {
-                self.cells.0.is_empty()
+                self.cells.cells.is_empty()
             }
         }
 
@@ -123,13 +205,29 @@ macro_rules! row_of_cells {
             /// # Panics
             /// When the index is out of range, as for a `Vec`.
             fn index(&self, i: usize) -> &Child {
-                &self.cells.0[i]
+                &self.cells.cells[i]
+            }
+        }
+
+        impl std::ops::Index<&str> for $name {
+            type Output = Child;
+            /// # Panics
+            /// When no cell has the name.
+            fn index(&self, name: &str) -> &Child {
+                match self.cells.index_of(name) {
+                    Some(i) => &self.cells.cells[i],
+                    None => {
+                        panic!("no cell `{name}`{}", did_you_mean(name, self.cells.names.iter().map(|name| &**name)))
+                    }
+                }
             }
         }
 
         impl<C: Into<Child>> FromIterator<C> for $name {
             fn from_iter<I: IntoIterator<Item = C>>(cells: I) -> Self {
-                $name::new(cells.into_iter().map(Into::into).collect())
+                let mut row = Row::default();
+                cells.into_iter().for_each(|cell| row.push(cell.into()));
+                $name { cells: row }
             }
         }
     };
@@ -192,9 +290,17 @@ impl Forward for Identity {
     }
 }
 
-/// Creates a [`Sequential`](crate::layers::Sequential) of the listed cells; see there for an example.
+/// Creates a [`Sequential`](crate::layers::Sequential) of the listed cells, with names or without; see there for an example.
+///
+/// # Panics
+/// When two cells have one name.
 #[macro_export]
 macro_rules! sequential {
+    ($($name:ident: $cell:expr),+ $(,)?) => {{
+        let mut cells = $crate::layers::Sequential::default();
+        $(cells.push_named(::core::stringify!($name), $crate::Child::from($cell)).expect("each cell has another name");)+
+        cells
+    }};
     ($($cell:expr),* $(,)?) => { $crate::layers::Sequential::new(vec![$($crate::Child::from($cell)),*]) };
 }
 

@@ -1,6 +1,6 @@
 //! Cells inside of a network, called alone: in the precision that they have within it.
 
-use precast::prelude::*;
+use precast::{io::models, prelude::*};
 
 #[derive(Cell, Debug)]
 #[cell(new)]
@@ -71,4 +71,57 @@ fn a_part_has_gradients_listeners_and_places_of_errors() {
 
     net.cell_mut().encoder.set_recompute(true);
     assert_eq!(grads(net.part("encoder").unwrap().call(&x).unwrap()), by_hand);
+}
+
+const NAMED: &str = "
+version: 1
+name: named
+net:
+  kind: Sequential
+  cells:
+  - {name: encoder, kind: Sequential, cells: [{kind: Dense, in_features: 4, out_features: 8}, {kind: ReLU}]}
+  - {kind: ReLU}
+  - {name: head, to_float: float32, cell: {kind: Dense, in_features: 8, out_features: 2}}
+";
+
+#[test]
+fn cells_of_a_row_have_names_in_paths_rules_files_and_code() {
+    let read = models::parse(NAMED, "named.yaml", 3).unwrap();
+    let paths = |net: &Child| net.named_params().into_iter().map(|(path, _)| path).collect::<Vec<_>>();
+    assert_eq!(paths(&read), ["encoder.0.weight", "encoder.0.bias", "head.weight", "head.bias"]);
+    let text = models::to_yaml(&read).unwrap();
+    assert!(text.contains("name: head"), "{text}");
+    let again = models::parse(&text, "again.yaml", 3).unwrap();
+    assert_eq!(paths(&again), paths(&read));
+    assert_eq!(models::to_yaml(&again).unwrap(), text);
+
+    let rng = &mut Rng::seed(1);
+    let mut net = Child::of(sequential![encoder: Dense::new(4, 8, rng), act: ReLU, head: Dense::new(8, 2, rng)]);
+    let policy = "{version: 1, level: O3, dtype: bfloat16, rules: [{path: head, run: float32}]}";
+    let policy = Policy::parse(policy, "policy.yaml").unwrap();
+    assert_eq!(policy.plan(&net).unwrap().decision("head").unwrap().run.to_string(), "f32");
+    policy.apply(&mut net).unwrap();
+    assert_eq!(net.part("encoder").unwrap().call(&Tensor::ones(&[1, 4], DType::F32)).unwrap().shape(), [1, 8]);
+    assert_eq!(paths(&net.deep_copy().unwrap()), paths(&net));
+}
+
+#[test]
+fn names_of_cells_are_refused_with_the_reason() {
+    let mut row = Sequential::default();
+    row.push_named("head", ReLU).unwrap();
+    for (name, why) in [
+        ("head", "two cells have the name `head`"),
+        ("3", "the name `3` of a cell; allowed: letters"),
+        ("", "the name `` of a cell"),
+        ("a.b", "the name `a.b` of a cell"),
+        ("a*", "the name `a*` of a cell"),
+    ] {
+        let error = row.push_named(name, ReLU).unwrap_err();
+        assert!(error.kind() == ErrorKind::Path && error.to_string().contains(why), "{error}");
+    }
+    assert_eq!(row.len(), 1, "nothing was added");
+    let twice = NAMED.replace("encoder", "head");
+    let error = models::parse(&twice, "twice.yaml", 0).unwrap_err();
+    assert!(error.to_string().contains("two cells have the name `head`"), "{error}");
+    assert_eq!(error.location().unwrap().file, "twice.yaml");
 }
