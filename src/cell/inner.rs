@@ -23,7 +23,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     /// let rng = &mut Rng::seed(1);
     /// let encoder = sequential![Dense::new(4, 8, rng), ReLU];
     /// let mut net = Child::new(sequential![encoder, Dense::new(8, 2, rng)]);
-    /// auto_mixed_precision(&mut net, Level::O2, DType::BF16)?;
+    /// auto_mixed_precision(&mut net, Level::O2, DType::Bf16)?;
     /// let x = Tensor::ones(&[3, 4], DType::F32);
     /// assert_eq!(net.part("0")?.call(&x)?.shape(), [3, 8]);
     /// assert!(net.cell()[0].call(&x).is_err());

@@ -298,7 +298,7 @@ impl Forward for Identity {
 macro_rules! sequential {
     ($($name:ident: $cell:expr),+ $(,)?) => {{
         let mut cells = $crate::layers::Sequential::default();
-        $(cells.push_named(::core::stringify!($name), $crate::Child::from($cell)).expect("each cell has another name");)+
+        $(cells.push_named(::core::stringify!($name), $cell).expect("each cell has another name");)+
         cells
     }};
     ($($cell:expr),* $(,)?) => { $crate::layers::Sequential::new(vec![$($crate::Child::from($cell)),*]) };

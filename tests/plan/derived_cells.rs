@@ -89,6 +89,7 @@ struct Everything {
     boxed: Box<Child<Dense>>,
     r#type: Child<Dense>,
     counts: Mutex<HashMap<String, Vec<usize>>>,
+    #[cell(data)]
     constant: Tensor,
     function: fn(&Tensor) -> Tensor,
 }

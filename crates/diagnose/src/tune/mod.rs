@@ -25,6 +25,7 @@ pub use metric::{ErrorOf, LossOf, Metric};
 pub use tuned::{TuneRun, Tuned, TunedCell};
 
 use self::{
+    dry::Rounding,
     journal::{Hash, Journal},
     metric::{Call, Reference},
     order::order,

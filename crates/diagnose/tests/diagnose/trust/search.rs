@@ -100,7 +100,7 @@ fn a_cell_that_is_named_low_is_low_in_the_policy_as_it_is_read() {
         Dense::new(16, 3, rng),
     ]);
     let x = Tensor::randn(&[64, 6], rng).unwrap();
-    let policy = Policy::new(Level::O2, DType::BF16).unwrap();
+    let policy = Policy::new(Level::O2, DType::Bf16).unwrap();
     let (mut named, mut kept) = (0, 0);
     for budget in [2e-4, 5e-4, 1e-3, 2e-3, 4e-3, 1.0] {
         let Ok(tuned) = Tune::new(&policy, Metric::Relative, budget).run(&mut net, &[x.clone()]) else { continue };

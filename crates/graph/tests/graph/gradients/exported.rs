@@ -12,7 +12,7 @@ use super::{all_rows, inputs::CASES, row::Run};
 use crate::common::npy::npy;
 
 /// Ops that no model of ONNX can have.
-const REFUSED: &[Op] = &[Op::Dropout, Op::Erfinv, Op::Erfc, Op::MultilabelMarginLoss];
+const REFUSED: &[Op] = &[Op::Dropout, Op::Erfinv, Op::Erfc, Op::CtcLoss, Op::MultilabelMarginLoss];
 
 /// Returns the tolerance, in epsilons of the dtype relative to the largest number: a low op rounds once.
 fn epsilons(dtype: DType) -> f64 {

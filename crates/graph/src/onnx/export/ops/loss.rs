@@ -14,6 +14,7 @@ pub(super) fn find(op: Op) -> Option<Emit> {
             of_classes(c, "NegativeLogLikelihoodLoss", None, CrossEntropy::default().ignored(), reduction)
         },
         Op::MultiMarginLoss => margins,
+        Op::CtcLoss => |c| Err(c.refuse("its alignments are a loop over the places")),
         Op::MultilabelMarginLoss => |c| Err(c.refuse("its terms depend on the numbers of the target")),
         _ => return None,
     })
