@@ -110,7 +110,7 @@ impl FromStr for FixedNumber {
         truth()
             .or_else(int)
             .or_else(float)
-            .ok_or_else(|| Error::value(format!("`{}` is no value; allowed: a number, true or false", printable(text))))
+            .ok_or_else(|| Error::value(format!("`{}` is not a value; allowed: a number, true or false", printable(text))))
     }
 }
 
