@@ -339,7 +339,10 @@ fn files_of_another_kind_are_told_when_predicting() {
         (["runs/table", "photos"], "photos: a folder; expected a CSV file, like the data of the run"),
         (["runs/table", "nothing.csv"], "nothing.csv: No such file"),
         (["runs/table", "lack.csv"], "lack.csv: there is no column `y` (there are `x`)"),
-        (["runs/images", "points.csv"], "points.csv: a file that is not an image; expected an image or a folder of images"),
+        (
+            ["runs/images", "points.csv"],
+            "points.csv: a file that is not an image; expected an image or a folder of images",
+        ),
         (["runs/images", "words"], "words/readme.txt: not a PNG or JPEG image"),
         (["runs/images", "nothing"], "nothing: there are no images"),
         (["runs/images", "missing"], "missing: No such file"),

@@ -206,7 +206,9 @@ impl<'a> Runner<'a> {
     /// Runs a `SequenceMap`: once for each element of its sequences.
     pub(super) fn map(&self, call: &Call<'a>, names: &Names<'_>) -> Result<Vec<Value>> {
         let body = call.step.body("body")?;
-        let Some(Value::Many(first)) = call.inputs.first() else { return Err(Error::value("input 0 is not a sequence")) };
+        let Some(Value::Many(first)) = call.inputs.first() else {
+            return Err(Error::value("input 0 is not a sequence"));
+        };
         let mut made = vec![vec![]; body.outputs.len()];
         for index in 0..first.len() {
             let of = |value: &Value| match value {

@@ -242,7 +242,9 @@ const WORDS: &[Mistake] = &[
     ("a PDF as a text", |_| Text::new("a.txt").chars().parse(b"%PDF-1.7")),
     ("an empty prompt", |folder| Text::new(folder.file("empty.txt", "")).read_inputs()),
     ("bytes that are not characters", |_| Text::new("a.txt").chars().parse(b"abc\n\xc3\xa4b\xffc")),
-    ("bytes that are not characters among lines that end in CR", |_| Text::new("a.txt").chars().parse(b"a\rb\r\nc\xff")),
+    ("bytes that are not characters among lines that end in CR", |_| {
+        Text::new("a.txt").chars().parse(b"a\rb\r\nc\xff")
+    }),
     ("a character that is not among those given, too", |_| {
         Text::new("a.txt").chars().characters("abc\r").parse("abc\rcad".as_bytes())
     }),
