@@ -309,7 +309,7 @@ impl Checkpoint {
     }
 
     fn of_contents((tensors, head): (BTreeMap<String, Tensor>, Option<String>)) -> Result<Self> {
-        let words = "is no checkpoint; `weights::load` reads files that have weights alone";
+        let words = "is not a checkpoint; use `weights::load` for files that contain only weights";
         let head: Head = json::read(head.ok_or_else(|| Error::weights(words))?.as_bytes())
             .map_err(|e| Error::weights(format!("the head of the checkpoint is not read: {e}")))?;
         if head.version != VERSION {

@@ -26,7 +26,7 @@ use crate::catalogue::System;
 pub struct Outline {
     /// The cells in traversal order, the root first.
     pub(crate) cells: Vec<OutlinedCell>,
-    /// Names of tensors of a stored model that can be stored low. Rules may name them, too.
+    /// Names of tensors of a stored model that can be stored low. Rules may name them as well.
     pub(crate) tensors: Vec<String>,
     /// Kinds that lists may name although no cell here has them.
     pub(crate) kinds: Vec<Cow<'static, str>>,
@@ -119,7 +119,7 @@ impl Outline {
         Outline { cells, tensors: Vec::new(), kinds: Vec::new(), system: None }
     }
 
-    /// Adds names of tensors of a stored model that can be stored low. Rules may name them, too.
+    /// Adds names of tensors of a stored model that can be stored low. Rules may name them as well.
     pub fn tensors<S: Into<String>>(mut self, names: impl IntoIterator<Item = S>) -> Self {
         self.tensors.extend(names.into_iter().map(Into::into));
         self

@@ -264,7 +264,7 @@ impl ScaleMachine {
         Outcome::Skipped { cause }
     }
 
-    /// Returns the number of consecutive skipped steps if this one is skipped, too, and whether training has stalled
+    /// Returns the number of consecutive skipped steps if this one is skipped as well, and whether training has stalled
     /// then. `by_scale` is whether a smaller scale would help.
     pub fn after_skip(&self, by_scale: bool) -> (u32, bool) {
         let skipped = self.state.skipped.saturating_add(1);

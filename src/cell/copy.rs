@@ -70,7 +70,7 @@ impl Towards {
 
 impl<C: ?Sized + AsCell> Child<C> {
     /// Copies the network with its weights: the two share nothing. Parameters that are tied in one are tied in the
-    /// other; masters, frozen parameters, counters of dropouts, requests and the adapters of a plan are copied, too.
+    /// other; masters, frozen parameters, counters of dropouts, requests and the adapters of a plan are copied as well.
     ///
     /// A clone of a slot shares the parameters instead: it is the same layer in a second place.
     ///

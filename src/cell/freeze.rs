@@ -16,7 +16,7 @@ impl<C: ?Sized + AsCell> Child<C> {
     ///
     /// A frozen parameter has no gradient: [`params`](Child::params) omits it, an optimizer leaves it alone, and the
     /// tape keeps nothing for cells before the first one with a trained parameter. A batch norm whose running statistics
-    /// are frozen uses them in training, too. Dropout stays on: it has nothing to freeze.
+    /// are frozen uses them in training as well. Dropout stays on: it has nothing to freeze.
     ///
     /// Freeze before the optimizer is made: it then has no state for what is frozen.
     ///

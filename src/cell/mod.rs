@@ -198,7 +198,7 @@ pub trait Forward {
 
 /// A layer or a network: a struct whose children are held in slots ([`Child`]). Implemented by `#[derive(Cell)]`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no cell",
+    message = "`{Self}` is not a cell",
     label = "no cell",
     note = "a struct becomes a cell by `#[derive(Cell, Debug)]` and `impl Forward`"
 )]

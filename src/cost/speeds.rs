@@ -105,7 +105,7 @@ impl Speeds {
                 Err(Error::value(format!("among the speeds of {host}, `parallel` is {parallel}; it is at least 1")))
             }
             None => Ok(()),
-            Some(met) => Err(Error::value(format!("the speeds of {host} contain {met}, which is no speed"))),
+            Some(met) => Err(Error::value(format!("invalid speed for {host}: {met}"))),
         }
     }
 

@@ -7,7 +7,7 @@ use precast_kernels::update::Count;
 ///
 /// Updates are lost only where a parameter is stored in 16 bits without a master copy: bf16 has 8 significant bits, so
 /// an update of less than 1/512 of a weight rounds away. With Kahan compensation, the pair of value and compensation is
-/// compared. With stochastic rounding, lost updates are made up for by others, so a high share is no cause for concern.
+/// compared. With stochastic rounding, lost updates are made up for by others, so a high share is not a cause for concern.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LostUpdates {

@@ -244,7 +244,7 @@ pub(super) fn restored(
     let known: BTreeSet<&str> = layouts.iter().map(|(path, _)| path.as_str()).collect();
     for path in steps.keys().filter(|path| !known.contains(path.as_str())) {
         let near = did_you_mean(path, layouts.iter().map(|(path, _)| path.as_str()));
-        differences.push(format!("`{path}` is no parameter of the optimizer{near}"));
+        differences.push(format!("`{path}` is not a parameter of the optimizer{near}"));
     }
     let mut found: BTreeMap<String, Tensor> = BTreeMap::new();
     for (name, tensor) in tensors {

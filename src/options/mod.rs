@@ -42,7 +42,7 @@
 //! | argument | meaning |
 //! | --- | --- |
 //! | `setters_on(Type)` | The setters belong to this type, which has a method `options`. |
-//! | `written` | Files have options at their default, too, except `None`. |
+//! | `written` | Files have options at their default as well, except `None`. |
 //! | `no_new` | The type has a `new` of its own. |
 //! | `called = "Name"` | The name in the descriptions of other options. |
 //! | `of_cell` | Files are read by one reader, which all such options share: less code than a reader of their own. |

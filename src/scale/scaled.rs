@@ -53,7 +53,10 @@ pub struct ScaledGrads {
 }
 
 /// Loss of a step: a tensor, or a reference to one that keeps its tape.
-#[diagnostic::on_unimplemented(message = "`{Self}` is no loss", label = "allowed: `Tensor` and `&Tensor`")]
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be used as a loss",
+    label = "allowed: `Tensor` and `&Tensor`"
+)]
 pub trait IntoLoss {
     fn into_loss(self) -> Tensor;
 }

@@ -250,7 +250,7 @@ fn in_own_process(test: &str) -> bool {
     if env::var_os(ALONE).is_some() {
         return true;
     }
-    // Starting a process allocates, too.
+    // Starting a process allocates as well.
     let _turn = alone();
     let output = Command::new(env::current_exe().unwrap()).args(["--exact", test]).env(ALONE, "1").output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);

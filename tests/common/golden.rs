@@ -26,7 +26,7 @@ pub fn golden(file: &str) -> Option<serde_json::Value> {
         let folder = folder.display();
         assert!(
             here,
-            "PRECAST_GOLDENS: `{folder}` is no folder with recordings, which has {file} or others of tests/goldens"
+            "PRECAST_GOLDENS: `{folder}` is not a folder with recordings, which has {file} or others of tests/goldens"
         );
     }
     match fs::read_to_string(&path) {

@@ -45,7 +45,7 @@ impl Killed<'_> {
             let ended = self.child(&folder, Some(call)).wait().unwrap();
             (self.check)(&folder);
             if ended.success() {
-                assert!(call > 0, "no process was killed: `{}` is no test, or calls nothing", self.test);
+                assert!(call > 0, "no process was killed: `{}` is not a test, or calls nothing", self.test);
                 break;
             }
             assert!(ended.code().is_none(), "not killed: the writer has failed");

@@ -89,7 +89,7 @@ fn converters_of_onnx_lower_every_op_but_those_on_their_lists() {
         ] {
             assert_eq!(policy.list(op), Some(list), "{name}: {op}");
         }
-        // A network that is recorded is rewritten by them, too.
+        // A network that is recorded is rewritten by them as well.
         let mut rng = Rng::seed(1);
         let net = Child::new(Dense::new(4, 3, &mut rng));
         let x = Tensor::randn(&[2, 4], &mut rng).unwrap();
@@ -469,7 +469,7 @@ fn the_examples_of_paddle_2_3() {
     assert_eq!(conv(o1().full(["conv2d"])), DType::F32);
     assert_eq!(sum(o1().low(["elementwise_add"])), DType::F16);
     assert_eq!(sum(o1().low(["elementwise_add"]).op_level("O2")), DType::F16);
-    // At O2 unlisted ops are low, too, and batch norm is not.
+    // At O2 unlisted ops are low as well, and batch norm is not.
     assert_eq!(sum(o1().op_level("O2")), DType::F16);
     assert_eq!(sum(o1()), DType::F32);
     let norm = |op_level: &str| {

@@ -480,7 +480,7 @@ fn numbers_that_are_not_finite_are_counted() {
     assert_eq!((met("head.weight"), met("ids")), ((Some(0), Some(1.0)), (None, None)));
 }
 
-/// Copies of a network and tables may be called `weight`, too.
+/// Copies of a network and tables may be called `weight` as well.
 #[test]
 fn averages_states_and_tables_called_weight_are_kept() {
     let two = |name: &'static str| f32s(name, &[2, 2], &[0.1; 4]);

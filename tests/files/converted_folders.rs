@@ -143,7 +143,7 @@ fn a_folder_is_converted_with_all_that_belongs_to_it() {
 
     // An existing folder is replaced on request, unless something would be lost.
     let again = |options| convert(&from, &to, "o2-bf16", options).map(drop).map_err(|error| error.to_string());
-    assert!(again(ConvertOptions::new()).unwrap_err().ends_with("is there already"));
+    assert!(again(ConvertOptions::new()).unwrap_err().ends_with("already exists"));
     let replace = ConvertOptions::new().replace(true);
     again(replace).unwrap();
     assert_eq!(json_of(to.join("config.json"))["torch_dtype"], "bfloat16");

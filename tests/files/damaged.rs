@@ -98,7 +98,7 @@ fn mutated_headers_panic_nowhere() {
             }
             header.push(b' ');
         }
-        // Sometimes the length is wrong, too.
+        // Sometimes the length is wrong as well.
         let said = if rng.bits().is_multiple_of(8) { rng.bits() >> (rng.bits() % 64) } else { header.len() as u64 };
         feed(&folder, &[&said.to_le_bytes()[..], &header, &whole[8 + length..]].concat());
     }

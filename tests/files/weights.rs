@@ -261,7 +261,7 @@ fn damaged_files_are_refused() {
     }
     refused(&[&whole[..], &[0]].concat());
     assert!(refused(&[&u64::MAX.to_le_bytes()[..], &whole[8..]].concat()).contains("header too large"));
-    refused(b"version: 1\nthis is no weights file at all\n");
+    refused(b"version: 1\nthis is not a weights file at all\n");
     assert_eq!(weights::load(&net, folder.at("none")).unwrap_err().kind(), ErrorKind::Io);
 }
 

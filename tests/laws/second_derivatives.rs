@@ -131,7 +131,7 @@ fn a_forward_pass_outside_of_the_scope_keeps_nothing_more() {
     let x = Tensor::ones(&[10, 100], DType::F32).requires_grad();
     let forward = || x.square()?.neg()?.sum_all();
     let (plain, kept) = (forward().unwrap(), twice_differentiable(forward).unwrap());
-    // The square keeps x. In the scope the sum and the negation keep their inputs, too.
+    // The square keeps x. In the scope the sum and the negation keep their inputs as well.
     assert_eq!((plain.tape_bytes(), kept.tape_bytes()), (4000, 12000));
     assert_eq!(forward().unwrap().tape_bytes(), 4000);
 }

@@ -219,7 +219,7 @@ fn weights_that_were_read_past_the_slot_are_found() {
     assert!(refused(low.check(&trace)).contains("was read by code outside of the network, which runs as is"));
 }
 
-/// A cell that calls its child, and reads its weights, too.
+/// A cell that calls its child, and reads its weights as well.
 #[derive(Cell, Debug)]
 struct Both {
     inner: Child<Dense>,

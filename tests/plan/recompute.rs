@@ -263,7 +263,7 @@ fn errors_inside_name_the_cell() {
     assert!(plain.contains("`1`"), "{plain}");
 }
 
-/// Gradients of weights in f32, and the warning about f16 without a loss scale, are those of the first run, too.
+/// Gradients of weights in f32, and the warning about f16 without a loss scale, are those of the first run as well.
 #[test]
 fn what_else_a_plan_says_holds_in_the_second_run() {
     for level in ["O1", "O2"] {

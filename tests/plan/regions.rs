@@ -391,7 +391,7 @@ fn an_update_inside_a_region_is_seen() {
             Ok([before, after].map(|product| product.cast(DType::F64).to_f64()[0]))
         });
         assert_eq!(sums.unwrap(), [2.0, 20.0], "cache: {cache}");
-        // An optimizer's update is a new value, too.
+        // An optimizer's update is a new value as well.
         let step = autocast(region(CPU).cache(cache), || {
             let loss = || x.matmul(&weight.tensor())?.cast(DType::F32).sum_all();
             let before = loss()?;
@@ -565,7 +565,7 @@ fn a_dtype_is_fast_by_measured_speeds_where_there_are_any() {
     assert_eq!(of(DType::F16), (true, true, Evidence::Measured), "as fast, but for the noise of a measurement");
     assert_eq!(of(DType::Bf16), (true, false, Evidence::Measured));
     for dtype in [DType::F32, DType::F64, DType::I64, DType::Bool] {
-        assert_eq!(of(dtype), (false, false, Evidence::Measured), "{dtype} is no low dtype");
+        assert_eq!(of(dtype), (false, false, Evidence::Measured), "{dtype} is not a low dtype");
     }
     // Without speeds the processor decides, by the name of the kernels' vectors in the bench.
     let [f16, bf16] = DType::LOW.map(|dtype| Support::with(dtype, None));

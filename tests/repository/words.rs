@@ -13,6 +13,9 @@ const OPENINGS: [&str; 9] = ["What", "Whether", "How", "Where", "Of", "Who", "Th
 const PHRASES: [&str; 10] =
     ["stand", "stands", "stood", "is told", "are told", "told once", "goes on", "go on", "shall", "nobody else"];
 
+/// Words before which `is no` is right; `is not a` otherwise.
+const AFTER_NO: [&str; 8] = ["longer", "less", "more", "reason", "cure", "faster", "need", "other"];
+
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)];
@@ -38,8 +41,13 @@ fn without_code(line: &str) -> String {
 fn phrases(text: &str) -> impl Iterator<Item = &'static str> {
     let words: Vec<String> =
         text.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).map(str::to_lowercase).collect();
+    let is_no = words.windows(4).any(|words| {
+        let [before, verb, no, after] = words else { return false };
+        matches!(&**verb, "is" | "are") && no == "no" && before != "there" && !AFTER_NO.contains(&&**after)
+    });
     let text = format!(" {} ", words.join(" "));
-    PHRASES.into_iter().filter(move |phrase| text.contains(&format!(" {phrase} ")))
+    let met = PHRASES.into_iter().filter(move |phrase| text.contains(&format!(" {phrase} ")));
+    met.chain(is_no.then_some("is no"))
 }
 
 /// The comment of a line, with its mark; of a line of code, the literals in it.

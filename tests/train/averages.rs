@@ -48,7 +48,7 @@ fn an_average_has_its_closed_form() {
     }
 }
 
-/// In f32 although weights are bf16, with a master or without; the weights come back with every bit, after an error, too.
+/// In f32 although weights are bf16, with a master or without; the weights come back with every bit, after an error as well.
 #[test]
 fn weights_are_their_averages_for_a_while() {
     for masters in [true, false] {

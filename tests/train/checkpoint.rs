@@ -167,7 +167,7 @@ fn another_run_is_refused_and_stays_as_it_was() {
     assert!(message.contains(words), "{message}");
     assert_eq!(stored.bits(), before);
 
-    // The optimizer is refused after the network was found to fit: parameters and dropout stay unchanged, too.
+    // The optimizer is refused after the network was found to fit: parameters and dropout stay unchanged as well.
     let mut eight = Run::new(Way::EightBit, 2);
     eight.train(1);
     let before = (eight.bits(), eight.net.at("3", |slot| slot.cell.counters()).unwrap());
@@ -233,7 +233,7 @@ fn weights_alone_are_no_checkpoint_and_a_checkpoint_has_weights() {
     let error = Checkpoint::load(path).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Weights);
     assert!(
-        error.to_string().ends_with("is no checkpoint; `weights::load` reads files that have weights alone"),
+        error.to_string().ends_with("is not a checkpoint; use `weights::load` for files that contain only weights"),
         "{error}"
     );
 

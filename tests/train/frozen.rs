@@ -43,7 +43,7 @@ fn frozen_parameters_and_statistics_keep_every_bit_and_have_no_state() {
     }
 }
 
-/// An optimizer that had the parameters before they were frozen leaves them alone, too, with momentum and weight decay.
+/// An optimizer that had the parameters before they were frozen leaves them alone as well, with momentum and weight decay.
 #[test]
 fn an_optimizer_made_before_leaves_frozen_parameters_alone() {
     let net = net();

@@ -15,7 +15,7 @@ fn step(scale: &mut LossScale, optimizer: &mut Sgd, loss: &Tensor) -> Result<()>
     scale.set_scale(loss)?;
     LossScale::fixed("1")?;
     LossScale::fixed(true)?;
-    // A factor and a window that are no whole numbers.
+    // A factor and a window that are not whole numbers.
     DynamicScale::mindspore(1024.0, 2.0, 10);
     DynamicScale::mindspore(1024.0, 2, 1.5);
     // A tensor in place of gradients.

@@ -19,7 +19,7 @@ use precast_graph::onnx::{ImportOptions, OnnxConvertOptions, OnnxModel};
 use precast_train::data::{Csv, Images, Npy};
 use precast_train::data::{Dataset, parse_digits};
 
-/// Checks an ONNX model: if it is read and planned, what a conversion writes is read and planned, too, and is converted
+/// Checks an ONNX model: if it is read and planned, what a conversion writes is read and planned as well, and is converted
 /// to itself. It is also imported.
 pub fn onnx(bytes: &[u8]) {
     let Ok(model) = OnnxModel::from_bytes(bytes.to_vec()) else { return };

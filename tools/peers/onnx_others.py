@@ -121,7 +121,7 @@ def main():
 
 
 if sys.argv[1:2] == ["--one"]:
-    # The folder `torch` beside this file is no torch.
+    # The folder `torch` beside this file is not torch.
     sys.path.pop(0)
     BY[sys.argv[2]](sys.argv[3], sys.argv[4], json.loads(sys.argv[5]))
 elif __name__ == "__main__":

@@ -88,7 +88,7 @@ pub const OF_TORCH: &str = "a file of `torch.save`; write the state dict as safe
 pub const OF_PANDAS: &str = "in Python, pandas reads it and `to_csv` writes a CSV";
 
 impl Format {
-    /// Returns the format of a file that is no table of text.
+    /// Returns the format of a file that is not a table of text.
     fn of_table(start: &[u8]) -> Option<Format> {
         match start.trim_ascii_start().split_first() {
             Some((b'{', _)) => Some(Format::Json),

@@ -18,7 +18,7 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c == '\n')
 }
 
-/// Returns the text in double quotes, on one line, as YAML and JSON read it. What [`printable`] escapes is escaped here, too,
+/// Returns the text in double quotes, on one line, as YAML and JSON read it. What [`printable`] escapes is escaped here as well,
 /// as both formats escape it.
 ///
 /// ```

@@ -67,7 +67,7 @@ fn fixed(text: &str) -> Result<(String, FixedNumber), String> {
 /// Parses the length of an axis.
 fn length(text: &str) -> Result<(String, usize), String> {
     let (name, length) = text.rsplit_once('=').ok_or("expected NAME=LENGTH")?;
-    Ok((name.into(), length.parse().map_err(|_| format!("`{length}` is no length; expected a whole number"))?))
+    Ok((name.into(), length.parse().map_err(|_| format!("`{length}` is not a length; expected a whole number"))?))
 }
 
 /// An output of a model.
@@ -113,7 +113,7 @@ pub(super) fn run(args: &Args) -> Result {
     outputs::check_ending("--outputs", args.outputs.as_deref(), &["npz"])?;
     if let Some(other) = [Some(&args.model), args.against.as_ref()].into_iter().flatten().find(|path| !is_onnx(path)) {
         return Err(Failure::Usage(format!(
-            "`{}` is no ONNX model by its name, and `run` takes those; `predict` is for the folder of a run",
+            "`{}` is not an ONNX model by its name, and `run` takes those; `predict` is for the folder of a run",
             shown(other)
         )));
     }

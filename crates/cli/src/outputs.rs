@@ -72,7 +72,7 @@ pub(super) fn check_free(outputs: &[(&str, Option<&Path>)], force: Force) -> Res
     let mut named = outputs.iter().filter_map(|(flag, path)| Some((flag, (*path)?)));
     match named.find(|(_, path)| (path.is_file() || path.is_dir()) && !force.given) {
         Some((flag, path)) => {
-            Err(Failure::Usage(format!("{flag}: `{}` is there already; --force replaces it", shown(path))))
+            Err(Failure::Usage(format!("{flag}: `{}` already exists; --force replaces it", shown(path))))
         }
         None => Ok(()),
     }
@@ -84,7 +84,7 @@ pub(super) fn is_run(folder: &Path) -> bool {
 }
 
 /// Refuses two flags that name one file, a file inside the folder of a run, whose files are the run's own, one that
-/// cannot be written, and one that is there already, unless it is forced.
+/// cannot be written, and one that already exists, unless it is forced.
 pub(super) fn check(outputs: &[(&str, Option<&Path>)], force: Force) -> Result {
     check_unread(&[], outputs, force)
 }

@@ -84,7 +84,7 @@ enum PlanFormat {
 }
 
 impl PlanFormat {
-    /// Returns the format of what is no tree.
+    /// Returns the format of what is not a tree.
     fn plain(&self) -> Format {
         if let PlanFormat::Json = self { Format::Json } else { Format::Text }
     }

@@ -65,7 +65,7 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let scored = if args.score { score(args, &predictor) } else { Ok(()) };
     let has_lines = !args.score || args.output.file.is_some();
     match scored {
-        // Answers that are not finite have lines, too.
+        // Answers that are not finite have lines as well.
         Ok(()) | Err(Failure::Work(_)) if has_lines => write(args, &file, &predictor).and(scored),
         scored => scored,
     }

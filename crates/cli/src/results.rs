@@ -153,7 +153,7 @@ pub(super) fn prepare(folder: &Path, more: &[String]) -> Result {
     for name in [METRICS, PLANS, CURVES].into_iter().chain(more.iter().map(String::as_str)) {
         if folder.join(name).is_file() && !own {
             return Err(Failure::Usage(format!(
-                "--output: `{}` is there already, in a folder without results of `train`; write them elsewhere",
+                "--output: `{}` already exists, in a folder without results of `train`; write them elsewhere",
                 shown(&folder.join(name))
             )));
         }

@@ -438,7 +438,7 @@ pub(super) fn runs(args: &RunsArgs) -> Result {
     }
     if let Some(to) = &args.tensorboard {
         for folder in &folders {
-            // Runs of one name get those of the folders above, too.
+            // Runs of one name get those of the folders above as well.
             let same = folders.iter().filter(|other| file_name(other) == file_name(folder)).count();
             let name = if same > 1 { long_name(folder) } else { file_name(folder) };
             save_events(folder, to.join(name)).map_err(Failure::work)?;

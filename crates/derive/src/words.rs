@@ -75,7 +75,7 @@ pub fn is_marked_as_data(attributes: &[Attribute]) -> Result<bool> {
             Ok(())
         } else {
             Err(word.error(format!(
-            "`{met}` is no mark of a field; allowed: `data`, where the type is a type parameter. Other plain data needs no mark, \
+            "`{met}` is not a mark of a field; allowed: `data`, where the type is a type parameter. Other plain data needs no mark, \
              and slots and parameters are never left out of the tree"
         )))
         }

@@ -30,7 +30,7 @@ impl Record {
     /// Returns the first edge that went wrong, in time; `None` if the step is sound.
     ///
     /// Lost digits are a fault only where no number is infinite, NaN or flushed to 0. Negative infinities of a mask that
-    /// a softmax turns into zeros are no fault, nor are numbers that a choice such as `select` leaves out, nor is a constant
+    /// a softmax turns into zeros are not a fault, nor are numbers that a choice such as `select` leaves out, nor is a constant
     /// of the code that becomes 0: its effect is.
     pub fn fault(&self) -> Option<Fault<'_>> {
         let harmless = self.harmless();
@@ -116,7 +116,7 @@ impl Record {
         for (at, edge) in self.edges.iter().enumerate() {
             edge.from.iter().for_each(|&from| readers[from].push(at));
         }
-        // Everything that reads such an edge is finite and an op that `ends` it, or such an edge, too.
+        // Everything that reads such an edge is finite and an op that `ends` it, or such an edge as well.
         let chain = |ends: fn(Op) -> bool, may_begin: &dyn Fn(&Edge) -> bool| {
             let mut chained = vec![false; self.edges.len()];
             for (at, edge) in self.edges.iter().enumerate().rev() {
@@ -199,7 +199,7 @@ impl Record {
     /// auto_mixed_precision(&mut net, Level::O2, DType::F16)?;
     /// let (loss, record) = Record::of(&net, |net| net.call(&Tensor::full(&[2, 4], 1e5, DType::F32)));
     /// loss?;
-    /// let fault = record.fault().expect("1e5 is no f16");
+    /// let fault = record.fault().expect("1e5 is not an f16");
     /// assert_eq!(fault.to_string(), "Cast of the input of the root cell, forward pass: 8 of 8 numbers are infinite, by rounding: they are finite in f32");
     /// # Ok::<(), Error>(())
     /// ```

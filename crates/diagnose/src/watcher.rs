@@ -30,7 +30,7 @@ pub(super) struct Watcher {
 struct State {
     steps: Steps,
     samples: bool,
-    /// `true` when large results in f32 and low copies of parameters are looked at, too.
+    /// `true` when large results in f32 and low copies of parameters are looked at as well.
     thorough: bool,
     /// `true` when a gradient was not finite.
     overflowed: bool,
@@ -261,7 +261,7 @@ impl Observer for Watcher {
             }
             let (phase, op, which, dtype) = (Phase::Backward, EdgeOp::Op(op), Which::Gradient(input), gradient.dtype());
             let site = Site { phase, op, which, slot: call.slot, leaf: None, dtype };
-            // An infinite slope, such as that of a root at 0, is one in f32, too.
+            // An infinite slope, such as that of a root at 0, is one in f32 as well.
             let good = || (dtype.is_low() || call.grad.dtype().is_low()) && call.has_finite_slopes();
             match passes {
                 true => self.state().judge(site, gradient.peak(), &[call.grad], gradient, good),

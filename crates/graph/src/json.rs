@@ -202,7 +202,7 @@ impl Graph {
         for update in written.updates {
             let buffer = reader.port(&update.buffer)?.node;
             if !matches!(reader.nodes[buffer].kind, Kind::Parameter(_)) {
-                return Err(Error::value(format!("`{}` is updated and is no parameter", update.buffer)));
+                return Err(Error::value(format!("`{}` is updated and is not a parameter", update.buffer)));
             }
             let (by, momentum, count) = (reader.port(&update.by)?, update.momentum, update.count);
             updates.push(Update { buffer, by, momentum, count });
@@ -312,7 +312,7 @@ impl WrittenTensor {
     }
 
     fn tensor(&self) -> Result<Tensor> {
-        let wrong = |value: &Value| Error::value(format!("{value} is no number"));
+        let wrong = |value: &Value| Error::value(format!("{value} is not a number"));
         match self.dtype {
             DType::I64 => {
                 let whole = |value: &Value| value.as_i64().ok_or_else(|| wrong(value));

@@ -78,7 +78,7 @@ impl Call {
                 format!("{self}, in another form: with other shards or another wire")
             }
             Some(met) => met.to_string(),
-            None => "something that is no call".into(),
+            None => "something that is not a call".into(),
         };
         let words =
             format!("rank {rank}: rank {from} makes another call, step {}: met {met}; expected {self}", self.step);

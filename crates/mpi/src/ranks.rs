@@ -182,7 +182,7 @@ impl Ranks {
     /// Adds to the panic hook of this process that a panic ends all ranks: after the words of the panic come the rank
     /// and the step on stderr. The exit code is 70. Does nothing for one rank, or if ranks are threads.
     ///
-    /// A panic that is caught ends them, too.
+    /// A panic that is caught ends them as well.
     pub fn abort_on_panic(&self) {
         if let Some(abort) = self.link.engine.aborter() {
             panics::abort_on_panic(self.rank(), self.step.clone(), abort);

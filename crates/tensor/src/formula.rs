@@ -7,7 +7,7 @@ use crate::{
 
 /// Part of a formula: a tensor, a parameter or a number.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no part of a formula",
+    message = "`{Self}` is not a part of a formula",
     label = "allowed: tensors, parameters, numbers, and results of these"
 )]
 pub trait Term {

@@ -20,7 +20,7 @@ use crate::{
 
 /// The largest disagreement found.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[must_use = "gradients that are off are no error: compare `relative` with a bound"]
+#[must_use = "gradients that are off are not an error: compare `relative` with a bound"]
 #[non_exhaustive]
 pub struct Disagreement {
     /// The disagreement, in the unit documented by the function; infinite when a gradient is NaN.

@@ -212,7 +212,7 @@ impl Tensor {
         }
         let draw = |p: &f64| match (0.0..=1.0).contains(p) {
             true => Ok(f64::from(rng.uniform(0.0, 1.0) < *p)),
-            false => Err(Error::value(format!("{p} is no probability; allowed: 0 to 1"))),
+            false => Err(Error::value(format!("{p} is not a probability; allowed: 0 to 1"))),
         };
         let drawn = self.to_f64().iter().map(draw).collect::<Result<Vec<f64>>>()?;
         Tensor::from_f64(&drawn, self.shape(), self.dtype())

@@ -21,7 +21,7 @@ pub(crate) fn check(model: &Model, encoding: Option<&Encoding>) -> Result<()> {
         return match columns.first() {
             None => Ok(()),
             Some(_) => Err(Error::data(format!(
-                "the model takes numbers alone, and of the data {} become indices, too; `{cure}` as the first cell \
+                "the model takes numbers alone, and of the data {} become indices as well; `{cure}` as the first cell \
                  joins them, or `one_hot` makes numbers of the words",
                 names.join(", ")
             ))),

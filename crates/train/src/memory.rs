@@ -51,7 +51,7 @@ impl FromStr for Memory {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{}` is no memory; allowed: {MEMORY}", precast_base::printable(text));
+        let wrong = || format!("`{}` is not an amount of memory; allowed: {MEMORY}", precast_base::printable(text));
         if !text.starts_with(|c: char| c.is_ascii_digit()) {
             return Err(wrong());
         }

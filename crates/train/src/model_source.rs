@@ -107,10 +107,9 @@ impl FromStr for FixedNumber {
         let truth = || text.parse().map(FixedNumber::Truth).ok();
         let int = || text.parse().map(FixedNumber::Int).ok();
         let float = || text.parse().map(FixedNumber::Float).ok();
-        truth()
-            .or_else(int)
-            .or_else(float)
-            .ok_or_else(|| Error::value(format!("`{}` is no value; allowed: a number, true or false", printable(text))))
+        truth().or_else(int).or_else(float).ok_or_else(|| {
+            Error::value(format!("`{}` is not a value; allowed: a number, true or false", printable(text)))
+        })
     }
 }
 

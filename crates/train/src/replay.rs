@@ -203,7 +203,7 @@ impl Replay {
         let follows_taken = before.iter().any(|step| step.swallowed.is_some());
         let first = self.steps.iter().map(|step| step.loss).find(|loss| loss.is_finite()).unwrap_or(f64::INFINITY);
         let diverged = loss > DIVERGED * first && !follows_taken;
-        // One input that is far from all others is no course of the training.
+        // One input that is far from all others is not a course of the training.
         let diverged = diverged && self.outlier()?.is_none();
         let advice = &self.advice;
         Ok(diverged.then(|| {

@@ -83,7 +83,7 @@ impl Run {
     ///
     /// # Errors
     /// As [`resume`](Run::resume); [`ErrorKind::Run`](precast::ErrorKind::Run) for fewer epochs, for a learning rate that
-    /// is no finite number above 0, and for a run that has stalled or is out of patience.
+    /// is not a finite number above 0, and for a run that has stalled or is out of patience.
     pub fn resume_with(folder: impl AsRef<Path>, model: Model, change: Change) -> Result<Self> {
         let folder = Folder::open(folder.as_ref())?;
         Folder::check_files(folder.path())?;

@@ -279,7 +279,7 @@ impl Run {
         self.save_checkpoint_after(None)
     }
 
-    /// Saves a checkpoint that the run file with the checksum `before`, too, can continue.
+    /// Saves a checkpoint that the run file with the checksum `before` as well, can continue.
     pub(super) fn save_checkpoint_after(&self, before: Option<u32>) -> Result<()> {
         self.save(self.fit.checkpoint(&self.net), before)
     }

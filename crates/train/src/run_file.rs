@@ -152,7 +152,7 @@ pub(super) struct RunV1 {
     /// digits of their file until then.
     #[option(default = false)]
     standardize: bool,
-    /// `true` when numeric targets are standardized, too. Scores and predictions stay in the units of the data; the loss
+    /// `true` when numeric targets are standardized as well. Scores and predictions stay in the units of the data; the loss
     /// does not.
     #[option(default = false)]
     standardize_targets: bool,
@@ -378,7 +378,7 @@ impl RunFile {
             source.error(place, Error::run(error.to_string()))
         };
         if let Some(name) = read.name.as_ref().filter(|name| !is_file_name(name)) {
-            let words = format!("`{name}` names no folder; allowed: letters, digits, `-`, `_` and `.`");
+            let words = format!("`{name}` is not a valid folder name; allowed: letters, digits, `-`, `_` and `.`");
             return Err(wrong("name", Error::run(words)));
         }
         read.optimizer.check().map_err(|error| wrong("optimizer", error))?;

@@ -100,7 +100,7 @@ impl Node {
         let kind = match (&self.kind, printed.get(&self.printed).map(String::as_str)) {
             (Some(kind), _) => Cow::Owned(kind.clone()),
             (None, Some("None")) => return None,
-            // A module prints a name, a field that is no module a value.
+            // A module prints a name, a field that is not a module a value.
             (None, Some(kind)) if kind.starts_with(char::is_uppercase) => Cow::Owned(kind.to_string()),
             (None, _) => Cow::Borrowed(UNKNOWN),
         };
@@ -118,7 +118,7 @@ struct Visitor {
     nodes: Vec<Node>,
     /// Indices of the nodes around the next one, the root excepted.
     open: Vec<usize>,
-    /// Number of reparameterizations around the next module. Their own parameters are no part of the network's tree.
+    /// Number of reparameterizations around the next module. Their own parameters are not part of the network's tree.
     inside_parameter: usize,
     floats: Vec<FloatParam>,
     reparameterized: BTreeMap<String, String>,

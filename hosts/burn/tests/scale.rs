@@ -320,5 +320,5 @@ fn a_low_loss_is_scaled_in_f32() {
     assert_eq!(low.dtype(), DType::F16);
     let scale: LossScale = precast_policy::scale::ScaleMachine::fixed(65536.0).unwrap().into();
     let checked = scale.backward(low, &net).unwrap().unscale(&net);
-    assert!(checked.finite_loss, "3 * 65536 is no f16");
+    assert!(checked.finite_loss, "3 * 65536 is not an f16");
 }

@@ -119,7 +119,7 @@ pub(crate) enum Mode {
 }
 
 impl Backend {
-    /// Returns a variable in the dtype of its cell. A variable that is no f32 has a dtype that its code asked for.
+    /// Returns a variable in the dtype of its cell. A variable that is not an f32 has a dtype that its code asked for.
     fn planned(&self, name: &str, variable: &Tensor) -> Result<Tensor> {
         self.learn(|learned| learned.variable(name, variable));
         let border = self.borders.get(cell_of(name).0).copied().unwrap_or_default();

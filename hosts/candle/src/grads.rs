@@ -172,7 +172,7 @@ impl Grads {
         let (cell, names) = (printable(policy::weights::cell_of(first).0), names.join(", "));
         let words = format!(
             "no gradient reaches {names}{more}. candle_nn's `LayerNorm`, `RmsNorm`, `softmax_last_dim`, `rope` and `sdpa` have no \
-             backward pass, and cut the gradients of all before them; precast_candle's have one. `detach` cuts them, too. If this is intended, \
+             backward pass, and cut the gradients of all before them; precast_candle's have one. `detach` cuts them as well. If this is intended, \
              declare it: `frozen(\"{cell}\")`, or `optional(\"{cell}\")` for a part that some steps leave out"
         );
         Err(policy::Error::gradient(words).into())

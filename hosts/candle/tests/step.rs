@@ -192,7 +192,7 @@ fn a_loss_that_is_not_finite_skips_in_any_of_the_batches() {
     assert_eq!(all_bits(&vars), before);
 }
 
-/// A loss in 16 bits is scaled in f32: 2.0 at a scale of 40000 is no number of f16.
+/// A loss in 16 bits is scaled in f32: 2.0 at a scale of 40000 is not a number of f16.
 #[test]
 fn a_loss_in_16_bits_is_one() {
     let (mut net, _) = network(1);

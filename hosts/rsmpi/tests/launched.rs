@@ -113,7 +113,7 @@ fn truncated(engine: &dyn Engine) -> Result<Error> {
     refused.ok_or_else(|| Error::new(ErrorKind::Mpi, "a message to nobody was sent"))
 }
 
-/// Writes a line in one piece, as other ranks write, too.
+/// Writes a line in one piece, as other ranks write as well.
 fn say(words: &str) {
     let _ = std::io::stdout().write_all(format!("met {words}\n").as_bytes());
 }

@@ -234,7 +234,7 @@ impl StoredModel {
         match (to.exists(), to.is_dir(), self.folder.is_some()) {
             (true, true, false) => refused("a folder; a file is converted to a file"),
             (true, false, true) => refused("a file; a folder is converted to a folder"),
-            (true, ..) if !options.replace => refused("is there already"),
+            (true, ..) if !options.replace => refused("already exists"),
             _ => Ok(()),
         }
     }

@@ -233,7 +233,7 @@ impl<'a> Stored<'a> {
         check_names(&bytes[8..][..length])?;
         let tied = match header.metadata().as_ref().and_then(|entries| entries.get(TIED)) {
             Some(text) => json::read(text.as_bytes())
-                .map_err(|e| Error::weights(format!("the entry `{TIED}` is no map of paths: {e}")))?,
+                .map_err(|e| Error::weights(format!("the entry `{TIED}` is not a map of paths: {e}")))?,
             None => BTreeMap::new(),
         };
         let mut all = BTreeMap::new();

@@ -239,7 +239,7 @@ fn in_dtype(param: &Param, placed: &Placed, path: &str) -> Result<Tensor> {
     let full = param.full();
     match placed.dtype {
         Some(dtype) if dtype != full.dtype() => match Beyond::check(full.array(), dtype) {
-            // Writing is no cast, so listeners are not notified.
+            // Writing is not a cast, so listeners are not notified.
             Ok(()) => Ok(Tensor::from_array(full.array().cast(dtype))),
             Err(Beyond { largest, .. }) => Err(Error::weights(format!(
                 "is {} in the file, and `{}` has {largest:e}, which that cannot hold",

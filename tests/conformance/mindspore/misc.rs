@@ -32,7 +32,7 @@ pub fn is_of_a_scaler(key: &str) -> bool {
     SCALERS.split_whitespace().any(|known| known == key)
 }
 
-/// Returns whether a call makes a loss scaler or a manager, which tests/conformance/scalers/mindspore.rs covers, too.
+/// Returns whether a call makes a loss scaler or a manager, which tests/conformance/scalers/mindspore.rs covers as well.
 fn makes_a_scaler(call: &str) -> bool {
     call.contains("LossScale") && !call.starts_with("build_")
 }

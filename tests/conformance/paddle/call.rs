@@ -152,7 +152,7 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// Returns whether the dtype is an object. Some of the older class are printed in this form, too.
+    /// Returns whether the dtype is an object. Some of the older class are printed in this form as well.
     pub fn names_an_object(&self) -> bool {
         matches!(self.get("dtype"), Some(Value::Object(_)))
     }

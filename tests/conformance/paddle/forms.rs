@@ -187,7 +187,7 @@ const OWN: &[(&str, &[Input], Written)] = &[
     ("fmin", TWO, Decided(Op::Fmin)),
     ("less_than", TWO, Ops(|x| x[0].lt(&x[1]))),
     ("greater_equal", TWO, Ops(|x| x[0].ge(&x[1]))),
-    // Here it is an op of booleans; Paddle's takes numbers, too.
+    // Here it is an op of booleans; Paddle's takes numbers as well.
     ("logical_and", TWO, Tells(Op::LogicalAnd, DType::Bool)),
     ("add_n", TWO, Decided(Op::AddN)),
     // activations

@@ -147,7 +147,7 @@ fn masters_appear() -> bool {
 }
 
 impl OnCpu {
-    /// Judges a call, which has the same meaning on every machine here: O1 is no call, O2 stores low.
+    /// Judges a call, which has the same meaning on every machine here: O1 is not a call, O2 stores low.
     pub fn judge(&self) -> Judged {
         let untouched = self.params == ["float32"] && !self.multi_precision;
         match self.level.as_str() {

@@ -27,7 +27,7 @@ fn what_is_one_op_here_is_one_op() {
         assert_eq!((whole.dtype(), whole.to_f64()), (DType::Bf16, vec![1.0 + 1.0 / 128.0]), "{level}");
         assert_eq!((pieces.dtype(), pieces.to_f64()), (DType::F32, vec![1.0 + 0.75 / 128.0]), "{level}");
     }
-    // A convolution with a bias, one along one axis, and attention are one op each, too.
+    // A convolution with a bias, one along one axis, and attention are one op each as well.
     let (image, kernel) = (Tensor::ones(&[1, 1, 3, 3], DType::F32), Tensor::ones(&[1, 1, 2, 2], DType::F32));
     let (line, taps) = (Tensor::ones(&[1, 1, 3], DType::F32), Tensor::ones(&[1, 1, 2], DType::F32));
     let heads = Tensor::ones(&[1, 1, 2, 2], DType::F32);

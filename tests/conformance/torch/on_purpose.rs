@@ -20,7 +20,7 @@ fn an_op_rounds_once() {
         let steps = steps_of_a_transposed_convolution(&x, &w).unwrap();
         assert_ne!(patterns(&steps), patterns(&ours));
         if let Some(theirs) = recorded.output("conv_transpose2d", mode) {
-            // On a machine with bf16 instructions a library used by torch runs it, which rounds once, too.
+            // On a machine with bf16 instructions a library used by torch runs it, which rounds once as well.
             let same = [&steps, &ours].iter().any(|y| patterns(y) == patterns(&theirs));
             assert!(same, "{mode}: {theirs:?}");
         }

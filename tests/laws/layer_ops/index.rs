@@ -35,7 +35,7 @@ fn scatter_add_is_the_adjoint_of_gather() {
     // Ones added at one position: an f16 sum would stop at 2048.
     let (index, ones) = (Tensor::zeros(&[4096], DType::I64), Tensor::ones(&[4096], DType::F16));
     let sums = Tensor::ones(&[2], DType::F16).scatter_add(0, &index, &ones).unwrap();
-    assert_eq!(sums.to_f64(), [4096.0, 1.0], "4097 is no f16 and rounds to even");
+    assert_eq!(sums.to_f64(), [4096.0, 1.0], "4097 is not an f16 and rounds to even");
 }
 
 #[test]

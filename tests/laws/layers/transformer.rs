@@ -100,7 +100,7 @@ fn what_does_not_go_together_is_refused() {
     assert!(one.contains("takes the target, the memory, and perhaps a mask of each, got 1 tensors"), "{one}");
 }
 
-/// torch drops weights of the attention, too.
+/// torch drops weights of the attention as well.
 #[test]
 fn dropout_is_behind_each_part_and_between_the_dense_layers() {
     let rng = &mut Rng::seed(1);

@@ -274,7 +274,7 @@ fn zeros_keep_their_sign() {
             let got = f(&tensor(&[0.0, -0.0], dtype)).unwrap().to_f64();
             assert_eq!(got.iter().map(|x| x.to_bits()).collect::<Vec<_>>(), want.map(f64::to_bits), "{name} {dtype}");
         }
-        // Results that are 0 by rounding or underflow keep their sign, too.
+        // Results that are 0 by rounding or underflow keep their sign as well.
         let bits = |x: Result<Tensor>| x.unwrap().to_f64().iter().map(|x| x.to_bits()).collect::<Vec<_>>();
         let small = tensor(&[-0.3, 0.3], dtype);
         for rounded in [small.trunc(), small.round()] {

@@ -163,7 +163,7 @@ fn quotients_are_rounded_down_once() -> Result<()> {
     }
     for (a, b) in [(1, 0), (i64::MIN, -1)] {
         let message = whole(a).floor_divide(&whole(b)).unwrap_err().to_string();
-        assert!(message.contains("is no integer of 64 bits"), "{message}");
+        assert!(message.contains("is not an integer of 64 bits"), "{message}");
     }
     // A region of 16 bits does not lower the quotient.
     let (a, b) = (Tensor::scalar(4097.0, DType::F32), Tensor::scalar(1.0, DType::F32));

@@ -169,7 +169,7 @@ fn refusals_name_what_was_met() {
     );
     assert!(message(weights(&[-1.0]).multinomial(1, true, &mut rng)).starts_with("a weight is -1;"));
     assert!(message(weights(&[f64::NAN]).multinomial(1, true, &mut rng)).starts_with("a weight is NaN;"));
-    assert!(message(weights(&[1.5]).bernoulli(&mut rng)).starts_with("1.5 is no probability"));
+    assert!(message(weights(&[1.5]).bernoulli(&mut rng)).starts_with("1.5 is not a probability"));
     assert!(message(Tensor::randperm(usize::MAX, &mut rng)).ends_with("does not fit into memory"));
 }
 

@@ -176,7 +176,7 @@ fn overflowing_parameters_are_named_and_not_counted_as_lost() {
     assert!(error.contains("would become infinite"), "{error}");
 }
 
-/// A wide parameter has a range, too.
+/// A wide parameter has a range as well.
 #[test]
 fn wide_numbers_stay_finite_as_well() {
     for (dtype, most) in [(DType::F32, f64::from(f32::MAX)), (DType::F64, f64::MAX)] {

@@ -133,7 +133,7 @@ fn states_that_do_not_fit_list_differences_and_change_nothing() {
     });
     let message = message(several);
     for part in [
-        "`small.bais` is no parameter of the optimizer (did you mean `small.bias`?)",
+        "`small.bais` is not a parameter of the optimizer (did you mean `small.bias`?)",
         "the parameter `small.bias` is missing",
         "`large.bias/mean` is missing",
         "`large.weight/mean` is f32 [2]; the optimizer's is f32 [64, 65]",

@@ -24,7 +24,7 @@ const FAMILIES: &[(&str, [f64; 2], [f64; 2])] = &[
 const KEPT_BOUND: f64 = 1.5;
 
 /// Ops whose gradient reads their 16-bit result, or, in attention, multiplies weights and gradients of scores in 16
-/// bits. torch's fused attention rounds them, too; its plain one, which is measured here, does not.
+/// bits. torch's fused attention rounds them as well; its plain one, which is measured here, does not.
 const KEPT: &[Op] = &[
     Op::Exp,
     Op::Expm1,

@@ -173,7 +173,7 @@ fn mutants(tree: &Tree, folder: &str, found: &Path, tests: &[&str], chosen: &[St
     let mut command = program("cargo", &arguments, &variables);
     ["PRECAST_GOLDENS", "PRECAST_VERDICTS"].iter().for_each(|name| _ = command.env_remove(name));
     let status = command.status().map_err(|error| format!("cargo: {error}"))?;
-    // Some were not noticed or timed out, which is a result, too.
+    // Some were not noticed or timed out, which is a result as well.
     if !matches!(status.code(), Some(0 | 2 | 3)) {
         return Err(format!("cargo mutants ended with {status}"));
     }

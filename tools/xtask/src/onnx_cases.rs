@@ -7,7 +7,7 @@ use crate::shell::{self, Result};
 /// Runs a script of Python, which has onnx, onnxruntime and numpy, with folders of cases and the command.
 pub fn run(script: &str, folders: &[&str], python: &str) -> Result {
     if let Some(folder) = folders.iter().find(|folder| !Path::new(folder).is_dir()) {
-        return Err(format!("--cases: `{folder}` is no folder"));
+        return Err(format!("--cases: `{folder}` is not a folder"));
     }
     shell::check_python(python, "onnx, onnxruntime, numpy")?;
     shell::run("cargo", &["build", "--quiet", "--release", "--package", "precast-cli"], &[])?;

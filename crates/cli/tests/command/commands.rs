@@ -184,7 +184,7 @@ fn wrong_use_is_refused_and_changes_nothing() {
         ),
         (&["show", "cells", "Resistor"], &["no kind of cell is called `Resistor`;"]),
         (&["show", "oo2"], &["no file is called `oo2` (did you mean `o2`?)", "precast-1", "lenet5_bn", "schema"]),
-        (&["init", "mlp", "--output", &full], &["is there already; --force replaces it"]),
+        (&["init", "mlp", "--output", &full], &["already exists; --force replaces it"]),
         (&["init", "mlp", "--policy", &nothing], &["matches no cell"]),
         (&["show", "man", "plam"], &["no command is called `plam` (did you mean `plan`?)"]),
         (&["show", "completions", "tcsh"], &["tcsh", "bash, elvish, fish, powershell, zsh"]),

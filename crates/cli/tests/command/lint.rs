@@ -2,7 +2,7 @@
 
 use crate::program::{Folder, json, precast, precast_in, text};
 
-/// A table whose numbers are no f16.
+/// A table whose numbers are not f16.
 fn folder(test: &str, size: f64) -> Folder {
     let folder = Folder::new(test);
     let rows = (0..40).map(|i| format!("{},{},{}\n", f64::from(i) * size, -f64::from(i), i % 2));

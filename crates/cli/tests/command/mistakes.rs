@@ -161,7 +161,7 @@ fn a_value_of_another_form_is_told_with_the_form_that_is_expected() {
             ("", "storage: float16", &["wrong.yaml:7:10: ", "(did you mean `low`?)"]),
             ("points.csv", "point.csv", &["wrong.yaml:4:7: point.csv: No such file"]),
             ("side", "Side", &["wrong.yaml:4:40: ", "(did you mean `side`?)"]),
-            (", target: side", "", &["`below` is no number", "or is a `target`"]),
+            (", target: side", "", &["`below` is not a number", "or is a `target`"]),
             (", target: side", ", ignore: side", &["wrong.yaml:4:7: ", "`target` names the column"]),
         ],
     );
@@ -339,7 +339,10 @@ fn files_of_another_kind_are_told_when_predicting() {
         (["runs/table", "photos"], "photos: a folder; expected a CSV file, like the data of the run"),
         (["runs/table", "nothing.csv"], "nothing.csv: No such file"),
         (["runs/table", "lack.csv"], "lack.csv: there is no column `y` (there are `x`)"),
-        (["runs/images", "points.csv"], "points.csv: a file that is no image; expected an image or a folder of images"),
+        (
+            ["runs/images", "points.csv"],
+            "points.csv: a file that is not an image; expected an image or a folder of images",
+        ),
         (["runs/images", "words"], "words/readme.txt: not a PNG or JPEG image"),
         (["runs/images", "nothing"], "nothing: there are no images"),
         (["runs/images", "missing"], "missing: No such file"),
@@ -403,7 +406,7 @@ fn a_run_is_told_from_weights_and_data_from_a_run_file() {
     text(precast_in(&folder.0, &["train", "run.yaml", "--quiet", "-p", "o3"]));
     let said = said(&folder, &["train", "run.yaml", "--quiet", "-p", "o1", "-p", "o3"]);
     assert!(said.contains("runs/o3: the folder has a run already") && !folder.0.join("runs/o1").exists(), "{said}");
-    // JSON is YAML, too.
+    // JSON is YAML as well.
     let run = r#"{"version": 1, "model": "net.yaml", "policy": "o0", "data": {"csv": {"file": "points.csv", "target": "side"}}, "epochs": 1}"#;
     text(precast_in(&folder.0, &["train", &folder.write("run.json", run), "--quiet", "--output", "json"]));
 }

@@ -49,7 +49,7 @@ fn a_model_is_converted_and_level_o0_copies_it() {
     text(precast_in(&folder.0, &["convert", "vit.onnx", "x.onnx", "--policy", "onnx-bf16", "--explicit"]));
 
     for (arguments, words) in [
-        (&["vit.onnx", "low.onnx", "--policy", "onnx"][..], "`low.onnx` is there already; --force replaces it"),
+        (&["vit.onnx", "low.onnx", "--policy", "onnx"][..], "`low.onnx` already exists; --force replaces it"),
         (&["vit.onnx", "new.onnx", "--policy", "o2"], "is a policy of level O2, which decides by cells"),
         (&["vit.onnx", "new.onnx", "--policy", "onnx", "--widen"], "--widen is for weight files"),
         (&["vit.onnx", "new.onnx", "--policy", "onnx", "--low-io=x1"], "the model has no input or output called `x1`"),
@@ -121,12 +121,12 @@ fn a_model_runs_and_is_compared_with_what_was_made_of_it() {
     assert!(cells > 0.0 && cells < 0.1, "{cells}");
 
     for (more, words) in [
-        (&["--against", "x.npz"][..], "`x.npz` is no ONNX model by its name"),
+        (&["--against", "x.npz"][..], "`x.npz` is not an ONNX model by its name"),
         (&["--fix", "sr=16000"], "the model has no input `sr`; allowed: x0"),
         (&["--fix", "sr"], "expected NAME=VALUE"),
-        (&["--fix", "sr=fast"], "`fast` is no value; allowed: a number, true or false"),
+        (&["--fix", "sr=fast"], "`fast` is not a value; allowed: a number, true or false"),
         (&["--axis", "sequence=12"], "the model has no symbolic axis `sequence`"),
-        (&["--axis", "sequence=long"], "`long` is no length; expected a whole number"),
+        (&["--axis", "sequence=long"], "`long` is not a length; expected a whole number"),
         (&["--policy", "onyx"], "did you mean `onnx`"),
         (&["--outputs", "none/y.npz"], "none/y.npz"),
         (&["--outputs", "x.npz"], "--inputs and --outputs name one file, `x.npz`"),

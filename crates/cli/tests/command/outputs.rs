@@ -128,7 +128,7 @@ fn no_command_replaces_a_file_unless_it_is_forced() {
     ] {
         let more = if flag == "TO" { vec![] } else { vec![flag, "taken"] };
         let said = error(2, precast_in(&folder.0, &[command.split(' ').collect(), more].concat()));
-        assert_eq!(said, format!("error: {flag}: `taken` is there already; --force replaces it\n"), "{command}");
+        assert_eq!(said, format!("error: {flag}: `taken` already exists; --force replaces it\n"), "{command}");
     }
     assert_eq!(fs::read_to_string(folder.0.join("taken")).unwrap(), "before");
 
@@ -153,7 +153,7 @@ fn train_replaces_only_results_of_its_own() {
         fs::create_dir(folder.0.join("precast-out")).unwrap();
         folder.write(&format!("precast-out/{name}"), "before");
         let said = error(2, train());
-        assert!(said.contains(&format!("/{name}` is there already, in a folder without results of `train`")), "{said}");
+        assert!(said.contains(&format!("/{name}` already exists, in a folder without results of `train`")), "{said}");
         assert_eq!(fs::read_to_string(folder.0.join("precast-out").join(name)).unwrap(), "before");
     }
 }

@@ -130,7 +130,7 @@ fn a_page_that_cannot_be_written_is_refused_before_the_work() {
     folder.write("p.yaml", "version: 1\nlevel: O2\ndtype: float16\n");
     let before = folder.names();
     for (args, words) in [
-        ("plan mlp -p o2 --html taken.html", "--html: `taken.html` is there already; --force replaces it"),
+        ("plan mlp -p o2 --html taken.html", "--html: `taken.html` already exists; --force replaces it"),
         ("plan mlp -p o2 --html p.json", "--html: `p.json` is the name of JSON; expected one that ends in `.html`"),
         ("plan mlp -p p.yaml --html p.yaml --force", "--policy and --html name one file, `p.yaml`"),
         ("plan mlp -p o2 --html no/a.html", "--html: "),

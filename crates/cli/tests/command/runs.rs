@@ -83,7 +83,7 @@ fn a_table_of_ones_own_is_trained_compared_and_predicted() {
     assert_eq!(classes, ["class", "above", "below", "above"]);
     text(precast_in(&folder.0, &["predict", "runs/o2", "new.csv", "--output", "said.csv"]));
     let again = |file| error(2, precast_in(&folder.0, &["predict", "runs/o2", "new.csv", "--output", file]));
-    assert!(again("said.csv").contains("`said.csv` is there already; --force replaces it"), "{}", again("said.csv"));
+    assert!(again("said.csv").contains("`said.csv` already exists; --force replaces it"), "{}", again("said.csv"));
     // The file that is read is not replaced, forced or not.
     assert!(again("new.csv").contains("EXAMPLES and --output name one file, `new.csv`"), "{}", again("new.csv"));
     let forced = ["predict", "runs/o2", "new.csv", "--output", "new.csv", "--force"];
@@ -476,7 +476,7 @@ fn options_of_the_run_file_reach_the_run() {
     let args = ["export", "runs/o2-bf16", "--weights", "compute", "--output", "w.safetensors"];
     assert_eq!(text(precast_in(&folder.0, &args)).trim(), "written: w.safetensors");
     let said = error(2, precast_in(&folder.0, &args));
-    assert!(said.contains("is there already; --force replaces it"), "{said}");
+    assert!(said.contains("already exists; --force replaces it"), "{said}");
     text(precast_in(&folder.0, &[&args[..], &["--force"]].concat()));
     for (args, words) in [
         (&["export", "runs/o2-bf16", "--weights", "compute"][..], "--output"),

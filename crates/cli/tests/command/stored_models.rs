@@ -116,7 +116,7 @@ fn a_conversion_is_reported_as_text_json_and_a_page() {
 
     // Existing files stay, unless replacing them is requested.
     let message = error(2, run(&["out.safetensors", "--policy", "o2-bf16"]));
-    assert_eq!(message, "error: TO: `out.safetensors` is there already; --force replaces it\n");
+    assert_eq!(message, "error: TO: `out.safetensors` already exists; --force replaces it\n");
     let report = json(run(&["out.safetensors", "--policy", "o2-bf16", "--force", "--format", "json"]));
     assert_eq!((&report["policy"]["name"], &report["bytes_after"]), (&"o2-bf16".into(), &36.into()));
     let of = |name: &str| -> Value {
@@ -168,7 +168,7 @@ fn a_full_disk_leaves_nothing() {
     weights::write(&file, [("fc.weight", Tensor::ones(&[1000, 100], DType::F32))]).unwrap();
     let message = error(1, precast_in(&folder.0, &["convert", "large.safetensors", "disk/out", "--policy", "o2"]));
     assert!(message.contains("disk/out: ") && message.contains("space"), "{message}");
-    // A folder, too.
+    // A folder as well.
     fs::create_dir(folder.0.join("model")).unwrap();
     fs::copy(&file, folder.0.join("model/model.safetensors")).unwrap();
     let message = error(1, precast_in(&folder.0, &["convert", "model", "disk/out", "--policy", "o2"]));
@@ -254,7 +254,7 @@ fn decisions_are_exported_with_what_cannot_be_said() {
     let shown = text(precast(&args));
     assert!(shown.contains("\ntorch cannot say:\n- float32 masters"), "{shown}");
     assert_eq!(table(&fs::read_to_string(&output).unwrap())["1"]["dtype"], "float32");
-    assert!(error(2, precast(&args)).contains("is there already; --force replaces it"));
+    assert!(error(2, precast(&args)).contains("already exists; --force replaces it"));
     let message = error(2, precast(&["export", ENCODER, "--policy", "o2", "--to", "trch"]));
     assert!(message.contains("unknown library `trch` (did you mean `torch`?); allowed: torch, keras"), "{message}");
 }

@@ -159,7 +159,7 @@ fn an_unfinished_search_is_continued_by_the_same_command() {
     assert!(policy().contains("\n# The search has not ended: the same command continues it"), "{}", policy());
     assert!(text(tune(&[])).contains(" known before"));
     assert!(!policy().contains("has not ended"), "{}", policy());
-    assert!(error(2, tune(&[])).contains("`tuned.yaml` is there already; --force replaces it"));
+    assert!(error(2, tune(&[])).contains("`tuned.yaml` already exists; --force replaces it"));
     folder.write("tuned.yaml", "mine: true\n");
     assert!(error(2, tune(&[])).contains("--force"));
     assert_eq!(policy(), "mine: true\n");

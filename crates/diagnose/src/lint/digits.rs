@@ -152,7 +152,7 @@ fn finding(edges: &Edges, at: usize, rule: Rule, low: &Low) -> Finding {
             format!("one `sum` of all terms, which adds in f32, in {cell}"),
         ),
         Rule::Absorbed => (
-            "small numbers are lost next to a large one, which is taken off again".to_string(),
+            "small values lose their digits when a large value is added and later subtracted".to_string(),
             format!("code that does not add the large number, or run: float32 for {cell}"),
         ),
         _ => (

@@ -42,7 +42,7 @@ pub(super) fn update<C: ?Sized + AsCell>(
     let cell = path.rsplit_once('.').map_or("", |(cell, _)| cell);
     let limit = short(largest_square());
     let what = format!(
-        "the gradient of `{path}` reaches {}, beyond {limit}: its square, which {} averages, is no float32; no precision is \
+        "the gradient of `{path}` reaches {}, beyond {limit}: its square, which {} averages, is not a float32; no precision is \
          to blame",
         short(amax),
         method.name()

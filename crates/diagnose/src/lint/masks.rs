@@ -15,7 +15,7 @@ fn swallows(op: Option<Op>) -> bool {
     matches!(op, Some(Op::Softmax | Op::LogSoftmax | Op::ScaledDotProductAttention))
 }
 
-/// Finds masks that become negative infinity. Returns for each edge, too, whether all its numbers beyond the range are
+/// Finds masks that become negative infinity. Also returns, for each edge, whether all its numbers beyond the range are
 /// those of a mask.
 pub(super) fn findings(edges: &Edges) -> (Vec<bool>, Vec<Finding>) {
     let mut masked = vec![false; edges.list.len()];

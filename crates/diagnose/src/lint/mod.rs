@@ -183,7 +183,7 @@ fn initial(spec: &LossScaleSpec) -> f64 {
     }
 }
 
-/// Runs a forward and a backward pass without side effects; returns the dtype of the loss, too.
+/// Runs a forward and a backward pass without side effects; also returns the dtype of the loss.
 fn pass(scale: f64, loss: impl FnOnce() -> Result<Tensor>) -> Result<(DType, Gradients)> {
     let (loss, recorded) = recording::record(loss);
     let loss = loss?;

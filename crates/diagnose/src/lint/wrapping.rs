@@ -98,7 +98,7 @@ fn shapes(edges: &Edges) -> Vec<Finding> {
         }
         let odd = sides.iter().find(|side| *side % 8 != 0).copied().unwrap_or(0);
         let numbers = [odd as f64, 8.0];
-        let what = format!("{op} in {} has a weight of {sides:?}, and {odd} is no multiple of 8", named(&edge.cell));
+        let what = format!("{op} in {} has a weight of {sides:?}, and {odd} is not a multiple of 8", named(&edge.cell));
         let write = format!(
             "{} channels, as TensorFlow's guideline for GPUs says: their matrix units work in blocks of 8; a CPU has none",
             odd.next_multiple_of(8)

@@ -58,7 +58,7 @@ pub(crate) struct DryRun {
     pub results: Vec<DryResult>,
 }
 
-/// Runs `f`, which calls the network in f32, and computes each cell's results in the precision of a plan, too.
+/// Runs `f`, which calls the network in f32, and computes each cell's results in the precision of a plan as well.
 pub(crate) fn dry_run<C: ?Sized + AsCell>(
     net: &Child<C>,
     roundings: &[Rounding],
@@ -138,7 +138,7 @@ impl State {
     }
 }
 
-/// Returns an input in f32. A parameter keeps its low copies, which the lowered network reads, too; a widening is not
+/// Returns an input in f32. A parameter keeps its low copies, which the lowered network reads as well; a widening is not
 /// computed in place of an op.
 fn given(x: &Tensor) -> Tensor {
     if x.source().is_some() { x.to_keep() } else { x.clone() }

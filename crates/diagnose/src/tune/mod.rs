@@ -352,7 +352,7 @@ impl<'a> Tune<'a> {
             let path = precast_base::path::named(&decision.path);
             return Err(Error::plan(format!("the policy that was found differs when it is read: see {path}")));
         }
-        // A rule for all cells keeps those, too, that only rounded their results.
+        // A rule for all cells keeps those as well, that only rounded their results.
         let rounds = base.roundings_of(&plan);
         for (cell, tuned) in cells.iter().zip(&mut tuned) {
             tuned.low &= !matches!(rounds[*cell], Rounding::None);

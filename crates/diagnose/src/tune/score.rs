@@ -55,7 +55,7 @@ pub(crate) struct Probes<'a> {
     pub probe: Probe<'a>,
     /// Number of samples, rows times probes.
     pub samples: usize,
-    /// The dtype to which results are rounded, if roundings that cells share are scored, too.
+    /// The dtype to which results are rounded, if roundings that cells share are scored as well.
     pub shared: Option<DType>,
 }
 

@@ -108,7 +108,7 @@ impl Tuned {
             text += &format!("#   less for the other {}\n", predicted.len() - NAMED);
         }
         text += &self.policy.to_yaml()?;
-        // With its comments, too, it must be short enough to be read.
+        // With its comments as well, it must be short enough to be read.
         Policy::parse(&text, "the policy that was found").map(|_| text)
     }
 

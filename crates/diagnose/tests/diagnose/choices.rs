@@ -1,4 +1,4 @@
-//! Words of the monitor and of the record on numbers that a choice leaves out, and on slopes that are infinite in f32, too.
+//! Words of the monitor and of the record on numbers that a choice leaves out, and on slopes that are infinite in f32 as well.
 
 use precast::{observe::FaultKind, prelude::*};
 use precast_diagnose::{Monitor, Record};
@@ -97,7 +97,7 @@ fn what_reaches_a_gradient_or_the_loss_is_a_fault() {
     assert!(
         faults.iter().all(|fault| fault.as_ref().is_some_and(|(_, words)| words.ends_with("they are finite in f32")))
     );
-    // Nobody chooses: a bounded function is no choice.
+    // Nobody chooses: a bounded function is not a choice.
     let (outcome, faults, _) = told(|h| (h - h)?.log()?.detach().tanh()?.add(h), Level::O0);
     assert!(outcome == Outcome::Stepped && faults.iter().all(Option::is_some), "{faults:?}");
 }

@@ -18,7 +18,7 @@ fn found(rule: Rule, dtype: DType, x: f64, y: f64) -> Vec<Finding> {
     found.into_iter().filter(|finding| finding.rule == rule).collect()
 }
 
-/// 1e5 is no f16, and a bf16. The square of 1e30 is no float32.
+/// 1e5 is not an f16, and a bf16. The square of 1e30 is not a float32.
 #[test]
 fn far_inputs_and_targets_are_named_where_numbers_overflow() {
     let [far] = &found(Rule::FarData, DType::F16, 1e5, 0.0)[..] else { panic!("expected one finding") };

@@ -256,7 +256,7 @@ impl OnnxModel {
 /// Refuses to write a file that is there, unless it may be replaced.
 pub(super) fn check_free(path: &Path, replace: bool) -> Result<()> {
     match path.exists() && !replace {
-        true => Err(Error::new(ErrorKind::Io, format!("{}: is there already", path.display()))),
+        true => Err(Error::new(ErrorKind::Io, format!("{}: already exists", path.display()))),
         false => Ok(()),
     }
 }

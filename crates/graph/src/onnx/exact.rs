@@ -13,7 +13,7 @@ use precast::policy::GraphList;
 const FEW_STEPS: u32 = 16;
 
 impl Keep<'_> {
-    /// Keeps the nodes that lead to an index, a length or a condition. A product of numbers that are no integers stops the
+    /// Keeps the nodes that lead to an index, a length or a condition. A product of numbers that are not integers stops the
     /// search.
     pub fn exact(&mut self) {
         // The value to look at, and the node for whose sake.

@@ -308,7 +308,7 @@ impl<'a> Facts<'a> {
                     true => (1.0, 1.0),
                     false => (a.size.0 * b.size.0, a.size.1 * b.size.1),
                 };
-                // A factor that is no constant takes a ceiling back: it is as small as what was divided by.
+                // A factor that is not a constant takes a ceiling back: it is as small as what was divided by.
                 let ceiling = match (a.constant, b.constant) {
                     (false, true) => a.ceiling.map(|most| most * b.size.1),
                     (true, false) => b.ceiling.map(|most| most * a.size.1),

@@ -42,7 +42,7 @@ impl OnnxModel {
     ///
     /// # Errors
     /// [`ErrorKind::Io`](precast::ErrorKind::Io) when the file cannot be read; [`ErrorKind::Model`](precast::ErrorKind::Model)
-    /// for bytes that are no model, with their place.
+    /// for bytes that are not model, with their place.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let source = Source::open(path)?;

@@ -200,7 +200,7 @@ impl OnnxModel {
         let is_low = |node: usize| rules[node] == Some(Some(GraphList::Allow));
         for (node, placed) in values.nodes.iter().enumerate() {
             let rule = policy.rule_of(&paths[node], &placed.node.op);
-            // A pattern means the nodes of the bodies, too.
+            // A pattern means the nodes of the bodies as well.
             let named = rule.filter(|rule| rule.select.is_exact_path() || matches!(rule.select, Select::Kind(_)));
             if named.is_some() && is_low(node) && (placed.schema.is_none() || !placed.bodies.is_empty()) {
                 return Err(placed.node.wrong(match placed.schema {
@@ -323,7 +323,7 @@ fn lists(
 }
 
 /// Returns whether a node can run low: its op takes the dtype, and its results follow the type of its inputs, not an
-/// attribute, and are no sequences.
+/// attribute, and are not sequences.
 fn can_be_low(placed: &Placed<'_>, elems: &[Elem], low: DType) -> bool {
     let Some(schema) = placed.schema else { return false };
     let takes = schema.own().is_some_and(|own| schema.allows(own, low) && schema.takes(own));

@@ -127,7 +127,7 @@ impl<'a> Rebuilder<'a> {
                 None => body.copy(*span),
             }
         }
-        // A body without nodes may need casts, too.
+        // A body without nodes may need casts as well.
         if last.is_none() && self.edits.at_end.contains_key(&scope) {
             self.casts(&mut body, self.edits.at_end.get(&scope));
             changed = true;

@@ -146,7 +146,8 @@ impl Tensor {
                 field::EXTERNAL_DATA => {
                     let (key, value) = entry(source, f)?;
                     let number = || {
-                        let words = || tensor.wrong(&format!("the {key} of its data is `{value}`, which is no number"));
+                        let words =
+                            || tensor.wrong(&format!("the {key} of its data is `{value}`, which is not a number"));
                         value.parse().map_err(|_| words())
                     };
                     match &key[..] {

@@ -267,7 +267,7 @@ pub(super) struct Through {
     pub carried: bool,
 }
 
-/// Returns the ways of values through a node with bodies. Conditions, counters and lengths, which are no floats, are
+/// Returns the ways of values through a node with bodies. Conditions, counters and lengths, which are not floats, are
 /// left out.
 pub(super) fn edges(values: &Values<'_>, placed: &Placed<'_>) -> Vec<Through> {
     let node = placed.node;

@@ -44,7 +44,7 @@ pub(super) struct Value<'a> {
 /// The maker of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
-    /// An input of its graph, by index; it may have an initialiser, too.
+    /// An input of its graph, by index; it may have an initialiser as well.
     Input,
     Initialiser,
     Sparse,

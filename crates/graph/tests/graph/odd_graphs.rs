@@ -93,7 +93,7 @@ fn loops_are_circles_that_are_allowed() {
         ("y", "MatMul", &["exit", "exit"]),
     ]);
     assert!(is_low(&painted(&once).unwrap(), "next"));
-    // A nested loop: the body is a loop, too.
+    // A nested loop: the body is a loop as well.
     let nested = graph(&[
         ("x", "MatMul", &[]),
         ("outer", "Merge", &["x", "next_outer"]),

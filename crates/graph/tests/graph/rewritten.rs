@@ -46,7 +46,7 @@ fn a_graph_casts_less_than_o1() {
         let _applied = Policy::new(Level::O1, DType::F16).unwrap().apply(&mut net).unwrap();
         let of_o1 = net.trace(|net| net.call_many(&x).unwrap()).1.casts();
         println!("casts of a forward pass of {name}: graph {of_graph}, O1 {of_o1}");
-        // O1 lowers everything between the layers of the mlp, too.
+        // O1 lowers everything between the layers of the mlp as well.
         let fewer = of_graph < of_o1 || (name == "mlp" && of_graph == of_o1);
         assert!(fewer, "{name}: {of_graph} casts, at O1 {of_o1}");
     }

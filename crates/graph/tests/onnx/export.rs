@@ -217,7 +217,7 @@ fn a_file_is_replaced_only_if_asked() -> Result<()> {
     onnx::export(&graph, &path, &ExportOptions::new())?;
     assert_eq!(fs::read(&path).expect("a file"), export_bytes(&graph, &ExportOptions::new())?);
     let words = onnx::export(&graph, &path, &ExportOptions::new().replace(false)).unwrap_err().to_string();
-    assert!(words.ends_with("model.onnx: is there already"), "{words}");
+    assert!(words.ends_with("model.onnx: already exists"), "{words}");
     assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 1);
     fs::remove_dir_all(&folder).ok();
     Ok(())

@@ -97,7 +97,7 @@ fn a_conversion_keeps_the_order() {
     assert_eq!(converted.run(&[("x", x)]).unwrap()[0].1.to_f64(), [28.0]);
 }
 
-/// Six bytes are no numbers of 32 or 64 bits: an error that names the field, not fewer numbers.
+/// Six bytes are not numbers of 32 or 64 bits: an error that names the field, not fewer numbers.
 #[test]
 fn a_part_of_a_number_is_an_error() {
     for (field, elem) in [(4, 1), (10, 11)] {

@@ -102,7 +102,7 @@ fn a_wrong_model_is_an_error() {
         (of_node("Add", &[], &[]), "node `my_add` (Add): input 1 is missing"),
         (
             of_node("Split", &[], &[int("num_outputs", -1)]),
-            "node `my_split` (Split): -1 is no length; allowed: 0 or more",
+            "node `my_split` (Split): -1 is not a length; allowed: 0 or more",
         ),
         (
             of_node("DepthToSpace", &[], &[int("blocksize", i64::MAX)]),

@@ -36,7 +36,7 @@ pub trait Function: Send + Sync {
     /// Fills `y`.
     fn f64(&self, x: &[&[f64]], y: &mut [f64]);
     /// Fills `y` with rounded results, or returns `false` if the function is not [`DIRECT`](Pointwise::DIRECT) or there
-    /// are no vectors.
+    /// are not vectors.
     fn f16(&self, x: &[&[f16]], y: &mut [f16]) -> bool;
     /// Fills `y` as [`f16`](Function::f16) does.
     fn bf16(&self, x: &[&[bf16]], y: &mut [bf16]) -> bool;

@@ -308,7 +308,7 @@ mod tests {
                 assert!(twice.iter().zip(round..).all(|(&word, i)| word == i) && twice.len() == len);
                 assert!(low.iter().enumerate().all(|(i, x)| x.to_bits() == i as u16) && low.len() == len);
                 assert!(zeros::<f64>(len).iter().all(|&x| x == 0.0));
-                assert!(uninit_vec::<bool>(len).iter().all(|&x| !x), "other bits are no bool");
+                assert!(uninit_vec::<bool>(len).iter().all(|&x| !x), "other bits are not a bool");
                 assert!((low.as_ptr() as usize).is_multiple_of(64) || 2 * len < SMALL);
             }
         }

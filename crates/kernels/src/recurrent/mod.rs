@@ -6,7 +6,7 @@
 //! an LSTM, h of a GRU) and the gradients of both states are in f32 (f64 for f64) from the first step to the last.
 //! Operands of products have the dtype of the layer, so these are rounded, once each: the state h after each step,
 //! which is the step's output and the input of the next step; and, backward, the gradients of the gates. The last c and
-//! the values saved for the backward pass are rounded, too.
+//! the values saved for the backward pass are rounded as well.
 //!
 //! The rows of a batch are independent, so they are split over threads.
 

@@ -51,7 +51,7 @@ fn run(work: &str, of: usize) -> Result<()> {
     first.map_or(Ok(()), |first| first.finish())
 }
 
-/// Writes a line in one piece, as other ranks write, too.
+/// Writes a line in one piece, as other ranks write as well.
 fn say(words: &str) {
     let _ = std::io::stdout().write_all(format!("met {words}\n").as_bytes());
 }

@@ -22,7 +22,7 @@ pub struct Distance {
 }
 
 impl Distance {
-    /// Measures floating tensors of one shape. Numbers whose exact one is not finite do not count: they are no fault of
+    /// Measures floating tensors of one shape. Numbers whose exact one is not finite do not count: they are not a fault of
     /// `found`.
     pub fn between(found: &Tensor, exact: &Tensor) -> Self {
         Distance::between_scaled(found, exact, 1.0)

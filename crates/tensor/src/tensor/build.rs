@@ -17,7 +17,7 @@ use crate::{
 /// Rust element types that convert to and from tensors: f64, f32, f16, bf16, i64, bool.
 #[allow(private_bounds, reason = "the six element types are all there are")]
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no element type of tensors",
+    message = "`{Self}` is not an element type of tensors",
     label = "allowed: `f64`, `f32`, `f16`, `bf16`, `i64` and `bool`",
     note = "convert the numbers first: those of `i32` and `usize` to `i64`, and those of `u8` to `i64` or `f32`"
 )]

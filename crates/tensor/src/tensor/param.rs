@@ -326,7 +326,7 @@ impl Param {
         self.read().requires_scaler
     }
 
-    /// Returns whether it is trained: it is no buffer, and not [frozen](Param::freeze).
+    /// Returns whether it is trained: it is not a buffer, and not [frozen](Param::freeze).
     pub fn is_trained(&self) -> bool {
         !self.0.is_buffer && !self.is_frozen()
     }

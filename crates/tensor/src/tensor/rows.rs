@@ -8,7 +8,7 @@ use super::{Tensor, TensorElement};
 /// f16, bf16, i64 or bool: a literal `1.0` is f32 as in torch, and f64 numbers become tensors by
 /// [`from_vec`](Tensor::from_vec) or [`from_f64`](Tensor::from_f64).
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no row of a tensor",
+    message = "`{Self}` is not a row of a tensor",
     label = "allowed: `f32`, `f16`, `bf16`, `i64`, `bool`, and arrays of them",
     note = "numbers of `f64` become a tensor by `Tensor::from_vec`, or rounded to another dtype by `Tensor::from_f64`; those of \
             other types are converted first",
@@ -137,7 +137,7 @@ impl<R: Row> Column<R> {
 
 /// Tuple of two to six rows, whose columns become tensors; see [`Tensor::unzip`].
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no tuple of rows",
+    message = "`{Self}` is not a tuple of rows",
     label = "allowed: tuples of 2 to 6 rows",
     note = "a row is an `f32`, `f16`, `bf16`, `i64` or `bool`, or an array of them"
 )]

@@ -119,9 +119,9 @@ impl Dataset {
     /// number is undefined.
     pub fn of(inputs: Inputs, shape: &[usize], targets: Targets) -> Result<Self> {
         let len = match &targets {
-            Targets::Classes { shape, values } => count(values.len(), shape, "classes are no targets")?,
-            Targets::Numbers { shape, values } => count(values.len(), shape, "numbers are no targets")?,
-            Targets::None => count(inputs.len(), shape, "values are no examples")?,
+            Targets::Classes { shape, values } => count(values.len(), shape, "classes are not targets")?,
+            Targets::Numbers { shape, values } => count(values.len(), shape, "numbers are not targets")?,
+            Targets::None => count(inputs.len(), shape, "values are not examples")?,
         };
         if elements(shape).and_then(|each| each.checked_mul(len)) != Some(inputs.len()) {
             return Err(Error::data(format!("{} values are not {len} examples of shape {shape:?}", inputs.len())));

@@ -68,5 +68,5 @@ pub fn parse_digits(bytes: &[u8], origin: &str) -> Result<Dataset> {
 /// Parses one field of a row: a number from 0 to 16.
 fn number((column, field): (usize, &str)) -> Result<f32> {
     let value = field.trim().parse::<f32>().ok().filter(|value| (0.0..=16.0).contains(value));
-    value.ok_or_else(|| Error::data(format!("column {}: `{field}` is no number from 0 to 16", column + 1)))
+    value.ok_or_else(|| Error::data(format!("column {}: `{field}` is not a number from 0 to 16", column + 1)))
 }

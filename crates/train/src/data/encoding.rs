@@ -117,7 +117,7 @@ impl Encoding {
     /// Learns the encoding of examples whose inputs are a [`Table`].
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](precast::ErrorKind::Data) when the inputs are no table, there are no examples, and when a column
+    /// [`ErrorKind::Data`](precast::ErrorKind::Data) when the inputs are not a table, there are no examples, and when a column
     /// of numbers has only empty cells.
     pub fn of(data: &Dataset) -> Result<Self> {
         let Inputs::Table(table) = data.form() else {
@@ -370,7 +370,7 @@ impl Dataset {
     /// Returns the examples with a table encoded as numbers and indices; see [`Encoding`].
     ///
     /// # Errors
-    /// [`ErrorKind::Data`](precast::ErrorKind::Data) when the inputs are no table, or one with other columns, and for an
+    /// [`ErrorKind::Data`](precast::ErrorKind::Data) when the inputs are not a table, or one with other columns, and for an
     /// empty cell in a column without a replacement, and when the encoded examples do not fit into memory.
     pub fn encoded(&self, by: &Encoding) -> Result<Dataset> {
         if let (Inputs::Stored(_), Inputs::Table(_)) = (self.inputs(), self.form()) {

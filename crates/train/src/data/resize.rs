@@ -32,7 +32,7 @@ impl Dataset {
             return self.later(move |part| part.resize(height, width));
         }
         let [outer @ .., h, w] = self.shape() else {
-            let words = format!("examples of shape {:?} are no images [..., height, width]", self.shape());
+            let words = format!("examples of shape {:?} are not images [..., height, width]", self.shape());
             return Err(Error::shape(words));
         };
         if [height, width, *h, *w].contains(&0) || height.max(width) > MOST_PIXELS {
@@ -41,7 +41,7 @@ impl Dataset {
             )));
         }
         let Inputs::Numbers(pixels) = self.inputs() else {
-            return Err(Error::shape("indices are no pixels, and cannot be resized"));
+            return Err(Error::shape("indices are not pixels, and cannot be resized"));
         };
         let len = (height * width).checked_mul(pixels.len() / (h * w));
         let mut values = Vec::new();

@@ -226,7 +226,7 @@ mod tests {
         }
     }
 
-    /// Sums of shares in f32, as of an array of float32; whole numbers are no rounding.
+    /// Sums of shares in f32, as of an array of float32; whole numbers are not rounded.
     #[test]
     fn numbers_of_f32_that_differ_by_rounding_are_only_centred() {
         let of = |numbers: &[f32]| {

@@ -86,7 +86,7 @@ impl Table {
             match cells {
                 Cells::Numbers { values, .. } => {
                     if let Some(value) = values.iter().flatten().find(|value| !value.is_finite()) {
-                        return wrong(format!("{value} is no finite number"));
+                        return wrong(format!("{value} is not a finite number"));
                     }
                 }
                 Cells::Words { words, values, .. } => {

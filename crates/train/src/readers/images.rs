@@ -134,7 +134,7 @@ impl Images {
         let mut folders = Vec::new();
         for path in entries(&self.folder)? {
             let name = path.file_name().and_then(|name| name.to_str()).map(str::to_string);
-            let name = name.ok_or_else(|| refused(&path, "the name of a class is no text in UTF-8"))?;
+            let name = name.ok_or_else(|| refused(&path, "the name of a class is not text in UTF-8"))?;
             if !path.is_dir() {
                 return Err(refused(&path, "not a folder; the images of each class lie in a folder of its own"));
             }

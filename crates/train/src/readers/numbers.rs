@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::data::numbers::Wide;
 
 /// Numbers of a file as they are read, one example after another. All are kept in f32, and columns that need more
-/// digits in f64, too.
+/// digits in f64 as well.
 pub(super) struct Numbers {
     each: usize,
     values: Vec<f32>,

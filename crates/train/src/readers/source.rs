@@ -119,7 +119,7 @@ impl Source {
         let met = match () {
             () if !file.exists() => return Ok(()),
             () if file.is_dir() && !is_of_images => "a folder",
-            () if file.is_file() && is_of_images && !Images::is_image(file) => "a file that is no image",
+            () if file.is_file() && is_of_images && !Images::is_image(file) => "a file that is not an image",
             () => return Ok(()),
         };
         Err(Error::data(format!("{met}; expected {expected}, like the data of the run")).in_file(file.display()))

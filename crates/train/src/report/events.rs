@@ -101,7 +101,7 @@ fn record(to: &mut Vec<u8>, content: &[u8]) {
     }
 }
 
-/// Returns a checksum as records have it, which is no checksum of itself.
+/// Returns a checksum as records have it, which is not a checksum of itself.
 fn masked(checksum: u32) -> u32 {
     checksum.rotate_right(15).wrapping_add(0xa282_ead8)
 }

@@ -228,7 +228,7 @@ impl<'r> DataParallel<'r> {
         self.take(net, (optimizer, None), scale, gradients).map(|(_, outcome)| outcome)
     }
 
-    /// Takes a step with the gradients of all shards, of which each rank computes its own. Returns the loss, too.
+    /// Takes a step with the gradients of all shards, of which each rank computes its own. Also returns the loss.
     pub(super) fn take<C: ?Sized + AsCell>(
         &mut self,
         net: &Child<C>,

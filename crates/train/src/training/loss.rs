@@ -1,4 +1,4 @@
-//! The loss of a training run: the one description of its targets, which scores, weights and means take, too.
+//! The loss of a training run: the one description of its targets, which scores, weights and means take as well.
 
 use precast::{
     CrossEntropy, DType, Reduction, Tensor,

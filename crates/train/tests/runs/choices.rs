@@ -353,7 +353,7 @@ fn rows_in_order_are_divided_by_time() {
     assert_eq!((of(run.validation().unwrap()), of(run.test())), (vec![13, 14, 15], vec![16, 17, 18, 19]));
 }
 
-/// A sum of shares is 1 but for rounding; a new row whose shares add up to 0.99 is no outlier.
+/// A sum of shares is 1 but for rounding; a new row whose shares add up to 0.99 is not an outlier.
 #[test]
 fn a_column_of_rounding_errors_is_only_centred() {
     let folder = Folder::new("shares");
@@ -407,7 +407,7 @@ fn columns_of_words_are_bounded_by_memory_with_the_same_results() {
     assert_eq!((losses, said), (few_losses, few_said));
 }
 
-/// A text has capital letters, and they are no mistake.
+/// A text has capital letters, and they are not a mistake.
 #[test]
 fn tokens_of_a_text_are_no_names() {
     let folder = Folder::new("tokens");

@@ -62,7 +62,7 @@ fn a_run_that_ends_at_any_file_goes_on() {
     }
 }
 
-/// The files of a run that was killed before its run file was written are no files of the run that begins there.
+/// The files of a run that was killed before its run file was written are not files of the run that begins there.
 #[test]
 fn a_run_begins_without_the_standardization_of_another() {
     let (whole, killed) = (Folder::to_come("killed-plain"), Folder::to_come("killed-standardized"));

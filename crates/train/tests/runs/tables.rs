@@ -106,16 +106,16 @@ fn what_an_encoding_cannot_read_is_told() {
     told(
         csv(),
         "a,y\n1,0\nOslo,1\n",
-        "h.csv:3: column 1 (`a`): `Oslo` is no number; a column of words belongs under `one_hot`, `indices` or `ignore`, \
+        "h.csv:3: column 1 (`a`): `Oslo` is not a number; a column of words belongs under `one_hot`, `indices` or `ignore`, \
          or is a `target`",
     );
     told(
         csv(),
         "a,y\n1,0\nNA,1\n",
-        "h.csv:3: column 1 (`a`): `NA` is no number; if it marks an empty cell: `missing: [\"NA\"]` with `empty: median`",
+        "h.csv:3: column 1 (`a`): `NA` is not a number; if it marks an empty cell: `missing: [\"NA\"]` with `empty: median`",
     );
     told(csv().one_hot("b"), "a,y\n1,0\n", "h.csv: there is no column `b` (there are `a`, `y`)");
-    told(csv().one_hot("y"), "a,y\n1,0\n", "h.csv: column 2 (`y`) is in `one_hot` and is no input");
+    told(csv().one_hot("y"), "a,y\n1,0\n", "h.csv: column 2 (`y`) is in `one_hot` and is not an input");
     told(
         csv().one_hot("a").indices("a"),
         "a,y\n1,0\n",
@@ -242,7 +242,7 @@ fn a_run_tells_the_columns_that_its_model_does_not_take() {
     let cure = format!("{cure} as the first cell joins them, or `one_hot` makes numbers of the words");
     assert!(
         met.contains(&format!(
-            "the model takes numbers alone, and of the data `city`, `garden` become indices, too; {cure}"
+            "the model takes numbers alone, and of the data `city`, `garden` become indices as well; {cure}"
         )),
         "{met}"
     );

@@ -154,7 +154,7 @@ fn what_is_no_file_of_digits_is_refused_with_its_line() {
     cut.truncate(cut.len() - 9);
     let cases: Vec<(&str, Vec<u8>, &str)> = vec![
         ("empty", vec![], "no rows"),
-        ("nan", (good.clone() + &row("NaN", "3")).into(), ":2: column 64: `NaN` is no number from 0 to 16"),
+        ("nan", (good.clone() + &row("NaN", "3")).into(), ":2: column 64: `NaN` is not a number from 0 to 16"),
         ("inf", row("inf", "3").into(), ":1: column 64: `inf`"),
         ("word", row("five", "3").into(), ":1: column 64: `five`"),
         ("high", row("17", "3").into(), ":1: column 64: `17`"),

@@ -208,7 +208,7 @@ fn counts_beyond_the_whole_numbers_of_a_dtype() {
     assert_eq!(rules_in(count, &full(2100, 1.0), F16), [(Rule::CountsInFloat, Warning)]);
     assert_eq!(rules_in(count, &full(2048, 1.0), F16), []);
     assert_eq!(rules_in(count, &full(300, 1.0), Bf16), [(Rule::CountsInFloat, Warning)]);
-    // Numbers that are not whole are no counts.
+    // Numbers that are not whole are not counts.
     assert_eq!(rules_in(count, &full(2100, 0.75), F16), []);
 }
 

@@ -62,7 +62,7 @@ const MISTAKES: &[Mistake] = &[
     ("a split of more examples than there are", "11 of 10 examples cannot be split off; allowed: 1 to 9", || {
         of(examples().split(11, 0))
     }),
-    ("digits from a file that is none", "FILE:1: column 3: `x` is no number from 0 to 16", || {
+    ("digits from a file that is none", "FILE:1: column 3: `x` is not a number from 0 to 16", || {
         of(read_digits(written("digits.csv", "1,2,x\n")))
     }),
 ];

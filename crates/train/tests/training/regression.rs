@@ -176,11 +176,11 @@ fn what_cannot_be_a_regression_is_refused() {
     let data = |values: usize, targets: Vec<f32>, shape: &[usize]| {
         Dataset::regression(vec![0.5; values], &[2], targets, shape)
     };
-    assert_eq!(message(data(4, vec![1.0; 3], &[2])), "3 numbers are no targets of shape [2]");
-    assert_eq!(message(data(4, vec![], &[0])), "0 numbers are no targets of shape [0]");
+    assert_eq!(message(data(4, vec![1.0; 3], &[2])), "3 numbers are not targets of shape [2]");
+    assert_eq!(message(data(4, vec![], &[0])), "0 numbers are not targets of shape [0]");
     assert_eq!(
         message(data(4, vec![1.0], &[usize::MAX, 2])),
-        "1 numbers are no targets of shape [18446744073709551615, 2]"
+        "1 numbers are not targets of shape [18446744073709551615, 2]"
     );
     assert_eq!(message(data(6, vec![1.0; 4], &[2])), "6 values are not 2 examples of shape [2]");
     let nan = data(4, vec![1.0, 2.0, 3.0, f32::NAN], &[2]);

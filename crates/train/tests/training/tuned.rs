@@ -405,7 +405,7 @@ fn a_set_whose_run_is_not_finite_fails_in_every_metric() {
     assert!(error.contains("not finite in float32"), "{error}");
 }
 
-/// A network with a mask, and with the logarithm of 0, which is infinite in f32, too.
+/// A network with a mask, and with the logarithm of 0, which is infinite in f32 as well.
 #[derive(Cell, Debug)]
 struct Masked {
     scores: Child<Dense>,

@@ -42,7 +42,7 @@ pub struct PaintedOp {
 impl Graph {
     /// Decides for each op what a policy would cast, by the function that decides for precast's own regions. The dtypes
     /// that it gives to results are those of the inputs of the ops behind. Record the network without a plan for it: with
-    /// one, the casts of the plan are ops, too.
+    /// one, the casts of the plan are ops as well.
     ///
     /// The ops are burn's: a linear layer is a product and a sum, where torch has one op, so an f32 bias widens the sum.
     ///

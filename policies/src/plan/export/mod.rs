@@ -199,9 +199,9 @@ mod tests {
                 "cells that run low and are of no class in torch.nn: 2"
             ]
         );
-        assert_eq!(added(&o2, Exporter::Torchao), ["cells that run low and are no linear layers: 2"]);
-        assert_eq!(added(&of_low("c1"), Exporter::Torchao), ["cells that run low and are no linear layers: 2"]);
-        assert_eq!(added(&of_low("c5"), Exporter::Torchao), ["cells that run low and are no linear layers: 1"]);
+        assert_eq!(added(&o2, Exporter::Torchao), ["cells that run low and are not linear layers: 2"]);
+        assert_eq!(added(&of_low("c1"), Exporter::Torchao), ["cells that run low and are not linear layers: 2"]);
+        assert_eq!(added(&of_low("c5"), Exporter::Torchao), ["cells that run low and are not linear layers: 1"]);
         for to in [Exporter::Torch, Exporter::Keras] {
             assert_eq!(added(&o2, to), Vec::<String>::new());
         }

@@ -27,7 +27,7 @@ pub(super) fn cannot_say(plan: &Plan) -> Vec<String> {
     ];
     let others = plan.decisions.iter().filter(|d| d.runs_low() && !is_linear(d)).count();
     if others > 0 {
-        lines.push(format!("cells that run low and are no linear layers: {others}"));
+        lines.push(format!("cells that run low and are not linear layers: {others}"));
     }
     lines
 }

@@ -69,7 +69,7 @@ pub(super) fn read(written: At<LossScaleV1>, source: &Source<'_>) -> Result<Loss
     for (key, place) in given {
         if let Some(place) = place.filter(|_| !allowed.contains(&key)) {
             let others = if allowed.is_empty() { "no other key".to_string() } else { allowed.join(", ") };
-            let words = format!("the key `{key}` means nothing beside `kind: {}`; allowed: {others}", kind.value);
+            let words = format!("`{key}` does not apply to `kind: {}`; allowed: {others}", kind.value);
             return Err(source.error(place, Error::policy(words)));
         }
     }

@@ -160,7 +160,7 @@ impl KeepV1 {
     fn read(self, source: &Source<'_>) -> Result<Keep> {
         let size = |written: Option<At<f64>>| match written {
             Some(at) if at.value.is_nan() || at.value <= 0.0 => {
-                let words = format!("{} is no magnitude; allowed: numbers above 0", at.value);
+                let words = format!("{} is not a magnitude; allowed: numbers above 0", at.value);
                 Err(source.error(at.place, Error::policy(words)))
             }
             written => Ok(written.map(|at| at.value)),

@@ -103,7 +103,7 @@ fn a_large_result_in_f32_is_named_where_it_overflows() {
     let policy = Policy::new(Level::O3, DType::F16).unwrap();
     let policy = policy.rule(Rule::path("0", RunAs::Full).unwrap()).unwrap();
     let _ = policy.apply(&mut net).unwrap();
-    // 4 * 1e38 is no f32; 64 rows of 128 are more numbers than are read in every step.
+    // 4 * 1e38 is not an f32; 64 rows of 128 are more numbers than are read in every step.
     let found = faults_of(&net, &Tensor::ones(&[64, 4], DType::F32), "0.weight", 1e38);
     let place = found.map(|fault| fault.map(|fault| fault.split(':').next().unwrap().to_string()));
     let named = Some("Linear in `0`, forward pass".to_string());

@@ -86,7 +86,7 @@ fn planted_fragile_cells_are_found() {
     assert!(graded.0 as f64 >= 0.97 * graded.1 as f64, "{graded:?}");
 }
 
-/// A rule for all cells keeps a cell of the full list, too, which the set that was run rounds nowhere.
+/// A rule for all cells keeps a cell of the full list as well, which the set that was run rounds nowhere.
 #[test]
 fn a_cell_that_is_named_low_is_low_in_the_policy_as_it_is_read() {
     let rng = &mut Rng::seed(2);

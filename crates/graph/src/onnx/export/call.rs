@@ -48,7 +48,7 @@ impl Call<'_> {
     /// Returns a word among the attributes.
     pub fn attr_text(&self, name: &str) -> Result<String> {
         let found = self.node.attributes.iter().find(|(other, _)| *other == name).and_then(|(_, value)| value.as_str());
-        found.map(str::to_string).ok_or_else(|| Error::value(format!("the attribute `{name}` is no word")))
+        found.map(str::to_string).ok_or_else(|| Error::value(format!("the attribute `{name}` is not a word")))
     }
 
     /// Returns the lengths of an input from an axis on, where none depends on the batch.

@@ -180,7 +180,7 @@ impl Call<'_> {
 /// Returns numbers as lengths.
 pub(super) fn lengths(numbers: &[i64]) -> Result<Vec<usize>> {
     let length = |number: &i64| {
-        usize::try_from(*number).map_err(|_| Error::value(format!("{number} is no length; allowed: 0 or more")))
+        usize::try_from(*number).map_err(|_| Error::value(format!("{number} is not a length; allowed: 0 or more")))
     };
     numbers.iter().map(length).collect()
 }

@@ -48,7 +48,7 @@ impl<'a> Runner<'a> {
                 b.elem,
                 b.x.shape()
             ))),
-            _ => Err(refused("a branch has a result that is no tensor".into())),
+            _ => Err(refused("a branch has a result that is not a tensor".into())),
         };
         then.into_iter().zip(otherwise).map(select).collect()
     }
@@ -92,7 +92,7 @@ impl<'a> Runner<'a> {
             carried = made.by_ref().take(count).collect();
             for (index, value) in made.enumerate() {
                 let Value::One(item) = value else {
-                    return Err(Error::value("a scan output of its body is no tensor"));
+                    return Err(Error::value("a scan output of its body is not a tensor"));
                 };
                 (known, elems[index]) = (known && item.known, item.elem);
                 scanned[index].push(item.x);
@@ -124,7 +124,7 @@ impl<'a> Runner<'a> {
         for row in 0..batch.unwrap_or(0) {
             let of_row = |value: &Value| match value {
                 Value::One(item) => Ok(Value::One(Item { x: item.x.at(0, row)?, ..item.clone() })),
-                _ => Err(Error::value("an input is no tensor")),
+                _ => Err(Error::value("an input is not a tensor")),
             };
             let inputs = call.inputs.iter().skip(1).map(of_row).collect::<Result<Vec<Value>>>()?;
             rows.push(self.scan_over(call, names, &inputs)?);
@@ -168,7 +168,7 @@ impl<'a> Runner<'a> {
             (settings("scan_output_axes", "", outputs)?, settings("scan_output_directions", "", outputs)?);
         let mut over = Vec::new();
         for (value, axis) in inputs[states..].iter().zip(&axes) {
-            let Value::One(item) = value else { return Err(Error::value("a scanned input is no tensor")) };
+            let Value::One(item) = value else { return Err(Error::value("a scanned input is not a tensor")) };
             over.push((item, axis_of(*axis, item.x.rank())?));
         }
         let len = over[0].0.x.shape()[over[0].1];
@@ -188,7 +188,7 @@ impl<'a> Runner<'a> {
             carried = made.by_ref().take(states).collect();
             for (index, value) in made.enumerate() {
                 let Value::One(item) = value else {
-                    return Err(Error::value("a scan output of its body is no tensor"));
+                    return Err(Error::value("a scan output of its body is not a tensor"));
                 };
                 elems[index] = item.elem;
                 scanned[index].push(item.x);
@@ -206,7 +206,9 @@ impl<'a> Runner<'a> {
     /// Runs a `SequenceMap`: once for each element of its sequences.
     pub(super) fn map(&self, call: &Call<'a>, names: &Names<'_>) -> Result<Vec<Value>> {
         let body = call.step.body("body")?;
-        let Some(Value::Many(first)) = call.inputs.first() else { return Err(Error::value("input 0 is no sequence")) };
+        let Some(Value::Many(first)) = call.inputs.first() else {
+            return Err(Error::value("input 0 is not a sequence"));
+        };
         let mut made = vec![vec![]; body.outputs.len()];
         for index in 0..first.len() {
             let of = |value: &Value| match value {

@@ -43,7 +43,7 @@ impl OnnxModel {
     /// constant runs in float32 in every region, because in a low dtype it may be infinite.
     ///
     /// Models are exported for evaluation: a batch norm uses its running statistics, which are buffers, and dropout
-    /// does nothing, in training, too.
+    /// does nothing, in training as well.
     ///
     /// # Errors
     /// [`ErrorKind::Unsupported`](precast::ErrorKind::Unsupported) for a node that cannot be run, with its name, its op
@@ -133,7 +133,7 @@ pub(super) fn numbers(model: &OnnxModel, stored: &super::tensor::Tensor) -> Resu
 }
 
 /// Runs a model in float32, calls `each` with the name and the value of every floating tensor that a node makes, in
-/// bodies and functions, too, and returns the outputs by name.
+/// bodies and functions as well, and returns the outputs by name.
 pub(super) fn observe(
     model: &OnnxModel,
     inputs: &[(String, Tensor)],

@@ -31,7 +31,7 @@ impl Member for Named {
 /// The parameters and cells of a network, with their paths.
 #[derive(Debug, Default)]
 pub(super) struct Weights {
-    /// Parameters of nodes that are no cells.
+    /// Parameters of nodes that are not cells.
     pub own: Named,
     pub cells: Vec<(String, Child)>,
     /// The element types of the model: of `own`, and of the parameters of each cell.

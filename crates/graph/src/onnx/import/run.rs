@@ -105,7 +105,7 @@ impl<'a> Runner<'a> {
             "" => Ok(Value::Absent),
             name => names.get(name).cloned().ok_or_else(|| {
                 Error::model(format!(
-                    "reads `{name}`, which is no input, no initialiser, and not made by a node before it"
+                    "reads `{name}`, which is not an input, no initialiser, and not made by a node before it"
                 ))
             }),
         };
@@ -132,7 +132,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// Runs a node through the slot of its cell, whose adapter casts the inputs that are no parameters.
+    /// Runs a node through the slot of its cell, whose adapter casts the inputs that are not parameters.
     fn in_cell(&self, call: Call<'_>, run: Run, cell: usize, params: &[usize]) -> Result<Vec<Value>> {
         let Call { step, inputs } = call;
         let cast = |index: &usize| match &inputs[*index] {

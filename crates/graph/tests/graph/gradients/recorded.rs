@@ -12,7 +12,7 @@ pub fn same_in_a_graph(op: Op, inputs: &[Tensor], call: &dyn Fn(&[Tensor]) -> Re
         let graph = Graph::trace_fn(&Default::default(), &inputs, |x| Ok(vec![call(x)?]));
         let graph = graph.map_err(|e| differs(e.to_string()))?;
         if !graph.nodes().iter().any(|node| node.op_name() == op.name()) {
-            return Err(differs(format!("{op} is no node of\n{graph}")));
+            return Err(differs(format!("{op} is not a node of\n{graph}")));
         }
         let json = graph.to_json().map_err(|e| differs(e.to_string()))?;
         let graph = Graph::from_json(&json).map_err(|e| differs(e.to_string()))?;

@@ -76,7 +76,7 @@ fn sums_written_as_products_are_f32_up_to_the_division() {
         ("gram", vec![turn(), product("MatMul", "t", "h"), div()], 900.0),
         ("einsum", vec![nodes("Einsum", &["h", "h"], &["s"], &[text("equation", "ij,ik->jk")]), div()], 900.0),
         ("mask", count.to_vec(), 30.0),
-        // A mean by weights that are no constants.
+        // A mean by weights that are not constants.
         (
             "weights",
             vec![

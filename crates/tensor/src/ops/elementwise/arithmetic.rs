@@ -206,7 +206,7 @@ impl Tensor {
         let quotient = |(&a, &b): (&i64, &i64)| {
             let rounded = a.checked_div(b).zip(a.checked_rem(b));
             let rounded = rounded.map(|(quotient, rest)| quotient - i64::from(rest != 0 && (rest < 0) != (b < 0)));
-            rounded.ok_or_else(|| Error::value(format!("{a} divided by {b} is no integer of 64 bits")))
+            rounded.ok_or_else(|| Error::value(format!("{a} divided by {b} is not an integer of 64 bits")))
         };
         let (a, b) = (elements::<i64>(&a), elements::<i64>(&b));
         Tensor::from_vec(a.iter().zip(b.iter()).map(quotient).collect::<Result<Vec<i64>>>()?, &shape)

@@ -54,7 +54,7 @@ impl Tensor {
     /// differentiated again. `None` where this scalar does not depend on the tensor. Each has the dtype, the shape and
     /// the bits of [`backward`](Tensor::backward).
     ///
-    /// The ops between must have run within [`twice_differentiable`]. Call this within it, too, to differentiate the
+    /// The ops between must have run within [`twice_differentiable`]. Call this within it as well, to differentiate the
     /// gradients more than once.
     ///
     /// `of` holds tensors that [require](Tensor::requires_grad) a gradient, [tensors](crate::Param::tensor) of

@@ -168,7 +168,7 @@ impl Tensor {
     /// No graph records this, because it reads the values.
     ///
     /// # Errors
-    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this tensor is no vector,
+    /// [`ErrorKind::Shape`](crate::ErrorKind::Shape) when this tensor is not a vector,
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) when it does not ascend.
     ///
     /// ```

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Returns whether a fused step runs as ordinary ops in the innermost frame. If every unlisted op runs low, the step
-/// does, too.
+/// does as well.
 pub(super) fn is_split(step: Op) -> bool {
     context::with_current(|frame, _| match frame {
         Some(Frame::Lists(rules)) => !rules.ops.contains_key(&step) && rules.unlisted != Treatment::Low,

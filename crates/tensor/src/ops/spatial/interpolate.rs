@@ -148,7 +148,7 @@ impl Tensor {
                 return Err(Error::shape(format!("needs [n, c] and 1 to 3 spatial axes, got {:?}", x.shape())));
             }
             if align_corners && mode == Interpolation::Nearest {
-                return Err(Error::value("align_corners means nothing for the nearest element; allowed: false"));
+                return Err(Error::value("`align_corners` is not supported in nearest mode; allowed: false"));
             }
             let spatial = spatial_axes(x.shape(), x.rank() - 2)?;
             let axes = size.resolve(spatial)?;

@@ -252,7 +252,7 @@ pub fn tell(f: impl Fn(&dyn Observer)) {
     listeners.iter().for_each(|listener| f(&**listener));
 }
 
-/// Returns makers of the listeners that observe other threads, too.
+/// Returns makers of the listeners that observe other threads as well.
 fn heard_elsewhere() -> Vec<Elsewhere> {
     let deaf = switches().deaf.listeners;
     CONTEXT.with(|context| context.listeners.after(deaf, |heard| heard.filter_map(|of| of.elsewhere()).collect()))

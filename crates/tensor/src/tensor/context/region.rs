@@ -119,7 +119,7 @@ pub fn dtype_of_all(dtype: DType) -> Option<DType> {
 #[derive(Clone)]
 pub struct Carried {
     entered: Entered,
-    /// Slot of the cell that is being run, and listeners that observe other threads, too.
+    /// Slot of the cell that is being run, and listeners that observe other threads as well.
     slot: Option<usize>,
     listeners: Vec<Elsewhere>,
 }

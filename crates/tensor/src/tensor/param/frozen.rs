@@ -23,7 +23,7 @@ impl Param {
     }
 
     /// Freezes it: it has no gradient, and optimizers leave it alone. A batch norm whose running statistics are frozen
-    /// uses them in training, too, and leaves them as they are. See `Child::freeze`.
+    /// uses them in training as well, and leaves them as they are. See `Child::freeze`.
     pub fn freeze(&self) {
         self.set_frozen(true);
     }

@@ -99,7 +99,7 @@ impl Table<'_> {
             .map(|column| match self.place(column)? {
                 place if inputs.contains(&place) => Ok(place),
                 place => {
-                    let words = format!("{} is in `{option}` and is no input", self.shown(place));
+                    let words = format!("{} is in `{option}` and is not an input", self.shown(place));
                     Err(Error::data(words).in_file(self.origin()))
                 }
             })

@@ -279,12 +279,12 @@ impl<'a> Table<'a> {
 
     /// Parses the number in a cell, along with an integer that f64 may round.
     fn number(&self, cell: &str) -> Result<(f64, Option<i128>), String> {
-        let number = self.format.number(cell).ok_or("is no number")?;
+        let number = self.format.number(cell).ok_or("is not a number")?;
         if !number.is_finite() && !cell.bytes().any(|byte| byte.is_ascii_digit()) {
-            return Err("is no finite number in f32".into());
+            return Err("is not a finite number in f32".into());
         }
         if !(number as f32).is_finite() {
-            return Err(format!("is no finite number in f32, whose range ends at {:e}", f32::MAX));
+            return Err(format!("is not a finite number in f32, whose range ends at {:e}", f32::MAX));
         }
         let large = if number.abs() >= Numbers::LARGE { self.format.integer(cell) } else { None };
         Ok((number, large))

@@ -103,7 +103,7 @@ impl Table<'_> {
             (Some((line, number)), Some((other, text))) => Err(self.at(
                 other,
                 format!(
-                    "{}: `{}` is no number, but `{number}` in line {line} is; say `as: classes` or `as: numbers`",
+                    "{}: `{}` is not a number, but `{number}` in line {line} is; say `as: classes` or `as: numbers`",
                     self.shown(place),
                     printable(&text)
                 ),

@@ -369,7 +369,7 @@ fn unpacked<R: Read + Seek>(archive: &mut ZipArchive<R>, at: usize, origin: Stri
 ///
 /// # Errors
 /// [`ErrorKind::Io`](precast::ErrorKind::Io) when the file cannot be read; [`ErrorKind::Data`](precast::ErrorKind::Data)
-/// for a file that is no archive of arrays, and for an array of another dtype.
+/// for a file that is not an archive of arrays, and for an array of another dtype.
 pub fn npz_arrays(path: impl AsRef<Path>) -> Result<Vec<(String, Tensor)>> {
     let path = path.as_ref();
     let bytes = files::read_within(path, MOST_BYTES)?;
@@ -410,5 +410,5 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
         return Err(format!("a header of {length} bytes; allowed: {MOST_HEADER_BYTES}"));
     }
     let (header, data) = rest.split_at_checked(length).ok_or_else(cut)?;
-    Ok((std::str::from_utf8(header).map_err(|_| "the header is no text")?, data))
+    Ok((std::str::from_utf8(header).map_err(|_| "the header is not text")?, data))
 }

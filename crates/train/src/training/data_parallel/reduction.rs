@@ -10,7 +10,7 @@ use precast::{
 
 use crate::data::IGNORED;
 
-/// Listener for losses that are no mean over the targets that are not ignored.
+/// Listener for losses that are not means over the targets that are not ignored.
 #[derive(Default)]
 struct Reductions {
     /// The first such loss, in words.
@@ -39,7 +39,7 @@ impl Listener for Reductions {
     }
 }
 
-/// Computes the loss of a shard, and refuses one that is no mean over its targets that are not ignored.
+/// Computes the loss of a shard, and refuses one that is not a mean over its targets that are not ignored.
 pub(super) fn mean_over_targets(loss: impl FnOnce() -> Result<Tensor>) -> Result<Tensor> {
     let (loss, Reductions { mut other, sums }) = listen(Reductions::default(), loss);
     let loss = loss?;

@@ -11,7 +11,7 @@ use crate::{data::Split, training::DataParallel};
 
 impl Fit {
     /// Advances as [`advance`](Fit::advance) does, with the [shards](super::FitOptions::shards) of a step divided among ranks,
-    /// each of which has the same data and makes the same calls. The batches of a score are divided, too.
+    /// each of which has the same data and makes the same calls. The batches of a score are divided as well.
     ///
     /// # Errors
     /// As [`fit`](super::fit); [`ErrorKind::Value`](precast::ErrorKind::Value) for another number of shards,

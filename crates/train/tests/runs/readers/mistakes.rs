@@ -62,7 +62,7 @@ const CSV: &[Mistake] = &[
     ("an empty class", |_| parse(flowers(), "petal,species\n1,\n")),
     ("a cell over two lines", |_| parse(flowers(), "petal,species\n\"1\n2\",rose\n")),
     ("a quote that is not closed", |_| parse(flowers(), "petal,species\n1,\"rose\n2,iris\n")),
-    ("a target that is no column", |_| parse(flowers().target("specie"), FLOWERS)),
+    ("a target that is not a column", |_| parse(flowers().target("specie"), FLOWERS)),
     ("a column of no name nearby", |_| parse(flowers().columns(["width"]), FLOWERS)),
     ("a column beyond the last", |_| parse(flowers().ignore(4), FLOWERS)),
     ("column 0", |_| parse(flowers().ignore(0), FLOWERS)),
@@ -128,9 +128,9 @@ const CSV: &[Mistake] = &[
     ("a row that is too long among these", |_| parse(flowers(), "petal,species\r\r1,rose\r2,iris,3\r")),
     ("an empty cell among all line ends", |_| parse(flowers(), "petal,species\r\n1,rose\n\r1,\"a\rb\"\r2,\r")),
     ("a quote that is not closed among these", |_| parse(flowers(), "petal,species\r1,rose\r2,\"iris\r")),
-    ("bytes that are no text among these", |_| parse(flowers(), b"petal,species\r1,rose\r\xff,")),
+    ("bytes that are not text among these", |_| parse(flowers(), b"petal,species\r1,rose\r\xff,")),
     ("a target beyond f32", |_| parse(flowers().numbers(), "petal,species\n1,-1e300\n")),
-    ("bytes that are no text", |_| parse(flowers(), b"petal,species\n1,\xff\n")),
+    ("bytes that are not text", |_| parse(flowers(), b"petal,species\n1,\xff\n")),
     ("a packed file that is cut", |_| parse(flowers(), &packed(FLOWERS.as_bytes())[..30])),
 ];
 
@@ -162,7 +162,7 @@ const IMAGES: &[Mistake] = &[
         folder.file("classes/cats/a.png", png(1, 1, 0, &[0]));
         Images::new(folder.0.join("classes")).class_names(["cat", "dog"]).read()
     }),
-    ("a file that is no image", |_| Images::new("").parse(b"GIF89a", "a.png")),
+    ("a file that is not an image", |_| Images::new("").parse(b"GIF89a", "a.png")),
     ("an image that is cut", |_| Images::new("").parse(&png(2, 1, 0, &[0, 0])[..50], "a.png")),
     ("an image that is too wide", |_| {
         let mut huge = png(1, 1, 0, &[0]);
@@ -181,7 +181,7 @@ fn x(bytes: &[u8]) -> Result<Dataset> {
 
 const NPY: &[Mistake] = &[
     ("a file that is not there", |folder| Npy::new(folder.0.join("x.npy"), folder.0.join("y.npy")).read()),
-    ("a file that is no array", |_| x(b"1,2,3\n")),
+    ("a file that is not an array", |_| x(b"1,2,3\n")),
     ("an array that is cut", |_| x(&npy("<f4", "False", "(2, 2)", &[0; 12]))),
     ("more than the header says", |_| x(&npy("<f4", "False", "(1,)", &[0; 12]))),
     ("a header that asks for more than all memory", |_| x(&npy("<f8", "True", "(1000000000, 1000000000)", &[]))),
@@ -217,7 +217,7 @@ const NPY: &[Mistake] = &[
         Npy::new(x, y).read()
     }),
     ("an infinite f64", |_| x(&npy("<f8", "False", "(1, 1)", &f64::INFINITY.to_le_bytes()))),
-    ("an order that is no boolean", |_| x(&npy("<f4", "0", "(1,)", &[0; 4]))),
+    ("an order that is not a boolean", |_| x(&npy("<f4", "0", "(1,)", &[0; 4]))),
     ("a class beyond i64", |folder| {
         let x = folder.file("x.npy", npy("<f4", "False", "(1, 1)", &[0; 4]));
         let y = folder.file("y.npy", npy("<u8", "False", "(1,)", &[0xff; 8]));
@@ -241,8 +241,10 @@ const WORDS: &[Mistake] = &[
     ("arrays of NumPy as a text", |_| Text::new("a.txt").parse(&archive("x.npy"))),
     ("a PDF as a text", |_| Text::new("a.txt").chars().parse(b"%PDF-1.7")),
     ("an empty prompt", |folder| Text::new(folder.file("empty.txt", "")).read_inputs()),
-    ("bytes that are no characters", |_| Text::new("a.txt").chars().parse(b"abc\n\xc3\xa4b\xffc")),
-    ("bytes that are no characters among lines that end in CR", |_| Text::new("a.txt").chars().parse(b"a\rb\r\nc\xff")),
+    ("bytes that are not characters", |_| Text::new("a.txt").chars().parse(b"abc\n\xc3\xa4b\xffc")),
+    ("bytes that are not characters among lines that end in CR", |_| {
+        Text::new("a.txt").chars().parse(b"a\rb\r\nc\xff")
+    }),
     ("a character that is not among those given, too", |_| {
         Text::new("a.txt").chars().characters("abc\r").parse("abc\rcad".as_bytes())
     }),

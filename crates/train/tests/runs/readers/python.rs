@@ -39,10 +39,10 @@ const READ: &str = "read ";
 
 /// Differences on purpose: beginnings of the reader and the case, words of the error, or [`READ`], and the reason.
 const ON_PURPOSE: &[(&str, &str, &str, &str)] = &[
-    ("csv numbers", "", "is no finite number in f32", "numbers are finite in f32"),
+    ("csv numbers", "", "is not a finite number in f32", "numbers are finite in f32"),
     ("csv numbers", "", "and nothing between thousands", "thousands are groups of three digits, for pandas any"),
-    ("csv numbers", "1 2", "is no number", "the same"),
-    ("csv numbers", "", "has no name; ", "an index is no input"),
+    ("csv numbers", "1 2", "is not a number", "the same"),
+    ("csv numbers", "", "has no name; ", "an index is not an input"),
     ("csv numbers", "", "have the same name", "columns have names of their own"),
     ("csv numbers", "", "the header has numbers and no names", "a header has names"),
     ("csv numbers", "line of spaces", "", "a line of spaces is a row, as in Python's csv"),
@@ -55,7 +55,7 @@ const ON_PURPOSE: &[(&str, &str, &str, &str)] = &[
     ("csv numbers", "", " fields; the ", "the same"),
     ("npy", "()", "a single number", "the first axis counts the examples"),
     ("npy", "(0,)", "there are no examples", "the same"),
-    ("npy", "(3, 0)", "0 values are no examples", "examples have values"),
+    ("npy", "(3, 0)", "0 values are not examples", "examples have values"),
     ("npy", "not finite", "allowed: finite numbers", "numbers are finite in f32"),
     ("npy", "beyond f32", "allowed: numbers of f32", "the same"),
     ("npy", "negative", "indices, which count from 0", "integers of 32 and 64 bits are indices"),

@@ -84,7 +84,7 @@ fn parts(c: &mut Call<'_>) -> Result<Vec<Val>> {
 /// Returns a number of an attribute that may depend on the batch.
 fn dim(value: &serde_json::Value) -> Result<Dim> {
     let fixed = || value.as_i64().map(|plus| Dim { each: 0, plus });
-    dim_of(value).or_else(fixed).ok_or_else(|| Error::value(format!("{value} is no whole number")))
+    dim_of(value).or_else(fixed).ok_or_else(|| Error::value(format!("{value} is not a whole number")))
 }
 
 /// A part of an axis, which is dropped if it is of one place.

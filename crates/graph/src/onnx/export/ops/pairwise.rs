@@ -111,7 +111,7 @@ fn atan2(c: &mut Call<'_>) -> Result<Vec<Val>> {
     let (y, x, zero, half, back) = (c.input(0)?, c.input(1)?, c.number(0.0)?, c.number(PI)?, c.number(-PI)?);
     let slope = c.node("Div", &[&y, &x], &[])?;
     let angle = c.node("Atan", &[&slope], &[])?;
-    // 0 divided by 0 is no number, and has the angle 0.
+    // 0 divided by 0 is not a number, and has the angle 0.
     let (no_y, no_x) = (c.is("Equal", &[&y, &zero])?, c.is("Equal", &[&x, &zero])?);
     let nothing = c.is("And", &[&no_y, &no_x])?;
     let angle = c.node("Where", &[&nothing, &zero, &angle], &[])?;

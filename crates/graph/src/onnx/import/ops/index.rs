@@ -102,7 +102,7 @@ fn gather_nd(call: &Call<'_>) -> Result<Vec<Value>> {
 /// Checks each index of a tuple: one that is too large for its axis would be a place of the next.
 pub(super) fn check_range(index: &Tensor, lengths: &[usize]) -> Result<()> {
     if index.dtype() != DType::I64 {
-        return Err(Error::dtype("the indices are no integers"));
+        return Err(Error::dtype("the indices are not integers"));
     }
     for (index, len) in hidden(|| index.to_vec::<i64>())?.iter().zip(lengths.iter().cycle()) {
         if !(-(*len as i64)..*len as i64).contains(index) {

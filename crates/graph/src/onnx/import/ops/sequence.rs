@@ -31,7 +31,7 @@ pub(super) const OPS: Table = &[
     ("SequenceInsert", |call| {
         let mut values = list(call, 0)?.to_vec();
         let at = match call.maybe(2)? {
-            // The end is a place, too.
+            // The end is a place as well.
             Some(_) => match call.number(2)? {
                 at if at == values.len() as i64 => values.len(),
                 at => axis_of(at, values.len())?,
@@ -55,14 +55,14 @@ pub(super) const OPS: Table = &[
 fn list<'a>(call: &'a Call<'_>, index: usize) -> Result<&'a [Value]> {
     match call.inputs.get(index) {
         Some(Value::Many(values)) => Ok(values),
-        _ => Err(Error::value(format!("input {index} is no sequence"))),
+        _ => Err(Error::value(format!("input {index} is not a sequence"))),
     }
 }
 
 fn concat(call: &Call<'_>) -> Result<Vec<Value>> {
     let values = list(call, 0)?.iter().map(|value| match value {
         Value::One(item) => Ok(item),
-        _ => Err(Error::value("its sequence has an element that is no tensor")),
+        _ => Err(Error::value("its sequence has an element that is not a tensor")),
     });
     let items = values.collect::<Result<Vec<&Item>>>()?;
     let Some(first) = items.first() else { return Err(Error::value("its sequence is empty")) };
