@@ -103,7 +103,9 @@ fn a_cell_that_is_named_low_is_low_in_the_policy_as_it_is_read() {
     let policy = Policy::new(Level::O2, DType::Bf16).unwrap();
     let (mut named, mut kept) = (0, 0);
     for budget in [2e-4, 5e-4, 1e-3, 2e-3, 4e-3, 1.0] {
-        let Ok(tuned) = Tune::new(&policy, Metric::Relative, budget).run(&mut net, &[x.clone()]) else { continue };
+        let Ok(tuned) = Tune::new(&policy, Metric::Relative, budget).run(&mut net, std::slice::from_ref(&x)) else {
+            continue;
+        };
         let read = Policy::parse(&tuned.to_yaml().unwrap(), "tuned.yaml").unwrap();
         let plan = read.plan(&net).unwrap();
         for cell in &tuned.cells {
