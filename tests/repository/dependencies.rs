@@ -24,6 +24,7 @@ fn low_packages_depend_on_little() {
     for (package, allowed) in [
         ("precast-base", &["granit-parser", "half", "serde", "serde-saphyr", "strsim"][..]),
         ("precast-policy", &["precast-base", "serde", "tracing"]),
+        ("precast-lowbit", &["precast-base"]),
         ("precast-kernels", &["half", "libm", "matrixmultiply", "ndarray", "num-traits", "precast-base", "serde"]),
         ("precast-mpi", &["libloading"]),
     ] {
@@ -90,6 +91,7 @@ fn other_packages_than_kernels_and_mpi_forbid_unsafe_code() {
         "crates/diagnose",
         "crates/graph",
         "crates/kernels",
+        "crates/lowbit",
         "crates/mpi",
         "crates/tensor",
         "crates/train",

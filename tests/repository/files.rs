@@ -3,12 +3,13 @@
 use std::{fs, path::Path};
 
 /// The folders of code.
-const CODE: [&str; 10] = [
+const CODE: [&str; 11] = [
     "crates/cli/src",
     "crates/base/src",
     "crates/diagnose/src",
     "crates/graph/src",
     "crates/kernels/src",
+    "crates/lowbit/src",
     "crates/tensor/src",
     "crates/mpi/src",
     "policies/src",

@@ -32,8 +32,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 fn every_file_of_tests_is_a_module_of_a_target() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let tests = root.join("tests");
-    let all =
-        [tests.clone(), root.join("crates/train/tests"), root.join("crates/cli/tests"), root.join("crates/mpi/tests")];
+    let packages = ["train", "cli", "lowbit", "mpi"].map(|name| root.join(format!("crates/{name}/tests")));
+    let all: Vec<PathBuf> = [tests.clone()].into_iter().chain(packages).collect();
     let mut found = BTreeSet::new();
     for folder in all.iter().flat_map(|tests| fs::read_dir(tests).unwrap()) {
         add(folder.unwrap().path().join("main.rs"), &mut found);

@@ -12,8 +12,9 @@ use crate::shell::{self, Result, program};
 pub const ABOUT: &str = "[--check]: the packages as they would be published, unpacked and tested";
 
 /// The packages that are published, each after those that it depends on.
-const PACKAGES: [&str; 11] = [
+const PACKAGES: [&str; 12] = [
     "precast-base",
+    "precast-lowbit",
     "precast-policy",
     "precast-derive",
     "precast-mpi",

@@ -47,7 +47,7 @@ pub const PARTS: &[Part] = &[
     ),
     part(
         "patterns",
-        "the tests of all 2^32 f32 values: casts to 16 bits, elementary functions",
+        "the tests of all 2^32 f32 values: casts to 16 and 8 bits, elementary functions",
         || None,
         patterns::run,
     ),
@@ -132,6 +132,7 @@ pub const FOLDERS: &[(&str, &[&str])] = &[
     ("crates/graph/tests/onnx", &["onnxruntime"]),
     ("crates/graph/tests/ui", &["messages"]),
     ("crates/kernels", &["widths", "patterns", "aarch64", "miri", "asan", "tsan"]),
+    ("crates/lowbit", &["patterns"]),
     ("crates/mpi", &["ranks", "rsmpi"]),
     ("crates/tensor/src/ops", &["widths", "peers"]),
     ("crates/tensor/src/tensor", &["miri", "asan", "tsan"]),
