@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use precast_tensor::logging::warn;
+
 use crate::{
     Param, Tensor,
     cell::{Params, Towards},
@@ -50,6 +52,12 @@ impl Average {
     /// [`ErrorKind::Value`](crate::ErrorKind::Value) for a decay outside 0 to 1.
     pub fn new(params: Params, decay: f64) -> Result<Self> {
         let towards = Towards::rest("decay of an average", decay)?;
+        if decay < 0.5 {
+            warn(&format!(
+                "an average with the decay {decay} forgets more than half of itself at each update; 0.99 to 0.9999 are usual, and \
+                 a rate r is the decay 1 - r"
+            ));
+        }
         let values = params.iter().map(|(_, param)| wide(&param.full())).collect();
         Ok(Average { params, towards, is_constant: false, updates: 0, values })
     }

@@ -38,7 +38,7 @@ pub struct RmsPropOptions {
     #[option(default = 1e-8, at_least = 0)]
     pub eps: f64,
     /// Momentum factor.
-    #[option(default = 0.0, at_least = 0)]
+    #[option(default = 0.0, at_least = 0, at_most = 1)]
     pub momentum: f64,
     /// `true` when the gradient is divided by its standard deviation instead of its root mean square.
     #[option(default = false)]

@@ -30,7 +30,7 @@ pub struct Sgd(Trained<SgdOptions>);
 #[derive(Clone, Debug, PartialEq)]
 pub struct SgdOptions {
     /// Momentum factor.
-    #[option(default = 0.9, at_least = 0, note = "0 in [`Sgd::new`]")]
+    #[option(default = 0.9, at_least = 0, at_most = 1, note = "0 in [`Sgd::new`]")]
     pub momentum: f64,
     /// Dampening of the momentum.
     #[option(default = 0.0, at_most = 1)]

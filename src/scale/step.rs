@@ -279,13 +279,16 @@ impl LossScale {
 
     /// Returns the first parameter of an optimizer that was not applied since the last [`update`](LossScale::update).
     pub(super) fn not_applied(&self, optimizer: &dyn Optimizer) -> Result<Option<LeafId>> {
-        let id = optimizer.params().iter().map(|(_, param)| param.id()).next();
-        if id.is_some_and(|id| self.votes.optimizers.contains(&id)) {
-            return Err(Error::value(
-                "this optimizer has already made its update in this step; call `LossScale::update` before the next one",
-            ));
+        let first = optimizer.params().iter().map(|(path, param)| (path, param.id())).next();
+        if let Some((path, id)) = first
+            && self.votes.optimizers.contains(&id)
+        {
+            return Err(Error::value(format!(
+                "`{path}` already has its update of this step, by this optimizer or by another of the same parameters; call \
+                 `LossScale::update` before the next step"
+            )));
         }
-        Ok(id)
+        Ok(first.map(|(_, id)| id))
     }
 
     /// Skips the step of these gradients.
