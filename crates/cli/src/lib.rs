@@ -20,6 +20,7 @@ mod convert;
 mod digits;
 mod examples;
 mod export;
+mod generate;
 mod graph;
 mod init;
 mod inputs;
@@ -110,6 +111,7 @@ struct Line {
 enum Command {
     Train(train_args::Args),
     Predict(predict::Args),
+    Generate(generate::Args),
     Run(onnx_run::Args),
     Replay(replay::Args),
     Tune(tune::Args),
@@ -289,6 +291,7 @@ impl Cli {
         match command {
             Command::Train(args) => train::run(self, args),
             Command::Predict(args) => predict::run(self, args),
+            Command::Generate(args) => generate::run(self, args),
             Command::Run(args) => onnx_run::run(args),
             Command::Tune(args) => tune::run(self, args),
             Command::Shadow(args) => shadow::run(self, args),

@@ -34,6 +34,7 @@ pub mod data;
 mod faults;
 mod file_name;
 mod folder;
+mod generate;
 mod indices;
 mod load;
 mod memory;
@@ -66,6 +67,7 @@ mod wire;
 
 pub(crate) use about::About;
 pub use faults::{SavedFault, SavedResult};
+pub use generate::Generate;
 pub use memory::Memory;
 pub use model_source::{FixedNumber, ModelSource, OnnxSource, is_onnx};
 pub use over_ranks::Follower;

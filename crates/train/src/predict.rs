@@ -156,6 +156,14 @@ impl Predictor {
         self.file.evaluate(&self.net, &examples, self.standardizations.targets.as_ref())
     }
 
+    pub(crate) fn net(&self) -> &Child {
+        &self.net
+    }
+
+    pub(crate) fn data(&self) -> &Source {
+        &self.file.data
+    }
+
     /// Returns the names of the classes, in the order of their indices; empty if they have none.
     pub fn class_names(&self) -> &[String] {
         self.file.class_names()

@@ -27,8 +27,8 @@ fn help_tells_a_newcomer_how_to_begin() {
         assert!(help.contains(word), "{word}: {help}");
     }
     let commands = [
-        "train", "predict", "run", "replay", "tune", "shadow", "plan", "explain", "diff", "graph", "convert", "export",
-        "lint", "init", "show",
+        "train", "predict", "generate", "run", "replay", "tune", "shadow", "plan", "explain", "diff", "graph",
+        "convert", "export", "lint", "init", "show",
     ];
     for command in commands {
         assert!(text(precast(&[command, "--help"])).contains(&format!("Usage: precast {command}")), "{command}");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use precast::{io::models::Model, prelude::*};
 use precast_train::data::{Dataset, Inputs, Targets};
-use precast_train::{EndReason, Prediction, Predictor, Run, RunFile, data::write_npz};
+use precast_train::{EndReason, Generate, Prediction, Predictor, Run, RunFile, data::write_npz};
 
 use crate::common::folder::Folder;
 
@@ -417,6 +417,47 @@ fn tokens_of_a_text_are_no_names() {
     let model = Model::parse(&format!("{{version: 1, input: [8], input_dtype: int64, net: {net}}}"), "m.yaml", 0);
     let run = begin(&folder, model.unwrap(), "data: {text: {file: t.txt, length: 8}}").unwrap();
     assert_eq!(run.notes(), [""; 0]);
+}
+
+/// Each letter has one that follows it, which a table of letters learns.
+#[test]
+fn a_run_on_a_text_continues_a_prompt() {
+    let folder = Folder::new("generate");
+    folder.write("t.txt", &"abc".repeat(200));
+    let net = "{kind: Sequential, cells: [{kind: Embedding, vocab_size: 3, embedding_size: 4}, \
+               {kind: Dense, in_features: 4, out_features: 3}]}";
+    let model =
+        || Model::parse(&format!("{{version: 1, input: [8], input_dtype: int64, net: {net}}}"), "m.yaml", 0).unwrap();
+    let data = "data: {text: {file: t.txt, tokens: chars, length: 8}}, optimizer: adam, lr: 0.1, epochs: 20";
+    begin(&folder, model(), data).unwrap().train().unwrap();
+    let predictor = Predictor::of_folder(folder.at("run"), model()).unwrap();
+    let generate = |prompt: &str, tokens, temperature, seed| {
+        let mut options = Generate::default();
+        (options.tokens, options.temperature, options.seed) = (tokens, temperature, seed);
+        predictor.generate(prompt, &options)
+    };
+    // Beyond the length of an example as well.
+    assert_eq!(generate("ca", 12, 0.0, 0).unwrap(), "bcabcabcabca");
+    assert_eq!(generate("a", 0, 1.0, 0).unwrap(), "");
+    let hot = |seed| generate("a", 60, 50.0, seed).unwrap();
+    assert_eq!(hot(1), hot(1));
+    assert!(hot(1) != hot(2) && hot(1) != "bca".repeat(20));
+    for (prompt, temperature, words) in [
+        ("", 1.0, "the prompt is empty"),
+        ("ax", 1.0, "the prompt: 1:2: the vocabulary has no `x`"),
+        ("a", -1.0, "a temperature of -1; allowed: 0 and above"),
+    ] {
+        let error = generate(prompt, 3, temperature, 0).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    folder.write("d.csv", "a,t\n1,0\n2,1\n3,0\n4,1\n");
+    begin(&folder, dense(1, 2), "data: {csv: {file: d.csv, target: t, as: classes}}, epochs: 1")
+        .unwrap()
+        .train()
+        .unwrap();
+    let table = Predictor::of_folder(folder.at("run"), dense(1, 2)).unwrap();
+    let error = table.generate("a", &Generate::default()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
 }
 
 /// The label of what is not to be learnt, such as the border of an object, is often the largest of a byte.
