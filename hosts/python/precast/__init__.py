@@ -1,4 +1,5 @@
-"""Policies of mixed precision for networks of torch: which module runs in which dtype, decided before the run and explained.
+"""Policies of mixed precision for networks of torch: which module runs in which dtype, decided before the run and
+explained.
 
     import precast
 

@@ -15,13 +15,24 @@ from ._outline import Outline, network, outline
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
-_PRODUCTS = frozenset(
+_RETURN_LOW = frozenset(
     {
-        *("Linear", "Conv1d", "Conv2d", "Conv3d"),
-        *("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "MultiheadAttention"),
+        *("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"),
+        *(
+            "Dropout",
+            "Dropout1d",
+            "Dropout2d",
+            "Dropout3d",
+            "Flatten",
+            "Identity",
+            "MaxPool1d",
+            "MaxPool2d",
+            "Unflatten",
+        ),
+        *("ELU", "GELU", "Hardswish", "LeakyReLU", "Mish", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Tanh"),
     }
 )
-"""Classes that return the low dtype of `torch.autocast` on every device."""
+"""Classes that return the low dtype in `torch.autocast` for an input in it, on every device."""
 
 
 def is_called(module: nn.Module) -> bool:
@@ -39,7 +50,9 @@ def _check(read: Outline, plan: _engine.Plan) -> None:
         if (path, kind) not in met:
             there = dict(met).get(path)
             got = "no such module" if there is None else f"a {there}"
-            raise error("Path", f"the plan has a {kind} at `{path or '(root)'}`, and the network has {got}: plan it again")
+            raise error(
+                "Path", f"the plan has a {kind} at `{path or '(root)'}`, and the network has {got}: plan it again"
+            )
     new = next(path for path, kind in met if (path, kind) not in planned)
     raise error("Path", f"the network has a module `{new}` that the plan does not have: plan it again")
 
@@ -69,10 +82,10 @@ def wanted(read: Outline, plan: _engine.Plan) -> dict[nn.Module, Region]:
             region = Region(run == "lists" or is_low, low, dtype if out else None, out, recompute)
         elif passed and passed[-1][0] == depth - 1:
             region = passed[-1][1]._replace(recompute=recompute)
-        elif is_low and any(_own_floats(module)):
+        elif is_low and (not module._modules or any(_own_floats(module))):
             kind, bases = read.classes[place]
-            if not _PRODUCTS.intersection([kind, *bases]):
-                # Its parameters are float32, and so may be what it returns.
+            if _RETURN_LOW.isdisjoint([kind, *bases]):
+                # Its parameters are float32, or its op is on a list of `torch.autocast`, and so may be what it returns.
                 region = Region(None, low, None, low, recompute)
         if run == "fixed" and not is_low:
             for own, value in _own_floats(module):
@@ -80,8 +93,8 @@ def wanted(read: Outline, plan: _engine.Plan) -> dict[nn.Module, Region]:
                     stored = str(value.dtype).removeprefix("torch.")
                     raise error(
                         "Plan",
-                        f"`{path}` runs float32, and its parameter `{own}` is stored in {stored}; a plan casts in each call and "
-                        "keeps parameters float32: call `model.float()`, and the optimizer has float32, too",
+                        f"`{path}` runs float32, and its parameter `{own}` is stored in {stored}; a plan casts in each "
+                        "call and keeps parameters float32: call `model.float()`, and the optimizer has float32, too",
                     )
         if region is None:
             continue

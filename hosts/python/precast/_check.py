@@ -30,8 +30,8 @@ class Report:
     differences: list[str] = field(default_factory=list)
     """Sentences, in the order of the call; each begins with the path of a module."""
     notes: list[str] = field(default_factory=list)
-    """Ops in low modules that ran in float32: by the lists of `torch.autocast`, or for a float32 input. And why code was not
-    compiled, if it was not."""
+    """Ops in low modules that ran in float32: by the lists of `torch.autocast`, or for a float32 input. And why code
+    was not compiled, if it was not."""
     modules: int = 0
     """Number of calls of modules that were compared with the plan."""
     ops: int = 0
@@ -90,7 +90,8 @@ class _Watcher:
             return
         self.report.modules += 1
         if met != {planned}:
-            words = f"`{path or '(root)'}` ({decision.kind}) is planned to return {planned} and returned {', '.join(sorted(met))}"
+            returned = ", ".join(sorted(met))
+            words = f"`{path or '(root)'}` ({decision.kind}) is planned to return {planned} and returned {returned}"
             if words not in self.report.differences:
                 self.report.differences.append(words)
 
@@ -112,9 +113,7 @@ class _Watcher:
             self._wide.add((path, op))
 
 
-def check(
-    plan: Plan, model: nn.Module, batch: tuple[Any, ...], kwargs: dict[str, Any], compiled: bool
-) -> Report:
+def check(plan: Plan, model: nn.Module, batch: tuple[Any, ...], kwargs: dict[str, Any], compiled: bool) -> Report:
     """Compares the dtypes of a call with a plan, and those of compiled code with those of eager code."""
     report = Report()
     watcher = _Watcher(plan, report)
@@ -130,8 +129,8 @@ def check(
         path = paths[id(module)]
         if path not in watcher.called:
             report.differences.append(
-                f"`{path}` ({type(module).__name__}) is planned to cast and was never called: either the batch does not reach "
-                "it, or code reads its parameters without calling it"
+                f"`{path}` ({type(module).__name__}) is planned to cast and was never called: either the batch does "
+                "not reach it, or code reads its parameters without calling it"
             )
     ops: dict[str, list[str]] = {}
     for path, op in sorted(watcher._wide):
@@ -151,6 +150,10 @@ def _path_of(source: str) -> str:
     return ".".join(next(filter(None, found)) for found in _STEP.findall(source))
 
 
+def _called(model: nn.Module, *batch: Any, **kwargs: Any) -> Any:
+    return model(*batch, **kwargs)
+
+
 def _compare(watcher: _Watcher, model: nn.Module, batch: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Compiles a call, and compares the dtypes of its ops with those of the eager call."""
     graphs: list[torch.fx.GraphModule] = []
@@ -161,7 +164,8 @@ def _compare(watcher: _Watcher, model: nn.Module, batch: tuple[Any, ...], kwargs
 
     torch._dynamo.reset()
     try:
-        torch.compile(model, backend=keep)(*batch, **kwargs)
+        # A function is compiled, as a module would keep a mark of it.
+        torch.compile(_called, backend=keep)(model, *batch, **kwargs)
     except Exception as failed:  # Any may come from the tracer, and eager code is compared without it.
         watcher.report.notes.append(f"not compiled: {str(failed).partition(chr(10))[0]}")
         return
@@ -179,7 +183,9 @@ def _compare(watcher: _Watcher, model: nn.Module, batch: tuple[Any, ...], kwargs
         met = [[entry for entry in ops if entry[0] in kinds] for ops in (eager, there)]
         for (op, here), (other, dtype) in zip(*met, strict=False):
             if op == other and here != dtype:
-                report.differences.append(f"`{path}`: `{op}` returned {here} in eager code and {dtype} in compiled code")
+                report.differences.append(
+                    f"`{path}`: `{op}` returned {here} in eager code and {dtype} in compiled code"
+                )
                 break
 
 

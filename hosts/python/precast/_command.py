@@ -14,8 +14,8 @@ def main() -> int:
     if command is None:
         print("this build of the package has no command", file=sys.stderr)
         return 2
-    # Python only notes an interrupt until the engine returns. The default ends the process, and the command replaces it where
-    # it has work to finish.
+    # Python only notes an interrupt until the engine returns. The default ends the process, and the command replaces
+    # it where it has work to finish.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     return int(command(sys.argv[1:]))
 

@@ -127,11 +127,11 @@ def find(
     with plan.applied(model), untouched(model):
         with torch.set_grad_enabled(loss is not None), watched(model, finder.on_op):
             output = model(*batch, **kwargs)
-            value = None if loss is None else loss(output)
-        if value is not None and finder.fault is None:
-            scaled = value.float() * scale
+            lost = None if loss is None else loss(output)
+        if lost is not None and finder.fault is None:
+            scaled = lost.float() * scale
             finder.watch_backward(scaled)
-            if _is_bad(scaled.detach()) and not _is_bad(value.detach()):
-                finder.found("", f"the loss, times {scale:g}", False, [value.detach()], [scaled.detach()])
+            if _is_bad(scaled.detach()) and not _is_bad(lost.detach()):
+                finder.found("", f"the loss, times {scale:g}", False, [lost.detach()], [scaled.detach()])
             scaled.backward()  # type: ignore[no-untyped-call]
     return finder.fault

@@ -1,8 +1,8 @@
 """The `forward` that a plan puts into a module.
 
-It is a method bound to the instance, in front of that of the class. So a deep copy of the module has its own, `torch.compile`
-traces it, and deleting it from the instance restores the module. Hooks would not do: `torch.compile` ignores those that are
-added later, and those that enter `torch.autocast` do not compile.
+It is a method bound to the instance, in front of that of the class. So a deep copy of the module has its own,
+`torch.compile` traces it, and deleting it from the instance restores the module. Hooks would not do: `torch.compile`
+ignores those that are added later, and those that enter `torch.autocast` do not compile.
 """
 
 from __future__ import annotations

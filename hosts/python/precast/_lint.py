@@ -43,7 +43,11 @@ def lint(plan: Plan, model: nn.Module, batch: tuple[Any, ...], kwargs: dict[str,
         if any(value.dtype in _LOW for value in outputs) and not any(value.dtype in _LOW for value in inputs):
             say(path, "cast", f"its code casts to 16 bits by itself (`{op}`), whatever a plan says")
         if op == "binary_cross_entropy" and decisions[path].run != "as is":
-            say(path, op, "`binary_cross_entropy` is an error in autocast on CUDA; use `binary_cross_entropy_with_logits`")
+            say(
+                path,
+                op,
+                "`binary_cross_entropy` is an error in autocast on CUDA; use `binary_cross_entropy_with_logits`",
+            )
 
     read = outline(inner)
     before = regions(inner)
@@ -69,5 +73,9 @@ def lint(plan: Plan, model: nn.Module, batch: tuple[Any, ...], kwargs: dict[str,
         if isinstance(eps, float) and is_low(path) and 0 < eps < smallest:
             say(path, "eps", f"its eps of {eps:g} is 0 in {low}")
         if decisions[path].outward is not None and is_called(module) and path not in called:
-            say(path, "called", "it is planned to cast and was not called: code may read its parameters without calling it")
+            say(
+                path,
+                "called",
+                "it is planned to cast and was not called: code may read its parameters without calling it",
+            )
     return list(found.values())

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 _ALSO = {"SyncBatchNorm": "BatchNorm2d"}
 """Classes of torch without a public base, and the class that they are like."""
@@ -43,14 +44,16 @@ def network(model: nn.Module) -> nn.Module:
     return model
 
 
-@cache
-def class_of(kind: type[nn.Module]) -> tuple[str, list[str]]:
-    """Returns the name of a class, and those of its bases up to `Module`."""
+def class_of(kind: Any) -> tuple[str, list[str]]:
+    """Returns the name of a class of modules, and those of its bases up to `Module`."""
     classes = list(kind.__mro__[: kind.__mro__.index(nn.Module)])
     if any(base.__name__ == "FSDPModule" for base in classes):
         # FSDP2 puts a class of its own in front of that of each module that it shards.
         classes = [base for base in classes[1:] if base.__name__ != "FSDPModule"]
     names = [base.__name__ for base in classes]
+    # A lazy norm becomes a class that is no base of it.
+    becomes = getattr(kind, "cls_to_become", None)
+    names += [becomes.__name__] if becomes is not None and becomes.__name__ not in names else []
     names += [also for name in names if (also := _ALSO.get(name)) is not None]
     return (names[0] if names else "Module"), names[1:]
 
@@ -115,7 +118,7 @@ def outline(model: nn.Module) -> Outline:
 
 
 def _axes(value: torch.Tensor) -> int:
-    return 0 if isinstance(value, nn.parameter.UninitializedTensorMixin) else value.dim()
+    return 0 if is_lazy(value) else value.dim()
 
 
 def _some(paths: list[str]) -> str:

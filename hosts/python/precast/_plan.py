@@ -14,7 +14,8 @@ from ._scale import LossScale
 if TYPE_CHECKING:
     import torch
 
-    from ._check import Fault, Report
+    from ._check import Report
+    from ._fault import Fault
 
 Model = TypeVar("Model", bound="torch.nn.Module")
 
@@ -27,8 +28,8 @@ class Decision(NamedTuple):
     kind: str
     """Name of its class."""
     run: str
-    """Precision inside: `fixed` (one dtype), `lists` (each op by the lists of `torch.autocast`), `except` (one dtype, but for
-    listed ops), or `as is`."""
+    """Precision inside: `fixed` (one dtype), `lists` (each op by the lists of `torch.autocast`), `except` (one dtype,
+    but for listed ops), or `as is`."""
     dtype: str | None
     """Dtype of `fixed` and `except`, low dtype of `lists`."""
     outward: str | None
@@ -44,7 +45,8 @@ class Decision(NamedTuple):
 
 
 class Plan:
-    """The precision of each module of a network, with the reasons. Printing it, comparing it and reading it change nothing.
+    """The precision of each module of a network, with the reasons. Printing it, comparing it and reading it change
+    nothing.
 
     `print(plan)` is the tree of modules; those marked with `*` cast at their border.
     """
@@ -62,7 +64,8 @@ class Plan:
         by_lists = sum(decision[0] in ("lists", "except") for decision in self._engine.runs())
         if by_lists and not pack.startswith("torch-"):
             yield (
-                f"in {by_lists} modules each op is decided by lists: those of torch.autocast are followed, not those of {pack}"
+                f"in {by_lists} modules each op is decided by lists: "
+                f"those of torch.autocast are followed, not those of {pack}"
             )
 
     @cached_property
@@ -82,8 +85,8 @@ class Plan:
         return self._engine.explain(path)
 
     def diff(self, other: Plan) -> _engine.Diff:
-        """Compares two plans. `print` shows the changes in groups, `len` is their number, and `changes` has path, effect
-        before and effect after of each. Different reasons for the same precision do not count."""
+        """Compares two plans. `print` shows the changes in groups, `len` is their number, and `changes` has path,
+        effect before and effect after of each. Different reasons for the same precision do not count."""
         return self._engine.diff(other._engine)
 
     def table(self) -> list[dict[str, Any]]:
@@ -99,12 +102,13 @@ class Plan:
         return self._engine.to_json()
 
     def apply(self, model: Model) -> Model:
-        """Makes a network run by the plan, in place of any plan that was applied before. Applying it again changes nothing.
+        """Makes a network run by the plan, in place of any plan that was applied before. Applying it again changes
+        nothing.
 
-        The `forward` of modules at which the precision changes is replaced on the instance: it casts inputs, enters or leaves
-        `torch.autocast`, and casts outputs. Parameters, buffers, their paths and the hooks of others are untouched, and
-        compiled code is compiled again. A deep copy of the network runs by the plan, too; a network that was pickled does not,
-        until the plan is applied to it.
+        The `forward` of modules at which the precision changes is replaced on the instance: it casts inputs, enters
+        or leaves `torch.autocast`, and casts outputs. Parameters, buffers, their paths and the hooks of others are
+        untouched, and compiled code is compiled again. A deep copy of the network runs by the plan, too; a network
+        that was pickled does not, until the plan is applied to it.
 
         Args:
             model: The network, also compiled or in `DistributedDataParallel`. FSDP2 may come before or after.
@@ -121,7 +125,8 @@ class Plan:
         return model
 
     def undo(self, model: Model) -> Model:
-        """Takes back every replaced `forward`, of this plan or another one, and returns the network. Nothing is left."""
+        """Takes back every replaced `forward`, of this plan or another one, and returns the network. Nothing is
+        left."""
         from . import _apply
 
         _apply.undo(model)
@@ -147,8 +152,8 @@ class Plan:
         return LossScale(self._policy.loss_scale(), () if model is None else model.named_parameters())
 
     def check(self, model: torch.nn.Module, *batch: Any, compiled: bool = True, **kwargs: Any) -> Report:
-        """Calls a network under the plan and compares the dtypes of its modules and ops with the plan, and those of compiled
-        code with those of eager code.
+        """Calls a network under the plan and compares the dtypes of its modules and ops with the plan, and those of
+        compiled code with those of eager code.
 
         Args:
             model: The network. It is left as it was.
@@ -200,11 +205,13 @@ class Plan:
         return _lint.lint(self, model, batch, kwargs)
 
     def to_deepspeed(self) -> str:
-        """Returns the fragment `torch_autocast` of a configuration of DeepSpeed, as JSON. It lists what it cannot express."""
+        """Returns the fragment `torch_autocast` of a configuration of DeepSpeed, as JSON. It lists what it cannot
+        express."""
         return self._engine.export("deepspeed")[0]
 
     def to_torchao(self) -> str:
-        """Returns a Python file with a function that returns a `FqnToConfig` of torchao for the layers that are lowered."""
+        """Returns a Python file with a function that returns a `FqnToConfig` of torchao for the layers that are
+        lowered."""
         return self._engine.export("torchao")[0]
 
     def __eq__(self, other: object) -> bool:

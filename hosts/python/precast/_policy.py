@@ -21,33 +21,32 @@ class Policy:
     "float32"}])`.
 
     Args:
-        level: The part of the network that runs low. `O0`: nothing; `O1`: products and convolutions; `O2`: all but the norms;
+        level: The part of the network that runs low. `O0`: nothing; `O1`: products and convolutions; `O2`: all but
+        the norms;
             `O3`: all; `auto`: each op by lists.
         dtype: The low dtype, `bfloat16` or `float16`.
-        rules: Rules in order, each with the keys of a file: `path` (`encoder.layers.*.norm`) or `kind` (the name of a class or
-            of a base), `run` (`float32`, `float32-inside`, `low`, `inherit`), `because`, `expect`, `checkpoint`, `until`.
+        rules: Rules in order, each with the keys of a file: `path` (`encoder.layers.*.norm`) or `kind` (the name of a
+        class or
+            of a base), `run` (`float32`, `float32-inside`, `low`, `inherit`), `because`, `expect`, `checkpoint`,
+            `until`.
         keys: Further keys of a file, such as `pack`, `name`, `loss_scale`, `cells`.
 
     Raises:
         Error: A key, a value or a rule is wrong; the words have its place.
     """
 
-    _engine: _engine.Policy
-
-    def __init__(
-        self, level: str, dtype: str, rules: Iterable[Mapping[str, object]] = (), **keys: object
-    ) -> None:
+    def __init__(self, level: str, dtype: str, rules: Iterable[Mapping[str, object]] = (), **keys: object) -> None:
         # Of a file, too, a value may be JSON. One line for each rule, so that an error shows it.
         lines = ["version: 1", f"level: {_json(level)}", f"dtype: {_json(dtype)}"]
         lines += [f"{key}: {_json(value)}" for key, value in keys.items()]
         written = [f"  - {_json(rule)}" for rule in rules]
         lines += ["rules:", *written] if written else []
-        self._engine = _engine.Policy.parse("\n".join(lines) + "\n", "Policy(..)")
+        self._inner = _engine.Policy.parse("\n".join(lines) + "\n", "Policy(..)")
 
     @classmethod
     def _of(cls, policy: _engine.Policy) -> Policy:
         made = cls.__new__(cls)
-        made._engine = policy
+        made._inner = policy
         return made
 
     @classmethod
@@ -75,30 +74,30 @@ class Policy:
     @property
     def level(self) -> str:
         """Level, such as `O2`."""
-        return self._engine.level
+        return self._inner.level
 
     @property
     def dtype(self) -> str:
         """Low dtype: `bfloat16` or `float16`."""
-        return self._engine.dtype
+        return self._inner.dtype
 
     @property
     def pack(self) -> str | None:
         """Name of the pack of lists, such as `precast-1`."""
-        return self._engine.pack
+        return self._inner.pack
 
     @property
     def ends(self) -> list[int]:
         """Numbers of steps after which rules with `until` end. Plan and apply `after_steps(n)` then."""
-        return self._engine.ends()
+        return self._inner.ends()
 
     def after_steps(self, steps: int) -> Policy:
         """Returns the policy after a number of training steps: without the rules that have ended."""
-        return Policy._of(self._engine.after_steps(steps))
+        return Policy._of(self._inner.after_steps(steps))
 
     def to_yaml(self) -> str:
         """Returns the text of an equivalent policy file."""
-        return self._engine.to_yaml()
+        return self._inner.to_yaml()
 
     def plan(self, model: torch.nn.Module) -> Plan:
         """Decides for every module of a network, and changes nothing.
@@ -107,22 +106,23 @@ class Policy:
             model: The network, on any device. Only its modules are read, so `meta` suffices.
 
         Raises:
-            Error: A rule matches no module or decides nothing, a list names a class that is not there, or a rule asks for what
+            Error: A rule matches no module or decides nothing, a list names a class that is not there, or a rule asks
+            for what
                 torch cannot do; the words have the place of the rule.
             TypeError: It is no module.
         """
         from ._outline import outline
 
         read = outline(model)
-        return Plan(self._engine.plan(read.classes, read.rows), self._engine, read.notes)
+        return Plan(self._inner.plan(read.classes, read.rows), self._inner, read.notes)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Policy) and self._engine == other._engine
+        return isinstance(other, Policy) and self._inner == other._inner
 
     __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:
-        return str(self._engine)
+        return str(self._inner)
 
     def __repr__(self) -> str:
         return f"<precast.Policy {self}>"

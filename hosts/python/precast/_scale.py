@@ -22,8 +22,8 @@ class LossScale:
         scaler.step(optimizer)
         scaler.update()
 
-    A step is skipped if the loss or a gradient is not finite; `outcome` then names the first parameter. A loss that is not finite
-    by itself leaves the scale as it is, as a smaller one would not help.
+    A step is skipped if the loss or a gradient is not finite; `outcome` then names the first parameter. A loss that
+    is not finite by itself leaves the scale as it is, as a smaller one would not help.
     """
 
     def __init__(self, machine: _engine.ScaleMachine, names: Iterable[tuple[str, torch.nn.Parameter]] = ()) -> None:
@@ -46,7 +46,8 @@ class LossScale:
 
     @property
     def stalled(self) -> bool:
-        """`True` after 20 skipped steps in a row with a scale that cannot fall further: training will not recover by itself."""
+        """`True` after 20 skipped steps in a row with a scale that cannot fall further: training will not recover by
+        itself."""
         return self._stalled
 
     def get_scale(self) -> float:

@@ -46,7 +46,7 @@ class Watch(TorchFunctionMode):
 
 def name_of(func: Any) -> str:
     """Returns the name of an op: `linear` of `torch.nn.functional.linear`."""
-    name = resolve_name(func) or getattr(func, "__name__", str(func))
+    name: str = resolve_name(func) or getattr(func, "__name__", str(func))
     return name.rpartition(".")[2]
 
 
@@ -56,7 +56,8 @@ def watched(
     on_op: OnOp | None = None,
     on_module: Callable[[str, nn.Module, Any, Any], None] | None = None,
 ) -> Iterator[Watch]:
-    """Watches the calls of a network in a `with` block. `on_module` receives path, module, inputs and outputs of each call."""
+    """Watches the calls of a network in a `with` block. `on_module` receives path, module, inputs and outputs of each
+    call."""
     watch, hooks = Watch(on_op), []
     read = outline(model)
     for module, (path, *_) in zip(read.modules, read.rows, strict=True):

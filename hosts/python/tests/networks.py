@@ -10,7 +10,13 @@ from torch.nn import functional as F
 def mlp() -> nn.Module:
     """The built-in `mlp` of the command."""
     return nn.Sequential(
-        nn.Linear(64, 128), nn.BatchNorm1d(128), nn.ReLU(), nn.Linear(128, 64), nn.BatchNorm1d(64), nn.ReLU(), nn.Linear(64, 10)
+        nn.Linear(64, 128),
+        nn.BatchNorm1d(128),
+        nn.ReLU(),
+        nn.Linear(128, 64),
+        nn.BatchNorm1d(64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
     )
 
 
@@ -27,7 +33,10 @@ def encoder() -> nn.Module:
     """The network of `data/encoder.yaml`."""
     layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
     return nn.Sequential(
-        nn.Linear(8, 16), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), nn.LayerNorm(16), nn.Linear(16, 4)
+        nn.Linear(8, 16),
+        nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+        nn.LayerNorm(16),
+        nn.Linear(16, 4),
     )
 
 
@@ -52,7 +61,9 @@ class Block(nn.Module):
 class Gpt(nn.Module):
     """A language model with a tied head."""
 
-    def __init__(self, vocabulary: int = 64, width: int = 32, heads: int = 4, blocks: int = 2, context: int = 16) -> None:
+    def __init__(
+        self, vocabulary: int = 64, width: int = 32, heads: int = 4, blocks: int = 2, context: int = 16
+    ) -> None:
         super().__init__()
         self.tokens, self.places = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(blocks))

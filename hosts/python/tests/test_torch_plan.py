@@ -34,7 +34,8 @@ def test_the_plan_is_that_of_the_rust_library(network: str, policy: str) -> None
         because = json.loads(json.dumps(decision["because"]).replace(f"{DATA}/", ""))
         ours[decision["path"]] = [decision["kind"], decision["run"], adapter, because]
     theirs = {path: [TORCH.get(kind, kind), *rest] for path, kind, *rest in RECORDED[network][policy]}
-    # torch has one matrix for queries, keys and values, a list around layers, and a class of its own for one projection.
+    # torch has one matrix for queries, keys and values, a list around layers, and a class of its own for one
+    # projection.
     only_here, only_there = ours.keys() - theirs.keys(), theirs.keys() - ours.keys()
     assert only_here <= {"1.layers"}
     assert all(path.endswith(("q_proj", "k_proj", "v_proj")) for path in only_there)
@@ -49,7 +50,19 @@ def test_a_plan_is_printed_explained_and_compared() -> None:
     o2, o3 = (precast.Policy(level, "bfloat16").plan(model) for level in ("O2", "O3"))
     lines = str(o2).splitlines()
     assert lines[0] == "level O2, bfloat16, lists of precast-1"
-    assert lines[3].split() == ["├─", "1", "BatchNorm2d", "*", "runs", "f32,", "returns", "bf16", "full", "list,", "precast-1"]
+    assert lines[3].split() == [
+        "├─",
+        "1",
+        "BatchNorm2d",
+        "*",
+        "runs",
+        "f32,",
+        "returns",
+        "bf16",
+        "full",
+        "list,",
+        "precast-1",
+    ]
     assert lines[-1] == "15 cells (13 bf16, 2 f32), 3 wrapped"
     assert "because  full list, precast-1" in o2.explain("1")
     with pytest.raises(precast.Error, match="did you mean") as caught:
@@ -83,7 +96,9 @@ def test_rules_name_classes_bases_and_kinds_of_precast() -> None:
     assert full("Mine") == ["0"]
     assert full("Linear") == full("Dense") == ["0", "1"]
     assert full("ConvTranspose2d") == full("Conv2dTranspose") == ["2"]
-    with pytest.raises(precast.Error, match=r"Policy\(\.\.\):5:5: the rule for kind Linaer matches no cell \(did you mean `Linear`\?\)"):
+    with pytest.raises(
+        precast.Error, match=r"Policy\(\.\.\):5:5: the rule for kind Linaer matches no cell \(did you mean `Linear`\?\)"
+    ):
         full("Linaer")
     with pytest.raises(precast.Error, match="expects 1 cell and matches 2: 0, 1"):
         precast.Policy("O2", "bfloat16", rules=[{"kind": "Dense", "run": "float32", "expect": 1}]).plan(model)
@@ -103,7 +118,10 @@ def test_a_pattern_matches_whole_names() -> None:
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ({"path": "0", "run": {"forward": "low", "weight_grad": "float32"}}, "asks for gradients of weights in float32"),
+        (
+            {"path": "0", "run": {"forward": "low", "weight_grad": "float32"}},
+            "asks for gradients of weights in float32",
+        ),
         ({"path": "0", "after_stall": "raise"}, "raises a cell after a stall"),
     ],
 )
