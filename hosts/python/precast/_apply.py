@@ -43,7 +43,7 @@ def is_called(module: nn.Module) -> bool:
 def _check(read: Outline, plan: _engine.Plan) -> None:
     """Checks that the modules are those of the plan."""
     planned = plan.cells()
-    met = [(path, read.classes[place][0]) for path, _, place, _ in read.rows]
+    met = [(path, read.classes[place][0]) for path, place in zip(read.paths, read.places, strict=True)]
     if planned == met:
         return
     for path, kind in planned:
@@ -69,8 +69,8 @@ def wanted(read: Outline, plan: _engine.Plan) -> dict[nn.Module, Region]:
     found: dict[nn.Module, Region] = {}
     # Adapters of modules that are never called, by their depth: their children have them.
     passed: list[tuple[int, Region]] = []
-    for module, (path, depth, place, _), (run, name, wrapped, outward, recompute) in zip(
-        read.modules, read.rows, plan.runs(), strict=True
+    for module, path, depth, place, (run, name, wrapped, outward, recompute) in zip(
+        read.modules, read.paths, read.depths, read.places, plan.runs(), strict=True
     ):
         while passed and passed[-1][0] >= depth:
             passed.pop()

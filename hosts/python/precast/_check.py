@@ -25,7 +25,7 @@ Ops = dict[str, list[tuple[str, str]]]
 
 @dataclass
 class Report:
-    """What a call under a plan did otherwise than planned."""
+    """Deviations of a call from its plan."""
 
     differences: list[str] = field(default_factory=list)
     """Sentences, in the order of the call; each begins with the path of a module."""
@@ -124,7 +124,7 @@ def check(plan: Plan, model: nn.Module, batch: tuple[Any, ...], kwargs: dict[str
         if compiled:
             _compare(watcher, inner, batch, kwargs)
     read = outline(inner)
-    paths = {id(module): path for module, (path, *_) in zip(read.modules, read.rows, strict=True)}
+    paths = {id(module): path for module, path in zip(read.modules, read.paths, strict=True)}
     for module in wanted(read, plan._engine):
         path = paths[id(module)]
         if path not in watcher.called:

@@ -23,7 +23,7 @@ class Fault(NamedTuple):
     op: str
     """Name of the op: `exp`; in the backward pass, `backward of exp`."""
     backward: bool
-    """Whether it is in the backward pass."""
+    """`True` when it is in the backward pass."""
     value: str
     """`inf` or `nan`."""
     inputs: list[str]

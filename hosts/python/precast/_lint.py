@@ -1,4 +1,4 @@
-"""What endangers a network under a plan, found by one call without it."""
+"""Hazards of a network under a plan, found by one call without it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def lint(plan: Plan, model: nn.Module, batch: tuple[Any, ...], kwargs: dict[str,
             inner(*batch, **kwargs)
     finally:
         restore(inner, before)
-    for module, (path, *_) in zip(read.modules, read.rows, strict=True):
+    for module, path in zip(read.modules, read.paths, strict=True):
         if module._forward_hooks or module._forward_pre_hooks:
             say(path, "hooks", "it has hooks; `torch.compile` ignores those that are added after it has compiled")
         for name, value in module._parameters.items():

@@ -21,8 +21,14 @@ class Outline(NamedTuple):
 
     modules: list[nn.Module]
     """The modules."""
-    rows: list[tuple[str, int, int, bool]]
-    """Path, number of modules above it, place of its class, and whether it has parameters of two axes or more."""
+    paths: list[str]
+    """Path of each."""
+    depths: list[int]
+    """Number of modules above each."""
+    places: list[int]
+    """Place of the class of each."""
+    matrices: list[bool]
+    """For each, `True` when it has parameters of two axes or more."""
     classes: list[tuple[str, list[str]]]
     """Names of classes with those of their bases, nearest first."""
     notes: list[str]
@@ -78,7 +84,10 @@ def outline(model: nn.Module) -> Outline:
     places: dict[Any, int] = {}
     classes: list[tuple[str, list[str]]] = []
     modules: list[nn.Module] = []
-    rows: list[tuple[str, int, int, bool]] = []
+    paths: list[str] = []
+    depths: list[int] = []
+    of_class: list[int] = []
+    has_matrices: list[bool] = []
     strange: dict[str, list[str]] = {}
     of_torch = known()
     # For each class, whether it or a base is of torch.
@@ -109,12 +118,15 @@ def outline(model: nn.Module) -> Outline:
             if not listed[place] and any(value is not None for value in own.values()):
                 strange.setdefault(classes[place][0], []).append(path or "(root)")
         modules.append(module)
-        rows.append((path, depth, place, matrices))
+        paths.append(path)
+        depths.append(depth)
+        of_class.append(place)
+        has_matrices.append(matrices)
     notes = [
         f"{name} has parameters of its own and no base in torch.nn, so no list decides for it: {_some(paths)}"
         for name, paths in strange.items()
     ]
-    return Outline(modules, rows, [*classes, *of_torch.items()], notes)
+    return Outline(modules, paths, depths, of_class, has_matrices, [*classes, *of_torch.items()], notes)
 
 
 def _axes(value: torch.Tensor) -> int:

@@ -35,7 +35,7 @@ class Decision(NamedTuple):
     outward: str | None
     """Dtype to which outputs are cast; `None` where nothing is cast at the border."""
     recompute: bool
-    """Whether its activations are computed again in the backward pass."""
+    """`True` when its activations are computed again in the backward pass."""
     effect: str
     """Effect in words: `runs bf16, returns f32`."""
     because: str
@@ -52,7 +52,7 @@ class Plan:
     """
 
     notes: list[str]
-    """What a reader may miss: classes that no list knows, and lists that torch does not follow."""
+    """Remarks for a reader: classes that no list knows, and lists that torch does not follow."""
 
     def __init__(self, plan: _engine.Plan, policy: _engine.Policy, notes: list[str]) -> None:
         self._engine = plan

@@ -114,7 +114,11 @@ class Policy:
         from ._outline import outline
 
         read = outline(model)
-        return Plan(self._inner.plan(read.classes, read.rows), self._inner, read.notes)
+        return Plan(
+            self._inner.plan(read.classes, (read.paths, read.depths, read.places, read.matrices)),
+            self._inner,
+            read.notes,
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Policy) and self._inner == other._inner

@@ -60,7 +60,7 @@ def watched(
     call."""
     watch, hooks = Watch(on_op), []
     read = outline(model)
-    for module, (path, *_) in zip(read.modules, read.rows, strict=True):
+    for module, path in zip(read.modules, read.paths, strict=True):
 
         def enter(_module: nn.Module, _args: Any, path: str = path) -> None:
             watch.paths.append(path)
