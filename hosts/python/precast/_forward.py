@@ -89,6 +89,9 @@ def _run(
 ) -> Any:
     """Calls a module with `torch.autocast` on or off."""
     device = _device(args, kwargs, module)
+    if device == "meta":
+        # It has no `torch.autocast`, and no values either.
+        return call(module, args, kwargs)
     if torch.compiler.is_compiling():
         with torch.autocast(device, dtype=low, enabled=on):
             return call(module, args, kwargs)

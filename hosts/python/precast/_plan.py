@@ -13,6 +13,7 @@ from ._scale import LossScale
 
 if TYPE_CHECKING:
     import torch
+    from torch.distributed.fsdp import MixedPrecisionPolicy
 
     from ._check import Report
     from ._fault import Fault
@@ -54,9 +55,16 @@ class Plan:
     notes: list[str]
     """Remarks for a reader: classes that no list knows, and lists that torch does not follow."""
 
-    def __init__(self, plan: _engine.Plan, policy: _engine.Policy, notes: list[str]) -> None:
+    def __init__(
+        self,
+        plan: _engine.Plan,
+        policy: _engine.Policy,
+        classes: list[tuple[str, list[str]]],
+        notes: list[str],
+    ) -> None:
         self._engine = plan
         self._policy = policy
+        self._classes = classes
         self.notes = [*notes, *self._list_notes()]
 
     def _list_notes(self) -> Iterator[str]:
@@ -204,15 +212,40 @@ class Plan:
 
         return _lint.lint(self, model, batch, kwargs)
 
+    def to_fsdp2(self) -> list[tuple[str, MixedPrecisionPolicy]]:
+        """Returns a policy of FSDP2 for each module at which the precision changes, inner modules first, as it shards:
+
+            for path, mixed in plan.to_fsdp2():
+                fully_shard(model.get_submodule(path), mp_policy=mixed)
+
+        Parameters are gathered in the dtype of their module, and ops run in it without the lists of `torch.autocast`.
+        Modules that go by lists are left out.
+        """
+        import torch
+        from torch.distributed.fsdp import MixedPrecisionPolicy
+
+        found = []
+        for decision in reversed(self.decisions):
+            if decision.outward is not None and decision.dtype is not None:
+                param, output = getattr(torch, decision.dtype), getattr(torch, decision.outward)
+                found.append((decision.path, MixedPrecisionPolicy(param_dtype=param, output_dtype=output)))
+        return found
+
+    def to_hf_skip_list(self) -> list[str]:
+        """Returns the paths of linear layers that do not run low, for `modules_to_not_convert` of quantizers of
+        transformers, which convert the others."""
+        low = self._engine.dtype
+        bases = {kind for kind, of in self._classes if "Linear" in (kind, *of)}
+        return [decision.path for decision in self.decisions if decision.kind in bases and decision.dtype != low]
+
     def to_deepspeed(self) -> str:
-        """Returns the fragment `torch_autocast` of a configuration of DeepSpeed, as JSON. It lists what it cannot
-        express."""
-        return self._engine.export("deepspeed")[0]
+        """Returns the fragment `torch_autocast` of a configuration of DeepSpeed, as JSON with what it lacks."""
+        return self._engine.export("deepspeed", self._classes)[0]
 
     def to_torchao(self) -> str:
         """Returns a Python file with a function that returns a `FqnToConfig` of torchao for the layers that are
         lowered."""
-        return self._engine.export("torchao")[0]
+        return self._engine.export("torchao", self._classes)[0]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Plan) and self._engine == other._engine

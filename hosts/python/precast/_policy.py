@@ -117,6 +117,7 @@ class Policy:
         return Plan(
             self._inner.plan(read.classes, (read.paths, read.depths, read.places, read.matrices)),
             self._inner,
+            read.classes,
             read.notes,
         )
 

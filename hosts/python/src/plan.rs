@@ -1,13 +1,20 @@
 //! Plans and their differences.
 
+use std::collections::HashMap;
+
 use precast_base::Error;
 use precast_policy::{
     self as engine,
+    catalogue::System,
+    kinds,
     plan::{Decision, Exporter, Region},
 };
 use pyo3::prelude::*;
 
-use crate::error::{OrRaise, raised};
+use crate::{
+    error::{OrRaise, raised},
+    policy::Class,
+};
 
 /// The precision of each module of a network, with the reasons.
 #[pyclass(frozen, eq, module = "precast._engine")]
@@ -89,9 +96,22 @@ impl Plan {
         serde_json::to_string_pretty(&self.0).map_err(|error| raised(&Error::value(error.to_string())))
     }
 
-    /// Returns the file of another library, and what it cannot say.
-    fn export(&self, to: &str) -> PyResult<(String, Vec<String>)> {
-        let exported = self.0.export(to.parse::<Exporter>().or_raise()?);
+    /// Returns the file of another library, and what it cannot say. The classes are those of the modules, with their bases.
+    fn export(&self, to: &str, classes: Vec<Class>) -> PyResult<(String, Vec<String>)> {
+        let exporter = to.parse::<Exporter>().or_raise()?;
+        let here: HashMap<&str, Vec<&'static str>> = kinds::of(System::Torch).into_iter().collect();
+        let named = classes.iter().filter_map(|(kind, bases)| {
+            let found = std::iter::once(kind).chain(bases).find_map(|name| here.get(name.as_str()));
+            Some((kind.as_str(), *found?.first()?))
+        });
+        let named: HashMap<&str, &'static str> = named.collect();
+        let mut plan = self.0.clone();
+        for decision in &mut plan.decisions {
+            if let Some(kind) = named.get(&*decision.kind) {
+                decision.kind = (*kind).into();
+            }
+        }
+        let exported = plan.export(exporter);
         Ok((exported.text, exported.cannot_say))
     }
 

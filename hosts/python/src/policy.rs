@@ -24,7 +24,7 @@ use crate::{
 pub struct Policy(engine::Policy);
 
 /// A class of modules: its name, and the names of its bases, nearest first.
-type Class = (String, Vec<String>);
+pub type Class = (String, Vec<String>);
 
 /// Modules, a list for each fact: path, number of modules above, place of the class, and whether it has matrices. Python
 /// makes lists of plain values in half of the time of tuples.

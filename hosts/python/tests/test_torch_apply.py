@@ -308,6 +308,14 @@ def test_an_autocast_around_a_plan_does_not_reach_float32_modules() -> None:
         assert F.linear(x, model[0].weight).dtype is torch.bfloat16
 
 
+def test_a_planned_network_runs_on_meta() -> None:
+    with torch.device("meta"):
+        model = networks.Gpt()
+    plan = precast.Policy("O2", "bfloat16").plan(model)
+    with plan.applied(model):
+        assert model(torch.empty(2, 16, dtype=torch.int64, device="meta")).device.type == "meta"
+
+
 def test_a_thousand_applies_leave_nothing() -> None:
     model = networks.Gpt()
     plan = precast.Policy("O2", "bfloat16").plan(model)

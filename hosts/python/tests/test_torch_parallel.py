@@ -61,6 +61,21 @@ def run(rank, port):
         for (path, one), other in zip(alone.named_parameters(), inner.parameters()):
             assert torch.allclose(one.grad, full(other.grad), rtol=1e-3, atol=1e-6), (name, path)
             assert other.dtype is torch.float32
+    # FSDP2 casts by policies of its own.
+    model = copy.deepcopy(networks.encoder())
+    x = torch.randn(2, 5, 8)
+    plan = precast.Policy("O2", "bfloat16").plan(model)
+    with plan.applied(model), torch.no_grad():
+        planned = model(x)
+    dtypes = []
+    for path, mixed in plan.to_fsdp2():
+        fully_shard(model.get_submodule(path), mp_policy=mixed)
+    model[0].register_forward_hook(lambda module, args, output: dtypes.append(output.dtype))
+    model[2].register_forward_hook(lambda module, args, output: dtypes.append(output.dtype))
+    with torch.no_grad():
+        output = model(x)
+    assert dtypes == [torch.bfloat16, torch.bfloat16] and output.dtype is torch.float32
+    assert (output - planned).abs().max() < 0.1, (output - planned).abs().max()
     dist.destroy_process_group()
 
 if __name__ == "__main__":

@@ -137,6 +137,22 @@ def test_an_op_of_ones_own_list_is_refused() -> None:
         policy.plan(networks.mlp())
 
 
+def test_files_of_other_tools() -> None:
+    class Head(nn.Linear):
+        pass
+
+    model = nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.Linear(4, 4), Head(4, 4))
+    rules = [{"path": name, "run": "float32"} for name in ("2", "3")]
+    plan = precast.Policy("O2", "bfloat16", rules=rules).plan(model)
+    assert plan.to_hf_skip_list() == ["2", "3"]
+    config = json.loads(plan.to_deepspeed())["torch_autocast"]
+    assert (config["dtype"], config["enabled"]) == ("bfloat16", True)
+    names: dict[str, object] = {}
+    code = plan.to_torchao().replace("from torchao.quantization import FqnToConfig", "FqnToConfig = dict")
+    exec(compile(code, "torchao", "exec"), names)
+    assert names["LOWERED"] == {"0": True, "2": False, "3": False}
+
+
 def test_only_modules_are_planned() -> None:
     with pytest.raises(TypeError, match=r"a plan is of a torch\.nn\.Module, got dict"):
         precast.Policy("O2", "bfloat16").plan({})  # type: ignore[arg-type]
