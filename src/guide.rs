@@ -30,6 +30,7 @@ pages! {
     lint "lint.md";
     listen "listen.md";
     from_torch "from-torch.md";
+    torch "torch.md";
     load_torch_weights "load-torch-weights.md";
     save_and_load "save-and-load.md";
     files_of_other_tools "files-of-other-tools.md";

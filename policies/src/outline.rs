@@ -44,6 +44,9 @@ pub struct OutlinedCell {
     pub depth: usize,
     /// Its kind.
     pub kind: Cow<'static, str>,
+    /// Further kinds that it is, nearest first: the bases of its class, or names of its kind elsewhere. Rules and lists
+    /// may name them, too.
+    pub bases: Vec<Cow<'static, str>>,
     /// The dtype that the user requested in code.
     pub to_float: Option<DType>,
     /// `true` when it has weights of its own; biases and the parameters of norms do not count.
@@ -57,12 +60,31 @@ impl OutlinedCell {
     /// Creates a cell of a kind at a path, without weights. [`Outline::new`] determines its depth.
     pub fn new(path: impl Into<String>, kind: impl Into<Cow<'static, str>>) -> Self {
         let (path, kind) = (path.into(), kind.into());
-        OutlinedCell { path, depth: 0, kind, to_float: None, has_matrices: false, keeps: Vec::new() }
+        OutlinedCell { path, depth: 0, kind, bases: Vec::new(), to_float: None, has_matrices: false, keeps: Vec::new() }
+    }
+
+    /// Iterates over its kind and the further ones.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = &str> + Clone {
+        std::iter::once(&self.kind).chain(&self.bases).map(AsRef::as_ref)
     }
 
     /// Marks the cell as having weights of its own: trained parameters of two axes or more.
     pub fn matrices(mut self) -> Self {
         self.has_matrices = true;
+        self
+    }
+
+    /// Sets the further kinds that the cell is, nearest first: the bases of its class, where a library has classes.
+    ///
+    /// ```
+    /// use precast_policy::{Outline, OutlinedCell, Policy};
+    /// let net = [OutlinedCell::new("", "Model"), OutlinedCell::new("norm", "MyNorm").bases(["LayerNorm"])];
+    /// let plan = Policy::named("o2")?.plan(&Outline::new(net)?)?;
+    /// assert_eq!(plan.decision("norm")?.because.to_string(), "full list, precast-1");
+    /// # Ok::<(), precast_policy::Error>(())
+    /// ```
+    pub fn bases<S: Into<Cow<'static, str>>>(mut self, kinds: impl IntoIterator<Item = S>) -> Self {
+        self.bases.extend(kinds.into_iter().map(Into::into));
         self
     }
 

@@ -58,7 +58,7 @@ fn comment(line: &str) -> Option<(&str, &str)> {
 #[test]
 fn comments_and_messages_follow_the_style_sheet() {
     let mut wrong = Vec::new();
-    for path in "src crates hosts/burn/src hosts/candle/src hosts/rsmpi/src policies/src"
+    for path in "src crates hosts/burn/src hosts/candle/src hosts/python/src hosts/rsmpi/src policies/src"
         .split(' ')
         .flat_map(|folder| files(folder, "rs"))
     {

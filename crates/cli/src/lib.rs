@@ -231,8 +231,13 @@ impl Cli {
     pub fn new() -> Self {
         let started_as = std::env::args_os().next();
         let name = started_as.as_deref().and_then(|name| Path::new(name).file_stem());
-        let program = name.map_or("precast".into(), |name| printable(&name.to_string_lossy()).into_owned());
-        Cli { program, models: Vec::new() }
+        Cli::named(&name.map_or("precast".into(), |name| printable(&name.to_string_lossy()).into_owned()))
+    }
+
+    /// Creates the command under a name, as its help and its errors show it: for a process that was started by another
+    /// program, such as an interpreter.
+    pub fn named(program: &str) -> Self {
+        Cli { program: program.into(), models: Vec::new() }
     }
 
     /// Adds a network under a name, which every command accepts in place of a model file. The weights are drawn from
@@ -256,6 +261,11 @@ impl Cli {
 
     /// Runs a command line, without the name of the program: `["plan", "tiny", "--policy", "o2"]`.
     pub fn run(&self, args: impl IntoIterator<Item = impl Into<OsString>>) -> ExitCode {
+        ExitCode::from(self.status(args))
+    }
+
+    /// Runs a command line, as [`run`](Cli::run) does, and returns its exit status as a number: 0, 1 or 2.
+    pub fn status(&self, args: impl IntoIterator<Item = impl Into<OsString>>) -> u8 {
         let args: Vec<OsString> = args.into_iter().map(Into::into).collect();
         let mut command = self.command().color(color::asked_for(&args));
         let line = command
@@ -269,16 +279,16 @@ impl Cli {
                 if ranks::launched_as().is_none_or(|rank| rank == 0) {
                     let printed = error.print().and_then(|()| io::stdout().flush());
                     if let (Err(failed), false) = (printed, error.use_stderr()) {
-                        return ExitCode::from(not_printed(&failed).say());
+                        return not_printed(&failed).say();
                     }
                 }
-                return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+                return u8::try_from(error.exit_code()).unwrap_or(2);
             }
         };
         color::choose(line.color);
         match environment().and_then(|()| self.check()).and_then(|()| self.execute(&line.command)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => ExitCode::from(failure.say()),
+            Ok(()) => 0,
+            Err(failure) => failure.say(),
         }
     }
 

@@ -19,8 +19,8 @@ use crate::{
 
 /// The facts about a cell.
 pub(super) struct Facts<'a> {
-    pub path: &'a str,
-    pub kind: &'a str,
+    /// Its kind, followed by the further ones.
+    pub kinds: &'a [&'a str],
     pub to_float: Option<DType>,
     pub is_root: bool,
 }
@@ -208,7 +208,7 @@ impl<'a> Prepared<'a> {
             Claim { run, because: Reason::Rule(reason.clone()), choice, wide_weight_grads }
         }));
         claims.extend(inside);
-        if let Some(entry) = self.listed(facts.kind) {
+        if let Some(entry) = facts.kinds.iter().find_map(|kind| self.listed(kind)) {
             // A checked policy lists cells as low or full only.
             let (run, choice) = match entry.treatment {
                 Treatment::Low => (self.low(), Choice::Free),

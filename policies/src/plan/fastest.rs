@@ -45,7 +45,7 @@ impl Tree<'_> {
             // Timing never changes a cell for which a rule requests weight gradients in f32.
             let wide_weight_grads = decision.turns_weight_grads.unwrap_or(around.wide_weight_grads);
             let verdict = Verdict { run, because, choice, wide_weight_grads, overridden };
-            let facts = Facts { path: &decision.path, kind: &decision.kind, to_float: None, is_root: above.is_none() };
+            let facts = Facts { kinds: &[&decision.kind], to_float: None, is_root: above.is_none() };
             let adapter = prepared.adapter(&facts, &around, &verdict);
             inside.push(around.inside(&verdict, &decision.path));
             let Verdict { run, because, overridden, .. } = verdict;

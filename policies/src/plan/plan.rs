@@ -160,22 +160,27 @@ impl Policy {
 
     /// Returns the decisions as long as all rules hold.
     fn decisions_at_once(&self, prepared: &Prepared<'_>, outline: Outline) -> Result<Decided> {
-        let (mut hits, mut matching) = (vec![0; self.rules.len()], Vec::new());
+        // The cells that each rule matches, by their places.
+        let (mut hits, mut matching) = (vec![Vec::new(); self.rules.len()], Vec::new());
         let mut order = Order::new(&self.rules);
         let (mut decisions, mut choices) = (Vec::new(), Vec::new());
         // Surroundings of the children of each cell on the path down to the current one.
         let mut above: Vec<Surroundings> = vec![Surroundings::of_root()];
-        for OutlinedCell { path, depth, kind, to_float, has_matrices, keeps } in outline.cells {
+        for cell in outline.cells {
+            let kinds: Vec<&str> = cell.kinds().collect();
+            let OutlinedCell { ref path, depth, to_float, has_matrices, .. } = cell;
             above.truncate(depth + 1);
             let around = &above[depth];
-            let facts = Facts { path: &path, kind: &kind, to_float, is_root: depth == 0 };
+            let facts = Facts { kinds: &kinds, to_float, is_root: depth == 0 };
+            let matches = |select: &Select| kinds.iter().any(|kind| select.matches(path, kind));
             matching.clear();
-            matching.extend((0..hits.len()).filter(|&i| self.rules[i].select.matches(facts.path, facts.kind)));
-            matching.iter().for_each(|&i| hits[i] += 1);
+            matching.extend((0..hits.len()).filter(|&i| matches(&self.rules[i].select)));
+            matching.iter().for_each(|&i| hits[i].push(decisions.len()));
             order.note(&matching);
             let verdict = decide(prepared, &facts, &matching, around);
-            let inside = around.inside(&verdict, &path);
+            let inside = around.inside(&verdict, path);
             let adapter = prepared.adapter(&facts, around, &verdict);
+            let OutlinedCell { path, kind, keeps, .. } = cell;
             choices.push(verdict.choice);
             let low = verdict.run.dtype().is_some_and(DType::is_low);
             decisions.push(Decision {
@@ -197,7 +202,7 @@ impl Policy {
         }
         let tensors = named_tensors(&self.rules, &hits, &outline.tensors);
         for (rule, hits) in self.rules.iter().zip(hits) {
-            check_hits(rule, hits, &decisions, &outline.tensors, outline.system)?;
+            check_hits(rule, &hits, &decisions, &outline.tensors, outline.system)?;
         }
         for decision in &mut decisions {
             let path = &decision.path;
@@ -219,9 +224,9 @@ type Decided = (Vec<Decision>, Vec<Choice>, BTreeMap<String, RuleRef>);
 
 /// Returns the tensors named by rules whose paths match no cell, each with its rule: that of its exact path, or else
 /// the first.
-fn named_tensors(rules: &[Rule], hits: &[usize], tensors: &[String]) -> BTreeMap<String, RuleRef> {
+fn named_tensors(rules: &[Rule], hits: &[Vec<usize>], tensors: &[String]) -> BTreeMap<String, RuleRef> {
     let mut named = BTreeMap::new();
-    let of_tensors = || rules.iter().zip(hits).filter(|(_, hits)| **hits == 0).map(|(rule, _)| rule);
+    let of_tensors = || rules.iter().zip(hits).filter(|(_, hits)| hits.is_empty()).map(|(rule, _)| rule);
     let exact = of_tensors().filter(|rule| rule.select.is_exact_path());
     for rule in exact.chain(of_tensors().filter(|rule| !rule.select.is_exact_path())) {
         let Some(of_rule) = RuleRef::of(rule) else { continue };
@@ -307,16 +312,16 @@ impl<'a> Order<'a> {
 /// Rejects a rule that matches nothing, or not as much as it expects. One that matches no cell is for tensors.
 fn check_hits(
     rule: &Rule,
-    hits: usize,
+    of_cells: &[usize],
     decisions: &[Decision],
     tensors: &[String],
     system: Option<System>,
 ) -> Result<()> {
-    let named = || tensors.iter().filter(|name| hits == 0 && rule.names_tensor(name));
-    let hits = hits + named().count();
+    let named = || tensors.iter().filter(|name| of_cells.is_empty() && rule.names_tensor(name));
+    let hits = of_cells.len() + named().count();
     match rule.expect {
         Some(expected) if expected != hits => {
-            let paths = decisions.iter().filter(|d| rule.select.matches(&d.path, &d.kind)).map(|d| shown(&d.path));
+            let paths = of_cells.iter().map(|&i| shown(&decisions[i].path));
             let paths = paths.chain(named().map(|name| printable(name)));
             let some: Vec<_> = paths.take(5).collect();
             let more = if hits > some.len() { ", ..." } else { "" };

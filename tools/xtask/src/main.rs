@@ -20,6 +20,7 @@ mod package;
 mod patterns;
 mod peers;
 mod places;
+mod python;
 mod release;
 mod sanitizers;
 mod shell;
@@ -55,6 +56,7 @@ const COMMANDS: &[Command] = &[
     Command { name: "package", about: package::ABOUT, run: package::run },
     Command { name: "peers", about: peers::ABOUT, run: peers::run },
     Command { name: "places", about: places::ABOUT, run: places::run },
+    Command { name: "python", about: python::ABOUT, run: python::run },
     Command { name: "release", about: release::ABOUT, run: release::run },
 ];
 

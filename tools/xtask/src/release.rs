@@ -30,10 +30,15 @@ pub fn run(words: &[String]) -> Result {
         return Err(format!("{} exists; a release is written into a new folder", folder.display()));
     }
     let python = python();
-    if !works(&python, &["-m", "maturin", "--version"]) {
-        return Err(format!("{python} has no maturin: `{python} -m pip install maturin ziglang`"));
+    if ![["maturin", "--version"], ["ziglang", "version"]]
+        .iter()
+        .all(|[module, asks]| works(&python, &["-m", module, asks]))
+    {
+        return Err(format!("{python} has no maturin with zig: `{python} -m pip install maturin ziglang`"));
     }
-    if let Some(missing) = targets.iter().find_map(|target| toolchain::missing_target(target)) {
+    let of_wheels = targets.iter().map(|target| target.replace("musl", "gnu"));
+    let mut all = targets.iter().map(|target| target.to_string()).chain(of_wheels);
+    if let Some(missing) = all.find_map(|target| toolchain::missing_target(&target)) {
         return Err(missing);
     }
     let version = version()?;
@@ -51,16 +56,7 @@ pub fn run(words: &[String]) -> Result {
             ask_for_pages(&built, &pages)?;
         }
         archive(&folder, &format!("precast-{version}-{triple}"), &built, &pages)?;
-        let out = folder.display().to_string();
-        let mut wheel =
-            program(&python, &["-m", "maturin", "build", "--quiet", "--target", triple, "--out", &out], &[]);
-        succeed(
-            "maturin",
-            wheel
-                .current_dir(root().join("hosts/python"))
-                .env("CARGO_TARGET_DIR", target())
-                .env(linker(triple), "rust-lld"),
-        )?;
+        wheel(&python, triple, &folder)?;
     }
     fs::remove_dir_all(&pages).map_err(|error| in_file(&pages, error))?;
     for file in package::files()? {
@@ -68,6 +64,16 @@ pub fn run(words: &[String]) -> Result {
     }
     copy(&root().join("CHANGELOG.md"), &folder)?;
     sums(&folder)
+}
+
+/// Builds the wheel for a target. It holds a library that Python loads, and so cannot be static as the program is: zig links
+/// it to the oldest glibc that `manylinux2014` has.
+fn wheel(python: &str, triple: &str, folder: &Path) -> Result {
+    let (triple, out) = (triple.replace("musl", "gnu"), folder.display().to_string());
+    let linux: &[&str] = if triple.contains("linux") { &["--zig", "--compatibility", "manylinux2014"] } else { &[] };
+    let arguments = [&["-m", "maturin", "build", "--quiet", "--target", &triple, "--out", &out], linux].concat();
+    let mut wheel = program(python, &arguments, &[]);
+    succeed("maturin", wheel.current_dir(root().join("hosts/python")).env("CARGO_TARGET_DIR", target()))
 }
 
 fn read(words: &[String]) -> Result<(&str, Vec<&str>)> {
@@ -96,7 +102,7 @@ fn build(triple: &str) -> Result<PathBuf> {
     Ok(target().join(triple).join("dist/precast"))
 }
 
-/// Returns the variable that names the linker of a target. Wheels are linked alike, or all would be built again.
+/// Returns the variable that names the linker of a target.
 fn linker(triple: &str) -> String {
     format!("CARGO_TARGET_{}_LINKER", triple.replace('-', "_").to_uppercase())
 }

@@ -3,7 +3,8 @@
 use std::fs;
 
 use crate::{
-    aarch64, deny, export, fuzz, hosts, miri, mpi, mutants, mutate, onnx, package, patterns, peers, places, sanitizers,
+    aarch64, deny, export, fuzz, hosts, miri, mpi, mutants, mutate, onnx, package, patterns, peers, places,
+    python as python_host, sanitizers,
     shell::{self, Result, check_python, python},
     toolchain,
 };
@@ -71,6 +72,15 @@ pub const PARTS: &[Part] = &[
         "lints and tests of `precast-candle`",
         || hosts::missing("hosts/candle"),
         || hosts::run("hosts/candle"),
+    ),
+    part("python", "lints of `precast-python`, and the tests of the Python package", python_host::missing, || {
+        python_host::run(&words(&["--short"]))
+    }),
+    part(
+        "wheel",
+        "the Python package in a fresh environment with torch, its types and its command",
+        python_host::missing_environment,
+        || python_host::run(&[]),
     ),
     part("rsmpi", "lints and tests of `precast-rsmpi`", || hosts::missing("hosts/rsmpi"), || hosts::run("hosts/rsmpi")),
     part("benches", "lints of the benches with burn and candle", || hosts::missing("tools/benches"), hosts::benches),
@@ -140,9 +150,11 @@ pub const FOLDERS: &[(&str, &[&str])] = &[
     ("crates/train/src/training/data_parallel", &["ranks"]),
     ("docs/burn.md", &["burn"]),
     ("docs/candle.md", &["candle"]),
+    ("docs/guide/torch.md", &["python"]),
     ("examples", &["examples"]),
     ("hosts/burn", &["burn"]),
     ("hosts/candle", &["candle"]),
+    ("hosts/python", &["python"]),
     ("hosts/rsmpi", &["rsmpi"]),
     ("policies/src/host.rs", &["burn", "candle"]),
     ("src/storage/weights", &["readers"]),

@@ -1,0 +1,19 @@
+"""Policies of mixed precision for networks of torch: which module runs in which dtype, decided before the run and
+explained.
+
+    import precast
+
+    policy = precast.load("policy.yaml")          # or precast.Policy("O2", "bfloat16")
+    plan = policy.plan(model)                     # a model on the device "meta" suffices
+    print(plan)                                   # the tree of modules, each with its precision and the reason
+    plan.apply(model)                             # plan.undo(model) takes all of it back
+
+torch is imported when a module is handed over, and not before.
+"""
+
+from ._engine import Diff, Error, __version__
+from ._plan import Decision, Plan
+from ._policy import Policy, load
+from ._scale import LossScale
+
+__all__ = ["Decision", "Diff", "Error", "LossScale", "Plan", "Policy", "__version__", "load"]
