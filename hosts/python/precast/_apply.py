@@ -15,24 +15,8 @@ from ._outline import Outline, network, outline
 
 _DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
-_RETURN_LOW = frozenset(
-    {
-        *("Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"),
-        *(
-            "Dropout",
-            "Dropout1d",
-            "Dropout2d",
-            "Dropout3d",
-            "Flatten",
-            "Identity",
-            "MaxPool1d",
-            "MaxPool2d",
-            "Unflatten",
-        ),
-        *("ELU", "GELU", "Hardswish", "LeakyReLU", "Mish", "ReLU", "ReLU6", "SiLU", "Sigmoid", "Tanh"),
-    }
-)
-"""Classes that return the low dtype in `torch.autocast` for an input in it, on every device."""
+_PRODUCTS = frozenset({"Linear", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"})
+"""Classes that return the low dtype in `torch.autocast` for any input, on every device."""
 
 
 def is_called(module: nn.Module) -> bool:
@@ -84,9 +68,10 @@ def wanted(read: Outline, plan: _engine.Plan) -> dict[nn.Module, Region]:
             region = passed[-1][1]._replace(recompute=recompute)
         elif is_low and (not module._modules or any(_own_floats(module))):
             kind, bases = read.classes[place]
-            if _RETURN_LOW.isdisjoint([kind, *bases]):
-                # Its parameters are float32, or its op is on a list of `torch.autocast`, and so may be what it returns.
-                region = Region(None, low, None, low, recompute)
+            if _PRODUCTS.isdisjoint([kind, *bases]):
+                # Its parameters are float32, its op is on a list of `torch.autocast`, or an input became float32 for
+                # such a reason; and so may be its result.
+                region = Region(None, low, low if not module._modules else None, low, recompute)
         if run == "fixed" and not is_low:
             for own, value in _own_floats(module):
                 if value.dtype in (torch.float16, torch.bfloat16):

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from ._apply import wanted
+from ._apply import is_called
 from ._error import error
 from ._forward import CASTABLE
-from ._outline import network, outline
+from ._outline import network
 from ._trace import name_of, tensors, untouched, watched
 
 if TYPE_CHECKING:
@@ -123,14 +123,11 @@ def check(plan: Plan, model: nn.Module, batch: tuple[Any, ...], kwargs: dict[str
             inner(*batch, **kwargs)
         if compiled:
             _compare(watcher, inner, batch, kwargs)
-    read = outline(inner)
-    paths = {id(module): path for module, path in zip(read.modules, read.paths, strict=True)}
-    for module in wanted(read, plan._engine):
-        path = paths[id(module)]
-        if path not in watcher.called:
+    for path, decision in watcher.decisions.items():
+        if decision.outward is not None and path not in watcher.called and is_called(inner.get_submodule(path)):
             report.differences.append(
-                f"`{path}` ({type(module).__name__}) is planned to cast and was never called: either the batch does "
-                "not reach it, or code reads its parameters without calling it"
+                f"`{path}` ({decision.kind}) is planned to cast and was never called: either the batch does not reach it, "
+                "or code reads its parameters without calling it"
             )
     ops: dict[str, list[str]] = {}
     for path, op in sorted(watcher._wide):

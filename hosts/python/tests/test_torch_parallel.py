@@ -62,7 +62,7 @@ def run(rank, port):
             assert torch.allclose(one.grad, full(other.grad), rtol=1e-3, atol=1e-6), (name, path)
             assert other.dtype is torch.float32
     # FSDP2 casts by policies of its own.
-    model = copy.deepcopy(networks.encoder())
+    model = networks.encoder().eval()
     x = torch.randn(2, 5, 8)
     plan = precast.Policy("O2", "bfloat16").plan(model)
     with plan.applied(model), torch.no_grad():

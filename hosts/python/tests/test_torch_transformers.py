@@ -72,9 +72,8 @@ def test_a_network_runs_as_planned(name: str, level: str) -> None:
     assert low.dtype is torch.float32
     assert not torch.equal(low, wide)
     assert (low - wide).abs().max() <= 0.1 * wide.abs().max()
-    # A module whose own code casts is a difference by name, and no other is.
-    differences = plan.check(model, compiled=False, **inputs).differences
-    assert all("never called" in line or "RMSNorm" in line or "LayerNorm" in line for line in differences), differences
+    report = plan.check(model, compiled=False, **inputs)
+    assert report, str(report)
 
 
 def test_a_norm_of_their_own_is_noted_and_decided_by_a_rule() -> None:
