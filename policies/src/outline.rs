@@ -45,7 +45,7 @@ pub struct OutlinedCell {
     /// Its kind.
     pub kind: Cow<'static, str>,
     /// Further kinds that it is, nearest first: the bases of its class, or names of its kind elsewhere. Rules and lists
-    /// may name them, too.
+    /// may name them as well.
     pub bases: Vec<Cow<'static, str>>,
     /// The dtype that the user requested in code.
     pub to_float: Option<DType>,

@@ -38,5 +38,5 @@ pub(super) fn run(cli: &Cli, args: &Args) -> Result {
     let mut options = Generate::default();
     (options.tokens, options.temperature, options.seed) = (args.tokens, args.temperature, args.seed);
     let text = predictor.generate(&args.prompt, &options).map_err(Failure::work)?;
-    print_as_it_is(&format!("{}{text}", args.prompt))
+    print_as_it_is(format!("{}{text}", args.prompt))
 }

@@ -231,12 +231,12 @@ impl Cli {
     pub fn new() -> Self {
         let started_as = std::env::args_os().next();
         let name = started_as.as_deref().and_then(|name| Path::new(name).file_stem());
-        Cli::named(&name.map_or("precast".into(), |name| printable(&name.to_string_lossy()).into_owned()))
+        Cli::with_name(&name.map_or("precast".into(), |name| printable(&name.to_string_lossy()).into_owned()))
     }
 
     /// Creates the command under a name, as its help and its errors show it: for a process that was started by another
     /// program, such as an interpreter.
-    pub fn named(program: &str) -> Self {
+    pub fn with_name(program: &str) -> Self {
         Cli { program: program.into(), models: Vec::new() }
     }
 

@@ -122,7 +122,7 @@ impl Delayed {
     }
 }
 
-/// Returns an error for a scale that is no factor.
+/// Returns an error for a scale that is not a factor.
 pub(crate) fn check_scale(scale: f32) -> Result<()> {
     match scale.is_finite() && scale > 0.0 {
         true => Ok(()),

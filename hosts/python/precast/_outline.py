@@ -39,7 +39,7 @@ def network(model: nn.Module) -> nn.Module:
     """Returns the network inside `torch.compile`, `DistributedDataParallel` and `DataParallel`.
 
     Raises:
-        TypeError: It is no module.
+        TypeError: It is not a module.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"a plan is of a torch.nn.Module, got {type(model).__name__}")
@@ -57,7 +57,7 @@ def class_of(kind: Any) -> tuple[str, list[str]]:
         # FSDP2 puts a class of its own in front of that of each module that it shards.
         classes = [base for base in classes[1:] if base.__name__ != "FSDPModule"]
     names = [base.__name__ for base in classes]
-    # A lazy norm becomes a class that is no base of it.
+    # A lazy norm becomes a class that is not a base of it.
     becomes = getattr(kind, "cls_to_become", None)
     names += [becomes.__name__] if becomes is not None and becomes.__name__ not in names else []
     names += [also for name in names if (also := _ALSO.get(name)) is not None]
@@ -79,7 +79,7 @@ def outline(model: nn.Module) -> Outline:
     """Reads the modules of a network.
 
     Raises:
-        TypeError: It is no module.
+        TypeError: It is not a module.
     """
     places: dict[Any, int] = {}
     classes: list[tuple[str, list[str]]] = []

@@ -58,7 +58,7 @@ class Policy:
             name: Stands for the file in errors and reasons.
 
         Raises:
-            Error: The text is no policy; the words have line and column.
+            Error: The text is not a policy; the words have line and column.
         """
         return cls._of(_engine.Policy.parse(text, name))
 
@@ -109,7 +109,7 @@ class Policy:
             Error: A rule matches no module or decides nothing, a list names a class that is not there, or a rule asks
             for what
                 torch cannot do; the words have the place of the rule.
-            TypeError: It is no module.
+            TypeError: It is not a module.
         """
         from ._outline import outline
 
@@ -137,7 +137,7 @@ def load(path: str | os.PathLike[str]) -> Policy:
     """Reads a policy file, as the Rust library and the command do.
 
     Raises:
-        Error: The file cannot be read or is no policy; the words begin with `file:line:column`.
+        Error: The file cannot be read or is not a policy; the words begin with `file:line:column`.
     """
     return Policy._of(_engine.Policy.load(path))
 

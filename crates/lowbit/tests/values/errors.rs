@@ -104,7 +104,7 @@ fn shapes_and_formats_that_do_not_fit_are_errors() {
     assert!(Format::E4M3.encode_stochastic(&[1.0], &[], &mut [0]).is_err());
 }
 
-/// The largest f32 may be rounded to 2^128, which is no f32.
+/// The largest f32 may be rounded to 2^128, which is not an f32.
 #[test]
 fn numbers_at_the_ends_of_f32_are_quantized() {
     for (x, most) in [(f32::MAX, f32::INFINITY), (f32::from_bits(1), f32::MAX), (f32::MIN_POSITIVE, f32::MAX)] {

@@ -53,7 +53,7 @@ fn quantizing_twice_is_quantizing_once() {
         if exact {
             assert_eq!(twice.decode(), decoded, "{operand:?}");
         } else {
-            // A scale that is no power of two is rounded again; a number moves by roundings of f32 alone.
+            // A scale that is not a power of two is rounded again; a number moves by roundings of f32 alone.
             let near = |(x, y): (&f32, &f32)| (x - y).abs() <= 1e-6 * x.abs();
             let all_near = twice.decode().iter().zip(&decoded).all(near);
             assert!(all_near || matches!(operand.scale, ScaleRule::Nvfp4(_)), "{operand:?}");
